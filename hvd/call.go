@@ -43,7 +43,7 @@ func WithPrescale(f float64) Option { return func(o *call) { o.Prescale = f } }
 func WithPostscale(f float64) Option { return func(o *call) { o.Postscale = f } }
 
 // Compression is the form in which an allreduce travels between hosts: unchanged, or
-// as 16 bits a number. Partial sums keep the type of the elements, and nothing is
+// as 16 or 8 bits a number. Partial sums keep the type of the elements, and nothing is
 // compressed inside a host. Only sums and averages of float32 and float64 heed it.
 type Compression = tensor.Wire
 
@@ -52,6 +52,11 @@ const (
 	NoCompression = tensor.WireAsIs
 	FP16          = tensor.WireFloat16
 	BF16          = tensor.WireBFloat16
+
+	// Int8 sends blocks of 32 numbers with a common scale, of float32 only. This process keeps the errors of a tensor
+	// by its name and process set, and adds them to the next Allreduce of that name, so that they do not add up over
+	// the steps of a training. It is ErrInvalidArgument with GOROVOD_DETERMINISTIC=1 and HOROVOD_CACHE_CAPACITY=0.
+	Int8 = tensor.WireInt8
 )
 
 // WithCompression asks for c, the same on all processes.

@@ -5,7 +5,9 @@ import "github.com/gorovod/gorovod/internal/process"
 // StartTimeline records the phases of each operation from now on in the file at
 // path, for chrome://tracing or Perfetto. It replaces the file, and completes a
 // running timeline first. With markCycles it also marks each batch of negotiated
-// operations. Rank 0 writes; on other processes the call does nothing.
+// operations. Rank 0 writes; on other processes the call does nothing. If path has
+// {rank}, each process writes, to a file with its rank in that place: gorovod trace
+// merge makes one trace of these.
 //
 // HOROVOD_TIMELINE must have been set before Init, to DYNAMIC or to a file, else
 // the error is ErrTimelineNotEnabled. Before Init it is ErrNotInitialized. Other

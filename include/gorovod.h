@@ -29,11 +29,13 @@ enum {
   GOROVOD_IN_PROGRESS = 5
 };
 
-/* Element types, as in Horovod; GOROVOD_BFLOAT16 is an addition. */
+/* Element types, as in Horovod; those from GOROVOD_BFLOAT16 on are additions. Host memory moves floats of 8 bits, and
+ * combines none. */
 enum {
   GOROVOD_UINT8 = 0, GOROVOD_INT8 = 1, GOROVOD_UINT16 = 2, GOROVOD_INT16 = 3,
   GOROVOD_INT32 = 4, GOROVOD_INT64 = 5, GOROVOD_FLOAT16 = 6, GOROVOD_FLOAT32 = 7,
-  GOROVOD_FLOAT64 = 8, GOROVOD_BOOL = 9, GOROVOD_BFLOAT16 = 10
+  GOROVOD_FLOAT64 = 8, GOROVOD_BOOL = 9, GOROVOD_BFLOAT16 = 10, GOROVOD_FLOAT8_E4M3FN = 11,
+  GOROVOD_FLOAT8_E5M2 = 12
 };
 
 /* Operations (Horovod's request types; those from GOROVOD_REDUCE on are additions). GATHER and SCATTER
@@ -52,9 +54,11 @@ enum {
   GOROVOD_BAND = 6, GOROVOD_BOR = 7, GOROVOD_BXOR = 8
 };
 
-/* The form in which an allreduce travels between hosts: unchanged, or as 16 bits a number. Partial sums
- * keep the tensor's own type. Only sums and averages of float32 and float64 heed it. */
-enum { GOROVOD_WIRE_NONE = 0, GOROVOD_WIRE_FP16 = 1, GOROVOD_WIRE_BF16 = 2 };
+/* The form in which an allreduce travels between hosts: unchanged, as 16 bits a number, or as 8 bits a number with a
+ * common scale of 32. Partial sums keep the tensor's own type. Only sums and averages of float32 and float64 heed it;
+ * of float32 for INT8. With INT8 each rank keeps the errors of a tensor by its name, and adds them to the next allreduce
+ * of that name; less than 16 KiB travel unchanged. */
+enum { GOROVOD_WIRE_NONE = 0, GOROVOD_WIRE_FP16 = 1, GOROVOD_WIRE_BF16 = 2, GOROVOD_WIRE_INT8 = 3 };
 
 /* Errors of the process-set functions, as in Horovod. */
 enum {
@@ -134,6 +138,9 @@ int horovod_comm_process_set(void *comm);
 /* The calling thread does nothing else before the operation has ended, though it may wait elsewhere than in
  * gorovod_wait. From this the engine finds ranks whose main threads wait for one another. */
 #define GOROVOD_HOLDS_CALLER 4u
+/* input and output are copies, in host memory, of a device's memory. Such ranks may meet ranks whose tensors are on
+ * devices, and neither may meet a rank whose tensor is in host memory of its own. */
+#define GOROVOD_COPIED 8u
 
 /*
  * One operation. Zero the struct, set size to sizeof(gorovod_op), then the fields that
@@ -141,13 +148,13 @@ int horovod_comm_process_set(void *comm);
  */
 typedef struct gorovod_op {
   uint32_t size;
-  uint32_t flags;       /* GOROVOD_WILL_WAIT, GOROVOD_RELEASE_IF_OK, GOROVOD_HOLDS_CALLER */
+  uint32_t flags;       /* GOROVOD_WILL_WAIT, GOROVOD_RELEASE_IF_OK, GOROVOD_HOLDS_CALLER, GOROVOD_COPIED */
   int32_t type;         /* GOROVOD_ALLREDUCE, … */
   int32_t dtype;        /* GOROVOD_FLOAT32, … */
   int32_t reduce_op;    /* GOROVOD_SUM, … (allreduce, reducescatter, reduce) */
   int32_t root_rank;    /* world rank, also in a process set (broadcast, reduce) */
   int32_t process_set;  /* 0: the world */
-  int32_t device;       /* -1: host memory, the only one now */
+  int32_t device;       /* -1: host memory; from 0 on: the CUDA device, as this process counts, of input and output */
   int32_t priority;     /* must be 0 */
   int32_t ndim;         /* 0 for a scalar */
   double prescale;      /* set 1.0 for no scaling: 0 multiplies by 0 */
@@ -196,6 +203,11 @@ typedef struct gorovod_op {
    * holds until the handle is released, since the caller brings the result there after the operation. */
   const void *input_of;
   const void *output_of;
+  /* Of memory of a device: the CUDA stream (cudaStream_t) that makes the input and last used the output; 0 for the
+   * default stream. The operation begins after all work that the stream has now, and neither the caller nor the stream
+   * waits. ready is NULL, alloc is NULL or gorovod_given_output. If the engine makes the output, it is on the device: gorovod_take_output, then
+   * gorovod_free_on_device. */
+  uintptr_t device_stream;
 } gorovod_op;
 
 /*
@@ -246,6 +258,18 @@ int gorovod_take_output(int64_t handle, void **data);
 /* After an alltoall: fills up to n with the rows from each member; returns the size
  * of the set, or -1 with an error. */
 int gorovod_received_splits(int64_t handle, int n, int32_t *splits);
+/*
+ * Whether this process is to submit tensors of a CUDA device with that number in gorovod_op's device; else as copies in
+ * host memory, with GOROVOD_COPIED. It says what GOROVOD_GPU asks for, and where that is auto, what this process can. The
+ * first device that is asked for is the only one. Ranks may differ. The first call starts CUDA.
+ */
+int gorovod_takes_device(int device);
+/* After an operation on memory of a device has ended well: has a stream of the caller wait until the result is there,
+ * without waiting itself. With HOROVOD_ENABLE_ASYNC_COMPLETION=1 that may be later than the operation's end. Until then
+ * the operation may use its memory. */
+int gorovod_await_on_stream(int64_t handle, uintptr_t stream);
+/* Frees an output that gorovod_take_output has taken from an operation on that device. It may wait for the device. */
+void gorovod_free_on_device(int device, void *data);
 /* The operation's name, which the engine may have given; empty for an unknown handle. Valid until this thread's next
  * call, as the text of gorovod_last_error, which it replaces. */
 const char *gorovod_name(int64_t handle);
@@ -332,11 +356,40 @@ const char *gorovod_version(void);
  *                  "own rows"; rooted: whether root_rank means something
  */
 const char *gorovod_facts(void);
+/* What this process has of CUDA and NCCL, and how it moves tensors of GPUs, as lines for people. It starts CUDA. The caller
+ * frees the text with gorovod_free. */
+char *gorovod_gpu_report(void);
 /* How many rows of a reducescatter of rows rows the given rank of a process set of that size gets; -1 for impossible
  * arguments. */
 int64_t gorovod_share(int64_t rows, int rank, int size);
+/* A digest of 128 bits (XXH3) of memory, the same on every machine, for comparing what ranks have. It does not keep out
+ * who wants two contents to look alike. */
+void gorovod_digest(const void *data, size_t bytes, uint64_t digest[2]);
+/* What all ranks have agreed on for GOROVOD_CONSISTENCY: after how many steps each a front end compares parameters; 0
+ * for never, and before horovod_init. */
+int gorovod_consistency_steps(void);
+/*
+ * What this rank has counted since horovod_init, as a JSON object; NULL before horovod_init. The caller frees the text
+ * with gorovod_free. Later versions may add fields.
+ *   rank, size
+ *   bucket_bounds  the upper limits of a histogram's buckets in seconds. Histograms have one bucket more, of all that
+ *                  took longer. Each bucket counts only what is not in the one before.
+ *   collectives    a list: op, size_class (the largest size of the class), count, seconds, buckets and bytes of what
+ *                  has been executed. Fused tensors are one collective.
+ *   tensors        a list: op, dtype, process_set and count of the operations that the program submitted
+ *   negotiation    count, seconds and buckets: from a tensor's submission until all ranks have submitted it
+ *   wait_seconds   the time in which at least one tensor waited for other ranks
+ *   waited_for     a list: rank and seconds, of which ranks were the last to submit what this rank waited for
+ *   cache          hits and misses of the response cache
+ *   fusion         collectives, tensors and bytes of what could fuse, and the threshold in bytes
+ *   nans           see gorovod_counters
+ *   pending, oldest_pending_seconds
+ *                  operations that have not ended, and the age of the oldest
+ */
+char *gorovod_metrics(void);
 /* Counters for diagnosis: fills up to n, returns how many exist. Index: 0 driver wake-ups,
- * 1 operations executed, 2 batches executed, 3 requests sent, 4 cards marked. */
+ * 1 operations executed, 2 batches executed, 3 requests sent, 4 cards marked, 5 bytes that compression keeps of tensors by their names,
+ * 6 tensors that this rank contributed with a NaN or an infinity (only with GOROVOD_NAN_CHECK). */
 int gorovod_counters(int64_t *values, int n);
 
 #ifdef __cplusplus

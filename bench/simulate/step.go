@@ -66,7 +66,7 @@ func newJob(s shape) (*job, error) {
 		j.lanes = append(j.lanes, lane)
 		j.workers = append(j.workers, negotiate.NewWorker(r))
 	}
-	j.coord = negotiate.NewCoordinator(members, j.lanes[0].Board, negotiate.Options{Capacity: capacity})
+	j.coord = negotiate.NewCoordinator(members, j.lanes[0].Coordination, negotiate.Options{Capacity: capacity})
 	return j, nil
 }
 
@@ -123,14 +123,14 @@ func (j *job) submit(rank, i int) {
 	for !b.Post(p) { // no room: let what came before be taken
 		j.coordinate()
 		for h := range j.hosts {
-			j.lanes[h*j.perHost].Board.Stale(func(uint32, uint32) {})
+			j.turn(h * j.perHost)
 		}
 	}
 }
 
 // coordinate is what the engine of rank 0 does.
 func (j *job) coordinate() error {
-	b := j.lanes[0].Board
+	b := j.lanes[0].Coordination
 	publish := func() {
 		for len(j.answers) > 0 && b.Publish(j.answers[0]) {
 			j.answers = j.answers[1:]
@@ -158,10 +158,21 @@ func (j *job) coordinate() error {
 	return j.requestFault
 }
 
+// turn gives a rank's board its turn.
+func (j *job) turn(rank int) {
+	if p := j.lanes[rank].Poller; p != nil {
+		p.Poll()
+	}
+}
+
 // read reads what a rank's log says.
 func (j *job) read(rank int) error {
 	b, w := j.lanes[rank].Board, j.workers[rank]
+	j.turn(rank)
 	b.Stale(func(card, _ uint32) { j.requestFault = fmt.Errorf("rank %d: card %d has been retired", rank, card) })
+	if p := j.lanes[rank].Poller; p != nil {
+		p.Cut()
+	}
 	for _, rec := range b.Next() {
 		if rec.Kind == transport.RecordCard {
 			if _, err := w.Card(rec.Card); err != nil {

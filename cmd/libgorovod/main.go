@@ -155,7 +155,8 @@ func goCounters(values *C.int64_t, n C.int) C.int {
 		return 0
 	}
 	k := w.Engine.Counters()
-	all := [...]int64{k.WakeUps.Load(), k.Ops.Load(), k.Batches.Load(), k.Requests.Load(), k.Marks.Load()}
+	all := [...]int64{k.WakeUps.Load(), k.Ops.Load(), k.Batches.Load(), k.Requests.Load(), k.Marks.Load(),
+		w.Engine.KeptBytes(), k.NaNs.Load()}
 	out := unsafe.Slice(values, max(0, int(n)))
 	for i := range min(len(out), len(all)) {
 		out[i] = C.int64_t(all[i])

@@ -68,7 +68,7 @@ func (g *groupCall) put() {
 func goEnqueueGroup(group *C.char, list **C.gorovod_op, n C.int, out *C.int64_t, reason *C.char) C.int {
 	g := groupCalls.Get().(*groupCall)
 	defer g.put()
-	g.ops = slices.Grow(g.ops[:0], int(n))[:n]
+	g.ops = slices.Grow(g.ops[:0], int(n))[:n] // empty, see put
 	g.numbers = slices.Grow(g.numbers[:0], int(n))[:n]
 	prefix := ""
 	if group != nil {
@@ -95,6 +95,7 @@ func goEnqueueGroup(group *C.char, list **C.gorovod_op, n C.int, out *C.int64_t,
 		}
 		if err != nil {
 			explain(reason, fmt.Sprintf("operation %d of the group: %v", i, err))
+			disown(g.ops)
 			return C.GOROVOD_INVALID_ARGUMENT
 		}
 		g.numbers[i] = callBack(&g.ops[i], c)
@@ -182,16 +183,22 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 		Wire: tensor.Wire(c.wire), Stream: int64(c.stream),
 		InOf: uintptr(c.input_of), OutOf: uintptr(c.output_of),
 		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0, HoldsCaller: c.flags&C.GOROVOD_HOLDS_CALLER != 0,
-		Status: (*int32)(unsafe.Pointer(c.status)), Name: unnamed,
+		Status: (*int32)(unsafe.Pointer(c.status)), Name: unnamed, Copied: c.flags&C.GOROVOD_COPIED != 0,
 	}
 	if c.flags&C.GOROVOD_RELEASE_IF_OK != 0 {
 		op.Ended = releaseIfOK
 	}
 	switch {
-	case c.flags&^(C.GOROVOD_WILL_WAIT|C.GOROVOD_RELEASE_IF_OK|C.GOROVOD_HOLDS_CALLER) != 0:
+	case c.flags&^(C.GOROVOD_WILL_WAIT|C.GOROVOD_RELEASE_IF_OK|C.GOROVOD_HOLDS_CALLER|C.GOROVOD_COPIED) != 0:
 		return fmt.Errorf("unknown flags %#x", uint32(c.flags))
-	case c.device != negotiate.CPUDevice:
-		return fmt.Errorf("device %d: only host memory (-1) is supported; copy the tensor there", int(c.device))
+	case c.device < negotiate.CPUDevice:
+		return fmt.Errorf("device %d: -1 is host memory, and a device has a number from 0 on", int(c.device))
+	case c.device != negotiate.CPUDevice && (c.alloc != nil && !bool(C.shim_gives_output(c.alloc)) || c.ready != nil ||
+		c.flags&C.GOROVOD_COPIED != 0):
+		return fmt.Errorf("device %d: ready, GOROVOD_COPIED, and alloc other than gorovod_given_output are for host "+
+			"memory (-1)", int(c.device))
+	case c.device == negotiate.CPUDevice && c.device_stream != 0:
+		return fmt.Errorf("device_stream is set, but device says host memory (-1)")
 	case c.priority != 0:
 		return fmt.Errorf("priority %d: this version knows no priorities; it must be 0", int(c.priority))
 	case c.ndim < 0 || c.ndim > negotiate.MaxDims:
@@ -239,6 +246,12 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	}
 	if ready, context := c.ready, c.context; ready != nil {
 		op.Ready = func() bool { return C.shim_call_ready(ready, context) != 0 }
+	}
+	if c.device != negotiate.CPUDevice {
+		op.Owner = owner(c)
+		if c.alloc == nil {
+			onDevice(op)
+		}
 	}
 	return nil
 }

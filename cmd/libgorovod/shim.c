@@ -164,10 +164,11 @@ bool horovod_mpi_built(void) { return at_home() && goMPI(MPI_BUILT) != 0; }
 /* The native transports stand where Gloo stood. */
 bool horovod_gloo_enabled(void) { return !at_home() || goMPI(GLOO_ENABLED) != 0; }
 bool horovod_gloo_built(void) { return true; }
-int horovod_nccl_built(void) { return 0; }
+int horovod_nccl_built(void) { return at_home() ? goNCCLBuilt() : 0; }
 bool horovod_ddl_built(void) { return false; }
 bool horovod_ccl_built(void) { return false; }
-bool horovod_cuda_built(void) { return false; }
+/* Nothing else than NCCL carries device memory. */
+bool horovod_cuda_built(void) { return horovod_nccl_built() != 0; }
 bool horovod_rocm_built(void) { return false; }
 
 int horovod_reduce_op_average(void) { return GOROVOD_AVERAGE; }
@@ -361,6 +362,18 @@ int gorovod_last_joined(int64_t handle) {
   return goLastJoined(handle, reason);
 }
 
+int gorovod_takes_device(int device) { return !is_child() && goTakesDevice(device); }
+
+int gorovod_await_on_stream(int64_t handle, uintptr_t stream) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  return goAwaitOnStream(handle, stream, reason);
+}
+
+void gorovod_free_on_device(int device, void *data) {
+  if (data != NULL && at_home()) goFreeOnDevice(device, data);
+}
+
 const char *gorovod_name(int64_t handle) {
   char *name = fresh_reason();
   if (!is_child()) goName(handle, name);
@@ -479,7 +492,24 @@ const char *gorovod_version(void) { return is_child() ? "" : goVersion(); }
 
 const char *gorovod_facts(void) { return is_child() ? "" : goFacts(); }
 
+char *gorovod_gpu_report(void) { return is_child() ? NULL : goGPUReport(); }
+
 int64_t gorovod_share(int64_t rows, int rank, int size) { return is_child() ? -1 : goShare(rows, rank, size); }
+
+void gorovod_digest(const void *data, size_t bytes, uint64_t digest[2]) {
+  if (is_child()) {
+    digest[0] = digest[1] = 0;
+    return;
+  }
+  goDigest((void *)data, bytes, digest);
+}
+
+int gorovod_consistency_steps(void) { return is_child() ? 0 : goConsistencySteps(); }
+
+char *gorovod_metrics(void) {
+  char *reason = fresh_reason();
+  return is_child() ? NULL : goMetrics(reason);
+}
 
 int gorovod_counters(int64_t *values, int n) {
   if (is_child()) return 0;

@@ -4,9 +4,10 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/gorovod/gorovod/internal/trial"
 )
 
 const (
@@ -115,8 +116,7 @@ func (s *Search) Observe(score float64) (ended bool) {
 	}
 	samples := s.samples
 	s.samples = nil
-	slices.Sort(samples)
-	median := stat.Quantile(0.5, stat.Empirical, samples, nil)
+	median := trial.Median(samples)
 	switch {
 	case s.warmup > 0:
 		s.warmup--
@@ -198,9 +198,8 @@ func (s *Search) point(u []float64) Point {
 	return p
 }
 
-// confirmed measures the best point and the defaults again in turn. The best
-// must win, or the defaults stay: what won by luck, or while the machine was
-// quiet, costs nothing more.
+// confirmed is a trial (package trial): it measures the best point and the defaults again by turns. The best must win,
+// or the defaults stay: a point that won by luck, or while the machine was quiet, costs nothing more.
 func (s *Search) confirmed() Point {
 	best := s.trials[s.best].Point
 	if s.best != 0 && s.confirm < 2*confirmations {
@@ -210,13 +209,8 @@ func (s *Search) confirmed() Point {
 		return s.defaults()
 	}
 	s.finished = true
-	if s.best != 0 && !(middle(s.again[0]) > middle(s.again[1])) {
+	if s.best != 0 && trial.Better(1, [2]float64{-trial.Median(s.again[0]), -trial.Median(s.again[1])}, 1) == 1 {
 		s.best = 0
 	}
 	return s.trials[s.best].Point
-}
-
-func middle(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return v[len(v)/2]
 }

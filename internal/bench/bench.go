@@ -22,6 +22,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 )
 
@@ -119,7 +120,13 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 			return fmt.Errorf("%s: %w", w.option, err)
 		}
 	}
-	return report.lost()
+	if err := report.lost(); err != nil || !o.Open {
+		return err
+	}
+	if err := show(ctx, o.Plot, runtime.GOOS, os.Getenv); err != nil {
+		return fmt.Errorf("--open: the picture is in %s, and cannot be shown: %w", o.Plot, err)
+	}
+	return nil
 }
 
 // replace writes f anew, of which an earlier run's content stays until then, and closes it.

@@ -7,8 +7,10 @@ import (
 	"math"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/progress"
 	"github.com/gorovod/gorovod/internal/version"
 )
 
@@ -43,7 +45,15 @@ type series struct {
 // ends them. Contenders that fail are left out from then on, and told of in the
 // report. It returns soon after ctx has ended.
 func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error) {
-	tell := func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }
+	var telling sync.Mutex // line tells of itself, too
+	var line *progress.Line
+	tell := func(format string, args ...any) {
+		telling.Lock()
+		defer telling.Unlock()
+		fmt.Fprintf(line.Over(stderr), "bench: "+format+"\n", args...)
+	}
+	line = progress.New(stderr, func(text string) { tell("%s", text) })
+	defer line.Close()
 	begin := time.Now()
 	report := &Report{Version: reportVersion, Started: begin.UTC().Truncate(time.Second), Gorovod: version.Version,
 		Ranks: o.NumProc, Quick: o.Quick, Machine: thisMachine()}
@@ -64,6 +74,9 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 		show = stderr
 	}
 	tell("starting the jobs")
+	line.Wait(func() (string, bool) {
+		return fmt.Sprintf("the jobs are starting, for %.0f s", time.Since(begin).Seconds()), true
+	})
 	all, err := o.startAll(ctx, dir, largest, show, func(name, why string) {
 		tell("without %s: %s", name, why)
 		report.Skipped = append(report.Skipped, Skipped{name, why})
@@ -82,7 +95,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 	if err := o.enoughMemory(largest, len(all)); err != nil {
 		return nil, err
 	}
-	s := &schedule{all: all, tell: tell, most: o.mostReps(), cores: twoCores}
+	s := &schedule{all: all, tell: tell, line: line, most: o.mostReps(), cores: twoCores}
 	for _, c := range all {
 		s.check(ctx, c, c.greet(ctx))
 		if err := ctx.Err(); err != nil {
@@ -164,6 +177,7 @@ type schedule struct {
 	series []*series // those of one task stand together
 	most   int       // repetitions of a turn
 	tell   func(format string, args ...any)
+	line   *progress.Line // nil shows nothing
 	cores  func() float64 // twoCores
 	modes  []float64      // what it has found before the first round and after each
 }
@@ -183,13 +197,16 @@ func (s *schedule) check(ctx context.Context, c *contender, err error) {
 // task, and one contender's follows at once on another's. In the next round
 // another begins. The machine's mode is looked at in between.
 func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int {
+	defer s.line.Done()
 	s.tell("doing everything once, %.0f s left", time.Until(deadline).Seconds())
+	s.show("everything once", deadline)
 	if !s.round(ctx, deadline, 0, func(*series) turn { return turn{reps: 1} }, false) {
 		return 0
 	}
 	// What a contender finds out about its work, and the memory that it asks the system for, are not to be
 	// measured: a share of the time goes by without.
 	s.tell("warming up")
+	s.show("warming up", deadline)
 	slice := warmShare * time.Until(deadline).Seconds() / float64(len(s.series))
 	s.round(ctx, deadline, 0, func(x *series) turn { return s.plan(slice, x) }, false)
 	s.modes = append(s.modes[:0], s.cores())
@@ -198,7 +215,7 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 		if left <= 0 || ctx.Err() != nil {
 			return r
 		}
-		s.tell("round %d, %.0f s left", r+1, left)
+		s.show(fmt.Sprintf("round %d of at most %d", r+1, rounds), deadline)
 		slice = left / float64((rounds-r)*len(s.series))
 		whole := s.round(ctx, deadline, r, func(x *series) turn { return s.plan(slice, x) }, true)
 		s.modes = append(s.modes, s.cores())
@@ -213,6 +230,13 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 		}
 	}
 	return rounds
+}
+
+// show shows what is done now, and how much time there is left.
+func (s *schedule) show(what string, deadline time.Time) {
+	s.line.Wait(func() (string, bool) {
+		return fmt.Sprintf("%s, %.0f s left", what, max(0, time.Until(deadline).Seconds())), true
+	})
 }
 
 // A turn is how often a contender does a task: lead times that do not count, then reps.

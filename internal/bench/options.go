@@ -3,6 +3,8 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +37,7 @@ type options struct {
 	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; its mpirun must be beside it. Default: mpicc."`
 	JSON    string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE, as JSON. Default: no file."`
 	Plot    string   `placeholder:"FILE" help:"Draw time and bandwidth over the size into FILE, which ends in .svg or .png. Default: no picture."`
+	Open    bool     `help:"Show the picture when it is drawn, by xdg-open or open. Default: off; without --plot it is a file of the folder for temporary files."`
 	Verbose bool     `short:"v" help:"Show what the jobs print. Default: off."`
 
 	tiny bool // for tests: the smallest work there is
@@ -67,6 +70,9 @@ func parse(name string, args []string) (o *options, help string, err error) {
 }
 
 func (o *options) check() error {
+	if o.Open && o.Plot == "" {
+		o.Plot = filepath.Join(os.TempDir(), fmt.Sprintf("gorovod-bench-%d.svg", os.Getuid()))
+	}
 	switch {
 	case o.NumProc < 1 || o.NumProc > 1024:
 		return fmt.Errorf("--num-proc %d: a number from 1 to 1024 is needed", o.NumProc)

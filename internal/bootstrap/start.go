@@ -21,6 +21,9 @@ type Start struct {
 	Place roster.Place
 	// Claim is the part of Place that Horovod's variables have set. The ranks check their claims together.
 	Claim roster.Claim
+	// Assigned says that the driver of an elastic job has chosen the place. Several of its hosts may be one machine,
+	// as the tasks of Spark are: what started them has given each its own GPUs.
+	Assigned bool
 	// Peers are the addresses (host:port) at which the rendezvous may be, the likeliest first; empty for a world of
 	// one.
 	Peers []string
@@ -59,7 +62,7 @@ func Assigned(c *config.Config, key []byte, a elastic.Assignment, deadline time.
 			CrossRank: p.CrossRank, CrossSize: p.CrossSize, Host: c.Told.Hostname},
 		Claim: roster.Claim{LocalRank: p.LocalRank, LocalSize: p.LocalSize, CrossRank: p.CrossRank,
 			CrossSize: p.CrossSize},
-		Peers: a.Addrs, Secret: elastic.EpochKey(key, a.Epoch), Generation: a.Epoch, Deadline: deadline,
+		Assigned: true, Peers: a.Addrs, Secret: elastic.EpochKey(key, a.Epoch), Generation: a.Epoch, Deadline: deadline,
 	}
 }
 

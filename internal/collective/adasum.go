@@ -94,9 +94,8 @@ type adasumPart struct {
 }
 
 const (
-	// blockElements is the least length of a block whose dot products are
-	// summed by themselves: little to do twice, but hundreds of times as long as
-	// its products.
+	// blockElements is the least length of a block with dot products of its own. Such a block is hundreds of times as
+	// long as its products, and little is computed twice.
 	blockElements = 1024
 	// maxBlocks is how many blocks a part has at most. It keeps the dot products of a large part few.
 	maxBlocks = 512
@@ -302,7 +301,7 @@ func (d products) store(p []byte) {
 	binary.NativeEndian.PutUint64(p[16:], math.Float64bits(d.yy))
 }
 
-// add adds what store has put there.
+// add adds the products that store has written there.
 func (d *products) add(p []byte) {
 	d.xy += math.Float64frombits(binary.NativeEndian.Uint64(p))
 	d.xx += math.Float64frombits(binary.NativeEndian.Uint64(p[8:]))

@@ -90,7 +90,7 @@ func (a *allgatherHierarchical) stepLittle() (done bool, err error) {
 	return false, nil
 }
 
-// step moves messages, and gathers inside what has arrived.
+// step moves messages between the hosts, and gathers shards that have arrived inside the host.
 func (a *allgatherHierarchical) step() (done bool, err error) {
 	if a.slices == 0 {
 		return a.stepLittle()
@@ -119,7 +119,7 @@ func (a *allgatherHierarchical) step() (done bool, err error) {
 	return false, nil
 }
 
-// message is what the message with the given number brings to this host: slice k of a host's block, as a range of the
+// message returns the content of the message with the given number: slice k of a host's block, as a range of the
 // output.
 func (a *allgatherHierarchical) message(i int) (host, lo, hi int) {
 	h := a.lane.hier

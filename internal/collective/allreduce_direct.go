@@ -17,7 +17,7 @@ import "github.com/gorovod/gorovod/internal/reduce"
 // Memory: two slices of each member, three where compressed. Always chosen on a deterministic lane.
 type allreduceDirect struct {
 	lane   *Lane
-	todo   reduction // out has this member's part only, but where whole
+	todo   reduction // out has only this member's part, unless whole is set
 	whole  bool      // all members combine everything
 	then   Op        // the allgather of an allreduce, when the reduction has ended
 	gather []byte    // its output; nil for none
@@ -77,7 +77,7 @@ func (a *allreduceDirect) Advance() (bool, error) {
 	for {
 		before := l.moved
 		sent, complete := a.exchange()
-		// Where all is combined, what is being sent may be overwritten.
+		// If every member combines everything, the output may overwrite data that is being sent.
 		if complete && a.reduced < a.slices && (sent || !a.whole) {
 			a.reduce()
 		}
@@ -106,7 +106,7 @@ func (a *allreduceDirect) slice(m, k int) (lo, hi int) {
 	return lo, min(lo+a.width, end)
 }
 
-// outgoing is where a slice for member m is sent from, if not from the input.
+// outgoing is the memory from which a slice for member m is sent, unless that is the input itself.
 const outgoing = 2
 
 // memory is that of member m for a slice of n bytes, which is of those with the

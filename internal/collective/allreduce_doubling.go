@@ -31,7 +31,7 @@ type allreduceDoubling struct {
 	posted   bool   // this round's messages are posted
 	data     []byte // this member's data so far: in, then out
 	temp     []byte // received data, to be combined
-	wire     []byte // compressed: what is sent, or received as the result
+	wire     []byte // compressed: the data to send, or the result received
 	sum      bool   // this round's received data is to be combined
 	peer     int
 	toPeer   bool // a message of this round goes to peer
@@ -158,8 +158,8 @@ func (a *allreduceDoubling) combine() {
 	a.data = a.todo.out
 }
 
-// combineCompressed is combine of what has been sent and received. The sum of two
-// is the same in both orders.
+// combineCompressed is combine of the rounded data that both partners have sent. The sum of two is the same in both
+// orders.
 func (a *allreduceDoubling) combineCompressed(scale float64) {
 	mine := a.data
 	if a.toPeer {

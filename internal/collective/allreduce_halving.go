@@ -18,7 +18,8 @@ import (
 // it is: all members get the same bits. 16-bit floats are rounded after each
 // round. The last round of halving applies the scale.
 //
-// With compression a member rounds what it sends. It rounds the final form once, before it passes it on: see wire.go.
+// With compression a member rounds the data that it sends. It rounds the final form once, before it passes it on: see
+// wire.go.
 //
 // Steps: 2×log2(size), two more unless size is a power of two. Bytes: each member
 // sends and receives 2n(p-1)/p, where p is the number of those that take part, and
@@ -37,18 +38,18 @@ type allreduceHalving struct {
 	posted bool   // this round's messages are posted
 	lo, hi int    // the shares that this member is responsible for, or has
 	data   []byte // this member's data so far: in, then out
-	temp   []byte // what is received in order to be combined or widened
-	wire   []byte // compressed: what is sent
+	temp   []byte // received data, to be combined or widened
+	wire   []byte // compressed: the data to send
 
 	exchange
 }
 
-// exchange is what one round of a member consists of. Lengths of 0 are sent, too.
+// exchange describes one round of a member. Lengths of 0 are sent, too.
 type exchange struct {
 	peer         int
 	sends, takes bool
 	give, get    [2]int // ranges of bytes
-	sum          bool   // what is received is to be combined
+	sum          bool   // the received data is to be combined
 }
 
 func (a *allreduceHalving) start(l *Lane, todo reduction) Op {
@@ -124,8 +125,7 @@ func (a *allreduceHalving) plan() {
 	}
 }
 
-// split plans a round of halving or doubling, and makes lo and hi what they are after
-// it.
+// split plans a round of halving or doubling, and sets lo and hi to their values after it.
 func (a *allreduceHalving) split() {
 	offsets := a.lane.offsets
 	bytes := func(lo, hi int) [2]int { return [2]int{offsets[lo], offsets[hi]} }
@@ -181,7 +181,7 @@ func (a *allreduceHalving) outgoing() []byte {
 	return w
 }
 
-// deal deals with what has been received.
+// deal combines or widens the data that has been received.
 func (a *allreduceHalving) deal() {
 	landed := a.landing()
 	out, mine := a.todo.out[a.get[0]:a.get[1]], a.data[a.get[0]:a.get[1]]
@@ -209,8 +209,7 @@ func (a *allreduceHalving) deal() {
 	}
 }
 
-// own rounds the share that this member has made, so that it has what the others
-// are sent.
+// own rounds the share that this member has made, so that this member has the same bits that it sends to the others.
 func (a *allreduceHalving) own() {
 	if own := a.todo.out[a.lane.offsets[a.lo]:a.lane.offsets[a.hi]]; a.takes && a.todo.compressed() && len(own) > 0 {
 		a.todo.round(own, a.temp)

@@ -45,9 +45,12 @@ func (a *allreduceHierarchical) cross(b int) Op {
 	if from == to {
 		return nil
 	}
-	own := a.todo.out[from:to]
+	own, kept := a.todo.out[from:to], a.todo.kept
+	if kept != nil {
+		kept = kept[from:to]
+	}
 	return a.lane.hier.reduceAcross(reduction{dt: a.todo.dt, op: a.todo.op, in: own, out: own, scale: a.todo.scale,
-		wire: a.todo.wire})
+		wire: a.todo.wire, kept: kept})
 }
 
 func (a *allreduceHierarchical) gather(b int) Op {

@@ -14,10 +14,6 @@ type Part struct {
 	Bytes int
 }
 
-// TakesParts reports whether AllreduceParts can be called: where it can, nothing
-// is gained by laying tensors side by side first.
-func (l *Lane) TakesParts() bool { return l.size == 1 || l.OverShared() }
-
 // AllreduceParts makes, for each part, Out = postscale × (the members' prescale × In,
 // combined elementwise by op): the bits of reduce.Scale and Allreduce on each part
 // alone. The parts' number, order and lengths are the same on all members. parts
@@ -74,9 +70,8 @@ const (
 	// lineUpBytes is the least length of a part that starts on a line of its own
 	// in the layout. Smaller ones stand close together.
 	lineUpBytes = 4 << 10
-	// directBytes is the least length of a part that is reduced from its own memory
-	// to its own memory. Smaller ones are reduced many at a time in the staging
-	// buffer, since a call for each would cost more than copying them.
+	// directBytes is the least length of a part that is reduced from its own memory to its own memory. Smaller ones are
+	// reduced many at a time in the staging buffer: a call for each would cost more than the copies.
 	directBytes = 2 << 10
 )
 
@@ -142,11 +137,11 @@ func (s *layout) out(i, from, to int) []byte {
 	return s.parts[i].Out[from-s.starts[i] : to-s.starts[i]]
 }
 
-// copyIn makes dst what this member contributes to the range [from, to) of the
-// layout, which is within part i or empty.
+// copyIn fills dst with this member's contribution to the range [from, to) of the layout, which is within part i or
+// empty.
 func (s *layout) copyIn(dst []byte, i, from, to int) { s.deliverIn(false, dst, i, from, to) }
 
-// deliverIn is copyIn to where others will read it.
+// deliverIn is copyIn to memory that others will read.
 func (s *layout) deliverIn(streamed bool, dst []byte, i, from, to int) {
 	switch dst = dst[:to-from]; {
 	case from == to: // perhaps not in the part

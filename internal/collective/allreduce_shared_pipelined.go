@@ -100,7 +100,7 @@ func (a *allreduceSharedPipelined) begin(k int) {
 	}
 }
 
-// end tells what the step has taken.
+// end tells the trial how long the step has taken, if it was timed.
 func (a *allreduceSharedPipelined) end(k int, p transport.Phase) {
 	if !a.began.IsZero() {
 		lo, hi, _, _ := a.chunk(k)

@@ -16,9 +16,9 @@ import (
 // and copies that to all others' outputs.
 //
 // Steps: two synchronisations. Bytes: each member reads n and writes n of the members' memory. No algorithm needs fewer
-// beyond the cache, and nothing passes from core to core. What a member reads of others passes through scratch memory
-// that stays in its second-level cache. Each page costs the kernel 0.1 µs. Chosen from singleBytes on, if all members
-// can copy all of the memory, and member 0 has found it faster than allreduceSharedPipelined: see copyTrial.
+// beyond the cache, and nothing passes from core to core. Data of other members passes through scratch memory that
+// stays in this member's second-level cache. Each page costs the kernel 0.1 µs. Chosen from singleBytes on, if all
+// members can copy all of the memory, and member 0 has found it faster than allreduceSharedPipelined: see copyTrial.
 type allreduceSharedSingle struct {
 	lane  *Lane
 	todo  layout
@@ -42,7 +42,7 @@ const (
 	crowdedBytes = 1 << 20
 	// singlePart is the least mean length of a part. Each part costs the kernel a page or two.
 	singlePart = 16 << 10
-	// singleScratch is about what all members' blocks take: as much as stays in a second-level cache.
+	// singleScratch is about the size of all members' blocks together, which stay in a second-level cache.
 	singleScratch = 512 << 10
 	// singleSpans is the most spans that the kernel takes in one call.
 	singleSpans = 1024
@@ -56,8 +56,8 @@ func (l *Lane) maySingleCopy(n, parts int) bool {
 	return n/parts >= singlePart && tableBytes(parts) <= l.shared.ChunkBytes()
 }
 
-// A member's table, in its staging buffer: what it can do, which way it wants, and for each part
-// where its input and its output are; 0 where it has none.
+// A member's table in its staging buffer says whether it can copy, which way it wants, and for each part where its
+// input and its output are; 0 if it has none.
 const (
 	tableVerdict = 8 * iota
 	tableWay
@@ -201,7 +201,7 @@ func (a *allreduceSharedSingle) timed() {
 	}
 }
 
-// deal prepares what this member has to reduce.
+// deal prepares this member's share of the reduction.
 func (a *allreduceSharedSingle) deal() {
 	l, s := a.lane, &a.todo
 	l.single.Expose(a.own)

@@ -2,9 +2,9 @@ package collective
 
 import "unsafe"
 
-// Alltoall sends each member m the next sendBytes[m] bytes of in. It sets out to what the members send to this one, in
-// member order, recvBytes[m] bytes from m. A member knows only what it sends; AlltoallCounts tells what it will
-// receive. in and out must not overlap. sendBytes and recvBytes are not kept.
+// Alltoall sends each member m the next sendBytes[m] bytes of in. It fills out with the bytes from all members, in
+// member order, recvBytes[m] bytes from m. A member knows only how much it sends; AlltoallCounts tells it how much it
+// will receive. in and out must not overlap. sendBytes and recvBytes are not kept.
 //
 // If a member sends another number of bytes than this one expects, the operation finds out while it runs. Over Shared
 // it then ends with an error, on this member only; over Comm the transport aborts.

@@ -135,8 +135,8 @@ func (a *alltoallShared) copyOut(k int) {
 	}
 }
 
-// copyInto copies to dst what falls into it of src, whose first byte belongs at
-// dst[at]. at may be negative, or beyond dst. streamed: past the caches.
+// copyInto copies to dst the bytes of src that belong there, if src's first byte belongs at dst[at]. at may be
+// negative, or beyond dst. streamed: past the caches.
 func copyInto(dst, src []byte, at int, streamed bool) {
 	if at < 0 {
 		src = src[min(-at, len(src)):]

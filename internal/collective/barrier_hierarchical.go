@@ -35,7 +35,7 @@ func (b *barrierHierarchical) Advance() (bool, error) {
 	}
 }
 
-// next starts what follows; false when nothing does.
+// next starts the next part; false if there is none.
 func (b *barrierHierarchical) next() bool {
 	h := b.lane.hier
 	switch {

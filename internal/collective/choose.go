@@ -5,31 +5,34 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// The choice of algorithm depends only on what is equal on all members: the kind of the lane, its size, its chunks,
-// and the number of bytes.
+// The choice of algorithm depends only on properties that are equal on all members: the kind of the lane, its size, its
+// chunks, and the number of bytes.
 
 // flatBytes is the most that all members together may contribute for the flat
 // allreduce: reading it all costs less than a second synchronisation.
 const flatBytes = 64 << 10
 
-// Allreduce makes out = scale × (the members' in, combined elementwise by op).
-// in and out have the same length, a multiple of the element's size, the same
-// on all members; they are the same memory or do not overlap. What reduce.Check
-// and reduce.CheckScale refuse is an error.
+// Allreduce makes out = scale × (the members' in, combined elementwise by op). in and out have the same length, a
+// multiple of the element's size, the same on all members; they are the same memory or do not overlap. Arguments that
+// reduce.Check and reduce.CheckScale refuse are an error.
 //
-// Over Shared each element is combined in the order of the ranks, 16-bit floats
-// in float32 and rounded once. Over Comm the association is the algorithm's, and
-// 16-bit floats are rounded after each hop; over several hosts with Shared on
-// them each host's operands are combined as over Shared, and then the hosts' as
-// over Comm. All members get the same bits. See also Options.Deterministic.
+// Over Shared each element is combined in the order of the ranks. 16-bit floats are combined in float32 and rounded
+// once. Over Comm the algorithm decides the order, and 16-bit floats are rounded after each hop. Over several hosts
+// with Shared on them, each host's operands are combined as over Shared, and then the hosts' results as over Comm. All
+// members get the same bits. See also Options.Deterministic.
 func (l *Lane) Allreduce(dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op {
-	return l.AllreduceAs(tensor.WireAsIs, dt, op, in, out, scale)
+	return l.AllreduceAs(tensor.WireAsIs, dt, op, in, out, scale, nil)
 }
 
-// AllreduceAs is Allreduce with the elements in the form w on their way over Comm,
-// where Wire.For says that it has an effect. The sums are made in the elements' own
-// type: the operands are rounded whenever they are sent, and the result at most once more.
-func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op {
+// AllreduceAs is Allreduce with the elements in the form w on their way over Comm, if Wire.For says that w has an
+// effect. The sums are made in the elements' own type: operands are rounded whenever they are sent, and the result at
+// most once more.
+//
+// kept, of the length of in, is for a form that keeps errors (Wire.Keeps). It holds the errors of earlier allreduces of
+// the tensor. This one adds them, and leaves its own errors there; on a failure its contents are undefined. nil:
+// nothing is kept.
+func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64,
+	kept []byte) Op {
 	n := len(in)
 	if err := reduce.Check(dt, op); err != nil {
 		return l.refuse("allreduce: %w", err)
@@ -42,19 +45,31 @@ func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, i
 		return l.refuse("allreduce: input of %d bytes, output of %d", n, len(out))
 	case n%dt.Size() != 0:
 		return l.refuse("allreduce: %d bytes are not whole elements of %v", n, dt)
+	case kept != nil && len(kept) != n:
+		return l.refuse("allreduce: input of %d bytes, %d are kept", n, len(kept))
 	case n == 0:
 		return l.done()
 	}
-	r := reduction{dt: dt, op: op, in: in, out: out, scale: scale, wire: w.For(dt, op)}
-	if l.TakesParts() {
+	r := reduction{dt: dt, op: op, in: in, out: out, scale: scale, wire: w.For(dt, op), kept: kept}
+	if r.wire == tensor.WireInt8 && n < leastQuantised {
+		r.wire = tensor.WireAsIs
+	}
+	if l.takesParts() {
 		return l.startParts(l.whole(r))
 	}
 	l.begin()
-	switch l.allreduceForm(n, r.sent(n)) {
+	form := l.allreduceForm(n, r.sent(n))
+	if form == replicated && r.wire.Keeps() { // the members of a host need not have kept the same
+		form = sharded
+	}
+	switch form {
 	case replicated:
 		return l.allreduceReplicated.start(l, r)
 	case sharded:
 		return l.allreduceHierarchical.start(l, r)
+	}
+	if r.wire == tensor.WireInt8 {
+		return l.allreduceQuantised.start(l, r)
 	}
 	if l.options.Deterministic {
 		return l.allreduceDirect.startAllreduce(l, r)
@@ -76,6 +91,9 @@ type reduction struct {
 	in, out []byte
 	scale   float64
 	wire    tensor.Wire // how the elements travel over Comm; one that has an effect
+	// kept, of the input's length, holds the errors of earlier allreduces of the tensor. This one adds them, and leaves
+	// its own errors there. nil if the wire keeps nothing, or nothing is to be kept.
+	kept []byte
 }
 
 // Allgather makes out the concatenation of the members' contributions in member

@@ -11,7 +11,6 @@ package collective
 import (
 	"fmt"
 
-	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -19,38 +18,10 @@ import (
 type Op interface {
 	// Advance does everything that is possible now without waiting, and reports whether the operation has ended. Then
 	// the buffers are the caller's again. If it has not ended, another member must act first; that rings this rank's
-	// bell. An error is about the arguments: it ends the operation before anything was sent or changed, but see
-	// Alltoall.
+	// bell, unless the carrier is Polled. An error of a Lane is about the arguments: it ends the operation before
+	// anything was sent or changed, but see Alltoall. Those of other carriers may come later. The engine takes any
+	// error for the end of the job.
 	Advance() (done bool, err error)
-}
-
-// Carrier runs a lane's operations: a Lane, or a replacement such as MPI. Lane documents the methods.
-type Carrier interface {
-	AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op
-	AllreduceParts(dt tensor.DType, op tensor.ReduceOp, parts []Part, prescale, postscale float64) Op
-	Adasum(dt tensor.DType, data []byte, lengths []int, scale float64) Op
-	Allgather(in, out []byte, counts []int64) Op
-	Broadcast(root int, buf []byte) Op
-	Alltoall(in []byte, sendBytes []int64, out []byte, recvBytes []int64) Op
-	AlltoallCounts(send, received []int64) Op
-	Reducescatter(dt tensor.DType, op tensor.ReduceOp, in, out []byte, counts []int64, scale float64) Op
-	Reduce(root int, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op
-	Barrier() Op
-
-	TakesParts() bool
-	OverShared() bool
-	MayBeHierarchical() bool
-	MayChooseForm() bool
-	Tune(t Tuning)
-	Moved() uint64
-
-	// Polled reports whether the driver must poll an operation under way, because nothing rings this rank's bell for
-	// it.
-	Polled() bool
-	// Close ends this member's part, after the last operation. cause says why the engine ends early; it is nil if a
-	// process set is removed or all leave in order. Only the driver calls it. An unquiet result means that an
-	// operation under way could not be cancelled: its buffers may still be written to, and the process has to end.
-	Close(cause error) (quiet bool)
 }
 
 // Lane is one member's part in a lane: the data path with the state that
@@ -85,10 +56,11 @@ type Lane struct {
 
 	srcs    [][]byte // size entries, for reduce.Reduce
 	offsets []int    // size+1 entries: where each member's part starts, and the end
-	places  []int    // the same of what is received, where that is another thing
+	places  []int    // the same of the received data, where its parts differ
 	each    []int64  // size entries: the same number of bytes for each member
 	starts  []int    // where the parts of an allreduce stand side by side; kept
 	one     [1]Part  // for an allreduce of one part
+	packing Packing  // for operations on parts that have to lie side by side
 
 	ended                 ended
 	allreduceLocal        allreduceLocal
@@ -110,6 +82,7 @@ type Lane struct {
 	reducescatterRing     reducescatterRing
 	adasum                adasum
 	allreduceDirect       allreduceDirect
+	allreduceQuantised    allreduceQuantised
 	allreduceHierarchical allreduceHierarchical
 	allreduceReplicated   allreduceReplicated
 	allgatherHierarchical allgatherHierarchical
@@ -190,18 +163,6 @@ func (l *Lane) Moved() uint64 {
 	return l.moved
 }
 
-// OverShared reports that the members share memory.
-func (l *Lane) OverShared() bool { return l.shared != nil && l.comm == nil }
-
-// MayBeHierarchical reports that the members are on several hosts, and that allreduces
-// may consist of parts inside them and parts between them.
-func (l *Lane) MayBeHierarchical() bool { return l.hier != nil && l.options.Allreduce != Flat }
-
-// MayChooseForm reports that, besides, only the model decides about that.
-func (l *Lane) MayChooseForm() bool {
-	return l.MayBeHierarchical() && l.options.Allreduce == ByModel && !l.options.Deterministic
-}
-
 // publish advances this member's counter of phase p to v.
 func (l *Lane) publish(p transport.Phase, v uint64) {
 	l.moved++
@@ -248,8 +209,8 @@ func (l *Lane) allPast(p transport.Phase, v uint64) bool {
 	return low >= v
 }
 
-// free reports that this member's buffer for chunk k may be written: no member still needs what it held Depth chunks
-// ago.
+// free reports that this member's buffer for chunk k may be written: no member still needs the chunk that was in it,
+// Depth chunks earlier.
 func (l *Lane) free(k uint64) bool {
 	depth := uint64(l.shared.Depth())
 	return k < depth || l.allPast(transport.Out, k+1-depth)
@@ -269,9 +230,3 @@ func copyTo(dst, src []byte) {
 		copy(dst, src)
 	}
 }
-
-// Polled reports false: transports ring.
-func (l *Lane) Polled() bool { return false }
-
-// Close does nothing: the transport, which is closed by its network, holds all there is.
-func (l *Lane) Close(error) bool { return true }

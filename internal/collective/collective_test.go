@@ -116,7 +116,7 @@ func TestAllreduceMatchesTheReference(t *testing.T) {
 		g := newGroup(t, size, o)
 		var jobs []job
 		for _, a := range algorithms(o) {
-			for dt := range tensor.DType(tensor.NumDTypes) {
+			for dt := range tensor.DType(tensor.NumReducible) {
 				ops := opsOf(dt)
 				turn := rng.IntN(len(ops))
 				for _, n := range lengths(dt) {
@@ -202,7 +202,7 @@ func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 		switch rng.IntN(9) {
 		case 0:
 			all := scatterAlgorithms(o.Shared, size)
-			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
+			dt := tensor.DType(rng.IntN(tensor.NumReducible))
 			for _, p := range parts(rng, size, length()/dt.Size()) {
 				jobs = append(jobs, reducescatterJob(rng, all[rng.IntN(len(all))], dt, anyOf(rng, dt), p))
 			}
@@ -216,7 +216,7 @@ func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 			dt := floats[rng.IntN(len(floats))]
 			jobs = append(jobs, adasumJob(rng, size, dt, []int{length() / dt.Size(), length() / dt.Size()}))
 		case 4:
-			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
+			dt := tensor.DType(rng.IntN(tensor.NumReducible))
 			all := algorithms(o)
 			a := all[rng.IntN(len(all))]
 			n := length() / dt.Size()
@@ -232,7 +232,7 @@ func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 		case 6:
 			jobs = append(jobs, broadcastJob(rng, size, rng.IntN(size), length()))
 		case 7:
-			dt := tensor.DType(rng.IntN(tensor.NumDTypes))
+			dt := tensor.DType(rng.IntN(tensor.NumReducible))
 			form := []string{"chosen", "tree", "chain"}[rng.IntN(3)]
 			jobs = append(jobs, reduceJob(rng, form, size, rng.IntN(size), dt, anyOf(rng, dt), length()/dt.Size(),
 				!o.Shared))
@@ -510,6 +510,7 @@ func repeatable(size int, rings bool) map[string]func(r int, l *Lane) Op {
 	received := make([][]int64, size) // of an alltoall: each sends 64 bytes to each
 	lengths := []int{8, 20*testChunk - 8}
 	parts := make([][]Part, size)
+	arguments := make([]Arguments, size)
 	for r := range size {
 		received[r] = slices.Repeat([]int64{64}, size)
 		small[r], large[r] = make([]byte, 64), make([]byte, 20*testChunk)
@@ -530,18 +531,22 @@ func repeatable(size int, rings bool) map[string]func(r int, l *Lane) Op {
 			return l.Allreduce(tensor.Float16, tensor.Sum, large[r], large[r], 0.5)
 		},
 		"a compressed allreduce": func(r int, l *Lane) Op {
-			return l.AllreduceAs(tensor.WireBFloat16, tensor.Float32, tensor.Sum, large[r], large[r], 0.5)
+			return l.AllreduceAs(tensor.WireBFloat16, tensor.Float32, tensor.Sum, large[r], large[r], 0.5, nil)
 		},
 		"an allreduce in parts": func(r int, l *Lane) Op {
-			if !l.TakesParts() {
-				return nil
-			}
-			return l.AllreduceParts(tensor.Float32, tensor.Sum, parts[r], 0.5, 0.5)
+			arguments[r] = Arguments{Kind: Allreduce, DType: tensor.Float32, Reduce: tensor.Sum, Parts: parts[r],
+				Prescale: 0.5, Postscale: 0.5}
+			return l.Start(&arguments[r])
 		},
 		"allgather":      func(r int, l *Lane) Op { return l.Allgather(small[r], outs[r], counts) },
 		"broadcast":      func(r int, l *Lane) Op { return l.Broadcast(size-1, large[r]) },
 		"a small reduce": reduce(small),
 		"a large reduce": reduce(large),
+		"a scaled reduce": func(r int, l *Lane) Op {
+			arguments[r] = Arguments{Kind: Reduce, DType: tensor.Float32, Reduce: tensor.Sum, In: small[r],
+				Out: small[r][:64*((size-r)/size)], Prescale: 0.5, Postscale: 0.5}
+			return l.Start(&arguments[r])
+		},
 		"reducescatter": func(r int, l *Lane) Op {
 			return l.Reducescatter(tensor.Float32, tensor.Sum, outs[r], small[r], counts, 0.5)
 		},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/trial"
 )
 
 // Members write to shared memory what others read on their cores. If the cores share a cache, the data should stay
@@ -13,16 +14,16 @@ import (
 // which takes two to three times as long as writing past the caches and reading from memory. Nobody can ask which case
 // holds, and on a virtual machine it changes while a job runs. So allreduces try both ways now and then, by the
 // numbers of their chunks, at the same time on all members. Each member keeps the way by which its own steps took less
-// time. No result depends on it.
+// time. No result depends on it. Package trial explains trials.
 
-// delivery is how a member writes what others read. It belongs to the lane's driver.
+// delivery says how a member writes data that others read. It belongs to the lane's driver.
 type delivery struct {
 	streamed bool // past the caches
 	trials   [deliveryClasses]deliveryTrial
 }
 
-// deliveryTrial compares the two ways for allreduces of similar length, which alone can be
-// compared: shorter ones find more in their caches.
+// deliveryTrial compares the two ways for allreduces of similar length. Only these can be compared: shorter ones find
+// more in their caches.
 type deliveryTrial struct {
 	chunks uint64 // of the allreduces of this class so far; the same on all members
 	// The shortest time of each step, in picoseconds a byte, by way.
@@ -32,9 +33,9 @@ type deliveryTrial struct {
 const (
 	deliveryClasses = 4
 	// Among each trialEvery chunks of a class the trialCycles × trialCycle from trialFirst on are a trial. Of a cycle's
-	// chunks, one staging buffer (transport.Shared.Depth is four) is written past the caches twice and another
-	// one into them twice; the second time is measured, since the first finds in the buffer what the other way has
-	// left. All other chunks are written as ever, so that a slow way costs little.
+	// chunks, one staging buffer (transport.Shared.Depth is four) is written past the caches twice, and another one
+	// into them twice. The second time is measured, because the first finds in the buffer the traces of the other way.
+	// All other chunks are written as before, so a slow way costs little.
 	trialEvery  = 512
 	trialFirst  = 8
 	trialCycle  = 32
@@ -50,8 +51,7 @@ func deliveryClass(n int) int {
 	return min((bits.Len(uint(n)>>19)+2)/3, deliveryClasses-1)
 }
 
-// trial is what chunk number i of a class is for: whether it is written past the
-// caches, and whether it is timed.
+// trial says how chunk number i of a class is delivered: whether past the caches, and whether it is timed.
 func (d *delivery) trial(i uint64) (streamed, timed bool) {
 	at := int(i%trialEvery) - trialFirst
 	if at < 0 || at >= trialCycles*trialCycle {
@@ -78,9 +78,7 @@ func (d *delivery) took(class int, i uint64, p transport.Phase, n int, took time
 	if at%trialCycle == 4 {
 		way = 1
 	}
-	if each := int64(took) * 1000 / int64(n); t.best[way][p] == 0 || each < t.best[way][p] {
-		t.best[way][p] = max(1, each)
-	}
+	trial.Least(&t.best[way][p], max(1, int64(took)*1000/int64(n)))
 	if p != transport.Out || at%trialCycle != 6 {
 		return
 	}
@@ -93,19 +91,19 @@ func (d *delivery) took(class int, i uint64, p transport.Phase, n int, took time
 	}
 }
 
-// decide takes the way that is not in use if it is so many times better.
-func (d *delivery) decide(t *deliveryTrial, factor float64) {
+// decide takes the way that is not in use if it is better by the margin.
+func (d *delivery) decide(t *deliveryTrial, margin float64) {
 	var took [2]float64
 	for way := range took {
 		for _, each := range t.best[way] {
 			took[way] += float64(each)
 		}
 	}
+	used := 0
 	if d.streamed {
-		d.streamed = took[0]*factor >= took[1]
-	} else {
-		d.streamed = took[1]*factor < took[0]
+		used = 1
 	}
+	d.streamed = trial.Better(used, took, margin) == 1
 }
 
 // deliver copies src to dst, where others will read it.

@@ -7,9 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// hierarchy is what a lane over several hosts has beside its Comm: two lanes of
-// its own, on which the algorithms run as on any other. Hierarchical operations
-// are made of operations on both, which overlap.
+// hierarchy gives a lane over several hosts two lanes besides its Comm: one inside its host, one between the hosts. The
+// algorithms run on these as on any other lane. Hierarchical operations consist of operations on both, which overlap.
 //
 // Data that crosses between the hosts is cut into shards, one for each member of the smallest host. Each member carries
 // its shard to the other hosts. On a larger host the further members have no shard.
@@ -83,7 +82,7 @@ func newHierarchy(t *transport.Lane, o Options) *hierarchy {
 // equal reports that all hosts have as many members.
 func (h *hierarchy) equal() bool { return h.shards == h.most }
 
-// moved is what the two lanes add to Lane.Moved.
+// moved is the two lanes' part of Lane.Moved.
 func (h *hierarchy) moved() uint64 {
 	moved := h.local.moved
 	if h.cross != nil {
@@ -92,11 +91,10 @@ func (h *hierarchy) moved() uint64 {
 	return moved
 }
 
-// reduceAcross starts the allreduce between the hosts of what this member's host
-// has combined. Every allreduce between hosts starts here: this is the place to
-// give the data another form on the wire.
+// reduceAcross starts the allreduce between the hosts, of the sums that each host has made. Every allreduce between
+// hosts starts here, so this is the place to give the data another form on the wire.
 func (h *hierarchy) reduceAcross(r reduction) Op {
-	return h.cross.AllreduceAs(r.wire, r.dt, r.op, r.in, r.out, r.scale)
+	return h.cross.AllreduceAs(r.wire, r.dt, r.op, r.in, r.out, r.scale, r.kept)
 }
 
 // reduceShards is Reducescatter for a lane inside a host. Unlike there, out may be this member's part of in.

@@ -15,7 +15,7 @@ package collective
 // is three times as fast as the loopback interface, but where that is between "hosts",
 // the forms differ little.) BenchmarkForms in package world compares them over 1 Gbit/s.
 
-// syncBytes is what a synchronisation of the members of a host costs: about 2 µs.
+// syncBytes is the cost of a synchronisation of the members of a host: about 2 µs.
 const syncBytes = 6 << 10
 
 // memoryRatio is how many times as fast as a wire shared memory moves bytes.
@@ -34,7 +34,7 @@ const (
 // length between flat and the others, whose order of combining differs.
 func (l *Lane) allreduceForm(n, sent int) form {
 	h := l.hier
-	if !l.MayBeHierarchical() || l.flat && l.MayChooseForm() {
+	if !l.mayBeHierarchical() || l.flat && l.mayChooseForm() {
 		return flat
 	}
 	hosts, shards := len(h.hosts), h.shardsOf(n)
@@ -46,7 +46,7 @@ func (l *Lane) allreduceForm(n, sent int) form {
 	if c := syncBytes + n/memoryRatio + l.acrossCost(hosts, sent, h.shards, h.shards); h.equal() && c <= cost {
 		best, cost = replicated, c
 	}
-	if l.MayChooseForm() && l.acrossCost(l.size, sent, h.most, h.leaving) < cost {
+	if l.mayChooseForm() && l.acrossCost(l.size, sent, h.most, h.leaving) < cost {
 		best = flat
 	}
 	return best

@@ -18,7 +18,7 @@ type algorithm struct {
 }
 
 func chosen(l *Lane, r reduction) Op {
-	return l.AllreduceAs(r.wire, r.dt, r.op, r.in, r.out, r.scale)
+	return l.AllreduceAs(r.wire, r.dt, r.op, r.in, r.out, r.scale, r.kept)
 }
 
 func always(int, int) bool { return true }

@@ -33,8 +33,8 @@ const (
 	ringing
 )
 
-// across is the cheapest way, and what it costs: among so many members, with n bytes
-// on the wire, where so many members use a link at the same time.
+// across returns the cheapest way and its cost: among so many members, with n bytes on the wire, while so many members
+// use a link at the same time.
 func (l *Lane) across(size, n, links, ringLinks int) (best way, cost int) {
 	m := l.message
 	rounds := bits.Len(uint(size)) - 1

@@ -26,7 +26,7 @@ type partsCase struct {
 // reduced many at a time, and parts that have several chunks.
 func drawParts(t *property.T, size int) partsCase {
 	c := partsCase{
-		dt:   tensor.DType(t.Int("type", 0, tensor.NumDTypes-1)),
+		dt:   tensor.DType(t.Int("type", 0, tensor.NumReducible-1)),
 		op:   property.Pick(t, "op", ops),
 		pre:  property.Pick(t, "prescale", []float64{1, 1, 0.5, 3}),
 		post: property.Pick(t, "postscale", []float64{1, 1, 0.25, 1.0 / 3}),
@@ -163,7 +163,7 @@ func TestPartsConcurrently(t *testing.T) {
 		g := newGroup(t, size, inproc.Options{Shared: true, ChunkBytes: 8 * testChunk})
 		var jobs []job
 		for range 30 {
-			c := partsCase{dt: tensor.DType(rng.IntN(tensor.NumDTypes)), op: tensor.Max, pre: 1, post: 1,
+			c := partsCase{dt: tensor.DType(rng.IntN(tensor.NumReducible)), op: tensor.Max, pre: 1, post: 1,
 				absent: make([][]bool, size)}
 			if c.dt != tensor.Bool && rng.IntN(2) == 0 {
 				c.pre = 0.5

@@ -2,11 +2,11 @@ package collective
 
 import "github.com/gorovod/gorovod/internal/tensor"
 
-// Reduce makes root's out = scale × (the members' in, combined elementwise by op). root is a lane member; len(in)
-// is the same on all. On the root out is as long, and the same memory as in or apart from it. The other members have
-// no out, and their in is only read. What reduce.Check and reduce.CheckScale refuse is an error.
+// Reduce makes root's out = scale × (the members' in, combined elementwise by op). root is a lane member; len(in) is
+// the same on all. On the root out is as long, and the same memory as in or apart from it. The other members have no
+// out, and their in is only read. Arguments that reduce.Check and reduce.CheckScale refuse are an error.
 //
-// Inside a host the result has the bits of Allreduce's. Over Comm the association is the algorithm's; over hosts each
+// Inside a host the result has the bits of Allreduce's. Over Comm the algorithm decides the order; over hosts each
 // host's operands are combined first, as in Allreduce. On a deterministic lane it has the bits of Allreduce's.
 func (l *Lane) Reduce(root int, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) Op {
 	if err := checkReduction(dt, op, 1, scale); err != nil {

@@ -67,7 +67,7 @@ func (s *reduceShared) Advance() (bool, error) {
 	return true, nil
 }
 
-// ready reports that what this member reduces of chunk k has come from all, or is nothing.
+// ready reports that all members' inputs for this member's share of chunk k have come, or that the share is empty.
 func (s *reduceShared) ready(k int) bool {
 	_, _, from, to := s.chunk(k, s.lane.rank)
 	return from == to || s.lane.allPast(transport.In, s.base+uint64(k)+1)

@@ -64,7 +64,7 @@ func TestReduceMatchesTheReference(t *testing.T) {
 		rng := random(t)
 		var jobs []job
 		for form := range reduceForms {
-			for dt := range tensor.DType(tensor.NumDTypes) {
+			for dt := range tensor.DType(tensor.NumReducible) {
 				turn := rng.IntN(3)
 				for i, op := range opsOf(dt) {
 					for j, bytes := range []int{0, 8, 64 * size, 3*testPiece + 8, testChunk, 5*testChunk + 8} {

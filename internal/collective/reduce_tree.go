@@ -103,7 +103,7 @@ func (t *reduceTree) Advance() (bool, error) {
 	}
 }
 
-// receive ends what has come and posts what can be, and reports that the next piece has come from all children.
+// receive ends finished receives, posts further ones, and reports that the next piece has come from all children.
 func (t *reduceTree) receive() (complete bool) {
 	comm := t.lane.comm
 	complete = true

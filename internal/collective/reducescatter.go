@@ -9,16 +9,13 @@ import (
 // of a reducescatter over Comm.
 const exchangeBytes = 256 << 10
 
-// Reducescatter makes out = scale × (this member's part of the members' in,
-// combined elementwise by op). counts holds the bytes of each member's part, in
-// the order of the parts in in; it is the same on all members, and is not kept.
-// in and out may not overlap. What reduce.Check and reduce.CheckScale refuse is
-// an error.
+// Reducescatter makes out = scale × (this member's part of the members' in, combined elementwise by op). counts holds
+// the bytes of each member's part, in the order of the parts in in; it is the same on all members, and is not kept. in
+// and out may not overlap. Arguments that reduce.Check and reduce.CheckScale refuse are an error.
 //
-// Over Shared the result has the bits of Allreduce's. Over Comm the association
-// is the algorithm's, and over hosts with equally many members it is Allreduce's
-// inside each. On a deterministic lane it is Allreduce's, but over unequal hosts,
-// where it is the order of the members.
+// Over Shared the result has the bits of Allreduce's. Over Comm the algorithm decides the order; over hosts with
+// equally many members it is Allreduce's inside each host. On a deterministic lane it is Allreduce's order, except over
+// unequal hosts: there it is the order of the members.
 func (l *Lane) Reducescatter(dt tensor.DType, op tensor.ReduceOp, in, out []byte, counts []int64, scale float64) Op {
 	if err := reduce.Check(dt, op); err != nil {
 		return l.refuse("reducescatter: %w", err)

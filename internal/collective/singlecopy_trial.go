@@ -2,8 +2,9 @@ package collective
 
 import (
 	"math/bits"
-	"slices"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/trial"
 )
 
 // Whether one copy by the kernel or two through staging buffers are faster depends on the
@@ -14,6 +15,8 @@ import (
 //	first trial   the ways of firstWays, then an allreduce that tells the verdict: so a new length gets its way.
 //	later trials  a pair (the other way, then the one in use) every trialPace allreduces, so that a slow
 //	              way costs little; the allreduce after the last pair's tells the verdict.
+//
+// Package trial explains trials.
 
 // copyWay is how an allreduce is to be done, and whether member 0 looks at the clock.
 type copyWay uint8
@@ -158,23 +161,17 @@ func (t *copyTrial) took(w copyWay, n int, d time.Duration) {
 // better ends a trial, by the medians, since some allreduces meet other processes. The way that is not
 // in use must be better by a tenth. A trial that could not measure both ways changes nothing.
 func (c *copyClass) better() copyWay {
-	var median [2]int64
-	for w, n := range c.samples {
-		if n == 0 {
-			continue
-		}
-		times := c.times[w][:n]
-		slices.Sort(times)
-		median[w] = times[(n-1)/2]
-	}
+	used, samples := c.way(), c.samples
 	c.samples = [2]int{}
-	way := c.way()
-	used, other := median[way], median[way^waySingle]
-	if other > 0 && other+other/10 < used {
-		way ^= waySingle
-		used, other = other, used
+	var median [2]float64
+	for w, n := range samples {
+		if n == 0 {
+			return used
+		}
+		median[w] = float64(trial.Median(c.times[w][:n]))
 	}
-	if !c.judged && used > 0 && other > 2*used {
+	way := copyWay(trial.Better(int(used), median, better))
+	if !c.judged && median[way^waySingle] > 2*median[way] {
 		way |= wayClear
 	}
 	return way

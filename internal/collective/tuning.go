@@ -11,7 +11,7 @@ type Tuning struct {
 	// Message is what a message over Comm costs beyond its bytes, expressed in bytes:
 	// see model.go. It decides between few long messages and many short ones.
 	Message int
-	// Flat turns off the hierarchical form of allreduces, if the model decides about it (Lane.MayChooseForm).
+	// Flat turns off the hierarchical form of allreduces, if the model decides about it (Abilities.ChoosesForm).
 	Flat bool
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -53,12 +54,15 @@ type Config struct {
 	MPIThreadsDisable         bool   // one thread makes all calls of MPI
 	MPILibrary                string // the libmpi to load; empty: that which is found
 
-	Transport  string        // auto, shm, tcp
-	SingleCopy bool          // between ranks that share memory, where it can be had
-	HugePages  bool          // for memory that other ranks reach
-	TLS        bool          // on all TCP connections
-	TCPStreams int           // connections for the data from each rank to another; 0: the world decides
-	Timeout    time.Duration // of the start-up
+	Transport string // auto, shm, tcp
+	GPU       GPU    // how tensors in the memory of devices travel
+	// AsyncCompletion ends operations on memory of devices when these have them in a stream.
+	AsyncCompletion bool
+	SingleCopy      bool          // between ranks that share memory, where it can be had
+	HugePages       bool          // for memory that other ranks reach
+	TLS             bool          // on all TCP connections
+	TCPStreams      int           // connections for the data from each rank to another; 0: the world decides
+	Timeout         time.Duration // of the start-up
 
 	StallCheckDisable bool
 	StallCheckTime    time.Duration // above 0: when a waiting tensor is reported, and how often
@@ -73,6 +77,10 @@ type Config struct {
 	DumpDir       string
 	// Heartbeat is how long a rank that others wait for may be silent before it counts as lost; 0: for ever.
 	Heartbeat time.Duration
+	// NaNCheck says what a rank does about a NaN or an infinity in what it contributes to a reduction.
+	NaNCheck operation.NaNCheck
+	// ConsistencySteps is after how many steps each the ranks compare their parameters; 0: never.
+	ConsistencySteps int
 
 	Autotune Autotune
 
@@ -126,6 +134,16 @@ const (
 	MPI  Backend = "mpi"
 )
 
+// GPU says how tensors in the memory of devices travel.
+type GPU string
+
+const (
+	GPUAuto   GPU = "auto"   // by NCCL where all ranks can, else staged
+	GPUNCCL   GPU = "nccl"   // by NCCL, or not at all
+	GPUStaged GPU = "staged" // copied through host memory
+	GPUOff    GPU = "off"    // not at all
+)
+
 // Hint is a wish: yes, no, or left open.
 type Hint int8
 
@@ -152,7 +170,8 @@ type reading struct {
 func defaults() *Config {
 	return &Config{
 		Told:            Told{Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost"},
-		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", Controller: Gloo, CPUOperations: Gloo,
+		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", GPU: GPUAuto,
+		Controller: Gloo, CPUOperations: Gloo,
 		Timeout:         30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
 		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, HugePages: true,

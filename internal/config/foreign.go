@@ -7,8 +7,10 @@ import (
 
 // Reasons of several variables.
 const (
-	noGPU     = "there are no GPU operations in this version"
-	noNCCL    = "NCCL is not used"
+	noFusion  = "there is no fusion buffer on a GPU: NCCL gets a batch as one group"
+	noNVTX    = "there are no NVTX ranges"
+	oneStream = "each process set has one stream and one communicator"
+	ncclReads = "NCCL itself reads it"
 	noSpark   = "the tasks of horovod.spark hand on the environment of their executors"
 	manyHosts = "a hint for jobs on several hosts; on one, Horovod ignores it too"
 	buildTime = "for the compilation of Horovod, which does not look at it later; nothing is compiled here"
@@ -25,9 +27,10 @@ var foreign = slices.Concat(
 	meaningless("there is no background thread to bind: the thread that waits for an operation runs it, and a "+
 		"goroutine, which has no thread of its own, runs what nobody waits for; bind the process, for instance "+
 		"with taskset", "HOROVOD_THREAD_AFFINITY"),
-	meaningless(noGPU+", so there is no fusion buffer on one", "HOROVOD_BATCH_D2D_MEMCOPIES"),
-	meaningless(noGPU, "HOROVOD_ENABLE_ASYNC_COMPLETION HOROVOD_DISABLE_NVTX_RANGES"),
-	meaningless(noNCCL, "HOROVOD_NUM_NCCL_STREAMS NCCL_IB_DISABLE NCCL_SOCKET_IFNAME"),
+	meaningless(noFusion, "HOROVOD_BATCH_D2D_MEMCOPIES"),
+	meaningless(noNVTX, "HOROVOD_DISABLE_NVTX_RANGES"),
+	meaningless(oneStream, "HOROVOD_NUM_NCCL_STREAMS"),
+	meaningless(ncclReads, "NCCL_IB_DISABLE NCCL_SOCKET_IFNAME"),
 	meaningless("Adasum's messages are cut where the transport needs it", "HOROVOD_ADASUM_MPI_CHUNK_SIZE"),
 	meaningless("oneCCL is not used", "HOROVOD_CCL_CACHE"),
 	meaningless(noSpark, "HOROVOD_SPARK_PYTHONPATH HOROVOD_SPARK_WORK_DIR"),

@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 )
 
 // leastKey is the least length of a job's secret in bytes. An attacker can record a proof and try guesses against it,
@@ -19,6 +21,19 @@ func ParseKey(v string) ([]byte, error) {
 	case len(key) < leastKey:
 		return nil, fmt.Errorf("it has fewer than %d hexadecimal digits, and can be guessed: give 64 random ones to "+
 			"all ranks, as `openssl rand -hex 32` makes them", 2*leastKey)
+	}
+	return key, nil
+}
+
+// ReadKey is ParseKey for the text of a file; white space around it does not count.
+func ReadKey(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ParseKey(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return key, nil
 }

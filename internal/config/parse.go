@@ -124,6 +124,16 @@ func checkPort(v string) error {
 	return nil
 }
 
+// parseGPU reads GOROVOD_GPU.
+func parseGPU(c *Config, v string) error {
+	switch g := GPU(v); g {
+	case GPUAuto, GPUNCCL, GPUStaged, GPUOff:
+		c.GPU = g
+		return nil
+	}
+	return fmt.Errorf("auto, nccl, staged or off is needed")
+}
+
 // boolean is 0 or 1.
 func boolean(field func(*Config) *bool) setting {
 	return setting{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
@@ -34,8 +35,8 @@ var implemented = []Knob{
 	{Name: "GOROVOD_JOIN_ALL_OPS", Agreed: true, Doc: "1: a joined rank takes part in allgather, broadcast, alltoall " +
 		"and reducescatter with an empty part; 0: these operations fail then, as in Horovod",
 		setting: boolean(func(c *Config) *bool { return &c.JoinAllOps })},
-	{Name: "GOROVOD_COMPRESSION", Agreed: true, Doc: "`fp16` or `bf16`: float sums and averages travel between hosts " +
-		"in 16 bits a number; `none`: only where `hvd.Compression` asks for it",
+	{Name: "GOROVOD_COMPRESSION", Agreed: true, Doc: "`fp16`, `bf16` or `int8`: float sums and averages travel " +
+		"between hosts in 16 or 8 bits a number; `none`: only where `hvd.Compression` asks for it",
 		setting: setting{
 			parse: func(c *Config, v string) (err error) {
 				c.Compression, err = tensor.ParseWire(v)
@@ -56,6 +57,12 @@ var implemented = []Knob{
 			},
 			show: func(c *Config) string { return c.Transport },
 		}},
+	{Name: "GOROVOD_GPU", Agreed: true, Doc: "how PyTorch's tensors on GPUs travel. `nccl`: by NCCL, else an error; " +
+		"`staged`: copied through host memory; `auto`: by NCCL if all ranks can, else staged; `off`: they are refused",
+		setting: setting{parse: parseGPU, show: func(c *Config) string { return string(c.GPU) }}},
+	{Name: "HOROVOD_ENABLE_ASYNC_COMPLETION", Doc: "1: an operation that NCCL carries ends when it is in the " +
+		"GPU's stream, and the current stream waits for the result; 0: it ends when the result is there",
+		setting: boolean(func(c *Config) *bool { return &c.AsyncCompletion })},
 	{Name: "GOROVOD_SINGLE_COPY", Agreed: true, Doc: "1: ranks of a host read and write one another's large tensors " +
 		"in place, where that is possible and faster; 0: all data passes through the shared segment",
 		setting: boolean(func(c *Config) *bool { return &c.SingleCopy })},
@@ -138,6 +145,19 @@ var implemented = []Knob{
 	{Name: "GOROVOD_HEARTBEAT_SECONDS", section: reports, Agreed: true, Doc: "seconds of silence after which a rank " +
 		"that others wait for counts as lost; at least 5, or 0: never. A rank that computes is not silent",
 		setting: heartbeat},
+	{Name: "GOROVOD_NAN_CHECK", section: reports, Agreed: true, Doc: "each rank looks for NaNs and infinities in " +
+		"what it reduces. `1`, `warn`: it logs the tensor, once for each name; `abort`: it ends the job before any " +
+		"rank has the result; `0`: no check",
+		setting: setting{
+			parse: func(c *Config, v string) (err error) {
+				c.NaNCheck, err = operation.ParseNaNCheck(v)
+				return err
+			},
+			show: func(c *Config) string { return c.NaNCheck.String() },
+		}},
+	{Name: "GOROVOD_CONSISTENCY", section: reports, Agreed: true, Doc: "after so many steps of a " +
+		"`DistributedOptimizer` for PyTorch, the ranks compare their parameters, and fail where they differ; 0: never",
+		setting: whole(func(c *Config) *int { return &c.ConsistencySteps }, 0, 1<<30)},
 	{Name: "GOROVOD_FLIGHT_RECORDS", section: reports, Doc: "how many of its last operations each rank remembers for " +
 		"`gorovod doctor --dump` and GOROVOD_DUMP_DIR, up to 65536; 0: none",
 		setting: whole(func(c *Config) *int { return &c.FlightRecords }, 0, 1<<16)},
@@ -146,7 +166,8 @@ var implemented = []Knob{
 		"--dump` shows them",
 		setting: text(func(c *Config) *string { return &c.DumpDir })},
 	{Name: "HOROVOD_TIMELINE", section: reports, Doc: "file to which rank 0 writes a Chrome trace of all operations; " +
-		"`DYNAMIC`: none until `hvd.start_timeline()`",
+		"`DYNAMIC`: none until `hvd.start_timeline()`. With `{rank}` in its name each rank writes one; " +
+		"see docs/traces.md",
 		setting: text(func(c *Config) *string { return &c.Timeline })},
 	{Name: "HOROVOD_TIMELINE_MARK_CYCLES", section: reports, Doc: "1: the timeline marks each batch of operations " +
 		"with CYCLE_START",
@@ -200,6 +221,13 @@ var implemented = []Knob{
 	{Name: "GOROVOD_RENDEZVOUS_DIR", section: placement, Doc: "directory on all hosts through which ranks of another " +
 		"launcher (srun, mpirun, mpiexec, torchrun, jsrun) meet",
 		setting: text(func(c *Config) *string { return &c.RendezvousDir })},
+	{Name: "GOROVOD_SECRET_FILE", section: placement, Doc: "a file with the secret that HOROVOD_SECRET_KEY would " +
+		"have, such as a mounted Secret of Kubernetes; also for `horovodrun --nnodes`",
+		setting: setting{parse: func(c *Config, v string) error {
+			var err error
+			c.Told.Key, err = ReadKey(v)
+			return err
+		}}},
 	{Name: "HOROVOD_SECRET_KEY", section: placement, Secret: true, Doc: "the job's secret: at least 32 hexadecimal " +
 		"digits. Each connection proves first that it knows the secret",
 		setting: setting{parse: func(c *Config, v string) error {
@@ -217,6 +245,26 @@ var implemented = []Knob{
 
 	{Name: "GOROVOD_SSH", section: elsewhere, By: "horovodrun", Doc: "the program that reaches other hosts in place " +
 		"of `ssh`, with its first arguments; see docs/launcher.md"},
+	{Name: "GOROVOD_LEAVE_ON", section: elsewhere, By: "horovodrun", Doc: "default of `--leave-on`: a file or a URL " +
+		"that tells a node of `--nnodes MIN:MAX` to leave the job; see docs/kubernetes.md"},
+	{Name: "GOROVOD_METRICS", section: elsewhere, By: "horovodrun", Doc: "default of `--metrics-port`: `PORT` or " +
+		"`HOST:PORT` at which the launcher shows what all ranks do; see docs/metrics.md"},
+	{Name: "GOROVOD_DASHBOARD", section: elsewhere, By: "horovodrun", Doc: "default of `--dashboard`: `PORT` or " +
+		"`HOST:PORT` at which the launcher shows the job on a page; see docs/dashboard.md"},
+	{Name: "GOROVOD_SUMMARY", section: elsewhere, By: "horovodrun",
+		Doc: "whether a job ends with a summary of where its time went, on stderr. Empty: one of 30 s or " +
+			"more; 0: none; 1: short jobs, too; see docs/dashboard.md"},
+	{Name: "GOROVOD_METRICS_TOKEN_FILE", section: elsewhere, By: "horovodrun",
+		Doc: "a file with the token that readers of the metrics and the dashboard have to present; needed where " +
+			"other hosts reach them"},
+	{Name: "GOROVOD_METRICS_TOKEN", section: elsewhere, By: "horovodrun", Secret: true,
+		Doc: "the token itself, which counts more. The ranks do not inherit it"},
+	{Name: "GOROVOD_METRICS_CERT", section: elsewhere, By: "horovodrun",
+		Doc: "a file with a TLS certificate (PEM) for the metrics; needed with GOROVOD_TLS=1 where other hosts reach " +
+			"them"},
+	{Name: "GOROVOD_METRICS_KEY", section: elsewhere, By: "horovodrun", Doc: "a file with the certificate's key"},
+	{Name: "GOROVOD_OTLP", section: elsewhere, By: "horovodrun", Doc: "1: the launcher sends spans of the job, its " +
+		"worlds and failures to the collector of OpenTelemetry at OTEL_EXPORTER_OTLP_ENDPOINT; see docs/traces.md"},
 	{Name: "HOROVOD_START_TIMEOUT", section: elsewhere, By: "horovodrun", check: checkSeconds(1e6),
 		Doc: "default of `--start-timeout`, in seconds"},
 	{Name: "HOROVOD_ELASTIC_TIMEOUT", section: elsewhere, By: "horovodrun", check: checkSeconds(1e6),

@@ -53,6 +53,25 @@ func TestEveryVariableOfHorovodIsInTheTable(t *testing.T) {
 	}
 }
 
+// A wish for GPUs that cannot be carried out is an error.
+func TestGPU(t *testing.T) {
+	for value, want := range map[string]string{
+		"auto": "", "staged": "", "nccl": "", "off": "",
+		"NCCL": "auto, nccl, staged or off is needed", "1": "auto, nccl, staged or off is needed",
+	} {
+		c, err := Load(env("GOROVOD_GPU", value))
+		switch {
+		case want == "" && (err != nil || c.GPU != GPU(value)):
+			t.Errorf("%s: %v", value, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, not %q", value, err, want)
+		}
+	}
+	if c, err := Load(env()); err != nil || c.GPU != GPUAuto {
+		t.Errorf("without it: %v", err)
+	}
+}
+
 // What each class promises, and that every knob says why it is there.
 func TestClasses(t *testing.T) {
 	backends := []string{"ccl", "nccl", "ddl", "xla"}

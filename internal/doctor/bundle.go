@@ -216,7 +216,7 @@ func (b *bundle) dumps(add func(name string, content []byte) error) error {
 		flight.Merge(&text, dumps, silent)
 		jobs = append(jobs, dumps)
 	} else {
-		running, err := flight.Running()
+		running, _, err := flight.Running()
 		if err != nil {
 			fmt.Fprintf(&text, "%v\n", err)
 		}

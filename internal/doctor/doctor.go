@@ -17,9 +17,11 @@ import (
 // options are those of gorovod doctor.
 type options struct {
 	Cluster
-	Dump   string `placeholder:"PID|DIR" help:"Print the last operations of a job's ranks on this host, what each rank waits for, and which ranks are missing. PID is the process id of the launcher or of a rank; DIR is the job's GOROVOD_DUMP_DIR. Default: examine hosts."`
-	Env    bool   `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what,pack"`
-	Bundle string `placeholder:"FILE" help:"Write a report for others into a new FILE (.tar.gz, .tgz or .zip), without secrets: versions, the doctor's findings, variables, and the last operations of the jobs that run on this host, or of the job of --dump. Default: print the findings." xor:"pack"`
+	Dump    string `placeholder:"PID|DIR" help:"Print the last operations of a job's ranks on this host, what each rank waits for, and which ranks are missing. PID is the process id of the launcher or of a rank; DIR is the job's GOROVOD_DUMP_DIR. Default: examine hosts."`
+	FRTrace string `name:"fr-trace" placeholder:"DIR" help:"With --dump: also write the last operations into a new folder DIR, as PyTorch's flight recorder does, for its analyser torchfrtrace. Default: only print."`
+	Env     bool   `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what,pack"`
+	GPU     bool   `name:"gpu" help:"Print what a process of --python has of GPUs, CUDA and NCCL, and how it moves tensors of GPUs, and examine nothing else." xor:"what,pack"`
+	Bundle  string `placeholder:"FILE" help:"Write a report for others into a new FILE (.tar.gz, .tgz or .zip), without secrets: versions, the doctor's findings, variables, and the last operations of the jobs that run on this host, or of the job of --dump. Default: print the findings." xor:"pack"`
 }
 
 // Cluster says which hosts are to be examined, and how they are reached, as
@@ -46,9 +48,11 @@ var Command = &commandline.Command{
 		{Line: "gorovod doctor", About: "This host."},
 		{Line: "gorovod doctor -H node1:4,node2:4", About: "Two hosts and the connection between them."},
 		{Line: "gorovod doctor --env", About: "The environment variables that are known here, and their values."},
+		{Line: "gorovod doctor --gpu", About: "What this host's Python has of GPUs, CUDA and NCCL."},
 		{Line: "gorovod doctor --bundle help.tar.gz", About: "All of this in a file to send, without secrets."},
 		{Line: "gorovod doctor --dump 4711", About: "What the ranks of a running job wait for; 4711 is its " +
 			"launcher's process."},
+		{Line: "gorovod doctor --dump 4711 --fr-trace fr", About: "The same for PyTorch's analyser: torchfrtrace fr."},
 	},
 	Grammar: func() any { return &options{} },
 }
@@ -95,13 +99,17 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 		return 0, err
 	case o.StartTimeout < 1:
 		return exitUsage, fmt.Errorf("--start-timeout %d: a number above 0 is needed", o.StartTimeout)
-	case o.Dump != "" && o.Bundle == "" && (o.Hosts != "" || o.Hostfile != "" || o.Env):
-		return exitUsage, errors.New("--dump can't be used together with -H, --hostfile or --env")
+	case o.Dump != "" && o.Bundle == "" && (o.Hosts != "" || o.Hostfile != "" || o.Env || o.GPU):
+		return exitUsage, errors.New("--dump can't be used together with -H, --hostfile, --env or --gpu")
+	case o.FRTrace != "" && (o.Dump == "" || o.Bundle != ""):
+		return exitUsage, errors.New("--fr-trace needs --dump, and can't be used together with --bundle")
 	case o.Bundle != "":
 		b := bundle{options: o, environ: environ, examine: examine, redact: newRedactor(environ)}
 		return ended(b.write(stdout))
 	case o.Dump != "":
-		return ended(Dump(stdout, o.Dump))
+		return ended(Dump(stdout, o.Dump, o.FRTrace))
+	case o.GPU:
+		return ended(GPU(stdout, o.Python, environ))
 	case o.Env:
 		return ended(Env(stdout, environ))
 	}

@@ -46,7 +46,7 @@ func TestEnv(t *testing.T) {
 		"HOROVOD_SECRET_KEY":       "set|environment|implemented|the job's secret",
 		"_HOROVOD_SECRET_KEY":      "not set|-|meaningless|",
 		"HOROVOD_HOSTNAME":         `"a\tb"|environment|implemented|`,
-		"HOROVOD_NUM_NCCL_STREAMS": "3|environment|meaningless|NCCL is not used",
+		"HOROVOD_NUM_NCCL_STREAMS": "3|environment|meaningless|each process set has one stream",
 		"HOROVOD_TIMELINE":         "-|-|implemented|",
 		"HOROVOD_AUTOTUNE":         "1|environment|implemented|",
 		"DDL_OPTIONS":              "-|-|refused|",
@@ -153,6 +153,7 @@ func TestExitCodes(t *testing.T) {
 		{"--dump 99999999999999999999", "", 1, "", "neither a process id nor a directory"},
 		{"--dump /dev/null", "", 1, "", "it is a file"},
 		{"--dump /no/such", "", 1, "", "neither a process id nor a directory"},
+		{"--fr-trace x", "", 2, "", "--fr-trace needs --dump"},
 		{"--dump=", "", 2, "", "an argument is empty"},
 	} {
 		var stdout, stderr bytes.Buffer

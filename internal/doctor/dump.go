@@ -8,17 +8,32 @@ import (
 	"strconv"
 
 	"github.com/gorovod/gorovod/internal/flight"
+	"github.com/gorovod/gorovod/internal/frtrace"
 )
 
 // Dump prints what the ranks of a job have done last and what each waits for: what is a
-// process id of the job on this host, or a directory of dumps.
-func Dump(w io.Writer, what string) error {
+// process id of the job on this host, or a directory of dumps. With frTrace it writes them
+// into that folder, too, for PyTorch's analyser.
+func Dump(w io.Writer, what, frTrace string) error {
 	dumps, silent, err := find(what)
 	if err != nil {
 		return err
 	}
 	flight.Merge(w, dumps, silent)
-	return nil
+	if frTrace == "" {
+		return nil
+	}
+	missing, err := frtrace.Save(frTrace, dumps)
+	if err != nil {
+		return fmt.Errorf("--fr-trace %s: %w", frTrace, err)
+	}
+	option := ""
+	if len(missing) > 0 {
+		option = " --allow-incomplete-ranks"
+	}
+	_, err = fmt.Fprintf(w, "PyTorch's analyser reads this: torchfrtrace --prefix %s%s %s\n", frtrace.Prefix, option,
+		frTrace)
+	return err
 }
 
 // find asks a job, or reads a directory.

@@ -45,6 +45,12 @@ func (b *Background) Begin(m Mood) {
 	b.moved, b.polls = false, 0
 }
 
+// Dozes reports whether it may sleep on the bell now that it has the seat.
+func (b *Background) Dozes() bool { return b.doze }
+
+// Moved reports whether it has made progress or slept since it has the seat.
+func (b *Background) Moved() bool { return b.moved }
+
 // Worked is a look that has made progress.
 func (b *Background) Worked() { b.moved, b.polls = true, 0 }
 

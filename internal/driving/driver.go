@@ -97,5 +97,5 @@ func (d *Driver) Woke(after time.Duration) {
 	}
 }
 
-// Tires reports whether a thread that has waited so long in vain is tired when it waits for the same again.
+// Tires reports whether a wait of this length makes a thread tired: its next wait for the same operation polls less.
 func Tires(waited time.Duration) bool { return waited >= longWait }

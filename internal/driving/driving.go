@@ -17,8 +17,9 @@
 //	          ▲                                     │
 //	          └───── a ring, or a waiter's claim ───┘
 //
-// Who drives next: who leaves the seat kicks the background goroutine if something is pending. A waiter that finds
-// the background goroutine there claims the seat. A waiter that finds another waiter parks until its operation ends.
+// Who drives next: a thread that leaves the seat kicks the background goroutine if something is pending. A waiter that
+// finds the background goroutine there claims the seat. A waiter that finds another waiter parks until its operation
+// ends.
 //
 // How a thread drives for its own operation is in Driver, and how the background goroutine does is in Background:
 //
@@ -34,8 +35,10 @@
 //	                  └──── SLEEP ◀───────┘ after naps for patience without any progress, or amid
 //	                                        a collective
 //
-// What may block: only SLEEP (on the rank's bell), NAP (the background goroutine without the seat), a parked waiter,
-// and Shutdown while it waits for the seat.
+// What may block while all is well: only SLEEP (on the rank's bell), NAP (the background goroutine without the seat),
+// a parked waiter, and Shutdown while it waits for the seat. When a lane or the job ends, the driver itself also waits,
+// each time for a bounded time: for the others' words about the cause (Options.Agree, 0.3 s), for a carrier's Close,
+// and for the network's Close and CloseLane.
 package driving
 
 import "time"
@@ -96,4 +99,11 @@ func Sleep(left time.Duration, f Facts) time.Duration {
 		d = min(d, f.Within)
 	}
 	return d
+}
+
+// Until notes that something is to be done after d.
+func (f *Facts) Until(d time.Duration) {
+	if f.Within == 0 || d < f.Within {
+		f.Within = d
+	}
 }

@@ -141,7 +141,7 @@ func replay(t *testing.T, path string) {
 // nextMood is the mood that the background goroutine notes next.
 func nextMood(notes []*note) Mood {
 	for _, n := range notes {
-		if n.actor == "aside" && (n.event == "nothing" || n.event == "worked" || n.event == "left") {
+		if n.actor == "aside" && (n.event == "nothing" || n.event == "left") {
 			return n.mood
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// submit puts en into the table and announces it to the other members. All of
-// it happens under engine.mu, so that nothing is announced on a closed network.
+// submit puts en into the table and announces it to the other members. It holds engine.mu all the time, so that it
+// announces nothing on a closed network.
 func (l *lane) submit(en *Entry) *Error {
 	e := l.engine
 	e.mu.Lock()
@@ -24,13 +24,14 @@ func (l *lane) submit(en *Entry) *Error {
 		}
 	}
 	l.claim(en)
+	l.followRefused(en)
 	card, gen, cached := l.worker.Lookup(&en.request)
 	if !cached && !en.op.Unnamed {
 		en.request.Name = strings.Clone(en.request.Name) // it was the caller's
 	}
 	l.table[en.request.Name] = en
 	l.submitted(en)
-	e.pending.Add(1)
+	e.seat.submitted(1)
 	l.traceSubmit(en)
 	l.recordSubmit(en)
 	if en.request.Type == operation.Join {
@@ -45,9 +46,10 @@ func (l *lane) submit(en *Entry) *Error {
 	return nil
 }
 
-// submitted notes when. The caller holds engine.mu, and has not counted en as pending.
+// submitted notes the time at which en was submitted. The caller holds engine.mu, and has not counted en as pending
+// yet.
 func (l *lane) submitted(en *Entry) {
-	if l.engine.pending.Load() == 0 {
+	if l.engine.seat.now().Pending() == 0 {
 		l.engine.clock.left = 0 // nobody drives, who would say that time has passed
 	}
 	en.since = l.engine.clock.submitted()
@@ -57,7 +59,7 @@ func (l *lane) submitted(en *Entry) {
 	}
 }
 
-// admit refuses what may not enter the table. The caller holds engine.mu.
+// admit returns an error if en may not enter the table. The caller holds engine.mu.
 func (l *lane) admit(en *Entry) *Error {
 	if f := l.engine.failure.Load(); f != nil {
 		return f
@@ -120,8 +122,8 @@ func (l *lane) postRequest(r *negotiate.Request) {
 	}
 }
 
-// catchUp announces what could not be announced before: requests without room,
-// inputs that have become ready, marks that turned out to be of an old generation.
+// catchUp announces what submit could not: Requests for which the board had no room, operations whose inputs have
+// become ready, and marks that the board has returned because they were of an old generation.
 func (l *lane) catchUp() bool {
 	l.heard = false
 	l.board.Stale(l.onStale)
@@ -147,6 +149,7 @@ func (l *lane) catchUp() bool {
 		}
 		worked = true
 		e.active = time.Now() // the others hear of it only now
+		en.readyAt = e.active.UnixNano()
 		if en.group != nil {
 			l.groupMemberReady(en.group)
 			continue
@@ -162,10 +165,10 @@ func (l *lane) catchUp() bool {
 	return worked
 }
 
-// isBehind reports whether there may be something to announce.
+// isBehind reports whether catchUp may find something to announce.
 func (l *lane) isBehind() bool { return l.behind.Load() > l.following.Load() }
 
-// stale posts in full what was marked under an old generation of a card.
+// stale posts the Request of an operation in full, because its mark was of an old generation of the card.
 func (l *lane) stale(card, gen uint32) {
 	l.heard = true
 	e := l.engine

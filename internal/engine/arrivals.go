@@ -6,9 +6,9 @@ import (
 	"github.com/gorovod/gorovod/internal/negotiate"
 )
 
-// arrivals are what the timeline tells of tensors that are negotiated by cards: no Request says which
-// members are ready, so the coordinator looks at their marks. It does so only while the timeline is
-// on. The members of another host are seen together, when the last of them is ready.
+// arrivals lets the timeline show when each member was ready for a tensor that is negotiated by cards. No Request says
+// so, so the coordinator looks at the marks, while the timeline is on. The members of another host appear together,
+// when the last of them is ready.
 type arrivals struct {
 	looked time.Time         // the driver's
 	cards  []cardName        // the driver's scratch
@@ -41,7 +41,7 @@ func (l *lane) lookAtMarks() {
 	l.worker.Cards(func(card uint32, resp *negotiate.Response) { a.cards = append(a.cards, cardName{card, resp}) })
 	e.mu.Unlock()
 	for _, s := range a.cards {
-		if marked := l.board.Marked(s.card); len(marked) > 0 {
+		if marked := l.coordination.Marked(s.card); len(marked) > 0 {
 			e.mu.Lock()
 			l.traceArrivals(s.card, s.resp, marked)
 			e.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *lane) lookAtMarks() {
 	}
 }
 
-// traceArrivals notes that members are ready, those that have not been noted. The caller holds engine.mu.
+// traceArrivals tells the timeline which members are ready, if it has not been told yet. The caller holds engine.mu.
 func (l *lane) traceArrivals(card uint32, resp *negotiate.Response, members []int) {
 	t := l.engine.opts.Timeline
 	told := l.arrivals.told[card]

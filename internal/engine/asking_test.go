@@ -31,8 +31,8 @@ func TestAProgramThatSpinsDrives(t *testing.T) {
 				return
 			}
 		}
-		if en.Err() != nil || !e.spinning() {
-			t.Errorf("rank %d: %v, spinning %v", r, en.Err(), e.spinning())
+		if en.Err() != nil || !e.mood().Spinning {
+			t.Errorf("rank %d: %v, spinning %v", r, en.Err(), e.mood().Spinning)
 		}
 	})
 }

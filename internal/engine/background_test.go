@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/driving"
 )
 
 // The background goroutines carry what nobody waits for, wherever the cores are, and who
@@ -45,11 +47,11 @@ func TestBackgroundCarriesWhatNobodyWaitsFor(t *testing.T) {
 }
 
 // Amid a collective for which another rank does nothing the background goroutine sleeps in
-// the end instead of coming back for ever, and who comes to wait then gets its role.
+// the end instead of coming back for ever, and who comes to wait then gets its seat.
 func TestBackgroundSleepsAmidWhatStandsStill(t *testing.T) {
 	for _, spare := range []bool{true, false} {
 		engines := newWorld(t, 2, true, func(o *Options) { o.Spin, o.SpareCores, o.OneHost = spare, spare, true })
-		engines[1].role.Lock() // it submits, and nobody drives it
+		engines[1].seat.take(driving.Seat.Wait) // it submits, and nobody drives it
 		data := [][]byte{floats(1, 1), floats(2, 2)}
 		var entries [2]*Entry
 		for r, e := range engines {
@@ -59,7 +61,7 @@ func TestBackgroundSleepsAmidWhatStandsStill(t *testing.T) {
 			}
 			entries[r] = en
 		}
-		sleeps := func() bool { return engines[0].dozing.Load() }
+		sleeps := func() bool { return engines[0].seat.now().Dozing() }
 		for deadline := time.Now().Add(limit); !sleeps() && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}
@@ -68,13 +70,13 @@ func TestBackgroundSleepsAmidWhatStandsStill(t *testing.T) {
 		}
 		waited := make(chan bool)
 		go func() { waited <- engines[0].Wait(entries[0], limit) }()
-		for deadline := time.Now().Add(limit); engines[0].aside.Load() && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(limit); engines[0].seat.now().Aside() && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}
-		if engines[0].aside.Load() {
-			t.Errorf("spare %v: it has not given its role to who waits", spare)
+		if engines[0].seat.now().Aside() {
+			t.Errorf("spare %v: it has not given its seat to the waiter", spare)
 		}
-		engines[1].role.Unlock()
+		engines[1].leaveSeat()
 		if !engines[1].Wait(entries[1], limit) || !<-waited || float(data[0], 0) != 3 || float(data[1], 1) != 3 {
 			t.Errorf("spare %v: %v, %v", spare, entries[0].Err(), entries[1].Err())
 		}
@@ -110,7 +112,7 @@ func TestLazyUnlessSomebodyIsToBeTold(t *testing.T) {
 				}
 			}
 			if r == 0 {
-				if e.lazy() {
+				if e.mood().Lazy {
 					t.Errorf("late %v: lazy although somebody is to be told", late)
 				}
 				looked <- struct{}{}
@@ -120,8 +122,8 @@ func TestLazyUnlessSomebodyIsToBeTold(t *testing.T) {
 			case <-time.After(limit):
 				t.Errorf("rank %d, late %v: nobody is told", r, late)
 			}
-			if n := e.tells.Load(); n != 0 || !e.lazy() {
-				t.Errorf("rank %d, late %v: %d to be told of, lazy %v", r, late, n, e.lazy())
+			if n := e.tells.Load(); n != 0 || !e.mood().Lazy {
+				t.Errorf("rank %d, late %v: %d to be told of, lazy %v", r, late, n, e.mood().Lazy)
 			}
 			en.Release()
 		}
@@ -141,7 +143,7 @@ func TestNotLazyWhileTheProgramAsks(t *testing.T) {
 				return
 			}
 			for deadline := time.Now().Add(limit); !en.Poll() && time.Now().Before(deadline); {
-				hurried = hurried || !e.lazy()
+				hurried = hurried || !e.mood().Lazy
 				time.Sleep(100 * time.Microsecond)
 			}
 			if !en.Done() || en.Err() != nil {
@@ -152,7 +154,7 @@ func TestNotLazyWhileTheProgramAsks(t *testing.T) {
 		if !hurried {
 			t.Errorf("rank %d: lazy although the program asks", r)
 		}
-		for deadline := time.Now().Add(limit); !e.lazy(); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(limit); !e.mood().Lazy; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Errorf("rank %d: not lazy although nobody asks any more", r)
 				return

@@ -11,11 +11,16 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// check validates what can be seen on this rank alone.
+// check validates everything about op that this rank can see alone.
 func (l *lane) check(op *Op) *Error {
 	d := op.Type.Describe()
 	if err := l.checkTensor(d, op); err != nil || d.Role == operation.Meeting || d.Role == operation.SetChange {
 		return err
+	}
+	if op.Owner != nil {
+		if err := l.refusesDevice(d, op); err != nil {
+			return err
+		}
 	}
 	switch {
 	case d.Role != operation.Collective:
@@ -26,11 +31,11 @@ func (l *lane) check(op *Op) *Error {
 	case d.Ops != 0 && op.Type != operation.Adasum && op.ReduceOp.Valid() && !d.Ops.Has(op.ReduceOp):
 		return errorf(Aborted, "%s of tensor %q: %v is not possible: it currently only supports %v.", d.Name, op.Name,
 			op.ReduceOp, d.Ops)
-	case d.Ops != 0 && op.Type != operation.Adasum && op.ReduceOp.Valid() && !d.TypesOf(op.ReduceOp).Has(op.DType):
-		return errorf(InvalidArgument, "%s of tensor %q: there is no %v of %v; it takes %v.", d.Name, op.Name,
-			op.ReduceOp, op.DType, d.TypesOf(op.ReduceOp))
+	case d.Ops != 0 && op.Type != operation.Adasum && op.ReduceOp.Valid() && !reducible(d, op).Has(op.DType):
+		return errorf(InvalidArgument, "%s of tensor %q: there is no %v of %v%s; it takes %v.", d.Name, op.Name,
+			op.ReduceOp, op.DType, whereFloat8(op.DType), reducible(d, op))
 	case d.Has(operation.Root) && l.member(op.Root) < 0:
-		return invalidRoot(op, fmt.Sprintf("size %d", len(l.members)))
+		return invalidRoot(op, l.members)
 	case d.Has(operation.Rows) && len(op.Shape) == 0:
 		return nil // refused by the coordinator, on all members
 	case d.Output == operation.Sent:
@@ -44,8 +49,27 @@ func (l *lane) check(op *Op) *Error {
 	return l.checkOutput(d, op)
 }
 
-func invalidRoot(op *Op, members string) *Error {
-	kind := op.Type.Describe().Name
+// reducible are the element types that op can combine where its memory is.
+func reducible(d *operation.Descriptor, op *Op) operation.DTypes {
+	if op.Owner == nil {
+		return d.TypesOf(op.ReduceOp)
+	}
+	return d.TypesOnDevices(op.ReduceOp)
+}
+
+// whereFloat8 says where floats of 8 bits can be combined.
+func whereFloat8(dt tensor.DType) string {
+	if !dt.IsFloat8() {
+		return ""
+	}
+	return " in host memory (NCCL 2.24 has some, on GPUs of compute capability 9.0)"
+}
+
+func invalidRoot(op *Op, ranks []int) *Error {
+	kind, members := op.Type.Describe().Name, fmt.Sprintf("size %d", len(ranks))
+	if op.Set != 0 {
+		members = fmt.Sprintf("ranks %v", ranks)
+	}
 	return errorf(InvalidArgument, "%s of tensor %q: %s received invalid root rank %d for provided process set (%s).",
 		kind, op.Name, strings.ToLower(kind), op.Root, members)
 }
@@ -96,7 +120,15 @@ func (l *lane) checkReduction(d *operation.Descriptor, op *Op) *Error {
 	if !op.Wire.Valid() {
 		return errorf(InvalidArgument, "%s of tensor %q: unknown compression %d.", kind, op.Name, op.Wire)
 	}
+	if d.Has(operation.Wire) && l.engine.wire(op).Keeps() {
+		if err := l.checkKeeping(d, op); err != nil {
+			return err
+		}
+	}
 	reduceOp, scale := operation.Combine(op.ReduceOp, op.Postscale, len(l.members))
+	if op.DType.IsFloat8() {
+		return nil // the device's carrier knows whether it can
+	}
 	if err := reduce.Check(op.DType, reduceOp); err != nil {
 		return errorf(InvalidArgument, "%s of tensor %q: %v.", kind, op.Name, err)
 	}
@@ -108,12 +140,26 @@ func (l *lane) checkReduction(d *operation.Descriptor, op *Op) *Error {
 	return nil
 }
 
-// hasOutput reports whether anything comes out of op on this member.
+// checkKeeping refuses a compression that keeps errors, if it contradicts a knob or if nothing is there to keep them.
+func (l *lane) checkKeeping(d *operation.Descriptor, op *Op) *Error {
+	o := &l.engine.opts
+	switch w := l.engine.wire(op); {
+	case o.Collective.Deterministic:
+		return errorf(InvalidArgument, "%s of tensor %q: with GOROVOD_DETERMINISTIC=1 there is no compression %v, "+
+			"whose bits depend on the tensors that travel together.", d.Name, op.Name, w)
+	case o.CacheCapacity == 0:
+		return errorf(InvalidArgument, "%s of tensor %q: compression %v keeps errors with the tensors that are "+
+			"remembered, and HOROVOD_CACHE_CAPACITY=0 remembers none.", d.Name, op.Name, w)
+	}
+	return nil
+}
+
+// hasOutput reports whether op has an output on this member.
 func (l *lane) hasOutput(d *operation.Descriptor, op *Op) bool {
 	return d.Output != operation.OnRootOnly || op.Root == l.engine.opts.Rank
 }
 
-// outputBytes is the size of what comes out on this member, where something does.
+// outputBytes is the size of op's output on this member, if it has one here.
 func (l *lane) outputBytes(d *operation.Descriptor, op *Op) int {
 	if d.Output == operation.OwnRows {
 		return int(operation.Share(op.Shape[0], l.rank, len(l.members)) * rowBytes(op.Shape, op.DType))
@@ -136,7 +182,7 @@ func (l *lane) checkOutput(d *operation.Descriptor, op *Op) *Error {
 	return nil
 }
 
-// checkSplits validates what an Alltoall sends to whom.
+// checkSplits validates how many rows an Alltoall sends to each member.
 func (l *lane) checkSplits(op *Op) *Error {
 	size := int64(len(l.members))
 	if len(op.Shape) == 0 {
@@ -185,7 +231,7 @@ func (l *lane) splits(op *Op) []int32 {
 	return rows
 }
 
-// rowBytes is the size of one step of the first dimension.
+// rowBytes is the size in bytes of one row: of one index of the first dimension.
 func rowBytes(s tensor.Shape, dt tensor.DType) int64 {
 	n := int64(dt.Size())
 	for _, d := range s[1:] {

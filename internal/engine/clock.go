@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// clock tells when an operation was submitted, to within maxSleep: looking at the time for
-// each of a thousand small tensors would take a noticeable part of what they take.
+// clock gives the time of a submission, at most half a second late: the longest sleep of a driver. To read the real
+// clock for each of a thousand small tensors would take a noticeable part of their time.
 type clock struct {
 	at    time.Time   // guarded by engine.mu
 	left  int         // how often at may still be given; likewise

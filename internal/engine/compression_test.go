@@ -52,7 +52,7 @@ func TestCompression(t *testing.T) {
 func TestCompressedTensorsFuseWithTheirLike(t *testing.T) {
 	engines := newWorld(t, 2, false, nil)
 	each(engines, func(r int, e *Engine) {
-		ops := make([]Op, 6)
+		ops := make([]Op, 2*tensor.NumWires)
 		for i := range ops {
 			ops[i] = *sum(string(rune('a'+i)), floats(fine))
 			ops[i].Wire = tensor.Wire(i % tensor.NumWires)
@@ -66,7 +66,9 @@ func TestCompressedTensorsFuseWithTheirLike(t *testing.T) {
 			if err := finish(t, e, en); err != nil {
 				t.Errorf("rank %d: %v", r, err)
 			}
-			if x := float(ops[i].Out, 0); (x == 2*fine) != (ops[i].Wire == tensor.WireAsIs) {
+			// So little does not travel as int8.
+			unchanged := ops[i].Wire == tensor.WireAsIs || ops[i].Wire == tensor.WireInt8
+			if x := float(ops[i].Out, 0); (x == 2*fine) != unchanged {
 				t.Errorf("rank %d: the sum as %v is %v", r, ops[i].Wire, x)
 			}
 		}
@@ -82,6 +84,12 @@ func TestCompressionMustAgree(t *testing.T) {
 		if err == nil || err.Code != PreconditionError || !strings.Contains(err.Reason,
 			"Mismatched compression: One rank sent compression fp16, but another rank sent compression bf16. (rank "+
 				"0: fp16; rank 1: bf16)") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+		op = sum("y", floats(1))
+		op.Wire = []tensor.Wire{tensor.WireInt8, tensor.WireFloat16}[r]
+		if err := do(t, e, op); err == nil || err.Code != PreconditionError || !strings.Contains(err.Reason,
+			"Mismatched compression: One rank sent compression int8, but another rank sent compression fp16.") {
 			t.Errorf("rank %d: %v", r, err)
 		}
 		// What has no effect need not agree.

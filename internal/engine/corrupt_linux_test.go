@@ -270,7 +270,11 @@ type scrambler struct {
 func (n *scrambler) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
 	l, err := n.Network.OpenLane(id, incarnation, members)
 	if err == nil {
-		l.Board = &scrambledBoard{Board: l.Board, rng: n.rng}
+		b := &scrambledBoard{Board: l.Board, rng: n.rng}
+		l.Board = b
+		if l.Coordination != nil {
+			l.Coordination = &scrambledCoordination{l.Coordination, b}
+		}
 	}
 	return l, err
 }
@@ -281,8 +285,15 @@ type scrambledBoard struct {
 	rng *rand.Rand
 }
 
-func (b *scrambledBoard) Publish(p []byte) bool {
-	return b.Board.Publish(b.scramble(p, func(p []byte) bool { return new(negotiate.Response).Decode(p) == nil }))
+type scrambledCoordination struct {
+	transport.Coordination
+	board *scrambledBoard
+}
+
+func (c *scrambledCoordination) Publish(p []byte) bool {
+	return c.Coordination.Publish(c.board.scramble(p, func(p []byte) bool {
+		return new(negotiate.Response).Decode(p) == nil
+	}))
 }
 
 func (b *scrambledBoard) Post(p []byte) bool {

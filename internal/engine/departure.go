@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// departure is the end of an Engine by another rank that has left: it has closed the world's log.
-// That rank is the one cause for all sets, whichever rank has closed a set's log.
+// departure says that another rank has left: it has closed the world's log, which ends this Engine. That rank is the
+// one cause for all process sets, whichever rank closed a set's own log.
 type departure struct {
 	rank int // the first to leave
 	once sync.Once
 	told atomic.Pointer[Error] // set once some operation has failed for it
 }
 
-// errLeft stands for what operations are told after a departure, until some operation needs the words.
+// errLeft stands for the error after a departure, until an operation needs the words.
 var errLeft = &Error{UnknownError, shutDownText}
 
-// left notes that the world's log is closed, and reports whether it is. The driver calls it, or who
-// holds mu before the end.
+// left notes whether the world's log is closed, and reports it. The driver calls it; before the engine ends, also a
+// caller that holds mu.
 func (e *Engine) left() bool {
 	rank := e.world.board.ClosedBy()
 	if rank < 0 {
@@ -27,8 +27,8 @@ func (e *Engine) left() bool {
 	return true
 }
 
-// words is f for a caller, whose operation fails. It may ask what the rank that left has come to, and block for a
-// moment.
+// words replaces f by the error for a caller whose operation fails. It may block for a moment, to ask how the rank that
+// left has ended.
 func (e *Engine) words(f *Error) *Error {
 	if f == e.abort.Load() {
 		e.NoteVictim()
@@ -48,8 +48,8 @@ func (e *Engine) words(f *Error) *Error {
 	return d.told.Load()
 }
 
-// Departure is why operations fail after another rank has left; nil while none has, and after an abort.
-// It may block as long as Options.Left.
+// Departure is the reason for which operations fail after another rank has left. It is nil while no rank has left, and
+// after an abort. It may block as long as Options.Left.
 func (e *Engine) Departure() *Error {
 	e.mu.Lock()
 	if e.failure.Load() == nil { // else the board may be gone

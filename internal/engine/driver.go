@@ -5,141 +5,75 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/driving"
 	"github.com/gorovod/gorovod/internal/timeline"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// Polls without progress before the driver sleeps: where each rank has a core
-// of its own, long enough to outlast a peer's scheduling hiccup; where ranks
-// share cores, some turns given away, which are cheaper than a sleep and the
-// call that ends it, also when nobody takes them.
-const (
-	spinPolls   = 2000
-	politePolls = 100 // after so many the core is offered to others while spinning
-	yieldPolls  = 100
-	// polledPolls are those of an operation that nobody rings for, which makes progress only
-	// when it is polled; all its members have begun it, so it is not long to wait.
-	polledPolls = 20000
-	// stalledPolls are those between two looks at how long such an operation has taken: where cores are
-	// shared with other programs each poll may take as long as all of these may run.
-	stalledPolls = 16
-)
-
-// After longWait in vain the driver makes wearyPolls before it sleeps again: what comes then rings,
-// and the first poll finds it. Waiting for a rank that comes late is to take no processor time.
-const (
-	longWait   = 20 * time.Millisecond
-	wearyPolls = 50
-)
-
-// polledSleep is how often such an operation is polled that has taken longer.
-const polledSleep = 100 * time.Microsecond
-
-// maxSleep bounds how long the driver sleeps before it looks around again.
-const maxSleep = 500 * time.Millisecond
-
-// unreadySleep is how often the driver polls the ready functions of operations
-// whose input is still being written.
-const unreadySleep = 200 * time.Microsecond
+// inspectEvery is the time between two checks of a waiting driver: for damage of what the ranks share, and for
+// operations that do not end.
+const inspectEvery = 500 * time.Millisecond
 
 // ensureDriver wakes the background goroutine unless somebody drives.
 func (e *Engine) ensureDriver() {
-	if e.pending.Load() == 0 {
-		return
-	}
-	if !e.role.TryLock() {
-		return // the driver looks at pending after it has given up the role
-	}
-	e.role.Unlock()
-	e.Wake()
-}
-
-// leaveRole gives up the drive lock, and sees to it that somebody drives on, or
-// looks at what has come after the last look.
-func (e *Engine) leaveRole() {
-	e.role.Unlock()
-	if noting {
-		e.notes.add("seat", "leaves"+e.notes.facts(fact{"pending", e.pending.Load() > 0}, fact{"woken", e.woken.Load()},
-			fact{"wanted", e.wanted.Load() > 0}, fact{"closing", e.closing.Load()}), "free")
-	}
-	if (e.pending.Load() > 0 || e.woken.Load()) && e.wanted.Load() == 0 && !e.closing.Load() {
+	if e.seat.now().Orphaned() {
 		e.Wake()
 	}
 }
 
-// drive makes progress until en is done (for nil, after Shutdown has begun: until
-// every log is drained), the deadline has passed (zero: none), or somebody needs
-// the role. The caller holds the role.
-func (e *Engine) drive(en *Entry, deadline time.Time) {
+// leaveSeat gives up the seat, and kicks the background goroutine if something is still to be done.
+func (e *Engine) leaveSeat() {
+	after := e.seat.leave()
+	e.noteSeat("leaves", "free")
+	if after.Orphaned() {
+		e.Wake()
+	}
+}
+
+// drive makes progress until en is done, p has come to its end, or another thread needs the seat. With a nil en,
+// after Shutdown has begun, it makes progress until every log is drained. The caller has the seat.
+func (e *Engine) drive(en *Entry, p *patience) {
 	defer e.abortOnPanic()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	polls := 0
-	if en != nil && en.tiring.Load() {
-		polls = e.weary()
-	}
-	if noting {
-		e.notes.add(driverNote(en), "begins"+e.notes.facts(fact{"tired", polls > 0},
-			fact{"deadline", !deadline.IsZero()}), "look")
-	}
+	d := e.job.Begin(en != nil && en.tiring.Load())
+	e.noteBegin(en, &d)
 	for {
 		worked := e.progress()
 		if e.enough(en) {
-			if noting {
-				e.notes.add(driverNote(en), "over", "hand over")
-			}
+			e.noteOver(en, worked)
 			return
 		}
 		if worked {
-			if noting {
-				e.noteLook(driverNote(en), true, "poll")
-			}
-			polls = 0
+			e.noteWorked(actor(en))
+			d.Worked()
 			continue
 		}
-		polls++
-		again := e.spin(polls)
-		if noting {
-			e.noteLook(driverNote(en), false, spinNote(again, e.gave))
-		}
-		if again {
-			if polls%128 == 0 && !deadline.IsZero() && !time.Now().Before(deadline) {
-				if noting {
-					e.notes.add(driverNote(en), "late", "hand over")
-				}
+		polled := e.polled()
+		action := d.Nothing(polled)
+		e.noteNothing(actor(en), polled, action)
+		switch action {
+		case driving.Yield:
+			yield()
+		case driving.Check, driving.Rest:
+			now := time.Now()
+			if d.Checked(p.left(now)) == driving.HandOver {
+				e.noteLate(en)
 				return
 			}
-			continue
-		}
-		d := maxSleep
-		if !deadline.IsZero() {
-			if d = min(d, time.Until(deadline)); d <= 0 {
-				if noting {
-					e.notes.add(driverNote(en), "late", "hand over")
-				}
-				return
+			if action == driving.Check {
+				yield()
+				e.checkStall()
+				continue
 			}
-		}
-		asleep := time.Now()
-		e.sleep(en, d)
-		if noting {
-			e.notes.add(driverNote(en), fmt.Sprint("woke after=", time.Since(asleep).Round(time.Microsecond)), "look")
-		}
-		polls = 0
-		if !e.opts.Spin || time.Since(asleep) >= longWait {
-			polls = e.weary()
+			e.sleep(en, p.left(now))
+			after := time.Since(now)
+			e.noteWoke(en, after)
+			d.Woke(after)
 		}
 	}
 }
 
-// weary is the number of polls after which few are left before sleep.
-func (e *Engine) weary() int {
-	if e.opts.Spin {
-		return spinPolls - wearyPolls
-	}
-	return yieldPolls - wearyPolls
-}
-
-// abortOnPanic, deferred by who drives, makes an abort of a panic.
+// abortOnPanic turns a driver's panic into an abort. Each driver defers it.
 func (e *Engine) abortOnPanic() {
 	if p := recover(); p != nil {
 		cause := e.catch(p)
@@ -148,59 +82,16 @@ func (e *Engine) abortOnPanic() {
 	}
 }
 
-// spin reports whether to poll once more, after so many polls without progress,
-// instead of sleeping. It gives the core away at times.
-func (e *Engine) spin(polls int) bool {
-	if noting {
-		e.gave = false
-	}
-	if e.polled() && polls < polledPolls {
-		if polls >= politePolls || !e.opts.Spin {
-			e.giveAway()
-		}
-		if polls%stalledPolls == 0 {
-			e.checkStall()
-		}
-		return true
-	}
-	if !e.opts.Spin {
-		if polls < yieldPolls {
-			e.giveAway()
-			return true
-		}
-		return false
-	}
-	if polls >= politePolls && polls%8 == 0 {
-		e.giveAway()
-	}
-	return polls < spinPolls
-}
-
-// giveAway yields, and notes it.
-func (e *Engine) giveAway() {
-	if noting {
-		e.gave = true
-	}
-	yield()
-}
-
-// sleep waits for the bell, at most d, unless there is something to do now. en is
-// what the driver waits for, nil for nothing.
-func (e *Engine) sleep(en *Entry, d time.Duration) {
-	d = min(d, e.nextLook())
-	if noting {
-		actor := driverNote(en)
-		if e.dozing.Load() {
-			actor = "aside"
-		}
-		e.noteSleep(actor, fmt.Sprint("sleep ", d.Round(time.Microsecond)))
-	}
+// sleep waits for the bell for as long as the policy says, unless there is something to do now. en is the operation
+// that the driver waits for, nil for none; left is the time until its deadline.
+func (e *Engine) sleep(en *Entry, left time.Duration) {
+	f := e.facts()
+	d := driving.Sleep(left, f)
+	e.noteSleep(en, f, d)
 	ticket := e.arm()
-	if e.progress() || e.enough(en) || en == nil && e.claims.Load() > 0 {
+	if e.progress() || e.enough(en) || en == nil && e.seat.now().Claimed() {
 		e.bell.Disarm()
-		if noting {
-			e.notes.add("bell", "armed, and there was something", "disarm")
-		}
+		e.noteDisarm()
 		return
 	}
 	e.bell.Sleep(ticket, d)
@@ -210,16 +101,16 @@ func (e *Engine) sleep(en *Entry, d time.Duration) {
 	e.checkStall()
 }
 
-// arm is the bell's Arm, or ArmAmid.
+// arm calls the bell's Arm, or ArmAmid where that is possible.
 func (e *Engine) arm() (ticket uint32) {
-	if b, ok := e.bell.(transport.AmidBell); ok && e.amid() {
+	if b, ok := e.bell.(transport.AmidBell); ok && e.allMidway() {
 		return b.ArmAmid()
 	}
 	return e.bell.Arm()
 }
 
-// amid reports whether every lane has begun a collective that has not ended, so that nothing more begins.
-func (e *Engine) amid() bool {
+// allMidway reports whether a collective is under way in every lane. Then no lane can begin another one.
+func (e *Engine) allMidway() bool {
 	for _, l := range *e.lanes.Load() {
 		if !l.removed && l.current.op == nil {
 			return false
@@ -228,31 +119,35 @@ func (e *Engine) amid() bool {
 	return true
 }
 
-// enough reports whether the driver's purpose is reached.
+// enough reports whether the driver can stop: its operation has ended, or another thread needs the seat.
 func (e *Engine) enough(en *Entry) bool {
 	if e.failure.Load() != nil {
 		return true
 	}
+	s := e.seat.now()
 	if en != nil {
-		return en.Done() || e.wanted.Load() > 0
+		return en.Done() || s.Wanted()
 	}
-	if e.closing.Load() && e.wanted.Load() == 0 {
+	if s.Closing() && !s.Wanted() {
 		return e.drained()
 	}
-	return e.pending.Load() == 0 || e.wanted.Load() > 0
+	return s.Pending() == 0 || s.Wanted()
 }
 
-// progress does what can be done in every lane, and reports whether it did anything.
+// progress does in every lane all that can be done now, and reports whether it did anything.
 func (e *Engine) progress() bool {
 	if e.failure.Load() != nil {
 		return false
+	}
+	if e.poller != nil {
+		e.poller.Poll()
 	}
 	if err := e.net.Err(); err != nil {
 		e.fail(e.aborted(err))
 		return true
 	}
-	if e.woken.Load() {
-		e.woken.Store(false) // before looking: what it was for is there
+	if e.seat.now().News() {
+		e.seat.change(driving.Seat.Looks) // before it looks, so that no later news is lost
 	}
 	worked := false
 	for _, l := range *e.lanes.Load() {
@@ -266,55 +161,50 @@ func (e *Engine) progress() bool {
 			return true
 		}
 	}
-	if e.world.shut && !worked && !e.closing.Load() && e.drained() {
+	if e.world.shut && !worked && !e.seat.now().Closing() && e.drained() {
 		e.fail(errLeft)
 		return true
 	}
 	return worked
 }
 
-// polled reports that an operation is under way that nobody rings for.
+// polled reports that an operation is under way for which nobody rings, so the driver must poll.
 func (e *Engine) polled() bool {
-	if e.opts.Carrier == nil {
+	if !e.polls {
 		return false
 	}
 	for _, l := range *e.lanes.Load() {
-		if l.current.op != nil && l.run.Polled() {
+		if l.current.op != nil && l.current.polled {
 			return true
 		}
 	}
 	return false
 }
 
-// nextLook is when the driver must look again although nobody rings: for inputs
-// that are not ready, and for batches that are held back.
-func (e *Engine) nextLook() time.Duration {
-	d := maxSleep
-	if e.polled() {
-		d = polledSleep
-	}
+// facts lists the limits of the driver's sleep. Nobody rings when an input becomes ready, or when a batch has been held
+// back for long enough.
+func (e *Engine) facts() driving.Facts {
+	f := driving.Facts{Polled: e.polled()}
 	for _, l := range *e.lanes.Load() {
-		if l.isBehind() {
-			d = min(d, unreadySleep)
-		}
+		f.Behind = f.Behind || l.isBehind()
 		if l.observes() {
-			d = min(d, timeline.LookEvery)
+			f.Until(timeline.LookEvery)
 		}
 		if h := l.heldBack(); h > 0 {
-			d = min(d, h)
+			f.Until(h)
 		}
 	}
-	return d
+	return f
 }
 
-// checkShared looks, about once a second, whether it is for a damage of what ranks share
-// that this one waits. The driver calls it when it has slept.
+// checkShared calls Verify about twice a second, because a damaged segment otherwise looks like a slow peer. The driver
+// calls it after a sleep.
 func (e *Engine) checkShared() {
 	n, ok := e.net.(transport.Verified)
-	if !ok || e.pending.Load() == 0 {
+	if !ok || e.seat.now().Pending() == 0 {
 		return
 	}
-	if now := time.Now(); now.Sub(e.verified) >= maxSleep {
+	if now := time.Now(); now.Sub(e.verified) >= inspectEvery {
 		e.verified = now
 		if err := n.Verify(); err != nil {
 			e.net.Abort(fmt.Errorf("%s: %w", e.opts.Describe(e.opts.Rank), err))
@@ -322,22 +212,24 @@ func (e *Engine) checkShared() {
 	}
 }
 
-// checkStall tells the stall inspector how long the oldest operation has been
-// pending, about once a second. The driver calls it when it has slept, or polled for long.
+// checkStall tells the stall inspector, about twice a second, how long the oldest operation has been pending. The
+// driver calls it after a sleep, and while it polls for long.
 func (e *Engine) checkStall() {
 	if e.opts.Stalled == nil {
 		return
 	}
 	now := time.Now()
-	if now.Sub(e.stallChecked) < maxSleep {
+	if now.Sub(e.stallChecked) < inspectEvery {
 		return
 	}
 	e.stallChecked = now
 	var oldest time.Duration
 	for _, w := range e.Waiting() {
-		oldest = max(oldest, now.Sub(w.Since))
+		if !w.Refused {
+			oldest = max(oldest, now.Sub(w.Since))
+		}
 	}
-	if oldest >= maxSleep {
+	if oldest >= inspectEvery {
 		e.opts.Stalled(oldest)
 	}
 }

@@ -1,11 +1,9 @@
-// Package engine executes named collective operations that any rank submits in
-// any order. It owns the pending table, the driver, the fusion buffer and the
-// completion of operations; what is executed next is negotiate's decision, how
-// it is done collective's, and what carries it the transport's. It knows no wire
-// formats and no algorithms.
+// Package engine executes named collective operations that any rank submits in any order. It owns the pending table,
+// the driver, the fusion buffer and the completion of operations. Package negotiate decides the order, package
+// collective has the algorithms, and a transport moves the data. The engine knows no wire formats and no algorithms.
 //
-// An Engine is a value: a test may run many in one process. Package process
-// holds the one that a process-wide interface needs.
+// An Engine is a value: a test may run many in one process. Package process holds the one that a process-wide interface
+// needs.
 package engine
 
 import (
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/driving"
 	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/flight"
 	"github.com/gorovod/gorovod/internal/guard"
@@ -34,31 +33,34 @@ type Options struct {
 	Rank, Size      int
 	FusionThreshold int64 // bytes; 0 disables fusion
 	CacheCapacity   int   // cards; 0 disables the response cache
-	// Wire is how reductions travel between hosts that ask for nothing themselves.
+	// Wire is the compression between hosts of reductions that ask for none themselves.
 	Wire tensor.Wire
+	// NaNCheck says what the engine does if this rank contributes a NaN or an infinity to a reduction.
+	NaNCheck operation.NaNCheck
 	// GroupsApart keeps the tensors of a group from fusing with others.
 	GroupsApart bool
 	// JoinAllOps lets a rank that has joined take part in every operation, with an
 	// empty part, not only in reductions.
 	JoinAllOps bool
-	// CycleTime is how long a batch is held back after the one before it, for more
-	// tensors to fuse with.
+	// CycleTime is the least time between two batches, so that more tensors can fuse.
 	CycleTime time.Duration
 	// Timeline records what this rank executes; nil for none.
 	Timeline *timeline.Timeline
 	// Tune, if set, lets rank 0 search for better settings while the job runs.
 	Tune *TuneOptions
-	// Stalled, if set, is told about once a second while the driver waits how long
-	// the oldest pending operation has been waiting. It must not block.
+	// Stalled, if set, is called about twice a second while the driver waits, with the age of the oldest pending
+	// operation. It must not block.
 	Stalled func(oldest time.Duration)
-	// MainThread, if set, reports whether the calling goroutine runs on the program's main thread, and stays
-	// there. What that thread waits for is what the program waits for: see Waiting.Blocked.
+	// MainThread, if set, reports whether the calling goroutine runs on the program's main thread, and stays there.
+	// While that thread waits for an operation, the program waits for it: see Waiting.Blocked.
 	MainThread func() bool
-	// Collective is what the algorithms have been told.
+	// Collective has the options of the algorithms.
 	Collective collective.Options
-	// Carrier, if set, makes what a lane of several members runs on, in place of the network's
-	// data path: all members call it for the same lane. It blocks until they have, or fails.
+	// Carrier, if set, makes the carrier of a lane of several members, in place of the network's data path. All members
+	// call it for the same lane. It blocks until they have, or fails.
 	Carrier func(id int, incarnation uint32, members []int) (collective.Carrier, error)
+	// Devices, if set, carries operations on memory of devices.
+	Devices Devices
 	// AfterAbort, if set, is a sentence for users that follows the cause of an abort.
 	AfterAbort string
 	Spin       bool // poll for a while before sleeping: only where ranks ≤ usable cores
@@ -66,29 +68,31 @@ type Options struct {
 	OneHost    bool // all ranks are on this host
 	// Describe names a world rank for error messages, such as "rank 2 on host a".
 	Describe func(rank int) string
-	// Failed, if set, is told once, by whichever goroutine finds out, that the network was
-	// aborted, and of the cause without this rank's view. It must not block.
+	// Failed, if set, is called once, by the goroutine that finds out that the network was aborted, with the cause but
+	// without this rank's view. It must not block.
 	Failed func(cause error)
-	// Agree, if set, is asked for the words that all ranks use for a failure, given the
-	// cause and this rank's view of it. It may block for a short time.
+	// Agree, if set, returns the words that all ranks use for a failure. It gets the cause and this rank's view. It may
+	// block for a short time.
 	Agree func(cause, view string) string
-	// Left, if set, is asked once for the words that all ranks use after a rank has left while others
-	// had operations to do, such as LeftText. It may block for a short time.
+	// Left, if set, returns the words that all ranks use after a rank has left while others had operations to do, such
+	// as LeftText. It is called once, and may block for a short time.
 	Left func(rank int) string
-	// Victim, if set, is called once, before the first operation of this rank fails because the network was
-	// aborted: not where the abort finds nothing to do. It may block for a short time.
+	// Victim, if set, is called once, before the first operation of this rank fails because the network was aborted. It
+	// is not called if nothing fails. It may block for a short time.
 	Victim func()
 	Log    *slog.Logger
-	// Records is how many of the last operations are remembered for a post-mortem.
+	// Records is the number of operations that are remembered for a post-mortem, the latest ones.
 	Records int
 }
 
 // Engine runs the operations of one rank in one generation of the world.
 type Engine struct {
-	net   transport.Network
-	bell  transport.Bell
-	opts  Options
-	world *lane
+	net    transport.Network
+	poller transport.Poller // net, if it needs turns
+	bell   transport.Bell
+	opts   Options
+	job    driving.Job
+	world  *lane
 
 	flight   *flight.Recorder        // guarded by mu
 	mu       sync.Mutex              // guards sets, inUse, and each lane's pending table and worker
@@ -98,45 +102,41 @@ type Engine struct {
 	setCalls sync.Mutex              // one AddSet or RemoveSet at a time
 	added    uint32                  // how many sets have been added ever; guarded by setCalls
 
-	role    sync.Mutex   // the drive lock
-	wanted  atomic.Int32 // those who need the role now (Shutdown): a driver yields to them
-	aside   atomic.Bool  // the background goroutine has the role
-	dozing  atomic.Bool  // and sleeps on the bell
-	claims  atomic.Int32 // waiters that want the role from it now
-	pending atomic.Int64 // operations not yet done
+	seat seat // the drive lock, and who wants it
 	// pending operations with a callback: somebody is told of the end, and asks for nothing before
 	tells        atomic.Int32
-	askedAt      atomic.Int64  // when the program last found an operation in progress, as asked has it
-	spunAt       atomic.Int64  // when it last did so in a loop that spins
-	hurry        chan struct{} // ends the background goroutine's nap: such an operation has come
-	napping      *time.Timer   // the background goroutine's
-	woken        atomic.Bool   // Wake was called, and nobody has begun to look since
-	kick         chan struct{} // wakes the background goroutine
-	quit         chan struct{} // closed to end the background goroutine
-	stopped      chan struct{} // closed when it has ended
-	closing      atomic.Bool
+	askedAt      atomic.Int64              // when the program last found an operation in progress, as asked has it
+	spunAt       atomic.Int64              // when it last did so in a loop that spins
+	hurry        chan struct{}             // ends the background goroutine's nap: such an operation has come
+	napping      *time.Timer               // the background goroutine's
+	kick         chan struct{}             // wakes the background goroutine
+	quit         chan struct{}             // closed to end the background goroutine
+	stopped      chan struct{}             // closed when it has ended
 	stallChecked time.Time                 // the driver's
 	verified     time.Time                 // the driver's: when what ranks share was looked at last
-	active       time.Time                 // when something was last submitted, to within maxSleep; guarded by mu
+	active       time.Time                 // when something was last submitted, as clock has it; guarded by mu
 	failure      atomic.Pointer[Error]     // set once: every later operation gets it
 	abort        atomic.Pointer[Error]     // set once, before failure: it was no shutdown, but this
 	victim       sync.Once                 // Options.Victim
 	departure    atomic.Pointer[departure] // set once: another rank has left, and nothing more is accepted
 
+	polls    bool // some operations are on a carrier that has to be polled; the driver's
 	notes    notes
-	gave     bool // spin gave the core away; for the notes alone
 	clock    clock
 	tuner    *tuner // on rank 0, while Options.Tune asks for it
 	counters Counters
+	figures  figures         // guarded by mu
+	nansOf   map[string]bool // the tensors that NaNCheck has logged; the driver's
 }
 
-// Counters tell what the engine has done since it was made.
+// Counters count the engine's work since it was made.
 type Counters struct {
 	WakeUps  atomic.Int64 // returns of the driver from sleep
 	Ops      atomic.Int64 // operations executed
 	Batches  atomic.Int64 // batches read from the log
 	Requests atomic.Int64 // requests posted in full
 	Marks    atomic.Int64 // cards marked
+	NaNs     atomic.Int64 // tensors that this rank contributed with a NaN or an infinity; only with Options.NaNCheck
 }
 
 // New makes the engine of one rank and opens the lane of the whole world. The
@@ -148,9 +148,12 @@ func New(net transport.Network, o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{net: net, bell: net.Bell(), opts: o, flight: flight.NewRecorder(o.Records), kick: make(chan struct{},
+	e := &Engine{net: net, bell: net.Bell(), opts: o, job: driving.Job{Spin: o.Spin,
+		SpareCores: o.SpareCores, OneHost: o.OneHost}, flight: flight.NewRecorder(o.Records), kick: make(chan struct{},
 		1), hurry: make(chan struct{}, 1), napping: time.NewTimer(0), quit: make(chan struct{}),
-		stopped: make(chan struct{})}
+		stopped: make(chan struct{}), polls: o.Carrier != nil}
+	e.poller, _ = net.(transport.Poller)
+	e.seat.freed = make(chan struct{}, 1)
 	members := make([]int, o.Size)
 	for i := range members {
 		members[i] = i
@@ -183,7 +186,7 @@ func New(net transport.Network, o Options) (*Engine, error) {
 func (e *Engine) Counters() *Counters { return &e.counters }
 
 // Pending is the number of operations submitted and not yet done.
-func (e *Engine) Pending() int { return int(e.pending.Load()) }
+func (e *Engine) Pending() int { return e.seat.now().Pending() }
 
 // Network names what carries the data.
 func (e *Engine) Network() string { return e.net.Name() }
@@ -191,10 +194,10 @@ func (e *Engine) Network() string { return e.net.Name() }
 // Abort ends every operation on every rank with cause.
 func (e *Engine) Abort(cause error) { e.net.Abort(cause) }
 
-// Wake makes the engine look at its boards although it has nothing pending: a
-// transport calls it when messages for a coordinator have come in.
+// Wake makes the engine look at its boards although it has nothing pending. A transport calls it when messages for a
+// coordinator have come in.
 func (e *Engine) Wake() {
-	e.woken.Store(true)
+	e.seat.change(driving.Seat.Wake)
 	select {
 	case e.kick <- struct{}{}:
 	default:
@@ -212,26 +215,27 @@ func (e *Engine) ClosedBy() (rank int, over bool) {
 	return e.world.board.ClosedBy(), false
 }
 
-// Enqueue submits an operation and returns at once. The Entry is released by the caller.
+// Enqueue submits an operation and returns at once. The caller releases the Entry.
 func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	if f := e.failure.Load(); f != nil {
-		return nil, e.words(f)
+		return nil, disown(e.words(f), *op)
 	}
 	if err := e.net.Err(); err != nil {
-		return nil, e.words(e.aborted(err))
+		return nil, disown(e.words(e.noticed(err)), *op)
 	}
 	switch d := op.Type.Describe(); {
 	case d.Role == operation.Meeting:
 		op.Name, op.Unnamed, op.DType = d.Noname(), false, tensor.Uint8
 	case op.Unnamed:
-		op.Name = d.Noname() // for what is refused
+		op.Name = d.Noname() // for errors
 	}
 	l, err := e.lane(op)
 	if err != nil {
-		return nil, err
+		return nil, disown(err, *op)
 	}
 	if err := l.check(op); err != nil {
-		return nil, err
+		l.refuseCall(op, err)
+		return nil, disown(err, *op)
 	}
 	en := newEntry(l, op)
 	if err := l.submit(en); err != nil {
@@ -244,35 +248,35 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	return en, nil
 }
 
-// EnqueueGroup submits operations of which none starts before all of them are
-// ready on every member. All have the same type and set; name is that of the
-// group. An empty name is the engine's to give, and so are those of the ops then. Either all are submitted
-// or none is. The Entries are in the order of ops.
+// EnqueueGroup submits operations of which none starts before all of them are ready on every member. All have the same
+// type and set. name is the group's name; if it is empty, the engine names the group and its operations. Either all are
+// submitted or none is. The Entries are in the order of ops.
 func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 	if f := e.failure.Load(); f != nil {
-		return nil, e.words(f)
+		return nil, disown(e.words(f), ops...)
 	}
 	if len(ops) == 0 {
 		return nil, nil
 	}
 	if len(name) > negotiate.MaxName {
-		return nil, errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are possible.",
-			ops[0].Type.Describe().Name, len(name), negotiate.MaxName)
+		return nil, disown(errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are "+
+			"possible.", ops[0].Type.Describe().Name, len(name), negotiate.MaxName), ops...)
 	}
 	l, err := e.lane(&ops[0])
 	if err != nil {
-		return nil, err
+		return nil, disown(err, ops...)
 	}
 	for i := range ops {
 		if ops[i].Set != ops[0].Set || ops[i].Type != ops[0].Type {
-			return nil, errorf(InvalidArgument, "grouped %s: operation %d is of another type or process set "+
-				"than the first.", ops[0].Type.Describe().Name, i)
+			return nil, disown(errorf(InvalidArgument, "grouped %s: operation %d is of another type or process set "+
+				"than the first.", ops[0].Type.Describe().Name, i), ops...)
 		}
 		if name == "" {
 			ops[i].Name = ops[i].Type.Describe().NonameGrouped()
 		}
 		if err := l.check(&ops[i]); err != nil {
-			return nil, err
+			l.refuseGroup(name, ops, err)
+			return nil, disown(err, ops...)
 		}
 	}
 	g := &group{name: strings.Clone(name), entries: make([]*Entry, len(ops))}
@@ -305,9 +309,14 @@ func newEntry(l *lane, op *Op) *Entry {
 	en.request = negotiate.Request{Type: op.Type, DType: op.DType, Name: op.Name, Root: int32(op.Root),
 		Device: negotiate.CPUDevice, Shape: en.shape, Prescale: op.Prescale, Ranks: op.Ranks}
 	d := op.Type.Describe()
+	if op.Owner != nil {
+		en.request.Device = negotiate.GPUDevice
+	} else if op.Copied {
+		en.request.Device = negotiate.StagedDevice
+	}
 	en.request.ReduceOp, en.request.Postscale = d.Requested(op.ReduceOp, op.Postscale, len(l.members))
 	if !l.hasOutput(d, op) {
-		en.op.Out = nil // what the caller has there stays as it is
+		en.op.Out = nil // the caller's memory stays as it is
 	}
 	if d.Output == operation.Sent {
 		en.sendRows = l.splits(op)
@@ -319,7 +328,7 @@ func newEntry(l *lane, op *Op) *Entry {
 	return en
 }
 
-// wire is how a reduction travels between hosts.
+// wire is the compression of a reduction between hosts.
 func (e *Engine) wire(op *Op) tensor.Wire {
 	w := op.Wire
 	if w == tensor.WireAsIs {
@@ -328,7 +337,7 @@ func (e *Engine) wire(op *Op) tensor.Wire {
 	return w.For(op.DType, op.ReduceOp)
 }
 
-// lane finds where an operation belongs.
+// lane returns the lane of an operation's process set.
 func (e *Engine) lane(op *Op) (*lane, *Error) {
 	if op.Set == 0 {
 		return e.world, nil
@@ -340,8 +349,8 @@ func (e *Engine) lane(op *Op) (*lane, *Error) {
 	case s == nil:
 		return nil, errorf(InvalidArgument, "%s: Process set provided does not exist, or has not been "+
 			"registered (id %d).", op.Type.Describe().Name, op.Set)
-	case op.Type.Describe().Has(operation.Root) && !slices.Contains(s.members, op.Root):
-		return nil, invalidRoot(op, fmt.Sprintf("ranks %v", s.members))
+	case s.lane == nil && op.Type.Describe().Has(operation.Root) && !slices.Contains(s.members, op.Root):
+		return nil, invalidRoot(op, s.members)
 	case s.lane == nil:
 		return nil, errorf(InvalidArgument, "%s: Rank %d is not a member of the provided process set.",
 			op.Type.Describe().Name, e.opts.Rank)
@@ -349,9 +358,8 @@ func (e *Engine) lane(op *Op) (*lane, *Error) {
 	return s.lane, nil
 }
 
-// Wait blocks until the Entry is done or timeout has passed (negative: without
-// limit), and reports which. The calling goroutine drives the engine meanwhile
-// if nobody else does.
+// Wait blocks until the Entry is done or timeout has passed (negative: without limit), and reports which. Meanwhile the
+// calling goroutine drives the engine, if nobody else does.
 func (e *Engine) Wait(en *Entry, timeout time.Duration) bool {
 	if en.Done() {
 		return true
@@ -361,64 +369,57 @@ func (e *Engine) Wait(en *Entry, timeout time.Duration) bool {
 		}
 		return true
 	}
-	began := time.Now()
-	deadline := began.Add(timeout)
+	p := patience{most: timeout}
 	for {
-		if e.wanted.Load() == 0 && e.role.TryLock() || e.takeOver() {
-			e.drive(en, deadline)
-			e.leaveRole()
+		if e.seat.take(driving.Seat.Wait) || e.takeOver() {
+			e.drive(en, &p)
+			e.leaveSeat()
 		} else {
-			if d := min(time.Second, time.Until(deadline)); d > 0 {
+			if d := min(time.Second, p.left(time.Now())); d > 0 {
 				en.park(d)
 			}
 		}
 		if en.Done() {
 			return true
 		}
-		if now := time.Now(); !now.Before(deadline) {
-			if now.Sub(began) >= longWait {
+		if now := time.Now(); p.left(now) <= 0 {
+			if driving.Tires(now.Sub(p.began)) {
 				en.tiring.Store(true)
 			}
 			e.ensureDriver()
-			e.noteBlocked(en, began, now)
+			e.noteBlocked(en, p.began, now)
 			return false
 		}
 	}
 }
 
-// Shutdown closes every lane's log, executes what was published before, fails
-// the rest, and releases the network. Operations on other ranks that were not
-// published fail there too. It returns within the given time.
+// Shutdown closes every lane's log, executes the operations that were published before, fails the rest, and releases
+// the network. On other ranks, operations that were not published fail, too. It waits for the driver to
+// rise from its seat, and from then on at most limit.
 func (e *Engine) Shutdown(limit time.Duration) {
-	if e.closing.Swap(true) {
+	if !e.seat.take(driving.Seat.Close) {
 		<-e.stopped
 		return
 	}
-	e.wanted.Add(1)
-	if noting {
-		e.notes.add("seat", "shutdown wants it", "ring")
-	}
+	e.noteSeat("shutdown wants it", "ring")
 	e.ring()
-	e.role.Lock()
-	e.wanted.Add(-1)
+	e.seat.takeLast()
 	if e.failure.Load() == nil && e.net.Err() == nil {
 		for _, l := range *e.lanes.Load() {
 			l.board.Close()
 		}
 		failpoint.Here("shutdown")
-		e.drive(nil, time.Now().Add(limit))
+		e.drive(nil, &patience{most: limit})
 	}
 	if e.departure.Load() != nil {
 		e.fail(errLeft)
 	} else {
 		e.fail(&Error{UnknownError, shutDownText})
 	}
-	e.role.Unlock()
+	e.seat.leave()
 	close(e.quit)
 	<-e.stopped
-	if noting {
-		e.notes.save(&e.opts)
-	}
+	e.saveNotes()
 	if e.tuner != nil {
 		<-e.tuner.ended
 	}
@@ -443,7 +444,7 @@ func (e *Engine) drained() bool {
 }
 
 // fail ends the engine: the data path first, then every operation with the same
-// reason. The caller holds the role.
+// reason. The caller has the seat.
 func (e *Engine) fail(reason *Error) {
 	e.mu.Lock()
 	first := e.failure.CompareAndSwap(nil, reason)
@@ -452,11 +453,9 @@ func (e *Engine) fail(reason *Error) {
 		return
 	}
 	cause := e.net.Err()
-	if noting {
-		e.notes.add("seat", "the engine ends"+e.notes.facts(fact{"aborted", cause != nil}), "close")
-	}
+	e.noteSeat("the engine ends", "close")
 	for _, l := range *e.lanes.Load() {
-		l.quiet = l.run.Close(cause)
+		l.closeCarriers(cause)
 	}
 	if err := e.net.Close(); err != nil {
 		e.opts.Log.Warn("close the network", "error", err)
@@ -464,5 +463,8 @@ func (e *Engine) fail(reason *Error) {
 	for _, l := range *e.lanes.Load() {
 		l.failAll(reason)
 		l.free()
+	}
+	if e.opts.Devices != nil {
+		e.opts.Devices.Close()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/flight"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/negotiate"
@@ -13,7 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Op describes one collective operation. Data is contiguous in host memory and
+// Op describes one collective operation. Data is contiguous and
 // belongs to the engine from Enqueue until the operation is done.
 type Op struct {
 	Type      operation.Kind
@@ -30,35 +31,40 @@ type Op struct {
 	Prescale  float64
 	Postscale float64
 	In        []byte
-	// Out is where the output goes (operation.Descriptor.Output). If that is like In it may be In. It is nil if its
-	// size depends on the other ranks, and may be nil for this rank's own rows. It is left alone where only the root
-	// has one.
+	// Out is the memory for the output (operation.Descriptor.Output). If the output is like the input, Out may be In.
+	// Out is nil if the output's size depends on the other ranks, and may be nil for this rank's own rows. If only the
+	// root has an output, the engine does not touch Out on the others.
 	Out []byte
-	// InOf and OutOf, if not 0, are the addresses of which In and Out are copies: the caller's memory in place of In's
-	// and Out's. Operations share it as they share memory of their own. OutOf's is in use until the last Release,
-	// since the caller copies the result there after the end.
+	// Owner, if not nil, says that In and Out are in memory of a device, which only Options.Devices knows to use. The
+	// engine releases it, also if it refuses the op.
+	Owner collective.Owner
+	// Copied says that In and Out are copies, in host memory, of memory of a device.
+	Copied bool
+	// InOf and OutOf, if not 0, say that In and Out are copies of the caller's memory at these addresses. The rules for
+	// shared memory hold for that memory. OutOf's is in use until the last Release, because the caller copies the
+	// result there after the end.
 	InOf, OutOf uintptr
 	// Target, if the caller knows it, is the memory that Alloc is going to return.
 	Target []byte
-	// Alloc makes the output where Out is nil. It is called by the driver.
+	// Alloc makes the output if Out is nil. The driver calls it; it must be short.
 	Alloc func(shape tensor.Shape, bytes int) ([]byte, error)
 	// Free, if set, takes an output made by Alloc that nobody has taken.
 	Free func(out []byte)
-	// Ready, if set, is polled by the driver until it says that In may be read.
+	// Ready, if set, says whether In may be read. The driver polls it, with the engine's lock held: it may not block or
+	// call the engine.
 	Ready func() bool
 	// Done, if set, is called once on a goroutine of its own.
 	Done func(*Entry)
 	// WillWait says that the caller waits at once, so that no goroutine needs to be woken.
 	WillWait bool
-	// HoldsCaller says that the calling thread does nothing before the end, though it may not wait here.
+	// HoldsCaller says that the calling thread does nothing else before the end, though it may not wait in the engine.
 	HoldsCaller bool
 	// Stream, if not 0, is one of those of the process set: see stream.go.
 	Stream int64
-	// Status, if set, receives the outcome's Code, once everything else that the
-	// operation writes to the caller's memory is there. The engine then knows it no more.
+	// Status, if set, receives the outcome's Code, after everything else that the operation writes to the caller's
+	// memory. The engine does not touch the memory after that.
 	Status *int32
-	// Ended, if set, is called by the driver after that, once. It must be short and
-	// may not block or call the engine.
+	// Ended, if set, is called once by the driver after that. It must be short, and may not block or call the engine.
 	Ended func(*Entry)
 }
 
@@ -74,27 +80,29 @@ type Entry struct {
 	gen     uint32
 
 	since    time.Time     // of the submission
+	readyAt  int64         // when an input for which it waited came, in nanoseconds since 1970; else 0
 	record   *flight.Entry // of this operation while its Number is number; guarded by engine.mu
 	number   uint64
 	agreed   bool    // its Response has been read; guarded by engine.mu
 	group    *group  // nil for an operation of its own
 	sendRows []int32 // Alltoall: what each member gets
-	root     int32   // what a Join, AddProcessSet or RemoveProcessSet has resulted in
+	root     int32   // the result of a Join, AddProcessSet or RemoveProcessSet
 	received []int32 // Alltoall: rows from each member
 	outShape tensor.Shape
 	err      *Error
 	done     atomic.Bool
 	waiting  atomic.Bool
-	tiring   atomic.Bool   // somebody has waited for it for longWait, in vain
-	refusal  *Error        // how it is going to end, since its memory is in use
+	tiring   atomic.Bool   // a wait for it has ended without it: see driving.Tires
+	refusal  *Error        // how it is going to end, since its memory is in use, or its arguments are wrong
+	unheld   bool          // its caller has the refusal already: it is in lane.refused, not in the table
 	wake     chan struct{} // capacity 1
 	refs     atomic.Int32  // the holder and the engine; the last one recycles
 	late     atomic.Pointer[func(*Entry)]
 	blocked  mainWait
 	holds    bool // the main thread, see Op.HoldsCaller
 
-	reads, writes extent   // what it has in engine.inUse
-	follows       []*Entry // what is to end before it is announced; guarded by engine.mu
+	reads, writes extent   // its memory in engine.inUse
+	follows       []*Entry // operations that must end before it is announced; guarded by engine.mu
 
 	// Tag is the holder's; 0 after Enqueue.
 	Tag int64
@@ -105,9 +113,8 @@ var entries = sync.Pool{New: func() any { return &Entry{wake: make(chan struct{}
 // Done reports that the operation has ended; Err and Output are valid then.
 func (e *Entry) Done() bool { return e.done.Load() }
 
-// Poll is Done for a program that waits by asking again and again: it does not wait in the engine,
-// so the background goroutine is told that somebody does. Where such a program never sleeps, Poll does a step of the
-// work.
+// Poll is Done for a program that waits by asking again and again. It tells the background goroutine that the program
+// waits. If the program never sleeps in its loop, Poll also does a step of the work.
 func (e *Entry) Poll() bool {
 	if e.done.Load() {
 		return true
@@ -135,6 +142,9 @@ func (e *Entry) ReceivedSplits() []int32 { return e.received }
 // LastJoined is, after a Join, the world rank that joined last.
 func (e *Entry) LastJoined() int { return int(e.root) }
 
+// Owner is Op.Owner.
+func (e *Entry) Owner() collective.Owner { return e.op.Owner }
+
 // TakeOutput gives the output to the caller, who frees it. Nil if the engine
 // does not own it, or if it has been taken already.
 func (e *Entry) TakeOutput() []byte {
@@ -152,11 +162,10 @@ func (e *Entry) Name() string { return e.request.Name }
 // Type is the kind of the operation.
 func (e *Entry) Type() operation.Kind { return e.request.Type }
 
-// Retain adds a holder, who must release too.
+// Retain adds a holder, which must call Release, too.
 func (e *Entry) Retain() { e.refs.Add(1) }
 
-// Release ends the caller's interest: the Entry must not be used afterwards. An
-// operation in progress goes on.
+// Release ends the caller's interest. The Entry must not be used afterwards. An operation in progress continues.
 func (e *Entry) Release() {
 	if e.refs.Add(-1) == 0 {
 		e.recycle()
@@ -166,6 +175,9 @@ func (e *Entry) Release() {
 func (e *Entry) recycle() {
 	if e.op.Free != nil && e.op.Out != nil {
 		e.op.Free(e.op.Out)
+	}
+	if e.op.Owner != nil {
+		e.op.Owner.Release()
 	}
 	if e.waiting.Load() {
 		select {
@@ -184,7 +196,7 @@ func (e *Entry) recycle() {
 	entries.Put(e)
 }
 
-// finish publishes the outcome. Called by the driver, with no lock held, once.
+// finish publishes the outcome. The driver calls it once, with no lock held.
 func (e *Entry) finish(err *Error) {
 	e.err = err
 	done := e.op.Done
@@ -218,9 +230,8 @@ func (e *Entry) finish(err *Error) {
 	e.Release()
 }
 
-// OnDone has f called once, on a goroutine of its own, when the operation has
-// ended: at once if it has. It may be called once, besides Op.Done; the caller
-// holds the Entry, and f may use it until it returns.
+// OnDone lets f be called once, on a goroutine of its own, when the operation has ended: at once if it has ended
+// already. OnDone may be called once, besides Op.Done. The caller holds the Entry, and f may use it until f returns.
 func (e *Entry) OnDone(f func(*Entry)) error {
 	e.engine.tell()
 	e.Retain()
@@ -235,14 +246,14 @@ func (e *Entry) OnDone(f func(*Entry)) error {
 	return nil
 }
 
-// panicked makes an abort of a callback's panic.
+// panicked turns a callback's panic into an abort.
 func (e *Entry) panicked(err error) { e.engine.net.Abort(err) }
 
 // startedCallback stands for a callback of OnDone that has been started.
 var startedCallback = func(*Entry) {}
 
-// callLate starts what OnDone was given. It is called with done set: by finish,
-// and by an OnDone that came after that; one of them finds the callback.
+// callLate starts the callback of OnDone. done is set. Both finish and a later OnDone call it, and one of them finds
+// the callback.
 func (e *Entry) callLate() {
 	f := e.late.Load()
 	if f == nil || f == &startedCallback || !e.late.CompareAndSwap(f, &startedCallback) {

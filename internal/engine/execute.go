@@ -10,44 +10,71 @@ import (
 	"github.com/gorovod/gorovod/internal/failpoint"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// execution is what a lane is doing now.
+// execution is what a lane is executing: the tensors of one batch, and of the operations that move them the one that is
+// under way. A lane has one execution, whose memory it uses again for each batch.
 type execution struct {
-	op     collective.Op     // nil: nothing
-	parts  []part            // what it completes
-	fused  []byte            // the parts' data side by side, if op works on a copy
-	memory []collective.Part // the parts' memory, if op works on that
+	// Of the batch, from start until its parts have ended:
+	parts    []part   // its tensors, which it completes
+	direct   bool     // the parts are on a device, whose carrier moves them
+	copied   []copied // the parts of a device that are in host memory meanwhile
+	began    int64    // when, as lane.clock has it
+	borrowed []byte   // the residuals of several parts, side by side in owed; nil if there are none
+
+	// Of the operation, from carry or begin until finishCurrent:
+	op     collective.Op        // nil: nothing
+	by     collective.Carrier   // op's
+	polled bool                 // nothing rings for op
+	args   collective.Arguments // op's
+	memory []collective.Part    // the parts' memory, of a reduction or on a device
+	owners []collective.Owner   // of memory, on a device
 	// then, if not nil, continues after op: it sets the next op or ends the execution.
 	then func(l *lane)
 
-	buffer   fusionBuffer
-	spare    fusionBuffer // in place of an output that nobody wants, or has no memory
-	counts   []int64      // bytes of each member, to send or to gather
-	received []int64      // bytes from each member
-	segments []int        // of an Adasum, in bytes
+	// Memory for the batch and all its operations:
+	buffer   collective.Buffer // for copies of inputs
+	owed     collective.Buffer // for copies of residuals
+	spare    collective.Buffer // in place of an output that nobody wants, or that has no memory
+	counts   []int64           // bytes of each member, to send or to gather
+	received []int64           // bytes from each member
 }
 
-// part is one tensor of an execution. On a rank that has joined entry is nil
-// where it has not submitted the tensor: it takes part with zeros, or with nothing.
+// reset makes x ready for the next batch, which begins now.
+func (x *execution) reset(now int64) {
+	x.parts, x.borrowed, x.then, x.direct, x.began = x.parts[:0], nil, nil, false, now
+}
+
+// drop forgets the tensors of callers, which x would keep alive.
+func (x *execution) drop() {
+	x.args = collective.Arguments{}
+	clear(x.memory)
+	x.memory = x.memory[:0]
+	clear(x.owners)
+	x.owners = x.owners[:0]
+}
+
+// part is one tensor of an execution. entry is nil if this rank has joined and has not submitted the tensor: then it
+// takes part with zeros, or with nothing.
 type part struct {
 	entry *Entry
 	resp  *negotiate.Response
 	bytes int // of the tensor that is reduced
-	// err ends the tensor on this rank alone: it has no memory for the output, but
-	// takes part so that the others get theirs.
+	// err ends the tensor on this rank alone, because there is no memory for its output. The rank still takes part, so
+	// that the others get theirs.
 	err *Error
 }
 
-// start begins the execution of b: afterwards an operation is current, or what b
-// holds has been completed.
+// start begins the execution of b. Afterwards an operation is current, or b's tensors have been completed.
 func (l *lane) start(b *negotiate.Batch) {
 	failpoint.Here("negotiated")
 	x := &l.current
-	l.clock = time.Now().UnixNano()
-	x.parts, x.fused, x.then = x.parts[:0], nil, nil
+	if !l.timely {
+		l.clock = time.Now().UnixNano()
+	}
+	l.timely = false
+	x.reset(l.clock)
 	if b.Type == operation.Settle {
 		l.settled(b.Responses[0])
 		return
@@ -55,7 +82,7 @@ func (l *lane) start(b *negotiate.Batch) {
 	l.engine.mu.Lock()
 	joined := l.joining != nil
 	for _, resp := range b.Responses {
-		en := l.table[resp.Name]
+		en := l.pending(resp.Name)
 		l.recordStart(en)
 		x.parts = append(x.parts, part{entry: en, resp: resp})
 	}
@@ -79,12 +106,31 @@ func (l *lane) start(b *negotiate.Batch) {
 		return
 	}
 	l.traceStart(x.parts)
+	if first.Device != negotiate.CPUDevice && l.startOnDevice(b) {
+		return
+	}
+	l.startKind(b)
+}
+
+// startKind begins what b holds in host memory, or an Alltoall.
+func (l *lane) startKind(b *negotiate.Batch) {
+	first := b.Responses[0]
+	if l.engine.opts.NaNCheck != operation.NaNUnchecked && !l.current.direct && l.checksNaNs(b) {
+		return
+	}
 	if start := starts[first.Type]; start != nil {
 		start(l, b)
 		return
 	}
 	l.engine.net.Abort(fmt.Errorf("protocol error: the log has operation %d, which this rank does not know",
 		first.Type))
+}
+
+// carry begins the operation that a describes.
+func (l *lane) carry(a collective.Arguments) {
+	x := &l.current
+	x.args, x.by, x.polled = a, l.run, l.can.Polled
+	x.op = l.run.Start(&x.args)
 }
 
 // result completes an operation whose outcome is a number.
@@ -100,100 +146,41 @@ func (l *lane) result(n int32) {
 func (l *lane) startReduction(b *negotiate.Batch) {
 	x := &l.current
 	op, scale := operation.Combine(b.ReduceOp, b.Postscale, len(l.members))
+	kind := collective.Allreduce
+	if op == tensor.Adasum {
+		kind = collective.Adasum
+	}
+	x.memory = x.memory[:0]
 	total := 0
 	for i := range x.parts {
 		p := &x.parts[i]
 		n, _ := p.resp.Shape.NumElements() // checked when the Response was decoded
 		p.bytes = int(n) * b.DType.Size()
 		total += p.bytes
-	}
-	if op != tensor.Adasum && l.run.TakesParts() {
-		l.reduceParts(b, op, scale)
-		return
-	}
-	in, out, ok := l.gather(b, total)
-	if !ok {
-		return
-	}
-	if op != tensor.Adasum {
-		l.traceMove(x.parts)
-		x.op = l.run.AllreduceAs(b.Wire, b.DType, op, in, out, scale)
-		return
-	}
-	l.traceMove(x.parts)
-	x.segments = x.segments[:0]
-	for _, p := range x.parts {
-		x.segments = append(x.segments, p.bytes)
-	}
-	if len(in) > 0 && &in[0] != &out[0] {
-		copy(out, in)
-	}
-	x.op = l.run.Adasum(b.DType, out, x.segments, scale)
-}
-
-// reduceParts begins an Allreduce of the parts where they are.
-func (l *lane) reduceParts(b *negotiate.Batch, op tensor.ReduceOp, scale float64) {
-	x := &l.current
-	x.memory = x.memory[:0]
-	for _, p := range x.parts {
 		part := collective.Part{Bytes: p.bytes}
 		if p.entry != nil {
 			part.In, part.Out = p.entry.op.In, p.entry.op.Out
 		}
 		x.memory = append(x.memory, part)
 	}
-	l.traceMove(x.parts)
-	x.op = l.run.AllreduceParts(b.DType, op, x.memory, b.Prescale, scale)
-}
-
-// gather makes the parts' data, scaled by the prescale, one piece of memory: that
-// of a single tensor, else the fusion buffer. Not ok after an abort.
-func (l *lane) gather(b *negotiate.Batch, total int) (in, out []byte, ok bool) {
-	x := &l.current
-	if en := x.parts[0].entry; len(x.parts) == 1 && en != nil {
-		if b.Prescale == 1 {
-			return en.op.In, en.op.Out, true
-		}
-		reduce.Scale(b.DType, en.op.Out, en.op.In, b.Prescale)
-		return en.op.Out, en.op.Out, true
-	}
-	buf := l.grow(total)
-	if buf == nil {
-		return nil, nil, false
-	}
-	l.pack(buf, b)
-	x.fused = buf
-	return buf, buf, true
-}
-
-// pack copies the parts side by side into buf, scaled by the prescale.
-func (l *lane) pack(buf []byte, b *negotiate.Batch) {
-	l.trace(l.current.parts, activityPack)
-	off := 0
-	for _, p := range l.current.parts {
-		if off > 0 {
-			failpoint.Here("pack")
-		}
-		to := buf[off : off+p.bytes]
-		off += p.bytes
-		switch {
-		case p.entry == nil:
-			clear(to)
-		case b.Prescale != 1:
-			reduce.Scale(b.DType, to, p.entry.op.In, b.Prescale)
-		default:
-			copy(to, p.entry.op.In)
+	var kept []byte
+	if kind == collective.Allreduce && l.can.Wired {
+		var ok bool
+		if kept, ok = l.borrowKept(b, total); !ok {
+			return
 		}
 	}
+	l.carry(collective.Arguments{Kind: kind, DType: b.DType, Reduce: op, Wire: b.Wire, Kept: kept, Parts: x.memory,
+		Prescale: b.Prescale, Postscale: scale, Stage: l.onStage})
 }
 
-// grow returns n bytes of the fusion buffer; nil after an abort for want of memory.
+// grow returns n bytes for a copy of an input; nil after an abort because there is no memory.
 func (l *lane) grow(n int) []byte {
 	return l.growIn(&l.current.buffer, n)
 }
 
-func (l *lane) growIn(f *fusionBuffer, n int) []byte {
-	buf, err := f.grow(n)
+func (l *lane) growIn(b *collective.Buffer, n int) []byte {
+	buf, err := b.Grow(n)
 	if err != nil {
 		l.engine.net.Abort(fmt.Errorf("buffer of %d bytes on %s: %w", n, l.engine.opts.Describe(l.engine.opts.Rank),
 			err))
@@ -202,8 +189,7 @@ func (l *lane) growIn(f *fusionBuffer, n int) []byte {
 	return buf
 }
 
-// apart returns in, or a copy of it if out has memory in common with it. Nil after an
-// abort for want of memory.
+// apart returns in, or a copy of it if in and out overlap. Nil after an abort because there is no memory.
 func (l *lane) apart(in, out []byte) []byte {
 	if in == nil {
 		return []byte{}
@@ -216,9 +202,8 @@ func (l *lane) apart(in, out []byte) []byte {
 	return buf
 }
 
-// affordable is the size in bytes of an output whose shape other ranks have a say in.
-// Where the memory of this host cannot hold it, it aborts, and returns false: nothing is
-// allocated for what a rank merely says.
+// affordable is the size in bytes of an output whose shape other ranks help to decide. If the memory of this host
+// cannot hold it, affordable aborts and returns false: a claimed size never allocates more than the host has.
 func (l *lane) affordable(p *part, shape tensor.Shape) (bytes int, ok bool) {
 	n, err := shape.NumElements()
 	size := int64(p.resp.DType.Size())
@@ -233,10 +218,13 @@ func (l *lane) affordable(p *part, shape tensor.Shape) (bytes int, ok bool) {
 	return int(n * size), true
 }
 
-// output makes the output of a part: the caller's way, or scratch memory where
-// this rank has joined or the caller has none. Nil after an abort.
+// output makes the output of a part: in the caller's way, or as scratch memory if this rank has joined or the caller
+// has no memory. Nil after an abort.
 func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
-	if p.entry == nil {
+	switch {
+	case p.entry == nil && l.current.direct:
+		return nil // the carrier's
+	case p.entry == nil:
 		return l.growIn(&l.current.spare, n)
 	}
 	en := p.entry
@@ -248,31 +236,42 @@ func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
 	if err != nil {
 		p.err = errorf(UnknownError, "%s %q on %s: output of %d bytes: %v", en.request.Type.Describe().Name,
 			p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), n, err)
+		if l.current.direct {
+			return nil
+		}
 		return l.growIn(&l.current.spare, n)
 	}
 	en.op.Out = out
 	return out
 }
 
-func (l *lane) startAllgather(*negotiate.Batch) {
+// gathered makes the output of an Allgather, and sets current.counts to the bytes of each member. It returns false
+// after an abort.
+func (l *lane) gathered(p *part) (out []byte, ok bool) {
 	x := &l.current
-	p := &x.parts[0]
 	if len(p.resp.FirstDims) != len(l.members) {
 		l.engine.net.Abort(fmt.Errorf("protocol error: allgather %q of %d ranks has rows of %d", p.resp.Name,
 			len(l.members), len(p.resp.FirstDims)))
-		return
+		return nil, false
 	}
 	total, ok := l.affordable(p, p.resp.Shape)
 	if !ok {
-		return
+		return nil, false
 	}
 	row := rowBytes(p.resp.Shape, p.resp.DType)
 	x.counts = x.counts[:0]
 	for _, d := range p.resp.FirstDims {
 		x.counts = append(x.counts, d*row)
 	}
-	out := l.output(p, p.resp.Shape, total)
-	if l.engine.net.Err() != nil {
+	out = l.output(p, p.resp.Shape, total)
+	return out, l.engine.net.Err() == nil
+}
+
+func (l *lane) startAllgather(*negotiate.Batch) {
+	x := &l.current
+	p := &x.parts[0]
+	out, ok := l.gathered(p)
+	if !ok {
 		return
 	}
 	var in []byte
@@ -282,14 +281,14 @@ func (l *lane) startAllgather(*negotiate.Batch) {
 		for _, n := range x.counts[:l.rank] {
 			place += n
 		}
-		if inPlace := len(in) > 0 && len(out) == total && &in[0] == &out[place]; !inPlace {
+		if inPlace := len(in) > 0 && int64(len(out)) >= place+int64(len(in)) && &in[0] == &out[place]; !inPlace {
 			if in = l.apart(in, out); in == nil {
 				return
 			}
 		}
 	}
 	l.traceMove(x.parts)
-	x.op = l.run.Allgather(in, out, x.counts)
+	l.carry(collective.Arguments{Kind: collective.Allgather, In: in, Out: out, Counts: x.counts})
 }
 
 func (l *lane) startBroadcast(*negotiate.Batch) {
@@ -309,15 +308,13 @@ func (l *lane) startBroadcast(*negotiate.Batch) {
 		}
 	}
 	l.traceMove(x.parts)
-	x.op = l.run.Broadcast(root, buf)
+	l.carry(collective.Arguments{Kind: collective.Broadcast, Root: root, Out: buf})
 }
 
-// rowsForJoined is sent in place of counts by a member that has rows for one that
-// has joined.
+// rowsForJoined stands in place of counts: the member has rows for a member that has joined.
 const rowsForJoined = -1
 
-// startAlltoall lets the members tell one another how many rows they send;
-// finishAlltoall then moves the rows.
+// startAlltoall lets the members tell one another how many rows they send. Then exchangeRows moves the rows.
 func (l *lane) startAlltoall(*negotiate.Batch) {
 	x := &l.current
 	p := &x.parts[0]
@@ -338,7 +335,7 @@ func (l *lane) startAlltoall(*negotiate.Batch) {
 	}
 	x.then = exchangeRows
 	l.traceMove(x.parts)
-	x.op = l.run.AlltoallCounts(x.counts, x.received)
+	l.carry(collective.Arguments{Kind: collective.AlltoallCounts, Counts: x.counts, Received: x.received})
 }
 
 // exchangeRows continues an Alltoall after its counts have arrived.
@@ -349,6 +346,7 @@ func exchangeRows(l *lane) {
 	total := int64(0)
 	for m := range x.received {
 		if x.received[m] == rowsForJoined {
+			l.uncopy()
 			l.complete(p.entry, errorf(PreconditionError, "%s %q: rank %d sends rows to a rank that has joined.",
 				p.resp.Type.Describe().Name, p.resp.Name, l.members[m]))
 			return
@@ -375,32 +373,47 @@ func exchangeRows(l *lane) {
 	if l.engine.net.Err() != nil {
 		return
 	}
-	sent := int64(0)
+	p.bytes = 0
 	for m := range x.counts {
 		x.counts[m] *= row
 		x.received[m] *= row
-		sent += x.counts[m]
+		p.bytes += int(x.counts[m]) // rows beyond the splits stay here
+	}
+	if x.direct {
+		l.carryOnDevice(collective.Arguments{Kind: collective.Alltoall, Counts: x.counts, Received: x.received})
+		return
 	}
 	var in []byte
 	if p.entry != nil {
-		in = p.entry.op.In[:sent] // rows beyond the splits stay here
+		in = p.entry.op.In[:p.bytes]
 		if in = l.apart(in, out); in == nil {
 			return
 		}
 	}
-	x.op = l.run.Alltoall(in, x.counts, out, x.received)
+	l.carry(collective.Arguments{Kind: collective.Alltoall, In: in, Counts: x.counts, Out: out, Received: x.received})
+}
+
+// share sets current.counts to the bytes of what a Reducescatter gives to each member.
+func (l *lane) share(resp *negotiate.Response) {
+	x := &l.current
+	row := rowBytes(resp.Shape, resp.DType)
+	x.counts = grown(x.counts, len(l.members))
+	for m := range x.counts {
+		x.counts[m] = operation.Share(resp.Shape[0], m, len(l.members)) * row
+	}
+}
+
+// ownRows is the shape of what this member gets of a Reducescatter.
+func (l *lane) ownRows(resp *negotiate.Response) tensor.Shape {
+	return append(tensor.Shape{operation.Share(resp.Shape[0], l.rank, len(l.members))}, resp.Shape[1:]...)
 }
 
 func (l *lane) startReducescatter(*negotiate.Batch) {
 	x := &l.current
 	p := &x.parts[0]
 	resp := p.resp
-	row := rowBytes(resp.Shape, resp.DType)
-	x.counts = grown(x.counts, len(l.members))
-	for m := range x.counts {
-		x.counts[m] = operation.Share(resp.Shape[0], m, len(l.members)) * row
-	}
-	n := int(resp.Shape[0] * row)
+	l.share(resp)
+	n := int(resp.Shape[0] * rowBytes(resp.Shape, resp.DType))
 	var in, out []byte
 	switch {
 	case p.entry == nil: // zeros in, and what comes out is dropped
@@ -411,28 +424,20 @@ func (l *lane) startReducescatter(*negotiate.Batch) {
 		clear(in)
 	default:
 		in = p.entry.op.In
-		shape := append(tensor.Shape{operation.Share(resp.Shape[0], l.rank, len(l.members))}, resp.Shape[1:]...)
-		out = l.output(p, shape, int(x.counts[l.rank]))
+		out = l.output(p, l.ownRows(resp), int(x.counts[l.rank]))
 		if l.engine.net.Err() != nil {
 			return
 		}
-		if resp.Prescale != 1 {
-			buf := l.grow(n)
-			if buf == nil {
-				return
-			}
-			reduce.Scale(resp.DType, buf, in, resp.Prescale)
-			in = buf
-		} else if in = l.apart(in, out); in == nil {
+		if in = l.apart(in, out); in == nil {
 			return
 		}
 	}
 	l.traceMove(x.parts)
-	x.op = l.run.Reducescatter(resp.DType, resp.ReduceOp, in, out, x.counts, resp.Postscale)
+	l.carry(collective.Arguments{Kind: collective.Reducescatter, DType: resp.DType, Reduce: resp.ReduceOp,
+		In: in, Out: out, Counts: x.counts, Prescale: resp.Prescale, Postscale: resp.Postscale})
 }
 
-// finishCurrent completes what the operation that is done was for, or goes on
-// with its next step.
+// finishCurrent completes the tensors of the operation that is done, or continues with its next step.
 func (l *lane) finishCurrent() {
 	x := &l.current
 	x.op = nil
@@ -442,23 +447,18 @@ func (l *lane) finishCurrent() {
 		then(l)
 		return
 	}
-	if x.fused != nil {
-		l.trace(x.parts, activityUnpack)
+	if x.borrowed != nil {
+		l.returnKept()
+	}
+	if len(x.copied) > 0 {
+		l.store()
+		return
 	}
 	if t := l.engine.tuner; t != nil && l == l.engine.world && x.parts[0].resp.Type == operation.Allreduce {
 		t.executed(x.parts)
 	}
-	off := 0
-	for _, p := range x.parts {
-		if x.fused != nil && p.entry != nil {
-			copy(p.entry.op.Out, x.fused[off:off+p.bytes])
-		}
-		off += p.bytes
-	}
 	l.completeParts()
-	x.fused = nil
-	clear(x.memory) // a caller's tensors are not kept alive
-	x.memory = x.memory[:0]
+	x.drop()
 }
 
 // grown returns a slice of n elements in s's memory if that suffices.

@@ -2,13 +2,13 @@ package engine
 
 import "slices"
 
-// extentsInChunk is how many ranges lie in one piece of memory, in which they are moved to
-// make room.
+// extentsInChunk is the most ranges in one chunk. An insertion moves at most so many.
 const extentsInChunk = 64
 
-// extents holds ranges of addresses, each with its owner, and finds one that overlaps with a range. They may overlap,
-// and be equal. The engine asks at every submission: so it is made for the cache, and allocates only while it grows.
-// The zero value is empty. It does not lock. It is a list of chunks, ordered by where ranges begin.
+// extents holds ranges of addresses, each with its owner, and finds one that overlaps with a given range. Ranges may
+// overlap, and may be equal. The engine asks at every submission, so extents is made for the cache, and allocates only
+// while it grows. It is a list of chunks, ordered by the first range's beginning. The zero value is empty. It has no
+// lock of its own.
 type extents[T comparable] struct {
 	first  []uintptr // of each chunk: where its first range begins
 	last   []uintptr // of each chunk: the greatest end of a range
@@ -16,14 +16,14 @@ type extents[T comparable] struct {
 	spare  []*extentChunk[T]
 }
 
-// extentChunk holds n ranges [begin, end), ordered by begin. It is not empty, unless it is the only one of its extents.
+// extentChunk holds n ranges [begin, end), ordered by begin. Only the sole chunk of an extents may be empty.
 type extentChunk[T comparable] struct {
 	n          int
 	begin, end [extentsInChunk]uintptr
 	owner      [extentsInChunk]T
 }
 
-// add puts [begin, end), which is not empty, into the set.
+// add enters [begin, end), which is not empty.
 func (s *extents[T]) add(begin, end uintptr, owner T) {
 	if len(s.chunks) == 0 {
 		s.insert(0, s.unused())
@@ -44,7 +44,7 @@ func (s *extents[T]) add(begin, end uintptr, owner T) {
 	s.last[i] = max(s.last[i], end)
 }
 
-// remove takes a range out that add has put in, with the same arguments.
+// remove takes out a range that add has entered with the same arguments.
 func (s *extents[T]) remove(begin, end uintptr, owner T) {
 	for i := s.before(begin); i >= 0; i-- { // several chunks, where many begin there
 		c := s.chunks[i]
@@ -58,7 +58,7 @@ func (s *extents[T]) remove(begin, end uintptr, owner T) {
 	panic("extents: what is removed is not in the set")
 }
 
-// find returns an owner that counts of a range that overlaps [begin, end).
+// find returns the owner of a range that overlaps [begin, end), the first for which counts returns true.
 func (s *extents[T]) find(begin, end uintptr, counts func(T) bool) (owner T, found bool) {
 	for i, first := range s.first {
 		if first >= end {

@@ -8,9 +8,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// aborted is the Error of an aborted network, the same for every operation of this
-// rank and, where Agree can reach them, of all ranks: the cause, and the view of the
-// rank that told it first. Callable on any goroutine that does not hold mu.
+// aborted is the Error of an aborted network: the cause, and the view of the rank that told it first. It is the same
+// for every operation of this rank, and of all ranks if Agree can reach them. Call it on any goroutine that does not
+// hold mu.
 func (e *Engine) aborted(cause error) *Error {
 	if f := e.abort.Load(); f != nil {
 		return f
@@ -39,16 +39,25 @@ func (e *Engine) aborted(cause error) *Error {
 	return f
 }
 
-// NoteVictim tells Options.Victim once that an operation of this rank fails because the network was aborted. The
-// engine calls it for its own operations, and the world for messages between ranks.
+// noticed is aborted for a caller that does not drive. It wakes the driver, if there is none, so that the network gets
+// its turn and passes the abort on.
+func (e *Engine) noticed(cause error) *Error {
+	if e.poller != nil {
+		e.Wake()
+	}
+	return e.aborted(cause)
+}
+
+// NoteVictim calls Options.Victim once, when an operation of this rank fails because the network was aborted. The
+// engine calls NoteVictim for its own operations, and the world for messages between ranks.
 func (e *Engine) NoteVictim() {
 	if e.opts.Victim != nil {
 		e.victim.Do(e.opts.Victim)
 	}
 }
 
-// Failure is what this rank's operations have failed for, as they tell it: what the network was
-// aborted for, or that another rank has left. It is nil while they work, and after a shutdown.
+// Failure is the error with which this rank's operations fail: the cause of an abort, or that another rank has left. It
+// is nil while operations work, and after a shutdown.
 func (e *Engine) Failure() *Error {
 	if f := e.abort.Load(); f != nil {
 		return f
@@ -58,23 +67,26 @@ func (e *Engine) Failure() *Error {
 	}
 	if e.failure.Load() == nil {
 		if err := e.net.Err(); err != nil {
-			return e.aborted(err)
+			return e.noticed(err)
 		}
 	}
 	return nil
 }
 
-// view is when this rank noticed, and what it was doing: its oldest operation, and
-// where none is pending its last one.
+// view says when this rank noticed the failure, and what it was doing: its oldest operation, or its last one if none is
+// pending.
 func (e *Engine) view() string {
 	return fmt.Sprintf(" [%s UTC, seen by %s: %s]", time.Now().UTC().Format("2006-01-02 15:04:05.000"),
 		e.opts.Describe(e.opts.Rank), e.occupation())
 }
 
-// occupation says which operation this rank was about, and how far that had come.
+// occupation names the operation that this rank is waiting for, and how far that has come.
 func (e *Engine) occupation() string {
 	var oldest Waiting
 	for _, w := range e.Waiting() {
+		if w.Refused {
+			continue
+		}
 		if oldest.Name == "" || w.Agreed && !oldest.Agreed || w.Agreed == oldest.Agreed &&
 			w.Since.Before(oldest.Since) {
 			oldest = w
@@ -93,7 +105,7 @@ func (e *Engine) occupation() string {
 	return fmt.Sprintf("%s %q %s", oldest.Op, oldest.Name, phase)
 }
 
-// idleness is the occupation of a rank that has submitted nothing that is not done.
+// idleness is the occupation of a rank whose operations are all done.
 func (e *Engine) idleness() string {
 	records := e.Records()
 	if len(records) == 0 {

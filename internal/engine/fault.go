@@ -6,9 +6,9 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// catch makes the error of what a driver panicked with. A driver lets a fault
-// panic (debug.SetPanicOnFault): one in an operation's memory is the program's,
-// which has freed it too early, and no reason to end this process.
+// catch turns a driver's panic into an error. A driver lets a memory fault panic (debug.SetPanicOnFault). If the fault
+// is in an operation's memory, the program has freed that memory too early: an error for its ranks, but no reason to
+// end this process.
 func (e *Engine) catch(p any) error {
 	who := e.opts.Describe(e.opts.Rank)
 	if fault, ok := p.(interface{ Addr() uintptr }); ok {

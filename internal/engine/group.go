@@ -7,15 +7,15 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// group is what holds the operations of a grouped call together until they have
-// been announced: all by marks in one step, or all in full.
+// group holds the operations of a grouped call together until all are announced: all by marks in one step, or all in
+// full.
 type group struct {
 	name    string
 	entries []*Entry
 	unready int // of entries: their inputs are not there yet
 }
 
-// submitGroup puts all of g into the table, or nothing.
+// submitGroup puts all operations of g into the table, or none of them.
 func (l *lane) submitGroup(g *group) *Error {
 	e := l.engine
 	e.mu.Lock()
@@ -26,6 +26,7 @@ func (l *lane) submitGroup(g *group) *Error {
 	}
 	for _, en := range g.entries {
 		l.claim(en)
+		l.followRefused(en)
 	}
 	cached := l.lookupGroup(g)
 	for i, en := range g.entries {
@@ -40,6 +41,9 @@ func (l *lane) submitGroup(g *group) *Error {
 		}
 		for _, before := range g.entries[:i] {
 			delete(l.table, before.request.Name)
+			if before.op.Done != nil {
+				e.told() // what submitted expects will not come
+			}
 		}
 		if unnamed {
 			l.unnumberGroup(g)
@@ -49,7 +53,14 @@ func (l *lane) submitGroup(g *group) *Error {
 		}
 		return err
 	}
-	e.pending.Add(int64(len(g.entries)))
+	l.enter(g, cached)
+	return nil
+}
+
+// enter announces g, which is in the table or refused, as soon as all its inputs are there. cached is what
+// lookupGroup has just said. The caller holds engine.mu.
+func (l *lane) enter(g *group, cached bool) {
+	l.engine.seat.submitted(len(g.entries))
 	for _, en := range g.entries {
 		l.traceSubmit(en)
 		l.recordSubmit(en)
@@ -63,18 +74,17 @@ func (l *lane) submitGroup(g *group) *Error {
 	if g.unready == 0 {
 		l.announceGroup(g, cached)
 	}
-	return nil
 }
 
-// groupMemberReady notes that one more input of g is there. The caller holds engine.mu.
+// groupMemberReady notes that one more operation of g can be announced. The caller holds engine.mu.
 func (l *lane) groupMemberReady(g *group) {
 	if g.unready--; g.unready == 0 {
 		l.announceGroup(g, l.lookupGroup(g))
 	}
 }
 
-// announceGroup tells the other members of all that g holds. cached is what lookupGroup has
-// just said. The caller holds engine.mu.
+// announceGroup announces all operations of g. cached is the answer of lookupGroup a moment ago. The caller holds
+// engine.mu.
 func (l *lane) announceGroup(g *group, cached bool) {
 	if cached {
 		l.marks = l.marks[:0]
@@ -92,8 +102,8 @@ func (l *lane) announceGroup(g *group, cached bool) {
 	}
 }
 
-// staleEntry posts in full what was marked under an old generation. Of a group
-// all is posted that is still marked: its marks were refused together.
+// staleEntry posts the Request of en in full, because its mark was of an old generation. The board refuses the marks of
+// a group together, so it posts all of en's group that are still marked.
 func (l *lane) staleEntry(en *Entry) {
 	if en.group == nil {
 		l.post(en)
@@ -106,7 +116,7 @@ func (l *lane) staleEntry(en *Entry) {
 	}
 }
 
-// lookupGroup fills l.cards with the cards of g's requests if all have one.
+// lookupGroup fills l.cards with the cards of g's requests, and reports whether all of them have one.
 func (l *lane) lookupGroup(g *group) bool {
 	l.requests = l.requests[:0]
 	for _, en := range g.entries {

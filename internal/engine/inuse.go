@@ -7,11 +7,10 @@ import (
 	"github.com/gorovod/gorovod/internal/negotiate"
 )
 
-// inUse is the memory of the operations that are pending on this rank, in all
-// lanes. When an operation reads and writes its memory depends on the other ranks
-// and on what it is fused with, so the result of two that use the same memory, of
-// which one writes it, is anybody's guess. The second one is refused, unless both are of one stream, or equal: see
-// ofStream and repeats. Any number may read the same memory. Guarded by engine.mu.
+// inUse knows the memory of the operations that are pending on this rank, in all lanes. When an operation reads and
+// writes its memory depends on the other ranks, and on the fusion. So if two operations use the same memory and one of
+// them writes it, nobody can tell the result, and the engine refuses the second one. It allows two operations of one
+// stream (ofStream) and equal ones (repeats). Any number may read the same memory. Guarded by engine.mu.
 type inUse struct {
 	read, written extents[*Entry]
 }
@@ -27,7 +26,7 @@ func extentOf(p []byte) extent {
 	return extent{begin, begin + uintptr(len(p))}
 }
 
-// standingFor is x, or as much memory at an address of which x is a copy.
+// standingFor is x; or, if x is a copy of the memory at original, as many bytes there.
 func (x extent) standingFor(original uintptr) extent {
 	if original == 0 || x.end == 0 {
 		return x
@@ -35,7 +34,8 @@ func (x extent) standingFor(original uintptr) extent {
 	return extent{original, original + x.end - x.begin}
 }
 
-// claim enters en's memory, and notes what en has to follow, or refuses en.
+// claim enters en's memory, and notes which operations en has to follow. If en's memory is in use, claim refuses en
+// instead.
 func (l *lane) claim(en *Entry) {
 	m := &l.engine.inUse
 	out := en.op.Out
@@ -60,7 +60,7 @@ func (l *lane) claim(en *Entry) {
 	}
 }
 
-// ended ends en's use of its memory, but where the caller is still to copy the result: see Op.OutOf.
+// ended ends en's use of its memory, unless the caller is still to copy the result: see Op.OutOf.
 func (m *inUse) ended(en *Entry) {
 	if en.op.OutOf == 0 {
 		m.release(en)
@@ -78,9 +78,8 @@ func (m *inUse) release(en *Entry) {
 	en.reads, en.writes = extent{}, extent{}
 }
 
-// clash finds a pending operation with which en cannot share memory, and says
-// what each of them does with it; nil if there is none. It notes those that en follows, and
-// whether en is to be executed alone.
+// clash finds a pending operation with which en cannot share memory, and says what each of them does with the memory;
+// nil if there is none. It also notes which operations en follows, and whether en must be executed alone.
 func (m *inUse) clash(en *Entry) (other *Entry, what string) {
 	counts := func(other *Entry) bool {
 		switch {
@@ -109,13 +108,13 @@ func (m *inUse) clash(en *Entry) (other *Entry, what string) {
 	return nil, ""
 }
 
-// takeTurns reports whether a and b may share memory all the same: see operation.Descriptor.
+// takeTurns reports whether a and b may share memory because they bring the same values: see operation.Descriptor.
 func takeTurns(a, b *Entry) bool {
 	return a.op.Type == b.op.Type && a.op.Type.Describe().TakesTurns && a.lane == b.lane && a.op.Root == b.op.Root
 }
 
-// repeats reports whether en is as other, both in place, and idempotent: see operation.Descriptor. A lane runs one
-// after the other, unless they are fused.
+// repeats reports whether en is equal to other, both in place, and idempotent: see operation.Descriptor. A lane runs
+// them one after the other, unless it fuses them.
 func repeats(en, other *Entry) bool {
 	a, b := &en.request, &other.request
 	return a.Type == b.Type && a.ReduceOp == b.ReduceOp && a.Type.Describe().Idempotent.Has(a.ReduceOp) &&
@@ -123,7 +122,8 @@ func repeats(en, other *Entry) bool {
 		en.lane == other.lane && en.writes == other.writes && en.reads == extent{} && other.reads == extent{}
 }
 
-// refuse makes en an operation that fails on all ranks, as it shares memory with other. Nothing touches en's memory.
+// refuse makes en an operation that fails on all ranks, because it shares memory with other. The engine does not touch
+// en's memory.
 func (l *lane) refuse(en, other *Entry, what string) {
 	advice := "Wait for that one first, or give each operation memory of its own."
 	rival := describe(other) + ", which is still in progress,"
@@ -133,8 +133,8 @@ func (l *lane) refuse(en, other *Entry, what string) {
 	l.refuseAs(en, InvalidArgument, fmt.Sprintf("it "+what+". "+advice, rival))
 }
 
-// refuseAs makes en, which has no memory in use, an operation that fails on all ranks: this one knows why, and its
-// Request tells the others, which would wait for it otherwise.
+// refuseAs makes en an operation that fails on all ranks. en uses no memory. This rank gets code and why; its Request
+// tells the other ranks, which would wait otherwise.
 func (l *lane) refuseAs(en *Entry, code Code, why string) {
 	e, kind := l.engine, describe(en)
 	en.refusal = &Error{code, kind + " is refused: " + why}
@@ -158,7 +158,7 @@ func overlap(a, b []byte) bool {
 	return x.begin < y.end && y.begin < x.end
 }
 
-// userOf is a pending operation whose memory has the address, nil if there is none.
+// userOf returns a pending operation that uses the byte at address, nil if there is none.
 func (m *inUse) userOf(address uintptr) *Entry {
 	all := func(*Entry) bool { return true }
 	en, found := m.written.find(address, address+1, all)

@@ -222,6 +222,29 @@ func TestTensorTwiceInAGroup(t *testing.T) {
 	})
 }
 
+// TestGroupThatIsNotTaken: no callback is expected from a group of which nothing was submitted.
+func TestGroupThatIsNotTaken(t *testing.T) {
+	engines := newWorld(t, 2, true, nil)
+	first := enqueue(t, engines[0], sum("x", floats(1)))
+	ops := []Op{*sum("g.0", floats(1)), *sum("x", floats(1))}
+	for i := range ops {
+		ops[i].Done = func(*Entry) { t.Error("called") }
+	}
+	if _, err := engines[0].EnqueueGroup("g", ops); err == nil {
+		t.Error("a name that is pending was taken")
+	}
+	if n := engines[0].tells.Load(); n != 0 {
+		t.Errorf("%d callbacks are expected", n)
+	}
+	if err := do(t, engines[1], sum("x", floats(1))); err != nil {
+		t.Error(err)
+	}
+	if err := finish(t, engines[0], first); err != nil {
+		t.Error(err)
+	}
+	first.Release()
+}
+
 // TestSharedMemoryOfTwoSets: sets do not wait for one another, but their operations share memory as little as others.
 func TestSharedMemoryOfTwoSets(t *testing.T) {
 	engines := newWorld(t, 3, true, nil)

@@ -10,8 +10,8 @@ import (
 // JoinName is the name of every Join.
 var JoinName = operation.Join.Describe().Noname()
 
-// join begins a Join. From here on the rank submits no tensor; those whose input
-// is not ready are announced first. The caller holds engine.mu.
+// join begins a Join. The rank submits no more tensors. It first announces those whose input is not ready yet. The
+// caller holds engine.mu.
 func (l *lane) join(en *Entry) {
 	l.joining = en
 	if len(l.unready) == 0 {
@@ -19,8 +19,8 @@ func (l *lane) join(en *Entry) {
 	}
 }
 
-// settle asks the coordinator to retire all cards: no mark of this rank may be
-// under way when it joins. The caller holds engine.mu.
+// settle asks the coordinator to retire all cards, because no mark of this rank may be under way when it joins. The
+// caller holds engine.mu.
 func (l *lane) settle() {
 	en := l.joining
 	r := negotiate.Request{Type: operation.Settle, DType: en.request.DType, Name: fmt.Sprintf("%s.settle.%d",
@@ -33,7 +33,7 @@ func (l *lane) settled(resp *negotiate.Response) {
 	if int(resp.Root) != l.engine.opts.Rank {
 		return // another rank's
 	}
-	l.board.Stale(l.onStale) // what came back before is posted before the Join
+	l.board.Stale(l.onStale) // post what has come back, before the Join
 	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()

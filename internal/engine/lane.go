@@ -12,27 +12,35 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// lane is the execution of one process set: a log of its own, a batch of its
-// own, never waiting for another lane.
+// lane executes the operations of one process set. It has a log and a batch of its own, and never waits for another
+// lane.
 type lane struct {
-	engine  *Engine
-	id      int
-	members []int // world ranks, ascending
-	rank    int   // this rank's index in members
-	board   transport.Board
-	run     collective.Carrier
-	quiet   bool // run has been closed, and nothing of it touches a buffer any more
+	engine      *Engine
+	id          int
+	incarnation uint32
+	members     []int // world ranks, ascending
+	rank        int   // this rank's index in members
+	board       transport.Board
+	// coordination is the coordinator's view of the board, on member 0.
+	coordination transport.Coordination
+	poller       transport.BoardPoller // nil where the board needs no turn
+	run          collective.Carrier
+	can          collective.Abilities // run's
+	device       DeviceCarrier        // nil before the first operation on memory of a device
+	quiet        bool                 // run has been closed, and nothing of it touches a buffer any more
 
 	// Guarded by engine.mu.
 	worker  *negotiate.Worker
 	table   map[string]*Entry // pending, by name
 	unnamed map[string]uint64 // how many operations without a name there were, by what their names begin with
-	removed bool              // the process set is gone
-	joining *Entry            // the Join that is pending; no tensors are submitted then
-	outbox  [][]byte          // encoded Requests that found no room on the board
-	unready []*Entry          // their input is not there yet
-	behind  atomic.Int32      // len(outbox) + len(unready), readable without the lock
-	// following is how many of unready follow other operations: these need not be looked at before.
+	// refused holds calls that check has refused, by name, the oldest first: see refused.go.
+	refused map[string][]*Entry
+	removed bool         // the process set is gone
+	joining *Entry       // the Join that is pending; no tensors are submitted then
+	outbox  [][]byte     // encoded Requests that found no room on the board
+	unready []*Entry     // their input is not there yet
+	behind  atomic.Int32 // len(outbox) + len(unready), readable without the lock
+	// following is the number of unready operations that follow other operations. catchUp need not look at these.
 	following atomic.Int32
 
 	// The driver's.
@@ -42,22 +50,28 @@ type lane struct {
 	request     negotiate.Request      // decoded by the coordinator
 	answers     []byteRecord           // Responses that found no room in the log, in order
 	responses   []*negotiate.Response  // of the current batch, in log order
+	sequences   []uint64               // their places in the log
 	plan        []negotiate.Batch      // what they make, in order of execution
 	next        int                    // the first of plan not yet started
 	current     execution
+	nans        nanCheck  // of the batch that is about to begin
 	batchAt     time.Time // when the last batch was read; only with a cycle time
 	clock       int64     // when the current step began, for the records
+	sequence    uint64    // of the last record that was read from the log: the same on all members, and never twice
+	waitedUntil int64     // the end of the last wait that figures count
+	timely      bool      // clock is the time at which the next batch begins, too
 	shut        bool      // the log was closed and what was left has failed
 	scratch     []byte
 	marks       []transport.Mark
 	requests    []*negotiate.Request
 	cards       []negotiate.CardGen
 
-	// Handed to the board at every poll: made once, since each closure would be
-	// an allocation.
+	// The driver hands these to the board at every poll. They are made once, because each closure would be an
+	// allocation.
 	onStale   func(card, gen uint32)
 	onRequest func(from []int, p []byte)
-	heard     bool // one of them was called
+	onStage   func(collective.Stage) // handed to run where there is a timeline
+	heard     bool                   // one of them was called
 }
 
 type byteRecord []byte
@@ -75,13 +89,19 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 	} else {
 		run = collective.NewLane(t, e.opts.Collective)
 	}
-	l := &lane{engine: e, id: id, members: members, board: t.Board, run: run, table: make(map[string]*Entry),
-		unnamed: make(map[string]uint64), settings: e.opts.settings()}
+	l := &lane{engine: e, id: id, incarnation: incarnation, members: members, board: t.Board,
+		coordination: t.Coordination, poller: t.Poller,
+		run: run, can: run.Can(), table: make(map[string]*Entry), unnamed: make(map[string]uint64),
+		refused:  make(map[string][]*Entry),
+		settings: e.opts.settings(), sequence: uint64(incarnation) << 32}
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer
+	if e.opts.Timeline != nil {
+		l.onStage = l.traceStage
+	}
 	if l.rank == 0 {
-		l.coordinator = negotiate.NewCoordinator(members, t.Board, negotiate.Options{
+		l.coordinator = negotiate.NewCoordinator(members, t.Coordination, negotiate.Options{
 			Capacity: e.opts.CacheCapacity, JoinAllOps: e.opts.JoinAllOps, FusionThreshold: e.opts.FusionThreshold})
 	}
 	return l, nil
@@ -103,22 +123,25 @@ func (l *lane) member(rank int) int {
 	return -1
 }
 
-// progress does what can be done now, and reports whether it did anything.
+// progress does all that can be done now, and reports whether it did anything.
 func (l *lane) progress() bool {
+	if l.poller != nil {
+		l.poller.Poll()
+	}
 	worked := l.catchUp()
 	l.lookAtMarks()
 	if l.coordinator != nil && l.coordinate() {
 		worked = true
 	}
 	if l.current.op != nil {
-		before := l.run.Moved()
+		before := l.current.by.Moved()
 		l.pass()
 		switch done, err := l.current.op.Advance(); {
 		case err != nil:
 			l.engine.net.Abort(err)
 			return true
 		case !done:
-			return worked || l.run.Moved() != before
+			return worked || l.current.by.Moved() != before || l.current.then != nil && l.checking()
 		}
 		l.finishCurrent()
 		worked = true
@@ -162,7 +185,7 @@ func (l *lane) drained() bool {
 func (l *lane) coordinate() bool {
 	worked := false
 	for len(l.answers) > 0 {
-		if !l.board.Publish(l.answers[0]) {
+		if !l.coordination.Publish(l.answers[0]) {
 			return worked
 		}
 		l.answers = l.answers[1:]
@@ -172,12 +195,11 @@ func (l *lane) coordinate() bool {
 		worked = true
 	}
 	l.heard = false
-	l.board.Requests(l.onRequest)
+	l.coordination.Requests(l.onRequest)
 	return worked || l.heard
 }
 
-// answer lets the coordinator take what some members have asked for in the same
-// words, and publishes what it says.
+// answer gives the coordinator a Request that some members have posted in the same words, and publishes the Responses.
 func (l *lane) answer(from []int, p []byte) {
 	l.heard = true
 	err := l.request.Decode(p)
@@ -195,10 +217,10 @@ func (l *lane) answer(from []int, p []byte) {
 	}
 }
 
-// publish appends r to the log, after all that waits for room there.
+// publish appends r to the log, after all Responses that wait for room there.
 func (l *lane) publish(r *negotiate.Response) {
 	rec := byteRecord(r.Append(nil))
-	if len(l.answers) > 0 || !l.board.Publish(rec) {
+	if len(l.answers) > 0 || !l.coordination.Publish(rec) {
 		l.answers = append(l.answers, rec)
 	}
 }
@@ -207,6 +229,9 @@ func (l *lane) publish(r *negotiate.Response) {
 func (l *lane) nextBatch() bool {
 	if l.heldBack() > 0 {
 		return false
+	}
+	if l.poller != nil {
+		l.poller.Cut()
 	}
 	records := l.board.Next()
 	if len(records) == 0 {
@@ -228,14 +253,16 @@ func (l *lane) nextBatch() bool {
 	return true
 }
 
-// read makes Responses of the records of a batch.
+// read turns the records of a batch into Responses.
 func (l *lane) read(records []transport.Record) error {
-	l.responses = l.responses[:0]
+	l.responses, l.sequences = l.responses[:0], l.sequences[:0]
 	e := l.engine
-	l.clock = time.Now().UnixNano()
+	l.clock, l.timely = time.Now().UnixNano(), true
 	e.mu.Lock()
-	defer e.mu.Unlock() // also of a panic: who ends the engine needs it
-	for _, rec := range records {
+	defer e.mu.Unlock() // after a panic, too: the end of the engine needs the lock
+	for i := range records {
+		rec := &records[i]
+		l.sequence++
 		var resp *negotiate.Response
 		var err error
 		switch rec.Kind {
@@ -259,10 +286,11 @@ func (l *lane) read(records []transport.Record) error {
 		if err != nil {
 			return err
 		}
-		l.responses = append(l.responses, resp)
-		if en := l.table[resp.Name]; en != nil {
+		l.responses, l.sequences = append(l.responses, resp), append(l.sequences, l.sequence)
+		if en := l.pending(resp.Name); en != nil {
 			en.agreed = true
 			l.recordAgreed(en)
+			l.countAgreed(en, rec, resp)
 			if resp.Err == "" && en.refusal != nil {
 				return fmt.Errorf("the other ranks execute %q, but this rank has refused it: %v", resp.Name, en.refusal)
 			}
@@ -276,17 +304,16 @@ func (l *lane) read(records []transport.Record) error {
 	return nil
 }
 
-// heldBack is how long the next batch must still wait for more tensors.
+// heldBack is the time for which the next batch must still wait for more tensors.
 func (l *lane) heldBack() time.Duration {
 	e := l.engine
-	if l.settings.cycleTime <= 0 || e.closing.Load() {
+	if l.settings.cycleTime <= 0 || e.seat.now().Closing() {
 		return 0
 	}
 	return time.Until(l.batchAt.Add(l.settings.cycleTime))
 }
 
-// complete ends an Entry; nil stands for a tensor that this rank, having joined,
-// has not submitted.
+// complete ends an Entry. A nil Entry stands for a tensor that this rank has not submitted, because it has joined.
 func (l *lane) complete(en *Entry, err *Error) {
 	if en == nil {
 		return
@@ -301,6 +328,7 @@ func (l *lane) complete(en *Entry, err *Error) {
 func (l *lane) completeParts() {
 	parts := l.current.parts
 	l.engine.mu.Lock()
+	l.countExecuted()
 	for i := range parts {
 		if en := parts[i].entry; en != nil {
 			l.forget(en, parts[i].err)
@@ -316,7 +344,11 @@ func (l *lane) completeParts() {
 
 // forget takes an Entry out of the table. The caller holds engine.mu.
 func (l *lane) forget(en *Entry, err *Error) {
-	delete(l.table, en.request.Name)
+	if en.unheld {
+		l.forgetRefused(en.request.Name)
+	} else {
+		delete(l.table, en.request.Name)
+	}
 	l.engine.inUse.ended(en)
 	l.letFollow(en, err)
 	l.recordEnd(en, err)
@@ -330,15 +362,15 @@ func (l *lane) conclude(en *Entry, err *Error) {
 	e := l.engine
 	l.traceEnd(en)
 	e.counters.Ops.Add(1)
-	e.pending.Add(-1)
+	e.seat.ended(1)
 	en.finish(err)
 }
 
-// closed fails what is still pending after the log was closed, and reports whether it could. A set's
-// log may be known to be closed before the world's, whose end says who was the first to leave.
+// closed fails the pending operations after the log was closed, and reports whether it could. A rank may learn that a
+// set's log is closed before it learns that of the world's log; only the world's log says which rank left first.
 func (l *lane) closed() bool {
 	e := l.engine
-	if e.closing.Load() {
+	if e.seat.now().Closing() {
 		l.shut = true
 		return true // Shutdown does it
 	}
@@ -347,8 +379,8 @@ func (l *lane) closed() bool {
 	}
 	l.shut = true
 	if l == e.world {
-		// The other sets end, too; their members may learn of it from this rank. What
-		// they have agreed on is executed first: progress ends the engine after that.
+		// The other sets end, too. Their members may learn it from this rank. Operations on which they have
+		// agreed are executed first; after that progress ends the engine.
 		for _, other := range *e.lanes.Load() {
 			if other.board.ClosedBy() < 0 {
 				other.board.Close()
@@ -359,10 +391,10 @@ func (l *lane) closed() bool {
 	return true
 }
 
-// failAll completes everything pending with reason. Nothing of the lane touches
-// the operations' memory any more.
+// failAll completes all pending operations with reason. Nothing of the lane touches their memory any more.
 func (l *lane) failAll(reason *Error) {
 	e := l.engine
+	l.uncopy()
 	l.current.op = nil
 	l.plan, l.next = l.plan[:0], 0
 	e.mu.Lock()
@@ -374,14 +406,21 @@ func (l *lane) failAll(reason *Error) {
 		delete(l.table, name)
 		e.inUse.ended(en)
 	}
+	for name, calls := range l.refused {
+		for _, en := range calls {
+			left = append(left, en)
+			l.recordEnd(en, reason)
+		}
+		delete(l.refused, name)
+	}
 	l.outbox, l.unready, l.joining = nil, nil, nil
 	l.behind.Store(0)
 	l.following.Store(0)
 	e.mu.Unlock()
-	if len(left) > 0 { // the words may take a moment: not for nothing
+	if len(left) > 0 { // to find the words may take a moment
 		reason = e.words(reason)
 	}
-	e.pending.Add(-int64(len(left)))
+	e.seat.ended(len(left))
 	for _, en := range left {
 		en.finish(reason)
 	}
@@ -392,6 +431,11 @@ func (l *lane) free() {
 	if !l.quiet {
 		return // it may still be written to
 	}
-	l.current.buffer.free()
-	l.current.spare.free()
+	l.run.Free()
+	if l.device != nil {
+		l.device.Free()
+	}
+	l.current.buffer.Free()
+	l.current.spare.Free()
+	l.current.owed.Free()
 }

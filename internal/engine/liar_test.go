@@ -22,8 +22,8 @@ type liar struct {
 
 func (n *liar) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
 	l, err := n.Network.OpenLane(id, incarnation, members)
-	if err == nil && n.change != nil {
-		l.Board = &liarsBoard{l.Board, n.change}
+	if err == nil && n.change != nil && l.Coordination != nil {
+		l.Coordination = &liarsCoordination{l.Coordination, n.change}
 	}
 	if err == nil && n.rows != 0 {
 		l.Comm = &liarsComm{l.Comm, n.rows}
@@ -31,18 +31,18 @@ func (n *liar) OpenLane(id int, incarnation uint32, members []int) (*transport.L
 	return l, err
 }
 
-type liarsBoard struct {
-	transport.Board
+type liarsCoordination struct {
+	transport.Coordination
 	change func(*negotiate.Response)
 }
 
-func (b *liarsBoard) Publish(p []byte) bool {
+func (c *liarsCoordination) Publish(p []byte) bool {
 	var r negotiate.Response
 	if err := r.Decode(p); err != nil {
 		panic(err)
 	}
-	b.change(&r)
-	return b.Board.Publish(r.Append(nil))
+	c.change(&r)
+	return c.Coordination.Publish(r.Append(nil))
 }
 
 // A coordinator that announces other sizes than were asked for ends the job; nobody

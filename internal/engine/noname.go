@@ -6,11 +6,11 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// An operation without a name is numbered on its process set (operation.Descriptor.Noname): what a rank does on sets
-// that others are not in changes nothing for them. When all members have joined, each counts from 1 again, as they may
-// have done different numbers.
+// An operation without a name gets a number on its process set (operation.Descriptor.Noname), so that operations on a
+// set which other ranks are not in do not change the numbers of those ranks. When all members have joined, each counts
+// from 1 again, because they may have done different numbers of operations.
 
-// number names an operation that has been admitted otherwise. The caller holds engine.mu.
+// number names en, which may enter the table but for its name. The caller holds engine.mu.
 func (l *lane) number(en *Entry) *Error {
 	prefix := en.request.Type.Describe().Noname()
 	name := fmt.Sprintf("%s.%d", prefix, l.unnamed[prefix]+1)
@@ -22,8 +22,8 @@ func (l *lane) number(en *Entry) *Error {
 	return nil
 }
 
-// numberGroup names a group and its members. The caller holds engine.mu, and calls unnumberGroup if the
-// group is refused.
+// numberGroup names a group and its operations. The caller holds engine.mu, and calls unnumberGroup if it refuses the
+// group.
 func (l *lane) numberGroup(g *group) {
 	prefix := g.prefix()
 	l.unnamed[prefix]++
@@ -39,7 +39,7 @@ func (g *group) prefix() string { return g.entries[0].request.Type.Describe().No
 
 func (l *lane) unnumberGroup(g *group) { l.unnamed[g.prefix()]-- }
 
-// alignNumbers has all members count alike again, at the end of a Join, before any of them can submit anything.
+// alignNumbers lets all members count from 1 again, at the end of a Join, before any of them can submit something.
 func (l *lane) alignNumbers() {
 	l.engine.mu.Lock()
 	clear(l.unnamed)

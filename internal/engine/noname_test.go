@@ -85,8 +85,8 @@ func TestUnnamedAfterUnevenJoin(t *testing.T) {
 	}
 }
 
-// An operation that is refused takes no number; names of each kind are counted by themselves; and one
-// that only this rank has submitted is seen by its name.
+// An operation that is refused for its arguments takes a number, as it does on ranks where nothing is wrong with it;
+// one whose name is taken does not. Names of each kind are counted by themselves, and seen in what is pending.
 func TestNumbersOfUnnamed(t *testing.T) {
 	e := newWorld(t, 2, true, nil)[0]
 	submit := func(op *Op) {
@@ -102,7 +102,7 @@ func TestNumbersOfUnnamed(t *testing.T) {
 		err.Reason != `Allreduce of tensor "allreduce.noname": 0 bytes of output, but the result has 4.` {
 		t.Error(err)
 	}
-	submit(sum("allreduce.noname.2", floats(1)))
+	submit(sum("allreduce.noname.3", floats(1)))
 	if _, err := e.Enqueue(unnamed(0, floats(1))); err == nil || err.Code != InvalidArgument {
 		t.Errorf("a name that is taken: %v", err)
 	}
@@ -117,7 +117,7 @@ func TestNumbersOfUnnamed(t *testing.T) {
 		names = append(names, w.Name)
 	}
 	slices.Sort(names)
-	want := []string{"allgather.noname.1", "allreduce.noname.1", "allreduce.noname.2",
+	want := []string{"allgather.noname.1", "allreduce.noname.1", "allreduce.noname.2", "allreduce.noname.3",
 		"grouped_allreduce.noname.1_1of2", "grouped_allreduce.noname.1_2of2"}
 	if !slices.Equal(names, want) {
 		t.Errorf("names %q, want %q", names, want)

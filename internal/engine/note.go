@@ -1,53 +1,137 @@
 package engine
 
-import "strings"
+import (
+	"fmt"
+	"time"
 
-// fact is part of a note: what a driver's decision depends on.
+	"github.com/gorovod/gorovod/internal/driving"
+)
+
+// These functions write down what drivers see and do, in builds with notes; in other builds they are empty. A line
+// reads "actor: event facts -> action". internal/driving/testdata/jobs has such notes.
+
+// fact is part of a note: something on which a driver's decision depends.
 type fact struct {
 	name  string
 	value any
 }
 
-// spinNote is what spin has done, for a note.
-func spinNote(again, gave bool) string {
-	switch {
-	case !again:
-		return "rest"
-	case gave:
-		return "yield"
-	}
-	return "poll"
-}
-
-// noteLook notes what a look of a driver has found and how it goes on. The caller holds the role.
-func (e *Engine) noteLook(actor string, worked bool, action string) {
-	event := "nothing"
-	if worked {
-		event = "worked"
-	} else if e.polled() {
-		event += " polled"
-	}
-	if actor == "aside" {
-		event += e.notes.facts(fact{"midway", e.midway()}, fact{"lazy", e.lazy()}, fact{"spinning", e.spinning()})
-	}
-	e.notes.add(actor, event, action)
-}
-
-// driverNote names who drives for en.
-func driverNote(en *Entry) string {
+// actor names the thread that drives for en.
+func actor(en *Entry) string {
 	if en != nil {
 		return "wait"
 	}
 	return "shutdown"
 }
 
-// noteSleep notes for how long a driver is going to sleep, and the facts.
-func (e *Engine) noteSleep(actor, action string) {
-	behind, observes := false, false
-	for _, l := range *e.lanes.Load() {
-		behind = behind || l.isBehind()
-		observes = observes || l.observes()
+func (e *Engine) noteBegin(en *Entry, d *driving.Driver) {
+	if noting {
+		e.notes.add(actor(en), "begins"+e.notes.facts(fact{"tired", *d != e.job.Begin(false)}), "look")
 	}
-	e.notes.add(actor, strings.TrimSpace("rest"+e.notes.facts(fact{"polled", e.polled()}, fact{"behind", behind},
-		fact{"observes", observes})), action)
+}
+
+func (e *Engine) noteWorked(actor string) {
+	if noting {
+		e.notes.add(actor, "worked", "poll")
+	}
+}
+
+func (e *Engine) noteNothing(actor string, polled bool, a driving.Action) {
+	if noting {
+		e.notes.add(actor, "nothing"+e.notes.facts(fact{"polled", polled}), a.String())
+	}
+}
+
+func (e *Engine) noteOver(en *Entry, worked bool) {
+	if noting {
+		e.notes.add(actor(en), "over"+e.notes.facts(fact{"worked", worked}), "hand over")
+	}
+}
+
+func (e *Engine) noteLate(en *Entry) {
+	if noting {
+		e.notes.add(actor(en), "late", "hand over")
+	}
+}
+
+func (e *Engine) noteSleep(en *Entry, f driving.Facts, d time.Duration) {
+	if noting {
+		who := actor(en)
+		if e.seat.now().Dozing() {
+			who = "aside"
+		}
+		e.notes.add(who, "rest"+e.notes.facts(fact{"polled", f.Polled}, fact{"behind", f.Behind},
+			fact{"observes", f.Within > 0}), fmt.Sprint("sleep ", d.Round(time.Microsecond)))
+	}
+}
+
+func (e *Engine) noteDisarm() {
+	if noting {
+		e.notes.add("bell", "armed, and there was something", "disarm")
+	}
+}
+
+func (e *Engine) noteWoke(en *Entry, after time.Duration) {
+	if noting {
+		e.notes.add(actor(en), fmt.Sprint("woke after=", after.Round(time.Microsecond)), "look")
+	}
+}
+
+func (e *Engine) noteNap(d time.Duration) {
+	if noting {
+		e.notes.add("aside", "stays away", fmt.Sprint("nap ", d))
+	}
+}
+
+func (e *Engine) noteReturn() {
+	if noting {
+		e.notes.add("aside", "returns", "leaves it to others")
+	}
+}
+
+func (e *Engine) noteBeginAside(b *driving.Background) {
+	if noting {
+		e.notes.add("aside", "begins"+e.notes.facts(fact{"patient", !b.Dozes()}), "look")
+	}
+}
+
+func (e *Engine) noteNothingAside(midway, polled bool, m driving.Mood, a driving.Action) {
+	if noting {
+		e.notes.add("aside", "nothing"+e.notes.facts(fact{"polled", polled}, fact{"midway", midway},
+			fact{"lazy", m.Lazy}, fact{"spinning", m.Spinning}), a.String())
+	}
+}
+
+func (e *Engine) noteOverAside(worked bool) {
+	if noting {
+		e.notes.add("aside", "over"+e.notes.facts(fact{"worked", worked}), "hand over")
+	}
+}
+
+func (e *Engine) noteWokeAside() {
+	if noting {
+		e.notes.add("aside", "woke", "look")
+	}
+}
+
+func (e *Engine) noteLeft(b *driving.Background, midway bool, m driving.Mood, s driving.Seat) {
+	if noting {
+		e.notes.add("aside", "left"+e.notes.facts(fact{"moved", b.Moved()}, fact{"midway", midway},
+			fact{"lazy", m.Lazy}, fact{"spinning", m.Spinning}, fact{"pending", s.Pending() > 0},
+			fact{"wanted", s.Wanted()}, fact{"closing", s.Closing()}), "free")
+	}
+}
+
+func (e *Engine) noteSeat(event, action string) {
+	if noting {
+		s := e.seat.now()
+		e.notes.add("seat", event+e.notes.facts(fact{"pending", s.Pending() > 0}, fact{"woken", s.News()},
+			fact{"wanted", s.Wanted()}, fact{"closing", s.Closing()}), action)
+	}
+}
+
+func (e *Engine) saveNotes() {
+	if noting {
+		e.notes.save(&e.opts)
+	}
 }

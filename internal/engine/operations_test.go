@@ -108,8 +108,8 @@ func TestGroupIsSubmittedWholeOrNotAtAll(t *testing.T) {
 		if _, err := e.EnqueueGroup("g", ops); err == nil || err.Code != InvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
-		if e.Pending() != 0 || len(e.Waiting()) != 0 {
-			t.Fatalf("%s: %d operations are pending", name, e.Pending())
+		if n := waits(e); n != 0 {
+			t.Fatalf("%s: %d operations are pending", name, n)
 		}
 	}
 }

@@ -7,28 +7,24 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/collective"
-	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 // deaf carries operations that never end, and of which each poll takes a while, as where the
 // core is given to other programs at each.
-type deaf struct{ collective.Carrier }
+type deaf struct{}
 
-func (deaf) AllreduceAs(tensor.Wire, tensor.DType, tensor.ReduceOp, []byte, []byte, float64) collective.Op {
-	return deaf{}
-}
+func (deaf) Start(*collective.Arguments) collective.Op { return deaf{} }
 
 func (deaf) Advance() (bool, error) {
 	time.Sleep(5 * time.Millisecond)
 	return false, nil
 }
 
-func (deaf) Polled() bool           { return true }
-func (deaf) TakesParts() bool       { return false }
-func (deaf) OverShared() bool       { return false }
-func (deaf) Tune(collective.Tuning) {}
-func (deaf) Moved() uint64          { return 0 }
-func (deaf) Close(error) bool       { return true }
+func (deaf) Can() collective.Abilities { return collective.Abilities{Polled: true} }
+func (deaf) Tune(collective.Tuning)    {}
+func (deaf) Moved() uint64             { return 0 }
+func (deaf) Close(error) bool          { return true }
+func (deaf) Free()                     {}
 
 // An operation that nobody rings for is polled for long before the driver sleeps. Who waits for a lost rank
 // says so all the same, however long that is: else nobody asks whether the rank is there.

@@ -16,10 +16,14 @@ func (l *lane) recordSubmit(en *Entry) {
 		return
 	}
 	r.Set, r.Name, r.Op, r.DType = l.id, en.request.Name, en.request.Type, en.request.DType
+	if en.unheld { // its caller has had the error
+		r.Ended, r.Failed = en.since.UnixNano(), true
+		return
+	}
 	en.record, en.number = r, r.Number
 }
 
-// recorded is the place of an operation, nil if it has none any more.
+// recorded is the record of an operation, nil if a later operation has taken its place.
 func (en *Entry) recorded() *flight.Entry {
 	if en == nil || en.record == nil || en.record.Number != en.number {
 		return nil
@@ -29,7 +33,7 @@ func (en *Entry) recorded() *flight.Entry {
 
 func (l *lane) recordAgreed(en *Entry) {
 	if r := en.recorded(); r != nil {
-		r.Agreed = l.clock
+		r.Agreed, r.Sequence = l.clock, l.sequence
 	}
 }
 

@@ -17,11 +17,11 @@ var (
 	ErrUnknownSet = &Error{InvalidArgument, "no process set has this id"}
 )
 
-// setChangeName is the name of every change of the sets, so that there is one at a time.
+// setChangeName is the name of every change of the process sets. One name allows one change at a time.
 const setChangeName = "process_set.change"
 
-// MaxSets is how many process sets there may be at a time, the world among them:
-// the segment of shared memory has room for so many lanes.
+// MaxSets is the most process sets at a time, the world included: the segment of shared memory has room for so many
+// lanes.
 const MaxSets = 32
 
 // processSet is a set of ranks under a number. Set 0 is the world.
@@ -80,6 +80,9 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 	if slices.Contains(members, e.opts.Rank) {
 		l, err := newLane(e, s.id, e.added, members)
 		if err != nil {
+			if f := e.failure.Load(); f != nil {
+				return 0, e.words(f) // the network was closed, in order or not, while the lane opened
+			}
 			e.net.Abort(fmt.Errorf("process set %d on %s: %w", s.id, e.opts.Describe(e.opts.Rank), err))
 			return 0, e.words(e.aborted(e.net.Err())) // which may have come before, and be the cause of err
 		}
@@ -140,8 +143,8 @@ func (e *Engine) dropSet(id int) {
 	if s == nil || s.lane == nil {
 		return
 	}
-	// What is under way is given up on all members alike: nobody advances it any more.
-	s.lane.quiet = s.lane.run.Close(nil)
+	// All members give up the operation under way: nobody advances it any more.
+	s.lane.closeCarriers(nil)
 	if err := e.net.CloseLane(id); err != nil {
 		e.net.Abort(fmt.Errorf("close the lane of process set %d: %w", id, err))
 		return

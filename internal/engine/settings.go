@@ -8,8 +8,8 @@ import (
 	"github.com/gorovod/gorovod/internal/collective"
 )
 
-// settings are what may change while a lane runs. They change by a record of its
-// log, so that they are the same on all members for every operation.
+// settings are the parameters that may change while a lane runs. A record of the lane's log changes them, so for every
+// operation all members have the same settings.
 type settings struct {
 	fusionThreshold int64
 	cycleTime       time.Duration
@@ -50,9 +50,8 @@ type tunable struct {
 	set func(s *settings, v float64)
 }
 
-// tunables are those that matter for a lane over the given kind of data path,
-// with their defaults from s. hosts: its allreduces may or may not be hierarchical. What
-// the user has fixed is left out.
+// tunables lists the settings that matter for a lane over the given kind of data path, with their defaults from s.
+// hosts says that its allreduces may or may not be hierarchical. Settings that the user has fixed are left out.
 func tunables(s settings, shared, hosts bool, fixed func(name string) bool) []tunable {
 	const mib, kib = 1 << 20, 1 << 10
 	all := []tunable{

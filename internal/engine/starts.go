@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/reduce"
 )
 
 // starts says how each kind begins. l.current.parts are the batch's; afterwards l.current.op is set, or the parts
@@ -30,36 +30,29 @@ func (l *lane) startReduce(b *negotiate.Batch) {
 	x := &l.current
 	p := &x.parts[0]
 	root := l.member(int(p.resp.Root))
-	n, _ := p.resp.Shape.NumElements()
-	bytes := int(n) * b.DType.Size()
 	var in, out []byte
 	if p.entry != nil {
 		in, out = p.entry.op.In, p.entry.op.Out
-	}
-	if p.entry == nil || b.Prescale != 1 {
-		scaled := out
-		if scaled == nil {
-			if scaled = l.grow(bytes); scaled == nil {
-				return
-			}
+	} else {
+		n, _ := p.resp.Shape.NumElements()
+		if in = l.grow(int(n) * b.DType.Size()); in == nil {
+			return
 		}
-		if p.entry == nil {
-			clear(scaled)
-		} else {
-			reduce.Scale(b.DType, scaled, in, b.Prescale)
-		}
-		in = scaled
+		clear(in)
 	}
 	op, scale := operation.Combine(b.ReduceOp, b.Postscale, len(l.members))
 	l.traceMove(x.parts)
-	x.op = l.run.Reduce(root, b.DType, op, in, out, scale)
+	l.carry(collective.Arguments{Kind: collective.Reduce, Root: root, DType: b.DType, Reduce: op, In: in,
+		Out: out, Prescale: b.Prescale, Postscale: scale})
 }
 
-func (l *lane) startBarrier(*negotiate.Batch) { l.current.op = l.run.Barrier() }
+func (l *lane) startBarrier(*negotiate.Batch) {
+	l.carry(collective.Arguments{Kind: collective.Barrier})
+}
 
 func (l *lane) startNamedBarrier(*negotiate.Batch) {
 	l.traceMove(l.current.parts)
-	l.current.op = l.run.Barrier()
+	l.carry(collective.Arguments{Kind: collective.Barrier})
 }
 
 func (l *lane) allJoined(b *negotiate.Batch) {

@@ -30,12 +30,12 @@ func errorf(c Code, format string, args ...any) *Error {
 // ErrNotInitialized is the answer to every operation before Init.
 var ErrNotInitialized = &Error{PreconditionError, "Horovod has not been initialized; use hvd.init()."}
 
-// shutDownText opens the reason of every operation that a shutdown has ended.
+// shutDownText begins the reason of every operation that fails because of a shutdown.
 const shutDownText = "Horovod has been shut down: a rank failed with an exception, or finished while others still " +
 	"had operations to do. " +
 	"If it was an exception, it stands in that rank's output before the first message of this kind."
 
-// LeftText is the reason of operations that a rank's leaving has ended. first says who it was, and how it left.
+// LeftText is the reason of operations that fail because a rank has left. first names that rank, and says how it left.
 func LeftText(first string) string { return shutDownText + " The first to leave: " + first + "." }
 
 func duplicateName(name string) *Error {

@@ -20,7 +20,8 @@ func (e *Entry) ready() bool {
 	return len(e.follows) == 0 && (e.op.Ready == nil || e.op.Ready())
 }
 
-// letFollow notes that en has ended: what follows it is ready, or fails, too. The caller holds engine.mu.
+// letFollow notes that an operation has ended: what follows it is ready. It fails, too, if that one has failed, unless
+// it follows only because it has the same name (refused.go). The caller holds engine.mu.
 func (l *lane) letFollow(ended *Entry, err *Error) {
 	if l.following.Load() == 0 {
 		return
@@ -31,7 +32,7 @@ func (l *lane) letFollow(ended *Entry, err *Error) {
 		if len(en.follows) == before {
 			continue
 		}
-		if err != nil && en.refusal == nil {
+		if err != nil && en.refusal == nil && !ended.unheld {
 			l.engine.inUse.release(en)
 			l.refuseAs(en, err.Code, fmt.Sprintf("it was to follow %s, which has failed: %s", describe(ended),
 				err.Reason))

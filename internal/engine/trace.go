@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"strings"
+
+	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/operation"
 )
@@ -9,6 +12,9 @@ import (
 const (
 	activityPack   = "MEMCPY_IN_FUSION_BUFFER"
 	activityUnpack = "MEMCPY_OUT_FUSION_BUFFER"
+	activityFound  = "INIT_NCCL"
+	activityFetch  = "MEMCPY_IN_HOST_BUFFER"
+	activityStore  = "MEMCPY_OUT_HOST_BUFFER"
 )
 
 // traceStart notes that the operations of parts begin.
@@ -22,8 +28,7 @@ func (l *lane) traceStart(parts []part) {
 	}
 }
 
-// trace notes that the operations of parts enter an activity, and leave the
-// one that they were in.
+// trace notes that the operations of parts enter an activity, and leave the one before.
 func (l *lane) trace(parts []part, activity string) {
 	t := l.engine.opts.Timeline
 	if t == nil || !t.On() {
@@ -34,8 +39,31 @@ func (l *lane) trace(parts []part, activity string) {
 	}
 }
 
-// traceMove notes that the data of parts, all of one kind, begins to move.
-func (l *lane) traceMove(parts []part) { l.trace(parts, parts[0].resp.Type.Describe().Activity) }
+// traceMove notes that the data of parts, all of one kind, begins to move. On devices that is when NCCL gets the
+// operation: the GPU may begin it later.
+func (l *lane) traceMove(parts []part) {
+	if t := l.engine.opts.Timeline; t == nil || !t.On() {
+		return
+	}
+	activity := parts[0].resp.Type.Describe().Activity
+	if l.current.direct {
+		_, what, _ := strings.Cut(activity, "_")
+		activity = "NCCL_" + what
+	}
+	l.trace(parts, activity)
+}
+
+// traceStage notes the carrier's stage for the parts of the current execution.
+func (l *lane) traceStage(s collective.Stage) {
+	switch parts := l.current.parts; s {
+	case collective.PackingIn:
+		l.trace(parts, activityPack)
+	case collective.Moving:
+		l.traceMove(parts)
+	case collective.PackingOut:
+		l.trace(parts, activityUnpack)
+	}
+}
 
 // traceEnd notes that an operation has ended.
 func (l *lane) traceEnd(en *Entry) {
@@ -46,13 +74,14 @@ func (l *lane) traceEnd(en *Entry) {
 	t.OpEnd(en.request.Name, en.request.DType, en.request.Shape)
 }
 
-// traceSubmit notes that this rank has asked for a tensor.
+// traceSubmit notes that this rank has submitted a tensor.
 func (l *lane) traceSubmit(en *Entry) {
 	t := l.engine.opts.Timeline
 	if t == nil || !t.On() {
 		return
 	}
 	t.NegotiateStart(en.request.Name, en.request.Type.String())
+	t.Submitted(en.request.Name, l.rank)
 }
 
 // traceRequest notes on the coordinator that members have asked for a tensor.
@@ -77,9 +106,9 @@ func (l *lane) traceBatch() {
 		return
 	}
 	t.CycleStart()
-	for _, r := range l.responses {
+	for i, r := range l.responses {
 		if r.Type.Describe().Role != operation.Step {
-			t.NegotiateEnd(r.Name)
+			t.NegotiateEnd(r.Name, l.id, l.sequences[i])
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// TuneOptions ask for a search for the settings with which the allreduces of the
-// world's lane run fastest. Only rank 0's count.
+// TuneOptions asks for a search for the settings with which the allreduces of the world's lane run fastest. Only rank
+// 0's options count.
 type TuneOptions struct {
 	Warmup int     // points that are measured at the defaults and forgotten
 	Steps  int     // rounds of a tensor that make a sample
@@ -25,9 +25,9 @@ type TuneOptions struct {
 	Log   io.WriteCloser // takes the points as CSV; may be nil. Closed at the end
 }
 
-// tuner lets a search watch what rank 0 executes in the world's lane, and
-// publishes what it decides in the lane's log, where every rank reads it at the
-// same place. The search thinks on a goroutine of its own.
+// tuner searches for settings. It lets package autotune watch rank 0's allreduces in the world's lane, on a goroutine
+// of its own, and publishes each decision in the lane's log, where every rank reads it at the same place. It is no
+// trial of two ways (package trial), because it searches many settings at once.
 type tuner struct {
 	engine   *Engine
 	o        TuneOptions
@@ -46,9 +46,9 @@ type tuner struct {
 
 // startTuner begins to tune l, the world's lane, if there is anything to tune.
 func (e *Engine) startTuner(l *lane, o TuneOptions) error {
-	t := &tuner{engine: e, o: o, base: l.settings, hosts: l.run.MayBeHierarchical(), ended: make(chan struct{}),
+	t := &tuner{engine: e, o: o, base: l.settings, hosts: l.can.Hierarchical, ended: make(chan struct{}),
 		samples: make(chan autotune.Sample, 1), meter: autotune.NewMeter(o.Steps)}
-	t.tunables = tunables(l.settings, l.run.OverShared(), l.run.MayChooseForm(), func(name string) bool {
+	t.tunables = tunables(l.settings, l.can.Shared, l.can.ChoosesForm, func(name string) bool {
 		return name == "tensor_fusion_threshold" && l.settings.fusionThreshold == 0 || o.Fixed != nil && o.Fixed(name)
 	})
 	params := make([]autotune.Param, len(t.tunables))
@@ -65,7 +65,7 @@ func (e *Engine) startTuner(l *lane, o TuneOptions) error {
 	return nil
 }
 
-// think lets the search digest samples until it has finished.
+// think gives samples to the search until the search has finished.
 func (t *tuner) think(search *autotune.Search) {
 	defer close(t.ended)
 	log := tuneLog{w: t.o.Log, hosts: t.hosts, cached: t.engine.opts.CacheCapacity > 0}
@@ -110,7 +110,7 @@ func (t *tuner) think(search *autotune.Search) {
 	}
 }
 
-// apply makes settings of a point.
+// apply turns a point of the search into settings.
 func (t *tuner) apply(p autotune.Point) settings {
 	s := t.base
 	for i, v := range p {
@@ -127,7 +127,7 @@ func (t *tuner) describe(p autotune.Point) string {
 	return text[min(1, len(text)):]
 }
 
-// executed notes an allreduce of the lane. It belongs to the driver.
+// executed notes an allreduce of the lane. The driver calls it.
 func (t *tuner) executed(parts []part) {
 	if t.over.Load() || t.thinking.Load() {
 		return
@@ -148,8 +148,7 @@ func (t *tuner) executed(parts []part) {
 	}
 }
 
-// publish puts what has been decided into the lane's log. It belongs to the
-// driver of member 0, and reports whether it did anything.
+// publish puts a decision into the lane's log, and reports whether it did anything. The driver of member 0 calls it.
 func (t *tuner) publish(l *lane) bool {
 	s := t.next.Swap(nil)
 	if s == nil {
@@ -160,7 +159,7 @@ func (t *tuner) publish(l *lane) bool {
 	return true
 }
 
-// tuned is called when a Tune record comes by in the lane's log.
+// tuned takes a Tune record of the lane's log.
 func (l *lane) tuned(resp *negotiate.Response) error {
 	s, err := decodeSettings(resp.FirstDims)
 	if err != nil {

@@ -12,18 +12,20 @@ type Waiting struct {
 	Name  string
 	Op    string
 	Since time.Time
-	// Unready: its input is not there yet, or another operation is to end before it, and no other rank knows of it.
-	// Agreed: all members have submitted it, and it is being executed or about to be.
+	// Unready: its input is not there yet, or another operation must end first. No other rank knows of it.
+	// Agreed: all members have submitted it. It is being executed, or about to be.
 	Unready, Agreed bool
-	// Blocked is since when the program's main thread has waited for it and this rank
-	// has submitted nothing; zero if that thread may do other things, if something will be submitted by itself, or
-	// if all members have submitted this.
+	// Refused: this rank has refused a call of it, and does not wait. The others fail when all have made it.
+	Refused bool
+	// Blocked is the time since which the program's main thread has waited for it while this rank submitted nothing. It
+	// is zero if that thread may do other things, if something will be submitted by itself, or if all members have
+	// submitted this operation.
 	Blocked time.Time
-	// Needed: that thread goes on only when this has ended, whatever else it waits for.
+	// Needed: the main thread continues only when this operation has ended, whatever else it waits for.
 	Needed bool
 }
 
-// Waiting lists what is pending on this rank. It is safe on any goroutine.
+// Waiting lists the operations that are pending on this rank. It is safe on any goroutine.
 func (e *Engine) Waiting() []Waiting {
 	now := time.Now()
 	e.mu.Lock()
@@ -34,8 +36,14 @@ func (e *Engine) Waiting() []Waiting {
 		unready = unready || len(l.unready) > int(l.following.Load())
 		for name, en := range l.table {
 			all = append(all, Waiting{Set: l.id, Name: name, Op: en.request.Type.String(), Since: en.since,
-				Unready: slices.Contains(l.unready, en), Agreed: en.agreed, Blocked: l.blockedSince(en, now),
-				Needed: en.holds})
+				Unready: slices.Contains(l.unready, en) && !en.repeatsRefused(), Agreed: en.agreed,
+				Blocked: l.blockedSince(en, now), Needed: en.holds})
+		}
+		for name, calls := range l.refused {
+			if l.table[name] == nil {
+				all = append(all, Waiting{Set: l.id, Name: name, Op: calls[0].request.Type.String(),
+					Since: calls[0].since, Refused: true})
+			}
 		}
 	}
 	for i := range all {
@@ -47,20 +55,19 @@ func (e *Engine) Waiting() []Waiting {
 }
 
 const (
-	// waitSlice is what a wait without limit is made of.
+	// waitSlice is the length of the slices of a wait without limit.
 	waitSlice = time.Second
-	// waitBreak is the longest break between two waits for an operation, as they look for signals
-	// at the end of each, that does not count as an end.
+	// waitBreak is the longest break between two slices of one wait. The waiter looks for signals in the break.
 	waitBreak = 250 * time.Millisecond
-	// waitFresh is how long ago a wait may have been noted that goes on: a slice, and a moment.
+	// waitFresh is the greatest age of a noted slice in a wait that goes on: one slice and a moment.
 	waitFresh = waitSlice + time.Second
 )
 
-// mainWait is for how long the main thread has waited for an Entry, with no more than short breaks:
-// both ends in nanoseconds since 1970, 0 for not at all. Only that thread writes it.
+// mainWait says since when and until when the main thread has waited for an Entry, with no more than short breaks, in
+// nanoseconds since 1970; 0 for not at all. Only that thread writes it.
 type mainWait struct{ from, to atomic.Int64 }
 
-// noteBlocked notes that the caller has waited for en in vain from began to now.
+// noteBlocked notes that the caller has waited for en from began to now, and that en has not ended.
 func (e *Engine) noteBlocked(en *Entry, began, now time.Time) {
 	if e.opts.MainThread == nil || !e.opts.MainThread() {
 		return
@@ -72,10 +79,10 @@ func (e *Engine) noteBlocked(en *Entry, began, now time.Time) {
 	b.to.Store(now.UnixNano())
 }
 
-// blockedSince is Waiting.Blocked of en, if no input is missing. A thread that waits for an operation which
-// follows another one waits for the latter. The caller holds engine.mu.
+// blockedSince is Waiting.Blocked of en, if no input is missing. A thread that waits for an operation which follows
+// another one waits for that other one. The caller holds engine.mu.
 func (l *lane) blockedSince(en *Entry, now time.Time) time.Time {
-	if len(en.follows) > 0 {
+	if len(en.follows) > 0 && !en.repeatsRefused() {
 		return time.Time{}
 	}
 	since := l.engine.blockedSince(en, now)
@@ -87,13 +94,13 @@ func (l *lane) blockedSince(en *Entry, now time.Time) time.Time {
 	return since
 }
 
-// blockedSince is since when the main thread has waited for en itself. The caller holds mu.
+// blockedSince is the time since which the main thread has waited for en itself. The caller holds mu.
 func (e *Engine) blockedSince(en *Entry, now time.Time) time.Time {
 	if en.agreed {
 		return time.Time{}
 	}
 	from := en.since
-	// Who changes a process set always waits, if on a thread that the interface has made for it.
+	// A change of a process set is always waited for, if on a thread that the interface has made for it.
 	if !en.holds && !en.request.Type.ChangesSets() {
 		if now.UnixNano()-en.blocked.to.Load() > int64(waitFresh) {
 			return time.Time{}

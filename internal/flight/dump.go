@@ -21,7 +21,9 @@ type Dump struct {
 	Network string    `json:"network"`
 	Time    time.Time `json:"time"`
 	Failure string    `json:"failure,omitempty"`
-	Records []Record  `json:"records"`
+	// Sets has the world ranks of each process set but the world.
+	Sets    map[int][]int `json:"sets,omitempty"`
+	Records []Record      `json:"records"`
 }
 
 // Who names the rank.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -142,7 +143,7 @@ func TestAskingAProcess(t *testing.T) {
 	if err != nil || len(dumps) != 1 || dumps[0].PID != 100 || silent != nil {
 		t.Errorf("%v %v %v", dumps, silent, err)
 	}
-	jobs, err := Running()
+	jobs, _, err := Running()
 	if err != nil || !slices.ContainsFunc(jobs, func(job []*Dump) bool { return job[0].PID == 100 }) {
 		t.Errorf("it is not among what runs: %v, %v", jobs, err)
 	}
@@ -212,5 +213,47 @@ func BenchmarkRecord(b *testing.B) {
 	shape := []int64{64, 1024}
 	for b.Loop() {
 		begin(r, "gradient", 1, shape...).Ended = 2
+	}
+}
+
+// TestNow checks the line about a job: who waits for whom comes before what is done.
+func TestNow(t *testing.T) {
+	at := time.Unix(1000, 0)
+	before := func(seconds float64) int64 { return at.Add(-time.Duration(seconds * 1e9)).UnixNano() }
+	waiting := func(seconds float64) Record {
+		return Record{Name: "w", Op: "ALLREDUCE", Submitted: before(seconds)}
+	}
+	ended := func(seconds float64) Record {
+		return Record{Name: "w", Op: "ALLREDUCE", Submitted: before(seconds + 1), Agreed: 1, Started: 1,
+			Ended: before(seconds)}
+	}
+	failed := dump(1, 2)
+	failed.Failure = "rank 0 is lost\nmore"
+	for _, tt := range []struct {
+		want  string
+		dumps []*Dump
+	}{
+		{`unknown`, nil},
+		{`has submitted nothing yet`, []*Dump{dump(0, 2), dump(1, 2)}},
+		{`failed: rank 0 is lost`, []*Dump{dump(0, 2, waiting(9)), failed}},
+		{`rank 0 waits for rank 1 in ALLREDUCE "w", for 2.5 s`, []*Dump{dump(0, 2, waiting(2.5)), dump(1, 2, ended(3))}},
+		{`ranks 0, 2 wait for rank 1 in ALLREDUCE "w", for 3m20s`, []*Dump{dump(0, 3, waiting(200)), dump(1, 3),
+			dump(2, 3, waiting(2))}},
+		{`rank 0 waits for rank 1 in ALLREDUCE "w", for 2.0 s`, []*Dump{dump(0, 2, waiting(2))}},
+		{`rank 0 waits for ranks 1, 2, 3, 4 and 5 more in ALLREDUCE "w", for 2.0 s`, []*Dump{dump(0, 10, waiting(2))}},
+		{`rank 0 waits for other ranks, elsewhere or not answering in ALLREDUCE "w", for 2.0 s`,
+			[]*Dump{dump(0, 2, Record{Set: 1, Name: "w", Op: "ALLREDUCE", Submitted: before(2)}), dump(1, 2)}},
+		{`works; its last operation is ALLREDUCE "w"`, []*Dump{dump(0, 2, waiting(0.1)), dump(1, 2)}},
+		{`works; its last operation is ALLREDUCE "w"`, []*Dump{dump(0, 1, ended(0.5))}},
+		{`computes; its last operation, ALLREDUCE "w", was 4.0 s ago`, []*Dump{dump(0, 1, ended(4))}},
+		{`in ALLREDUCE "w" for 4.0 s`, []*Dump{dump(0, 1, Record{Name: "w", Op: "ALLREDUCE", Submitted: before(5),
+			Agreed: before(5), Started: before(4)})}},
+	} {
+		for _, d := range tt.dumps {
+			d.Time = at
+		}
+		if got := Now(tt.dumps); got != tt.want {
+			t.Errorf("got %s\nwant %s", got, tt.want)
+		}
 	}
 }

@@ -12,16 +12,19 @@ import (
 // Record is one operation of this rank. Times are nanoseconds since 1970, 0 for what
 // has not happened.
 type Record struct {
-	Set       int     `json:"set,omitempty"` // process set
-	Name      string  `json:"name"`
-	Op        string  `json:"op"`
-	DType     string  `json:"dtype"`
-	Shape     []int64 `json:"shape,omitempty"` // the first MaxDims lengths
-	Submitted int64   `json:"submitted"`
-	Agreed    int64   `json:"agreed,omitempty"`  // all members have submitted it
-	Started   int64   `json:"started,omitempty"` // its execution has begun
-	Ended     int64   `json:"ended,omitempty"`
-	Failed    bool    `json:"failed,omitempty"`
+	Set   int     `json:"set,omitempty"` // process set
+	Name  string  `json:"name"`
+	Op    string  `json:"op"`
+	DType string  `json:"dtype"`
+	Shape []int64 `json:"shape,omitempty"` // the first MaxDims lengths
+	// Sequence is the operation's place in the order on which the members of its process set have agreed, the same on
+	// all of them; 0 before they have agreed.
+	Sequence  uint64 `json:"sequence,omitempty"`
+	Submitted int64  `json:"submitted"`
+	Agreed    int64  `json:"agreed,omitempty"`  // all members have submitted it
+	Started   int64  `json:"started,omitempty"` // its execution has begun
+	Ended     int64  `json:"ended,omitempty"`
+	Failed    bool   `json:"failed,omitempty"`
 }
 
 // Phase says in a word how far it has come.
@@ -53,6 +56,7 @@ type Entry struct {
 	DType     tensor.DType
 	dims      int
 	shape     [MaxDims]int64
+	Sequence  uint64
 	Submitted int64
 	Agreed    int64
 	Started   int64
@@ -90,8 +94,8 @@ func (r *Recorder) Records() []Record {
 	for i := r.next - min(r.next, n); i < r.next; i++ {
 		e := &r.ring[i%n]
 		out = append(out, Record{Set: e.Set, Name: e.Name, Op: e.Op.String(), DType: e.DType.String(),
-			Shape: append([]int64(nil), e.shape[:e.dims]...), Submitted: e.Submitted, Agreed: e.Agreed,
-			Started: e.Started, Ended: e.Ended, Failed: e.Failed})
+			Shape: append([]int64(nil), e.shape[:e.dims]...), Sequence: e.Sequence, Submitted: e.Submitted,
+			Agreed: e.Agreed, Started: e.Started, Ended: e.Ended, Failed: e.Failed})
 	}
 	return out
 }

@@ -110,16 +110,41 @@ func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
 	return dumps, silent, nil
 }
 
-// Running are the dumps of all jobs that run on this host and answer: those of this user.
-func Running() (jobs [][]*Dump, err error) {
-	all, _, err := askAll()
+// Running are the dumps of all jobs of this user that run on this host, by rank. silent are their processes that do not
+// answer, and those of other users.
+func Running() (jobs [][]*Dump, silent []Silent, err error) {
+	all, answers, err := askAll()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, job := range slices.Sorted(maps.Keys(all)) {
+		slices.SortFunc(all[job], func(a, b *Dump) int { return a.Rank - b.Rank })
 		jobs = append(jobs, all[job])
 	}
-	return jobs, nil
+	for _, owner := range slices.Sorted(maps.Keys(answers)) {
+		if len(answers[owner]) == 0 {
+			silent = append(silent, silentOf(owner))
+		}
+	}
+	return jobs, silent, nil
+}
+
+// Launcher is the process id of the launcher that has started a rank's process on this host; 0 if another program did.
+func Launcher(pid int) int {
+	for range 64 {
+		fields := stat(pid)
+		if len(fields) < 2 {
+			return 0
+		}
+		pid, _ = strconv.Atoi(fields[1])
+		if pid <= 1 {
+			return 0
+		}
+		if isLauncher(pid) {
+			return pid
+		}
+	}
+	return 0
 }
 
 // askAll asks everyone. all are the answers by job; answers are the jobs in which each

@@ -19,4 +19,7 @@ func Serve(*net.UnixListener, func() *Dump) {}
 func Ask(int) ([]*Dump, []Silent, error) { return nil, nil, errUnsupported }
 
 // Running is for Linux.
-func Running() ([][]*Dump, error) { return nil, errUnsupported }
+func Running() ([][]*Dump, []Silent, error) { return nil, nil, errUnsupported }
+
+// Launcher is for Linux.
+func Launcher(int) int { return 0 }

@@ -24,14 +24,30 @@ const (
 	pingInterval  = 5 * time.Second
 	agentSilence  = 20 * time.Second // the launcher's patience
 	launchSilence = 2 * time.Minute  // the agent's
+	deafSilence   = time.Second      // the agent's, with a launcher that takes nothing any more
 )
 
 // agent runs the launcher's commands on another host: a localCrew behind frames. When the connection is lost, it ends
 // them all, and itself.
 type agent struct {
 	sender
-	crew *localCrew    // nil before the job
-	key  []byte        // the job's secret
+	crew *localCrew // nil before the job
+	key  []byte     // the job's secret
+	// launcher is the launcher's address as this host sees it; empty if it is not known.
+	launcher string
+	// own: the job's commands start where this program did; the launcher's working directory is another host's.
+	own bool
+	// going brings the reason why this host is to leave the job, which goes on without it. If it is not nil, signals
+	// are its sender's business, and an empty reason ends the agent at once.
+	going <-chan string
+	// over is set to the job's exit code when the launcher has told it.
+	over *int
+	// leaves: the job lets this host leave it. SIGTERM has it leave, and parting says that it is to.
+	leaves, parting bool
+	// turnedAway says why the launcher does without this agent.
+	turnedAway string
+	// gone: the launcher has gone, or is silent, and this is why the agent ends.
+	gone bool
 	lost chan struct{} // closed when the launcher cannot be told anything any more
 	once sync.Once
 
@@ -40,8 +56,15 @@ type agent struct {
 	left    sync.WaitGroup // commands that are not gone
 }
 
-// serveAgent is the agent's main function. It returns the exit code.
+// serveAgent is the agent's main function: over an ssh's streams. It returns the exit code.
 func serveAgent(in io.Reader, out io.Writer) int {
+	client, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
+	a := &agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: client}
+	return a.run(in, out)
+}
+
+// run obeys the launcher at the other end of in and out until it is gone. It returns the exit code.
+func (a *agent) run(in io.Reader, out io.Writer) int {
 	// Not ignored: commands would inherit that.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
@@ -67,7 +90,7 @@ func serveAgent(in io.Reader, out io.Writer) int {
 		fmt.Fprintf(os.Stderr, "gorovod agent: this is gorovod %s, the launcher is %s\n", build(), g.version)
 		return 1
 	}
-	a := &agent{sender: sender{w: out}, lost: make(chan struct{}), running: map[int]*reporter{}}
+	a.w = out
 	notes := make(chan *note)
 	go func() {
 		defer close(notes)
@@ -90,39 +113,59 @@ func serveAgent(in io.Reader, out io.Writer) int {
 		}
 	}()
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	if a.going == nil {
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	}
 	return a.serve(notes, signals)
 }
 
 // serve obeys the launcher until it is gone.
 func (a *agent) serve(notes <-chan *note, signals <-chan os.Signal) int {
-	silence := time.NewTimer(launchSilence)
+	patience, lost := launchSilence, a.lost
+	silence := time.NewTimer(patience)
 	defer silence.Stop()
 	defer a.end()
 	for {
 		select {
 		case n, ok := <-notes:
 			if !ok {
+				a.gone = true
 				return 0
 			}
-			silence.Reset(launchSilence)
+			silence.Reset(patience)
 			if err := a.obey(n); err != nil {
 				a.tell(note{Type: refusedNote, Text: err.Error()})
 				return 1
 			}
 		case s := <-signals:
+			if a.leaves && !a.parting && s == syscall.SIGTERM {
+				a.parting = true
+				a.tell(note{Type: goingNote, Text: "its agent got SIGTERM"})
+				continue
+			}
 			a.tell(note{Type: refusedNote, Text: fmt.Sprintf("the agent was ended by a signal: %v", s)})
 			return 1
+		case why := <-a.going:
+			if why == "" {
+				a.tell(note{Type: refusedNote, Text: "its launcher was ended by a second signal"})
+				return 1
+			}
+			a.tell(note{Type: goingNote, Text: why})
 		case <-silence.C:
+			a.gone = true
 			return 1
-		case <-a.lost:
-			return 1
+		case <-lost: // what it said last may still be on its way
+			patience, lost = deafSilence, nil
+			silence.Reset(patience)
 		}
 	}
 }
 
 func (a *agent) obey(n *note) error {
 	switch {
+	case n.Type == refusedNote:
+		a.turnedAway = n.Text
+		return errors.New("turned away")
 	case n.Type == jobNote && n.Job != nil && a.crew == nil:
 		return a.take(n.Job)
 	case a.crew == nil:
@@ -140,6 +183,8 @@ func (a *agent) obey(n *note) error {
 		}
 	case n.Type == pingNote:
 		a.tell(note{Type: pongNote, At: time.Now().UnixNano()})
+	case n.Type == outcomeNote:
+		a.over = &n.Code
 	case n.Type == queryNote && n.Query != nil:
 		go a.answer(n.ID, n.Query)
 	default:
@@ -150,7 +195,7 @@ func (a *agent) obey(n *note) error {
 
 // take prepares for the job, or says why it cannot.
 func (a *agent) take(job *assignment) error {
-	if job.Dir != "" {
+	if job.Dir != "" && !a.own {
 		if err := os.Chdir(job.Dir); err != nil {
 			return fmt.Errorf("the launcher's working directory is not there: %w", err)
 		}
@@ -177,9 +222,8 @@ func (a *agent) take(job *assignment) error {
 		crew.Close()
 		return errors.New("the secret is not hexadecimal")
 	}
-	a.crew = crew
-	client, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
-	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: client,
+	a.crew, a.leaves = crew, job.Leaves
+	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: a.launcher,
 		Interfaces: reach.Names(interfaces)}})
 	return nil
 }

@@ -22,6 +22,7 @@ const (
 // calls are one job's connections to hosts, most of them made at the same time.
 type calls struct {
 	shell  *remoteShell
+	made   atomic.Int64 // how many hosts were let in
 	latest atomic.Int64 // when the last host was let in; since 1970 in ns
 }
 
@@ -37,6 +38,7 @@ func (c *calls) connect(ctx context.Context, job assignment) (*remoteCrew, error
 		crew, err := dial(ctx, l, job)
 		if err == nil {
 			c.latest.Store(time.Now().UnixNano())
+			c.made.Add(1)
 			return crew, nil
 		}
 		var h *hostError

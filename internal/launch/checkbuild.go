@@ -28,8 +28,8 @@ func checkBuild(command, env []string) (summary, note string) {
 		{"Available Frameworks", []item{{"TensorFlow", has("tensorflow")}, {"PyTorch", has("torch")},
 			{"MXNet", false}}},
 		{"Available Controllers", []item{{"MPI", mpi}, {"Gloo", true}}},
-		{"Available Tensor Operations", []item{{"NCCL", false}, {"DDL", false}, {"CCL", false}, {"MPI", mpi},
-			{"Gloo", true}}},
+		{"Available Tensor Operations", []item{{"NCCL", python.NCCL != ""}, {"DDL", false}, {"CCL", false},
+			{"MPI", mpi}, {"Gloo", true}}},
 	} {
 		fmt.Fprintf(&b, "\n%s:\n", list.heading)
 		for _, i := range list.items {

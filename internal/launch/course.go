@@ -268,9 +268,11 @@ func (c *course) end(signals <-chan os.Signal) (int, error) {
 	case c.interrupted == syscall.SIGPIPE:
 		return 128 + int(c.interrupted), nil // and nothing to say
 	case c.interrupted != 0:
+		c.job.summarize()
 		c.job.sayWhy(interruption(c.interrupted))
 		return 128 + int(c.interrupted), nil
 	}
+	c.job.summarize()
 	return 0, nil
 }
 

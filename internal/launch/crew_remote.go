@@ -42,6 +42,7 @@ type remoteCrew struct {
 	err    error // why it was lost; set before lost is closed
 	closed chan struct{}
 	ending sync.Once
+	leaves chan string // capacity 1: why the host is to leave the job
 
 	mu      sync.Mutex
 	notes   []note // to be sent
@@ -56,6 +57,7 @@ func dial(ctx context.Context, l *line, job assignment) (*remoteCrew, error) {
 	c := &remoteCrew{
 		line: l, host: job.Host,
 		queue: make(chan struct{}, 1), lost: make(chan struct{}), closed: make(chan struct{}),
+		leaves:  make(chan string, 1),
 		workers: map[int]*remoteWorker{}, answers: map[int]chan *note{},
 	}
 	frames := &receiver{r: bufio.NewReaderSize(c.out, 64<<10)}
@@ -162,7 +164,10 @@ func (c *remoteCrew) unreachable(printed string) error {
 	if text != "" {
 		what += ": " + text
 	}
-	advice := sshAdvice(c.args, c.host, code, text)
+	advice := ""
+	if c.args != nil { // it is an ssh
+		advice = sshAdvice(c.args, c.host, code, text)
+	}
 	if advice == "" && printed != "" {
 		advice = "what was run there answers, but is no gorovod: say with --remote-command what it is called there"
 	}
@@ -239,19 +244,28 @@ func (c *remoteCrew) send() {
 		case <-c.lost:
 			return
 		case <-c.closed:
+			c.pour(s)
 			c.in.Close() // which the agent takes for the end
 			return
 		}
-		c.mu.Lock()
-		notes := c.notes
-		c.notes = nil
-		c.mu.Unlock()
-		for _, n := range notes {
-			if s.note(n) != nil {
-				return // receive sees the end, too
-			}
+		if c.pour(s) != nil {
+			return // receive sees the end, too
 		}
 	}
+}
+
+// pour sends the notes that are queued.
+func (c *remoteCrew) pour(s *sender) error {
+	c.mu.Lock()
+	notes := c.notes
+	c.notes = nil
+	c.mu.Unlock()
+	for _, n := range notes {
+		if err := s.note(n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // receive is the goroutine that reads the agent's frames. It never waits for a watcher.
@@ -289,6 +303,12 @@ func (c *remoteCrew) pass(f frame) error {
 			return nil
 		}
 		switch f.note.Type {
+		case goingNote:
+			select {
+			case c.leaves <- strings.ToValidUTF8(f.note.Text, "?"):
+			default:
+			}
+			return nil
 		case startedNote:
 			c.mu.Lock()
 			if k := c.workers[id]; k != nil {

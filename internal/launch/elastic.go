@@ -27,7 +27,9 @@ type elasticJob struct {
 	*Job
 	key     []byte
 	driver  *driver.Driver
-	slots   int // at a time, that a host is prepared for
+	slots   func(host string) int // at a time, that a host is prepared for
+	fleet   *fleet                // the nodes, if each has a launcher; else nil
+	going   *leavers              // the hosts that leave, if a script lists the hosts; else nil
 	isLocal func(host string) bool
 	calls   calls // to other hosts
 	alone   bool  // the hosts are fixed, and all of them are this one
@@ -72,25 +74,52 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 	if err != nil {
 		return code, why, err
 	}
+	e := f.elasticJob(name, path, env, input)
+	e.Remote = f.remoteShell()
+	if o.Discover != nil {
+		e.going = &leavers{job: e, hosts: map[string]bool{}}
+		o.Discover = e.going.without(o.Discover)
+	}
+	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts,
+		func(h membership.Host) bool { return !isLocal(h.Name) })
+	return f.launchElastic(e, o, far)
+}
+
+// elasticJob is the job, but for the way to other hosts.
+func (f *flags) elasticJob(name, path string, env []string, input []byte) *elasticJob {
+	e := &elasticJob{
+		Job: &Job{Name: name, Path: path, Args: f.command, Env: env,
+			Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename, Input: input, ResultDir: f.Results,
+			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
+		slots: func(string) int { return 64 }, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{},
+		workers: map[int]*workerProcess{}, shown: map[int]int64{},
+	}
+	e.calls.shell = &e.Remote
+	return e
+}
+
+// launchElastic runs the job to its end. far says that it may have other hosts.
+func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code int, why report, err error) {
 	if f.OutputFilename != "" { // else each worker would fail on its own, and be tried again
 		if err := os.MkdirAll(f.OutputFilename, 0o777); err != nil {
 			return 1, why, fmt.Errorf("--output-filename: %w", err)
 		}
 	}
-	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts,
-		func(h membership.Host) bool { return !isLocal(h.Name) })
 	for _, note := range f.notes(far) {
-		warn(name, note)
+		warn(e.Name, note)
 	}
-	e := &elasticJob{
-		Job: &Job{Name: name, Path: path, Args: f.command, Env: env, Remote: f.remoteShell(),
-			Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename, Input: input, ResultDir: f.Results,
-			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
-		slots: 64, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{},
-		workers: map[int]*workerProcess{}, shown: map[int]int64{},
+	if e.Audience, err = f.openAudience(e.Name); err != nil {
+		return exitUsage, why, err
 	}
-	e.calls.shell = &e.Remote
+	defer e.Audience.close()
+	e.Audience.setLines(e.linesOf)
+	if e.Telemetry, err = f.openTelemetry(e.Name); err != nil {
+		return exitUsage, why, err
+	}
+	o.Serves, o.Failed = e.watchWorld, e.Telemetry.Fail
 	code, err = e.run(o)
+	e.Audience.end(code, e.why, err)
+	e.Telemetry.End(code)
 	return code, e.why, err
 }
 
@@ -105,19 +134,30 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 		return 1, err
 	}
 	o.Key, o.Start, o.Signal, o.Meet, o.Say, o.Debug = e.key, e.start, e.signal, e.meet, e.say, e.tell
-	e.alone = o.Discover == nil && !slices.ContainsFunc(o.Hosts,
+	e.alone = o.Discover == nil && e.fleet == nil && !slices.ContainsFunc(o.Hosts,
 		func(h membership.Host) bool { return !e.isLocal(h.Name) })
 	e.driver = driver.New(o)
 	e.serve(e.near)
 	defer e.close()
+	var interrupted syscall.Signal
+	if e.fleet != nil {
+		defer func() {
+			e.fleet.close()
+			if interrupted != syscall.SIGTERM { // node 0 comes back; the others wait for it
+				farewell(e.remoteCrews(), code, err)
+			}
+		}()
+	}
 	if e.here, err = newLocalCrew("localhost", hex.EncodeToString(e.key), true); err != nil {
 		return 1, err
 	}
 	if err := e.here.feed(e.Input); err != nil {
 		return 1, err
 	}
+	if e.fleet != nil {
+		e.fleet.open()
+	}
 	over := make(chan struct{})
-	var interrupted syscall.Signal
 	var watching sync.WaitGroup
 	watching.Go(func() { interrupted = e.watch(signals, over) })
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,8 +177,11 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	case interrupted == syscall.SIGPIPE:
 		return 128 + int(interrupted), nil // and nothing to say
 	case interrupted != 0:
+		e.summarize()
 		e.sayWhy(outcome.Reason)
 		return 128 + int(interrupted), nil
+	case outcome.Reason == "" && outcome.Failure == nil:
+		e.summarize()
 	}
 	return e.written(e.conclude(outcome)), nil
 }
@@ -277,7 +320,11 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		e.driver.HostLost(a.Host)
 		return err
 	}
-	w.run(c, command{Args: e.Args, Env: e.environ(forOthers(e.Env), a, e.far.seenFrom(c.ready.Launcher), e.Interfaces),
+	others := forOthers(e.Env)
+	if e.Apart {
+		others = e.Settings
+	}
+	w.run(c, command{Args: e.Args, Env: e.environ(others, a, e.far.seenFrom(c.ready.Launcher), e.Interfaces),
 		Results: e.ResultDir != "", LateOutput: e.lateOutput(w, false)})
 	return nil
 }
@@ -319,7 +366,7 @@ func (e *elasticJob) remote(host string) (*remoteCrew, error) {
 	e.tell("connecting to %s", host)
 	crews, err := muster(context.Background(), []string{host}, func(string) bool { return false }, &e.calls,
 		assignment{Dir: workingDirectory(), Secret: hex.EncodeToString(e.key), Input: e.Input,
-			Interfaces: e.Interfaces}, map[string]int{host: e.slots})
+			Interfaces: e.Interfaces, Leaves: e.going != nil}, map[string]int{host: e.slots(host)})
 	p.err = err
 	if err == nil {
 		p.crew, _ = crews[host].(*remoteCrew)
@@ -334,6 +381,9 @@ func (e *elasticJob) remote(host string) (*remoteCrew, error) {
 		return nil, err
 	}
 	go func() {
+		if e.going != nil {
+			e.going.await(p.crew)
+		}
 		<-p.crew.Lost()
 		e.forget(host, p)
 	}()
@@ -347,6 +397,17 @@ func (e *elasticJob) forget(host string, p *post) {
 	if e.crews[host] == p {
 		delete(e.crews, host)
 	}
+}
+
+// linesOf are the last lines of a worker that runs.
+func (e *elasticJob) linesOf(number int) (stdout, stderr string) {
+	e.mu.Lock()
+	w := e.workers[number]
+	e.mu.Unlock()
+	if w == nil || !w.opened.Load() {
+		return "", ""
+	}
+	return w.streams[stdoutStream].last(), w.streams[stderrStream].last()
 }
 
 // signal signals a worker's process.

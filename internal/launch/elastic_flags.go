@@ -31,7 +31,9 @@ const (
 )
 
 // elastic reports whether the job is elastic.
-func (f *flags) elastic() bool { return f.DiscoveryScript != "" || f.MinNP != nil }
+func (f *flags) elastic() bool {
+	return f.DiscoveryScript != "" || f.MinNP != nil || f.place != nil && f.place.Elastic
+}
 
 // checkElastic checks the options of elastic jobs.
 func (f *flags) checkElastic() error {
@@ -43,7 +45,8 @@ func (f *flags) checkElastic() error {
 			{"--elastic-timeout", f.ElasticTimeout != nil},
 			{"--reset-limit", f.ResetLimit != nil}, {cooldownOption, f.BlacklistCooldown != nil}} {
 			if o.given {
-				return fmt.Errorf("%s is for elastic jobs: give --min-np or --host-discovery-script, too", o.name)
+				return fmt.Errorf("%s is for elastic jobs: give --min-np, --host-discovery-script or --nnodes "+
+					"MIN:MAX, too", o.name)
 			}
 		}
 		return nil
@@ -55,14 +58,21 @@ func (f *flags) checkElastic() error {
 		name  string
 		value *int
 		least int
-	}{{"min-np", f.MinNP, 1}, {"max-np", f.MaxNP, f.NumProc}, {"slots-per-host", f.SlotsPerHost, 1},
+	}{{"min-np", f.MinNP, 1}, {"max-np", f.MaxNP, 1}, {"slots-per-host", f.SlotsPerHost, 1},
 		{"elastic-timeout", f.ElasticTimeout, 1}, {"reset-limit", f.ResetLimit, 0}} {
 		if v.value != nil && (*v.value < v.least || *v.value > maxSlots) {
 			return fmt.Errorf("--%s %d: a number from %d to %d is needed", v.name, *v.value, v.least, maxSlots)
 		}
 	}
-	if f.MinNP != nil && *f.MinNP > f.NumProc {
+	counted := f.NumProc > 0 // with --nnodes the nodes' slots count
+	if counted && f.MinNP != nil && *f.MinNP > f.NumProc {
 		return fmt.Errorf("--min-np %d is above -np %d", *f.MinNP, f.NumProc)
+	}
+	if f.MaxNP != nil && f.MinNP != nil && *f.MaxNP < *f.MinNP {
+		return fmt.Errorf("--max-np %d is below --min-np %d", *f.MaxNP, *f.MinNP)
+	}
+	if counted && f.MaxNP != nil && *f.MaxNP < f.NumProc {
+		return fmt.Errorf("--max-np %d is below -np %d", *f.MaxNP, f.NumProc)
 	}
 	if c := f.BlacklistCooldown; c != nil && (len(c) != 2 || c[0] < 1 || c[1] < c[0] || c[1] > 3600) {
 		return fmt.Errorf("%s %s: two numbers of seconds are needed, from 1 to 3600, the lesser first", cooldownOption,
@@ -92,8 +102,14 @@ func (f *flags) membership(env []string) membership.Config {
 	if f.ElasticTimeout != nil {
 		c.Timeout = time.Duration(*f.ElasticTimeout) * time.Second
 	}
+	c.Cooldown = f.cooldown()
+	return c
+}
+
+// cooldown is how long failed slots and hosts are left out.
+func (f *flags) cooldown() (c membership.Cooldown) {
 	if r := f.BlacklistCooldown; r != nil {
-		c.Cooldown = membership.Cooldown{Min: time.Duration(r[0]) * time.Second, Max: time.Duration(r[1]) * time.Second}
+		c.Min, c.Max = time.Duration(r[0])*time.Second, time.Duration(r[1])*time.Second
 	}
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/rendezvous"
@@ -19,6 +20,7 @@ type workerProcess struct {
 	host    string
 	job     *elasticJob
 	streams [2]*stream
+	opened  atomic.Bool // streams are set
 	files   [2]*os.File // nil without --output-filename
 	results *os.File    // nil without a directory for results
 
@@ -44,6 +46,7 @@ func (w *workerProcess) open() (err error) {
 		}
 		w.streams[i] = newStream(to, file, w.id, streamNames[i], w.job.Timestamps)
 	}
+	w.opened.Store(true)
 	return nil
 }
 

@@ -20,8 +20,10 @@ const (
 // begin opens the job's output and catches the launcher's signals, until end.
 func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 	j.hungUp, j.moved = make(chan struct{}), make(chan struct{}, 1)
-	j.out = newPrinter(streamNames[stdoutStream], j.Stdout, j.moved, func(err error) { j.lose(err, j.err) })
-	j.err = newPrinter(streamNames[stderrStream], j.Stderr, j.moved, func(err error) { j.lose(err, j.out) })
+	j.openProgress()
+	stdout, stderr := j.progress.Over(j.Stdout), j.progress.Over(j.Stderr)
+	j.out = newPrinter(streamNames[stdoutStream], stdout, j.moved, func(err error) { j.lose(err, j.err) })
+	j.err = newPrinter(streamNames[stderrStream], stderr, j.moved, func(err error) { j.lose(err, j.out) })
 	// Without this, writing to a closed pipe would end the launcher. The processes would inherit an ignored signal.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
@@ -39,6 +41,7 @@ func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 		signal.Stop(caught)
 		signal.Stop(counted)
 		close(counted)
+		j.progress.Close()
 		j.print(j.patience())
 		signal.Stop(pipe)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/bootstrap/environment"
+	"github.com/gorovod/gorovod/internal/door"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
@@ -33,7 +34,7 @@ func exportable(env []string) []string {
 	for _, e := range env {
 		name, _, ok := strings.Cut(e, "=")
 		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || name == resultVariable ||
-			inherited(name) || notExported().MatchString(name) {
+			name == door.TokenVariable || inherited(name) || notExported().MatchString(name) {
 			continue
 		}
 		kept = append(kept, e)

@@ -10,14 +10,18 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/dashboard"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
+	"github.com/gorovod/gorovod/internal/metrics"
+	"github.com/gorovod/gorovod/internal/nodes"
+	"github.com/gorovod/gorovod/internal/otlp"
 )
 
 // flags are horovodrun's options. A nil pointer is an option that was not given.
 type flags struct {
 	Version    bool   `short:"v" help:"Print the version."`
 	CheckBuild bool   `onedash:"cb" aliases:"cb" help:"Print which frameworks the job's Python has, and what else this installation offers."`
-	NumProc    int    `onedash:"np" aliases:"np" placeholder:"N" help:"Number of processes. Required."`
+	NumProc    int    `onedash:"np" aliases:"np" placeholder:"N" help:"Number of processes. Required without --nnodes. Default: as many as all nodes may run."`
 	Verbose    bool   `help:"Say what the launcher does. Default: only problems."`
 	ConfigFile string `placeholder:"FILE" help:"Read settings from a YAML file; options win over it. Default: none."`
 
@@ -29,6 +33,15 @@ type flags struct {
 	NetworkInterfaces  []string `group:"Hosts" aliases:"network-interface" placeholder:"NAME,..." help:"Network interfaces that a job over several hosts may use. Each host uses those that it has, and must have one. Default: all."`
 	StartTimeout       *int     `group:"Hosts" placeholder:"SECONDS" help:"Seconds that the launcher may need to connect to the other hosts, that the processes wait for one another in hvd.init(), and that the first run of --host-discovery-script may take. Default: $$HOROVOD_START_TIMEOUT, or 30 (60 for the script)."`
 	GlooTimeoutSeconds *int     `group:"Hosts" placeholder:"SECONDS" help:"Seconds that the processes wait for one another in hvd.init(). Default: 30."`
+
+	NNodes       string `group:"A launcher on each node" own:"" name:"nnodes" placeholder:"N[:MAX]" help:"Number of nodes, where the same command is run on each: in the pods of a Kubernetes Job, for instance. They meet at node 0. Needs GOROVOD_SECRET_FILE. N:MAX makes the job elastic: nodes may come and go, and it trains while at least N are there. Default: $$PET_NNODES."`
+	NodeRank     *int   `group:"A launcher on each node" own:"" placeholder:"K" help:"This node's number, from 0. Default: $$PET_NODE_RANK, or $$JOB_COMPLETION_INDEX."`
+	MasterAddr   string `group:"A launcher on each node" own:"" placeholder:"HOST" help:"Node 0's name or address. Default: $$PET_MASTER_ADDR, that of $$PET_RDZV_ENDPOINT, or this node's name with 0 in place of its number: train-0.train for train-3.train."`
+	MasterPort   *int   `group:"A launcher on each node" own:"" placeholder:"PORT" help:"Node 0's port. Default: $$PET_MASTER_PORT, or 29500."`
+	NprocPerNode string `group:"A launcher on each node" own:"" placeholder:"N" help:"Processes on this node: a number, gpu, cpu, or auto: one for each GPU, else for each CPU that its container may use. Default: $$PET_NPROC_PER_NODE, or auto."`
+
+	RdzvID  string `group:"A launcher on each node" own:"" name:"rdzv-id" placeholder:"NAME" help:"The job's name. Node 0 turns nodes away that give another one. Default: $$PET_RDZV_ID, or none."`
+	LeaveOn string `group:"A launcher on each node" own:"" placeholder:"WHERE" help:"When the file WHERE is there, or the URL WHERE answers with anything but FALSE, this node leaves an elastic job, as after SIGTERM: for a cloud's notice that the machine is to go. Default: $$GOROVOD_LEAVE_ON, or SIGTERM alone."`
 
 	MinNP             *int   `group:"Elastic jobs" name:"min-np" aliases:"min-num-proc" placeholder:"N" help:"Make the job elastic: it goes on while at least N processes are left. Default: the number of -np."`
 	MaxNP             *int   `group:"Elastic jobs" name:"max-np" aliases:"max-num-proc" placeholder:"N" help:"The largest number of processes of an elastic job. Default: the number of slots."`
@@ -57,11 +70,13 @@ type flags struct {
 	AutotuneBayesOptMaxSamples   *int     `group:"Search for better settings" placeholder:"N" help:"Number of measurements that the search may make. Default: 20."`
 	AutotuneGaussianProcessNoise *float64 `group:"Search for better settings" placeholder:"X" help:"How much measurements scatter: the variance of bytes per microsecond, from 0 to 1. Default: 0.8."`
 
-	TimelineFilename              string `group:"Reports" placeholder:"FILE" help:"Write a Chrome trace of all operations to FILE; DYNAMIC: only after hvd.start_timeline(). Default: no trace."`
+	TimelineFilename              string `group:"Reports" placeholder:"FILE" help:"Write a Chrome trace of all operations to FILE; DYNAMIC: only after hvd.start_timeline(). With {rank} in its name each rank writes a file, for gorovod trace merge; otherwise rank 0 does. Default: no trace."`
 	TimelineMarkCycles            *bool  `group:"Reports" negatable:"" help:"Mark each batch of operations in the timeline. Default: off."`
 	StallCheck                    *bool  `group:"Reports" negatable:"" help:"Report tensors that only some processes have submitted. Default: on."`
 	StallCheckWarningTimeSeconds  *int   `group:"Reports" placeholder:"SECONDS" help:"Seconds until such a tensor is reported, and between two reports. Default: 60."`
 	StallCheckShutdownTimeSeconds *int   `group:"Reports" placeholder:"SECONDS" help:"Seconds until such a tensor ends the job; 0: it never does. Default: 0."`
+	MetricsPort                   string `group:"Reports" own:"" placeholder:"[HOST:]PORT" help:"Show what the processes do at http://127.0.0.1:PORT/metrics, for Prometheus; PORT 0: any. On an address that other hosts reach, it needs GOROVOD_METRICS_TOKEN_FILE. Default: $$GOROVOD_METRICS, or nowhere."`
+	Dashboard                     string `group:"Reports" own:"" placeholder:"[=[HOST:]PORT]" help:"Show the job on a page: who waits for whom, operations in flight, memory. Alone: at a free port of this host. On an address that other hosts reach, it needs GOROVOD_METRICS_TOKEN_FILE. Default: $$GOROVOD_DASHBOARD, or nowhere."`
 	LogLevel                      string `group:"Reports" placeholder:"LEVEL" words:"TRACE,DEBUG,INFO,WARNING,ERROR,FATAL" help:"How much gorovod logs: TRACE, DEBUG, INFO, WARNING, ERROR or FATAL. Default: WARNING."`
 	LogTime                       *bool  `group:"Reports" name:"log-with-timestamp" negatable:"log-without-timestamp" help:"Put the time before each line of gorovod's own log. Default: on."`
 
@@ -73,7 +88,7 @@ type flags struct {
 	Gloo           bool `group:"Accepted for compatibility" help:"No effect: gorovod's own transports take the place of Gloo."`
 	TCP            bool `group:"Accepted for compatibility" name:"tcp" help:"No effect: hosts use TCP anyway. GOROVOD_TRANSPORT=tcp makes processes of one host use it, too."`
 	DisableCache   bool `group:"Accepted for compatibility" help:"No effect: gorovod does not cache the results of checks."`
-	NumNCCLStreams *int `group:"Accepted for compatibility" name:"num-nccl-streams" placeholder:"N" help:"No effect: gorovod does not use NCCL."`
+	NumNCCLStreams *int `group:"Accepted for compatibility" name:"num-nccl-streams" placeholder:"N" help:"No effect: each process set has one stream and one communicator."`
 	ThreadAffinity *int `group:"Accepted for compatibility" placeholder:"CORE" help:"No effect: the engine has no thread of its own to bind."`
 
 	// For horovod.run: each process's stdin; the folder for the third streams, a file for each rank; the file for a
@@ -92,6 +107,9 @@ type flags struct {
 
 	help    string   // --help was given: print it
 	command []string // from the first argument that is no option
+
+	place  *nodes.Place // where each node has a launcher
+	mpiJob bool         // the hosts are those that an MPIJob's operator has written down
 }
 
 const (
@@ -105,11 +123,24 @@ func (f *flags) check(options []string) error {
 		given = given || strings.HasPrefix(o, "--np") || strings.HasPrefix(o, "--num-proc")
 	}
 	switch {
+	case f.inMPIJob(os.Getenv):
+		if err := f.useMPIJob(given); err != nil {
+			return err
+		}
+		f.mpiJob = true
+	case f.apart(given, os.Getenv):
+		if err := f.checkNodes(os.Getenv); err != nil {
+			return err
+		}
 	case !given:
 		return errors.New("-np is missing: say how many processes to start, for instance: horovodrun -np 2 " +
 			"python train.py")
-	case f.NumProc < 1:
+	case given && f.NumProc < 1:
 		return fmt.Errorf("-np %d: at least 1 process is needed", f.NumProc)
+	}
+	switch {
+	case len(f.command) == 0 && f.place != nil && !given:
+		return errors.New("no command: say what to run, for instance: horovodrun --nnodes 2 python train.py")
 	case len(f.command) == 0:
 		return fmt.Errorf("no command: say what to run, for instance: horovodrun -np %d python train.py", f.NumProc)
 	}
@@ -120,6 +151,15 @@ func (f *flags) check(options []string) error {
 	switch {
 	case f.MPI && f.Gloo:
 		return errors.New("--gloo and --mpi: one of them")
+	case f.MPI && (f.MetricsPort != "" || os.Getenv(metrics.Variable) != ""):
+		return errors.New("--metrics-port and GOROVOD_METRICS: processes of mpirun meet without the launcher, which " +
+			"learns nothing of them: use hvd.metrics() in the program, or do without --mpi")
+	case f.MPI && os.Getenv(otlp.Variable) == "1":
+		return errors.New("GOROVOD_OTLP: processes of mpirun meet without the launcher, which learns nothing of " +
+			"them: unset it, or do without --mpi")
+	case f.MPI && (f.Dashboard != "" || os.Getenv(dashboard.Variable) != ""):
+		return errors.New("--dashboard and GOROVOD_DASHBOARD: processes of mpirun meet without the launcher, which " +
+			"learns nothing of them: do without --mpi")
 	case f.MPI && f.elastic():
 		return errors.New("--mpi: MPI cannot carry an elastic job: after a failure a process cannot go on with it")
 	case !f.MPI && f.MPIArgs != "":
@@ -254,7 +294,7 @@ func (f *flags) notes(far bool) (notes []string) {
 			"GOROVOD_TRANSPORT=tcp makes them use TCP")
 	}
 	if f.NumNCCLStreams != nil {
-		notes = append(notes, "--num-nccl-streams: NCCL is not used")
+		notes = append(notes, "--num-nccl-streams: each process set has one stream")
 	}
 	if f.ThreadAffinity != nil {
 		notes = append(notes, "--thread-affinity: the engine has no thread to bind; bind inside the command, for "+

@@ -25,6 +25,9 @@ func TestSplitFindsTheCommand(t *testing.T) {
 		{"-H=localhost:2 -np 2 a", 2, "a"},
 		{"-np 2 --gloo -prefix-timestamp a --autotune", 2, "a --autotune"},
 		{"-np 2 -", 2, "-"},
+		{"--dashboard -np 2 a", 2, "a"},
+		{"-np 2 --dashboard 9500", 2, "9500"},
+		{"-np 2 --dashboard=9500 a", 2, "a"},
 	} {
 		f, err := parseFlags("horovodrun", strings.Fields(c.args))
 		if err != nil {
@@ -33,6 +36,17 @@ func TestSplitFindsTheCommand(t *testing.T) {
 		}
 		if got := strings.Join(f.command, " "); f.NumProc != c.np || got != c.command {
 			t.Errorf("%s: %d × %q", c.args, f.NumProc, got)
+		}
+	}
+}
+
+// TestDashboardTakesItsAddressAfterASign checks that the option does not take the command for an address.
+func TestDashboardTakesItsAddressAfterASign(t *testing.T) {
+	for args, want := range map[string]string{"-np 2 --dashboard a": anyPort, "-np 2 --dashboard=9500 a": "9500",
+		"-np 2 --dashb=[::1]:0 a": "[::1]:0", "-np 2 a": ""} {
+		f, err := parseFlags("horovodrun", strings.Fields(args))
+		if err != nil || f.Dashboard != want {
+			t.Errorf("%s: %q, %v", args, f.Dashboard, err)
 		}
 	}
 }
@@ -49,6 +63,8 @@ func TestBadArguments(t *testing.T) {
 		"-np 2":                              "no command",
 		"-np 2 --":                           "no command",
 		"-np 2 --nonsense x":                 "--nonsense",
+		"-np 2 --dashboard= x":               "its value is empty",
+		"-np 2 --mpi --dashboard x":          "--dashboard and GOROVOD_DASHBOARD",
 		"-np 2 -H localhost:2 -hostfile f x": "can't be used together",
 		"-np 2 --log-level loud x":           "--log-level loud",
 		"-np 2 --cache-capacity -1 x":        "--cache-capacity -1",
@@ -78,8 +94,8 @@ func TestBadArguments(t *testing.T) {
 		"-np 2 --mpi --min-np 1 x":                       "elastic",
 		"-np 2 --min-np 0 x":                             "--min-np 0",
 		"-np 2 --min-np 3 x":                             "--min-np 3 is above -np 2",
-		"-np 2 --min-np 1 --max-np 1 x":                  "--max-np 1",
-		"-np 2 --max-np 4 x":                             "--min-np or --host-discovery-script",
+		"-np 2 --min-np 1 --max-np 1 x":                  "--max-np 1 is below -np 2",
+		"-np 2 --max-np 4 x":                             "--min-np, --host-discovery-script or --nnodes MIN:MAX",
 		"-np 2 --reset-limit 4 x":                        "--reset-limit is for elastic jobs",
 		"-np 2 --min-np 1 --reset-limit -1 x":            "--reset-limit -1",
 		"-np 2 --min-np 1 --elastic-timeout 0 x":         "--elastic-timeout 0",

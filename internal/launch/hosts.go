@@ -57,7 +57,7 @@ func parseHosts(text string) ([]Host, error) {
 	return hosts, nil
 }
 
-// parseHostfile parses lines like "host slots=4". Blank lines and comments (#)
+// parseHostfile parses lines like "host slots=4", or "host:4" as MPICH has them. Blank lines and comments (#)
 // are skipped, and so is the byte order mark that some editors put at a file's beginning.
 func parseHostfile(path, text string) ([]Host, error) {
 	text = strings.TrimPrefix(text, "\ufeff")
@@ -69,8 +69,12 @@ func parseHostfile(path, text string) ([]Host, error) {
 			continue
 		}
 		slots, ok := "", false
-		if len(fields) == 2 {
+		switch {
+		case len(fields) == 2:
 			slots, ok = strings.CutPrefix(fields[1], "slots=")
+		case hostEntry().MatchString(fields[0]):
+			colon := strings.LastIndexByte(fields[0], ':')
+			fields[0], slots, ok = fields[0][:colon], fields[0][colon+1:], true
 		}
 		if strings.Count(fields[0], ":") > 1 && fields[0][0] != '[' {
 			fields[0] = "[" + fields[0] + "]"
@@ -148,8 +152,12 @@ func tooFewSlots(hosts []Host, np, total int) error {
 	if more := len(hosts) - len(list); more > 0 {
 		list = append(list, fmt.Sprintf("%d more hosts", more))
 	}
-	return fmt.Errorf("-np %d, but the hosts have only %d slots (%s): name more hosts, or give them more slots", np,
-		total, strings.Join(list, ", "))
+	slots := "slots"
+	if total == 1 {
+		slots = "slot"
+	}
+	return fmt.Errorf("-np %d, but the hosts have only %d %s (%s): name more hosts, or give them more slots", np,
+		total, slots, strings.Join(list, ", "))
 }
 
 // lookupTimeout is how long it may take to find out whether a name means this host.

@@ -60,8 +60,8 @@ func TestMalformedHosts(t *testing.T) {
 }
 
 func TestHostfile(t *testing.T) {
-	hosts, err := parseHostfile("f", "\ufeffa slots=2\n\n# comment\nb slots=3 # too\n")
-	if got := fmt.Sprint(hosts); err != nil || got != "[{a 2} {b 3}]" {
+	hosts, err := parseHostfile("f", "\ufeffa slots=2\n\n# comment\nb slots=3 # too\nc:4\n[::1]:5\n")
+	if got := fmt.Sprint(hosts); err != nil || got != "[{a 2} {b 3} {c 4} {::1 5}]" {
 		t.Errorf("%s %v", got, err)
 	}
 	for text, says := range map[string]string{

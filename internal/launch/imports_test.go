@@ -19,7 +19,9 @@ func TestTheLibraryKnowsNoCommandLine(t *testing.T) {
 	}
 	for _, p := range packages {
 		for _, banned := range []string{"alecthomas/kong", "golang.org/x/image", "internal/commandline",
-			"internal/chart", "internal/notices", "internal/launch", "go.yaml.in", "image/png"} {
+			"internal/chart", "internal/notices", "internal/launch", "go.yaml.in", "image/png", "net/http",
+			"prometheus", "internal/metrics", "internal/overview", "internal/dashboard", "internal/door",
+			"internal/progress", "internal/top", "internal/summary", "gdamore/tcell"} {
 			if strings.Contains(p, banned) {
 				t.Errorf("they import %s", p)
 			}

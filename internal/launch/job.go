@@ -18,6 +18,8 @@ import (
 
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/otlp"
+	"github.com/gorovod/gorovod/internal/progress"
 	"github.com/gorovod/gorovod/internal/reach"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
@@ -42,6 +44,10 @@ type Job struct {
 	// Remote connects to other hosts. Local reports which hosts are this one.
 	Remote remoteShell
 	Local  func(host string) bool
+	// Apart: the other hosts' environment is their own, and gets Settings alone; and their agents are told how the job
+	// ended. Else it gets Env, as far as that has a meaning there.
+	Apart    bool
+	Settings []string
 	// Interfaces are the interfaces that the job may use; empty for any.
 	Interfaces []string
 	// OutputDir is a folder for the processes' output, besides Stdout and Stderr; empty for none.
@@ -53,11 +59,18 @@ type Job struct {
 	ResultDir  string
 	Timestamps bool
 	Verbose    bool
+	// Audience, if set, sees what the ranks do.
+	Audience *audience
+	// Telemetry, if set, is told of the job's worlds and failures.
+	Telemetry *otlp.Job
 	// Grace is how long the others may go on after the first failure.
 	Grace          time.Duration
 	Stdout, Stderr io.Writer
 
 	out, err *printer
+	progress *progress.Line // nil before begin
+	large    atomic.Bool    // the present world is large: see largeJob
+	worlds   atomic.Int64   // how many there were
 	moved    chan struct{}  // capacity 1: some output was written
 	taking   sync.WaitGroup // commands whose output has not all come
 	hurried  bool           // nobody waits for readers any more; of the goroutine that runs the job
@@ -86,6 +99,7 @@ func (j *Job) Run() (code int, err error) {
 	defer meeting.close()
 	j.server = rendezvous.NewServer(key, len(j.Slots))
 	j.server.Knocks = auth.NewKnocks(func(text string) { j.say("%s", text) })
+	j.watchWorld(j.server, len(j.Slots))
 	defer j.server.Close()
 	for _, l := range meeting.listeners {
 		go j.server.Serve(l)
@@ -94,6 +108,7 @@ func (j *Job) Run() (code int, err error) {
 	if err := j.prepare(heard); err != nil {
 		return 1, err
 	}
+	j.Audience.setLines(j.linesOf)
 	crews, code, err := j.muster(hosts, far, hex.EncodeToString(key), signals)
 	if err != nil || code != 0 {
 		j.closeFiles()
@@ -103,7 +118,11 @@ func (j *Job) Run() (code int, err error) {
 	j.taking.Add(len(j.ranks))
 	j.start(crews, key, meeting)
 	code, err = j.follow(signals, heard)
-	return j.written(code), err
+	code = j.written(code)
+	if j.Apart {
+		farewell(crews, code, err)
+	}
+	return code, err
 }
 
 // written is code, unless that is 0 and output was lost.
@@ -156,12 +175,17 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	if len(far) > 0 {
 		j.tell("connecting to %d hosts: %s", len(far), strings.Join(far, " "))
 	}
+	c := &calls{shell: &j.Remote}
+	if len(far) > 0 {
+		j.awaitHosts(c, len(far))
+		defer j.awaitRanks(j.server, len(j.Slots))
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		crews, err = muster(ctx, hosts, j.Local, &calls{shell: &j.Remote}, assignment{Dir: workingDirectory(),
+		crews, err = muster(ctx, hosts, j.Local, c, assignment{Dir: workingDirectory(),
 			Secret: secret, Input: j.Input, Interfaces: j.Interfaces}, slots)
 	}()
 	interrupted := syscall.Signal(0)
@@ -215,6 +239,9 @@ func (j *Job) noteInterfaces(crews map[string]crew) {
 func (j *Job) start(crews map[string]crew, key []byte, m *meetingPoint) {
 	local := j.Env
 	others := forOthers(j.Env)
+	if j.Apart {
+		others = j.Settings
+	}
 	common := map[string]map[string]string{}
 	for _, r := range j.ranks {
 		r.crew = crews[r.Host]
@@ -282,6 +309,15 @@ func (j *Job) prepare(heard chan<- news) error {
 	return nil
 }
 
+// linesOf are the last lines of a rank. It is safe on any goroutine after prepare.
+func (j *Job) linesOf(number int) (stdout, stderr string) {
+	if number >= len(j.ranks) {
+		return "", ""
+	}
+	s := j.ranks[number].streams
+	return s[stdoutStream].last(), s[stderrStream].last()
+}
+
 func (j *Job) closeFiles() {
 	for _, r := range j.ranks {
 		r.closeFiles()
@@ -309,7 +345,14 @@ func (j *Job) say(format string, args ...any) { j.log(slog.LevelWarn, format, ar
 func (j *Job) sayError(format string, args ...any) { j.log(slog.LevelError, format, args...) }
 
 func (j *Job) log(level slog.Level, format string, args ...any) {
-	j.err.say("%s", logging.Message(level, j.Name, fmt.Sprintf(format, args...)))
+	text := fmt.Sprintf(format, args...)
+	if level >= slog.LevelError {
+		j.Telemetry.Fail(text)
+	}
+	if level >= slog.LevelWarn {
+		j.Audience.note(text)
+	}
+	j.err.say("%s", logging.Message(level, j.Name, text))
 }
 
 // sayWhy is sayError for the cause of the job's failure, its last message.

@@ -6,21 +6,28 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
-// line is a connection to an agent: a program, usually ssh, that passes its stdin and stdout on to another host. Its
-// owner reads out, writes in, and closes both.
+// line is a connection to an agent: a program, usually ssh, that passes its stdin and stdout on to another host, or the
+// agent's own connection. Its owner reads out, writes in, and closes both.
 type line struct {
-	name string        // of the program
-	args []string      // its command line, but for what runs on the other host
-	in   *os.File      // its stdin
-	out  *os.File      // its stdout
-	says *tailOf       // its stderr
-	said chan struct{} // closed when that has come to its end
-	died chan struct{} // closed when the program has ended
-	code int           // its exit code, when died is closed; -1 if a signal killed it
-	fate string        // the same in words
-	kill func()        // ends it, and what it has started to reach the host; not after died
+	name string         // of the program
+	args []string       // its command line, but for what runs on the other host; nil for a connection
+	in   io.WriteCloser // its stdin
+	out  outlet         // its stdout
+	says *tailOf        // its stderr
+	said chan struct{}  // closed when that has come to its end
+	died chan struct{}  // closed when the program has ended
+	code int            // its exit code, when died is closed; -1 if a signal killed it
+	fate string         // the same in words
+	kill func()         // ends it, and what it has started to reach the host; not after died
+}
+
+// outlet is the end of a line that is read.
+type outlet interface {
+	io.ReadCloser
+	SetReadDeadline(t time.Time) error
 }
 
 // openLine starts a program as a line. It has a process group of its own, so that Ctrl-C reaches only the launcher,

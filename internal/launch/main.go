@@ -23,8 +23,12 @@ import (
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/bench"
+	"github.com/gorovod/gorovod/internal/jobs"
 	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/manifests"
 	"github.com/gorovod/gorovod/internal/notices"
+	"github.com/gorovod/gorovod/internal/top"
+	"github.com/gorovod/gorovod/internal/tracemerge"
 	"github.com/gorovod/gorovod/internal/version"
 )
 
@@ -63,6 +67,14 @@ func Main(argv []string) int {
 			return exit(name + " drive")(serveDrive(name+" drive", argv[1:], os.Stdin, os.Stdout))
 		case argv[0] == "bench":
 			return bench.Main("gorovod bench", argv[1:], os.Stdout, os.Stderr)
+		case argv[0] == manifests.Command.Name:
+			return exit(name + " k8s")(manifests.Main(name+" k8s", argv[1:], os.Stdout))
+		case argv[0] == tracemerge.Command.Name:
+			return exit(name + " trace")(tracemerge.Main(name+" trace", argv[1:], os.Stdout))
+		case argv[0] == jobs.Command.Name:
+			return exit(name + " ps")(jobs.Main(name+" ps", argv[1:], os.Stdout))
+		case argv[0] == top.Command.Name:
+			return exit(name + " top")(top.Main(name+" top", argv[1:], os.Stdout))
 		case argv[0] == "rendezvous":
 			return exit(name + " rendezvous")(serveRendezvous(name+" rendezvous", argv[1:], os.Getenv(secretVariable),
 				os.Stdout))
@@ -160,6 +172,12 @@ func launch(name string, args []string) (code int, why report, err error) {
 			return exitUsage, why, err
 		}
 	}
+	if f.mpiJob {
+		f.sayMPIJob(name)
+	}
+	if f.place != nil {
+		return f.launchNodes(name, input)
+	}
 	if f.elastic() {
 		return runElastic(name, f, input)
 	}
@@ -207,14 +225,19 @@ func (f *flags) launchRanks(name string, input []byte) (code int, why report, er
 			return code, why, err
 		}
 	}
-	j := &Job{
+	j := f.job(name, path, slots, input)
+	j.Remote, j.Local = f.remoteShell(), isHere
+	return f.launch(j)
+}
+
+// job is the job with these slots, but for the way to other hosts.
+func (f *flags) job(name, path string, slots []Slot, input []byte) *Job {
+	return &Job{
 		Name:       name,
 		Path:       path,
 		Args:       f.command,
 		Slots:      slots,
 		Env:        f.environ(os.Environ()),
-		Remote:     f.remoteShell(),
-		Local:      isHere,
 		Interfaces: f.NetworkInterfaces,
 		Input:      input,
 		OutputDir:  f.OutputFilename,
@@ -225,7 +248,20 @@ func (f *flags) launchRanks(name string, input []byte) (code int, why report, er
 		Stdout:     os.Stdout,
 		Stderr:     os.Stderr,
 	}
+}
+
+// launch is Job.Run, for the program's main function.
+func (f *flags) launch(j *Job) (code int, why report, err error) {
+	if j.Audience, err = f.openAudience(j.Name); err != nil {
+		return exitUsage, why, err
+	}
+	defer j.Audience.close()
+	if j.Telemetry, err = f.openTelemetry(j.Name); err != nil {
+		return exitUsage, why, err
+	}
 	code, err = j.Run()
+	j.Audience.end(code, j.why, err)
+	j.Telemetry.End(code)
 	var start *startError
 	if errors.As(err, &start) {
 		return start.code, why, err

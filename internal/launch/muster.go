@@ -103,7 +103,11 @@ func dialAll(ctx context.Context, hosts []string, calls *calls, job assignment, 
 	}
 	slices.SortFunc(failures, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	var b strings.Builder
-	fmt.Fprintf(&b, "could not connect to some hosts via ssh: %d of %d", len(failures), len(hosts))
+	what := "could not connect to some hosts via ssh"
+	if calls.shell.open != nil {
+		what = "some nodes could not take part"
+	}
+	fmt.Fprintf(&b, "%s: %d of %d", what, len(failures), len(hosts))
 	for i, f := range failures {
 		if i == 16 {
 			fmt.Fprintf(&b, "\n  and %d more", len(failures)-i)

@@ -123,6 +123,10 @@ func split(args []string) (options, command, warnings []string, err error) {
 			options = append(options, arg)
 			continue
 		}
+		if !inline && option == dashboardOption {
+			options = append(options, option+"="+anyPort)
+			continue
+		}
 		if !inline {
 			if i++; i == len(args) {
 				return nil, nil, nil, fmt.Errorf("%s: a value is missing", args[i-1])
@@ -150,6 +154,12 @@ func split(args []string) (options, command, warnings []string, err error) {
 	}
 	return options, nil, warnings, nil
 }
+
+// dashboardOption may go without its value, which is then anyPort.
+const (
+	dashboardOption = "--dashboard"
+	anyPort         = "0"
+)
 
 // cooldownOption has two values.
 const cooldownOption = "--blacklist-cooldown-range"

@@ -7,6 +7,10 @@ import (
 	"github.com/gorovod/gorovod/internal/bench"
 	"github.com/gorovod/gorovod/internal/commandline"
 	"github.com/gorovod/gorovod/internal/doctor"
+	"github.com/gorovod/gorovod/internal/jobs"
+	"github.com/gorovod/gorovod/internal/manifests"
+	"github.com/gorovod/gorovod/internal/top"
+	"github.com/gorovod/gorovod/internal/tracemerge"
 	"github.com/gorovod/gorovod/internal/version"
 )
 
@@ -16,8 +20,8 @@ func gorovod() *commandline.Program {
 		Name:  "gorovod",
 		Alias: "horovodrun",
 		About: "start distributed jobs, and look at what they run on",
-		Commands: []*commandline.Command{runCommand, bench.Command, doctor.Command, meetingCommand,
-			completionCommand, manCommand},
+		Commands: []*commandline.Command{runCommand, jobs.Command, top.Command, doctor.Command, bench.Command,
+			meetingCommand, tracemerge.Command, manifests.Command, completionCommand, manCommand},
 		Footer: "gorovod " + version.Version,
 		Sections: []commandline.Section{
 			{Title: "EXIT STATUS", Text: "That of the first process that failed; 128+n if signal n ended that " +

@@ -185,6 +185,17 @@ func TestCheckBuild(t *testing.T) {
 		"has no horovod package") {
 		t.Errorf("%s%s", out, errs)
 	}
+	// what its processes could use of NCCL
+	util := filepath.Join(dir, "horovod", "common", "util.py")
+	os.MkdirAll(filepath.Dir(util), 0o700)
+	for built, line := range map[string]string{"21805": "    [X] NCCL\n", "0": "    [ ] NCCL\n",
+		"1/0": "    [ ] NCCL\n"} {
+		os.WriteFile(util, []byte("def nccl_built(): return "+built+"  # "+line), 0o600)
+		if out, _, _ := as(t, env, "horovodrun", "--check-build"); !strings.Contains(out, line) {
+			t.Errorf("NCCL %s: %s", built, out)
+		}
+		os.RemoveAll(filepath.Join(filepath.Dir(util), "__pycache__"))
+	}
 	out, errs, code = as(t, []string{"PATH=/nowhere"}, "horovodrun", "--check-build")
 	if code != 0 || !strings.Contains(out, "    [ ] TensorFlow\n    [ ] PyTorch\n") || !strings.Contains(errs,
 		"no Python called python3 or python") {

@@ -21,7 +21,7 @@ func TestReports(t *testing.T) {
 		{"-np 1 sh -c exit+2", 2, false, "root cause: rank 0 on host localhost (pid "},
 		{"-np 1 sh -c kill+-9+$$", 137, false, "was killed by signal 9 (SIGKILL)"},
 		{"-np 1 no-such-command", 127, false, "no-such-command: command not found"},
-		{"-np 2 -H localhost:1 true", 2, true, "only 1 slots"},
+		{"-np 2 -H localhost:1 true", 2, true, "only 1 slot "},
 		{"-np 1 --nonsense true", 2, true, "--nonsense"},
 		{"-np none true", 2, true, "none"},
 		{"-np 1 -- true --report=elsewhere", 0, false, ""},

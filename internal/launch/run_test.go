@@ -224,9 +224,12 @@ func self() string {
 // code runs it to its end.
 func (l *launcher) code() int {
 	l.t.Helper()
-	stop := time.AfterFunc(30*time.Second, func() { l.Process.Kill() })
+	if err := l.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	stop := time.AfterFunc(2*time.Minute, func() { l.Process.Kill() })
 	defer stop.Stop()
-	if err := l.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+	if err := l.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 		l.t.Fatal(err)
 	}
 	if l.ProcessState.Exited() {

@@ -44,9 +44,9 @@ type remoteShell struct {
 // stdout on.
 func (r *remoteShell) command(host string) (*exec.Cmd, error) {
 	program := strings.Fields(r.Getenv(sshVariable))
-	if len(program) == 0 && r.Getenv(kubexecVariable) == kubexecPath {
+	if len(program) == 0 {
 		var err error
-		if program, err = kubexec(kubexecPath); err != nil {
+		if program, err = kubexecProgram(r.Getenv); err != nil {
 			return nil, err
 		}
 	}

@@ -21,7 +21,7 @@ import (
 // so the other end has room for them.
 
 // agentProtocol changes when the frames do.
-const agentProtocol = 3
+const agentProtocol = 5
 
 const (
 	agentGreeting    = "gorovod-agent"
@@ -80,6 +80,9 @@ const (
 	creditNote = "credit" // ID, Stream, Bytes: so many more may be sent
 	pingNote   = "ping"
 	queryNote  = "query" // ID, Query
+	// outcomeNote: Code is the job's exit code; the last note.
+	outcomeNote = "outcome"
+	// A refused note, of either end, ends the conversation.
 
 	readyNote   = "ready"   // Ready: the job was taken
 	refusedNote = "refused" // Text: it was not, or the agent gives up
@@ -89,6 +92,7 @@ const (
 	overNote    = "over"    // ID
 	pongNote    = "pong"    // At
 	replyNote   = "reply"   // ID, Reply; Text where there is none
+	goingNote   = "going"   // Text: the host is to leave the job, and why
 )
 
 // assignment is the job's data for an agent.
@@ -100,6 +104,8 @@ type assignment struct {
 	Input  []byte `json:"-"` // each command's stdin, nil for an empty one; in frames of its own
 	// Interfaces are those that the job may use, of which the host must have one; empty for any.
 	Interfaces []string `json:",omitempty"`
+	// Leaves: the job goes on without the host if the agent says by a going note that it is to leave.
+	Leaves bool `json:",omitempty"`
 }
 
 // readiness is an agent's report about its host.

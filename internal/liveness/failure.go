@@ -96,7 +96,11 @@ func (m *Monitor) onLeft(rank int) string {
 	v := m.Session.Agreed()
 	if v == nil {
 		how := m.Members.Describe(rank) + " has shut down"
-		if d := m.awaitNews(rank); d != nil {
+		limit := exitDelay
+		if m.server() != "" { // nobody watches that process
+			limit = newsDelay
+		}
+		if d := m.awaitNews(rank, limit); d != nil {
 			how = d.String()
 		}
 		m.Session.ReportOn(rank, how+rendezvous.Unfinished)

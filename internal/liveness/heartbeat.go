@@ -136,7 +136,8 @@ func (h *heartbeat) patience() time.Duration {
 
 // judge returns the loss that it finds; nil if there is none.
 func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error {
-	limit := fmt.Sprintf("GOROVOD_HEARTBEAT_SECONDS is %v", h.limit.Seconds())
+	limit := fmt.Sprintf("GOROVOD_HEARTBEAT_SECONDS is %v: %.3g s of silence, and the time to notice it",
+		h.limit.Seconds(), h.patience().Seconds())
 	if len(silent) > 0 && silent[0].For >= h.patience() {
 		s := silent[0]
 		text := fmt.Sprintf("%s is lost: it has not answered for %.1f s", h.describe(s.Rank), s.For.Seconds())

@@ -25,6 +25,10 @@ import (
 // launcher's report, which knows the exit code or the signal.
 const newsDelay = time.Second
 
+// exitDelay is how long the other ranks wait for the launcher's report on a rank that has left in order, and probably
+// ends. Python takes its frameworks down between its goodbye and its end: that takes a second or two on busy cores.
+const exitDelay = 3 * time.Second
+
 // Options is the input of New.
 type Options struct {
 	Config  *config.Config // its knobs; the agreed ones are rank 0's
@@ -34,7 +38,10 @@ type Options struct {
 	Session *rendezvous.Session
 	// Record keeps the record of the last operations. It does not block.
 	Record func()
-	Log    *slog.Logger
+	// Aborted, if set, is called on any goroutine after each Abort of the network, for what the network's abort does
+	// not end. It does not block.
+	Aborted func(cause error)
+	Log     *slog.Logger
 }
 
 // Monitor watches the ranks of one generation. Its methods may be called on any goroutine.
@@ -154,7 +161,7 @@ func (m *Monitor) onDeath(d rendezvous.Death) {
 
 // Vanished reports that the process of a local rank is gone.
 func (m *Monitor) Vanished(rank, pid int, exit transport.Exit) {
-	if m.awaitNews(rank) != nil {
+	if m.awaitNews(rank, newsDelay) != nil {
 		return // onDeath has acted
 	}
 	e, left := m.state()
@@ -177,9 +184,9 @@ func (m *Monitor) Vanished(rank, pid int, exit transport.Exit) {
 	m.Abort(&rankLost{rank, m.Members.Describe(rank) + " " + how})
 }
 
-// awaitNews waits a moment for the launcher's report on a rank.
-func (m *Monitor) awaitNews(rank int) *rendezvous.Death {
-	timer := time.NewTimer(newsDelay)
+// awaitNews waits for the launcher's report on a rank, at most limit.
+func (m *Monitor) awaitNews(rank int, limit time.Duration) *rendezvous.Death {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		m.mu.Lock()
@@ -246,7 +253,11 @@ func (m *Monitor) Abort(cause error) {
 	m.mu.Lock()
 	network := m.network
 	m.mu.Unlock()
-	if network != nil {
-		network.Abort(cause)
+	if network == nil {
+		return
+	}
+	network.Abort(cause)
+	if m.Aborted != nil {
+		m.Aborted(cause)
 	}
 }

@@ -37,6 +37,8 @@ func (m *Monitor) waiting() []stall.Waiting {
 			phase = stall.Executing
 		case p.Unready:
 			phase = stall.Unready
+		case p.Refused:
+			phase = stall.Refused
 		}
 		at := stall.Waiting{Set: p.Set, Name: p.Name, Op: p.Op, Since: now.Sub(p.Since), Phase: phase, Needed: p.Needed}
 		if !p.Blocked.IsZero() {

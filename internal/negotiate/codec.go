@@ -99,6 +99,7 @@ func (r *Response) Append(b []byte) []byte {
 	}
 	b = binary.AppendVarint(b, int64(r.Root))
 	b = binary.AppendVarint(b, int64(r.Device))
+	b = binary.AppendVarint(b, int64(r.Last))
 	b = appendDims(b, r.Shape)
 	b = appendDims(b, r.FirstDims)
 	b = appendFloat(b, r.Prescale)
@@ -131,6 +132,7 @@ func (r *Response) Decode(p []byte) error {
 	}
 	q.Root = d.int32()
 	q.Device = d.int32()
+	q.Last = d.int32()
 	q.Shape = d.dims(MaxDims)
 	q.FirstDims = d.dims(math.MaxInt)
 	q.Prescale = d.float()
@@ -154,7 +156,7 @@ func (r *Response) Decode(p []byte) error {
 	return nil
 }
 
-// consistent checks what the executors of a Response rely on.
+// consistent checks the properties on which the executors of a Response rely.
 func (r *Response) consistent() error {
 	if _, err := byteSize(r.Shape, r.DType); err != nil {
 		return err

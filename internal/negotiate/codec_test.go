@@ -45,7 +45,8 @@ func sampleResponses() []Response {
 			5}, Card: NoCard - 1, Gen: 1},
 		{Type: operation.Alltoall, Err: strings.Repeat("e", maxErr), Name: "x", Card: NoCard},
 		{Type: operation.Reducescatter, Group: "g", GroupSize: 2, Joined: []int32{0, 3}, Card: NoCard},
-		{Type: operation.Allreduce, Name: "alone", Alone: true, Card: 3, Gen: 1},
+		{Type: operation.Allreduce, Name: "alone", Alone: true, Last: 1, Card: 3, Gen: 1},
+		{Type: operation.Join, Last: -1, Card: NoCard},
 	}
 }
 
@@ -130,10 +131,10 @@ func TestDecodeRefuses(t *testing.T) {
 		// Two distances that are in range, and their sum is not.
 		{"rank out of range", new(Request), append(bytes.TrimSuffix(request(func(*Request) {}), []byte{0, 0}), 2, 0xff,
 			0xff, 0xff, 0xff, 7, 1)},
-		{"unknown dtype(11)", new(Request), request(func(r *Request) { r.DType = tensor.NumDTypes })},
+		{"unknown dtype(13)", new(Request), request(func(r *Request) { r.DType = tensor.NumDTypes })},
 		{"unknown reduce op(9)", new(Request), request(func(r *Request) { r.ReduceOp = tensor.NumReduceOps })},
-		{"unknown wire(3)", new(Request), request(func(r *Request) { r.Wire = tensor.NumWires })},
-		{"unknown wire(3)", new(Response), response(func(r *Response) { r.Wire = tensor.NumWires })},
+		{"unknown wire(4)", new(Request), request(func(r *Request) { r.Wire = tensor.NumWires })},
+		{"unknown wire(4)", new(Response), response(func(r *Response) { r.Wire = tensor.NumWires })},
 		{"too long", new(Request), request(func(r *Request) { r.Name = strings.Repeat("n", MaxName+1) })},
 		{"256 dimensions", new(Request), request(func(r *Request) { r.Shape = make(tensor.Shape, MaxDims+1) })},
 		{"dimension out of range", new(Request), request(func(r *Request) { r.Shape[0] = -1 })},
@@ -160,8 +161,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"add up to too many", new(Response),
 			response(func(r *Response) { r.Type, r.FirstDims = operation.Allgather, []int64{math.MaxInt64, 2} })},
 		// A huge count of first dimensions must be refused before memory is allocated.
-		{"too short", new(Response), append([]byte{0, byte(operation.Allgather), 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff,
-			0xff, 0xff, 0xff, 0x7f)},
+		{"too short", new(Response), append([]byte{0, byte(operation.Allgather), 0, 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff,
+			0xff, 0xff, 0xff, 0xff, 0x7f)},
 	} {
 		if err := tc.to.Decode(tc.p); err == nil || !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("got %v, want an error with %q", err, tc.err)

@@ -45,7 +45,7 @@ type Combiner struct {
 	request Request  // decoded by Take
 }
 
-// asked is what has been asked under one name in its present round.
+// asked holds the Requests for one name in its present round.
 type asked struct {
 	name string
 	by   []bool // by place

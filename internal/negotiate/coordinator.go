@@ -9,8 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// Cards is the part of the lane's board that the Coordinator uses; transport.Board implements it. Marks, Acquire and
-// Retire must be atomic with respect to one another.
+// Cards is the part of the lane's board that the Coordinator uses; transport.Coordination implements it. Marks, Acquire
+// and Retire must be atomic with respect to one another.
 type Cards interface {
 	// Acquire returns a card with a generation that it never had before. It may take a card of another name, but not
 	// one that a member has marked: that mark would be lost. False: no card is free at this moment.
@@ -76,6 +76,7 @@ type Coordinator struct {
 
 	ids processSetIDs
 
+	last     int32       // the member of which Step takes the Request; -1 if it joins
 	out      []*Response // what Step returns
 	distinct []*Request  // of the tally that is being validated, those that differ
 }
@@ -110,6 +111,10 @@ func (c *Coordinator) Step(from []int, r *Request) ([]*Response, error) {
 	}
 	clear(c.out)
 	c.out = c.out[:0]
+	c.last = int32(from[len(from)-1])
+	if r.Type == operation.Join {
+		c.last = -1
+	}
 	var err error
 	switch r.Type {
 	case operation.Tune:
@@ -178,7 +183,9 @@ func (c *Coordinator) complete(t *tally) bool {
 
 // answer ends a complete tally.
 func (c *Coordinator) answer(t *tally) {
-	c.out = append(c.out, c.conclude(t))
+	resp := c.conclude(t)
+	resp.Last = c.last
+	c.out = append(c.out, resp)
 	c.drop(t)
 }
 

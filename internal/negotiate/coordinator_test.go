@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-var _ Cards = transport.Board(nil)
+var _ Cards = transport.Coordination(nil)
 
 // step sends r from all members in order and returns the Response of the last.
 func step(t testing.TB, c *Coordinator, r *Request) *Response {
@@ -22,6 +22,9 @@ func step(t testing.TB, c *Coordinator, r *Request) *Response {
 			t.Fatal(err)
 		}
 		if m == len(c.members)-1 && len(resps) == 1 {
+			if int(resps[0].Last) != m {
+				t.Fatalf("member %d was the last, not %d", m, resps[0].Last)
+			}
 			return resps[0]
 		}
 		if len(resps) != 0 {

@@ -2,6 +2,16 @@
 // event, and its results are the messages to send. There are no goroutines, clocks, locks or sockets inside, so a test
 // can try every interleaving in one thread. The engine calls them, one goroutine at a time per lane, and carries their
 // messages over a transport.Board.
+//
+// What is known of a tensor by its name, in each process set:
+//
+//	who has it     what                                     from                     to
+//	Coordinator    tally: the Requests that have come       a round's first Request  its last: all have asked, or joined
+//	Coordinator    recent: the last Response to the name    its first Response       its card, or many later names
+//	board          card: a generation, and members' marks   its second, equal use    Retire, see Kept
+//	Coordinator    the Response that the card stands for    with the card            with the card
+//	each Worker    the same Response                        its record in the log    the record that retires it
+//	each Worker    Kept: what the member's codec keeps      with the Worker's card   with the Worker's card
 package negotiate
 
 import (
@@ -11,6 +21,14 @@ import (
 
 // CPUDevice is the Device of a tensor in host memory.
 const CPUDevice = -1
+
+// GPUDevice is the Device of a tensor in the memory of a GPU. Which GPU is each rank's own matter: Requests of ranks
+// that say the same travel as one.
+const GPUDevice = 0
+
+// StagedDevice is the Device of a tensor of a GPU that its rank has in host memory, as a copy. If one rank of an
+// operation has that, the Response says it, and the data of all ranks goes through host memory.
+const StagedDevice = 1
 
 // MaxName is the longest tensor name in bytes.
 const MaxName = 16 << 10
@@ -32,7 +50,7 @@ type Request struct {
 	Wire      tensor.Wire     // Allreduce only: how the elements travel between hosts
 	Name      string
 	Root      int32 // Broadcast: world rank; RemoveProcessSet: the set's id
-	Device    int32 // CPUDevice or a GPU's number
+	Device    int32 // CPUDevice, GPUDevice or StagedDevice
 	Shape     tensor.Shape
 	Prescale  float64
 	Postscale float64
@@ -79,4 +97,9 @@ type Response struct {
 	// belonged to another name now belongs to this one.
 	Card uint32
 	Gen  uint32
+	// Last is the lane member whose Request was the last, -1 if a rank that joined was it. Of a Response that is
+	// repeated by its card, the board knows: transport.Board.Last.
+	Last int32
+	// Kept is not sent. Worker.Apply sets it where the name has a card, and the compression keeps something.
+	Kept *Kept
 }

@@ -32,7 +32,7 @@ func merge(reqs []*Request) *Response {
 		Type:      first.Type,
 		DType:     first.DType,
 		Name:      first.Name,
-		Device:    first.Device,
+		Device:    memoryOf(reqs),
 		Prescale:  1,
 		Postscale: 1,
 		Group:     first.Group,
@@ -71,10 +71,10 @@ func merge(reqs []*Request) *Response {
 	return resp
 }
 
-// answers reports whether r says the same as the Request of member that led to this Response. Of the device only the
-// kind counts: each member has its own GPU. It is false for a refusal, and for a Response to be executed alone.
+// answers reports whether r says the same as the Request of member that led to this Response. It is false for a
+// refusal, and for a Response to be executed alone.
 func (r *Response) answers(q *Request, member int) bool {
-	if q.Type != r.Type || q.DType != r.DType || !sameKind(q.Device, r.Device) || q.Name != r.Name ||
+	if q.Type != r.Type || q.DType != r.DType || !allows(r.Device, q.Device) || q.Name != r.Name ||
 		q.Group != r.Group || q.GroupSize != r.GroupSize || q.Refused != "" || q.Alone && !r.Alone {
 		return false
 	}
@@ -105,10 +105,11 @@ func (r *Response) hasShapeOf(q *Request, d *operation.Descriptor, member int) b
 	return d.Output != operation.OfAll || member < len(r.FirstDims) && q.Shape[0] == r.FirstDims[member]
 }
 
-// Fits reports whether r has the sizes that member has asked for in q. Of an Allgather or Alltoall the member knows
-// only its own contribution. A member must call Fits before it allocates or copies by a Response of another rank.
+// Fits reports whether r has the sizes, and is about the memory, that member has asked for in q. Of an Allgather or
+// Alltoall the member knows only its own contribution. A member must call Fits before it allocates or copies by a
+// Response of another rank.
 func (r *Response) Fits(q *Request, member int) bool {
-	if q.Type != r.Type {
+	if q.Type != r.Type || !allows(r.Device, q.Device) {
 		return false
 	}
 	d := r.Type.Describe()
@@ -161,6 +162,20 @@ func (r *Request) repeats(o *Request) bool {
 }
 
 func sameKind(a, b int32) bool { return (a == CPUDevice) == (b == CPUDevice) }
+
+// memoryOf is the Device of a Response to Requests for one kind of memory.
+func memoryOf(reqs []*Request) int32 {
+	device := int32(CPUDevice)
+	for _, r := range reqs {
+		if r != nil {
+			device = max(device, r.Device)
+		}
+	}
+	return device
+}
+
+// allows reports whether a member that has asked for memory of a kind can execute a Response about another.
+func allows(response, request int32) bool { return sameKind(response, request) && request <= response }
 
 // sameFactor compares bit by bit, so that a NaN agrees with itself.
 func sameFactor(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }

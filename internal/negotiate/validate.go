@@ -274,6 +274,14 @@ func (c *Coordinator) refusePrescale(reqs []*Request) string {
 		strconv.FormatFloat(r.Prescale, 'g', -1, 64), size, c.options.FusionThreshold)
 }
 
+// reducible are the element types that an operation combines in the memory where r has its tensor.
+func reducible(d *operation.Descriptor, r *Request) operation.DTypes {
+	if r.Device == CPUDevice {
+		return d.TypesOf(r.ReduceOp)
+	}
+	return d.TypesOnDevices(r.ReduceOp)
+}
+
 // implausible refuses Requests that agree but that nobody can execute. The engine already refuses them at submission.
 // The check here keeps a damaged Request from becoming a wrong Response.
 func (c *Coordinator) implausible(reqs []*Request) string {
@@ -286,7 +294,7 @@ func (c *Coordinator) implausible(reqs []*Request) string {
 		return ""
 	case d.Has(operation.Op) && !d.Ops.Has(first.ReduceOp):
 		return fmt.Sprintf("%v with %v is not supported.", first.Type, first.ReduceOp)
-	case d.Has(operation.Op) && first.DType.Valid() && !d.TypesOf(first.ReduceOp).Has(first.DType):
+	case d.Has(operation.Op) && first.DType.Valid() && !reducible(d, first).Has(first.DType):
 		return fmt.Sprintf("%v with %v of %v is not supported.", first.Type, first.ReduceOp, first.DType)
 	case first.DType.Valid() && !d.Types.Has(first.DType):
 		return fmt.Sprintf("%v of %v is not supported.", first.Type, first.DType)

@@ -68,7 +68,7 @@ func (w *Worker) LookupGroup(dst []CardGen, rs []*Request) ([]CardGen, bool) {
 
 // Apply records a Response read from the lane's log. Each member applies every
 // Response, in log order, between resolving the card records before and after
-// it. It copies what it keeps.
+// it. It copies what it keeps, but for resp.Kept, which it makes where resp gives its name a card.
 func (w *Worker) Apply(resp *Response) {
 	if resp.Type == operation.Join || resp.Type == operation.Settle {
 		// Every card that was given by an earlier Response has been retired.
@@ -86,6 +86,10 @@ func (w *Worker) Apply(resp *Response) {
 	c := *resp
 	c.Shape = slices.Clone(resp.Shape)
 	c.FirstDims = slices.Clone(resp.FirstDims)
+	if resp.Kept = nil; c.Wire.Keeps() {
+		resp.Kept = new(Kept)
+	}
+	c.Kept = resp.Kept
 	w.byName[c.Name] = &c
 	w.byCard[c.Card] = &c
 }

@@ -24,6 +24,8 @@ type numbered struct {
 type elementType struct {
 	numbered
 	Bytes int `json:"bytes"`
+	// Reduced says that host memory can combine such elements. Others only move there.
+	Reduced bool `json:"reduced"`
 }
 
 // submitted is a kind that users can submit.
@@ -49,7 +51,7 @@ var outputs = [...]string{Nothing: "nothing", LikeInput: "like input", OfAll: "o
 func Facts() string {
 	var f facts
 	for dt := range tensor.DType(tensor.NumDTypes) {
-		f.ElementTypes = append(f.ElementTypes, elementType{numbered{dt.String(), int(dt)}, dt.Size()})
+		f.ElementTypes = append(f.ElementTypes, elementType{numbered{dt.String(), int(dt)}, dt.Size(), !dt.IsFloat8()})
 	}
 	for op := range tensor.ReduceOp(tensor.NumReduceOps) {
 		f.ReduceOps = append(f.ReduceOps, numbered{op.String(), int(op)})
@@ -59,7 +61,7 @@ func Facts() string {
 	}
 	for _, k := range All() {
 		if d := k.Describe(); (d.Role == Collective || d.Role == Meeting) && k != Adasum {
-			f.Operations = append(f.Operations, submitted{numbered{strings.ToLower(d.Name), int(k)}, reductions(k),
+			f.Operations = append(f.Operations, submitted{numbered{factName(k), int(k)}, reductions(k),
 				outputs[d.Output], d.Has(Root)})
 		}
 	}
@@ -68,6 +70,14 @@ func Facts() string {
 		panic(err) // of such types there is none
 	}
 	return string(text)
+}
+
+// factName is the name of k in Facts, where each has its own: users are told of both barriers by one.
+func factName(k Kind) string {
+	if k == NamedBarrier {
+		return "named barrier"
+	}
+	return strings.ToLower(k.Describe().Name)
 }
 
 // Version differs between builds that know different operations: their ranks could not understand one another.

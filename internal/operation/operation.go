@@ -73,7 +73,7 @@ type Descriptor struct {
 	Alike string
 
 	Ops    Ops    // the reduce operations that it can do; none if it does not combine elements
-	Types  DTypes // the element types that it takes; see also TypesOf
+	Types  DTypes // the element types that it takes; see also TypesOf and TypesOnDevices
 	Absent Absence
 	Advice string // for who meets the failure of NeedsAll
 

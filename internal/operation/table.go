@@ -39,6 +39,7 @@ const (
 	Gather  Kind = 69
 	Scatter Kind = 70
 	// NamedBarrier is a barrier that has a name, as a collective has, and an empty tensor. Several may be pending.
+	// Users read of a barrier.
 	NamedBarrier Kind = 71
 )
 
@@ -92,7 +93,7 @@ var table = map[Kind]Descriptor{
 		Absent: NeedsAll, Repeats: true,
 	},
 	NamedBarrier: {
-		Name: "Named barrier", Label: "NAMED_BARRIER", Role: Collective, Agree: Shape, Output: LikeInput,
+		Name: "Barrier", Label: "BARRIER", Role: Collective, Agree: Shape, Output: LikeInput,
 		Activity: "GLOO_BARRIER", Alike: "named_barrier", Types: allTypes,
 		Repeats: true,
 	},
@@ -138,13 +139,21 @@ const (
 
 	allTypes DTypes = 1<<tensor.NumDTypes - 1
 	floats   DTypes = 1<<tensor.Float16 | 1<<tensor.BFloat16 | 1<<tensor.Float32 | 1<<tensor.Float64
+	floats8  DTypes = 1<<tensor.Float8E4M3FN | 1<<tensor.Float8E5M2
 )
 
-// TypesOf are the element types that d takes with op: bits are those of integers and of bool, which has no average.
-func (d *Descriptor) TypesOf(op tensor.ReduceOp) DTypes {
+// TypesOf are the element types that d takes with op in host memory: bits are those of integers and of bool, which has
+// no average. Nothing combines floats of 8 bits there.
+func (d *Descriptor) TypesOf(op tensor.ReduceOp) DTypes { return d.typesOf(op) &^ floats8 }
+
+// TypesOnDevices are the element types that d takes with op in the memory of devices, some of which combine floats of
+// 8 bits.
+func (d *Descriptor) TypesOnDevices(op tensor.ReduceOp) DTypes { return d.typesOf(op) }
+
+func (d *Descriptor) typesOf(op tensor.ReduceOp) DTypes {
 	switch {
 	case bits.Has(op):
-		return d.Types &^ floats
+		return d.Types &^ floats &^ floats8
 	case op == tensor.Average:
 		return d.Types &^ (1 << tensor.Bool)
 	}

@@ -7,6 +7,7 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -35,9 +36,13 @@ var TrackFD func(fd int, open bool)
 // there, as it does when C calls Go. See engine.Options.MainThread.
 var MainThread func() bool
 
+// Devices, if set before Init, makes what carries tensors in the memory of devices. See world.Options.
+var Devices func(w *world.World) engine.Devices
+
 var (
 	mu         sync.Mutex // held during Init and Shutdown
-	generation uint64
+	generation uint64     // of the job
+	job        string     // where its ranks meet, and their secret; another one counts its generations anew
 	current    atomic.Pointer[world.World]
 	overMPI    *mpi.Communicator // of the current world, if it uses MPI
 
@@ -120,6 +125,9 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 		return elasticInit(ctx, c, lookup, o.Sets)
 	}
 	starter.EndsByExit = EndsByExit
+	if told := fmt.Sprint(c.Told.Rendezvous, c.Told.Key); told != job {
+		job, generation = told, 0
+	}
 	generation++
 	from := bootstrap.Options{Generation: generation, Deadline: time.Now().Add(c.Timeout), MPIRanks: o.MPIRanks,
 		MPIComms: o.MPIComms, Log: func(p roster.Place) *slog.Logger { return logger(c, p) }}
@@ -133,7 +141,7 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 func join(ctx context.Context, s bootstrap.Start, c *config.Config, sets [][]int) error {
 	log := logger(c, s.Place)
 	w, err := world.Join(ctx, s, c, world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: slices.Concat(s.Sets,
-		sets), MPI: s.MPI, Log: log})
+		sets), MPI: s.MPI, Devices: Devices, Log: log})
 	if err != nil {
 		return err
 	}

@@ -11,19 +11,20 @@ import (
 var ErrTimelineNotEnabled = errors.New("the timeline is not enabled: set HOROVOD_TIMELINE=DYNAMIC, or to a file, " +
 	"before initialisation")
 
-// StartTimeline starts a timeline in the file at path, on rank 0; on the others it does nothing. It does file I/O.
+// StartTimeline starts a timeline in the file at path, on rank 0; on the others it does nothing. But if path has
+// {rank}, each rank writes a file. It does file I/O.
 func StartTimeline(path string, markCycles bool) error {
 	w, err := recording()
-	if err != nil || w.Place.Rank != 0 {
+	if err != nil {
 		return err
 	}
-	return w.Timeline.Start(path, markCycles)
+	return w.StartTimeline(path, markCycles)
 }
 
 // StopTimeline completes and closes the file. Without a timeline it does nothing.
 func StopTimeline() error {
 	w, err := recording()
-	if err != nil || w.Place.Rank != 0 {
+	if err != nil {
 		return err
 	}
 	return w.Timeline.Stop()

@@ -115,7 +115,7 @@ func BenchmarkCopy(b *testing.B) {
 
 // BenchmarkReduce combines two arrays in the place of the first.
 func BenchmarkReduce(b *testing.B) {
-	for dt := range tensor.DType(tensor.NumDTypes) {
+	for dt := range tensor.DType(tensor.NumReducible) {
 		for _, size := range benchSizes {
 			x, y := touched(dt, size.bytes), touched(dt, size.bytes)
 			srcs := [][]byte{x, y}
@@ -139,7 +139,7 @@ func BenchmarkReduce(b *testing.B) {
 
 // BenchmarkScale scales in place.
 func BenchmarkScale(b *testing.B) {
-	for dt := range tensor.DType(tensor.NumDTypes) {
+	for dt := range tensor.DType(tensor.NumReducible) {
 		if dt == tensor.Bool {
 			continue
 		}

@@ -111,6 +111,11 @@ const (
 	halveUint16
 	halveInt16
 
+	// Float32 as quantised blocks; their ranges count blocks.
+	quantise
+	addQuantised
+	dequantise
+
 	numKernels
 )
 

@@ -179,6 +179,14 @@ func lookUpRange(v variant, dst []byte, srcs [][]byte, table *[256]byte, from, t
 	runElements(v, lookUp8, &j, from, to)
 }
 
+// blockRange runs k, a kernel for quantised blocks, on the first blocks, at least one.
+func blockRange(k kernel, dst []byte, srcs [][]byte, scale float32, blocks int) {
+	run(&job{
+		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs), end: blocks, kernel: uint64(k),
+		scale: uint64(math.Float32bits(scale)) * 0x1_0000_0001,
+	})
+}
+
 // dotRange adds the products of the elements from from to to to d.
 func dotRange(v variant, k kernel, d *dots, srcs [][]byte, from, to int) {
 	j := job{dst: (*byte)(unsafe.Pointer(d)), srcs: unsafe.SliceData(srcs), nsrc: len(srcs)}

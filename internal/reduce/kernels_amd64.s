@@ -248,6 +248,144 @@ TEXT halveInt16AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	HALVE_I16(SHIFT_I16)
 	RET
 
+#include "quantise_amd64.h"
+
+TEXT quantiseAVX2<>(SB), NOSPLIT|NOFRAME, $0
+	MOVQ     0(SI), R8
+	XORQ     R10, R10
+	CMPQ     BX, $24
+	JEQ      start
+	MOVQ     24(SI), R10
+
+start:
+	VPCMPEQD Y15, Y15, Y15
+	VPSRLD   $1, Y15, Y15
+	VMOVDQU  inOrder<>(SB), Y14
+
+block:
+	VMOVUPS  (R8), Y0
+	VMOVUPS  32(R8), Y1
+	VMOVUPS  64(R8), Y2
+	VMOVUPS  96(R8), Y3
+	TESTQ    R10, R10
+	JZ       summed
+	VADDPS   (R10), Y0, Y0
+	VADDPS   32(R10), Y1, Y1
+	VADDPS   64(R10), Y2, Y2
+	VADDPS   96(R10), Y3, Y3
+
+summed:
+	LARGEST
+	ADDL     $const_almostTwo, AX
+	CMPL     AX, $const_infinite
+	JCC      infinite
+	SHRL     $23, AX
+	MOVL     $1, CX
+	SUBL     $const_scaleBelow, AX
+	CMPL     AX, CX
+	CMOVLGT  AX, CX
+	MOVB     CX, (DI)
+	SCALES
+	MOVL     $0x7f000000, AX // 254 as an exponent
+	SUBL     R9, AX
+	MOVL     AX, X9
+	VPBROADCASTD X9, Y9
+	VMULPS   Y0, Y9, Y4
+	VMULPS   Y1, Y9, Y5
+	VMULPS   Y2, Y9, Y6
+	VMULPS   Y3, Y9, Y7
+	VCVTPS2DQ Y4, Y4
+	VCVTPS2DQ Y5, Y5
+	VCVTPS2DQ Y6, Y6
+	VCVTPS2DQ Y7, Y7
+	VPACKSSDW Y5, Y4, Y10
+	VPACKSSDW Y7, Y6, Y11
+	VPACKSSWB Y11, Y10, Y10
+	VPERMD   Y10, Y14, Y10
+	VMOVDQU  Y10, 1(DI)
+	TESTQ    R10, R10
+	JZ       next
+	REST(Y0, Y4, (R10))
+	REST(Y1, Y5, 32(R10))
+	REST(Y2, Y6, 64(R10))
+	REST(Y3, Y7, 96(R10))
+	ADDQ     $128, R10
+
+next:
+	ADDQ     $128, R8
+	ADDQ     $33, DI
+	DECQ     DX
+	JNZ      block
+	RET
+
+infinite:
+	MOVB     $const_noNumbers, (DI)
+	VPXOR    Y0, Y0, Y0
+	VMOVDQU  Y0, 1(DI)
+	TESTQ    R10, R10
+	JZ       next
+	VMOVDQU  Y0, (R10)
+	VMOVDQU  Y0, 32(R10)
+	VMOVDQU  Y0, 64(R10)
+	VMOVDQU  Y0, 96(R10)
+	ADDQ     $128, R10
+	JMP      next
+
+// The order in which packing leaves fours of bytes, undone.
+DATA inOrder<>+0(SB)/8, $0x0000000400000000
+DATA inOrder<>+8(SB)/8, $0x0000000500000001
+DATA inOrder<>+16(SB)/8, $0x0000000600000002
+DATA inOrder<>+24(SB)/8, $0x0000000700000003
+GLOBL inOrder<>(SB), RODATA, $32
+
+TEXT addQuantisedAVX2<>(SB), NOSPLIT|NOFRAME, $0
+	MOVQ     0(SI), R8
+
+block:
+	MOVBLZX  (R8), CX
+	SCALES
+	VALUES(1(R8), Y0)
+	VALUES(9(R8), Y1)
+	VALUES(17(R8), Y2)
+	VALUES(25(R8), Y3)
+	VADDPS   (DI), Y0, Y0
+	VADDPS   32(DI), Y1, Y1
+	VADDPS   64(DI), Y2, Y2
+	VADDPS   96(DI), Y3, Y3
+	VMOVUPS  Y0, (DI)
+	VMOVUPS  Y1, 32(DI)
+	VMOVUPS  Y2, 64(DI)
+	VMOVUPS  Y3, 96(DI)
+	ADDQ     $33, R8
+	ADDQ     $128, DI
+	DECQ     DX
+	JNZ      block
+	RET
+
+TEXT dequantiseAVX2<>(SB), NOSPLIT|NOFRAME, $0
+	MOVQ     0(SI), R8
+
+block:
+	MOVBLZX  (R8), CX
+	SCALES
+	VALUES(1(R8), Y0)
+	VALUES(9(R8), Y1)
+	VALUES(17(R8), Y2)
+	VALUES(25(R8), Y3)
+	VMULPS   Y15, Y0, Y0
+	VMULPS   Y15, Y1, Y1
+	VMULPS   Y15, Y2, Y2
+	VMULPS   Y15, Y3, Y3
+	VMOVUPS  Y0, (DI)
+	VMOVUPS  Y1, 32(DI)
+	VMOVUPS  Y2, 64(DI)
+	VMOVUPS  Y3, 96(DI)
+	ADDQ     $33, R8
+	ADDQ     $128, DI
+	DECQ     DX
+	JNZ      block
+	RET
+
 TEXT float16ToBFloat16AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	CONSTANTS_BF16
 	CAST(PAIRS_BF16(WIDEN_F16), READ_16, WRITE_16)
@@ -887,6 +1025,9 @@ ENTRY(const_meanInt32, meanInt32AVX2)
 ENTRY(const_streamLines, streamLinesAVX2)
 ENTRY(const_halveUint16, halveUint16AVX2)
 ENTRY(const_halveInt16, halveInt16AVX2)
+ENTRY(const_quantise, quantiseAVX2)
+ENTRY(const_addQuantised, addQuantisedAVX2)
+ENTRY(const_dequantise, dequantiseAVX2)
 ENTRY(const_sumFloat16+const_numKernels, sumFloat16AVX512)
 ENTRY(const_productFloat16+const_numKernels, productFloat16AVX512)
 ENTRY(const_extremeFloat16+const_numKernels, extremeFloat16AVX512)

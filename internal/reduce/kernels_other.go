@@ -41,6 +41,10 @@ func lookUpRange(v variant, _ []byte, _ [][]byte, _ *[256]byte, _, _ int) {
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }
 
+func blockRange(kernel, []byte, [][]byte, float32, int) {
+	panic("reduce: no kernels on this processor")
+}
+
 func dotRange(v variant, _ kernel, _ *dots, _ [][]byte, _, _ int) {
 	panic("reduce: no " + v.String() + " kernels on this processor")
 }

@@ -37,6 +37,9 @@ func Check(dt tensor.DType, op tensor.ReduceOp) error {
 	if !dt.Valid() {
 		return fmt.Errorf("reduce: unknown element type %v", dt)
 	}
+	if dt.IsFloat8() {
+		return fmt.Errorf("reduce: elements of type %v only move in host memory", dt)
+	}
 	switch op {
 	case tensor.Sum, tensor.Min, tensor.Max, tensor.Product:
 		return nil

@@ -43,7 +43,7 @@ func variants() []variant {
 
 // forAll runs f for each element type, and each operation that is defined for it.
 func forAll(t *testing.T, f func(t *testing.T, dt tensor.DType, op tensor.ReduceOp)) {
-	for dt := range tensor.DType(tensor.NumDTypes) {
+	for dt := range tensor.DType(tensor.NumReducible) {
 		for _, op := range ops {
 			if Check(dt, op) != nil {
 				continue
@@ -353,7 +353,7 @@ func TestHalvesAreRoundedOnce(t *testing.T) {
 
 func TestScale(t *testing.T) {
 	rnd := source(t)
-	for dt := range tensor.DType(tensor.NumDTypes) {
+	for dt := range tensor.DType(tensor.NumReducible) {
 		src := fill(rnd, dt, 333, 0)
 		for _, factor := range scales(dt) {
 			want := reference(dt, tensor.Sum, [][]byte{src}, factor)
@@ -394,7 +394,7 @@ func TestScaledIntegersTruncateAndSaturate(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for dt := range tensor.DType(tensor.NumDTypes) {
+	for dt := range tensor.DType(tensor.NumReducible) {
 		for op := range tensor.ReduceOp(tensor.NumReduceOps) {
 			defined := op != tensor.Average && op != tensor.Adasum && (op < tensor.BitAnd || !isFloat(dt))
 			if err := Check(dt, op); (err == nil) != defined {
@@ -408,7 +408,8 @@ func TestCheck(t *testing.T) {
 			t.Errorf("CheckScale(%v, 0.5) = %v", dt, err)
 		}
 	}
-	if Check(tensor.NumDTypes, tensor.Sum) == nil || Check(tensor.Float32, tensor.NumReduceOps) == nil ||
+	if Check(tensor.Float8E4M3FN, tensor.Sum) == nil || Check(tensor.Float8E5M2, tensor.Max) == nil ||
+		Check(tensor.NumDTypes, tensor.Sum) == nil || Check(tensor.Float32, tensor.NumReduceOps) == nil ||
 		CheckScale(tensor.NumDTypes, 1) == nil {
 		t.Error("an unknown type or operation passes")
 	}
@@ -438,7 +439,7 @@ func TestBrokenArgumentsPanic(t *testing.T) {
 
 func TestNothingIsAllocated(t *testing.T) {
 	a, b, dst := make([]byte, 9999*8), make([]byte, 9999*8), make([]byte, 9999*8)
-	for dt := range tensor.DType(tensor.NumDTypes) {
+	for dt := range tensor.DType(tensor.NumReducible) {
 		for _, v := range variants() {
 			scale := scales(dt)[len(scales(dt))/2]
 			if n := testing.AllocsPerRun(10, func() {

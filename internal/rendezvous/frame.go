@@ -81,6 +81,7 @@ const (
 	typeLeave    = "leave"
 	typeBeat     = "beat" // I wait: is everybody alive?
 	typePong     = "pong"
+	typeFigures  = "figures" // the answer to tell
 	// From the server.
 	typeWelcome = "welcome"
 	typeRefused = "refused"
@@ -97,6 +98,7 @@ const (
 	// The server sends this because of another rank's Beat, and the rank answers it.
 	typePing  = "ping"
 	typeBeats = "beats"
+	typeTell  = "tell" // the launcher wants this rank's figures
 )
 
 // Shape differs between builds that have other messages or know other operations, even if nobody has raised Protocol.

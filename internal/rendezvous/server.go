@@ -50,6 +50,9 @@ type Server struct {
 	Knocks *auth.Knocks
 	// Epoch distinguishes the generations of this server from those of the job's other servers. Set before Serve.
 	Epoch uint64
+	// Figures, if set, gets what ranks answer to AskFigures, for one rank one after the other. An empty value says that
+	// the rank has none yet. Set before Serve.
+	Figures func(rank int, generation uint64, host string, value []byte)
 
 	key  []byte
 	size int
@@ -97,8 +100,9 @@ type peer struct {
 	wake   chan struct{} // capacity 1: there is something to deliver
 
 	relay
-	pulse liveness
-	clock Clock // of its host
+	pulse   liveness
+	telling telling
+	clock   Clock // of its host
 }
 
 // NewServer returns the server of a job of size ranks whose secret is key. Call Serve next.
@@ -219,6 +223,12 @@ func (s *Server) attend(conn net.Conn) {
 		m, err := decode(p.conn)
 		if err != nil {
 			break
+		}
+		if m.Type == typeFigures {
+			if !s.told(p, m) {
+				break
+			}
+			continue
 		}
 		if !s.take(p, m) {
 			break
@@ -447,6 +457,19 @@ func (s *Server) Started(rank int, host string, pid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ranks[rank].host, s.ranks[rank].pid = clip(host, maxHost), pid
+}
+
+// Awaited is how many ranks have not joined, by the host on which they were started; those that were not are under "".
+func (s *Server) Awaited() (hosts map[string]int) {
+	hosts = map[string]int{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.ranks {
+		if !s.ranks[r].joined {
+			hosts[s.ranks[r].host]++
+		}
+	}
+	return hosts
 }
 
 // Died tells every rank of every generation, now and later, that the process of d.Rank has ended, or takes no part

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -70,7 +71,8 @@ type Session struct {
 	uses    map[string]uint64
 	waits   map[exchangeKey]*wait
 	inquiries
-	beats chan []Silence // capacity 1: the last answer to a Beat
+	beats  chan []Silence // capacity 1: the last answer to a Beat
+	onTell atomic.Pointer[func() []byte]
 }
 
 // wait is an Exchange that has not returned.
@@ -177,6 +179,10 @@ func (s *Session) read() {
 		}
 		if m.Type == typePing {
 			s.write(message{Type: typePong}) // here, so that nothing else of the rank is needed
+			continue
+		}
+		if m.Type == typeTell {
+			s.tell()
 			continue
 		}
 		s.take(m)

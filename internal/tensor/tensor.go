@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// DType is the type of a tensor's elements. C callers and the wire see the numbers, which are Horovod's; BFloat16 is
-// an addition.
+// DType is the type of a tensor's elements. C callers and the wire see the numbers, which are Horovod's; those from
+// BFloat16 on are additions.
 type DType uint8
 
 // The element types.
@@ -26,8 +26,14 @@ const (
 	Float64  DType = 8
 	Bool     DType = 9
 	BFloat16 DType = 10
+	// Floats of 8 bits, which have PyTorch's names.
+	Float8E4M3FN DType = 11
+	Float8E5M2   DType = 12
 
-	NumDTypes = 11
+	NumDTypes = 13
+	// NumReducible is the number of those types, the first ones, that host memory can combine. It only moves the
+	// others.
+	NumReducible = 11
 )
 
 var dtypes = [NumDTypes]struct {
@@ -36,10 +42,14 @@ var dtypes = [NumDTypes]struct {
 }{
 	{"uint8", 1}, {"int8", 1}, {"uint16", 2}, {"int16", 2}, {"int32", 4}, {"int64", 8},
 	{"float16", 2}, {"float32", 4}, {"float64", 8}, {"bool", 1}, {"bfloat16", 2},
+	{"float8_e4m3fn", 1}, {"float8_e5m2", 1},
 }
 
 // Valid reports whether d is one of the constants above.
 func (d DType) Valid() bool { return d < NumDTypes }
+
+// IsFloat8 reports whether elements are floats of 8 bits, which only some devices can combine.
+func (d DType) IsFloat8() bool { return d >= NumReducible && d.Valid() }
 
 // Size returns the bytes of one element; 0 for an invalid type.
 func (d DType) Size() int {

@@ -220,7 +220,7 @@ func TestFullDisk(t *testing.T) {
 // that stop says why.
 func TestTraceEndsWhenTheDiskIsFull(t *testing.T) {
 	f := &memFile{limit: 200_000}
-	tr, err := newTrace(f, 1<<10)
+	tr, err := newTrace(f, 1<<10, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ const (
 	cycleStart kind = iota
 	negotiateStart
 	rankReady
+	submitted
 	negotiateEnd
 	opStart
 	activityStart
@@ -32,7 +33,8 @@ type event struct {
 	name  string
 	text  string // operation or activity
 	kind  kind
-	rank  int32
+	rank  int32  // of rankReady and submitted; the process set of negotiateEnd
+	order uint64 // of negotiateEnd
 	dtype tensor.DType
 	ndim  uint8 // of the shape; dims holds at most the first maxDims
 	dims  [maxDims]int64

@@ -11,6 +11,7 @@ import (
 // has not begun is left out, and one that begins ends what should have ended.
 type recorder struct {
 	out     *arrayFile
+	own     bool              // the file has an Identity
 	tensors map[string]*track // at most limit
 	limit   int
 	crowd   track             // of all other tensors; pid 0 until there is one
@@ -52,9 +53,10 @@ const maxTensors = 8192
 // maxQuoted limits the memory for names of operations and activities.
 const maxQuoted = 1024
 
-func newRecorder(out *arrayFile, began time.Time) *recorder {
+func newRecorder(out *arrayFile, began time.Time, own *Identity) *recorder {
 	r := &recorder{
 		out:     out,
+		own:     own != nil,
 		tensors: make(map[string]*track),
 		limit:   maxTensors,
 		quoted:  make(map[string]string),
@@ -63,7 +65,25 @@ func newRecorder(out *arrayFile, began time.Time) *recorder {
 	r.buf = strconv.AppendInt(r.buf, began.UnixMicro(), 10)
 	r.write(`}}`)
 	r.sortIndex(0)
+	if own != nil {
+		r.identify(own)
+	}
 	return r
+}
+
+// identify writes whose file it is.
+func (r *recorder) identify(own *Identity) {
+	r.buf = append(r.buf[:0], `{"name":"gorovod_rank","ph":"M","pid":0,"args":{"rank":`...)
+	r.buf = strconv.AppendInt(r.buf, int64(own.Rank), 10)
+	r.buf = append(r.buf, `,"size":`...)
+	r.buf = strconv.AppendInt(r.buf, int64(own.Size), 10)
+	r.buf = append(r.buf, `,"generation":`...)
+	r.buf = strconv.AppendUint(r.buf, own.Generation, 10)
+	r.buf = append(r.buf, `,"host":`...)
+	r.buf = append(r.buf, encode(own.Host)...)
+	r.buf = append(r.buf, `,"job":`...)
+	r.buf = append(r.buf, encode(own.Job)...)
+	r.write(`}}`)
 }
 
 // record writes what e means. After an error it does nothing.
@@ -129,10 +149,16 @@ func (r *recorder) step(t *track, e *event) {
 			}
 		}
 	case rankReady:
-		if t.early {
+		switch {
+		case r.own && e.rank == 0: // the coordinator of a process set is member 0, and has submitted
+		case t.early:
 			t.earlyRanks = append(t.earlyRanks, e.rank)
-		} else if t.phase == negotiating {
-			r.ready(t, e.rank)
+		case t.phase == negotiating:
+			r.ready(t, e.rank, false)
+		}
+	case submitted:
+		if t.phase == negotiating && !t.early {
+			r.ready(t, e.rank, true)
 		}
 	case negotiateEnd:
 		if t.early { // OpEnd is missing
@@ -140,7 +166,7 @@ func (r *recorder) step(t *track, e *event) {
 			r.startEarly(t)
 		}
 		if t.phase == negotiating {
-			r.end(t, unknown)
+			r.endNegotiation(t, e)
 		}
 	case opStart:
 		r.unwind(t)
@@ -177,7 +203,7 @@ func (r *recorder) startEarly(t *track) {
 	t.early = false
 	r.begin(t, negotiating, t.earlyOp)
 	for _, rank := range t.earlyRanks {
-		r.ready(t, rank)
+		r.ready(t, rank, false)
 	}
 }
 
@@ -253,12 +279,32 @@ func (r *recorder) endOp(t *track, e *event) {
 	r.write(`]"}}`)
 }
 
-// ready writes the X record of a member that is ready.
-func (r *recorder) ready(t *track, rank int32) {
+// endNegotiation writes the E record of a negotiation, with the operation's number where the file has an Identity.
+func (r *recorder) endNegotiation(t *track, e *event) {
+	if !r.own {
+		r.end(t, unknown)
+		return
+	}
+	t.phase = unknown
+	r.buf = append(r.buf[:0], `{"ph":"E"`...)
+	r.place(t)
+	r.buf = append(r.buf, `,"args":{"set":`...)
+	r.buf = strconv.AppendInt(r.buf, int64(e.rank), 10)
+	r.buf = append(r.buf, `,"order":`...)
+	r.buf = strconv.AppendUint(r.buf, e.order, 10)
+	r.write(`}}`)
+}
+
+// ready writes the X record of a member that is ready; own: it is this rank.
+func (r *recorder) ready(t *track, rank int32, own bool) {
 	r.buf = append(r.buf[:0], `{"ph":"X","name":"`...)
 	r.buf = strconv.AppendInt(r.buf, int64(rank), 10)
 	r.buf = append(r.buf, '"')
 	r.place(t)
+	if own {
+		r.write(`,"dur":0,"args":{"own":1}}`)
+		return
+	}
 	r.write(`,"dur":0}`)
 }
 

@@ -37,7 +37,7 @@ func TestRecords(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newRecorder(out, time.UnixMicro(1_700_000_000_000_000))
+		r := newRecorder(out, time.UnixMicro(1_700_000_000_000_000), nil)
 		shown := 0
 		transcript.Run(t, path, func(t *testing.T, d *transcript.Command) string {
 			var n int
@@ -112,7 +112,7 @@ func TestAnyEventsGiveAWellNestedFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newRecorder(out, time.UnixMicro(0))
+		r := newRecorder(out, time.UnixMicro(0), nil)
 		n := t.Int("events", 0, 200)
 		for range n {
 			r.record(&event{

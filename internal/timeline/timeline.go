@@ -33,7 +33,7 @@ import (
 // The events of one tensor come in this order; any of them may be missing, in
 // particular those before the timeline was switched on:
 //
-//	NegotiateStart  RankReady…  NegotiateEnd
+//	NegotiateStart  Submitted  RankReady…  NegotiateEnd
 //	OpStart  (ActivityStart  ActivityEnd)…  OpEnd
 //
 // The next NegotiateStart of a name may come before OpEnd, since another rank may
@@ -43,12 +43,30 @@ type Timeline struct {
 	current atomic.Pointer[trace]  // nil: off
 	look    atomic.Pointer[func()] // see Watch
 
-	mu   sync.Mutex            // held by Start and Stop, which alone set last
+	mu   sync.Mutex            // held by Start, Stop and Identify, which alone set the following
+	own  *Identity             // nil for a file of rank 0 alone
 	last atomic.Pointer[trace] // that of current, or what it was before it became nil
 }
 
 // New makes a Timeline that is off.
 func New() *Timeline { return new(Timeline) }
+
+// Identity says whose file a timeline is. A job of which each rank writes a file needs it, so that gorovod trace merge
+// can put the files together.
+type Identity struct {
+	Rank, Size int
+	Host       string
+	Job        string // the same on all ranks of a generation, and of no other job
+	Generation uint64
+}
+
+// Identify has the files that Start opens from now on say whose they are, and hold what merging them needs: this rank's
+// own submissions, and the numbers of the operations. Nil: they are as Horovod's rank 0 writes them.
+func (t *Timeline) Identify(own *Identity) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.own = own
+}
 
 // Start opens the file at path, replacing what is in it, and switches the
 // timeline on. If a file is being written already, it is completed first, unless
@@ -89,7 +107,7 @@ func (t *Timeline) Start(path string, markCycles bool) error {
 		f.Close()
 		return fmt.Errorf("start timeline: %w", err)
 	}
-	tr, err := newTrace(f, queueSize)
+	tr, err := newTrace(f, queueSize, t.own)
 	if err != nil {
 		f.Close()
 		return fmt.Errorf("start timeline: %w", err)
@@ -176,10 +194,19 @@ func (t *Timeline) RankReady(name string, setRank int) {
 	}
 }
 
-// NegotiateEnd says that all members are ready, or that the tensor is refused.
-func (t *Timeline) NegotiateEnd(name string) {
+// Submitted says that this rank, the member with this number in its process set, is ready. Files without an Identity
+// have that from RankReady alone.
+func (t *Timeline) Submitted(name string, setRank int) {
+	if tr := t.current.Load(); tr != nil && tr.own {
+		tr.put(submitted, name, "", setRank)
+	}
+}
+
+// NegotiateEnd says that all members are ready, or that the tensor is refused. order is the operation's place among
+// those of its process set, the same on all members.
+func (t *Timeline) NegotiateEnd(name string, set int, order uint64) {
 	if tr := t.current.Load(); tr != nil {
-		tr.put(negotiateEnd, name, "", 0)
+		tr.putAgreed(name, set, order)
 	}
 }
 

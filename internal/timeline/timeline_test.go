@@ -145,7 +145,7 @@ func recordSmallJob(tl *Timeline) {
 	tl.NegotiateStart(a, "ALLREDUCE")
 	tl.RankReady(a, 0)
 	tl.RankReady(a, 11)
-	tl.NegotiateEnd(a)
+	tl.NegotiateEnd(a, 0, 7)
 	tl.CycleStart()
 	tl.OpStart(a, "ALLREDUCE")
 	tl.ActivityStart(a, MemcpyInFusionBuffer)
@@ -183,6 +183,63 @@ const smallJob = `[
 {"ph":"B","name":"ALLGATHER","ts":"T","pid":1},
 {"ph":"E","ts":"T","pid":1,"args":{"dtype":"int64","shape":"[]"}}
 ]`
+
+// TestFileOfARank has what merging the files of all ranks needs, and nothing else besides.
+func TestFileOfARank(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.json")
+	tl := New()
+	tl.Identify(&Identity{Rank: 3, Size: 4, Host: "a\"b", Job: "j", Generation: 1<<20 + 1})
+	if err := tl.Start(path, false); err != nil {
+		t.Fatal(err)
+	}
+	tl.NegotiateStart("x", "ALLREDUCE")
+	tl.RankReady("x", 0) // of a coordinator, which has submitted, or is going to
+	tl.RankReady("x", 1)
+	tl.Submitted("x", 0)
+	tl.NegotiateEnd("x", 5, 1<<40)
+	tl.OpStart("x", "ALLREDUCE")
+	tl.NegotiateStart("x", "ALLREDUCE") // another rank is ahead
+	tl.RankReady("x", 0)
+	tl.RankReady("x", 2)
+	tl.OpEnd("x", tensor.Float32, nil)
+	tl.Submitted("x", 0)
+	tl.NegotiateEnd("x", 5, 1<<40+1)
+	if err := tl.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	got := load(t, path)
+	checkNested(t, got)
+	own := got[2]["args"].(map[string]any)
+	if got[2]["name"] != "gorovod_rank" || own["rank"] != 3.0 || own["size"] != 4.0 || own["host"] != "a\"b" ||
+		own["job"] != "j" || own["generation"] != float64(1<<20+1) {
+		t.Errorf("it says that it is of %v", got[2])
+	}
+	var told []string
+	for _, r := range got {
+		switch args, _ := r["args"].(map[string]any); {
+		case r["ph"] == "X":
+			told = append(told, fmt.Sprint(r["name"], args["own"]))
+		case r["ph"] == "E" && args["order"] != nil:
+			told = append(told, fmt.Sprint(args["set"], " ", int64(args["order"].(float64))))
+		}
+	}
+	if want := "[1<nil> 01 5 1099511627776 2<nil> 01 5 1099511627777]"; fmt.Sprint(told) != want {
+		t.Errorf("it tells %v, want %s", told, want)
+	}
+	tl.Identify(nil)
+	if err := tl.Start(path, false); err != nil {
+		t.Fatal(err)
+	}
+	recordSmallJob(tl)
+	tl.Submitted("x", 0)
+	if err := tl.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile(path); strings.Contains(string(text), "gorovod_rank") ||
+		strings.Contains(string(text), "order") || strings.Contains(string(text), "own") {
+		t.Errorf("a file of rank 0 alone has what Horovod's has not: %s", text)
+	}
+}
 
 // TestTimeIsTakenAtTheCall would fail if the writer stamped the events.
 func TestTimeIsTakenAtTheCall(t *testing.T) {
@@ -401,7 +458,7 @@ func operation(tl *Timeline, name string) {
 	tl.NegotiateStart(name, "ALLREDUCE")
 	tl.RankReady(name, 0)
 	tl.RankReady(name, 1)
-	tl.NegotiateEnd(name)
+	tl.NegotiateEnd(name, 0, 7)
 	tl.CycleStart()
 	tl.OpStart(name, "ALLREDUCE")
 	tl.ActivityStart(name, GlooAllreduce)
@@ -492,7 +549,7 @@ func benchTrace(b *testing.B) *trace {
 	if err != nil {
 		b.Fatal(err)
 	}
-	tr, err := newTrace(f, queueSize)
+	tr, err := newTrace(f, queueSize, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -29,6 +29,7 @@ const (
 type trace struct {
 	path       string
 	info       fs.FileInfo
+	own        bool      // it has an Identity
 	began      time.Time // its monotonic reading is time 0 of the file
 	markCycles atomic.Bool
 	off        func() // takes the trace away from producers
@@ -50,12 +51,13 @@ type trace struct {
 
 // newTrace writes the head of an empty file, which is valid from then on, and
 // owns f if there is no error. The caller sets off and starts run.
-func newTrace(f file, size int) (*trace, error) {
+func newTrace(f file, size int, own *Identity) (*trace, error) {
 	out, err := newArrayFile(f)
 	if err != nil {
 		return nil, err
 	}
 	tr := &trace{
+		own:   own != nil,
 		began: time.Now(),
 		off:   func() {},
 		queue: newQueue(size),
@@ -64,7 +66,7 @@ func newTrace(f file, size int) (*trace, error) {
 		done:  make(chan struct{}),
 		timer: time.NewTimer(pause),
 	}
-	tr.rec = newRecorder(out, tr.began)
+	tr.rec = newRecorder(out, tr.began, own)
 	if err := out.flush(); err != nil {
 		return nil, err
 	}
@@ -80,6 +82,19 @@ func (tr *trace) put(k kind, name, text string, rank int) {
 		return
 	}
 	c.at, c.kind, c.name, c.text, c.rank = at, k, name, text, int32(rank)
+	c.publish(pos)
+	tr.rouse()
+}
+
+// putAgreed is put for negotiateEnd.
+func (tr *trace) putAgreed(name string, set int, order uint64) {
+	at := int64(time.Since(tr.began))
+	c, pos := tr.queue.claim(negotiateEnd)
+	if c == nil {
+		tr.dropped.Add(1)
+		return
+	}
+	c.at, c.kind, c.name, c.rank, c.order = at, negotiateEnd, name, int32(set), order
 	c.publish(pos)
 	tr.rouse()
 }

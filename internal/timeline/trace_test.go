@@ -14,7 +14,7 @@ import (
 func memTrace(t *testing.T, queueSize int) (*trace, *memFile) {
 	t.Helper()
 	f := &memFile{}
-	tr, err := newTrace(f, queueSize)
+	tr, err := newTrace(f, queueSize, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,14 +2,13 @@ package transport
 
 import "time"
 
-// Pulsed is what has connections to other hosts, which can be cut without either
-// end being told. Its methods are safe on any goroutine and do not block.
+// Pulsed has connections to other hosts. Such a connection can be cut without a word to either end. Its methods are
+// safe on any goroutine and do not block.
 type Pulsed interface {
-	// Beat has the hosts at both ends of every connection make signs of life to
-	// each other, every so often from now on, and tells what has been silent since that
-	// began. A host answers whatever its processes do.
+	// Beat lets the hosts at both ends of every connection send each other signs of life from now on. It returns the
+	// connections over which nothing has come since. A host answers whatever its processes do.
 	Beat(every time.Duration) []Silence
-	// Rest ends that: connections on which nothing moves are silent again.
+	// Rest ends the signs of life: idle connections are silent again.
 	Rest()
 }
 

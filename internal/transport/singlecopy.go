@@ -1,15 +1,14 @@
 package transport
 
-// Span is a range of a process's memory, by its address in that process. The owner keeps the
-// memory alive and in its place.
+// Span is a range of a process's memory, by its address in that process. The owner keeps the memory alive and in its
+// place.
 type Span struct{ Addr, Bytes uintptr }
 
-// SingleCopy is what a Shared may be besides: the members' own memory can be read and
-// written by one another, without staging, once a member has told others where it is.
+// SingleCopy is an ability that a Shared may have, too: members read and write one another's own memory without
+// staging, once a member has told the others where its memory is.
 //
-// A member ends no operation in which others write to its memory before they have
-// told it that they are done; if the network is aborted meanwhile, Network.Close
-// returns when nobody writes to it any more, nor ever will.
+// A member ends no operation in which others write to its memory before these have told it that they are done. If the
+// network is aborted meanwhile, Network.Close returns only when nobody writes to that memory any more, and nobody will.
 type SingleCopy interface {
 	Shared
 	// CanCopy reports that this member can copy from and to the memory of all others of the lane now. Once
@@ -19,13 +18,12 @@ type SingleCopy interface {
 	Crowded() bool
 	// Copyable reports that others can copy from and to these ranges of this member's memory.
 	Copyable(own []Span) bool
-	// Expose notes that others copy from or to these ranges of this member's memory in this operation. What
-	// they copy again and again may be moved into larger pages, which takes up to some 50 ms of an operation, rarely.
+	// Expose notes that others copy from or to these ranges of this member's memory in this operation. Memory that they
+	// copy again and again may be moved into larger pages: rarely, and for up to some 50 ms of an operation.
 	Expose(own []Span)
-	// Pull copies from member m's memory to this member's own, Push from its own to
-	// member m's: as many bytes as own and theirs both have, at most 1,024 spans each.
-	// They block for as long as copying takes. False means that it failed, and that
-	// the network is aborted or about to be: member m has gone, or its memory cannot be copied.
+	// Pull copies from member m's memory to this member's own, Push from its own to member m's: as many bytes as both
+	// own and theirs have, at most 1,024 spans each. They block while they copy. False means that the copy failed, and
+	// that the network is aborted or about to be: member m has gone, or its memory cannot be copied.
 	Pull(m int, own, theirs []Span) bool
 	Push(m int, theirs, own []Span) bool
 }

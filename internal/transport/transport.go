@@ -1,69 +1,89 @@
-// Package transport defines how the members of a lane reach one another: a
-// Board on which they agree what to do next, and memory or messages through
-// which the data moves. Its subpackages implement it: shm (one host), tcp
-// (connections alone), hosts (both), inproc (ranks of one process, for tests and
-// simulation).
-// A transport knows nothing of tensors, names or collectives.
+// Package transport defines how the members of a lane reach one another: a Board on which they agree what to do next,
+// and memory or messages that move the data. Its subpackages implement it: shm (one host), tcp (connections alone),
+// hosts (both), inproc (ranks of one process, for tests and simulation). A transport knows nothing of tensors, names or
+// collectives.
 //
-// Nothing in these interfaces blocks except Bell.Sleep and Network.OpenLane:
-// operations are posted, and progress is polled by the one goroutine or
-// thread that drives the rank's engine. So there is one place to wait, and
-// one place where an abort, a time-out or an interrupt is noticed.
+// Nothing in these interfaces blocks except Bell.Sleep, Network.OpenLane and, for a bounded time, Network.Close and
+// CloseLane. The caller posts an operation, and the one
+// thread that drives the rank's engine polls its progress. So there is one place to wait, and one place that notices an
+// abort, a time-out or an interrupt.
 package transport
 
 import "time"
 
 // Network is a rank's attachment to one generation of the world.
 type Network interface {
-	// Name says what carries the data: "shm", "tcp", "shm+tcp" or "inproc".
+	// Name names the data path: "shm", "tcp", "shm+tcp" or "inproc".
 	Name() string
-	// OpenLane makes the lane with the given id among members (world ranks,
-	// ascending, including this one). All members must open it. It blocks
-	// until this member's part is ready, at most the network's start timeout. An
-	// id may be used again, with a greater incarnation, after CloseLane by all.
+	// OpenLane makes the lane with the given id among members (world ranks, ascending, including this one). All members
+	// must open it. It blocks until this member's part is ready, at most the network's start timeout. After all members
+	// have called CloseLane, the id may be used again, with a greater incarnation.
 	OpenLane(id int, incarnation uint32, members []int) (*Lane, error)
-	// CloseLane gives up this member's part in an open lane. When it returns
-	// nothing touches a buffer that was posted to the lane. It does not wait for
-	// the other members. It belongs to the driver.
+	// CloseLane gives up this member's part in an open lane. After it nothing touches a buffer that was posted to the
+	// lane. It does not wait for the other members. The driver calls it.
 	CloseLane(id int) error
 	// Bell is this rank's alarm clock, common to all of its lanes.
 	Bell() Bell
-	// Err is nil until the network is aborted; then it is the first cause.
-	// It is cheap (an atomic load) and safe on any goroutine.
+	// Err is nil until the network is aborted; then it is the first cause. It costs an atomic load, changes nothing,
+	// and is safe on any goroutine.
 	Err() error
-	// Abort latches cause if it is the first, tells the other ranks of it as
-	// far as they can be reached, and rings the bell. Safe on any goroutine.
+	// Abort latches cause if it is the first, tells all ranks that it can reach, and rings the bell. It is safe on any
+	// goroutine.
 	Abort(cause error)
-	// Close releases everything. When it returns nothing of this network
-	// touches a buffer that was posted to it. Closing twice is allowed.
+	// Close releases everything. After it nothing of this network touches a buffer that was posted to it. Closing twice
+	// is allowed.
 	Close() error
 }
 
-// Attended is a Network that may have news for a rank which has nothing pending,
-// so that nobody drives: its board passes on what others say.
+// Attended is a Network that may have news for a rank which has nothing pending and so has no driver: its board passes
+// on the messages of others.
 type Attended interface {
-	// Attend gives the function that makes the rank's driver look once. It is called
-	// on goroutines of the network, and must not block.
+	// Attend takes a function that makes the rank's driver look once. The network calls it on goroutines of its own. It
+	// must not block.
 	Attend(wake func())
 }
 
-// Verified is a Network that can tell whether what its ranks share is as this rank has
-// left it. Who waits for long finds a damage so that looks like a slow rank.
+// Verified is a Network that can check the memory which its ranks share. A waiting driver calls Verify, because
+// corruption otherwise looks like a slow peer.
 type Verified interface {
-	// Verify is nil, or says what is damaged. It belongs to the driver, and takes microseconds.
+	// Verify returns nil, or an error that says what is damaged. The driver calls it. It takes microseconds.
 	Verify() error
 }
 
-// Lane is one process set's private way: its own board, its own data path,
-// its own sequence.
+// Poller has work to do for other ranks. It does this work only when the driver gives it a turn, each time round. A
+// question (Network.Err, Board.Stale, Board.Closed, …) changes nothing for other ranks; nor does Board.Next, except
+// that it ends a batch where all members share one memory. A Network may be a Poller; that of a lane's board is in
+// Lane.Poller.
+type Poller interface {
+	// Poll does all that can be done now, and does not block. The driver alone calls it, before it asks the questions
+	// whose answers depend on it.
+	Poll()
+}
+
+// BoardPoller is the Poller of a board that spans hosts, on a member that leads its host. Poll takes the messages of
+// other leaders, and sends on the marks and Requests of the members below. It takes a lock or two, and a system call
+// for each neighbour in the tree of leaders.
+type BoardPoller interface {
+	Poller
+	// Cut ends a batch behind all records of the log and sends it to all members, if this member is the one that cuts.
+	// The driver calls it before Next, once it could begin another batch: a later cut makes a larger batch. If the log
+	// is empty, it costs a lock.
+	Cut()
+}
+
+// Lane is the private path of one process set: its own board, data path and order.
 //
-// Where all members are on one host, Shared serves all of them and Hosts and
-// Comm are nil. Otherwise Comm serves all of them, and Shared those of this
-// member's host: its Rank and Size count them, in the order in which Hosts lists
-// them. It is nil where this member is alone on its host; one that shares no
-// memory with its neighbours counts as a host of its own.
+// If all members are on one host, Shared serves all of them, and Hosts and Comm are nil. Otherwise Comm serves all of
+// them, and Shared those of this member's host: its Rank and Size count them, in the order in which Hosts lists them.
+// Shared is nil if this member is alone on its host. A member that shares no memory with its neighbours counts as a
+// host of its own.
 type Lane struct {
-	Board  Board
+	Board Board
+	// Coordination is the board as the coordinator sees it: on member 0, nil on the others.
+	Coordination Coordination
+	// Poller does the board's work for other members. It is nil where all share one memory, or where another member of
+	// this host does it.
+	Poller BoardPoller
 	Shared Shared
 	Comm   Comm
 	// Hosts are the lane's members by host, the same on all of them: each list
@@ -90,11 +110,11 @@ type Bell interface {
 	Ring()
 }
 
-// AmidBell is a Bell that tells a log's news from others.
+// AmidBell is a Bell that can ignore new records of a log.
 type AmidBell interface {
 	Bell
-	// ArmAmid is Arm for a driver that has begun a collective in every lane, and so can do nothing about a new
-	// record of a log: such a record need not ring.
+	// ArmAmid is Arm for a driver that has a collective under way in every lane. Such a driver can do nothing about a
+	// new record of a log, so a record need not ring.
 	ArmAmid() (ticket uint32)
 }
 
@@ -104,8 +124,8 @@ const (
 	RecordCard byte = 1
 	// RecordResponse carries one encoded Response of the coordinator.
 	RecordResponse byte = 2
-	// RecordRetired says that a generation of a card has ended. It is the boards'
-	// own, between hosts: Next never returns it.
+	// RecordRetired says that a generation of a card has ended. Boards of several hosts use it among themselves: Next
+	// never returns it.
 	RecordRetired byte = 3
 )
 
@@ -115,81 +135,82 @@ const MaxRecord = 128 << 10
 // Mark names a card at a generation.
 type Mark struct{ Card, Gen uint32 }
 
-// Board is where the members of one lane agree on what is executed next.
+// Board is the place where the members of one lane agree on the next operations.
 //
-// A card stands for a request that all members have seen before. A member
-// that has submitted it again marks the card; the mark that completes the set
-// publishes the card in the lane's ordered log. What has no card is negotiated:
-// members post Requests to the coordinator (member 0 of the lane), which
-// publishes Responses in the same log. All members read the same log, cut into
-// the same batches.
+// A card stands for a request that all members have seen before. A member that submits it again marks the card. The
+// mark that completes the set publishes the card in the lane's ordered log. Other requests are negotiated: members post
+// them to the coordinator (member 0 of the lane), which publishes Responses in the same log (Coordination). All members
+// read the same log, cut into the same batches.
 //
-// Mark, MarkGroup and Post are safe on any goroutine; the rest belongs to the driver.
+// Mark, MarkGroup and Post are safe on any goroutine; the driver calls the rest.
 type Board interface {
-	// Mark declares that this member is ready for the card at this generation.
-	// It returns false when the card has been retired since: the caller then
-	// posts a full Request.
+	// Mark declares that this member is ready for the card at this generation. It returns false if the card has been
+	// retired since; then the caller posts a full Request.
 	Mark(card, gen uint32) bool
-	// MarkGroup marks several cards in one step: where these are the last marks
-	// missing, all of the cards are published together. False: one of them has been
-	// retired, and none was marked.
+	// MarkGroup marks several cards in one step. If these are the last marks that are missing, all of the cards are
+	// published together. False: one of the cards has been retired, and none was marked.
 	MarkGroup(marks []Mark) bool
-	// Stale calls f for each mark that returned true but was found to be of an
-	// old generation later (only where the coordinator is not in the same memory).
+	// Stale calls f once for each mark that returned true, but turned out later to be of an old generation. That
+	// happens only where the coordinator is not in the same memory.
 	Stale(f func(card, gen uint32))
 	// Post sends an encoded Request (at most MaxRecord bytes, copied) to the
 	// coordinator. False means that there is no room now: keep it, drive, retry.
 	Post(request []byte) bool
 
-	// Next returns the next batch: a sequence of records, the same on every
-	// member. Nil when there is none. The records are valid until the next call.
+	// Next returns the next batch: a sequence of records, the same on every member; nil if there is none. The records
+	// are valid until the next call. If all members share one memory, the first member that takes a batch ends it;
+	// otherwise BoardPoller.Cut does.
 	Next() []Record
+	// Last is the lane member that was the last to mark a card, of which Next has returned the record. Ask before this
+	// member marks the card again. The answer may touch a line of memory that another core has in its cache.
+	Last(card uint32) int
 	// Closed reports that the log has been closed and read to its end.
 	Closed() bool
-	// Close closes the log for all members: nothing is published after it, and
-	// what was published before it can still be executed. by is this member.
+	// Close closes the log for all members, in the name of this member. Nothing is published after it. Records before
+	// it can still be executed.
 	Close()
 	// ClosedBy is the lane member that closed the log first; -1 if none.
 	ClosedBy() int
+}
 
-	// The coordinator's part; the other members may not call these.
-
-	// Requests calls f for every posted Request. Several members that have posted
-	// the same may come together: from lists them, ascending. The Requests of one
-	// member are in order, but for what a Combiner has held. from and p are valid
-	// during the call only.
+// Coordination is a board as the lane's coordinator sees it. The coordinator takes the members' Requests, and answers
+// in the log that Board.Next reads. The driver alone calls it.
+type Coordination interface {
+	// Requests calls f for every posted Request. Several members that have posted the same may come together: from
+	// lists them, ascending. The Requests of one member are in order, except where a Combiner has held some back. from
+	// and p are valid during the call only.
 	Requests(f func(from []int, p []byte))
 	// Publish appends an encoded Response to the log. False: no room now, retry later.
 	Publish(response []byte) bool
-	// Acquire returns a card for a new Response with its new generation, retiring
-	// the one that has been unused for longest where all are taken. False: all
-	// cards are in use at this moment.
+	// Acquire returns a card for a new Response with its new generation. If all cards are taken, it retires the one
+	// that has been unused for longest. False: all cards are in use at this moment.
 	Acquire() (card, gen uint32, ok bool)
-	// Retire ends the card's generation and returns which members had marked it.
-	// False: nobody has acquired the card. A record of the card that is in the log
-	// already stands.
+	// Retire ends the card's generation and returns the members that had marked it. A record of the card that is in the
+	// log already remains valid. False: nobody has acquired the card.
 	Retire(card uint32) (marked []int, ok bool)
 	// Marked lists which members have marked the card, for the stall report.
 	Marked(card uint32) []int
 }
 
-// Combiner merges equal Requests on their way to the coordinator: the leader of a
-// host passes those of all members below it through one. It keeps what nobody
-// needs before others have asked for the same. Calls are not concurrent.
+// Combiner merges equal Requests on their way to the coordinator. The leader of a host passes the Requests of all
+// members below it through one. It holds a Request back for as long as the coordinator cannot need it. Calls are not
+// concurrent.
 type Combiner interface {
-	// Take takes an encoded Request that the members from (lane members, ascending)
-	// have posted, and calls pass for each Request that is to go on now, in order. It
-	// keeps neither from nor request; what pass is given is valid during the call only.
-	// An error means that the Request is malformed.
+	// Take takes an encoded Request that the members from (lane members, ascending) have posted, and calls pass for
+	// each Request to send on now, in order. It keeps neither from nor request, and pass must keep none of its
+	// arguments. An error means that the Request is malformed.
 	Take(from []int, request []byte, pass func(from []int, request []byte)) error
 }
 
 // Record is one entry of a lane's log.
 type Record struct {
 	Kind byte
-	// Chained is the boards' own: the next record was completed by the same MarkGroup.
+	// Chained: the same MarkGroup has completed this record and the next one. Only boards use it.
 	Chained bool
 	Card    uint32 // RecordCard, RecordRetired
+	// Last is the lane member whose mark completed the card. Boards of several hosts use it among themselves: see
+	// Board.Last.
+	Last    uint16
 	Gen     uint32 // the card's generation at that time; of RecordRetired the one that has ended
 	Payload []byte // RecordResponse
 }
@@ -205,14 +226,12 @@ const (
 	NumPhases
 )
 
-// Shared is memory that all members of a lane map: for each member a ring of
-// Depth staging buffers, and for each member a counter per phase. A member
-// writes only its own buffers and counters, and reads everybody's.
+// Shared is memory that all members of a lane map: for each member a ring of Depth staging buffers, and a counter per
+// phase. A member writes only its own buffers and counters, and reads everybody's.
 //
-// Chunks are numbered from 0 over the whole life of the lane, the same on all
-// members; chunk k lives in buffer k % Depth of each member. A member may fill
-// its buffer for chunk k once every member's Out counter is at least k+1-Depth.
-// The counters say how many chunks have passed the phase.
+// Chunks are numbered from 0 over the whole life of the lane, the same on all members. Chunk k lies in buffer k % Depth
+// of each member. A member may fill its buffer for chunk k once every member's Out counter is at least k+1-Depth. A
+// counter is the number of chunks that have passed its phase.
 type Shared interface {
 	Rank() int
 	Size() int
@@ -224,10 +243,10 @@ type Shared interface {
 	Buffer(m int, chunk uint64) []byte
 	// Counter is member m's counter of phase p (an acquire load).
 	Counter(m int, p Phase) uint64
-	// Advance publishes this member's counter (a release store). If it was the last for which the lowest of all
-	// members' counters of the phase has waited, it rings those members that sleep: they wait for that one.
+	// Advance publishes this member's counter (a release store). If that was the lowest of all members' counters of the
+	// phase, and is no longer, Advance rings the members that sleep: they wait for that counter.
 	Advance(p Phase, v uint64)
-	// Lead is Advance where others wait for this member's counter alone: it always rings.
+	// Lead is Advance for a phase in which others wait for this member's counter alone: it always rings.
 	Lead(p Phase, v uint64)
 }
 

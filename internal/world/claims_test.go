@@ -6,8 +6,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gorovod/gorovod/internal/bootstrap"
 	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/elastic"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
 // All ranks refuse places that cannot be, in the same words; two with one local rank on one
@@ -40,5 +44,31 @@ func TestPlacesAreCheckedTogether(t *testing.T) {
 			strings.Contains(logs[1].String(), "side by side") {
 			t.Errorf("HOROVOD_LOCAL_SIZE=%s: rank 0 says %s, rank 1 %s", said, &logs[0], &logs[1])
 		}
+	}
+}
+
+// The hosts of an elastic job may be one machine: its driver has chosen the places, and nobody is warned.
+func TestAssignedPlacesMayShareAHost(t *testing.T) {
+	l := newLauncher(t, 2)
+	var log strings.Builder
+	each(2, func(r int) {
+		c := l.config(r, 2, "auto")
+		a := elastic.Assignment{Epoch: 1, Addrs: []string{l.addr},
+			Place: membership.Place{Rank: r, Size: 2, LocalSize: 1, CrossRank: r, CrossSize: 2}}
+		s := bootstrap.Assigned(c, key, a, time.Time{})
+		s.Secret = key
+		o := quiet()
+		if r == 0 {
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		}
+		w, err := Join(t.Context(), s, c, o)
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+			return
+		}
+		w.Leave(limit)
+	})
+	if strings.Contains(log.String(), "side by side") {
+		t.Errorf("rank 0 says %s", &log)
 	}
 }

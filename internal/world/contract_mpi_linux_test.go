@@ -29,7 +29,7 @@ func TestContractOverMPIAndHosts(t *testing.T) {
 			}
 			env := append(contractVariables(types, 0), mpiRoleVariable+"=contract",
 				mpiMeetVariable+"=at "+c.Hosts[0].Address)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // alone it takes 10 s
 			defer cancel()
 			out, err := runRanks(c.Mpirun(ctx, t, m, 2, false, env, asMPIRank...), "contract", env)
 			kept := contractKept(t, 4, out, err)

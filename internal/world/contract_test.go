@@ -54,6 +54,9 @@ var rows = []struct {
 	{"reduce, Product", reduces(tensor.Product)},
 	{"reduce, BitAnd, BitOr and BitXor in turn", inTurn(reduces, tensor.BitAnd, tensor.BitOr, tensor.BitXor)},
 	{"alltoall", alltoalls},
+	{"gather", gathers()},
+	{"scatter", scatters()},
+	{"barrier with a name", namedBarriers},
 	{"reducescatter, Sum", reducescatters(tensor.Sum)},
 	{"reducescatter, Average", reducescatters(tensor.Average)},
 	{"reducescatter, Min, Max and Product in turn", inTurn(reducescatters, tensor.Min, tensor.Max, tensor.Product)},
@@ -137,7 +140,7 @@ func TestContract(t *testing.T) {
 }
 
 func allTypes() []tensor.DType {
-	types := make([]tensor.DType, tensor.NumDTypes)
+	types := make([]tensor.DType, tensor.NumReducible)
 	for i := range types {
 		types[i] = tensor.DType(i)
 	}

@@ -13,7 +13,7 @@ import (
 type trial struct {
 	op      engine.Op      // what all ranks have in common; name and data come later
 	shapes  []tensor.Shape // by rank
-	splits  [][]int32      // by rank; Alltoall
+	splits  [][]int32      // by rank; Alltoall, Gather, Scatter
 	ins     [][]byte       // by rank; never written
 	inPlace bool           // the output is the input
 	alloc   bool           // the engine asks for the output
@@ -43,6 +43,8 @@ func (t *trial) String() string {
 			t.op.Postscale)
 	case operation.Alltoall:
 		s += fmt.Sprintf(", splits %v", t.splits)
+	case operation.Gather, operation.Scatter:
+		s += fmt.Sprintf(", root %d, splits %v", t.op.Root, t.splits)
 	}
 	if t.inPlace {
 		s += ", in place"
@@ -432,6 +434,58 @@ func alltoalls(dt tensor.DType, n int) []step {
 	}
 	return singles(append(trials, scalar.refused(engine.PreconditionError,
 		"Process-set rank zero tried to ALLTOALL a rank-zero tensor.")))
+}
+
+// toOrFromRoot makes a trial of an Alltoall one of a Gather or Scatter.
+func toOrFromRoot(kind operation.Kind, root int, t *trial) *trial {
+	t.op.Type, t.op.Root = kind, root
+	return t
+}
+
+// rooted are trials of a Gather or Scatter. moves reports whether rank r sends to rank m.
+func rooted(kind operation.Kind, moves func(root, r, m int) bool) func(dt tensor.DType, n int) []step {
+	return func(dt tensor.DType, n int) []step {
+		var trials []*trial
+		for root := range n {
+			splits := func(rows func(r, m int) int) [][]int32 {
+				all := make([][]int32, n)
+				for r := range all {
+					all[r] = make([]int32, n)
+					for m := range all[r] {
+						if moves(root, r, m) {
+							all[r][m] = int32(rows(r, m))
+						}
+					}
+				}
+				return all
+			}
+			for _, t := range []*trial{
+				alltoall(dt, splits(func(int, int) int { return 0 }), false, 0),
+				alltoall(dt, splits(func(int, int) int { return 21 }), false, 0, 3),
+				alltoall(dt, splits(func(r, m int) int { return r + 2*m }), false, 5, 2, 2), // what is not sent
+				alltoall(dt, splits(func(r, m int) int { return (r + m) % 2 * 65 }), false, 0),
+				alltoall(dt, splits(func(r, m int) int { return int(big(dt)) / (1 + r + 2*m) }), false, 0),
+			} {
+				trials = append(trials, toOrFromRoot(kind, root, t))
+			}
+		}
+		return singles(trials)
+	}
+}
+
+func gathers() func(dt tensor.DType, n int) []step {
+	return rooted(operation.Gather, func(root, _, m int) bool { return m == root })
+}
+
+func scatters() func(dt tensor.DType, n int) []step {
+	return rooted(operation.Scatter, func(root, r, _ int) bool { return r == root })
+}
+
+// namedBarriers are trials of barriers with names.
+func namedBarriers(dt tensor.DType, n int) []step {
+	t := &trial{shapes: repeat(n, tensor.Shape{0}), ins: make([][]byte, n), want: make([]outcome, n), equal: sameBits}
+	t.op = engine.Op{Type: operation.NamedBarrier, DType: dt, Prescale: 1, Postscale: 1}
+	return singles([]*trial{t})
 }
 
 func reducescatter(dt tensor.DType, op tensor.ReduceOp, n int, s tensor.Shape, f factors, kind data,

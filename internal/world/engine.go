@@ -11,18 +11,19 @@ import (
 // startEngine starts the engine on the network. If that fails, it closes the network.
 func (w *World) startEngine(o Options) error {
 	c, p := w.Config, w.Place
-	if p.Rank == 0 && c.Timeline != "" && c.Timeline != config.TimelineDynamic {
-		if err := w.Timeline.Start(c.Timeline, c.TimelineMarkCycles); err != nil {
+	if c.Timeline != "" && c.Timeline != config.TimelineDynamic {
+		if err := w.StartTimeline(c.Timeline, c.TimelineMarkCycles); err != nil {
 			w.net.Close()
 			return fmt.Errorf("HOROVOD_TIMELINE: %w", err)
 		}
 	}
 	cores := runtime.GOMAXPROCS(0)
 	opts := engine.Options{Rank: p.Rank, Size: p.Size, FusionThreshold: c.FusionThreshold,
-		CacheCapacity: c.CacheCapacity, Wire: c.Compression, GroupsApart: c.DisableGroupFusion,
+		CacheCapacity: c.CacheCapacity, Wire: c.Compression, GroupsApart: c.DisableGroupFusion, NaNCheck: c.NaNCheck,
 		JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
 		Spin: p.LocalSize <= cores, SpareCores: 2*p.LocalSize <= cores, OneHost: p.LocalSize == p.Size,
 		Describe: w.Describe, Records: c.FlightRecords, MainThread: o.MainThread, Collective: algorithms(c), Log: o.Log}
+	w.openDevices(&opts, &o)
 	w.monitor.Hook(&opts)
 	if err := w.tune(&opts); err != nil {
 		w.net.Close()
@@ -40,5 +41,8 @@ func (w *World) startEngine(o Options) error {
 	w.running.Store(e)
 	w.monitor.Started(e)
 	w.flight = w.openFlightDesk(o.TrackFD)
+	if w.session != nil {
+		w.session.OnTell(w.figures)
+	}
 	return nil
 }

@@ -53,9 +53,15 @@ func (w *World) openFlightDesk(track func(fd int, open bool)) *flightDesk {
 // Dump returns this rank's last operations. Safe on any goroutine.
 func (w *World) Dump() *flight.Dump {
 	p := w.Place
+	sets := map[int][]int{}
+	for _, s := range w.Engine.Sets() {
+		if s.ID != 0 {
+			sets[s.ID] = s.Ranks
+		}
+	}
 	return &flight.Dump{Job: strings.Join(w.start.Peers, " "), Rank: p.Rank, Size: p.Size, Host: p.Host,
 		PID: os.Getpid(), Network: w.Engine.Network(), Time: time.Now().UTC(), Failure: w.Failure(),
-		Records: w.Engine.Records()}
+		Sets: sets, Records: w.Engine.Records()}
 }
 
 // keepRecord writes the record to the folder GOROVOD_DUMP_DIR. It does not wait for the disk.

@@ -43,7 +43,7 @@ func (w *World) adopt(members roster.Members) error {
 		return err
 	}
 	c := w.Config
-	if w.Place.Rank == 0 {
+	if w.Place.Rank == 0 && !w.start.Assigned {
 		w.warnOfSharedPlaces()
 	}
 	w.Place.Complete(members.Names())

@@ -223,7 +223,7 @@ func BenchmarkTwoNamespaces(b *testing.B) {
 		streams     string
 		compression string
 		tls         string
-	}{{2, "1", "none", "0"}, {2, "1", "bf16", "0"}, {2, "2", "none", "0"}, {2, "1", "none", "1"},
+	}{{2, "1", "none", "0"}, {2, "1", "bf16", "0"}, {2, "1", "int8", "0"}, {2, "2", "none", "0"}, {2, "1", "none", "1"},
 		{1, "1", "none", "0"}, {1, "2", "none", "0"}, {1, "4", "none", "0"}, {1, "1", "none", "1"}} {
 		b.Run(fmt.Sprintf("hosts=2/ranks=%d/streams=%s/%s/tls=%s", 2*c.local, c.streams, c.compression, c.tls),
 			func(b *testing.B) {

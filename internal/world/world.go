@@ -20,12 +20,14 @@ import (
 	"github.com/gorovod/gorovod/internal/connect"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/failpoint"
+	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/liveness"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/roster"
 	"github.com/gorovod/gorovod/internal/timeline"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/p2p"
+	"github.com/gorovod/gorovod/internal/vitals"
 )
 
 // Options is the input of Join.
@@ -38,7 +40,9 @@ type Options struct {
 	Sets [][]int
 	// MPI are the processes of the world, if MPI carries the data. They need not be in the order of the ranks.
 	MPI *mpi.Communicator
-	Log *slog.Logger
+	// Devices, if set, makes engine.Options.Devices. It is called before the engine starts.
+	Devices func(w *World) engine.Devices
+	Log     *slog.Logger
 }
 
 // World is this process's part in one generation.
@@ -49,8 +53,10 @@ type World struct {
 	Engine *engine.Engine
 	// Homogeneous says that all hosts have the same number of ranks.
 	Homogeneous bool
-	// Timeline records on rank 0; elsewhere it is never started.
+	// Timeline records on rank 0, or on all ranks: see StartTimeline.
 	Timeline *timeline.Timeline
+	// Devices is of Options.Devices, nil without it.
+	Devices engine.Devices
 
 	start    bootstrap.Start
 	members  roster.Members
@@ -61,8 +67,12 @@ type World struct {
 	knocks   *auth.Knocks
 	net      transport.Network
 	messages *p2p.Endpoint
-	session  *rendezvous.Session           // nil for a world of one
-	running  atomic.Pointer[engine.Engine] // Engine, for who may ask before Join has returned
+	told     feed.Told    // what the launcher knows
+	vitals   vitals.Watch // looks while the launcher asks
+	links    vitals.Links
+	session  *rendezvous.Session            // nil for a world of one
+	running  atomic.Pointer[engine.Engine]  // Engine, for who may ask before Join has returned
+	devices  atomic.Pointer[engine.Devices] // Devices, likewise
 }
 
 // Join joins a generation, and blocks until all ranks have joined it or ctx ends; then the error lists the missing
@@ -74,6 +84,7 @@ func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (
 		ctx = limited
 	}
 	w := &World{Config: c, Place: s.Place, Timeline: timeline.New(), start: s, log: o.Log}
+	o.TrackFD = w.track(o.TrackFD)
 	w.knocks = auth.NewKnocks(func(text string) { o.Log.Warn(text) })
 	var err error
 	if s.Place.Size == 1 {
@@ -124,7 +135,7 @@ func (w *World) meet(ctx context.Context, o Options) error {
 // begin connects the ranks, which know one another now, and starts the engine.
 func (w *World) begin(ctx context.Context, o Options) (err error) {
 	w.monitor = liveness.New(liveness.Options{Config: w.Config, Rank: w.Place.Rank, Members: w.members,
-		Session: w.session, Record: w.keepRecord, Log: o.Log})
+		Session: w.session, Record: w.keepRecord, Aborted: w.abortDevices, Log: o.Log})
 	w.net, w.messages, err = connect.Ranks(ctx, connect.Options{Config: w.Config, Place: w.Place, Members: w.members,
 		Session: w.session, Peers: w.start.Peers, Secret: w.start.Secret, Generation: w.start.Generation,
 		Knocks:    w.knocks,
@@ -159,6 +170,7 @@ func (w *World) Abort(cause error) { w.monitor.Abort(cause) }
 // Leave ends this rank's membership; see engine.Shutdown.
 func (w *World) Leave(limit time.Duration) {
 	w.monitor.Leave()
+	w.vitals.Close()
 	w.flight.close()
 	w.Engine.Shutdown(limit)
 	w.keeping.Wait()
@@ -172,6 +184,16 @@ func (w *World) Leave(limit time.Duration) {
 	}
 	if w.session != nil {
 		w.session.Close()
+	}
+}
+
+// track has each descriptor of the world told to whoever else wants to know of it, too.
+func (w *World) track(other func(fd int, open bool)) func(fd int, open bool) {
+	return func(fd int, open bool) {
+		w.links.Track(fd, open)
+		if other != nil {
+			other(fd, open)
+		}
 	}
 }
 

@@ -317,7 +317,7 @@ func (j *job) check() {
 					w.accuracy, reference[newest], accuracy)
 			}
 		}
-		if alive(w.pid) {
+		if j.alive(w) {
 			j.t.Errorf("%s is left behind", w.name)
 		}
 	}
@@ -350,9 +350,11 @@ func (j *job) recoveries(journals []*journal) (all []time.Duration) {
 	return all
 }
 
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && bytes.Contains(stat, []byte("worker"))
+// alive reports whether a worker's process runs. After an hour its pid may be that of another program's process, or of
+// a later worker's.
+func (j *job) alive(w *journal) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.pid))
+	return err == nil && !w.over && bytes.HasPrefix(line, []byte(filepath.Join(j.bin, "worker")))
 }
 
 func tail(text string, n int) string {

@@ -30,7 +30,7 @@ func TestAStoppedWorkerIsGivenUp(t *testing.T) {
 		return with >= 4
 	})
 	syscall.Kill(victim.pid, syscall.SIGCONT)
-	j.await("it is gone", func() bool { return !alive(victim.pid) })
+	j.await("it is gone", func() bool { return !j.alive(victim) })
 	j.finish()
 }
 
@@ -48,7 +48,7 @@ func TestTheLauncherDies(t *testing.T) {
 	<-j.done
 	end := time.Now().Add(limit)
 	for _, w := range workers {
-		for alive(w.pid) {
+		for j.alive(w) {
 			if time.Now().After(end) {
 				t.Fatalf("%s is left behind", w.name)
 			}

@@ -24,11 +24,19 @@ type journal struct {
 	commits  map[int64]string
 	steps    []time.Time // the first of each epoch
 	undone   []string    // commits that it held, and that were gone later
+	begun    []moment    // worlds, each with the commit that it began from
+	held     []moment    // commits that were made on all ranks
 	done     string      // what it ended with
 	accuracy string
 
 	read int64 // bytes
 	over bool  // nothing follows
+}
+
+// moment is when something happened to a commit.
+type moment struct {
+	commit int64
+	at     time.Time
 }
 
 // journals reads what has been written since the last time. Of a worker that was
@@ -49,7 +57,7 @@ func (j *job) journals() []*journal {
 	}
 	for _, w := range j.all {
 		if !w.over {
-			w.over = !alive(w.pid)
+			w.over = !j.alive(w)
 			if err := w.more(filepath.Join(dir, strings.TrimPrefix(w.name, "worker "))); err != nil {
 				j.t.Fatal(err)
 			}
@@ -88,6 +96,7 @@ func (w *journal) line(line string) {
 		w.host = strings.TrimSpace(rest)
 	case "from":
 		fmt.Sscanf(rest, "%d commit %d rank %d of %d at %d", &step, &n, &w.rank, &w.size, &at)
+		w.begun = append(w.begun, moment{n, time.UnixMicro(at)})
 		if n < w.newest || step < 5*(w.newest+1) {
 			w.undone = append(w.undone, fmt.Sprintf("it held commit %d, and went on from step %d, commit %d",
 				w.newest, step, n))
@@ -105,6 +114,9 @@ func (w *journal) line(line string) {
 		}
 		w.newest, w.at = n, time.UnixMicro(at)
 		w.commits[n] = text
+	case "held":
+		fmt.Sscanf(rest, "%d at %d", &n, &at)
+		w.held = append(w.held, moment{n, time.UnixMicro(at)})
 	case "done":
 		fmt.Sscan(rest, &step, &w.done, &w.accuracy)
 	}

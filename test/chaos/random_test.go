@@ -65,7 +65,7 @@ func (j *job) together() int {
 // veterans are the workers that live and hold a commit.
 func (j *job) veterans() (list []*journal) {
 	for _, w := range j.journals() {
-		if w.newest >= 0 && w.done == "" && alive(w.pid) {
+		if w.newest >= 0 && w.done == "" && j.alive(w) {
 			list = append(list, w)
 		}
 	}

@@ -141,10 +141,11 @@ func TestFaults(t *testing.T) {
 		for p := range phases {
 			n := perCell
 			if perCell == 0 && p == int(seed+uint64(k))%len(phases) {
-				n = 1 // one cell of each kind in the short form
+				n = 1 // one cell of each kind in the short form, over any wire
 			}
+			wire := r.IntN(len(wires))
 			for i := range n {
-				injections[k] = append(injections[k], draw(r, cell{&kinds[k], p}, i))
+				injections[k] = append(injections[k], draw(r, cell{&kinds[k], p}, wire+i))
 			}
 		}
 	}
@@ -172,13 +173,16 @@ func TestFaults(t *testing.T) {
 	t.Logf("\n%s", table)
 }
 
+// wires are what jobs run over, if their kind of fault does not say otherwise.
+var wires = []string{"shm", "tcp", "hosts"}
+
 // draw chooses what the i-th injection into a cell leaves open.
 func draw(r *rand.Rand, c cell, i int) injection {
-	wires := c.k.wires
-	if wires == nil {
-		wires = []string{"shm", "tcp", "hosts"}
+	of := c.k.wires
+	if of == nil {
+		of = wires
 	}
-	inj := injection{cell: c, wire: wires[i%len(wires)], victim: r.IntN(ranks), nth: 1 + r.IntN(phases[c.phase].most),
+	inj := injection{cell: c, wire: of[i%len(of)], victim: r.IntN(ranks), nth: 1 + r.IntN(phases[c.phase].most),
 		seed: r.Uint64()}
 	if phases[c.phase].point == "set" && inj.victim == 3 {
 		inj.victim = 0 // rank 3 is not a member of the set, but passes, too: any
@@ -222,11 +226,12 @@ func inject(t *testing.T, inj injection) (time.Duration, *outcome, error) {
 		fmt.Sprintf("GOROVOD_HEARTBEAT_SECONDS=%g", heartbeat.Seconds()), fmt.Sprintf("HOROVOD_GLOO_TIMEOUT_SECONDS=%g",
 			startTimeout.Seconds()),
 		"HOROVOD_STALL_CHECK_TIME_SECONDS=2")
+	hosts := fmt.Sprintf("localhost:%d", ranks)
 	switch inj.wire {
 	case "tcp":
 		env = append(env, "GOROVOD_TRANSPORT=tcp")
 	case "hosts":
-		env = append(env, "FAULT_HOSTS=aabb")
+		hosts = "localhost:2,127.0.0.1:2" // for the ranks, these are two
 	}
 	var commands []*exec.Cmd
 	if inj.wire == "cut" {
@@ -234,7 +239,7 @@ func inject(t *testing.T, inj injection) (time.Duration, *outcome, error) {
 			return 0, nil, err
 		}
 	} else {
-		c := exec.CommandContext(ctx, filepath.Join(dir, "gorovod"), "run", "-np", strconv.Itoa(ranks),
+		c := exec.CommandContext(ctx, filepath.Join(dir, "gorovod"), "run", "-H", hosts, "-np", strconv.Itoa(ranks),
 			filepath.Join(dir, "rank"))
 		c.Env = env
 		commands = []*exec.Cmd{c}

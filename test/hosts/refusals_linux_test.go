@@ -142,5 +142,5 @@ func TestCommandsThatCannotRunThere(t *testing.T) {
 		"cannot start rank [01]: no-such-command: command not found")
 	c.run(nil, "-np", "2", "-H", "h0:1,h1:1", "no-such-command").expect(127, "no-such-command: command not found")
 	c.run(nil, "-np", "2", "-H", "h1:2", c.Dir).expect(126, "is a directory")
-	c.run(nil, "-np", "2", "-H", "h1:1", "true").expect(2, "only 1 slots")
+	c.run(nil, "-np", "2", "-H", "h1:1", "true").expect(2, "only 1 slot ")
 }

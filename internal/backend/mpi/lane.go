@@ -33,13 +33,14 @@ const reducePiece = 64 << 20
 // Lane is one member's part in a lane whose data MPI carries, by a communicator of its own. It
 // belongs to the lane's driver, as a collective.Lane does.
 //
-// What MPI does not know, or not as well, is done by the algorithms of the embedded
-// Lane over messages of MPI: Adasum, sums that travel in 16 bits, a fixed order of operands
+// What MPI does not know, or not as well, is done by the algorithms of package collective
+// over messages of MPI: Adasum, sums that travel in 16 bits, a fixed order of operands
 // (Options.Deterministic), and allgathers, alltoalls and reducescatters beyond the limit.
 type Lane struct {
-	*collective.Lane
+	overMessages  *collective.Lane
 	communicator  *Communicator
 	messages      *messages
+	packing       collective.Packing
 	deterministic bool
 	op            operation
 	other         sent
@@ -58,17 +59,24 @@ func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o col
 		return nil, fmt.Errorf("a communicator of ranks %v of MPI: %w", ranks, err)
 	}
 	m := newMessages(own)
-	l := &Lane{Lane: collective.NewLane(&transport.Lane{Comm: m}, o), communicator: own, messages: m,
+	l := &Lane{overMessages: collective.NewLane(&transport.Lane{Comm: m}, o), communicator: own, messages: m,
 		deterministic: o.Deterministic}
 	l.op.init(l)
 	return l, nil
 }
 
-// Moved adds what MPI has moved to what the embedded lane has.
-func (l *Lane) Moved() uint64 { return l.moved + l.Lane.Moved() }
+// Moved adds what MPI has moved to what its messages have.
+func (l *Lane) Moved() uint64 { return l.moved + l.overMessages.Moved() }
 
-// Polled reports that nobody rings for this lane: MPI makes progress when it is called.
-func (l *Lane) Polled() bool { return true }
+// Can says that nobody rings for this lane: MPI makes progress when it is called.
+func (l *Lane) Can() collective.Abilities {
+	can := l.overMessages.Can()
+	can.Polled = true
+	return can
+}
+
+// Tune is about messages.
+func (l *Lane) Tune(t collective.Tuning) { l.overMessages.Tune(t) }
 
 // drainTime bounds how long Close waits for the end of an operation that all members have begun.
 const drainTime = time.Second
@@ -94,6 +102,9 @@ func (l *Lane) Close(cause error) (quiet bool) {
 	return true
 }
 
+// Free returns the memory of packed parts.
+func (l *Lane) Free() { l.packing.Free() }
+
 // running is the operation under way, nil for none.
 func (l *Lane) running() collective.Op {
 	switch {
@@ -114,95 +125,122 @@ func (l *Lane) keep() {
 	}
 }
 
-// AllreduceAs is collective.Lane's.
-func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, in, out []byte,
-	scale float64) collective.Op {
-	if l.deterministic || w.For(dt, op) != tensor.WireAsIs || len(in) == 0 || len(in) != len(out) ||
-		badReduction(dt, op, scale) || len(in)%dt.Size() != 0 {
-		return l.overMessages(l.Lane.AllreduceAs(w, dt, op, in, out, scale)) // which also knows what to say of mistakes
+// Start lets MPI do what it can, and messages the rest. The choice is the same on all members.
+func (l *Lane) Start(a *collective.Arguments) collective.Op {
+	if collective.Packs(a) {
+		return l.packing.Start(l, a)
 	}
-	o := l.op.begin(C.GV_Iallreduce, in, out)
-	o.dt, o.reduce, o.scale = dt, op, scale
-	o.piece = min(limit, reducePiece) / dt.Size() * dt.Size()
-	return o
-}
-
-// Broadcast is collective.Lane's.
-func (l *Lane) Broadcast(root int, buf []byte) collective.Op {
-	if root < 0 || root >= l.communicator.size || len(buf) == 0 {
-		return l.overMessages(l.Lane.Broadcast(root, buf))
+	begun := false
+	switch a.Kind {
+	case collective.Allreduce:
+		begun = l.allreduce(a)
+	case collective.Broadcast:
+		begun = l.broadcast(a)
+	case collective.Barrier:
+		l.op.begin(C.GV_Ibarrier, nil, nil)
+		begun = true
+	case collective.Allgather:
+		begun = l.allgather(a)
+	case collective.Alltoall:
+		begun = l.alltoall(a)
+	case collective.AlltoallCounts:
+		begun = l.alltoallCounts(a)
+	case collective.Reducescatter:
+		begun = l.reducescatter(a)
 	}
-	o := l.op.begin(C.GV_Ibcast, nil, buf)
-	o.root, o.piece = root, limit
-	return o
+	if begun {
+		return &l.op
+	}
+	l.other = sent{l.overMessages.Start(a), l.messages} // which also knows what to say of mistakes
+	return &l.other
 }
 
-// Barrier is collective.Lane's.
-func (l *Lane) Barrier() collective.Op {
-	return l.op.begin(C.GV_Ibarrier, nil, nil)
+// The following begin an operation of MPI's, if it knows one for the arguments.
+
+func (l *Lane) allreduce(a *collective.Arguments) bool {
+	if l.deterministic || a.Wire.For(a.DType, a.Reduce) != tensor.WireAsIs || len(a.In) == 0 ||
+		len(a.In) != len(a.Out) || badReduction(a) || len(a.In)%a.DType.Size() != 0 {
+		return false
+	}
+	o := l.op.begin(C.GV_Iallreduce, a.In, a.Out)
+	o.reduces(a)
+	o.piece = min(limit, reducePiece) / a.DType.Size() * a.DType.Size()
+	return true
 }
 
-// Allgather is collective.Lane's.
-func (l *Lane) Allgather(in, out []byte, counts []int64) collective.Op {
+func (l *Lane) broadcast(a *collective.Arguments) bool {
+	if a.Root < 0 || a.Root >= l.communicator.size || len(a.Out) == 0 {
+		return false
+	}
+	o := l.op.begin(C.GV_Ibcast, nil, a.Out)
+	o.root, o.piece = a.Root, limit
+	return true
+}
+
+func (l *Lane) allgather(a *collective.Arguments) bool {
 	o := &l.op
-	total, ok := deal(o.counts, o.places, counts)
-	if !ok || total == 0 || len(out) != total || int64(len(in)) != counts[l.communicator.rank] {
-		return l.overMessages(l.Lane.Allgather(in, out, counts))
+	total, ok := deal(o.counts, o.places, a.Counts)
+	if !ok || total == 0 || len(a.Out) != total || int64(len(a.In)) != a.Counts[l.communicator.rank] {
+		return false
 	}
-	return o.begin(C.GV_Iallgatherv, in, out)
+	o.begin(C.GV_Iallgatherv, a.In, a.Out)
+	return true
 }
 
-// Alltoall is collective.Lane's.
-func (l *Lane) Alltoall(in []byte, sendBytes []int64, out []byte, recvBytes []int64) collective.Op {
+func (l *Lane) alltoall(a *collective.Arguments) bool {
 	o := &l.op
-	n := l.communicator.size
-	if len(sendBytes) != n || len(recvBytes) != n || sendBytes[l.communicator.rank] != recvBytes[l.communicator.rank] {
-		return l.overMessages(l.Lane.Alltoall(in, sendBytes, out, recvBytes))
+	n, me := l.communicator.size, l.communicator.rank
+	if len(a.Counts) != n || len(a.Received) != n || a.Counts[me] != a.Received[me] {
+		return false
 	}
-	sent, fits := deal(o.counts, o.places, sendBytes)
-	received, fit := deal(o.recvCounts, o.recvPlaces, recvBytes)
-	if fits && len(in) != sent || fit && len(out) != received {
-		return l.overMessages(l.Lane.Alltoall(in, sendBytes, out, recvBytes))
+	sent, fits := deal(o.counts, o.places, a.Counts)
+	received, fit := deal(o.recvCounts, o.recvPlaces, a.Received)
+	if fits && len(a.In) != sent || fit && len(a.Out) != received {
+		return false
 	}
-	// Whether it fits a call of MPI is each member's own knowledge, and they must act alike.
+	// Whether it fits a call of MPI is each member's own knowledge, and they must act alike. Where a member sends
+	// nothing, or receives nothing, as in a gather of much, Open MPI 4.1 does not come to an end.
 	o.most[0], o.most[1] = 0, 0
-	if !fits || !fit {
+	if !fits || !fit || sent == 0 || received == 0 {
 		o.most[1] = 1
 	}
-	o.sendBytes, o.recvBytes = append(o.sendBytes[:0], sendBytes...), append(o.recvBytes[:0], recvBytes...)
-	o.begin(C.GV_Ialltoallv, in, out)
+	o.sendBytes, o.recvBytes = append(o.sendBytes[:0], a.Counts...), append(o.recvBytes[:0], a.Received...)
+	o.begin(C.GV_Ialltoallv, a.In, a.Out)
 	o.agree = true
-	return o
+	return true
 }
 
-// AlltoallCounts is collective.Lane's.
-func (l *Lane) AlltoallCounts(send, received []int64) collective.Op {
+func (l *Lane) alltoallCounts(a *collective.Arguments) bool {
 	n := l.communicator.size
-	if len(send) != n || len(received) != n {
-		return l.overMessages(l.Lane.AlltoallCounts(send, received))
+	if len(a.Counts) != n || len(a.Received) != n {
+		return false
 	}
 	o := &l.op
 	for m := range n {
 		o.counts[m], o.places[m] = 8, int32(8*m)
 		o.recvCounts[m], o.recvPlaces[m] = 8, int32(8*m)
 	}
-	return o.begin(C.GV_Ialltoallv, bytesOf(send), bytesOf(received))
+	o.begin(C.GV_Ialltoallv, bytesOf(a.Counts), bytesOf(a.Received))
+	return true
 }
 
-// Adasum is collective.Lane's.
-func (l *Lane) Adasum(dt tensor.DType, data []byte, lengths []int, scale float64) collective.Op {
-	return l.overMessages(l.Lane.Adasum(dt, data, lengths, scale))
-}
-
-// Reduce is collective.Lane's.
-func (l *Lane) Reduce(root int, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64) collective.Op {
-	return l.overMessages(l.Lane.Reduce(root, dt, op, in, out, scale))
-}
-
-// overMessages is an operation of the embedded lane, whose messages may fail.
-func (l *Lane) overMessages(op collective.Op) collective.Op {
-	l.other = sent{op, l.messages}
-	return &l.other
+func (l *Lane) reducescatter(a *collective.Arguments) bool {
+	o := &l.op
+	total, ok := deal(o.counts, o.places, a.Counts)
+	if l.deterministic || !ok || total == 0 || len(a.In) != total ||
+		int64(len(a.Out)) != a.Counts[l.communicator.rank] || badReduction(a) {
+		return false
+	}
+	size := a.DType.Size()
+	for m, n := range o.counts {
+		if int(n)%size != 0 {
+			return false
+		}
+		o.counts[m] = n / int32(size)
+	}
+	o.begin(C.GV_Ireduce_scatter, a.In, a.Out)
+	o.reduces(a)
+	return true
 }
 
 // sent is an operation that consists of messages.
@@ -221,24 +259,4 @@ func (s *sent) Advance() (bool, error) {
 		s.Op = nil
 	}
 	return done, err
-}
-
-// Reducescatter is collective.Lane's.
-func (l *Lane) Reducescatter(dt tensor.DType, op tensor.ReduceOp, in, out []byte, counts []int64,
-	scale float64) collective.Op {
-	o := &l.op
-	total, ok := deal(o.counts, o.places, counts)
-	if l.deterministic || !ok || total == 0 || len(in) != total || int64(len(out)) != counts[l.communicator.rank] ||
-		badReduction(dt, op, scale) {
-		return l.overMessages(l.Lane.Reducescatter(dt, op, in, out, counts, scale))
-	}
-	for m, n := range o.counts {
-		if int(n)%dt.Size() != 0 {
-			return l.overMessages(l.Lane.Reducescatter(dt, op, in, out, counts, scale))
-		}
-		o.counts[m] = n / int32(dt.Size())
-	}
-	o.begin(C.GV_Ireduce_scatter, in, out)
-	o.dt, o.reduce, o.scale = dt, op, scale
-	return o
 }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -77,6 +78,11 @@ func (o *operation) begin(what uint32, in, out []byte) *operation {
 	return o
 }
 
+// reduces takes what a says of a reduction.
+func (o *operation) reduces(a *collective.Arguments) {
+	o.dt, o.reduce, o.scale = a.DType, a.Reduce, a.Postscale
+}
+
 // end makes the memory the caller's again.
 func (o *operation) end() {
 	o.memory.Unpin()
@@ -104,7 +110,7 @@ func (o *operation) Advance() (bool, error) {
 		return false, nil
 	case o.agree && o.most[0] != 0:
 		// The alltoall of messages pins the same memory no less: it is kept until the end.
-		o.messages = sent{o.lane.Lane.Alltoall(o.in, o.sendBytes, o.out, o.recvBytes), o.lane.messages}
+		o.messages = sent{o.lane.overMessages.Alltoall(o.in, o.sendBytes, o.out, o.recvBytes), o.lane.messages}
 		return o.advanceMessages()
 	}
 	if o.scale != 1 {
@@ -245,8 +251,8 @@ func deal(counts, places ints, bytes []int64) (total int, ok bool) {
 	return total, true
 }
 
-func badReduction(dt tensor.DType, op tensor.ReduceOp, scale float64) bool {
-	return reduce.Check(dt, op) != nil || reduce.CheckScale(dt, scale) != nil
+func badReduction(a *collective.Arguments) bool {
+	return reduce.Check(a.DType, a.Reduce) != nil || reduce.CheckScale(a.DType, a.Postscale) != nil
 }
 
 // bytesOf is s as bytes, in the processor's order.

@@ -47,7 +47,7 @@ type Facts struct {
 	Python     string            // the interpreter's version; empty: there is none
 	Frameworks map[string]string // versions by name
 	MPI        string            // first line of mpirun --version
-	NCCL       string            // the library's file
+	NCCL       string            // the version that collectives can use; empty: none
 	Java       string            // the program's file, which Spark needs
 }
 
@@ -71,9 +71,8 @@ func Inspect(ctx context.Context, python string, env []string) Facts {
 	f.system()
 	f.Addresses = addresses()
 	asked := AskPython(ctx, python, env)
-	f.Python, f.Frameworks = asked.Version, asked.Packages
+	f.Python, f.Frameworks, f.NCCL = asked.Version, asked.Packages, asked.NCCL
 	f.MPI = mpi(ctx)
-	f.NCCL = nccl()
 	f.Java = java()
 	f.Time = time.Now()
 	return f

@@ -116,14 +116,3 @@ func field(path, name string) string {
 	}
 	return ""
 }
-
-// nccl is the library's file, where one lies in a usual place.
-func nccl() string {
-	for _, pattern := range []string{"/usr/lib/*/libnccl.so.*", "/usr/lib64/libnccl.so.*",
-		"/usr/local/lib/libnccl.so.*", "/usr/local/cuda/lib64/libnccl.so.*"} {
-		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
-			return found[0]
-		}
-	}
-	return ""
-}

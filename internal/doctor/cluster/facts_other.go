@@ -4,5 +4,3 @@ package cluster
 
 // system fills in nothing: jobs run on Linux only.
 func (f *Facts) system() { f.Online = f.Cores }
-
-func nccl() string { return "" }

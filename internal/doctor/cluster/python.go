@@ -19,6 +19,8 @@ type Python struct {
 	// Modules are the frameworks, and this project's package, that it can import, from
 	// whatever distribution they come.
 	Modules []string
+	// NCCL is the version of the NCCL that collectives of its processes can use, such as 2.18.5; empty: none.
+	NCCL string
 }
 
 const pythonTimeout = 10 * time.Second
@@ -47,7 +49,15 @@ for name in ("horovod", "torch", "tensorflow", "jax"):
             modules.append(name)
     except Exception:
         pass
-print(json.dumps({"Version": sys.version.split()[0], "Packages": packages, "Modules": modules}))
+nccl = ""
+try:
+    from horovod.common.util import nccl_built
+    code = nccl_built()
+    if code:
+        nccl = "%d.%d.%d" % (code // 10000, code % 10000 // 100, code % 100)
+except Exception:
+    pass
+print(json.dumps({"Version": sys.version.split()[0], "Packages": packages, "Modules": modules, "NCCL": nccl}))
 `
 
 // AskPython asks the interpreter in a file what it has. env is the environment in which it

@@ -28,7 +28,7 @@ func Report(w io.Writer, hosts []Host, pairs []Pair) (well bool, err error) {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Slots, cores(f),
 			bytes(atMost(f.Memory, f.MemoryLimit)), bytes(f.Shm), count(f.Files), bytes(f.Locked),
 			count(int64(f.Ports)), clock(h), f.GPUs, or(f.Python), or(strings.Join(named(f.Frameworks), " ")),
-			or(f.MPI), yes(f.NCCL != ""), or(where(f.Addresses)))
+			or(f.MPI), or(f.NCCL), or(where(f.Addresses)))
 	}
 	t.Flush()
 	if len(pairs) > 0 {
@@ -202,11 +202,4 @@ func or(text string) string {
 		return "-"
 	}
 	return text
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "-"
 }

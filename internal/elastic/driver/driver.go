@@ -46,6 +46,10 @@ type Options struct {
 	Signal func(worker int, sig syscall.Signal)
 	// Meet opens an epoch's rendezvous, and returns its addresses for each host.
 	Meet func() ([]net.Listener, func(host string) []string, error)
+	// Serves, if set, is told of each epoch's rendezvous before it serves, and of the number of its ranks.
+	Serves func(s *rendezvous.Server, size int)
+	// Failed, if set, is told of each failure of a worker, as the user is.
+	Failed func(text string)
 	// Say tells the user something, and Debug a user who wants to know more.
 	Say, Debug func(format string, args ...any)
 	// Grace is how long processes may take to end after SIGTERM.
@@ -106,6 +110,7 @@ type Driver struct {
 	reason   string
 	stage    int
 	next     <-chan time.Time // when the next stage begins
+	vacating map[string]func()
 }
 
 // worker is the driver's state of one worker.
@@ -123,7 +128,8 @@ type worker struct {
 
 // New makes a driver; Run runs it.
 func New(o Options) *Driver {
-	return &Driver{o: o, events: make(chan func(), 256), done: make(chan struct{}), workers: map[int]*worker{}}
+	return &Driver{o: o, events: make(chan func(), 256), done: make(chan struct{}), workers: map[int]*worker{},
+		vacating: map[string]func(){}}
 }
 
 // Run runs the job to its end. It returns when no process of it is left, except those that cannot be killed. Call it
@@ -205,7 +211,30 @@ func (d *Driver) Gone(id int) {
 		if w != nil && w.conn != nil {
 			w.conn.close()
 		}
+		d.vacate()
 	})
+}
+
+// Vacated calls f, on a goroutine of its own, once no worker of a host is left. Offer the hosts without it before.
+func (d *Driver) Vacated(host string, f func()) {
+	d.post(func() {
+		d.vacating[host] = f
+		d.vacate()
+	})
+}
+
+// vacate calls the functions of hosts without workers.
+func (d *Driver) vacate() {
+	occupied := map[string]bool{}
+	for _, w := range d.workers {
+		occupied[w.host] = true
+	}
+	for host, f := range d.vacating {
+		if !occupied[host] {
+			delete(d.vacating, host)
+			go f()
+		}
+	}
 }
 
 // HostLost reports that a host cannot be reached any more. Report its workers' ends afterwards, each with the reason.
@@ -269,6 +298,9 @@ func (d *Driver) ended(id int, death rendezvous.Death) {
 	default:
 		d.failures = append(d.failures, f)
 		d.o.Say("%v", f)
+		if d.o.Failed != nil {
+			d.o.Failed(fmt.Sprint(f))
+		}
 	}
 	d.do(d.state.Ended(d.now(), id, death.Failed()))
 }

@@ -33,6 +33,9 @@ func (d *Driver) form(a membership.Form) error {
 	e := &epoch{number: a.Epoch, server: rendezvous.NewServer(elastic.EpochKey(d.o.Key, a.Epoch), len(a.Places)),
 		listeners: listeners}
 	e.server.Epoch = a.Epoch
+	if d.o.Serves != nil {
+		d.o.Serves(e.server, len(a.Places))
+	}
 	for _, l := range listeners {
 		go e.server.Serve(l)
 	}

@@ -113,6 +113,9 @@ func (s *State) short(came, need int) bool {
 // lacking says how many slots there are, and how many more there would be without failures.
 func (s *State) lacking(need int) string {
 	text := fmt.Sprintf("%d of the %d slots that the job needs are there", s.slots(), need)
+	if need == 1 {
+		text = "the one slot that the job needs is not there"
+	}
 	out, next := s.offered()-s.slots(), s.thawing()
 	switch {
 	case out == 0:

@@ -37,6 +37,8 @@ const (
 	Unready
 	// Executing: all members have submitted it, and it is being executed or will be.
 	Executing
+	// Refused: this rank has refused a call of it, and does not wait. The others fail when all have made it.
+	Refused
 )
 
 // Waiting is an operation that is pending on a rank.
@@ -124,7 +126,7 @@ func tidy(list []Waiting) []Waiting {
 	for i := range list {
 		w := &list[i]
 		w.Name, w.Op, w.Since, w.Blocked = label(w.Name), label(w.Op), max(w.Since, 0), max(w.Blocked, 0)
-		if w.Phase > Executing {
+		if w.Phase > Refused {
 			w.Phase = Submitted
 		}
 	}

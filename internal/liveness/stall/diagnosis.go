@@ -82,6 +82,7 @@ func diagnose(w Waiting, members []int, views []view) stalled {
 			t.silent = append(t.silent, r)
 		case listed && phase == Unready:
 			t.unready = append(t.unready, r)
+		case listed && phase == Refused: // it has made the call, and waits no more
 		case listed:
 			t.waits = append(t.waits, r)
 			t.executing = t.executing || phase == Executing

@@ -222,7 +222,9 @@ func (i *Inspector) toExamine(mine []Waiting) bool {
 	return due
 }
 
-func (i *Inspector) isStalled(w *Waiting) bool { return w.Since > i.o.CheckTime && !w.joined() }
+func (i *Inspector) isStalled(w *Waiting) bool {
+	return w.Since > i.o.CheckTime && !w.joined() && w.Phase != Refused
+}
 
 // late reports whether w has waited long enough to end the job.
 func (i *Inspector) late(w *Waiting) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -321,5 +322,27 @@ func TestPartialAnswersCount(t *testing.T) {
 		"rank 1; not all ranks could be asked: the launcher is gone\nMissing ranks:\nrank 1 on host h: [a]; it waits "+
 		"for nothing") || strings.Contains(b.log[0], "rank 2") {
 		t.Errorf("%q", b.log)
+	}
+}
+
+// A rank that has refused a call has made it, and does not wait for it. So a rank that waits for the others' calls of
+// that name is in no deadlock with it, though the refusing rank waits for something that the first has not submitted.
+func TestARefusedCallIsNoDeadlock(t *testing.T) {
+	const long = time.Minute
+	x := Waiting{Name: "x", Op: "BROADCAST", Since: long, Blocked: long}
+	y := Waiting{Name: "y", Op: "ALLREDUCE", Since: long, Blocked: long}
+	members := func(int) []int { return []int{0, 1, 2} }
+	for _, refused := range []bool{false, true} {
+		views := []view{viewOf(answer{Waiting: []Waiting{x}}), viewOf(answer{Waiting: []Waiting{y}}), viewOf(answer{})}
+		if refused {
+			views[1] = viewOf(answer{Waiting: []Waiting{{Name: "x", Op: "BROADCAST", Since: long, Phase: Refused}, y}})
+		}
+		if dead := deadlock(views, members, time.Second); (len(dead) == 0) != refused {
+			t.Errorf("refused %v: %v", refused, dead)
+		}
+		all := diagnose(x, members(0), views)
+		if missing := all.missing(nil); slices.Contains(missing, 1) == refused || !slices.Contains(missing, 2) {
+			t.Errorf("refused %v: missing are %v", refused, missing)
+		}
 	}
 }

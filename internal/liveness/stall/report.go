@@ -230,8 +230,8 @@ func (r *report) explain(l *lack) string {
 	left := v.More
 	for i := range v.Waiting {
 		w := &v.Waiting[i]
-		if w.Phase == Unready && slices.Contains(l.unready, w.Name) {
-			continue // said already
+		if w.Phase == Refused || w.Phase == Unready && slices.Contains(l.unready, w.Name) {
+			continue // it does not wait for that, or this has been said
 		}
 		if len(list) == maxInstead {
 			left++

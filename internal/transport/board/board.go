@@ -34,7 +34,7 @@ const (
 	maxRing    = 1 << 30
 )
 
-// Config is the shape of a board. All who use a region must agree on it.
+// Config is the shape of a board. All processes that use a region must have the same.
 type Config struct {
 	Members int // how many members must mark a card to complete it
 	// Readers is how many members read the log from this memory: Members where the
@@ -47,11 +47,11 @@ type Config struct {
 	Posters int
 	// Closers is how many can close the log; 0 stands for Members.
 	Closers int
-	// Announce: the log says of each card that its generation has ended
-	// (transport.RecordRetired), for those who mark it on other boards.
+	// Announce: the log says of each card that its generation has ended (transport.RecordRetired), for members that
+	// mark it on other boards.
 	Announce bool
-	// Learn: nobody acquires cards here. A card stands for something from the first
-	// mark of a generation until Forget ends it.
+	// Learn: nobody acquires cards on this board. The first mark of a generation gives the card its meaning, until
+	// Forget ends it.
 	Learn bool
 }
 
@@ -96,9 +96,8 @@ func (c Config) check() error {
 	return nil
 }
 
-// reserve is the part of the log that Publish leaves free, so that card records,
-// of which each card has at most one unread, always find room; and with Announce
-// also the record of its retirement, or two of these.
+// reserve is the part of the log that Publish leaves free, so that card records always find room: each card has at most
+// one unread record. With Announce there is also room for the record of its retirement, or for two of them.
 func (c Config) reserve() int {
 	if c.Announce {
 		return 2 * c.Cards * recordHeader
@@ -251,37 +250,35 @@ func view(mem []byte, c Config) (*Board, error) {
 	return b, nil
 }
 
-// SetStop sets a function that is consulted while the lock is held by another
-// member for long: an error ends the waiting and is returned, wrapped. It must be
-// set before the board is used.
+// SetStop sets a function that is called while another member holds the lock for long. An error from it ends the wait
+// and is returned, wrapped. Call SetStop before the board is used.
 func (b *Board) SetStop(stop func() error) { b.stop = stop }
 
-// SetWake sets a function that is called when a member whose Post or Publish
-// found no room should try again: by Requests for a poster, by Next for the
-// coordinator (member 0). It must be set before the board is used.
+// SetWake sets a function that wakes a member. Post and Publish may find no room. When there may be some again,
+// Requests wakes the poster, and Next wakes the coordinator (member 0). Call SetWake before the board is used.
 func (b *Board) SetWake(wake func(member int)) { b.wake = wake }
 
-// SetCrowded tells that there are more members than cores, so that spinning for
-// the lock only keeps its holder from running. It must be set before the board is
-// used.
+// SetCrowded says that there are more members than cores. To spin for the lock would then only keep its holder from
+// running. Call SetCrowded before the board is used.
 func (b *Board) SetCrowded(crowded bool) { b.crowded = crowded }
 
-// poster is the part of a mailbox that its writers trust.
+// poster is a writer's own copy of a mailbox's state, which it trusts.
 type poster struct {
 	mu     sync.Mutex // several goroutines of one member may post
 	tail   uint64
 	posted bool // something
 }
 
-// reader is what a reader of the log keeps to itself.
+// reader is a reader's own copy of its state, which it trusts.
 type reader struct {
 	pos     uint64 // consumed up to here; the cursor in the region is a copy
 	records []transport.Record
 	bytes   []byte
 }
 
-// inbox is what the coordinator keeps of the mailboxes.
+// inbox is the coordinator's own copy of the mailboxes' state, which it trusts.
 type inbox struct {
+	from  [1]int   // handed out
 	posts uint64   // value of registers.posts at the last look
 	reads bool     // something has been read
 	heads []uint64 // consumed up to here; the heads in the region are copies

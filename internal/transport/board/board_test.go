@@ -114,6 +114,25 @@ func TestBatchesAreCutByTheFirstReader(t *testing.T) {
 	mustNext(t, b, 1, 0)
 }
 
+func TestLastIsWhoCompleted(t *testing.T) {
+	b := mustNew(t, Standard(3, 3, 2))
+	card, gen := mustAcquire(t, b)
+	for last := range 3 {
+		for m := range 3 {
+			if m != last {
+				mustMark(t, b, m, card, gen, Marked)
+			}
+		}
+		mustMark(t, b, last, card, gen, Completed)
+		for m := range 3 {
+			mustNext(t, b, m, 1)
+			if got := b.Last(card); int(got) != last {
+				t.Errorf("member %d was the last, not %d", got, last)
+			}
+		}
+	}
+}
+
 func TestAcquireTakesTheLeastRecentlyUsed(t *testing.T) {
 	b := mustNew(t, Standard(1, 1, 3))
 	gens := make([]uint32, 3)
@@ -231,9 +250,8 @@ func TestMailIsDeliveredInOrder(t *testing.T) {
 			}
 		}
 		woken = nil
-		if err := b.Requests(func(from int,
-			p []byte) {
-			got[from] = append(append(got[from], p...), 0xff)
+		if err := b.Requests(func(from []int, p []byte) {
+			got[from[0]] = append(append(got[from[0]], p...), 0xff)
 		}); err != nil {
 			t.Fatal(err)
 		}

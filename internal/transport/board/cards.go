@@ -7,7 +7,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// Result says what became of a mark.
+// Result is the outcome of a mark.
 type Result uint8
 
 // The results of Mark.
@@ -40,10 +40,14 @@ func (b *Board) Mark(member int, card, gen uint32) (Result, error) {
 	return b.MarkGroup(member, []transport.Mark{{Card: card, Gen: gen}})
 }
 
-// MarkGroup is Mark for several cards in one step. Either all are marked, or one
-// is Stale and none is. Completed: at least one card has been published; those
-// that these marks complete follow one another in the log, in one batch.
+// MarkGroup is Mark for several cards in one step. Either all are marked, or one is Stale and none is. Completed: at
+// least one card has been published. The cards that these marks complete follow one another in the log, in one batch.
 func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
+	return b.MarkFor(member, uint16(member), group)
+}
+
+// MarkFor is MarkGroup where the member stands for several others. Of these, last was the last.
+func (b *Board) MarkFor(member int, last uint16, group []transport.Mark) (Result, error) {
 	if err := b.lock(member); err != nil {
 		return 0, err
 	}
@@ -59,7 +63,7 @@ func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 	result := Marked
 	for _, m := range group {
 		before := b.regs.last
-		r, err := b.mark(member, m.Card)
+		r, err := b.mark(member, last, m.Card)
 		if err != nil {
 			return 0, err
 		}
@@ -91,7 +95,7 @@ func (b *Board) current(m transport.Mark) bool {
 func newer(a, b uint32) bool { return int32(a-b) > 0 }
 
 // mark sets a member's bit. The lock is held.
-func (b *Board) mark(member int, card uint32) (Result, error) {
+func (b *Board) mark(member int, last uint16, card uint32) (Result, error) {
 	s, marks := b.card(card)
 	bit := uint64(1) << (member % 64)
 	if marks[member/64]&bit != 0 {
@@ -112,9 +116,20 @@ func (b *Board) mark(member int, card uint32) (Result, error) {
 		return 0, fmt.Errorf("%w: no room in the log for card %d", ErrCorrupt, card)
 	}
 	clear(marks)
+	s.last = last
 	s.used = b.tick()
 	s.record = b.append(cardRecord(transport.RecordCard, card, s.gen), nil)
 	return Completed, nil
+}
+
+// Last is who made the mark that completed a card last, as MarkFor or Relay was told. It is for a reader that has taken
+// the card's record and has not marked the card since: nobody changes the word then. So it takes no lock.
+func (b *Board) Last(card uint32) uint16 {
+	if int64(card) >= int64(b.cfg.Cards) {
+		return 0
+	}
+	s, _ := b.card(card)
+	return s.last
 }
 
 // complete reports whether every member has marked.
@@ -134,10 +149,9 @@ func (b *Board) tick() uint64 {
 	return b.regs.clock
 }
 
-// Acquire returns a card for a new Response and its new generation: a free one,
-// else the one that has been unused for longest, which it retires. Cards with
-// marks and cards whose record some reader has not read are left alone; ok is
-// false if there are no others.
+// Acquire returns a card for a new Response and its new generation: a free card, or else the one that has been unused
+// for longest, which it retires. It takes no card that has marks, or whose record some reader has not read; ok is false
+// if there are no others.
 func (b *Board) Acquire() (card, gen uint32, ok bool, err error) {
 	if err := b.lock(0); err != nil {
 		return 0, 0, false, err
@@ -167,8 +181,8 @@ func (b *Board) Acquire() (card, gen uint32, ok bool, err error) {
 	return card, s.gen, true, nil
 }
 
-// announce puts the end of the card's generation into the log, unless that has
-// been closed: all that is under way fails then. The lock is held.
+// announce appends the end of the card's generation to the log, unless the log is closed: then everything under way
+// fails anyway. The lock is held.
 func (b *Board) announce(n uint32, s *card) error {
 	if !b.cfg.Announce || b.regs.closed.Load() != 0 {
 		return nil
@@ -193,10 +207,9 @@ func (s *card) renew() uint32 {
 	return s.gen
 }
 
-// Retire ends the card's generation, so that later marks of it are Stale, and
-// returns the members that had marked it, whose marks are dropped. A record of
-// the card that is in the log already stands: it precedes in the log whatever takes the card next. ok is
-// false for a card that nobody has acquired.
+// Retire ends the card's generation, so that later marks of it are Stale. It drops the marks that are there, and
+// returns their members. A record of the card that is in the log already remains valid, because it comes before any
+// record of the card's next use. ok is false for a card that nobody has acquired.
 func (b *Board) Retire(card uint32) (marked []int, ok bool, err error) {
 	if int64(card) >= int64(b.cfg.Cards) {
 		return nil, false, nil
@@ -224,8 +237,8 @@ func (b *Board) Retire(card uint32) (marked []int, ok bool, err error) {
 	return marked, true, nil
 }
 
-// Forget ends a generation of a card on a board that learns: marks of it that
-// come later, and older ones, are Stale, and those that are there are dropped.
+// Forget ends a generation of a card on a board that learns. It drops the marks that are there. Later marks of this
+// generation or an older one are Stale.
 func (b *Board) Forget(card, gen uint32) error {
 	if int64(card) >= int64(b.cfg.Cards) {
 		return nil

@@ -6,10 +6,10 @@ import (
 )
 
 // magic also carries the version of the layout in its last digit.
-const magic = 0x676f726f766f6402
+const magic = 0x676f726f766f6403
 
-// registers is the head of the region. What members poll, what the lock protects
-// and the lock itself lie on different cache lines.
+// registers is the head of the region. The words that members poll, the words that the lock protects, and the lock
+// itself are on different cache lines.
 type registers struct {
 	magic                   atomic.Uint64
 	members, readers, cards uint64
@@ -42,7 +42,8 @@ type registers struct {
 // is under the lock.
 type card struct {
 	gen    uint32
-	taken  uint32 // 1 from Acquire to Retire
+	taken  uint16 // 1 from Acquire to Retire
+	last   uint16 // who made the mark that completed the card last, see Last
 	used   uint64 // clock at the last Acquire or completion
 	record uint64 // end of the last record in the log that speaks of the card; 0 if none
 }

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// How long a member waits for the lock in each manner before it turns to the
-// next: spinning suffices while the holder runs; yielding lets it run where
-// there are more members than cores; sleeping is for a holder that is stopped.
+// A member waits for the lock in three ways, one after the other. It spins: enough while the holder runs. It yields:
+// lets the holder run if there are more members than cores. It sleeps: for a holder that is stopped.
 const (
 	lockSpins  = 128
 	lockYields = 64
 	lockNap    = 20 * time.Microsecond
 	lockMaxNap = time.Millisecond
-	// lockMaxNaps bounds the wait for one holder, in naps, so that a machine that
-	// was suspended has not waited: some seconds, for what takes a microsecond.
+	// lockMaxNaps bounds the wait for one holder: some seconds, for work of a microsecond. It counts naps and not time,
+	// because a machine may be suspended meanwhile.
 	lockMaxNaps = 5000
 )
 

@@ -6,16 +6,13 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// The log is a ring of records. A record's header word holds its kind in bits
-// 0-7, batchEnd in bit 8, and chained in bit 9. Of a Response bits 32-63 hold the
-// payload's length, of a card bits 12-31 the card and 32-63 its generation.
+// The log is a ring of records. A record's header word holds its kind in bits 0-7, batchEnd in bit 8, and chained in
+// bit 9. Of a Response bits 32-63 hold the payload's length, of a card bits 12-31 the card and 32-63 its generation.
 //
-// Batches need no table: who cuts the log sets batchEnd in the last record that
-// is published and moves the cut behind it. Readers read below the cut only, up
-// to the first batchEnd, so all of them see the same batches.
+// Batches need no table: the reader that cuts the log sets batchEnd in the last published record and moves the cut
+// behind it. Readers read only below the cut, up to the first batchEnd, so all of them see the same batches.
 //
-// A card record that is chained was completed by one MarkGroup with the record
-// that follows it.
+// A chained card record was completed by the same MarkGroup as the record after it.
 const (
 	batchEnd = 1 << 8
 	chained  = 1 << 9

@@ -43,10 +43,9 @@ func (b *Board) Post(member int, p []byte) (bool, error) {
 	return true, nil
 }
 
-// Requests calls f for every posted Request, in order per member. p is valid
-// during the call only; f may call Publish, Acquire and Retire. With nothing
-// posted it costs one load.
-func (b *Board) Requests(f func(from int, p []byte)) error {
+// Requests calls f for every posted Request, in order per member, with from a list of that member alone. from and p are
+// valid during the call only; f may call Publish, Acquire and Retire. With nothing posted it costs one load.
+func (b *Board) Requests(f func(from []int, p []byte)) error {
 	posts := b.regs.posts.Load()
 	if posts == b.inbox.posts {
 		return nil
@@ -60,7 +59,7 @@ func (b *Board) Requests(f func(from int, p []byte)) error {
 	return nil
 }
 
-func (b *Board) readBox(member int, f func(from int, p []byte)) error {
+func (b *Board) readBox(member int, f func(from []int, p []byte)) error {
 	box, ring := b.box(member), b.boxRing(member)
 	pos, tail := b.inbox.heads[member], box.tail.Load()
 	if pos == tail {
@@ -82,7 +81,8 @@ func (b *Board) readBox(member int, f func(from int, p []byte)) error {
 		pos += uint64(messageSize(int(n)))
 		b.inbox.heads[member] = pos
 		box.head.Store(pos)
-		f(member, p)
+		b.inbox.from[0] = member
+		f(b.inbox.from[:], p)
 	}
 	if box.starved.Load() != 0 && box.starved.CompareAndSwap(1, 0) {
 		b.wake(member)

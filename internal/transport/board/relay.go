@@ -6,12 +6,10 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// Relay appends records that another board's Next has returned, and cuts behind
-// them in one step: they are the next batch, whole, for all readers. False means
-// that there is no room now; the wake function is called for member 0 when there
-// may be. A log as long as the other board's has room for each of its batches
-// once all readers have read what came before. A log that is relayed to is
-// written by Relay and End alone.
+// Relay appends a batch that another board's Next has returned, and cuts behind it in the same step. So the batch stays
+// whole for all readers. False means that there is no room now; member 0 is woken when there may be some. If the log is
+// as long as the other board's, each batch finds room once all readers have read the records before it. Only Relay and
+// End write to a log that is relayed to.
 func (b *Board) Relay(records []transport.Record) (bool, error) {
 	if len(records) == 0 {
 		return true, nil
@@ -40,6 +38,10 @@ func (b *Board) Relay(records []transport.Record) (bool, error) {
 			b.append(responseRecord(len(r.Payload)), r.Payload)
 		} else {
 			b.append(cardRecord(r.Kind, r.Card, r.Gen), nil)
+			if r.Kind == transport.RecordCard {
+				s, _ := b.card(r.Card)
+				s.last = r.Last
+			}
 		}
 	}
 	*word(b.log, b.regs.last) |= batchEnd
@@ -47,7 +49,7 @@ func (b *Board) Relay(records []transport.Record) (bool, error) {
 	return true, nil
 }
 
-// End closes a log that is relayed to; by is who closed the other board's.
+// End closes a log that is relayed to. by is the member that closed the other board's.
 func (b *Board) End(by int) error {
 	if by < 0 || by >= b.cfg.closers() {
 		return fmt.Errorf("board: closed by %d of %d", by, b.cfg.closers())

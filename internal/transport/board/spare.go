@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// spare is a card that could be taken for something new when Acquire looked at all cards last,
-// or that has been retired since. Where a job has more names than there are cards each tensor
-// needs one, and a look at all of them costs as much as a thousand marks.
+// spare is a card that Acquire may take for something new: it could be taken when Acquire last looked at all cards, or
+// it has been retired since. If a job has more names than there are cards, each tensor needs a card, and a look at all
+// of them costs as much as a thousand marks.
 type spare struct {
 	card uint32
 	used uint64 // as useOf was
@@ -38,8 +38,7 @@ func (b *Board) takeSpare() (card uint32, ok bool, err error) {
 	return 0, false, nil
 }
 
-// lookForSpares finds all spare cards, and puts those last that are to be taken first. The
-// lock is held.
+// lookForSpares finds all spare cards. Acquire takes the last one first, so these are in that order. The lock is held.
 func (b *Board) lookForSpares() error {
 	b.spares = b.spares[:0]
 	for i := range uint32(b.cfg.Cards) {
@@ -57,8 +56,8 @@ func (b *Board) lookForSpares() error {
 	return nil
 }
 
-// isSpare reports that nobody has marked the card, and that its record has been read by all.
-// The floor has just been raised.
+// isSpare reports that nobody has marked the card, and that all readers have read its record. The caller has just
+// raised the floor.
 func (b *Board) isSpare(s *card, marks []uint64) bool {
 	return s.record <= b.regs.floor && !anyMark(marks)
 }

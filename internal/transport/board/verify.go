@@ -6,9 +6,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// own is what the users of one Board value have written into the region last. Nobody
-// else writes these words, so that one which differs has been damaged: a damage that
-// would otherwise look like a member that is slow, and for which all would wait.
+// own holds the words that the users of one Board value have last written into the region. Nobody else writes these
+// words, so a difference is damage. Without this check the damage would look like a slow member, and all would wait for
+// it.
 type own struct {
 	reads  []bool       // by reader: it has moved its cursor. The reader's
 	closed map[int]bool // by member: it has called Close. Under the lock, as the rest
@@ -16,7 +16,7 @@ type own struct {
 	cards  []uint64     // by card: generation and taken, as Acquire and Retire left them; 0: never
 }
 
-// mark is one that did not complete its card.
+// mark is a mark that did not complete its card.
 type mark struct {
 	gen    uint32 // 0: there is none
 	record uint64 // of the card then: it changes when the card is completed
@@ -37,15 +37,14 @@ func (b *Board) marked(member int, m transport.Mark) {
 	marks[m.Card] = mark{m.Gen, s.record}
 }
 
-// keep remembers what the coordinator has made of a card.
+// keep remembers the card's state after the coordinator has changed it.
 func (o *own) keep(i uint32, s *card) { o.cards[i] = s.word() }
 
 // word is generation and taken.
 func (s *card) word() uint64 { return uint64(s.gen)<<32 | uint64(s.taken) }
 
-// Check tells whether the region can be what members have made of it who keep to the
-// protocol, as far as that shows without a call. The error wraps ErrCorrupt, but where
-// the lock cannot be had. Safe on any goroutine.
+// Check checks that the region is in a state which members that follow the protocol can produce, as far as that shows
+// without a call. The error wraps ErrCorrupt, unless the lock cannot be had. Safe on any goroutine.
 func (b *Board) Check(member int) error {
 	r := b.regs
 	if r.magic.Load() != magic || r.members != uint64(b.cfg.Members) || r.readers != uint64(b.cfg.Readers) ||
@@ -72,9 +71,8 @@ func (b *Board) Check(member int) error {
 	return b.checkCards()
 }
 
-// Verify is Check, and compares the region with what this Board value has written
-// there. It is for a board of which each member has a value of its own, and is called
-// by who calls Next, when nothing has come for long.
+// Verify is Check, and compares the region with the words that this Board value has written there. Use it on a board of
+// which each member has a value of its own. The goroutine that calls Next calls it when nothing has come for long.
 func (b *Board) Verify(member int) error {
 	if err := b.Check(member); err != nil {
 		return err
@@ -108,9 +106,8 @@ func (b *Board) verifyBox(m int) error {
 	return nil
 }
 
-// checkCards checks that the marks stand that this Board value has made and that have not
-// led to a record, and that cards are what the coordinator has made of them. The lock
-// is held.
+// checkCards checks that this Board value's marks are still there unless a record has resulted from them, and that the
+// cards are as the coordinator has left them. The lock is held.
 func (b *Board) checkCards() error {
 	for i := range uint32(b.cfg.Cards) {
 		s, bits := b.card(i)
@@ -139,7 +136,7 @@ func (b *Board) checkCards() error {
 	return nil
 }
 
-// checkKept checks that a card is what the coordinator has made of it.
+// checkKept checks that a card is as the coordinator has left it.
 func (b *Board) checkKept(i uint32, s *card) error {
 	if kept := b.own.cards[i]; kept != 0 && kept != s.word() {
 		return fmt.Errorf("%w: card %d has generation %d (%d), %d (%d) was given to it", ErrCorrupt, i, s.gen, s.taken,
@@ -148,7 +145,7 @@ func (b *Board) checkKept(i uint32, s *card) error {
 	return nil
 }
 
-// stray reports marks of members that there are not.
+// stray reports marks of members that do not exist.
 func (b *Board) stray(marks []uint64) bool {
 	rest := b.cfg.Members - 64*(len(marks)-1)
 	return rest < 64 && marks[len(marks)-1]>>rest != 0

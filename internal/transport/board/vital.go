@@ -5,8 +5,7 @@ import "unsafe"
 // vitalCards is how many cards Vital lists: the first ones are in use first.
 const vitalCards = 8
 
-// Vital lists words of the region that a board's work hangs on, 8 bytes each, by what
-// they are: for tests that damage them.
+// Vital lists words of the region on which the board's work depends, 8 bytes each, by their meaning. Tests damage them.
 func (b *Board) Vital() (registers, cards, mailboxes [][]byte) {
 	r := b.regs
 	at := func(p unsafe.Pointer) []byte { return unsafe.Slice((*byte)(p), 8) }

@@ -99,7 +99,7 @@ func until(t *testing.T, n *Network, what string, done func() bool) {
 	deadline := time.Now().Add(patience)
 	for {
 		ticket := n.Bell().Arm()
-		if n.Err(); done() {
+		if n.Poll(); done() {
 			n.Bell().Disarm()
 			return
 		}
@@ -120,6 +120,12 @@ func shape(l *transport.Lane) string {
 	if l.Shared != nil {
 		s += fmt.Sprintf(" shared %d of %d", l.Shared.Rank(), l.Shared.Size())
 	}
+	if l.Coordination != nil {
+		s += " coordination"
+	}
+	if l.Poller != nil {
+		s += " turns"
+	}
 	return s
 }
 
@@ -129,17 +135,18 @@ func TestWhatLanesOffer(t *testing.T) {
 		members []int
 		want    []string
 	}{
-		{[]int{0, 1, 2, 3, 4, 5}, []string{"[[0 3 4] [1 5] [2]] comm 0 of 6 shared 0 of 3",
-			"[[0 3 4] [1 5] [2]] comm 1 of 6 shared 0 of 2", "[[0 3 4] [1 5] [2]] comm 2 of 6",
+		{[]int{0, 1, 2, 3, 4, 5}, []string{"[[0 3 4] [1 5] [2]] comm 0 of 6 shared 0 of 3 coordination turns",
+			"[[0 3 4] [1 5] [2]] comm 1 of 6 shared 0 of 2 turns", "[[0 3 4] [1 5] [2]] comm 2 of 6 turns",
 			"[[0 3 4] [1 5] [2]] comm 3 of 6 shared 1 of 3", "[[0 3 4] [1 5] [2]] comm 4 of 6 shared 2 of 3",
 			"[[0 3 4] [1 5] [2]] comm 5 of 6 shared 1 of 2"}},
-		{[]int{0, 3, 4}, []string{"[] shared 0 of 3", "[] shared 1 of 3", "[] shared 2 of 3"}},
-		{[]int{1, 3, 4}, []string{"[[0] [1 2]] comm 0 of 3", "[[0] [1 2]] comm 1 of 3 shared 0 of 2",
+		{[]int{0, 3, 4}, []string{"[] shared 0 of 3 coordination", "[] shared 1 of 3", "[] shared 2 of 3"}},
+		{[]int{1, 3, 4}, []string{"[[0] [1 2]] comm 0 of 3 coordination turns",
+			"[[0] [1 2]] comm 1 of 3 shared 0 of 2 turns",
 			"[[0] [1 2]] comm 2 of 3 shared 1 of 2"}},
-		{[]int{0, 1, 2}, []string{"[[0] [1] [2]] comm 0 of 3", "[[0] [1] [2]] comm 1 of 3",
-			"[[0] [1] [2]] comm 2 of 3"}},
-		{[]int{3}, []string{"[] shared 0 of 1"}},
-		{[]int{2}, []string{"[[0]] comm 0 of 1"}},
+		{[]int{0, 1, 2}, []string{"[[0] [1] [2]] comm 0 of 3 coordination turns",
+			"[[0] [1] [2]] comm 1 of 3 turns", "[[0] [1] [2]] comm 2 of 3 turns"}},
+		{[]int{3}, []string{"[] shared 0 of 1 coordination"}},
+		{[]int{2}, []string{"[[0]] comm 0 of 1 coordination turns"}},
 	} {
 		var got []string
 		for _, l := range open(t, networks, id, 1, c.members...) {
@@ -208,6 +215,38 @@ func TestAbortCrosses(t *testing.T) {
 		}
 		wg.Wait()
 		closeAll(networks)
+	}
+}
+
+// Asking for the error tells nobody: only a turn takes an abort from the segment to the connections, or back; and so
+// does Close.
+func TestErrTellsNobody(t *testing.T) {
+	ways := map[string]func(*Network){"poll": (*Network).Poll, "close": func(n *Network) { n.Close() }}
+	for name, spread := range ways {
+		for _, side := range []string{"segment", "connections"} {
+			networks := world(t, []int{0, 1}, []int{2})
+			open(t, networks, 0, 1, 0, 1, 2)
+			n, cause := networks[0], errors.New("out of paper")
+			told := n.tcp.Err
+			if side == "segment" {
+				n.local.Abort(cause)
+			} else {
+				n.tcp.Abort(cause)
+				told = n.local.Err
+			}
+			for range 10 {
+				if err := n.Err(); err != cause {
+					t.Fatalf("%s: %v", side, err)
+				}
+			}
+			if err := told(); err != nil {
+				t.Errorf("%s: asking for the error has told the other network: %v", side, err)
+			}
+			if spread(n); told() != cause && name == "poll" || told() == nil {
+				t.Errorf("%s: after %s the other network has %v", side, name, told())
+			}
+			closeAll(networks)
+		}
 	}
 }
 

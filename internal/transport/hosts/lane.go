@@ -85,8 +85,8 @@ func (n *Network) byHost(members []int) [][]int {
 	return hosts
 }
 
-// onThisHost are those of members that are on this rank's host, which is the
-// returned one of hosts; none if this rank is not a member.
+// onThisHost lists the members on this rank's host, and the place of that host in hosts; none if this rank is not a
+// member.
 func (n *Network) onThisHost(members []int, hosts [][]int) (own []int, host int) {
 	host = slices.IndexFunc(hosts, func(places []int) bool { return n.hosts[members[places[0]]] == n.hosts[n.rank] })
 	if host >= 0 {
@@ -97,9 +97,8 @@ func (n *Network) onThisHost(members []int, hosts [][]int) (own []int, host int)
 	return own, host
 }
 
-// BoardBytes is what shm.Config.BoardBytes must be on a host of so many ranks: none
-// of its lanes needs more than one of all of them whose host is the root of the tree,
-// with as many children as there can be.
+// BoardBytes is the value for shm.Config.BoardBytes on a host of so many ranks. No lane needs more than a lane of all
+// these ranks, on the host at the root of the tree, with the most children.
 func BoardBytes(ranks, cards int) int {
 	tree := [][]int{make([]int, ranks)}
 	for range treeboard.Arity {

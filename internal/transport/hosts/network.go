@@ -7,7 +7,8 @@
 //
 // The tree's leaders share two boards with the members of their host, in the
 // segment, and send one another frames over TCP (package treeboard). One bell serves both networks, and an abort of one
-// becomes one of the other, with the same cause, wherever it was latched first.
+// becomes one of the other, with the same cause: at once where this rank aborts, with the next Poll where another rank
+// has told one of the two networks.
 package hosts
 
 import (
@@ -43,6 +44,7 @@ type Network struct {
 	local *shm.Network // nil on a host of one rank
 	tcp   *tcp.Network
 	cause atomic.Pointer[error]
+	told  atomic.Bool // both networks know the cause, or are about to
 
 	mu    sync.Mutex
 	lanes map[int]parts // the open ones
@@ -51,7 +53,10 @@ type Network struct {
 // parts says where a lane has been opened.
 type parts struct{ local, tcp bool }
 
-var _ transport.Network = (*Network)(nil)
+var (
+	_ transport.Network = (*Network)(nil)
+	_ transport.Poller  = (*Network)(nil)
+)
 
 // New starts to accept connections. It does not block.
 func New(c Config) (*Network, error) {
@@ -102,8 +107,7 @@ func (n *Network) Name() string { return "shm+tcp" }
 // Bell implements transport.Network.
 func (n *Network) Bell() transport.Bell { return n.tcp.Bell() }
 
-// Err implements transport.Network. It is where an abort that another rank has
-// told one of the networks comes to the other: whoever is told wakes the driver.
+// Err implements transport.Network. It keeps the answer, and tells nobody.
 func (n *Network) Err() error {
 	if cause := n.cause.Load(); cause != nil {
 		return *cause
@@ -112,11 +116,19 @@ func (n *Network) Err() error {
 	if err == nil && n.local != nil {
 		err = n.local.Err()
 	}
-	if err != nil {
-		n.Abort(err)
-		return *n.cause.Load()
+	if err == nil {
+		return nil
 	}
-	return nil
+	n.cause.CompareAndSwap(nil, &err)
+	return *n.cause.Load()
+}
+
+// Poll implements transport.Poller. If another rank has aborted one of the two networks, Poll aborts the other one. The
+// news of an abort wakes the driver. Safe on any goroutine; it costs as much as Err.
+func (n *Network) Poll() {
+	if n.Err() != nil {
+		n.tellBoth()
+	}
 }
 
 // Abort implements transport.Network.
@@ -124,9 +136,16 @@ func (n *Network) Abort(cause error) {
 	if cause == nil {
 		cause = errors.New("aborted without a cause")
 	}
-	if !n.cause.CompareAndSwap(nil, &cause) {
+	n.cause.CompareAndSwap(nil, &cause)
+	n.tellBoth()
+}
+
+// tellBoth aborts both networks with the cause, which is known.
+func (n *Network) tellBoth() {
+	if n.told.Swap(true) {
 		return
 	}
+	cause := *n.cause.Load()
 	if n.local != nil {
 		n.local.Abort(cause)
 	}
@@ -148,8 +167,9 @@ func (n *Network) Verify() error {
 func (n *Network) Rest() { n.tcp.Rest() }
 
 // Close implements transport.Network. The connections' readers end before the
-// segment is taken away.
+// segment is taken away. An abort that only the segment knows is told over the connections, in place of a goodbye.
 func (n *Network) Close() error {
+	n.Poll()
 	err := n.tcp.Close()
 	if n.local != nil {
 		err = errors.Join(err, n.local.Close())

@@ -13,23 +13,9 @@ type boardMember struct {
 	network *network
 	lane    *lane
 	member  int
-
-	// onRequest calls request, with from; made once, since a closure is an allocation.
-	onRequest func(from int, p []byte)
-	request   func(from []int, p []byte)
-	from      [1]int
 }
 
 var _ transport.Board = (*boardMember)(nil)
-
-func newBoardMember(n *network, l *lane, member int) *boardMember {
-	b := &boardMember{network: n, lane: l, member: member}
-	b.onRequest = func(from int, p []byte) {
-		b.from[0] = from
-		b.request(b.from[:], p)
-	}
-	return b
-}
 
 // coordinator is the lane member that answers Requests.
 const coordinator = 0
@@ -49,8 +35,7 @@ func (b *boardMember) ringAll() {
 	}
 }
 
-// Mark returns true on a closed log too: the mark is then one of those that are
-// never completed.
+// Mark returns true on a closed log, too: such a mark is never completed.
 func (b *boardMember) Mark(card, gen uint32) bool {
 	return b.marked(b.lane.board.Mark(b.member, card, gen))
 }
@@ -69,7 +54,7 @@ func (b *boardMember) marked(result board.Result, err error) bool {
 	return result != board.Stale
 }
 
-// Stale never calls f: in one memory Mark knows at once.
+// Stale never calls f, because in one memory Mark's answer is final.
 func (b *boardMember) Stale(func(card, gen uint32)) {}
 
 func (b *boardMember) Post(request []byte) bool {
@@ -91,6 +76,8 @@ func (b *boardMember) Next() []transport.Record {
 	return records
 }
 
+func (b *boardMember) Last(card uint32) int { return int(b.lane.board.Last(card)) }
+
 func (b *boardMember) Closed() bool { return b.lane.board.Drained(b.member) }
 
 func (b *boardMember) Close() {
@@ -100,37 +87,3 @@ func (b *boardMember) Close() {
 }
 
 func (b *boardMember) ClosedBy() int { return b.lane.board.ClosedBy() }
-
-func (b *boardMember) Requests(f func(from []int, p []byte)) {
-	b.request = f
-	b.ok(b.lane.board.Requests(b.onRequest))
-}
-
-func (b *boardMember) Publish(response []byte) bool {
-	published, err := b.lane.board.Publish(response)
-	if !b.ok(err) {
-		return false
-	}
-	if published {
-		b.ringAll()
-	}
-	return published
-}
-
-func (b *boardMember) Acquire() (card, gen uint32, ok bool) {
-	card, gen, ok, err := b.lane.board.Acquire()
-	return card, gen, b.ok(err) && ok
-}
-
-func (b *boardMember) Retire(card uint32) (marked []int, ok bool) {
-	marked, ok, err := b.lane.board.Retire(card)
-	return marked, b.ok(err) && ok
-}
-
-func (b *boardMember) Marked(card uint32) []int {
-	marked, err := b.lane.board.Marked(card)
-	if !b.ok(err) {
-		return nil
-	}
-	return marked
-}

@@ -8,15 +8,15 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// exchange is where the members of one lane meet to hand over messages.
+// exchange hands messages from member to member of one lane.
 type exchange struct {
 	world   *world
 	members []int                  // world ranks
 	pairs   []atomic.Pointer[pair] // [from*size+to]; nil until one of the two posts
 }
 
-// pair is the way from one member to another. A posted send meets a posted
-// receive under mu, and whoever comes second copies.
+// pair is the path from one member to another. A posted send meets a posted receive under mu, and the second of the two
+// copies.
 type pair struct {
 	mu        sync.Mutex
 	sending   atomic.Bool // src is posted; written under mu
@@ -57,8 +57,7 @@ func (p *pair) meet() (bool, error) {
 	return true, nil
 }
 
-// withdraw takes back what member has posted to any pair, and tells of each peer
-// whether it waits for the member.
+// withdraw takes back all posts of a member, and reports for each peer whether that peer waits for the member.
 func (x *exchange) withdraw(member int, peers func(waits bool, peer, member int)) {
 	for peer := range x.members {
 		if p := x.pairs[member*len(x.members)+peer].Load(); p != nil {
@@ -139,8 +138,8 @@ func (c *commMember) Recv(from int, b []byte) {
 	c.posted(from, met, err)
 }
 
-// posted tells the peer, and looks whether it has left: if it did so before the
-// post, withdraw did not see that this member waits.
+// posted wakes the peer. If the peer has left before the post, withdraw did not see that this member waits; so posted
+// looks for that.
 func (c *commMember) posted(peer int, met bool, err error) {
 	switch {
 	case err != nil:

@@ -388,19 +388,19 @@ func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
 		t.Fatal("no room")
 	}
 	mustRing(t, "Post", networks[0].Bell(), tickets[0])
-	lanes[0].Board.Requests(func(froms []int, p []byte) {
+	lanes[0].Coordination.Requests(func(froms []int, p []byte) {
 		from := froms[0]
 		if from != 2 || string(p) != "request" {
 			t.Errorf("request %q from %d", p, from)
 		}
 	})
 
-	card, gen, ok := lanes[0].Board.Acquire()
+	card, gen, ok := lanes[0].Coordination.Acquire()
 	if !ok {
 		t.Fatal("no card")
 	}
 	tickets = arm()
-	if !lanes[0].Board.Publish([]byte("response")) {
+	if !lanes[0].Coordination.Publish([]byte("response")) {
 		t.Fatal("no room")
 	}
 	allRing("Publish", tickets)
@@ -411,7 +411,7 @@ func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
 			t.Errorf("rank %d: mark refused", r)
 		}
 		if r == 1 {
-			if marked := lanes[0].Board.Marked(card); !slices.Equal(marked, []int{0, 1}) {
+			if marked := lanes[0].Coordination.Marked(card); !slices.Equal(marked, []int{0, 1}) {
 				t.Errorf("marked by %v", marked)
 			}
 		}
@@ -425,7 +425,7 @@ func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
 		}
 	}
 
-	if marked, ok := lanes[0].Board.Retire(card); !ok || len(marked) != 0 {
+	if marked, ok := lanes[0].Coordination.Retire(card); !ok || len(marked) != 0 {
 		t.Errorf("Retire: %v, %v", marked, ok)
 	}
 	if lanes[1].Board.Mark(card, gen) {
@@ -455,7 +455,7 @@ func TestBoardRingsWhoFoundNoRoom(t *testing.T) {
 	for lanes[1].Board.Post(make([]byte, transport.MaxRecord/4)) {
 	}
 	ticket := networks[1].Bell().Arm()
-	lanes[0].Board.Requests(func([]int, []byte) {})
+	lanes[0].Coordination.Requests(func([]int, []byte) {})
 	mustRing(t, "Requests", networks[1].Bell(), ticket)
 	if !lanes[1].Board.Post([]byte("x")) {
 		t.Error("no room after all was read")
@@ -480,7 +480,7 @@ func TestBoardMarksGroups(t *testing.T) {
 	lanes := openLanes(t, networks)
 	group := make([]transport.Mark, 3)
 	for i := range group {
-		group[i].Card, group[i].Gen, _ = lanes[0].Board.Acquire()
+		group[i].Card, group[i].Gen, _ = lanes[0].Coordination.Acquire()
 	}
 	if !lanes[1].Board.MarkGroup(group) || lanes[1].Board.Next() != nil {
 		t.Fatal("half marked: refused or published")
@@ -496,11 +496,11 @@ func TestBoardMarksGroups(t *testing.T) {
 			t.Errorf("rank %d: %v", r, records)
 		}
 	}
-	lanes[0].Board.Retire(group[2].Card)
+	lanes[0].Coordination.Retire(group[2].Card)
 	if lanes[1].Board.MarkGroup(group) {
 		t.Error("a group with a stale mark was accepted")
 	}
-	if marked := lanes[0].Board.Marked(group[0].Card); len(marked) > 0 {
+	if marked := lanes[0].Coordination.Marked(group[0].Card); len(marked) > 0 {
 		t.Errorf("marked by %v", marked)
 	}
 }

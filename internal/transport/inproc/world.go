@@ -35,8 +35,7 @@ type Options struct {
 	Depth int
 	// Cards is the number of cache cards of a lane's board. Default 1024.
 	Cards int
-	// Combine makes what merges the Requests of a lane's members below a leader, see
-	// treeboard.Config. Optional.
+	// Combine makes the Combiner for the members of a lane below a leader, see treeboard.Config. Optional.
 	Combine func(members []int) transport.Combiner
 	// OnFrame is told of each frame that a board sends from one leader to another
 	// (world ranks), before it is sent. It must be safe for concurrent calls. Optional.
@@ -94,7 +93,7 @@ type world struct {
 	lanes map[laneKey]*lane
 }
 
-// laneKey tells the lanes that have had one id apart.
+// laneKey identifies a lane among those that have used one id.
 type laneKey struct {
 	id          int
 	incarnation uint32
@@ -218,9 +217,14 @@ func (n *network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 
 	out := &transport.Lane{Hosts: l.hosts}
 	if l.tree != nil {
-		out.Board = l.tree.boards[member]
+		b := l.tree.boards[member]
+		out.Board, out.Coordination, out.Poller = b, b.Coordination(), b.Poller()
 	} else {
-		out.Board = newBoardMember(n, l, member)
+		b := &boardMember{network: n, lane: l, member: member}
+		out.Board = b
+		if member == coordinator {
+			out.Coordination = &coordination{b}
+		}
 	}
 	if s := l.shared[member]; s != nil {
 		out.Shared = s

@@ -18,6 +18,31 @@
 // When a rank dies, its connections show it, and calls that concern the rank fail.
 // Kept messages of the dead rank can still be received. A rank without a connection
 // to it learns of the death when the world aborts (Config.Err, Abort).
+//
+// # Who has a buffer, and a connection
+//
+// The buffer of a Recv, and what moves it on (waiter.stage, under the box's lock):
+//
+//	WAITING ── a message comes: the reader takes the buffer ──▶ CLAIMED ── it is full ──▶ ENDED
+//	   │                                                          │ │                       ▲
+//	   │                                                          │ └─ the connection ends ─┤
+//	   │                               ctx, or the Endpoint, ends ▼                         │
+//	   │                       INTERRUPTED: the reader keeps the message in memory instead ─┤
+//	   └── the buffer is too short, ctx ends, the sender is lost ───────────────────────────┘
+//
+//	WAITING      nobody touches the buffer
+//	CLAIMED      the box's reader alone writes it
+//	INTERRUPTED  the reader may still write it; Recv waits for ENDED, and a read deadline in the past
+//	             makes that soon
+//	ENDED        it is the caller's again
+//
+// The reading half of a connection belongs to box.run from accept to end. The writing half belongs to
+// whoever has put the token into outbox.turn: a Send, or, after a Send whose ctx ended within a
+// message, the goroutine that writes the rest out of a copy, or Close. outbox.watch reads the silent
+// direction, to notice its end.
+//
+// What may block: Send, Recv and RecvAny until their ctx or the Endpoint ends; box.run, which may wait
+// for room, too; Close, for at most farewellTimeout on each connection.
 package p2p
 
 import (
@@ -34,17 +59,17 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// MaxKept is how much is kept of one sender's messages that nobody has asked for,
-// in bytes, with messageCost for each message.
+// MaxKept is the most memory, in bytes, for one sender's messages that nobody has asked for. Each message counts for
+// messageCost more than its length.
 const (
 	MaxKept     = 4 << 20
 	messageCost = 64
 )
 
-// errPoll is how often Config.Err is asked while the Endpoint is in use.
+// errPoll is the time between two calls of Config.Err while the Endpoint is in use.
 const errPoll = 50 * time.Millisecond
 
-// farewellTimeout bounds the telling of the others that this rank closes.
+// farewellTimeout bounds the time for telling the others that this rank closes.
 const farewellTimeout = 200 * time.Millisecond
 
 // ErrClosed is the error of calls on an Endpoint that has been closed.
@@ -186,7 +211,7 @@ func (m *Endpoint) Abort(cause error) {
 	m.end(cause)
 }
 
-// past interrupts whoever reads or writes a connection.
+// past is a deadline that interrupts the goroutine which reads or writes a connection.
 var past = time.Unix(1, 0)
 
 // end latches the cause; false if there is one already.
@@ -212,9 +237,8 @@ func (m *Endpoint) err() error {
 	return m.cause
 }
 
-// Close ends all calls with ErrClosed and releases everything. When it returns
-// nothing touches a buffer that was given to a call. What Send has sent arrives
-// all the same. Closing twice is allowed.
+// Close ends all calls with ErrClosed and releases everything. After it nothing touches a buffer that was given to a
+// call. Messages that Send has accepted still arrive. Closing twice is allowed.
 func (m *Endpoint) Close() error {
 	orderly := m.end(ErrClosed)
 	m.mu.Lock()

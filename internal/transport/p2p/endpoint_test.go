@@ -124,7 +124,7 @@ func (b *box) waitingFor(tag uint32) bool {
 func (b *box) isClaimedBy(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return w.claimed
+	return w.stage == claimed
 }
 
 func (b *box) keptMessages(tag uint32) int {

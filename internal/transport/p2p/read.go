@@ -49,7 +49,7 @@ func (in *reader) message(h header) error {
 		b.mu.Unlock()
 		return in.keep(h, make([]byte, h.length), 0)
 	}
-	w.claimed = true
+	w.stage = claimed
 	b.mu.Unlock()
 	n, err := in.full(w.p[:h.length], w)
 	if err != errCancelled {
@@ -97,7 +97,7 @@ func (in *reader) full(p []byte, w *waiter) (n int, err error) {
 		// it could, or end has.
 		in.b.mu.Lock()
 		err = in.b.m.resume(in.c.SetReadDeadline)
-		if err == nil && w != nil && w.cancelled {
+		if err == nil && w != nil && w.stage == interrupted {
 			err = errCancelled
 		}
 		in.b.mu.Unlock()

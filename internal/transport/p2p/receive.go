@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// box is what this rank has of one sender.
+// box holds this rank's messages from one sender.
 type box struct {
 	m    *Endpoint
 	from int
@@ -34,14 +34,23 @@ type kept struct {
 
 // waiter is a Recv that waits.
 type waiter struct {
-	p         []byte
-	claimed   bool // the box's reader writes into p: guarded by box.mu, as the rest
-	cancelled bool // Recv wants p back
-	n         int
-	label     uint16
-	err       error
-	done      chan struct{} // closed with n, label and err set
+	p     []byte
+	stage stage // guarded by box.mu, as the rest
+	n     int
+	label uint16
+	err   error
+	done  chan struct{} // closed when it has ended, with n, label and err set
 }
+
+// stage says who has a waiter's buffer. The package comment has the picture.
+type stage uint8
+
+const (
+	waiting     stage = iota // nobody; it is in box.waiting
+	claimed                  // the box's reader
+	interrupted              // the box's reader, from which Recv wants it back
+	ended                    // the caller of Recv
+)
 
 // errCancelled is a waiter's error when it has been given p back.
 var errCancelled = errors.New("cancelled")
@@ -112,11 +121,13 @@ func (b *box) receive(ctx context.Context, tag uint32, p []byte) (int, uint16, e
 // giveUp returns when nothing touches w.p any more: w is done.
 func (b *box) giveUp(tag uint32, w *waiter) {
 	b.mu.Lock()
-	w.cancelled = true
-	if i := slices.Index(b.waiting[tag], w); i >= 0 {
+	switch w.stage {
+	case waiting:
+		i := slices.Index(b.waiting[tag], w)
 		setOrDelete(b.waiting, tag, slices.Delete(b.waiting[tag], i, i+1))
 		w.finish(header{}, errCancelled)
-	} else if w.claimed {
+	case claimed:
+		w.stage = interrupted
 		b.conn.SetReadDeadline(past)
 	}
 	b.mu.Unlock()
@@ -125,7 +136,7 @@ func (b *box) giveUp(tag uint32, w *waiter) {
 
 // finish ends w. box.mu is held.
 func (w *waiter) finish(h header, err error) {
-	w.n, w.label, w.err, w.claimed = h.length, h.label, err, false
+	w.n, w.label, w.err, w.stage = h.length, h.label, err, ended
 	close(w.done)
 }
 
@@ -146,7 +157,7 @@ func setOrDelete[T any](m map[uint32][]T, tag uint32, q []T) {
 	}
 }
 
-// change wakes those who wait for room or for a waiter. b.mu is held.
+// change wakes the goroutines that wait for room or for a waiter. b.mu is held.
 func (b *box) change() {
 	if b.changed != nil {
 		close(b.changed)

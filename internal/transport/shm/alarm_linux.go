@@ -12,8 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// events are the descriptors through which sleepers are woken in place of their
-// futexes: an eventfd for each rank, which all ranks of the host hold.
+// events are eventfds, one for each rank, which all ranks of the host hold. They wake sleepers in place of futexes.
 type events struct {
 	trackFD func(fd int, open bool)
 
@@ -100,7 +99,7 @@ func (a *alarm) Clear() {
 	}
 }
 
-// Sleep is for a driver that has nothing else to wait for.
+// Sleep serves a driver that waits for nothing but this bell.
 func (a *alarm) Sleep(ticket uint32, d time.Duration) {
 	defer a.Disarm()
 	for until := time.Now().Add(d); d > 0 && !a.Rung(ticket); d = time.Until(until) {

@@ -44,8 +44,8 @@ const (
 	dialPause        = 5 * time.Millisecond
 )
 
-// derive makes what belongs to this job, generation and host only: a host is known
-// by its first rank, so that several can be on one machine.
+// derive makes the values that belong to this job, generation and host only. The host's first rank stands for the host,
+// so one machine can have several hosts.
 func derive(c Config, what string) []byte {
 	h := hmac.New(sha256.New, c.Key)
 	fmt.Fprintf(h, "%s|%q|%d|%d", what, c.Job, c.Generation, c.world(0))
@@ -57,7 +57,7 @@ func address(c Config) string { return "@gorovod-" + hex.EncodeToString(derive(c
 
 func proofKey(c Config) []byte { return derive(c, "proof") }
 
-// hello is what a rank says of itself inside the proof; rank is its place on the host.
+// hello describes a rank inside the proof; rank is its place on the host.
 type hello struct{ rank, size, pid int }
 
 const helloSize = 24
@@ -78,8 +78,7 @@ func decodeHello(p []byte) (hello, error) {
 	return hello{rank: field(0), size: field(1), pid: field(2)}, nil
 }
 
-// join attaches this rank; its error is a *failure. What it has opened when it
-// fails is released by Close.
+// join attaches this rank; its error is a *failure. If it fails, Close releases what it has opened.
 func (n *Network) join(ctx context.Context) error {
 	attach := n.guest
 	if n.cfg.Rank == 0 {
@@ -95,8 +94,7 @@ func (n *Network) join(ctx context.Context) error {
 	return nil
 }
 
-// adopt maps the segment; the descriptors, of the segment and of the bells, belong
-// to n afterwards.
+// adopt maps the segment. From then on n owns the descriptors of the segment and of the bells.
 func (n *Network) adopt(fds []int, prepare func(h *header) error) error {
 	fd := fds[0]
 	h, err := mapHeader(fd, n.cfg.Size)

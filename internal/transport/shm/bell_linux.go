@@ -7,16 +7,15 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// bell is a rank's own bell. Between the sleeper and who rings it there is
-// Dekker's agreement: the sleeper sets its flag and then polls, the other
-// publishes and then looks at the flag, so at least one sees the other. Who finds
-// the flag set clears it, so that one wake-up is paid for by one ringer only.
+// bell is a rank's own bell. Dekker's rule keeps a ring from being lost: the sleeper sets its flag and then polls; the
+// ringer publishes and then looks at the flag. So at least one of them sees the other. A ringer that finds the flag set
+// clears it, so only one ringer pays for a wake-up.
 type bell struct {
 	head *header
 	rank int
 }
 
-// What bellState.sleeping says.
+// The values of bellState.sleeping.
 const (
 	awake uint32 = iota
 	asleep

@@ -17,8 +17,8 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// host attaches rank 0. It listens before it makes the segment, so that it can
-// tell the others if it can't.
+// host attaches rank 0. Rank 0 listens before it makes the segment, so that it can tell the others if it cannot make
+// it.
 func (n *Network) host(ctx context.Context) error {
 	if n.cfg.Size == 1 {
 		return n.create()
@@ -58,8 +58,7 @@ func (n *Network) create() error {
 	})
 }
 
-// door is where the other ranks come for the segment. It takes in their failures
-// and tells everybody how it has ended.
+// door hands the segment to the other ranks. It collects their failures, and tells all ranks the outcome.
 type door struct {
 	n    *Network
 	ln   *net.UnixListener
@@ -113,8 +112,8 @@ func (d *door) await(ctx context.Context) error {
 	return f
 }
 
-// close ends the door's goroutines; it has been decided. Strangers are put out, a
-// rank still gets its last word.
+// close ends the door's goroutines, after the outcome has been decided. It cuts off strangers; a rank still hears the
+// outcome.
 func (d *door) close() {
 	d.ln.Close()
 	d.mu.Lock()
@@ -176,8 +175,8 @@ func (d *door) serve(conn *net.UnixConn) {
 		d.trouble(err)
 		return
 	}
-	// It knows the secret, so it is a rank of this job. If it can't be let in
-	// there will never be a complete world.
+	// The other end knows the secret, so it is a rank of this job. If it cannot be let in, the world can never be
+	// complete.
 	var refusal *failure
 	if err := d.register(h, pid); err != nil {
 		refusal = asFailure(d.n.cfg.world(0), fmt.Errorf("process %d can't attach: %w", pid, err))
@@ -200,7 +199,7 @@ func (d *door) serve(conn *net.UnixConn) {
 	d.tell(h.rank)
 }
 
-// identify returns who is at the door, once it has proved itself.
+// identify returns which rank is at the other end, once that rank has proved itself.
 func (d *door) identify(conn *net.UnixConn) (h hello, pid int, err error) {
 	conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	defer conn.SetDeadline(time.Time{})
@@ -261,10 +260,10 @@ func (d *door) grant(conn *net.UnixConn, rank, pid int) {
 	}
 }
 
-// gone reports that the other end is closed: what it said last is heard by hear.
+// gone reports that the other end is closed. hear reads its last message.
 func gone(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }
 
-// hear takes in what a rank says, until serve closes the connection.
+// hear reads a rank's messages until serve closes the connection.
 func (d *door) hear(conn *net.UnixConn, rank, pid int) {
 	var status [1]byte
 	for {
@@ -341,7 +340,7 @@ func (d *door) tell(rank int) {
 	close(d.told)
 }
 
-// missing completes why a wait has ended by what it has been for.
+// missing adds to the reason why a wait has ended which ranks were missing.
 func (d *door) missing(why string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// failure is why the ranks cannot share memory. It travels between them, so that
-// all give the same reason.
+// failure is the reason for which the ranks cannot share memory. It travels between them, so that all give the same
+// reason.
 type failure struct {
 	rank  int    // whose failure it is
 	text  string // valid UTF-8 of at most maxFailure bytes

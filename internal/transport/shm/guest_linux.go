@@ -14,9 +14,8 @@ import (
 	"github.com/gorovod/gorovod/internal/auth"
 )
 
-// guest attaches a rank other than 0. If rank 0 can be reached its word decides:
-// the error is the failure that all ranks are told, even where this one has one of
-// its own.
+// guest attaches a rank other than 0. If it can reach rank 0, rank 0 decides: the error is then the failure that all
+// ranks are told, even if this rank has one of its own.
 func (n *Network) guest(ctx context.Context) error {
 	conn, err := n.dial(ctx)
 	if err != nil {
@@ -40,7 +39,7 @@ func (n *Network) guest(ctx context.Context) error {
 	return n.report(ctx, conn, n.explain(ctx, err))
 }
 
-// explain is err, or why the wait that ended with err has been cut short.
+// explain returns err, or the reason why the wait that ended with err was cut short.
 func (n *Network) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded):
@@ -51,7 +50,7 @@ func (n *Network) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// attach is what follows the proof.
+// attach does the steps that follow the proof.
 func (n *Network) attach(conn *net.UnixConn) error {
 	fds, err := n.receiveSegment(conn)
 	if err != nil {
@@ -64,7 +63,7 @@ func (n *Network) attach(conn *net.UnixConn) error {
 	return lastWord(conn)
 }
 
-// report tells rank 0 that this rank can't attach, and returns what all are told.
+// report tells rank 0 that this rank cannot attach, and returns the failure that all ranks are told.
 func (n *Network) report(ctx context.Context, conn *net.UnixConn, err error) error {
 	me := n.cfg.world(n.cfg.Rank)
 	mine, status := asFailure(me, err), statusFailed
@@ -87,8 +86,8 @@ func (n *Network) report(ctx context.Context, conn *net.UnixConn, err error) err
 	return told
 }
 
-// lastWord waits for rank 0's decision: nil if all have attached. A grant is
-// skipped: this rank has failed before it came.
+// lastWord waits for rank 0's decision: nil if all have attached. It skips a grant, because this rank failed before the
+// grant came.
 func lastWord(conn *net.UnixConn) error {
 	for {
 		var status [1]byte

@@ -47,8 +47,8 @@ func (h *header) copyState(rank int) *copyState {
 	return (*copyState)(unsafe.Pointer(&h.mem[copyOffset(h.size)+rank*copyStateBytes]))
 }
 
-// crowded reports that the ranks outnumber the cores, as the rank that made the segment sees it: the others
-// may be bound to other cores than that one.
+// crowded reports that the ranks outnumber the cores. The rank that made the segment has counted them, because other
+// ranks may be bound to other cores.
 func (h *header) crowded() bool {
 	defer runtime.KeepAlive(h)
 	cores := h.regs().cores
@@ -85,8 +85,7 @@ func (h *header) check(c Config) error {
 	return nil
 }
 
-// laneWords are what says who may use the lanes after the world's, for tests that
-// damage them.
+// laneWords are the words that say who may use the lanes after the world's. Tests damage them.
 func (h *header) laneWords() (words [][]byte) {
 	for id := 1; id < 4; id++ {
 		l := &h.regs().lanes[id]

@@ -13,12 +13,15 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// hugePages asks the system to back memory that other ranks copy again and again with
-// huge pages. To copy from a process or to it the kernel looks up each page, which with small ones
-// is a quarter of the time. The program sees no difference but in time: what would make its memory
-// grow by more than an eighth of a page is not asked for.
+// hugePages asks the system for huge pages under memory that other ranks copy again and again. For each page that it
+// copies from or to a process, the kernel looks the page up; with small pages that takes a quarter of the time. Nothing
+// but the speed changes for the program: hugePages does not ask for a page of which less than seven eighths are in
+// memory.
 //
-// A lane has one, which belongs to its driver. The zero value does nothing.
+// It is no trial of two ways (package trial): it compares nothing, and spends a budget of time as long as pages have
+// been cheap.
+//
+// Each lane has one, which belongs to the lane's driver. The zero value does nothing.
 type hugePages struct {
 	size     uintptr       // of a huge page; 0: there are none to be had
 	share    time.Duration // 1 / that of all time
@@ -30,7 +33,7 @@ type hugePages struct {
 
 	last   time.Time     // when it was used last
 	credit time.Duration // for which it may ask
-	cost   time.Duration // what a page takes, about
+	cost   time.Duration // what a page takes that the system gives, about
 }
 
 // hugePage is a place for one.
@@ -59,7 +62,7 @@ const (
 	hugeMost = 1 << 16
 )
 
-// hugeFiles is where the system tells how it deals with huge pages.
+// hugeFiles is the directory with the system's settings of huge pages.
 const hugeFiles = "/sys/kernel/mm/transparent_hugepage/"
 
 // hugePageSize is that of the system's huge pages; 0 if it has none, cannot be asked for them, or is
@@ -105,7 +108,8 @@ func newHugePages(size uintptr, crowded bool) hugePages {
 	return h
 }
 
-// use notes that others copy these ranges in this operation, and asks for what is due, which takes a while.
+// use notes that others copy these ranges in this operation, and asks for the huge pages that are due, which takes a
+// while.
 func (h *hugePages) use(own []transport.Span) {
 	if h.size == 0 {
 		return
@@ -153,7 +157,9 @@ func (h *hugePages) touch(s transport.Span) {
 func (h *hugePages) dense(i uintptr) bool { return h.resident(i*h.size, h.size) >= h.size-h.size/8 }
 
 // ask asks for pages, as far as there is credit. What the system refuses, because it has none or because the memory is
-// of another kind, stays as it is, and so does what would take much more memory than before.
+// of another kind, stays as it is, and so does what would take much more memory than before. The time of a refusal is
+// paid, but teaches nothing about the cost of a page: a refusal may be quick, and the next page that the system gives
+// is not.
 func (h *hugePages) ask(due []uintptr) {
 	now := time.Now()
 	if h.last.IsZero() {
@@ -174,11 +180,13 @@ func (h *hugePages) ask(due []uintptr) {
 			due = due[1:]
 			continue
 		}
-		h.collapse(due[0]*h.size, uintptr(n)*h.size)
+		refused := h.collapse(due[0]*h.size, uintptr(n)*h.size) != 0
 		due = due[n:]
 		took := time.Since(now)
 		now = now.Add(took)
 		h.credit -= took
-		h.cost = (h.cost + took/time.Duration(n)) / 2
+		if !refused {
+			h.cost = (h.cost + took/time.Duration(n)) / 2
+		}
 	}
 }

@@ -163,6 +163,44 @@ func TestHugePagesMustPay(t *testing.T) {
 	t.Error("it is not asked any more")
 }
 
+// Quick refusals do not make pages look cheap: the pages that the system gives afterwards take their share of the time.
+func TestRefusalsTeachNoCost(t *testing.T) {
+	const size = 2 << 20
+	h := newHugePages(size, false)
+	h.last, h.limit = time.Now().Add(-time.Hour), 50*time.Millisecond
+	h.resident = allResident
+	asked := 0
+	h.collapse = func(_, n uintptr) unix.Errno {
+		asked++
+		return unix.EAGAIN
+	}
+	refused := []transport.Span{}
+	for place := range uintptr(20) {
+		refused = append(refused, transport.Span{Addr: (10 + 2*place) * size, Bytes: size})
+	}
+	for range hugeDue {
+		h.credit = h.limit
+		h.use(refused)
+	}
+	if asked != len(refused) || h.cost != hugeCost {
+		t.Fatalf("asked for %d pages; after as many refusals one is taken to cost %v, want %v", asked, h.cost, hugeCost)
+	}
+	first := 0
+	h.collapse = func(_, n uintptr) unix.Errno {
+		if first == 0 {
+			first = int(n / size)
+		}
+		return 0
+	}
+	h.limit = 2 * hugeCost // credit for two pages
+	for range hugeDue {
+		h.use([]transport.Span{{Addr: 100 * size, Bytes: hugeRun * size}})
+	}
+	if first != 2 {
+		t.Errorf("asked for %d pages at once with credit for 2", first)
+	}
+}
+
 // Memory that is put into huge pages keeps its bytes.
 func TestHugePages(t *testing.T) {
 	size := hugePageSize()

@@ -14,7 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
-// openLane is what this rank knows of a lane id.
+// openLane is this rank's state of a lane id.
 type openLane struct {
 	open        bool
 	members     int
@@ -23,9 +23,8 @@ type openLane struct {
 	incarnation uint64     // the last one that this rank opened
 }
 
-// Part is what the members of a lane that are on this host share, where others are
-// not: staging, and boards of the shapes that were asked for. The boards' members
-// and readers are those on this host, in order.
+// Part is shared by those members of a lane that are on this host, while other members are elsewhere: staging, and
+// boards of the shapes that were asked for. The boards' members and readers are those on this host, in order.
 type Part struct {
 	Shared transport.Shared
 	Boards []*board.Board
@@ -38,12 +37,11 @@ type Part struct {
 // Ring wakes the driver of a member of the part.
 func (p *Part) Ring(member int) { p.head.ring(p.places[member]) }
 
-// OpenLane makes a lane. Its lowest member reserves and formats the lane's region,
-// the others wait for that, at most the start timeout. If it fails, the network
-// is aborted, so that nobody waits for this member. An id can be opened again once
-// all its members have closed it.
+// OpenLane makes a lane. Its lowest member reserves and formats the lane's region; the others wait for that, at most
+// the start timeout. If OpenLane fails, it aborts the network, so that nobody waits for this member. After all members
+// have closed an id, it can be opened again.
 //
-// Incarnations are counted in the segment itself: the argument is not needed.
+// The segment itself counts incarnations, so the argument is not needed.
 func (n *Network) OpenLane(id int, _ uint32, members []int) (*transport.Lane, error) {
 	p, me, err := n.openPart(id, members, boardConfig(len(members), n.cfg.Cards))
 	if err != nil {
@@ -54,14 +52,17 @@ func (n *Network) OpenLane(id int, _ uint32, members []int) (*transport.Lane, er
 	if n.closed {
 		return nil, errClosed
 	}
-	l := newLaneBoard(n, p.Boards[0], me, p.places)
+	l := &laneBoard{n: n, b: p.Boards[0], me: me, places: p.places}
 	n.lanes[id].board = l
-	return &transport.Lane{Board: l, Shared: p.Shared}, nil
+	lane := &transport.Lane{Board: l, Shared: p.Shared}
+	if me == 0 {
+		lane.Coordination = &coordination{l}
+	}
+	return lane, nil
 }
 
-// OpenPart is OpenLane for those members of a lane that are on this host, with
-// boards for the caller's use, which take at most Config.BoardBytes. The
-// caller sees to it that nobody uses them when CloseLane or Close is called.
+// OpenPart is OpenLane for those members of a lane that are on this host, with boards for the caller's use, which take
+// at most Config.BoardBytes. The caller must stop all use of the boards before it calls CloseLane or Close.
 func (n *Network) OpenPart(id int, members []int, boards ...board.Config) (*Part, error) {
 	p, _, err := n.openPart(id, members, boards...)
 	return p, err
@@ -143,7 +144,7 @@ func (n *Network) openRegion(id, me int, members, places []int, shapes []board.C
 	return p, nil
 }
 
-// share has tests damage what the lane hangs on.
+// share lets tests damage the words on which the lane depends.
 func (p *Part) share() {
 	registers, cards, mailboxes := p.Boards[0].Vital()
 	failpoint.Share("board", registers...)
@@ -188,9 +189,8 @@ func (n *Network) awaitLane(what string, ready func() bool) error {
 	return nil
 }
 
-// CloseLane gives up this rank's part in a lane, so that the id can be used again
-// once all members have done so. It belongs to the driver, which uses the lane no
-// more. Closing a lane that is not open is an error.
+// CloseLane gives up this rank's part in a lane, so that the id can be used again once all members have done so. The
+// driver calls it, and uses the lane no more. Closing a lane that is not open is an error.
 func (n *Network) CloseLane(id int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -210,7 +210,7 @@ func (n *Network) CloseLane(id int) error {
 	return nil
 }
 
-// hashRanks tells lists of ranks apart.
+// hashRanks is a hash of a list of ranks, to compare lists.
 func hashRanks(ranks []int) uint64 {
 	h := fnv.New64a()
 	for _, r := range ranks {
@@ -219,32 +219,17 @@ func hashRanks(ranks []int) uint64 {
 	return h.Sum64()
 }
 
-// laneBoard is this member's view of a lane's board. What the board finds wrong
-// aborts the network.
+// laneBoard is this member's view of a lane's board. An error of the board aborts the network.
 type laneBoard struct {
 	n      *Network
 	b      *board.Board
 	me     int
 	places []int // of the members
 
-	// onRequest calls request, with from; made once, since a closure is an allocation.
-	onRequest func(from int, p []byte)
-	request   func(from []int, p []byte)
-	from      [1]int
-
 	// use is held for reading by Mark and Post, which may come from any goroutine
 	// while the memory is being taken away.
 	use  sync.RWMutex
 	gone bool
-}
-
-func newLaneBoard(n *Network, b *board.Board, me int, places []int) *laneBoard {
-	l := &laneBoard{n: n, b: b, me: me, places: places}
-	l.onRequest = func(from int, p []byte) {
-		l.from[0] = from
-		l.request(l.from[:], p)
-	}
-	return l
 }
 
 // quiesce returns when no Mark or Post is running; later ones do nothing.
@@ -273,8 +258,8 @@ func (l *laneBoard) ok(err error) bool {
 	return err == nil
 }
 
-// Mark returns true also when the lane is closed or the network has failed: the
-// request will be failed with that cause, there is no use in sending it again.
+// Mark returns true also if the lane is closed or the network has failed: the request fails with that cause anyway, so
+// the caller need not post it.
 func (l *laneBoard) Mark(card, gen uint32) bool {
 	l.use.RLock()
 	defer l.use.RUnlock()
@@ -284,7 +269,7 @@ func (l *laneBoard) Mark(card, gen uint32) bool {
 	return l.marked(l.b.Mark(l.me, card, gen))
 }
 
-// MarkGroup is as Mark.
+// MarkGroup treats a closed lane as Mark does.
 func (l *laneBoard) MarkGroup(marks []transport.Mark) bool {
 	l.use.RLock()
 	defer l.use.RUnlock()
@@ -304,7 +289,7 @@ func (l *laneBoard) marked(r board.Result, err error) bool {
 	return r != board.Stale
 }
 
-// Stale does nothing: Mark has the last word.
+// Stale does nothing, because Mark's answer is final.
 func (l *laneBoard) Stale(func(card, gen uint32)) {}
 
 func (l *laneBoard) Post(request []byte) bool {
@@ -331,6 +316,8 @@ func (l *laneBoard) Next() []transport.Record {
 	return batch
 }
 
+func (l *laneBoard) Last(card uint32) int { return int(l.b.Last(card)) }
+
 func (l *laneBoard) Closed() bool { return l.b.Drained(l.me) }
 
 func (l *laneBoard) Close() {
@@ -339,37 +326,5 @@ func (l *laneBoard) Close() {
 }
 
 func (l *laneBoard) ClosedBy() int { return l.b.ClosedBy() }
-
-func (l *laneBoard) Requests(f func(from []int, p []byte)) {
-	l.request = f
-	l.ok(l.b.Requests(l.onRequest))
-}
-
-func (l *laneBoard) Publish(response []byte) bool {
-	published, err := l.b.Publish(response)
-	l.ok(err)
-	if published {
-		l.ringForRecord()
-	}
-	return published
-}
-
-func (l *laneBoard) Acquire() (card, gen uint32, ok bool) {
-	card, gen, ok, err := l.b.Acquire()
-	l.ok(err)
-	return card, gen, ok
-}
-
-func (l *laneBoard) Retire(card uint32) (marked []int, ok bool) {
-	marked, ok, err := l.b.Retire(card)
-	l.ok(err)
-	return marked, ok
-}
-
-func (l *laneBoard) Marked(card uint32) []int {
-	marked, err := l.b.Marked(card)
-	l.ok(err)
-	return marked
-}
 
 var _ transport.Board = (*laneBoard)(nil)

@@ -51,7 +51,7 @@ const (
 	abortReady
 )
 
-// laneState says who may use a lane's region.
+// laneState says which ranks may use a lane's region.
 type laneState struct {
 	state       atomic.Uint32 // laneFree, laneFormatting, laneReady
 	departed    atomic.Uint32 // members that have closed it

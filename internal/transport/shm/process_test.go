@@ -180,8 +180,9 @@ const workRounds = 200
 func work(n *Network, lane *transport.Lane) error {
 	b, s := lane.Board, lane.Shared
 	if s.Rank() == 0 {
-		card, gen, ok := b.Acquire()
-		if !ok || !b.Publish(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, card), gen)) {
+		c := lane.Coordination
+		card, gen, ok := c.Acquire()
+		if !ok || !c.Publish(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, card), gen)) {
 			return errors.New("no card")
 		}
 	}
@@ -325,11 +326,11 @@ func TestTheKernelTellsHowAProcessHasEnded(t *testing.T) {
 func TestDeathInsideTheLockEndsInAnError(t *testing.T) {
 	died := make(chan int, 1)
 	p, n, lane := beside(t, "lock", func(rank, _ int, _ transport.Exit) { died <- rank })
-	lane.Board.Publish([]byte("go"))
+	lane.Coordination.Publish([]byte("go"))
 	p.expect(t, "locked")
 	p.Process.Kill()
 	go func() { n.Abort(fmt.Errorf("rank %d died", <-died)) }()
-	lane.Board.Publish([]byte("blocked")) // waits for the dead holder until the abort
+	lane.Coordination.Publish([]byte("blocked")) // waits for the dead holder until the abort
 	if err := n.Err(); err == nil || !strings.Contains(err.Error(), "rank 1 died") {
 		t.Errorf("error %v", err)
 	}

@@ -94,10 +94,9 @@ func (c *Config) world(place int) int {
 
 var errClosed = errors.New("shm: the network is closed")
 
-// Network is a rank's attachment to the segment. Name, Bell, Err, Abort and Close
-// may be called at any time, also after Close; the bell may be used for as long as
-// somebody holds it. A lane's Mark and Post may race with Close; its other methods
-// belong to the driver, which calls none of them after Close.
+// Network is a rank's attachment to the segment. Name, Bell, Err, Abort and Close may be called at any time, also after
+// Close, and the bell may be used as long as somebody holds it. A lane's Mark and Post may race with Close. The driver
+// calls the lane's other methods, none of them after Close.
 type Network struct {
 	cfg      Config
 	head     *header
@@ -117,9 +116,8 @@ type Network struct {
 	closed bool
 }
 
-// Open attaches to the segment and returns when all ranks have. It is bounded by
-// ctx and by the timeout. If a rank can't attach, Open fails on all of them at
-// once, with the same error: it names the rank, or the ranks that are missing.
+// Open attaches to the segment and returns when all ranks have. ctx and the timeout bound it. If a rank cannot attach,
+// Open fails on all ranks at once, with the same error: it names that rank, or the ranks that are missing.
 func Open(ctx context.Context, c Config) (*Network, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -208,8 +206,8 @@ func (p *Part) verify(alone bool) error {
 
 func (n *Network) latch(err error) { n.err.CompareAndSwap(nil, &err) }
 
-// Close ends the watching of peers, unmaps the lanes and closes the descriptors.
-// It does not tell the other ranks anything, but that they may not write to this rank's memory any more.
+// Close ends the watching of peers, unmaps the lanes and closes the descriptors. It tells the other ranks only that
+// they may not write to this rank's memory any more.
 func (n *Network) Close() error {
 	n.shut.Store(true)
 	n.latch(errClosed)

@@ -145,12 +145,12 @@ func TestLaneBoardAcrossRanks(t *testing.T) {
 		t.Fatal("no room for a first request")
 	}
 	got := ""
-	lanes[0].Board.Requests(func(from []int, p []byte) { got = fmt.Sprint(from[0], " ", string(p)) })
+	lanes[0].Coordination.Requests(func(from []int, p []byte) { got = fmt.Sprint(from[0], " ", string(p)) })
 	if got != "2 please" {
 		t.Fatalf("coordinator got %q", got)
 	}
-	card, gen, ok := lanes[0].Board.Acquire()
-	if !ok || !lanes[0].Board.Publish([]byte("answer")) {
+	card, gen, ok := lanes[0].Coordination.Acquire()
+	if !ok || !lanes[0].Coordination.Publish([]byte("answer")) {
 		t.Fatal("no card or no room")
 	}
 	for m, l := range lanes {
@@ -251,7 +251,7 @@ func TestLaneCanBeReopened(t *testing.T) {
 		if _, err := nets[2].OpenLane(5, 0, members); err == nil {
 			t.Fatal("opened twice")
 		}
-		lanes[0].Board.Publish([]byte("x"))
+		lanes[0].Coordination.Publish([]byte("x"))
 		lanes[1].Board.Close()
 		for i := len(members) - 1; i >= 0; i-- {
 			if err := nets[members[i]].CloseLane(5); err != nil {
@@ -410,7 +410,7 @@ func TestOnlyTheLastWakes(t *testing.T) {
 func TestRecordsDoNotWakeAmidCollective(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	lanes := openLanes(t, nets, 0, []int{0, 1})
-	card, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Coordination.Acquire()
 	bell := nets[0].Bell().(transport.AmidBell)
 	for _, c := range []struct {
 		arm   func() uint32
@@ -476,7 +476,7 @@ func TestLongAbortTextIsCut(t *testing.T) {
 func TestCorruptBoardAborts(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	lanes := openLanes(t, nets, 0, []int{0, 1})
-	lanes[0].Board.Publish([]byte("x"))
+	lanes[0].Coordination.Publish([]byte("x"))
 	clear(nets[0].seg.mem[:64<<10]) // wipes the lock, the log's registers and the cards
 	region := nets[0].seg.mem
 	for i := 192; i < 256; i++ { // log positions out of any bound
@@ -583,7 +583,7 @@ func TestNoMemoryIsExplained(t *testing.T) {
 func TestHotPathsAllocateNothing(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	lanes := openLanes(t, nets, 0, []int{0, 1})
-	card, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Coordination.Acquire()
 	k := uint64(0)
 	step := func() {
 		k++
@@ -613,7 +613,7 @@ func TestGroupsAcrossRanks(t *testing.T) {
 	group := make([]transport.Mark, 3)
 	for i := range group {
 		var ok bool
-		if group[i].Card, group[i].Gen, ok = lanes[0].Board.Acquire(); !ok {
+		if group[i].Card, group[i].Gen, ok = lanes[0].Coordination.Acquire(); !ok {
 			t.Fatal("no card")
 		}
 	}
@@ -637,11 +637,11 @@ func TestGroupsAcrossRanks(t *testing.T) {
 			t.Errorf("member %d got %v", m, r)
 		}
 	}
-	lanes[0].Board.Retire(group[1].Card)
+	lanes[0].Coordination.Retire(group[1].Card)
 	if lanes[2].Board.MarkGroup(group) {
 		t.Error("a group with a retired card was taken")
 	}
-	if marked := lanes[0].Board.Marked(group[0].Card); len(marked) > 0 {
+	if marked := lanes[0].Coordination.Marked(group[0].Card); len(marked) > 0 {
 		t.Errorf("of the stale group, card %d is marked by %v", group[0].Card, marked)
 	}
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// How ranks copy one another's memory: by process_vm_readv and process_vm_writev, one
-// copy where staging buffers take two. Whether the kernel lets them is found by
-// reading each other rank's token, which lies in that rank's own memory: a security
-// policy may forbid it (ptrace_scope, seccomp), and so may a process id of
-// another name space, which means somebody else here.
+// Ranks copy one another's memory by process_vm_readv and process_vm_writev: one copy where staging buffers take two. A
+// rank finds out whether the kernel lets it by reading each other rank's token, which lies in that rank's own memory. A
+// security policy may forbid that (ptrace_scope, seccomp). In another name space the process id means another process.
 //
-// A rank that has given up an operation, because the network was aborted, may do
-// what it likes with its memory, and others may not know yet. To read it then
-// does no harm. Before a rank writes to another one's it says whose, and then looks whether
-// the other is still open to it; who closes says that first, and then waits for those
-// that write to its own. One of the two sees the other.
+// If the network is aborted, a rank may give up an operation and use its memory for something else, while the others do
+// not know yet. To read that memory does no harm; to write to it does. So:
+//
+//	writer  says to whose memory it writes, then looks whether that rank is still open
+//	closer  says that it is closed, then waits for those that write to its memory
+//
+// At least one of the two sees the other.
 
 const (
 	tokenBytes = 16
@@ -67,8 +67,8 @@ func (n *Network) openToOthers(h *header) {
 	runtime.KeepAlive(h)
 }
 
-// worthCopying reports that ranks should copy one another's memory if they can: where more than two
-// share a core nothing is gained, since what one has staged is still in the cache when another takes its turn.
+// worthCopying reports that ranks should copy one another's memory if they can. If more than two share a core, nothing
+// is gained: staged data is still in the cache when the next rank runs.
 func (n *Network) worthCopying() bool {
 	return !n.cfg.Staged && (n.cfg.Cores == 0 || n.cfg.Size <= 2*n.cfg.Cores)
 }
@@ -99,9 +99,9 @@ func (n *Network) CanCopy() bool {
 	return true
 }
 
-// copyVM is process_vm_readv or process_vm_writev; a Span is an iovec. None of them may be on
-// a goroutine's stack, which can move. The scheduler is not told: a call takes some 50 µs, as long as
-// it waits before it gives a processor to others, which would wake a thread for nothing each time.
+// copyVM calls process_vm_readv or process_vm_writev; a Span is an iovec. No span may be on a goroutine's stack, which
+// can move. Go's scheduler is not told of the call: it takes some 50 µs, and after that time the scheduler would wake a
+// thread for nothing.
 func copyVM(call uintptr, pid int, own, theirs []transport.Span) (int, unix.Errno) {
 	n, _, err := unix.RawSyscall6(call, uintptr(pid), uintptr(unsafe.Pointer(&own[0])), uintptr(len(own)),
 		uintptr(unsafe.Pointer(&theirs[0])), uintptr(len(theirs)), 0)
@@ -194,10 +194,9 @@ func (s *staging) copyVM(call uintptr, what string, m int, own, theirs []transpo
 	return false
 }
 
-// fence returns when no other rank writes to this one's memory, nor ever will. One that
-// does not get on with it, which has been stopped in the middle, is killed: the
-// network has failed, since no operation that others write to ends before they are done,
-// and so has that rank.
+// fence returns when no other rank writes to this one's memory, and none will. It kills a rank that does not finish
+// because it was stopped in the middle of a copy. The network has failed then: no operation in which others write to
+// this memory ends before they are done.
 func (n *Network) fence() error {
 	if n.token == nil || n.watch.pids == nil {
 		return nil

@@ -26,7 +26,7 @@ type staging struct {
 	probed   [maxProbes]byte
 	huge     hugePages
 
-	// What this member has published, which is the driver's to know.
+	// What this member has published. Only the driver uses it.
 	published [transport.NumPhases]uint64
 }
 
@@ -63,12 +63,12 @@ func (s *staging) Buffer(m int, chunk uint64) []byte {
 	return s.buffers[off : off+s.chunk : off+s.chunk]
 }
 
-// maxAhead is more than members can be ahead of one another: nobody fills a buffer
-// again, Depth chunks later, before all have passed Out.
+// maxAhead is more than the distance between two members: nobody fills a buffer again, Depth chunks later, before all
+// have passed Out.
 const maxAhead = 1 << 20
 
-// Counter aborts the network for a counter that no member can have written: to believe
-// it would be to read what is not there yet.
+// Counter aborts the network if it finds a value that no member can have written. A rank that believed it would read
+// data that is not there yet.
 func (s *staging) Counter(m int, p transport.Phase) uint64 {
 	v := s.counters[m*int(transport.NumPhases)+int(p)].v.Load()
 	if v > s.published[transport.Out]+maxAhead {
@@ -79,8 +79,8 @@ func (s *staging) Counter(m int, p transport.Phase) uint64 {
 	return v
 }
 
-// Advance stores before it looks who sleeps, see bell, and after that at the others' counters: of two members
-// that are the last at the same time one at least sees the other's.
+// Advance stores its counter, then looks who sleeps (see bell), and then at the others' counters. If two members are
+// the last at the same time, at least one of them sees the other's counter.
 func (s *staging) Advance(p transport.Phase, v uint64) {
 	before := s.store(p, v)
 	for _, place := range s.others {
@@ -95,7 +95,7 @@ func (s *staging) Advance(p transport.Phase, v uint64) {
 	s.ringOthers()
 }
 
-// Lead is as Advance.
+// Lead is Advance that always rings.
 func (s *staging) Lead(p transport.Phase, v uint64) {
 	s.store(p, v)
 	s.ringOthers()
@@ -126,7 +126,7 @@ func (s *staging) ringOthers() {
 	}
 }
 
-// verify finds counters of this member that are not what it has published.
+// verify returns an error if a counter of this member is not as it has published it.
 func (s *staging) verify() error {
 	for p := range transport.NumPhases {
 		if v := s.counters[s.me*int(transport.NumPhases)+int(p)].v.Load(); v != s.published[p] {

@@ -13,8 +13,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// watch notices the end of the peers' processes: a pidfd each, which Go's poller
-// watches, so that it takes neither threads nor polling.
+// watch notices the end of the peers' processes by a pidfd for each, which Go's poller watches. So it needs neither
+// threads nor polling.
 type watch struct {
 	n     *Network
 	mu    sync.Mutex
@@ -81,7 +81,7 @@ func (w *watch) add(rank, pid int) error {
 	return nil
 }
 
-// spawn runs f on a goroutine that stop waits for.
+// spawn runs f on a goroutine; stop waits for it.
 func (w *watch) spawn(f func()) { guard.In(&w.wg, "the watching of processes", w.n.Abort, f) }
 
 // exited reports that the process of a pidfd has ended: it is readable then.
@@ -91,7 +91,7 @@ func exited(fd uintptr) bool {
 	return err == nil && k > 0
 }
 
-// exitOf asks for the end of a pidfd's process.
+// exitOf returns the Exit of a pidfd's process.
 func exitOf(pidfd syscall.RawConn) transport.Exit {
 	return func() (status syscall.WaitStatus, known bool) {
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
@@ -102,16 +102,16 @@ func exitOf(pidfd syscall.RawConn) transport.Exit {
 	}
 }
 
-// untold is the transport.Exit of a process that had ended before it could be watched.
+// untold is the Exit of a process that ended before it could be watched.
 func untold() (status syscall.WaitStatus, known bool) { return 0, false }
 
-// gone reports that the process of the rank at a place has ended. It belongs to the driver, as stop does.
+// gone reports that the process of the rank at a place has ended. The driver calls it, and kill and stop.
 func (w *watch) gone(place int) bool {
 	fd, watched := w.peers[place]
 	return watched && exited(uintptr(fd))
 }
 
-// kill ends the process of the rank at a place. It belongs to the driver.
+// kill ends the process of the rank at a place.
 func (w *watch) kill(place int) {
 	if fd, watched := w.peers[place]; watched {
 		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/guard"
@@ -17,7 +16,7 @@ import (
 )
 
 const (
-	// abortLinger bounds the telling of an abort to the others.
+	// abortLinger bounds for how long an abort is told to the others.
 	abortLinger = 300 * time.Millisecond
 	// maxCause is the largest abort message in bytes.
 	maxCause = 16 << 10
@@ -31,8 +30,8 @@ func (n *Network) Err() error {
 	return nil
 }
 
-// Abort implements transport.Network. It does not block: the others are told by
-// goroutines, which Close waits for. A closed network cannot be aborted.
+// Abort implements transport.Network. It does not block: goroutines tell the others, and
+// Close waits for them. A closed network cannot be aborted.
 func (n *Network) Abort(cause error) {
 	if cause == nil {
 		cause = errors.New("aborted without a cause")
@@ -71,9 +70,8 @@ func (n *Network) abort(err error, origin int, text string) {
 	})
 }
 
-// tellStrangers takes the news to those that no connection has made known to
-// this rank, and that wait for it or pass the news on: the coordinators of its
-// lanes, and the members of those that it coordinates.
+// tellStrangers tells the ranks that wait for this one, or pass the news on, and to which it has
+// no connection: the coordinators of its lanes, and the members of lanes that it coordinates.
 func (n *Network) tellStrangers(lanes []*lane) {
 	var dials sync.WaitGroup
 	told := make(map[int]bool)
@@ -106,7 +104,7 @@ func (n *Network) unheard(l *lane) (members []int) {
 	return members
 }
 
-// tell takes the abort to a member over a connection made for that.
+// tell tells a member of the abort, over a connection that it makes for this.
 func (l *lane) tell(to int) {
 	n := l.net
 	ctx, cancel := context.WithTimeout(context.Background(), abortLinger)
@@ -118,16 +116,6 @@ func (l *lane) tell(to int) {
 		c.Write(n.lastWord)
 		c.Close()
 	}
-}
-
-func (n *Network) connsLocked(which func(*conn) bool) []*conn {
-	var out []*conn
-	for c := range n.conns {
-		if which(c) {
-			out = append(out, c)
-		}
-	}
-	return out
 }
 
 func abortMessage(origin int, text string) []byte {
@@ -153,8 +141,8 @@ func (n *Network) takeAbort(r io.Reader, h header) error {
 	return nil
 }
 
-// farewell says the last word on a connection that this rank has dialled: the
-// abort, else goodbye. Only the connection's writer may call it, between
+// farewell writes the last word to a connection that this rank has dialled: the
+// abort, else a goodbye. Only the writer of the connection may call it, between two
 // messages.
 func (n *Network) farewell(c *conn, sequence uint32) {
 	word := goodbye()
@@ -164,61 +152,4 @@ func (n *Network) farewell(c *conn, sequence uint32) {
 	binary.LittleEndian.PutUint32(word[4:], sequence)
 	c.Write(word)
 	c.CloseWrite()
-}
-
-// broken is called by the reader or writer of a connection that has failed. A
-// broken connection proves nobody's death, but the lane cannot go on: unless
-// the cause becomes known within the grace, the breakage is the cause.
-func (n *Network) broken(c *conn, err brokenError) {
-	if n.ending() {
-		return
-	}
-	p := &n.peers[c.rank]
-	cause := fmt.Errorf("connection to %v lost: %w", c, err.error)
-	if errors.Is(err.error, syscall.EFAULT) {
-		cause = fmt.Errorf("%s: the program has freed or unmapped the memory of an operation before it ended: %w",
-			n.cfg.Describe(n.cfg.Rank), cause)
-	}
-	if !p.lost.Swap(true) {
-		n.start(&n.goroutines, func() { n.cfg.Lost(c.rank, cause) })
-	}
-	n.start(&n.goroutines, func() {
-		// A rank's goodbye may come over another connection.
-		if n.afterGrace() && !c.abandoned() && (err.inside || !p.left.Load()) {
-			n.Abort(cause)
-		}
-	})
-}
-
-// departed notes that a rank has closed its network. That is in order once the
-// logs that it takes part in are closed; a lane that is still open can never go on.
-func (n *Network) departed(rank int) {
-	if n.peers[rank].left.Swap(true) {
-		return
-	}
-	n.start(&n.goroutines, func() {
-		if !n.afterGrace() {
-			return
-		}
-		for _, l := range n.openLanes() {
-			member, ok := l.member(rank)
-			if ok && l.board.Linked(member) && l.board.ClosedBy() < 0 && n.forsaken(l) {
-				n.Abort(fmt.Errorf("rank %d has closed its network while lane %d was open", rank, l.id))
-				return
-			}
-		}
-	})
-}
-
-// afterGrace waits for the grace; false if the network has come to its end before.
-func (n *Network) afterGrace() bool {
-	t := time.NewTimer(n.cfg.Grace)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-n.aborted:
-	case <-n.leaving:
-	}
-	return false
 }

@@ -35,7 +35,7 @@ func (n *Network) take(p []byte, raw *link.Conn) {
 	}
 }
 
-// keep puts a connection where it belongs, if it does not come too late.
+// keep gives a connection to the stream that it belongs to, unless it comes too late.
 func (n *Network) keep(h hello, c *conn) (late bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,9 +50,51 @@ func (n *Network) keep(h hello, c *conn) (late bool) {
 	return false
 }
 
-// turnAway says the last word on a connection that comes too late for anything
-// else, though the other end has been told that it is welcome: without a word that
-// would take this rank for dead. A goodbye waits as in Close.
+// place gives a registered connection to the stream that it belongs to. n.mu is held.
+func (n *Network) place(h hello, c *conn) {
+	switch l := n.lanes[int(h.lane)]; {
+	case n.outdated(h):
+		n.startLocked(&n.goroutines, func() { n.drain(c) })
+	case l != nil && h.incarnation == l.incarnation:
+		n.handOver(l, h, c)
+	default:
+		n.early[h] = c // until OpenLane
+	}
+}
+
+// outdated reports that this rank has closed the lane of a hello. Until the other end closes the lane, too, this rank
+// reads the connection and drops the data (drain). n.mu is held.
+func (n *Network) outdated(h hello) bool {
+	if l := n.lanes[int(h.lane)]; l != nil && h.incarnation < l.incarnation {
+		return true
+	}
+	last, ok := n.former[int(h.lane)]
+	return ok && h.incarnation <= last
+}
+
+// handOver gives a registered connection to its reader. n.mu is held, and admit
+// has agreed.
+func (n *Network) handOver(l *lane, h hello, c *conn) {
+	if l.admit(h) != nil {
+		delete(n.conns, c)
+		c.Close()
+		return
+	}
+	c.lane = l
+	m, _ := l.member(int(h.from))
+	if h.stream >= data {
+		s := &l.dataIn[m].streams[h.stream-data]
+		s.connected = true
+		n.startUser(l, &n.goroutines, func() func() { return s.serve(c) })
+		return
+	}
+	l.controlled[m] = true
+	n.startLocked(&n.goroutines, func() { l.controlIn[m].serve(c) })
+}
+
+// turnAway closes a connection that was accepted after the network's end began. It writes the
+// goodbye or the abort first: the other end has been told that it is welcome, and would take
+// a bare close for this rank's death. After a goodbye it waits as Close does.
 func (n *Network) turnAway(c *conn) {
 	defer c.Close()
 	if n.isAborted() {

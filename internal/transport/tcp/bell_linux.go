@@ -11,13 +11,12 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// edges is the bell of a driver to whom connections are lent: Sleep ends when the
+// edges is the bell of a driver to which connections are lent: Sleep ends when the
 // alarm rings, and when one of them can be read or written again. The kernel
-// notes that at no cost for a driver that is awake.
+// notes that, at no cost for a driver that is awake.
 //
-// No readiness is lost: what the kernel has noted before Arm is forgotten there,
-// and the poll after Arm sees it. That poll goes on until nothing more can be
-// done, or says by goOn that it has not.
+// No readiness is lost: Arm forgets what the kernel has noted before, and the poll after
+// Arm sees it. That poll goes on until nothing more can be done, or calls goOn.
 type edges struct {
 	transport.Alarm
 	more  bool     // the driver's: a poll has stopped before its end
@@ -111,7 +110,7 @@ func (e *edges) Sleep(ticket uint32, d time.Duration) {
 	}
 }
 
-// goOn says that a poll has not come to its end, so that the next Sleep is none.
+// goOn notes that a poll has stopped before its end, so that the next Sleep returns at once.
 func (e *edges) goOn() { e.more = true }
 
 // watch adds a lent connection's descriptor.

@@ -42,8 +42,8 @@ func BenchmarkSealed(b *testing.B) {
 // BenchmarkBoard marks a card and waits for the batch.
 func BenchmarkBoard(b *testing.B) {
 	benchmark(b, nil, 1<<20, func(r *benchRank) {
-		r.board.Mark(r.card, r.gen)
-		r.until(func() bool { return r.board.Next() != nil })
+		r.lane.Board.Mark(r.card, r.gen)
+		r.until(func() bool { return nextBatch(r.lane) != nil })
 	})
 }
 
@@ -51,7 +51,7 @@ type benchRank struct {
 	me        int
 	n         *Network
 	comm      transport.Comm
-	board     transport.Board
+	lane      *transport.Lane
 	card, gen uint32
 	in, out   []byte
 }
@@ -71,13 +71,13 @@ func (r *benchRank) until(done func() bool) {
 func benchmark(b *testing.B, configure func(r int, c *Config), size int, step func(r *benchRank)) {
 	networks := world(b, 2, configure)
 	lanes := openAll(b, networks, 0)
-	card, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Coordination.Acquire()
 	var g sync.WaitGroup
 	b.ReportAllocs()
 	b.ResetTimer()
 	for me, n := range networks {
 		g.Go(func() {
-			r := &benchRank{me: me, n: n, comm: lanes[me].Comm, board: lanes[me].Board, card: card, gen: gen,
+			r := &benchRank{me: me, n: n, comm: lanes[me].Comm, lane: lanes[me], card: card, gen: gen,
 				in: make([]byte, size), out: make([]byte, size)}
 			for range b.N {
 				step(r)

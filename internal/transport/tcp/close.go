@@ -6,11 +6,10 @@ import "time"
 // acknowledge.
 const closeLinger = time.Second
 
-// Close implements transport.Network. In good order it says goodbye on every
-// connection first; a connection on which data may still be under way to this
-// rank is closed only after the other end has closed it (or a second has
-// passed), since the kernel would otherwise reset it, and a reset can overtake the
-// goodbye.
+// Close implements transport.Network. If nothing has failed it says goodbye on every
+// connection first. Data may still be under way to this rank. If Close closed such a
+// connection, the kernel would reset it, and the reset could overtake the goodbye. So
+// Close waits until the other end has closed it, for closeLinger at most.
 func (n *Network) Close() error {
 	n.mu.Lock()
 	if n.ended {
@@ -54,8 +53,8 @@ func (n *Network) Close() error {
 	return nil
 }
 
-// sayGoodbye tells who sends to this rank that it reads no more. Those to whom
-// it sends are told by the connections' writers.
+// sayGoodbye tells the ranks that send to this one that it reads no more. The writers of
+// the other connections say it there.
 func (n *Network) sayGoodbye(conns []*conn) {
 	word := goodbye()
 	deadline := time.Now().Add(closeLinger)

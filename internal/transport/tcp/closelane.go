@@ -3,20 +3,16 @@ package tcp
 import (
 	"fmt"
 	"io"
-	"slices"
-	"sync"
 	"time"
 )
 
 // CloseLane implements transport.Network. It waits only for those goroutines
 // that may touch a posted buffer, and makes them stop at once.
 //
-// The lane's connections end in good order, and that takes until the other
-// members close the lane too, which may be much later. Who sends completes the
-// message that was cut short, out of a copy, says messageLaneClosed and nothing
-// more. Who receives reads on and throws away what comes, until that message.
-// So no connection is ever reset, and none that ends without the message can be
-// mistaken for this.
+// The lane's connections end when the other members close the lane too, which may be
+// much later. The writer completes the message that was cut short, out of a copy, and
+// then says messageLaneClosed. The reader reads on and throws away what comes, until that
+// message. So no connection is reset, and one that ends without that message is a failure.
 func (n *Network) CloseLane(id int) error {
 	n.mu.Lock()
 	l := n.lanes[id]
@@ -45,8 +41,7 @@ func (n *Network) CloseLane(id int) error {
 
 var past = time.Unix(1, 0)
 
-// calm takes back the deadlines that CloseLane has set, as far as the network
-// goes on.
+// calm takes back the deadlines that CloseLane has set, unless the network has ended.
 func (n *Network) calm(c *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -60,9 +55,9 @@ func (n *Network) calm(c *conn) {
 	}
 }
 
-// leave says on a connection that this rank has dialled that the lane is closed,
-// after the rest of a message. Only the connection's writer may call it. The
-// connection's watcher sees the other end close it.
+// leave writes the rest of a message, and then that the lane is closed, to a connection that
+// this rank has dialled. Only the writer of the connection may call it. The connection's
+// watcher sees the other end close it.
 func (n *Network) leave(c *conn, rest []byte, sequence uint32) {
 	if n.isAborted() {
 		if len(rest) == 0 {
@@ -78,75 +73,10 @@ func (n *Network) leave(c *conn, rest []byte, sequence uint32) {
 	}
 }
 
-// drain reads an inbound connection of a lane that is closed here, until the
+// drain reads an inbound connection of a lane that this rank has closed, until the
 // other end has closed the lane too.
 func (n *Network) drain(c *conn) {
 	n.calm(c)
 	io.Copy(io.Discard, c)
 	n.drop(c)
-}
-
-// abandoned reports that the connection's lane has been closed on this rank, so
-// that nobody needs it any more.
-func (c *conn) abandoned() bool { return c.lane != nil && isClosed(c.lane.closed) }
-
-// place puts a registered connection where it belongs. n.mu is held.
-func (n *Network) place(h hello, c *conn) {
-	switch l := n.lanes[int(h.lane)]; {
-	case n.outdated(h):
-		n.startLocked(&n.goroutines, func() { n.drain(c) })
-	case l != nil && h.incarnation == l.incarnation:
-		n.handOver(l, h, c)
-	default:
-		n.early[h] = c // until OpenLane
-	}
-}
-
-// outdated reports that the lane of a hello has been closed on this rank. The
-// other end has not got there yet, and may talk to the wall until then. n.mu is
-// held.
-func (n *Network) outdated(h hello) bool {
-	if l := n.lanes[int(h.lane)]; l != nil && h.incarnation < l.incarnation {
-		return true
-	}
-	last, ok := n.former[int(h.lane)]
-	return ok && h.incarnation <= last
-}
-
-// startUser is startLocked for use, which may touch buffers posted to l, and
-// then after, which does not.
-func (n *Network) startUser(l *lane, group *sync.WaitGroup, use, after func()) {
-	if isClosed(l.closed) || n.ended {
-		return
-	}
-	l.using.Add(1)
-	n.startLocked(group, func() {
-		func() {
-			defer l.using.Done()
-			use()
-		}()
-		after()
-	})
-}
-
-// forsaken reports that the lane cannot go on without a rank that has closed its
-// network. Where there is a lane 0, to which all ranks belong, that alone can
-// tell: the closing of another lane comes before the closing of its log, and
-// this rank may not have got there yet.
-func (n *Network) forsaken(l *lane) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return l.id == 0 || n.lanes[0] == nil && n.lanes[l.id] == l
-}
-
-// openLanes lists the lanes by id.
-func (n *Network) openLanes() []*lane {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var lanes []*lane
-	for _, l := range n.lanes {
-		lanes = append(lanes, l)
-	}
-	slices.SortFunc(lanes, func(a, b *lane) int { return a.id - b.id })
-	return lanes
 }

@@ -164,7 +164,7 @@ func TestANewIncarnationWaits(t *testing.T) {
 	if string(p) != "old" {
 		t.Errorf("%q", p)
 	}
-	old[0].Board.Requests(func(_ []int, p []byte) { t.Errorf("request %q came through to the old lane", p) })
+	old[0].Coordination.Requests(func(_ []int, p []byte) { t.Errorf("request %q came through to the old lane", p) })
 	mustClose(t, networks[0], 5)
 	l0, err := networks[0].OpenLane(5, 1, []int{0, 1})
 	if err != nil {
@@ -173,7 +173,7 @@ func TestANewIncarnationWaits(t *testing.T) {
 	l0.Comm.Recv(1, p)
 	requested := false
 	until(t, networks[0], func() bool {
-		l0.Board.Requests(func(_ []int, p []byte) { requested = string(p) == "new" })
+		l0.Coordination.Requests(func(_ []int, p []byte) { requested = string(p) == "new" })
 		return requested && l0.Comm.Received(1)
 	})
 	if string(p) != "new" {
@@ -225,8 +225,8 @@ func TestCloseLaneWhileConnecting(t *testing.T) {
 	p := make([]byte, 100)
 	lanes[1].Comm.Send(0, p)
 	post(lanes[1], []byte("hello"))
-	lanes[0].Board.Publish([]byte("hello"))
-	lanes[0].Board.Next()
+	lanes[0].Coordination.Publish([]byte("hello"))
+	nextBatch(lanes[0])
 	for _, n := range networks {
 		mustClose(t, n, 5)
 	}
@@ -271,7 +271,7 @@ func TestLeavingWhileAnotherLaneIsOpenElsewhere(t *testing.T) {
 
 		worldLanes[leaver].Board.Close()
 		for m, n := range networks {
-			until(t, n, func() bool { worldLanes[m].Board.Next(); return worldLanes[m].Board.Closed() })
+			until(t, n, func() bool { nextBatch(worldLanes[m]); return worldLanes[m].Board.Closed() })
 		}
 		mustClose(t, networks[leaver], 5)
 		networks[leaver].Close()

@@ -163,8 +163,8 @@ func TestFramesForWhoDoesNotDrive(t *testing.T) {
 	}
 	heard := 0
 	hear := func() bool {
-		lanes[0].Board.Stale(func(uint32, uint32) {})
-		lanes[0].Board.Requests(func([]int, []byte) { heard++ })
+		lanes[0].Poller.Poll()
+		lanes[0].Coordination.Requests(func([]int, []byte) { heard++ })
 		return heard == requests
 	}
 	for range 3 {
@@ -193,7 +193,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS([]int{1, 2, 8}[(uint64(size)+seed)%3]))
 			networks := world(t, size, func(_ int, c *Config) { c.Streams = 1 + size%2 })
 			lanes := openAll(t, networks, 0)
-			card, gen, _ := lanes[0].Board.Acquire()
+			card, gen, _ := lanes[0].Coordination.Acquire()
 			plan := rand.New(rand.NewPCG(seed, uint64(size)))
 			lengths := make([]int, rounds)
 			for i := range lengths {
@@ -208,13 +208,13 @@ func TestNoWakeUpIsLost(t *testing.T) {
 						}
 					}()
 					rng := rand.New(rand.NewPCG(seed, uint64(size*10+me)))
-					board, comm := lanes[me].Board, lanes[me].Comm
+					lane, comm := lanes[me], lanes[me].Comm
 					in, out := make([]byte, 1<<20), make([]byte, 1<<20)
 					next, prev := (me+1)%size, (me+size-1)%size
 					for i, length := range lengths {
 						stay(rng)
-						board.Mark(card, gen)
-						until(t, n, func() bool { stay(rng); return board.Next() != nil })
+						lane.Board.Mark(card, gen)
+						until(t, n, func() bool { stay(rng); return nextBatch(lane) != nil })
 						binary.LittleEndian.PutUint32(out, uint32(i*size+me))
 						length += 4
 						stay(rng)

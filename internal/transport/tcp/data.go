@@ -1,22 +1,18 @@
 package tcp
 
-import (
-	"errors"
-
-	"github.com/gorovod/gorovod/internal/transport"
-)
+import "github.com/gorovod/gorovod/internal/transport"
 
 // comm is a lane as its collectives see it.
 //
 // A message of some size is cut into as many parts as there are streams to the
 // peer, one each; a small one goes over the first stream alone. The parts follow
-// from the length and from Config.Streams, so nothing is said about them.
+// from the length and from Config.Streams, so both ends know them.
 //
 // The driver moves the data itself, by system calls that do not block, when it
-// posts and when it asks. Whoever asks after one operation in vain moves
-// all others that are outstanding in the lane, so that no two members can wait for
-// each other while each could go on with something else. What is posted but not
-// asked after yet keeps the driver from sleeping.
+// posts and when it asks. If it asks for an operation that has not ended, it moves
+// all others of the lane, too: otherwise two members could wait for each other while
+// each could go on with something else. An operation that has been posted, but not
+// asked for yet, keeps the driver from sleeping.
 type comm lane
 
 var _ transport.Comm = (*comm)(nil)
@@ -66,8 +62,8 @@ func (c *comm) Received(from int) bool {
 	return true
 }
 
-// move does what can be done now for all that is outstanding. What came is taken
-// first: that lets others go on.
+// move makes all possible progress with the outstanding operations. It reads first, because that lets the senders
+// continue.
 func (c *comm) move() {
 	kept := c.receiving[:0]
 	for _, i := range c.receiving {
@@ -89,19 +85,17 @@ func (c *comm) move() {
 	c.sending = left
 }
 
-// goOn says that a poll has not come to its end, so that the driver's next sleep
-// is none.
+// goOn notes that a poll has stopped while there was more to do. The driver's next Sleep returns at once.
 func (n *Network) goOn() {
 	if n.edges != nil {
 		n.edges.goOn()
 	}
 }
 
-// quantum is how much a stream may move at a time, so that a direction in which
-// all is ready does not keep the other one waiting.
+// quantum is the most bytes that a stream moves at a time, so that a busy direction does not hold up the other one.
 const quantum = 512 << 10
 
-// minPart is the least that is worth a stream of its own.
+// minPart is the smallest part, in bytes, that is worth a stream of its own.
 const minPart = 64 << 10
 
 // parts is the number of streams over which a message of n bytes goes.
@@ -119,7 +113,3 @@ func part(p []byte, i, k int) []byte {
 	lo, hi := at(i), at(i+1)
 	return p[lo:hi:hi]
 }
-
-// errEnding ends a reader's work because the network has been aborted or closed,
-// or the lane closed.
-var errEnding = errors.New("the network or the lane has come to its end")

@@ -265,7 +265,7 @@ func TestWrongKeyIsRefused(t *testing.T) {
 	if err := networks[0].Err(); err != nil {
 		t.Errorf("the stranger aborted rank 0: %v", err)
 	}
-	lanes[0].Board.Requests(func([]int, []byte) { t.Error("a stranger's request came through") })
+	lanes[0].Coordination.Requests(func([]int, []byte) { t.Error("a stranger's request came through") })
 }
 
 func TestMismatchesAreRefused(t *testing.T) {
@@ -331,7 +331,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	post(lanes[1], []byte("a rank"))
 	got := ""
 	until(t, networks[0], func() bool {
-		lanes[0].Board.Requests(func(_ []int, p []byte) { got = string(p) })
+		lanes[0].Coordination.Requests(func(_ []int, p []byte) { got = string(p) })
 		return got != ""
 	})
 	if have, limit := networks[0].acceptor.Unproven(), maxUnproven(2); have > limit {

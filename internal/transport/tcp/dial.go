@@ -6,35 +6,36 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 )
 
-// errLeft says that there is nobody to connect to any more.
-var errLeft = errors.New("it has closed its network")
-
-// start is the number of the address with which a stream begins: the one that worked
-// last, but the data streams take the equally good ones in turn, which are the first
-// paths. They all count from the one that was known when the first of them asked: if
-// another has worked since, two neighbours would get the same.
-func (p *peer) start(s stream, paths int) int {
-	last := p.route.Load()
-	if s < data || paths < 2 || int(last) >= paths {
-		return int(last)
+// dial makes this rank's connection to a member for one stream. It starts the watcher of a
+// control stream; lendOut starts that of a data stream, later. Nil: the network cannot go on,
+// the lane has been closed, or the member has left.
+func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
+	n, rank := l.net, l.members[to]
+	c, err := n.connect(ctx, n.hello(l, rank, s))
+	if err != nil {
+		if !n.ending() && !isClosed(l.closed) && !n.peers[rank].left.Load() {
+			n.Abort(n.cannotConnect(rank, err))
+		}
+		return nil
 	}
-	p.spread.CompareAndSwap(0, last+1)
-	return (int(p.spread.Load()-1) + int(s-data)) % paths
-}
-
-// cannotConnect says that a rank was not reached, and, where it did not answer, what may be the cause: it is there, as
-// it has told its addresses.
-func (n *Network) cannotConnect(rank int, err error) error {
-	advice := ""
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
-		errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
-		advice = "; is there a firewall? Each rank must be able to connect to each other one, at ports that the " +
-			"kernel gives (net.ipv4.ip_local_port_range); " +
-			"gorovod doctor -H looks at every pair of hosts in both directions"
+	c.lane = l
+	if n.register(c) {
+		if s == control {
+			n.start(&n.goroutines, func() { n.watchSilent(c) })
+		}
+		return c
 	}
-	return fmt.Errorf("%s cannot connect to %s: %w%s", n.cfg.Describe(n.cfg.Rank), n.cfg.Describe(rank), err, advice)
+	// It is too late for Close and Abort to attend to it, but not for the last word.
+	c.SetDeadline(time.Now().Add(abortLinger))
+	if !n.isAborted() && ctx.Err() == nil {
+		return c
+	}
+	n.farewell(c, 0)
+	c.Close()
+	return nil
 }
 
 // connect dials the rank that h is for, until the time-out. The connection is not
@@ -63,4 +64,32 @@ func (n *Network) connect(ctx context.Context, h hello) (*conn, error) {
 		return nil, fmt.Errorf("%w (after %v)", err, n.cfg.Timeout)
 	}
 	return nil, err
+}
+
+// errLeft says that the other rank has closed its network.
+var errLeft = errors.New("it has closed its network")
+
+// start is the number of the address that a stream tries first: the one that worked last. The data streams take turns
+// among the first paths addresses, which are equally good. All of them count from the address that was known when the
+// first of them asked; otherwise two neighbours could get the same one.
+func (p *peer) start(s stream, paths int) int {
+	last := p.route.Load()
+	if s < data || paths < 2 || int(last) >= paths {
+		return int(last)
+	}
+	p.spread.CompareAndSwap(0, last+1)
+	return (int(p.spread.Load()-1) + int(s-data)) % paths
+}
+
+// cannotConnect is the error for a rank that was not reached. If that rank did not answer, the error names the likely
+// cause: the rank is there, because it has told its addresses.
+func (n *Network) cannotConnect(rank int, err error) error {
+	advice := ""
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
+		advice = "; is there a firewall? Each rank must be able to connect to each other one, at ports that the " +
+			"kernel gives (net.ipv4.ip_local_port_range); " +
+			"gorovod doctor -H looks at every pair of hosts in both directions"
+	}
+	return fmt.Errorf("%s cannot connect to %s: %w%s", n.cfg.Describe(n.cfg.Rank), n.cfg.Describe(rank), err, advice)
 }

@@ -11,16 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeper watches lent connections for what their driver does not, so that a rank
-// that drives nothing hears of it, too.
+// keeper watches lent connections for what the driver does not deal with, and for a rank that
+// does not drive.
 //
-// Of data it is an inbound connection's end, behind which the last words stand, and
-// anything on one that this rank has dialled, since that direction is silent. What it
-// sees, it says once, by stir. Data wakes it not.
+//   - On an inbound data connection it waits for the end, before which a last word may stand.
+//     Data does not wake it.
+//   - On a data connection that this rank has dialled it waits for anything: that direction is silent.
+//   - On a connection of board frames it waits for frames, too. WATCHING: if the driver has polled since
+//     the last event, it takes the frames, and the keeper looks AWAY. Otherwise the keeper takes them.
+//     AWAY: after lookAway it watches again, unless the driver has polled meanwhile.
 //
-// Of board frames it is all that comes. As long as the driver polls, these are the
-// driver's: then the keeper looks away, and again and again whether that is still so.
-// Else it takes them itself.
+// It recalls a connection on which something else than frames has come.
 type keeper struct {
 	epoll *os.File // known to the runtime, which waits for it
 	raw   syscall.RawConn
@@ -32,7 +33,7 @@ type keeper struct {
 	away []*conn // run's: not watched at the moment
 }
 
-// lookAway is for how long a keeper that has met a driver looks away.
+// lookAway is how long the keeper does not watch a connection whose frames the driver takes.
 const lookAway = 2 * time.Millisecond
 
 func newKeeper(track func(fd int, open bool)) (*keeper, error) {
@@ -82,7 +83,7 @@ func (k *keeper) see(c *conn, events uint32) {
 	i := c.frames
 	switch {
 	case i == nil || events&^unix.EPOLLIN != 0:
-		c.stir()
+		c.recall()
 	case i.driven():
 		if len(k.away) == 0 {
 			k.epoll.SetReadDeadline(time.Now().Add(lookAway))
@@ -92,7 +93,7 @@ func (k *keeper) see(c *conn, events uint32) {
 		if i.take() {
 			i.lane.net.cfg.Wake()
 		}
-		k.watch(c)
+		k.rearm(c)
 	}
 }
 
@@ -103,13 +104,13 @@ func (i *controlIn) driven() bool {
 	return i.polls != before
 }
 
-// lookAgain watches those again that nobody has polled for some time.
+// lookAgain watches the connections again that nobody has polled for some time.
 func (k *keeper) lookAgain() {
 	k.away = slices.DeleteFunc(k.away, func(c *conn) bool {
 		if c.frames.driven() {
 			return false
 		}
-		k.watch(c)
+		k.rearm(c)
 		return true
 	})
 	next := time.Time{}
@@ -119,8 +120,8 @@ func (k *keeper) lookAgain() {
 	k.epoll.SetReadDeadline(next)
 }
 
-// watch watches c again after an event.
-func (k *keeper) watch(c *conn) {
+// rearm watches c again after an event.
+func (k *keeper) rearm(c *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fd >= 0 {

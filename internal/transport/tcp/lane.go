@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/gorovod/gorovod/internal/transport/treeboard"
 )
@@ -84,115 +82,33 @@ func (l *lane) admit(h hello) error {
 	return nil
 }
 
-// handOver gives a registered connection to its reader. n.mu is held, and admit
-// has agreed.
-func (n *Network) handOver(l *lane, h hello, c *conn) {
-	if l.admit(h) != nil {
-		delete(n.conns, c)
-		c.Close()
+// startUser is startLocked for use, which may touch buffers posted to l, and
+// then for what use returns, which does not. That may be nil.
+func (n *Network) startUser(l *lane, group *sync.WaitGroup, use func() (after func())) {
+	if isClosed(l.closed) || n.ended {
 		return
 	}
-	c.lane = l
-	m, _ := l.member(int(h.from))
-	if h.stream >= data {
-		s := &l.dataIn[m].streams[h.stream-data]
-		s.connected = true
-		n.startUser(l, &n.goroutines, func() { s.serve(c) }, func() { s.finish(c) })
-		return
-	}
-	l.controlled[m] = true
-	n.startLocked(&n.goroutines, func() { l.controlIn[m].serve(c) })
-}
-
-// serve reads c to its end and calls take for every message of the stream;
-// take reads the payload. It reports whether the other end has left in good order.
-// If the lane is closed meanwhile, the caller goes on with drain.
-func (n *Network) serve(c *conn, in *incoming, take func(header) error) (left bool) {
-	for {
-		h, err := in.next()
-		if err == nil {
-			switch h.kind {
-			case messageGoodbye:
-				n.departed(c.rank)
-				n.drop(c)
-				return true
-			case messageLaneClosed:
-				// Whatever waits for more of it is given up when the lane is closed here.
-				n.drop(c)
-				return false
-			case messageAbort:
-				if err = n.takeAbort(in.r, h); err == nil {
-					return false
-				}
-			default:
-				err = take(h)
-			}
+	l.using.Add(1)
+	n.startLocked(group, func() {
+		if after := l.use(use); after != nil {
+			after()
 		}
-		if err != nil {
-			return n.failed(c, err)
-		}
-	}
-}
-
-// failed ends a connection on which reading or writing has failed. It reports
-// whether that is so because the other end has left in good order.
-func (n *Network) failed(c *conn, err error) (left bool) {
-	if c.abandoned() {
-		return false
-	}
-	if errors.Is(err, errEnding) {
-		// Unread bytes would make the kernel reset the connection, see Close. The
-		// deadline that Close sets bounds this.
-		io.Copy(io.Discard, c)
-		return false
-	}
-	var broken brokenError
-	switch {
-	case !errors.As(err, &broken):
-		n.Abort(fmt.Errorf("connection with %v: %w", c, err))
-	case n.peers[c.rank].left.Load() && !broken.inside:
-		return true
-	default:
-		n.broken(c, broken)
-	}
-	return false
-}
-
-// watch reads the silent direction of a connection that this rank has dialled.
-func (n *Network) watch(c *conn) {
-	n.serve(c, &incoming{r: c}, func(h header) error {
-		return fmt.Errorf("message of kind %d in the silent direction", h.kind)
 	})
-	if c.abandoned() {
-		n.drop(c)
-	}
 }
 
-// dial makes this rank's connection to a member for one stream. It starts the
-// watcher of a control stream; that of a data stream comes later, see lend. Nil: the network cannot go on, the lane has
-// been closed, or the member has left.
-func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
-	n, rank := l.net, l.members[to]
-	c, err := n.connect(ctx, n.hello(l, rank, s))
-	if err != nil {
-		if !n.ending() && !isClosed(l.closed) && !n.peers[rank].left.Load() {
-			n.Abort(n.cannotConnect(rank, err))
-		}
-		return nil
+func (l *lane) use(use func() (after func())) (after func()) {
+	defer l.using.Done()
+	return use()
+}
+
+// openLanes lists the lanes by id.
+func (n *Network) openLanes() []*lane {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var lanes []*lane
+	for _, l := range n.lanes {
+		lanes = append(lanes, l)
 	}
-	c.lane = l
-	if n.register(c) {
-		if s == control {
-			n.start(&n.goroutines, func() { n.watch(c) })
-		}
-		return c
-	}
-	// Too late for the others' attention, but not for the last word.
-	c.SetDeadline(time.Now().Add(abortLinger))
-	if !n.isAborted() && ctx.Err() == nil {
-		return c
-	}
-	n.farewell(c, 0)
-	c.Close()
-	return nil
+	slices.SortFunc(lanes, func(a, b *lane) int { return a.id - b.id })
+	return lanes
 }

@@ -25,7 +25,7 @@ func TestAMessageCutAnywhere(t *testing.T) {
 	state := func() (filled int, lent bool) {
 		in.mu.Lock()
 		defer in.mu.Unlock()
-		return in.filled, in.lent != nil
+		return in.filled, in.lent() != nil
 	}
 	payload := "the payload of one message"
 	for cut := range headerSize + len(payload) + 1 {
@@ -102,17 +102,13 @@ func TestTakenBackInTheMiddleOfAMessage(t *testing.T) {
 		lanes[1].Comm.Recv(0, got)
 		message := rawMessage(messageData, 0, uint64(len(payload)), payload)
 		c.Write(message[:cut])
-		eventually(t, func() bool { lanes[1].Comm.Received(0); return in.filled == cut })
+		eventually(t, func() bool { lanes[1].Comm.Received(0); return in.lent() != nil && in.filled == cut })
 		networks[1].mu.Lock()
 		for c := range networks[1].conns {
-			c.stir()
+			c.recall()
 		}
 		networks[1].mu.Unlock()
-		eventually(t, func() bool {
-			in.mu.Lock()
-			defer in.mu.Unlock()
-			return in.lent == nil
-		})
+		eventually(t, func() bool { return in.lent() == nil })
 		c.Write(message[cut:])
 		until(t, networks[1], func() bool { return lanes[1].Comm.Received(0) })
 		if string(got) != payload {

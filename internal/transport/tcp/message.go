@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// message is what a header announces.
+// message is the content of a header. A new one comes last, and raises version: older ranks refuse it.
 type message byte
 
 const (
@@ -17,6 +17,8 @@ const (
 	messageAbort   message = 4 // rank (4 bytes) and text of the first cause
 
 	messageLaneClosed message = 5 // no payload; the sender has closed the lane
+
+	lastMessage = messageLaneClosed
 )
 
 // A header precedes every message: kind (1 byte), 3 zero bytes, sequence (4),
@@ -40,7 +42,7 @@ func (h header) put(p []byte) {
 func parseHeader(p []byte) (h header, err error) {
 	kind := binary.LittleEndian.Uint32(p)
 	h = header{message(kind), binary.LittleEndian.Uint32(p[4:]), binary.LittleEndian.Uint64(p[8:])}
-	if kind < uint32(messageData) || kind > uint32(messageLaneClosed) {
+	if kind < uint32(messageData) || kind > uint32(lastMessage) {
 		return h, fmt.Errorf("message of unknown kind %#x", kind)
 	}
 	if (h.kind == messageGoodbye || h.kind == messageLaneClosed) && h.length != 0 {

@@ -1,40 +1,12 @@
-// Package tcp is the transport between hosts. Every (lane, stream, sender,
-// receiver) has a connection of its own, made by the sender when it first has
-// something to say: stream control carries the frames of the lane's board, data
-// those of its Comm. Nothing is multiplexed, so the kernel does the flow control
-// and no lane ever waits for another.
-//
-//	driver ── Send, Sent ──▶ outStream ══ socket ══▶ inStream ◀── Recv, Received ── driver
-//	board ── frame ──▶ controlOut ══ socket ══▶ controlIn ──▶ treeboard.Receive ◀── driver, keeper
-//
-// The drivers move the data themselves, whenever they poll. The runtime's poller
-// knows nothing of the data connections, and the kernel wakes a sleeping driver
-// (bell). A goroutine handles everything else on a connection (the other end leaves
-// or breaks, the lane closes, the network aborts): it takes the connection back from
-// the driver for good (conn).
-//
-// The goroutine that makes a board's frame writes it; another one goes on where the
-// socket has no room. At the other end the driver takes the frame when it polls, or
-// the keeper, in a rank that does not drive. The receiver sends nothing back except
-// a goodbye or an abort at the end. So an abort reaches a peer even when the data is
-// stuck.
-//
-// A connection is proved (package link) before anything else is read from it.
-// One that ends without goodbye aborts the network after a moment in which a
-// better cause may come.
 package tcp
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/board"
@@ -42,118 +14,25 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/treeboard"
 )
 
-// Config describes one rank's attachment to one generation of the world.
-type Config struct {
-	Rank, Size int
-	// Key is the job's secret, known to all ranks and to nobody else.
-	Key []byte
-	// Generation tells the worlds of one job apart.
-	Generation uint64
-	// Listener is a TCP listener or a link.Listener, the one that the other ranks
-	// know. New takes it over, also when it returns an error.
-	Listener net.Listener
-	// Addrs lists the host:port pairs under which a rank may be reached. Called on
-	// any goroutine.
-	Addrs func(rank int) []string
-	// Paths says over how many of the first addresses of a rank the data streams to it
-	// are spread. Optional: over one.
-	Paths func(rank int) int
-	// Reached is told by which of its addresses a rank was reached first. Optional; it
-	// must not block.
-	Reached func(rank, route int)
-	// Describe names a rank for people. Optional.
-	Describe func(rank int) string
-	// Knocks is told of connections that do not prove themselves. Optional.
-	Knocks *auth.Knocks
-	// TLS has all connections speak TLS, the same on all ranks.
-	TLS bool
-	// Timeout bounds the making of a connection. Default 30 s.
-	Timeout time.Duration
-	// Cards is the number of cache cards of each lane's board. Default 1024.
-	Cards int
-	// Streams is the number of connections that carry the data from a rank to
-	// another, the same on all ranks. Default 1, at most MaxStreams.
-	Streams int
-	// Combine makes what merges the Requests of the given members of a lane on their
-	// way to its coordinator. Nil: they go as they are.
-	Combine func(members []int) transport.Combiner
-	// Grace is how long a lost connection waits for a better cause. Default 1 s.
-	Grace time.Duration
-	// Bell is rung for this rank's driver, also by others than this network; nil: there
-	// are none. Where it is a transport.Alarm, the driver can sleep on it and on
-	// sockets at once. The driver uses Network.Bell in any case.
-	Bell transport.Bell
-	// Wake is called after frames have come for a lane's board, and after an
-	// abort, for a driver that may not be looking. It is called on goroutines of
-	// the network and must not block. Optional.
-	Wake func()
-	// Lost is called when a connection to a rank has broken, on a goroutine of its
-	// own, once for a rank. It may find out why and call Abort with that. Close
-	// waits for it to return. Optional.
-	Lost func(rank int, err error)
-	// TrackFD is told of each descriptor when it opens and before it closes.
-	// Optional; safe for concurrent calls.
-	TrackFD func(fd int, open bool)
-}
-
-// MaxStreams bounds Config.Streams.
-const MaxStreams = 64
-
-func (c *Config) check() error {
-	setDefault(&c.Timeout, 30*time.Second)
-	setDefault(&c.Cards, 1024)
-	setDefault(&c.Grace, time.Second)
-	setDefault(&c.Streams, 1)
-	setDefaultFunc(&c.Wake, func() {})
-	setDefaultFunc(&c.Lost, func(int, error) {})
-	setDefaultFunc(&c.TrackFD, func(int, bool) {})
-	if c.Paths == nil {
-		c.Paths = func(int) int { return 1 }
-	}
-	if c.Describe == nil {
-		c.Describe = func(rank int) string { return fmt.Sprintf("rank %d", rank) }
-	}
-	if c.Reached == nil {
-		c.Reached = func(int, int) {}
-	}
-	switch err := link.Check(c.Listener); {
-	case err != nil:
-		return fmt.Errorf("tcp: %w", err)
-	case c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size:
-		return fmt.Errorf("tcp: rank %d of %d", c.Rank, c.Size)
-	case len(c.Key) == 0:
-		return errors.New("tcp: no key")
-	case c.Addrs == nil && c.Size > 1:
-		return errors.New("tcp: no addresses")
-	case c.Streams < 1 || c.Streams > MaxStreams:
-		return fmt.Errorf("tcp: %d streams", c.Streams)
-	case c.Timeout < 0 || c.Grace < 0 || c.Cards < 0:
-		return fmt.Errorf("tcp: time-out %v, grace %v, %d cards", c.Timeout, c.Grace, c.Cards)
-	}
-	return nil
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
-}
-
-func setDefaultFunc[F ~func() | ~func(int, error) | ~func(int, bool)](f *F, d F) {
-	if *f == nil {
-		*f = d
-	}
-}
-
-// Network is a transport.Network over TCP.
+// Network is a transport.Network over TCP. Its life, and what says where it is:
+//
+//	          Abort, or an abort of another rank              Close
+//	WORKING ──────────────────────────────────────▶ ABORTED ──────────┐
+//	   │                                         cause, aborted        ▼
+//	   │         Close                                              CLOSING ─────────▶ FINISHED
+//	   └─────────────────────────────────────────▶ LEAVING ──────▶   ended    all is    finished
+//	                                               leaving                    quiet
+//
+// ABORTED: no connection is made or lent any more, and the other ranks are told lastWord. LEAVING: the
+// same, with a goodbye; for closeLinger (lastCtx) it still connects to a rank for which there are
+// frames. CLOSING: no goroutine starts any more.
 type Network struct {
 	cfg      Config
 	acceptor *link.Acceptor
 	dialer   *link.Dialer
 	seal     *link.Seal // nil without TLS
 	bell     transport.Bell
-	// Nil where connections are not lent to the driver, see conn.
+	// Nil where connections are not lent to the driver.
 	edges  *edges
 	keeper *keeper
 	// closeAlarm closes the alarm that is this network's own; nil if there is none.
@@ -163,7 +42,7 @@ type Network struct {
 	// aborted or closed.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// lastCtx is the same for who must be heard: Close ends it later than ctx.
+	// lastCtx is the same for the last frames of a log: Close ends it later than ctx.
 	lastCtx    context.Context
 	lastCancel context.CancelFunc
 
@@ -187,7 +66,7 @@ type Network struct {
 	early    map[hello]*conn    // accepted for lanes that are not open yet
 }
 
-// peer is what is known of another rank.
+// peer is this rank's knowledge of another rank.
 type peer struct {
 	left    atomic.Bool  // it has said goodbye
 	lost    atomic.Bool  // a connection to it has broken
@@ -254,7 +133,7 @@ func (n *Network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 	return n.OpenLaneOn(id, incarnation, members, Local{})
 }
 
-// Local is what the members of a lane that are on one host share.
+// Local describes those members of a lane that are on one host and share memory.
 type Local struct {
 	// Hosts are the lane's members by host, as in transport.Lane. Nil: each is a host
 	// of its own.
@@ -278,18 +157,9 @@ func alone(n int) [][]int {
 
 // OpenLaneOn is OpenLane for a lane some of whose members share memory.
 func (n *Network) OpenLaneOn(id int, incarnation uint32, members []int, local Local) (*transport.Lane, error) {
-	if err := n.Err(); err != nil {
+	me, err := n.among(members)
+	if err != nil {
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
-	}
-	for i, m := range members {
-		if m < 0 || m >= n.cfg.Size || i > 0 && m <= members[i-1] {
-			return nil, fmt.Errorf("open lane %d: members %v are not ascending ranks of a world of %d", id, members,
-				n.cfg.Size)
-		}
-	}
-	me, ok := slices.BinarySearch(members, n.cfg.Rank)
-	if !ok {
-		return nil, fmt.Errorf("open lane %d: rank %d is not among the members %v", id, n.cfg.Rank, members)
 	}
 	l := newLane(n, id, incarnation, members, me)
 	if local.Hosts == nil {
@@ -303,37 +173,61 @@ func (n *Network) OpenLaneOn(id int, incarnation uint32, members []int, local Lo
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
 	l.board = b
-	polled := transport.Board(b)
+	lane := &transport.Lane{Board: b, Coordination: b.Coordination(), Poller: b.Poller(), Comm: (*comm)(l)}
 	for m := range members {
 		if b.Linked(m) {
 			l.linked = append(l.linked, m)
-			polled = &polledBoard{Board: b, lane: l}
+			lane.Poller = &boardPoller{b.Poller(), l}
 		}
 	}
+	if err := n.addLane(l); err != nil {
+		return nil, fmt.Errorf("open lane %d: %w", id, err)
+	}
+	return lane, nil
+}
 
+// among is the place of this rank among the members of a lane that is to be opened.
+func (n *Network) among(members []int) (me int, err error) {
+	if err := n.Err(); err != nil {
+		return 0, err
+	}
+	for i, m := range members {
+		if m < 0 || m >= n.cfg.Size || i > 0 && m <= members[i-1] {
+			return 0, fmt.Errorf("members %v are not ascending ranks of a world of %d", members, n.cfg.Size)
+		}
+	}
+	me, ok := slices.BinarySearch(members, n.cfg.Rank)
+	if !ok {
+		return 0, fmt.Errorf("rank %d is not among the members %v", n.cfg.Rank, members)
+	}
+	return me, nil
+}
+
+// addLane opens the lane for connections, first for those that have come early.
+func (n *Network) addLane(l *lane) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ended {
-		return nil, fmt.Errorf("open lane %d: rank %d has closed its network", id, n.cfg.Rank)
+		return fmt.Errorf("rank %d has closed its network", n.cfg.Rank)
 	}
-	if n.lanes[id] != nil {
-		return nil, fmt.Errorf("open lane %d: rank %d has opened it already", id, n.cfg.Rank)
+	if n.lanes[l.id] != nil {
+		return fmt.Errorf("rank %d has opened it already", n.cfg.Rank)
 	}
-	if last, ok := n.former[id]; ok && incarnation <= last {
-		return nil, fmt.Errorf("open lane %d: incarnation %d after %d has been closed", id, incarnation, last)
+	if last, ok := n.former[l.id]; ok && l.incarnation <= last {
+		return fmt.Errorf("incarnation %d after %d has been closed", l.incarnation, last)
 	}
-	n.lanes[id] = l
+	n.lanes[l.id] = l
 	for h, c := range n.early {
-		if int(h.lane) == id && h.incarnation <= incarnation {
+		if int(h.lane) == l.id && h.incarnation <= l.incarnation {
 			delete(n.early, h)
 			n.place(h, c)
 		}
 	}
-	return &transport.Lane{Board: polled, Comm: (*comm)(l)}, nil
+	return nil
 }
 
-// start runs f on a goroutine that Close waits for; false if it is too late for
-// that. extra is nil or another group that f belongs to.
+// start runs f on a goroutine of the group, for which Close waits. False: it is too late for
+// that.
 func (n *Network) start(group *sync.WaitGroup, f func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -348,11 +242,10 @@ func (n *Network) startLocked(group *sync.WaitGroup, f func()) bool {
 	return true
 }
 
-// ending reports that the network has been aborted or is being closed, so that
-// what goes wrong with a connection is no news.
+// ending reports that the network has been aborted or is being closed. A connection that fails then is no news.
 func (n *Network) ending() bool { return n.isAborted() || isClosed(n.leaving) }
 
-// isAborted reports an abort of which lastWord can be told.
+// isAborted reports an abort, with lastWord set.
 func (n *Network) isAborted() bool { return isClosed(n.aborted) }
 
 func isClosed(c chan struct{}) bool {

@@ -34,10 +34,9 @@ func (c *conn) beat(every time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.closed:
 	case c.fd >= 0:
 		return c.pulse.Beat(c.fd, every)
-	case c.link != nil:
+	case c.custody.is(held):
 		return c.link.Beat(every)
 	}
 	return 0
@@ -47,10 +46,9 @@ func (c *conn) rest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.closed:
 	case c.fd >= 0:
 		c.pulse.Rest(c.fd)
-	case c.link != nil:
+	case c.custody.is(held):
 		c.link.Rest()
 	}
 }

@@ -132,7 +132,7 @@ func TestStreamsTakeWaysInTurn(t *testing.T) {
 
 // localHost is the address at this end.
 func (c *conn) localHost() string {
-	l, err := c.takeBack()
+	l, err := c.hold()
 	if err != nil {
 		return err.Error()
 	}

@@ -35,7 +35,7 @@ func shutdown(t *testing.T, seed uint64, grace time.Duration, tls bool) {
 	size := 2 + rnd.IntN(3)
 	networks := world(t, size, func(_ int, c *Config) { c.Grace, c.TLS = grace, tls })
 	lanes := openAll(t, networks, 0)
-	card, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Coordination.Acquire()
 	closer, last := rnd.IntN(size), rnd.IntN(30)
 	bytesEach := rnd.IntN(300_000)
 	steps := make([]int, size)
@@ -79,13 +79,14 @@ func TestTheLogsEndIsHeardByStrangers(t *testing.T) {
 	lanes := openAll(t, networks, 0)
 	post(lanes[1], []byte("hello"))
 	lanes[0].Board.Close()
+	nextBatch(lanes[0])
 	if !lanes[0].Board.Closed() {
 		t.Fatal("not closed")
 	}
 	networks[0].Close()
 	for _, m := range []int{1, 2} {
 		until(t, networks[m], func() bool {
-			lanes[m].Board.Next()
+			nextBatch(lanes[m])
 			return lanes[m].Board.Closed() || networks[m].Err() != nil
 		})
 		if err := networks[m].Err(); err != nil {
@@ -106,7 +107,7 @@ func (r *ringRank) step(k int) bool {
 	b, c := r.lane.Board, r.lane.Comm
 	closed := false
 	until(r.t, r.n, func() bool {
-		records := b.Next()
+		records := nextBatch(r.lane)
 		closed = records == nil && b.Closed()
 		return records != nil || closed || r.n.Err() != nil
 	})
@@ -142,7 +143,7 @@ func death(t *testing.T, seed uint64) {
 	size := 2 + rnd.IntN(3)
 	networks := world(t, size, func(_ int, c *Config) { c.Grace = 20 * time.Millisecond })
 	lanes := openAll(t, networks, 0)
-	card, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Coordination.Acquire()
 	victim, last := rnd.IntN(size), 1+rnd.IntN(20)
 	bytesEach := rnd.IntN(300_000)
 	var g sync.WaitGroup

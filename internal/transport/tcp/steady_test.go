@@ -15,7 +15,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	}
 	networks := world(t, 2, nil)
 	lanes := openAll(t, networks, 0)
-	card, gen, _ := lanes[0].Board.Acquire()
+	card, gen, _ := lanes[0].Coordination.Acquire()
 	a, b := make([]byte, 100_000), make([]byte, 100_000)
 	step := func() {
 		lanes[0].Comm.Send(1, a)
@@ -23,7 +23,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 		mark(lanes[0], card, gen)
 		mark(lanes[1], card, gen)
 		for m, n := range networks {
-			until(t, n, func() bool { return lanes[m].Board.Next() != nil })
+			until(t, n, func() bool { return nextBatch(lanes[m]) != nil })
 			until(t, n, func() bool { return lanes[m].Comm.Sent(1-m) && lanes[m].Comm.Received(1-m) })
 		}
 	}

@@ -217,7 +217,7 @@ func (c *conversation) next(m int) (records []transport.Record) {
 		if err := c.networks[m].Err(); err != nil {
 			c.t.Fatal(err)
 		}
-		records = c.lanes[m].Board.Next()
+		records = nextBatch(c.lanes[m])
 		return records != nil
 	})
 	return records
@@ -232,7 +232,7 @@ func (c *conversation) request() {
 	}
 	seen := map[int]string{}
 	until(c.t, c.networks[0], func() bool {
-		c.lanes[0].Board.Requests(func(from []int, p []byte) { seen[from[0]] = string(p) })
+		c.lanes[0].Coordination.Requests(func(from []int, p []byte) { seen[from[0]] = string(p) })
 		return len(seen) == 4
 	})
 	for m, text := range seen {
@@ -244,8 +244,8 @@ func (c *conversation) request() {
 
 // respond publishes a response, which all read, and acquires a card.
 func (c *conversation) respond() (card, gen uint32) {
-	card, gen, ok := c.lanes[0].Board.Acquire()
-	if !ok || !c.lanes[0].Board.Publish([]byte("response")) {
+	card, gen, ok := c.lanes[0].Coordination.Acquire()
+	if !ok || !c.lanes[0].Coordination.Publish([]byte("response")) {
 		c.t.Fatal("cannot publish")
 	}
 	for m := range c.lanes {
@@ -272,12 +272,12 @@ func (c *conversation) complete(card, gen uint32) {
 
 // retire has a member mark a card that has been retired, and read that its mark is stale.
 func (c *conversation) retire(card, gen uint32) {
-	c.lanes[0].Board.Retire(card)
+	c.lanes[0].Coordination.Retire(card)
 	mark(c.lanes[2], card, gen)
 	until(c.t, c.networks[2], func() bool {
 		stale := false
 		for _, m := range []int{0, 2} { // it is the log that says so
-			if r := c.lanes[m].Board.Next(); r != nil {
+			if r := nextBatch(c.lanes[m]); r != nil {
 				c.t.Errorf("member %d: %v", m, r)
 			}
 		}
@@ -288,7 +288,7 @@ func (c *conversation) retire(card, gen uint32) {
 
 // close has member 3 close the board, of which all read the end.
 func (c *conversation) close() {
-	c.lanes[0].Board.Publish([]byte("last"))
+	c.lanes[0].Coordination.Publish([]byte("last"))
 	c.lanes[3].Board.Close()
 	until(c.t, c.networks[0], func() bool { return c.lanes[0].Board.ClosedBy() == 3 })
 	for m := range c.lanes {
@@ -298,7 +298,7 @@ func (c *conversation) close() {
 	}
 	for m, n := range c.networks {
 		until(c.t, n, func() bool {
-			if c.lanes[m].Board.Next() != nil {
+			if nextBatch(c.lanes[m]) != nil {
 				c.t.Error("a batch after the last")
 			}
 			return c.lanes[m].Board.Closed()
@@ -328,7 +328,7 @@ func TestLaneOpenedLate(t *testing.T) {
 	l0.Comm.Recv(1, p)
 	got := ""
 	until(t, networks[0], func() bool {
-		l0.Board.Requests(func(_ []int, p []byte) { got = string(p) })
+		l0.Coordination.Requests(func(_ []int, p []byte) { got = string(p) })
 		return got == "early" && l0.Comm.Received(1)
 	})
 	if string(p) != "early data" {
@@ -348,14 +348,19 @@ func mark(l *transport.Lane, card, gen uint32) bool {
 }
 
 func comeRound(l *transport.Lane) {
-	b := l.Board
-	if polled, ok := b.(*polledBoard); ok {
-		b = polled.Board // these tests poll for frames elsewhere
+	if l.Poller != nil {
+		l.Poller.(*boardPoller).BoardPoller.Poll() // these tests poll for frames elsewhere
 	}
-	b.Stale(ignore)
 }
 
-func ignore(uint32, uint32) {}
+// nextBatch is a whole turn of the member's driver, which could begin another batch.
+func nextBatch(l *transport.Lane) []transport.Record {
+	if l.Poller != nil {
+		l.Poller.Poll()
+		l.Poller.Cut()
+	}
+	return l.Board.Next()
+}
 
 func TestOpenLaneChecksItsArguments(t *testing.T) {
 	n := world(t, 3, nil)[1]
@@ -381,7 +386,7 @@ func TestAbortReachesAll(t *testing.T) {
 	}
 	seen := 0
 	until(t, networks[0], func() bool {
-		lanes[0].Board.Requests(func([]int, []byte) { seen++ })
+		lanes[0].Coordination.Requests(func([]int, []byte) { seen++ })
 		return seen == 3
 	})
 	cause := errors.New("the GPU has left the bus")

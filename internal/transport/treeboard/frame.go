@@ -13,8 +13,9 @@ type kind byte
 
 // The kinds of frames. Numbers are little-endian uint32.
 const (
-	// Up: cards that all below have marked, each as card and generation. The top
-	// bit of the card says that it was completed together with the next one.
+	// Up: cards that all below have marked, each as card, generation, and in two bytes the
+	// member that was the last to mark it. The top bit of the card says that it was completed
+	// together with the next one.
 	kindMark kind = 1
 	// Up: Requests, each as how many members have posted it (0: all that are below
 	// the sender), these members, its length, the encoded Request.
@@ -28,6 +29,9 @@ const (
 
 // together is the bit of a mark's card that chains it to the next.
 const together = 1 << 31
+
+// markBytes is the size of one mark.
+const markBytes = 10
 
 func (k kind) String() string {
 	names := [...]string{kindMark: "mark", kindRequest: "request", kindClose: "close", kindBatch: "batch",
@@ -49,7 +53,7 @@ func split(frame []byte, cards int) (kind, []byte, error) {
 	ok := false
 	switch k {
 	case kindMark:
-		ok = len(body) > 0 && len(body)%8 == 0 && len(body) <= 8*cards
+		ok = len(body) > 0 && len(body)%markBytes == 0 && len(body) <= markBytes*cards
 	case kindClose, kindClosed, kindCredit:
 		ok = len(body) == 4
 	case kindCall:
@@ -78,26 +82,28 @@ func appendMark(p []byte, r transport.Record) []byte {
 	if r.Chained {
 		card |= together
 	}
-	return put(put(p, card), r.Gen)
+	return binary.LittleEndian.AppendUint16(put(put(p, card), r.Gen), r.Last)
 }
 
 // cutChain decodes the first mark of body, which must not be empty, and those that were
-// completed with it, into marks.
-func cutChain(marks []transport.Mark, body []byte, cards int) ([]transport.Mark, []byte, error) {
+// completed with it, into marks. last was the last to mark them.
+func cutChain(marks []transport.Mark, body []byte, cards int) (_ []transport.Mark, last uint16, rest []byte,
+	err error) {
 	marks = marks[:0]
-	for more := true; more; body = body[8:] {
+	for more := true; more; body = body[markBytes:] {
 		if len(body) == 0 {
-			return nil, nil, fmt.Errorf("the last mark is chained: %w", errShape)
+			return nil, 0, nil, fmt.Errorf("the last mark is chained: %w", errShape)
 		}
 		card := number(body)
 		more = card&together != 0
 		card &^= together
 		if int64(card) >= int64(cards) {
-			return nil, nil, fmt.Errorf("mark of card %d of %d", card, cards)
+			return nil, 0, nil, fmt.Errorf("mark of card %d of %d", card, cards)
 		}
 		marks = append(marks, transport.Mark{Card: card, Gen: number(body[4:])})
+		last = binary.LittleEndian.Uint16(body[8:])
 	}
-	return marks, body, nil
+	return marks, last, body, nil
 }
 
 // appendRequest encodes one Request; nil members stand for all below the sender.
@@ -136,12 +142,12 @@ func cutRequest(body []byte, set []int) (members []int, request, rest []byte, er
 }
 
 // appendRecord encodes one record of a batch: its kind, then the card (and the
-// generation that has ended), or the length of the payload and the payload.
+// member that was the last to mark it, or the generation that has ended), or the length of the payload and the payload.
 func appendRecord(p []byte, r transport.Record) []byte {
 	p = append(p, r.Kind)
 	switch r.Kind {
 	case transport.RecordCard:
-		return put(p, r.Card)
+		return binary.LittleEndian.AppendUint16(put(p, r.Card), r.Last)
 	case transport.RecordRetired:
 		return put(put(p, r.Card), r.Gen)
 	}
@@ -163,13 +169,19 @@ func cutRecord(body []byte, cards int) (r transport.Record, rest []byte, err err
 			return r, nil, fmt.Errorf("card %d of %d", n, cards)
 		}
 		r.Card = n
+		tail := 2
 		if r.Kind == transport.RecordRetired {
-			if len(rest) < 4 {
-				return r, nil, errShape
-			}
-			r.Gen, rest = number(rest), rest[4:]
+			tail = 4
 		}
-		return r, rest, nil
+		if len(rest) < tail {
+			return r, nil, errShape
+		}
+		if r.Kind == transport.RecordRetired {
+			r.Gen = number(rest)
+		} else {
+			r.Last = binary.LittleEndian.Uint16(rest)
+		}
+		return r, rest[tail:], nil
 	case transport.RecordResponse:
 		if n > transport.MaxRecord || int(n) > len(rest) {
 			return r, nil, errShape

@@ -10,7 +10,7 @@ import (
 // receiver, be it the root, a leader between or one at the end.
 func FuzzReceive(f *testing.F) {
 	f.Add(byte(0), true, appendMark(appendMark([]byte{byte(kindMark)}, transport.Record{Card: 1, Gen: 1,
-		Chained: true}), transport.Record{Card: 2, Gen: 1}))
+		Last: 1, Chained: true}), transport.Record{Card: 2, Gen: 1, Last: 1}))
 	f.Add(byte(0), true, appendRequest([]byte{byte(kindRequest)}, []int{1}, []byte("request")))
 	f.Add(byte(1), true, appendRequest([]byte{byte(kindRequest)}, nil, []byte("request")))
 	f.Add(byte(1), true, appendNumber(nil, kindClose, 10))
@@ -30,12 +30,13 @@ func FuzzReceive(f *testing.F) {
 			return
 		}
 		b := l.boards[to]
-		for b.Next() != nil {
+		for nextBatch(b) != nil {
 		}
+		turn(b)
 		b.Stale(func(uint32, uint32) {})
 		b.Closed()
 		if to == 0 {
-			b.Requests(func(members []int, p []byte) {
+			b.Coordination().Requests(func(members []int, p []byte) {
 				if len(members) == 0 || len(p) > transport.MaxRecord {
 					t.Errorf("request of members %v, %d bytes", members, len(p))
 				}
@@ -64,18 +65,20 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 		boards[m], _ = New(Config{Member: m, Hosts: alone(3), Cards: 4, Pipe: directPipe{boards, m}, Ring: func() {},
 			Abort: func(err error) { t.Fatal(err) }})
 	}
-	card, gen, _ := boards[0].Acquire()
+	card, gen, _ := boards[0].Coordination().Acquire()
 	requests, none := func([]int, []byte) {}, func(uint32, uint32) {}
 	if n := testing.AllocsPerRun(1000, func() {
 		for _, b := range boards {
 			b.Mark(card, gen)
+			turn(b)
 			b.Stale(none)
 		}
-		boards[0].Requests(requests)
+		boards[0].Coordination().Requests(requests)
 		for _, b := range boards {
-			if r := b.Next(); len(r) != 1 || r[0].Card != card {
+			if r := nextBatch(b); len(r) != 1 || r[0].Card != card {
 				t.Fatalf("records %v", r)
 			}
+			turn(b)
 			b.Stale(none)
 		}
 	}); n != 0 {

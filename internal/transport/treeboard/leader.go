@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
-// leader is what the root and the other leaders have in common: the children.
+// leader is the part that the root and the other leaders share: the children.
 type leader struct {
 	*member
 
@@ -29,8 +29,8 @@ func newLeader(m *member) leader {
 	return leader{member: m, unread: make([]int64, n), owed: make([]int, n), came: make([]int, n)}
 }
 
-// release ends what work guards. The frames that were sent meanwhile, in their order, are
-// written after that, lest anybody wait for a system call of another one.
+// release unlocks work, and then writes the frames that were sent meanwhile, in their order. It writes without the
+// lock, so that nobody waits for a system call of another goroutine.
 func (l *leader) release() {
 	l.work.Unlock()
 	l.Pipe.Flush()
@@ -58,14 +58,18 @@ func (l *leader) Linked(member int) bool {
 	return child || member == l.parent
 }
 
-// receiveMarks marks for a child host, and reports whether that completed a card.
-// Marks that come too late are dropped: all who made them learn it from the log.
+// receiveMarks marks for a child host, and reports whether that completed a card. It drops marks that come too late:
+// their members learn that from the log.
 func (l *leader) receiveMarks(c int, body []byte) (completed bool, err error) {
 	for len(body) > 0 {
-		if l.marks, body, err = cutChain(l.marks, body, l.Cards); err != nil {
+		var last uint16
+		if l.marks, last, body, err = cutChain(l.marks, body, l.Cards); err != nil {
 			return false, err
 		}
-		r, err := l.Up.MarkGroup(len(l.locals)+c, l.marks)
+		if int(last) >= l.size || l.below[last] != c {
+			return false, fmt.Errorf("mark frame: member %d is not below member %d", last, l.children[c].leader)
+		}
+		r, err := l.Up.MarkFor(len(l.locals)+c, last, l.marks)
 		if err != nil {
 			return false, err
 		}
@@ -151,8 +155,8 @@ func (l *leader) forward(frame []byte) {
 	}
 }
 
-// end tells all below that the log has come to its end. The children are told first: who drives
-// here may leave as soon as this host's board says so, and the Pipe takes nothing after that.
+// end tells all below that the log has ended. It tells the children first: this rank's driver may leave as soon as this
+// host's board says so, and the Pipe takes nothing after that.
 func (l *leader) end(by int) {
 	l.frame = appendNumber(l.frame[:0], kindClosed, uint32(by))
 	for c := range l.children {
@@ -163,8 +167,8 @@ func (l *leader) end(by int) {
 	}
 }
 
-// closer is the member that has closed this host's board; closedBelow is what the
-// children's frames said.
+// closer is the member that has closed this host's board. closedBelow is the member that the children's frames have
+// named.
 func (l *leader) closer(closedBelow int) int {
 	if by := l.Up.ClosedBy(); by < len(l.locals) {
 		return l.locals[by]
@@ -172,7 +176,7 @@ func (l *leader) closer(closedBelow int) int {
 	return closedBelow
 }
 
-// Quiesce as of a member; also nothing is passed on any more.
+// Quiesce is that of a member; after it, nothing is passed on any more.
 func (l *leader) Quiesce() {
 	l.work.Lock()
 	defer l.work.Unlock()

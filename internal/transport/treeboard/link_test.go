@@ -118,6 +118,22 @@ func (l *link) pairs() [][2]int {
 	return pairs
 }
 
+// turn lets a member's driver give the board its turn.
+func turn(b Board) {
+	if p := b.Poller(); p != nil {
+		p.Poll()
+	}
+}
+
+// nextBatch is what a driver does that could begin another batch.
+func nextBatch(b Board) []transport.Record {
+	turn(b)
+	if p := b.Poller(); p != nil {
+		p.Cut()
+	}
+	return b.Next()
+}
+
 // deliverAll hands over everything that is under way, and what that sends.
 func (l *link) deliverAll() {
 	l.t.Helper()
@@ -136,7 +152,7 @@ func (l *link) poll() {
 	l.t.Helper()
 	for range 2 * len(l.hosts) {
 		for h := 1; h < len(l.hosts); h++ {
-			l.boards[l.hosts[h][0]].(*relay).passOn()
+			turn(l.boards[l.hosts[h][0]])
 		}
 		l.deliverAll()
 	}

@@ -64,14 +64,14 @@ func (m *member) ok(err error) bool {
 	return err == nil
 }
 
-// mark marks all of marks or none, and reports what became of that.
+// mark marks all of marks or none, and returns the outcome.
 func (m *member) mark(marks ...transport.Mark) board.Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.gone {
 		return board.Closed
 	}
-	r, err := m.Up.MarkGroup(m.local, marks)
+	r, err := m.Up.MarkFor(m.local, uint16(m.Member), marks)
 	if !m.ok(err) {
 		return board.Closed
 	}
@@ -84,13 +84,13 @@ func (m *member) mark(marks ...transport.Mark) board.Result {
 	return r
 }
 
-// Mark returns true also when the lane is closed or has failed: the request will
-// be failed with that cause, there is no use in sending it again.
+// Mark returns true also if the lane is closed or has failed: the request fails with that cause anyway, so the caller
+// need not post it.
 func (m *member) Mark(card, gen uint32) bool {
 	return m.afterMark(m.mark(transport.Mark{Card: card, Gen: gen}))
 }
 
-// MarkGroup is as Mark.
+// MarkGroup treats a closed lane as Mark does.
 func (m *member) MarkGroup(marks []transport.Mark) bool { return m.afterMark(m.mark(marks...)) }
 
 func (m *member) afterMark(r board.Result) bool {
@@ -140,8 +140,8 @@ func (m *member) Next() []transport.Record {
 	}
 }
 
-// resolve notes what the records say of this member's marks, in their order, and
-// returns those that are not the boards' own.
+// resolve takes the records that speak of this member's marks, in their order, and returns the records that are not the
+// boards' own.
 func (m *member) resolve(records []transport.Record) []transport.Record {
 	retired := 0
 	m.mu.Lock()
@@ -180,6 +180,8 @@ func (m *member) resolve(records []transport.Record) []transport.Record {
 	return m.kept
 }
 
+func (m *member) Last(card uint32) int { return int(m.Down.Last(card)) }
+
 func (m *member) Closed() bool { return m.Down.Drained(m.local) }
 
 func (m *member) ClosedBy() int {
@@ -191,9 +193,8 @@ func (m *member) ClosedBy() int {
 	return m.Down.ClosedBy()
 }
 
-// Close also calls the leader, since nobody else waits for it: all other things
-// that a member does lead to something only when the leader has submitted its own
-// part, and drives.
+// Close also calls the leader, because nobody else waits for a Close. Everything else that a member does has an effect
+// only once the leader has submitted its own part, and then the leader drives.
 func (m *member) Close() {
 	if m.close() && m.local != 0 {
 		m.Pipe.Send(m.locals[0], []byte{byte(kindCall)})
@@ -219,37 +220,15 @@ func (m *member) Quiesce() {
 	m.mu.Unlock()
 }
 
-// Linked is false of all: only leaders send and receive.
+// Coordination is nil: only the root has it.
+func (m *member) Coordination() transport.Coordination { return nil }
+
+// Poller is nil: the leader of the host does it all.
+func (m *member) Poller() transport.BoardPoller { return nil }
+
+// Linked returns false: only leaders send and receive.
 func (m *member) Linked(int) bool { return false }
 
 func (m *member) Receive(from int, _ []byte) error {
 	return fmt.Errorf("board frame from member %d to member %d, which leads no host", from, m.Member)
-}
-
-// What follows is the coordinator's part, which member 0 alone has.
-
-func (m *member) notCoordinator(call string) {
-	panic(fmt.Sprintf("tree board: %s on member %d, which is not the coordinator", call, m.Member))
-}
-
-func (m *member) Requests(func([]int, []byte)) { m.notCoordinator("Requests") }
-
-func (m *member) Publish([]byte) bool {
-	m.notCoordinator("Publish")
-	return false
-}
-
-func (m *member) Acquire() (card, gen uint32, ok bool) {
-	m.notCoordinator("Acquire")
-	return 0, 0, false
-}
-
-func (m *member) Retire(uint32) (marked []int, ok bool) {
-	m.notCoordinator("Retire")
-	return nil, false
-}
-
-func (m *member) Marked(uint32) []int {
-	m.notCoordinator("Marked")
-	return nil
 }

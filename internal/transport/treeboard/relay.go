@@ -6,9 +6,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// relay is the leader of a host that is not the root's. A reader of the network passes news
-// on at once. What this host's members have marked and posted is left to the driver, who
-// puts into one frame what there is when he comes round, and has no one wait for a write.
+// relay is the leader of a host that is not the root's. A reader of the network passes news on at once. The driver
+// passes on the marks and Requests of this host's members: when its turn comes, it puts all of them into one frame. So
+// no member waits for a write.
 type relay struct {
 	leader
 	combiner transport.Combiner // nil: Requests go on as they are
@@ -18,13 +18,13 @@ type relay struct {
 	// Up:
 	outbox  []byte // encoded Requests for which the parent has no room
 	posted  int    // bytes of Requests without credit
-	below   int    // how many members are below, this host's included
+	subtree int    // how many members are below, this host's included
 	closing bool   // the close frame has been sent
 	closeBy int    // what a child's close frame said
 	one     [1]int
 	pass    func([]int, []byte)
 	failed  error // of pass or take
-	take    func(int, []byte)
+	take    func([]int, []byte)
 	// Down:
 	inbox     []byte // length-prefixed batch frames that wait, from next on
 	next      int
@@ -37,46 +37,40 @@ type relay struct {
 }
 
 func newRelay(m *member) *relay {
-	l := &relay{leader: newLeader(m), below: len(m.subtree()), closedBy: -1, closeBy: -1}
+	l := &relay{leader: newLeader(m), subtree: len(m.subtree()), closedBy: -1, closeBy: -1}
 	if m.Combine != nil {
 		l.combiner = m.Combine(m.subtree())
 	}
 	l.pass = func(members []int, request []byte) {
-		if len(members) == l.below {
+		if len(members) == l.subtree {
 			members = nil
 		}
 		l.outbox = appendRequest(put(l.outbox, 0), members, request)
 	}
-	l.take = func(from int, request []byte) {
-		l.one[0] = l.locals[from]
+	l.take = func(from []int, request []byte) {
+		l.one[0] = l.locals[from[0]]
 		if err := l.combine(l.one[:], request); err != nil && l.failed == nil {
-			l.failed = fmt.Errorf("request of member %d: %w", l.locals[from], err)
+			l.failed = fmt.Errorf("request of member %d: %w", l.one[0], err)
 		}
 	}
 	return l
 }
 
-// Stale also passes on what the other members of the host have completed: the
-// driver calls it each time round.
-func (l *relay) Stale(f func(card, gen uint32)) {
-	l.passOn()
-	l.leader.Stale(f)
-}
+// Poller implements Board.
+func (l *relay) Poller() transport.BoardPoller { return l }
 
-func (l *relay) Next() []transport.Record {
-	if records := l.leader.Next(); records != nil {
-		return records
-	}
-	l.passOn()
-	return l.leader.Next()
-}
+// Poll passes on the marks and Requests of the host's members, and batches that waited for room.
+func (l *relay) Poll() { l.passOn() }
+
+// Cut has nothing to do: the root cuts.
+func (l *relay) Cut() {}
 
 func (l *relay) Close() {
 	l.close()
 	l.passOn()
 }
 
-// passOn passes on all that can be.
+// passOn passes on as much as it can.
 func (l *relay) passOn() {
 	l.work.Lock()
 	defer l.release()
@@ -87,7 +81,7 @@ func (l *relay) passOn() {
 	l.descend()
 }
 
-// climb sends the parent what is complete below. work is held.
+// climb sends the parent all that is complete below. work is held.
 func (l *relay) climb() {
 	l.sendMarks()
 	l.sendRequests()
@@ -119,9 +113,10 @@ func (l *relay) sendMarks() {
 			break
 		}
 		for _, r := range records {
+			r.Last = l.Up.Last(r.Card)
 			l.frame = appendMark(l.frame, r)
 		}
-		if len(l.frame)+8*len(records) > 4*l.Cards { // a frame has room for as many marks as there are cards
+		if len(l.frame)+markBytes*len(records) > 4*l.Cards { // a frame has room for as many marks as there are cards
 			l.Pipe.Send(l.parent, l.frame)
 			l.frame = l.frame[:1]
 		}
@@ -140,8 +135,8 @@ func (l *relay) combine(members []int, request []byte) error {
 	return l.combiner.Take(members, request, l.pass)
 }
 
-// sendRequests sends what the parent has room for. The first four bytes of each
-// Request in outbox are its length, filled in here.
+// sendRequests sends as many Requests as the parent has room for. The first four bytes of each Request in outbox are
+// its length, filled in here.
 func (l *relay) sendRequests() {
 	for len(l.outbox) > 0 {
 		l.frame = append(l.frame[:0], byte(kindRequest))
@@ -218,7 +213,7 @@ func (l *relay) receiveUp(from int, k kind, body []byte) error {
 		l.climb()
 	case kindClose:
 		by := number(body)
-		if int64(by) >= int64(l.size) || l.leader.below[by] != c {
+		if int64(by) >= int64(l.size) || l.below[by] != c {
 			return fmt.Errorf("close frame for member %d", by)
 		}
 		if l.Up.ClosedBy() < 0 {
@@ -254,7 +249,7 @@ func (l *relay) receiveDown(k kind, body, frame []byte) error {
 			return err
 		}
 		l.queued += len(frame)
-		if l.next == len(l.inbox) && l.relay(frame) {
+		if l.next == len(l.inbox) && l.repeat(frame) {
 			return nil
 		}
 		l.keep(frame)
@@ -293,7 +288,7 @@ func (l *relay) descend() {
 		n := int(number(l.inbox[l.next:]))
 		frame := l.inbox[l.next+4 : l.next+4+n]
 		var err error
-		if l.records, err = cutBatch(l.records, frame[1:], l.Cards); !l.ok(err) || !l.relay(frame) {
+		if l.records, err = cutBatch(l.records, frame[1:], l.Cards); !l.ok(err) || !l.repeat(frame) {
 			return
 		}
 		l.next += 4 + n
@@ -304,9 +299,9 @@ func (l *relay) descend() {
 	}
 }
 
-// relay passes a batch, whose records are decoded, to the children and to this
+// repeat passes a batch, whose records are decoded, to the children and to this
 // host's members. False: it must wait for room here or there. work is held.
-func (l *relay) relay(frame []byte) bool {
+func (l *relay) repeat(frame []byte) bool {
 	if !l.forwarded {
 		if !l.open() {
 			return false

@@ -21,15 +21,15 @@ type root struct {
 	reading []byte // swapped with requests
 	who     []int  // of the Request that is being decoded
 	// onRequest calls request, with one; made once, since a closure is an allocation.
-	onRequest func(from int, p []byte)
+	onRequest func(from []int, p []byte)
 	request   func(from []int, p []byte)
 	one       [1]int
 }
 
 func newRoot(m *member) *root {
 	r := &root{leader: newLeader(m), closeBy: -1}
-	r.onRequest = func(from int, p []byte) {
-		r.one[0] = r.locals[from]
+	r.onRequest = func(from []int, p []byte) {
+		r.one[0] = r.locals[from[0]]
 		r.request(r.one[:], p)
 	}
 	return r
@@ -89,54 +89,55 @@ func (r *root) Receive(from int, frame []byte) error {
 	return nil
 }
 
-// Next cuts the next batch where the members of this host have read all before.
-func (r *root) Next() []transport.Record {
-	if records := r.leader.Next(); records != nil {
-		return records
-	}
-	if !r.cut() {
-		return nil
-	}
-	return r.leader.Next()
-}
+// Coordination implements Board.
+func (r *root) Coordination() transport.Coordination { return r }
 
-// cut cuts the next batch and relays it, and reports whether it did. While some
-// child's window is used up there is none; its credit rings the bell.
-func (r *root) cut() bool {
+// Poller implements Board.
+func (r *root) Poller() transport.BoardPoller { return r }
+
+// Poll has nothing to do: the root passes on only batches.
+func (r *root) Poll() {}
+
+// Cut cuts the next batch and relays it, and tells the log's end. While some
+// child's window is used up there is no batch; the child's credit rings the bell.
+func (r *root) Cut() {
 	r.work.Lock()
 	defer r.release()
 	if r.gone {
-		return false
+		return
 	}
 	if len(r.held) == 0 {
 		if !r.open() {
-			return false
+			return
 		}
 		var err error
 		if r.held, err = r.Up.Next(0); !r.ok(err) {
-			return false
+			return
 		}
 		if len(r.held) == 0 {
 			r.finish()
-			return false
+			return
 		}
 		if len(r.children) > 0 {
 			r.frame = append(r.frame[:0], byte(kindBatch))
-			for _, rec := range r.held {
-				r.frame = appendRecord(r.frame, rec)
+			for i := range r.held {
+				rec := &r.held[i]
+				if rec.Kind == transport.RecordCard {
+					rec.Last = r.Up.Last(rec.Card)
+				}
+				r.frame = appendRecord(r.frame, *rec)
 			}
 			r.forward(r.frame)
 		}
 	}
 	if room, err := r.Down.Relay(r.held); !r.ok(err) || !room {
-		return false
+		return
 	}
 	r.held = nil
 	r.finish()
 	for i := 1; i < len(r.locals); i++ {
 		r.RingLocal(i)
 	}
-	return true
 }
 
 // finish tells the others once that the log has come to its end. work is held.
@@ -145,13 +146,6 @@ func (r *root) finish() {
 		r.ended = true
 		r.end(r.closer(r.closeBy))
 	}
-}
-
-func (r *root) Closed() bool {
-	if r.Up.ClosedBy() >= 0 && !r.Down.Drained(0) {
-		r.cut()
-	}
-	return r.leader.Closed()
 }
 
 func (r *root) ClosedBy() int {
@@ -207,8 +201,8 @@ func (r *root) Acquire() (card, gen uint32, ok bool) {
 	return card, gen, r.ok(err) && ok
 }
 
-// Retire takes back the marks of this host's members. All others that are under
-// way come back to those who made them when they read the log.
+// Retire takes back the marks of this host's members. The members on other hosts get their marks back when they read
+// the log.
 func (r *root) Retire(card uint32) (marked []int, ok bool) {
 	who, ok, err := r.Up.Retire(card)
 	if !r.ok(err) {

@@ -107,9 +107,10 @@ func (w *worker) stale(card, gen uint32) {
 }
 
 func (w *worker) drive() {
+	turn(w.board)
 	w.board.Stale(w.stale)
 	w.flush()
-	records := w.board.Next()
+	records := nextBatch(w.board)
 	if records == nil {
 		return
 	}
@@ -198,7 +199,7 @@ func (s *simulation) fatalf(format string, args ...any) {
 // coordinate takes Requests and publishes Responses.
 func (s *simulation) coordinate() {
 	s.publish()
-	s.link.boards[0].Requests(func(from []int, p []byte) {
+	s.link.boards[0].Coordination().Requests(func(from []int, p []byte) {
 		var r negotiate.Request
 		if err := r.Decode(p); err != nil {
 			s.fatalf("%v", err)
@@ -215,7 +216,7 @@ func (s *simulation) coordinate() {
 }
 
 func (s *simulation) publish() {
-	for len(s.outbox) > 0 && s.link.boards[0].Publish(s.outbox[0]) {
+	for len(s.outbox) > 0 && s.link.boards[0].Coordination().Publish(s.outbox[0]) {
 		s.outbox = s.outbox[1:]
 	}
 }
@@ -301,7 +302,7 @@ func simulate(t *testing.T, rt *property.T, combine bool) {
 	for m := range members {
 		members[m] = m
 	}
-	s.coord = negotiate.NewCoordinator(members, s.link.boards[0], negotiate.Options{Capacity: cards})
+	s.coord = negotiate.NewCoordinator(members, s.link.boards[0].Coordination(), negotiate.Options{Capacity: cards})
 	for g := range rt.Int("groups", 1, 5) {
 		var names []string
 		for i := range rt.Int("names", 1, 3) {

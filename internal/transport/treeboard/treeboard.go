@@ -26,6 +26,9 @@
 // card's next generation by its first mark. No member can make that mark before
 // this leader has relayed the end of the last generation.
 //
+// Frames leave when they come in from others (Receive), when a leader's driver gives the board its turn (Poll and Cut),
+// and at Close. Marks, Requests and questions send none: they ring the leader's bell.
+//
 // Nothing here blocks, and every queue has a limit: each direction of a link has a
 // window of bytes. The receiver gives bytes back when it has passed them on (credit).
 // While a window is used up, Requests wait in the members' mailboxes, and batches
@@ -42,9 +45,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
-// Arity is how many children a leader has at most: jobs of up to Arity+1 hosts are
-// a star, and what a frame costs more on its way down a deeper tree is little
-// beside what it costs to send it to many.
+// Arity is the most children of a leader. Jobs of up to Arity+1 hosts are a star. In a deeper tree a frame takes a
+// little longer on its way down, much less than it would take to send it to many children.
 const Arity = 8
 
 // Pipe carries a leader's frames to its parent and its children, and a member's
@@ -61,6 +63,10 @@ type Pipe interface {
 // Board is one member's end.
 type Board interface {
 	transport.Board
+	// Coordination is the board itself on member 0, nil elsewhere.
+	Coordination() transport.Coordination
+	// Poller is the board itself on a leader, nil elsewhere.
+	Poller() transport.BoardPoller
 	// Receive takes one frame from member from (valid during the call only), and
 	// passes on what it completes, here or on the way to others; what is left to
 	// the driver rings the bell. Frames of one member come from one goroutine, in the
@@ -100,7 +106,7 @@ type Config struct {
 	// Combine makes what merges the Requests of the given members, those below a
 	// leader. Nil: all Requests go on as they are.
 	Combine func(members []int) transport.Combiner
-	// Ring wakes this member's driver, which then calls Stale, Requests and Next.
+	// Ring wakes this member's driver, which then calls Poll, Stale, Requests, Cut and Next.
 	// Called on any goroutine, also with locks of this package held: it must not
 	// block nor call the Board.
 	//

@@ -25,7 +25,7 @@ const below1 = 3 + Arity
 // acquire gives all members a card without a Response, which is all that Mark needs.
 func acquire(t *testing.T, l *link) (card, gen uint32) {
 	t.Helper()
-	card, gen, ok := l.boards[0].Acquire()
+	card, gen, ok := l.boards[0].Coordination().Acquire()
 	if !ok {
 		t.Fatal("no card")
 	}
@@ -46,7 +46,7 @@ func (l *link) read() map[int][]transport.Record {
 	all := map[int][]transport.Record{}
 	for range 3 {
 		for m, b := range l.boards {
-			for r := b.Next(); r != nil; r = b.Next() {
+			for r := nextBatch(b); r != nil; r = nextBatch(b) {
 				all[m] = append(all[m], slices.Clone(r)...)
 			}
 		}
@@ -74,7 +74,7 @@ func TestMarkOfARetiredCardComesBack(t *testing.T) {
 			l.poll() // those so far have got as far as they can; member 4's is under way
 		}
 	}
-	marked, ok := l.boards[0].Retire(card)
+	marked, ok := l.boards[0].Coordination().Retire(card)
 	if !ok || !slices.Equal(marked, []int{2}) {
 		t.Fatalf("retire: marked %v, %v", marked, ok)
 	}
@@ -120,6 +120,53 @@ func TestTheEndIsToldBelowFirst(t *testing.T) {
 	}
 }
 
+// Questions change nothing for others, however often they are asked: whatever is under way moves on only when a driver
+// gives the board its turn.
+func TestQuestionsPassNothingOn(t *testing.T) {
+	l := newLink(t, deep(), 4, nil)
+	card, gen := acquire(t, l)
+	sent := 0
+	l.sends = func(int, []byte) { sent++ }
+	ask := func() {
+		for range 10 {
+			for m, b := range l.boards {
+				b.Stale(func(uint32, uint32) { t.Errorf("member %d: a mark is stale", m) })
+				if records := b.Next(); records != nil {
+					t.Errorf("member %d reads %v before it is cut", m, records)
+				}
+				b.Closed()
+				b.ClosedBy()
+			}
+		}
+		if sent > 0 {
+			t.Fatalf("%d frames were sent", sent)
+		}
+	}
+	for m, b := range l.boards {
+		if !b.Mark(card, gen) || !b.Post([]byte("request")) {
+			t.Fatalf("member %d: no room", m)
+		}
+	}
+	clear(l.rings)
+	ask()
+	l.poll() // to the root's log, where it stays
+	if sent == 0 {
+		t.Fatal("nothing was under way")
+	}
+	l.boards[0].Close()
+	clear(l.rings)
+	sent = 0
+	ask()
+	for m, n := range l.rings {
+		if n > 0 {
+			t.Errorf("questions wake member %d", m)
+		}
+	}
+	if l.boards[0].Poller().Cut(); sent == 0 {
+		t.Error("nothing waited to be cut")
+	}
+}
+
 // The marks of a group travel in one frame and are published in one batch, in
 // the order of who completes them.
 func TestAGroupIsOneFrameAndOneBatch(t *testing.T) {
@@ -129,8 +176,8 @@ func TestAGroupIsOneFrameAndOneBatch(t *testing.T) {
 		if !b.MarkGroup(group) {
 			t.Fatalf("member %d: refused", m)
 		}
-		b.Stale(func(uint32, uint32) {})
-		if l.boards[0].Next() != nil {
+		turn(b)
+		if nextBatch(l.boards[0]) != nil {
 			t.Fatal("published although marks are missing")
 		}
 		if n := len(l.queues[[2]int{m, 0}]); m > 3 && m < below1 && n != 1 {
@@ -169,7 +216,7 @@ func TestAGroupStaysWholeOnItsWay(t *testing.T) {
 			}
 			l.poll()
 			l.boards[m].MarkGroup(group)
-			if _, ok := l.boards[0].Retire(group[retired].Card); !ok {
+			if _, ok := l.boards[0].Coordination().Retire(group[retired].Card); !ok {
 				t.Fatal("not retired")
 			}
 			l.poll()
@@ -177,7 +224,7 @@ func TestAGroupStaysWholeOnItsWay(t *testing.T) {
 				continue // it may have been marked below before the end came there
 			}
 			for _, g := range group {
-				if marked := l.boards[0].Marked(g.Card); slices.Contains(marked, m) {
+				if marked := l.boards[0].Coordination().Marked(g.Card); slices.Contains(marked, m) {
 					t.Errorf("member %d, card %d retired: card %d is marked by %v", m, group[retired].Card,
 						g.Card, marked)
 				}
@@ -193,13 +240,17 @@ func TestChains(t *testing.T) {
 	l.boards[1].MarkGroup(group[:3])
 	l.boards[1].Mark(group[3].Card, group[3].Gen)
 	l.boards[1].Mark(group[4].Card, group[4].Gen)
-	l.boards[1].Stale(func(uint32, uint32) {})
+	turn(l.boards[1])
 	var chains [][]transport.Mark
 	for _, frame := range l.queues[[2]int{1, 0}] {
 		k, body, err := split(frame, 8)
 		for err == nil && k == kindMark && len(body) > 0 {
 			var chain []transport.Mark
-			if chain, body, err = cutChain(nil, body, 8); err == nil {
+			var last uint16
+			if chain, last, body, err = cutChain(nil, body, 8); err == nil {
+				if last != 1 {
+					t.Errorf("%v: member %d was the last", chain, last)
+				}
 				chains = append(chains, chain)
 			}
 		}
@@ -209,6 +260,27 @@ func TestChains(t *testing.T) {
 	}
 	if len(chains) != 3 || !slices.Equal(chains[0], group[:3]) || len(chains[1]) != 1 || len(chains[2]) != 1 {
 		t.Errorf("chains %v", chains)
+	}
+}
+
+// All members learn who was the last to mark a card, wherever it is in the tree.
+func TestLast(t *testing.T) {
+	l := newLink(t, deep(), 4, nil)
+	card, gen := acquire(t, l)
+	for last := range l.boards {
+		for m := range l.boards {
+			if m != last && !l.boards[m].Mark(card, gen) {
+				t.Fatalf("member %d: refused", m)
+			}
+		}
+		l.poll()
+		l.boards[last].Mark(card, gen)
+		l.poll()
+		for m, records := range l.read() {
+			if len(records) != 1 || l.boards[m].Last(card) != last {
+				t.Errorf("member %d: %v, member %d was the last, not %d", m, records, l.boards[m].Last(card), last)
+			}
+		}
 	}
 }
 
@@ -252,7 +324,7 @@ func fillRequests(t *testing.T, l *link, member int) (posted int) {
 func takeRequests(t *testing.T, l *link, member int) (taken int) {
 	for more := true; more; l.poll() {
 		more = false
-		l.boards[0].Requests(func(from []int, p []byte) {
+		l.boards[0].Coordination().Requests(func(from []int, p []byte) {
 			if !slices.Equal(from, []int{member}) || len(p) != transport.MaxRecord {
 				t.Errorf("request of %d bytes from %v", len(p), from)
 			}
@@ -273,7 +345,7 @@ func TestBatchWindow(t *testing.T) {
 		read := make([]int, len(l.boards))
 		readAll := func(skip int) (moved bool) {
 			for m, b := range l.boards {
-				for m != skip && b.Next() != nil {
+				for m != skip && nextBatch(b) != nil {
 					read[m]++
 					moved = true
 				}
@@ -282,7 +354,7 @@ func TestBatchWindow(t *testing.T) {
 			return moved
 		}
 		for n := 0; ; n++ {
-			for l.boards[0].Publish(payload) {
+			for l.boards[0].Coordination().Publish(payload) {
 			}
 			if !readAll(slow) {
 				break
@@ -295,7 +367,7 @@ func TestBatchWindow(t *testing.T) {
 			t.Fatalf("held back by member %d from the beginning", slow)
 		}
 		before := read[0]
-		for readAll(-1) || l.boards[0].Publish(payload) && read[0] < 2*before {
+		for readAll(-1) || l.boards[0].Coordination().Publish(payload) && read[0] < 2*before {
 		}
 		if read[0] <= before {
 			t.Errorf("held back although member %d has read", slow)
@@ -311,13 +383,13 @@ func TestBatchWindow(t *testing.T) {
 func TestWhatWasPublishedBeforeCloseIsRead(t *testing.T) {
 	for by := range deep() {
 		l := newLink(t, deep(), 4, nil)
-		l.boards[0].Publish([]byte("last"))
+		l.boards[0].Coordination().Publish([]byte("last"))
 		l.boards[by].Close()
 		l.poll()
 		if l.boards[0].ClosedBy() != by {
 			t.Fatalf("closed by %d, want %d", l.boards[0].ClosedBy(), by)
 		}
-		if l.boards[0].Publish([]byte("too late")) {
+		if l.boards[0].Coordination().Publish([]byte("too late")) {
 			t.Error("published after close")
 		}
 		for m, b := range l.boards {
@@ -337,10 +409,11 @@ func TestWhatWasPublishedBeforeCloseIsRead(t *testing.T) {
 	}
 }
 
-// The end of the log reaches all although the driver of member 0 asks for nothing but Closed.
-func TestClosedWithoutNext(t *testing.T) {
+// The end of the log reaches all although the driver of member 0 reads nothing.
+func TestTheEndNeedsNoReader(t *testing.T) {
 	l := newLink(t, deep(), 4, nil)
 	l.boards[0].Close()
+	l.boards[0].Poller().Cut()
 	if !l.boards[0].Closed() {
 		t.Fatal("an empty log that is closed is at its end")
 	}
@@ -394,13 +467,13 @@ func TestRequestsShareAFrame(t *testing.T) {
 		}
 		want = append(want, p)
 	}
-	l.boards[1].Stale(func(uint32, uint32) {})
+	turn(l.boards[1])
 	if n := len(l.queues[[2]int{1, 0}]); n != 1 {
 		t.Errorf("%d frames", n)
 	}
 	l.deliverAll()
 	var got []string
-	l.boards[0].Requests(func(from []int, p []byte) { got = append(got, string(p)) })
+	l.boards[0].Coordination().Requests(func(from []int, p []byte) { got = append(got, string(p)) })
 	slices.Sort(got)
 	if slices.Sort(want); !slices.Equal(got, want) {
 		t.Errorf("came: %q", got)
@@ -425,7 +498,7 @@ func TestNewsRings(t *testing.T) {
 		if l.rings[last] == 0 && last > 1 {
 			t.Errorf("the driver of member %d, who has completed its host's marks, sleeps on", last)
 		}
-		b[last].Stale(func(uint32, uint32) {})
+		turn(b[last])
 	}
 	for _, step := range []struct {
 		name string
@@ -436,9 +509,9 @@ func TestNewsRings(t *testing.T) {
 		{"neighbour's request", func() { b[1].Post([]byte("x")) }, []int{0}},
 		{"request for a leader", func() { b[3].Post([]byte("x")) }, []int{2}},
 		{"a leader's request", func() { b[2].Post([]byte("x")) }, []int{2}},
-		{"what its driver passes on", func() { b[2].Stale(func(uint32, uint32) {}) }, []int{0}},
+		{"what its driver passes on", func() { turn(b[2]) }, []int{0}},
 		{"completion by another host", func() { markBut(2) }, []int{0}},
-		{"batch", func() { b[0].Next() }, []int{1, 2, 3}},
+		{"batch", func() { nextBatch(b[0]) }, []int{1, 2, 3}},
 		{"completion by a neighbour", func() { markBut(1) }, []int{0}},
 		{"batch", func() { l.read() }, []int{1, 2, 3}},
 		{"what a leader must pass on", func() { b[2].Mark(card, gen); l.poll(); clear(l.rings); b[3].Mark(card, gen) },
@@ -460,7 +533,7 @@ func TestNewsRings(t *testing.T) {
 
 func TestBrokenProtocol(t *testing.T) {
 	mark := func(card uint32) []byte {
-		return appendMark([]byte{byte(kindMark)}, transport.Record{Card: card, Gen: 1})
+		return appendMark([]byte{byte(kindMark)}, transport.Record{Card: card, Gen: 1, Last: 1})
 	}
 	request := func(members ...int) []byte {
 		return appendRequest([]byte{byte(kindRequest)}, members, []byte("x"))
@@ -470,14 +543,18 @@ func TestBrokenProtocol(t *testing.T) {
 		frame    []byte
 		want     string
 	}{
-		"empty":                  {0, 1, nil, "wrong shape"},
-		"unknown kind":           {0, 1, []byte{99}, "unknown (99)"},
-		"short mark":             {0, 1, []byte{1, 0, 0}, "wrong shape"},
-		"too many marks":         {0, 1, make([]byte, 1+5*8), "wrong shape"},
-		"card out of range":      {0, 1, mark(4), "card 4 of 4"},
+		"empty":             {0, 1, nil, "wrong shape"},
+		"unknown kind":      {0, 1, []byte{99}, "unknown (99)"},
+		"short mark":        {0, 1, []byte{1, 0, 0}, "wrong shape"},
+		"too many marks":    {0, 1, make([]byte, 1+5*markBytes), "wrong shape"},
+		"card out of range": {0, 1, mark(4), "card 4 of 4"},
+		"a mark for another host": {0, 1,
+			appendMark([]byte{byte(kindMark)}, transport.Record{Card: 1, Gen: 1, Last: 4}), "member 4 is not below"},
+		"a mark for nobody": {0, 1, appendMark([]byte{byte(kindMark)}, transport.Record{Card: 1, Gen: 1, Last: 999}),
+			"member 999 is not below"},
 		"a chain without an end": {0, 1, mark(together), "chained"},
 		"a chain with one card twice": {0, 1,
-			append(appendMark([]byte{byte(kindMark)}, transport.Record{Card: 1, Gen: 1, Chained: true}),
+			append(appendMark([]byte{byte(kindMark)}, transport.Record{Card: 1, Gen: 1, Last: 1, Chained: true}),
 				mark(1)[1:]...), "twice"},
 		"batch to the root":          {0, 1, []byte{4, 1, 0, 0, 0, 0}, "batch frame from below"},
 		"batch from below":           {1, below1, []byte{4, 1, 0, 0, 0, 0}, "batch frame from below"},
@@ -506,7 +583,7 @@ func TestBrokenProtocol(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
-		if marked := l.boards[0].Marked(0); len(marked) > 0 {
+		if marked := l.boards[0].Coordination().Marked(0); len(marked) > 0 {
 			t.Errorf("%s: card 0 is marked by %v", name, marked)
 		}
 	}
@@ -515,7 +592,7 @@ func TestBrokenProtocol(t *testing.T) {
 func TestMarkingTwiceIsAnError(t *testing.T) {
 	l := newLink(t, alone(2), 4, nil)
 	card, gen := acquire(t, l)
-	frame := appendMark([]byte{byte(kindMark)}, transport.Record{Card: card, Gen: gen})
+	frame := appendMark([]byte{byte(kindMark)}, transport.Record{Card: card, Gen: gen, Last: 1})
 	if err := l.boards[0].Receive(1, frame); err != nil {
 		t.Fatal(err)
 	}

@@ -371,7 +371,10 @@ static void refused(int rank, int size) {
   CHECK(strstr(gorovod_last_error(), text) != NULL)
   REFUSED(op.size = 8, "op->size is 8");
   REFUSED(op.flags = 0x80, "unknown flags");
-  REFUSED(op.device = 0, "device 0");
+  REFUSED(op.device = -2, "device -2");
+  REFUSED(op.device = 999, "CUDA");
+  REFUSED(op.device_stream = 1, "device_stream is set");
+  REFUSED(op.device = 0; op.flags = GOROVOD_COPIED, "device 0: ready, GOROVOD_COPIED, and alloc");
   REFUSED(op.priority = 3, "priority 3");
   REFUSED(op.ndim = -1, "-1 dimensions");
   REFUSED(op.ndim = 1000, "1000 dimensions");
@@ -382,7 +385,7 @@ static void refused(int rank, int size) {
   REFUSED(op.reduce_op = 42, "reduce operation");
   REFUSED(op.reduce_op = GOROVOD_ADASUM; op.dtype = GOROVOD_INT32, "Adasum");
   REFUSED(op.type = 64, "operation 64 is unknown");
-  REFUSED(op.wire = 3, "wire 3 is unknown");
+  REFUSED(op.wire = 4, "wire 4 is unknown");
   REFUSED(op.type = GOROVOD_ALLTOALL; op.nsplits = 1, "NULL pointer");
   int32_t too_many[64] = {5};
   REFUSED(op.type = GOROVOD_ALLTOALL; op.splits = too_many; op.nsplits = size, "is greater than the first dimension 4");
@@ -501,7 +504,7 @@ static void forked(void) {
     gorovod_op op = make(GOROVOD_ALLREDUCE, "child", GOROVOD_FLOAT32, 1, one, &x, &x);
     int ok = horovod_rank() == -1 && horovod_size() == -1 && horovod_is_initialized() == 0 && !horovod_init(NULL, 0, NULL, NULL, 0) &&
              gorovod_enqueue(&op, &h) == GOROVOD_PRECONDITION_ERROR && strstr(gorovod_last_error(), "forked child") != NULL &&
-             gorovod_wait(1, -1) == GOROVOD_PRECONDITION_ERROR && gorovod_counters(NULL, 0) == 0 && gorovod_version()[0] == 0 &&
+             gorovod_wait(1, -1) == GOROVOD_PRECONDITION_ERROR && gorovod_counters(NULL, 0) == 0 && gorovod_metrics() == NULL && gorovod_version()[0] == 0 &&
              gorovod_elastic_await(-1) == -1;
     horovod_shutdown();
     _exit(ok ? 0 : 1);
@@ -534,7 +537,10 @@ int main(void) {
     gorovod_op barrier = make(GOROVOD_BARRIER, NULL, 0, 0, NULL, NULL, NULL);
     CHECK(run(&barrier) == GOROVOD_OK);
     int64_t counters[16];
-    CHECK(gorovod_counters(counters, 16) == 5 && counters[1] > 0);
+    CHECK(gorovod_counters(counters, 16) == 7 && counters[1] > 0);
+    char *figures = gorovod_metrics();
+    CHECK(figures != NULL && figures[0] == '{' && strstr(figures, "\"op\":\"allreduce\"") != NULL);
+    gorovod_free(figures);
     horovod_shutdown();
   }
   if (failures) printf("rank %d: %d checks failed\n", rank, failures);

@@ -57,7 +57,27 @@ func reference(context.Context) error {
 	return nil
 }
 
+// phaseVariable names a file whose one byte says what this worker does: it makes a 's'tep or a 'c'ommit, or is between
+// two worlds ('r').
+const phaseVariable = "GOROVOD_CHAOS_PHASE"
+
+// phases is that file; nil without the variable.
+var phases *os.File
+
+func enter(phase string) {
+	if phases != nil {
+		phases.WriteAt([]byte(phase), 0)
+	}
+}
+
 func run(ctx context.Context) error {
+	if name := os.Getenv(phaseVariable); name != "" {
+		var err error
+		if phases, err = os.Create(name); err != nil {
+			return err
+		}
+	}
+	enter("r")
 	if err := hvd.Init(evens); err != nil {
 		return err
 	}
@@ -75,6 +95,7 @@ func run(ctx context.Context) error {
 	err = hvd.RunElastic(ctx, m, func(ctx context.Context, e *hvd.Elastic) error {
 		fmt.Fprintf(log, "from %d commit %d rank %d of %d at %d\n", m.step, e.Commits(), hvd.Rank(), hvd.Size(),
 			time.Now().UnixMicro())
+		defer enter("r")
 		return train(ctx, e, m, log)
 	})
 	if err != nil {
@@ -93,6 +114,7 @@ func train(ctx context.Context, e *hvd.Elastic, m *model, log *os.File) error {
 		return err
 	}
 	for first := true; m.step < *steps; first = false {
+		enter("s")
 		err := m.advance(hvd.Rank(), hvd.Size(), func(grad []int64) error {
 			return hvd.Allreduce(ctx, "grad", grad, hvd.WithOp(hvd.Sum))
 		})
@@ -115,7 +137,12 @@ func train(ctx context.Context, e *hvd.Elastic, m *model, log *os.File) error {
 		}
 		// Before, since what Commit returns may be that the hosts have changed: it holds the state then, too.
 		fmt.Fprintf(log, "commit %d %016x at %d\n", e.Commits()+1, m.hash(), time.Now().UnixMicro())
-		if err := e.Commit(ctx); err != nil {
+		enter("c")
+		err = e.Commit(ctx)
+		if err == nil || errors.Is(err, hvd.ErrHostsUpdated) {
+			fmt.Fprintf(log, "held %d at %d\n", e.Commits(), time.Now().UnixMicro())
+		}
+		if err != nil {
 			return err
 		}
 		if enough {

@@ -19,10 +19,6 @@ import (
 const rounds = 30
 
 func main() {
-	rank, _ := strconv.Atoi(os.Getenv("HOROVOD_RANK"))
-	if hosts := os.Getenv("FAULT_HOSTS"); hosts != "" { // a letter for each rank: pretended hosts
-		os.Setenv("HOROVOD_HOSTNAME", hosts[rank:rank+1])
-	}
 	if os.Getenv("FAULT_RANK") != os.Getenv("HOROVOD_RANK") {
 		os.Unsetenv("GOROVOD_FAILPOINT")
 	}

@@ -1,0 +1,111 @@
+package main
+
+/*
+#include <stdint.h>
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/gpu"
+	"github.com/gorovod/gorovod/internal/gpu/carrier"
+	"github.com/gorovod/gorovod/internal/gpu/cuda"
+	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/world"
+)
+
+func init() {
+	process.Devices = func(w *world.World) engine.Devices {
+		return carrier.New(carrier.Native{}, carrier.Options{
+			Rank: w.Place.Rank, Mode: modes[w.Config.GPU], Deadline: w.Config.Timeout,
+			Deterministic: w.Config.Deterministic, Async: w.Config.AsyncCompletion, Default: w.Place.LocalRank,
+			Abort: w.Abort, Describe: w.Describe, Log: w.Log(),
+		})
+	}
+}
+
+var modes = map[config.GPU]carrier.Mode{
+	config.GPUAuto: carrier.Auto, config.GPUNCCL: carrier.NCCL, config.GPUStaged: carrier.Staged,
+	config.GPUOff: carrier.Off,
+}
+
+// devices are those of the current world, nil without one.
+func devices() *carrier.Devices {
+	if w := process.World(); w != nil {
+		if d, ok := w.Devices.(*carrier.Devices); ok {
+			return d
+		}
+	}
+	return nil
+}
+
+// owner is what stands for the memory of an operation on a device.
+func owner(c *C.gorovod_op) collective.Owner {
+	d := devices()
+	if d == nil {
+		return carrier.Refused{Err: engine.ErrNotInitialized}
+	}
+	return d.Owner(int(c.device), cuda.Stream(uintptr(c.device_stream)))
+}
+
+// onDevice has the engine make the output of op on its owner's device, if the engine is to make it.
+func onDevice(op *engine.Op) {
+	if t, ok := op.Owner.(*carrier.Tensor); ok && op.Alloc != nil {
+		op.Alloc = func(_ tensor.Shape, n int) ([]byte, error) { return t.Alloc(n) }
+		op.Free = func(out []byte) { _ = t.Free(out) } // the device is lost
+	}
+}
+
+// disown releases the owners of operations that were not submitted.
+func disown(ops []engine.Op) {
+	for i := range ops {
+		if ops[i].Owner != nil {
+			ops[i].Owner.Release()
+		}
+	}
+}
+
+//export goTakesDevice
+func goTakesDevice(device C.int) C.int {
+	if d := devices(); d != nil && device >= 0 && d.Takes(int(device)) {
+		return 1
+	}
+	return 0
+}
+
+//export goAwaitOnStream
+func goAwaitOnStream(handle C.int64_t, stream C.uintptr_t, reason *C.char) C.int {
+	e, status := finished(handle, reason)
+	if e == nil {
+		return status
+	}
+	defer e.Release()
+	if t, ok := e.Owner().(*carrier.Tensor); ok {
+		if err := t.Wait(cuda.Stream(stream)); err != nil {
+			explain(reason, fmt.Sprintf("%s %q: %v", e.Type().Describe().Name, e.Name(), err))
+			return C.GOROVOD_UNKNOWN_ERROR
+		}
+	}
+	return C.GOROVOD_OK
+}
+
+//export goFreeOnDevice
+func goFreeOnDevice(device C.int, data unsafe.Pointer) {
+	if c, err := (carrier.Native{}).Context(int(device)); err == nil {
+		_ = c.Free(cuda.Address(uintptr(data))) // the process ends, or the device is lost
+	}
+}
+
+//export goNCCLBuilt
+func goNCCLBuilt() C.int { return C.int(gpu.NCCLVersion()) }
+
+//export goGPUReport
+func goGPUReport() *C.char { return C.CString(gpu.Report()) }

@@ -1,0 +1,102 @@
+package hvd
+
+import (
+	"time"
+
+	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/process"
+)
+
+// Figures are what this process has counted since Init. All but Pending and
+// OldestPending only grow until Shutdown.
+type Figures struct {
+	// Collectives are the operations as they were executed, by kind and size.
+	// Tensors that travelled together make one.
+	Collectives []CollectiveFigures
+	// Tensors are the operations as the program submitted them.
+	Tensors []TensorFigures
+	// Negotiation is the time from a tensor's submission until all processes have
+	// submitted it.
+	Negotiation Histogram
+	// Waited is the time in which at least one tensor waited for other processes.
+	Waited time.Duration
+	// WaitedFor says for whom: the ranks that were the last to submit a tensor.
+	WaitedFor []Late
+	// CacheHits and CacheMisses say how tensors were announced to the others.
+	CacheHits, CacheMisses uint64
+	// NaNs counts tensors of this process with a NaN or an infinity, if
+	// GOROVOD_NAN_CHECK asks for it.
+	NaNs uint64
+	// Fused counts collectives of tensors that can travel together: their number,
+	// that of their tensors, and the bytes of these.
+	Fused, FusedTensors, FusedBytes uint64
+	// FusionThreshold is the most bytes that travel together.
+	FusionThreshold uint64
+	// Pending operations have not ended. OldestPending is the age of the oldest.
+	Pending       uint64
+	OldestPending time.Duration
+}
+
+// Late is how long this process has waited for another rank.
+type Late struct {
+	Rank   int
+	Waited time.Duration
+}
+
+// CollectiveFigures are those of the collectives of one kind, such as "allreduce",
+// and one class of sizes, which has the name of its largest size, such as "32KiB".
+type CollectiveFigures struct {
+	Op, SizeClass string
+	Bytes         uint64
+	Times         Histogram
+}
+
+// TensorFigures count tensors by kind, element type and process set, which is a
+// number or "other".
+type TensorFigures struct {
+	Op, DType, Set string
+	Count          uint64
+}
+
+// Histogram counts durations.
+type Histogram struct {
+	// Buckets[i] is the number of durations of at most Bound(i) and more than
+	// Bound(i-1). The last bucket has all that are longer.
+	Buckets []uint64
+	Count   uint64
+	Sum     time.Duration
+}
+
+// Bound is the longest duration of a bucket: 1 µs, 2 µs, 4 µs, …. The last bucket
+// of a Histogram has no bound.
+func (h *Histogram) Bound(bucket int) time.Duration { return feed.Bound(bucket) }
+
+// Metrics returns what this process has counted since Init. It sends nothing. The
+// error is ErrNotInitialized before Init and after Shutdown.
+func Metrics() (*Figures, error) {
+	w := process.World()
+	if w == nil {
+		return nil, ErrNotInitialized
+	}
+	f := w.Engine.Figures()
+	m := &Figures{Negotiation: histogram(&f.Negotiation), Waited: time.Duration(f.Waited), CacheHits: f.Marks,
+		CacheMisses: f.Requests, NaNs: f.NaNs, Fused: f.Fusion.Batches, FusedTensors: f.Fusion.Tensors,
+		FusedBytes: f.Fusion.Bytes, FusionThreshold: f.Fusion.Threshold, Pending: f.Pending,
+		OldestPending: time.Duration(f.Oldest)}
+	for _, l := range f.WaitedFor {
+		m.WaitedFor = append(m.WaitedFor, Late{l.Rank, time.Duration(l.Nanoseconds)})
+	}
+	for i := range f.Works {
+		c := &f.Works[i]
+		m.Collectives = append(m.Collectives, CollectiveFigures{c.OpName(), c.Class.String(), c.Bytes,
+			histogram(&c.Times)})
+	}
+	for _, t := range f.Tensors {
+		m.Tensors = append(m.Tensors, TensorFigures{t.OpName(), t.DType.String(), t.SetName(), t.Count})
+	}
+	return m, nil
+}
+
+func histogram(h *feed.Histogram) Histogram {
+	return Histogram{Buckets: h.Counts[:], Count: h.Count(), Sum: time.Duration(h.Sum)}
+}

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package collective
+
+// Buffer is memory that grows and is reused.
+type Buffer struct{ mem []byte }
+
+// Grow returns n bytes. Their content is undefined; the previous ones are gone.
+func (b *Buffer) Grow(n int) ([]byte, error) {
+	if b.mem == nil || n > len(b.mem) {
+		b.mem = make([]byte, max(1, n))
+	}
+	return b.mem[:n], nil
+}
+
+// Free returns the memory.
+func (b *Buffer) Free() { b.mem = nil }

@@ -1,0 +1,174 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/door"
+	"github.com/gorovod/gorovod/internal/overview"
+)
+
+// eventTime is how long a reader may take to take one event.
+const eventTime = 10 * time.Second
+
+// farewellTime is how long the end of a job waits for readers that hear of it.
+const farewellTime = 2 * time.Second
+
+// view is the page of one job.
+type view struct {
+	job      *overview.Job
+	token    string
+	sessions *sessions
+	streams  chan struct{} // a place for each reader that hears of news
+	over     <-chan struct{}
+	private  bool // only this user and root can connect
+	farewell time.Duration
+}
+
+// handler answers these paths and nothing else. With a token, all but /login and /healthz need it, as a session's
+// cookie or as "Authorization: Bearer TOKEN".
+//
+//	/          the page
+//	/login     the form for the token
+//	/events    server-sent events: first "past", then a "now" each second, and "end" when the job has ended
+//	/snapshot  the newest "now" alone, as JSON
+//	/lines     the last lines of rank=N; only with a token or to this user, since output can hold secrets
+//	/healthz   200 while the launcher runs
+func (v *view) handler(loopback, secure bool) http.Handler {
+	v.sessions, v.streams = &sessions{secure: secure}, make(chan struct{}, maxStreams)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
+	mux.HandleFunc("POST /login", v.login)
+	mux.HandleFunc("GET /login", func(w http.ResponseWriter, _ *http.Request) { html(w, http.StatusOK, loginPage) })
+	mux.HandleFunc("/{$}", v.only(func(w http.ResponseWriter, _ *http.Request) { html(w, http.StatusOK, page) }))
+	mux.HandleFunc("/events", v.only(v.events))
+	mux.HandleFunc("/snapshot", v.only(v.snapshot))
+	mux.HandleFunc("/lines", v.only(v.lines))
+	return door.Guard(loopback, policy, mux, "/login")
+}
+
+// only lets readers pass who have the token. A browser is led to the form.
+func (v *view) only(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case v.token == "" || v.sessions.has(r) || door.Authorized(r, v.token):
+			next(w, r)
+		case r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			http.Redirect(w, r, "/login", http.StatusSeeOther)
+		default:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "a token is needed", http.StatusUnauthorized)
+		}
+	}
+}
+
+// login begins a session, if the form has the token.
+func (v *view) login(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, "the form is too large", http.StatusBadRequest)
+		return
+	}
+	if v.token == "" || !door.Same(r.PostForm.Get("token"), v.token) {
+		html(w, http.StatusForbidden, wrongPage)
+		return
+	}
+	v.sessions.begin(w)
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func (v *view) snapshot(w http.ResponseWriter, r *http.Request) {
+	defer v.job.Follow()()
+	text, next := v.job.Last()
+	if text == nil {
+		select {
+		case <-next:
+		case <-r.Context().Done():
+			return
+		case <-time.After(3 * overview.Every):
+		case <-v.over:
+		}
+		text, _ = v.job.Last()
+	}
+	if text == nil {
+		http.Error(w, "nothing is known yet", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(text)
+}
+
+func (v *view) lines(w http.ResponseWriter, r *http.Request) {
+	number, err := strconv.Atoi(r.URL.Query().Get("rank"))
+	switch {
+	case v.token == "" && !v.private:
+		http.Error(w, "output can hold secrets: it is shown only where a token is needed", http.StatusForbidden)
+		return
+	case err != nil || number < 0:
+		http.Error(w, "rank=N is needed", http.StatusBadRequest)
+		return
+	}
+	stdout, stderr := v.job.Lines(number)
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(map[string]string{"stdout": stdout, "stderr": stderr})
+}
+
+// events sends the past, and then each Snapshot. A reader that does not read loses the connection; one that is slow
+// misses Snapshots.
+func (v *view) events(w http.ResponseWriter, r *http.Request) {
+	select {
+	case v.streams <- struct{}{}:
+		defer func() { <-v.streams }()
+	default:
+		http.Error(w, "too many readers", http.StatusServiceUnavailable)
+		return
+	}
+	defer v.job.Follow()()
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return
+	}
+	c := http.NewResponseController(w)
+	c.SetReadDeadline(time.Time{}) // the connection says nothing more
+	send := func(name string, data []byte) bool {
+		c.SetWriteDeadline(time.Now().Add(eventTime))
+		_, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, bytes.ReplaceAll(data, []byte("\n"), nil))
+		return err == nil && c.Flush() == nil
+	}
+	if !send("past", fmt.Appendf(nil, `{"columns":%s,"lines":%t}`, v.job.Past(), v.token != "" || v.private)) {
+		return
+	}
+	for {
+		text, next := v.job.Last()
+		if text != nil && !send("now", text) {
+			return
+		}
+		select {
+		case <-next:
+		case <-r.Context().Done():
+			return
+		case <-v.over:
+			if ending, err := json.Marshal(v.job.Ended()); err == nil {
+				send("end", ending)
+			}
+			return
+		}
+	}
+}
+
+// finish waits until readers have heard of the end, but not for long.
+func (v *view) finish() {
+	limit := time.After(v.farewell)
+	for range maxStreams {
+		select {
+		case v.streams <- struct{}{}:
+		case <-limit:
+			return
+		}
+	}
+}

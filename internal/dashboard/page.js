@@ -1,0 +1,226 @@
+"use strict";
+// The page's state is the newest snapshot and the columns of the heat map. What comes from the job is written with
+// textContent alone, so none of it is ever markup.
+const at = (id) => document.getElementById(id);
+const mostColumns = 180, mostRows = 64, mostListed = 64;
+let now = null, columns = [], mark = null, lines = false;
+
+const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+const three = (v) => v >= 100 ? v.toFixed(0) : String(Number(v.toPrecision(3)));
+const bytes = (v) => {
+  for (const [size, unit] of [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) if (v >= size) return `${three(v / size)} ${unit}`;
+  return `${v.toFixed(0)} B`;
+};
+const seconds = (v) => {
+  if (v >= 60) return `${Math.floor(v / 60)}m${String(Math.floor(v % 60)).padStart(2, "0")}s`;
+  if (v >= 1) return `${v.toFixed(1)} s`;
+  return v >= 1e-3 ? `${three(v * 1e3)} ms` : `${three(v * 1e6)} µs`;
+};
+const percent = (v) => `${v.toFixed(0)} %`;
+const octets = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+const clock = (ms) => new Date(ms).toLocaleTimeString();
+
+// rows fills a table's body, and leaves what has not changed alone. A row is a list of [text, class].
+function rows(body, list, empty) {
+  if (!list.length && empty) list = [[[empty, ""]]];
+  while (body.rows.length > list.length) body.deleteRow(-1);
+  list.forEach((cells, i) => {
+    const row = body.rows[i] ?? body.insertRow();
+    while (row.cells.length > cells.length) row.deleteCell(-1);
+    cells.forEach(([text, kind], k) => {
+      const cell = row.cells[k] ?? row.insertCell();
+      put(cell, text);
+      if (cell.className !== kind) cell.className = kind;
+    });
+  });
+}
+
+// groups are the rows of the heat map: ranks, or hosts where there are many ranks, or blocks of ranks on few hosts.
+function groups() {
+  const ranks = now.ranks.map((_, i) => i);
+  if (ranks.length <= mostRows) return { are: "rank", list: ranks.map((i) => ({ name: `rank ${i}`, ranks: [i] })) };
+  const hosts = now.hosts.map((name) => ({ name, ranks: [] }));
+  now.ranks.forEach((r, i) => { if (r.host >= 0) hosts[r.host].ranks.push(i); });
+  if (hosts.length > 1 && hosts.length <= mostRows) return { are: "host", list: hosts };
+  const each = Math.ceil(ranks.length / mostRows), list = [];
+  for (let i = 0; i < ranks.length; i += each) {
+    const part = ranks.slice(i, i + each);
+    list.push({ name: `${part[0]}-${part.at(-1)}`, ranks: part });
+  }
+  return { are: "block of ranks", list };
+}
+
+const most = (values, ranks) => ranks.reduce((m, i) => Math.max(m, values[i] ?? 0), 0);
+const mean = (values, ranks) => ranks.length ? ranks.reduce((s, i) => s + (values[i] ?? 0), 0) / ranks.length : 0;
+
+function draw() {
+  if (!now) return;
+  const { are, list } = groups(), canvas = at("heat"), scale = window.devicePixelRatio || 1;
+  put(at("rows-are"), are);
+  const height = Math.max(7, Math.min(22, Math.floor(420 / Math.max(1, list.length))));
+  const width = canvas.clientWidth, total = height * list.length + 16;
+  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(total * scale)) {
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(total * scale);
+    canvas.style.height = `${total}px`;
+  }
+  const c = canvas.getContext("2d");
+  const probe = at("state").style; // a canvas needs the colors resolved
+  const resolve = (name) => { probe.color = `var(${name})`; const v = getComputedStyle(at("state")).color; probe.color = ""; return v; };
+  const wait = resolve("--wait"), late = resolve("--late"), text = resolve("--soft"), line = resolve("--line");
+  c.setTransform(scale, 0, 0, scale, 0, 0);
+  c.clearRect(0, 0, width, total);
+  c.font = `${Math.min(12, height + 3)}px system-ui, sans-serif`;
+  c.textBaseline = "middle";
+  const every = Math.max(1, Math.ceil(13 / height));
+  const label = Math.min(160, 10 + Math.max(...list.map((g) => c.measureText(g.name).width), 30));
+  const step = (width - label) / mostColumns;
+  c.fillStyle = text;
+  list.forEach((g, i) => { if (i % every === 0) c.fillText(g.name, 0, height * i + height / 2, label - 8); });
+  columns.forEach((col, k) => {
+    const x = width - (columns.length - k) * step;
+    list.forEach((g, i) => {
+      const l = most(col.late, g.ranks), w = mean(col.waiting, g.ranks);
+      if (l < 5 && w < 2) return;
+      c.globalAlpha = l >= 5 ? 0.25 + 0.75 * l / 100 : 0.08 + 0.92 * w / 100;
+      c.fillStyle = l >= 5 ? late : wait;
+      c.fillRect(x, height * i, Math.ceil(step * scale) / scale, height - 1);
+    });
+  });
+  c.globalAlpha = 1;
+  c.strokeStyle = line;
+  c.strokeRect(label - .5, .5, width - label, height * list.length);
+  c.fillStyle = text;
+  c.fillText(`${Math.round(mostColumns / 60)} minutes ago`, label, total - 7);
+  c.textAlign = "right";
+  c.fillText("now", width, total - 7);
+  c.textAlign = "left";
+  if (mark) {
+    mark.row = Math.max(0, Math.min(list.length - 1, mark.row));
+    mark.back = Math.max(0, Math.min(columns.length - 1, mark.back));
+    c.strokeStyle = resolve("--text");
+    c.strokeRect(width - (mark.back + 1) * step, height * mark.row, Math.max(step, 3), height);
+    const col = columns[columns.length - 1 - mark.back], g = list[mark.row];
+    if (col && g) put(at("cell"), `${g.name}, ${clock(col.time)}: waits ${percent(mean(col.waiting, g.ranks))}, others wait for it ${percent(most(col.late, g.ranks))}`);
+  }
+  canvas.setAttribute("aria-label", `Heat map of ${list.length} rows over the last ${columns.length} seconds. ${now.sentence}`);
+  canvas.dataset.label = label;
+}
+
+function table() {
+  const host = at("host").value;
+  let list = now.ranks.map((r, i) => ({ ...r, i })).filter((r) => host === "" || now.hosts[r.host] === host);
+  const all = list.length;
+  if (all > mostListed) {
+    list.sort((a, b) => b.late - a.late || b.waiting - a.waiting || a.i - b.i);
+    list = list.slice(0, mostListed);
+  }
+  put(at("shown"), all > mostListed ? `the ${mostListed} of ${all} for which others wait most, or which wait most` : "");
+  rows(at("table"), list.map((r) => [
+    [String(r.i), "n"], [now.hosts[r.host] ?? "–", ""], [percent(r.waiting), "n"],
+    [percent(r.late), r.late >= 10 ? "n bad" : "n"], [String(r.pending), "n"], [r.cores.toFixed(2), "n"],
+    [percent(100 * r.starved), r.starved > .2 ? "n bad" : "n"], [r.memory ? bytes(r.memory) : "–", "n"],
+    [r.silent < 0 ? "never" : r.silent < 4 ? "now" : `${seconds(r.silent)} ago`, r.silent < 0 || r.silent >= 4 ? "n bad" : "n"],
+  ]));
+}
+
+function hosts() {
+  const select = at("host"), want = ["", ...now.hosts];
+  if (select.options.length === want.length && want.every((h, i) => select.options[i].value === h)) return;
+  const chosen = select.value;
+  select.replaceChildren(...want.map((h) => { const o = document.createElement("option"); o.value = h; o.textContent = h || "all"; return o; }));
+  select.value = want.includes(chosen) ? chosen : "";
+}
+
+function history() {
+  const list = at("history"), events = [...now.history].reverse();
+  const key = events.map((e) => `${e.time} ${e.text}`).join("\n");
+  if (list.dataset.key === key) return;
+  list.dataset.key = key;
+  list.replaceChildren(...events.map((e) => {
+    const item = document.createElement("li"), when = document.createElement("time");
+    when.textContent = clock(e.time);
+    item.append(when, e.text);
+    return item;
+  }));
+}
+
+let before = null; // kinds of some seconds ago, for their rates
+function kinds() {
+  const sums = new Map(now.kinds.map((k) => [`${k.op} ${k.class}`, k]));
+  before = [...(before ?? []), { time: now.time, sums }].slice(-6);
+  const first = before[0], dt = Math.max(1, (now.time - first.time) / 1e3), ranks = Math.max(1, now.size);
+  rows(at("kinds"), now.kinds.slice(0, 12).map((k) => {
+    const old = first.sums.get(`${k.op} ${k.class}`) ?? { count: 0, bytes: 0 };
+    const rate = (a, b, form) => before.length > 1 ? form(Math.max(0, a - b) / dt / ranks) : "–";
+    return [[k.op, ""], [k.class, ""], [rate(k.count, old.count, three), "n"], [rate(k.bytes, old.bytes, (v) => `${bytes(v)}/s`), "n"], [seconds(k.mean), "n"]];
+  }), "none yet");
+}
+
+function show() {
+  put(at("sentence"), now.sentence);
+  at("sentence").dataset.tone = now.tone;
+  put(at("ranks"), now.joined < now.size ? `${now.joined} of ${now.size}` : String(now.size));
+  put(at("collectives"), three(now.collectives));
+  put(at("bandwidth"), `${bytes(now.bytes)}/s`);
+  put(at("waiting"), percent(100 * now.waiting));
+  put(at("busy"), percent(100 * now.communicating));
+  put(at("memory"), bytes(now.ranks.reduce((s, r) => s + r.memory, 0)));
+  document.title = `${{ fine: "", slow: "● ", stuck: "■ " }[now.tone] ?? ""}gorovod: ${now.size} ranks`;
+  rows(at("open"), now.open.map((o) => [[o.name, ""], [o.set ? `${o.op}, process set ${o.set}` : o.op, ""], [seconds(o.age), "n"],
+    [o.state === "executes" ? `${o.waits} (executing)` : o.waits, ""], [o.missing || "–", o.missing ? "bad" : ""]]), "none");
+  kinds();
+  hosts();
+  table();
+  history();
+  draw();
+}
+
+const column = (c) => ({ time: c.time, waiting: octets(c.waiting), late: octets(c.late) });
+const source = new EventSource("/events");
+source.addEventListener("past", (e) => {
+  const past = JSON.parse(e.data);
+  columns = past.columns.map(column);
+  lines = past.lines;
+  if (!lines) put(at("lines"), "Output can hold secrets. It is shown only where a token is needed: see GOROVOD_METRICS_TOKEN_FILE.");
+});
+source.addEventListener("now", (e) => {
+  const next = JSON.parse(e.data);
+  if (now && next.world !== now.world) { columns = []; before = null; }
+  const last = columns.at(-1);
+  if (!last || next.column.time > last.time) columns = [...columns, column(next.column)].slice(-mostColumns);
+  now = next;
+  put(at("state"), `gorovod ${now.version}, live`);
+  show();
+});
+source.onerror = () => put(at("state"), "the job has ended, or its launcher cannot be reached");
+
+at("heat").addEventListener("keydown", (e) => {
+  const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, 1], ArrowRight: [0, -1] }[e.key];
+  if (!move) return;
+  e.preventDefault();
+  mark = mark ? { row: mark.row + move[0], back: mark.back + move[1] } : { row: 0, back: 0 };
+  draw();
+});
+at("heat").addEventListener("pointermove", (e) => {
+  if (!now) return;
+  const canvas = at("heat"), step = (canvas.clientWidth - Number(canvas.dataset.label)) / mostColumns;
+  const list = groups().list, height = (canvas.clientHeight - 16) / Math.max(1, list.length);
+  mark = { row: Math.floor(e.offsetY / height), back: Math.floor((canvas.clientWidth - e.offsetX) / step) };
+  draw();
+});
+at("host").addEventListener("change", () => now && table());
+at("theme").addEventListener("click", () => {
+  const dark = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  document.documentElement.dataset.theme = dark === "dark" ? "light" : "dark";
+  draw();
+});
+at("lines-form").addEventListener("submit", async (e) => {
+  e.preventDefault();
+  if (!lines) return;
+  const answer = await fetch(`/lines?rank=${encodeURIComponent(at("lines-rank").value)}`);
+  if (!answer.ok) return put(at("lines"), await answer.text());
+  const text = await answer.json();
+  put(at("lines"), [text.stdout, text.stderr && `stderr:\n${text.stderr}`].filter(Boolean).join("\n\n") || "no output yet");
+});
+window.addEventListener("resize", draw);

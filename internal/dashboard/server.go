@@ -1,0 +1,77 @@
+// Package dashboard is the page on which people see a job. Package overview says what is on it, and package door who
+// may come in. The page is one file without any outside resource; it hears of news by server-sent events. The engine
+// and package hvd never import this package.
+package dashboard
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/gorovod/gorovod/internal/door"
+	"github.com/gorovod/gorovod/internal/overview"
+)
+
+// Variable has the page's address by default.
+const Variable = "GOROVOD_DASHBOARD"
+
+// maxConns is the number of connections at a time, and maxStreams how many of these may hear of news.
+const (
+	maxConns   = 64
+	maxStreams = 32
+)
+
+// Server shows a Job over HTTP.
+type Server struct {
+	http    *http.Server
+	view    *view
+	address string
+	over    chan struct{}
+	stop    sync.Once
+	running sync.WaitGroup
+}
+
+// Open listens as o says, and serves from then on until Close.
+func Open(o door.Options, job *overview.Job) (*Server, error) {
+	l, loopback, err := o.Listen(maxConns)
+	if err != nil {
+		return nil, err
+	}
+	scheme := "http"
+	if o.Certificate != "" {
+		scheme = "https"
+	}
+	return serve(l, fmt.Sprintf("%s://%s/", scheme, l.Addr()), &view{job: job, token: o.Token}, loopback,
+		o.Certificate != ""), nil
+}
+
+// OpenLocal serves the same to this user's processes on this host: see door.ListenLocal.
+func OpenLocal(job *overview.Job) (*Server, error) {
+	l, err := door.ListenLocal(maxConns)
+	if err != nil {
+		return nil, err
+	}
+	return serve(l, "", &view{job: job, private: true}, true, false), nil
+}
+
+func serve(l net.Listener, address string, v *view, loopback, secure bool) *Server {
+	s := &Server{view: v, address: address, over: make(chan struct{})}
+	v.over, v.farewell = s.over, farewellTime
+	s.http = door.NewServer(v.handler(loopback, secure))
+	s.running.Go(func() { s.http.Serve(l) })
+	return s
+}
+
+// URL is where the page is; empty after OpenLocal.
+func (s *Server) URL() string { return s.address }
+
+// Close tells the readers that the job has ended, ends all connections, and waits for the server's goroutines.
+func (s *Server) Close() {
+	s.stop.Do(func() {
+		close(s.over)
+		s.view.finish()
+	})
+	s.http.Close()
+	s.running.Wait()
+}

@@ -1,0 +1,125 @@
+// Package door is the way to what the launcher shows over HTTP: who may come in, from where, and how much of it there
+// may be. A reader can do nothing but read, and never holds up the job.
+package door
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Options say where something is shown, and to whom.
+type Options struct {
+	// Address is PORT, for this host's loopback, or HOST:PORT. With port 0 the system chooses.
+	Address string
+	// Token, if not empty, is what readers have to present. It is needed on addresses that other hosts reach.
+	Token string
+	// Certificate and Key are the files of a TLS certificate and its key; both or none.
+	Certificate, Key string
+	// Encrypted says that the job's own connections are encrypted. Then other hosts may read the figures over TLS only.
+	Encrypted bool
+}
+
+// The variables with what Options need.
+const (
+	TokenVariable       = "GOROVOD_METRICS_TOKEN"
+	TokenFileVariable   = "GOROVOD_METRICS_TOKEN_FILE"
+	CertificateVariable = "GOROVOD_METRICS_CERT"
+	KeyVariable         = "GOROVOD_METRICS_KEY"
+	EncryptedVariable   = "GOROVOD_TLS" // the job's: anything but 0 counts as yes
+)
+
+// leastToken is the least length of a token.
+const leastToken = 16
+
+// From are the options for address, whose other parts are variables.
+func From(address string, getenv func(string) string) (Options, error) {
+	encrypted := getenv(EncryptedVariable)
+	o := Options{Address: address, Token: getenv(TokenVariable), Certificate: getenv(CertificateVariable),
+		Key: getenv(KeyVariable), Encrypted: encrypted != "" && encrypted != "0"}
+	if file := getenv(TokenFileVariable); file != "" && o.Token == "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return o, fmt.Errorf("%s: %w", TokenFileVariable, err)
+		}
+		if o.Token = strings.TrimSpace(string(text)); o.Token == "" {
+			return o, fmt.Errorf("%s: %s is empty", TokenFileVariable, file)
+		}
+	}
+	return o, o.check()
+}
+
+// check refuses options that cannot be meant.
+func (o *Options) check() error {
+	if _, _, err := o.split(); err != nil {
+		return err
+	}
+	if o.Token != "" && (len(o.Token) < leastToken || strings.ContainsFunc(o.Token, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f
+	})) {
+		return fmt.Errorf("the token for the metrics must be %d printable ASCII characters or more, without spaces",
+			leastToken)
+	}
+	if (o.Certificate == "") != (o.Key == "") {
+		return fmt.Errorf("%s and %s: both or none", CertificateVariable, KeyVariable)
+	}
+	return nil
+}
+
+// split takes Address apart.
+func (o *Options) split() (host string, port int, err error) {
+	host, text := "127.0.0.1", o.Address
+	if strings.Contains(text, ":") {
+		if host, text, err = net.SplitHostPort(text); err != nil {
+			return "", 0, fmt.Errorf("%q: PORT or HOST:PORT is needed, such as 9400 or [::]:9400", o.Address)
+		}
+	}
+	if port, err = strconv.Atoi(text); err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("%q: PORT or HOST:PORT is needed, with a port from 0 to 65535", o.Address)
+	}
+	return host, port, nil
+}
+
+// Listen opens the address, and refuses one that other hosts reach if these could read without a token, or in the clear
+// what the job encrypts. At most conns connections are open at a time.
+func (o *Options) Listen(conns int) (l net.Listener, loopback bool, err error) {
+	if err := o.check(); err != nil {
+		return nil, false, err
+	}
+	host, port, _ := o.split()
+	var secure *tls.Config
+	if o.Certificate != "" {
+		pair, err := tls.LoadX509KeyPair(o.Certificate, o.Key)
+		if err != nil {
+			return nil, false, fmt.Errorf("%s and %s: %w", CertificateVariable, KeyVariable, err)
+		}
+		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, false, err
+	}
+	loopback = l.Addr().(*net.TCPAddr).IP.IsLoopback()
+	switch {
+	case loopback:
+	case o.Token == "":
+		err = errors.New("other hosts can reach this address: give a token in " + TokenFileVariable + " or " +
+			TokenVariable + ", or only a port, for this host alone")
+	case o.Encrypted && secure == nil:
+		err = errors.New("GOROVOD_TLS=1 asks for encryption, and other hosts can reach this address: give a " +
+			"certificate and its key in " + CertificateVariable + " and " + KeyVariable)
+	}
+	if err != nil {
+		l.Close()
+		return nil, false, err
+	}
+	l = &bounded{Listener: l, room: make(chan struct{}, conns)}
+	if secure != nil {
+		l = tls.NewListener(l, secure)
+	}
+	return l, loopback, nil
+}

@@ -1,0 +1,94 @@
+package door
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The bounds of a server. A reader that is slower loses its connection.
+const (
+	readTimeout  = 5 * time.Second
+	writeTimeout = 10 * time.Second
+	idleTimeout  = 2 * time.Minute // longer than Prometheus' usual interval
+	maxHeader    = 8 << 10
+)
+
+// NewServer returns a server within these bounds. It logs nothing, since requests can hold secrets.
+func NewServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: readTimeout,
+		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: log.New(io.Discard, "", 0)}
+}
+
+// mostForm is the most bytes of a form.
+const mostForm = 1 << 10
+
+// Guard lets only GET and HEAD pass, without a body, and not too many of them; forms are paths that also take a POST of
+// a small form from a page of their own. On loopback the request's Host must name loopback, so that a web page cannot
+// read what is here through a name of its own that leads here. policy is the answer's Content-Security-Policy.
+func Guard(loopback bool, policy string, next http.Handler, forms ...string) http.Handler {
+	var requests quota
+	foreign := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		form := r.Method == http.MethodPost && slices.Contains(forms, r.URL.Path)
+		if form {
+			r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+		} else if r.ContentLength != 0 { // the server would otherwise wait for the body
+			r.Body = http.MaxBytesReader(w, r.Body, 0)
+			h.Set("Connection", "close")
+		}
+		switch {
+		case !requests.take(time.Now()):
+			http.Error(w, "too many requests", http.StatusTooManyRequests)
+		case !form && r.Method != http.MethodGet && r.Method != http.MethodHead:
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+		case loopback && !namesLoopback(r.Host):
+			http.Error(w, "the request is for another host", http.StatusMisdirectedRequest)
+		case form && foreign.Check(r) != nil:
+			http.Error(w, "the form is from another page", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// Authorized reports whether a request has the token, if one is needed, as "Authorization: Bearer TOKEN".
+func Authorized(r *http.Request, token string) bool {
+	if token == "" {
+		return true
+	}
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return Same(given, token) && ok
+}
+
+// Same compares digests, which takes equally long for all tokens.
+func Same(given, token string) bool {
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// namesLoopback reports whether a request's Host is localhost or an address of the loopback.
+func namesLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,106 @@
+package door
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// localPrefix is how the sockets for readers on this host are called, before the process id; a further number tells
+// those of one process apart. They are abstract: nothing is left of them.
+const localPrefix = "@gorovod/watch/"
+
+// ListenLocal opens a socket that only processes of this user and of root on this host can read. At most conns
+// connections are open at a time.
+func ListenLocal(conns int) (net.Listener, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("%s%d/%d", localPrefix, os.Getpid(),
+		time.Now().UnixNano()), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	return &bounded{Listener: own{l}, room: make(chan struct{}, conns)}, nil
+}
+
+// own is a listener that closes the connections of other users at once.
+type own struct{ *net.UnixListener }
+
+func (l own) Accept() (net.Conn, error) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if p, err := peer(c); err == nil && (p.Uid == 0 || int(p.Uid) == os.Getuid()) {
+			return c, nil
+		}
+		c.Close()
+	}
+}
+
+// peer is the process at the other end.
+func peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if e := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); e != nil {
+		return nil, e
+	}
+	return cred, err
+}
+
+// Locals are the sockets of ListenLocal on this host, of all users, by process id.
+func Locals() (map[int]string, error) {
+	table, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return nil, err
+	}
+	names := map[int]string{}
+	for line := range strings.Lines(string(table)) {
+		fields := strings.Fields(line)
+		if len(fields) != 8 || !strings.HasPrefix(fields[7], localPrefix) {
+			continue
+		}
+		text, _, _ := strings.Cut(strings.TrimPrefix(fields[7], localPrefix), "/")
+		if pid, err := strconv.Atoi(text); err == nil {
+			names[pid] = fields[7]
+		}
+	}
+	return names, nil
+}
+
+// ErrOther says that a socket is not that of the process whose number it has, or that the process is another user's.
+var ErrOther = errors.New("it belongs to another user")
+
+// DialLocal connects to the socket of a process: see Locals. It refuses one that another process has opened under this
+// process's number, and one of another user, unless this is root.
+func DialLocal(pid int, name string, limit time.Duration) (net.Conn, error) {
+	c, err := net.DialTimeout("unix", name, limit)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, ErrOther
+	}
+	p, err := peer(u)
+	switch {
+	case err != nil:
+	case int(p.Pid) != pid || os.Getuid() != 0 && int(p.Uid) != os.Getuid():
+		err = ErrOther
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}

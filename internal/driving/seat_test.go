@@ -1,0 +1,342 @@
+package driving
+
+import (
+	"fmt"
+	"testing"
+)
+
+// model is the threads of an engine around a Seat, as package engine has them: each step of a thread is one atomic
+// step there. Operations end whenever some thread drives, at any time.
+type model struct {
+	seat Seat
+	// What threads tell one another besides: the kick and the end of the seat's use, channels of capacity 1, and the
+	// bell while the background goroutine has armed it.
+	kick, freed, ring bool
+	waiters           [2]modelWaiter
+	background        byte
+	shutdown          byte
+	wakes             byte // how often a transport still calls Wake
+	after             Seat // what the background goroutine's Leave has returned
+}
+
+type modelWaiter struct {
+	at    byte
+	async bool // it is not going to wait soon, so its submission sees to a driver
+	done  bool // its operation
+	after Seat // what its Leave has returned
+}
+
+// Where a waiter is.
+const (
+	toSubmit byte = iota
+	toEnsure
+	toWait
+	toFind
+	toClaim
+	toTry
+	toUnclaimAndDrive
+	toUnclaimAndPark
+	parked
+	drives
+	toKick
+	gone
+)
+
+// Where the background goroutine is; drives is the same.
+const (
+	unkicked byte = 20 + iota
+	napping
+	left
+	arming
+	asleep
+)
+
+// Where Shutdown is; drives and gone are the same.
+const (
+	notYet byte = 40 + iota
+	toRing
+	toTakeLast
+)
+
+func (m model) wake() model {
+	m.seat, m.kick = m.seat.Wake(), true
+	return m
+}
+
+// leave is the engine's: a Leave, and a word to Shutdown.
+func (m model) leave() model {
+	m.seat = m.seat.Leave()
+	m.freed = m.freed || m.seat.Wanted()
+	return m
+}
+
+// look is that of a driver: any operations that have been submitted may end.
+func (m model) look() (all []model) {
+	m.seat = m.seat.Looks()
+	all = []model{m}
+	for i := range m.waiters {
+		for _, m := range all {
+			if w := &m.waiters[i]; w.at != toSubmit && !w.done {
+				w.done = true
+				m.seat -= OnePending
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+// steps are all states that may follow.
+func (m model) steps() (all []model) {
+	for i := range m.waiters {
+		all = append(all, m.waiter(i)...)
+	}
+	all = append(all, m.aside()...)
+	all = append(all, m.shuts()...)
+	if m.wakes > 0 {
+		woken := m.wake()
+		woken.wakes--
+		all = append(all, woken)
+	}
+	return all
+}
+
+func (m model) waiter(i int) []model {
+	at := func(m model, place byte) model {
+		m.waiters[i].at = place
+		return m
+	}
+	w := m.waiters[i]
+	switch w.at {
+	case toSubmit:
+		m.seat += OnePending
+		if w.async {
+			return []model{at(m, toEnsure)}
+		}
+		return []model{at(m, toWait)}
+	case toEnsure:
+		if m.seat.Orphaned() {
+			m = m.wake()
+		}
+		return []model{at(m, gone), at(m, toWait)} // it may never wait
+	case toWait:
+		if w.done {
+			return []model{at(m, gone)}
+		}
+		if seat, ok := m.seat.Wait(); ok {
+			m.seat = seat
+			return []model{at(m, drives)}
+		}
+		return []model{at(m, toFind)}
+	case toFind:
+		if m.seat.Aside() {
+			return []model{at(m, toClaim)}
+		}
+		return []model{at(m, parked)}
+	case toClaim:
+		m.seat += OneClaim
+		m.ring = m.ring || m.seat.Dozing()
+		return []model{at(m, toTry)}
+	case toTry:
+		if seat, ok := m.seat.Wait(); ok {
+			m.seat = seat
+			return []model{at(m, toUnclaimAndDrive)}
+		}
+		return []model{at(m, toUnclaimAndPark)}
+	case toUnclaimAndDrive, toUnclaimAndPark:
+		m.seat -= OneClaim
+		return []model{at(m, map[byte]byte{toUnclaimAndDrive: drives, toUnclaimAndPark: parked}[w.at])}
+	case parked:
+		if w.done {
+			return []model{at(m, gone)}
+		}
+	case drives:
+		var all []model
+		for _, m := range m.look() {
+			left := m.leave() // its operation has ended, Shutdown wants the seat, or its time is over
+			left.waiters[i].after = left.seat
+			all = append(all, m, at(left, toKick))
+		}
+		return all
+	case toKick:
+		if w.after.Orphaned() {
+			m = m.wake()
+		}
+		m.waiters[i].after = 0
+		if w.done {
+			return []model{at(m, gone)}
+		}
+		return []model{at(m, toEnsure)} // its time is over
+	}
+	return nil
+}
+
+func (m model) aside() (all []model) {
+	at := func(m model, place byte) model {
+		m.background = place
+		return m
+	}
+	switch m.background {
+	case unkicked:
+		if m.kick {
+			m.kick = false
+			return []model{at(m, napping)}
+		}
+	case napping:
+		if seat, ok := m.seat.Attend(); ok {
+			m.seat = seat
+			return []model{at(m, drives)}
+		}
+		return []model{at(m, unkicked)}
+	case drives:
+		for _, m := range m.look() {
+			gone := m.leave()
+			gone.after = gone.seat
+			all = append(all, at(gone, left))
+			if !m.seat.AsideYields() {
+				m.seat = m.seat.Doze()
+				all = append(all, at(m, arming))
+			}
+		}
+	case arming: // a ring after this is not lost, one before has no effect
+		m.ring = false
+		for _, m := range m.look() {
+			if m.seat.Pending() == 0 || m.seat.Wanted() || m.seat.Claimed() {
+				m.seat = m.seat.Rise()
+				all = append(all, at(m, drives))
+				continue
+			}
+			all = append(all, at(m, asleep))
+		}
+	case asleep: // a peer may ring, too, but need not
+		if m.ring {
+			m.seat = m.seat.Rise()
+			all = append(all, at(m, drives))
+		}
+	case left:
+		after := m.after
+		m.after = 0
+		if after.Pending() == 0 || after.Closing() {
+			return []model{at(m, unkicked)}
+		}
+		return []model{at(m, napping)}
+	}
+	return all
+}
+
+func (m model) shuts() []model {
+	switch m.shutdown {
+	case notYet:
+		m.seat, _ = m.seat.Close()
+		m.shutdown = toRing
+		return []model{m}
+	case toRing:
+		m.ring = true
+		m.shutdown = toTakeLast
+		return []model{m}
+	case toTakeLast:
+		if seat, ok := m.seat.Last(); ok {
+			m.seat, m.shutdown = seat, drives
+			return []model{m}
+		}
+		if m.freed {
+			m.freed = false
+			return []model{m}
+		}
+	case drives: // it ends everything
+		for i := range m.waiters {
+			if w := &m.waiters[i]; w.at != toSubmit && !w.done {
+				w.done = true
+				m.seat -= OnePending
+			}
+		}
+		m = m.leave()
+		m.shutdown = gone
+		return []model{m}
+	}
+	return nil
+}
+
+// wrong says what may never be, "" for nothing.
+func (m model) wrong(stuck bool) string {
+	drivers := 0
+	for _, w := range m.waiters {
+		if w.at == drives || w.at == toUnclaimAndDrive {
+			drivers++
+		}
+	}
+	awake := m.background == drives || m.background == arming
+	if awake || m.background == asleep {
+		drivers++
+	}
+	if m.shutdown == drives {
+		drivers++
+	}
+	switch {
+	case drivers > 1:
+		return "two threads drive"
+	case drivers == 1 == m.seat.Free():
+		return "the seat does not say whether somebody drives"
+	case m.seat.Dozing() != (m.background == arming || m.background == asleep):
+		return "the seat does not say whether the background goroutine sleeps"
+	case !stuck:
+		return ""
+	case m.shutdown == toTakeLast:
+		return "Shutdown never gets the seat"
+	case m.seat.Closing():
+		return "" // operations after a shutdown are refused
+	case m.seat.Free() && m.seat.Pending() > 0:
+		return "operations are pending, and nobody drives"
+	case m.seat.Free() && m.seat.News():
+		return "there are news, and nobody looks"
+	case m.seat.Claimed():
+		return "a waiter claims the seat from a sleeper"
+	}
+	return ""
+}
+
+// In all orders of the steps of two waiters, the background goroutine, a transport that wakes it and Shutdown, one
+// thread drives at a time, and none is missing.
+func TestAllOrders(t *testing.T) {
+	states := 0
+	for kind := range 6 {
+		start := model{background: unkicked, shutdown: gone}
+		start.waiters[0].async, start.waiters[1].async = kind%3 > 0, kind%3 > 1
+		if kind >= 3 {
+			start.shutdown = notYet
+		} else {
+			start.wakes = 1
+		}
+		states += explore(t, start)
+	}
+	t.Log(states, "states")
+	if states < 10000 {
+		t.Errorf("only %d states", states)
+	}
+}
+
+// explore visits all states that can follow, and reports how many there are.
+func explore(t *testing.T, start model) int {
+	from := map[model]model{start: start}
+	for queue := []model{start}; len(queue) > 0; queue = queue[1:] {
+		m := queue[0]
+		quiet := true // nothing happens any more unless something comes from outside
+		for _, next := range m.steps() {
+			if next != m {
+				quiet = false
+			}
+			if _, known := from[next]; !known {
+				from[next] = m
+				queue = append(queue, next)
+			}
+		}
+		if what := m.wrong(quiet); what != "" {
+			way := ""
+			for ; m != start; m = from[m] {
+				way = fmt.Sprintf("%+v\n%s", m, way)
+			}
+			t.Fatalf("%s, after\n%s", what, way)
+		}
+	}
+	return len(from)
+}

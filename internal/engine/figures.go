@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/negotiate"
+	"github.com/gorovod/gorovod/internal/operation"
+	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/transport"
+)
+
+// figures are what Engine.Figures tells besides the Counters. They are plain fields under engine.mu, which the driver
+// holds anyway where it counts, so that counting costs a few additions for each collective.
+type figures struct {
+	kinds       [256]*kindFigures // by operation.Kind; nil before the first collective of the kind
+	negotiation feed.Histogram
+	waited      int64    // nanoseconds, see feed.Figures
+	waitedFor   []uint64 // nanoseconds by world rank, see feed.Figures; nil before the first wait
+	fusion      feed.Fusion
+}
+
+// kindFigures are those of the collectives of one kind.
+type kindFigures struct {
+	works   [feed.NumClasses]feed.Work
+	tensors [feed.OtherSets + 1][tensor.NumDTypes]uint64
+}
+
+// leastCharged is the shortest wait that is charged to the rank that was late. To ask the board who that was costs
+// about a tenth of a microsecond.
+const leastCharged = 10 * time.Microsecond
+
+// countAgreed notes that all members have submitted en. Its Response came in rec. The caller holds engine.mu.
+func (l *lane) countAgreed(en *Entry, rec *transport.Record, resp *negotiate.Response) {
+	f := &l.engine.figures
+	from := max(en.since.UnixNano(), en.readyAt)
+	f.negotiation.Observe(l.clock - from)
+	if waited := l.clock - max(from, l.waitedUntil); waited > 0 {
+		f.waited += waited
+		l.waitedUntil = l.clock
+		if waited >= int64(leastCharged) {
+			late := int(resp.Last)
+			if rec.Kind == transport.RecordCard {
+				late = l.board.Last(rec.Card)
+			}
+			l.charge(late, waited)
+		}
+	}
+}
+
+// charge charges a wait to the member that was late. The caller holds engine.mu.
+func (l *lane) charge(late int, waited int64) {
+	if late == l.rank || late < 0 || late >= len(l.members) {
+		return
+	}
+	f := &l.engine.figures
+	if f.waitedFor == nil {
+		f.waitedFor = make([]uint64, l.engine.opts.Size)
+	}
+	f.waitedFor[l.members[late]] += uint64(waited)
+}
+
+// countExecuted notes that the current execution has ended. The caller holds engine.mu.
+func (l *lane) countExecuted() {
+	x, f, b := &l.current, &l.engine.figures, &l.plan[l.next-1]
+	bytes := uint64(b.Bytes)
+	d := b.Type.Describe()
+	if d.Output == operation.Sent {
+		bytes = uint64(x.parts[0].bytes) // the rows that this member has sent
+	}
+	k := f.kinds[b.Type]
+	if k == nil {
+		k = new(kindFigures)
+		f.kinds[b.Type] = k
+	}
+	w := &k.works[feed.ClassOf(bytes)]
+	w.Bytes += bytes
+	w.Times.Observe(l.clock - x.began)
+	k.tensors[min(l.id, feed.OtherSets)][b.Responses[0].DType] += uint64(len(x.parts))
+	if d.Fuses && l.settings.fusionThreshold > 0 {
+		f.fusion.Batches++
+		f.fusion.Tensors += uint64(len(x.parts))
+		f.fusion.Bytes += bytes
+	}
+}
+
+// Figures are what this engine has counted so far. It is safe on any goroutine.
+func (e *Engine) Figures() *feed.Figures {
+	f := &feed.Figures{Marks: uint64(e.counters.Marks.Load()), Requests: uint64(e.counters.Requests.Load()),
+		NaNs: uint64(e.counters.NaNs.Load())}
+	now := time.Now()
+	var waits []feed.Wait
+	for _, w := range e.Waiting() {
+		if w.Refused {
+			continue
+		}
+		wait := feed.Wait{Set: w.Set, Name: w.Name, Op: w.Op, Age: uint64(max(0, now.Sub(w.Since)))}
+		switch {
+		case w.Agreed:
+			wait.Phase = feed.Executing
+		case w.Unready:
+			wait.Phase = feed.Unready
+		}
+		waits = append(waits, wait)
+		f.Pending++
+		f.Oldest = max(f.Oldest, wait.Age)
+	}
+	f.SetWaits(waits)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f.Negotiation, f.Waited, f.Fusion = e.figures.negotiation, uint64(e.figures.waited), e.figures.fusion
+	for rank, ns := range e.figures.waitedFor {
+		if ns > 0 {
+			f.WaitedFor = append(f.WaitedFor, feed.Late{Rank: rank, Nanoseconds: ns})
+		}
+	}
+	f.Fusion.Threshold = uint64(max(0, e.world.settings.fusionThreshold))
+	for kind, k := range e.figures.kinds {
+		if k != nil {
+			k.addTo(f, operation.Kind(kind))
+		}
+	}
+	return f
+}
+
+// addTo appends what has been counted of a kind.
+func (k *kindFigures) addTo(f *feed.Figures, kind operation.Kind) {
+	for c := range k.works {
+		if w := &k.works[c]; w.Times.Sum > 0 {
+			f.Works = append(f.Works, feed.Work{Op: kind, Class: feed.Class(c), Bytes: w.Bytes, Times: w.Times})
+		}
+	}
+	for set := range k.tensors {
+		for dt, n := range k.tensors[set] {
+			if n > 0 {
+				f.Tensors = append(f.Tensors, feed.Tensors{Op: kind, DType: tensor.DType(dt), Set: set, Count: n})
+			}
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package feed
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/operation"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+func example() *Figures {
+	f := &Figures{Waited: 5e9, Marks: 1e6, Requests: 12, NaNs: 1, Pending: 3, Oldest: 7e9, Resident: 3 << 30,
+		Fusion: Fusion{Batches: 1000, Tensors: 150000, Bytes: 1 << 40, Threshold: 128 << 20}}
+	f.CPU = 9e9
+	f.Main = Thread{Running: 8e9, Starved: 3e8, Looks: 40, Asleep: 3, Reading: 2, Locked: 1}
+	f.Link = Link{"10.0.0.2", 4e8, 1 << 30}
+	f.WaitedFor = []Late{{2, 5e9}, {7, 1}}
+	f.SetWaits([]Wait{{0, "layer4.conv2.weight", "ALLREDUCE", 2e9, Waiting}, {3, "x", "BARRIER", 5e9, Executing}})
+	for c := range Class(NumClasses) {
+		w := Work{Op: operation.Allreduce, Class: c, Bytes: 1 << 30}
+		for i := range int64(1000) {
+			w.Times.Observe(i * 20000)
+			f.Negotiation.Observe(i * 3000)
+		}
+		f.Works = append(f.Works, w)
+	}
+	f.Tensors = []Tensors{{operation.Allreduce, tensor.Float32, 0, 1 << 30}, {operation.Broadcast, tensor.Int64,
+		OtherSets, 7}}
+	return f
+}
+
+func TestEncodingKeepsAll(t *testing.T) {
+	for _, f := range []*Figures{{}, example()} {
+		p := f.Append(nil)
+		got, err := Decode(p)
+		if err != nil || !reflect.DeepEqual(got, f) {
+			t.Errorf("%+v, %v, not %+v", got, err, f)
+		}
+		if len(p) > 600 {
+			t.Errorf("%d bytes for the figures of a usual job", len(p))
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	twice := example()
+	twice.Works = append(twice.Works, twice.Works[0])
+	set := example()
+	set.Tensors[0].Set = OtherSets + 1
+	class := example()
+	class.Works[0].Class = NumClasses
+	kind := example()
+	kind.Tensors[1].Op = 200
+	large := &Figures{Waited: math.MaxUint64}
+	twiceLate, phase, many, long := example(), example(), example(), example()
+	twiceLate.WaitedFor[1].Rank = 2
+	phase.Waits[0].Phase = numPhases
+	many.Waits = make([]Wait, MaxWaits+1)
+	long.Waits[0].Name = strings.Repeat("x", maxName+1)
+	for i, p := range [][]byte{nil, {1}, twice.Append(nil), set.Append(nil), class.Append(nil), kind.Append(nil),
+		large.Append(nil), twiceLate.Append(nil), phase.Append(nil), many.Append(nil), long.Append(nil),
+		append(example().Append(nil), 0), make([]byte, MaxBytes+1)} {
+		if f, err := Decode(p); err == nil {
+			t.Errorf("%d: %+v", i, f)
+		}
+	}
+	whole := example().Append(nil)
+	for n := range whole {
+		if _, err := Decode(whole[:n]); err == nil {
+			t.Errorf("%d of %d bytes are taken for all", n, len(whole))
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(example().Append(nil))
+	f.Add((&Figures{}).Append(nil))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		got, err := Decode(p)
+		if err != nil {
+			return
+		}
+		again, err := Decode(got.Append(nil))
+		if err != nil || !reflect.DeepEqual(got, again) {
+			t.Errorf("%+v, then %+v, %v", got, again, err)
+		}
+	})
+}
+
+// TestNewsAreToldOnce checks that answers are short, and that all of them together tell all.
+func TestNewsAreToldOnce(t *testing.T) {
+	f := &Figures{}
+	for rank := range 3 * mostNews {
+		f.WaitedFor = append(f.WaitedFor, Late{rank, uint64(1000 + rank)})
+	}
+	all := f.WaitedFor
+	var told Told
+	sums := map[int]uint64{}
+	for round := range 4 {
+		f.WaitedFor = all
+		told.News(f)
+		if n := len(f.WaitedFor); round < 3 && n != mostNews || round == 3 && n != 0 {
+			t.Errorf("round %d tells of %d ranks", round, n)
+		}
+		for i, l := range f.WaitedFor {
+			sums[l.Rank] += l.Nanoseconds
+			if i > 0 && l.Rank <= f.WaitedFor[i-1].Rank {
+				t.Errorf("round %d: %v", round, f.WaitedFor)
+			}
+		}
+		if round == 0 && f.WaitedFor[0].Rank != 2*mostNews {
+			t.Errorf("the first to be told of is rank %d", f.WaitedFor[0].Rank)
+		}
+	}
+	for _, l := range all {
+		if sums[l.Rank] != l.Nanoseconds {
+			t.Errorf("%d of %v", sums[l.Rank], l)
+		}
+	}
+}
+
+// TestWaitsAreShort checks what is left out of many operations with long names.
+func TestWaitsAreShort(t *testing.T) {
+	var waits []Wait
+	for i := range 20 {
+		waits = append(waits, Wait{Name: strings.Repeat("ä", 200) + string(rune('a'+i)), Op: strings.Repeat("O", 99),
+			Age: uint64(i), Phase: Phase(i % 3)})
+	}
+	f := &Figures{Pending: 20}
+	f.SetWaits(waits)
+	if len(f.Waits) != MaxWaits || f.Waits[0].Age != 18 || f.Waits[0].Phase != Waiting ||
+		!strings.HasSuffix(f.Waits[0].Name, "s") {
+		t.Errorf("%+v", f.Waits)
+	}
+	if got, err := Decode(f.Append(nil)); err != nil || !reflect.DeepEqual(got, f) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestBuckets(t *testing.T) {
+	for ns, bucket := range map[int64]int{-5: 0, 0: 0, 1: 0, 1000: 0, 1001: 1, 2000: 1, 2001: 2, 4000: 2, 4001: 3,
+		int64(Bound(Buckets - 1)): Buckets - 1, int64(Bound(Buckets-1)) + 1: Buckets, math.MaxInt64: Buckets} {
+		var h Histogram
+		h.Observe(ns)
+		if h.Counts[bucket] != 1 || h.Count() != 1 {
+			t.Errorf("%v is not in bucket %d: %v", time.Duration(ns), bucket, h.Counts)
+		}
+		if bucket < Buckets && ns > int64(Bound(bucket)) || bucket > 0 && ns <= int64(Bound(bucket-1)) {
+			t.Errorf("bucket %d with the bound %v has %v", bucket, Bound(bucket), time.Duration(ns))
+		}
+	}
+}
+
+func TestClasses(t *testing.T) {
+	for bytes, name := range map[uint64]string{0: "1KiB", 1024: "1KiB", 1025: "32KiB", 1 << 20: "1MiB",
+		1<<30 + 1: "larger"} {
+		if c := ClassOf(bytes); c.String() != name {
+			t.Errorf("%d bytes are in class %v", bytes, c)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package feed
+
+import "encoding/json"
+
+// JSON is the figures as an object for the C interface, in base units: see gorovod_metrics in include/gorovod.h.
+func (f *Figures) JSON(rank, size int) ([]byte, error) {
+	type histogram struct {
+		Count   uint64   `json:"count"`
+		Seconds float64  `json:"seconds"`
+		Buckets []uint64 `json:"buckets"`
+	}
+	of := func(h *Histogram) histogram { return histogram{h.Count(), Seconds(h.Sum), h.Counts[:]} }
+	type work struct {
+		Op        string `json:"op"`
+		SizeClass string `json:"size_class"`
+		Bytes     uint64 `json:"bytes"`
+		histogram
+	}
+	type tensors struct {
+		Op         string `json:"op"`
+		DType      string `json:"dtype"`
+		ProcessSet string `json:"process_set"`
+		Count      uint64 `json:"count"`
+	}
+	type late struct {
+		Rank    int     `json:"rank"`
+		Seconds float64 `json:"seconds"`
+	}
+	bounds := make([]float64, Buckets)
+	for i := range bounds {
+		bounds[i] = Bound(i).Seconds()
+	}
+	works, counts, waitedFor := []work{}, []tensors{}, []late{}
+	for _, l := range f.WaitedFor {
+		waitedFor = append(waitedFor, late{l.Rank, Seconds(l.Nanoseconds)})
+	}
+	for i := range f.Works {
+		w := &f.Works[i]
+		works = append(works, work{w.OpName(), w.Class.String(), w.Bytes, of(&w.Times)})
+	}
+	for _, t := range f.Tensors {
+		counts = append(counts, tensors{t.OpName(), t.DType.String(), t.SetName(), t.Count})
+	}
+	return json.Marshal(map[string]any{
+		"rank": rank, "size": size, "bucket_bounds": bounds, "collectives": works, "tensors": counts,
+		"negotiation":  of(&f.Negotiation),
+		"wait_seconds": Seconds(f.Waited),
+		"waited_for":   waitedFor,
+		"cache":        map[string]uint64{"hits": f.Marks, "misses": f.Requests},
+		"fusion": map[string]uint64{"collectives": f.Fusion.Batches, "tensors": f.Fusion.Tensors,
+			"bytes": f.Fusion.Bytes, "threshold": f.Fusion.Threshold},
+		"nans":                   f.NaNs,
+		"pending":                f.Pending,
+		"oldest_pending_seconds": Seconds(f.Oldest),
+	})
+}

@@ -1,0 +1,29 @@
+package feed
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// SetWaits makes waits, of which each is an operation that has not ended, the figures' Waits.
+func (f *Figures) SetWaits(waits []Wait) {
+	slices.SortFunc(waits, func(a, b Wait) int {
+		return cmp.Or(cmp.Compare(a.Phase, b.Phase), cmp.Compare(b.Age, a.Age), cmp.Compare(a.Name, b.Name))
+	})
+	waits = waits[:min(len(waits), MaxWaits)]
+	for i := range waits {
+		waits[i].Name, waits[i].Op = short(waits[i].Name), waits[i].Op[:min(len(waits[i].Op), maxOp)]
+	}
+	f.Waits = waits
+}
+
+// short cuts a name that is too long. Names differ at their ends, so these stay.
+func short(name string) string {
+	name = strings.ToValidUTF8(name, "?")
+	if len(name) <= maxName {
+		return name
+	}
+	const dots = "…"
+	return dots + strings.ToValidUTF8(name[len(name)-maxName+len(dots):], "")
+}

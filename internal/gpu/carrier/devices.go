@@ -1,0 +1,200 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/engine"
+)
+
+// Options configure Devices. Mode and Deterministic are the same on all ranks.
+type Options struct {
+	Rank int
+	Mode Mode
+	// Deadline is how long the making of a communicator may take, and its trial.
+	Deadline time.Duration
+	// Deterministic keeps reductions from NCCL, which promises no order of the operands.
+	Deterministic bool
+	// Async ends an operation when it is in the device's stream. Tensor.Wait says when its result is there.
+	Async bool
+	// Default is the device of a rank that has submitted no tensor; 0 where the process sees no device of that number.
+	Default int
+	// Abort, if set, ends the job. It may be called on any goroutine.
+	Abort func(cause error)
+	// Describe names a world rank in errors and in the log.
+	Describe func(rank int) string
+	Log      *slog.Logger
+}
+
+// Mode is how tensors of devices travel.
+type Mode uint8
+
+// The modes.
+const (
+	Auto   Mode = iota // by NCCL if that passes its trial, else staged
+	NCCL               // by NCCL, or not at all
+	Staged             // through host memory
+	Off                // not at all
+)
+
+// Devices are the devices of one rank's process in one generation of the world.
+type Devices struct {
+	system  System
+	options Options
+
+	mu    sync.Mutex
+	place *place // of the first tensor; all others are there, too
+	lanes map[*Lane]bool
+	lost  error     // of Abort
+	told  sync.Once // why Takes has said no
+}
+
+var _ engine.Devices = (*Devices)(nil)
+
+// New makes the Devices of a rank. Nothing is loaded before the first tensor.
+func New(s System, o Options) *Devices {
+	if o.Describe == nil {
+		o.Describe = func(rank int) string { return fmt.Sprintf("rank %d", rank) }
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Devices{system: s, options: o, lanes: make(map[*Lane]bool)}
+}
+
+// place is a device in use.
+type place struct {
+	device  int
+	context Context
+	events  pool
+}
+
+// at returns the place of the process's device. The first call decides which that is; -1 is whichever it is.
+func (d *Devices) at(device int) (*place, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.place != nil && (device < 0 || d.place.device == device):
+		return d.place, nil
+	case d.place != nil:
+		return nil, fmt.Errorf("the tensor is on device %d, but the first tensor of this process was on device %d, "+
+			"and its communicators are there; call torch.cuda.set_device(hvd.local_rank()) before anything else, or "+
+			"set GOROVOD_GPU=staged", device, d.place.device)
+	case device < 0:
+		device = d.options.Default
+		if c, err := d.system.Context(device); err == nil {
+			d.place = &place{device: device, context: c}
+			return d.place, nil
+		}
+		device = 0 // each process of the host sees its own device only
+	}
+	c, err := d.system.Context(device)
+	if err != nil {
+		return nil, err
+	}
+	d.place = &place{device: device, context: c}
+	return d.place, nil
+}
+
+// Usable says why tensors of a device cannot be submitted, nil if they can. The first device that is asked for is the
+// one of this process.
+func (d *Devices) Usable(device int) error {
+	_, err := d.at(device)
+	return err
+}
+
+// Takes says whether the program is to submit tensors of a device as they are, else as copies in host memory. In Mode
+// Auto it says no, and once in the log why, where this process cannot use the device or has no NCCL. Otherwise the
+// Mode says it: where tensors of devices are refused, the engine has to see them.
+func (d *Devices) Takes(device int) bool {
+	switch d.options.Mode {
+	case Auto:
+	case Staged:
+		return false
+	default:
+		return true
+	}
+	err := d.Usable(device)
+	if err == nil {
+		_, err = d.system.Library()
+	}
+	if err != nil {
+		d.told.Do(func() {
+			d.options.Log.Warn(fmt.Sprintf("tensors of device %d are copied through host memory: %v "+
+				"(GOROVOD_GPU=staged asks for that, and is silent)", device, err))
+		})
+	}
+	return err == nil
+}
+
+// Refuse is engine.Devices's.
+func (d *Devices) Refuse(owner collective.Owner) error {
+	switch o := owner.(type) {
+	case Refused:
+		return o.Err
+	case *Tensor:
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if o.place == d.place {
+			return nil
+		}
+	}
+	return errors.New("it was submitted to an engine that has ended")
+}
+
+// Carrier is engine.Devices's.
+func (d *Devices) Carrier(id int, _ uint32, members []int, host collective.Carrier) engine.DeviceCarrier {
+	l := &Lane{devices: d, id: id, members: members, host: host}
+	for i, r := range members {
+		if r == d.options.Rank {
+			l.rank = i
+		}
+	}
+	d.mu.Lock()
+	d.lanes[l] = true
+	d.mu.Unlock()
+	return l
+}
+
+// Abort ends all communicators, also while an operation of NCCL hangs. It may be called on any goroutine, and more than
+// once.
+func (d *Devices) Abort(cause error) {
+	d.mu.Lock()
+	d.lost = cause
+	lanes := make([]*Lane, 0, len(d.lanes))
+	for l := range d.lanes {
+		lanes = append(lanes, l)
+	}
+	d.mu.Unlock()
+	for _, l := range lanes {
+		l.abort()
+	}
+}
+
+// Close is engine.Devices's.
+func (d *Devices) Close() {
+	d.mu.Lock()
+	p := d.place
+	d.mu.Unlock()
+	if p != nil {
+		p.events.close(p.context)
+	}
+}
+
+// aborted is the cause of Abort, nil before.
+func (d *Devices) aborted() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lost
+}
+
+// forget takes a lane that has been closed out.
+func (d *Devices) forget(l *Lane) {
+	d.mu.Lock()
+	delete(d.lanes, l)
+	d.mu.Unlock()
+}

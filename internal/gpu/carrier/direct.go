@@ -1,0 +1,73 @@
+package carrier
+
+import (
+	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/gpu/nccl"
+)
+
+// direct is the operation that NCCL does.
+type direct struct {
+	lane    *Lane
+	program nccl.Program
+	running bool
+	issued  bool
+	polls   int
+}
+
+// askEvery is after how many polls for the end NCCL is asked whether something has failed.
+const askEvery = 64
+
+// Start begins an operation that Carries has said yes to.
+func (l *Lane) Start(a *collective.Arguments) collective.Op {
+	o := &l.direct
+	*o = direct{lane: l, program: o.program, running: true}
+	o.program.Reset(l.stream)
+	if a.Stage != nil {
+		a.Stage(collective.Moving)
+	}
+	if err := l.write(&o.program, a); err != nil {
+		return failing{l.failed("an operation of NCCL", err)}
+	}
+	return o
+}
+
+// Advance puts the operation into the stream, then waits for its end.
+func (o *direct) Advance() (bool, error) {
+	l := o.lane
+	if !o.issued {
+		issued, err := l.comm.Advance(&o.program)
+		if err != nil || !issued {
+			return false, l.because(err)
+		}
+		o.issued = true
+		l.moved++
+		if l.devices.options.Async {
+			o.running = false
+			return true, nil
+		}
+	}
+	reached, err := l.place.context.Reached(l.done)
+	if err != nil {
+		return false, l.failed("an operation of NCCL", err)
+	}
+	if !reached {
+		if o.polls++; o.polls%askEvery == 0 {
+			_, err = l.comm.Ready()
+		}
+		return false, l.because(err)
+	}
+	o.running = false
+	l.moved++
+	return true, nil
+}
+
+// because is an error of the communicator. If others have aborted it, their cause is the reason.
+func (l *Lane) because(err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := l.devices.aborted(); cause != nil {
+		return cause
+	}
+	return l.failed("an operation of NCCL", err)
+}

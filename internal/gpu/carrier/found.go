@@ -1,0 +1,316 @@
+package carrier
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/gpu/cuda"
+	"github.com/gorovod/gorovod/internal/gpu/nccl"
+)
+
+// founding makes a lane's communicator. Its steps, of which each is polled:
+//
+//	claiming ─▶ joining ─▶ joined ─▶ trying ─▶ tried ─▶ over
+//
+//	claiming  the host's carrier gathers what each member says of itself; member 0 also names the communicator
+//	joining   NCCL makes the communicator, or the deadline passes
+//	joined    the members tell each other whether they have it
+//	trying    an allreduce of known numbers, or the deadline passes; only in Mode Auto
+//	tried     the members tell each other whether they had the right sums
+//
+// A member that fails goes on, and says so in the next exchange. So all members end alike: with a communicator, or
+// staged.
+type founding struct {
+	lane     *Lane
+	step     func(f *founding) (done bool, err error)
+	op       collective.Op // of the host's carrier
+	args     collective.Arguments
+	out      []byte // what has been gathered
+	counts   []int64
+	library  Library
+	why      string // this member's failure
+	deadline time.Time
+	program  nccl.Program
+	issued   bool // program
+	memory   cuda.Address
+	numbers  []byte // the trial's, on the host
+}
+
+// Found is engine.DeviceCarrier's.
+func (l *Lane) Found() collective.Op {
+	if l.founded {
+		return nil
+	}
+	f := &l.found
+	*f = founding{lane: l}
+	if l.devices.options.Mode == Staged {
+		l.founded = true
+		return nil
+	}
+	defer f.watch()()
+	f.gather(f.claim(), claimBytes)
+	f.step = (*founding).claiming
+	return f
+}
+
+// watch ends the job unless stop is called before the deadline. A rank that hangs in a call of CUDA or NCCL cannot say
+// so in an exchange, and the others cannot know which rank they wait for.
+func (f *founding) watch() (stop func()) {
+	o := &f.lane.devices.options
+	if o.Abort == nil {
+		return func() {}
+	}
+	timer := time.AfterFunc(o.Deadline, func() {
+		o.Abort(fmt.Errorf("%s makes a communicator of NCCL, and a call of CUDA or NCCL there has not returned for "+
+			"%v; see what NCCL_DEBUG=INFO prints there, or set GOROVOD_GPU=staged to do without NCCL",
+			o.Describe(o.Rank), o.Deadline))
+	})
+	return func() { timer.Stop() }
+}
+
+// Advance takes the steps.
+func (f *founding) Advance() (bool, error) {
+	defer f.watch()()
+	if f.op != nil {
+		done, err := f.op.Advance()
+		if err != nil || !done {
+			return false, err
+		}
+		f.op = nil
+		f.lane.moved++
+	}
+	return f.step(f)
+}
+
+// gather begins to tell all members what this one says.
+func (f *founding) gather(mine []byte, bytes int) {
+	n := len(f.lane.members)
+	f.out, f.counts = make([]byte, n*bytes), make([]int64, n)
+	for m := range f.counts {
+		f.counts[m] = int64(bytes)
+	}
+	f.args = collective.Arguments{Kind: collective.Allgather, In: mine, Out: f.out, Counts: f.counts}
+	f.op = f.lane.host.Start(&f.args)
+}
+
+// claim is what this member says.
+func (f *founding) claim() []byte {
+	l := f.lane
+	c, err := l.claim(f)
+	if err != nil {
+		c.Why = err.Error()
+	}
+	return c.encode()
+}
+
+func (l *Lane) claim(f *founding) (c claim, err error) {
+	if err = l.open(); err != nil {
+		return c, err
+	}
+	about, err := l.devices.system.Device(l.place.device)
+	if c.UUID = about.UUID; err != nil {
+		return c, err
+	}
+	if f.library, err = l.devices.system.Library(); err != nil {
+		return c, err
+	}
+	c.Version = f.library.Version()
+	c.Float8 = f.library.Has(nccl.Float8E4M3) && about.Major >= float8Capability
+	if l.rank == 0 {
+		c.ID, err = f.library.NewUniqueID()
+	}
+	return c, err
+}
+
+func (f *founding) claiming() (bool, error) {
+	l := f.lane
+	claims := make([]claim, len(l.members))
+	for m := range claims {
+		claims[m] = decodeClaim(f.out[m*claimBytes:])
+	}
+	if why := unfit(claims, l.describe); why != "" {
+		return f.giveUp(why)
+	}
+	l.float8 = !slices.ContainsFunc(claims, func(c claim) bool { return !c.Float8 })
+	f.deadline = time.Now().Add(l.devices.options.Deadline)
+	comm, err := f.library.NewComm(l.place.context, len(l.members), claims[0].ID, l.rank)
+	if err != nil {
+		f.why = err.Error()
+	} else {
+		l.comm = comm
+		l.current.Store(&comm)
+		if l.devices.aborted() != nil {
+			l.abort()
+		}
+	}
+	f.step = (*founding).joining
+	return false, nil
+}
+
+// overdue notes that the deadline has passed.
+func (f *founding) overdue(what string) bool {
+	if time.Now().Before(f.deadline) {
+		return false
+	}
+	f.why = fmt.Sprintf("%s after %v", what, f.lane.devices.options.Deadline)
+	return true
+}
+
+func (f *founding) joining() (bool, error) {
+	if f.why == "" {
+		ready, err := f.lane.comm.Ready()
+		switch {
+		case err != nil:
+			f.why = err.Error()
+		case !ready && !f.overdue("NCCL has not made the communicator"):
+			return false, nil
+		}
+	}
+	f.exchange((*founding).joined)
+	return false, nil
+}
+
+// exchange tells the members of this one's failure, or that it has none.
+func (f *founding) exchange(next func(*founding) (bool, error)) {
+	f.gather(padded(f.why, maxWhy), maxWhy)
+	f.step = next
+}
+
+// failures says which members have failed, after exchange.
+func (f *founding) failures() string {
+	whys := make([]string, len(f.lane.members))
+	for m := range whys {
+		whys[m] = unpadded(f.out[m*maxWhy : (m+1)*maxWhy])
+	}
+	return unready(whys, f.lane.describe)
+}
+
+func (f *founding) joined() (bool, error) {
+	if why := f.failures(); why != "" {
+		return f.giveUp("a communicator could not be made: " + why)
+	}
+	if f.lane.devices.options.Mode != Auto {
+		return f.over()
+	}
+	if err := f.try(); err != nil {
+		f.why = err.Error()
+	}
+	f.step = (*founding).trying
+	return false, nil
+}
+
+// trialNumbers is how many numbers the trial adds: more than fit into one chunk of NCCL's.
+const trialNumbers = 1 << 18
+
+// try puts an allreduce of the member's number plus the element's into the stream.
+func (f *founding) try() (err error) {
+	l := f.lane
+	c := l.place.context
+	const bytes = 4 * trialNumbers
+	if f.numbers, err = l.Reserve(bytes); err != nil {
+		return err
+	}
+	if f.memory, err = c.Alloc(bytes); err != nil {
+		return err
+	}
+	for i := range trialNumbers {
+		binary.NativeEndian.PutUint32(f.numbers[4*i:], math.Float32bits(float32(l.rank+i%4096)))
+	}
+	host := unsafe.Pointer(&f.numbers[0])
+	if err = c.CopyFromHost(f.memory, host, bytes, l.stream); err != nil {
+		return err
+	}
+	p := &f.program
+	p.Reset(l.stream)
+	p.AllReduce(uintptr(f.memory), uintptr(f.memory), trialNumbers, nccl.Float32, nccl.Sum)
+	p.Steps = append(p.Steps, nccl.Step{Kind: nccl.CopyToHost, From: uint64(f.memory), To: uint64(uintptr(host)),
+		Count: bytes})
+	p.Record(l.done)
+	f.deadline = time.Now().Add(l.devices.options.Deadline)
+	return nil
+}
+
+func (f *founding) trying() (bool, error) {
+	if f.why == "" {
+		done, err := f.sums()
+		switch {
+		case err != nil:
+			f.why = err.Error()
+		case !done && !f.overdue("the trial of NCCL has not ended"):
+			return false, nil
+		}
+	}
+	f.exchange((*founding).tried)
+	return false, nil
+}
+
+// sums reports whether the sums are there, and checks them.
+func (f *founding) sums() (bool, error) {
+	l := f.lane
+	if !f.issued {
+		issued, err := l.comm.Advance(&f.program)
+		if f.issued = issued; err != nil || !issued {
+			return false, err
+		}
+	}
+	if reached, err := l.place.context.Reached(l.done); err != nil || !reached {
+		if err == nil {
+			_, err = l.comm.Ready()
+		}
+		return false, err
+	}
+	n := len(l.members)
+	for i := range trialNumbers {
+		want := float32(n*(n-1)/2 + n*(i%4096)) // exact
+		if got := math.Float32frombits(binary.NativeEndian.Uint32(f.numbers[4*i:])); got != want {
+			return false, fmt.Errorf("the trial of NCCL has a wrong result: sum %d of %d is %v, not %v", i,
+				trialNumbers, got, want)
+		}
+	}
+	return true, nil
+}
+
+func (f *founding) tried() (bool, error) {
+	if why := f.failures(); why != "" {
+		return f.giveUp(why)
+	}
+	return f.over()
+}
+
+// giveUp lets all operations of the lane be staged, or ends the job where that was not wanted.
+func (f *founding) giveUp(why string) (bool, error) {
+	l := f.lane
+	l.abort()
+	l.comm = nil
+	if l.devices.options.Mode == NCCL {
+		return false, fmt.Errorf("NCCL cannot carry tensors of devices, as GOROVOD_GPU=nccl asks for: %s", why)
+	}
+	if l.rank == 0 {
+		l.devices.options.Log.Warn("tensors of devices are copied through host memory, because NCCL cannot carry "+
+			"them: "+why+" (GOROVOD_GPU=staged asks for that, and is silent)", "process set", l.id)
+	}
+	return f.over()
+}
+
+func (f *founding) over() (bool, error) {
+	l := f.lane
+	var err error
+	if f.memory != 0 {
+		err = l.place.context.Free(f.memory)
+	}
+	*f = founding{}
+	l.founded = true
+	l.moved++
+	if err != nil {
+		return false, l.failed("free memory", err)
+	}
+	return true, nil
+}
+
+// describe names a member.
+func (l *Lane) describe(member int) string { return l.devices.options.Describe(l.members[member]) }

@@ -1,0 +1,63 @@
+//go:build cgo && linux
+
+package carrier
+
+import (
+	"fmt"
+
+	"github.com/gorovod/gorovod/internal/gpu/cuda"
+	"github.com/gorovod/gorovod/internal/gpu/nccl"
+)
+
+// Native is the System of a process with CUDA's driver and NCCL.
+type Native struct{}
+
+// Context is System's.
+func (Native) Context(device int) (Context, error) {
+	d, err := cuda.Open()
+	if err != nil {
+		return nil, err
+	}
+	c, err := d.Context(device)
+	if err != nil {
+		return nil, err // not a nil *cuda.Context
+	}
+	return c, nil
+}
+
+// Device is System's.
+func (Native) Device(ordinal int) (cuda.Device, error) {
+	d, err := cuda.Open()
+	if err != nil {
+		return cuda.Device{}, err
+	}
+	return d.Device(ordinal)
+}
+
+// Library is System's.
+func (Native) Library() (Library, error) {
+	d, err := cuda.Open()
+	if err != nil {
+		return nil, err
+	}
+	l, err := nccl.Open()
+	if err != nil {
+		return nil, err
+	}
+	return library{l}, l.Runs(d)
+}
+
+type library struct{ *nccl.Library }
+
+// NewComm is Library's.
+func (l library) NewComm(c Context, size int, id nccl.UniqueID, rank int) (Comm, error) {
+	context, ok := c.(*cuda.Context)
+	if !ok {
+		return nil, fmt.Errorf("a context that is not CUDA's")
+	}
+	comm, err := l.Library.NewComm(context, size, id, rank)
+	if err != nil {
+		return nil, err
+	}
+	return comm, nil
+}

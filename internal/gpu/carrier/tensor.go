@@ -1,0 +1,143 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/gpu/cuda"
+)
+
+// Tensor owns the memory of one operation's tensor on a device. It has one event. At the submission this is what the
+// operation waits for: all work that the program's stream had then. With Options.Async it is, after the operation's
+// end, what the program waits for. (It has been reached already if the tensor was staged.)
+type Tensor struct {
+	place *place
+	event cuda.Event
+}
+
+// Refused stands for a tensor that cannot be submitted, so that the engine fails the operation on all ranks.
+type Refused struct{ Err error }
+
+// Release is collective.Owner's.
+func (Refused) Release() {}
+
+// Owner returns what stands for a tensor that a program submits now: a Tensor, or else a Refused.
+func (d *Devices) Owner(device int, stream cuda.Stream) collective.Owner {
+	t, err := d.Tensor(device, stream)
+	if err != nil {
+		return Refused{err}
+	}
+	return t
+}
+
+// errOff refuses all tensors.
+var errOff = errors.New("it is in the memory of a device, which GOROVOD_GPU=off refuses; copy it to host memory")
+
+// errCapturing refuses tensors in CUDA graphs.
+var errCapturing = errors.New("the current stream is being captured into a CUDA graph, which cannot hold " +
+	"collectives; " +
+	"leave the collective out of the graph")
+
+// Tensor returns the owner of a tensor that a program submits now: its memory is on a device, and what stands in a
+// stream of the program makes its contents.
+func (d *Devices) Tensor(device int, stream cuda.Stream) (*Tensor, error) {
+	if d.options.Mode == Off {
+		return nil, errOff
+	}
+	p, err := d.at(device)
+	if err != nil {
+		return nil, err
+	}
+	if capturing, err := p.context.Capturing(stream); err != nil || capturing {
+		if err == nil {
+			err = errCapturing
+		}
+		return nil, err
+	}
+	t := tensors.Get().(*Tensor)
+	t.place = p
+	if t.event, err = p.events.take(p.context); err == nil {
+		err = p.context.Record(t.event, stream)
+	}
+	if err != nil {
+		t.Release()
+		return nil, fmt.Errorf("note the current work of a stream: %w", err)
+	}
+	return t, nil
+}
+
+var tensors = sync.Pool{New: func() any { return new(Tensor) }}
+
+// Wait has a stream of the program wait for the operation, which has ended well. The caller does not wait.
+func (t *Tensor) Wait(stream cuda.Stream) error { return t.place.context.Wait(stream, t.event) }
+
+// Reached reports whether the operation's result is there.
+func (t *Tensor) Reached() (bool, error) { return t.place.context.Reached(t.event) }
+
+// Device is where the tensor is.
+func (t *Tensor) Device() int { return t.place.device }
+
+// Alloc makes device memory for an output.
+func (t *Tensor) Alloc(bytes int) ([]byte, error) {
+	a, err := t.place.context.Alloc(max(1, bytes))
+	if err != nil {
+		return nil, err
+	}
+	return memoryAt(a, bytes), nil
+}
+
+// Free frees what Alloc has returned.
+func (t *Tensor) Free(p []byte) error {
+	return t.place.context.Free(cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(p))))) // also without elements
+}
+
+// Release gives the event back: see collective.Owner.
+func (t *Tensor) Release() {
+	if t.event != 0 {
+		t.place.events.put(t.place.context, t.event)
+	}
+	*t = Tensor{}
+	tensors.Put(t)
+}
+
+// pool keeps events that nobody uses now.
+type pool struct {
+	mu     sync.Mutex
+	free   []cuda.Event
+	closed bool
+}
+
+func (p *pool) take(c Context) (cuda.Event, error) {
+	p.mu.Lock()
+	if n := len(p.free); n > 0 {
+		e := p.free[n-1]
+		p.free = p.free[:n-1]
+		p.mu.Unlock()
+		return e, nil
+	}
+	p.mu.Unlock()
+	return c.NewEvent()
+}
+
+func (p *pool) put(c Context, e cuda.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = c.FreeEvent(e) // streams that wait for it still do
+		return
+	}
+	p.free = append(p.free, e)
+}
+
+// close frees the events that nobody uses. Others are freed when they are put back.
+func (p *pool) close(c Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.free {
+		_ = c.FreeEvent(e)
+	}
+	p.free, p.closed = nil, true
+}

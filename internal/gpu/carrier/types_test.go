@@ -1,0 +1,43 @@
+package carrier
+
+import (
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/operation"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+func TestByNCCL(t *testing.T) {
+	for _, c := range []struct {
+		kind                operation.Kind
+		dtype               tensor.DType
+		op                  tensor.ReduceOp
+		prescale, postscale float64
+		float8, want        bool
+	}{
+		{operation.Allreduce, tensor.Float32, tensor.Sum, 1, 1, false, true},
+		{operation.Allreduce, tensor.Float32, tensor.Sum, 0.3, 2, false, true},
+		{operation.Allreduce, tensor.Float16, tensor.Sum, 1e-9, 1, false, false}, // the type lacks the factor
+		{operation.Allreduce, tensor.Float16, tensor.Sum, 1e9, 1, false, false},
+		{operation.Allreduce, tensor.Int32, tensor.Sum, 1, 1, false, true},
+		{operation.Allreduce, tensor.Int32, tensor.Sum, 0.5, 2, false, false}, // each truncates
+		{operation.Allreduce, tensor.Float32, tensor.Product, 2, 0.5, false, false},
+		{operation.Reduce, tensor.Float32, tensor.Min, -1, -1, false, false},
+		{operation.Reducescatter, tensor.Float64, tensor.Max, 1, 1, false, true},
+		{operation.Allreduce, tensor.Int16, tensor.Sum, 1, 1, false, false},
+		{operation.Allreduce, tensor.Bool, tensor.Sum, 1, 1, false, false},
+		{operation.Allreduce, tensor.Int32, tensor.BitOr, 1, 1, false, false},
+		{operation.Adasum, tensor.Float32, tensor.Adasum, 1, 1, false, false},
+		{operation.Allgather, tensor.Bool, 0, 1, 1, false, true},
+		{operation.Alltoall, tensor.Float8E5M2, 0, 1, 1, false, true},
+		{operation.Allreduce, tensor.Float8E5M2, tensor.Sum, 1, 1, false, false},
+		{operation.Allreduce, tensor.Float8E5M2, tensor.Sum, 1, 1, true, true},
+		{operation.Allreduce, tensor.Float8E5M2, tensor.Sum, 0.25, 1, true, true},
+		{operation.Allreduce, tensor.Float8E5M2, tensor.Sum, 0.3, 1, true, false},
+	} {
+		if got := byNCCL(c.kind, c.dtype, c.op, c.prescale, c.postscale, c.float8); got != c.want {
+			t.Errorf("%v of %v, %v, %v and %v, float8 %v: %v", c.kind, c.dtype, c.op, c.prescale, c.postscale, c.float8,
+				got)
+		}
+	}
+}

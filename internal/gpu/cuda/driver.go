@@ -1,0 +1,178 @@
+//go:build cgo && linux
+
+package cuda
+
+/*
+#cgo CFLAGS: -Wall -Werror
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "load.h"
+*/
+import "C"
+
+import (
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"unsafe"
+)
+
+// Driver is the libcuda of this process.
+type Driver struct {
+	path    string
+	version int
+	devices int
+	f       *C.struct_gv_cuda
+
+	mu       sync.Mutex
+	contexts map[int]*Context
+}
+
+var opened struct {
+	sync.Mutex
+	driver *Driver
+}
+
+const library = "libcuda.so.1"
+
+// oldest is CUDA 11.4, the first driver with all functions that are needed here.
+const oldest = 11040
+
+// Open loads the driver and initialises it, which makes no context. There is one in a process: later calls return it.
+// The error is a sentence that says what is missing, and what to do.
+func Open() (*Driver, error) {
+	opened.Lock()
+	defer opened.Unlock()
+	if opened.driver != nil {
+		return opened.driver, nil
+	}
+	d, err := load()
+	if err != nil {
+		return nil, err
+	}
+	opened.driver = d
+	return d, nil
+}
+
+// Present says whether there is a driver to load, and why not. It loads the driver, but does not start it.
+func Present() error {
+	_, _, err := open()
+	return err
+}
+
+func open() (handle unsafe.Pointer, path string, err error) {
+	if handle, path, err = OpenLibrary(library, false); err != nil {
+		err = fmt.Errorf("CUDA's driver %s cannot be loaded (%w): install NVIDIA's driver, or give the container "+
+			"access to the GPUs", library, err)
+	}
+	return handle, path, err
+}
+
+func load() (*Driver, error) {
+	handle, path, err := open()
+	if err != nil {
+		return nil, err
+	}
+	d := &Driver{
+		path: path, contexts: make(map[int]*Context),
+		f: (*C.struct_gv_cuda)(C.calloc(1, C.sizeof_struct_gv_cuda)),
+	}
+	if missing := C.gv_cuda_fill(d.f, handle); missing != nil {
+		C.free(unsafe.Pointer(d.f))
+		return nil, fmt.Errorf("CUDA's driver %s has no function %s: gorovod needs a driver for CUDA 11.4 or newer",
+			path, C.GoString(missing))
+	}
+	if err := d.initialize(); err != nil {
+		C.free(unsafe.Pointer(d.f))
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Driver) initialize() error {
+	var version, devices C.int
+	if code := C.gv_cuda_init(d.f, &version, &devices); code != 0 {
+		if code == C.GV_CU_NO_DEVICE {
+			return fmt.Errorf("CUDA's driver %s sees no device: check nvidia-smi and CUDA_VISIBLE_DEVICES", d.path)
+		}
+		return fmt.Errorf("CUDA's driver %s does not start: %w", d.path, d.fail("cuInit", code))
+	}
+	d.version, d.devices = int(version), int(devices)
+	if d.version < oldest {
+		return fmt.Errorf("CUDA's driver %s is for CUDA %s: gorovod needs a driver for CUDA 11.4 or newer", d.path,
+			VersionText(d.version))
+	}
+	if d.devices == 0 {
+		return fmt.Errorf("CUDA's driver %s sees no device: check nvidia-smi and CUDA_VISIBLE_DEVICES", d.path)
+	}
+	return nil
+}
+
+// OpenLibrary opens a library by name or path for as long as the process lives, and says its file; onlyLoaded: only
+// if the process has it already.
+func OpenLibrary(name string, onlyLoaded bool) (handle unsafe.Pointer, file string, err error) {
+	cname := C.CString(name)
+	defer C.free(unsafe.Pointer(cname))
+	at, why := (*C.char)(C.calloc(1, C.GV_TEXT)), (*C.char)(C.calloc(1, C.GV_TEXT))
+	defer C.free(unsafe.Pointer(at))
+	defer C.free(unsafe.Pointer(why))
+	only := C.int(0)
+	if onlyLoaded {
+		only = 1
+	}
+	handle = C.gv_open(cname, only, at, why)
+	if handle == nil {
+		return nil, "", fmt.Errorf("%s", C.GoString(why))
+	}
+	return handle, C.GoString(at), nil
+}
+
+// Path is the driver's file.
+func (d *Driver) Path() string { return d.path }
+
+// Version is the newest CUDA that the driver can run, such as 12080 for 12.8.
+func (d *Driver) Version() int { return d.version }
+
+// Count is the number of devices that this process sees, at least 1.
+func (d *Driver) Count() int { return d.devices }
+
+// Table is where the driver's functions are, as C's struct gv_cuda, for other packages with C of their own.
+func (d *Driver) Table() unsafe.Pointer { return unsafe.Pointer(d.f) }
+
+// Device describes a device.
+func (d *Driver) Device(ordinal int) (Device, error) {
+	var c C.struct_gv_device
+	if code := C.gv_cuda_device(d.f, C.int(ordinal), &c); code != 0 {
+		return Device{}, fmt.Errorf("device %d of %d: %w", ordinal, d.devices, d.fail("cuDeviceGet", code))
+	}
+	u := hex.EncodeToString(C.GoBytes(unsafe.Pointer(&c.uuid), C.int(len(c.uuid))))
+	return Device{
+		Ordinal: ordinal, Name: C.GoString(&c.name[0]), Bus: C.GoString(&c.bus[0]), Memory: uint64(c.memory),
+		Major: int(c.major), Minor: int(c.minor),
+		UUID: "GPU-" + u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:],
+	}, nil
+}
+
+// DeviceOf is the device whose memory an address belongs to, and -1 if it is no memory of a device.
+func (d *Driver) DeviceOf(address uintptr) (int, error) {
+	var ordinal C.int
+	if code := C.gv_cuda_device_of(d.f, C.uintptr_t(address), &ordinal); code != 0 {
+		return -1, d.fail("cuPointerGetAttribute", code)
+	}
+	return int(ordinal), nil
+}
+
+// Failure makes an error of a CUresult that another package's C has got from the driver.
+func (d *Driver) Failure(call string, code int) error { return d.fail(call, C.CUresult(code)) }
+
+// fail makes an error of a code that is not success.
+func (d *Driver) fail(call string, code C.CUresult) error {
+	e := &Error{Call: call, Code: int(code)}
+	if text := C.gv_cuda_text(d.f, code, 1); text != nil {
+		e.Name = C.GoString(text)
+	}
+	if text := C.gv_cuda_text(d.f, code, 0); text != nil {
+		e.Text = C.GoString(text)
+	}
+	return e
+}

@@ -1,0 +1,38 @@
+package cuda
+
+import "fmt"
+
+// Error is a failure of a call of the driver.
+type Error struct {
+	Call string // the function
+	Code int    // CUresult
+	Name string // such as CUDA_ERROR_ILLEGAL_ADDRESS; empty if the driver does not know the code
+	Text string
+}
+
+func (e *Error) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("%s: CUDA error %d", e.Call, e.Code)
+	}
+	return fmt.Sprintf("%s: %s (%s, %d)", e.Call, e.Text, e.Name, e.Code)
+}
+
+// Codes of CUresult that a caller asks for.
+const (
+	codeOutOfMemory   = 2
+	codeDeinitialized = 4
+)
+
+// Is says whether the error is ErrOutOfMemory or ErrUnloading.
+func (e *Error) Is(target error) bool {
+	switch target {
+	case ErrOutOfMemory:
+		return e.Code == codeOutOfMemory
+	case ErrUnloading:
+		return e.Code == codeDeinitialized
+	}
+	return false
+}
+
+// VersionText writes a version of CUDA as people do: 12.8 for 12080.
+func VersionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }

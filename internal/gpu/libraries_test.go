@@ -1,0 +1,265 @@
+//go:build cgo && linux
+
+package gpu
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/gpu/cuda"
+	"github.com/gorovod/gorovod/internal/gpu/nccl"
+)
+
+// A process can load each library once, so each case is a process: this program, started anew.
+const asked = "GPU_TEST_ASKS"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(asked) {
+	case "nccl":
+		if l, err := nccl.Open(); err != nil {
+			fmt.Println("error:", err)
+		} else {
+			id, err := l.NewUniqueID()
+			fmt.Println(l.Version(), l.CUDA(), l.CanSplit(), l.CanShrink(), l.Has(nccl.Float8E4M3), l.Path(),
+				id != nccl.UniqueID{}, err)
+		}
+	case "cuda":
+		if d, err := cuda.Open(); err != nil {
+			fmt.Println("error:", err)
+		} else {
+			fmt.Println(d.Version(), d.Count(), d.Path())
+		}
+	case "report":
+		fmt.Print(Report())
+	case "":
+		os.Exit(m.Run())
+	default:
+		runProgram(os.Getenv(asked))
+	}
+}
+
+// ask starts this program with a question and further variables, and returns its answer.
+func ask(t *testing.T, question string, env ...string) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), asked+"="+question), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", question, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// build makes a shared library of C, in a folder of its own.
+func build(t *testing.T, name, source string) (folder string) {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler")
+	}
+	return buildAt(t, cc, t.TempDir(), name, source)
+}
+
+func buildAt(t *testing.T, cc, folder, name, source string) string {
+	t.Helper()
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, "source.c")
+	if err := os.WriteFile(file, []byte(source), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(cc, "-shared", "-fPIC", "-Wl,-soname,"+name, "-o", filepath.Join(folder, name), file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return folder
+}
+
+// aNCCL is the source of a library with a version and, but for one, all functions that are needed. It does nothing.
+func aNCCL(version int, cudaBuild, without string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "const char text[] = \"NCCL version 2.x+cuda%s\";\n", cudaBuild)
+	fmt.Fprintf(&b, "int ncclGetVersion(int *v) { *v = %d; return 0; }\n", version)
+	fmt.Fprintf(&b, "int ncclGetUniqueId(char *id) { id[0] = 1; return 0; }\n")
+	for _, name := range strings.Fields(`CommInitRankConfig CommFinalize CommDestroy CommAbort CommGetAsyncError GetErrorString
+		GetLastError RedOpCreatePreMulSum RedOpDestroy GroupStart GroupEnd AllReduce Broadcast Reduce AllGather ReduceScatter
+		Send Recv CommSplit CommShrink`) {
+		if name != without {
+			fmt.Fprintf(&b, "int nccl%s(void) { return 3; }\n", name)
+		}
+	}
+	return b.String()
+}
+
+const libnccl = "libnccl.so.2"
+
+func expect(t *testing.T, got string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(got, w) {
+			t.Errorf("%s\n\tdoes not contain %q", got, w)
+		}
+	}
+}
+
+func TestUnfitNCCL(t *testing.T) {
+	old := build(t, libnccl, aNCCL(21304, "11.7", "CommInitRankConfig"))
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+old), "error:", old, "is version 2.13.4: gorovod needs 2.14.0 or newer")
+	ancient := build(t, libnccl, aNCCL(2708, "10.2", "CommFinalize"))
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+ancient), "is version 2.7.8: gorovod needs 2.14.0 or newer")
+	next := build(t, libnccl, aNCCL(30000, "14.0", ""))
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+next), "is version 3.0.0: gorovod needs 2.14.0 or newer, of NCCL 2")
+	lacking := build(t, libnccl, aNCCL(22005, "12.4", "AllReduce"))
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+lacking), "error:", lacking,
+		"has no function ncclAllReduce", "install NCCL")
+	other := build(t, libnccl, "int x;")
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+other), "error:", "has no function ncclGetVersion",
+		"is damaged or no NCCL")
+
+	broken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken, libnccl), []byte("\x7fELF, once"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+broken), "error:", "file too short", broken)
+}
+
+func TestNoNCCL(t *testing.T) {
+	got := ask(t, "nccl")
+	if !strings.HasPrefix(got, "error:") {
+		t.Skip("this machine has NCCL: ", got)
+	}
+	expect(t, got, "libnccl.so.2 cannot be loaded", "install PyTorch for CUDA, or the package nvidia-nccl-cu12")
+}
+
+func TestFitNCCL(t *testing.T) {
+	first := build(t, libnccl, aNCCL(21403, "11.7", "CommSplit"))
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+first), "21403 11 false false false "+first, "true <nil>")
+	late := build(t, libnccl, aNCCL(22707, "12.9", ""))
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+late), "22707 12 true true true "+late)
+}
+
+// The library that the program has is the one, even where another would be found; and if it is unfit, no other is
+// loaded.
+func TestLoadedNCCLComesFirst(t *testing.T) {
+	programs := build(t, libnccl, aNCCL(22005, "12.4", ""))
+	elsewhere := build(t, libnccl, aNCCL(22304, "12.4", ""))
+	preload := "LD_PRELOAD=" + filepath.Join(programs, libnccl)
+	expect(t, ask(t, "nccl", preload, "LD_LIBRARY_PATH="+elsewhere), "22005 12", programs)
+
+	old := "LD_PRELOAD=" + filepath.Join(build(t, libnccl, aNCCL(21005, "12.4", "")), libnccl)
+	expect(t, ask(t, "nccl", old, "LD_LIBRARY_PATH="+elsewhere), "error:", "is version 2.10.5")
+}
+
+// A Python package is found beside any other from which the process has loaded something.
+func TestNCCLOfAPythonPackage(t *testing.T) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler")
+	}
+	site := filepath.Join(t.TempDir(), "an environment", "site-packages")
+	lib := filepath.Join(site, "jaxlib")
+	buildAt(t, cc, lib, "libjax.so", "int x;")
+	preload := "LD_PRELOAD=" + link(t, filepath.Join(lib, "libjax.so"))
+	wheel := buildAt(t, cc, filepath.Join(site, "nvidia/nccl/lib"), libnccl, aNCCL(22304, "12.4", ""))
+	expect(t, ask(t, "nccl", preload), "22304 12", wheel)
+
+	// one that is broken does not hide the next
+	if err := os.WriteFile(filepath.Join(wheel, libnccl), nil, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	next := build(t, libnccl, aNCCL(22005, "12.4", ""))
+	expect(t, ask(t, "nccl", preload, "LD_LIBRARY_PATH="+next), "22005 12", next)
+	expect(t, ask(t, "nccl", preload), "error:", "install its package again", wheel)
+}
+
+// link makes a link whose path has no blank, which LD_PRELOAD takes for the end of a name.
+func link(t *testing.T, file string) string {
+	t.Helper()
+	short := filepath.Join(t.TempDir(), filepath.Base(file))
+	if err := os.Symlink(file, short); err != nil {
+		t.Fatal(err)
+	}
+	return short
+}
+
+func TestNCCLOfAnotherCUDA(t *testing.T) {
+	framework := "LD_PRELOAD=" + filepath.Join(build(t, "libcudart.so.12", "int x;"), "libcudart.so.12")
+	of13 := build(t, libnccl, aNCCL(22707, "13.0", ""))
+	expect(t, ask(t, "nccl", framework, "LD_LIBRARY_PATH="+of13), "error:", of13,
+		"is built for CUDA 13, and this process uses CUDA 12: install the package nvidia-nccl-cu12")
+	of12 := build(t, libnccl, aNCCL(22707, "12.9", ""))
+	expect(t, ask(t, "nccl", framework, "LD_LIBRARY_PATH="+of12), "22707 12")
+}
+
+// PyTorch may have NCCL linked into it. A second one is not loaded beside it.
+func TestNCCLInsidePyTorch(t *testing.T) {
+	const torch = "libtorch_cuda.so"
+	elsewhere := "LD_LIBRARY_PATH=" + build(t, libnccl, aNCCL(22304, "12.4", ""))
+	open := build(t, torch, aNCCL(22005, "12.4", ""))
+	expect(t, ask(t, "nccl", "LD_PRELOAD="+filepath.Join(open, torch), elsewhere), "22005 0", open)
+	closed := build(t, torch, "int x;")
+	expect(t, ask(t, "nccl", "LD_PRELOAD="+filepath.Join(closed, torch), elsewhere), "error:", closed,
+		"has its NCCL inside", "a process must not have two")
+}
+
+// aDriver is the source of a driver with a version and devices, but for one of its functions.
+func aDriver(t *testing.T, version, devices, init int, without string) string {
+	header, err := os.ReadFile("cuda/driver.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "int cuInit(unsigned int flags) { return %d; }\n", init)
+	fmt.Fprintf(&b, "int cuDriverGetVersion(int *v) { *v = %d; return 0; }\n", version)
+	fmt.Fprintf(&b, "int cuDeviceGetCount(int *n) { *n = %d; return 0; }\n", devices)
+	b.WriteString("int cuGetErrorName(int code, const char **text) { *text = \"CUDA_ERROR_X\"; return 0; }\n")
+	b.WriteString("int cuGetErrorString(int code, const char **text) { *text = \"an error\"; return 0; }\n")
+	for line := range strings.Lines(string(header)) {
+		name, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "X("), ",")
+		if ok && strings.HasPrefix(name, "cu") && name != without && !strings.Contains(b.String(), name+"(") {
+			fmt.Fprintf(&b, "int %s(void) { return 801; }\n", name)
+		}
+	}
+	return b.String()
+}
+
+const libcuda = "libcuda.so.1"
+
+func TestUnfitDriver(t *testing.T) {
+	fit := build(t, libcuda, aDriver(t, 12080, 2, 0, ""))
+	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+fit), "12080 2 "+fit)
+	none := build(t, libcuda, aDriver(t, 12080, 0, 100, ""))
+	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+none), "error:", none,
+		"sees no device: check nvidia-smi and CUDA_VISIBLE_DEVICES")
+	failing := build(t, libcuda, aDriver(t, 12080, 2, 803, ""))
+	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+failing), "does not start: cuInit: an error (CUDA_ERROR_X, 803)")
+	old := build(t, libcuda, aDriver(t, 11020, 2, 0, "cuDeviceGetUuid_v2"))
+	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+old), "has no function cuDeviceGetUuid_v2", "CUDA 11.4 or newer")
+}
+
+func TestNoDriver(t *testing.T) {
+	got := ask(t, "cuda")
+	if !strings.HasPrefix(got, "error: CUDA's driver libcuda.so.1 cannot be loaded") {
+		t.Skip("this machine has a driver: ", got)
+	}
+	expect(t, got, "install NVIDIA's driver, or give the container access")
+}
+
+func TestReport(t *testing.T) {
+	if !strings.HasPrefix(ask(t, "cuda"), "error:") {
+		t.Skip("this machine has a driver")
+	}
+	library := build(t, libnccl, aNCCL(21805, "13.0", ""))
+	expect(t, ask(t, "report", "LD_LIBRARY_PATH="+library), "CUDA's driver: none", "NCCL: "+library,
+		"2.18.5, built for CUDA 13, without fp8 (2.24) and communicators that shrink (2.27)",
+		"Tensors of GPUs: copied through host memory, because\n  CUDA's driver libcuda.so.1 cannot be loaded")
+
+	driver := build(t, libcuda, aDriver(t, 12080, 1, 0, ""))
+	expect(t, ask(t, "report", "LD_LIBRARY_PATH="+library+":"+driver), "for CUDA up to 12.8",
+		"is built for CUDA 13, and the driver "+driver, "runs CUDA 12.8 at most: update the driver, or install")
+}

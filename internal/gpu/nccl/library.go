@@ -1,0 +1,132 @@
+//go:build cgo && linux
+
+package nccl
+
+/*
+#cgo CFLAGS: -Wall -Werror
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "calls.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/gpu/cuda"
+)
+
+// Library is the libnccl of this process.
+type Library struct {
+	path    string
+	version int
+	cuda    int // the major version of CUDA that it was built for; 0: not known
+	f       *C.struct_gv_nccl
+}
+
+var opened struct {
+	sync.Mutex
+	library *Library
+}
+
+// Open finds and loads NCCL, and checks that it is of use. There is one in a process: later calls return it. The
+// error is a sentence that says what is missing or unfit, and what to do. It does not need a device.
+func Open() (*Library, error) {
+	opened.Lock()
+	defer opened.Unlock()
+	if opened.library != nil {
+		return opened.library, nil
+	}
+	l, err := find()
+	if err != nil {
+		return nil, err
+	}
+	opened.library = l
+	return l, nil
+}
+
+// fit loads the functions of an open library, and checks its version.
+func fit(handle unsafe.Pointer, path string) (*Library, error) {
+	l := &Library{path: path, f: (*C.struct_gv_nccl)(C.calloc(1, C.sizeof_struct_gv_nccl))}
+	missing := C.gv_nccl_fill(l.f, handle)
+	if l.version = versionOf(l.f); l.version != 0 && l.version < oldest {
+		missing = nil // the version says it better
+	}
+	switch {
+	case missing != nil:
+		name := C.GoString(missing)
+		C.free(unsafe.Pointer(l.f))
+		return nil, fmt.Errorf("NCCL's library %s has no function %s, so it is damaged or no NCCL: install NCCL %s or "+
+			"newer", path, name, VersionText(oldest))
+	case l.version < oldest || l.version/10000 != newestKnown:
+		C.free(unsafe.Pointer(l.f))
+		return nil, fmt.Errorf("NCCL's library %s is version %s: gorovod needs %s or newer, of NCCL %d", path,
+			VersionText(l.version), VersionText(oldest), newestKnown)
+	}
+	return l, nil
+}
+
+// versionOf is the version that the library tells, and 0 if it does not.
+func versionOf(f *C.struct_gv_nccl) int {
+	var v C.int
+	if C.gv_nccl_version(f, &v) != 0 {
+		return 0
+	}
+	return int(v)
+}
+
+// Path is the library's file.
+func (l *Library) Path() string { return l.path }
+
+// Version is NCCL's version code, such as 21805 for 2.18.5.
+func (l *Library) Version() int { return l.version }
+
+// CUDA is the major version of CUDA that the library was built for; 0 if it does not tell.
+func (l *Library) CUDA() int { return l.cuda }
+
+// Runs says whether a driver can run the library; the error is a sentence that says why not, and what to do.
+func (l *Library) Runs(d *cuda.Driver) error {
+	if l.cuda <= d.Version()/1000 {
+		return nil
+	}
+	return fmt.Errorf("NCCL's library %s (%s) is built for CUDA %d, and the driver %s runs CUDA %s at most: update "+
+		"the driver, or install the package nvidia-nccl-cu%d and a framework for CUDA %[6]d", l.path,
+		VersionText(l.version), l.cuda, d.Path(), cuda.VersionText(d.Version()), d.Version()/1000)
+}
+
+// Has says whether this NCCL knows a type.
+func (l *Library) Has(t DType) bool {
+	return t < Float8E4M3 || t <= Float8E5M2 && l.version >= withFloat8
+}
+
+// CanSplit says whether Comm.Split works.
+func (l *Library) CanSplit() bool { return l.version >= withSplit && l.f.ncclCommSplit != nil }
+
+// CanShrink says whether Comm.Shrink works.
+func (l *Library) CanShrink() bool { return l.version >= withShrink && l.f.ncclCommShrink != nil }
+
+// NewUniqueID makes the name of a communicator. This process must be a member of it, and live while it is made.
+func (l *Library) NewUniqueID() (id UniqueID, err error) {
+	if code := C.gv_nccl_unique_id(l.f, unsafe.Pointer(&id)); code != 0 {
+		return id, l.fail(nil, "ncclGetUniqueId", code, 0)
+	}
+	return id, nil
+}
+
+// NewComm begins to make a communicator of this process's device in a context, as one member of several; rank is this
+// member's number. It returns at once. Comm.State says when the communicator is ready, which is when all members have
+// called.
+func (l *Library) NewComm(c *cuda.Context, size int, id UniqueID, rank int) (*Comm, error) {
+	comm := l.newComm(c)
+	code := C.gv_nccl_init(&comm.place, comm.slot, C.int(size), unsafe.Pointer(&id), C.int(rank))
+	return comm.made("ncclCommInitRankConfig", code)
+}
+
+func (l *Library) newComm(c *cuda.Context) *Comm {
+	slot := (*C.uintptr_t)(C.calloc(1, C.sizeof_uintptr_t))
+	return &Comm{library: l, context: c, slot: slot, place: C.struct_gv_place{
+		nccl: l.f, cuda: (*C.struct_gv_cuda)(c.Driver().Table()), context: C.uintptr_t(c.Handle()),
+	}}
+}

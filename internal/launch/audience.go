@@ -1,0 +1,189 @@
+package launch
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/dashboard"
+	"github.com/gorovod/gorovod/internal/door"
+	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/metrics"
+	"github.com/gorovod/gorovod/internal/overview"
+	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/summary"
+)
+
+// audience is who watches a job: readers of its metrics, of its dashboard, of gorovod top, and of the summary at its
+// end, for which the ranks are asked once in ten seconds. All methods do nothing on a nil audience.
+type audience struct {
+	metrics  *metrics.Server   // nil: not shown
+	page     *dashboard.Server // nil: not shown
+	local    *dashboard.Server // for gorovod top; nil where the system has no such sockets
+	overview *overview.Job
+	ledger   *summary.Ledger // nil: the job ends without a summary
+	least    time.Duration   // that a job lasts which ends with one
+	over     chan struct{}
+	running  sync.WaitGroup
+}
+
+// openAudience opens what the user asks for, and the socket for gorovod top.
+func (f *flags) openAudience(name string) (*audience, error) {
+	a := &audience{overview: overview.New(), over: make(chan struct{})}
+	least, on, err := summary.From(lookEnv(f.environ(os.Environ()), summary.Variable))
+	if err != nil {
+		return nil, err
+	}
+	if on {
+		a.ledger, a.least = &summary.Ledger{}, least
+		a.running.Go(func() { a.ledger.Run(a.over) })
+	}
+	a.running.Go(func() { a.overview.Run(a.over) })
+	if err := a.openMetrics(f, name); err != nil {
+		a.close()
+		return nil, err
+	}
+	if err := a.openPage(f, name); err != nil {
+		a.close()
+		return nil, err
+	}
+	a.local, _ = dashboard.OpenLocal(a.overview) // a job does not need it
+	return a, nil
+}
+
+// asked is what an option says, or the variable that has its default, and how to call that in an error.
+func asked(value, option, variable string) (address, said string) {
+	if value != "" {
+		return value, option
+	}
+	return os.Getenv(variable), variable
+}
+
+// doorVariable is a variable of package door. Whether the job is encrypted the ranks' environment says, which -x can
+// change; the rest is the launcher's own.
+func (f *flags) doorVariable(name string) string {
+	if name == door.EncryptedVariable {
+		return lookEnv(f.environ(os.Environ()), name)
+	}
+	return os.Getenv(name)
+}
+
+func (a *audience) openMetrics(f *flags, name string) error {
+	address, said := asked(f.MetricsPort, "--metrics-port", metrics.Variable)
+	if address == "" {
+		return nil
+	}
+	o, err := door.From(address, f.doorVariable)
+	if err != nil {
+		return fmt.Errorf("%s: %w", said, err)
+	}
+	if a.metrics, err = metrics.Open(o); err != nil {
+		return fmt.Errorf("%s %s: %w", said, address, err)
+	}
+	logging.Print(slog.LevelInfo, name, "metrics are at "+a.metrics.URL())
+	return nil
+}
+
+func (a *audience) openPage(f *flags, name string) error {
+	address, said := asked(f.Dashboard, "--dashboard", dashboard.Variable)
+	if address == "" {
+		return nil
+	}
+	o, err := door.From(address, f.doorVariable)
+	if err != nil {
+		return fmt.Errorf("%s: %w", said, err)
+	}
+	if a.page, err = dashboard.Open(o, a.overview); err != nil {
+		return fmt.Errorf("%s %s: %w", said, address, err)
+	}
+	a.overview.Keep()
+	logging.Print(slog.LevelInfo, name, "the dashboard is at "+a.page.URL())
+	return nil
+}
+
+// form lets the audience see the ranks that meet at s, a world of size ranks. It is called before s serves.
+func (a *audience) form(s *rendezvous.Server, size int) {
+	if a == nil {
+		return
+	}
+	joined, from := func() int { return len(s.Joined()) }, s.Epoch<<20
+	s.Figures = func(rank int, generation uint64, host string, value []byte) {
+		if a.metrics != nil {
+			a.metrics.Job().Take(rank, generation, host, value)
+		}
+		a.overview.Take(rank, generation, host, value)
+		if a.ledger != nil {
+			a.ledger.Take(rank, generation, host, value)
+		}
+	}
+	if a.metrics != nil {
+		a.metrics.Form(size, from, joined, s.AskFigures)
+	}
+	a.overview.Form(size, from, joined, s.AskFigures)
+	if a.ledger != nil {
+		a.ledger.Form(size, from, s.AskFigures)
+	}
+}
+
+// watchWorld lets the job's audience and its telemetry follow the ranks that meet at s, a world of size ranks. It is
+// called before s serves.
+func (j *Job) watchWorld(s *rendezvous.Server, size int) {
+	j.Audience.form(s, size)
+	j.Telemetry.Form(size, func() int { return len(s.Joined()) })
+	j.worlds.Add(1)
+	j.awaitRanks(s, size)
+}
+
+// setLines sets where the last lines of a rank come from; in an elastic job of a worker.
+func (a *audience) setLines(f func(number int) (stdout, stderr string)) {
+	if a != nil {
+		a.overview.SetLines(f)
+	}
+}
+
+// note shows a message of the launcher.
+func (a *audience) note(text string) {
+	if a != nil {
+		a.overview.Note(text)
+	}
+}
+
+// summarize says where the time of the job went, if it was long enough.
+func (j *Job) summarize() {
+	if a := j.Audience; a != nil && a.ledger != nil {
+		if text := a.ledger.Text(a.least); text != "" {
+			j.err.say("%s", logging.Message(slog.LevelInfo, j.Name, text))
+		}
+	}
+}
+
+// end tells the readers how the job has ended.
+func (a *audience) end(code int, why report, err error) {
+	if a == nil {
+		return
+	}
+	e := overview.Ending{Code: code, Text: why.Text}
+	if err != nil {
+		e.Text = err.Error()
+	}
+	a.overview.End(e)
+}
+
+// close ends the pages.
+func (a *audience) close() {
+	if a == nil {
+		return
+	}
+	close(a.over)
+	if a.metrics != nil {
+		a.metrics.Close()
+	}
+	for _, s := range []*dashboard.Server{a.page, a.local} {
+		if s != nil {
+			s.Close()
+		}
+	}
+	a.running.Wait()
+}

@@ -1,0 +1,202 @@
+package launch
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/nodes"
+)
+
+// fleet are the nodes of an elastic job that have a launcher each. They come to node 0, where the driver is, and leave
+// when they like. The driver knows each that has come by a name of its own: what happened to a node does not count
+// against the one that replaces it, whatever the replacement calls itself.
+type fleet struct {
+	job   *elasticJob
+	place nodes.Place
+	self  nodes.Node // node 0
+	key   []byte
+
+	listener  net.Listener
+	reception *nodes.Reception // nil before open
+
+	mu     sync.Mutex
+	used   map[string]int // how many nodes have had a name
+	here   []*visitor     // in the order in which they came
+	closed bool
+}
+
+// visitor is a node that has come.
+type visitor struct {
+	nodes.Node
+	name  string // the driver's for it
+	line  *line
+	going bool // it is to leave
+}
+
+// newFleet makes the fleet of a job whose nodes come to l, which it owns.
+func newFleet(e *elasticJob, place nodes.Place, self nodes.Node, key []byte, l net.Listener) *fleet {
+	return &fleet{job: e, place: place, self: self, key: key, listener: l, used: map[string]int{self.Host: 1}}
+}
+
+// open lets nodes come. The driver must be there.
+func (f *fleet) open() {
+	if f.listener != nil {
+		f.reception = nodes.Receive(f.listener, f.place, f.key, f.came, func(text string) { f.job.say("%s", text) })
+	}
+}
+
+// close lets nobody come any more.
+func (f *fleet) close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	if f.reception != nil {
+		f.reception.Close()
+	}
+}
+
+// came takes a node in, and stays with it until it is gone.
+func (f *fleet) came(n nodes.Node) {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		n.Conn.Close()
+		return
+	}
+	v := &visitor{Node: n, name: f.unused(n.Host)}
+	v.line = nodeLine(n, v.name)
+	before := f.same(n)
+	if before != nil {
+		f.here = slices.DeleteFunc(f.here, func(o *visitor) bool { return o == before })
+	}
+	f.here = append(f.here, v)
+	f.mu.Unlock()
+	if before != nil {
+		f.job.say("node %s has come again, as host %s: host %s is taken for lost", label(n), v.name, before.name)
+		f.job.replaced(before.name)
+	}
+	f.job.tell("%s has come, with %d slots", v.name, n.Slots)
+	crew, err := f.job.remote(v.name)
+	if err != nil { // remote has said so
+		f.drop(v)
+		return
+	}
+	f.offer()
+	select {
+	case why := <-crew.leaves:
+		f.job.say("host %s leaves the job: %s", v.name, why)
+		f.mu.Lock()
+		v.going = true
+		f.mu.Unlock()
+		f.offer()
+		f.job.driver.Vacated(v.name, crew.Close)
+		<-crew.Lost()
+	case <-crew.Lost():
+	}
+	f.drop(v)
+}
+
+// unused is a name for a node that calls itself host. f.mu is held.
+func (f *fleet) unused(host string) string {
+	f.used[host]++
+	if n := f.used[host]; n > 1 {
+		return fmt.Sprintf("%s/%d", host, n)
+	}
+	return host
+}
+
+// same is the node that has come before with the number of n, or, if n has none, with its name. f.mu is held.
+func (f *fleet) same(n nodes.Node) *visitor {
+	for _, v := range f.here {
+		if v.Rank == n.Rank && (n.Rank >= 0 || v.Host == n.Host) {
+			return v
+		}
+	}
+	return nil
+}
+
+// label is what a user calls a node.
+func label(n nodes.Node) string {
+	if n.Rank < 0 {
+		return n.Host
+	}
+	return fmt.Sprint(n.Rank)
+}
+
+// drop forgets a node.
+func (f *fleet) drop(v *visitor) {
+	v.line.end()
+	f.mu.Lock()
+	f.here = slices.DeleteFunc(f.here, func(o *visitor) bool { return o == v })
+	f.mu.Unlock()
+	f.offer()
+}
+
+// offer tells the driver which nodes there are.
+func (f *fleet) offer() {
+	f.mu.Lock()
+	defer f.mu.Unlock() // offers come in their order
+	hosts := []membership.Host{{Name: f.self.Host, Slots: f.self.Slots}}
+	for _, v := range f.here {
+		if !v.going {
+			hosts = append(hosts, membership.Host{Name: v.name, Slots: v.Slots})
+		}
+	}
+	f.job.driver.Offer(hosts)
+}
+
+// openLine is the connection to a node, for the job's agents.
+func (f *fleet) openLine(name string) (*line, error) {
+	if v := f.visitor(name); v != nil {
+		return v.line, nil
+	}
+	return nil, &hostError{Host: name, What: "it has left the job"}
+}
+
+// slots is how many processes a node may run.
+func (f *fleet) slots(name string) int {
+	if v := f.visitor(name); v != nil {
+		return v.Slots
+	}
+	return 1
+}
+
+func (f *fleet) visitor(name string) *visitor {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, v := range f.here {
+		if v.name == name {
+			return v
+		}
+	}
+	return nil
+}
+
+// remoteCrews are the crews of all other hosts that are connected.
+func (e *elasticJob) remoteCrews() map[string]crew {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	crews := map[string]crew{}
+	for name, p := range e.crews {
+		select {
+		case <-p.ready:
+			if p.crew != nil {
+				crews[name] = p.crew
+			}
+		default:
+		}
+	}
+	return crews
+}
+
+// replaced ends the crew of a host whose place another has taken.
+func (e *elasticJob) replaced(host string) {
+	if c, ok := e.remoteCrews()[host].(*remoteCrew); ok {
+		c.tell(note{Type: refusedNote, Text: "another node has come with this node's number or name, and has " +
+			"its place"})
+		go c.Close()
+	}
+}

@@ -1,0 +1,69 @@
+package launch
+
+import (
+	"log/slog"
+	"path/filepath"
+
+	"github.com/gorovod/gorovod/internal/logging"
+)
+
+// mpiJobDirectory is where the operator of an MPIJob of Kubeflow puts files for the launcher.
+const mpiJobDirectory = "/etc/mpi"
+
+// mpiJobCooldown is the cooldown range of an elastic MPIJob, in seconds: a pod that is gone is replaced by one of the
+// same name.
+var mpiJobCooldown = []int{2, 30}
+
+// inMPIJob reports whether this launcher is that of an MPIJob, and the user names no hosts.
+func (f *flags) inMPIJob(getenv func(string) string) bool {
+	if f.NNodes != "" || f.Hosts != "" || f.Hostfile != "" || f.DiscoveryScript != "" || getenv("PET_NNODES") != "" {
+		return false
+	}
+	return isFile(filepath.Join(mpiJobDirectory, "hostfile"))
+}
+
+// useMPIJob takes the hosts that the operator has written down. given says that -np was given; without it the job has
+// a process for each slot, or, if it is elastic, begins with --min-np processes.
+func (f *flags) useMPIJob(given bool) error {
+	f.Hostfile = filepath.Join(mpiJobDirectory, "hostfile")
+	script := filepath.Join(mpiJobDirectory, "discover_hosts.sh")
+	if f.MinNP != nil {
+		if isFile(script) {
+			f.DiscoveryScript = "/bin/sh " + script // whether its file may be executed or not
+		}
+		if f.BlacklistCooldown == nil {
+			f.BlacklistCooldown = mpiJobCooldown
+		}
+	}
+	switch {
+	case given:
+	case f.MinNP != nil:
+		f.NumProc = *f.MinNP
+	default:
+		hosts, err := f.hosts()
+		if err != nil {
+			return err
+		}
+		for _, h := range hosts {
+			f.NumProc += h.Slots
+		}
+	}
+	return nil
+}
+
+// sayMPIJob says where the hosts come from that the user has not named.
+func (f *flags) sayMPIJob(name string) {
+	from := f.Hostfile
+	if f.DiscoveryScript != "" {
+		from = filepath.Join(mpiJobDirectory, "discover_hosts.sh")
+	}
+	logging.Print(slog.LevelInfo, name, "this is an MPIJob: its hosts are those of "+from)
+}
+
+// kubexecProgram is the command that reaches the pods of an MPIJob whose operator uses no ssh; nil for another job.
+func kubexecProgram(getenv func(string) string) ([]string, error) {
+	if agent := getenv(kubexecVariable); agent == kubexecPath || agent == "" && isFile(kubexecPath) {
+		return kubexec(kubexecPath)
+	}
+	return nil, nil
+}

@@ -1,0 +1,310 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/nodes"
+)
+
+// secretFileVariable names a file with the secret that the launchers of all nodes share.
+const secretFileVariable = "GOROVOD_SECRET_FILE"
+
+// defaultNodesTimeout is how long the nodes wait for one another: a cluster may take minutes to find room for a pod.
+const defaultNodesTimeout = 10 * time.Minute
+
+// apart reports whether each node has a launcher: the user says so, or the environment does, and the user says nothing
+// of hosts and processes. given says that -np was given.
+func (f *flags) apart(given bool, getenv func(string) string) bool {
+	if f.NNodes != "" || f.NodeRank != nil || f.MasterAddr != "" || f.MasterPort != nil || f.NprocPerNode != "" ||
+		f.RdzvID != "" || f.LeaveOn != "" {
+		return true
+	}
+	if given || f.Hosts != "" || f.Hostfile != "" || f.DiscoveryScript != "" {
+		return false
+	}
+	return getenv("PET_NNODES") != "" || getenv("JOB_COMPLETION_INDEX") != ""
+}
+
+// checkNodes finds this node's place.
+func (f *flags) checkNodes(getenv func(string) string) error {
+	if f.LeaveOn != "" && f.NNodes == "" && getenv("PET_NNODES") == "" {
+		return errors.New("--leave-on is for elastic jobs of which each node has a launcher, since only such a node " +
+			"can leave by itself: give --nnodes MIN:MAX, or set PET_NNODES, too. In other jobs " +
+			"--host-discovery-script says which hosts are to go")
+	}
+	for _, o := range []struct {
+		name  string
+		given bool
+	}{
+		{"--hosts", f.Hosts != ""}, {"--hostfile", f.Hostfile != ""},
+		{"--host-discovery-script", f.DiscoveryScript != ""},
+		{"--mpi", f.MPI},
+	} {
+		if o.given {
+			return fmt.Errorf("%s and --nnodes: one of them. With --nnodes each node has a launcher", o.name)
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	file, _ := os.ReadFile("/etc/hosts") // without it the short name is all there is
+	asked := nodes.Asked{Nodes: f.NNodes, Rank: f.NodeRank, Port: f.MasterPort, Slots: f.NprocPerNode,
+		Head: f.MasterAddr, ID: f.RdzvID, Elastic: f.MinNP != nil}
+	place, found, err := nodes.Find(asked, getenv, nodes.FullName(host, string(file)))
+	if err != nil {
+		return err
+	}
+	if !found {
+		return errors.New("--nnodes is missing: say how many nodes there are")
+	}
+	f.place = &place
+	if err := checkNotice(f.leaveOn()); err != nil {
+		return err
+	}
+	if f.LeaveOn != "" && !place.Elastic {
+		return errors.New("--leave-on is for elastic jobs: give --nnodes MIN:MAX, too")
+	}
+	return nil
+}
+
+// launchNodes is this node's part of a job of several nodes, each with a launcher.
+func (f *flags) launchNodes(name string, input []byte) (code int, why report, err error) {
+	self, err := f.self()
+	if err != nil {
+		return exitUsage, why, err
+	}
+	path, code, err := findCommand(f.command[0], os.Getenv("PATH"))
+	if err != nil {
+		return code, why, err
+	}
+	if f.place.Elastic {
+		return f.launchFleet(name, path, input, self)
+	}
+	if f.place.Count == 1 {
+		return f.launchAt(name, path, input, []nodes.Node{self})
+	}
+	key, err := nodesKey(os.Getenv)
+	if err != nil {
+		return exitUsage, why, err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	limit := defaultNodesTimeout
+	if f.StartTimeout != nil {
+		limit = f.startTimeout()
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, limit, context.DeadlineExceeded)
+	defer cancel()
+	say := func(text string) { warn(name, text) }
+	if f.place.Rank > 0 {
+		conn, err := nodes.Join(waiting, *f.place, self.Host, self.Slots, key, say)
+		if err != nil {
+			return 1, why, interrupted(ctx, err)
+		}
+		stop()
+		code, err := serveNode(conn)
+		return code, why, err
+	}
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", f.place.Port))
+	if err != nil {
+		return 1, why, fmt.Errorf("this is node 0, at which the others meet: %w: --master-port says another port", err)
+	}
+	g := nodes.Gather(l, *f.place, self, key, say)
+	defer g.Close()
+	all, err := g.Wait(waiting)
+	if err != nil {
+		return 1, why, interrupted(ctx, err)
+	}
+	g.Close()
+	stop()
+	return f.launchAt(name, path, input, all)
+}
+
+// interrupted is err, or in its place that a signal has ended ctx.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.New("interrupted before all nodes had met")
+	}
+	return err
+}
+
+// self describes this node.
+func (f *flags) self() (n nodes.Node, err error) {
+	n.Rank = f.place.Rank
+	if n.Host, err = os.Hostname(); err != nil {
+		return n, err
+	}
+	n.Slots, err = nodes.Count(f.place.Slots, os.DirFS("/"), os.Getenv)
+	return n, err
+}
+
+// nodesKey is the secret by which the launchers know one another.
+func nodesKey(getenv func(string) string) ([]byte, error) {
+	if file := getenv(secretFileVariable); file != "" {
+		key, err := config.ReadKey(file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", secretFileVariable, err)
+		}
+		return key, nil
+	}
+	if text := getenv(secretVariable); text != "" {
+		key, err := config.ParseKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", secretVariable, err)
+		}
+		return key, nil
+	}
+	return nil, fmt.Errorf("the nodes share no secret by which to know one another: set %s, on all nodes, to a file "+
+		"with the same one. `openssl rand -hex 32` makes it", secretFileVariable)
+}
+
+// launchAt runs the job on all nodes, from node 0.
+func (f *flags) launchAt(name, path string, input []byte, all []nodes.Node) (code int, why report, err error) {
+	names := nodes.Names(all)
+	lines := map[string]*line{}
+	var hosts []Host
+	total := 0
+	for i, n := range all {
+		hosts = append(hosts, Host{names[i], n.Slots})
+		total += n.Slots
+		if n.Conn != nil {
+			lines[names[i]] = nodeLine(n, names[i])
+		}
+	}
+	defer func() {
+		for _, l := range lines {
+			l.end()
+		}
+	}()
+	np := f.NumProc
+	if np == 0 {
+		np = total
+	}
+	slots, err := assign(hosts, np)
+	if err != nil {
+		return exitUsage, why, err
+	}
+	if last := slots[len(slots)-1].Host; last != names[len(names)-1] {
+		return exitUsage, why, fmt.Errorf("-np %d leaves nodes without a process: %s would be the last of %d nodes "+
+			"with one. Start fewer nodes, or give --nproc-per-node", np, last, len(all))
+	}
+	if err := checkRemotes(len(lines), len(slots)); err != nil {
+		return exitUsage, why, err
+	}
+	if err := checkLimits(slots[0].LocalSize); err != nil {
+		return exitUsage, why, err
+	}
+	for _, note := range f.notes(len(all) > 1) {
+		warn(name, note)
+	}
+	j := f.job(name, path, slots, input)
+	j.Local = func(host string) bool { return host == names[0] }
+	j.Apart, j.Settings = true, f.settings(os.Environ())
+	j.Remote.Timeout = defaultStartTimeout
+	j.Remote.open = func(host string) (*line, error) { return lines[host], nil }
+	return f.launch(j)
+}
+
+// settings are the variables that the options set.
+func (f *flags) settings(own []string) (set []string) {
+	has := map[string]bool{}
+	for _, e := range own {
+		has[e] = true
+	}
+	for _, x := range f.Export {
+		if name, _, given := strings.Cut(x, "="); !given {
+			has[name+"="+os.Getenv(name)] = false
+		}
+	}
+	for _, e := range f.environ(own) {
+		if !has[e] {
+			set = append(set, e)
+		}
+	}
+	return set
+}
+
+// farewell tells the agents of other nodes how the job ended.
+func farewell(crews map[string]crew, code int, err error) {
+	if err != nil && code == 0 {
+		code = 1
+	}
+	for _, c := range crews {
+		if far, ok := c.(*remoteCrew); ok {
+			far.tell(note{Type: outcomeNote, Code: code})
+		}
+	}
+}
+
+// nodeLine makes a line of a node's connection.
+func nodeLine(n nodes.Node, host string) *line {
+	l := &line{name: fmt.Sprintf("the connection to node %d (%s)", n.Rank, host), says: &tailOf{},
+		said: make(chan struct{}), died: make(chan struct{}), code: -1, fate: "was cut short"}
+	close(l.said)
+	end := sync.OnceFunc(func() { close(l.died) })
+	l.in, l.out = sending{n.Conn}, receiving{n.Conn, end}
+	l.kill = func() {
+		n.Conn.Close()
+		end()
+	}
+	return l
+}
+
+// sending is the half of a connection that is written.
+type sending struct{ *auth.Sealed }
+
+func (s sending) Close() error { return s.CloseWrite() }
+
+// receiving is the half of a connection that is read. It calls end when nothing more comes.
+type receiving struct {
+	*auth.Sealed
+	end func()
+}
+
+func (r receiving) Read(p []byte) (int, error) {
+	n, err := r.Sealed.Read(p)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		r.end()
+	}
+	return n, err
+}
+
+// serveNode obeys node 0 until the job is over. It returns the job's exit code.
+func serveNode(conn *auth.Sealed) (code int, err error) {
+	a, code, err := nodeAgent(conn, nil)
+	switch {
+	case err != nil:
+		return 1, err
+	case a.over != nil:
+		return *a.over, nil
+	case a.crew == nil && a.gone || code == exitUsage:
+		return 1, errors.New("node 0 has given up before the job began; its own output says why")
+	case a.gone:
+		return 1, errors.New("node 0 is gone, and has not said how the job ended")
+	}
+	return code, nil
+}
+
+// nodeAgent obeys node 0 until that is gone, or this node has left. going makes it leave; nil never does.
+func nodeAgent(conn *auth.Sealed, going <-chan string) (a *agent, code int, err error) {
+	defer conn.Close()
+	head, _, err := net.SplitHostPort(conn.NetConn().RemoteAddr().String())
+	if err != nil {
+		return nil, 1, err
+	}
+	a = &agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: head, own: true, going: going}
+	return a, a.run(conn, io.Writer(conn)), nil
+}

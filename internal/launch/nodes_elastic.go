@@ -1,0 +1,149 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/elastic/driver"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/nodes"
+)
+
+// launchFleet is this node's part of an elastic job whose nodes have a launcher each.
+func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (code int, why report, err error) {
+	var key []byte
+	if f.place.Count > 1 {
+		if key, err = nodesKey(os.Getenv); err != nil {
+			return exitUsage, why, err
+		}
+	}
+	if f.place.Rank != 0 {
+		code, err = f.joinFleet(name, self, key)
+		return code, why, err
+	}
+	env := f.environ(os.Environ())
+	o := driver.Options{Config: f.fleetRules(env, self.Slots), Grace: f.grace(),
+		Hosts: []membership.Host{{Name: self.Host, Slots: self.Slots}}}
+	if o.Config.Max < o.Config.NP {
+		return exitUsage, why, fmt.Errorf("the job needs %d processes to start, and may have %d (%d nodes of %d, or "+
+			"--max-np): raise --nnodes or --max-np", o.Config.NP, o.Config.Max, f.place.Count, self.Slots)
+	}
+	if err := checkLimits(self.Slots); err != nil {
+		return exitUsage, why, err
+	}
+	var l net.Listener
+	if f.place.Count > 1 {
+		if l, err = net.Listen("tcp", fmt.Sprintf(":%d", f.place.Port)); err != nil {
+			return 1, why, fmt.Errorf("this is node 0, to which the others come: %w: --master-port says another port",
+				err)
+		}
+	}
+	e := f.elasticJob(name, path, env, input)
+	e.Apart, e.Settings = true, f.settings(os.Environ())
+	e.isLocal = func(host string) bool { return host == self.Host }
+	e.fleet = newFleet(e, *f.place, self, key, l)
+	e.Remote.Timeout, e.Remote.open, e.slots = defaultStartTimeout, e.fleet.openLine, e.fleet.slots
+	if where := f.leaveOn(); where != "" {
+		go func() {
+			warn(name, awaitNotice(where)+": node 0 ends, and the job with it")
+			syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		}()
+	}
+	return f.launchElastic(e, o, f.place.Count > 1)
+}
+
+// fleetRules are the rules of the job. Numbers of nodes count as so many times node 0's slots.
+func (f *flags) fleetRules(env []string, slots int) membership.Config {
+	c := f.membership(env)
+	c.Fixed = f.place.Count == 1
+	c.Terms.Min = "--min-np"
+	if f.MinNP == nil {
+		c.Min, c.Terms.Min = f.place.Least*slots, "--nnodes"
+	}
+	if f.NumProc == 0 {
+		c.NP = c.Min
+	}
+	if f.MaxNP == nil {
+		c.Max = f.place.Count * slots
+	}
+	if f.BlacklistCooldown == nil {
+		f.BlacklistCooldown = mpiJobCooldown
+		c.Cooldown = f.cooldown()
+	}
+	return c
+}
+
+// leaveOn is where the notice will be; empty for none.
+func (f *flags) leaveOn() string {
+	if f.LeaveOn != "" {
+		return f.LeaveOn
+	}
+	return os.Getenv(leaveVariable)
+}
+
+// joinFleet puts this node at node 0's disposal until the job is over or this node leaves it. If node 0 is lost, this
+// node waits for it to come back. It returns the launcher's exit code.
+func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, err error) {
+	leaving := departures(f.leaveOn())
+	say := func(text string) { warn(name, text) }
+	limit := defaultNodesTimeout
+	if f.StartTimeout != nil {
+		limit = f.startTimeout()
+	}
+	for {
+		ctx, cancel := context.WithTimeoutCause(context.Background(), limit, context.DeadlineExceeded)
+		conn, left, err := joinOrLeave(ctx, leaving, func(ctx context.Context) (*auth.Sealed, error) {
+			return nodes.Join(ctx, *f.place, self.Host, self.Slots, key, say)
+		})
+		cancel()
+		switch {
+		case left:
+			return int(leaving.code.Load()), nil
+		case err != nil:
+			return 1, err
+		}
+		a, code, err := nodeAgent(conn, leaving.why)
+		switch {
+		case err != nil:
+			return 1, err
+		case a.over != nil:
+			return *a.over, nil
+		case leaving.code.Load() != 0:
+			return int(leaving.code.Load()), nil
+		case a.turnedAway != "":
+			return 1, errors.New(a.turnedAway)
+		case !a.gone:
+			return code, nil
+		}
+		say("node 0 is gone, and with it the job's driver; this node waits for it to come back")
+	}
+}
+
+// joinOrLeave joins, unless this node is to leave meanwhile.
+func joinOrLeave(ctx context.Context, leaving *departure, join func(context.Context) (*auth.Sealed, error)) (
+	conn *auth.Sealed, left bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	joined, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-leaving.why:
+			left = true
+			cancel()
+		case <-joined:
+		}
+	}()
+	conn, err = join(ctx)
+	close(joined)
+	<-watched
+	if left && err == nil {
+		conn.Close()
+	}
+	return conn, left, err
+}

@@ -1,0 +1,48 @@
+package manifests
+
+// service gives the pods names that last. A JobSet, a TrainJob and an MPIJob have one that their controller makes.
+func (j *Job) service() object[serviceSpec] {
+	return object[serviceSpec]{APIVersion: "v1", Kind: "Service", Metadata: j.metadata(j.Name), Spec: &serviceSpec{
+		ClusterIP: "None", PublishNotReady: true, Selector: j.pods(), Ports: []servicePort{{"meet", port}}}}
+}
+
+// Placeholder stands in a Secret until somebody fills it. It is no valid key, so no job starts with it.
+const Placeholder = "PUT-64-HEXADECIMAL-DIGITS-HERE"
+
+func (j *Job) secret() object[none] {
+	entries := map[string]string{}
+	if j.Kind != MPIJob { // its operator makes keys for ssh
+		entries[secretKey] = Placeholder
+	}
+	if j.Metrics > 0 {
+		entries[tokenKey] = TokenPlaceholder
+	}
+	return object[none]{APIVersion: "v1", Kind: "Secret", Metadata: j.metadata(j.secretName()), Type: "Opaque",
+		StringData: entries}
+}
+
+// policy lets only the job's own pods reach them: ranks listen on ports that the kernel gives. Everybody may reach the
+// port of the metrics, which asks for a token: the manifests do not know where Prometheus runs.
+func (j *Job) policy() object[policySpec] {
+	rules := []ingress{{From: []peer{{selector{j.pods()}}}}}
+	if j.Metrics > 0 {
+		rules = append(rules, ingress{Ports: []policyPort{{j.Metrics}}})
+	}
+	return object[policySpec]{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy", Metadata: j.metadata(j.Name),
+		Spec: &policySpec{PodSelector: selector{j.pods()}, PolicyTypes: []string{"Ingress"}, Ingress: rules}}
+}
+
+// budget keeps a drain waiting until the job is over, or an elastic one has pods to spare: with one pod less the job
+// would end. It counts pods, since Kubernetes refuses shares and maxUnavailable for pods whose controller cannot be
+// scaled.
+func (j *Job) budget() object[budgetSpec] {
+	pods := j.Nodes
+	if j.Least > 0 {
+		pods = j.Least
+	}
+	if j.Kind == MPIJob {
+		pods++ // the launcher
+	}
+	return object[budgetSpec]{APIVersion: "policy/v1", Kind: "PodDisruptionBudget", Metadata: j.metadata(j.Name),
+		Spec: &budgetSpec{MinAvailable: pods, Selector: selector{j.pods()}}}
+}

@@ -1,0 +1,173 @@
+// Package manifests writes the Kubernetes manifests of a job: plain YAML, the same bytes for the same job, ready for
+// kubectl, kustomize or a chart. It asks no cluster anything. Only the program imports it.
+package manifests
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The kinds of jobs.
+const (
+	IndexedJob = "job"      // batch/v1, with nothing to install
+	JobSet     = "jobset"   // jobset.x-k8s.io/v1alpha2
+	MPIJob     = "mpijob"   // kubeflow.org/v2beta1
+	TrainJob   = "trainjob" // trainer.kubeflow.org/v1alpha1
+)
+
+// Kinds lists them.
+var Kinds = []string{IndexedJob, JobSet, MPIJob, TrainJob}
+
+// DefaultRuntime is the name of the ClusterTrainingRuntime that a TrainJob brings along.
+const DefaultRuntime = "horovod-distributed"
+
+// port is where the launchers of all pods meet pod 0's.
+const port = 29500
+
+// Job is what a user says of a job.
+type Job struct {
+	Kind, Name string
+	Namespace  string   // empty leaves it to kubectl
+	Image      string   // of all pods
+	Command    []string // that each process runs
+	Nodes      int      // pods with processes
+	Least      int      // pods with which an elastic job goes on; 0: the job is not elastic
+	Grace      int      // seconds that a pod has after SIGTERM; 0: what Kubernetes gives
+	Slots      int      // processes in a pod; 0: as many as it has GPUs, or else whole CPUs
+	GPUs       int      // of a pod
+	CPU        string   // of a pod, as a quantity; empty for no limit
+	Memory     string   // of a pod, as a quantity; empty for no limit
+	Env        []Env    // of all processes
+	Restarts   int      // how often the whole job may start again
+	Secret     string   // the name of a Secret that is there already; empty: print a placeholder
+	Claim      string   // the name of a PersistentVolumeClaim for checkpoints; empty for none
+	Runtime    string   // the name of a ClusterTrainingRuntime that is there already; empty: print one
+	Metrics    int      // the port of the metrics' page for Prometheus; 0: there is none
+	MetricsTLS string   // the name of a Secret with the page's certificate; empty: the page comes without TLS
+	Apart      bool     // print a TrainingRuntime of the job's own, not the ClusterTrainingRuntime that jobs share
+}
+
+// maxName is how long a name may be: the longest name made of it, NAME-worker-65535, is a label of the domain name
+// system, which has at most 63 characters.
+const maxName = 50
+
+// MaxNodes and maxSlots are the bounds that horovodrun has, too.
+const (
+	MaxNodes = 1 << 16
+	maxSlots = 1 << 16
+)
+
+var (
+	label     = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	quantity  = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(m|k|Ki|[MGTPE]i?)?$`)
+	cores     = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?|[0-9]+m)$`)
+	variable  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+// Check says what is wrong with j.
+func (j *Job) Check() error {
+	switch {
+	case !slices.Contains(Kinds, j.Kind):
+		return fmt.Errorf("unknown kind %q: one of %s is needed", j.Kind, strings.Join(Kinds, ", "))
+	case len(j.Name) > maxName || !label.MatchString(j.Name):
+		return fmt.Errorf("name %q: a letter is needed first, then letters, digits and dashes, all in lower case, and "+
+			"at most %d of them, since pods are named after it", j.Name, maxName)
+	case j.Namespace != "" && (len(j.Namespace) > 63 || !subdomain.MatchString(j.Namespace) ||
+		strings.Contains(j.Namespace, ".")):
+		return fmt.Errorf("--namespace %q: this can be no name of a namespace", j.Namespace)
+	case j.Image == "" || strings.ContainsAny(j.Image, " \t\n"):
+		return fmt.Errorf("--image %q: the name of a container image is needed", j.Image)
+	case len(j.Command) == 0:
+		return fmt.Errorf("no command: write it after --, such as -- python train.py")
+	case slices.ContainsFunc([]string{"horovodrun", "gorovod"}, func(launcher string) bool {
+		return j.Command[0] == launcher
+	}):
+		return fmt.Errorf("the command begins with %s: leave that out, the manifest adds it", j.Command[0])
+	case j.Nodes < 1 || j.Nodes > MaxNodes:
+		return fmt.Errorf("--nodes %d: a number from 1 to %d is needed", j.Nodes, MaxNodes)
+	case j.Least != 0 && (j.Least < 1 || j.Least > j.Nodes):
+		return fmt.Errorf("--min-nodes %d: a number from 1 to %d, which --nodes says, is needed", j.Least, j.Nodes)
+	case j.Least != 0 && j.Kind == TrainJob:
+		return fmt.Errorf("--min-nodes: Kubeflow Trainer does not let the pods of a %s come and go: use the kind "+
+			"%s, %s or %s", TrainJob, IndexedJob, JobSet, MPIJob)
+	case j.Grace < 0 || j.Grace > 0 && j.Kind == TrainJob && j.Runtime != "":
+		return fmt.Errorf("--grace %d: a number of seconds is needed, and no --runtime, which has the pods' grace",
+			j.Grace)
+	case j.Slots < 0 || j.Slots > maxSlots:
+		return fmt.Errorf("--slots %d: a number from 1 to %d is needed", j.Slots, maxSlots)
+	case j.GPUs < 0:
+		return fmt.Errorf("--gpus %d: 0 or more are needed", j.GPUs)
+	case j.Restarts < 0 || j.Restarts > 1000:
+		return fmt.Errorf("--restarts %d: a number from 0 to 1000 is needed", j.Restarts)
+	case j.CPU != "" && (!cores.MatchString(j.CPU) || zero(j.CPU)):
+		return fmt.Errorf("--cpu %q: a number such as 8, 0.5 or 500m is needed", j.CPU)
+	case j.Memory != "" && (!quantity.MatchString(j.Memory) || strings.HasSuffix(j.Memory, "m") || zero(j.Memory)):
+		return fmt.Errorf("--memory %q: a size such as 64Gi or 500M is needed", j.Memory)
+	case j.Runtime != "" && j.Kind != TrainJob:
+		return fmt.Errorf("--runtime is for the kind %s: a %s has none", TrainJob, j.Kind)
+	case j.Runtime != "" && (j.Restarts > 0 || j.Claim != ""):
+		return fmt.Errorf("--restarts and --checkpoints are matters of the runtime: leave --runtime out for a runtime "+
+			"that has them, or set them up in %s", j.Runtime)
+	case j.Secret != "" && j.Kind == MPIJob && j.Metrics == 0:
+		return fmt.Errorf("--secret: an %s has no use for it without --metrics-port: its operator makes keys for ssh",
+			MPIJob)
+	}
+	if err := j.checkMetrics(); err != nil {
+		return err
+	}
+	names := map[string]string{"--secret": j.Secret, "--checkpoints": j.Claim, "--runtime": j.Runtime,
+		"--metrics-tls": j.MetricsTLS}
+	for option, name := range names {
+		if name != "" && (len(name) > 253 || !subdomain.MatchString(name)) {
+			return fmt.Errorf("%s %q: this can be no name of an object", option, name)
+		}
+	}
+	return j.checkEnv()
+}
+
+// own are the variables that the manifests set, or leave to Kubernetes.
+var own = []string{nodesVariable, slotsVariable, rankVariable, secretVariable, keyVariable, indexVariable}
+
+func (j *Job) checkEnv() error {
+	seen := map[string]bool{}
+	for _, e := range j.Env {
+		switch {
+		case !variable.MatchString(e.Name):
+			return fmt.Errorf("--env %s=…: this can be no name of a variable", e.Name)
+		case e.Name == checkpointVariable && j.Claim == "":
+			return fmt.Errorf("--env %s=…: no volume is mounted there, so the checkpoints would go with the pod: give "+
+				"--checkpoints NAME in its place", e.Name)
+		case slices.Contains(own, e.Name) || e.Name == checkpointVariable ||
+			j.Metrics > 0 && slices.Contains(j.metricsOwn(), e.Name):
+			return fmt.Errorf("--env %s=…: the manifest sets this variable itself", e.Name)
+		case seen[e.Name]:
+			return fmt.Errorf("--env %s=… is given twice", e.Name)
+		}
+		seen[e.Name] = true
+	}
+	return nil
+}
+
+// zero reports whether a quantity is none.
+func zero(quantity string) bool { return strings.Trim(quantity, "0.kKMGTPEim") == "" }
+
+// slots is how many processes a pod has, for kinds that cannot leave that to horovodrun.
+func (j *Job) slots() int {
+	switch {
+	case j.Slots > 0:
+		return j.Slots
+	case j.GPUs > 0:
+		return j.GPUs
+	}
+	whole := 0
+	if !strings.HasSuffix(j.CPU, "m") {
+		fmt.Sscan(j.CPU, &whole) // up to the point; without a limit it stays 0
+	} else {
+		fmt.Sscan(strings.TrimSuffix(j.CPU, "m"), &whole)
+		whole /= 1000
+	}
+	return max(1, whole)
+}

@@ -1,0 +1,84 @@
+package manifests
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The files of a base for kustomize.
+const (
+	manifestsFile     = "manifests.yaml"
+	kustomizationFile = "kustomization.yaml"
+	namesFile         = "names.yaml"
+)
+
+// mark begins each file of a base. Base overwrites no file without it.
+const mark = "# Written by gorovod k8s render, which overwrites it. Put your changes into an overlay of kustomize.\n"
+
+// kustomization is the part of kustomize's file that a base needs.
+type kustomization struct {
+	APIVersion     string `yaml:"apiVersion"`
+	Kind           string
+	Resources      []string
+	Configurations []string
+}
+
+// Base returns the manifests as files that kustomize takes for a base. j has passed Check. The job has a runtime of its
+// own, because overlays rename and move all objects of a base: a shared one belongs to none.
+func (j *Job) Base() (map[string][]byte, error) {
+	apart := *j
+	apart.Apart = true
+	return apart.base()
+}
+
+func (j *Job) base() (map[string][]byte, error) {
+	stream, err := j.Render()
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{manifestsFile: append([]byte(mark), stream...)}
+	for name, content := range map[string]any{
+		kustomizationFile: kustomization{APIVersion: "kustomize.config.k8s.io/v1beta1", Kind: "Kustomization",
+			Resources: []string{manifestsFile}, Configurations: []string{namesFile}},
+		namesFile: j.transformers(),
+	} {
+		text, err := encode(content)
+		if err != nil {
+			return nil, err
+		}
+		files[name] = append([]byte(mark), text...)
+	}
+	return files, nil
+}
+
+// WriteBase writes the files of Base into dir, which it makes if need be. It overwrites only files that begin with
+// mark, and writes nothing if there are others of these names.
+func (j *Job) WriteBase(dir string) error {
+	files, err := j.Base()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for name := range files {
+		switch there, err := os.ReadFile(filepath.Join(dir, name)); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return err
+		case !strings.HasPrefix(string(there), mark):
+			return fmt.Errorf("%s is there, and render has not written it: give another folder, or remove the file",
+				filepath.Join(dir, name))
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package manifests
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A base can be written again, also with other options, and holds what render prints.
+func TestBase(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "base")
+	for _, nodes := range []string{"3", "2"} {
+		line := strings.Fields("jobset n --image i --nodes " + nodes)
+		if text := rendered(t, append(line, "-o", dir, "--", "train")...); text != "" {
+			t.Errorf("with -o render printed %q", text)
+		}
+		if got, want := read(t, dir, manifestsFile), mark+rendered(t, append(line, "--", "train")...); got != want {
+			t.Errorf("%s holds\n%s\nand render prints\n%s", manifestsFile, got, want)
+		}
+	}
+	if text := read(t, dir, kustomizationFile); !strings.Contains(text, "resources:\n  - manifests.yaml\n") {
+		t.Errorf("%s:\n%s", kustomizationFile, text)
+	}
+}
+
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// What somebody else has written stays, and nothing is written beside it.
+func TestBaseKeepsOthersFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, kustomizationFile), []byte("resources: []\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	code, err := Main("gorovod k8s", strings.Fields("render job n --image i --nodes 2 -o "+dir+" -- x"), &out)
+	if err == nil || code != 1 || !strings.Contains(err.Error(), kustomizationFile+" is there, and render has not") {
+		t.Errorf("exit code %d, error %v", code, err)
+	}
+	if text := read(t, dir, kustomizationFile); text != "resources: []\n" {
+		t.Errorf("%s is now %q", kustomizationFile, text)
+	}
+	if _, err := os.Stat(filepath.Join(dir, manifestsFile)); err == nil {
+		t.Errorf("%s was written", manifestsFile)
+	}
+}
+
+// The TrainJob of a base brings a runtime of its own: overlays give each object a namespace.
+func TestBaseBelongsToNamespaces(t *testing.T) {
+	dir := t.TempDir()
+	rendered(t, strings.Fields("trainjob n --image i --nodes 2 -o "+dir+" -- x")...)
+	text := read(t, dir, manifestsFile)
+	if strings.Contains(text, "Cluster") || !strings.Contains(text, "kind: TrainingRuntime") {
+		t.Errorf("%s has a ClusterTrainingRuntime, or no TrainingRuntime:\n%s", manifestsFile, text)
+	}
+}

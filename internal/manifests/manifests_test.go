@@ -1,0 +1,189 @@
+package manifests
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/door"
+)
+
+//go:generate go test -run TestKept -rewrite
+
+var rewrite = flag.Bool("rewrite", false, "write testdata anew")
+
+// kept are the command lines whose manifests are in testdata.
+var kept = map[string]string{
+	"job": "job mnist --image registry/mnist --nodes 4 --gpus 8 -- python train.py",
+	"jobset": "jobset mnist --image registry/mnist --nodes 4 --cpu 16 --memory 64Gi --slots 4 --restarts 3 " +
+		"-- python train.py",
+	"mpijob": "mpijob mnist --image registry/mnist --nodes 4 --gpus 8 --checkpoints disk -- python train.py",
+	"elastic": "job mnist --image registry/mnist --nodes 8 --min-nodes 2 --grace 120 --gpus 8 --restarts 3 " +
+		"--checkpoints disk -- python train.py",
+	"metrics": "job mnist --image registry/mnist --nodes 4 --gpus 8 --metrics-port 9400 --metrics-tls mnist-page " +
+		"-- python train.py",
+	"trainjob": "trainjob mnist --image registry/mnist --nodes 4 --gpus 8 -- python train.py",
+}
+
+func TestKept(t *testing.T) {
+	for name, line := range kept {
+		got := "# gorovod k8s render " + line + "\n" + rendered(t, strings.Fields(line)...)
+		file := "testdata/" + name + ".yaml"
+		if *rewrite {
+			if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s is not what render prints; see what has changed with: go generate ./internal/manifests", file)
+		}
+	}
+}
+
+func rendered(t *testing.T, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if _, err := Main("gorovod k8s", append([]string{"render"}, args...), &out); err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return out.String()
+}
+
+// Options change what they are for.
+func TestOptions(t *testing.T) {
+	base := "--image i --nodes 3"
+	for _, c := range []struct{ line, has, lacks string }{
+		{"job n " + base, "completions: 3", "namespace:"},
+		{"job n " + base, "backoffLimit: 0", "podFailurePolicy"},
+		{"job n " + base + " --restarts 2", "backoffLimit: 6", "backoffLimit: 0"},
+		{"job n " + base + " --namespace team", "namespace: team", "namespace: n"},
+		{"job n " + base + " --namespace team", "secret generic n --namespace team", "TrainJob"},
+		{"job n " + base + " --secret s", "secretName: s", "kind: Secret"},
+		{"job n " + base + " --env A=1,b=2", "value: 1,b=2", "name: b"},
+		{"job n " + base + " --env A=$(B)", "value: $$(B)", "value: $(B)"},
+		{"job n " + base + " --min-nodes 2", `value: "2:3"`, "backoffLimit: 0"},
+		{"job n " + base + " --min-nodes 2 --restarts 4", "backoffLimitPerIndex: 4", "minAvailable: 3"},
+		{"job n " + base + " --min-nodes 3", `succeededIndexes: "0"`, "terminationGracePeriodSeconds"},
+		{"jobset n " + base + " --min-nodes 1 --restarts 4", "backoffLimitPerIndex: 4", "maxRestarts"},
+		{"mpijob n " + base + " --min-nodes 2 --gpus 2", "- --min-np\n                - \"4\"", "hostfile"},
+		{"mpijob n " + base + " --min-nodes 2", "minAvailable: 3", "minAvailable: 4"},
+		{"mpijob n " + base + " --grace 60", "terminationGracePeriodSeconds: 60", "min-np"},
+		{"trainjob n " + base + " --grace 60", "terminationGracePeriodSeconds: 60", "ClusterTrainingRuntime"},
+		{"jobset n " + base + " --restarts 2", "maxRestarts: 2", "backoffLimit: 6"},
+		{"mpijob n " + base, `"3"`, "HOROVOD_SECRET"},
+		{"mpijob n " + base + " --cpu 4.5", `"12"`, "kind: Secret"},
+		{"mpijob n " + base + " --cpu 2500m", `"6"`, "kind: Service"},
+		{"mpijob n " + base + " --cpu 500m", `"3"`, "shareProcess"},
+		{"mpijob n " + base + " --gpus 2 --cpu 8", `"6"`, `"24"`},
+		{"mpijob n " + base + " --gpus 2 --slots 1", "slotsPerWorker: 1", "slotsPerWorker: 2"},
+		{"trainjob n " + base, "name: horovod-distributed", "kind: TrainingRuntime"},
+		{"trainjob n " + base + " --runtime r", "name: r", "kind: ClusterTrainingRuntime\nmetadata"},
+		{"job n " + base + " --metrics-port 9400", "- --metrics-port\n            - 0.0.0.0:9400", "tls.crt"},
+		{"job n " + base + " --metrics-port 9400", "--from-literal=metrics-token=", "https"},
+		{"job n " + base + " --metrics-port 9400 --secret s",
+			"batch.kubernetes.io/job-completion-index: \"0\"", "kind: Secret"},
+		{"job n " + base, "kind: Secret", "prometheus.io"},
+		{"jobset n " + base + " --metrics-port 9400", "prometheus.io/port: \"9400\"", "prometheus.io/scheme"},
+		{"mpijob n " + base + " --metrics-port 9400", "training.kubeflow.org/job-role: launcher", "  key: PUT"},
+		{"mpijob n " + base + " --metrics-port 9400 --metrics-tls c", "prometheus.io/scheme: https", "secretRef"},
+		{"mpijob n " + base + " --metrics-port 9400 --secret s", "secretName: s", "kind: Secret"},
+		{"trainjob n " + base + " --metrics-port 9400", "kind: TrainingRuntime", "ClusterTrainingRuntime"},
+		{"trainjob n " + base + " --restarts 1", "kind: TrainingRuntime", "ClusterTrainingRuntime"},
+		{"trainjob n " + base + " --checkpoints c --namespace team", "claimName: c", "horovod-distributed"},
+	} {
+		text := rendered(t, append(strings.Fields(c.line), "--", "train")...)
+		if !strings.Contains(text, c.has) || strings.Contains(text, c.lacks) {
+			t.Errorf("%s: %q is needed, and no %q:\n%s", c.line, c.has, c.lacks, text)
+		}
+	}
+}
+
+// Whatever cannot become a job is refused, with the option's name.
+func TestRefusals(t *testing.T) {
+	good := "--image i --nodes 2"
+	for _, c := range []struct{ line, want string }{
+		{"", "render is needed"},
+		{"draw job n " + good + " -- x", "render is needed"},
+		{"render", "a kind (job, jobset, mpijob, trainjob) and a name"},
+		{"render pod n " + good + " -- x", `unknown kind "pod"`},
+		{"render job N " + good + " -- x", `name "N"`},
+		{"render job 1n " + good + " -- x", `name "1n"`},
+		{"render job n- " + good + " -- x", `name "n-"`},
+		{"render job " + strings.Repeat("n", 51) + " " + good + " -- x", "at most 50"},
+		{"render job n " + good, "no command"},
+		{"render job n " + good + " python train.py", "python: write -- before the command"},
+		{"render job n m " + good + " -- x", "m: only a kind and a name"},
+		{"render job n " + good + " -- horovodrun -np 4 x", "begins with horovodrun"},
+		{"render job n --nodes 2 -- x", "--image"},
+		{"render job n --image i -- x", "--nodes 0"},
+		{"render job n --image i --nodes 65537 -- x", "--nodes 65537"},
+		{"render job n " + good + " --slots=-1 -- x", "--slots -1"},
+		{"render job n " + good + " --min-nodes 3 -- x", "--min-nodes 3: a number from 1 to 2"},
+		{"render job n " + good + " --min-nodes=-1 -- x", "--min-nodes -1"},
+		{"render trainjob n " + good + " --min-nodes 1 -- x", "use the kind job, jobset or mpijob"},
+		{"render job n " + good + " --grace=-1 -- x", "--grace -1"},
+		{"render trainjob n " + good + " --grace 1 --runtime r -- x", "no --runtime"},
+		{"render job n " + good + " --gpus=-1 -- x", "--gpus -1"},
+		{"render job n " + good + " --restarts=-1 -- x", "--restarts -1"},
+		{"render job n " + good + " --cpu 8Gi -- x", `--cpu "8Gi"`},
+		{"render job n " + good + " --cpu 0 -- x", `--cpu "0"`},
+		{"render job n " + good + " --memory 64GB -- x", `--memory "64GB"`},
+		{"render job n " + good + " --memory 500m -- x", `--memory "500m"`},
+		{"render job n " + good + " --env A -- x", "NAME=VALUE"},
+		{"render job n " + good + " --env 1A=2 -- x", "no name of a variable"},
+		{"render job n " + good + " --env A=1 --env A=2 -- x", "given twice"},
+		{"render job n " + good + " --env PET_NNODES=9 -- x", "the manifest sets this variable itself"},
+		{"render job n " + good + " --env GOROVOD_CHECKPOINT_DIR=/x -- x", "no volume is mounted there"},
+		{"render mpijob n " + good + " --env GOROVOD_CHECKPOINT_DIR=/x -- x", "give --checkpoints NAME in its place"},
+		{"render job n " + good + " --checkpoints c --env GOROVOD_CHECKPOINT_DIR=/x -- x", "the manifest sets this"},
+		{"render job n " + good + " --metrics-port=-1 -- x", "--metrics-port -1: a number from 1 to 65535"},
+		{"render job n " + good + " --metrics-port 29500 -- x", "--metrics-port 29500: the pods need this port"},
+		{"render mpijob n " + good + " --metrics-port 22 -- x", "--metrics-port 22: the pods need this port"},
+		{"render job n " + good + " --metrics-tls c -- x", "give --metrics-port, too"},
+		{"render job n " + good + " --metrics-port 1 --metrics-tls C -- x", "no name of an object"},
+		{"render job n " + good + " --metrics-port 1 --env GOROVOD_TLS=1 -- x", "give --metrics-tls NAME"},
+		{"render job n " + good + " --metrics-port 1 --env GOROVOD_METRICS=2 -- x", "the manifest sets this variable"},
+		{"render trainjob n " + good + " --metrics-port 1 --runtime r -- x", "is a matter of the runtime"},
+		{"render job n " + good + " --namespace A -- x", `--namespace "A"`},
+		{"render job n " + good + " --secret A_b -- x", `--secret "A_b"`},
+		{"render job n " + good + " --checkpoints A_b -- x", `--checkpoints "A_b"`},
+		{"render job n " + good + " --runtime r -- x", "--runtime is for the kind trainjob"},
+		{"render mpijob n " + good + " --secret s -- x", "no use for it"},
+		{"render trainjob n " + good + " --runtime r --restarts 1 -- x", "matters of the runtime"},
+		{"render job n " + good + " --nods 3 -- x", "--nods"},
+	} {
+		var out bytes.Buffer
+		code, err := Main("gorovod k8s", strings.Fields(c.line), &out)
+		if err == nil || code != exitUsage || !strings.Contains(err.Error(), c.want) || out.Len() > 0 {
+			t.Errorf("%s: error %v, exit code %d; %q is needed. Printed:\n%s", c.line, err, code, c.want, out.String())
+		}
+	}
+}
+
+// Options after the -- belong to the command.
+func TestCommandsKeepTheirOptions(t *testing.T) {
+	text := rendered(t, "job", "n", "--image", "i", "--nodes", "2", "--", "train", "--nodes", "9", "--", "-x", "a$b")
+	for _, want := range []string{"- --nodes\n", `- "9"`, "- --\n", "- -x\n", "- a$$b\n", "completions: 2"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q:\n%s", want, text)
+		}
+	}
+}
+
+// The placeholder is no token: the job would not open the page with it.
+func TestPlaceholderIsNoToken(t *testing.T) {
+	file := t.TempDir() + "/token"
+	if err := os.WriteFile(file, []byte(TokenPlaceholder), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{tokenFileVariable: file}
+	if _, err := door.From("0.0.0.0:9400", func(name string) string { return env[name] }); err == nil {
+		t.Error("a job would start with the placeholder for a token")
+	}
+}

@@ -1,0 +1,179 @@
+// Package metrics shows what all ranks of a job have counted: as Prometheus' text and as OpenMetrics, over HTTP, from
+// the launcher. Package rendezvous brings the figures. A reader can do nothing but read, and never holds up the job.
+// The engine and package hvd never import this package.
+package metrics
+
+import (
+	"sync"
+
+	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/operation"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
+
+// Job adds up the figures of a job's ranks. What earlier worlds of an elastic job have counted stays in the sums, which
+// never shrink. Its methods are safe on any goroutine.
+type Job struct {
+	mu     sync.Mutex
+	size   int             // of the present world
+	worlds int             // that there have been
+	from   uint64          // the first generation of the present world
+	ranks  map[int]*teller // of the present world
+	total  sums            // of all ranks and worlds
+	joined func() int      // how many ranks of the present world have joined
+}
+
+// teller is a rank that has told its figures.
+type teller struct {
+	generation uint64
+	last       *feed.Figures
+}
+
+// sums are what only grows.
+type sums struct {
+	works       map[work]*feed.Work
+	tensors     map[kind]uint64
+	negotiation feed.Histogram
+	marks       uint64
+	requests    uint64
+	fusion      feed.Fusion
+	byRank      map[int]*rankSums
+}
+
+// rankSums are the sums of one rank, or of all from maxRanks on.
+type rankSums struct {
+	waited, nans uint64
+	waitedFor    uint64 // by the others, because this rank was the last
+}
+
+type (
+	work struct {
+		op    operation.Kind
+		class feed.Class
+	}
+	kind struct {
+		op    operation.Kind
+		dtype tensor.DType
+		set   int
+	}
+)
+
+// maxRanks is the number of ranks that have figures of their own. Those of the others are added up.
+const maxRanks = 512
+
+// NewJob returns a job without a world: see Form.
+func NewJob() *Job {
+	return &Job{ranks: map[int]*teller{}, total: sums{works: map[work]*feed.Work{}, tensors: map[kind]uint64{},
+		byRank: map[int]*rankSums{}}}
+}
+
+// Form begins a world of size ranks, whose generations are from or later. joined counts those that have come.
+func (j *Job) Form(size int, from uint64, joined func() int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.size, j.from, j.joined = size, from, joined
+	j.worlds++
+	clear(j.ranks)
+}
+
+// Take takes what a rank has told: see rendezvous.Server.Figures. It drops figures that are damaged or of an earlier
+// world.
+func (j *Job) Take(rank int, generation uint64, _ string, value []byte) {
+	f, err := feed.Decode(value)
+	if err != nil {
+		return // the rank has none yet
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if generation < j.from || rank >= j.size {
+		return
+	}
+	t := j.ranks[rank]
+	if t == nil || t.generation < generation {
+		t = &teller{generation: generation, last: &feed.Figures{}}
+		j.ranks[rank] = t
+	}
+	if t.generation > generation {
+		return
+	}
+	j.total.add(rank, t.last, f)
+	for _, l := range f.WaitedFor {
+		if l.Rank < j.size {
+			j.total.of(l.Rank).waitedFor += l.Nanoseconds
+		}
+	}
+	t.last = f
+}
+
+// label is the rank under whose number figures of a rank are added up.
+func label(rank int) int { return min(rank, maxRanks) }
+
+func (s *sums) of(rank int) *rankSums {
+	r := s.byRank[label(rank)]
+	if r == nil {
+		r = &rankSums{}
+		s.byRank[label(rank)] = r
+	}
+	return r
+}
+
+// add adds what f has more than before, figures of the same rank and generation.
+func (s *sums) add(rank int, before, f *feed.Figures) {
+	old := map[work]*feed.Work{}
+	for i := range before.Works {
+		old[work{before.Works[i].Op, before.Works[i].Class}] = &before.Works[i]
+	}
+	for i := range f.Works {
+		w := &f.Works[i]
+		key := work{w.Op, w.Class}
+		sum, o := s.works[key], old[key]
+		if sum == nil {
+			sum = &feed.Work{Op: w.Op, Class: w.Class}
+			s.works[key] = sum
+		}
+		if o == nil {
+			o = &feed.Work{}
+		}
+		sum.Bytes += more(o.Bytes, w.Bytes)
+		grow(&sum.Times, &o.Times, &w.Times)
+	}
+	counted := map[kind]uint64{}
+	for _, t := range before.Tensors {
+		counted[kind{t.Op, t.DType, t.Set}] = t.Count
+	}
+	for _, t := range f.Tensors {
+		key := kind{t.Op, t.DType, t.Set}
+		s.tensors[key] += more(counted[key], t.Count)
+	}
+	grow(&s.negotiation, &before.Negotiation, &f.Negotiation)
+	s.marks += more(before.Marks, f.Marks)
+	s.requests += more(before.Requests, f.Requests)
+	s.fusion.Batches += more(before.Fusion.Batches, f.Fusion.Batches)
+	s.fusion.Tensors += more(before.Fusion.Tensors, f.Fusion.Tensors)
+	s.fusion.Bytes += more(before.Fusion.Bytes, f.Fusion.Bytes)
+	s.fusion.Threshold = f.Fusion.Threshold
+	r := s.of(rank)
+	r.waited += more(before.Waited, f.Waited)
+	r.nans += more(before.NaNs, f.NaNs)
+}
+
+// more is by how much a counter has grown. One that shrinks is a lie, and counts nothing.
+func more(before, now uint64) uint64 { return max(now, before) - before }
+
+func grow(sum, before, now *feed.Histogram) {
+	for i := range sum.Counts {
+		sum.Counts[i] += more(before.Counts[i], now.Counts[i])
+	}
+	sum.Sum += more(before.Sum, now.Sum)
+}
+
+// Ready says how many ranks of the present world have joined, and how many there are; 0 of 0 before the first world.
+func (j *Job) Ready() (joined, size int) {
+	j.mu.Lock()
+	count, size := j.joined, j.size
+	j.mu.Unlock()
+	if count == nil {
+		return 0, size
+	}
+	return count(), size
+}

@@ -1,0 +1,159 @@
+package nodes
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+)
+
+// proofTimeout is how long a connection may take to prove itself.
+const proofTimeout = 10 * time.Second
+
+// maxStrangers bounds the connections that have not proved themselves, besides one for each node.
+const maxStrangers = 64
+
+// maxLine bounds a line of the conversation.
+const maxLine = 4 << 10
+
+// hello is what a node says of itself, as part of its proof.
+type hello struct {
+	Version     int
+	Count, Rank int
+	Elastic     bool
+	ID          string
+	Host        string
+	Slots       int
+}
+
+// helloVersion changes when the conversation does.
+const helloVersion = 2
+
+// verdict is node 0's answer, a line of JSON.
+type verdict struct {
+	Refused string `json:",omitempty"` // why the node cannot take part
+}
+
+// keepAlive configures the probes that notice the loss of a node or its network.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
+
+// door is where nodes come in at node 0: it has them prove the secret, and says who cannot take part.
+type door struct {
+	place    Place
+	key      []byte
+	enter    func(n *Node) // takes an admitted node; on some goroutine
+	lobby    *auth.Lobby
+	knocks   *auth.Knocks
+	say      func(text string)
+	listener net.Listener
+}
+
+func newDoor(l net.Listener, place Place, key []byte, enter func(*Node), say func(text string)) *door {
+	return &door{place: place, key: key, enter: enter, lobby: auth.NewLobby(maxStrangers + place.Count),
+		knocks: auth.NewKnocks(say), say: say, listener: l}
+}
+
+// shut lets nobody in any more.
+func (d *door) shut() {
+	d.listener.Close()
+	d.lobby.Close()
+	d.knocks.Close()
+}
+
+func (d *door) serve() {
+	for {
+		conn, err := d.listener.Accept()
+		switch {
+		case err == nil:
+			d.lobby.Enter(conn)
+			go d.attend(conn)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default: // out of descriptors, for instance: the pause keeps the loop from spinning
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+// attend takes a node in, or turns a connection away.
+func (d *door) attend(conn net.Conn) {
+	conn.SetDeadline(time.Now().Add(proofTimeout))
+	raw, err := auth.Accept(conn, d.key)
+	stayed := d.lobby.Leave(conn)
+	if err != nil {
+		d.knocks.Note(conn, err)
+	}
+	if err != nil || !stayed {
+		conn.Close()
+		return
+	}
+	sealed, err := auth.Seal(conn, d.key, false)
+	if err != nil {
+		conn.Close()
+		return
+	}
+	n, refused := d.admit(raw, sealed)
+	line, err := json.Marshal(verdict{Refused: refused})
+	if err == nil {
+		_, err = sealed.Write(append(line, '\n'))
+	}
+	if err != nil || refused != "" {
+		sealed.Close()
+		return
+	}
+	conn.SetDeadline(time.Time{})
+	watch(conn)
+	d.enter(n)
+}
+
+// watch has the kernel notice the loss of the other end.
+func watch(conn net.Conn) {
+	if t, ok := conn.(*net.TCPConn); ok {
+		t.SetKeepAliveConfig(keepAlive)
+	}
+}
+
+// admit reads what a node says of itself, and says why it cannot take part.
+func (d *door) admit(raw []byte, conn *auth.Sealed) (n *Node, refused string) {
+	var h hello
+	if err := json.Unmarshal(raw, &h); err != nil || h.Version != helloVersion {
+		return nil, "node 0 runs another version of gorovod: install the same one on all nodes"
+	}
+	switch {
+	case h.ID != d.place.ID:
+		return nil, fmt.Sprintf("node 0 belongs to another job: its --rdzv-id is %s, and this node's is %s. Give "+
+			"each job a --master-addr of its own", strconv.Quote(d.place.ID), strconv.Quote(h.ID))
+	case h.Elastic != d.place.Elastic:
+		return nil, "the nodes come and go for node 0 or for this node, and not for both: give all the same --nnodes"
+	case h.Count != d.place.Count && !h.Elastic:
+		return nil, fmt.Sprintf("node 0 was told that there are %d nodes, and node %d that there are %d: give all the "+
+			"same --nnodes", d.place.Count, h.Rank, h.Count)
+	case h.Rank == 0 && h.Elastic:
+		return nil, "this calls itself node 0, and another is node 0 already: give each node a --node-rank of its own"
+	case (h.Rank < 1 || h.Rank >= d.place.Count) && !h.Elastic:
+		return nil, fmt.Sprintf("the nodes besides node 0 are 1 to %d, and this calls itself node %d: give each node "+
+			"a --node-rank of its own", d.place.Count-1, h.Rank)
+	case h.Slots < 1 || h.Slots > maxSlots || h.Host == "" || len(h.Host) > 253:
+		return nil, "node 0 does not understand what this node says of itself"
+	}
+	return &Node{Rank: h.Rank, Host: h.Host, Slots: h.Slots, Conn: conn}, ""
+}
+
+// readVerdict reads node 0's answer, and nothing of what follows.
+func readVerdict(r io.Reader) (v verdict, err error) {
+	var line []byte
+	for c := make([]byte, 1); len(line) < maxLine; line = append(line, c[0]) {
+		if _, err := io.ReadFull(r, c); err != nil {
+			return v, err
+		}
+		if c[0] == '\n' {
+			return v, json.Unmarshal(line, &v)
+		}
+	}
+	return v, errors.New("its answer is too long")
+}

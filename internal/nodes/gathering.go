@@ -1,0 +1,153 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+)
+
+// Node is a node of the job that has come to node 0.
+type Node struct {
+	Rank  int    // below 0 if it has none
+	Host  string // its own name for itself
+	Slots int    // how many processes it may run
+	// Conn is the connection to its Join; nil for node 0 itself. Its owner closes it.
+	Conn *auth.Sealed
+}
+
+// Gathering is the place at node 0 to which the other nodes come. Its methods may be called on any goroutine.
+type Gathering struct {
+	*door
+	change chan struct{} // capacity 1: somebody has come
+
+	mu     sync.Mutex
+	here   map[int]*Node // by rank; node 0, too
+	closed bool
+}
+
+// Gather lets the other nodes come to l, which the Gathering owns from then on. self is node 0's own entry; key is the
+// secret that all nodes share. say gets lines for the user, on any goroutine.
+func Gather(l net.Listener, place Place, self Node, key []byte, say func(text string)) *Gathering {
+	g := &Gathering{change: make(chan struct{}, 1), here: map[int]*Node{0: &self}}
+	g.door = newDoor(l, place, key, g.enter, say)
+	go g.serve()
+	return g
+}
+
+// Wait blocks until all nodes are here, and returns them by rank. The caller then owns their connections. If ctx ends
+// first, the error names the nodes that are missing. While it waits, it says every so often who is awaited.
+func (g *Gathering) Wait(ctx context.Context) ([]Node, error) {
+	pause := firstWord
+	word := time.NewTimer(pause)
+	defer word.Stop()
+	for {
+		g.mu.Lock()
+		if len(g.here) == g.place.Count {
+			defer g.mu.Unlock()
+			g.closed = true
+			all := make([]Node, g.place.Count)
+			for rank, n := range g.here {
+				all[rank] = *n
+			}
+			return all, nil
+		}
+		missing := g.missing()
+		g.mu.Unlock()
+		select {
+		case <-g.change:
+		case <-word.C:
+			g.say("waiting for " + missing)
+			pause = min(2*pause, lastWord)
+			word.Reset(pause)
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				return nil, fmt.Errorf("%s did not come to node 0 in time, at port %d of this host: do they run the "+
+					"same command, do they find %s, and may they connect to it? --start-timeout gives them more time",
+					missing, g.place.Port, g.place.Head)
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// The pauses between words to a user who waits.
+const (
+	firstWord = 5 * time.Second
+	lastWord  = time.Minute
+)
+
+// missing names the nodes that are not here. g.mu is held.
+func (g *Gathering) missing() string {
+	var ranks []string
+	for rank := range g.place.Count {
+		if g.here[rank] == nil {
+			ranks = append(ranks, fmt.Sprint(rank))
+		}
+	}
+	word, more := "nodes", ""
+	if len(ranks) == 1 {
+		word = "node"
+	}
+	if n := len(ranks) - 16; n > 0 {
+		ranks, more = ranks[:16], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("%s %s%s (of %d)", word, strings.Join(ranks, ", "), more, g.place.Count)
+}
+
+// Close ends the gathering. It closes the connections that Wait has not returned.
+func (g *Gathering) Close() {
+	g.mu.Lock()
+	left := g.here
+	if g.closed {
+		left = nil
+	}
+	g.closed = true
+	g.mu.Unlock()
+	g.shut()
+	for _, n := range left {
+		if n.Conn != nil {
+			n.Conn.Close()
+		}
+	}
+}
+
+// enter adds a node. One that has come before is taken for lost: its launcher was started again.
+func (g *Gathering) enter(n *Node) {
+	g.mu.Lock()
+	before, late := g.here[n.Rank], g.closed
+	if !late {
+		g.here[n.Rank] = n
+	}
+	g.mu.Unlock()
+	if late {
+		n.Conn.Close()
+		return
+	}
+	if before != nil {
+		g.say(fmt.Sprintf("node %d has come again, from host %s; before it was host %s", n.Rank, n.Host, before.Host))
+		before.Conn.Close()
+	}
+	select {
+	case g.change <- struct{}{}:
+	default:
+	}
+}
+
+// Names gives the nodes host names that differ, in their order: a node's own, with its rank if another has the same.
+func Names(all []Node) []string {
+	names := make([]string, len(all))
+	for i, n := range all {
+		names[i] = n.Host
+		if slices.ContainsFunc(all, func(o Node) bool { return o.Rank != n.Rank && o.Host == n.Host }) {
+			names[i] = fmt.Sprintf("%s-node-%d", n.Host, n.Rank)
+		}
+	}
+	return names
+}

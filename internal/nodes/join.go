@@ -1,0 +1,118 @@
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth"
+)
+
+// The pauses between attempts to reach node 0, which may not have started yet.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// RefusedError is node 0's reason for not taking a node.
+type RefusedError struct{ Text string }
+
+func (e *RefusedError) Error() string { return e.Text }
+
+// Join goes to node 0, and returns the connection on which it was taken. It tries until ctx ends: node 0 may start
+// later, and its name be unknown until then. It says every so often what it waits for. host is this node's name, slots
+// the number of processes that it may run, and key the secret that all nodes share.
+func Join(ctx context.Context, place Place, host string, slots int, key []byte, say func(text string)) (*auth.Sealed,
+	error) {
+	h, err := json.Marshal(hello{Version: helloVersion, Count: place.Count, Rank: place.Rank, Elastic: place.Elastic,
+		ID: place.ID, Host: host, Slots: slots})
+	if err != nil {
+		return nil, err
+	}
+	began, word, told := time.Now(), firstWord, time.Time{}
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		conn, err := visit(ctx, place.Address(), key, h)
+		var refused *RefusedError
+		switch {
+		case err == nil:
+			return conn, nil
+		case errors.As(err, &refused):
+			return nil, err
+		case errors.Is(err, auth.ErrProof):
+			return nil, fmt.Errorf("node 0 at %s has another secret: give all nodes the same", place.Address())
+		}
+		late := fmt.Errorf("node 0 cannot be reached at %s: %w", place.Address(), err)
+		if time.Since(began) > word && time.Since(told) > word {
+			say(late.Error() + "; this node goes on trying" + forHowLong(ctx))
+			told, word = time.Now(), min(2*word, lastWord)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				return nil, fmt.Errorf("%w\n    does node 0 run, and is this its name? --start-timeout gives it more "+
+					"time. If the job is over, node 0 has ended, and this node came too late", late)
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// forHowLong says what is left until ctx ends.
+func forHowLong(ctx context.Context) string {
+	end, limited := ctx.Deadline()
+	if !limited {
+		return ""
+	}
+	return fmt.Sprintf(" for %v (--start-timeout); if the job is over, node 0 does not come any more",
+		time.Until(end).Round(time.Second))
+}
+
+// visit is one attempt.
+func visit(ctx context.Context, address string, key, hello []byte) (*auth.Sealed, error) {
+	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) && op.Err != nil {
+			err = op.Err
+		}
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
+	defer stop()
+	sealed, err := introduce(conn, key, hello)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	if !stop() { // the deadline has been set
+		conn.Close()
+		return nil, context.Cause(ctx)
+	}
+	watch(conn)
+	return sealed, nil
+}
+
+func introduce(conn net.Conn, key, hello []byte) (*auth.Sealed, error) {
+	if err := auth.Initiate(conn, key, hello); err != nil {
+		return nil, err
+	}
+	sealed, err := auth.Seal(conn, key, true)
+	if err != nil {
+		return nil, err
+	}
+	v, err := readVerdict(sealed)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("it has not answered: %w", err)
+	case v.Refused != "":
+		return nil, &RefusedError{strings.ToValidUTF8(v.Refused, "?")}
+	}
+	return sealed, nil
+}

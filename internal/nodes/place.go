@@ -1,0 +1,220 @@
+// Package nodes lets launchers meet of which each node of a job has one: in the pods of a Kubernetes Job, say, where no
+// launcher can start anything on other nodes. Every node but node 0 goes to node 0, and puts itself at its disposal:
+// there it is Join, at node 0 a Gathering. The package reads only the variables that it is given.
+package nodes
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// DefaultPort is node 0's port if nothing says another: torchrun's.
+const DefaultPort = 29500
+
+// MaxNodes bounds how many nodes a job may have.
+const MaxNodes = 1 << 16
+
+// Place is a node's place in a job.
+type Place struct {
+	// Count is how many nodes there are, or Least to Count in an elastic job, whose nodes come and go.
+	Count, Least int
+	Elastic      bool
+	// Rank is the node's number. In an elastic job it may be at or above Count, and below 0 if the node has none.
+	Rank int
+	// ID is the job's name, which all nodes have to agree on; empty for none.
+	ID string
+	// Slots says how many processes this node may run: a number, or "auto", "gpu", "cpu" to count what there is.
+	Slots string
+	// Head is the name or address of node 0, and Port its port.
+	Head string
+	Port int
+}
+
+// Address is where node 0 listens.
+func (p Place) Address() string { return net.JoinHostPort(p.Head, strconv.Itoa(p.Port)) }
+
+// Asked is what the user says in so many words; a zero value leaves it to the variables.
+type Asked struct {
+	Rank, Port             *int
+	Nodes, Slots, Head, ID string // Nodes is a number, or "2:4" for from 2 to 4
+	Elastic                bool   // the nodes come and go although Nodes has no range
+}
+
+// given reports whether the user has said anything.
+func (a Asked) given() bool { return a != Asked{} }
+
+// The variables: torchrun's, each of which stands for one of its options, and those of an indexed Job of Kubernetes.
+const (
+	countVariable = "PET_NNODES"
+	rankVariable  = "PET_NODE_RANK"
+	slotsVariable = "PET_NPROC_PER_NODE"
+	headVariable  = "PET_MASTER_ADDR"
+	portVariable  = "PET_MASTER_PORT"
+	pointVariable = "PET_RDZV_ENDPOINT" // node 0's name and port, together
+	idVariable    = "PET_RDZV_ID"
+	indexVariable = "JOB_COMPLETION_INDEX"
+)
+
+// Find returns the node's place, and false if neither the user nor the environment says that the job has several
+// nodes. getenv looks a variable up, one with an empty value counts as not set. host is this node's full name.
+func Find(a Asked, getenv func(string) string, host string) (p Place, found bool, err error) {
+	if !a.given() && getenv(countVariable) == "" {
+		if index := getenv(indexVariable); index != "" {
+			return p, false, fmt.Errorf("this is pod %s of an indexed Job (%s), and nothing says how many there are: "+
+				"give --nnodes, or set %s", index, indexVariable, countVariable)
+		}
+		return p, false, nil
+	}
+	if err := p.count(a, getenv); err != nil {
+		return p, false, err
+	}
+	if p.Count == 1 {
+		zero := 0
+		a.Rank, a.Head = &zero, "localhost"
+	}
+	p.ID, p.Slots = first(a.ID, getenv(idVariable)), first(a.Slots, getenv(slotsVariable), "auto")
+	if err := p.head(a, getenv); err != nil {
+		return p, false, err
+	}
+	if err := p.rank(a, getenv, host); err != nil {
+		return p, false, err
+	}
+	if p.Head == "" {
+		if p.Head, err = sibling(host, p.Rank); err != nil {
+			return p, false, err
+		}
+	}
+	return p, true, nil
+}
+
+// count sets how many nodes there are.
+func (p *Place) count(a Asked, getenv func(string) string) error {
+	name, text := "--nnodes", a.Nodes
+	if text == "" {
+		name, text = countVariable, getenv(countVariable)
+	}
+	if text == "" {
+		return fmt.Errorf("--nnodes is missing: give it, or set %s", countVariable)
+	}
+	least, most, ranged := strings.Cut(text, ":")
+	if !ranged {
+		most = least
+	}
+	low, err1 := strconv.Atoi(least)
+	high, err2 := strconv.Atoi(most)
+	if err1 != nil || err2 != nil || low < 1 || high < low || high > MaxNodes {
+		return fmt.Errorf("%s %s: a number from 1 to %d is needed, or for an elastic job the fewest and the most "+
+			"nodes, as in 2:4", name, strconv.Quote(text), MaxNodes)
+	}
+	p.Least, p.Count, p.Elastic = low, high, ranged || a.Elastic
+	if a.Elastic && !ranged {
+		p.Least = 1
+	}
+	return nil
+}
+
+// head sets node 0's name and port, if anything says them.
+func (p *Place) head(a Asked, getenv func(string) string) (err error) {
+	p.Head, p.Port = first(a.Head, getenv(headVariable)), DefaultPort
+	if point := getenv(pointVariable); p.Head == "" && point != "" {
+		host, port, err := net.SplitHostPort(point)
+		if err != nil { // it says no port
+			host, port = strings.Trim(point, "[]"), ""
+		}
+		p.Head = host
+		getenv = overlaid(getenv, portVariable, first(getenv(portVariable), port))
+	}
+	if a.Port != nil || getenv(portVariable) != "" {
+		p.Port, err = number("--master-port", a.Port, 1, 65535, getenv, portVariable)
+	}
+	return err
+}
+
+// overlaid is getenv with another value for one variable.
+func overlaid(getenv func(string) string, name, value string) func(string) string {
+	return func(asked string) string {
+		if asked == name {
+			return value
+		}
+		return getenv(asked)
+	}
+}
+
+// rank sets the node's number. In an elastic job a node without one is node 0 if the name of node 0 is its own.
+func (p *Place) rank(a Asked, getenv func(string) string, host string) (err error) {
+	most := p.Count - 1
+	if p.Elastic {
+		most = MaxNodes
+		if a.Rank == nil && getenv(rankVariable) == "" && getenv(indexVariable) == "" && p.Head != "" {
+			short, _, _ := strings.Cut(host, ".")
+			own, _, _ := strings.Cut(p.Head, ".")
+			if p.Rank = -1; own == short {
+				p.Rank = 0
+			}
+			return nil
+		}
+	}
+	p.Rank, err = number("--node-rank", a.Rank, 0, most, getenv, rankVariable, indexVariable)
+	return err
+}
+
+// number is an option's value, or that of the first variable that is set.
+func number(option string, asked *int, least, most int, getenv func(string) string, variables ...string) (int, error) {
+	name, text := option, ""
+	if asked != nil {
+		text = strconv.Itoa(*asked)
+	}
+	for _, v := range variables {
+		if text == "" {
+			name, text = v, getenv(v)
+		}
+	}
+	if text == "" {
+		return 0, fmt.Errorf("%s is missing: give it, or set %s", option, strings.Join(variables, " or "))
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%s %s: a number from %d to %d is needed", name, strconv.Quote(text), least, most)
+	}
+	return n, nil
+}
+
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// numbered matches a name such as those of the pods of an indexed Job, JobSet or StatefulSet: NAME-3.
+var numbered = regexp.MustCompile(`^([^.]+)-([0-9]+)(\..*)?$`)
+
+// sibling is the name of node 0, if host, this node's full name, ends with this node's number.
+func sibling(host string, rank int) (string, error) {
+	m := numbered.FindStringSubmatch(host)
+	if m == nil || m[2] != strconv.Itoa(rank) {
+		return "", fmt.Errorf("--master-addr is missing: give it, or set %s. It is node 0's name; it cannot be told "+
+			"from %s, the name of node %d, which does not end with -%d", headVariable, strconv.Quote(host), rank, rank)
+	}
+	return m[1] + "-0" + m[3], nil
+}
+
+// FullName returns the longer name of host that a hosts file has, as Kubernetes writes it there for a pod with a
+// subdomain; otherwise host.
+func FullName(host, hostsFile string) string {
+	for line := range strings.Lines(hostsFile) {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		for _, name := range fields[min(1, len(fields)):] {
+			if strings.HasPrefix(name, host+".") {
+				return name
+			}
+		}
+	}
+	return host
+}

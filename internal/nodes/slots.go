@@ -1,0 +1,88 @@
+package nodes
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// maxSlots bounds how many processes a node may run.
+const maxSlots = 1 << 16
+
+// gpuFile matches a GPU's file in /dev.
+var gpuFile = regexp.MustCompile(`^nvidia[0-9]+$`)
+
+// Count is how many processes a node may run: asked, a number; or by what there is: "gpu", "cpu", or "auto" for GPUs,
+// if there are any, else CPUs. root is the file system, getenv looks a variable up.
+func Count(asked string, root fs.FS, getenv func(string) string) (int, error) {
+	switch asked {
+	case "gpu":
+		if n := gpus(root, getenv); n > 0 {
+			return n, nil
+		}
+		return 0, errors.New("--nproc-per-node gpu: this node has no GPU")
+	case "cpu":
+		return cpus(root), nil
+	case "auto":
+		if n := gpus(root, getenv); n > 0 {
+			return n, nil
+		}
+		return cpus(root), nil
+	}
+	n, err := strconv.Atoi(asked)
+	if err != nil || n < 1 || n > maxSlots {
+		return 0, fmt.Errorf("--nproc-per-node %s: a number from 1 to %d, or auto, gpu or cpu is needed",
+			strconv.Quote(asked), maxSlots)
+	}
+	return n, nil
+}
+
+// gpus counts the GPUs that this container was given.
+func gpus(root fs.FS, getenv func(string) string) int {
+	if visible := getenv("CUDA_VISIBLE_DEVICES"); visible == "-1" {
+		return 0
+	} else if visible != "" {
+		return strings.Count(visible, ",") + 1
+	}
+	n := 0
+	entries, _ := fs.ReadDir(root, "dev") // without it there are none
+	for _, e := range entries {
+		if gpuFile.MatchString(e.Name()) {
+			n++
+		}
+	}
+	return n
+}
+
+// cpus is how many CPUs this container may use at a time, at least 1: its limit rounded down, so that no process has
+// less than a CPU.
+func cpus(root fs.FS) int {
+	n := runtime.NumCPU()
+	if quota, period, ok := limit(root); ok && quota > 0 && period > 0 {
+		n = min(n, max(1, int(quota/period)))
+	}
+	return n
+}
+
+// limit is the container's limit of CPU time, as the kernel has it in control groups of version 2 or 1.
+func limit(root fs.FS) (quota, period float64, ok bool) {
+	if text, err := fs.ReadFile(root, "sys/fs/cgroup/cpu.max"); err == nil {
+		_, err := fmt.Sscan(string(text), &quota, &period) // "max 100000" has no limit
+		return quota, period, err == nil
+	}
+	read := func(name string) (x float64, ok bool) {
+		text, err := fs.ReadFile(root, "sys/fs/cgroup/cpu/"+name)
+		if err != nil {
+			return 0, false
+		}
+		x, err = strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+		return x, err == nil
+	}
+	quota, first := read("cpu.cfs_quota_us") // -1: none
+	period, second := read("cpu.cfs_period_us")
+	return quota, period, first && second
+}

@@ -1,0 +1,50 @@
+package nodes
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestCount(t *testing.T) {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	gpus := fstest.MapFS{"dev/nvidia0": file(""), "dev/nvidia3": file(""), "dev/nvidiactl": file("")}
+	for _, c := range []struct {
+		name, asked, visible string
+		root                 fstest.MapFS
+		want                 int
+		err                  string
+	}{
+		{name: "number", asked: "3", want: 3},
+		{name: "gpus", asked: "auto", root: gpus, want: 2},
+		{name: "visible gpus", asked: "gpu", visible: "GPU-1,GPU-2,GPU-3", want: 3},
+		{name: "no gpus", asked: "gpu", err: "has no GPU"},
+		{name: "whole host", asked: "auto", root: fstest.MapFS{"sys/fs/cgroup/cpu.max": file("max 100000\n")},
+			want: runtime.NumCPU()},
+		{name: "a limit of one and a half", asked: "cpu",
+			root: fstest.MapFS{"sys/fs/cgroup/cpu.max": file("150000 100000\n")}, want: 1},
+		{name: "less than one", asked: "cpu",
+			root: fstest.MapFS{"sys/fs/cgroup/cpu.max": file("50000 100000\n")}, want: 1},
+		{name: "version 1", asked: "cpu", root: fstest.MapFS{"sys/fs/cgroup/cpu/cpu.cfs_quota_us": file("100000\n"),
+			"sys/fs/cgroup/cpu/cpu.cfs_period_us": file("100000\n")}, want: 1},
+		{name: "version 1 without a limit", asked: "cpu", root: fstest.MapFS{
+			"sys/fs/cgroup/cpu/cpu.cfs_quota_us":  file("-1\n"),
+			"sys/fs/cgroup/cpu/cpu.cfs_period_us": file("100000\n")}, want: runtime.NumCPU()},
+		{name: "nonsense", asked: "many", err: `"many": a number from 1`},
+		{name: "none", asked: "0", err: "a number from 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Count(c.asked, c.root, func(string) string { return c.visible })
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Fatalf("%v, want %q", err, c.err)
+				}
+				return
+			}
+			if err != nil || got != c.want {
+				t.Fatalf("%d %v, want %d", got, err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package otlp
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// Job makes spans of what happens to a job:
+//
+//	job                  from the launcher's start to its end; failed if the job has
+//	├── world            a world of ranks, from its beginning to the next one's, or to the job's end
+//	│   ├── form         until all its ranks have joined
+//	│   └── failure      a message of the launcher about an error, such as the death of a rank
+//	└── world …          an elastic job's next
+//
+// The methods of a nil Job do nothing. They never block, but for End.
+type Job struct {
+	e       *exporter
+	program string
+	trace   string
+	id      string // of the job's span
+	began   time.Time
+	over    chan struct{}
+	forming sync.WaitGroup
+
+	mu     sync.Mutex
+	world  *span // that has not ended
+	worlds int
+}
+
+// Start begins the job's span. program is the name of what its ranks run.
+func Start(o Options, program string) *Job {
+	return &Job{e: newExporter(o), program: program, trace: randomID(16), id: randomID(8), began: time.Now(),
+		over: make(chan struct{})}
+}
+
+// joinedEvery is how often a Job looks whether a world's ranks have joined.
+const joinedEvery = 50 * time.Millisecond
+
+// Form begins a world of size ranks, of which joined counts those that have joined.
+func (j *Job) Form(size int, joined func() int) {
+	if j == nil {
+		return
+	}
+	now := time.Now()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.endWorld(now)
+	j.worlds++
+	about := []attribute{number("horovod.world.number", j.worlds), number("horovod.world.size", size)}
+	j.world = &span{TraceID: j.trace, SpanID: randomID(8), ParentID: j.id, Name: "world", Kind: internalKind,
+		Start: nanos(now), Attributes: about}
+	form := span{TraceID: j.trace, SpanID: randomID(8), ParentID: j.world.SpanID, Name: "form", Kind: internalKind,
+		Start: nanos(now), Attributes: about}
+	number := j.worlds
+	j.forming.Go(func() { j.follow(form, number, size, joined) })
+}
+
+// follow ends the span of a world's forming when all its ranks have joined, or when there is another world.
+func (j *Job) follow(form span, world, size int, joined func() int) {
+	tick := time.NewTicker(joinedEvery)
+	defer tick.Stop()
+	for joined() < size {
+		select {
+		case <-tick.C:
+		case <-j.over:
+			form.Status = status{failedStatus, "the job ended before all ranks had joined"}
+		}
+		j.mu.Lock()
+		another := j.worlds != world
+		j.mu.Unlock()
+		if another && form.Status.Code == 0 {
+			form.Status = status{failedStatus, "another world was formed before all ranks had joined"}
+		}
+		if form.Status.Code != 0 {
+			break
+		}
+	}
+	form.End = nanos(time.Now())
+	j.e.add(form)
+}
+
+// endWorld ends the present world. The caller holds mu.
+func (j *Job) endWorld(now time.Time) {
+	if j.world != nil {
+		j.world.End = nanos(now)
+		j.e.add(*j.world)
+		j.world = nil
+	}
+}
+
+// mostText is how much of a message a span has.
+const mostText = 4096
+
+// Fail notes an error of the job: a span of its own, since that of its world ends later.
+func (j *Job) Fail(message string) {
+	if j == nil {
+		return
+	}
+	if len(message) > mostText {
+		message = message[:mostText]
+	}
+	message = strings.ToValidUTF8(message, "\ufffd")
+	j.mu.Lock()
+	parent := j.id
+	if j.world != nil {
+		parent = j.world.SpanID
+	}
+	j.mu.Unlock()
+	now := nanos(time.Now())
+	j.e.add(span{TraceID: j.trace, SpanID: randomID(8), ParentID: parent, Name: "failure", Kind: internalKind,
+		Start: now, End: now, Status: status{failedStatus, message},
+		Events: []event{{now, "exception", []attribute{text("exception.message", message)}}}})
+}
+
+// End ends all spans, and sends what has not been sent; it takes no longer than 2 s.
+func (j *Job) End(code int) {
+	if j == nil {
+		return
+	}
+	close(j.over)
+	j.forming.Wait()
+	now := time.Now()
+	j.mu.Lock()
+	j.endWorld(now)
+	worlds := j.worlds
+	j.mu.Unlock()
+	s := span{TraceID: j.trace, SpanID: j.id, Name: "job", Kind: internalKind, Start: nanos(j.began), End: nanos(now),
+		Attributes: []attribute{text("process.executable.name", j.program), number("process.exit.code", code),
+			number("horovod.worlds", worlds)}}
+	if code != 0 {
+		s.Status.Code = failedStatus
+	}
+	j.e.add(s)
+	j.e.close()
+}

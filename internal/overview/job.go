@@ -1,0 +1,255 @@
+// Package overview follows a job from its launcher: what each rank does, who waits for whom, and why. Package
+// rendezvous brings the ranks' figures, package dashboard shows the Snapshots. The package does no I/O, and asks the
+// ranks only while somebody looks, or where Keep says so.
+package overview
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/straggler"
+)
+
+// Every is the time between two Snapshots.
+const Every = time.Second
+
+// Job is what is known of a job. Its methods are safe on any goroutine.
+type Job struct {
+	mu      sync.Mutex
+	size    int    // of the present world
+	worlds  int    // that there have been
+	from    uint64 // the first generation of the present world
+	formed  time.Time
+	whole   bool // all ranks of the world have joined
+	joined  func() int
+	ask     func()
+	lines   func(number int) (stdout, stderr string)
+	ranks   []rank             // of the present world
+	windows []straggler.Window // one for each Tick but the first, the last ones
+	past    past
+	history []Event
+	readers int
+	keep    bool
+	last    []byte        // the newest Snapshot, as JSON
+	next    chan struct{} // closed with the next one
+	looked  time.Time     // when it was made
+	ending  Ending
+}
+
+// Ending says how a job has ended.
+type Ending struct {
+	Code int    `json:"code"` // of the launcher
+	Text string `json:"text"` // why, if something failed
+}
+
+// rank is what one rank has told.
+type rank struct {
+	generation uint64
+	host       string
+	told       time.Time // zero: never
+	last       *feed.Figures
+	charged    uint64   // what the others have waited for it, in nanoseconds
+	samples    []sample // one for each Tick, the last ones
+	waiting    uint8    // percent of the time since the last Tick
+	late       uint8    // percent of that time in which the others waited for it
+}
+
+// sample is what a rank had counted at a Tick.
+type sample struct {
+	at, told                                 time.Time
+	works, bytes, busy, waited, charged, cpu uint64
+	main                                     feed.Thread
+	link                                     feed.Link
+}
+
+// window is how many samples say what happens now.
+const window = 6
+
+// Event is something that happened to the job as a whole.
+type Event struct {
+	Time int64  `json:"time"` // milliseconds since 1970
+	Text string `json:"text"`
+}
+
+// mostEvents and mostText bound the history.
+const (
+	mostEvents = 50
+	mostText   = 400
+)
+
+// New returns a job without a world: see Form.
+func New() *Job { return &Job{next: make(chan struct{})} }
+
+// Keep makes the job ask its ranks also while nobody looks, so that a reader who comes later sees the past.
+func (j *Job) Keep() {
+	j.mu.Lock()
+	j.keep = true
+	j.mu.Unlock()
+}
+
+// SetLines sets where the last lines of a rank come from; in an elastic job of a worker.
+func (j *Job) SetLines(f func(number int) (stdout, stderr string)) {
+	j.mu.Lock()
+	j.lines = f
+	j.mu.Unlock()
+}
+
+// Lines are the last lines of a rank's output.
+func (j *Job) Lines(number int) (stdout, stderr string) {
+	j.mu.Lock()
+	f := j.lines
+	j.mu.Unlock()
+	if f == nil {
+		return "", ""
+	}
+	return f(number)
+}
+
+// Form begins a world of size ranks, whose generations are from or later. joined counts those that have come; ask asks
+// all for their figures, and must not block.
+func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.size, j.from, j.joined, j.ask, j.whole, j.formed = size, from, joined, ask, false, time.Now()
+	j.worlds++
+	j.ranks, j.windows = make([]rank, size), nil
+	j.past.begin(size)
+	if j.worlds > 1 {
+		j.note(j.formed, fmt.Sprintf("the job is formed anew, with %d ranks", size))
+	}
+}
+
+// Note adds a text to the history.
+func (j *Job) Note(text string) {
+	j.mu.Lock()
+	j.note(time.Now(), text)
+	j.mu.Unlock()
+}
+
+// note is Note with the lock held.
+func (j *Job) note(at time.Time, text string) {
+	if r := []rune(text); len(r) > mostText {
+		text = string(r[:mostText-1]) + "…"
+	}
+	j.history = append(j.history, Event{at.UnixMilli(), text})
+	j.history = j.history[max(0, len(j.history)-mostEvents):]
+}
+
+// Take takes what a rank has told: see rendezvous.Server.Figures. It drops what is damaged, or of an earlier world.
+func (j *Job) Take(number int, generation uint64, host string, value []byte) {
+	f, err := feed.Decode(value)
+	if err != nil {
+		return // the rank has none yet
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.take(time.Now(), number, generation, host, f)
+}
+
+// take is Take with the lock held.
+func (j *Job) take(now time.Time, number int, generation uint64, host string, f *feed.Figures) {
+	if generation < j.from || number < 0 || number >= len(j.ranks) || generation < j.ranks[number].generation {
+		return
+	}
+	r := &j.ranks[number]
+	if generation > r.generation { // its program has called Init again
+		*r = rank{generation: generation, charged: r.charged}
+	}
+	r.host, r.told, r.last = host, now, f
+	for _, l := range f.WaitedFor {
+		if l.Rank < len(j.ranks) {
+			j.ranks[l.Rank].charged += l.Nanoseconds
+		}
+	}
+}
+
+// End notes how the job has ended, for its readers.
+func (j *Job) End(e Ending) {
+	j.mu.Lock()
+	j.ending = e
+	j.mu.Unlock()
+}
+
+// Ended is what End has noted.
+func (j *Job) Ended() Ending {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ending
+}
+
+// Follow counts a reader in, who calls leave at the end.
+func (j *Job) Follow() (leave func()) {
+	j.mu.Lock()
+	if j.readers++; j.readers == 1 && !j.keep {
+		j.last = nil // of the time of another reader
+	}
+	j.mu.Unlock()
+	return sync.OnceFunc(func() {
+		j.mu.Lock()
+		j.readers--
+		j.mu.Unlock()
+	})
+}
+
+// Last is the newest Snapshot as JSON, nil before the first, and a channel that is closed when there is a newer one.
+func (j *Job) Last() ([]byte, <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last, j.next
+}
+
+// Past is what the heat map shows so far, as JSON.
+func (j *Job) Past() []byte {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p, _ := json.Marshal(j.past.shown())
+	return p
+}
+
+// Run makes a Snapshot every second, until over is closed.
+func (j *Job) Run(over <-chan struct{}) {
+	tick := time.NewTicker(Every)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			j.tick(now)
+		case <-over:
+			return
+		}
+	}
+}
+
+// tick makes a Snapshot, if somebody looks, and asks for the figures of the next one.
+func (j *Job) tick(now time.Time) {
+	j.mu.Lock()
+	looks, ask := j.readers > 0 || j.keep, j.ask
+	j.gather(now)
+	if looks {
+		if now.Sub(j.looked) > silence { // nobody has looked meanwhile: what was then says nothing of now
+			for i := range j.ranks {
+				j.ranks[i].samples = nil
+			}
+			j.windows = nil
+		}
+		j.looked = now
+		j.last, _ = json.Marshal(j.snapshot(now))
+		close(j.next)
+		j.next = make(chan struct{})
+	}
+	j.mu.Unlock()
+	if looks && ask != nil {
+		ask()
+	}
+}
+
+// gather notes that all ranks have joined. The caller holds mu.
+func (j *Job) gather(now time.Time) {
+	if !j.whole && j.size > 0 && j.joined != nil && j.joined() >= j.size {
+		j.whole = true
+		j.note(now, fmt.Sprintf("all %d ranks have joined, after %s", j.size, seconds(now.Sub(j.formed))))
+	}
+}

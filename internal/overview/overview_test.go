@@ -1,0 +1,314 @@
+package overview
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/operation"
+	"github.com/gorovod/gorovod/internal/straggler"
+)
+
+// film is a job whose clock a test moves.
+type film struct {
+	*Job
+	now   time.Time
+	ranks []*feed.Figures
+	mute  map[int]bool
+}
+
+func newFilm(size int) *film {
+	f := &film{Job: New(), now: time.Unix(1e9, 0), mute: map[int]bool{}}
+	f.Form(size, 0, func() int { return size }, nil)
+	for range size {
+		f.ranks = append(f.ranks, &feed.Figures{Works: []feed.Work{{Op: operation.Allreduce}}})
+	}
+	return f
+}
+
+// second lets a second pass, in which each rank does its part, and looks.
+func (f *film) second(part func(rank int, figures *feed.Figures)) *Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = f.now.Add(time.Second)
+	for i, figures := range f.ranks {
+		figures.WaitedFor, figures.Pending = nil, 0
+		part(i, figures)
+		figures.Pending = max(figures.Pending, uint64(len(figures.Waits)))
+		if !f.mute[i] {
+			told := *figures
+			told.Works = append([]feed.Work(nil), figures.Works...)
+			f.take(f.now.Add(-100*time.Millisecond), i, 1, fmt.Sprint("host", i/2), &told)
+		}
+	}
+	return f.snapshot(f.now)
+}
+
+// seconds is second for several ones.
+func (f *film) seconds(n int, part func(rank int, figures *feed.Figures)) (s *Snapshot) {
+	for range n {
+		s = f.second(part)
+	}
+	return s
+}
+
+// works is a second of work with collectives, that computes for a share of the time.
+func works(f *feed.Figures, share float64) {
+	for range 100 {
+		f.Works[0].Times.Observe(int64(time.Millisecond))
+	}
+	f.Works[0].Bytes += 1e8
+	f.CPU += uint64(share * float64(time.Second))
+}
+
+func says(t *testing.T, s *Snapshot, tone Tone, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(s.Sentence, p) {
+			t.Errorf("%q does not say %q", s.Sentence, p)
+		}
+	}
+	if s.Tone != tone {
+		t.Errorf("%q is said to be %s, not %s", s.Sentence, s.Tone, tone)
+	}
+}
+
+func TestAJobThatKeepsPace(t *testing.T) {
+	f := newFilm(4)
+	s := f.seconds(8, func(_ int, r *feed.Figures) { works(r, 0.9); r.Waited += 2e7 })
+	says(t, s, Fine, "All 4 ranks keep pace", "100 collectives", "100 MB/s", "2 %")
+	if len(s.Hosts) != 2 || s.Ranks[3].Host != 1 || s.Ranks[3].Waiting != 2 || s.Telling != 4 {
+		t.Errorf("%+v", s)
+	}
+	if len(s.Kinds) != 1 || s.Kinds[0].Count != 3200 || s.Kinds[0].Mean != 1e-3 {
+		t.Errorf("%+v", s.Kinds)
+	}
+}
+
+// straggling is a second in which the others wait for rank 3 in 40 % of the time.
+func straggling(i int, r *feed.Figures, does feed.Thread) {
+	r.Main.Looks += 40
+	if i == 3 {
+		works(r, float64(does.Running)/1e9)
+		r.Main.Running += does.Running
+		r.Main.Starved += does.Starved
+		r.Main.Asleep += does.Asleep
+		r.Main.Reading += does.Reading
+		r.Main.Locked += does.Locked
+		return
+	}
+	works(r, 0.5)
+	r.Main.Running += 5e8
+	r.Main.Locked += 16
+	r.Waited += 4e8
+	r.WaitedFor = []feed.Late{{Rank: 3, Nanoseconds: 4e8}}
+}
+
+// TestStragglers checks that a late rank is named with its kind, within five seconds.
+func TestStragglers(t *testing.T) {
+	for kind, c := range map[straggler.Kind]struct {
+		does feed.Thread
+		says string
+	}{
+		straggler.Sleeps:   {feed.Thread{Running: 5e8, Asleep: 16}, "it sleeps in 40 % of the time"},
+		straggler.Reads:    {feed.Thread{Running: 5e8, Reading: 16}, "it waits for data in 40 % of the time"},
+		straggler.Locked:   {feed.Thread{Running: 5e8, Locked: 16}, "it waits for another thread of its own"},
+		straggler.Blocked:  {feed.Thread{Running: 5e8}, "it sleeps, or waits for data or a lock"},
+		straggler.Computes: {feed.Thread{Running: 9e8}, "it computes (0.9 cores)"},
+		straggler.Starves: {feed.Thread{Running: 5e8, Starved: 4e8},
+			"its main thread gets no core in 40 % of the time"},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			f := newFilm(4)
+			well := func(_ int, r *feed.Figures) { works(r, 0.9); r.Main.Running += 9e8; r.Main.Looks += 40 }
+			f.seconds(10, well)
+			s := f.seconds(5, func(i int, r *feed.Figures) { straggling(i, r, c.does) })
+			says(t, s, Slow, "The others wait for rank 3 on host1 in", c.says)
+			if s.Straggler == nil || s.Straggler.Rank != 3 || s.Straggler.Kind != kind {
+				t.Errorf("%+v", s.Straggler)
+			}
+			if s.Ranks[3].Late != 40 || s.Ranks[3].Waiting != 0 || s.Ranks[0].Waiting != 40 {
+				t.Errorf("%+v", s.Ranks)
+			}
+			s = f.seconds(window+1, well)
+			says(t, s, Fine, "keep pace")
+			if s.Straggler != nil {
+				t.Errorf("%+v", s.Straggler)
+			}
+		})
+	}
+}
+
+// TestASlowConnectionIsNamed checks a rank whose data goes out slowly while nobody is late.
+func TestASlowConnectionIsNamed(t *testing.T) {
+	f := newFilm(4)
+	s := f.seconds(8, func(i int, r *feed.Figures) {
+		works(r, 0.3)
+		r.Works[0].Times.Sum += 5e8
+		r.Link = feed.Link{To: "10.0.0.7", Busy: r.Link.Busy + 2e7, Bytes: r.Link.Bytes + 1e7}
+		if i == 2 {
+			r.Link.Busy += 48e7
+		}
+	})
+	says(t, s, Slow, "The connection from rank 2 on host1 to 10.0.0.7 is slow", "in 50 % of the time, at 20 MB/s")
+	if s.Straggler == nil || s.Straggler.Kind != straggler.SlowLink {
+		t.Errorf("%+v", s.Straggler)
+	}
+}
+
+// TestChanceIsNoStraggler checks ranks that are late in turn, as on cores that they share.
+func TestChanceIsNoStraggler(t *testing.T) {
+	f := newFilm(4)
+	n := 0
+	s := f.seconds(40, func(i int, r *feed.Figures) {
+		works(r, 0.5)
+		r.Waited += 2e8
+		r.WaitedFor = []feed.Late{{Rank: (i + 1 + n/4%3) % 4, Nanoseconds: 2e8}}
+		n++
+	})
+	says(t, s, Slow, "Ranks wait for one another in", "for none of them most")
+	if s.Straggler != nil {
+		t.Errorf("%+v", s.Straggler)
+	}
+}
+
+// hangs has all but some ranks wait in an operation, since the film's time from.
+func (f *film) hangs(from time.Time, set int, missing ...int) func(int, *feed.Figures) {
+	lacks := map[int]bool{}
+	for _, m := range missing {
+		lacks[m] = true
+	}
+	return func(i int, r *feed.Figures) {
+		if !lacks[i] {
+			age := uint64(f.now.Sub(from))
+			r.SetWaits([]feed.Wait{{Set: set, Name: "layer4.conv2.weight", Op: "ALLREDUCE", Age: age}})
+		}
+	}
+}
+
+func TestAJobThatHangs(t *testing.T) {
+	f := newFilm(4)
+	f.seconds(3, func(_ int, r *feed.Figures) { works(r, 0.9) })
+	s := f.seconds(3, f.hangs(f.now, 0, 3))
+	says(t, s, Stuck, "All wait for rank 3 on host1, in `layer4.conv2.weight` (ALLREDUCE), for 3.0 s: it sleeps")
+	if len(s.Open) != 1 || s.Open[0].Missing != "3" || s.Open[0].Waits != "0-2" || s.Ranks[3].Late != 100 ||
+		s.Ranks[0].Waiting != 100 || s.Ranks[3].Waiting != 0 {
+		t.Errorf("%+v", s)
+	}
+	f = newFilm(5)
+	s = f.seconds(3, f.hangs(f.now, 0, 1, 3, 4))
+	says(t, s, Stuck, "All wait for ranks 1, 3-4, in")
+	f = newFilm(4)
+	s = f.seconds(3, f.hangs(f.now, 2, 0, 1, 3)) // who else is in the process set is not known
+	says(t, s, Stuck, "Rank 2 waits for other ranks, in `layer4.conv2.weight` (ALLREDUCE, process set 2)")
+}
+
+func TestASilentRankIsNamed(t *testing.T) {
+	f := newFilm(4)
+	f.seconds(3, func(_ int, r *feed.Figures) { works(r, 0.9) })
+	f.mute[1] = true
+	s := f.seconds(5, f.hangs(f.now, 0, 1))
+	says(t, s, Stuck, "All wait for rank 1 on host0", "it does not answer")
+	if s.Telling != 3 || s.Ranks[1].Silent < 4 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestNobodyIsBlamedInDoubt checks ranks whose lists of operations are not complete, or are older than the operation.
+func TestNobodyIsBlamedInDoubt(t *testing.T) {
+	f := newFilm(3)
+	wait := f.hangs(f.now, 0, 2)
+	f.seconds(2, wait)
+	s := f.second(func(i int, r *feed.Figures) {
+		wait(i, r)
+		if i == 2 {
+			var many []feed.Wait
+			for k := range feed.MaxWaits + 1 {
+				many = append(many, feed.Wait{Name: fmt.Sprint("other ", k), Op: "ALLREDUCE"})
+			}
+			r.Pending = uint64(len(many))
+			r.SetWaits(many)
+		}
+	})
+	for _, o := range s.Open {
+		if o.Name == "layer4.conv2.weight" && o.Missing != "" {
+			t.Errorf("%+v", o)
+		}
+	}
+}
+
+func TestWorldsAndHistory(t *testing.T) {
+	f := newFilm(4)
+	s := f.second(func(int, *feed.Figures) {})
+	if len(s.History) != 1 || !strings.Contains(s.History[0].Text, "all 4 ranks have joined") {
+		t.Errorf("%+v", s.History)
+	}
+	f.Form(3, 1<<20, func() int { return 2 }, nil)
+	f.ranks = f.ranks[:3]
+	s = f.second(func(int, *feed.Figures) {}) // what they tell is of the earlier world
+	says(t, s, Fine, "2 of 3 ranks have joined")
+	if s.World != 2 || s.Telling != 0 || !strings.Contains(s.History[1].Text, "formed anew, with 3 ranks") {
+		t.Errorf("%+v", s)
+	}
+	for i := range 2 * mostEvents {
+		f.Note(fmt.Sprint(i) + strings.Repeat("ä", 2*mostText))
+	}
+	s = f.second(func(int, *feed.Figures) {})
+	if n := len(s.History); n != mostEvents || len([]rune(s.History[n-1].Text)) != mostText {
+		t.Errorf("%d events, of %d letters", n, len(s.History[n-1].Text))
+	}
+}
+
+// TestNobodyAsksUnwatched checks that ranks are asked only while somebody looks.
+func TestNobodyAsksUnwatched(t *testing.T) {
+	j, asked := New(), 0
+	j.Form(2, 0, func() int { return 2 }, func() { asked++ })
+	j.tick(time.Now())
+	if text, _ := j.Last(); asked != 0 || text != nil {
+		t.Errorf("asked %d times, and made %s", asked, text)
+	}
+	leave := j.Follow()
+	_, next := j.Last()
+	j.tick(time.Now())
+	<-next
+	leave()
+	leave()
+	j.tick(time.Now())
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// TestManyRanks checks how long a Snapshot of 4096 ranks takes, and how large it is.
+func TestManyRanks(t *testing.T) {
+	const ranks = 4096
+	f := newFilm(ranks)
+	var s *Snapshot
+	var spent time.Duration
+	for range 30 {
+		began := time.Now()
+		s = f.second(func(i int, r *feed.Figures) { straggling(i, r, feed.Thread{Running: 9e8}) })
+		spent = time.Since(began)
+	}
+	began := time.Now()
+	text, err := json.Marshal(s)
+	past := f.Past()
+	t.Logf("%d ranks: a round takes %v, the JSON %v; it has %d bytes, and the past %d", ranks, spent, time.Since(began),
+		len(text), len(past))
+	says(t, s, Slow, "The others wait for rank 3 on host1")
+	if err != nil || len(f.past.columns)*ranks > mostCells || len(text) > 1<<20 {
+		t.Errorf("%v; %d columns", err, len(f.past.columns))
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for want, list := range map[string][]int{"": nil, "3": {3}, "0-1": {0, 1}, "0-2, 5, 7-8": {0, 1, 2, 5, 7, 8},
+		"0, 2, 4, 6, 8, 10, 12, 14 and 2 more": {0, 2, 4, 6, 8, 10, 12, 14, 16, 18}} {
+		if got := numbers(list); got != want {
+			t.Errorf("%v: %q, not %q", list, got, want)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package rendezvous
+
+import (
+	"time"
+
+	"github.com/gorovod/gorovod/internal/guard"
+)
+
+// Figures are what a rank tells of its work when the launcher asks: package feed encodes them. A job that nobody
+// watches asks for none. The server asks a rank again only after it has answered, so that neither a stopped rank nor a
+// stopped launcher lets frames pile up.
+
+const (
+	// maxFigures is the most bytes of one answer.
+	maxFigures = 16 << 10
+	// figuresRate is how many bytes a second a rank may tell in the long run.
+	figuresRate = 1000
+)
+
+// telling is what the server knows of a peer's answers. Guarded by Server.mu.
+type telling struct {
+	asked bool      // and has not answered
+	next  time.Time // not to be asked before
+}
+
+// AskFigures asks each rank that is connected for its figures, unless it still owes an answer or has told much lately.
+// The answers go to Server.Figures.
+func (s *Server) AskFigures() {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.peers {
+		if !p.telling.asked && !now.Before(p.telling.next) {
+			p.telling.asked = true
+			s.send(p, message{Type: typeTell})
+		}
+	}
+}
+
+// told hands on an answer. False if p was not asked, or breaks the rules.
+func (s *Server) told(p *peer, m message) bool {
+	if s.Figures == nil || len(m.Value) > maxFigures {
+		return false
+	}
+	now := time.Now()
+	s.mu.Lock()
+	asked := p.telling.asked
+	p.telling.asked = false
+	p.telling.next = now.Add(time.Duration(len(m.Value)) * time.Second / figuresRate)
+	p.pulse.alive(now)
+	generation := p.gen.number
+	s.mu.Unlock()
+	if asked {
+		s.Figures(p.Rank, generation, p.Host, m.Value)
+	}
+	return asked
+}
+
+// OnTell sets the function that returns this rank's figures when the launcher asks for them. f may be called on any
+// goroutine, once at a time, and should take no longer than some milliseconds.
+func (s *Session) OnTell(f func() []byte) { s.onTell.Store(&f) }
+
+// tell answers the launcher, on a goroutine of its own so that a slow write holds up no news.
+func (s *Session) tell() {
+	guard.Go("the figures for the launcher", s.end, func() {
+		var p []byte
+		if f := s.onTell.Load(); f != nil {
+			p = (*f)()
+		}
+		s.write(message{Type: typeFigures, Value: p[:min(len(p), maxFigures)]})
+	})
+}

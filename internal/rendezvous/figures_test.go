@@ -1,0 +1,91 @@
+package rendezvous
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// answers collects what ranks tell.
+type answers chan string
+
+func (a answers) take(rank int, generation uint64, host string, value []byte) {
+	a <- fmt.Sprint(rank, " ", generation, " ", host, " ", string(value))
+}
+
+func (a answers) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case text := <-a:
+		return text
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody tells")
+		return ""
+	}
+}
+
+// TestRanksTellWhenAsked checks that ranks tell only then, and that one without figures answers, too.
+func TestRanksTellWhenAsked(t *testing.T) {
+	s, addr := serve(t, 2)
+	got := make(answers, 10)
+	s.Figures = got.take
+	all := joinAll(t, addr, 2)
+	all[1].OnTell(func() []byte { return []byte("figures") })
+	for range 3 {
+		s.AskFigures()
+		both := []string{got.next(t), got.next(t)}
+		slices.Sort(both)
+		if want := []string{"0 1 node0 ", "1 1 node1 figures"}; !slices.Equal(both, want) {
+			t.Errorf("%q, not %q", both, want)
+		}
+		time.Sleep(10 * time.Millisecond) // rank 1 has told 7 bytes, so 7 ms go by
+	}
+	if len(got) > 0 {
+		t.Errorf("%q is told unasked", <-got)
+	}
+}
+
+// TestRanksTellWithinTheirRate checks that a rank which has told much is not asked again at once, and that one which
+// owes an answer is not asked at all.
+func TestRanksTellWithinTheirRate(t *testing.T) {
+	s, addr := serve(t, 1)
+	got := make(answers, 10)
+	s.Figures = got.take
+	all := joinAll(t, addr, 1)
+	hold, calls := make(chan struct{}), 0
+	all[0].OnTell(func() []byte { calls++; <-hold; return make([]byte, maxFigures+1) })
+	for range 5 {
+		s.AskFigures() // the first is not answered yet
+	}
+	close(hold)
+	got.next(t)
+	for range 5 {
+		s.AskFigures() // 16 KiB have been told, which is enough for 16 s
+	}
+	if _, err := all[0].Exchange(bounded(t), "all frames before have come", nil); err != nil || calls != 1 {
+		t.Errorf("asked %d times (%v)", calls, err)
+	}
+}
+
+// TestUnaskedFiguresEndTheConnection checks that a rank cannot flood the launcher.
+func TestUnaskedFiguresEndTheConnection(t *testing.T) {
+	for name, figures := range map[string]func(int, uint64, string, []byte){"nobody watches": nil, "not asked": func(
+		int, uint64, string, []byte) {
+		t.Error("figures that nobody has asked for are taken")
+	}} {
+		t.Run(name, func(t *testing.T) {
+			s, addr := serve(t, 1)
+			s.Figures = figures
+			all := joinAll(t, addr, 1)
+			if err := all[0].write(message{Type: typeFigures, Value: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-all[0].ended:
+			case <-time.After(10 * time.Second):
+				t.Error("the connection goes on")
+			}
+		})
+	}
+}

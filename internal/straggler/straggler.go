@@ -1,0 +1,264 @@
+// Package straggler decides from a few seconds of a job's figures which rank slows the others down, and by what.
+// Package overview asks it once a second. It is a pure function: it holds no state and reads no clock.
+package straggler
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Kind is what a straggler does instead of being in time.
+type Kind string
+
+// The kinds.
+const (
+	Computes Kind = "computes" // or does what the figures do not show
+	Sleeps   Kind = "sleeps"   // waits for time to pass
+	Reads    Kind = "reads"    // waits for a file, a pipe, a socket or another process, as for a data loader
+	Locked   Kind = "locked"   // waits for another thread of its process
+	Starves  Kind = "starves"  // gets no core
+	SlowLink Kind = "link"     // its connection to another rank is slow
+	Blocked  Kind = "blocked"  // waits for something; the kernel does not tell for what
+)
+
+// Share is what a rank has done in a Window. Each field is a share of the time.
+type Share struct {
+	Late    float64 // the others have waited for it, on average over them
+	Waiting float64 // it has waited for others
+	Busy    float64 // in collectives that all ranks had submitted
+
+	// Of its main thread.
+	Known                   bool
+	Running, Starved        float64
+	Looked                  bool // the next ones are known
+	Asleep, Reading, Locked float64
+
+	// Of its busiest connection.
+	Link float64 // had data under way
+	Rate float64 // bytes a second in that time; 0 where it has sent nothing
+}
+
+// Window is what each rank has done in one second, by rank.
+type Window []Share
+
+// Verdict is a rank that slows the others down.
+type Verdict struct {
+	Rank int
+	Kind Kind
+	// Share is the part of the time that the others lose.
+	Share float64
+}
+
+const (
+	// Windows is how many of them a verdict needs: with a second each, a straggler is named within five seconds.
+	Windows = 4
+	// least is the smallest loss that is worth a sentence: who looks for a twentieth has a profiler.
+	least = 0.05
+	// unrest is how much more a rank must be late where the ranks share cores with one another or with other programs,
+	// as a part of the time in which the ranks get none. There chance alone can make one rank the last for seconds.
+	unrest = 0.2
+	// dominance is how many times more the others must wait for the straggler than for all other ranks together.
+	// Where ranks share cores each of them is late at times, and no one is to blame.
+	dominance = 2
+	// steady is the part of its mean that a straggler must reach in all windows but one. One window may differ, since
+	// steps do not end with the seconds. By chance the same rank is seldom the last one in second after second.
+	steady = 0.5
+	// explained is the part of the loss that one cause must explain to be named.
+	explained = 0.5
+
+	// leastLink is the share of the time in which a slow connection has data under way, twice least because some of it
+	// is needed anyway. slower is how many times faster the others' connections are: more than what the load of two
+	// hosts usually makes of equal networks.
+	leastLink = 0.1
+	slower    = 2
+)
+
+// Find finds the rank that slows the others down in the last windows, the newest last; ok is false if there is none.
+func Find(windows []Window) (v Verdict, ok bool) {
+	if len(windows) < Windows || len(windows[0]) < 2 {
+		return Verdict{}, false
+	}
+	windows = windows[len(windows)-Windows:]
+	for _, w := range windows {
+		if len(w) != len(windows[0]) {
+			return Verdict{}, false
+		}
+	}
+	mean := average(windows)
+	late, isLate := latest(windows, mean)
+	link, isSlow := slowest(windows, mean)
+	if isSlow && (!isLate || link.Share >= late.Share) {
+		return link, true
+	}
+	return late, isLate
+}
+
+// latest is the rank for which the others wait.
+func latest(windows []Window, mean Window) (v Verdict, ok bool) {
+	worst := top(mean, func(s *Share) float64 { return s.Late })
+	all := 0.0
+	for i := range mean {
+		all += mean[i].Late
+	}
+	m := &mean[worst]
+	starved := make([]float64, 0, len(mean))
+	for i := range mean {
+		if i != worst {
+			starved = append(starved, mean[i].Starved)
+		}
+	}
+	if m.Late < least+unrest*median(starved) || m.Late < dominance*(all-m.Late) || !often(windows, func(w Window) bool {
+		return w[worst].Late >= steady*m.Late && top(w, func(s *Share) float64 { return s.Late }) == worst
+	}) {
+		return Verdict{}, false
+	}
+	return Verdict{Rank: worst, Kind: cause(mean, worst), Share: min(1, m.Late)}, true
+}
+
+// cause is what the straggler does more than the other ranks, if that explains why it is late.
+func cause(mean Window, rank int) Kind {
+	m := &mean[rank]
+	if !m.Known {
+		return Computes
+	}
+	causes := []struct {
+		kind  Kind
+		share func(s *Share) float64
+		known bool
+	}{
+		{Starves, func(s *Share) float64 { return s.Starved }, true},
+		{Sleeps, func(s *Share) float64 { return s.Asleep }, m.Looked},
+		{Reads, func(s *Share) float64 { return s.Reading }, m.Looked},
+		// Whoever waits in a collective waits for a thread of the engine.
+		{Locked, func(s *Share) float64 { return max(0, s.Locked-s.Waiting-s.Busy) }, m.Looked},
+		{Blocked, func(s *Share) float64 { return max(0, 1-s.Running-s.Starved-s.Waiting-s.Busy) }, true},
+	}
+	best, most := Computes, explained*m.Late
+	for _, c := range causes {
+		if c.known {
+			if more := excess(mean, rank, c.share); more > most {
+				best, most = c.kind, more
+			}
+			if c.kind == Locked && best != Computes {
+				break // Blocked is all that waits: it is said only where nothing says for what
+			}
+		}
+	}
+	return best
+}
+
+// scarce is the share of the time without a core from which on that is the cause, unless it waits for something else.
+const scarce = 0.2
+
+// Mostly is what a rank does for which all others wait all the time.
+func (s *Share) Mostly() Kind {
+	switch {
+	case s.Asleep > explained:
+		return Sleeps
+	case s.Reading > explained:
+		return Reads
+	case s.Locked > explained:
+		return Locked
+	case s.Starved > scarce:
+		return Starves
+	case s.Known && 1-s.Running-s.Starved > explained:
+		return Blocked
+	}
+	return Computes
+}
+
+// slowest is the rank with a slow connection.
+func slowest(windows []Window, mean Window) (v Verdict, ok bool) {
+	worst := top(mean, func(s *Share) float64 { return s.Link })
+	m := &mean[worst]
+	var rates, links []float64
+	for i := range mean {
+		if s := &mean[i]; i != worst && s.Rate > 0 {
+			rates, links = append(rates, s.Rate), append(links, s.Link)
+		}
+	}
+	if len(rates) == 0 || m.Link < leastLink || m.Busy < m.Link/2 || m.Rate <= 0 ||
+		median(rates) < slower*m.Rate {
+		return Verdict{}, false
+	}
+	if !often(windows, func(w Window) bool {
+		return w[worst].Link >= steady*m.Link && top(w, func(s *Share) float64 { return s.Link }) == worst
+	}) {
+		return Verdict{}, false
+	}
+	return Verdict{Rank: worst, Kind: SlowLink, Share: min(1, m.Link-median(links))}, true
+}
+
+// often reports whether something holds in all windows but one.
+func often(windows []Window, holds func(Window) bool) bool {
+	n := 0
+	for _, w := range windows {
+		if holds(w) {
+			n++
+		}
+	}
+	return n >= len(windows)-1
+}
+
+// excess is how much more of something a rank does than the others.
+func excess(w Window, rank int, of func(*Share) float64) float64 {
+	var others []float64
+	for i := range w {
+		if i != rank {
+			others = append(others, of(&w[i]))
+		}
+	}
+	return of(&w[rank]) - median(others)
+}
+
+// top is the rank with the most of something.
+func top(w Window, of func(*Share) float64) (rank int) {
+	for i := range w {
+		if of(&w[i]) > of(&w[rank]) {
+			rank = i
+		}
+	}
+	return rank
+}
+
+// median is the middle of a list, which it sorts; of two, their mean.
+func median(list []float64) float64 {
+	slices.SortFunc(list, cmp.Compare[float64])
+	n := len(list)
+	if n == 0 {
+		return 0
+	}
+	return (list[(n-1)/2] + list[n/2]) / 2
+}
+
+// average is the mean of the windows, by rank. What is not known in all of them is not known.
+func average(windows []Window) Window {
+	mean := make(Window, len(windows[0]))
+	for i := range mean {
+		m := &mean[i]
+		m.Known, m.Looked = true, true
+		sent := 0.0
+		for _, w := range windows {
+			s := &w[i]
+			m.Known, m.Looked = m.Known && s.Known, m.Looked && s.Looked
+			m.Late += s.Late
+			m.Waiting += s.Waiting
+			m.Busy += s.Busy
+			m.Running += s.Running
+			m.Starved += s.Starved
+			m.Asleep += s.Asleep
+			m.Reading += s.Reading
+			m.Locked += s.Locked
+			m.Link += s.Link
+			sent += s.Link * s.Rate
+		}
+		if m.Link > 0 {
+			m.Rate = sent / m.Link
+		}
+		for _, f := range []*float64{&m.Late, &m.Waiting, &m.Busy, &m.Running, &m.Starved, &m.Asleep, &m.Reading,
+			&m.Locked, &m.Link} {
+			*f /= float64(len(windows))
+		}
+	}
+	return mean
+}

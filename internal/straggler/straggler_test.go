@@ -1,0 +1,121 @@
+package straggler
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// job is a window of ranks that compute for 60 % of the time, and wait for rank late in a share of it.
+func job(ranks, late int, share float64, does func(*Share)) Window {
+	w := make(Window, ranks)
+	for i := range w {
+		w[i] = Share{Busy: 0.1, Known: true, Running: 0.6, Looked: true, Link: 0.02, Rate: 1e9}
+		if i != late {
+			w[i].Waiting, w[i].Locked = share, share
+		}
+	}
+	if late >= 0 {
+		w[late].Late = share
+		does(&w[late])
+	}
+	return w
+}
+
+func TestKinds(t *testing.T) {
+	const lost = 0.2
+	for kind, does := range map[Kind]func(*Share){
+		Computes: func(s *Share) { s.Running += lost },
+		Sleeps:   func(s *Share) { s.Asleep = lost },
+		Reads:    func(s *Share) { s.Reading = lost },
+		Locked:   func(s *Share) { s.Locked = lost + s.Busy },
+		Starves:  func(s *Share) { s.Starved = lost },
+		Blocked:  func(s *Share) { s.Looked = false },
+	} {
+		for _, ranks := range []int{2, 4, 512} {
+			w := job(ranks, 1, lost, does)
+			v, ok := Find([]Window{w, w, w, w})
+			if !ok || v.Rank != 1 || v.Kind != kind || v.Share < 0.19 || v.Share > 0.21 {
+				t.Errorf("of %d ranks, rank 1 %s: %+v, %v", ranks, kind, v, ok)
+			}
+		}
+	}
+}
+
+func TestASlowConnection(t *testing.T) {
+	for _, ranks := range []int{2, 4} {
+		w := job(ranks, -1, 0, nil)
+		for i := range w {
+			w[i].Busy = 0.5
+		}
+		w[1].Link, w[1].Rate = 0.45, 1e7
+		if v, ok := Find([]Window{w, w, w, w}); !ok || v.Rank != 1 || v.Kind != SlowLink {
+			t.Errorf("of %d ranks, rank 1 has a slow connection: %+v, %v", ranks, v, ok)
+		}
+		w[1].Rate = 1e9 // as fast as the others': it only sends more
+		if v, ok := Find([]Window{w, w, w, w}); ok {
+			t.Errorf("a rank that sends much is blamed: %+v", v)
+		}
+	}
+}
+
+func TestNobodyIsBlamed(t *testing.T) {
+	idle := func(*Share) {}
+	well, late := job(4, -1, 0, nil), job(4, 1, 0.3, idle)
+	other := job(4, 2, 0.3, idle)
+	both := job(4, 1, 0.3, idle)
+	both[2].Late = 0.2
+	always := func(w Window) []Window { return []Window{w, w, w, w} }
+	crowded := job(4, 1, 0.15, func(s *Share) { s.Starved = 0.85 })
+	for i := range crowded {
+		crowded[i].Starved = max(0.8, crowded[i].Starved)
+	}
+	for name, windows := range map[string][]Window{
+		"no rank gets a core":     always(crowded),
+		"nothing is known":        nil,
+		"too little is known":     {late, late, late},
+		"one rank":                always(job(1, 0, 0.3, idle)),
+		"all keep pace":           always(well),
+		"once":                    {well, late, well, well},
+		"long ago":                {late, late, late, late, well, well, well, well},
+		"now one, now another":    {late, other, late, other},
+		"two are late":            always(both),
+		"too little to speak of":  always(job(4, 1, 0.03, idle)),
+		"the job has become less": {job(8, 1, 0.3, idle), late, late, late},
+	} {
+		if v, ok := Find(windows); ok {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
+// TestOneWindowMayDiffer checks that a step that ends just behind a second hides nothing.
+func TestOneWindowMayDiffer(t *testing.T) {
+	late, well := job(4, 1, 0.3, func(*Share) {}), job(4, -1, 0, nil)
+	if v, ok := Find([]Window{late, well, late, late}); !ok || v.Rank != 1 {
+		t.Errorf("%+v, %v", v, ok)
+	}
+}
+
+// TestChance counts how often ranks are blamed that are late by chance: each step one of four at random, eight steps
+// a second, as where four ranks share two cores.
+func TestChance(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	alarms := 0
+	const runs = 2000
+	for range runs {
+		var windows []Window
+		for range Windows {
+			w := job(4, -1, 0, nil)
+			for range 8 {
+				w[rng.IntN(4)].Late += 0.05 * rng.Float64()
+			}
+			windows = append(windows, w)
+		}
+		if _, ok := Find(windows); ok {
+			alarms++
+		}
+	}
+	if alarms > runs/1000 {
+		t.Errorf("%d of %d times a rank is blamed that is late by chance", alarms, runs)
+	}
+}

@@ -1,0 +1,201 @@
+package top
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/door"
+	"github.com/gorovod/gorovod/internal/flight"
+	"github.com/gorovod/gorovod/internal/jobs"
+	"github.com/gorovod/gorovod/internal/overview"
+	"github.com/gorovod/gorovod/internal/printable"
+)
+
+// source is where the news of a job comes from: its launcher's socket on this host, or its dashboard.
+type source struct {
+	name   string // for the screen, printable
+	gone   string // what to say if the connection ends before the job says how it ended
+	url    string // of the dashboard, with the last slash
+	token  string // "" for none
+	client *http.Client
+}
+
+// connectTime bounds how long a launcher may take to answer.
+const connectTime = 10 * time.Second
+
+// find is the source that job names: a process id as gorovod ps prints it, that of any process of the job, or the
+// address of a page. Without a name it is the one job that runs.
+func find(job string, getenv func(string) string) (*source, error) {
+	if strings.Contains(job, ":") || strings.Contains(job, "/") {
+		return page(job, getenv)
+	}
+	locals, err := door.Locals()
+	if err != nil {
+		return nil, fmt.Errorf("the jobs of this host are unknown: %w", err)
+	}
+	if job == "" {
+		return only(locals)
+	}
+	pid, err := strconv.Atoi(job)
+	if err != nil || pid <= 0 {
+		return nil, fmt.Errorf("%q is no job: give the process id that gorovod ps prints, or the address of a "+
+			"dashboard, such as http://127.0.0.1:9500/. %s", printable.Text(job), listed(locals))
+	}
+	launcher := pid
+	if locals[launcher] == "" {
+		launcher = flight.Launcher(pid)
+	}
+	if name := locals[launcher]; name != "" {
+		return local(launcher, name), nil
+	}
+	running, _, err := jobs.Running()
+	if err == nil && (launcher != 0 || slices.ContainsFunc(running, func(j jobs.Job) bool { return j.PID == pid })) {
+		return nil, fmt.Errorf("job %d has no launcher on this host that could show it: mpirun, srun or another "+
+			"program has started it, or node 0 has its launcher. gorovod doctor --dump %[1]d tells what each rank "+
+			"here waits for", pid)
+	}
+	return nil, fmt.Errorf("there is no job %d on this host. %s", pid, listed(locals))
+}
+
+// only is the one job of this user that runs here.
+func only(locals map[int]string) (*source, error) {
+	maps.DeleteFunc(locals, func(pid int, _ string) bool { return !mine(pid) })
+	if len(locals) != 1 {
+		return nil, errors.New(listed(locals))
+	}
+	for pid, name := range locals {
+		return local(pid, name), nil
+	}
+	return nil, nil
+}
+
+// listed says which jobs there are.
+func listed(locals map[int]string) string {
+	var names []string
+	for _, pid := range slices.Sorted(maps.Keys(locals)) {
+		if mine(pid) {
+			names = append(names, fmt.Sprintf("%d (%s)", pid, jobs.CommandOf(pid)))
+		}
+	}
+	switch len(names) {
+	case 0:
+		return "No job of this user runs on this host that horovodrun has started"
+	case 1:
+		return "This one runs: " + names[0]
+	}
+	return "These run, name one of them: " + strings.Join(names, ", ")
+}
+
+// local is the launcher with this process id, whose socket has that name.
+func local(pid int, name string) *source {
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		c, err := door.DialLocal(pid, name, connectTime)
+		if errors.Is(err, door.ErrOther) {
+			err = fmt.Errorf("job %d belongs to another user: ask as this user or as root, with sudo for instance", pid)
+		}
+		return c, err
+	}
+	return &source{name: fmt.Sprintf("job %d: %s", pid, jobs.CommandOf(pid)), url: "http://localhost/",
+		gone: fmt.Sprintf("the launcher (process %d) has ended without a word, so it was killed", pid),
+		client: &http.Client{Transport: &http.Transport{DialContext: dial,
+			ResponseHeaderTimeout: connectTime}}}
+}
+
+// page is a dashboard.
+func page(address string, getenv func(string) string) (*source, error) {
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("%q is no address of a dashboard, such as http://127.0.0.1:9500/",
+			printable.Text(address))
+	}
+	u.Path, u.RawQuery, u.Fragment, u.User = "/", "", "", nil
+	o, err := door.From("0", getenv)
+	if err != nil {
+		return nil, err
+	}
+	return &source{name: printable.Text(u.String()), url: u.String(), token: o.Token,
+		gone: "the connection to the dashboard has ended",
+		client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // the token is not for others
+		}, Transport: &http.Transport{ResponseHeaderTimeout: connectTime,
+			DialContext: (&net.Dialer{Timeout: connectTime}).DialContext}}}, nil
+}
+
+// maxEvent bounds an event: a Snapshot of 65,536 ranks has less.
+const maxEvent = 64 << 20
+
+// follow hands each Snapshot to see, and returns when the job has ended, how it did. It returns an error if it cannot
+// tell, or if ctx is done.
+func (s *source) follow(ctx context.Context, see func(*overview.Snapshot)) (e overview.Ending, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"events", nil)
+	if err != nil {
+		return e, err
+	}
+	if s.token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	answer, err := s.client.Do(r)
+	if err != nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err // the address stands in the name
+		}
+		return e, fmt.Errorf("%s: %w", s.name, err)
+	}
+	defer answer.Body.Close()
+	switch answer.StatusCode {
+	case http.StatusOK:
+	case http.StatusUnauthorized:
+		return e, fmt.Errorf("%s: it wants a token: set %s to the job's", s.name, door.TokenFileVariable)
+	default:
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 200))
+		return e, fmt.Errorf("%s: %s: %s", s.name, printable.Text(answer.Status),
+			printable.Text(strings.TrimSpace(string(text))))
+	}
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, maxEvent)
+	kind := ""
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch {
+		case name == "event":
+			kind = value
+		case name == "data" && kind == "now":
+			var now overview.Snapshot
+			if err := json.Unmarshal([]byte(value), &now); err != nil {
+				return e, fmt.Errorf("%s: an event: %w", s.name, err)
+			}
+			see(&now)
+		case name == "data" && kind == "end":
+			return e, json.Unmarshal([]byte(value), &e)
+		}
+	}
+	if ctx.Err() != nil {
+		return e, ctx.Err()
+	}
+	return e, fmt.Errorf("%s: %s", s.name, s.gone)
+}
+
+// mine reports whether a process is this user's, or this is root.
+func mine(pid int) bool {
+	if os.Getuid() == 0 {
+		return true
+	}
+	return owner(pid) == os.Getuid()
+}

@@ -1,0 +1,135 @@
+// Package top is gorovod top: what horovodrun --dashboard shows, in a terminal. It reads the events of package
+// dashboard, and changes nothing. The engine and package hvd never import it.
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/gorovod/gorovod/internal/commandline"
+	"github.com/gorovod/gorovod/internal/overview"
+	"github.com/gorovod/gorovod/internal/printable"
+)
+
+// Command is gorovod top.
+var Command = &commandline.Command{
+	Name:  "top",
+	Usage: "[--once] [JOB]",
+	About: "Watch a job in the terminal: who waits for whom, and why",
+	Detail: "JOB is the first number of a line of gorovod ps, the process id of any process of the job, or the " +
+		"address of a dashboard; GOROVOD_METRICS_TOKEN_FILE has the token if that needs one. It may be left out if " +
+		"one job runs. The job needs no option for this, and the ranks are asked for nothing while nobody looks. " +
+		"The launcher shows a job only to its user and to root. q quits, h shows the other keys.",
+	Examples: []commandline.Example{
+		{Line: "gorovod top", About: "The job that runs on this host."},
+		{Line: "gorovod top 4711", About: "The job whose launcher is process 4711: see gorovod ps."},
+		{Line: "gorovod top http://127.0.0.1:9500/", About: "The job with this dashboard."},
+		{Line: "gorovod top --once 4711", About: "One look in plain lines, for a script."},
+	},
+	Grammar: func() any { return &options{} },
+}
+
+type options struct {
+	Once bool   `name:"once" help:"Print what can be seen once, in plain lines, and exit. That takes three seconds."`
+	Job  string `arg:"" optional:"" default:"" name:"job"`
+}
+
+// onceAfter is how many Snapshots --once needs: rates are differences.
+const onceAfter = 3
+
+// Main runs the command. It returns the exit code.
+func Main(name string, args []string, out *os.File) (code int, err error) {
+	o := &options{}
+	help, err := Command.Parse(name, o, args)
+	switch {
+	case err != nil:
+		return 2, err
+	case help != "":
+		_, err = io.WriteString(out, help)
+		return failed(err), err
+	}
+	if !o.Once {
+		if err := checkTerminal(out); err != nil {
+			return 2, err
+		}
+	}
+	s, err := find(o.Job, os.Getenv)
+	if err != nil {
+		return 1, err
+	}
+	if o.Once {
+		err = once(s, out)
+	} else {
+		err = watch(s, out)
+	}
+	return failed(err), err
+}
+
+func failed(err error) int {
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+// checkTerminal refuses what cannot show a screen.
+func checkTerminal(out *os.File) error {
+	const instead = "; --once prints plain lines"
+	switch {
+	case !term.IsTerminal(int(out.Fd())):
+		return errors.New("stdout is no terminal" + instead)
+	case os.Getenv("TERM") == "" || os.Getenv("TERM") == "dumb":
+		return errors.New("TERM names no terminal that can move its cursor" + instead)
+	}
+	return nil
+}
+
+// errSeen ends a look.
+var errSeen = errors.New("seen")
+
+// once prints the job as it is now.
+func once(s *source, out io.Writer) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	m, seen := &model{name: s.name}, 0
+	ending, err := s.follow(ctx, func(now *overview.Snapshot) {
+		m.take(now, time.Now())
+		if seen++; seen == onceAfter {
+			cancel(errSeen)
+		}
+	})
+	over := err == nil
+	if err != nil && context.Cause(ctx) != errSeen {
+		return err
+	}
+	var b strings.Builder
+	if m.now != nil {
+		for _, l := range m.once(time.Now()) {
+			b.WriteString(l.String() + "\n")
+		}
+	}
+	if over {
+		b.WriteString(ended(s, ending))
+	}
+	_, err = io.WriteString(out, b.String())
+	return err
+}
+
+// ended says how a job has ended.
+func ended(s *source, e overview.Ending) string {
+	text := fmt.Sprintf("%s: it has ended well\n", s.name)
+	if e.Code != 0 {
+		text = fmt.Sprintf("%s: it has ended with exit code %d\n", s.name, e.Code)
+	}
+	if e.Text != "" {
+		text += printable.Text(strings.TrimRight(e.Text, "\n")) + "\n"
+	}
+	return text
+}

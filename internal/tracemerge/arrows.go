@@ -1,0 +1,97 @@
+package tracemerge
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// arrow leads from the rank that came last to one that waited. Times are the job's.
+type arrow struct {
+	from, to           *Rank
+	fromTrack, toTrack int
+	came               int64 // the last rank came
+	waited             int64 // since when the other had waited
+	began              int64 // the other's operation
+}
+
+// arrows calls draw for each wait of a world that took min or longer, and sums up who was waited for.
+func (rep *Report) arrows(world []*Rank, min time.Duration, draw func(arrow)) error {
+	for set := range sets(world) {
+		err := join(world, set, func(ops []*operation) {
+			rep.Operations++
+			whole := len(world) == world[0].Size && (set != 0 || !slices.Contains(ops, nil))
+			rep.arrowsOf(world, ops, whole, float64(min/time.Microsecond), draw)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// surely is how much longer than the last known rank others must have waited, where the very last rank may be one that
+// no file tells of.
+const surely = 10
+
+// arrowsOf draws the arrows of one operation. whole: the files tell of every rank.
+func (rep *Report) arrowsOf(world []*Rank, ops []*operation, whole bool, min float64, draw func(arrow)) {
+	last, longest := -1, false
+	for i, o := range ops {
+		if o != nil && o.came != 0 && (last < 0 || world[i].Clock.at(o.came) > world[last].Clock.at(ops[last].came)) {
+			last = i
+		}
+	}
+	if last < 0 {
+		return
+	}
+	came := world[last].Clock.at(ops[last].came)
+	if !whole { // the last known rank may itself have waited for another
+		min = max(min, surely*float64(ops[last].agreed-ops[last].came))
+	}
+	decided := true
+	for i, o := range ops {
+		if o == nil || o.came == 0 || i == last {
+			continue
+		}
+		wait := float64(came - world[i].Clock.at(o.came))
+		doubt := doubt(world[i], world[last])
+		longest = longest || wait >= min
+		if !(wait > doubt) { // or the doubt is unknown
+			decided = false
+		}
+	}
+	switch {
+	case !longest:
+		return
+	case !decided:
+		rep.Undecided++
+		return
+	}
+	world[last].Last++
+	for i, o := range ops {
+		if o == nil || o.came == 0 || i == last {
+			continue
+		}
+		since := world[i].Clock.at(o.came)
+		if float64(came-since) < min {
+			continue
+		}
+		world[last].Caused += came - since
+		began := world[i].Clock.at(o.began)
+		if o.began == 0 || began < came {
+			continue // its file ends before, or the clocks were wrong by more than the wait for the others
+		}
+		rep.Arrows++
+		draw(arrow{from: world[last], to: world[i], fromTrack: ops[last].track, toTrack: o.track, came: came,
+			waited: since, began: began})
+	}
+}
+
+// doubt is how much the times of two ranks may be wrong against each other.
+func doubt(a, b *Rank) float64 {
+	if math.IsNaN(a.Clock.Error) || math.IsNaN(b.Clock.Error) {
+		return math.NaN()
+	}
+	return a.Clock.Error + b.Clock.Error
+}

@@ -1,0 +1,118 @@
+package tracemerge
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// record is a record of a timeline.
+type record struct {
+	Ph   string          `json:"ph"`
+	Name string          `json:"name"`
+	TS   *int64          `json:"ts"`
+	PID  int             `json:"pid"`
+	Args json.RawMessage `json:"args"`
+}
+
+const (
+	chunk = 256 << 10
+	// mostLine bounds a record: a longer line is damage.
+	mostLine = 1 << 20
+)
+
+// scan calls f for each record of a file, and says how the file ended. A rank writes one record on a line, and fills
+// the rest of a block with blanks. Lines that are no records are counted and left out. They come from a machine that
+// went down, or from a copy that was cut.
+func scan(path string, f func(*record) error) (torn bool, damaged int64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return false, 0, errors.Unwrap(err)
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil {
+		return false, 0, err
+	} else if !info.Mode().IsRegular() {
+		return false, 0, errors.New("it is no file")
+	}
+	in := bufio.NewReaderSize(file, chunk)
+	if err := opening(in); err != nil {
+		return false, 0, err
+	}
+	torn = true
+	var rec record
+	for n := 0; ; n++ {
+		line, long, err := next(in)
+		if err != nil && err != io.EOF {
+			return false, 0, err
+		}
+		line = bytes.TrimRight(line, padding)
+		if bytes.HasSuffix(line, []byte("]")) { // no record ends so
+			torn, line = false, bytes.TrimRight(line[:len(line)-1], padding)
+		}
+		if len(line) > 0 {
+			rec = record{}
+			switch {
+			case long || line[0] != '{' || json.Unmarshal(line, &rec) != nil || rec.Ph == "":
+				if err != io.EOF { // else it is what is torn
+					damaged++
+				}
+			default:
+				if err := f(&rec); err != nil {
+					return false, 0, err
+				}
+			}
+		}
+		if err == io.EOF {
+			return torn, damaged, nil
+		}
+	}
+}
+
+// padding is what stands between records. A machine that went down leaves zeros.
+const padding = ", \t\r\n\x00"
+
+// opening reads the bracket with which a timeline begins.
+func opening(in *bufio.Reader) error {
+	for {
+		c, err := in.ReadByte()
+		switch {
+		case err == io.EOF:
+			return errors.New("it is empty")
+		case err != nil:
+			return err
+		case c == '[':
+			return nil
+		case c != ' ' && c != '\n' && c != '\r' && c != '\t':
+			return fmt.Errorf("it is no timeline: it begins with %q, not with [", c)
+		}
+	}
+}
+
+// next reads a line, without the blanks around it. long: it was too long, and is cut. At the file's end err is io.EOF.
+func next(in *bufio.Reader) (line []byte, long bool, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		part = bytes.TrimLeft(part, "\x00")
+		if len(line) == 0 {
+			part = bytes.TrimLeft(part, padding)
+		}
+		if err == nil && len(line) == 0 {
+			return part, false, nil
+		}
+		switch {
+		case len(bytes.Trim(part, padding)) == 0: // a block of blanks
+		case len(line)+len(part) <= mostLine:
+			line = append(line, part...)
+		default:
+			long = true
+		}
+		if err != bufio.ErrBufferFull {
+			return line, long, err
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+)
+
+// failed ends a connection on which reading or writing has failed. It reports
+// whether the cause is that the other end has left in good order.
+func (n *Network) failed(c *conn, err error) (left bool) {
+	if c.abandoned() {
+		return false
+	}
+	if errors.Is(err, errEnding) {
+		// Unread bytes would make the kernel reset the connection, see Close. The
+		// deadline that Close sets bounds this.
+		io.Copy(io.Discard, c)
+		return false
+	}
+	var broken brokenError
+	switch {
+	case !errors.As(err, &broken):
+		n.Abort(fmt.Errorf("connection with %v: %w", c, err))
+	case n.peers[c.rank].left.Load() && !broken.inside:
+		return true
+	default:
+		n.broken(c, broken)
+	}
+	return false
+}
+
+// broken is called by the reader or the writer of a connection that has failed. A
+// broken connection proves nobody's death, but the lane cannot go on. So the network
+// aborts after the grace, with the breakage as the cause if no better one has come.
+func (n *Network) broken(c *conn, err brokenError) {
+	if n.ending() {
+		return
+	}
+	p := &n.peers[c.rank]
+	cause := fmt.Errorf("connection to %v lost: %w", c, err.error)
+	if errors.Is(err.error, syscall.EFAULT) {
+		cause = fmt.Errorf("%s: the program has freed or unmapped the memory of an operation before it ended: %w",
+			n.cfg.Describe(n.cfg.Rank), cause)
+	}
+	if !p.lost.Swap(true) {
+		n.start(&n.goroutines, func() { n.cfg.Lost(c.rank, cause) })
+	}
+	n.start(&n.goroutines, func() {
+		// A rank's goodbye may come over another connection.
+		if n.afterGrace() && !c.abandoned() && (err.inside || !p.left.Load()) {
+			n.Abort(cause)
+		}
+	})
+}
+
+// departed notes that a rank has closed its network. If the logs of its lanes are
+// closed, that is in order. A lane that is still open can never go on.
+func (n *Network) departed(rank int) {
+	if n.peers[rank].left.Swap(true) {
+		return
+	}
+	n.start(&n.goroutines, func() {
+		if !n.afterGrace() {
+			return
+		}
+		for _, l := range n.openLanes() {
+			member, ok := l.member(rank)
+			if ok && l.board.Linked(member) && l.board.ClosedBy() < 0 && n.forsaken(l) {
+				n.Abort(fmt.Errorf("rank %d has closed its network while lane %d was open", rank, l.id))
+				return
+			}
+		}
+	})
+}
+
+// forsaken reports that the lane cannot go on without a rank that has closed its
+// network. If there is a lane 0, to which all ranks belong, only lane 0 can tell: ranks
+// close the others first, and this rank may not have done that yet.
+func (n *Network) forsaken(l *lane) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return l.id == 0 || n.lanes[0] == nil && n.lanes[l.id] == l
+}
+
+// afterGrace waits for the grace. False: the network has ended before.
+func (n *Network) afterGrace() bool {
+	t := time.NewTimer(n.cfg.Grace)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-n.aborted:
+	case <-n.leaving:
+	}
+	return false
+}

@@ -1,0 +1,60 @@
+package vitals
+
+import (
+	"maps"
+	"sync"
+)
+
+// Links are this process's connections to other ranks. Its methods are safe on any goroutine.
+type Links struct {
+	mu    sync.Mutex
+	open  map[int]traffic // of each descriptor, when Busiest was called last
+	total Link
+}
+
+// Link is the connection that was busiest between the last two calls of Busiest.
+type Link struct {
+	To string // the address of its other end, "" without one
+	// Busy and Bytes add up over all calls what the busiest one has done: for how long it had data under way, in
+	// nanoseconds, and what it has sent.
+	Busy, Bytes uint64
+}
+
+// traffic is what a connection has done.
+type traffic struct{ us, bytes uint64 }
+
+// Track is told of each descriptor when it opens and before it closes. Some are no connections.
+func (l *Links) Track(fd int, open bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !open {
+		delete(l.open, fd)
+		return
+	}
+	if l.open == nil {
+		l.open = map[int]traffic{}
+	}
+	l.open[fd] = traffic{}
+}
+
+// Busiest is the busiest connection since the last call.
+func (l *Links) Busiest() Link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var most traffic
+	for fd, before := range maps.Clone(l.open) {
+		now, ok := load(fd)
+		if !ok {
+			delete(l.open, fd)
+			continue
+		}
+		l.open[fd] = now
+		if us := now.us - min(now.us, before.us); us > most.us {
+			most = traffic{us, now.bytes - min(now.bytes, before.bytes)}
+			l.total.To = peer(fd)
+		}
+	}
+	l.total.Busy += most.us * 1000
+	l.total.Bytes += most.bytes
+	return l.total
+}

@@ -1,0 +1,17 @@
+package world
+
+import "github.com/gorovod/gorovod/internal/feed"
+
+// figures are what this rank tells the launcher when somebody watches the job. One call ends before the next begins.
+func (w *World) figures() []byte {
+	f := w.Engine.Figures()
+	f.Resident = resident()
+	f.CPU, f.Main = processor(), feed.Thread(w.vitals.Ask())
+	f.Link = feed.Link(w.links.Busiest())
+	w.told.News(f)
+	p := f.Append(nil)
+	if len(p) > feed.MaxBytes {
+		return nil
+	}
+	return p
+}

@@ -1,0 +1,105 @@
+//go:build linux
+
+package gpu
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// libraryCase is a job of testdata/library.c.
+type libraryCase struct {
+	name  string
+	ranks int
+	args  []string
+	env   []string
+	says  string // part of the output; a job whose output must have it may fail, too
+	fails bool
+}
+
+// TestLibrary has programs in C submit tensors of devices to libgorovod, whose results must be right, and whose use of
+// the devices the stand-in must find nothing to say about.
+func TestLibrary(t *testing.T) {
+	async := []string{"HOROVOD_ENABLE_ASYNC_COMPLETION=1"}
+	for _, c := range []libraryCase{
+		{name: "nccl", ranks: 2, args: []string{"everything"}, env: []string{"GOROVOD_GPU=nccl"}},
+		{name: "auto", ranks: 3, args: []string{"everything"}},
+		{name: "async", ranks: 3, args: []string{"everything"}, env: async},
+		{name: "one rank", ranks: 1, args: []string{"everything"}},
+		{name: "staged", ranks: 2, args: []string{"staged"}, env: []string{"GOROVOD_GPU=staged"}},
+		{name: "staged async", ranks: 2, args: []string{"staged"}, env: append(async, "GOROVOD_GPU=staged")},
+		{name: "off", ranks: 2, args: []string{"refused", "GOROVOD_GPU=off refuses"}, env: []string{"GOROVOD_GPU=off"}},
+		{name: "one device for all", ranks: 2, args: []string{"everything"}, env: []string{"LIBRARY_DEVICE=0"},
+			says: "share the device GPU-"},
+		{name: "one device for all, and nccl", ranks: 2, args: []string{"everything"},
+			env: []string{"LIBRARY_DEVICE=0", "GOROVOD_GPU=nccl"}, says: "as GOROVOD_GPU=nccl asks for", fails: true},
+		{name: "old nccl", ranks: 2, args: []string{"staged"}, env: []string{"STANDIN_NCCL_VERSION=21005"},
+			says: "are copied through host memory: NCCL"},
+		{name: "copies", ranks: 3, args: []string{"copies"}},
+		{name: "mixed", ranks: 3, args: []string{"mixed"}},
+		{name: "elsewhere", ranks: 2, args: []string{"elsewhere"}},
+		{name: "joins", ranks: 3, args: []string{"joins"}},
+		{name: "joins with one device", ranks: 3, args: []string{"joins"}, env: []string{"GOROVOD_GPU=staged"}},
+		{name: "no memory", ranks: 2, args: []string{"no memory"}},
+		{name: "dies before", ranks: 3, args: []string{"dies", "before"}, says: "survived after", fails: true},
+		{name: "dies amid", ranks: 3, args: []string{"dies", "amid"}, says: "survived after", fails: true},
+		{name: "hangs", ranks: 2, args: []string{"hangs"}, says: "rank 0 was let go", fails: true},
+		{name: "leaves", ranks: 2, args: []string{"leaves", "at once"}},
+		{name: "leaves in order", ranks: 2, args: []string{"leaves", "shutdown"}},
+		{name: "leaves async", ranks: 2, args: []string{"leaves", "at once"}, env: async},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t) })
+	}
+}
+
+func (c *libraryCase) run(t *testing.T) {
+	program, folder := libraryPath(t), t.TempDir()
+	said := filepath.Join(folder, "report")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	args := append([]string{"-np", fmt.Sprint(c.ranks), program}, c.args...)
+	command := exec.CommandContext(ctx, builtPath(t, "horovodrun"), args...)
+	command.Env = append(os.Environ(), append(c.env, "LD_LIBRARY_PATH="+probe.folder, "STANDIN_MEETING="+folder,
+		"STANDIN_REPORT="+said)...)
+	out, err := command.CombinedOutput()
+	report, _ := os.ReadFile(said) // there is none where nothing was found
+	if len(report) > 0 || (err != nil) != c.fails || !strings.Contains(string(out), c.says) || ctx.Err() != nil {
+		t.Fatalf("%v\n%s%s", err, report, out)
+	}
+}
+
+// builtPath is where something of make build is.
+func builtPath(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(cmp.Or(os.Getenv("GOROVOD_TEST_BUILD"), "../../build"), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%s is not there: run make build first", name)
+	}
+	return path
+}
+
+// libraryPath is the compiled testdata/library.c.
+func libraryPath(t *testing.T) string {
+	t.Helper()
+	probePath(t) // builds the stand-in
+	program := filepath.Join(probe.folder, "library")
+	if _, err := os.Stat(program); err == nil {
+		return program
+	}
+	library := builtPath(t, "libgorovod.so")
+	if err := Compile(program, "-I../../include", "testdata/library.c", library,
+		filepath.Join(probe.folder, "libcuda.so.1"), "-Wl,-rpath,"+filepath.Dir(library)); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}

@@ -1,0 +1,458 @@
+/*
+ * One rank that submits tensors of the stand-in's devices to libgorovod: library CASE, started by horovodrun. Numbers are
+ * small integers, so all results are exact.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <gorovod.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../standin/abi.h"
+
+static int rank, size, device;
+static CUcontext context;
+static CUstream stream;
+
+#define EXPECT(condition)                                                                                          \
+  do {                                                                                                             \
+    if (!(condition)) {                                                                                            \
+      fprintf(stderr, "rank %d line %d: not so: %s (%s)\n", rank, __LINE__, #condition, gorovod_last_error());     \
+      exit(1);                                                                                                     \
+    }                                                                                                              \
+  } while (0)
+#define OK(call) EXPECT((call) == 0)
+
+enum { N = 5000, LATE = 3000 /* microseconds */ };
+
+static void begin(void) {
+  EXPECT(horovod_init(NULL, 0, NULL, NULL, 0));
+  rank = horovod_rank(), size = horovod_size(), device = horovod_local_rank();
+  if (getenv("LIBRARY_DEVICE") != NULL) device = atoi(getenv("LIBRARY_DEVICE"));
+  CUdevice d;
+  OK(cuInit(0));
+  OK(cuDeviceGet(&d, device));
+  OK(cuDevicePrimaryCtxRetain(&context, d));
+  OK(cuCtxSetCurrent(context));
+  OK(cuStreamCreateWithPriority(&stream, 1, 0));
+}
+
+static CUdeviceptr memory(size_t bytes) {
+  CUdeviceptr p;
+  OK(cuMemAlloc_v2(&p, bytes));
+  return p;
+}
+
+/* Host memory that the stand-in's own work can use. */
+static float *pinned(size_t n) {
+  void *p;
+  OK(cuMemHostAlloc(&p, n * sizeof(float), 0));
+  return p;
+}
+
+/* A tensor that a kernel is still busy to make: element i is i % 7 + add. */
+static CUdeviceptr numbers(int n, int add) {
+  float *host = pinned((size_t)n + 1);
+  for (int i = 0; i < n; i++) host[i] = (float)(i % 7 + add);
+  size_t bytes = sizeof(float) * (size_t)n;
+  CUdeviceptr source = memory(bytes + 4), made = memory(bytes + 4);
+  if (n > 0) {
+    OK(cuMemcpyHtoDAsync_v2(source, host, bytes, stream));
+    OK(standinLaunch(STANDIN_COPY, made, source, bytes, 0, LATE, stream));
+  }
+  return made;
+}
+
+/* The contents of memory of the device, read by the caller's stream. */
+static const float *contents(CUdeviceptr p, int n) {
+  float *host = pinned((size_t)n + 1);
+  if (n > 0) OK(cuMemcpyDtoHAsync_v2(host, p, sizeof(float) * (size_t)n, stream));
+  OK(cuStreamSynchronize(stream));
+  return host;
+}
+
+static int64_t shapes[16][1];
+static int shapes_used;
+
+static gorovod_op make(int type, const char *name, int n, CUdeviceptr in, CUdeviceptr out) {
+  gorovod_op op;
+  memset(&op, 0, sizeof op);
+  op.size = sizeof op;
+  op.type = type;
+  op.name = name;
+  op.dtype = GOROVOD_FLOAT32;
+  op.reduce_op = GOROVOD_SUM;
+  op.device = device;
+  op.device_stream = (uintptr_t)stream;
+  op.ndim = 1;
+  op.shape = shapes[shapes_used++ % 16];
+  *(int64_t *)op.shape = n;
+  op.prescale = op.postscale = 1.0;
+  op.input = (void *)in;
+  op.output = (void *)out;
+  return op;
+}
+
+static int ended(int64_t h) {
+  int status;
+  do status = gorovod_wait(h, 100);
+  while (status == GOROVOD_IN_PROGRESS);
+  return status;
+}
+
+/* Ends an operation well. The caller's stream waits for it, the caller does not. */
+static void finish(int64_t h) {
+  EXPECT(ended(h) == GOROVOD_OK);
+  EXPECT(gorovod_await_on_stream(h, (uintptr_t)stream) == GOROVOD_OK);
+}
+
+static int64_t submit(const gorovod_op *op) {
+  int64_t h = 0;
+  EXPECT(gorovod_enqueue(op, &h) == GOROVOD_OK);
+  return h;
+}
+
+static void run(const gorovod_op *op) {
+  int64_t h = submit(op);
+  finish(h);
+  EXPECT(gorovod_release(h) == GOROVOD_OK);
+}
+
+/* The sum over the ranks of i % 7 + rank. */
+static float sum(int i) { return (float)(size * (i % 7) + size * (size - 1) / 2); }
+
+static void reductions(void) {
+  CUdeviceptr in = numbers(N, rank), out = memory(N * 4);
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "sum", N, in, out);
+  run(&op);
+  const float *y = contents(out, N), *x = contents(in, N);
+  for (int i = 0; i < N; i++) EXPECT(y[i] == sum(i) && x[i] == (float)(i % 7 + rank));
+
+  op = make(GOROVOD_ALLREDUCE, "in place", N, in, in);
+  op.prescale = 0.5, op.postscale = 4;
+  run(&op);
+  y = contents(in, N);
+  for (int i = 0; i < N; i++) EXPECT(y[i] == 2 * sum(i));
+
+  op = make(GOROVOD_ALLREDUCE, "max", N, numbers(N, rank), out);
+  op.reduce_op = GOROVOD_MAX;
+  run(&op);
+  y = contents(out, N);
+  for (int i = 0; i < N; i++) EXPECT(y[i] == (float)(i % 7 + size - 1));
+
+  op = make(GOROVOD_ALLREDUCE, "average", N, numbers(N, size * rank), out); /* of multiples of size: exact */
+  op.reduce_op = GOROVOD_AVERAGE;
+  run(&op);
+  y = contents(out, N);
+  for (int i = 0; i < N; i++) EXPECT(y[i] == (float)(i % 7 + size * (size - 1) / 2));
+
+  op = make(GOROVOD_REDUCE, "to one", N, numbers(N, rank), rank == size - 1 ? out : 0);
+  op.root_rank = size - 1;
+  run(&op);
+  if (rank == size - 1) {
+    y = contents(out, N);
+    for (int i = 0; i < N; i++) EXPECT(y[i] == sum(i));
+  }
+
+  op = make(GOROVOD_REDUCESCATTER, "rows", 7 * size + 1, numbers(7 * size + 1, rank), out); /* the first has 8 rows */
+  run(&op);
+  int first = rank == 0 ? 0 : 7 * rank + 1, rows = rank == 0 ? 8 : 7;
+  y = contents(out, rows);
+  for (int i = 0; i < rows; i++) EXPECT(y[i] == sum(first + i));
+
+  /* NCCL has no bitwise operation: through host memory */
+  op = make(GOROVOD_ALLREDUCE, "bits", N, numbers(N, 0), out);
+  op.dtype = GOROVOD_INT32, op.reduce_op = GOROVOD_BOR;
+  run(&op);
+  y = contents(out, N);
+  for (int i = 0; i < N; i++) EXPECT(y[i] == (float)(i % 7));
+}
+
+/* An output that the engine has made. */
+static void expect_taken(int64_t h, int n, float (*want)(int)) {
+  void *data = NULL;
+  int ndim = 0;
+  int64_t shape[1] = {-1};
+  EXPECT(gorovod_output(h, &data, 1, &ndim, shape) == GOROVOD_OK && ndim == 1 && shape[0] == n);
+  EXPECT(gorovod_take_output(h, &data) == GOROVOD_OK);
+  const float *y = contents((CUdeviceptr)data, n);
+  for (int i = 0; i < n; i++) EXPECT(y[i] == want(i));
+  gorovod_free_on_device(device, data);
+}
+
+/* Rank r has 3 * r rows. */
+static float gathered(int i) {
+  int r = 1;
+  for (; i >= 3 * r; r++) i -= 3 * r;
+  return (float)(i % 7 + r);
+}
+
+/* Each rank sends one row to rank 0, two to rank 1, …; it sends i % 7 + 10 * rank. */
+static float exchanged(int i) {
+  int from = i / (rank + 1), row = rank * (rank + 1) / 2 + i % (rank + 1);
+  return (float)(row % 7 + 10 * from);
+}
+
+static void movements(void) {
+  CUdeviceptr x = numbers(N, 10 * rank);
+  gorovod_op op = make(GOROVOD_BROADCAST, "all get", N, x, x);
+  op.root_rank = size - 1;
+  run(&op);
+  const float *y = contents(x, N);
+  for (int i = 0; i < N; i++) EXPECT(y[i] == (float)(i % 7 + 10 * (size - 1)));
+
+  op = make(GOROVOD_ALLGATHER, "all rows", 3 * rank, numbers(3 * rank, rank), 0);
+  int64_t h = submit(&op);
+  finish(h);
+  expect_taken(h, 3 * size * (size - 1) / 2, gathered);
+  EXPECT(gorovod_release(h) == GOROVOD_OK);
+
+  op = make(GOROVOD_ALLGATHER, "not taken", 4, numbers(4, rank), 0);
+  run(&op);
+  op = make(GOROVOD_ALLGATHER, "nothing", 0, numbers(0, rank), 0);
+  run(&op);
+
+  int32_t splits[16];
+  for (int i = 0; i < size; i++) splits[i] = i + 1;
+  int total = size * (size + 1) / 2;
+  op = make(GOROVOD_ALLTOALL, "exchange", total, numbers(total, 10 * rank), 0);
+  op.splits = splits, op.nsplits = size;
+  h = submit(&op);
+  finish(h);
+  int32_t received[16];
+  EXPECT(gorovod_received_splits(h, 16, received) == size && received[size - 1] == rank + 1);
+  expect_taken(h, size * (rank + 1), exchanged);
+  EXPECT(gorovod_release(h) == GOROVOD_OK);
+}
+
+enum { MANY = 8 };
+
+static void groups(const char *name) {
+  gorovod_op ops[MANY];
+  const gorovod_op *list[MANY];
+  int64_t handles[MANY];
+  for (int i = 0; i < MANY; i++) {
+    CUdeviceptr x = numbers(100 * i, rank);
+    ops[i] = make(GOROVOD_ALLREDUCE, NULL, 100 * i, x, x);
+    list[i] = &ops[i];
+  }
+  EXPECT(gorovod_enqueue_group(name, list, MANY, handles) == GOROVOD_OK);
+  for (int i = 0; i < MANY; i++) {
+    finish(handles[i]);
+    const float *y = contents((CUdeviceptr)ops[i].output, 100 * i);
+    for (int j = 0; j < 100 * i; j++) EXPECT(y[j] == sum(j));
+    EXPECT(gorovod_release(handles[i]) == GOROVOD_OK);
+  }
+}
+
+static void on_host(const char *name) {
+  static float x[N];
+  for (int i = 0; i < N; i++) x[i] = (float)(i % 7 + rank);
+  gorovod_op op = make(GOROVOD_ALLREDUCE, name, N, (CUdeviceptr)x, (CUdeviceptr)x);
+  op.device = -1, op.device_stream = 0;
+  run(&op);
+  for (int i = 0; i < N; i++) EXPECT(x[i] == sum(i));
+}
+
+/* All ranks are here. */
+static void meet(void) {
+  gorovod_op barrier = make(GOROVOD_BARRIER, NULL, 0, 0, 0);
+  barrier.device = -1, barrier.device_stream = 0;
+  run(&barrier);
+}
+
+static void everything(void) {
+  for (int round = 0; round < 4; round++) { /* the names are known from the second one on */
+    reductions();
+    movements();
+    groups("group");
+    on_host("on host");
+    meet();
+  }
+}
+
+/* Rank 0 has its tensors as copies: all of them go through host memory. */
+static void copies(void) {
+  for (int round = 0; round < 3; round++) {
+    float *host = pinned(N);
+    for (int i = 0; i < N; i++) host[i] = (float)(i % 7 + rank);
+    gorovod_op op = make(GOROVOD_ALLREDUCE, "mixed", N, numbers(N, rank), memory(N * 4));
+    CUdeviceptr out = (CUdeviceptr)op.output;
+    if (rank == 0) {
+      op.device = -1, op.device_stream = 0, op.flags = GOROVOD_COPIED;
+      op.input = op.output = host;
+    }
+    run(&op);
+    const float *y = rank == 0 ? host : contents(out, N);
+    for (int i = 0; i < N; i++) EXPECT(y[i] == sum(i));
+  }
+}
+
+/* Rank 0 has its tensor in host memory: an error on all ranks, and the next operation works. */
+static void mixed(void) {
+  static float host[N];
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "mixed", N, numbers(N, rank), memory(N * 4));
+  if (rank == 0) {
+    op.device = -1, op.device_stream = 0;
+    op.input = op.output = host;
+  }
+  int64_t h = submit(&op);
+  EXPECT(ended(h) == GOROVOD_PRECONDITION_ERROR);
+  EXPECT(strstr(gorovod_last_error(), "Mismatched ALLREDUCE CPU/GPU device selection") != NULL);
+  EXPECT(gorovod_release(h) == GOROVOD_OK);
+  groups(NULL);
+}
+
+/* What GOROVOD_GPU says that is possible: takes=0 or 1, then refused=a part of the reason, or none. */
+static void mode(int takes, const char *refused) {
+  EXPECT(gorovod_takes_device(device) == takes);
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "x", N, numbers(N, rank), memory(N * 4));
+  if (refused == NULL) {
+    everything();
+    return;
+  }
+  int64_t h = 0;
+  EXPECT(gorovod_enqueue(&op, &h) == GOROVOD_INVALID_ARGUMENT);
+  EXPECT(strstr(gorovod_last_error(), refused) != NULL);
+  on_host("still works");
+}
+
+/* A rank's first tensor is on one device, and the next on another. */
+static void elsewhere(void) {
+  EXPECT(gorovod_takes_device(device) == 1);
+  EXPECT(gorovod_takes_device(device + size) == 0);
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "x", N, numbers(N, rank), memory(N * 4));
+  int64_t h = 0;
+  if (rank == 0) {
+    op.device = device + size;
+    EXPECT(gorovod_enqueue(&op, &h) == GOROVOD_INVALID_ARGUMENT);
+  } else {
+    h = submit(&op);
+    EXPECT(ended(h) == GOROVOD_INVALID_ARGUMENT || ended(h) == GOROVOD_PRECONDITION_ERROR);
+    EXPECT(gorovod_release(h) == GOROVOD_OK);
+    (void)gorovod_wait(h, 0);
+  }
+  groups("goes on");
+}
+
+/* The last rank joins at once, and has zeros in what the others reduce. */
+static void joins(void) {
+  int64_t h;
+  gorovod_op join = make(GOROVOD_JOIN, NULL, 0, 0, 0);
+  join.device = -1, join.device_stream = 0;
+  if (rank < size - 1) {
+    gorovod_op op = make(GOROVOD_ALLREDUCE, "without one", N, numbers(N, rank), memory(N * 4));
+    run(&op);
+    const float *y = contents((CUdeviceptr)op.output, N);
+    for (int i = 0; i < N; i++) EXPECT(y[i] == (float)((size - 1) * (i % 7) + (size - 1) * (size - 2) / 2));
+  }
+  h = submit(&join);
+  EXPECT(ended(h) == GOROVOD_OK);
+  EXPECT(gorovod_release(h) == GOROVOD_OK);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Rank 0 dies while the others' operation waits for it in NCCL, or before that. Then they end with its name. It leaves them
+ * a second to come out of the barrier and to submit. */
+static void dies(const char *how) {
+  groups("before");
+  meet();
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "last", N, numbers(N, rank), memory(N * 4));
+  if (rank == 0 && strcmp(how, "before") == 0) {
+    sleep(1);
+    raise(SIGKILL);
+  }
+  if (rank == 0) standinFaults("ncclAllReduce:1:die");
+  double began = now();
+  int64_t h = submit(&op);
+  EXPECT(ended(h) == GOROVOD_UNKNOWN_ERROR);
+  EXPECT(strstr(gorovod_last_error(), "rank 0") != NULL);
+  fprintf(stderr, "survived after %.2f s: %.60s\n", now() - began, gorovod_last_error());
+  EXPECT(gorovod_release(h) == GOROVOD_OK);
+  horovod_shutdown();
+  exit(7);
+}
+
+/* Rank 0 has no memory for an output: its operation fails there, and nowhere else. */
+static void no_memory(void) {
+  groups("before");
+  int32_t splits[16];
+  for (int i = 0; i < size; i++) splits[i] = i + 1;
+  int total = size * (size + 1) / 2;
+  gorovod_op op = make(GOROVOD_ALLTOALL, "exchange", total, numbers(total, 10 * rank), 0);
+  op.splits = splits, op.nsplits = size;
+  if (rank == 0) standinFaults("cuMemAlloc_v2:1:2");
+  int64_t h = submit(&op);
+  if (rank == 0) {
+    EXPECT(ended(h) == GOROVOD_UNKNOWN_ERROR);
+    EXPECT(strstr(gorovod_last_error(), "output of") != NULL);
+  } else {
+    finish(h);
+    expect_taken(h, size * (rank + 1), exchanged);
+  }
+  EXPECT(gorovod_release(h) == GOROVOD_OK);
+  groups("after");
+}
+
+/* A call of NCCL hangs on rank 0, on the thread that drives. The failure of rank 1 has to end it. */
+static void hangs(void) {
+  groups("before");
+  meet();
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "last", N, numbers(N, rank), memory(N * 4));
+  if (rank == 0) standinFaults("ncclAllReduce:1:hang");
+  int64_t h = submit(&op);
+  if (rank == 1) {
+    sleep(1);
+    gorovod_fail("gives up");
+  }
+  EXPECT(ended(h) == GOROVOD_UNKNOWN_ERROR);
+  EXPECT(strstr(gorovod_last_error(), "gives up") != NULL);
+  fprintf(stderr, "rank %d was let go\n", rank);
+  horovod_shutdown();
+  exit(7);
+}
+
+/* The process ends while operations are in flight, by a return that skips the shutdown, or in order. The other rank may be
+ * gone already. */
+static void leaves(const char *how) {
+  groups("before");
+  meet();
+  for (int i = 0; i < 4; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "last %d", i);
+    gorovod_op op = make(GOROVOD_ALLREDUCE, name, N, numbers(N, rank), memory(N * 4));
+    int64_t h;
+    (void)gorovod_enqueue(&op, &h);
+  }
+  if (strcmp(how, "shutdown") == 0) horovod_shutdown();
+}
+
+int main(int argc, char **argv) {
+  const char *what = argc > 1 ? argv[1] : "";
+  const char *how = argc > 2 ? argv[2] : NULL;
+  begin();
+  if (strcmp(what, "everything") == 0) mode(1, NULL);
+  else if (strcmp(what, "staged") == 0) mode(0, NULL);
+  else if (strcmp(what, "refused") == 0) mode(1, how);
+  else if (strcmp(what, "copies") == 0) copies();
+  else if (strcmp(what, "mixed") == 0) mixed();
+  else if (strcmp(what, "elsewhere") == 0) elsewhere();
+  else if (strcmp(what, "joins") == 0) joins();
+  else if (strcmp(what, "no memory") == 0) no_memory();
+  else if (strcmp(what, "dies") == 0) dies(how);
+  else if (strcmp(what, "hangs") == 0) hangs();
+  else if (strcmp(what, "leaves") == 0) leaves(how);
+  else return 2;
+  if (strcmp(what, "leaves") != 0) horovod_shutdown();
+  return 0;
+}

@@ -1,0 +1,129 @@
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/test/cluster"
+)
+
+// withEtc runs a command with the files of a directory in /etc/mpi, as a launcher's pod has them: in a mount namespace
+// with an /etc of links.
+const withEtc = `set -e
+mount --make-rprivate /
+mkdir -p "$1.etc"
+mount --bind /etc "$1.etc"
+mount -t tmpfs etc /etc
+ln -s "$1.etc"/* /etc/
+ln -s "$1" /etc/mpi
+shift
+exec "$@"`
+
+// mpiJob makes horovodrun that of an MPIJob's launcher, whose operator has written the files.
+func (c *testCluster) mpiJob(files map[string]string) {
+	c.t.Helper()
+	if err := os.Mkdir(c.File("mpi"), 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+	for name, text := range files {
+		c.Write("mpi/"+name, text)
+	}
+	c.Write("in-mpijob", "#!/bin/sh\nexec unshare --mount sh -c '"+withEtc+"' sh "+c.File("mpi")+" "+c.horovodrun+
+		" \"$@\"\n")
+	c.horovodrun = c.File("in-mpijob")
+	if err := os.Chmod(c.horovodrun, 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// ranks checks that all ranks of a job of two on each host have said so.
+func (j *job) ranks(n int) {
+	j.t.Helper()
+	for r := range n {
+		if place := fmt.Sprintf("all is right on rank %d of %d, %d of 2 here", r, n, r%2); !strings.Contains(
+			j.stdout.String(), place) {
+			j.t.Errorf("there is no %q in\n%s%s", place, &j.stdout, &j.stderr)
+		}
+	}
+}
+
+// The launcher of an MPIJob needs no flags, whichever MPI its hostfile is for.
+func TestMPIJob(t *testing.T) {
+	t.Parallel()
+	for name, hostfile := range map[string]string{"Open MPI": "h1 slots=2\nh2 slots=2\n", "MPICH": "h1:2\nh2:2\n"} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 3)
+			c.mpiJob(map[string]string{"hostfile": hostfile})
+			j := c.run(does("collectives"), self())
+			j.expect(0, "this is an MPIJob: its hosts are those of /etc/mpi/hostfile")
+			j.ranks(4)
+			j = c.run(does("collectives", "JOB_COMPLETION_INDEX=0"), "-np", "2", self()) // of a JobSet
+			j.expect(0)
+			j.ranks(2)
+		})
+	}
+}
+
+// The operator's first version gives the pods no sshd, and the launcher a script.
+func TestMPIJobWithoutSSH(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	pods := ""
+	for i, h := range c.Hosts {
+		pods += fmt.Sprintf("h%d) where=%s;;\n", i, h.Command(context.Background(), "").Args[1])
+		c.StopSSHD(i)
+	}
+	c.Write("kubectl", "#!/bin/sh\n[ $1 = exec ] && shift\nif [ \"$1\" = -i ]; then shift; else exec </dev/null; fi\n"+
+		"case $1 in\n"+pods+"esac\nshift 2\nexec nsenter $where \"$@\"\n")
+	if err := os.Chmod(c.File("kubectl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.mpiJob(map[string]string{"hostfile": "h1 slots=2\nh2 slots=2\n",
+		"kubexec.sh": "#!/bin/sh\nset -x\nPOD_NAME=$1\nshift\n" + c.File("kubectl") +
+			" exec ${POD_NAME} -- /bin/sh -c \"$*\"\n"})
+	for _, env := range [][]string{nil, {"OMPI_MCA_plm_rsh_agent=/etc/mpi/kubexec.sh"}} {
+		j := c.run(does("collectives", append(env, "GOROVOD_SSH=")...), self())
+		j.expect(0)
+		j.ranks(4)
+	}
+}
+
+// With --min-np alone an MPIJob is elastic: it begins on the pods that run, goes on without one that is deleted, and
+// takes the one that replaces it, which has the same name.
+func TestElasticMPIJob(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.mpiJob(map[string]string{"hostfile": "h1 slots=1\nh2 slots=1\n", "discover_hosts.sh": "#!/bin/sh\necho h1:1\n"})
+	r := c.train(nil, "--min-np", "1")
+	r.await("worker 0 .*: of 1", 1)
+	c.Write("mpi/discover_hosts.sh", "#!/bin/sh\necho h1:1\necho h2:1\n")
+	r.await("worker [01] .*: of 2", 2)
+	// A pod is deleted. What the operator has written is not seen at once.
+	c.StopSSHD(2)
+	for _, pid := range c.Hosts[2].Processes() {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	r.await("worker 0 .*: of 1", 1)
+	began := time.Now()
+	c.StartSSHD(2)
+	r.await("worker .*: of 2", 2)
+	t.Logf("the replacement trains after %.1f s", time.Since(began).Seconds())
+	// It is drained: what the pod runs before its end has its agent leave. The pod is listed for a while.
+	for _, pid := range cluster.Marked("", " agent") {
+		for _, there := range c.Hosts[2].Processes() {
+			if pid == there {
+				syscall.Kill(pid, syscall.SIGTERM)
+			}
+		}
+	}
+	r.awaitAll(lines{"host h2 leaves the job: its agent got SIGTERM", 1}, lines{">:dismissed\n", 1},
+		lines{"worker 0 .*: of 1", 1})
+	r.await("worker .*: of 2", 2)
+	r.finish(2)
+	cluster.NobodyLeft(t, r.mark, 20*time.Second)
+}
