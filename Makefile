@@ -33,7 +33,7 @@ export PYTHONPATH := $(CURDIR)/python$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 .PHONY: help
 help: ## list the targets
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
 
 .PHONY: prepare
 prepare:
@@ -60,6 +60,11 @@ wheel: prepare ## dist/gorovod-….whl, one for every Python 3 on any Linux sinc
 	rm -f dist/*.whl
 	build/wheel-tools/bin/python -m hatchling build -t wheel -d dist
 	scripts/check_wheel.sh dist/*.whl $(python)
+
+.PHONY: wheel-compat
+wheel-compat: ## dist/compat/horovod-0.28.1+gorovod-….whl, metadata alone: lets packages that require horovod be installed beside gorovod
+	@scripts/prepare.sh wheel
+	cd compat && $(CURDIR)/build/wheel-tools/bin/python -m hatchling build -t wheel -d $(CURDIR)/dist/compat
 
 # What goes into a wheel for MACHINE, in OUT. GOARCH says the machine to Go. -buildid= leaves out what depends on the
 # checkout's folder, so that a commit gives the same files anywhere.
@@ -90,17 +95,27 @@ gofmt:
 	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 
 .PHONY: test
-test: test-go test-python test-tensorflow test-jax ## all tests
+test: test-go test-k8s test-python test-tensorflow test-jax ## all tests
 
 .PHONY: test-go
-test-go: build ## vet, the Go tests, and again with the race detector where goroutines meet
+test-go: prepare build ## vet, the Go tests, and again with the race detector where goroutines meet
 	$(GO) vet ./...
-	GO='$(GO)' scripts/go_tests.py -p 4 ./... # many packages wait more than they compute
-	$(GO) test -p 4 -race $(RACE)
+	GO='$(GO)' scripts/go_tests.py -p 4 -timeout 20m ./... # many packages wait more than they compute
+	$(GO) test -p 4 -timeout 20m -race $(RACE)
+
+.PHONY: test-k8s
+test-k8s: ## the manifests of gorovod k8s render against the schemas of clusters; a Go module of its own, test/k8s
+	cd test/k8s && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: test-python
 test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, demos
 	$(python) scripts/python_tests.py --together
+
+PROGRAMS ?= 10000
+SEED     ?= 1
+.PHONY: test-gpu-fake
+test-gpu-fake: build ## PROGRAMS=10000 random programs from SEED=1 on the stand-in for CUDA's driver and NCCL, with each wait dropped in turn; make test-go has 400
+	$(GO) test -count=1 -timeout 60m -v -run 'TestRandomPrograms|TestWrongResult|TestDroppedWaits|TestDeath|TestExit|TestFaults' ./test/gpu -programs $(PROGRAMS) -seed $(SEED) -every
 
 .PHONY: test-long
 test-long: prepare build ## what make test leaves out: long trainings, trainings on further numbers of ranks, Keras and training with TensorFlow on 1 rank, operations with 2.15
@@ -143,6 +158,16 @@ doctest: prepare build ## the examples in the docstrings of PyTorch, TensorFlow,
 	done
 	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --logs build/test-logs-doctest test/jax/test_jax_docstrings.py
 
+.PHONY: test-gpu
+test-gpu: ## the tests on this machine's GPUs, and figures, into build/gpu.txt; PYTHON=… has PyTorch for CUDA and pytest; ends with an error where there is no GPU
+	[ -f build/libgorovod.so ] || $(MAKE) --no-print-directory build
+	$${PYTHON:-python3} scripts/test_gpu.py
+
+.PHONY: test-nvidia
+test-nvidia: prepare ## what the engine knows of CUDA and NCCL against NVIDIA's own headers and libraries; downloads 0.9 GB into build/nvidia, needs no GPU
+	@scripts/prepare.sh nvidia
+	$(GO) test -count=1 -v -run 'Headers|RealNCCL' ./internal/gpu
+
 .PHONY: ray
 ray: prepare build ## jobs on real Ray clusters of this machine; installs Ray 2.60 into build/ray
 	@scripts/prepare.sh ray
@@ -153,15 +178,28 @@ ray-short: prepare build ## the short form of make ray, 3 minutes: what is marke
 	@scripts/prepare.sh ray
 	[ ! -x build/ray/bin/python ] || build/ray/bin/python -m pytest -q -m smoke test/ray
 
+# The estimators for Keras run again with the older TensorFlow, whose Keras is 2.
 .PHONY: spark
 spark: prepare build ## jobs on real Spark clusters of this machine; installs PySpark 4.3 into build/spark, and Java as root
-	@scripts/prepare.sh spark
+	@scripts/prepare.sh spark tensorflow
 	[ ! -x build/spark/bin/python ] || build/spark/bin/python -m pytest -q test/spark
+	[ ! -x build/spark/bin/python ] || for python in $$(tail -n +2 build/tensorflows); do \
+	  $(say-tensorflow); \
+	  PYTHONPATH=$$($$python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') build/spark/bin/python -m pytest -q test/spark/test_keras_estimator.py; \
+	done
+
+.PHONY: spark-lightning
+spark-lightning: wheel ## the estimators for Lightning and PyTorch 2 on Spark, in the chroot of make test-torch2 (root only)
+	scripts/spark_lightning.sh dist/*.whl
 
 .PHONY: spark-short
 spark-short: prepare build ## the short form of make spark, 3 minutes: what is marked smoke
 	@scripts/prepare.sh spark
 	[ ! -x build/spark/bin/python ] || build/spark/bin/python -m pytest -q -m smoke test/spark
+
+.PHONY: drills
+drills: build ## jobs with a straggler of a random kind and size: is it named? And 100 healthy jobs. 40 minutes
+	$(python) bench/drills $(DRILLS)
 
 .PHONY: lint
 lint: tools gofmt ## gofmt, lines of at most 120 columns (prose: 140), vet (for arm64 and darwin, too), staticcheck, ruff, mypy
@@ -199,9 +237,22 @@ matrix: wheel ## the wheel's tests under other Pythons and PyTorches, in chroots
 	status=0; scripts/matrix.sh dist/*.whl $(SYSTEMS) || status=$$?; $(python) scripts/compatibility.py $$(ls build/matrix/*.json 2>/dev/null); exit $$status
 	scripts/tensorflow_matrix.sh dist/*.whl
 
+.PHONY: ecosystem
+ecosystem: wheel wheel-compat ## programs of other projects over the wheel (PROGRAMS_OF=…, names as in docs/ecosystem.md); downloads 6 GB into build/ecosystem
+	@scripts/prepare.sh ecosystem
+	scripts/ecosystem.sh dist/*.whl dist/compat/*.whl $(PROGRAMS_OF)
+
 .PHONY: test-torch2
 test-torch2: wheel ## the wheel's tests under PyTorch 2, in a chroot of Debian's trixie (root only)
 	scripts/matrix.sh dist/*.whl trixie
+
+.PHONY: image
+image: wheel ## the image of deploy/Containerfile without root's rights or a registry of images, in build/image/gorovod.tar, and the demo in it (BASE=…, PACKAGES=…, NP=2)
+	scripts/image.sh dist/*.whl
+
+.PHONY: k8s-apiserver
+k8s-apiserver: ## all manifests and the definitions of custom resources into a real kube-apiserver, which it builds; some ten minutes
+	GO='$(GO)' scripts/k8s_apiserver.sh
 
 .PHONY: schedulers
 schedulers: prepare build ## jobs that srun, sbatch, mpirun and torchrun start, for real, and how they die, and the contract's cases over MPI: what is installed of these (Slurm: root only; PARTS=…)

@@ -85,6 +85,12 @@ gorovod --version
 python use.py
 python scripts/python_tests.py --ranks 2 test/python/test_{basics,fork,torch_ops}.py
 horovodrun -np 2 python examples/pytorch_digits.py
+# Beside it, the distribution that only has Horovod's name: nobody is warned, and requirements of Horovod are met.
+(cd "$checkout/compat" && "$tools/python" -m hatchling build -t wheel -d "$room/compat" >/dev/null)
+"$tools/python" -m pip --python "$room/venv/bin/python" install --quiet --no-deps "$room"/compat/*.whl
+python use.py
+python -c 'from importlib.metadata import version; assert version("horovod") == "0.28.1+gorovod", version("horovod")'
+"$tools/python" -m pip --python "$room/venv/bin/python" install --quiet --no-index 'horovod[pytorch]>0.24,<0.29'
 # The same libraries, as a C program sees them.
 (cd "$checkout" && GOROVOD_TEST_BUILD=$built go test -count=1 ./test/cabi)
 echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes, good"

@@ -14,9 +14,9 @@ in_a_namespace() {
     apt-get -qq install -y --no-install-recommends debootstrap >/dev/null 2>&1 ||
       { apt-get -qq update && apt-get -qq install -y --no-install-recommends debootstrap >/dev/null; }
   } || skip "debootstrap cannot be installed"
-  [ -z "${GOROVOD_CHROOTS_INSIDE:-}" ] || return 0
+  [ -z "${CHROOTS_INSIDE:-}" ] || return 0
   unshare --mount --propagation private true 2>/dev/null || skip "mounting is not allowed here"
-  GOROVOD_CHROOTS_INSIDE=1 exec unshare --mount --propagation private "$PWD/scripts/${0##*/}" "$@"
+  CHROOTS_INSIDE=1 exec unshare --mount --propagation private "$PWD/scripts/${0##*/}" "$@"
 }
 
 # The first Debian mirror that this machine's apt is set up with.

@@ -15,10 +15,12 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "api.md"
+WIDTH = 140  # of its lines
 
 SAME = "✓"
 
@@ -133,7 +135,8 @@ def report(file):
         top_level = {re.match(r"\w+", name)[0] for name in names}
         only_here = sorted(set(getattr(module, "__all__", ())) - top_level)
         if only_here:
-            lines += ["", f"Only here: {', '.join(f'`{name}`' for name in only_here)}."]
+            names = ", ".join(f"`{name}`" for name in only_here)
+            lines += ["", *textwrap.wrap(f"Only here: {names}.", WIDTH, break_on_hyphens=False)]
         lines.append("")
     lines.insert(0, f"{same} of {same + wrong} names are as in Horovod.\n")
     return "\n".join(lines), wrong

@@ -11,7 +11,9 @@
 #   scripts/prepare.sh jax         build/jax: a virtual environment with JAX and Keras, pinned; none if PyPI has no such JAX
 #   scripts/prepare.sh ray         build/ray: a virtual environment with Ray, pinned, that also sees the Python in build/python
 #   scripts/prepare.sh spark      build/spark: a virtual environment with PySpark, likewise; Java, where it can be installed
+#   scripts/prepare.sh ecosystem   build/ecosystem: environments with other projects' packages, pinned; PyTorch 2 twice among them, 13 GB
 #   scripts/prepare.sh mpi4py      build/mpi4py: mpi4py for PYTHON, or the one in build/python; none if PyPI cannot be reached
+#   scripts/prepare.sh nvidia      build/nvidia: headers of CUDA, and NCCL in three versions, pinned; 1.1 GB
 #   scripts/prepare.sh hosts       ssh, sshd, ip, Open MPI and MPICH for tests over several hosts, where they can be installed
 #
 # Does nothing quickly when nothing is missing. Changes the system (apt-get)
@@ -27,10 +29,32 @@ WHEEL_TOOLS=(hatchling==1.33.0 ziglang==0.16.0 auditwheel==6.8.2)
 MODULES=(torch numpy pytest cloudpickle)
 DOCS_TOOLS=(sphinx==9.0.4 furo==2025.12.19 myst-parser==5.2.0 sphinx-copybutton==0.5.2 griffelib==2.4.1)
 JAX=(jax==0.10.2 keras==3.15.1 numpy pytest cloudpickle)
+# By folder: the oldest NCCL that is supported, and the newest for each CUDA.
+declare -A NVIDIA=(
+  [oldest]=nvidia-nccl-cu11==2.14.3
+  [cuda12]='nvidia-nccl-cu12==2.32.3 nvidia-cuda-runtime-cu12==12.9.79'
+  [cuda13]='nvidia-nccl-cu13==2.32.3 nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37'
+)
 MPI4PY=mpi4py==4.1.2
 # NumPy and what is built against it must suit the torch in build/python; Debian 12's knows NumPy 1 only.
 RAY=('ray[default,train,tune,client]==2.60.0' 'numpy<2' 'pyarrow<22' 'pandas<3')
-SPARK=('pyspark[connect]==4.3.0' 'numpy<2' 'pyarrow<22' 'pandas<3' tensorflow-cpu==2.21.0 fsspec s3fs 'moto[server]' scikit-learn pytest cloudpickle)
+SPARK=('pyspark[connect]==4.3.0' 'numpy<2' 'pyarrow<22' 'pandas<3' tensorflow-cpu==2.21.0 tensorboard fsspec s3fs 'moto[server]' scikit-learn pytest cloudpickle)
+# By environment. PyPI's PyTorch for x86-64 brings CUDA's libraries, some 2 GB.
+declare -A ECOSYSTEM=(
+  [torch]='torch==2.15.0 numpy pytest pytest-xdist cloudpickle parameterized pytorch-ignite==0.5.5 pytorch-lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0 torchft==0.2.0
+    torchmetrics==1.9.0 optuna==5.0.0 optuna-integration==5.0.0'
+  [tfra]='tensorflow-cpu==2.16.2 tf-keras==2.16.0 typeguard==2.13.3 cloudpickle'
+  [lightning-horovod]=pip
+  [ray]='ray[tune]==2.60.0 cloudpickle'
+  [torchrec]='torch==2.14.1 numpy fbgemm-gpu-cpu==1.9.0 tensordict==0.15.3 torchmetrics==1.0.3 tqdm pyre-extensions setuptools cloudpickle'
+)
+# Without what they ask for: TensorFlow and FBGEMM by the names of their CPU packages, PyTorch of the environment torch.
+# (The environments lightning-horovod and ray see that PyTorch.)
+declare -A ECOSYSTEM_ALONE=(
+  [tfra]=tensorflow-recommenders-addons==0.8.1
+  [torchrec]=torchrec==1.9.2
+  [lightning-horovod]='pytorch-lightning==2.0.0rc0 lightning-fabric==2.0.0rc0 lightning-horovod==0.1.0.dev0'
+)
 # The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.
 TENSORFLOWS=${TENSORFLOWS:-2.21.0 2.15.1}
 
@@ -134,6 +158,24 @@ mpi4py() {
   echo "$MPI4PY for $python" >build/mpi4py/.complete
 }
 
+# Only read and loaded by tests: NVIDIA's licence does not allow to pass them on.
+nvidia() {
+  local python=${PYTHON:-$(cat build/python)} folder site
+  for folder in "${!NVIDIA[@]}"; do
+    site=build/nvidia/$folder/site-packages
+    [ "$(cat "$site/.complete" 2>/dev/null)" = "${NVIDIA[$folder]}" ] && continue
+    say "installing ${NVIDIA[$folder]} into $site"
+    rm -rf "$site"
+    # shellcheck disable=SC2086 # several packages
+    if ! "$python" -m pip install --quiet --no-deps --target "$site" ${NVIDIA[$folder]} >build/nvidia.log 2>&1; then
+      say "they cannot be installed, so their tests are left out: $(tail -n 1 build/nvidia.log)"
+      rm -rf "$site"
+      continue
+    fi
+    echo "${NVIDIA[$folder]}" >"$site/.complete"
+  done
+}
+
 hosts() {
   local missing=()
   [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
@@ -213,6 +255,32 @@ beside_torch() {
 
 ray() { beside_torch build/ray 200 "${RAY[@]}"; }
 
+# One that cannot be made is left out, aloud: its programs get a row that says so.
+ecosystem() {
+  local name venv alone
+  mkdir -p build/ecosystem
+  for name in "${!ECOSYSTEM[@]}"; do
+    venv=build/ecosystem/$name
+    alone=${ECOSYSTEM_ALONE[$name]:-}
+    [ "$(cat "$venv/.complete" 2>/dev/null)" = "${ECOSYSTEM[$name]} $alone" ] && continue
+    say "installing ${ECOSYSTEM[$name]} $alone into $venv"
+    make_venv "$venv"
+    [[ $name != lightning-horovod && $name != ray ]] ||
+      "$venv/bin/python" -c 'import pathlib, sysconfig
+here = pathlib.Path(sysconfig.get_path("purelib"))
+torch = here.parents[3] / "torch" / here.relative_to(here.parents[2])
+(here / "torch.pth").write_text(f"{torch}\n")'
+    # shellcheck disable=SC2086 # several packages
+    if ! "$venv/bin/python" -m pip install --quiet ${ECOSYSTEM[$name]} >"$venv.log" 2>&1 ||
+      { [ -n "$alone" ] && ! "$venv/bin/python" -m pip install --quiet --no-deps $alone >>"$venv.log" 2>&1; }; then
+      say "they cannot be installed: $(tail -n 1 "$venv.log")"
+      rm -rf "$venv"
+      continue
+    fi
+    echo "${ECOSYSTEM[$name]} $alone" >"$venv/.complete"
+  done
+}
+
 spark() {
   if ! command -v java >/dev/null && ! { can_apt && apt_install openjdk-17-jre-headless; }; then
     say "without Java the tests of Spark are left out (Debian has it in openjdk-17-jre-headless)"
@@ -222,10 +290,10 @@ spark() {
   beside_torch build/spark 900 "${SPARK[@]}"
 }
 
-[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, ray, spark, mpi4py"
+[ $# -gt 0 ] || die "say what to prepare: toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, ray, spark, ecosystem, mpi4py, nvidia"
 for part; do
   case $part in
-  toolchain | python | tools | docs | hosts | wheel | release | tensorflow | jax | ray | spark | mpi4py) "$part" ;;
-  *) die "$part: not one of toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, ray, spark, mpi4py" ;;
+  toolchain | python | tools | docs | hosts | wheel | release | tensorflow | jax | ray | spark | ecosystem | mpi4py | nvidia) "$part" ;;
+  *) die "$part: not one of toolchain, python, tools, docs, hosts, wheel, release, tensorflow, jax, ray, spark, ecosystem, mpi4py, nvidia" ;;
   esac
 done

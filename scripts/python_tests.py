@@ -31,6 +31,7 @@ ALONE = {
     "test_examples.py",
     "test_elastic_jobs.py",
     "test_faults.py",
+    "test_gpu_report.py",
     "test_imports.py",
     "test_jax_docstrings.py",
     "test_jax_jobs.py",
@@ -42,6 +43,7 @@ ALONE = {
     "test_tensorflow_docstrings.py",
     "test_tensorflow_jobs.py",
     "test_torch_distributed_jobs.py",
+    "test_torch_nccl.py",
     "test_upstream.py",
 }
 # What is the same between two ranks as between many: these run on no more than two.
