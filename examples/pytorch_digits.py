@@ -104,6 +104,12 @@ def weights_are_identical(model):
     return bool((digests == digests[0]).all())
 
 
+def sparkline(values):
+    """The values as a row of bars, the highest for the largest."""
+    top = max(values)
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * v / top))] for v in values)
+
+
 def main():
     hvd.init()
     args = parse_args()
@@ -125,7 +131,7 @@ def main():
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.epochs)
 
     say(f"training on {len(train)} digits, {hvd.size()} rank(s), batches of {args.batch_size}", flush=True)
-    curve = []
+    curve, by_epoch = [], []
     seconds = waited = 0.0
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
@@ -135,6 +141,7 @@ def main():
         waited += epoch_waited
         schedule.step()
         curve += losses.tolist()
+        by_epoch.append(losses.mean().item())
         right = accuracy(model, test)
         say(f"epoch {epoch + 1:2d}/{args.epochs}  loss {losses.mean():.4f}  test accuracy {right:.4f}", flush=True)
 
@@ -142,6 +149,7 @@ def main():
     same = weights_are_identical(model)
     if hvd.rank() == 0:
         images = len(curve) * args.batch_size
+        print(f"loss by epoch          {sparkline(by_epoch)}  {by_epoch[0]:.2f} to {by_epoch[-1]:.2f}")
         print(f"test accuracy          {right:.4f} ({len(test)} digits that no rank has trained on)")
         print(f"speed                  {images / max(seconds, 1e-9):.0f} images/s, all ranks together")
         print(f"waiting for gradients  {share:.1%} of the time, slower ranks included")

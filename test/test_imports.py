@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="one proces
 BELOW = {
     "horovod.common": set(),
     "horovod._upstream": set(),
+    "horovod._gpu_report": {"horovod.common", "horovod.torch"},
     "horovod._program": {"horovod._upstream", "horovod.common"},
     "horovod.runner": {"horovod._program", "horovod.common"},
     "horovod.torch": {"horovod.common"},
@@ -32,6 +33,7 @@ BELOW = {
     "horovod.spark": {"horovod.common", "horovod.data", "horovod.runner", "horovod", "horovod._program"},
     "horovod.spark.tensorflow": {"horovod.tensorflow.data", "horovod.spark"},
     "horovod.spark.torch": {"horovod.torch", "horovod.spark"},
+    "horovod.spark.lightning": {"horovod.torch", "horovod.data", "horovod.spark.torch", "horovod.spark"},
     "horovod.spark.keras": {"horovod.tensorflow", "horovod.tensorflow.keras", "horovod.spark"},
     "horovod.spark.data_loaders": {"horovod.data", "horovod.spark", "horovod.spark.torch"},
     "horovod.ray": {"horovod.common", "horovod.runner", "horovod", "horovod._program"},

@@ -1,6 +1,7 @@
 """Horovod itself beside gorovod: both have a package ``horovod``, so whoever imports it or starts a job is told."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,9 +28,9 @@ def installed(folder, record):
     return folder
 
 
-def run(code, folder):
-    ours = {"PYTHONPATH": str(PACKAGE)} if PACKAGE.is_dir() else {}  # else a wheel is installed
-    command = [sys.executable, "-c", code, str(folder), "--version"]
+def run(code, folder, package=PACKAGE, *options):
+    ours = {"PYTHONPATH": str(package)} if package.is_dir() else {}  # else a wheel is installed
+    command = [sys.executable, *options, "-c", code, str(folder), "--version"]
     return subprocess.run(command, env={**os.environ, **ours}, capture_output=True, text=True, timeout=60, check=True)
 
 
@@ -47,3 +48,31 @@ def test_nothing_is_told_otherwise(tmp_path, code):
 
 def test_a_distribution_without_the_package_does_no_harm(tmp_path):
     assert run(IMPORT, installed(tmp_path, ["horovod-0.28.1.dist-info/METADATA"])).stderr == ""
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package, that a test may damage, with the program."""
+    import horovod
+
+    there = Path(horovod.__file__).parent
+    ignored = shutil.ignore_patterns("lib", "bin", "__pycache__")
+    here = shutil.copytree(there, tmp_path / "copy" / "horovod", ignore=ignored)
+    (here / "bin").mkdir()
+    program = next(p for p in (there / "bin" / "gorovod", there.parent.parent / "build" / "gorovod") if p.is_file())
+    (here / "bin" / "gorovod").symlink_to(program)
+    return here
+
+
+def test_a_library_that_horovod_has_left_is_told(copy, tmp_path):
+    (copy / "torch" / "mpi_lib_v2.cpython-311-x86_64-linux-gnu.so").touch()
+    for code in (IMPORT, COMMAND):
+        told = run(code, tmp_path, copy.parent).stderr
+        assert "torch/mpi_lib_v2.cpython-311-x86_64-linux-gnu.so is a file that Horovod has left" in told
+
+
+def test_files_that_pip_removed_with_horovod_are_told(copy, tmp_path):
+    (copy / "__init__.py").unlink()  # as pip does where it replaces Horovod after it has installed gorovod
+    (copy / "torch" / "__init__.py").unlink()
+    told = run(COMMAND, tmp_path, copy.parent, "-S").stderr  # not the whole package that may be installed
+    assert "horovod/__init__.py is missing. pip removes it with a Horovod that was there before" in told

@@ -10,11 +10,11 @@ from horovod.runner import run as run
 def _warn_of_upstream() -> None:
     import warnings
 
-    from horovod._upstream import conflict
+    from horovod._upstream import problem
 
-    problem = conflict()
-    if problem is not None:
-        warnings.warn(problem, stacklevel=3)
+    found = problem()
+    if found is not None:
+        warnings.warn(found, stacklevel=3)
 
 
 _warn_of_upstream()

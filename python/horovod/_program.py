@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from horovod._upstream import conflict
+from horovod._upstream import problem
 
 
 def path() -> Path:
@@ -26,9 +26,9 @@ def path() -> Path:
 
 def _become(name: str) -> NoReturn:
     """Go on as the program, in this process: signals and exit code are its own."""
-    problem = conflict()
-    if problem is not None:
-        print(f"{name}: warning: {problem}", file=sys.stderr, flush=True)
+    found = problem()
+    if found is not None:
+        print(f"{name}: warning: {found}", file=sys.stderr, flush=True)
     os.execv(path(), [name, *sys.argv[1:]])
 
 

@@ -1,4 +1,4 @@
-"""Whether Horovod itself is installed beside gorovod, whose package has the same name."""
+"""What Horovod itself, whose package has the same name, has done to this installation of gorovod."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import contextlib
 import functools
 import os
 import sys
+from pathlib import Path
 from typing import Optional
 
 PACKAGE = "horovod/__init__.py"
+_FOLDER = Path(__file__).parent
+_AGAIN = "pip uninstall horovod gorovod, then install gorovod again"
+
+
+def problem() -> Optional[str]:
+    """What is wrong, and what to do; None if nothing is."""
+    return conflict() or _removed() or _left()
 
 
 @functools.lru_cache(maxsize=None)
@@ -32,9 +40,27 @@ def conflict() -> Optional[str]:
         return None
     return (
         f"Horovod {upstream.version} is installed too, at {upstream.locate_file('horovod')}. gorovod takes its place "
-        "under the same name, and the two cannot be used side by side: uninstall both (pip uninstall horovod gorovod), "
-        "then install gorovod again."
+        f"under the same name, and the two cannot be used side by side: uninstall both ({_AGAIN})."
     )
+
+
+def _removed() -> Optional[str]:
+    """Whether files of gorovod are gone: pip removes them with a Horovod that had files of these names."""
+    for name in ("__init__.py", "torch/__init__.py", "tensorflow/__init__.py"):
+        if not (_FOLDER / name).is_file():
+            return f"{_FOLDER / name} is missing. pip removes it with a Horovod that was there before: {_AGAIN}"
+    return None
+
+
+def _left() -> Optional[str]:
+    """Whether compiled files of Horovod are in the package's folders."""
+    for folder in ("torch", "tensorflow", "mxnet"):
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(_FOLDER / folder)):
+                if name.startswith("mpi_lib") and name.endswith(".so"):
+                    file = _FOLDER / folder / name
+                    return f"{file} is a file that Horovod has left, which pip does not know: delete it; then {_AGAIN}"
+    return None
 
 
 def _may_hold(folder: str) -> bool:

@@ -157,7 +157,7 @@ def test_errors(job, jnp):
         job.allreduce(jnp.ones(2, "int4"))
     x = jnp.ones(2)
     for error, text, call in (
-        (TypeError, "compression must be one of", lambda: job.allreduce(x, compression=3)),
+        (TypeError, "compression must be one of", lambda: job.allreduce(x, compression=99)),
         (ValueError, "unknown reduce operation 77", lambda: job.allreduce(x, op=77)),
         (ValueError, "operation Min is not possible here; use Average", lambda: job.reducescatter(x, op=job.Min)),
         (TypeError, "prescale_factor must be a number", lambda: job.allreduce(x, prescale_factor="2")),
@@ -172,3 +172,12 @@ def test_errors(job, jnp):
             job.allreduce(jnp.ones(2 + job.rank()), name="shapes")
         with pytest.raises(jax.errors.JaxRuntimeError, match="same number of rows"):
             jax.block_until_ready(jax.jit(job.allgather)(jnp.ones(2 + (job.rank() == 0))))
+
+
+def test_trees_that_differ_are_named(job, jnp):
+    tree = {"a": jnp.ones((2, 3), "bfloat16"), "b": [jnp.float32(1), jnp.arange(4) + (job.rank() == job.size() - 1)]}
+    job.check_consistency({"a": tree["a"]})
+    if job.size() > 1:
+        with pytest.raises(job.ConsistencyError, match=r"\['b'\]\[1\]") as told:
+            job.check_consistency(tree)
+        assert list(told.value.odd_ranks) == ["['b'][1]"]

@@ -153,9 +153,11 @@ def test_what_is_built(job):
     assert hvd.gloo_built() is True
     assert hvd.gloo_enabled() is True
     assert hvd.mpi_built() in (False, True)  # whether there is a library
-    for no in ("mpi_enabled", "ddl_built", "ccl_built", "cuda_built", "rocm_built"):
+    for no in ("mpi_enabled", "ddl_built", "ccl_built", "rocm_built"):
         assert getattr(hvd, no)() is False
     assert type(hvd.nccl_built()) is int
+    assert hvd.cuda_built() is (hvd.nccl_built() > 0)
+    assert util.nccl_built() == hvd.nccl_built()
     with pytest.raises(ValueError, match="MPI is not enabled"):
         hvd.mpi_threads_supported()
     assert util.gloo_built() is True

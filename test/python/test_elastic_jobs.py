@@ -140,6 +140,15 @@ def test_a_worker_ends_with_code_0_while_others_train():
     assert done(job.stdout, 60) == [], job.stdout
 
 
+def test_a_worker_exits_while_others_train():
+    """They are told its exit code, though its process ends only a while after its goodbye."""
+    job = run(["-np", "3", "--min-np", "1", "-H", "localhost:3"], 60, "--exit", 1, 20)
+    assert job.returncode == 0, job.stdout
+    told = r"worker {} is told: .* The first to leave: rank 1 on host localhost \(pid \d+\) exited with code 3\."
+    assert all(re.search(told.format(worker), job.stdout) for worker in (0, 2)), job.stdout
+    assert done(job.stdout, 60) == [0, 2], job.stdout
+
+
 def test_a_mistake_that_comes_again_is_told():
     job = run(["-np", "2", "--min-np", "2", "--reset-limit", "4"], program=str(HERE / "elastic" / "mistakes.py"))
     assert job.returncode == 1, job.stdout

@@ -303,6 +303,30 @@ def test_root_ranks_that_are_no_numbers(root):
             call()
 
 
+MISTAKES = {
+    "alltoall": (
+        lambda wrong: hvd.alltoall(torch.ones(12), [99] + [0] * (hvd.size() - 1) if wrong else None, name="odd"),
+        "the sum of the splits 99 is greater than the first dimension 12",
+    ),
+    "broadcast": (lambda wrong: hvd.broadcast(torch.ones(4), 99 if wrong else 0, name="odd"), "invalid root rank 99"),
+    "unnamed": (lambda wrong: hvd.broadcast(torch.ones(4), 99 if wrong else 0), "invalid root rank 99"),
+    "bools": (lambda wrong: hvd.allreduce(torch.ones(4, dtype=torch.bool if wrong else None), name="odd"), "of bool"),
+}
+
+
+@several()
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_of_one_rank(mistake):
+    """It fails on all ranks with the reason of that rank, which goes on; the next calls meet one another."""
+    call, reason = MISTAKES[mistake]
+    for odd in range(hvd.size()):
+        wrong = hvd.rank() == odd
+        text = reason if wrong else f"rank {odd} on host .* refuses .*{reason}"
+        with pytest.raises(ValueError if wrong else hvd.HorovodInternalError, match=text):
+            call(wrong)
+        works()
+
+
 def test_what_are_no_parameters():
     for params in ([("p", torch.ones(1), 3)], [5], {"p": 5}, 5, torch.nn.Linear(1, 1).parameters()):
         with pytest.raises(ValueError, match="invalid params"):

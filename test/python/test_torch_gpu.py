@@ -1,4 +1,7 @@
-"""Tensors on a real GPU, which all ranks share if there are fewer. Skipped where there is none."""
+"""Tensors on a real GPU, which all ranks share if there are fewer. Skipped where there is none.
+
+``make test-gpu`` runs them with each value of GOROVOD_GPU.
+"""
 
 import time
 
@@ -43,7 +46,7 @@ def test_operations(device, dtype, shape):
         (hvd.allreduce(mine, op=hvd.Sum), expected),
         (hvd.broadcast(mine, hvd.size() - 1), inputs[-1]),
         (hvd.grouped_allreduce([mine, mine], op=hvd.Sum)[1], expected),
-        (hvd.allgather(mine), torch.cat([t.reshape(-1, *shape[1:]) for t in inputs])),
+        *([(hvd.allgather(mine), torch.cat(inputs))] if shape else []),
     ]:
         assert result.device == device and result.dtype == dtype
         torch.testing.assert_close(result.cpu(), wanted)
@@ -55,7 +58,7 @@ def test_operations(device, dtype, shape):
 def test_splits(device):
     n = hvd.size()
     rows = torch.arange(2.0 * n, device=device).reshape(2 * n, 1)
-    received, splits = hvd.alltoall(rows)
+    received, splits = hvd.alltoall(rows, torch.full((n,), 2, dtype=torch.int32))
     assert received.device == device and splits.tolist() == [2] * n
     mine = [2.0 * hvd.rank(), 2.0 * hvd.rank() + 1]
     assert received.flatten().tolist() == mine * n
@@ -116,10 +119,69 @@ def test_groups_on_several_devices_are_refused(device):
         hvd.grouped_allreduce([torch.zeros(2, device=device), torch.zeros(2)])
 
 
-def test_ranks_on_cpu_and_gpu_may_meet(device):
-    mine = torch.ones(5, device=device if hvd.rank() % 2 else "cpu")
-    result = hvd.allreduce(mine, op=hvd.Sum)
-    assert result.device == mine.device and (result == float(hvd.size())).all()
+def test_ranks_on_cpu_and_gpu_are_refused(device):
+    if hvd.size() == 1:
+        return
+    with pytest.raises(hvd.HorovodInternalError, match="CPU/GPU device selection"):
+        hvd.allreduce(torch.ones(5, device=device if hvd.rank() % 2 else "cpu"), op=hvd.Sum)
+
+
+def test_graphs_are_refused(device):
+    static = torch.ones(4, device=device)
+    hvd.allreduce(static, name="static")
+    refused = []
+    try:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            try:
+                hvd.allreduce(static, name="static")
+            except ValueError as e:
+                refused.append(str(e))
+    except RuntimeError:  # the refusal may end the capture
+        pass
+    assert refused and "captured into a CUDA graph" in refused[0]
+    torch.cuda.synchronize()
+    assert hvd.allreduce(static, op=hvd.Sum, name="after").tolist() == [float(hvd.size())] * 4
+
+
+def test_sync_batch_norm(device):
+    layer = hvd.SyncBatchNorm(3).to(device)
+    whole = torch.randn(hvd.size() * 4, 3, 5, generator=torch.Generator().manual_seed(1)).to(device)
+    mine = whole[4 * hvd.rank() : 4 * hvd.rank() + 4].clone().requires_grad_()
+    expected = torch.nn.BatchNorm1d(3).to(device)(whole)[4 * hvd.rank() : 4 * hvd.rank() + 4]
+    result = layer(mine)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+    result.pow(2).sum().backward()
+    assert mine.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("compression", [hvd.Compression.none, hvd.Compression.fp16, hvd.Compression.bf16])
+def test_compression(device, compression):
+    mine = torch.arange(64.0, device=device)
+    result = hvd.allreduce(mine, op=hvd.Sum, compression=compression)
+    assert result.device == device and result.dtype == torch.float32
+    torch.testing.assert_close(result, mine * hvd.size())
+
+
+def test_torch_distributed(device):
+    import torch.distributed as dist
+
+    import horovod.torch.distributed  # noqa: F401
+
+    backends = "cpu:gorovod,cuda:gorovod" if int(torch.__version__.split(".")[0]) > 1 else "gorovod"
+    dist.init_process_group(backends, init_method="horovod://")
+    try:
+        mine = torch.full((1000,), float(dist.get_rank()), device=device)
+        dist.all_reduce(mine)
+        assert (mine == float(sum(range(dist.get_world_size())))).all()
+        gathered = [torch.zeros(2, device=device) for _ in range(dist.get_world_size())]
+        dist.all_gather(gathered, torch.full((2,), float(dist.get_rank()), device=device))
+        assert [t[0].item() for t in gathered] == [float(r) for r in range(dist.get_world_size())]
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2).to(device))
+        model(torch.ones(3, 4, device=device) * (1 + dist.get_rank())).sum().backward()
+        mean = 3.0 * sum(range(1, dist.get_world_size() + 1)) / dist.get_world_size()
+        torch.testing.assert_close(model.module.weight.grad, torch.full((2, 4), mean, device=device))
+    finally:
+        dist.destroy_process_group()
 
 
 def test_training(device):

@@ -679,6 +679,10 @@ def test_bad_arguments():
             hvd.alltoall(torch.ones(hvd.size()), splits=splits)
     with pytest.raises(ValueError, match="NUL"):
         hvd.allreduce(mine, name="a\0b")
+    for call in (hvd.allreduce, hvd.allgather, lambda tensor, name: hvd.grouped_allreduce([tensor], name=name)):
+        with pytest.raises(ValueError, match="half of a surrogate pair") as told:
+            call(mine, name="a\udc80b")
+        assert not isinstance(told.value, UnicodeError)
     unregistered = hvd.ProcessSet([0])
     with pytest.raises(ValueError, match="not initialized"):
         hvd.allreduce(mine, process_set=unregistered)

@@ -861,6 +861,20 @@ def test_allgather_object():
     assert hvd.allgather_object(None, name="named") == [None] * hvd.size()
 
 
+def test_told_from_the_own_optimizer():
+    """Programs look for Horovod's ``_allreduce_grad_async``, and may call it for a parameter that backward left out."""
+    net = torch.nn.Linear(2, 1)
+    own = torch.optim.SGD(net.parameters(), lr=1.0)
+    assert not hasattr(own, "_allreduce_grad_async")
+    optimizer = hvd.DistributedOptimizer(own, named_parameters=net.named_parameters())
+    for p in net.parameters():
+        p.grad = torch.full_like(p, hvd.rank())
+        optimizer._allreduce_grad_async(p)
+    optimizer.synchronize()
+    for p in net.parameters():
+        torch.testing.assert_close(p.grad, torch.full_like(p, (hvd.size() - 1) / 2))
+
+
 def test_parameter_names_by_parameter():
     """As programs look them up in Horovod."""
     net = model()

@@ -83,6 +83,7 @@ class PretendedGpu(TorchFunctionMode):
         self.streams = []
         self.recorded = []  # which tensors were recorded for which stream
         self.current = self.caller = self.Stream(None)
+        self.capturing = False
 
     # Of torch.cuda.
 
@@ -92,6 +93,9 @@ class PretendedGpu(TorchFunctionMode):
 
     def current_stream(self, device):
         return self.current
+
+    def is_current_stream_capturing(self):
+        return self.capturing
 
     def stream(self, stream):
         gpu = self
@@ -238,6 +242,24 @@ def test_groups_on_several_devices_are_refused(gpu):
     with pytest.raises(ValueError, match="same device: cpu, cuda:0"):
         hvd.grouped_allreduce([gpu.put(mine()), mine()])
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+
+
+def test_graphs_are_refused(gpu):
+    gpu.capturing = True
+    with pytest.raises(ValueError, match="captured into a CUDA graph"):
+        hvd.allreduce(gpu.put(mine()))
+    gpu.capturing = False
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+
+
+def test_host_memory_does_not_meet_a_gpu(gpu):
+    tensor = gpu.put(mine()) if hvd.rank() == 0 else mine()
+    if hvd.size() == 1:
+        return
+    handle = hvd.allreduce_async(tensor, name="mixed")
+    gpu.run()
+    with pytest.raises(hvd.HorovodInternalError, match="CPU/GPU device selection"):
+        hvd.synchronize(handle)
 
 
 def test_the_cell_of_a_waiting_operation_is_used_again(gpu):

@@ -52,6 +52,16 @@ def fail(how, victim=1):
     hvd.allreduce(torch.ones(1), name="after")
 
 
+def fails_at_the_end(victim):
+    """Have rank ``victim`` raise when the others wait for it no more."""
+    import horovod.torch as hvd
+
+    hvd.init()
+    if hvd.rank() == victim:
+        time.sleep(0.3)  # the others return meanwhile
+        raise KeyError("the end")
+
+
 def sees():
     return {name: os.environ.get(name, "") for name in ("CUDA_VISIBLE_DEVICES", "HOROVOD_LOCAL_RANK", "COLOUR")}
 

@@ -11,6 +11,7 @@ import ray
 from horovod.common.exceptions import HorovodInternalError
 from horovod.ray import RayExecutor
 from horovod.ray.runner import MiniSettings
+from horovod.runner.elastic.discovery import HostDiscovery
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -130,6 +131,20 @@ def test_an_exception_is_that_ranks_and_releases_the_others(executor):
 
 
 @pytest.mark.smoke
+@pytest.mark.parametrize("how", ["run", "run_remote", "execute_single"])
+def test_the_job_goes_on_after_a_failure_that_other_ranks_do_not_see(executor, how):
+    assert executor.run(functions.place)[0][0] == 0
+    with pytest.raises(KeyError, match="the end"):
+        if how == "execute_single":
+            executor.execute_single(lambda counter: functions.fails_at_the_end(0))
+        else:
+            refs = getattr(executor, how)(functions.fails_at_the_end, args=[0])
+            ray.get(refs[0])
+    for _ in range(2):
+        assert [result[0] for result in executor.run(functions.place)] == [0, 1, 2, 3]
+
+
+@pytest.mark.smoke
 def test_what_cannot_be_pickled_is_named(executor):
     lock = threading.Lock()
 
@@ -184,9 +199,58 @@ def test_explicit_none_is_accepted():
         ({"num_workers": 1, "min_workers": 1}, ValueError, "min_workers"),
         ({"num_workers": 1, "gpus_per_worker": 1}, ValueError, "use_gpu"),
         ({"num_workers": 1, "use_gpu": True, "gpus_per_worker": 0}, ValueError, "gpus_per_worker must be >= 1: Got 0."),
+        ({"num_workers": 1, "use_gpu": True, "gpus_per_worker": "1"}, TypeError, "gpus_per_worker='1': a whole number"),
         ({"num_workers": 1, "cpus_per_slot": 2}, TypeError, "cpus_per_worker"),
+        ({"num_workers": 1, "cpus_per_worker": "2"}, TypeError, "cpus_per_worker='2': a number"),
+        ({"num_workers": 1, "cpus_per_worker": float("nan")}, ValueError, "cpus_per_worker=nan: a number from 0 on"),
+        ({"min_workers": 1, "cpus_per_worker": -1}, ValueError, "cpus_per_worker=-1: a number from 0 on"),
+        ({"min_workers": 1, "elastic_timeout": None}, TypeError, "elastic_timeout=None: a number"),
+        ({"min_workers": 1, "elastic_timeout": 0}, ValueError, "elastic_timeout=0: a number from 0.001 to 1e.06"),
+        ({"min_workers": 1, "reset_limit": -1}, ValueError, "reset_limit=-1: at least 0"),
+        ({"min_workers": 1, "cooldown_range": 5}, TypeError, "cooldown_range=5: two numbers"),
     ],
 )
 def test_bad_arguments(arguments, error, says):
     with pytest.raises(error, match=says):
         RayExecutor(MiniSettings(), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "create_settings.. makes"),
+        (MiniSettings(timeout_s="x"), "settings.timeout_s='x'"),
+        (MiniSettings(placement_group_timeout_s=None), "settings.placement_group_timeout_s=None"),
+        (MiniSettings(nics=5), "settings.nics=5: a list"),
+    ],
+)
+def test_bad_settings(given, says):
+    with pytest.raises(TypeError, match=says):
+        RayExecutor(given, num_workers=1)
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [(None, "returned None: a dict"), ({5: 1}, "returned {5: 1}: a dict"), ({"a": "2"}, "host a='2': a whole number")],
+)
+def test_bad_hosts_of_a_discovery(found, says):
+    class Discovery(HostDiscovery):
+        def find_available_hosts_and_slots(self):
+            return found
+
+    settings = MiniSettings()
+    settings.discovery = Discovery()
+    executor = RayExecutor(settings, min_workers=1, override_discovery=False)
+    executor.start()
+    with pytest.raises(TypeError, match=says):
+        executor.run(functions.place)
+
+
+def test_one_interface_may_be_given_by_its_name():
+    assert RayExecutor(MiniSettings(nics="lo"), num_workers=1).settings.nics == ["lo"]
+
+
+@pytest.mark.parametrize(("given", "says"), [(print, "a list is needed"), ([5], "5, which cannot be called")])
+def test_bad_callbacks(executor, given, says):
+    with pytest.raises(TypeError, match=says):
+        executor.run(functions.place, callbacks=given)

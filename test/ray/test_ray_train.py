@@ -200,6 +200,10 @@ def test_config():
     assert config.start_timeout.remaining() > 0
     with pytest.raises(ValueError, match="timeout_s"):
         HorovodConfig(timeout_s=0)
+    with pytest.raises(TypeError, match="HorovodConfig: timeout_s='x': a number"):
+        HorovodConfig(timeout_s="x")
+    with pytest.raises(TypeError, match="HorovodConfig: nics=5: a list"):
+        HorovodConfig(nics=5)
     with pytest.raises(TypeError, match="horovod_config"):
         HorovodTrainer(lambda: None, horovod_config={"timeout_s": 3})
     with pytest.raises(DeprecationWarning, match="metadata"):

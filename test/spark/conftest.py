@@ -41,6 +41,7 @@ def start_session(master, **conf):
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "4",
+        "spark.python.worker.faulthandler.enabled": "true",  # a crash tells its stack
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         **{f"spark.{name.replace('_', '.')}": str(value) for name, value in conf.items()},
     }
@@ -48,7 +49,17 @@ def start_session(master, **conf):
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if master.startswith("local-cluster"):
+        atexit.register(shutil.rmtree, executors_folder(session), ignore_errors=True)
     return session
+
+
+def executors_folder(session):
+    """Where the executors of a session of ``local-cluster`` write."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    return Path(home) / "work" / session.sparkContext.applicationId
 
 
 @pytest.fixture(scope="module")

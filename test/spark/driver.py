@@ -4,8 +4,10 @@ driver.py interrupt|sleep FOLDER
 """
 
 import os
+import signal
 import sys
 import time
+from pathlib import Path
 
 from conftest import start_session
 
@@ -16,6 +18,7 @@ def sleeps(folder):
     import horovod.torch as hvd
 
     hvd.init()
+    signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), os._exit(1)))  # it takes a while to clean up
     with open(os.path.join(folder, f"rank.{hvd.rank()}"), "w") as file:
         file.write(str(os.getpid()))
     time.sleep(1000)
@@ -26,7 +29,8 @@ def main(how, folder):
     try:
         horovod.spark.run(sleeps, args=(folder,), num_proc=2)
     except KeyboardInterrupt:
-        print("interrupted", flush=True)
+        left = [path.name for path in Path(folder).glob("rank.*") if Path("/proc", path.read_text()).exists()]
+        print("interrupted", left, flush=True)
     print(horovod.spark.run(os.getcwd, num_proc=2) != [], flush=True)
     session.stop()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import functions
 import pytest
-from conftest import start_session
+from conftest import executors_folder, start_session
 
 import horovod.spark
 from horovod.spark.databricks import HorovodRunner
@@ -91,7 +91,7 @@ def test_nobody_sees_the_secret(spark):
         if page in ("jobs", "stages"):
             names += [entry.get("description", "") for entry in json.loads(text)]
     assert "horovod.spark.run: look, 2 processes" in names
-    logs = list(Path(os.environ["SPARK_WORKER_DIR"]).rglob("std*"))
+    logs = list(executors_folder(spark).rglob("std*"))
     assert logs and not any(key in log.read_text(errors="replace") for log in logs)
 
 
@@ -130,6 +130,9 @@ def test_horovod_runner(spark, capfd):
     assert "[1]<stdout>:step of 1" in capfd.readouterr().out  # of the second
     with pytest.raises(ValueError, match="driver_log_verbosity"):
         HorovodRunner(np=2, driver_log_verbosity="loud")
+    for np in (None, "2", True, 2.0):
+        with pytest.raises(TypeError, match="np=.*a whole number is needed"):
+            HorovodRunner(np=np)
 
 
 def test_too_few_slots_in_time(spark, caplog):

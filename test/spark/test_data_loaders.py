@@ -1,6 +1,8 @@
 """Data loaders and data modules over the reader."""
 
+import concurrent.futures
 import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +11,43 @@ import torch
 from pyarrow import parquet
 
 from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
+from horovod.spark.common import _prefetch
 from horovod.spark.common.datamodule import ParquetDataModule, PetastormDataModule
 from horovod.spark.common.reader import ParquetReader
 from horovod.spark.data_loaders import pytorch_data_loaders as loaders
 from horovod.spark.torch import datamodule as torch_datamodule
+
+
+def test_closing_early_ends(monkeypatch):
+    """Also if a thread becomes free between two of the cancellations."""
+    cancel, free = concurrent.futures.Future.cancel, threading.Event()
+
+    def cancel_slowly(future):
+        done = cancel(future)
+        if done:
+            free.set()
+            time.sleep(0.1)
+        return done
+
+    parts = _prefetch.InTurn(lambda: iter(range(4)))
+
+    def load(number):
+        part = parts.take(number)
+        assert number != 1 or free.wait(10)
+        return part
+
+    jobs = [_prefetch.Job(lambda number=number: load(number), 1) for number in range(4)]
+    results = _prefetch.ahead(jobs, 1, 100, lambda part: 1)
+    assert next(results) == 0
+    monkeypatch.setattr(concurrent.futures.Future, "cancel", cancel_slowly)
+    closing = threading.Thread(target=results.close, daemon=True)
+    closing.start()
+    closing.join(5)
+    hangs = closing.is_alive()
+    parts._broken = True  # what waits for its turn is let go
+    with parts._turn:
+        parts._turn.notify_all()
+    assert not hangs
 
 
 class Counting(BaseDataLoader):

@@ -58,7 +58,7 @@ def test_an_interrupt_ends_the_job_and_not_the_session(driver):
     process.send_signal(signal.SIGINT)
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 60, process)
     out, _ = process.communicate(timeout=120)
-    assert out.splitlines() == ["interrupted", "True"]
+    assert out.splitlines() == ["interrupted []", "True"]
 
 
 def test_a_killed_driver_leaves_nothing(driver):

@@ -24,8 +24,10 @@ def test_digits_run():
     assert float(out.split()[-1]) > 0.9
 
 
-@pytest.mark.parametrize("framework", ["torch", "keras"])
+@pytest.mark.parametrize("framework", ["torch", "keras", "lightning"])
 def test_estimators(framework):
+    if framework == "lightning":
+        pytest.importorskip("pytorch_lightning")
     out = run(f"{framework}_estimator.py")
     assert "wines that were not learnt" in out
     assert float(out.split()[-1]) > 0.85
@@ -41,6 +43,7 @@ def test_over_connect():
     lines = done.stdout
     assert "[(10, 3, 0, 3, 0, 1), (11, 3, 1, 3, 0, 1), (12, 3, 2, 3, 0, 1)]" in lines
     assert "[0]<stdout>:hello from 0\n[1]<stdout>:hello from 1\n[2, 2]\n" in lines
+    assert "fit: (5, 64)" in lines
     assert "===== RuntimeError: Horovod detected that" in lines and "KeyError: 'batch 7'" in lines
     assert "Exit code: -9 (killed by SIGKILL)" in lines
     assert "===== ValueError: run_elastic needs a driver with a SparkContext" in lines

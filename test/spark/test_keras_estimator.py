@@ -1,5 +1,7 @@
 """KerasEstimator and KerasModel, on real Spark."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -65,8 +67,18 @@ def test_a_line_is_learnt_predicted_and_goes_on(spark, store, tmp_path):
     trained.write().overwrite().save(str(tmp_path / "saved"))
     again = KerasModel.load(str(tmp_path / "saved")).setOutputCols(["guess"])
     assert [row.guess for row in again.transform(df).collect()] == pytest.approx([row.y__output for row in rows])
+    for part in ("train", "validation"):
+        assert logged(store, "first", part).items() >= {"epoch_loss": 6, "epoch_mae": 6}.items()
     more = estimator(store, run_id="first", epochs=1).fit_on_parquet(dataset_idx=0)
     assert more.getHistory()["loss"][0] < history["loss"][0] / 5
+
+
+def logged(store, run_id, part):
+    """How many values of what TensorBoard shows of a run."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(os.path.join(store.get_logs_path(run_id)[len("file://") :], part)).Reload()
+    return {tag: len(events.Tensors(tag)) for tag in events.Tags()["tensors"] if tag.startswith("epoch_")}
 
 
 def test_classes_weights_and_the_best_epoch(spark, store):
@@ -108,6 +120,22 @@ def test_classes_weights_and_the_best_epoch(spark, store):
 def test_refusals(spark, store, params, words):
     with pytest.raises(ValueError, match=words):
         estimator(store, **params).fit(plane(spark, 8))
+
+
+@pytest.mark.parametrize("loss", ["mse", tf.keras.losses.Huber(), tf.keras.losses.get("mae")])
+def test_labels_of_another_size_than_the_outputs(spark, store, loss):
+    df = spark.createDataFrame([(Vectors.dense([i, 1.0]), Vectors.dense([i, 2.0, 3.0])) for i in range(16)], ["x", "y"])
+    with pytest.raises(RuntimeError, match=r"label has the shape \(None, 3\), which does not fit .* \(None, 1\)"):
+        estimator(store, feature_cols=["x"], loss=loss, label_cols=["y"]).fit(df)
+
+
+def test_a_loss_of_ones_own_may_take_any_label(spark, store):
+    def first(label, output):
+        return tf.reduce_mean((label[:, :1] - output) ** 2, axis=-1)
+
+    df = spark.createDataFrame([(Vectors.dense([i, 1.0]), Vectors.dense([i, 2.0, 3.0])) for i in range(16)], ["x", "y"])
+    trained = estimator(store, feature_cols=["x"], loss=first, label_cols=["y"], epochs=1).fit(df)
+    assert len(trained.getHistory()["loss"]) == 1
 
 
 def test_a_saved_estimator_trains_a_layer_of_python(spark, store, tmp_path):

@@ -5,12 +5,14 @@ import json
 import threading
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from pyspark.ml.linalg import DenseVector, SparseVector, Vectors
+from pyarrow import parquet
+from pyspark.ml.linalg import DenseVector, SparseVector, Vectors, VectorUDT
 from pyspark.sql import functions, types
 from test_stores import s3  # noqa: F401 - a fixture
 
-from horovod.spark.common import _columns, constants, util
+from horovod.spark.common import _columns, _outputs, constants, util
 from horovod.spark.common.reader import ParquetReader
 from horovod.spark.common.store import Store
 
@@ -148,7 +150,7 @@ def test_what_was_there_is_overwritten(df, store):
 
 
 def test_in_a_server_that_speaks_s3(df, s3):  # noqa: F811
-    store = Store.create("s3://bucket/prepared", storage_options=s3)
+    store = Store.create(f"s3://{s3.bucket}/prepared", storage_options=s3.options)
     with util.prepare_data(2, store, df, ["label"], ["id", "mixed"], validation="marked") as idx:
         assert ids(store.get_train_data_path(idx), store) == [i for i in range(100) if i % 4]
         assert util.get_simple_meta_from_parquet(store, ["label"], ["id"], dataset_idx=idx)[:2] == (75, 25)
@@ -202,11 +204,117 @@ def test_bad_input(spark, df, store, tmp_path):
     vectors = spark.createDataFrame([(1, Vectors.dense([1.0])), (2, Vectors.dense([1.0, 2.0]))], ["label", "v"])
     with pytest.raises(ValueError, match="column 'v' has (rows of the shapes|vectors of)"):
         prepare(store, vectors, features=["v"])
+    for what in (None, "x", {"id": [1]}):
+        with pytest.raises(TypeError, match="a data frame of Spark is needed, not"):
+            prepare(store, what)
+    with pytest.raises(ValueError, match="the data frame is a stream"):
+        prepare(store, spark.readStream.format("rate").load(), ["value"], ["value"])
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="cannot be written"):
         prepare(Store.create(str(tmp_path / "file" / "below")), df)
     with pytest.raises(OSError, match="http://127.0.0.1:1/a/intermediate_train_data.0 cannot be written"):
         prepare(Store.create("http://127.0.0.1:1/a"), df)
+
+
+def test_nulls_are_refused_by_column_with_their_number(spark, df, store):
+    rows = [(1, 1.0, [1.0, 2.0], vector(1)), (None, None, [None, 2.0], None), (3, None, None, vector(1))]
+    nulls = spark.createDataFrame(
+        rows * 5,
+        schema_of(i=types.IntegerType(), d=types.DoubleType(), a=types.ArrayType(types.DoubleType()), v=VectorUDT()),
+    )
+    for options in ({}, {"compress_sparse": True}, {"validation": 0.5}):
+        with pytest.raises(ValueError) as raised:
+            prepare(store, nulls.repartition(3), ["d"], ["i", "a", "v"], **options)
+        for words in ("5 in the column 'i'", "10 in the column 'd'", "10 in the column 'a'", "5 in the column 'v'"):
+            assert words in str(raised.value)
+        assert "df.dropna(subset=" in str(raised.value)
+    assert not store.exists(store.get_train_data_path(0)) and not store.exists(store.get_val_data_path(0))
+    prepare(store, nulls.dropna(), ["d"], ["i", "a", "v"])
+
+
+def schema_of(**kinds):
+    made = types.StructType()
+    for name, kind in kinds.items():
+        made = made.add(name, kind)
+    return made
+
+
+def test_nulls_of_a_validation_column_are_no_mark(spark, store):
+    rows = spark.createDataFrame([(1.0, True), (2.0, None), (3.0, False)], ["x", "marked"])
+    with util.prepare_data(1, store, rows, ["x"], ["x"], validation="marked") as idx:
+        assert util.get_dataset_properties(idx)[:2] == (2, 1)
+
+
+def test_a_column_that_is_learnt_may_mark_the_rows_for_validation(df, store):
+    with util.prepare_data(2, store, df, ["label"], ["id"], validation="id") as idx:
+        assert util.get_dataset_properties(idx)[:2] == (1, 99)
+        assert ids(store.get_train_data_path(idx)) == [0]
+
+
+@pytest.mark.parametrize("name", ["a.b", "a`b", "a b", "ä", "x.y.z"])
+def test_names_of_columns_of_all_kinds(df, store, name):
+    rows = df.selectExpr("id", "mixed", "label as `" + name.replace("`", "``") + "`")
+    for validation in (None, name):
+        prepare(store, rows, ["id"], ["mixed"], validation=validation)
+    with util.prepare_data(2, store, rows, [name], ["id", "mixed"]) as idx:
+        batch = next(iter(ParquetReader(store.get_train_data_path(idx), batch_size=100)))
+    assert sorted(batch[name]) == list(range(100))
+
+
+def test_names_of_columns_in_outputs(df):
+    rows = df.selectExpr("label as `a.b`", "id", "mixed", "label as guess")
+    column = _outputs.Column("guess", types.DoubleType, 1)
+    out = _outputs.add(rows, ["a.b"], [column], lambda: lambda found: [found["a.b"] * 2])
+    assert out.columns == ["a.b", "id", "mixed", "guess"]
+    assert sorted(row.guess for row in out.collect()) == list(range(0, 200, 2))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda told: "", "is no JSON"),
+        (lambda told: json.dumps(told)[:100], "is no JSON"),
+        (lambda told: json.dumps({**told, "version": 99}), "is of another version of gorovod"),
+        (lambda told: json.dumps([told]), "is of another version of gorovod"),
+        (lambda told: json.dumps({**told, "files": None}), "is damaged: prepare the data again"),
+        (lambda told: json.dumps({**told, "files": ["../other.parquet"]}), "is damaged"),
+        (lambda told: json.dumps({**told, "files": [".."]}), "is damaged"),
+        (lambda told: json.dumps({**told, "rows": "many"}), "is damaged"),
+        (lambda told: json.dumps({**told, "rows": -1}), "is damaged"),
+        (lambda told: json.dumps({**told, "columns": []}), "is damaged"),
+        (lambda told: json.dumps({**told, "columns": {"id": {"shape": 1}}}), "is damaged"),
+        (lambda told: json.dumps({**told, "columns": {}}), "has no column 'id': prepare the data again"),
+        (lambda told: json.dumps({**told, "rows": 5}), "says 5 rows, but there are 100: prepare the data again"),
+        (lambda told: json.dumps({**told, "files": ["part-a.parquet"]}), "lacks a file that its description names"),
+    ],
+)
+def test_a_damaged_description_of_the_data(tmp_path, change, words):
+    store = Store.create(str(tmp_path))
+    folder = tmp_path / "intermediate_train_data.0"
+    folder.mkdir()
+    parquet.write_table(pa.table({"id": range(100)}), folder / "part-0.parquet")
+    column = dict.fromkeys(["spark_data_type", "is_sparse_vector_only", "intermediate_format"], "LongType")
+    told = {"version": 1, "files": ["part-0.parquet"], "rows": 100, "size": 800}
+    told["columns"] = {"id": {**column, "shape": 1, "max_size": 1}}
+    (folder / "_horovod.json").write_text(json.dumps(told))
+    assert util.get_simple_meta_from_parquet(store, ["id"], ["id"], dataset_idx=0)[0] == 100
+    (folder / "_horovod.json").write_text(change(told))
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        util.get_simple_meta_from_parquet(store, ["id"], ["id"], dataset_idx=0)
+
+
+def test_files_of_others_are_not_removed(df, store, tmp_path):
+    folder = tmp_path / "intermediate_train_data.0"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(OSError, match="cannot be written: it has files that are no rows of a training, such as notes"):
+        prepare(store, df)
+    assert (folder / "notes.txt").exists()
+
+
+def test_a_store_that_other_processes_do_not_see(df):
+    with pytest.raises(ValueError, match="memory://a/.* is memory of this process, which Spark's tasks do not see"):
+        prepare(Store.create("memory://a"), df)
 
 
 def test_names_in_sparks_ui(spark, df, store):

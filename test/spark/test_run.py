@@ -4,11 +4,14 @@ import io
 import os
 import re
 import threading
+import time
 
 import functions
 import pytest
 
 import horovod.spark
+from horovod.spark import _cluster, _rank, _session
+from horovod.spark._jobs import SparkJob
 
 
 @pytest.mark.smoke
@@ -81,6 +84,38 @@ def test_bad_arguments(spark):
         horovod.spark.run(functions.place, num_proc=2, use_mpi=True)
     with pytest.raises(ValueError, match="start_timeout=0"):
         horovod.spark.run(functions.place, num_proc=2, start_timeout=0)
+    with pytest.raises(ValueError, match="start_timeout='soon': a number of seconds is needed"):
+        horovod.spark.run(functions.place, num_proc=2, start_timeout="soon")
+    with pytest.raises(ValueError, match="start_timeout=nan"):
+        horovod.spark.run(functions.place, num_proc=2, start_timeout=float("nan"))
+    for file in ("/a/file", io.BytesIO()):
+        with pytest.raises(TypeError, match="stdout=.*: an open file for text is needed"):
+            horovod.spark.run(functions.place, num_proc=2, stdout=file)
+    for env, words in [
+        (["A=1"], "a dict of"),
+        ({"A": None}, "None for A"),
+        ({"A=B": 1}, "'A=B'"),
+        ({"A": "\0"}, "'A'"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=f"env.*{words}"):
+            horovod.spark.run(functions.place, num_proc=2, env=env)
+    with pytest.raises(TypeError, match="num_proc=True: a whole number is needed"):
+        horovod.spark.run(functions.place, num_proc=True)
+    with pytest.raises(TypeError, match="args=3: a tuple of arguments is needed"):
+        horovod.spark.run(functions.place, args=3, num_proc=2)
+    with pytest.raises(TypeError, match=r"kwargs=\[3\]: a dict of arguments is needed"):
+        horovod.spark.run(functions.place, kwargs=[3], num_proc=2)
+    for given, words in [
+        ({"args": "ab"}, "args='ab': a tuple"),
+        ({"kwargs": {1: 2}}, "kwargs has the key 1"),
+        ({"verbose": None}, "verbose=None: a whole number"),
+        ({"verbose": float("nan")}, "verbose=nan: a whole number"),
+        ({"executable": 5}, "executable=5: the path of a Python"),
+        ({"nics": [""]}, r"nics=\[''\]: names of network interfaces"),
+        ({"nics": 5}, "nics=5: names of network interfaces"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            horovod.spark.run(functions.place, num_proc=2, **given)
     lock = threading.Lock()
     with pytest.raises(
         TypeError, match=r"hold cannot be sent to Spark's tasks: 'lock', to which .*hold refers, is <unl"
@@ -90,6 +125,73 @@ def test_bad_arguments(spark):
             return lock
 
         horovod.spark.run(hold, num_proc=2)
+
+
+def test_bad_arguments_of_an_elastic_job(spark):
+    with pytest.raises(ValueError, match="reset_limit=-1: at least 0 is needed"):
+        horovod.spark.run_elastic(functions.place, num_proc=2, reset_limit=-1)
+    for limit in ("x", 2.5, float("nan"), True):
+        with pytest.raises(TypeError, match=f"reset_limit={limit!r}: a whole number is needed"):
+            horovod.spark.run_elastic(functions.place, num_proc=2, reset_limit=limit)
+    with pytest.raises(ValueError, match="GOROVOD_HEARTBEAT_SECONDS='soon': a number of seconds is needed"):
+        horovod.spark.run_elastic(functions.place, num_proc=2, env={"GOROVOD_HEARTBEAT_SECONDS": "soon"})
+
+
+def test_a_python_that_is_not_there_is_named(spark):
+    with pytest.raises(RuntimeError, match=r"127 \(/no/python: No such file or directory\)"):
+        horovod.spark.run(functions.place, num_proc=2, executable="/no/python")
+
+
+def test_a_rank_that_cannot_load_the_function_names_its_python():
+    with pytest.raises(RuntimeError, match=r"cloudpickle \d.* cannot load the function .*PYSPARK_PYTHON"):
+        _rank.enter({}, [], b"of another cloudpickle")
+
+
+def test_a_result_that_cannot_travel_is_named(spark):
+    with pytest.raises(RuntimeError, match=r"sent back: the item 'a' of a dict is <unlocked .* cannot be pickled"):
+        horovod.spark.run(lambda: {"a": threading.Lock()}, num_proc=2)
+    with pytest.raises(RuntimeError, match="what rank 0 has returned cannot be loaded here: KeyError: 'gone'"):
+        horovod.spark.run(OnlyThere, num_proc=2)
+
+
+class OnlyThere:
+    def __reduce__(self):
+        return {}.pop, ("gone",)
+
+
+def test_what_a_task_raises_is_in_the_error(spark):
+    with pytest.raises(RuntimeError, match="none of the interfaces nope0 has an IPv4 address here") as raised:
+        horovod.spark.run(functions.place, num_proc=2, nics="nope0")
+    assert "Traceback" not in str(raised.value)
+
+
+def test_a_job_ends_even_if_it_is_cancelled_before_spark_knows_it(spark):
+    def sleeps():
+        yield time.sleep(600)
+
+    job = SparkJob(spark, "run", 2, "sleeps", sleeps, lambda *_: None)
+    assert job.end(60)
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+
+
+def test_an_interrupt_of_a_call_to_java_is_an_interrupt():
+    @_session.interruptible
+    def calls():
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise OSError("Gateway must be connected")  # noqa: B904
+
+    with pytest.raises(KeyboardInterrupt):
+        calls()
+
+
+def test_the_driver_says_that_spark_runs_the_tasks_already(spark):
+    job = SparkJob(spark, "run", 2, "sleeps", lambda: iter([time.sleep(2)] * 0), lambda *_: None)
+    while not job.wait(0.01) and _cluster.running(spark.sparkContext, job.group) < 2:
+        pass
+    assert not job.wait(0)
+    job.end(60)
 
 
 def test_without_num_proc_it_is_the_default_parallelism(spark):

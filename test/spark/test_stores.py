@@ -8,6 +8,7 @@ import pickle
 import re
 import threading
 import uuid
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -18,16 +19,24 @@ from horovod.spark.common.reader import ParquetReader
 from horovod.spark.common.store import DBFSLocalStore, FilesystemStore, HDFSStore, LocalStore, Store
 
 
+class S3(NamedTuple):
+    """A bucket of its own: all servers of a process have the same buckets."""
+
+    options: dict
+    bucket: str
+
+
 @pytest.fixture(scope="module")
 def s3():
-    """The options for a server that speaks S3, with a bucket."""
+    """A server that speaks S3, with a bucket."""
     server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     options = {"key": "key", "secret": "secret", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
-    filesystem, _ = _files.open_filesystem("s3://bucket", options)
-    filesystem.mkdir("bucket")
-    yield options
+    made = S3(options, f"bucket-{uuid.uuid4().hex}")
+    filesystem, _ = _files.open_filesystem(f"s3://{made.bucket}", options)
+    filesystem.mkdir(made.bucket)
+    yield made
     server.stop()
 
 
@@ -38,7 +47,8 @@ def store(request, tmp_path):
         return Store.create(str(tmp_path))
     if request.param == "memory":
         return Store.create(f"memory://{name}")
-    return Store.create(f"s3://bucket/{name}", storage_options=request.getfixturevalue("s3"))
+    s3 = request.getfixturevalue("s3")
+    return Store.create(f"s3://{s3.bucket}/{name}", storage_options=s3.options)
 
 
 def test_files_of_a_store(store):
@@ -51,6 +61,13 @@ def test_files_of_a_store(store):
     assert store.get_checkpoints("no run") == []
     with pytest.raises(FileNotFoundError):
         store.read(store.get_checkpoint_path("no run"))
+
+
+def test_a_runs_own_folder_is_among_sparks(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
+    with store.to_remote("run", 0).get_local_output_dir() as folder:
+        assert os.path.dirname(folder) == str(tmp_path)
+    assert not os.path.exists(folder)
 
 
 def test_what_a_run_writes_comes_to_the_store(store):
@@ -191,6 +208,13 @@ def test_paths_of_ones_own():
     assert not store.saving_runs() and store.get_checkpoint_path("a") is None and store.get_logs_path("a") is None
 
 
+def test_runs_on_another_file_system_than_the_rows(tmp_path):
+    store = Store.create(f"memory://{uuid.uuid4().hex}", runs_path=str(tmp_path / "runs"))
+    store.write_text(store.get_checkpoint_path("run"), "done")
+    assert (tmp_path / "runs" / "run" / "checkpoint").read_text() == "done"
+    assert store.read(store.get_checkpoint_path("run")) == b"done" and len(store.get_checkpoints("run", "point")) == 1
+
+
 def test_the_older_name(tmp_path):
     with pytest.warns(DeprecationWarning, match="use FilesystemStore"):
         assert isinstance(LocalStore(str(tmp_path)), FilesystemStore)
@@ -246,6 +270,77 @@ def test_paths_of_dbfs(form, monkeypatch):
 def test_paths_that_are_none_of_dbfs():
     with pytest.raises(ValueError, match="/tmp/a: a path of DBFS begins with"):
         DBFSLocalStore("/tmp/a")
+
+
+@pytest.mark.parametrize("path", [None, 5, b"/a", [], "", " "])
+def test_what_is_no_path(path, tmp_path):
+    store = Store.create(str(tmp_path))
+    for call in (Store.create, store.exists, store.read, store.get_parquet_dataset):
+        with pytest.raises((TypeError, ValueError), match="path=.*: a path or URL is needed"):
+            call(path)
+
+
+def test_arguments_of_stores(tmp_path):
+    for given, words in [
+        ({"train_path": 5}, "train_path=5: a path or URL"),
+        ({"storage_options": "x"}, "storage_options of the type str: a dict"),
+        ({"checkpoint_filename": "a/b"}, "checkpoint_filename='a/b': it must be a name"),
+        ({"checkpoint_filename": ".."}, "checkpoint_filename='..': it must be a name"),
+        ({"checkpoint_filename": 5}, "checkpoint_filename=5"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=words):
+            Store.create(str(tmp_path), **given)
+    store = Store.create(tmp_path)
+    for run in (None, "", "..", "a/b", "a\0", 5):
+        with pytest.raises((TypeError, ValueError), match="run_id="):
+            store.get_checkpoint_path(run)
+    for index in (-1, "1", 1.5, True):
+        with pytest.raises(ValueError, match="the index of a data set is"):
+            store.get_train_data_path(index)
+    with pytest.raises(ValueError, match="is the root of a file system"):
+        Store.create(str(tmp_path), train_path="/").get_train_data_path(0)
+
+
+def test_a_path_in_the_home_of_the_user(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Store.create("~/store").get_runs_path() == f"file://{tmp_path}/store/runs"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://me:SECRET@bucket/a",
+        "s3://me:SEC/SECRET@bucket/a",
+        "http://me:SECRET@127.0.0.1:1/a",
+        "hdfs://me:SECRET@name:8020/a",
+        "ftp://:SECRET@host/a",
+        "simplecache::sftp://me:SECRET@host/a",
+        "http://127.0.0.1:1/a?token=SECRET",
+    ],
+)
+def test_secrets_in_urls_are_refused_and_not_told(url, tmp_path):
+    for call in (
+        lambda: Store.create(url),
+        lambda: Store.create(str(tmp_path), runs_path=url),
+        lambda: Store.create(str(tmp_path)).exists(url),
+        lambda: ParquetReader(url),
+    ):
+        with pytest.raises(ValueError, match="storage_options") as raised:
+            call()
+        assert "SECRET" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["hdfs://name:8020/a@b", "hdfs://[::1]:8020/a@b", "abfs://box@account/a", "sftp://me@host/a:b@c", "s3://b/a:b@c"],
+)
+def test_urls_without_secrets(url):
+    _files.refuse_secrets(url)
+
+
+def test_keys_are_in_no_text_about_a_store(tmp_path):
+    store = Store.create(str(tmp_path), storage_options={"secret": "SECRET"})
+    assert "SECRET" not in repr(store) + repr(store.to_remote("run", 0))
 
 
 def test_a_kind_of_url_that_nothing_knows():

@@ -62,6 +62,28 @@ def test_the_end_of_the_service(service):
     waiting.join()
     assert service.wait_for_shutdown(0)
     client.wait_for_shutdown()  # the service is gone, and that is an end, too
+    client.shutdown()
+    with pytest.raises(ConnectionRefusedError, match="the compute service cannot be reached at"):
+        client.register_dispatcher(0, "grpc://a:1")
+
+
+def test_a_service_that_dies_while_it_is_asked(monkeypatch):
+    """Its answer never comes."""
+    service = ComputeService(1, 1, b"key")
+    monkeypatch.setattr(service, "_answer", lambda request: (_ for _ in ()).throw(OSError("gone")))
+    ComputeClient(service.addresses(), b"key").shutdown()
+    service.shutdown()
+
+
+def test_a_service_that_cannot_be_reached_is_told(monkeypatch):
+    client = ComputeClient({"": [["127.0.0.1", 1]]}, b"key")
+
+    def unreachable(*_):
+        raise OSError(113, "No route to host")
+
+    monkeypatch.setattr("socket.create_connection", unreachable)
+    with pytest.raises(ConnectionError, match="No route to host"):
+        client.shutdown()
 
 
 def test_a_configuration_is_json_that_only_its_user_reads(tmp_path):

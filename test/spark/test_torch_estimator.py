@@ -1,5 +1,10 @@
 """TorchEstimator and TorchModel, on real Spark."""
 
+import io
+import json
+import os
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +12,7 @@ from pyspark.ml.linalg import DenseVector, SparseVector, Vectors, VectorUDT
 from pyspark.sql.types import DoubleType
 
 from horovod.spark.common.backend import Backend
+from horovod.spark.common.datamodule import DataModule
 from horovod.spark.common.store import Store
 from horovod.spark.torch import TorchEstimator, TorchModel
 
@@ -171,16 +177,219 @@ class Here(Backend):
         ({"loss_constructors": [torch.nn.MSELoss]}, "At most one of"),
         ({"optimizer": torch.optim.SGD}, "a torch.optim.Optimizer of the model is needed"),
         ({"epochs": 0}, "epochs=0"),
+        ({"num_proc": 0}, "num_proc=0: at least 1"),
+        ({"val_batch_size": 0}, "val_batch_size=0"),
+        ({"train_steps_per_epoch": 0}, "train_steps_per_epoch=0"),
+        ({"run_id": "../of/others"}, "run_id='../of/others': it must be a name"),
+        ({"run_id": ".."}, "run_id='..': it must be a name"),
         ({"callbacks": [print]}, "callbacks are for"),
         ({"categorical_cols": ["a"]}, "categorical_cols is for a data module"),
         ({"loss_weights": [1.0, 2.0]}, "loss_weights has 2 parts"),
         ({"input_shapes": [[-1, 3]]}, "column 'features' has 2 elements"),
         ({"feature_cols": ["nothing"]}, "no column 'nothing'"),
+        ({"random_seed": -1}, "random_seed=-1: a number from 0"),
+        ({"random_seed": 2**70}, "random_seed="),
+        ({"run_id": ""}, "run_id='': it must be a name"),
+        ({"run_id": "a\0b"}, "it must be a name"),
+        ({"run_id": "x" * 300}, "has 300 characters: at most 128"),
+        ({"sample_weight_col": ""}, "sample_weight_col='': the name of a column"),
+        ({"shuffle_buffer_size": -1}, "shuffle_buffer_size=-1: at least 0"),
+        ({"reader_pool_type": "x"}, "reader_pool_type='x': only 'thread'"),
+        ({"loss": "mse"}, "loss has 'mse', which cannot be called"),
+        ({"loss": None, "loss_constructors": [1]}, "loss_constructors has 1, which cannot be called"),
+        ({"metrics": ["accuracy"]}, "metrics has 'accuracy', which cannot be called"),
+        ({"loss_weights": [float("nan")]}, "finite numbers are needed"),
+        ({"input_shapes": [2]}, "a shape for each of feature_cols is needed, with -1 for the rows"),
+        ({"input_shapes": [[1, 2]]}, "a shape for each of feature_cols is needed, with -1 for the rows"),
+        ({"input_shapes": ["-1"]}, "a shape for each of feature_cols is needed, with -1 for the rows"),
+        ({"input_shapes": []}, "input_shapes has 0 shapes, but feature_cols has 1 columns"),
+        ({"label_shapes": [[-1, None]]}, "a shape for each of label_cols is needed, with -1 for the rows"),
+        ({"transformation_edit_fields": ["y"]}, "transformation_edit_fields has 'y': (name, type of numpy"),
+        ({"transformation_edit_fields": [("y", "float31", (), False)]}, "type of numpy"),
+        (linear(2) | {"model": torch.nn.Linear(2, 1)}, "the optimizer has parameters that are not the model's"),
     ],
 )
 def test_refusals(spark, store, params, words):
-    with pytest.raises(ValueError, match="(?s).*" + words.replace("(", r"\(")):
+    with pytest.raises(ValueError, match="(?s).*" + re.escape(words)):
         estimator(store, **params).fit(plane(spark, 8))
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("'a'", "string"),
+        ("current_date()", "date"),
+        ("array(array('a'))", "string"),
+        ("map('a', 1)", "map<string,int>"),
+        ("null", "void"),
+    ],
+)
+def test_columns_without_numbers(spark, store, kind, told):
+    df = plane(spark, 8).selectExpr("y", f"{kind} as x")
+    for params in ({"feature_cols": ["x"]}, {"feature_cols": ["y"], "sample_weight_col": "x"}):
+        with pytest.raises(ValueError, match=f"the column 'x' has values of the type {told}, of which no tensor"):
+            estimator(store, **params).fit(df)
+    assert not store.exists(store.get_train_data_path(0))
+
+
+def test_files_without_numbers(spark, store):
+    plane(spark, 8).selectExpr("features", "string(y) as y").write.parquet(store.get_train_data_path())
+    with pytest.raises(ValueError, match="the column 'y' has values of the type string"):
+        estimator(store).fit_on_parquet()
+
+
+def test_files_with_nulls(spark, store):
+    df = plane(spark, 8).selectExpr("if(y > 0, features, null) as features", "if(y > 0, null, y) as y")
+    df.write.parquet(store.get_train_data_path())
+    there = df.filter("y is null").count()
+    with pytest.raises(ValueError, match=f"{8 - there} in the column 'features', {there} in the column 'y'"):
+        estimator(store).fit_on_parquet()
+    df.write.parquet(store.get_val_data_path(1))
+    plane(spark, 8).write.parquet(store.get_train_data_path(1))
+    with pytest.raises(ValueError, match="in the column 'features'"):
+        estimator(store).fit_on_parquet(dataset_idx=1)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"transformation_fn": lambda rows: None}, "transformation_fn returned NoneType: a pandas.DataFrame"),
+        ({"transformation_fn": lambda rows: rows.drop(columns="y")}, "a batch has no column 'y', only features"),
+        ({"transformation_removed_fields": ["a"]}, "transformation_removed_fields has 'a', but the rows have no such"),
+        ({"transformation_edit_fields": [("a", "f4", (), False)]}, "transformation_edit_fields has 'a', but the rows"),
+        ({"transformation_edit_fields": [("features", "f4", (3,), False)]}, "transformation_edit_fields: the column"),
+        ({"train_minibatch_fn": lambda *_: None}, "train_minibatch_fn returned None: (outputs, loss) is needed"),
+        ({"data_module": dict}, "made dict: a DataModule is needed"),
+    ],
+)
+def test_what_a_users_function_gives_wrongly(spark, store, params, words):
+    with pytest.raises((TypeError, ValueError), match=re.escape(words)):
+        estimator(store, backend=Here(), num_proc=None, **params).fit(plane(spark, 8))
+
+
+class Same(DataModule):
+    """A data module of a user's, who is told how many batches to give."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+    def train_data(self):
+        batch = {"features": torch.ones(8, 2), "y": torch.ones(8)}
+        return [batch] * self.steps_per_epoch_train
+
+    def val_data(self):
+        return [{"features": torch.ones(1, 2), "y": torch.ones(1)}] * self.steps_per_epoch_val
+
+
+@pytest.mark.parametrize("steps", [None, 5])
+def test_a_data_module_of_ones_own(spark, store, steps):
+    params = {"num_proc": None, "backend": Here(), "data_module": Same, "train_steps_per_epoch": steps}
+    trained = estimator(store, **params, validation="is_validation").fit(plane(spark, 20))
+    last = trained.getHistory()[-1]
+    assert last["train"]["loss"] < 0.01 and abs(last["validation"]["loss"]) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("results", "size", "words"),
+    [(None, 1, "run returned no results"), ([], 1, "run returned no results"), ([], 0, "num_processes() returned 0")],
+)
+def test_a_backend_that_gives_nothing(spark, store, results, size, words):
+    class Nothing(Here):
+        def run(self, fn, args=(), kwargs=None, env=None):
+            return results
+
+        def num_processes(self):
+            return size
+
+    with pytest.raises((TypeError, ValueError), match=re.escape(words)):
+        estimator(store, backend=Nothing(), num_proc=None).fit(plane(spark, 8))
+
+
+def test_models_that_cannot_transform(spark, store):
+    df = plane(spark, 8)
+    with pytest.raises(ValueError, match="TorchModel has no model: use what an estimator's fit"):
+        TorchModel().transform(df)
+    with pytest.raises(ValueError, match="TorchModel has no metadata"):
+        TorchModel(model=torch.nn.Linear(2, 1), feature_columns=["features"], label_columns=["y"]).transform(df)
+    made = estimator(store, backend=Here(), num_proc=None).fit(df)
+    for model, rows, words in [
+        (made, None, "a data frame of Spark is needed, not NoneType"),
+        (made, df.drop("features"), "the data frame has no column 'features'; it has y"),
+        (made, df.selectExpr("'a' as features"), "the column 'features' has values of the type string"),
+        (made.copy().setLabelColoumns(["other"]), df, "label_columns has 'other', which was no column of the training"),
+        (made.copy().setOutputCols(["a", "b"]), df, "there are 1 label columns, but 2 output columns"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=words):
+            model.transform(rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda told: "", "is damaged: its metadata is not what save.. wrote"),
+        (lambda told: json.dumps(told)[:300], "is damaged: its metadata is not what save.. wrote"),
+        (lambda told: json.dumps([told]), "is damaged: its metadata is not what save.. wrote"),
+        (lambda told: json.dumps({**told, "horovod": {}}), "is damaged: its metadata has no parameters"),
+        (
+            lambda told: json.dumps({**told, "horovod": {**told["horovod"], "pickle": "gAWV"}}),
+            "cannot be loaded",
+        ),
+        (
+            lambda told: json.dumps({**told, "horovod": {**told["horovod"], "version": "9.9", "plain": {"newer": 1}}}),
+            "has the parameter 'newer', which TorchModel lacks: it was saved by version 9.9, and this is ",
+        ),
+    ],
+)
+def test_what_cannot_be_loaded(spark, tmp_path, change, words):
+    folder = tmp_path / "saved"
+    TorchModel(model=torch.nn.Linear(2, 1), label_columns=["y"]).save(str(folder))
+    assert TorchModel.load(str(folder)).output_names() == ["y__output"]
+    (part,) = (folder / "metadata").glob("part-*")
+    told = json.loads(part.read_text())
+    for sum_of_it in (folder / "metadata").glob(".*.crc"):
+        sum_of_it.unlink()
+    part.write_text(change(told))
+    with pytest.raises(ValueError, match=words):
+        TorchModel.load(str(folder))
+
+
+def saved(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def checkpoint(model, kind=torch.optim.SGD):
+    return saved({"model": model.state_dict(), "optimizer": kind(model.parameters(), lr=0.1).state_dict()})
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "EOFError"),
+        (checkpoint(torch.nn.Linear(2, 1))[:-200], "RuntimeError"),
+        (b"hello", "If it is of another model"),
+        (saved({"a": 1}), "KeyError: 'model'"),
+        (checkpoint(torch.nn.Linear(5, 1)), "size mismatch for weight"),
+        (checkpoint(torch.nn.Linear(2, 1), torch.optim.Adam), "its optimizer has no "),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit(spark, store, content, words):
+    path = store.get_checkpoint_path("run").removeprefix("file://")
+    os.makedirs(os.path.dirname(path))
+    with open(path, "wb") as file:
+        file.write(content)
+    with pytest.raises(ValueError, match=rf"(?s)cannot go on from the checkpoint file://.*/run/checkpoint: .*{words}"):
+        estimator(store, backend=Here(), num_proc=None, run_id="run").fit(plane(spark, 8))
+
+
+def test_runs_that_cannot_be_written(spark, store, tmp_path):
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(OSError, match="the run's folder file://.*/runs/run cannot be written: .*save_runs=False"):
+        estimator(store, run_id="run").fit(plane(spark, 8))
 
 
 def test_no_such_parameter():
@@ -194,6 +403,31 @@ def test_setters_and_copies():
     assert one.copy({one.epochs: 9}).getEpochs() == 9 and one.getEpochs() == 1
 
 
+def test_none_is_the_default():
+    one = TorchEstimator(batch_size=None, metrics=None).setEpochs(7).setEpochs(None).setShuffle(None)
+    assert (one.getBatchSize(), one.getMetrics(), one.getEpochs(), one.getShuffle()) == (32, [], 1, True)
+    one.setBatchSize(8).setRunId("a").setRunId(None)
+    assert one.getRunId() is None and one.copy({one.batch_size: None}).getBatchSize() == 32
+    assert TorchModel(label_columns=["y"]).setOutputCols(["a"]).setOutputCols(None).output_names() == ["y__output"]
+
+
+@pytest.mark.parametrize(
+    ("setter", "value", "words"),
+    [
+        ("setNumProc", "four", "num_proc"),
+        ("setStore", "/tmp/a", r"store.*is not a Store: Store.create"),
+        ("setBackend", 2, "backend.*is not a Backend"),
+        ("setTransformationFn", "a", "transformation_fn.*'a' cannot be called"),
+        ("setTransformationRemovedFields", "y", "transformation_removed_fields"),
+        ("setTrainMinibatchFn", 1, "train_minibatch_fn"),
+        ("setBatchSize", "8", "batch_size"),
+    ],
+)
+def test_setters_refuse_what_is_of_another_type(setter, value, words):
+    with pytest.raises(TypeError, match=words):
+        getattr(TorchEstimator(), setter)(value)
+
+
 def test_an_empty_frame(spark, store):
     with pytest.raises(ValueError, match="no rows"):
         estimator(store).fit(plane(spark, 8).limit(0))
@@ -205,6 +439,29 @@ def test_a_saved_estimator_trains(spark, store, tmp_path):
     assert again.getBatchSize() == 8 and again.getStore().get_runs_path() == store.get_runs_path()
     history = again.fit(plane(spark)).getHistory()
     assert history[-1]["train"]["loss"] < history[0]["train"]["loss"] / 10
+
+
+def test_a_model_on_a_device_of_the_driver(spark, store):
+    import torch._lazy.ts_backend
+
+    torch._lazy.ts_backend.init()  # a device that the executors lack, as the driver's GPU may be
+    model = torch.nn.Linear(2, 1).to("lazy")
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    model(torch.ones(3, 2, device="lazy")).sum().backward()
+    optimizer.step()  # which makes a state there
+    trained = estimator(store, model=model, optimizer=optimizer, validation=0.2).fit(plane(spark))
+    history = trained.getHistory()
+    assert history[-1]["train"]["loss"] < history[0]["train"]["loss"]
+    assert model.weight.device.type == trained.getModel().weight.device.type == "lazy"
+    rows = trained.transform(plane(spark, 8)).collect()
+    mine = trained.getModel().cpu()(torch.tensor([row.features.toArray() for row in rows]).float())
+    assert [row.y__output for row in rows] == pytest.approx(mine.flatten().tolist())
+
+
+def test_a_model_without_values(store):
+    model = torch.nn.Linear(2, 1, device="meta")
+    with pytest.raises(ValueError, match="weight is on the device meta"):
+        estimator(store, model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1)).fit_on_parquet()
 
 
 def numbers(spark, rows, label=float):

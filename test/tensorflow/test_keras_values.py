@@ -115,3 +115,22 @@ def test_batch_normalization_in_a_model(job):
     models.fit(distributed, hvd)
     for got, expected in zip(distributed.get_weights(), want):
         np.testing.assert_allclose(got, expected, rtol=5e-3, atol=1e-3)
+
+
+def test_models_that_differ_are_named(hvd):
+    import tensorflow as tf
+
+    import horovod.tensorflow
+    from horovod.common.exceptions import ConsistencyError
+
+    last = hvd.rank() == hvd.size() - 1
+    model = tf.Module()
+    model.same, model.other = tf.Variable([1.0, 2.0], name="same"), tf.Variable([[1, 2 + last]], name="other")
+    for check in (hvd.check_consistency, horovod.tensorflow.check_consistency):
+        check([model.same])
+        check({"x": model.same})
+        if hvd.size() > 1:
+            with pytest.raises(ConsistencyError, match="other"):
+                check(model)
+        with pytest.raises(TypeError):
+            check(3)

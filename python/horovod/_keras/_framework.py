@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Sequence
 
-from horovod.common._arguments import compressor
+from horovod.common import _consistency
+from horovod.common._arguments import compressor, process_set_id
 from horovod.common._options import Options
 from horovod.common._reduce_ops import Average
 from horovod.common.exceptions import HorovodInternalError
@@ -36,6 +37,35 @@ class Framework:
     def internal_error(self, error: BaseException) -> Optional[HorovodInternalError]:
         """What an exception of the framework is to an elastic job; None if it is not the error of a collective."""
         return None
+
+    def check_consistency(self, model: Any, process_set: ProcessSet = global_process_set) -> None:
+        """Compare what ``model`` trains on all ranks of ``process_set``, bit for bit. All of them call this. Blocks.
+
+        Args:
+            model: a model of Keras, or a list or a dict of variables.
+            process_set: the ranks that take part.
+
+        Raises:
+            ConsistencyError: a variable differs. The message names it and the ranks that have other values than most.
+            TypeError: ``model`` is anything else.
+
+        Example:
+            >>> model = keras.Sequential([keras.layers.Dense(1)])
+            >>> model.build((None, 2))
+            >>> hvd.check_consistency(model)
+        """
+        process_set_id(process_set)  # says what is wrong
+        prints = _consistency.fingerprints_of_variables(model, self.values)
+        gather = self.front_end.allgather_object
+        _consistency.check(
+            prints,
+            _consistency.ranks_of(process_set),
+            lambda obj, name: gather(obj, name=name, process_set=process_set),
+        )
+
+    def values(self, variable: Any) -> Any:
+        """What NumPy can read of a variable."""
+        return variable.numpy()
 
     def broadcast_object(self, obj: Any, root_rank: int) -> Any:
         """The picklable ``obj`` of ``root_rank``, on all ranks."""

@@ -130,6 +130,7 @@ class TensorFlow(Framework):
     front_end = SimpleNamespace(
         allreduce=_collectives.allreduce,
         allgather=mpi_ops.allgather,
+        allgather_object=functions.allgather_object,
         broadcast=mpi_ops.broadcast,
         reducescatter=_collectives.reducescatter,
         broadcast_object=functions.broadcast_object,

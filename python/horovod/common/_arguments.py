@@ -14,11 +14,19 @@ from horovod.common.process_sets import ProcessSet
 
 
 def name(value: Any) -> Optional[str]:
-    """The name of an operation, or None. TypeError for what is no str, ValueError for one that C would cut."""
+    """The name of an operation, or None. TypeError for what is no str, ValueError for one that C cannot have."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"name must be a str, not {value!r}")
     if value is not None and "\0" in value:
         raise ValueError(f"name {value!r} contains a NUL character")
+    if value is not None and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"name {value!r} contains {value[error.start]!r}, half of a surrogate pair, which UTF-8 cannot encode: "
+                'replace it, with name.encode(errors="replace").decode() for example'
+            ) from None
     return value
 
 

@@ -21,6 +21,8 @@ from horovod.common import _lib
 WILL_WAIT = 1
 # Flag: the engine releases the handle if the operation succeeds.
 RELEASE_IF_OK = 2
+# Flag: input and output are copies, in host memory, of a device's memory.
+COPIED = 8
 
 _HOST_MEMORY = -1
 
@@ -56,6 +58,7 @@ class _Op(ctypes.Structure):
         ("stream", ctypes.c_int64),
         ("input_of", ctypes.c_void_p),
         ("output_of", ctypes.c_void_p),
+        ("device_stream", ctypes.c_size_t),
     ]
 
 
@@ -198,6 +201,17 @@ class Cell:
         op = self._memory.op
         op.ready, op.context = _event_complete, ctypes.addressof(event.memory)
 
+    def on_device(self, device: int, stream: int) -> None:
+        """Say that input and output are a CUDA device's, made by what one of its streams has been given so far."""
+        self._extra = [self._extra]
+        op = self._memory.op
+        op.device, op.device_stream = device, stream
+
+    @property
+    def device(self) -> int:
+        """The CUDA device of input and output; -1 for host memory."""
+        return self._memory.op.device
+
     def set_wire(self, wire: int) -> None:
         """Set how the operation travels between hosts."""
         self._extra = [self._extra]
@@ -226,7 +240,7 @@ class Cell:
         if self._extra is not None:
             self._extra = None
             op = self._memory.op
-            op.splits, op.nsplits, op.wire = None, 0, 0
+            op.splits, op.nsplits, op.wire, op.device_stream = None, 0, 0, 0
             op.alloc = op.ready = op.context = op.input_of = op.output_of = None
         if self._streamed:
             self._handles[self._stream], self._streamed = 0, False
@@ -267,7 +281,9 @@ class Pool(Generic[AnyCell]):
         input: int,
         output: int,
     ) -> AnyCell:
-        """Describe an operation on host memory at the address ``input``; see ``gorovod_op``. 0 is no address.
+        """Describe an operation on memory at the address ``input``; see ``gorovod_op``. 0 is no address.
+
+        The memory is the host's, unless :meth:`Cell.on_device` says otherwise.
 
         Raises ValueError for a number that does not fit into C's, TypeError for what is no number.
         """

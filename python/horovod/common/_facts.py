@@ -32,6 +32,12 @@ def element_types() -> dict[str, int]:
 
 
 @functools.lru_cache(maxsize=None)
+def reduced_types() -> frozenset[str]:
+    """The names of the element types that host memory can combine. It only moves the others."""
+    return frozenset(t["name"] for t in _all()["element_types"] if t["reduced"])
+
+
+@functools.lru_cache(maxsize=None)
 def reduce_ops() -> dict[str, int]:
     """The numbers of the reduce operations, by names such as ``average``."""
     return {op["name"]: op["number"] for op in _all()["reduce_ops"]}

@@ -29,6 +29,7 @@ rank = basics.rank
 local_rank = basics.local_rank
 cross_rank = basics.cross_rank
 is_homogeneous = basics.is_homogeneous
+metrics = basics.metrics
 
 mpi_threads_supported = basics.mpi_threads_supported
 mpi_enabled = basics.mpi_enabled
@@ -57,6 +58,7 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "metrics",
     "mpi_built",
     "mpi_enabled",
     "mpi_threads_supported",

@@ -44,11 +44,12 @@ def _tell(value: BaseException) -> None:
 
 def _cause(value: BaseException) -> str:
     """The failure of another rank from which the exception came; empty if it came from none."""
-    failure = _failure()
-    return failure if failure and any(failure in str(e) for e in _chain(value)) else ""
+    of_job = failure()
+    return of_job if of_job and any(of_job in str(e) for e in _chain(value)) else ""
 
 
-def _failure() -> str:
+def failure() -> str:
+    """The failure that has ended the operations of this process; empty if there is none."""
     return (_lib.load().gorovod_failure() or b"").decode("utf-8", "replace")
 
 

@@ -42,6 +42,8 @@ FLOAT32 = 7
 FLOAT64 = 8
 BOOL = 9
 BFLOAT16 = 10
+FLOAT8_E4M3FN = 11
+FLOAT8_E5M2 = 12
 
 # Reduce operations.
 AVERAGE = 0
@@ -52,6 +54,7 @@ ADASUM = 2
 WIRE_AS_IT_IS = 0
 WIRE_FP16 = 1
 WIRE_BF16 = 2
+WIRE_INT8 = 3
 
 # Operations.
 ALLREDUCE = 0
@@ -77,6 +80,7 @@ WAIT_SLICE_MS = 100
 _int_p = ctypes.POINTER(ctypes.c_int)
 _int32_p = ctypes.POINTER(ctypes.c_int32)
 _int64_p = ctypes.POINTER(ctypes.c_int64)
+_uint64_p = ctypes.POINTER(ctypes.c_uint64)
 _size_p = ctypes.POINTER(ctypes.c_size_t)
 _uint16_p = ctypes.POINTER(ctypes.c_uint16)
 _void_pp = ctypes.POINTER(ctypes.c_void_p)
@@ -125,6 +129,9 @@ _PROTOTYPES = {
     "gorovod_output": (ctypes.c_int, [ctypes.c_int64, _void_pp, ctypes.c_int, _int_p, _int64_p]),
     "gorovod_take_output": (ctypes.c_int, [ctypes.c_int64, _void_pp]),
     "gorovod_free": (None, [ctypes.c_void_p]),
+    "gorovod_takes_device": (ctypes.c_int, [ctypes.c_int]),
+    "gorovod_await_on_stream": (ctypes.c_int, [ctypes.c_int64, ctypes.c_size_t]),
+    "gorovod_free_on_device": (None, [ctypes.c_int, ctypes.c_void_p]),
     "gorovod_received_splits": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int, _int32_p]),
     "gorovod_last_joined": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_name": (ctypes.c_char_p, [ctypes.c_int64]),
@@ -157,7 +164,11 @@ _PROTOTYPES = {
     "gorovod_last_error": (ctypes.c_char_p, []),
     "gorovod_version": (ctypes.c_char_p, []),
     "gorovod_facts": (ctypes.c_char_p, []),
+    "gorovod_gpu_report": (ctypes.c_void_p, []),
     "gorovod_share": (ctypes.c_int64, [ctypes.c_int64, ctypes.c_int, ctypes.c_int]),
+    "gorovod_digest": (None, [ctypes.c_void_p, ctypes.c_size_t, _uint64_p]),
+    "gorovod_consistency_steps": (ctypes.c_int, []),
+    "gorovod_metrics": (ctypes.c_void_p, []),
     "gorovod_counters": (ctypes.c_int, [_int64_p, ctypes.c_int]),
 }
 
@@ -220,6 +231,16 @@ def error(status: int) -> Exception:
     return ValueError(reason) if status == INVALID_ARGUMENT else HorovodInternalError(reason)
 
 
+def not_initialized() -> ValueError:
+    """The error of a call before init, after shutdown, or in a forked child."""
+    if forked:
+        return ValueError(
+            "Horovod cannot be used in a forked child of the process that imported it, such as a DataLoader worker; "
+            "use it in the parent, or start the child with the spawn method."
+        )
+    return ValueError("Horovod has not been initialized; use hvd.init().")
+
+
 def int32(value: int, what: str) -> int:
     """``value`` as C's int holds it. Raises ValueError, saying ``what`` it is, if it does not fit; ctypes would cut it.
 
@@ -277,6 +298,18 @@ def take_output(handle: int, size: int) -> memoryview:
     owner = weakref.finalize(view, load().gorovod_free, data.value)
     owner.atexit = False  # a view may still be read while Python exits
     return view
+
+
+def take_output_address(handle: int) -> int:
+    """The address of the output that :func:`output` tells of, which from now on belongs to the caller.
+
+    It is for the outputs of operations on a device's memory: free them with ``gorovod_free_on_device``.
+    """
+    data = ctypes.c_void_p()
+    status = load().gorovod_take_output(handle, data)
+    if status != OK:
+        raise error(status)
+    return data.value or 0
 
 
 _WRITABLE = 0x200  # PyBUF_WRITE

@@ -12,6 +12,13 @@ def is_communicator(thing: object) -> bool:
     return mpi is not None and isinstance(thing, mpi.Comm)
 
 
+def no_communicator(thing: object) -> ValueError:
+    """The error for what is neither ranks nor a communicator."""
+    return ValueError(
+        f"Invalid type of argument comm. Expected list of rank integers or mpi4py.MPI.Comm object, got {type(thing)}."
+    )
+
+
 def handle(comm: object) -> bytes:
     """The communicator's MPI_Comm, whose size is the MPI library's own affair."""
     mpi = sys.modules["mpi4py.MPI"]

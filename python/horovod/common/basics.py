@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import json
 import os
 import sys
 import threading
-from typing import Callable, Iterable, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
 from horovod.common import _last_words, _lib, _mpi
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common._registered_sets import RegisteredSets
 from horovod.common.process_sets import ProcessSet, _init_process_sets, _rebind_process_sets
 from horovod.common.util import is_iterable
 
@@ -18,19 +19,8 @@ from horovod.common.util import is_iterable
 before_init: list[Callable[[], None]] = []
 after_shutdown: list[Callable[[], None]] = []
 
-_NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
-
-def _not_initialized() -> ValueError:
-    if _lib.forked:
-        return ValueError(
-            "Horovod cannot be used in a forked child of the process that imported it, such as a DataLoader worker; "
-            "use it in the parent, or start the child with the spawn method."
-        )
-    return ValueError(_NOT_INITIALIZED)
-
-
-class HorovodBasics:
+class HorovodBasics(RegisteredSets):
     """The functions of Horovod that need no tensor.
 
     Attributes ``Average``, ``Sum``, ``Adasum``, ``Min``, ``Max`` and ``Product`` are the numbers of the reduce
@@ -48,13 +38,6 @@ class HorovodBasics:
         >>> HorovodBasics().is_initialized()
         True
     """
-
-    HOROVOD_PROCESS_SET_ERROR_INIT = -1
-    HOROVOD_PROCESS_SET_ERROR_DYNAMIC = -2
-    HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET = -3
-    HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET = -4
-    HOROVOD_PROCESS_SET_ERROR_SHUTDOWN = -5
-    HOROVOD_PROCESS_SET_ERROR_EXISTING_SET = -6
 
     def __init__(self, pkg_path: Optional[str] = None, *args: object) -> None:
         library = _lib.load()
@@ -133,7 +116,7 @@ class HorovodBasics:
         things: list = list(comm) if is_iterable(comm) else [] if comm is None else [comm]  # type: ignore[call-overload]
         if not any(_like_a_communicator(thing) for thing in things):
             if comm is not None and not is_iterable(comm):
-                raise _no_comm(comm)
+                raise _mpi.no_communicator(comm)
             for rank in things:
                 if not isinstance(rank, int):
                     raise ValueError(f"init(comm=…) takes a list of ranks, but {rank!r} is not an int")
@@ -145,7 +128,7 @@ class HorovodBasics:
             )
         for thing in things:
             if not _mpi.is_communicator(thing):
-                raise _no_comm(thing)
+                raise _mpi.no_communicator(thing)
         return [], things
 
     def shutdown(self) -> None:
@@ -179,7 +162,8 @@ class HorovodBasics:
         """Let rank 0 write a trace from now on. HOROVOD_TIMELINE must have been set at :meth:`init`.
 
         Args:
-            file_path: the file to write.
+            file_path: the file to write. With ``{rank}`` in it, each rank writes a file of its own, with its rank in
+                that place, for ``gorovod trace merge``.
             mark_cycles: mark each negotiated batch in it.
 
         Raises:
@@ -193,7 +177,7 @@ class HorovodBasics:
         """
         result = self.MPI_LIB_CTYPES.horovod_start_timeline(os.fsencode(file_path), mark_cycles)
         if result == -1:
-            raise _not_initialized()
+            raise _lib.not_initialized()
         if result == -2:
             raise ValueError("Set HOROVOD_TIMELINE=DYNAMIC to enable dynamic timeline tracing. " + _lib.last_error())
         if result < 0:
@@ -211,7 +195,7 @@ class HorovodBasics:
         """
         result = self.MPI_LIB_CTYPES.horovod_stop_timeline()
         if result == -1:
-            raise _not_initialized()
+            raise _lib.not_initialized()
         if result < 0:
             raise OSError(_lib.last_error())
 
@@ -318,6 +302,32 @@ class HorovodBasics:
         """
         return bool(self.MPI_LIB_CTYPES.horovod_is_homogeneous())
 
+    def metrics(self) -> dict[str, Any]:
+        """What this process has counted since :meth:`init`: collectives by size, with their times, and its waiting.
+
+        All counts only grow until :meth:`shutdown`. The call sends nothing, and may run on any thread. The page
+        "Metrics" explains each field. ``horovodrun --metrics-port`` shows the figures of all ranks.
+
+        Returns:
+            A dictionary: ``collectives``, ``tensors``, ``negotiation``, ``wait_seconds``, ``waited_for``, ``cache``,
+            ``fusion``, ``nans``, ``pending``, ``oldest_pending_seconds``, ``bucket_bounds``, ``rank`` and ``size``.
+
+        Raises:
+            ValueError: before :meth:`init`, after :meth:`shutdown`, and in a forked child.
+
+        Example:
+            >>> hvd.metrics()["pending"]
+            0
+        """
+        text = self.MPI_LIB_CTYPES.gorovod_metrics()
+        if not text:
+            raise _lib.not_initialized()
+        try:
+            figures: dict[str, Any] = json.loads(ctypes.string_at(text))
+        finally:
+            self.MPI_LIB_CTYPES.gorovod_free(text)
+        return figures
+
     def mpi_threads_supported(self) -> bool:
         """Tell whether the program may call MPI itself on any thread.
 
@@ -384,10 +394,10 @@ class HorovodBasics:
         return bool(self.MPI_LIB_CTYPES.horovod_gloo_built())
 
     def nccl_built(self) -> int:
-        """Version code of NCCL.
+        """Version code of the NCCL of this process, such as 21805 for 2.18.5.
 
         Returns:
-            The code, or 0 if NCCL cannot be used.
+            The code, or 0 if collectives cannot use NCCL: no driver, or no NCCL that fits it. CUDA is not started.
 
         Example:
             >>> hvd.nccl_built()
@@ -443,119 +453,15 @@ class HorovodBasics:
         """
         return bool(self.MPI_LIB_CTYPES.horovod_rocm_built())
 
-    def _add_process_set_impl(self, ranks: Sequence[int]) -> Optional[int]:
-        """Register a set on all ranks and return its id, or None if there is one of these ranks. Blocks."""
-        array = _lib.int_array(ranks)
-        result, reason = _interruptibly(lambda: self.MPI_LIB_CTYPES.horovod_add_process_set(array, len(ranks)))
-        if result == self.HOROVOD_PROCESS_SET_ERROR_EXISTING_SET:
-            return None
-        return self._dynamic_result(result, reason)
-
-    def _remove_process_set_impl(self, process_set_id: int) -> Optional[int]:
-        """Remove a set on all ranks and return its id, or None if there is none of this id. Blocks."""
-        number = _lib.int32(process_set_id, "process set id")
-        result, reason = _interruptibly(lambda: self.MPI_LIB_CTYPES.horovod_remove_process_set(number))
-        if result == self.HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET:
-            return None
-        return self._dynamic_result(result, reason)
-
-    def _dynamic_result(self, result: int, reason: str) -> int:
-        if result >= 0:
-            return result
-        if result == self.HOROVOD_PROCESS_SET_ERROR_INIT:
-            raise _not_initialized()
-        if result == self.HOROVOD_PROCESS_SET_ERROR_DYNAMIC:
-            raise ValueError(
-                reason
-                or "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 or pass process_sets='dynamic' to hvd.init() to allow adding or "
-                "removing process sets after initialization."
-            )
-        if result == self.HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET:
-            raise ValueError(reason)
-        raise HorovodInternalError(reason or f"the process sets cannot be changed (error {result})")
-
-    def _process_set_rank(self, process_set_id: int) -> int:
-        result = self.MPI_LIB_CTYPES.horovod_process_set_rank(_lib.int32(process_set_id, "process set id"))
-        if result == self.HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET:
-            raise ValueError(f"Process is not part of process set {process_set_id}.")
-        return self._known_set(result, process_set_id)
-
-    def _process_set_size(self, process_set_id: int) -> int:
-        number = _lib.int32(process_set_id, "process set id")
-        return self._known_set(self.MPI_LIB_CTYPES.horovod_process_set_size(number), process_set_id)
-
-    def _known_set(self, result: int, process_set_id: int) -> int:
-        if result >= 0:
-            return result
-        if result == self.HOROVOD_PROCESS_SET_ERROR_INIT:
-            raise _not_initialized()
-        raise ValueError(f"Unknown process set id {process_set_id}: it was never added, or it has been removed.")
-
-    def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
-        """Every set's ranks by its id. Raises ValueError if not initialised."""
-        while True:  # another thread may remove a set meanwhile; it ends, because each removal leaves fewer sets
-            sets = self._read_process_sets()
-            if sets is not None:
-                return sets
-
-    def _read_process_sets(self) -> Optional[dict[int, list[int]]]:
-        """Every set's ranks by its id; None if a set went meanwhile."""
-        if not self.is_initialized():
-            raise _not_initialized()
-        ids = _lib.int_array([-1] * self.MPI_LIB_CTYPES.horovod_number_of_process_sets())
-        self.MPI_LIB_CTYPES.horovod_process_set_ids(ids)
-        sets = {}
-        for process_set_id in ids:
-            size = self.MPI_LIB_CTYPES.horovod_process_set_size(process_set_id)
-            ranks = _lib.int_array([-1] * max(size, 0))
-            if size < 0 or self.MPI_LIB_CTYPES.horovod_process_set_ranks(process_set_id, ranks) != 0:
-                return None
-            sets[process_set_id] = list(ranks)
-        return sets
-
-    def _comm_process_set_id(self, comm: object) -> int:
-        """The id of the set whose members are the communicator's processes. Raises ValueError if there is none."""
-        if not _mpi.is_communicator(comm):
-            raise _no_comm(comm)
-        number = int.from_bytes(_mpi.handle(comm), sys.byteorder)
-        process_set_id = self.MPI_LIB_CTYPES.horovod_comm_process_set(ctypes.c_void_p(number))
-        if process_set_id == self.HOROVOD_PROCESS_SET_ERROR_INIT:
-            raise _not_initialized()
-        if process_set_id < 0:
-            raise ValueError(
-                "No process set has the processes of this MPI communicator; pass ProcessSet(comm) to "
-                "hvd.init(comm=…, process_sets=…)."
-            )
-        return int(process_set_id)
-
 
 def _like_a_communicator(thing: object) -> bool:
     return type(thing).__module__.partition(".")[0] == "mpi4py"
 
 
-def _no_comm(thing: object) -> ValueError:
-    return ValueError(
-        f"Invalid type of argument comm. Expected list of rank integers or mpi4py.MPI.Comm object, got {type(thing)}."
-    )
-
-
 def _initialized(value: int) -> int:
     if value == -1:
-        raise _not_initialized()
+        raise _lib.not_initialized()
     return value
-
-
-def _interruptibly(call: Callable[[], int]) -> tuple[int, str]:
-    """Call into the library in a thread, so that Ctrl-C works meanwhile; the call goes on then.
-
-    Returns the result, and the thread's last error.
-    """
-    outcome: list[tuple[int, str]] = []
-    thread = threading.Thread(target=lambda: outcome.append((call(), _lib.last_error())), daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.1)
-    return outcome[0]
 
 
 def _init_interruptibly(

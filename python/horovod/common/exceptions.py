@@ -14,6 +14,24 @@ class HorovodInternalError(RuntimeError):
     """
 
 
+class ConsistencyError(RuntimeError):
+    """Ranks that should have the same tensors do not. All ranks raise it, with the same message.
+
+    Args:
+        message: names the tensors, and the ranks whose values are not those of most ranks.
+        odd_ranks: these ranks, by tensor; all ranks where no value is that of most.
+
+    Example:
+        >>> from horovod.common.exceptions import ConsistencyError
+        >>> ConsistencyError("rank 2's weight differs from the other 3 ranks'", {"weight": [2]}).odd_ranks
+        {'weight': [2]}
+    """
+
+    def __init__(self, message: str, odd_ranks: dict[str, list[int]]) -> None:
+        super().__init__(message)
+        self.odd_ranks = odd_ranks
+
+
 class HostsUpdatedInterrupt(RuntimeError):
     """Hosts have joined or left an elastic job, so the job must be formed anew.
 

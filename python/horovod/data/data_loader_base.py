@@ -14,7 +14,17 @@ _SLICE = 0.1  # seconds after which a thread that waits for room looks whether a
 
 
 class BaseDataLoader:
-    """A data loader. A subclass says how many batches there are (``__len__``), and what they are (``_iterate``)."""
+    """A data loader. A subclass says how many batches there are (``__len__``), and what they are (``_iterate``).
+
+    Example:
+        >>> class Loader(BaseDataLoader):
+        ...     def __len__(self):
+        ...         return 3
+        ...     def _iterate(self):
+        ...         yield from range(3)
+        >>> list(Loader())
+        [0, 1, 2]
+    """
 
     def __len__(self) -> int:
         """How many batches an iteration has."""
@@ -44,6 +54,11 @@ class AsyncDataLoaderMixin:
         kwargs: for the loader's class.
 
     Example:
+        >>> class Loader(BaseDataLoader):
+        ...     def __len__(self):
+        ...         return 3
+        ...     def _iterate(self):
+        ...         yield from range(3)
         >>> class AsyncLoader(AsyncDataLoaderMixin, Loader):
         ...     pass
         >>> loader = AsyncLoader(async_loader_queue_size=8)

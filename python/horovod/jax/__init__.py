@@ -6,8 +6,9 @@ The examples know ``jax.numpy`` as ``jnp``, and ``hvd.init()`` has been called, 
 from horovod.common import _job, _reduce_ops
 from horovod.common._job import *  # noqa: F403
 from horovod.common._reduce_ops import *  # noqa: F403
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import ConsistencyError, HorovodInternalError
 from horovod.jax import elastic
+from horovod.jax._consistency import check_consistency
 from horovod.jax._errors import internal_errors
 from horovod.jax.mpi_ops import (
     Compression,
@@ -21,12 +22,14 @@ from horovod.jax.mpi_ops import (
 
 __all__ = [
     "Compression",
+    "ConsistencyError",
     "HorovodInternalError",
     "allgather",
     "allgather_object",
     "allreduce",
     "broadcast",
     "broadcast_object",
+    "check_consistency",
     "elastic",
     "internal_errors",
     "reducescatter",

@@ -31,7 +31,7 @@ def _same(array: Any) -> Any:
 def encode(array: Any, kind: int, reduce_op: int) -> Encoded:
     """``array``, which may be a tracer, for an operation of this kind. Raises ValueError for a type that it refuses."""
     dtype = array.dtype
-    if dtype.name in _facts.element_types():
+    if dtype.name in _facts.reduced_types():
         return Encoded(array, _same)
     if jnp.issubdtype(dtype, jax.dtypes.prng_key) and kind not in _REDUCTIONS:
         return _key(array, kind, reduce_op)

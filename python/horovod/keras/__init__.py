@@ -31,6 +31,7 @@ allgather = _framework.allgather
 broadcast = _framework.broadcast
 reducescatter = _framework.reducescatter
 broadcast_global_variables = _framework.broadcast_global_variables
+check_consistency = _framework.check_consistency
 
 __all__ = [
     "Adasum",
@@ -44,6 +45,7 @@ __all__ = [
     "broadcast",
     "broadcast_global_variables",
     "callbacks",
+    "check_consistency",
     "elastic",
     "load_model",
     "reducescatter",

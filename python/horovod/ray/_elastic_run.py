@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from horovod.ray import _deaths, _resources
+from horovod.ray import _deaths, _given, _resources
 from horovod.ray._elastic_job import ElasticJob, Result, Spec, by_rank
 from horovod.ray._saying import say
 from horovod.ray.adapter import Callbacks
@@ -82,7 +82,7 @@ class _Finder:
             return
         self._next = time.monotonic() + driver.DISCOVER_HOSTS_FREQUENCY_SECS
         try:
-            found = dict(self._discovery.find_available_hosts_and_slots())
+            found = _given.hosts(self._discovery.find_available_hosts_and_slots())
         except Exception as error:
             if self._known is None:
                 raise

@@ -1,4 +1,8 @@
-"""What a worker does about an exception that a user's function raises: it tells the other ranks, and leaves the job."""
+"""What a worker does about an exception that a user's function raises: it tells the other ranks, and leaves the job.
+
+The ranks whose function has returned leave the job before their next call. Else they would go on in a job that has
+failed, while the others wait for them in a new one: ``hvd.init()`` does nothing in a process that is in a job.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,16 @@ def told() -> Iterator[None]:
         if "horovod.common._job" in sys.modules:
             _leave(error)
         raise
+
+
+def leave(only_failed: bool = False) -> None:
+    """Leave the job that this process is in, if any; with ``only_failed``, if this process knows that it has failed."""
+    if "horovod.common._job" not in sys.modules:
+        return
+    from horovod.common import _job, _last_words
+
+    if _job.is_initialized() and (not only_failed or _last_words.failure()):
+        _job.shutdown()
 
 
 def _leave(error: BaseException) -> None:

@@ -40,8 +40,8 @@ class Call:
     def collect(self, messages: Optional[Messages] = None) -> list[Any]:
         """Wait for what the ranks return, by rank.
 
-        Raises what has failed first. What a rank raises because another has failed is raised only if the other's
-        failure does not become known within some seconds. If this wait is interrupted, so are the ranks.
+        Raises the first failure. If a rank raises an error because another rank has failed, this waits some seconds for
+        the other's failure, and raises that one. If this wait is interrupted, so are the ranks.
         """
         try:
             failure = self._attend(messages or Messages())

@@ -45,6 +45,7 @@ class StaticAdapter(Adapter):
         self._call = 0  # the number of the newest call
         self._earlier = Earlier()
         self._dead = ""  # the rank whose process has ended
+        self._failed = False  # the newest call has raised on a rank, or been interrupted
         self._finalizer: Optional[weakref.finalize[..., Any]] = None
 
     def start(
@@ -141,6 +142,9 @@ class StaticAdapter(Adapter):
         if callbacks and self._queue is None:
             self._queue = Queue(actor_options={"num_cpus": 0})
         self._call += 1
+        if self._failed:  # not all ranks may know it yet
+            _waiting.let_go([worker.leave_job.remote() for worker in self.workers])
+            self._failed = False
         workers[0].set_queue.remote(Sender(self._queue, self._call) if callbacks else None)
         return [
             worker.call.options(name=f"horovod: {_name(named_for)}, rank {rank}").remote(shared)
@@ -161,11 +165,14 @@ class StaticAdapter(Adapter):
         except WorkerDiedError as death:
             self._dead = str(self._places[death.rank])
             raise
+        except BaseException:
+            self._failed = True
+            raise
         finally:
             self._earlier.add(name, [(place, self.workers[place.rank]) for place in call.running()])
 
     def shutdown(self) -> None:
-        self.workers, self._places, self._dead = [], [], ""
+        self.workers, self._places, self._dead, self._failed = [], [], "", False
         self._earlier = Earlier()
         if self._finalizer is not None:
             self._finalizer.detach()

@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 import ray
 
-from horovod.ray import _elastic_hosts, _elastic_job, _elastic_run, _pickling
+from horovod.ray import _elastic_hosts, _elastic_job, _elastic_run, _given, _pickling
 from horovod.ray._saying import say
 from horovod.ray._static import _name, _work
 from horovod.ray.adapter import Adapter, Callbacks
@@ -184,8 +184,10 @@ class ElasticAdapter(Adapter):
             raise ValueError(f"min_workers={min_workers}: at least 1 is needed")
         if max_workers is not None and max_workers < min_workers:
             raise ValueError(f"max_workers={max_workers} is below min_workers={min_workers}")
-        if cooldown_range is not None and not (len(cooldown_range) == 2 and 0 < cooldown_range[0] <= cooldown_range[1]):
-            raise ValueError(f"cooldown_range={cooldown_range!r}: two numbers above 0 are needed, the lesser first")
+        _given.cooldown_range(cooldown_range)
+        _given.amount("elastic_timeout", elastic_timeout, least=0.001, most=1e6)
+        if reset_limit is not None:
+            _given.positive("reset_limit", reset_limit, least=0)
         self.settings = settings
         self._discovery: Optional[HostDiscovery] = None
         if not override_discovery:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from horovod.ray import _settings
+from horovod.ray import _given, _settings
 from horovod.ray._coordinator import Coordinator
 from horovod.ray._settings import MiniSettings
 from horovod.ray._static import StaticAdapter
@@ -112,7 +111,8 @@ class RayExecutor:
             unknown,
             {"cpus_per_slot": "it is cpus_per_worker", "gpus_per_slot": "it is gpus_per_worker"},
         )
-        self.settings = MiniSettings() if settings is None else settings
+        self.settings = _given.settings(settings)
+        _given.amount("cpus_per_worker", cpus_per_worker)
         gpus = _gpus(use_gpu, gpus_per_worker)
         if max_workers is not None and (min_workers is None or min_workers <= 0):
             raise ValueError("max_workers needs min_workers, above 0: together they make the job elastic")
@@ -124,8 +124,8 @@ class RayExecutor:
             self.settings.elastic = True
             self.adapter: Adapter = ElasticAdapter(
                 self.settings,
-                _positive("min_workers", min_workers),
-                None if max_workers is None else _positive("max_workers", max_workers),
+                _given.positive("min_workers", min_workers),
+                None if max_workers is None else _given.positive("max_workers", max_workers),
                 use_gpu=use_gpu,
                 cpus_per_worker=cpus_per_worker,
                 gpus_per_worker=gpus,
@@ -139,7 +139,7 @@ class RayExecutor:
             self.settings,
             num_workers,
             num_hosts,
-            1 if num_workers_per_host is None else _positive("num_workers_per_host", num_workers_per_host),
+            1 if num_workers_per_host is None else _given.positive("num_workers_per_host", num_workers_per_host),
             use_current_placement_group,
             {"cpus_per_worker": cpus_per_worker, "use_gpu": use_gpu, "gpus_per_worker": gpus},
         )
@@ -177,6 +177,7 @@ class RayExecutor:
         Returns:
             The results, by rank.
         """
+        _given.callbacks(callbacks)
         return self.adapter.execute(fn, callbacks)
 
     def run(
@@ -204,6 +205,7 @@ class RayExecutor:
             WorkerDiedError: a worker's process has ended, or its node.
             KeyboardInterrupt: Ctrl-C. Then, and if a callback raises, the workers end the call by KeyboardInterrupt.
         """
+        _given.callbacks(callbacks)
         return self.adapter.run(fn, args, kwargs, callbacks)
 
     def run_remote(
@@ -243,10 +245,10 @@ class RayExecutor:
 def _gpus(use_gpu: bool, gpus_per_worker: Optional[int]) -> int:
     """GPUs per worker, checked."""
     if gpus_per_worker is None:
-        return int(use_gpu)
+        return int(bool(use_gpu))
     if not use_gpu:
         raise ValueError("gpus_per_worker is set, but use_gpu is False")
-    if gpus_per_worker < 1:
+    if _given.whole("gpus_per_worker", gpus_per_worker) < 1:
         raise ValueError(f"gpus_per_worker must be >= 1: Got {gpus_per_worker}.")
     return gpus_per_worker
 
@@ -262,22 +264,12 @@ def _strategy(
     if num_workers is not None and num_hosts is not None:
         raise _BothGiven("give num_workers, or num_hosts with num_workers_per_host, not both")
     if num_hosts is not None:
-        return ColocatedStrategy(settings, _positive("num_hosts", num_hosts), num_workers_per_host, **per_worker)
+        return ColocatedStrategy(settings, _given.positive("num_hosts", num_hosts), num_workers_per_host, **per_worker)
     if num_workers is None:
         raise ValueError("give num_workers, or num_hosts with num_workers_per_host, or min_workers for an elastic job")
     return PGStrategy(
         settings,
-        _positive("num_workers", num_workers),
+        _given.positive("num_workers", num_workers),
         force_create_placement_group=not use_current_placement_group,
         **per_worker,
     )
-
-
-def _positive(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}={value!r}: a whole number is needed") from None
-    if number < 1:
-        raise ValueError(f"{name}={number}: at least 1 is needed")
-    return number

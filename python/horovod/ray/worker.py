@@ -124,8 +124,13 @@ class BaseHorovodWorker:
         Returns:
             What the function returns, in the form in which it is sent to the driver.
         """
+        _failing.leave(only_failed=True)
         with _interrupts.heard():
             return _sending.call(lambda: self.execute(func), repr(self))
+
+    def leave_job(self) -> None:
+        """Leave the job, so that the next function's ``hvd.init()`` joins anew."""
+        _failing.leave()
 
     def set_queue(self, queue: Any) -> None:
         """Have ``ray_logger.log`` put what it is given into a queue.

@@ -30,7 +30,8 @@ def welcome(connected: socket.socket, key: bytes) -> Connection:
 def connect(addresses: Iterable[str], port: int, key: bytes, whom: str) -> Connection:
     """Connect to the first of the addresses that answers.
 
-    Raises ConnectionError, which says that ``whom`` cannot be reached, or AuthenticationError.
+    Raises ConnectionError, which says that ``whom`` cannot be reached, or AuthenticationError. It is a
+    ConnectionRefusedError if nobody listens at any of the addresses.
     """
     connection = Connection(_connected(addresses, port, whom).detach())
     answer_challenge(connection, key)
@@ -40,13 +41,16 @@ def connect(addresses: Iterable[str], port: int, key: bytes, whom: str) -> Conne
 
 def _connected(addresses: Iterable[str], port: int, whom: str) -> socket.socket:
     failures = []
+    refused = True
     for address in addresses:
         try:
             connected = socket.create_connection((address, port), _CONNECT_S)
         except OSError as e:
             failures.append(f"{address}:{port}: {e}")
+            refused = refused and isinstance(e, ConnectionRefusedError)
             continue
         connected.settimeout(None)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connected
-    raise ConnectionError(f"{whom} cannot be reached at {'; '.join(failures)}")
+    kind = ConnectionRefusedError if refused and failures else ConnectionError
+    raise kind(f"{whom} cannot be reached at {'; '.join(failures)}")

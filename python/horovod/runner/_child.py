@@ -72,6 +72,7 @@ class Child:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
+        self._python = python
         self._ours = ours
         self._control: Optional[int] = ours[_CONTROL]
         self._lock = threading.Lock()
@@ -95,7 +96,7 @@ class Child:
     def wait(self) -> tuple[Ending, bytes]:
         """After :meth:`begin`, wait for the end. Returns how it ended, and what ``run_task`` wrote as its result."""
         if self._first[:1] == ["failed"]:
-            ending = Ending(error=os.strerror(int(self._first[1])))
+            ending = Ending(error=f"{self._python}: {os.strerror(int(self._first[1]))}")
         else:
             ending = _ending(self._statuses.readline().split())
         self._results.join(_LAST_OUTPUT_S)

@@ -15,7 +15,10 @@ def told_by_environment(variables: Mapping[str, str]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     environment = {**os.environ, **variables}
     if environment.get(_HEARTBEAT):
-        told["heartbeat"] = float(environment[_HEARTBEAT])
+        try:
+            told["heartbeat"] = float(environment[_HEARTBEAT])
+        except ValueError:
+            raise ValueError(f"{_HEARTBEAT}={environment[_HEARTBEAT]!r}: a number of seconds is needed") from None
     if environment.get(_CHECKPOINTS):
         told["resumable"] = True
     if environment.get(_BLACKLIST) == "host":

@@ -77,7 +77,13 @@ def _result(task: bytes) -> bytes:
 
     func, args, kwargs = cloudpickle.loads(call)
     value: Any = func(*args, **kwargs)
-    return cloudpickle.dumps(value)
+    try:
+        return cloudpickle.dumps(value)
+    except Exception as error:
+        from horovod.runner import _unpicklable
+
+        what = _unpicklable.culprit(value, error)
+        raise TypeError(f"the function has returned a value that cannot be sent back: {what}") from None
 
 
 if __name__ == "__main__":

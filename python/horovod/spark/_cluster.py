@@ -45,16 +45,36 @@ def in_words(context: Any) -> str:
     return f"Spark has {slots} slots: " + "; ".join(map(str, there[:8])) + more
 
 
+def running(context: Any, group: str) -> int:
+    """How many tasks of a job group Spark runs."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return sum(stage.numActiveTasks for stage in stages if stage)
+
+
 def executor_of(context: Any, group: str) -> dict[int, str]:
     """The executors' names, by the ids of the attempts of a job group's tasks, as far as Spark says."""
-    found: dict[int, str] = {}
+    return {task.taskId(): task.executorId() for task in _tasks(context, group)}
+
+
+def failed(context: Any, group: str) -> str:
+    """Where the first task of a job group failed, as in "executor 1 on host"; empty if Spark does not say."""
+    for task in _tasks(context, group):
+        if task.status() == "FAILED":
+            return f"executor {task.executorId()} on {task.host()}"
+    return ""
+
+
+def _tasks(context: Any, group: str) -> list[Any]:
+    """The first attempts of a job group's tasks, as far as Spark says."""
+    found: list[Any] = []
     try:
         tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
         for job in tracker.getJobIdsForGroup(group):
             for stage in tracker.getJobInfo(job).stageIds:
                 tasks = store.taskList(stage, 0, _MOST_TASKS)
-                for task in (tasks.apply(index) for index in range(tasks.size())):
-                    found[task.taskId()] = task.executorId()
+                found += [tasks.apply(index) for index in range(tasks.size())]
     except Exception:  # it is only a help, by methods that are not public
         pass
     return found

@@ -7,6 +7,7 @@ import dataclasses
 import queue
 import re
 import secrets
+import time
 from typing import Any, Mapping, Optional
 
 from horovod.runner._drive import Drive
@@ -19,6 +20,7 @@ from horovod.spark._saying import logger, say
 
 _TICK_S = 0.25
 _SPARKS_END_S = 10.0  # for Spark to end a job that is cancelled
+_TASKS_END_S = 10.0  # for tasks to end their workers: 5 s are between SIGTERM and SIGKILL
 _LAST_TASKS_S = 2.0  # for tasks to end by themselves once the job is over
 _DEFAULT_ATTEMPTS = 4  # Spark's spark.task.maxFailures
 
@@ -77,12 +79,14 @@ class ElasticJob:
         self._drive = Drive(lambda event: self._events.put(("drive", event)))
         spec = _spec.of_job("elastic", where=self._hub.where, key=self._key, **job)
         spec["most_attempts"] = most_attempts(self._context)
-        self._spark = SparkJob(session, "run_elastic", size, name, _spec.portable(spec), self._over)
+        self._begin = lambda: SparkJob(session, "run_elastic", size, name, _spec.portable(spec), self._over)
+        self._spark: Optional[SparkJob] = None
         self._size = size
 
     def run(self) -> Result:
         """Run it, and return what has come of it. An interrupt ends all workers."""
         try:
+            self._spark = self._begin()
             self._request(
                 "config",
                 version=1,
@@ -223,14 +227,30 @@ class ElasticJob:
 
     def _end(self) -> None:
         """End what is left: workers, tasks, Spark's job and the driver."""
-        for member in list(self._hosts.values()):
-            member.send("end")
-        if not self._spark.wait(_LAST_TASKS_S if len(self._hosts) == self._size else 0):
-            self._spark.cancel()
-        self._hub.close()
-        self._drive.close()
-        self._spark.wait(_SPARKS_END_S)
-        self._output.finish()
+        try:
+            for member in list(self._hosts.values()):
+                member.send("end")
+            if self._spark is not None:
+                self._spark.wait(_LAST_TASKS_S if len(self._hosts) == self._size else 0)
+                self._spark.end(_SPARKS_END_S)
+            self._await_tasks()
+        finally:
+            self._hub.close()
+            self._drive.close()
+            self._output.finish()
+
+    def _await_tasks(self) -> None:
+        """Wait until all tasks have ended their workers, for a while."""
+        limit = time.monotonic() + _TASKS_END_S
+        members = set(self._hosts.values())
+        while members and time.monotonic() < limit:
+            with contextlib.suppress(queue.Empty):
+                kind, *what = self._events.get(timeout=_TICK_S)
+                if kind == "here":
+                    members.add(what[0])
+                    what[0].send("end")
+                elif kind == LOST:
+                    members.discard(what[0])
 
     def _awaited(self) -> str:
         least = self._config["np"]

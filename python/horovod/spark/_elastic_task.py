@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import queue
 import signal
@@ -13,8 +12,7 @@ import threading
 from typing import Any, Iterator, Mapping, Optional
 
 from horovod.runner._child import Child, Ending
-from horovod.runner.common.util.host_hash import host_hash
-from horovod.spark import _environment, _rank
+from horovod.spark import _environment, _place, _rank
 from horovod.spark._hub import LOST, Link
 
 _TOLD_S = 5.0  # for the driver to hear of a failure before Spark does
@@ -37,7 +35,7 @@ class _Task:
         self._spec = spec
         self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._gpus = _environment.gpus(context, spec["env"])
-        self._hash = host_hash(os.environ.get("CONTAINER_ID"))
+        self._hash = _place.host()
         # Spark ends the whole job with a task's last attempt, so that one never counts as failed.
         self._may_fail = context.attemptNumber() + 1 < spec["most_attempts"]
         self._child: Optional[Child] = None
@@ -63,6 +61,7 @@ class _Task:
         finally:
             if self._child is not None:
                 self._child.close()
+            self._link.close()
 
     def _start(self, worker: int, variables: Mapping[str, str]) -> None:
         gpus, devices = _environment.visible([self._gpus], 0)

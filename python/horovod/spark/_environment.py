@@ -16,6 +16,10 @@ _OF_OTHER_JOBS = (
 ).split()
 
 
+# Which allocator Arrow has. Threads that read rows leave much unused memory in its own choice, mimalloc.
+_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
+
+
 def of_process(asked: Mapping[str, str]) -> dict[str, str]:
     """The variables of a rank's process: the executor's, and those that the user has ``asked`` for."""
     variables = {
@@ -23,6 +27,7 @@ def of_process(asked: Mapping[str, str]) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(_NOT_FOR_RANKS) and name not in _OF_OTHER_JOBS
     }
+    variables.setdefault(*_POOL)
     variables.update({name: str(value) for name, value in asked.items() if name not in _OF_OTHER_JOBS})
     return variables
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pickle
+import time
 from typing import Any, Callable, Iterable, Iterator
 
 from pyspark import InheritableThread
@@ -12,6 +13,7 @@ from pyspark import InheritableThread
 from horovod.spark import _session
 
 _numbers = itertools.count()
+_AGAIN_S = 0.25  # between two calls to Spark to cancel a job: it forgets one that comes before the job
 
 Task = Callable[[], Iterator[bytes]]
 
@@ -43,8 +45,17 @@ class SparkJob:
         self._thread.daemon = True
         self._thread.start()
 
-    def cancel(self) -> None:
-        """End the job, if it has not ended."""
+    def end(self, seconds: float) -> bool:
+        """Cancel the job, if it has not ended, and wait for its end; False if that takes longer."""
+        limit = time.monotonic() + seconds
+        while not self.wait(0):
+            if time.monotonic() > limit:
+                return False
+            self._cancel()
+            self.wait(_AGAIN_S)
+        return True
+
+    def _cancel(self) -> None:
         with contextlib.suppress(Exception):
             if self._connect:
                 self._session.interruptTag(self.group)

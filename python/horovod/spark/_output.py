@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import io
 import sys
 import threading
 import time
@@ -25,6 +26,10 @@ class Output:
 
     def __init__(self, stdout: Optional[Any] = None, stderr: Optional[Any] = None, timestamps: bool = False) -> None:
         self._files = {"stdout": stdout, "stderr": stderr}
+        for name, file in self._files.items():
+            binary = isinstance(file, (io.RawIOBase, io.BufferedIOBase))
+            if file is not None and (binary or not hasattr(file, "write")):
+                raise TypeError(f"{name}={file!r}: an open file for text is needed")
         self._timestamps = timestamps
         self._begun: dict[tuple[str, str], bytes] = {}
         self._last: dict[str, collections.deque[str]] = {}

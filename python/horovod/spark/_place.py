@@ -1,8 +1,16 @@
-"""Which rank each task of a barrier stage becomes."""
+"""On which host a task runs, and which rank each task of a barrier stage becomes."""
 
 from __future__ import annotations
 
+import os
 from typing import Sequence
+
+from horovod.runner.common.util.host_hash import host_hash
+
+
+def host() -> str:
+    """The name of this task's host, which tasks that share memory have in common. YARN's containers share none."""
+    return host_hash(os.environ.get("CONTAINER_ID"))
 
 
 def ranks(hosts: Sequence[str]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from typing import Any, Mapping, Sequence
 
 from horovod.spark import task
@@ -30,5 +31,12 @@ def enter(variables: Mapping[str, str], devices: Sequence[str], function: bytes)
 
     os.environ.update(variables)
     task.own_devices = list(devices)
-    fn, args, kwargs = cloudpickle.loads(function)
+    try:
+        fn, args, kwargs = cloudpickle.loads(function)
+    except Exception as error:
+        raise RuntimeError(
+            f"{sys.executable} with cloudpickle {cloudpickle.__version__} cannot load the function that the driver has "
+            f"sent: {type(error).__name__}: {error}. Install the driver's packages there, or name the Python that has "
+            "them by PYSPARK_PYTHON."
+        ) from error
     return fn(*args, **kwargs)

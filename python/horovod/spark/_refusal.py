@@ -9,8 +9,11 @@ _MOST_TEXT = 2000
 _FAILED = "Spark job has failed, see the error above."
 
 
-def of(error: Exception, size: int) -> RuntimeError:
-    """What to raise for an exception of Spark's that ended a job of ``size`` processes."""
+def of(error: Exception, size: int, failed: str = "") -> RuntimeError:
+    """What to raise for an exception of Spark's that ended a job of ``size`` processes.
+
+    ``failed`` says where its first task failed, if that is known.
+    """
     text = _point(str(error))
     if "SPARK-24942" in text:
         return RuntimeError(
@@ -24,7 +27,7 @@ def of(error: Exception, size: int) -> RuntimeError:
         )
     if "PYTHON_VERSION_MISMATCH" in text:
         where = re.search(r"\(TID \d+\) \((\S+) executor (\S+)\)", text)
-        who = f"executor {where[2]} on {where[1]}" if where else "an executor"
+        who = f"executor {where[2]} on {where[1]}" if where else failed or "an executor"
         says = re.search(r"\[PYTHON_VERSION_MISMATCH\][^\n]*", text)
         return RuntimeError(
             f"{who} has another Python than the driver: {says[0] if says else text}. Install the same Python on all "
@@ -50,7 +53,8 @@ def of_unfit(facts: Sequence[Any], executors: Mapping[int, str]) -> RuntimeError
 
 
 def _point(text: str) -> str:
-    """Spark's message without the stacks of Java."""
+    """Spark's message without the stacks of Java and of Python: what was raised comes after them."""
+    text = re.sub(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*", "", text)
     lines = [line for line in text.splitlines() if not re.match(r"\s+at [\w.$/]+\(?", line)]
     kept = "\n".join(lines)
     return kept if len(kept) <= _MOST_TEXT else kept[:_MOST_TEXT] + "…"

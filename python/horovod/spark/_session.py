@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import os
+import shutil
+from typing import Any, Callable, Optional, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _NONE = (
     "Could not find an active SparkContext, are you running in a PySpark session? "
@@ -18,8 +23,17 @@ def active() -> Any:
     if session is None:
         session = _of_context()
     if session is None:
-        raise RuntimeError(_NONE)
+        raise RuntimeError(_NONE + _without_java())
     return session
+
+
+def _without_java() -> str:
+    """What to say if Spark cannot start here, since it finds no Java where it looks for it."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which(os.path.join(home, "bin", "java") if home else "java"):
+        return ""
+    where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java in PATH, and JAVA_HOME is not set"
+    return f". Spark needs Java 17 or later: {where}"
 
 
 def _of_context() -> Any:
@@ -48,3 +62,28 @@ def default_parallelism(session: Any) -> int:
     if number is None:
         raise ValueError("over Spark Connect say num_proc, or set spark.default.parallelism: there is no other default")
     return int(number)
+
+
+def interruptible(function: _F) -> _F:
+    """Have the function raise KeyboardInterrupt at an interrupt.
+
+    Py4J raises an error of its own if the interrupt comes while it talks to Java.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if _of_interrupt(error):
+                raise KeyboardInterrupt from error
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def _of_interrupt(error: Optional[BaseException]) -> bool:
+    """Whether the error was raised while an interrupt was on its way up."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None

@@ -14,6 +14,7 @@ from horovod.spark._watch import Watch
 
 _TICK_S = 0.25  # between looks at the time, while there is a limit
 _SPARKS_END_S = 10.0  # for Spark to end a job that is cancelled
+_RANKS_END_S = 10.0  # for the ranks to end: a task has 5 s from SIGTERM to SIGKILL
 
 
 def run(session: Any, name: str, size: int, job: Mapping[str, Any], output: Output, silent: bool) -> list[bytes]:
@@ -38,25 +39,37 @@ class _Driver:
     def __init__(
         self, session: Any, name: str, size: int, job: Mapping[str, Any], output: Output, silent: bool
     ) -> None:
+        self._session = session
         self._context = session.sparkContext
+        self._name = name
         self._size = size
         self._output = output
         self._watch = Watch(size, _cluster.addresses(self._context), output)
-        spec = _spec.of_job("static", where=self._watch.hub.where, **job)
+        self._task = _spec.portable(_spec.of_job("static", where=self._watch.hub.where, **job))
         self._patience = _patience.Patience(job["start_timeout"], self._awaited, silent)
-        self._job = SparkJob(session, "run", size, name, _spec.portable(spec), self._ended)
+        self._job: Optional[SparkJob] = None
 
     def run(self) -> list[bytes]:
-        """Watch over the job to its end."""
+        """Run the job, and watch over it to its end."""
         try:
-            rows = self._await_rows()
-            return _values(rows, self._size, lambda: _cluster.executor_of(self._context, self._job.group))
+            self._job = SparkJob(self._session, "run", self._size, self._name, self._task, self._ended)
+            return _values(self._await_rows(), self._size, self._executors)
+        except BaseException:
+            self._end()
+            raise
         finally:
             self._watch.close()
-            if not self._job.wait(0):
-                self._job.cancel()
-                self._job.wait(_SPARKS_END_S)
             self._output.finish()
+
+    def _end(self) -> None:
+        """End all ranks, so that none has a GPU or a port when the caller hears of the end."""
+        self._watch.end()
+        if self._job is not None:
+            self._job.end(_SPARKS_END_S)
+        self._watch.await_end(_RANKS_END_S)
+
+    def _executors(self) -> Mapping[int, str]:
+        return {} if self._job is None else _cluster.executor_of(self._context, self._job.group)
 
     def _ended(self, rows: Any, error: Any) -> None:
         self._watch.events.put(("spark", rows, error))
@@ -71,7 +84,7 @@ class _Driver:
                     return self._outcome(one, other)
                 watch.take(kind, one, other)
             if watch.hopeless:
-                self._cancel()
+                self._end()
                 raise self._error(watch.failures)
             if not watch.begun:
                 self._patience.look()
@@ -82,20 +95,19 @@ class _Driver:
             while True:
                 kind, one, other = self._watch.events.get_nowait()
                 self._watch.take(kind, one, other)
-        if self._watch.failures:
-            raise self._error(self._watch.failures, "" if error is None else str(_refusal.of(error, self._size)))
+        refusal = None
         if error is not None:
-            raise _refusal.of(error, self._size) from error
+            where = "" if self._job is None else _cluster.failed(self._context, self._job.group)
+            refusal = _refusal.of(error, self._size, where)
+        if self._watch.failures:
+            raise self._error(self._watch.failures, str(refusal or ""))
+        if refusal is not None:
+            raise refusal from error
         return list(rows)
-
-    def _cancel(self) -> None:
-        self._watch.end()
-        self._job.cancel()
-        self._job.wait(_SPARKS_END_S)
 
     def _error(self, failures: list[Failure], spark_says: str = "") -> RuntimeError:
         self._output.finish()
-        names = _cluster.executor_of(self._context, self._job.group)
+        names = self._executors()
         for failure in failures:
             failure.executor = names.get(failure.attempt, "")
         return _failure.error(failures, self._output.last_of(str(_failure.cause(failures).rank)), spark_says)
@@ -103,14 +115,16 @@ class _Driver:
     def _awaited(self) -> str:
         """What the job waits for before it begins."""
         here = self._watch.tasks.values()
+        if not here and self._job is not None and _cluster.running(self._context, self._job.group):
+            return f"{self._size} tasks to start their Python: Spark runs them already"
         if not here:
             return f"{self._size} free slots at once. {_cluster.in_words(self._context)}"
         found = ", ".join(sorted({str(task.member.facts["host"]) for task in here}))
         missing = self._size - len(here)
-        return f"{missing} of {self._size} tasks to start their Python; those on {found} have. {self._busy()}"
-
-    def _busy(self) -> str:
-        return _cluster.in_words(self._context)
+        if not missing:
+            return f"the processes of {self._size} tasks to start, on {found}"
+        busy = _cluster.in_words(self._context)
+        return f"{missing} of {self._size} tasks to start their Python; those on {found} have. {busy}"
 
 
 def _run_on_connect(
@@ -132,9 +146,7 @@ def _run_on_connect(
                 patience.look()
     finally:
         begun.close()
-        if not spark.wait(0):
-            spark.cancel()
-            spark.wait(_SPARKS_END_S)
+        spark.end(_SPARKS_END_S)
     if error is not None:
         raise _refusal.of(error, size) from error
     for row in rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import queue
 import secrets
@@ -14,7 +13,6 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from horovod.common import _lib
 from horovod.runner._child import Child, Ending
-from horovod.runner.common.util.host_hash import host_hash
 from horovod.runner.util import network
 from horovod.spark import _environment, _place, _rank
 from horovod.spark._hub import LOST, Link
@@ -36,7 +34,7 @@ def static(spec: Mapping[str, Any]) -> Iterator[bytes]:
         "partition": partition,
         "attempt": context.taskAttemptId(),
         "host": socket.gethostname(),
-        "hash": host_hash(os.environ.get("CONTAINER_ID")),
+        "hash": _place.host(),
         "gpus": _environment.gpus(context, spec["env"]),
     }
     if spec["where"] is not None:
@@ -73,6 +71,8 @@ def static(spec: Mapping[str, Any]) -> Iterator[bytes]:
             yield pickle.dumps(("watched", reports.get()))
     finally:
         child.close()
+        if link is not None:
+            link.close()
         if watch is not None:
             watch.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import queue
 import time
@@ -133,6 +134,18 @@ class Watch:
         self.end()
         assert isinstance(self.output, Kept)
         return {"failures": [dataclasses.asdict(f) for f in self.failures], "output": self.output.pieces()}
+
+    def await_end(self, seconds: float) -> None:
+        """Have all ranks end, and wait until they have, or the seconds are over."""
+        limit = time.monotonic() + seconds
+        self.end()
+        while not all(task.ended for task in self.tasks.values()) and time.monotonic() < limit:
+            with contextlib.suppress(queue.Empty):
+                kind, one, other = self.events.get(timeout=0.1)
+                if isinstance(one, Member):
+                    self.take(kind, one, other)
+                if kind == "here":
+                    one.send("end")
 
     def close(self) -> None:
         """End all connections."""

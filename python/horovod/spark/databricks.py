@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, Callable
 
 __all__ = ["HorovodRunner"]
@@ -19,6 +20,7 @@ class HorovodRunner:
             has the last lines of it.
 
     Raises:
+        TypeError: ``np`` is no whole number.
         ValueError: ``driver_log_verbosity`` is something else.
 
     Example:
@@ -26,11 +28,13 @@ class HorovodRunner:
         >>> model = HorovodRunner(np=2).run(train, batch_size=64)
     """
 
-    def __init__(self, *, np: int, driver_log_verbosity: str = "log_callback_only") -> None:
+    def __init__(self, np: int, driver_log_verbosity: str = "log_callback_only") -> None:
         if driver_log_verbosity not in _LEVELS:
             raise ValueError(f"driver_log_verbosity={driver_log_verbosity!r}: it is one of {', '.join(_LEVELS)}")
-        self._np = np
-        self._prints = driver_log_verbosity == "all"
+        if isinstance(np, bool) or not isinstance(np, numbers.Integral):
+            raise TypeError(f"np={np!r}: a whole number is needed; below 0 for processes on the driver")
+        self._np: int = int(np)
+        self._prints: bool = driver_log_verbosity == "all"
 
     def run(self, main: Callable[..., Any], **kwargs: Any) -> Any:
         """Call ``main(**kwargs)`` in every process.

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import operator
-import os
 import sys
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 import cloudpickle
 
-from horovod.runner import _elastic_settings, _unpicklable
-from horovod.spark import _cluster, _elastic_job, _session, _static
+from horovod.runner import _elastic_settings
+from horovod.spark import _arguments, _cluster, _elastic_job, _session, _static
 from horovod.spark._output import Output
 
-_START_TIMEOUT = "HOROVOD_SPARK_START_TIMEOUT"
-_ELASTIC_TIMEOUT = "HOROVOD_ELASTIC_TIMEOUT"
-_DEFAULT_START_TIMEOUT_S = 600.0
 
-
+@_session.interruptible
 def run(
     fn: Callable[..., Any],
     args: Sequence[Any] = (),
@@ -78,21 +73,23 @@ def run(
     """
     _refuse_mpi(use_mpi, extra_mpi_args)
     session = _session.active()
-    size = whole("num_proc", _session.default_parallelism(session) if num_proc is None else num_proc)
+    size = _arguments.whole("num_proc", _session.default_parallelism(session) if num_proc is None else num_proc)
     _check_slots(session, size)
+    silent = _arguments.is_silent(verbose)
     job = {
-        "work": pickled(fn, args, kwargs),
+        "work": _arguments.pickled(fn, args, kwargs),
         "path": sys.path,
-        "env": variables(env),
-        "nics": nics,
-        "executable": executable,
-        "start_timeout": start_limit(start_timeout),
+        "env": _arguments.variables(env),
+        "nics": _arguments.interfaces(nics),
+        "executable": _arguments.interpreter(executable),
+        "start_timeout": _arguments.start_limit(start_timeout),
     }
     output = Output(stdout, stderr, prefix_output_with_timestamp)
-    results = _static.run(session, name_of(fn), size, job, output, silent=verbose < 1)
-    return [cloudpickle.loads(result) for result in results]
+    results = _static.run(session, _arguments.name_of(fn), size, job, output, silent=silent)
+    return [_loaded(rank, result) for rank, result in enumerate(results)]
 
 
+@_session.interruptible
 def run_elastic(
     fn: Callable[..., Any],
     args: Sequence[Any] = (),
@@ -160,86 +157,47 @@ def run_elastic(
             "horovod.spark.run there."
         )
     least, most = min_num_proc if min_np is None else min_np, max_num_proc if max_np is None else max_np
-    size = whole("num_proc", _session.default_parallelism(session) if num_proc is None else num_proc)
-    least = size if least is None else whole("min_num_proc", least)
-    most = size if most is None else whole("max_num_proc", most)
+    size = _arguments.whole("num_proc", _session.default_parallelism(session) if num_proc is None else num_proc)
+    least = size if least is None else _arguments.whole("min_num_proc", least)
+    most = size if most is None else _arguments.whole("max_num_proc", most)
     if not least <= size <= most:
         raise ValueError(f"min_num_proc={least}, num_proc={size}, max_num_proc={most}: they must not decrease")
     _check_slots(session, size)
-    asked = variables(env)
+    silent = _arguments.is_silent(verbose)
+    asked = _arguments.variables(env)
     config = {
         "np": size,
         "min": least,
         "max": most,
-        "reset_limit": reset_limit,
-        "timeout": elastic_limit(elastic_timeout),
-        "interfaces": list(nics or ()),
+        "reset_limit": None if reset_limit is None else _arguments.whole("reset_limit", reset_limit, least=0),
+        "timeout": _arguments.elastic_limit(elastic_timeout),
+        "interfaces": _arguments.interfaces(nics),
         "terms": {"min": "min_num_proc", "timeout": "elastic_timeout"},
         **_elastic_settings.told_by_environment(asked),
     }
     job = {
-        "work": pickled(fn, args, kwargs),
+        "work": _arguments.pickled(fn, args, kwargs),
         "path": sys.path,
         "env": asked,
-        "nics": nics,
-        "start_timeout": start_limit(start_timeout),
+        "nics": _arguments.interfaces(nics),
+        "start_timeout": _arguments.start_limit(start_timeout),
     }
     output = Output(stdout, stderr, prefix_output_with_timestamp)
-    result = _elastic_job.ElasticJob(session, name_of(fn), most, config, job, output, silent=verbose < 1).run()
+    result = _elastic_job.ElasticJob(session, _arguments.name_of(fn), most, config, job, output, silent=silent).run()
     if result.error:
         raise RuntimeError(result.error)
-    return [cloudpickle.loads(value) for _, value in sorted(result.values.items())]
+    return [_loaded(rank, value) for rank, value in sorted(result.values.items())]
 
 
-def pickled(fn: Callable[..., Any], args: Sequence[Any], kwargs: Optional[Mapping[str, Any]]) -> bytes:
-    """The function with its arguments. Raises TypeError, which says what is wrong with it."""
-    if not callable(fn):
-        raise TypeError(f"horovod.spark calls a function in each process, but {fn!r} is not callable")
-    call = (fn, tuple(args), dict(kwargs or {}))
+def _loaded(rank: int, result: bytes) -> Any:
+    """What a rank has returned."""
     try:
-        return bytes(cloudpickle.dumps(call))
+        return cloudpickle.loads(result)
     except Exception as error:
-        raise TypeError(
-            f"{name_of(fn)} cannot be sent to Spark's tasks: {_unpicklable.culprit(call, error)}. Make it inside the "
-            "function, in the task, or pass what it is made from."
+        raise RuntimeError(
+            f"what rank {rank} has returned cannot be loaded here: {type(error).__name__}: {error}. Return plain "
+            "values, or have the same packages here and on the executors"
         ) from error
-
-
-def name_of(fn: Callable[..., Any]) -> str:
-    """What the function is called."""
-    return str(getattr(fn, "__name__", type(fn).__name__))
-
-
-def whole(name: str, value: Any) -> int:
-    """The number, which must be whole and above 0."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}={value!r}: a whole number is needed") from None
-    if number < 1:
-        raise ValueError(f"{name}={number}: at least 1 is needed")
-    return number
-
-
-def start_limit(asked: Optional[float]) -> float:
-    """Seconds until all processes must have started."""
-    limit = asked if asked is not None else float(os.environ.get(_START_TIMEOUT) or _DEFAULT_START_TIMEOUT_S)
-    if limit <= 0:
-        raise ValueError(f"start_timeout={limit:g}: a time above 0 seconds is needed")
-    return float(limit)
-
-
-def elastic_limit(asked: Optional[float]) -> float:
-    """Seconds for each wait for processes of an elastic job."""
-    limit = asked if asked is not None else float(os.environ.get(_ELASTIC_TIMEOUT) or _DEFAULT_START_TIMEOUT_S)
-    if limit <= 0:
-        raise ValueError(f"elastic_timeout={limit:g}: a time above 0 seconds is needed")
-    return float(limit)
-
-
-def variables(env: Optional[Mapping[str, str]]) -> dict[str, str]:
-    """The variables that the user asks for, as text."""
-    return {str(name): str(value) for name, value in (env or {}).items()}
 
 
 def _refuse_mpi(use_mpi: Optional[bool], extra_mpi_args: Optional[str]) -> None:

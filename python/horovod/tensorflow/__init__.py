@@ -8,10 +8,11 @@ from typing import Any
 from horovod.common import _job, _reduce_ops
 from horovod.common._job import *  # noqa: F403
 from horovod.common._reduce_ops import *  # noqa: F403
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import ConsistencyError, HorovodInternalError
 from horovod.common.util import check_extension
 from horovod.tensorflow import elastic
 from horovod.tensorflow._collectives import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
+from horovod.tensorflow._consistency import check_consistency
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (
     BroadcastGlobalVariablesHook,
@@ -44,6 +45,7 @@ __all__ = [
     "DistributedOptimizer",
     "BroadcastGlobalVariablesHook",
     "Compression",
+    "ConsistencyError",
     "HorovodInternalError",
     "SyncBatchNormalization",  # noqa: F405  see __getattr__
     "allgather",
@@ -56,6 +58,7 @@ __all__ = [
     "broadcast_object",
     "broadcast_object_fn",
     "broadcast_variables",
+    "check_consistency",
     "check_extension",
     "elastic",
     "grouped_allgather",

@@ -160,12 +160,58 @@ class BF16Compressor(Compressor):
         return tensor if ctx is None else tf.cast(tensor, ctx)
 
 
+class INT8Compressor(Compressor):
+    """Leaves sums and averages of float32 to the engine, which sends 8 bits a number; other types travel as they are.
+
+    Example:
+        >>> tensor, ctx = hvd.Compression.int8.compress(tf.constant([1]))
+        >>> tensor.dtype, ctx
+        (tf.int32, None)
+    """
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        """Refuse float32: only the engine compresses it, in an allreduce with Sum or Average.
+
+        Args:
+            tensor: the tensor.
+
+        Returns:
+            The tensor itself, and None.
+
+        Raises:
+            ValueError: the tensor is of float32.
+        """
+        if tensor.dtype == tf.float32:
+            raise ValueError(
+                "Compression.int8 is for allreduces of float32 with Sum or Average; use Compression.fp16 here"
+            )
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        """Do nothing.
+
+        Args:
+            tensor: the result of the operation.
+            ctx: no effect.
+
+        Returns:
+            The tensor itself.
+        """
+        return tensor
+
+
 class Compression:
     """The compressors to choose from, or a class of one's own.
 
     In an allreduce with Sum or Average, ``fp16`` and ``bf16`` leave float32 and float64 tensors to the engine: they
     are rounded where they travel from host to host, and nowhere else. Otherwise a tensor is compressed before the
     operation, and decompressed after it.
+
+    ``int8`` sends 8 bits a number, and is for sums and averages of float32 in tensors with a name: each rank keeps the
+    errors of a tensor by its name and process set, and adds them to the next allreduce of that name. So they do not
+    add up over the steps of a training.
 
     Example:
         >>> import tensorflow as tf
@@ -176,6 +222,7 @@ class Compression:
     none = NoneCompressor
     fp16 = FP16Compressor
     bf16 = BF16Compressor
+    int8 = INT8Compressor
 
 
 _WIDE = (tf.float32, tf.float64)
@@ -187,6 +234,8 @@ def wire_of(compression: Any, tensor: tf.Tensor, op: int) -> int:
         wire = _lib.WIRE_FP16
     elif compression is BF16Compressor:
         wire = _lib.WIRE_BF16
+    elif compression is INT8Compressor and tensor.dtype == tf.float32:
+        wire = _lib.WIRE_INT8
     else:
         return _lib.WIRE_AS_IT_IS
     return wire if op in (Sum, Average) and tensor.dtype in _WIDE else _lib.WIRE_AS_IT_IS

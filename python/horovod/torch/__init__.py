@@ -8,10 +8,11 @@ from horovod.torch import _version  # noqa: F401, I001  first: what follows need
 from horovod.common import _job, _reduce_ops
 from horovod.common._job import *  # noqa: F403
 from horovod.common._reduce_ops import *  # noqa: F403
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import ConsistencyError, HorovodInternalError
 from horovod.common.util import check_extension
 from horovod.torch import _collectives, _grouped, elastic
 from horovod.torch._collectives import *  # noqa: F403
+from horovod.torch._consistency import check_consistency
 from horovod.torch._grouped import *  # noqa: F403
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (
@@ -27,6 +28,7 @@ from horovod.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
     "Compression",
+    "ConsistencyError",
     "DistributedOptimizer",
     "HorovodInternalError",
     "SyncBatchNorm",
@@ -35,6 +37,7 @@ __all__ = [
     "broadcast_object_fn",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "check_consistency",
     "check_extension",
     "elastic",
     "poll",

@@ -95,6 +95,7 @@ class DeltaOptimizer(HookedOptimizer):
         with torch.no_grad():
             for p, delta in deltas:
                 p.add_(delta)
+        self._stepped()
         return result
 
     # This mark keeps PyTorch from wrapping step with the optimizer's hooks: the inner optimizer's step runs them.

@@ -203,8 +203,17 @@ class GradientOptimizer(HookedOptimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Synchronise the gradients, unless inside :meth:`skip_synchronize`, then do the optimizer's own step.
 
-        With a closure, the gradients that it computes are synchronised each time it is called.
+        With a closure, the gradients that it computes are synchronised each time it is called. With
+        GOROVOD_CONSISTENCY, raises ConsistencyError if the ranks have other parameters then.
         """
+        result = self._synchronized_step(closure)
+        self._stepped()
+        return result
+
+    # This mark keeps PyTorch from wrapping step with the optimizer's hooks: the inner optimizer's step runs them.
+    step.hooked = True  # type: ignore[attr-defined]
+
+    def _synchronized_step(self, closure: Optional[Callable[[], Any]]) -> Any:
         synchronized, self._synchronized = self._synchronized, False
         if not self._should_synchronize:
             return super().step(closure) if closure is not None else super().step()
@@ -213,7 +222,7 @@ class GradientOptimizer(HookedOptimizer):
                 "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
                 "This can cause training slowdown. You may want to consider using optimizer.skip_synchronize() context "
                 "if you use optimizer.synchronize() in your code.",
-                stacklevel=2,
+                stacklevel=3,
             )
         if closure is None:
             self.synchronize()
@@ -229,9 +238,6 @@ class GradientOptimizer(HookedOptimizer):
             return loss
 
         return super().step(synchronized_closure)
-
-    # This mark keeps PyTorch from wrapping step with the optimizer's hooks: the inner optimizer's step runs them.
-    step.hooked = True  # type: ignore[attr-defined]
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own. Reductions that are under way are waited for, and their results dropped."""

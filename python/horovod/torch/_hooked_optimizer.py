@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional
 
 import torch
 
-from horovod.common import _arguments
+from horovod.common import _arguments, _lib
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, never_trace
+from horovod.torch._consistency import check_consistency
 from horovod.torch._naming import distinct_names
 from horovod.torch._submission import generation, process_set_id
 
@@ -59,6 +60,7 @@ class HookedOptimizer(_Base):
         self._generation = generation()
         self._delay: dict[torch.Tensor, int] = {}  # backward passes until a parameter is submitted
         self._hooks: list[Any] = []
+        self._steps = 0
 
     def _name(self, names: dict[torch.Tensor, str]) -> None:
         self._parameter_names.update(names)
@@ -68,6 +70,10 @@ class HookedOptimizer(_Base):
     def _submit(self, p: torch.Tensor) -> None:
         """Submit the reduction of ``p``, and of whatever goes with it, and note it in ``_submitted``."""
         raise NotImplementedError
+
+    def _allreduce_grad_async(self, p: torch.Tensor) -> None:
+        """Horovod's name for :meth:`_submit`: programs tell a DistributedOptimizer by it."""
+        self._submit(p)
 
     def _is_complete(self, p: torch.Tensor) -> bool:
         """Whether backward has done its part for all that is submitted with ``p``."""
@@ -141,6 +147,14 @@ class HookedOptimizer(_Base):
                 except Exception as e:
                     failure = failure or e
         return failure
+
+    def _stepped(self) -> None:
+        """Count a step, and compare the parameters with those of other ranks if it is time (GOROVOD_CONSISTENCY)."""
+        self._steps += 1
+        every = _lib.load().gorovod_consistency_steps()
+        if every > 0 and self._steps % every == 0 and self._reduces:
+            parameters = [p for group in self.param_groups for p in group["params"]]
+            check_consistency([(self._parameter_names[p], p) for p in parameters], process_set=self.process_set)
 
     def _drop_lost(self) -> None:
         """Forget what was under way, or was to be, when Horovod was shut down."""

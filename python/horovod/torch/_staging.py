@@ -1,4 +1,5 @@
-"""Copies in host memory of tensors whose own memory the engine cannot use: those of a GPU, and negated views.
+"""Copies in host memory of tensors whose own memory the engine cannot use: those of a GPU that NCCL does not carry
+(:mod:`._device_memory` has the others), and negated views.
 
 A CUDA tensor (ROCm's are that, too) is copied into pinned memory on a stream of this module's own, after what the
 caller's stream has been given so far; neither the caller nor its stream waits for that. An event tells the engine when
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional, Sequence, Union
 
 import torch
 
-from horovod.common._cells import Cell, DeviceEvent
+from horovod.common._cells import COPIED, Cell, DeviceEvent
+from horovod.torch import _device_memory
 
 # What tests replace: there is no GPU where they run.
 _cuda: Any = torch.cuda
@@ -28,6 +30,14 @@ class Copies(NamedTuple):
     source: torch.Tensor
     target: Optional[torch.Tensor]
     event: Optional[DeviceEvent]  # the source holds the tensor's values when it is complete; None: it does already
+    flags: int  # of the operation
+
+    def tell(self, operation: Cell, tensor: torch.Tensor) -> None:
+        """Tell an operation on the copies of ``tensor`` when it may read them, and whose memory they stand for."""
+        if self.event is not None:
+            operation.wait_for(self.event)
+        address = tensor.data_ptr()
+        operation.stand_for(address, address if self.target is self.source else 0)
 
 
 def _usable(tensor: torch.Tensor) -> bool:
@@ -40,25 +50,22 @@ def host_memory(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
     return torch.empty(shape, dtype=like.dtype, pin_memory=like.is_cuda)
 
 
-def for_engine(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> Optional[Copies]:
-    """Copies in host memory, if the engine needs them."""
+def for_engine(
+    tensor: torch.Tensor, output: Optional[torch.Tensor]
+) -> Union[Copies, _device_memory.OnDevice, None]:
+    """What the engine gets in place of tensors that are not in host memory that it can use; None if they are."""
     usable = _usable(tensor)
     if usable and (output is tensor or output is None or _usable(output)):
         return None
+    if tensor.is_cuda and _device_memory.takes(tensor.get_device()):
+        return _device_memory.of(tensor, output)
     source, event = (tensor, None) if usable else _fetched(tensor.detach())
+    flags = COPIED if tensor.is_cuda else 0
     if output is tensor:
-        return Copies(source, source, event)
+        return Copies(source, source, event, flags)
     if output is not None and not _usable(output):
-        return Copies(source, host_memory(output.shape, output), event)
-    return Copies(source, output, event)
-
-
-def tell(operation: Cell, copies: Copies, tensor: torch.Tensor) -> None:
-    """Tell an operation on the copies of ``tensor`` when it may read them, and whose memory they stand for."""
-    if copies.event is not None:
-        operation.wait_for(copies.event)
-    address = tensor.data_ptr()
-    operation.stand_for(address, address if copies.target is copies.source else 0)
+        return Copies(source, host_memory(output.shape, output), event, flags)
+    return Copies(source, output, event, flags)
 
 
 def to_device(host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -91,6 +98,11 @@ def _fetched(tensor: torch.Tensor) -> tuple[torch.Tensor, Optional[DeviceEvent]]
     """A copy in host memory, and when it is complete."""
     if not tensor.is_cuda:
         return host_memory(tensor.shape, tensor).copy_(tensor), None
+    if _cuda.is_current_stream_capturing():
+        raise ValueError(
+            "The current stream is being captured into a CUDA graph, which cannot hold collectives; leave the "
+            "collective out of the graph."
+        )
     # For a negated view PyTorch negates the copy on the host, perhaps before the data has arrived.
     tensor = tensor.resolve_neg()
     host = host_memory(tensor.shape, tensor)

@@ -3,8 +3,9 @@
 An operation lives as :mod:`horovod.common._operations` says. It is named by a *handle*, an int. The table
 ``_handle_map`` keeps the tensors alive until :func:`synchronize`, however the caller is interrupted, and the memory
 that they had at the submission, even if they get other memory meanwhile (``tensor.data = …``, ``set_``). PyTorch lets
-nobody keep memory from being resized, which frees it: :func:`synchronize` raises an error then. A tensor that is
-not in host memory goes through a copy there, and so does one whose memory does not hold its values (see ``is_neg``).
+nobody keep memory from being resized, which frees it: :func:`synchronize` raises an error then. A tensor whose memory
+the engine cannot use goes through a copy, see :mod:`._staging`, and so does one whose memory does not hold its values
+(see ``is_neg``).
 
 A large output that the engine has made stays where it is: the result is a tensor on that memory, which is freed with
 it. Such a tensor is like any other, except that ``resize_`` to more elements is a RuntimeError, as with
@@ -13,6 +14,8 @@ it. Such a tensor is like any other, except that ``resize_`` to more elements is
 Ranks match their operations by name: ``<op>.<name>``, or ``<op>.noname.<n>`` without one, as Horovod does. The engine
 counts, by process set and kind of operation, so the members of a set must issue their unnamed operations of a kind in
 the same order. Whatever ranks have issued before a join, they count from 1 again after it.
+
+A tensor of a GPU is the engine's to use where NCCL can carry it, see :mod:`._device_memory`, and otherwise copied.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from horovod.common import _arguments, _cells, _facts, _lib, _operations, basics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
-from horovod.torch._staging import check_one_device, for_engine, host_memory, store, tell, to_device
+from horovod.torch._device_memory import OnDevice
+from horovod.torch._staging import check_one_device, for_engine, host_memory, store, to_device
 
 # PyTorch has uint16 since 2.3.
 _DTYPES = {getattr(torch, name): number for name, number in _facts.element_types().items() if hasattr(torch, name)}
@@ -40,7 +44,8 @@ _Names = Callable[[int], str]
 class Operation(_operations.Operation):
     """What a handle stands for: an operation on one tensor, or on none.
 
-    It ``keeps`` its input, its output, their :class:`Copies` if there are any, and the storage that the engine reads.
+    It ``keeps`` its input, its output, the :class:`Copies` or :class:`OnDevice` that the engine has of them if it does
+    not work on host memory of theirs, and the storage that the engine reads.
     The output is a tensor for the result, perhaps the input itself; None if the engine allocates it. A barrier has
     neither. As any cell it becomes another operation once it was released: that it stands for a handle is to be seen
     in ``_handle_map``. Nobody but the engine knows of an output that is not the input before the end.
@@ -130,8 +135,13 @@ def output_of(operation: Operation) -> Optional[torch.Tensor]:
     input, output, copies, storage, address = operation.keeps
     if storage is not None and (input if copies is None else copies.source).data_ptr() != address:
         check_unmoved(storage, address, _given_name(operation))
+    on_device = type(copies) is OnDevice
+    if on_device:
+        copies.follow(operation)
     if output is None:
-        return None if input is None else _allocated(operation, input)
+        if input is None:
+            return None
+        return copies.made_output(operation) if on_device else _allocated(operation, input)
     if copies is not None and copies.target is not output:
         store(copies.target, output)
     return output
@@ -301,16 +311,17 @@ def submit(
     set_id = getattr(process_set, "process_set_id", None)
     if set_id is None:
         set_id = process_set_id(process_set)  # says what is wrong
-    if name is not None and (type(name) is not str or "\0" in name):
+    if name is not None and (type(name) is not str or "\0" in name or not name.isascii()):
         _arguments.name(name)
     handle = next(_handles)
     copies = for_engine(tensor, output)
-    source, target = (tensor, output) if copies is None else copies[:2]
+    if copies is None:
+        source, target, flags = tensor, output, 0 if output is None else _cells.RELEASE_IF_OK
+    else:
+        source, target, flags = copies.source, copies.target, copies.flags
     storage, address = storage_of(source), source.data_ptr()
     operation = _describe(
-        None if name is None else f"{kind}.{name}".encode(), tensor.shape,
-        (_cells.WILL_WAIT if wait else 0) if output is None or copies is not None
-        else _WAITED if wait else _cells.RELEASE_IF_OK,
+        None if name is None else f"{kind}.{name}".encode(), tensor.shape, flags | _cells.WILL_WAIT if wait else flags,
         _KINDS[kind], dtype, reduce_op, root_rank, set_id, prescale, postscale,
         address, address if target is source else 0 if target is None else target.data_ptr(),
     )  # fmt: skip
@@ -320,7 +331,7 @@ def submit(
     if wire:
         operation.set_wire(wire)
     if copies is not None:
-        tell(operation, copies, tensor)
+        copies.tell(operation, tensor)
     # Into the table before the submission: it keeps the tensors alive if Ctrl-C interrupts this function afterwards.
     _handle_map[handle] = operation
     try:
@@ -332,7 +343,6 @@ def submit(
     return handle
 
 
-_WAITED = _cells.WILL_WAIT | _cells.RELEASE_IF_OK
 _submit_between_graphs = untraced(submit)
 
 
@@ -370,11 +380,13 @@ def submit_group(
     operations: list[Operation] = []
     try:
         for tensor, output, copy, dtype in zip(tensors, outputs, copies, dtypes):
-            source, target = (tensor, output) if copy is None else copy[:2]
+            if copy is None:
+                source, target, flags = tensor, output, 0 if output is None else _cells.RELEASE_IF_OK
+            else:
+                source, target, flags = copy.source, copy.target, copy.flags
             storage, address = storage_of(source), source.data_ptr()
             operation = _describe(
-                None, tensor.shape, waits if output is None or copy is not None else waits | _cells.RELEASE_IF_OK,
-                engine_kind, dtype, reduce_op, 0, set_id, prescale, postscale,
+                None, tensor.shape, waits | flags, engine_kind, dtype, reduce_op, 0, set_id, prescale, postscale,
                 address, address if target is source else 0 if target is None else target.data_ptr(),
             )  # fmt: skip
             operation.keeps = (tensor, output, copy, storage, address)
@@ -382,7 +394,7 @@ def submit_group(
             if wires is not None and wires[len(operations) - 1]:
                 operation.set_wire(wires[len(operations) - 1])
             if copy is not None:
-                tell(operation, copy, tensor)
+                copy.tell(operation, tensor)
         _handle_map[handle] = submitted = Group(operations, name_of)
         submitted.submit(group)
     except Exception:
@@ -548,5 +560,8 @@ class Result:
 basics.before_init.append(begin_generation)
 basics.after_shutdown.append(forget_all)
 
-for _module in (__name__, "horovod.torch._staging", _operations.__name__, _cells.__name__, _lib.__name__):
+for _module in (
+    __name__, "horovod.torch._staging", "horovod.torch._device_memory", _operations.__name__, _cells.__name__,
+    _lib.__name__,
+):  # fmt: skip
     never_trace(_module)

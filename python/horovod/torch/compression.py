@@ -157,12 +157,57 @@ class BF16Compressor(Compressor):
         return tensor if ctx is None else tensor.to(ctx)
 
 
+class INT8Compressor(Compressor):
+    """Leaves sums and averages of float32 to the engine, which sends 8 bits a number; other types travel as they are.
+
+    Example:
+        >>> hvd.Compression.int8.compress(torch.ones(1, dtype=torch.int64))
+        (tensor([1]), None)
+    """
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """Refuse float32: only the engine compresses it, in an allreduce with Sum or Average.
+
+        Args:
+            tensor: the tensor.
+
+        Returns:
+            The tensor itself, and None.
+
+        Raises:
+            ValueError: the tensor is of float32.
+        """
+        if tensor.dtype == torch.float32:
+            raise ValueError(
+                "Compression.int8 is for allreduces of float32 with Sum or Average; use Compression.fp16 here"
+            )
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        """Do nothing.
+
+        Args:
+            tensor: the result of the operation.
+            ctx: no effect.
+
+        Returns:
+            The tensor itself.
+        """
+        return tensor
+
+
 class Compression:
     """The compressors to choose from, or a class of one's own.
 
     In an allreduce with Sum or Average, ``fp16`` and ``bf16`` leave float32 and float64 tensors to the engine: they
     are rounded where they travel from host to host, and nowhere else. Otherwise a tensor is compressed before the
     operation, and decompressed after it.
+
+    ``int8`` sends 8 bits a number, and is for sums and averages of float32 in tensors with a name: each rank keeps the
+    errors of a tensor by its name and process set, and adds them to the next allreduce of that name. So they do not
+    add up over the steps of a training.
 
     Example:
         >>> hvd.allreduce(torch.tensor([1.0]), compression=hvd.Compression.fp16)
@@ -172,6 +217,7 @@ class Compression:
     none = NoneCompressor
     fp16 = FP16Compressor
     bf16 = BF16Compressor
+    int8 = INT8Compressor
 
 
 AS_IT_IS = _lib.WIRE_AS_IT_IS
@@ -184,6 +230,8 @@ def wire_of(compression: type[Compressor], tensor: torch.Tensor, op: int) -> int
         wire = _lib.WIRE_FP16
     elif compression is BF16Compressor:
         wire = _lib.WIRE_BF16
+    elif compression is INT8Compressor and tensor.dtype == torch.float32:
+        wire = _lib.WIRE_INT8
     else:
         return AS_IT_IS
     return wire if op in (Sum, Average) and tensor.dtype in _WIDE else AS_IT_IS

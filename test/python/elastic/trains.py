@@ -1,8 +1,10 @@
 """What test_elastic_jobs.py trains: adds up how many have taken part in each step, over deaths and newcomers."""
 
 import argparse
+import atexit
 import os
 import signal
+import sys
 import time
 
 import torch
@@ -14,11 +16,15 @@ parser.add_argument("steps", type=int)
 parser.add_argument("--die", type=int, nargs=2, default=(-1, -1), metavar=("WORKER", "STEP"))
 parser.add_argument("--fail", type=int, nargs=2, default=(-1, -1), metavar=("WORKER", "STEP"))
 parser.add_argument("--leave", type=int, nargs=2, default=(-1, -1), metavar=("WORKER", "STEP"), help="with code 0")
+parser.add_argument("--exit", type=int, nargs=2, default=(-1, -1), metavar=("WORKER", "STEP"), help="with code 3")
 parser.add_argument("--sets", action="store_true")
 parser.add_argument("--hang", type=int, default=-1, metavar="STEP", help="train no further than this")
 args = parser.parse_args()
 worker = int(os.environ.get("GOROVOD_ELASTIC_WORKER", "-1"))
 
+if args.exit[0] == worker:
+    # After the goodbye, as if there were much to take down. What Python itself takes down takes long on a busy machine.
+    atexit.register(lambda: (time.sleep(0.8), os._exit(3)))
 hvd.init(process_sets="dynamic" if args.sets else None)
 evens = hvd.add_process_set([0, 2, 4]) if args.sets else None
 
@@ -34,10 +40,16 @@ def train(state):
             raise KeyError("a bug of this worker")
         if args.leave == [worker, state.step]:
             os._exit(0)
+        if args.exit == [worker, state.step]:
+            sys.exit(3)
         while state.step == args.hang:
             time.sleep(0.05)
             hvd.allreduce(torch.ones(1), name="waiting")
-        ones = hvd.allreduce(torch.ones(1), name="ones", op=hvd.Sum)
+        try:
+            ones = hvd.allreduce(torch.ones(1), name="ones", op=hvd.Sum)
+        except hvd.HorovodInternalError as e:
+            print(f"worker {worker} is told: {e}", flush=True)
+            raise
         assert ones.item() == hvd.size(), ones
         if evens is not None and evens.included():
             members = hvd.allreduce(torch.ones(1), name="evens", op=hvd.Sum, process_set=evens)

@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional, Type
 
 from ray.train.backend import Backend, BackendConfig
 
+from horovod.ray import _given
 from horovod.ray.train import worker
 from horovod.ray.train.backend import HorovodBackend
 from horovod.runner.common.util.timeout import Timeout
@@ -64,9 +65,13 @@ class HorovodConfig(BackendConfig):
                 setattr(self, name, None)  # so that Ray never sends it anywhere
         if isinstance(self.nics, str):
             self.nics = [self.nics]
+        _given.names("HorovodConfig: nics", self.nics)
         for name in ("timeout_s", "placement_group_timeout_s"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is None and name == "placement_group_timeout_s":
+                continue
+            _given.number(f"HorovodConfig: {name}", value)
+            if not value > 0:
                 raise ValueError(f"HorovodConfig({name}={value}): the limit must be above 0 seconds")
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +71,24 @@ def shape(name: str, column: Any) -> list[int]:
     if not is_list(column.type):
         return []
     return [_length(name, column), *shape(name, column.flatten())]
+
+
+def nulls(column: Any) -> int:
+    """How many values are null: of scalars and vectors, and of lists and what they have."""
+    if not is_list(column.type):
+        return int(column.null_count)
+    return int(column.null_count) + sum(nulls(chunk.flatten()) for chunk in getattr(column, "chunks", [column]))
+
+
+def without_nulls(counts: Mapping[str, int]) -> None:
+    """Raise ValueError if a column has values that are null. ``counts`` has how many, by column."""
+    found = {name: count for name, count in counts.items() if count}
+    if found:
+        told = ", ".join(f"{count} in the column {name!r}" for name, count in found.items())
+        raise ValueError(
+            f"the rows have values that are null: {told}. Fill them (df.fillna), or drop these rows "
+            f"(df.dropna(subset={list(found)}))"
+        )
 
 
 def differing(name: str, one: Any, other: Any) -> ShapeError:

@@ -19,8 +19,17 @@ def on_databricks() -> bool:
 class DBFSLocalStore(AbstractFilesystemStore):
     """A store on DBFS. ``dbfs:/path``, ``/dbfs/path``, ``file:/dbfs/path`` and ``file:///dbfs/path`` mean the same.
 
+    Args:
+        prefix_path: the folder of all that has no other path.
+        args: further arguments of AbstractFilesystemStore.
+        kwargs: the same.
+
     Raises:
         ValueError: the path is none of these.
+
+    Example:
+        >>> DBFSLocalStore("dbfs:/horovod").get_checkpoint_path("run_1")
+        '/dbfs/horovod/runs/run_1/checkpoint.tf'
     """
 
     _checkpoint_filename = "checkpoint.tf"
@@ -30,17 +39,41 @@ class DBFSLocalStore(AbstractFilesystemStore):
 
     @classmethod
     def matches(cls, path: str) -> bool:
-        """Whether the path is one of DBFS."""
+        """Look at the beginning of a path.
+
+        Args:
+            path: a path or URL.
+
+        Returns:
+            Whether the path is one of DBFS.
+        """
         return path.startswith(_FORMS)
 
     @classmethod
     def normalize_path(cls, path: str) -> str:
-        """The path as the hosts see it: ``/dbfs/path``."""
+        """Tell the path as the hosts see it.
+
+        Args:
+            path: a path or URL.
+
+        Returns:
+            ``/dbfs/path``.
+
+        Raises:
+            ValueError: it is no path of DBFS.
+        """
         for form in _FORMS:
             if path.startswith(form):
                 return _MOUNT + path[len(form) :].lstrip("/")
         raise ValueError(f"{path}: a path of DBFS begins with dbfs:/ or /dbfs/")
 
     def get_full_path(self, path: str) -> str:
-        """The path as the hosts see it: ``/dbfs/path``."""
+        """Tell the path as the hosts see it.
+
+        Args:
+            path: a path or URL.
+
+        Returns:
+            ``/dbfs/path``.
+        """
         return self.normalize_path(path)

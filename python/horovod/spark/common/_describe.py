@@ -19,6 +19,7 @@ def part(path: str, storage_options: Mapping[str, Any], columns: Sequence[str]) 
     """
     folder = _parquet.Folder(path, storage_options, columns)
     if folder.part is not None:
+        _check(path, folder, folder.part)
         return folder.part
     if not folder.rows:
         raise ValueError(f"{path} has no rows")
@@ -28,6 +29,24 @@ def part(path: str, storage_options: Mapping[str, Any], columns: Sequence[str]) 
     return _metadata.Part(
         files=[], rows=folder.rows, size=sum(group.size for group in folder.row_groups), columns=described
     )
+
+
+def _check(path: str, folder: _parquet.Folder, part: _metadata.Part) -> None:
+    """Raise ValueError unless the files are what the metadata says."""
+    missing = [name for name in folder.columns if name not in part.columns]
+    if folder.rows != part.rows or missing:
+        what = f"has no column {missing[0]!r}" if missing else f"says {part.rows} rows, but there are {folder.rows}"
+        raise ValueError(f"{path}: the description of the data {what}: prepare the data again")
+
+
+def refuse_nulls(path: str, storage_options: Mapping[str, Any], columns: Sequence[str]) -> None:
+    """Raise ValueError if values of these columns are null, as far as the files' statistics tell.
+
+    What ``prepare_data`` has written has none.
+    """
+    folder = _parquet.Folder(path, storage_options, columns)
+    if folder.part is None:
+        _columns.without_nulls(folder.nulls())
 
 
 def _described(name: str, column: pa.ChunkedArray) -> dict[str, Any]:

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Mapping, Optional
+
+# scheme://user:password@host, but not scheme://host:port/name@name
+_PASSWORD = re.compile(r"://[^/:@\[]*:(?!\d*(?:/|$))[^@]*@")
+
+
+def refuse_secrets(url: str) -> None:
+    """Raise ValueError for a URL with a password or a query, without telling either.
+
+    A store's URL is in messages, and its folders' URLs begin with it.
+    """
+    if _PASSWORD.search(url):
+        raise ValueError(
+            f"a URL of {url.partition('://')[0]}:// has a password, which messages would show: give user and password "
+            "by storage_options"
+        )
+    if url.startswith(("http://", "https://")) and "?" in url:
+        raise ValueError(
+            f"{url.partition('?')[0]} is followed by a query, to which no path can be added: give what it says by "
+            "storage_options"
+        )
 
 
 def open_filesystem(url: str, storage_options: Optional[Mapping[str, Any]] = None) -> tuple[Any, str]:
@@ -10,10 +31,11 @@ def open_filesystem(url: str, storage_options: Optional[Mapping[str, Any]] = Non
 
     Raises:
         ImportError: the package that knows this kind of URL is missing; the text names it.
-        ValueError: nothing knows this kind of URL.
+        ValueError: nothing knows this kind of URL, or it has a password.
     """
     import fsspec
 
+    refuse_secrets(url)
     filesystem, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
     return filesystem, path
 
@@ -48,6 +70,11 @@ def protocols(filesystem: Any) -> tuple[str, ...]:
     """The schemes of the file system's URLs."""
     names = filesystem.protocol
     return tuple(names) if isinstance(names, (tuple, list)) else (names,)
+
+
+def is_private(filesystem: Any) -> bool:
+    """Whether no other process sees the files."""
+    return "memory" in protocols(filesystem)
 
 
 def is_local(filesystem: Any) -> bool:

@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import Any, Callable, ContextManager, Mapping, Optional
 
-from horovod.spark.common import _files, _sync
+from horovod.spark.common import _files, _given, _sync
 from horovod.spark.common._store import RemoteStore, Store
 
 
@@ -22,6 +22,17 @@ class AbstractFilesystemStore(Store):
         save_runs: whether checkpoints and logs are kept.
         storage_options: arguments for the file system of fsspec, such as keys and an endpoint.
         checkpoint_filename: the checkpoint's name within a run's folder; ``checkpoint`` without it.
+
+    Raises:
+        TypeError: a path is no text, or ``storage_options`` is no dictionary.
+        ValueError: a path is empty, or a URL with a password; or ``checkpoint_filename`` is no name of a file.
+
+    Example:
+        >>> class Archive(AbstractFilesystemStore):
+        ...     def get_full_path(self, path):
+        ...         return "file:///archive" + path
+        >>> Archive("/first").get_run_path("run_1")
+        'file:///archive/first/runs/run_1'
     """
 
     _checkpoint_filename = "checkpoint"
@@ -37,21 +48,36 @@ class AbstractFilesystemStore(Store):
         storage_options: Optional[Mapping[str, Any]] = None,
         checkpoint_filename: Optional[str] = None,
     ) -> None:
-        self.prefix_path = self.get_full_path(prefix_path)
+        if storage_options is not None and not isinstance(storage_options, Mapping):
+            raise TypeError(f"storage_options of the type {type(storage_options).__name__}: a dict is needed")
+        if checkpoint_filename and (not isinstance(checkpoint_filename, str) or _is_path(checkpoint_filename)):
+            raise ValueError(f"checkpoint_filename={checkpoint_filename!r}: it must be a name for one file")
+        self.prefix_path = self._whole(_given.path("prefix_path", prefix_path))
         self.storage_options = dict(storage_options or {})
-        self._train_path = self._path(train_path, "intermediate_train_data")
-        self._val_path = self._path(val_path, "intermediate_val_data")
-        self._test_path = self._path(test_path, "intermediate_test_data")
-        self._runs_path = self._path(runs_path, "runs")
+        self._train_path = self._path("train_path", train_path, "intermediate_train_data")
+        self._val_path = self._path("val_path", val_path, "intermediate_val_data")
+        self._test_path = self._path("test_path", test_path, "intermediate_test_data")
+        self._runs_path = self._path("runs_path", runs_path, "runs")
         self._save_runs = save_runs
         self._checkpoint_filename = checkpoint_filename or self._checkpoint_filename
         self._opened: Any = None
 
-    def _path(self, given: Optional[str], name: str) -> str:
-        return self.get_full_path(given) if given else join(self.prefix_path, name)
+    def _path(self, what: str, given: Optional[str], name: str) -> str:
+        return self._whole(_given.path(what, given)) if given else join(self.prefix_path, name)
+
+    def _whole(self, path: str) -> str:
+        _files.refuse_secrets(path)
+        return self.get_full_path(path)
 
     def get_full_path(self, path: str) -> str:
-        """The path as a URL."""
+        """Complete a path. A subclass may define it.
+
+        Args:
+            path: a path or URL.
+
+        Returns:
+            The path as a URL.
+        """
         return path
 
     @property
@@ -62,8 +88,21 @@ class AbstractFilesystemStore(Store):
         return self._opened
 
     def get_localized_path(self, path: str) -> str:
-        """The path within the file system: without the URL's scheme."""
-        return str(self.fs._strip_protocol(path))
+        """Take the scheme from a URL.
+
+        Args:
+            path: a URL.
+
+        Returns:
+            The path within the file system.
+        """
+        return str(self.fs._strip_protocol(_given.path("path", path)))
+
+    def _at(self, path: str) -> tuple[Any, str]:
+        """The file system that has a path, and the path there. The runs may be elsewhere than the rows."""
+        if "://" in _given.path("path", path):
+            return _files.open_filesystem(path, self.storage_options)
+        return self.fs, self.get_localized_path(path)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
@@ -77,8 +116,11 @@ class AbstractFilesystemStore(Store):
     def get_parquet_dataset(self, path: str) -> Any:
         from pyarrow import parquet
 
-        files = _files.data_files(self.fs, self.get_localized_path(path))
-        return parquet.ParquetDataset(files, filesystem=_files.for_arrow(self.fs))
+        filesystem, folder = self._at(path)
+        files = _files.data_files(filesystem, folder)
+        if not files:
+            raise ValueError(f"{path} has no Parquet files")
+        return parquet.ParquetDataset(files, filesystem=_files.for_arrow(filesystem))
 
     def get_train_data_path(self, idx: Optional[int] = None) -> str:
         return _numbered(self._train_path, idx)
@@ -96,6 +138,7 @@ class AbstractFilesystemStore(Store):
         return self._runs_path
 
     def get_run_path(self, run_id: str) -> str:
+        _given.run_id(run_id)
         return join(self._runs_path, run_id)
 
     def get_checkpoint_path(self, run_id: str) -> Optional[str]:
@@ -105,7 +148,8 @@ class AbstractFilesystemStore(Store):
         folder = self.get_run_path(run_id)
         if not self.exists(folder):
             return []
-        names = (os.path.basename(path) for path in self.fs.find(self.get_localized_path(folder), maxdepth=1))
+        filesystem, path = self._at(folder)
+        names = map(os.path.basename, filesystem.find(path, maxdepth=1))
         return [join(folder, name) for name in sorted(names) if name.endswith(suffix)]
 
     def get_logs_path(self, run_id: str) -> Optional[str]:
@@ -118,15 +162,17 @@ class AbstractFilesystemStore(Store):
         return "logs"
 
     def exists(self, path: str) -> bool:
-        self.fs.invalidate_cache()  # others write here, too
-        return bool(self.fs.exists(self.get_localized_path(path)))
+        filesystem, path = self._at(path)
+        filesystem.invalidate_cache()  # others write here, too
+        return bool(filesystem.exists(path))
 
     def read(self, path: str) -> bytes:
-        with self.fs.open(self.get_localized_path(path), "rb") as file:
+        filesystem, path = self._at(path)
+        with filesystem.open(path, "rb") as file:
             return bytes(file.read())
 
     def write_text(self, path: str, text: str) -> None:
-        _sync.write(self.fs, self.get_localized_path(path), text.encode())
+        _sync.write(*self._at(path), text.encode())
 
     def get_local_output_dir_fn(self, run_id: str) -> Callable[[], ContextManager[str]]:
         return _sync.LocalFolder(run_id)
@@ -155,16 +201,41 @@ class AbstractFilesystemStore(Store):
 class FilesystemStore(AbstractFilesystemStore):
     """A store in a folder: a path, or any URL that fsspec knows, such as ``s3://bucket/folder``.
 
-    A path must be the same files on all hosts, such as those of an NFS.
+    A path must be the same files on all hosts, such as those of an NFS. AbstractFilesystemStore tells the arguments.
+
+    Example:
+        >>> store = FilesystemStore("/tmp/horovod", checkpoint_filename="latest")
+        >>> store.get_checkpoint_path("run_1")
+        'file:///tmp/horovod/runs/run_1/latest'
     """
 
     def get_full_path(self, path: str) -> str:
-        """The path as a URL. What has no scheme is a path of this machine."""
-        return path if "://" in path else "file://" + os.path.abspath(path.removeprefix("file:"))
+        """Complete a path. A path without a scheme is one of this machine; it may begin with ``~``.
+
+        Args:
+            path: a path or URL.
+
+        Returns:
+            The path as a URL.
+        """
+        path = os.fspath(path)
+        if "://" in path:
+            return path
+        return "file://" + os.path.abspath(os.path.expanduser(path.removeprefix("file:")))
 
 
 class LocalStore(FilesystemStore):
-    """The older name of FilesystemStore."""
+    """The older name of FilesystemStore.
+
+    Args:
+        prefix_path: the folder of all that has no other path.
+        args: further arguments of AbstractFilesystemStore.
+        kwargs: the same.
+
+    Example:
+        >>> LocalStore("/tmp/horovod").get_runs_path()
+        'file:///tmp/horovod/runs'
+    """
 
     def __init__(self, prefix_path: str, *args: Any, **kwargs: Any) -> None:
         warnings.warn("LocalStore is deprecated: use FilesystemStore", DeprecationWarning, stacklevel=2)
@@ -176,5 +247,12 @@ def join(folder: str, name: str) -> str:
     return folder.rstrip("/") + "/" + name
 
 
+def _is_path(name: str) -> bool:
+    return "/" in name or name in (".", "..")
+
+
 def _numbered(path: str, idx: Optional[int]) -> str:
+    _given.index(idx)
+    if idx is not None and path.rstrip("/").endswith(":"):
+        raise ValueError(f"{path} is the root of a file system: name a folder there for the rows")
     return path if idx is None else f"{path.rstrip('/')}.{idx}"

@@ -15,16 +15,21 @@ class HDFSStore(AbstractFilesystemStore):
 
     Args:
         prefix_path: ``hdfs://host:port/path``, or a path. Where host and port are missing, Hadoop's settings name them.
+        train_path, val_path, test_path, runs_path, save_runs: as those of AbstractFilesystemStore.
         host: the name node, in place of the one in the URL.
         port: its port.
         user: as whom to connect.
         kerb_ticket: the path of a Kerberos ticket cache.
         driver: only ``libhdfs``; pyarrow has no other any more.
         extra_conf: further settings of Hadoop's client.
-        kwargs: as those of FilesystemStore.
+        kwargs: as those of AbstractFilesystemStore.
 
     Raises:
         ValueError: another driver, or a URL of another kind.
+
+    Example:
+        >>> HDFSStore("hdfs://names:8020/horovod", user="trainer").get_train_data_path()
+        'hdfs://names:8020/horovod/intermediate_train_data'
     """
 
     def __init__(
@@ -58,12 +63,25 @@ class HDFSStore(AbstractFilesystemStore):
 
     @classmethod
     def matches(cls, path: str) -> bool:
-        """Whether the path is a URL of HDFS."""
+        """Look at the scheme.
+
+        Args:
+            path: a path or URL.
+
+        Returns:
+            Whether the path is a URL of HDFS.
+        """
         return path.startswith(_SCHEME)
 
     @classmethod
     def parse_url(cls, url: str) -> tuple[Optional[str], Optional[int], str]:
-        """Host, port and path of a URL or path; None for what it does not say.
+        """Take a URL to pieces.
+
+        Args:
+            url: a URL or path.
+
+        Returns:
+            Host, port and path; None for what it does not say.
 
         Raises:
             ValueError: it is a URL of another kind, or has a port that is no number, or no absolute path.
@@ -80,7 +98,14 @@ class HDFSStore(AbstractFilesystemStore):
         return host, port, path
 
     def get_full_path(self, path: str) -> str:
-        """The path as a URL, with host and port where they are known."""
+        """Complete a path.
+
+        Args:
+            path: a path or URL.
+
+        Returns:
+            The path as a URL, with host and port where they are known.
+        """
         _, _, plain = self.parse_url(path)
         if self._host == "default":
             return _SCHEME + plain

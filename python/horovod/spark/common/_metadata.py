@@ -11,6 +11,7 @@ from horovod.spark.common import _sync
 
 FILE = "_horovod.json"
 _VERSION = 1
+_COLUMN = {"spark_data_type", "is_sparse_vector_only", "shape", "intermediate_format", "max_size"}
 
 
 @dataclasses.dataclass
@@ -55,22 +56,36 @@ def read(filesystem: Any, folder: str) -> Optional[Part]:
             found = json.loads(file.read())
     except FileNotFoundError:
         return None
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder, not the description of the data: prepare the data again") from None
     except ValueError as e:
-        raise ValueError(f"{path} is no JSON: {e}") from None
+        raise ValueError(f"{path} is no JSON: {e}: prepare the data again") from None
     if not isinstance(found, dict) or found.get("version") != _VERSION:
         raise ValueError(f"{path} is of another version of gorovod: prepare the data again")
-    return Part(
-        files=[_name(path, file) for file in found["files"]],
-        rows=int(found["rows"]),
-        size=int(found["size"]),
-        columns=found["columns"],
+    fields: dict[str, Any] = {field.name: found.get(field.name) for field in dataclasses.fields(Part)}
+    part = Part(**fields)
+    if not _is_whole(part):
+        raise ValueError(f"{path} is damaged: prepare the data again")
+    return part
+
+
+def _is_whole(part: Part) -> bool:
+    """Whether all fields are what :func:`write` writes."""
+    return (
+        isinstance(part.files, list)
+        and all(isinstance(name, str) and name not in ("", ".", "..") and "/" not in name for name in part.files)
+        and all(_is_count(number) for number in (part.rows, part.size))
+        and isinstance(part.columns, dict)
+        and all(map(_is_column, part.columns.values()))
     )
 
 
-def _name(path: str, file: Any) -> str:
-    if not isinstance(file, str) or "/" in file:
-        raise ValueError(f"{path} names a file outside its folder: {file!r}")
-    return file
+def _is_column(column: Any) -> bool:
+    return isinstance(column, dict) and set(column) == _COLUMN and _is_count(column["shape"])
+
+
+def _is_count(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
 
 
 def _spark_type(name: str) -> type:

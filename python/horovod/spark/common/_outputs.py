@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.ml.linalg import DenseVector, SparseVector, VectorUDT
 from pyspark.sql import types
 
-from horovod.spark.common import _columns
+from horovod.spark.common import _columns, _names
 
 _WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 _SCALARS = (*_WHOLE, types.BooleanType, types.FloatType, types.DoubleType)
@@ -72,9 +72,12 @@ def add(dataset: Any, features: Sequence[str], columns: Sequence[Column], load: 
         load: makes, once in each task, the function from arrays by feature to an array for each output.
     """
     added = [column.name for column in columns]
-    fields = [field for field in dataset.schema.fields if field.name not in added]
-    kept = [field.name for field in fields]
-    schema = types.StructType([*fields, *(types.StructField(c.name, c.type(), True) for c in columns)])
+    names = dataset.columns
+    kept = [place for place, name in enumerate(names) if name not in added]
+    fields = _names.numbered(dataset).schema.fields
+    made = [types.StructField(f"output{place}", column.type(), True) for place, column in enumerate(columns)]
+    schema = types.StructType([*(fields[place] for place in kept), *made])
+    taken = [(name, names.index(name)) for name in features]
 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:
         predict = None
@@ -82,9 +85,8 @@ def add(dataset: Any, features: Sequence[str], columns: Sequence[Column], load: 
             if not batch.num_rows:
                 continue
             predict = predict or load()
-            found = dict(zip(batch.schema.names, batch.columns))
-            outputs = predict({name: _columns.to_numpy(name, found[name]) for name in features})
-            made = [column.values(output) for column, output in zip(columns, outputs)]
-            yield pa.RecordBatch.from_arrays([*(found[name] for name in kept), *made], names=[*kept, *added])
+            outputs = predict({name: _columns.to_numpy(name, batch.column(place)) for name, place in taken})
+            values = [column.values(output) for column, output in zip(columns, outputs)]
+            yield pa.RecordBatch.from_arrays([*(batch.column(place) for place in kept), *values], names=schema.names)
 
-    return dataset.mapInArrow(rows, schema)
+    return _names.numbered(dataset).mapInArrow(rows, schema).toDF(*(names[place] for place in kept), *added)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset
 from pyarrow import parquet
 
-from horovod.spark.common import _files, _metadata
+from horovod.spark.common import _columns, _files, _metadata
 from horovod.spark.common._row_groups import Piece, RowGroup
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}  # of a decoded value, in bytes
@@ -43,7 +43,12 @@ class Folder:
             files = [posixpath.join(folder, name) for name in self.part.files]
         if not files:
             raise ValueError(f"{path} has no Parquet files")
-        found = pyarrow.dataset.dataset(files, format="parquet", filesystem=self._filesystem, partitioning="hive")
+        try:
+            found = pyarrow.dataset.dataset(files, format="parquet", filesystem=self._filesystem, partitioning="hive")
+        except FileNotFoundError as e:
+            raise FileNotFoundError(
+                f"{path} lacks a file that its description names: {e}: prepare the data again"
+            ) from e
         self._fragments = list(found.get_fragments())
         self.schema: pa.Schema = found.schema
         self.columns = list(found.schema.names if columns is None else columns)
@@ -56,6 +61,21 @@ class Folder:
     def rows(self) -> int:
         """How many rows all files have."""
         return sum(group.rows for group in self.row_groups)
+
+    def nulls(self) -> dict[str, int]:
+        """How many values of each column are null, as far as the files' statistics tell. Empty lists count, too."""
+        counts = dict.fromkeys(self.columns, 0)
+        for fragment in self._fragments:
+            metadata = fragment.metadata
+            for c in range(metadata.num_columns):
+                path = metadata.schema.column(c).path
+                name = next((name for name in self.columns if path == name or path.startswith(name + ".")), None)
+                if name is None or (_columns.is_vector(self.schema.field(name).type) and path != name + ".type"):
+                    continue  # of a vector's fields all but the type are null as a rule
+                for index in range(metadata.num_row_groups):
+                    told = metadata.row_group(index).column(c).statistics
+                    counts[name] += told.null_count if told is not None and told.has_null_count else 0
+        return counts
 
     def _of_file(self, file: int) -> Iterator[RowGroup]:
         metadata = self._fragments[file].metadata

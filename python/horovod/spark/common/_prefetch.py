@@ -42,7 +42,7 @@ def ahead(jobs: Iterable[Job], workers: int, budget: int, measure: Callable[[Any
                 following = next(rest, None)
             yield begun.popleft().future.result()
     finally:
-        for each in begun:
+        for each in reversed(begun):  # none begins whose turn would come after one that never runs
             each.future.cancel()
         pool.shutdown(wait=True)
 

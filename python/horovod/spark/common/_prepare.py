@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -12,7 +13,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 import pyarrow as pa
 
 from horovod.spark import _session
-from horovod.spark.common import _columns, _files, _metadata, _sync, _writing, constants
+from horovod.spark.common import _columns, _files, _metadata, _names, _sync, _writing, constants
 
 _CHOICE = "__horovod_validation"
 _SEEN = 30.0  # seconds for files to appear here that tasks have written elsewhere
@@ -36,20 +37,41 @@ def prepare(
         What has been written to each folder; None for a second one without rows.
 
     Raises:
-        ValueError: no rows are left for training, or rows of a column have different shapes.
+        ValueError: no rows are left for training, values are null, or rows of a column have different shapes.
         OSError: the folders cannot be written, or the driver does not see what tasks write there.
     """
     folders = [_Folder(path, storage_options) for path in (train, val)]
     for folder in folders:
         folder.empty()
-    df = df.select(*columns, *([validation] if isinstance(validation, str) and validation not in columns else []))
+    try:
+        parts = _write(df, folders, storage_options, columns, validation, compress_sparse, partitions)
+    except BaseException:
+        for folder in folders:  # so that nobody takes a part of the rows for all
+            with contextlib.suppress(OSError):
+                folder.remove()
+        raise
+    return parts[0], parts[1] if parts[1].rows else None
+
+
+def _write(
+    df: Any,
+    folders: Sequence[_Folder],
+    storage_options: Mapping[str, Any],
+    columns: Sequence[str],
+    validation: Validation,
+    compress_sparse: bool,
+    partitions: int,
+) -> list[_metadata.Part]:
+    """Write the rows and then the metadata, and return what has been written to each folder."""
+    mark = validation if isinstance(validation, str) and validation not in columns else None  # nobody learns it
+    df = df.select(*map(_names.quoted, [*columns, mark] if mark is not None else columns))
     widths = _widths(df) if compress_sparse else {}
     choice = _CHOICE if validation else None
     if choice is not None:
         df = df.withColumn(choice, _chosen(df, validation))
-    if isinstance(validation, str):
-        df = df.drop(validation)
-    work = _writing.Work(train, val, dict(storage_options), choice, widths)
+    if mark is not None:
+        df = df.drop(mark)
+    work = _writing.Work(folders[0].url, folders[1].url, dict(storage_options), df.columns, choice, widths)
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from horovod.spark.common import _writing
@@ -58,8 +80,12 @@ def prepare(
         yield pa.RecordBatch.from_pydict({"file": pa.array(texts, pa.string())})
 
     with described(df, "horovod: write the rows for the training"):
-        rows = _collect(df.repartition(partitions).mapInArrow(task, "file string"))
+        rows = _collect(_names.numbered(df).repartition(partitions).mapInArrow(task, "file string"))
     written = [_writing.Written(**json.loads(row.file)) for row in rows]
+    nulls: collections.Counter[str] = collections.Counter()
+    for file in written:
+        nulls.update(file.nulls)
+    _columns.without_nulls(nulls)
     parts = [_part(df, [file for file in written if file.val == is_val], widths) for is_val in (False, True)]
     if not parts[0].rows:
         others = f": all its {parts[1].rows} rows are for validation" if parts[1].rows else ""
@@ -67,7 +93,7 @@ def prepare(
     for folder, part in zip(folders, parts):
         if part.rows:
             folder.finish(part)
-    return parts[0], parts[1] if parts[1].rows else None
+    return parts
 
 
 def _collect(df: Any) -> list[Any]:
@@ -85,7 +111,7 @@ def _chosen(df: Any, validation: Validation) -> Any:
     from pyspark.sql import functions
 
     if isinstance(validation, str):
-        return functions.col(validation).cast("double")
+        return functions.col(_names.quoted(validation)).cast("double")
     # The seed is in the plan, so that a task that runs again chooses the same rows.
     return (functions.rand(random.getrandbits(62)) < functions.lit(validation)).cast("double")
 
@@ -100,13 +126,12 @@ def _widths(df: Any) -> dict[str, int]:
         from horovod.spark.common import _columns
 
         for batch in batches:
-            names = batch.schema.names
-            yield pa.RecordBatch.from_pydict(
-                {"name": names, "width": [_columns.widest(batch.column(name)) for name in names]}
-            )
+            found = [_columns.widest(column) for column in batch.columns]
+            yield pa.RecordBatch.from_pydict({"name": vectors, "width": found})
 
     with described(df, "horovod: measure the sparse vectors"):
-        rows = df.select(*vectors).mapInArrow(task, "name string, width long").groupBy("name").max("width").collect()
+        found = _names.numbered(df.select(*map(_names.quoted, vectors))).mapInArrow(task, "name string, width long")
+        rows = found.groupBy("name").max("width").collect()
     return {row[0]: row[1] for row in rows}
 
 
@@ -161,19 +186,36 @@ class _Folder:
     """A folder of a store, as the driver sees it."""
 
     def __init__(self, path: str, storage_options: Mapping[str, Any]) -> None:
-        self._url = path
+        self.url = path
         self._filesystem, self._path = _files.open_filesystem(path, storage_options)
 
     def empty(self) -> None:
         """Remove what is there, and make sure that files can be written."""
+        if _files.is_private(self._filesystem):
+            raise ValueError(
+                f"the store {self.url} is memory of this process, which Spark's tasks do not see: choose a folder that "
+                "all hosts share"
+            )
         try:
-            if self._filesystem.exists(self._path):
-                self._filesystem.rm(self._path, recursive=True)
-            probe = f"{self._path.rstrip('/')}/_probe"
-            _sync.write(self._filesystem, probe, b"")
-            self._filesystem.rm_file(probe)
+            self._refuse_others()
+            self.remove()
+            _sync.check(self._filesystem, self._path)
         except (OSError, NotImplementedError) as e:
-            raise OSError(f"the store's folder {self._url} cannot be written: {e or type(e).__name__}") from e
+            words = str(e) or type(e).__name__
+            raise OSError(f"the store's folder {self.url} cannot be written: {words}") from e
+
+    def _refuse_others(self) -> None:
+        """Raise OSError if files are there that no training has written, so that they are not lost."""
+        there = self._filesystem.find(self._path) if self._filesystem.isdir(self._path) else []
+        names = [path.rpartition("/")[2] for path in there]
+        others = [name for name in names if not name.endswith(".parquet") and name[:1] not in ("_", ".")]
+        if others:
+            raise OSError(f"it has files that are no rows of a training, such as {others[0]}: remove them")
+
+    def remove(self) -> None:
+        """Remove the folder, if it is there."""
+        if self._filesystem.exists(self._path):
+            self._filesystem.rm(self._path, recursive=True)
 
     def finish(self, part: _metadata.Part) -> None:
         """Wait until the files are here, and write the metadata."""
@@ -184,7 +226,7 @@ class _Folder:
                 break
             if time.monotonic() > until:
                 raise OSError(
-                    f"tasks of Spark have written {missing[0]} to {self._url}, but the driver does not find it there: "
+                    f"tasks of Spark have written {missing[0]} to {self.url}, but the driver does not find it there: "
                     "the store must be on a file system that all hosts share"
                 )
             time.sleep(0.1)

@@ -6,13 +6,39 @@ import abc
 import dataclasses
 from typing import Any, Callable, ContextManager, Optional
 
+from horovod.spark.common import _given
+
 kinds: list[tuple[Callable[[str], bool], Callable[..., Store]]] = []
 """Which paths belong to which class of stores; the first that matches counts. Module ``store`` fills it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RemoteStore:
-    """What a training process needs of a store: paths and functions for one run. It can be pickled."""
+    """What a training process needs of a store: paths and functions for one run. It can be pickled.
+
+    Args:
+        train_data_path: the folder of the training rows.
+        val_data_path: the folder of the validation rows.
+        test_data_path: the folder of the test rows.
+        saving_runs: whether checkpoints and logs are kept.
+        runs_path: the folder of all runs.
+        run_path: the folder of this run.
+        checkpoint_path: the file of its checkpoint, or None if runs are not saved.
+        logs_path: the folder of its logs, or None.
+        checkpoint_filename: the checkpoint's name within the run's folder.
+        logs_subdir: the name of the logs' folder there.
+        storage_options: arguments for the file system of fsspec.
+        get_local_output_dir: returns a context manager of a local folder to write in.
+        sync: copies what is new in a local folder to the run's folder.
+
+    Example:
+        >>> remote = store.to_remote("run_1", dataset_idx=None)
+        >>> remote.checkpoint_path
+        'file:///...runs/run_1/checkpoint'
+        >>> with remote.get_local_output_dir() as folder:
+        ...     written = open(f"{folder}/notes.txt", "w").write("done")
+        ...     remote.sync(folder)
+    """
 
     train_data_path: str
     val_data_path: str
@@ -24,7 +50,7 @@ class RemoteStore:
     logs_path: Optional[str]
     checkpoint_filename: str
     logs_subdir: str
-    storage_options: dict[str, Any]
+    storage_options: dict[str, Any] = dataclasses.field(repr=False)  # it may have keys
     get_local_output_dir: Callable[[], ContextManager[str]]
     sync: Callable[[str], None]
 
@@ -51,81 +77,211 @@ class Store(abc.ABC):
 
         Returns:
             An HDFSStore for ``hdfs://``; on Databricks a DBFSLocalStore for a path of DBFS; else a FilesystemStore.
+
+        Raises:
+            TypeError: the path is no text.
+            ValueError: it is empty, or a URL with a password.
         """
+        prefix_path = _given.path("prefix_path", prefix_path)
         return next(kind for matches, kind in kinds if matches(prefix_path))(prefix_path, *args, **kwargs)
 
     @abc.abstractmethod
     def is_parquet_dataset(self, path: str) -> bool:
-        """Whether the folder holds Parquet files."""
+        """Look for Parquet files.
+
+        Args:
+            path: a folder.
+
+        Returns:
+            Whether the folder holds some.
+        """
 
     @abc.abstractmethod
     def get_parquet_dataset(self, path: str) -> Any:
-        """The folder's Parquet files, as a ``pyarrow.parquet.ParquetDataset``."""
+        """Open Parquet files.
+
+        Args:
+            path: their folder.
+
+        Returns:
+            A ``pyarrow.parquet.ParquetDataset``.
+
+        Raises:
+            FileNotFoundError: there is no such folder.
+            ValueError: the folder has no Parquet files.
+        """
 
     @abc.abstractmethod
     def get_train_data_path(self, idx: Optional[int] = None) -> str:
-        """The folder of the training rows, of the data set ``idx`` if there are several."""
+        """Tell where the training rows are.
+
+        Args:
+            idx: the number of the data set, if there are several.
+
+        Returns:
+            The folder.
+        """
 
     @abc.abstractmethod
     def get_val_data_path(self, idx: Optional[int] = None) -> str:
-        """The folder of the validation rows."""
+        """Tell where the validation rows are.
+
+        Args:
+            idx: the number of the data set, if there are several.
+
+        Returns:
+            The folder.
+        """
 
     @abc.abstractmethod
     def get_test_data_path(self, idx: Optional[int] = None) -> str:
-        """The folder of the test rows."""
+        """Tell where the test rows are.
+
+        Args:
+            idx: the number of the data set, if there are several.
+
+        Returns:
+            The folder.
+        """
 
     @abc.abstractmethod
     def saving_runs(self) -> bool:
-        """Whether checkpoints and logs are kept."""
+        """Tell whether checkpoints and logs are kept.
+
+        Returns:
+            Whether they are.
+        """
 
     @abc.abstractmethod
     def get_runs_path(self) -> str:
-        """The folder of all runs."""
+        """Tell where the runs are.
+
+        Returns:
+            The folder of all runs.
+        """
 
     @abc.abstractmethod
     def get_run_path(self, run_id: str) -> str:
-        """The folder of one run."""
+        """Tell where a run is.
+
+        Args:
+            run_id: the run's name.
+
+        Returns:
+            The folder of this run.
+        """
 
     @abc.abstractmethod
     def get_checkpoint_path(self, run_id: str) -> Optional[str]:
-        """The file of a run's checkpoint, or None if runs are not saved."""
+        """Tell where a run's checkpoint is.
+
+        Args:
+            run_id: the run's name.
+
+        Returns:
+            The file, or None if runs are not saved.
+        """
 
     @abc.abstractmethod
     def get_checkpoints(self, run_id: str, suffix: str = ".ckpt") -> list[str]:
-        """The files of a run's folder that end in ``suffix``, by name."""
+        """List the files of a run's folder.
+
+        Args:
+            run_id: the run's name.
+            suffix: the end of their names.
+
+        Returns:
+            The files, in the order of their names.
+        """
 
     @abc.abstractmethod
     def get_logs_path(self, run_id: str) -> Optional[str]:
-        """The folder of a run's logs, or None if runs are not saved."""
+        """Tell where a run's logs are.
+
+        Args:
+            run_id: the run's name.
+
+        Returns:
+            The folder, or None if runs are not saved.
+        """
 
     @abc.abstractmethod
     def get_checkpoint_filename(self) -> str:
-        """The checkpoint's name within the run's folder."""
+        """Tell the name of checkpoints.
+
+        Returns:
+            The name within a run's folder.
+        """
 
     @abc.abstractmethod
     def get_logs_subdir(self) -> str:
-        """The logs' name within the run's folder."""
+        """Tell the name of logs.
+
+        Returns:
+            The folder's name within a run's folder.
+        """
 
     @abc.abstractmethod
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Look for a file or folder.
+
+        Args:
+            path: a path or URL.
+
+        Returns:
+            Whether it is there.
+        """
 
     @abc.abstractmethod
     def read(self, path: str) -> bytes:
-        """The file's contents."""
+        """Read a file.
+
+        Args:
+            path: a path or URL.
+
+        Returns:
+            The contents.
+        """
 
     @abc.abstractmethod
     def write_text(self, path: str, text: str) -> None:
-        """Write a file in UTF-8, and the folders on the way to it."""
+        """Write a file in UTF-8, and the folders on the way to it.
+
+        Args:
+            path: a path or URL.
+            text: the contents.
+        """
 
     @abc.abstractmethod
     def get_local_output_dir_fn(self, run_id: str) -> Callable[[], ContextManager[str]]:
-        """A function that returns a context manager of a local folder, in which a run may write."""
+        """Make what gives a run a local folder to write in.
+
+        Args:
+            run_id: the run's name.
+
+        Returns:
+            A function that returns a context manager of a folder. It can be pickled.
+        """
 
     @abc.abstractmethod
     def sync_fn(self, run_id: str) -> Callable[[str], None]:
-        """A function that copies what is new in a local folder to the run's folder."""
+        """Make what copies a local folder to the run's folder.
+
+        Args:
+            run_id: the run's name.
+
+        Returns:
+            A function of the local folder, which copies what is new. It can be pickled.
+        """
 
     @abc.abstractmethod
     def to_remote(self, run_id: str, dataset_idx: Optional[int]) -> RemoteStore:
-        """What a training process needs of this store."""
+        """Make what a training process needs of this store.
+
+        Args:
+            run_id: the run's name.
+            dataset_idx: the number of the data set, if there are several.
+
+        Returns:
+            It can be pickled.
+        """

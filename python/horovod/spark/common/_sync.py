@@ -14,14 +14,19 @@ from horovod.spark.common import _files
 
 
 class LocalFolder:
-    """Makes a folder of this machine for a run to write in, and removes it afterwards."""
+    """Makes a folder of this machine for a run to write in, and removes it afterwards.
+
+    On an executor it is among Spark's own, which Spark removes at the application's end, also after the process was
+    killed.
+    """
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[str]:
-        folder = tempfile.mkdtemp(prefix=f"horovod-{self._run_id}-")
+        sparks = [path for path in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(path)]
+        folder = tempfile.mkdtemp(prefix=f"horovod-{self._run_id}-", dir=sparks[0] if sparks else None)
         try:
             yield folder
         finally:
@@ -73,6 +78,13 @@ def write(filesystem: Any, path: str, contents: bytes) -> None:
         file.write(contents)
     if target != path:
         _replace(filesystem, target, path)
+
+
+def check(filesystem: Any, folder: str) -> None:
+    """Raise OSError or NotImplementedError unless files can be written in the folder, which is made if need be."""
+    probe = posixpath.join(folder, "_probe")
+    write(filesystem, probe, b"")
+    filesystem.rm_file(probe)
 
 
 def _has_rename(filesystem: Any) -> bool:

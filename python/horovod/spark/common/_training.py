@@ -33,10 +33,23 @@ class Transformation:
     def __call__(self, rows: Any) -> Any:
         if self.function is not None:
             rows = self.function(rows)
+            if not hasattr(rows, "columns"):
+                raise TypeError(f"transformation_fn returned {type(rows).__name__}: a pandas.DataFrame is needed")
+        edited = self.edited or ()
+        for name, what in [
+            *((name, "transformation_removed_fields") for name in self.removed or ()),
+            *((field[0], "transformation_edit_fields") for field in edited),
+        ]:
+            if name not in rows.columns:
+                there = ", ".join(map(str, rows.columns))
+                raise ValueError(f"{what} has {name!r}, but the rows have no such column; they have {there}")
         if self.removed:
             rows = rows.drop(columns=list(self.removed))
-        for name, kind, shape, *_ in self.edited or ():
-            rows[name] = _cast(rows[name], np.dtype(kind), tuple(shape or ()))
+        for name, kind, shape, *_ in edited:
+            try:
+                rows[name] = _cast(rows[name], np.dtype(kind), tuple(shape or ()))
+            except (TypeError, ValueError) as e:
+                raise ValueError(f"transformation_edit_fields: the column {name!r}: {e}") from e
         return rows
 
 
@@ -97,9 +110,11 @@ class Data:
         train = self.train_steps or math.ceil(self.train_rows / self.batch_size / size)
         return train, self.val_steps or math.ceil(self.val_rows / self.val_batch_size / size)
 
-    def open(self, training: Training, rank: int, size: int, steps: tuple[Optional[int], Optional[int]]) -> Any:
+    def open(
+        self, training: Training, rank: int, size: int, steps: tuple[Optional[int], Optional[int]], **more: Any
+    ) -> Any:
         """The data module of a process, with the batches of an epoch for training and for validation."""
-        further = dict(self.further)
+        further = {**self.further, **more}
         if self.own:
             further.update(
                 reader_pool_type=self.pool,
@@ -108,7 +123,7 @@ class Data:
                 random_seed=training.seed,
             )
         columns = [*self.features, *self.labels, *([self.weight] if self.weight else [])]
-        return self.module(
+        opened = self.module(
             train_dir=training.store.train_data_path,
             val_dir=training.store.val_data_path,
             num_train_epochs=training.epochs,
@@ -127,11 +142,23 @@ class Data:
             verbose=training.verbose > 1,
             **further,
         )
+        if not hasattr(opened, "train_data") and not hasattr(opened, "train_dataloader"):
+            raise TypeError(f"data_module={self.module!r} made {type(opened).__name__}: a DataModule is needed")
+        return opened
 
     def compressed(self, name: str) -> Optional[int]:
         """The size of a column's vectors, if they are stored without zeros; else None."""
         column = self.columns.get(name, {})
         return column["shape"] if column.get("intermediate_format") == CUSTOM_SPARSE else None
+
+    def check(self, batch: Mapping[str, Any]) -> None:
+        """Raise ValueError if a batch lacks a column that is learnt."""
+        for name in [*self.features, *self.labels, *([self.weight] if self.weight else [])]:
+            if name not in batch:
+                raise ValueError(
+                    f"a batch has no column {name!r}, only {', '.join(batch)}: the transformation or the data module "
+                    "must give it"
+                )
 
     def whole(self, name: str, values: np.ndarray) -> np.ndarray:
         """A column's values, with the zeros that were not stored."""

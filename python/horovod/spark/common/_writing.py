@@ -25,13 +25,15 @@ class Work:
         train: the folder of the training rows.
         val: the folder of the validation rows.
         storage_options: arguments for the file system.
+        names: of the columns of the rows that come.
         choice: the column that says which rows are for validation: those where it is above 0. None if there are none.
         widths: for each column of vectors to compress, how many elements are not zero at most.
     """
 
     train: str
     val: str
-    storage_options: Mapping[str, Any]
+    storage_options: Mapping[str, Any] = dataclasses.field(repr=False)
+    names: list[str]
     choice: Optional[str]
     widths: Mapping[str, int]
 
@@ -47,6 +49,7 @@ class Written:
         size: of the rows, in bytes.
         shapes: by column, the shape of a row.
         sparse: the columns whose vectors are all sparse.
+        nulls: by column, how many values are null. If there are any, the file has not all rows: nobody may read it.
     """
 
     val: bool
@@ -55,6 +58,7 @@ class Written:
     size: int
     shapes: dict[str, list[int]]
     sparse: list[str]
+    nulls: dict[str, int]
 
 
 def write(work: Work, batches: Iterable[pa.RecordBatch]) -> list[Written]:
@@ -66,7 +70,7 @@ def write(work: Work, batches: Iterable[pa.RecordBatch]) -> list[Written]:
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(contextlib.closing(_File(work, val))) for val in (False, True)]
         for batch in batches:
-            for file, rows in zip(files, _split(work, pa.Table.from_batches([batch]))):
+            for file, rows in zip(files, _split(work, pa.Table.from_batches([batch]).rename_columns(work.names))):
                 file.add(rows)
         return [file.finish() for file in files if file.rows]
 
@@ -90,7 +94,7 @@ class _File:
         self._stored: Any = None
         self._writer: Any = None
         self._held: list[pa.Table] = []
-        self._written = Written(val, f"part-{uuid.uuid4().hex}.parquet", 0, 0, {}, [])
+        self._written = Written(val, f"part-{uuid.uuid4().hex}.parquet", 0, 0, {}, [], {})
 
     @property
     def rows(self) -> int:
@@ -99,6 +103,9 @@ class _File:
     def add(self, rows: pa.Table) -> None:
         """Write the rows, or hold them until they make a row group."""
         if not len(rows):
+            return
+        if self._count_nulls(rows):
+            self._written.rows += len(rows)
             return
         sparse = [c for c in rows.column_names if _all_sparse(rows.column(c))]
         self._written.sparse = sparse if not self.rows else [c for c in self._written.sparse if c in sparse]
@@ -110,6 +117,15 @@ class _File:
         self._held.append(rows)
         if sum(table.nbytes for table in self._held) >= _ROW_GROUP:
             self._flush()
+
+    def _count_nulls(self, rows: pa.Table) -> bool:
+        """Whether any value is null, of these rows or of those before."""
+        nulls = self._written.nulls
+        for name in rows.column_names:
+            count = _columns.nulls(rows.column(name))
+            if count:
+                nulls[name] = nulls.get(name, 0) + count
+        return bool(nulls)
 
     def _shape(self, name: str, column: pa.ChunkedArray) -> None:
         shape = _columns.shape(name, column)

@@ -9,7 +9,10 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from horovod.spark.common._loader import Loader
 from horovod.spark.common.reader import DEFAULT_MEMORY, ParquetReader
 
-__all__ = ["DataModule", "ParquetDataModule", "PetastormDataModule"]
+__all__ = ["DataModule", "NVTabularDataModule", "ParquetDataModule", "PetastormDataModule"]
+
+
+READER_POOL_TYPES = ("thread", "process", "dummy")  # petastorm's; threads read in any case
 
 
 class DataModule(abc.ABC):
@@ -33,6 +36,20 @@ class DataModule(abc.ABC):
         steps_per_epoch_val: batches of a validation.
         verbose: whether to say more.
         kwargs: for subclasses.
+
+    Example:
+        >>> class Same(DataModule):
+        ...     def __enter__(self):
+        ...         return self
+        ...     def __exit__(self, *exception):
+        ...         pass
+        ...     def train_data(self):
+        ...         return [{"x": [0.0], "y": [1]}] * self.steps_per_epoch_train
+        ...     def val_data(self):
+        ...         return None
+        >>> with Same(train_dir, val_dir, steps_per_epoch_train=3) as data:
+        ...     len(data.train_data())
+        3
     """
 
     def __init__(
@@ -83,11 +100,19 @@ class DataModule(abc.ABC):
 
     @abc.abstractmethod
     def train_data(self) -> Any:
-        """The training batches."""
+        """Read for training.
+
+        Returns:
+            The batches.
+        """
 
     @abc.abstractmethod
     def val_data(self) -> Any:
-        """The validation batches."""
+        """Read for validation.
+
+        Returns:
+            The batches; None if there are no validation rows.
+        """
 
 
 class ParquetDataModule(DataModule):
@@ -97,12 +122,21 @@ class ParquetDataModule(DataModule):
     ``steps_per_epoch_train`` and ``steps_per_epoch_val`` say, or each row once if these are None.
 
     Args:
+        train_dir, val_dir, args: as those of DataModule.
         reader_pool_type: ``thread``. Other kinds of petastorm's readers are read by threads, too, with a warning.
         train_reader_worker_count: threads that read training rows.
         val_reader_worker_count: threads that read validation rows.
         random_seed: of the shuffling, which all processes must have in common; 0 without it.
         memory: bytes that each of the two readers may take in memory for rows.
         kwargs: as those of DataModule.
+
+    Raises:
+        ValueError: there is no such ``reader_pool_type``.
+
+    Example:
+        >>> with ParquetDataModule(train_dir, val_dir, train_batch_size=2, steps_per_epoch_train=None) as data:
+        ...     sum(len(batch["x"]) for batch in data.train_data())
+        4
     """
 
     def __init__(
@@ -118,7 +152,7 @@ class ParquetDataModule(DataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(train_dir, val_dir, *args, **kwargs)
-        if reader_pool_type not in ("thread", "process", "dummy"):
+        if reader_pool_type not in READER_POOL_TYPES:
             raise ValueError(f"reader_pool_type={reader_pool_type!r}: only 'thread' is known")
         if reader_pool_type != "thread":
             warnings.warn(f"reader_pool_type={reader_pool_type!r}: threads read Parquet files here", stacklevel=2)
@@ -159,12 +193,24 @@ class ParquetDataModule(DataModule):
         )
 
     def train_data(self) -> Any:
+        """Read for training.
+
+        Returns:
+            The batches.
+
+        Raises:
+            RuntimeError: nobody has entered the data module.
+        """
         if self.train_reader is None:
             raise RuntimeError("enter the data module first: with module: ...")
         return self._loader(self.train_reader, self.steps_per_epoch_train)
 
     def val_data(self) -> Any:
-        """The validation batches; None if there are no validation rows."""
+        """Read for validation.
+
+        Returns:
+            The batches; None if there are no validation rows.
+        """
         if self.val_reader is None:
             return None
         return self._loader(self.val_reader, self.steps_per_epoch_val)
@@ -175,3 +221,26 @@ class ParquetDataModule(DataModule):
 
 PetastormDataModule = ParquetDataModule
 """Horovod's name for the data module that reads Parquet. Petastorm takes no part."""
+
+
+class NVTabularDataModule:
+    """Horovod's name for a data module that reads by NVTabular on GPUs. It is not in this version, and says so.
+
+    Args:
+        args: none is looked at.
+        kwargs: the same.
+
+    Raises:
+        NotImplementedError: whenever it is made.
+
+    Example:
+        >>> NVTabularDataModule("/data/train", "/data/val")
+        Traceback (most recent call last):
+        NotImplementedError: NVTabularDataModule needs NVTabular, RAPIDS and GPUs of NVIDIA...
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError(
+            "NVTabularDataModule needs NVTabular, RAPIDS and GPUs of NVIDIA, and gorovod does not read by it: leave "
+            "data_module out, and ParquetDataModule reads the same files"
+        )

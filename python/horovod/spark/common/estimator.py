@@ -6,16 +6,17 @@ import abc
 import dataclasses
 import uuid
 import warnings
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Sequence
 
 from pyspark.ml import Estimator, Model
+from pyspark.sql import DataFrame
 
-from horovod.spark.common import _outputs, _persistence, _progress, util
+from horovod.spark.common import _describe, _files, _given, _outputs, _persistence, _progress, _sync, _types, util
 from horovod.spark.common._training import Data, Training, Transformation
 from horovod.spark.common.backend import Backend, SparkBackend, default_num_proc
-from horovod.spark.common.datamodule import ParquetDataModule
+from horovod.spark.common.datamodule import READER_POOL_TYPES, NVTabularDataModule, ParquetDataModule
 from horovod.spark.common.params import EstimatorParams, ModelParams
-from horovod.spark.common.store import Store
+from horovod.spark.common.store import AbstractFilesystemStore, Store
 
 
 class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
@@ -46,12 +47,19 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
             sample_weight_col=self._value("sample_weight_col"),
             dataset_idx=dataset_idx,
         )
+        self._check_types({name: column["spark_data_type"] for name, column in found[2].items()})
+        if self._value("transformation_fn") is None:
+            store, has_val = self._store(), found[1] > 0
+            for path in [store.get_train_data_path(dataset_idx), store.get_val_data_path(dataset_idx)][: 1 + has_val]:
+                _describe.refuse_nulls(path, getattr(store, "storage_options", None) or {}, list(found[2]))
         return self._train(self._backend(), dataset_idx, *found)
 
     def _fit(self, dataset: Any) -> HorovodModel:
         """What ``fit(df, params=None)`` does."""
         self._check()
         backend = self._backend()
+        if isinstance(dataset, DataFrame):
+            self._check_types({field.name: field.dataType for field in dataset.schema.fields})
         with util.prepare_data(
             backend.num_processes(),
             self._store(),
@@ -74,11 +82,26 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         for name in ("model", "feature_cols", "label_cols", *self._needed()):
             if not self._value(name):
                 raise ValueError(f"{type(self).__name__} needs the parameter {name}")
-        for name in ("batch_size", "epochs", "backward_passes_per_step", "partitions_per_process"):
-            if self._value(name) < 1:
+        for name in _COUNTS:
+            if self._value(name) is not None and self._value(name) < 1:
                 raise ValueError(f"{name}={self._value(name)}: at least 1 is needed")
+        for name in ("shuffle_buffer_size", "tensorflow_dataset_prefetch_buffer_size"):
+            if self._value(name) is not None and self._value(name) < 0:
+                raise ValueError(f"{name}={self._value(name)}: at least 0 is needed")
+        if self._value("sample_weight_col") == "":
+            raise ValueError("sample_weight_col='': the name of a column is needed; None for rows of one weight")
+        if self._value("run_id") is not None:
+            _given.run_id(self._value("run_id"))
+        _given.seed(self._value("random_seed"))
+        _given.weights(self._value("loss_weights"))
+        _given.shapes("label_shapes", self._value("label_shapes"), "label_cols", self._value("label_cols"))
+        _given.edited(self._value("transformation_edit_fields"))
+        if self._value("reader_pool_type") not in READER_POOL_TYPES:
+            raise ValueError(f"reader_pool_type={self._value('reader_pool_type')!r}: only 'thread' is known")
         if self._value("num_proc") is not None and self._value("backend") is not None:
             raise ValueError('At most one of parameters "backend" and "num_proc" may be specified')
+        if self._value("data_module") is NVTabularDataModule:
+            NVTabularDataModule()
         if self._value("data_module") is None:
             for name in ("continuous_cols", "categorical_cols"):
                 if self._value(name):
@@ -89,6 +112,16 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
             warnings.warn("shuffle_buffer_size is deprecated: use shuffle", DeprecationWarning, stacklevel=3)
         self._check_framework()
 
+    def _check_types(self, kinds: Mapping[str, Any]) -> None:
+        """Raise ValueError if a column that is learnt has no numbers, unless somebody may make numbers of it."""
+        if self._value("transformation_fn") is None and self._value("data_module") is None:
+            names = [*self._value("feature_cols"), *self._value("label_cols"), self._value("sample_weight_col")]
+            _types.check({name: kinds[name] for name in names if name in kinds}, self._texts())
+
+    def _texts(self) -> Sequence[str]:
+        """The columns that may have text."""
+        return ()
+
     def _store(self) -> Store:
         store = self._value("store")
         if store is None:
@@ -97,7 +130,13 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
 
     def _backend(self) -> Backend:
         """The user's backend, or Spark's tasks."""
-        return self._value("backend") or SparkBackend(self._value("num_proc") or default_num_proc())
+        backend = self._value("backend")
+        if backend is None:
+            return SparkBackend(self._value("num_proc") or default_num_proc())
+        size = backend.num_processes()
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"{type(backend).__name__}.num_processes() returned {size!r}: at least 1 is needed")
+        return backend
 
     def _results(self, backend: Backend, training: Training) -> list[Any]:
         """Run the training. A progress bar shows on a terminal, unless the backend is the user's."""
@@ -120,16 +159,20 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
             raise ValueError("there are no rows to train on")
         self._check_columns(columns)
         store, run_id = self._store(), self._value("run_id") or f"{type(self).__name__.lower()}-{uuid.uuid4().hex[:12]}"
+        _check_run(store, run_id)
         training = Training(
             store=store.to_remote(run_id, index),
             data=self._data(train_rows, val_rows, columns, self._value("validation") is not None or val_rows > 0),
             epochs=self._value("epochs"),
             verbose=self._value("verbose"),
             seed=self._value("random_seed"),
-            use_gpu=self._value("use_gpu"),
+            use_gpu=self._use_gpu(),
             checkpoint=_earlier(store, run_id),
         )
-        return self._trained(self._results(backend, training)[0], run_id, columns)
+        results = self._results(backend, training)
+        if not isinstance(results, (list, tuple)) or not results or results[0] is None:
+            raise TypeError(f"{type(backend).__name__}.run returned no results: a list is needed, that of rank 0 first")
+        return self._trained(results[0], run_id, columns)
 
     def _data(self, train_rows: int, val_rows: int, columns: Mapping[str, Any], validates: bool) -> Data:
         shuffle = self._value("shuffle") and self._value("shuffle_buffer_size") != 0
@@ -161,6 +204,10 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
             further={name: self._value(name) for name in ("continuous_cols", "categorical_cols") if self._value(name)},
         )
 
+    def _use_gpu(self) -> bool:
+        """Whether to train on GPUs if there are any."""
+        return bool(self._value("use_gpu"))
+
     def _environment(self) -> dict[str, str]:
         """Variables of the processes."""
         return {}
@@ -188,12 +235,29 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         """The model, of what the function has returned on rank 0."""
 
 
+_COUNTS = (
+    "num_proc batch_size val_batch_size epochs train_steps_per_epoch validation_steps_per_epoch "
+    "backward_passes_per_step partitions_per_process train_reader_num_workers val_reader_num_workers"
+).split()
+
+
 class HorovodModel(Model, ModelParams, _persistence.Saved):
     """A trained model, which adds its outputs to data frames."""
 
+    _takes_texts = False
+
     def _transform(self, dataset: Any) -> Any:
         """What ``transform(df, params=None)`` does."""
+        for name in ("model", "feature_columns", "label_columns", "_metadata"):
+            if self.getOrDefault(name) in (None, [], {}):
+                whose = f"{type(self).__name__} has no {name.strip('_')}"
+                raise ValueError(f"{whose}: use what an estimator's fit() returned, or load() what it saved")
+        if not isinstance(dataset, DataFrame):
+            raise TypeError(f"a data frame of Spark is needed, not {type(dataset).__name__}")
         labels = self.getOrDefault("label_columns")
+        unknown = [name for name in labels if name not in self.getOrDefault("_metadata")]
+        if unknown:
+            raise ValueError(f"label_columns has {unknown[0]!r}, which was no column of the training")
         names = self.output_names()
         if len(names) != len(labels):
             raise ValueError(f"there are {len(labels)} label columns, but {len(names)} output columns")
@@ -201,6 +265,7 @@ class HorovodModel(Model, ModelParams, _persistence.Saved):
         missing = [name for name in features if name not in dataset.columns]
         if missing:
             raise ValueError(f"the data frame has no column {missing[0]!r}; it has {', '.join(dataset.columns)}")
+        _types.check({name: dataset.schema[name].dataType for name in features}, features if self._takes_texts else ())
         columns = self.getOrDefault("_metadata")
         outputs = [
             _outputs.Column(name, columns[label]["spark_data_type"], size)
@@ -215,6 +280,20 @@ class HorovodModel(Model, ModelParams, _persistence.Saved):
     @abc.abstractmethod
     def _predictor(self) -> Any:
         """A function that can be pickled. It makes the one that takes arrays by feature, and returns arrays of rows."""
+
+
+def _check_run(store: Store, run_id: str) -> None:
+    """Raise OSError unless the run's folder can be written: a checkpoint would fail only after an epoch."""
+    if not store.saving_runs() or not isinstance(store, AbstractFilesystemStore):
+        return
+    folder = store.get_run_path(run_id)
+    try:
+        _sync.check(*_files.open_filesystem(folder, store.storage_options))
+    except (OSError, NotImplementedError) as e:
+        raise OSError(
+            f"the run's folder {folder} cannot be written: {str(e) or type(e).__name__}. Give the store another "
+            "runs_path, or save_runs=False for no checkpoints"
+        ) from e
 
 
 def _earlier(store: Store, run_id: str) -> Optional[bytes]:

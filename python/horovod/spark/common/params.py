@@ -9,12 +9,33 @@ from typing import Any, Callable, Optional
 
 from pyspark.ml.param import Param, Params, TypeConverters
 
+from horovod.spark.common.backend import Backend
+from horovod.spark.common.store import Store
+
 _Converter = Optional[Callable[[Any], Any]]
 
 
 def param(name: str, doc: str, converter: _Converter = None) -> Any:
     """A parameter of a class of parameters. ``converter`` checks its values; None takes what comes."""
     return Param(Params._dummy(), name, doc, converter)
+
+
+def _an(kind: type, hint: str) -> Callable[[Any], Any]:
+    """A converter that takes objects of a class."""
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError(f"{value!r} is not a {kind.__name__}: {hint}")
+        return value
+
+    return convert
+
+
+def to_function(value: Any) -> Any:
+    """A converter that takes what can be called."""
+    if not callable(value):
+        raise TypeError(f"{value!r} cannot be called")
+    return value
 
 
 def accessors(*older: tuple[str, str]) -> Callable[[type], type]:
@@ -43,7 +64,14 @@ def _setter(word: str, name: str) -> Callable[..., Any]:
         return self._set(**{name: value})
 
     setter.__name__ = word
-    setter.__doc__ = f"Set the parameter ``{name}``, and return this object."
+    setter.__doc__ = f"""Set the parameter ``{name}``.
+
+        Args:
+            value: the new value.
+
+        Returns:
+            This object.
+        """
     return setter
 
 
@@ -52,7 +80,11 @@ def _getter(word: str, name: str) -> Callable[..., Any]:
         return self.getOrDefault(getattr(self, name))
 
     getter.__name__ = word
-    getter.__doc__ = f"The parameter ``{name}``."
+    getter.__doc__ = f"""Tell the parameter ``{name}``.
+
+        Returns:
+            Its value, or its default.
+        """
     return getter
 
 
@@ -64,7 +96,14 @@ class _Keywords(Params):
         for name in given:
             if not self.hasParam(name):
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}")
-        self._set(**{name: value for name, value in given.items() if value is not None})
+        self._set(**given)
+
+    def _set(self, **given: Any) -> Any:
+        """Set parameters, checked by their converters. None brings the default back: constructor, setters, copies."""
+        for name, value in given.items():
+            if value is None:
+                self.clear(self.getParam(name))
+        return super()._set(**{name: value for name, value in given.items() if value is not None})
 
 
 @accessors(
@@ -76,9 +115,9 @@ class _Keywords(Params):
 class EstimatorParams(_Keywords):
     """What all estimators can be told."""
 
-    num_proc = param("num_proc", "how many processes train; Spark's default parallelism without it")
-    store = param("store", "the Store for data, checkpoints and logs")
-    backend = param("backend", "the Backend that runs the processes, in place of num_proc")
+    num_proc = param("num_proc", "how many processes; Spark's default parallelism without it", TypeConverters.toInt)
+    store = param("store", "where data, checkpoints and logs go", _an(Store, 'Store.create("/a/folder") makes one'))
+    backend = param("backend", "the Backend that runs the processes, in place of num_proc", _an(Backend, "derive one"))
     model = param("model", "the model to train")
     optimizer = param("optimizer", "the optimizer, with the learning rate of one process")
     loss = param("loss", "the loss function, or one for each output")
@@ -104,16 +143,20 @@ class EstimatorParams(_Keywords):
     random_seed = param("random_seed", "of the shuffling, and of the framework's generators", TypeConverters.toInt)
     partitions_per_process = param("partitions_per_process", "files for each process", TypeConverters.toInt)
     run_id = param("run_id", "the run's name in the store; that of an earlier run goes on", TypeConverters.toString)
-    transformation_fn = param("transformation_fn", "turns rows, as a pandas.DataFrame, into those to use")
-    transformation_edit_fields = param("transformation_edit_fields", "(name, type, shape, nullable) of what it changes")
-    transformation_removed_fields = param("transformation_removed_fields", "columns to leave out after it")
+    transformation_fn = param("transformation_fn", "turns rows, as a pandas.DataFrame, into those to use", to_function)
+    transformation_edit_fields = param(
+        "transformation_edit_fields", "(name, type, shape, nullable) of what it changes", TypeConverters.toList
+    )
+    transformation_removed_fields = param(
+        "transformation_removed_fields", "columns to leave out after it", TypeConverters.toListString
+    )
     train_reader_num_workers = param("train_reader_num_workers", "threads of a process that read", TypeConverters.toInt)
     val_reader_num_workers = param("val_reader_num_workers", "the same for validation", TypeConverters.toInt)
     reader_pool_type = param("reader_pool_type", "'thread'", TypeConverters.toString)
     label_shapes = param("label_shapes", "the shape of each label, with -1 for a batch's rows", TypeConverters.toList)
     inmemory_cache_all = param("inmemory_cache_all", "keep all rows in memory", TypeConverters.toBoolean)
     use_gpu = param("use_gpu", "train on GPUs if there are any", TypeConverters.toBoolean)
-    data_module = param("data_module", "the class of the data module that reads the rows")
+    data_module = param("data_module", "the class of the data module that reads the rows", to_function)
     mp_start_method = param("mp_start_method", "None: no processes read", TypeConverters.toString)
     backward_passes_per_step = param("backward_passes_per_step", "batches for each step", TypeConverters.toInt)
     tensorflow_dataset_prefetch_buffer_size = param(
@@ -174,6 +217,10 @@ class ModelParams(_Keywords):
         self._setDefault(_metadata=None)
 
     def output_names(self) -> list[str]:
-        """The columns that transform() adds: by default those of the labels, with ``__output`` behind."""
+        """Name the columns that transform() adds.
+
+        Returns:
+            By default the names of the labels, with ``__output`` behind.
+        """
         names = self.getOrDefault(self.output_cols)
         return list(names) if names else [f"{name}__output" for name in self.getOrDefault(self.label_columns) or ()]

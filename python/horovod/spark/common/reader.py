@@ -44,7 +44,8 @@ class ParquetReader:
         seed: of the shuffling.
         workers: threads that read.
         memory: bytes that rows may take in memory at a time: a sixth read ahead, a sixth to shuffle among, a sixth
-            while one becomes the other, and the rest for what is being decoded. Allocators may hold some 50 MiB more.
+            while one becomes the other, and the rest for what is being decoded. Arrow's allocator mimalloc holds up to
+            50 MiB more; processes of horovod.spark have ``ARROW_DEFAULT_MEMORY_POOL=jemalloc``, which does not.
         transform_fn: called in a thread with some of the rows, as a pandas.DataFrame; returns those to use, likewise.
         keep: whether to keep all rows of this process in memory after the first epoch, whatever ``memory`` says. The
             process then has the same rows in each epoch.
@@ -55,7 +56,7 @@ class ParquetReader:
         ValueError: it has no such column, or a number makes no sense.
 
     Example:
-        >>> reader = ParquetReader("/data/train", columns=["x", "y"], batch_size=2, shuffle=False)
+        >>> reader = ParquetReader(train_dir, columns=["x", "y"], batch_size=2, shuffle=False)
         >>> next(iter(reader))
         {'x': array([0., 1.]), 'y': array([0, 1])}
     """
@@ -113,7 +114,14 @@ class ParquetReader:
         return self.batches(epoch)
 
     def batches(self, epoch: int) -> Iterator[_batches.Columns]:
-        """The batches of an epoch, of which the first has the number 0. The same number means the same batches."""
+        """Read an epoch.
+
+        Args:
+            epoch: its number, of which the first is 0. The same number means the same batches.
+
+        Returns:
+            The batches.
+        """
         shuffle = np.random.default_rng([self._seed, epoch, self._cur_shard]) if self._shuffle else None
         windows = self._whole() if self._keep else _batches.windows(self._load(epoch), self._memory // 6)
         return _batches.batches(windows, self.batch_size, shuffle, self._drop_last)
@@ -121,7 +129,16 @@ class ParquetReader:
     def changed(
         self, batch_size: Optional[int] = None, shuffle: Optional[bool] = None, keep: Optional[bool] = None
     ) -> ParquetReader:
-        """A reader of the same rows, at its first epoch, with other batches. None means as in this one."""
+        """Make a reader of the same rows, at its first epoch, with other batches. None means as in this one.
+
+        Args:
+            batch_size: rows of a batch.
+            shuffle: whether to shuffle.
+            keep: whether to keep all rows in memory.
+
+        Returns:
+            The other reader.
+        """
         other = copy.copy(self)
         other._kept = None
         other.epoch = 0
@@ -135,7 +152,11 @@ class ParquetReader:
         return other
 
     def sample(self) -> _batches.Columns:
-        """Some rows as batches have them, no more than a batch's. They are the same in all processes."""
+        """Read some rows, no more than a batch's. They are the same in all processes.
+
+        Returns:
+            The rows as batches have them.
+        """
         first = next(group for group in self._folder.row_groups if group.rows)
         piece = _row_groups.Piece(first, 0, min(first.rows, self.batch_size))
         return self._convert(next(self._folder.stream([piece])))

@@ -41,8 +41,8 @@ def prepare_data(
 ) -> Iterator[int]:
     """Write the rows of a data frame to a store, for the processes of a training to read.
 
-    Vectors are written as arrays. What is there is overwritten. If several trainings of this process have the same data
-    frame, columns, validation and store at the same time, it is written once.
+    Vectors are written as arrays. Existing rows are overwritten. If several trainings of this process have the same
+    data frame, columns, validation and store at the same time, it is written once.
 
     Args:
         num_processes: how many processes train.
@@ -51,21 +51,31 @@ def prepare_data(
         label_columns: the columns to learn.
         feature_columns: the columns to learn from.
         validation: the share of rows for validation, from 0 to below 1, which are chosen at random; or the column that
-            marks them, by true or by a number above 0. That column is not written.
+            marks them, by true or by a number above 0. That column is not written, unless it is learnt, too.
         sample_weight_col: the column of the rows' weights.
         compress_sparse: whether to write of a vector only what is not zero.
         partitions_per_process: files to write for each process.
         verbose: above 0 says what is done.
 
-    Yields:
-        The index of the data set in the store, for ``store.get_train_data_path(index)``. It belongs to this data set
-        until the context ends.
+    Returns:
+        A context manager of the index of the data set in the store, for ``store.get_train_data_path(index)``. It
+        belongs to this data set until the context ends.
 
     Raises:
-        ValueError: there is no such column, ``validation`` makes no sense, there are no rows for the training, or a
-            column's rows have different shapes.
+        TypeError: ``df`` is no data frame of Spark.
+        ValueError: there is no such column, ``validation`` makes no sense, there are no rows for the training, values
+            are null, or a column's rows have different shapes.
         OSError: the store cannot be written.
+
+    Example:
+        >>> with prepare_data(2, store, df, label_columns=["y"], feature_columns=["x"]) as index:
+        ...     store.is_parquet_dataset(store.get_train_data_path(index))
+        True
     """
+    if not hasattr(df, "mapInArrow"):
+        raise TypeError(f"a data frame of Spark is needed, not {type(df).__name__}: spark.createDataFrame makes one")
+    if df.isStreaming:
+        raise ValueError("the data frame is a stream, which has no end: write its rows, and train on what is written")
     check_validation(validation, df)
     columns = _columns(feature_columns, label_columns, sample_weight_col)
     missing = [name for name in columns if name not in df.columns]
@@ -110,6 +120,12 @@ def get_dataset_properties(dataset_idx: int) -> Properties:
 
     Raises:
         KeyError: no training uses such a data set now.
+
+    Example:
+        >>> with util.prepare_data(2, store, df, label_columns=["y"], feature_columns=["x"]) as index:
+        ...     train_rows, val_rows, columns, row_size = get_dataset_properties(index)
+        >>> train_rows, val_rows, columns["x"]["shape"]
+        (4, 0, 1)
     """
     return _cache.properties(dataset_idx)
 
@@ -135,6 +151,11 @@ def get_simple_meta_from_parquet(
 
     Raises:
         ValueError: the folder for training has no Parquet files, not these columns, or rows of different shapes.
+
+    Example:
+        >>> df.write.mode("overwrite").parquet(store.get_train_data_path(9))
+        >>> get_simple_meta_from_parquet(store, label_columns=["y"], feature_columns=["x"], dataset_idx=9)[0]
+        4
     """
     columns = _columns(feature_columns, label_columns, sample_weight_col)
     path = store.get_train_data_path(dataset_idx)
@@ -156,6 +177,12 @@ def check_validation(validation: Union[None, float, str], df: Any = None) -> Non
 
     Raises:
         ValueError: it is neither a number from 0 to below 1 nor the name of a column of booleans or numbers.
+
+    Example:
+        >>> check_validation(0.2)
+        >>> check_validation(1.5)
+        Traceback (most recent call last):
+        ValueError: validation=1.5: a share of the rows is at least 0 and below 1
     """
     if validation is None:
         return
@@ -194,6 +221,9 @@ def check_shape_compatibility(
 
     Raises:
         ValueError: names the column, its size and the shape.
+
+    Example:
+        >>> check_shape_compatibility({"x": {"shape": 784}}, ["x"], [], input_shapes=[[-1, 28, 28]])
     """
     for what, columns, shapes in (
         ("input", feature_columns, input_shapes),
@@ -214,7 +244,11 @@ def check_shape_compatibility(
 
 
 def clear_training_cache() -> None:
-    """Forget the data sets of this process, also those in use. The files stay."""
+    """Forget the data sets of this process, also those in use. The files stay.
+
+    Example:
+        >>> clear_training_cache()
+    """
     _cache.clear()
 
 

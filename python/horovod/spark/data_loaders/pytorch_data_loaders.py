@@ -37,6 +37,10 @@ class PytorchDataLoader(BaseDataLoader):
         name: of this loader, for its messages.
         limit_step_per_epoch: how many batches an iteration has at most; -1 for all.
         verbose: whether to tell of the end of each iteration.
+
+    Example:
+        >>> [batch["y"].tolist() for batch in PytorchDataLoader(reader, batch_size=2)]
+        [[0, 1], [2, 3]]
     """
 
     def __init__(
@@ -73,6 +77,15 @@ class PytorchInfiniteDataLoader(PytorchDataLoader):
     """Batches without an end: epoch after epoch. An iteration has ``limit_step_per_epoch`` of them if that is no -1.
 
     The next iteration goes on where the last one ended.
+
+    Args:
+        args: as those of PytorchDataLoader.
+        kwargs: the same.
+
+    Example:
+        >>> loader = PytorchInfiniteDataLoader(reader, batch_size=3, limit_step_per_epoch=2)
+        >>> [[batch["y"].tolist() for batch in loader] for _ in range(2)]
+        [[[0, 1, 2], [3]], [[0, 1, 2], [3]]]
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -101,6 +114,10 @@ class PytorchInmemDataLoader(PytorchDataLoader):
         shuffle: whether to shuffle, whatever the reader says. None is as the reader says.
         limit_step_per_epoch: how many batches an epoch has at most; -1 for all.
         verbose: whether to tell of the end of each epoch.
+
+    Example:
+        >>> [len(batch["y"]) for batch in PytorchInmemDataLoader(reader, batch_size=3, num_epochs=2)]
+        [3, 1, 3, 1]
     """
 
     def __init__(
@@ -124,15 +141,48 @@ class PytorchInmemDataLoader(PytorchDataLoader):
 
 
 class PytorchAsyncDataLoader(AsyncDataLoaderMixin, PytorchDataLoader):
-    """A PytorchDataLoader whose tensors a thread makes ahead."""
+    """A PytorchDataLoader whose tensors a thread makes ahead.
+
+    Args:
+        async_loader_queue_size, debug_data_loader: as those of AsyncDataLoaderMixin.
+        args: as those of PytorchDataLoader.
+        kwargs: the same.
+
+    Example:
+        >>> loader = PytorchAsyncDataLoader(reader=reader, batch_size=2)
+        >>> [batch["y"].tolist() for batch in loader]
+        [[0, 1], [2, 3]]
+    """
 
 
 class PytorchInfiniteAsyncDataLoader(AsyncDataLoaderMixin, PytorchInfiniteDataLoader):
-    """A PytorchInfiniteDataLoader whose tensors a thread makes ahead."""
+    """A PytorchInfiniteDataLoader whose tensors a thread makes ahead.
+
+    Args:
+        async_loader_queue_size, debug_data_loader: as those of AsyncDataLoaderMixin.
+        args: as those of PytorchInfiniteDataLoader.
+        kwargs: the same.
+
+    Example:
+        >>> loader = PytorchInfiniteAsyncDataLoader(reader=reader, batch_size=2, limit_step_per_epoch=2)
+        >>> [batch["y"].tolist() for batch in loader]
+        [[0, 1], [2, 3]]
+    """
 
 
 class PytorchInmemAsyncDataLoader(AsyncDataLoaderMixin, PytorchInmemDataLoader):
-    """A PytorchInmemDataLoader whose tensors a thread makes ahead."""
+    """A PytorchInmemDataLoader whose tensors a thread makes ahead.
+
+    Args:
+        async_loader_queue_size, debug_data_loader: as those of AsyncDataLoaderMixin.
+        args: as those of PytorchInmemDataLoader.
+        kwargs: the same.
+
+    Example:
+        >>> loader = PytorchInmemAsyncDataLoader(reader=reader, batch_size=2)
+        >>> [batch["y"].tolist() for batch in loader]
+        [[0, 1], [2, 3]]
+    """
 
 
 PetastormBatchedDataLoader = PytorchDataLoader

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import math
 import os
 import shutil
@@ -13,7 +14,7 @@ import tensorflow as tf
 
 from horovod.spark.common import _progress
 from horovod.spark.common._training import Training
-from horovod.spark.keras import _saving
+from horovod.spark.keras import _loss, _saving
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +94,13 @@ class Trainer:
         if training.checkpoint is None:
             model = _saving.load(self.model, self.custom_objects)
         else:
-            restored = _saving.load(training.checkpoint, self._known(), by=hvd.load_model)
+            try:
+                restored = _saving.load(training.checkpoint, self._known(), by=hvd.load_model)
+            except Exception as e:
+                raise ValueError(
+                    f"the training cannot go on from the checkpoint {training.store.checkpoint_path}: "
+                    f"{type(e).__name__}: {e}. If it is damaged, remove it, or give another run_id"
+                ) from e
             if self.passes == 1 and self.compression is None:
                 _set_rate(restored.optimizer, rate, hvd.size())
                 return restored
@@ -123,6 +130,7 @@ class Trainer:
             self.checkpoint_callback.filepath = os.path.join(folder, _BEST)
             callbacks.append(self.checkpoint_callback)
         if training.store.saving_runs:
+            callbacks += _logs(os.path.join(folder, training.store.logs_subdir))
             callbacks.append(_Save(training.store, folder, self.checkpoint_callback is not None))
         return callbacks
 
@@ -135,6 +143,7 @@ class Trainer:
         labels = list(zip(data.labels, asked, outputs))
 
         def row(columns: Mapping[str, Any]) -> Any:
+            data.check(columns)
             whole = {name: _whole(training, name, value) for name, value in columns.items()}
             xs = [tf.cast(tf.reshape(whole[name], _free(shape)), kind) for name, shape, kind in inputs]
             ys = [_label(whole[name], shape, output) for name, shape, output in labels]
@@ -142,6 +151,8 @@ class Trainer:
             return found if data.weight is None else (*found, tf.cast(whole[data.weight], tf.float32))
 
         rows = rows.map(row)
+        found = [one.shape for one in tf.nest.flatten(rows.element_spec[1])]
+        _loss.check(self.compiling.get("loss"), getattr(model, "output_names", ()), found, outputs)
         return rows.prefetch(self.prefetch) if self.prefetch else rows
 
 
@@ -172,8 +183,16 @@ class _Progress(tf.keras.callbacks.Callback):
         self._teller.step(self._epoch, batch)
 
 
+def _logs(folder: str) -> list[Any]:
+    """What writes logs for TensorBoard, if that is installed."""
+    if importlib.util.find_spec("tensorboard") is None:
+        print("the run has no logs for TensorBoard: pip install tensorboard on the executors", flush=True)
+        return []
+    return [tf.keras.callbacks.TensorBoard(folder)]
+
+
 class _Save(tf.keras.callbacks.Callback):
-    """Saves a checkpoint after each epoch."""
+    """Saves a checkpoint after each epoch, and the logs."""
 
     def __init__(self, store: Any, folder: str, best: bool) -> None:
         super().__init__()
@@ -189,6 +208,10 @@ class _Save(tf.keras.callbacks.Callback):
                 file.write(_saving.dump(self.model))
         elif os.path.exists(best):
             shutil.copyfile(best, path)
+        tf.summary.flush()
+        self._store.sync(self._folder)
+
+    def on_train_end(self, logs: Any = None) -> None:
         self._store.sync(self._folder)
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from horovod.spark.common._loader import Loader
-from horovod.spark.common.datamodule import DataModule
+from horovod.spark.common.datamodule import DataModule, NVTabularDataModule
 from horovod.spark.common.datamodule import ParquetDataModule as _ParquetDataModule
 from horovod.spark.common.reader import ParquetReader
 
-__all__ = ["DataModule", "ParquetDataModule", "PetastormDataModule"]
+__all__ = ["DataModule", "NVTabularDataModule", "ParquetDataModule", "PetastormDataModule"]
 
 
 class ParquetDataModule(_ParquetDataModule):
@@ -22,9 +22,9 @@ class ParquetDataModule(_ParquetDataModule):
     the same number. Where it is None, each iteration has each row of this process once.
 
     Example:
-        >>> with ParquetDataModule(train_dir, val_dir, train_batch_size=64, steps_per_epoch_train=100) as data:
-        ...     rows = data.train_data().map(lambda row: (row["features"], row["label"]))
-        ...     model.fit(rows, steps_per_epoch=100, epochs=10)
+        >>> with ParquetDataModule(train_dir, val_dir, train_batch_size=64, steps_per_epoch_train=10) as data:
+        ...     rows = data.train_data().map(lambda row: (row["x"][:, None], row["y"]))
+        ...     told = model.fit(rows, steps_per_epoch=10, epochs=2, verbose=0)
     """
 
     def _loader(self, reader: ParquetReader, steps: Optional[int]) -> Any:

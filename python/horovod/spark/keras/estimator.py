@@ -50,6 +50,18 @@ class KerasEstimator(HorovodEstimator):
     Raises:
         TypeError: there is no such parameter.
         ValueError: at ``fit``: parameters are missing, or make no sense.
+
+    Example:
+        >>> estimator = KerasEstimator(
+        ...     model=tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)]),
+        ...     optimizer="sgd",
+        ...     loss="mse",
+        ...     feature_cols=["x"],
+        ...     label_cols=["y"],
+        ...     store=store,
+        ... )
+        >>> estimator.setBatchSize(64).getBatchSize()
+        64
     """
 
     custom_objects = param("custom_objects", "classes and functions of the user's, by name")
@@ -74,6 +86,9 @@ class KerasEstimator(HorovodEstimator):
                 names = "inputs" if what == "feature_cols" else "outputs"
                 raise ValueError(f"the model has {len(wanted)} {names}, but {what} are {self._value(what)}")
 
+    def _texts(self) -> list[str]:
+        return [*self._value("feature_cols"), *self._value("label_cols")]
+
     def _check_columns(self, columns: dict[str, dict[str, Any]]) -> None:
         model = self._value("model")
         util.check_shape_compatibility(
@@ -82,6 +97,21 @@ class KerasEstimator(HorovodEstimator):
 
     def _environment(self) -> dict[str, str]:
         return dict(self._value("backend_env") or {})
+
+    def _for_pickle(self, objects: dict[str, Any]) -> dict[str, Any]:
+        """Optimizers of Keras 2 cannot be pickled, so they go as what they were made of."""
+        optimizer = objects.get("optimizer")
+        if not isinstance(optimizer, tf.keras.optimizers.Optimizer):
+            return objects
+        return {**objects, "optimizer": {"serialized": tf.keras.optimizers.serialize(optimizer)}}
+
+    def _from_pickle(self, objects: dict[str, Any]) -> dict[str, Any]:
+        optimizer = objects.get("optimizer")
+        if not isinstance(optimizer, dict) or "serialized" not in optimizer:
+            return objects
+        known = dict(objects.get("custom_objects") or {})
+        made = tf.keras.optimizers.deserialize(optimizer["serialized"], custom_objects=known)
+        return {**objects, "optimizer": made}
 
     def _data_module(self) -> type[ParquetDataModule]:
         return ParquetDataModule
@@ -127,9 +157,15 @@ class KerasModel(HorovodModel):
 
     Raises:
         TypeError: there is no such parameter.
+
+    Example:
+        >>> trained = KerasModel(model=model, feature_columns=["x"], label_columns=["y"])
+        >>> trained.setOutputCols(["guess"]).getOutputCols()
+        ['guess']
     """
 
     custom_objects = param("custom_objects", "classes and functions of the user's, by name")
+    _takes_texts = True
 
     def __init__(self, **params: Any) -> None:
         super().__init__()

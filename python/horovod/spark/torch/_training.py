@@ -13,6 +13,7 @@ import torch
 from horovod.spark.common import _progress
 from horovod.spark.common._training import Training
 from horovod.spark.torch._loss import Losses
+from horovod.spark.torch._rows import Rows
 
 Minibatch = Callable[..., Any]
 
@@ -24,12 +25,12 @@ class Result:
     Attributes:
         history: of the epochs.
         state: of the model, saved by ``torch.save``.
-        sizes: how many numbers each output has for a row.
+        sizes: how many numbers each output has for a row; None if nobody knows.
     """
 
     history: list[dict[str, Any]]
     state: bytes
-    sizes: list[int]
+    sizes: Optional[list[int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +55,10 @@ class Trainer:
         if training.seed is not None:
             torch.manual_seed(training.seed)
         model, optimizer = self.model, self.optimizer
-        device = _device(training.use_gpu, hvd)
+        device = choose_device(training.use_gpu, hvd)
         model.to(device)
         if training.checkpoint is not None:
-            saved = load(training.checkpoint, device)
-            model.load_state_dict(saved["model"])
-            optimizer.load_state_dict(saved["optimizer"])
+            restore(model, optimizer, training.checkpoint, f"{training.store.checkpoint_path}", device)
         optimizer.load_state_dict(optimizer.state_dict())  # which moves it to the device
         for group in optimizer.param_groups:
             group["lr"] *= hvd.size()
@@ -92,9 +91,11 @@ class _Run:
         self._model = model
         self._optimizer = optimizer
         self._stepwise = _Stepwise(optimizer, trainer.passes)
-        self._device = device
+        self._rows = Rows(self._data, trainer.input_shapes, trainer.label_shapes, device)
         self._minibatch = trainer.minibatch or minibatch
-        steps = (self._data.train_steps, self._data.val_steps)
+        # Of our own module each process gives what it has. A user's has to be told how many batches an epoch has.
+        own = self._data.own
+        steps = (self._data.train_steps, self._data.val_steps) if own else self._data.steps(hvd.size())
         self._module = self._data.open(training, hvd.rank(), hvd.size(), steps).__enter__()
         self._train = self._module.train_data()
         self._val = self._module.val_data() if self._data.val_rows else None
@@ -123,17 +124,20 @@ class _Run:
             self._training.progress and self._hvd.rank() == 0, self._training.epochs, len(self._train)
         )
         for step, batch in enumerate(self._train):
-            inputs, labels, weights = self._prepare(batch)
-            outputs, loss = self._minibatch(
+            inputs, labels, weights = self._rows.prepare(batch)
+            learnt = self._minibatch(
                 self._model,
                 self._stepwise,
-                self._shaped,
+                self._rows.shaped,
                 self._trainer.losses,
                 inputs,
                 labels,
                 weights,
             )
-            outputs, labels = self._shaped(outputs, labels)
+            if not isinstance(learnt, (tuple, list)) or len(learnt) != 2:
+                raise TypeError(f"train_minibatch_fn returned {learnt!r}: (outputs, loss) is needed")
+            outputs, loss = learnt
+            outputs, labels = self._rows.shaped(outputs, labels)
             sums.add(loss, outputs, labels)
             self.sizes = [output[0].numel() for output in outputs]
             told.step(number, step)
@@ -148,33 +152,10 @@ class _Run:
         sums = _Sums(self._trainer.metrics, self._data.labels)
         with torch.no_grad():
             for batch in self._val or ():
-                inputs, labels, weights = self._prepare(batch)
-                outputs, labels = self._shaped(self._model(*inputs), labels)
+                inputs, labels, weights = self._rows.prepare(batch)
+                outputs, labels = self._rows.shaped(self._model(*inputs), labels)
                 sums.add(self._trainer.losses(outputs, labels, weights), outputs, labels)
         return sums.average(self._hvd)
-
-    def _prepare(self, batch: Any) -> tuple[list[Any], list[Any], Any]:
-        data = self._data
-        shapes: Sequence[Any] = self._trainer.input_shapes or [None] * len(data.features)
-        inputs = [self._tensor(batch, name, shape) for name, shape in zip(data.features, shapes)]
-        shapes = self._trainer.label_shapes or [None] * len(data.labels)
-        labels = [_label(self._tensor(batch, name, shape)) for name, shape in zip(data.labels, shapes)]
-        return inputs, labels, None if data.weight is None else self._tensor(batch, data.weight, None)
-
-    def _tensor(self, batch: Any, name: str, shape: Optional[Sequence[int]]) -> torch.Tensor:
-        return tensor(self._data.whole(name, batch[name].numpy()), shape).to(self._device)
-
-    def _shaped(self, outputs: Any, labels: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The outputs as a list; and labels in the shape and type of the outputs where they have as many elements."""
-        outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-        if len(outputs) != len(labels):
-            raise ValueError(f"the model has {len(outputs)} outputs, but there are {len(labels)} label columns")
-        if self._trainer.label_shapes is None:
-            labels = [
-                label.reshape(output.shape).to(output.dtype) if output.numel() == label.numel() else label
-                for output, label in zip(outputs, labels)
-            ]
-        return outputs, list(labels)
 
     def _save(self, folder: str) -> None:
         store = self._training.store
@@ -212,6 +193,13 @@ def minibatch(
 
     Returns:
         The outputs, and the loss.
+
+    Example:
+        >>> def checked(*args):
+        ...     outputs, loss = minibatch(*args)
+        ...     assert torch.isfinite(loss)
+        ...     return outputs, loss
+        >>> estimator = TorchEstimator(train_minibatch_fn=checked)
     """
     optimizer.zero_grad()
     outputs, labels = transform_outputs(model(*inputs), labels)
@@ -265,14 +253,15 @@ class _Sums:
         *sums, rows = hvd.allreduce(both, op=hvd.Sum, name="spark.metrics").tolist()
         loss, *values = [value / max(rows, 1) for value in sums]
         names = [
-            _name(metric) if len(self._labels) == 1 else f"{label}_{_name(metric)}"
+            name_of(metric) if len(self._labels) == 1 else f"{label}_{name_of(metric)}"
             for metric in self._metrics
             for label in self._labels
         ]
         return {"loss": loss, "metrics": dict(zip(names, values))}
 
 
-def _name(metric: Any) -> str:
+def name_of(metric: Any) -> str:
+    """The name of a metric in the history."""
     return str(getattr(metric, "__name__", type(metric).__name__))
 
 
@@ -285,20 +274,7 @@ def _in_words(told: dict[str, Any], epochs: int) -> str:
     return "; ".join(parts)
 
 
-def tensor(values: Any, shape: Optional[Sequence[int]]) -> torch.Tensor:
-    """A tensor of an array of numpy, floating-point numbers in PyTorch's default type."""
-    made = torch.from_numpy(values)
-    if made.is_floating_point():
-        made = made.to(torch.get_default_dtype())
-    return made if shape is None else made.reshape(tuple(shape))
-
-
-def _label(values: torch.Tensor) -> torch.Tensor:
-    """Classes are int64 to PyTorch's losses."""
-    return values.long() if values.dtype in (torch.int8, torch.int16, torch.int32, torch.uint8) else values
-
-
-def _device(use_gpu: bool, hvd: Any) -> torch.device:
+def choose_device(use_gpu: bool, hvd: Any) -> torch.device:
     """This process's device. Raises RuntimeError unless all processes have a GPU, or none has."""
     count = torch.cuda.device_count() if use_gpu and torch.cuda.is_available() else 0
     have = hvd.allgather_object(count > 0)
@@ -322,6 +298,23 @@ def load(data: bytes, device: Any = "cpu") -> Any:
     """A state of bytes that :func:`dump` has made. PyTorch 2 accepts tensors and numbers only, no code."""
     safe = {"weights_only": True} if int(torch.__version__.split(".")[0]) >= 2 else {}  # 1.13 refuses numbers
     return torch.load(io.BytesIO(data), map_location=device, **safe)
+
+
+def restore(model: Any, optimizer: Any, checkpoint: bytes, path: str, device: Any) -> None:
+    """Let model and optimizer go on from a checkpoint. Raises ValueError if it is damaged, or not one of theirs."""
+    wanted = [set(group) for group in optimizer.param_groups]
+    try:
+        saved = load(checkpoint, device)
+        model.load_state_dict(saved["model"])
+        lacks = [names - set(group) for names, group in zip(wanted, saved["optimizer"]["param_groups"])]
+        if any(lacks):
+            raise ValueError(f"its optimizer has no {', '.join(sorted(set().union(*lacks)))}")
+        optimizer.load_state_dict(saved["optimizer"])
+    except Exception as e:
+        raise ValueError(
+            f"the training cannot go on from the checkpoint {path}: {type(e).__name__}: {e}. If it is of another model "
+            "or optimizer, give another run_id; if it is damaged, remove it"
+        ) from e
 
 
 def outputs_of(model: Any, inputs: Iterable[Any]) -> list[Any]:

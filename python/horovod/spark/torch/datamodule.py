@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from horovod.spark.common._loader import Loader
-from horovod.spark.common.datamodule import DataModule
+from horovod.spark.common.datamodule import DataModule, NVTabularDataModule
 from horovod.spark.common.datamodule import ParquetDataModule as _ParquetDataModule
 from horovod.spark.common.reader import ParquetReader
 
-__all__ = ["DataModule", "ParquetDataModule", "PetastormDataModule"]
+__all__ = ["DataModule", "NVTabularDataModule", "ParquetDataModule", "PetastormDataModule"]
 
 _WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}  # torch lacks operations for these
 
@@ -23,7 +23,7 @@ class ParquetDataModule(_ParquetDataModule):
     Example:
         >>> with ParquetDataModule(train_dir, val_dir, train_batch_size=64, steps_per_epoch_train=None) as data:
         ...     for batch in data.train_data():
-        ...         loss = loss_function(model(batch["features"]), batch["label"])
+        ...         loss = torch.nn.functional.mse_loss(2 * batch["x"], batch["y"].float())
     """
 
     def _loader(self, reader: ParquetReader, steps: Optional[int]) -> Any:

@@ -26,10 +26,10 @@ from typing import Any, Callable, Mapping, Optional
 import torch
 from pyspark.ml.param import TypeConverters
 
-from horovod.spark.common import util
+from horovod.spark.common import _given, util
 from horovod.spark.common.estimator import HorovodEstimator, HorovodModel
-from horovod.spark.common.params import accessors, param
-from horovod.spark.torch import _training
+from horovod.spark.common.params import accessors, param, to_function
+from horovod.spark.torch import _devices, _rows, _training
 from horovod.spark.torch._loss import Losses
 from horovod.spark.torch.datamodule import ParquetDataModule
 
@@ -53,11 +53,27 @@ class TorchEstimator(HorovodEstimator):
     Raises:
         TypeError: there is no such parameter.
         ValueError: at ``fit``: parameters are missing, or make no sense.
+
+    Example:
+        >>> model = torch.nn.Linear(1, 1)
+        >>> estimator = TorchEstimator(
+        ...     model=model,
+        ...     optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        ...     loss=torch.nn.functional.mse_loss,
+        ...     feature_cols=["x"],
+        ...     label_cols=["y"],
+        ...     input_shapes=[[-1, 1]],
+        ...     store=store,
+        ...     num_proc=2,
+        ...     verbose=0,
+        ... )
+        >>> estimator.fit(df).transform(df).columns
+        ['x', 'y', 'y__output']
     """
 
     input_shapes = param("input_shapes", "the shape of each feature, with -1 for a batch's rows", TypeConverters.toList)
     loss_constructors = param("loss_constructors", "functions that make the loss functions")
-    train_minibatch_fn = param("train_minibatch_fn", "learns one batch")
+    train_minibatch_fn = param("train_minibatch_fn", "learns one batch", to_function)
 
     def __init__(self, **params: Any) -> None:
         super().__init__()
@@ -70,14 +86,24 @@ class TorchEstimator(HorovodEstimator):
     def _check_framework(self) -> None:
         if not isinstance(self._value("model"), torch.nn.Module):
             raise ValueError(f"model={type(self._value('model')).__name__}: a torch.nn.Module is needed")
-        if not isinstance(self._value("optimizer"), torch.optim.Optimizer):
-            raise ValueError(f"optimizer={self._value('optimizer')!r}: a torch.optim.Optimizer of the model is needed")
+        _devices.check(self._value("model"))
+        optimizer = self._value("optimizer")
+        if "optimizer" in self._needed() and not isinstance(optimizer, torch.optim.Optimizer):
+            raise ValueError(f"optimizer={optimizer!r}: a torch.optim.Optimizer of the model is needed")
+        own = set(map(id, self._value("model").parameters()))
+        if optimizer is not None and not own.issuperset(map(id, _parameters(optimizer))):
+            raise ValueError("the optimizer has parameters that are not the model's: make it of model.parameters()")
         if self._value("loss") and self._value("loss_constructors"):
             raise ValueError('At most one of parameters "loss" and "loss_constructors" may be specified')
-        if self._value("callbacks"):
-            raise ValueError("callbacks are for Keras and Lightning: leave them out")
+        self._check_callbacks()
         if self._value("tensorflow_dataset_prefetch_buffer_size"):
             raise ValueError("tensorflow_dataset_prefetch_buffer_size is for Keras: leave it out")
+        _given.shapes("input_shapes", self._value("input_shapes"), "feature_cols", self._value("feature_cols"))
+        _given.functions("metrics", self._value("metrics"))
+        if not self._needed():
+            return
+        for name in ("loss", "loss_constructors"):
+            _given.functions(name, _list(self._value(name) or []))
         labels = len(self._value("label_cols"))
         for name, count in (
             ("loss", len(self._losses().functions)),
@@ -85,6 +111,10 @@ class TorchEstimator(HorovodEstimator):
         ):
             if count != labels:
                 raise ValueError(f"{name} has {count} parts, but there are {labels} label columns")
+
+    def _check_callbacks(self) -> None:
+        if self._value("callbacks"):
+            raise ValueError("callbacks are for Keras and Lightning: leave them out")
 
     def _losses(self) -> Losses:
         constructors = self._value("loss_constructors")
@@ -100,13 +130,14 @@ class TorchEstimator(HorovodEstimator):
             label_shapes=self._value("label_shapes"),
         )
 
-    def _data_module(self) -> type[ParquetDataModule]:
+    def _data_module(self) -> Any:
         return ParquetDataModule
 
-    def _function(self) -> _training.Trainer:
+    def _function(self) -> Any:
+        model, optimizer = _devices.on_cpu(self._value("model"), self._value("optimizer"))
         return _training.Trainer(
-            model=self._value("model"),
-            optimizer=self._value("optimizer"),
+            model=model,
+            optimizer=optimizer,
             losses=self._losses(),
             metrics=self._value("metrics"),
             input_shapes=self._value("input_shapes"),
@@ -145,6 +176,11 @@ class TorchModel(HorovodModel):
 
     Raises:
         TypeError: there is no such parameter.
+
+    Example:
+        >>> trained = TorchModel(model=torch.nn.Linear(1, 1), feature_columns=["x"], label_columns=["y"])
+        >>> trained.setOutputCols(["guess"]).getOutputCols()
+        ['guess']
     """
 
     input_shapes = param("input_shapes", "the shape of each feature, with -1 for a batch's rows", TypeConverters.toList)
@@ -159,12 +195,14 @@ class TorchModel(HorovodModel):
         self._take(params)
 
     def _output_sizes(self) -> list[int]:
-        return list(self.getOrDefault("_sizes"))
+        sizes = self.getOrDefault("_sizes")
+        if sizes is None:
+            raise ValueError("the sizes of the outputs are not known: forward() has not run on the feature columns")
+        return list(sizes)
 
     def _predictor(self) -> Callable[[], Any]:
-        return _Predictor(
-            self.getOrDefault("model"), self.getOrDefault("feature_columns"), self.getOrDefault("input_shapes")
-        )
+        model, _ = _devices.on_cpu(self.getOrDefault("model"))
+        return _Predictor(model, self.getOrDefault("feature_columns"), self.getOrDefault("input_shapes"))
 
 
 class _Predictor:
@@ -179,10 +217,14 @@ class _Predictor:
         self._model.eval()
 
         def predict(rows: Mapping[str, Any]) -> list[Any]:
-            inputs = [_training.tensor(rows[name], shape) for name, shape in zip(self._features, self._shapes)]
+            inputs = [_rows.tensor(rows[name], shape) for name, shape in zip(self._features, self._shapes)]
             return _training.outputs_of(self._model, inputs)
 
         return predict
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _list(value: Any) -> list[Any]:

@@ -16,7 +16,8 @@ def join(device: int = -1) -> int:
     of all ranks. Their other operations fail unless GOROVOD_JOIN_ALL_OPS=1 is set.
 
     Args:
-        device: where Horovod makes these zeros; it has no meaning here.
+        device: where Horovod makes these zeros. It has no meaning here: on a GPU they are where this rank's tensors
+            were, or on the device of its local rank.
 
     Returns:
         The rank that has joined last.

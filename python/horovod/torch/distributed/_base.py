@@ -10,8 +10,9 @@ from typing import Any, Callable, Optional, Sequence, Union
 import torch
 import torch.distributed as dist
 
-from horovod.common import _lib, _operations
+from horovod.common import _cells, _lib, _operations
 from horovod.common._operations import Operation
+from horovod.torch import _device_memory
 from horovod.torch._collectives import _join as _joining
 from horovod.torch.distributed import _memory, _sets
 from horovod.torch.distributed._work import Collective, Work
@@ -131,20 +132,27 @@ class Base(dist.ProcessGroup):
 
     def _op(
         self, kind: int, name: Optional[str], source: torch.Tensor, shape: Sequence[int], target: torch.Tensor,
-        moved: bool = True, reduce_op: int = 0, root_rank: int = 0, wire: int = _lib.WIRE_AS_IT_IS,
+        of: Optional[torch.Tensor], moved: bool = True, reduce_op: int = 0, root_rank: int = 0,
+        wire: int = _lib.WIRE_AS_IT_IS,
     ) -> Operation:  # fmt: skip
         """The description of an engine's operation on ``source``, seen in ``shape``, with its output in ``target``.
 
-        Whoever starts it keeps the tensors alive.
+        ``of`` is a tensor of the caller's, which may be on a GPU when the others are copies in host memory. Whoever
+        starts the operation keeps the tensors alive.
         """
+        copied = of is not None and of.is_cuda and not source.is_cuda
         given = kind in (_lib.ALLGATHER, _lib.ALLTOALL, _lib.GATHER, _lib.SCATTER)
         operation = _operations.describe(
-            None if name is None else name.encode(), shape, 0, kind, _memory.elements(source, moved), reduce_op,
-            root_rank, self._set.number, 1.0, 1.0, source.data_ptr(), 0 if given else target.data_ptr(),
+            None if name is None else name.encode(), shape, _cells.COPIED if copied else 0, kind,
+            _memory.elements(source, moved), reduce_op, root_rank, self._set.number, 1.0, 1.0, source.data_ptr(),
+            0 if given else target.data_ptr(),
         )  # fmt: skip
         operation.keeps = ((source, source.data_ptr()), (target, target.data_ptr()))
         if given:
             operation.give_output(target.data_ptr(), _memory.size(target))
+        if source.is_cuda:
+            device = source.get_device()
+            operation.on_device(device, _device_memory._cuda.current_stream(device).cuda_stream)
         if wire:
             operation.set_wire(wire)
         operation.set_stream(self._number)

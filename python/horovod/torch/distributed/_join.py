@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import math
 import os
 import platform
 import secrets
@@ -17,7 +18,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Optional
 from urllib.parse import parse_qs, urlparse
 
 import torch.distributed as dist
@@ -42,13 +43,30 @@ def join(store: dist.Store, rank: int, size: int) -> None:
         if _started_by_horovodrun():
             hvd.init(process_sets="dynamic")
         else:
-            with _environment(_place(store, rank, size)):
-                hvd.init(process_sets="dynamic")
+            start(store, rank, size)
     if (hvd.rank(), hvd.size()) != (rank, size):
         raise RuntimeError(
             f"torch.distributed calls this process rank {rank} of {size}, but Horovod runs as rank {hvd.rank()} of "
             f"{hvd.size()}: start both in one way, or call hvd.shutdown() first"
         )
+    _leave_at_exit()
+
+
+def start(store: dist.Store, rank: int, size: int, timeout: Optional[timedelta] = None) -> None:
+    """Start the engine by way of the store, whatever started this process. All ranks call this.
+
+    Raises ValueError if it cannot be started, or the ranks do not meet within ``timeout`` (by default
+    HOROVOD_GLOO_TIMEOUT_SECONDS) once the store has all their names.
+    """
+    place = _place(store, rank, size)
+    if timeout is not None:
+        place["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(max(1, math.ceil(timeout.total_seconds())))
+    with _environment(place):
+        hvd.init(process_sets="dynamic")
+    _leave_at_exit()
+
+
+def _leave_at_exit() -> None:
     atexit.unregister(_leave)
     atexit.register(_leave)
 

@@ -1,15 +1,17 @@
-"""Tensors as the engine sees them: contiguous host memory with an element type."""
+"""Tensors as the engine sees them: contiguous memory with an element type, of the host, or of a GPU for NCCL."""
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import torch
 
 from horovod.common import _lib
-from horovod.torch import _submission
+from horovod.common._operations import Operation
+from horovod.torch import _device_memory, _submission
 from horovod.torch._submission import _DTYPES as ENGINE_DTYPES
 
 
@@ -62,33 +64,71 @@ def described(length: int, label: int) -> str:
     return f"{length} bytes"
 
 
-def usable(tensor: torch.Tensor) -> bool:
-    """Whether the engine can work on the tensor itself. ValueError for one that is not dense."""
+def on_device(tensor: torch.Tensor) -> bool:
+    """Whether the engine takes the tensor where a GPU has it; else a tensor of a GPU goes through the host."""
+    return tensor.is_cuda and _device_memory.takes(tensor.get_device())
+
+
+def usable(tensor: torch.Tensor, by_host: bool = False) -> bool:
+    """Whether the engine, or the host, can work on the tensor itself. ValueError for one that is not dense."""
     if tensor.layout is not torch.strided:
         raise ValueError(f"a tensor of layout {tensor.layout} is not supported: make it dense first")
-    return tensor.device.type == "cpu" and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
+    here = tensor.device.type == "cpu" or not by_host and on_device(tensor)
+    return here and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
 
 
-def readable(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, or a copy of it that the engine can read. ValueError for one that is not dense."""
+def readable(tensor: torch.Tensor, by_host: bool = False) -> torch.Tensor:
+    """The tensor itself, or a copy of it that can be read. ValueError for one that is not dense."""
     tensor = tensor.detach()
-    if usable(tensor):
+    if usable(tensor, by_host):
         return tensor
-    return tensor.cpu().resolve_conj().resolve_neg().contiguous()
+    if by_host or not on_device(tensor):
+        tensor = tensor.cpu()
+    return tensor.resolve_conj().resolve_neg().contiguous()
 
 
-def writable(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, or memory of its shape that the engine can write, to be copied into it.
+def writable(tensor: torch.Tensor, by_host: bool = False) -> torch.Tensor:
+    """The tensor itself, or memory of its shape that can be written, to be copied into it.
 
     Raises ValueError for one that is not dense.
     """
     tensor = tensor.detach()
-    if usable(tensor):
+    if usable(tensor, by_host):
         return tensor
+    if not by_host and on_device(tensor):
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     if tensor.is_cuda:
         # What its stream has yet to do with it must not come after the result, which another thread may bring.
-        torch.cuda.current_stream(tensor.device).synchronize()
+        _device_memory._cuda.current_stream(tensor.device).synchronize()
     return torch.empty(tensor.shape, dtype=tensor.dtype)
+
+
+def empty(elements: int, like: torch.Tensor) -> torch.Tensor:
+    """Memory for so many elements, where the engine works on tensors like this one."""
+    if on_device(like):
+        return torch.empty(elements, dtype=like.dtype, device=like.device)
+    return torch.empty(elements, dtype=like.dtype)
+
+
+def follow(operations: Sequence[Operation]) -> Any:
+    """A stream that waits for operations that have ended well; None if they were in host memory.
+
+    PyTorch's allocator keeps their memory for it.
+    """
+    followed = [operation for operation in operations if operation.device >= 0]
+    if not followed:
+        return None
+    stream = _following(followed[0].device)
+    for operation in followed:
+        _device_memory.await_on(stream, operation)
+        for tensor, _ in operation.keeps:
+            tensor.record_stream(stream)
+    return stream
+
+
+@functools.lru_cache(maxsize=None)
+def _following(device: int) -> Any:
+    return _device_memory._cuda.Stream(device)
 
 
 def store(host: torch.Tensor, tensor: torch.Tensor) -> None:
@@ -98,13 +138,13 @@ def store(host: torch.Tensor, tensor: torch.Tensor) -> None:
 
 
 def packed(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """One tensor on the host, of one dimension, with the values of all, one after the other.
+    """One tensor that the engine can use, of one dimension, with the values of all, one after the other.
 
     Raises ValueError if their types differ.
     """
     if len({t.dtype for t in tensors}) > 1:
         raise ValueError(f"the tensors must have one type, but have {sorted({str(t.dtype) for t in tensors})}")
-    flat = torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype)
+    flat = empty(sum(t.numel() for t in tensors), tensors[0])
     unpack(flat, tensors, into=False)
     return flat
 

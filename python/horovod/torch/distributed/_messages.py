@@ -113,7 +113,7 @@ class Messages(Base):
         Those of one tag, from 0 to 2**20 - 1, arrive in order.
         """
         tensor, to, number = one(tensors, "send"), self._peer(dst), self._tag(tag)
-        host = _memory.readable(tensor)
+        host = _memory.readable(tensor, by_host=True)
 
         def transfer() -> None:
             _lib.send(to, number, _memory.dtype_label(host.dtype), host.data_ptr(), _memory.size(host))
@@ -131,7 +131,7 @@ class Messages(Base):
 
     def _recv(self, tensor: torch.Tensor, src: Optional[int], tag: int) -> Work:
         source, number = None if src is None else self._ranks[src], self._tag(tag)
-        host = _memory.writable(tensor)
+        host = _memory.writable(tensor, by_host=True)
         _memory.check_written([tensor], "recv")
 
         def transfer() -> int:

@@ -25,8 +25,8 @@ class Moves(Base):
         host = self._readable(tensor)
         shape = host.shape if _memory.rows(host) == host.numel() else (_memory.rows(host),)
         return self._start(
-            "broadcast", lambda name: [self._op(_lib.BROADCAST, name, host, shape, host, root_rank=root)], [tensor],
-            opts, lambda _: _memory.store(host, tensor),
+            "broadcast", lambda name: [self._op(_lib.BROADCAST, name, host, shape, host, tensor, root_rank=root)],
+            [tensor], opts, lambda _: _memory.store(host, tensor),
         )  # fmt: skip
 
     def allgather(self, output_tensors: Sequence[Tensors], input_tensors: Tensors, opts: Any = None) -> Work:
@@ -34,7 +34,7 @@ class Moves(Base):
         outputs, input = list(output_tensors[0]), one(input_tensors, "allgather")
         _memory.same_size(outputs, self.size(), "the outputs of allgather", input)
         self._settle(outputs)
-        gathered = torch.empty(input.numel() * self.size(), dtype=input.dtype)
+        gathered = _memory.empty(input.numel() * self.size(), input)
         return self._gather_all([gathered], [input], outputs, opts, lambda _: _memory.unpack(gathered, outputs))
 
     def allgather_coalesced(self, output_lists: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
@@ -42,7 +42,7 @@ class Moves(Base):
         for i, input in enumerate(inputs):
             _memory.same_size([o[i] for o in output_lists], self.size(), "the outputs of allgather_coalesced", input)
         self._settle([t for outputs in output_lists for t in outputs])
-        gathered = [torch.empty(t.numel() * self.size(), dtype=t.dtype) for t in inputs]
+        gathered = [_memory.empty(t.numel() * self.size(), t) for t in inputs]
 
         def finish(_: Sequence[int]) -> None:
             for i, flat in enumerate(gathered):
@@ -75,9 +75,9 @@ class Moves(Base):
             # One row each: rows of other lengths are a mismatch, which all ranks are told.
             return [
                 self._op(
-                    _lib.ALLGATHER, name if len(sources) == 1 else None, s, (1, _memory.rows(s)), t
+                    _lib.ALLGATHER, name if len(sources) == 1 else None, s, (1, _memory.rows(s)), t, i
                 )
-                for s, t in zip(sources, targets)
+                for s, t, i in zip(sources, targets, inputs)
             ]  # fmt: skip
 
         return self._start("allgather", describe, outputs, opts, finish)
@@ -91,10 +91,10 @@ class Moves(Base):
             _memory.same_size(outputs, self.size(), "the outputs of gather", input)
             self._settle(outputs)
         source = self._readable(input).reshape(1, -1)
-        gathered = torch.empty(input.numel() * len(outputs), dtype=input.dtype)
+        gathered = _memory.empty(input.numel() * len(outputs), input)
         splits = [int(r == root) for r in range(self.size())]
         return self._exchange(
-            "gather", source, gathered, (1, _memory.rows(source)), splits, outputs, opts,
+            "gather", source, gathered, input, (1, _memory.rows(source)), splits, outputs, opts,
             lambda _: _memory.unpack(gathered, outputs), _lib.GATHER, root,
         )  # fmt: skip
 
@@ -117,22 +117,22 @@ class Moves(Base):
             _memory.same_size(inputs, self.size(), "the inputs of scatter", output)
         else:
             inputs = []
-        source = self._packed(inputs) if inputs else torch.empty(0, dtype=output.dtype)
+        source = self._packed(inputs) if inputs else _memory.empty(0, output)
         target = self._writable(output)
         return self._exchange(
-            "scatter", source, target, (len(inputs), _memory.rows(target)), [int(bool(inputs))] * self.size(),
+            "scatter", source, target, output, (len(inputs), _memory.rows(target)), [int(bool(inputs))] * self.size(),
             [output], opts, lambda _: _memory.store(target, output), _lib.SCATTER, root,
         )  # fmt: skip
 
     def _exchange(
-        self, kind: str, source: torch.Tensor, target: torch.Tensor, shape: Sequence[int], splits: Sequence[int],
-        outputs: Tensors, opts: Any, finish: Callable[[Sequence[int]], None],
+        self, kind: str, source: torch.Tensor, target: torch.Tensor, of: torch.Tensor, shape: Sequence[int],
+        splits: Sequence[int], outputs: Tensors, opts: Any, finish: Callable[[Sequence[int]], None],
         number: int = _lib.ALLTOALL, root: int = 0,
     ) -> Work:  # fmt: skip
         """An alltoall of the engine's, or a gather or scatter, of ``splits`` rows of ``source`` in ``shape``."""
 
         def describe(name: str) -> list[Operation]:
-            operation = self._op(number, name, source, shape, target, root_rank=self._ranks[root])
+            operation = self._op(number, name, source, shape, target, of, root_rank=self._ranks[root])
             operation.set_splits(splits)
             return [operation]
 
@@ -150,6 +150,17 @@ class Moves(Base):
 
         The split sizes are how many rows of the first dimension go to, and come from, each rank; none: equal parts.
         """
+        return self._alltoall(output, input, output_split_sizes, input_split_sizes, opts, input)
+
+    def _alltoall(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_split_sizes: Optional[Sequence[int]],
+        input_split_sizes: Optional[Sequence[int]],
+        opts: Any,
+        of: torch.Tensor,
+    ) -> Work:
         sent, received = list(input_split_sizes or ()), list(output_split_sizes or ())
         if input.dtype != output.dtype:
             raise ValueError(f"input and output must have one dtype, not {input.dtype} and {output.dtype}")
@@ -173,7 +184,7 @@ class Moves(Base):
                 raise ValueError(f"alltoall brought {came} rows, but the output was to take {expected}")
             _memory.store(target, output)
 
-        return self._exchange("alltoall", source, target, (rows, each), sent, [output], opts, finish)
+        return self._exchange("alltoall", source, target, of, (rows, each), sent, [output], opts, finish)
 
     def alltoall(self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None) -> Work:
         """Send a tensor to each rank, and take one of each. Sizes may differ, dtypes not."""
@@ -183,8 +194,9 @@ class Moves(Base):
         _memory.check_written(outputs, "alltoall")
         source = self._packed(inputs)
         self._settle(outputs)
-        target = torch.empty(sum(t.numel() for t in outputs), dtype=outputs[0].dtype)
-        work = self.alltoall_base(target, source, [t.numel() for t in outputs], [t.numel() for t in inputs], opts)
+        target = _memory.empty(sum(t.numel() for t in outputs), outputs[0])
+        sizes = [t.numel() for t in outputs], [t.numel() for t in inputs]
+        work = self._alltoall(target, source, *sizes, opts, inputs[0])
         exchanged = work._finish
 
         def finish(handles: Sequence[int]) -> None:

@@ -52,10 +52,10 @@ class Reductions(Base):
         def describe(name: str) -> list[Operation]:
             return [
                 self._op(
-                    _lib.ALLREDUCE, name if len(parts) == 1 else None, h, h.shape, h, False,
+                    _lib.ALLREDUCE, name if len(parts) == 1 else None, h, h.shape, h, t, False,
                     reduce_op=_ENGINE_OPS[op], wire=wire,
                 )
-                for h in parts
+                for h, t in zip(parts, tensors)
             ]  # fmt: skip
 
         def finish(_: Sequence[int]) -> None:
@@ -74,7 +74,7 @@ class Reductions(Base):
         def describe(name: str) -> list[Operation]:
             return [
                 self._op(
-                    _facts.kinds()["reduce"].number, name, part, part.shape, part, False,
+                    _facts.kinds()["reduce"].number, name, part, part.shape, part, tensor, False,
                     reduce_op=_ENGINE_OPS[op], root_rank=self._ranks[root],
                 )
             ]  # fmt: skip
@@ -115,10 +115,10 @@ class Reductions(Base):
         def describe(name: str) -> list[Operation]:
             return [
                 self._op(
-                    _lib.REDUCESCATTER, name if len(parts) == 1 else None, s, (n, t.numel()), t, False,
+                    _lib.REDUCESCATTER, name if len(parts) == 1 else None, s, (n, t.numel()), t, outputs[i], False,
                     reduce_op=_ENGINE_OPS[op],
                 )
-                for s, t in parts
+                for i, (s, t) in enumerate(parts)
             ]  # fmt: skip
 
         def finish(_: Sequence[int]) -> None:
@@ -132,7 +132,7 @@ class Reductions(Base):
         here = torch.empty(0, dtype=torch.uint8)
         return self._start(
             "barrier",
-            lambda name: [self._op(_lib.NAMED_BARRIER, name, here, here.shape, here)],
+            lambda name: [self._op(_lib.NAMED_BARRIER, name, here, here.shape, here, None)],
             [],
             opts,
         )

@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import Work as _TorchWork
 from horovod.common import _lib, _operations
 from horovod.common._operations import Operation
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch import _device_memory
 from horovod.torch.distributed import _ends, _memory
 
 # PyTorch's C++ keeps a Work alive without its Python half, before 2.7 at least: calls then end in the base class, and
@@ -69,6 +70,7 @@ class Work(_TorchWork):
         self._end: Optional[torch.futures.Future] = None  # what it follows, until it is told
         self._callbacks: list[Callable[[], None]] = []
         self._serial = next(_serials)
+        self._reached: Any = None  # after the end: the event of a GPU at which the outputs are there
 
     # What derived classes do.
 
@@ -143,6 +145,7 @@ class Work(_TorchWork):
         self._let_go()
         if self._failure is not None:
             raise self._failure
+        self._join_stream()
         return True
 
     def synchronize(self) -> None:
@@ -191,7 +194,14 @@ class Work(_TorchWork):
         failure = self._failure or self._overdue
         if failure is not None:
             raise failure
+        self._join_stream()  # the current stream is one of PyTorch's: it is the future's
         return self._outputs
+
+    def _join_stream(self) -> None:
+        """Have the current stream of the outputs' GPU wait for them, if they have one."""
+        if self._reached is not None:
+            stream, event = self._reached
+            _device_memory._cuda.current_stream(stream.device).wait_event(event)
 
     def _outlast(self) -> None:
         """Wait for the end; its future fails if it takes longer than the group allows."""
@@ -292,8 +302,7 @@ class Collective(Work):
                 raise self._group.failure()
             for operation in self._group.operations:
                 _memory.check_unmoved(operation.keeps, self._what)
-            if self._finish is not None:
-                self._finish(self._handles)
+            self._bring()
         finally:
             if self._refused is None:
                 self._group.release()
@@ -303,6 +312,19 @@ class Collective(Work):
             self._keep = self._finish = None  # and the memory with them
             if self._latest.get(self._key) is self:
                 del self._latest[self._key]
+
+    def _bring(self) -> None:
+        """Bring the results to the outputs; on a GPU, in a stream."""
+        finish = self._finish or (lambda _: None)
+        stream = _memory.follow(self._group.operations)
+        if stream is None:
+            finish(self._handles)
+            return
+        with _device_memory._cuda.stream(stream):
+            finish(self._handles)
+            for output in self._outputs:
+                output.record_stream(stream)
+        self._reached = stream, stream.record_event()
 
     def _ended(self) -> bool:
         """Whether the operation has ended; asks nobody."""

@@ -70,7 +70,8 @@ def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -
 
     ``Compression.fp16`` and ``bf16`` mean what they mean in ``horovod.torch.allreduce``: float32 and float64 are
     rounded where they travel from host to host, and nowhere else. A compressor of your own compresses the bucket
-    before the operation, and decompresses it after it.
+    before the operation, and decompresses it after it. ``Compression.int8`` is refused: it keeps errors by the
+    tensors' names, and buckets have none.
 
     Args:
         state: how gradients are compressed; None: by ``Compression.fp16``, in the default group.
@@ -78,6 +79,9 @@ def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -
 
     Returns:
         A future of the bucket's average.
+
+    Raises:
+        ValueError: the compression is ``Compression.int8``.
 
     Example:
         >>> dist.init_process_group("gorovod", init_method="horovod://")
@@ -88,6 +92,11 @@ def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -
         >>> dist.destroy_process_group()
     """
     state = CompressedState() if state is None else state
+    if state.compression is Compression.int8:
+        raise ValueError(
+            "Compression.int8 keeps errors by the tensors' names, and buckets have none; use Compression.bf16, or "
+            "horovod.torch.DistributedOptimizer"
+        )
     buffer = bucket.buffer()
     tensor, context, wire = prepare(state.compression, buffer, Average)
     average = _averaged(tensor, state.process_group, wire)

@@ -21,6 +21,7 @@ __all__ = ["ComputeClient", "ComputeService"]
 
 _LONGEST = 1 << 16  # bytes of a message
 _SIOCGIFADDR = 0x8915
+_GONE = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, EOFError)  # of a service that has ended
 
 
 class ComputeService:
@@ -178,8 +179,12 @@ class ComputeClient:
             )
 
     def shutdown(self) -> None:
-        """End the service, and with it the processes that compute."""
-        self._ask("shutdown")
+        """End the service, and with it the processes that compute. Does nothing if the service is gone already.
+
+        Raises ConnectionError if the service cannot be reached for another reason, or has another key.
+        """
+        with contextlib.suppress(*_GONE):
+            self._ask("shutdown")
 
     def wait_for_shutdown(self) -> None:
         """Wait until somebody ends the service, or it is gone."""
@@ -202,14 +207,18 @@ class ComputeClient:
 
     def _connect(self) -> Any:
         failures = []
+        gone = bool(self._addresses)
         for address, port in self._addresses:
             try:
                 return _channel.connect([address], port, self._key, "the compute service")
             except (OSError, EOFError) as e:
-                failures.append(str(e))
+                failures.append(str(e) or f"{address}:{port} has closed the connection")
+                gone = gone and isinstance(e, _GONE)
             except AuthenticationError:
                 failures.append(f"{address}:{port} has another key")
-        raise ConnectionError("; ".join(failures) or "no address of the compute service is known")
+                gone = False
+        kind = ConnectionRefusedError if gone else ConnectionError
+        raise kind("; ".join(failures) or "no address of the compute service is known")
 
 
 def addresses_of(nics: Optional[Sequence[str]] = None) -> list[str]:

@@ -1,0 +1,124 @@
+"""Whether ranks have the same tensors: digests are compared, and the odd ranks named."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
+
+from horovod.common import _lib
+from horovod.common.exceptions import ConsistencyError
+from horovod.common.process_sets import ProcessSet
+
+_MOST_SAID = 8  # tensors that an error describes
+
+
+class Print(NamedTuple):
+    """What is known of one tensor of a rank."""
+
+    kind: str  # element type and shape
+    digest: bytes
+
+
+def fingerprint(kind: str, address: Union[int, bytes], size: int) -> Print:
+    """That of ``size`` bytes at an address, or of a bytes object."""
+    digest = (ctypes.c_uint64 * 2)()
+    _lib.load().gorovod_digest(address, size, digest)
+    return Print(kind, bytes(digest))
+
+
+def fingerprints(values: Iterable[tuple[str, Any]]) -> dict[str, Print]:
+    """Those of tensors that NumPy can read, by name. Equal names are told apart by numbers, in order."""
+    import numpy as np
+
+    prints: dict[str, Print] = {}
+    for name, value in values:
+        array = np.asarray(value)
+        if array.dtype.hasobject:
+            raise TypeError(f"{name} has elements of type {array.dtype}: only numbers can be compared")
+        distinct, number = name, 2
+        while distinct in prints:
+            distinct, number = f"{name} ({number})", number + 1
+        flat = np.ascontiguousarray(array)
+        prints[distinct] = fingerprint(f"{array.dtype} {list(array.shape)}", flat.ctypes.data, flat.nbytes)
+    return prints
+
+
+def fingerprints_of_variables(model: Any, value_of: Callable[[Any], Any]) -> dict[str, Print]:
+    """Those of what a model of TensorFlow or Keras trains; or of a dict, or a list, of variables or tensors."""
+    if isinstance(model, Mapping):
+        named = list(model.items())
+    else:
+        variables = getattr(model, "trainable_variables", model)
+        if not isinstance(variables, (list, tuple)):
+            raise TypeError("model must have trainable_variables, or be a list or a dict of variables or tensors")
+        named = [(_name(v, i), v) for i, v in enumerate(variables)]
+    return fingerprints((name, value_of(v)) for name, v in named)
+
+
+def _name(variable: Any, number: int) -> str:
+    """Keras 3 calls it path. A tensor of an eager program has no name, and says so by an exception."""
+    try:
+        return str(getattr(variable, "path", None) or variable.name)
+    except (AttributeError, ValueError):
+        return f"variable {number}"
+
+
+def ranks_of(process_set: ProcessSet) -> Sequence[int]:
+    """The world's ranks that are in the set."""
+    if process_set.process_set_id == 0:
+        return range(_lib.load().horovod_size())
+    return process_set.ranks or ()
+
+
+def check(mine: dict[str, Print], ranks: Sequence[int], gather: Callable[[Any, str], list[Any]]) -> None:
+    """Compare the tensors of ``ranks``, which all call this. Raises ConsistencyError on all of them.
+
+    Args:
+        mine: this rank's tensors, by name.
+        ranks: who takes part.
+        gather: gives each rank the objects of all, under a name.
+    """
+    everything = "\0".join(f"{name}\0{p.kind}\0{p.digest.hex()}" for name, p in sorted(mine.items())).encode()
+    if len(set(gather(fingerprint("", everything, len(everything)).digest, "check_consistency"))) == 1:
+        return
+    tables = gather({name: tuple(p) for name, p in mine.items()}, "check_consistency.tensors")
+    names = dict.fromkeys(name for table in tables for name in table)
+    found = ((name, _difference(name, tables, ranks)) for name in names)
+    differences = {name: difference for name, difference in found if difference}
+    said = [text for text, _ in differences.values()][:_MOST_SAID]
+    if len(differences) > _MOST_SAID:
+        said.append(f"{len(differences) - _MOST_SAID} more tensors differ")
+    raise ConsistencyError("; ".join(said), {name: odd for name, (_, odd) in differences.items()})
+
+
+def _difference(name: str, tables: Sequence[dict[str, Any]], ranks: Sequence[int]) -> Optional[tuple[str, list[int]]]:
+    """Say how the tensor differs, and on which ranks; None if it does not."""
+    having: dict[Any, list[int]] = {}
+    for rank, table in zip(ranks, tables):
+        having.setdefault(table.get(name), []).append(rank)
+    if len(having) == 1:
+        return None
+    (usual, most), *others = Counter({p: len(r) for p, r in having.items()}).most_common()
+    if most == others[0][1]:
+        groups = sorted(having.values())
+        return f"{' and '.join(_some(g) for g in groups)} have different {name}", sorted(sum(groups, []))
+    odd = sorted(rank for p, _ in others for rank in having[p])
+    rest = "the other rank's" if most == 1 else f"the other {most} ranks'"
+    if usual is None:
+        return f"{_whose(odd)} {name} is on none of the other {most} ranks", odd
+    kinds = {p and p[0] for p in having}
+    if None in kinds and len(kinds) == 2 and len(having) == 2:
+        return f"{_some(odd)} {'has' if len(odd) == 1 else 'have'} no {name}, unlike the other {most} ranks", odd
+    if len(kinds) > 1:
+        found = ", ".join(sorted({str(p and p[0]) for p, _ in others}))
+        return f"{_whose(odd)} {name} is {found}, {rest} is {usual[0]}", odd
+    return f"{_whose(odd)} {name} differs from {rest}", odd
+
+
+def _some(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else "ranks " + ", ".join(map(str, ranks))
+
+
+def _whose(ranks: Sequence[int]) -> str:
+    return _some(ranks) + ("'s" if len(ranks) == 1 else "'")

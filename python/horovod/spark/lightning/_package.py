@@ -1,0 +1,45 @@
+"""Which package of Lightning a training uses: ``lightning.pytorch`` and ``pytorch_lightning`` have their own classes.
+
+What is derived from Lightning's classes is written as a class without a base, and gets its base when it is known.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any, Optional
+
+Open: Any = object
+"""In place of a class of Lightning: :func:`derive` puts it below."""
+
+_NAMES = ("lightning.pytorch", "pytorch_lightning")
+
+
+def of(model: Any) -> Optional[Any]:
+    """The package whose LightningModule the model is; None if it is another module."""
+    known = [sys.modules[name] for name in _NAMES if name in sys.modules]
+    return next((package for package in known if isinstance(model, package.LightningModule)), None)
+
+
+def preferred() -> Any:
+    """The package to use where the model does not say it.
+
+    Raises:
+        ImportError: there is none, or it is too old.
+    """
+    for name in _NAMES:
+        try:
+            package = importlib.import_module(name)
+        except ModuleNotFoundError as e:
+            if not name.startswith(str(e.name)):
+                raise
+            continue
+        if int(package.__version__.split(".")[0]) < 2:
+            raise ImportError(f"horovod.spark.lightning needs Lightning 2; {name} is {package.__version__}")
+        return package
+    raise ImportError("horovod.spark.lightning needs Lightning: pip install pytorch-lightning")
+
+
+def derive(cls: type, base: Any) -> Any:
+    """The class on top of a class of Lightning."""
+    return type(cls.__name__.lstrip("_"), (cls, base), {"__doc__": cls.__doc__, "__module__": cls.__module__})

@@ -1,0 +1,116 @@
+"""Tensors of a GPU that the engine takes as they are, for NCCL.
+
+Submission. The engine records an event on the caller's current stream. Its own stream waits for that, so neither the
+caller nor the caller's stream does.
+
+End. :func:`horovod.torch.synchronize` has the stream that is current then wait for the result. With
+``HOROVOD_ENABLE_ASYNC_COMPLETION=1`` the operation has ended when NCCL's kernel is in the engine's stream, so the CPU
+has not waited for the GPU. Otherwise it has ended when the result is there. As with PyTorch's own operations, other
+streams must wait for the one that has synchronised.
+
+Memory. PyTorch's caching allocator does not know the engine's stream. So the operation keeps its tensors until it is
+synchronised. The stream that is current then waits for the operation, and ``record_stream`` tells the allocator that
+this stream uses them. So the memory of a tensor that is dropped at once is not reused before NCCL is done with it.
+
+If the engine makes the output (allgather, alltoall), it allocates that itself, and the memory is freed with the tensor.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any, NamedTuple, Optional
+
+import torch
+
+from horovod.common import _lib, basics
+from horovod.common._cells import Cell
+
+# What tests replace: there is no GPU where they run.
+_cuda: Any = torch.cuda
+
+# Whether the engine takes tensors of a device, by its number, since the last init.
+_taken: dict[int, bool] = {}
+
+
+def takes(device: int) -> bool:
+    """Whether the engine is to have tensors of this device as they are: NCCL carries them, or GOROVOD_GPU refuses them.
+
+    The first device that is asked for is the only one that NCCL uses in this process. ROCm's devices are not taken.
+    """
+    taken = _taken.get(device)
+    if taken is None:
+        taken = _taken[device] = torch.version.hip is None and bool(_lib.load().gorovod_takes_device(device))
+    return taken
+
+
+class OnDevice(NamedTuple):
+    """Tensors on a GPU that an operation works on; ``target`` is None if the engine makes the output."""
+
+    source: torch.Tensor
+    target: Optional[torch.Tensor]
+    flags: int = 0
+
+    def tell(self, operation: Cell, tensor: torch.Tensor) -> None:
+        """Tell an operation on ``tensor``, for which these stand, where they are, and when it may read them."""
+        device = self.source.get_device()
+        operation.on_device(device, _cuda.current_stream(device).cuda_stream)
+        if self.source is not tensor:
+            address = tensor.data_ptr()
+            operation.stand_for(address, address if self.target is self.source else 0)
+
+    def follow(self, operation: Cell) -> None:
+        """Have the current stream wait for the operation, which has ended well, and keep the memory until then."""
+        stream = _cuda.current_stream(self.source.get_device())
+        await_on(stream, operation)
+        self.source.record_stream(stream)
+        if self.target is not None and self.target is not self.source:
+            self.target.record_stream(stream)
+
+    def made_output(self, operation: Cell) -> torch.Tensor:
+        """The output that the engine has made on the device."""
+        like = self.source
+        _, shape = _lib.output(operation.handle, like.dim())
+        size = math.prod(shape) * like.element_size()
+        if size == 0:
+            return torch.empty(shape, dtype=like.dtype, device=like.device)
+        memory = _Memory(like.get_device(), _lib.take_output_address(operation.handle), size)
+        # resize_: unlike view, in place: autograd must not take the result for a view
+        return _as_bytes(memory, like.device).view(like.dtype).resize_(shape)
+
+
+def await_on(stream: Any, operation: Cell) -> None:
+    """Have a stream wait for the operation, which has ended well; nobody else does."""
+    status = _lib.load().gorovod_await_on_stream(operation.handle, stream.cuda_stream)
+    if status != _lib.OK:
+        raise _lib.error(status)
+
+
+def of(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> OnDevice:
+    """``tensor`` and ``output``, or, for negated views, copies on the device that hold their values."""
+    if tensor.is_neg():
+        source = tensor.detach().resolve_neg()
+        return OnDevice(source, source if output is tensor else output)
+    if output is not None and output.is_neg():
+        return OnDevice(tensor, torch.empty(output.shape, dtype=output.dtype, device=output.device))
+    return OnDevice(tensor, output)
+
+
+class _Memory:
+    """Memory of a device that the engine has allocated, as PyTorch takes it. It is freed with this object."""
+
+    def __init__(self, device: int, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, False), "shape": (size,), "strides": None, "typestr": "|u1", "version": 2,
+        }  # fmt: skip
+        owner = weakref.finalize(self, _lib.load().gorovod_free_on_device, device, address)
+        owner.atexit = False  # its tensor may still be in use while Python exits
+
+
+def _as_bytes(memory: _Memory, device: torch.device) -> torch.Tensor:
+    """A tensor of uint8 on ``memory``, which lives as long as that."""
+    return torch.as_tensor(memory, device=device)
+
+
+basics.before_init.append(_taken.clear)
+basics.after_shutdown.append(_taken.clear)

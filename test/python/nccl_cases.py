@@ -1,0 +1,317 @@
+"""A rank's program for test_torch_nccl.py: what horovod.torch does with tensors on the stand-in for GPUs.
+
+    nccl_cases.py CASE [BREAK]
+
+With BREAK the front end leaves out something, and the stand-in has to notice it.
+"""
+
+import contextlib
+import ctypes
+import gc
+import os
+import sys
+
+import torch
+from standin_gpu import StandInGpu
+
+import horovod.torch as hvd
+from horovod.common import _lib
+from horovod.torch import _device_memory, _staging, _submission
+
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+@contextlib.contextmanager
+def raises(error, *texts):
+    try:
+        yield
+    except error as e:
+        for text in texts:
+            assert text in str(e), (text, str(e))
+    else:
+        raise AssertionError(f"no {error.__name__} about {texts}")
+
+
+def of_all(shape, dtype):
+    """Each rank's input: small numbers, of which all sums are exact."""
+    n = torch.Size(shape).numel()
+    return [((torch.arange(n) + 3 * rank) % 5).to(dtype).reshape(shape) for rank in range(hvd.size())]
+
+
+def same(gpu, tensor, expected):
+    values = gpu.get(tensor)
+    assert values.dtype == expected.dtype and values.shape == expected.shape, (values, expected)
+    assert values.tolist() == expected.tolist(), (values, expected)
+
+
+@case
+def reductions(gpu):
+    ops = {
+        hvd.Sum: lambda a: a.sum(0), hvd.Min: lambda a: a.min(0)[0], hvd.Max: lambda a: a.max(0)[0],
+        hvd.Product: lambda a: a.prod(0),
+    }  # fmt: skip
+    for dtype in (torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+                  torch.float64):  # fmt: skip
+        inputs = of_all((2, 3), dtype)
+        stacked = torch.stack([t.double() for t in inputs])
+        for op, expected in ops.items():
+            mine = gpu.put(inputs[hvd.rank()])
+            result = hvd.allreduce(mine, op=op)
+            same(gpu, result, expected(stacked).to(dtype))
+            same(gpu, mine, inputs[hvd.rank()])
+            assert hvd.allreduce_(mine, op=op) is mine
+            same(gpu, mine, expected(stacked).to(dtype))
+    inputs = of_all((4,), torch.float32)
+    total = sum(inputs)
+    same(gpu, hvd.allreduce(gpu.put(inputs[hvd.rank()])), total / hvd.size())
+    scaled = hvd.allreduce(gpu.put(inputs[hvd.rank()]), op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0)
+    same(gpu, scaled, total * 2)
+    grouped = hvd.grouped_allreduce([gpu.put(t + hvd.rank()) for t in inputs], op=hvd.Sum)
+    for t, result in zip(inputs, grouped):
+        same(gpu, result, t * hvd.size() + sum(range(hvd.size())))
+
+
+@case
+def moves(gpu):
+    rank, n = hvd.rank(), hvd.size()
+    mine = gpu.put(torch.full((rank + 1, 2), float(rank)))
+    gathered = hvd.allgather(mine)
+    same(gpu, gathered, torch.cat([torch.full((r + 1, 2), float(r)) for r in range(n)]))
+    for dtype in (torch.bool, torch.bfloat16, torch.int16):
+        rows = hvd.allgather(gpu.put(torch.tensor([rank % 2], dtype=dtype)))
+        same(gpu, rows, torch.tensor([r % 2 for r in range(n)], dtype=dtype))
+    root = gpu.put(torch.arange(5) + 10 * rank)
+    same(gpu, hvd.broadcast(root, n - 1), torch.arange(5) + 10 * (n - 1))
+    hvd.broadcast_(root, 0)
+    same(gpu, root, torch.arange(5))
+    sent = gpu.put(torch.arange(float(n * (n + 1) // 2)) + 100 * rank)
+    received, splits = hvd.alltoall(sent, torch.arange(1, n + 1, dtype=torch.int32))
+    first = rank * (rank + 1) // 2
+    assert splits.tolist() == [rank + 1] * n
+    same(gpu, received, torch.cat([torch.arange(rank + 1.0) + first + 100 * r for r in range(n)]))
+    scattered = hvd.reducescatter(gpu.put(torch.arange(2.0 * n) + rank), op=hvd.Sum)
+    same(gpu, scattered, (torch.arange(2.0 * n) * n + sum(range(n)))[2 * rank : 2 * rank + 2])
+    del gathered, rows, received
+    gc.collect()
+
+
+@case
+def staged_in_the_engine(gpu):
+    """What NCCL cannot do goes through host memory, and comes back."""
+    same(gpu, hvd.allreduce(gpu.put(torch.ones(2)), op=hvd.Sum), torch.full((2,), float(hvd.size())))
+    total = torch.stack([t.int() for t in of_all((6,), torch.int16)]).sum(0).to(torch.int16)
+    same(gpu, hvd.allreduce(gpu.put(of_all((6,), torch.int16)[hvd.rank()]), op=hvd.Sum), total)
+    same(gpu, hvd.allreduce(gpu.put(torch.ones(4)), op=hvd.Adasum), torch.ones(4))
+
+
+@case
+def streams(gpu):
+    making, asking = gpu.Stream(None), gpu.Stream(None)
+    for i in range(5):
+        with gpu.stream(making):
+            mine = gpu.put(torch.full((1000,), float(hvd.rank() + i)))
+            handle = hvd.allreduce_async_(mine, op=hvd.Sum, name=f"in place {i}")
+        with gpu.stream(asking):
+            assert hvd.synchronize(handle) is mine
+            same(gpu, mine, torch.full((1000,), float(sum(range(hvd.size())) + i * hvd.size())))
+
+
+@case
+def memory(gpu):
+    """Tensors that are dropped early: the allocator would give their memory to the next one on their stream."""
+    asking = gpu.Stream(None)
+    expected = [torch.full((300,), float(i * hvd.size())) for i in range(20)]
+    handles = [hvd.allreduce_async(gpu.put(t / hvd.size()), op=hvd.Sum, name=f"m{i}") for i, t in enumerate(expected)]
+    for handle, wanted in zip(handles, expected):
+        with gpu.stream(asking):
+            result = hvd.synchronize(handle)
+        gc.collect()
+        garbage = gpu.put(torch.zeros(300), late=False)
+        gpu.overwrite(garbage)
+        with gpu.stream(asking):
+            same(gpu, result, wanted)
+
+
+@case
+def sets(gpu):
+    """Each process set has a communicator."""
+    os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+    hvd.shutdown()
+    hvd.init()
+    both = [hvd.add_process_set([0, 1]), hvd.add_process_set([1, 2])]
+    for _ in range(2):
+        for i, some in enumerate(both):
+            if some.included():
+                result = hvd.allreduce(gpu.put(torch.tensor([2.0**hvd.rank()])), op=hvd.Sum, process_set=some)
+                same(gpu, result, torch.tensor([3.0 * 2**i]))
+    same(gpu, hvd.allreduce(gpu.put(torch.ones(1)), op=hvd.Sum), torch.tensor([float(hvd.size())]))
+
+
+@case
+def joins(gpu):
+    for step in range(1 + hvd.rank()):
+        others = hvd.size() - step
+        result = hvd.allreduce(gpu.put(torch.ones(3)), op=hvd.Sum, name=f"step {step}")
+        same(gpu, result, torch.full((3,), float(others)))
+    assert hvd.join() == hvd.size() - 1
+
+
+@contextlib.contextmanager
+def process_group():
+    import torch.distributed as dist
+
+    import horovod.torch.distributed  # noqa: F401
+
+    dist.init_process_group("gorovod", init_method="horovod://")
+    yield dist
+    dist.destroy_process_group()
+
+
+@case
+def distributed(gpu):
+    rank, n = hvd.rank(), hvd.size()
+    with process_group() as dist:
+        for async_op in (False, True):
+            mine = gpu.put(torch.arange(4.0) + rank)
+            work = dist.all_reduce(mine, async_op=async_op)
+            if async_op:
+                work.wait()
+            same(gpu, mine, torch.arange(4.0) * n + sum(range(n)))
+        twice = gpu.put(torch.ones(300))
+        works = [dist.all_reduce(twice, async_op=True) for _ in range(2)]
+        for work in works:
+            work.wait()
+        same(gpu, twice, torch.full((300,), float(n * n)))
+        outputs = [gpu.put(torch.zeros(3)) for _ in range(n)]
+        dist.all_gather(outputs, gpu.put(torch.full((3,), float(rank))))
+        for r, output in enumerate(outputs):
+            same(gpu, output, torch.full((3,), float(r)))
+        whole = gpu.put(torch.zeros(2 * n))
+        dist.distributed_c10d._get_default_group()._allgather_base(whole, gpu.put(torch.full((2,), float(rank)))).wait()
+        same(gpu, whole, torch.arange(float(n)).repeat_interleave(2))
+        share = gpu.put(torch.zeros(2))
+        dist.reduce_scatter(share, [gpu.put(torch.full((2,), float(r))) for r in range(n)])
+        same(gpu, share, torch.full((2,), float(rank * n)))
+        swapped = gpu.put(torch.zeros(n))
+        dist.all_to_all_single(swapped, gpu.put(torch.arange(float(n)) + 10 * rank))
+        same(gpu, swapped, torch.arange(float(n)) * 10 + rank)
+        root = gpu.put(torch.full((5,), float(rank)))
+        dist.broadcast(root, n - 1)
+        same(gpu, root, torch.full((5,), n - 1.0))
+        mine = gpu.put(torch.ones(2))
+        dist.reduce(mine, 0)
+        same(gpu, mine, torch.full((2,), 1.0 if rank else float(n)))
+        outputs = [gpu.put(torch.zeros(1)) for _ in range(n)] if rank == 1 else None
+        dist.gather(gpu.put(torch.tensor([float(rank)])), outputs, dst=1)
+        for r, output in enumerate(outputs or []):
+            same(gpu, output, torch.tensor([float(r)]))
+        inputs = [gpu.put(torch.tensor([float(r)])) for r in range(n)] if rank == 1 else None
+        received = gpu.put(torch.zeros(1))
+        dist.scatter(received, inputs, src=1)
+        same(gpu, received, torch.tensor([float(rank)]))
+        dist.barrier()
+
+
+@case
+def future(gpu):
+    """What a communication hook does: the result is used on the stream of the future's callback."""
+    with process_group() as dist:
+        other = gpu.Stream(None)
+        mine = gpu.put(torch.full((3000,), 1.0))
+        work = dist.all_reduce(mine, async_op=True)
+        with gpu.stream(other):
+            work.wait()
+            same(gpu, mine, torch.full((3000,), float(hvd.size())))
+
+
+@case
+def refusals(gpu):
+    mine = torch.ones(2) if hvd.rank() else gpu.put(torch.ones(2))
+    with raises(hvd.HorovodInternalError, "CPU/GPU device selection", "rank 0: GPU", "rank 1: CPU"):
+        hvd.allreduce(mine, name="mixed")
+    captured = gpu.put(torch.ones(1))
+    gpu.call("cuStreamBeginCapture_v2", gpu.current.cuda_stream, 0)
+    with raises(ValueError, "captured into a CUDA graph"):
+        hvd.allreduce_(captured, name="captured")
+    gpu.call("cuStreamEndCapture", gpu.current.cuda_stream, ctypes.byref(ctypes.c_void_p()))
+    with raises(ValueError, "on the same device: cpu, cuda"):
+        hvd.grouped_allreduce([gpu.put(torch.ones(1)), torch.ones(1)], name="group")
+    same(gpu, hvd.allreduce(gpu.put(torch.ones(1)), op=hvd.Sum, name="after"), torch.tensor([float(hvd.size())]))
+
+
+@case
+def other_device(gpu):
+    """A tensor on another device than the first one: copied, or refused by GOROVOD_GPU=nccl."""
+    same(gpu, hvd.allreduce(gpu.put(torch.ones(2))), torch.ones(2))
+    gpu.device += 1
+    if os.environ["GOROVOD_GPU"] == "nccl":
+        with raises(ValueError, "torch.cuda.set_device(hvd.local_rank())"):
+            hvd.allreduce(gpu.put(torch.ones(2)))
+    else:
+        same(gpu, hvd.allreduce(gpu.put(torch.ones(2))), torch.ones(2))
+
+
+@case
+def off(gpu):
+    with raises(ValueError, "GOROVOD_GPU=off"):
+        hvd.allreduce(gpu.put(torch.ones(2)))
+
+
+# What the front end must do, and how to leave it out.
+
+
+def no_wait(gpu):
+    _lib.load().gorovod_await_on_stream = lambda handle, stream: _lib.OK
+
+
+def no_record_stream(gpu):
+    torch.Tensor.record_stream = lambda tensor, stream: None
+
+
+def other_stream(gpu):
+    other = gpu.Stream(None)
+
+    def tell(self, operation, tensor):
+        operation.on_device(self.source.get_device(), other.cuda_stream)
+
+    _device_memory.OnDevice.tell = tell
+
+
+def nothing_kept(gpu):
+    submit = _submission.Operation.submit
+
+    def forgetful(operation):
+        submit(operation)
+        _, output, on_device, *_ = operation.keeps
+        operation.keeps = (None, output, on_device._replace(source=output), None, 0)
+
+    _submission.Operation.submit = forgetful
+
+
+BREAKS = {f.__name__: f for f in (no_wait, no_record_stream, other_stream, nothing_kept)}
+
+
+def main(name, *breaks):
+    torch.set_num_threads(1)
+    hvd.init()
+    gpu = StandInGpu(hvd.local_rank() % int(os.environ["STANDIN_DEVICES"]))
+    query = ctypes.cast(gpu.driver.cuEventQuery, ctypes.c_void_p).value
+    _staging._cuda = _device_memory._cuda = gpu
+    _staging._event_query = lambda: (query, 600)
+    _device_memory._as_bytes = gpu.adopt
+    torch.Tensor.record_stream = lambda tensor, stream: gpu.record_stream(tensor, stream)
+    for left_out in breaks:
+        BREAKS[left_out](gpu)
+    with gpu:
+        CASES[name](gpu)
+    hvd.shutdown()
+    print("ended well", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,78 @@
+"""What ``gorovod doctor --gpu`` prints, with the Python of these tests."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+GOROVOD = Path(os.environ.get("HOROVODRUN", ROOT / "build" / "horovodrun")).with_name("gorovod")
+TEST_GPU = ROOT / "scripts" / "test_gpu.py"
+pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="starts a job of its own")
+
+
+def report(**variables):
+    done = subprocess.run(
+        [GOROVOD, "doctor", "--gpu", "--python", sys.executable],
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def libnccl(folder, version):
+    """A library that tells a version of NCCL, and can do nothing."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    (folder / "nccl.c").write_text(f"int ncclGetVersion(int *v) {{ *v = {version}; return 0; }}\n")
+    file = folder / "libnccl.so.2"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", file, folder / "nccl.c"], check=True)
+    return file
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
+def test_pytorch_without_cuda():
+    text = report()
+    assert f"PyTorch: {torch.__version__}, without CUDA: install a build for CUDA" in text
+    assert "CUDA's runtime in this process: none" in text
+    assert "Tensors of GPUs: copied through host memory, because\n" in text
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
+def test_an_unfit_library_is_named(tmp_path):
+    file = libnccl(tmp_path, 21003)
+    text = report(LD_LIBRARY_PATH=str(tmp_path))
+    assert f"NCCL's library {file} is version 2.10.3: gorovod needs 2.14.0 or newer" in text
+
+
+def test_the_trial_finds_nothing_wrong_in_host_memory():
+    """The trial's own program, where there is no GPU: its parts about streams are left out."""
+    program = (
+        "import torch\nfrom horovod.torch import _gpu_trial\n"
+        "print(*_gpu_trial.lines(torch.device('cpu')), sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert done.returncode == 0 and "WRONG" not in done.stdout, done.stdout
+    assert "right bits: 9 operations" in done.stdout and "allreduce of 4 bytes takes: gorovod" in done.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu_is_said():
+    assert "Trial: none, since PyTorch sees no GPU" in report()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(not (TEST_GPU.exists() and (ROOT / "build" / "gorovod").exists()), reason="nothing is built here")
+def test_make_test_gpu_says_that_there_is_none():
+    done = subprocess.run([sys.executable, TEST_GPU], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 1 and "nothing was tested" in done.stdout, done.stdout

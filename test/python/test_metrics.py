@@ -1,0 +1,55 @@
+"""hvd.metrics(): what this process has counted."""
+
+import os
+
+import pytest
+import torch
+from definitions import rejoin
+
+import horovod.torch as hvd
+
+
+def count(figures, kind, **labels):
+    """The number of ``kind`` with these labels."""
+    return sum(f["count"] for f in figures[kind] if labels.items() <= f.items())
+
+
+def test_counts_what_was_submitted(job):
+    rejoin()
+    for _ in range(5):
+        hvd.allreduce(torch.ones(1000), name="gradient")
+    hvd.allreduce(torch.ones(2, dtype=torch.int64), name="steps")
+    hvd.broadcast(torch.ones(40000, dtype=torch.float64), 0, name="weights")
+    figures = hvd.metrics()
+    assert (figures["rank"], figures["size"]) == (hvd.rank(), hvd.size())
+    assert count(figures, "tensors", op="allreduce", dtype="float32", process_set="0") == 5
+    assert count(figures, "tensors", op="allreduce", dtype="int64") == 1
+    assert count(figures, "tensors", op="broadcast", dtype="float64") == 1
+    assert count(figures, "collectives", op="allreduce", size_class="32KiB") == 5
+    assert count(figures, "collectives", op="broadcast", size_class="1MiB") == 1
+    gradients = next(c for c in figures["collectives"] if (c["op"], c["size_class"]) == ("allreduce", "32KiB"))
+    assert gradients["bytes"] == 5 * 4000 and gradients["seconds"] > 0
+    for histogram in [figures["negotiation"], *figures["collectives"]]:
+        assert sum(histogram["buckets"]) == histogram["count"]
+        assert len(histogram["buckets"]) == len(figures["bucket_bounds"]) + 1
+    assert figures["negotiation"]["count"] >= 7
+    assert figures["cache"]["hits"] + figures["cache"]["misses"] >= 7
+    assert figures["pending"] == 0
+
+
+def test_needs_a_job(job):
+    hvd.shutdown()
+    with pytest.raises(ValueError, match="init"):
+        hvd.metrics()
+    hvd.init()
+
+
+def test_a_forked_child_has_none(job):
+    child = os.fork()
+    if child == 0:
+        try:
+            hvd.metrics()
+        except ValueError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
