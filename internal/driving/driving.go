@@ -23,12 +23,12 @@
 //
 // How a thread drives for its own operation is in Driver, and how the background goroutine does is in Background:
 //
-//	             worked                              found nothing
+//	             worked: POLL … GLANCE               found nothing
 //	          ┌───────────┐             ┌──────────────────────────────────┐
 //	          ▼           │             ▼                                  │
 //	begin ─▶ LOOK ────────┴──▶ POLL … YIELD … CHECK ──▶ REST ──▶ SLEEP ────┘   Driver
 //	          │                                 │         │  a ring, or time
-//	          └─ its operation has ended        └─ late ──┴──▶ HAND OVER
+//	          └─ its operation has ended        └─ late ──┴──▶ HAND OVER (after GLANCE, too)
 //
 //	kicked ─▶ NAP ─▶ LOOK … POLL, YIELD, CHECK ──▶ HAND OVER ─▶ NAP (longer) ─▶ LOOK …     Background
 //	                  ▲                   │
@@ -62,11 +62,12 @@ const (
 	Poll     Action = iota // look again at once
 	Yield                  // give the core away, then look again
 	Check                  // give the core away and look at the clock: Checked says how to go on
+	Glance                 // look at the clock, and keep the core: Checked says how to go on
 	Rest                   // sleep on the bell for as long as Sleep says
 	HandOver               // leave the seat
 )
 
-var actions = [...]string{"poll", "yield", "check", "rest", "hand over"}
+var actions = [...]string{"poll", "yield", "check", "glance", "rest", "hand over"}
 
 func (a Action) String() string { return actions[a] }
 

@@ -105,7 +105,7 @@ func (e *Engine) driveAside(b *driving.Background) {
 			return
 		}
 		if worked {
-			e.noteWorked("aside")
+			e.noteWorked("aside", driving.Poll)
 			continue
 		}
 		midway, polled, mood := e.someMidway(), e.polled(), e.mood()
@@ -116,7 +116,7 @@ func (e *Engine) driveAside(b *driving.Background) {
 			yield()
 		case driving.Check:
 			yield()
-			e.checkStall()
+			e.checkStall(time.Now())
 		case driving.Rest:
 			e.doze()
 			b.Woke()

@@ -44,8 +44,16 @@ func (e *Engine) drive(en *Entry, p *patience) {
 			return
 		}
 		if worked {
-			e.noteWorked(actor(en))
-			d.Worked()
+			action := d.Worked()
+			e.noteWorked(actor(en), action)
+			if action == driving.Glance {
+				now := time.Now()
+				if d.Checked(p.left(now)) == driving.HandOver {
+					e.noteLate(en)
+					return
+				}
+				e.checkStall(now)
+			}
 			continue
 		}
 		polled := e.polled()
@@ -62,7 +70,7 @@ func (e *Engine) drive(en *Entry, p *patience) {
 			}
 			if action == driving.Check {
 				yield()
-				e.checkStall()
+				e.checkStall(now)
 				continue
 			}
 			e.sleep(en, p.left(now))
@@ -97,8 +105,9 @@ func (e *Engine) sleep(en *Entry, left time.Duration) {
 	e.bell.Sleep(ticket, d)
 	e.clock.stale.Store(true)
 	e.counters.WakeUps.Add(1)
-	e.checkShared()
-	e.checkStall()
+	now := time.Now()
+	e.checkShared(now)
+	e.checkStall(now)
 }
 
 // arm calls the bell's Arm, or ArmAmid where that is possible.
@@ -199,12 +208,12 @@ func (e *Engine) facts() driving.Facts {
 
 // checkShared calls Verify about twice a second, because a damaged segment otherwise looks like a slow peer. The driver
 // calls it after a sleep.
-func (e *Engine) checkShared() {
+func (e *Engine) checkShared(now time.Time) {
 	n, ok := e.net.(transport.Verified)
 	if !ok || e.seat.now().Pending() == 0 {
 		return
 	}
-	if now := time.Now(); now.Sub(e.verified) >= inspectEvery {
+	if now.Sub(e.verified) >= inspectEvery {
 		e.verified = now
 		if err := n.Verify(); err != nil {
 			e.net.Abort(fmt.Errorf("%s: %w", e.opts.Describe(e.opts.Rank), err))
@@ -213,13 +222,9 @@ func (e *Engine) checkShared() {
 }
 
 // checkStall tells the stall inspector, about twice a second, how long the oldest operation has been pending. The
-// driver calls it after a sleep, and while it polls for long.
-func (e *Engine) checkStall() {
-	if e.opts.Stalled == nil {
-		return
-	}
-	now := time.Now()
-	if now.Sub(e.stallChecked) < inspectEvery {
+// driver calls it after a sleep, and while it polls for long or other threads keep it at work.
+func (e *Engine) checkStall(now time.Time) {
+	if e.opts.Stalled == nil || now.Sub(e.stallChecked) < inspectEvery {
 		return
 	}
 	e.stallChecked = now

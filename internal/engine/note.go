@@ -30,9 +30,9 @@ func (e *Engine) noteBegin(en *Entry, d *driving.Driver) {
 	}
 }
 
-func (e *Engine) noteWorked(actor string) {
+func (e *Engine) noteWorked(actor string, a driving.Action) {
 	if noting {
-		e.notes.add(actor, "worked", "poll")
+		e.notes.add(actor, "worked", a.String())
 	}
 }
 
