@@ -10,16 +10,17 @@
 //	         │                      ▼    │                            ▼
 //	       FREE ◀──── leaves ──── WAITER ┘                   SHUTDOWN drives last
 //	       │  ▲
-//	kicked,│  │leaves: nothing is pending, or a waiter
-//	napped │  │claims the seat, or it is time for a nap
+//	kicked,│  │leaves: nothing is pending, a waiter claims
+//	napped │  │the seat or is parked, or it is time for a nap
 //	       ▼  │
 //	     BACKGROUND ── nothing to do for long ──▶ DOZING (on the bell)
 //	          ▲                                     │
 //	          └───── a ring, or a waiter's claim ───┘
 //
-// Who drives next: a thread that leaves the seat kicks the background goroutine if something is pending. A waiter that
-// finds the background goroutine there claims the seat. A waiter that finds another waiter parks until its operation
-// ends.
+// Who drives next: a thread that leaves the seat while something is pending wakes the waiter that has been parked for
+// longest. If none is parked, it kicks the background goroutine. A waiter that finds the background goroutine in the seat
+// claims it. A waiter that finds another waiter there, or that claims the seat for long, parks: it sleeps until its
+// operation has ended, or until it is woken to drive.
 //
 // How a thread drives for its own operation is in Driver, and how the background goroutine does is in Background:
 //

@@ -8,6 +8,7 @@ package driving
 //	wanted   Shutdown wants the seat: nobody else takes it, and its holder hands it over
 //	closing  Shutdown has begun: nobody needs a kick any more
 //	news     Wake was called, and nobody has looked since
+//	parked   waiters sleep until somebody drives no more, or their operations have ended
 //	claims   the waiters that want the seat from the background goroutine
 //	pending  the operations that have not ended
 type Seat uint64
@@ -22,6 +23,7 @@ const (
 	wanted  Seat = 1 << 2
 	closing Seat = 1 << 3
 	news    Seat = 1 << 4
+	parked  Seat = 1 << 5
 
 	// OneClaim is added for each waiter that claims the seat, of fewer than 2^24.
 	OneClaim   Seat = 1 << 8
@@ -53,6 +55,9 @@ func (s Seat) Closing() bool { return s&closing != 0 }
 // News reports that Wake was called, and nobody has looked since.
 func (s Seat) News() bool { return s&news != 0 }
 
+// Parked reports that waiters sleep while somebody drives: whoever leaves the seat wakes one of them to take it.
+func (s Seat) Parked() bool { return s&parked != 0 }
+
 // Claimed reports that a waiter wants the seat from the background goroutine.
 func (s Seat) Claimed() bool { return s>>claimShift&maxClaims != 0 }
 
@@ -69,7 +74,7 @@ func (s Seat) Attend() (after Seat, ok bool) {
 }
 
 func (s Seat) take(who Seat) (after Seat, ok bool) {
-	if !s.Free() || s.Wanted() {
+	if !s.Open() {
 		return s, false
 	}
 	return s | who, true
@@ -87,6 +92,15 @@ func (s Seat) Leave() Seat { return s &^ holders }
 // Looks is the holder that begins to look: the news are seen.
 func (s Seat) Looks() Seat { return s &^ news }
 
+// Park is a waiter that goes to sleep. It does not if it then finds the seat Open.
+func (s Seat) Park() Seat { return s | parked }
+
+// Unpark is the last waiter that sleeps no more.
+func (s Seat) Unpark() Seat { return s &^ parked }
+
+// Open reports that a waiter can take the seat.
+func (s Seat) Open() bool { return s.Free() && !s.Wanted() }
+
 // Wake brings news.
 func (s Seat) Wake() Seat { return s | news }
 
@@ -102,10 +116,13 @@ func (s Seat) Last() (after Seat, ok bool) {
 }
 
 // Orphaned reports that there is something to do and nobody to do it: the thread that finds this so
-// kicks the background goroutine.
+// wakes a parked waiter, or else kicks the background goroutine.
 func (s Seat) Orphaned() bool {
-	return s.Free() && (s.Pending() > 0 || s.News()) && !s.Wanted() && !s.Closing()
+	return s.Open() && (s.Pending() > 0 || s.News()) && !s.Closing()
 }
 
 // AsideYields reports that the background goroutine hands the seat over: it has nothing to do, or somebody wants it.
-func (s Seat) AsideYields() bool { return s.Pending() == 0 || s.Wanted() || s.Claimed() }
+func (s Seat) AsideYields() bool { return s.Pending() == 0 || s.Sought() }
+
+// Sought reports that somebody wants the seat from the background goroutine.
+func (s Seat) Sought() bool { return s.Wanted() || s.Claimed() || s.Parked() }

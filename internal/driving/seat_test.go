@@ -16,14 +16,23 @@ type model struct {
 	background        byte
 	shutdown          byte
 	wakes             byte // how often a transport still calls Wake
-	after             Seat // what the background goroutine's Leave has returned
+	after             then // what follows from what the background goroutine's Leave has returned
 }
 
 type modelWaiter struct {
 	at    byte
 	async bool // it is not going to wait soon, so its submission sees to a driver
 	done  bool // its operation
-	after Seat // what its Leave has returned
+	woken bool // while it is parked: it has been told to drive
+	hasty bool // its time may still be over while it is parked
+	after then // what follows from what its Leave has returned
+}
+
+// then is what a thread does that has left the seat.
+type then struct{ ends, finds, wakes bool } // no more; find a driver; among the parked
+
+func afterLeave(s Seat) then {
+	return then{s.Pending() == 0 || s.Closing(), s.Orphaned(), s.Orphaned() && s.Parked()}
 }
 
 // Where a waiter is.
@@ -36,7 +45,9 @@ const (
 	toTry
 	toUnclaimAndDrive
 	toUnclaimAndPark
-	parked
+	toPark
+	toLookAgain
+	sleeps
 	drives
 	toKick
 	gone
@@ -68,6 +79,38 @@ func (m model) leave() model {
 	m.seat = m.seat.Leave()
 	m.freed = m.freed || m.seat.Wanted()
 	return m
+}
+
+// parks reports that a waiter sleeps, and has not been woken.
+func (w *modelWaiter) parks() bool { return (w.at == sleeps || w.at == toLookAgain) && !w.woken }
+
+// unparked takes back the mark of the seat when no waiter is parked.
+func (m model) unparked() model {
+	if !m.waiters[0].parks() && !m.waiters[1].parks() {
+		m.seat = m.seat.Unpark()
+	}
+	return m
+}
+
+// wakeNext wakes a parked waiter.
+func (m model) wakeNext() (model, bool) {
+	for i := range m.waiters {
+		if w := &m.waiters[i]; w.parks() && !w.done {
+			w.woken = true
+			return m.unparked(), true
+		}
+	}
+	return m, false
+}
+
+// findDriver is the engine's.
+func (m model) findDriver(amongParked bool) model {
+	if amongParked {
+		if woken, ok := m.wakeNext(); ok {
+			return woken
+		}
+	}
+	return m.wake()
 }
 
 // look is that of a driver: any operations that have been submitted may end.
@@ -116,7 +159,7 @@ func (m model) waiter(i int) []model {
 		return []model{at(m, toWait)}
 	case toEnsure:
 		if m.seat.Orphaned() {
-			m = m.wake()
+			m = m.findDriver(m.seat.Parked())
 		}
 		return []model{at(m, gone), at(m, toWait)} // it may never wait
 	case toWait:
@@ -132,7 +175,7 @@ func (m model) waiter(i int) []model {
 		if m.seat.Aside() {
 			return []model{at(m, toClaim)}
 		}
-		return []model{at(m, parked)}
+		return []model{at(m, toPark)}
 	case toClaim:
 		m.seat += OneClaim
 		m.ring = m.ring || m.seat.Dozing()
@@ -145,24 +188,41 @@ func (m model) waiter(i int) []model {
 		return []model{at(m, toUnclaimAndPark)}
 	case toUnclaimAndDrive, toUnclaimAndPark:
 		m.seat -= OneClaim
-		return []model{at(m, map[byte]byte{toUnclaimAndDrive: drives, toUnclaimAndPark: parked}[w.at])}
-	case parked:
-		if w.done {
-			return []model{at(m, gone)}
+		return []model{at(m, map[byte]byte{toUnclaimAndDrive: drives, toUnclaimAndPark: toPark}[w.at])}
+	case toPark:
+		m.seat = m.seat.Park()
+		m.ring = m.ring || m.seat.Dozing()
+		if m.seat.Open() {
+			return []model{at(m, toLookAgain)}
 		}
+		return []model{at(m, sleeps)}
+	case toLookAgain:
+		return []model{at(m, toWait).unparked()}
+	case sleeps:
+		var all []model
+		m.waiters[i].woken = false
+		if w.done || w.woken {
+			all = append(all, at(m, toWait).unparked())
+		}
+		if w.hasty {
+			m.waiters[i].hasty = false
+			all = append(all, at(m, toEnsure).unparked())
+		}
+		return all
 	case drives:
 		var all []model
 		for _, m := range m.look() {
 			left := m.leave() // its operation has ended, Shutdown wants the seat, or its time is over
-			left.waiters[i].after = left.seat
+			left.waiters[i].after = afterLeave(left.seat)
+			left.waiters[i].after.ends = false // does not matter
 			all = append(all, m, at(left, toKick))
 		}
 		return all
 	case toKick:
-		if w.after.Orphaned() {
-			m = m.wake()
+		if w.after.finds {
+			m = m.findDriver(w.after.wakes)
 		}
-		m.waiters[i].after = 0
+		m.waiters[i].after = then{}
 		if w.done {
 			return []model{at(m, gone)}
 		}
@@ -191,7 +251,7 @@ func (m model) aside() (all []model) {
 	case drives:
 		for _, m := range m.look() {
 			gone := m.leave()
-			gone.after = gone.seat
+			gone.after = afterLeave(gone.seat)
 			all = append(all, at(gone, left))
 			if !m.seat.AsideYields() {
 				m.seat = m.seat.Doze()
@@ -201,7 +261,7 @@ func (m model) aside() (all []model) {
 	case arming: // a ring after this is not lost, one before has no effect
 		m.ring = false
 		for _, m := range m.look() {
-			if m.seat.Pending() == 0 || m.seat.Wanted() || m.seat.Claimed() {
+			if m.seat.Pending() == 0 || m.seat.Sought() {
 				m.seat = m.seat.Rise()
 				all = append(all, at(m, drives))
 				continue
@@ -215,8 +275,11 @@ func (m model) aside() (all []model) {
 		}
 	case left:
 		after := m.after
-		m.after = 0
-		if after.Pending() == 0 || after.Closing() {
+		m.after = then{}
+		if after.wakes {
+			m, _ = m.wakeNext()
+		}
+		if after.ends {
 			return []model{at(m, unkicked)}
 		}
 		return []model{at(m, napping)}
@@ -231,7 +294,7 @@ func (m model) shuts() []model {
 		m.shutdown = toRing
 		return []model{m}
 	case toRing:
-		m.ring = true
+		m.ring = m.seat.Dozing() // has no effect otherwise
 		m.shutdown = toTakeLast
 		return []model{m}
 	case toTakeLast:
@@ -291,6 +354,8 @@ func (m model) wrong(stuck bool) string {
 		return "there are news, and nobody looks"
 	case m.seat.Claimed():
 		return "a waiter claims the seat from a sleeper"
+	case m.seat.Aside() && m.seat.Parked():
+		return "a waiter is parked while the background goroutine sleeps in the seat"
 	}
 	return ""
 }
@@ -302,6 +367,7 @@ func TestAllOrders(t *testing.T) {
 	for kind := range 6 {
 		start := model{background: unkicked, shutdown: gone}
 		start.waiters[0].async, start.waiters[1].async = kind%3 > 0, kind%3 > 1
+		start.waiters[0].hasty = kind%3 == 1
 		if kind >= 3 {
 			start.shutdown = notYet
 		} else {

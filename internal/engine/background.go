@@ -66,8 +66,8 @@ func (e *Engine) background() {
 	}
 }
 
-// attend drives until nothing is pending, or until another thread has the seat: when that one leaves the seat,
-// leaveSeat kicks the background goroutine again.
+// attend drives until nothing is pending, or until another thread has the seat: when that one leaves the seat, it
+// finds the next driver.
 func (e *Engine) attend() {
 	b, nap := e.job.Kicked(e.mood())
 	for {
@@ -81,6 +81,9 @@ func (e *Engine) attend() {
 		e.driveAside(&b)
 		midway := e.someMidway()
 		after := e.seat.leave()
+		if after.Orphaned() && after.Parked() {
+			e.wakeNext()
+		}
 		mood := e.mood()
 		e.noteLeft(&b, midway, mood, after)
 		if after.Pending() == 0 || after.Closing() {

@@ -14,18 +14,25 @@ import (
 // operations that do not end.
 const inspectEvery = 500 * time.Millisecond
 
-// ensureDriver wakes the background goroutine unless somebody drives.
+// ensureDriver finds a driver unless somebody drives.
 func (e *Engine) ensureDriver() {
-	if e.seat.now().Orphaned() {
-		e.Wake()
+	if now := e.seat.now(); now.Orphaned() {
+		e.findDriver(now)
 	}
 }
 
-// leaveSeat gives up the seat, and kicks the background goroutine if something is still to be done.
+// leaveSeat gives up the seat, and finds the next driver if something is still to be done.
 func (e *Engine) leaveSeat() {
 	after := e.seat.leave()
 	e.noteSeat("leaves", "free")
 	if after.Orphaned() {
+		e.findDriver(after)
+	}
+}
+
+// findDriver wakes a parked waiter, or else the background goroutine.
+func (e *Engine) findDriver(now driving.Seat) {
+	if !now.Parked() || !e.wakeNext() {
 		e.Wake()
 	}
 }
@@ -97,7 +104,8 @@ func (e *Engine) sleep(en *Entry, left time.Duration) {
 	d := driving.Sleep(left, f)
 	e.noteSleep(en, f, d)
 	ticket := e.arm()
-	if e.progress() || e.enough(en) || en == nil && e.seat.now().Claimed() {
+	worked := e.progress()
+	if now := e.seat.now(); worked || e.enough(en) || now.Dozing() && now.Sought() {
 		e.bell.Disarm()
 		e.noteDisarm()
 		return

@@ -102,7 +102,8 @@ type Engine struct {
 	setCalls sync.Mutex              // one AddSet or RemoveSet at a time
 	added    uint32                  // how many sets have been added ever; guarded by setCalls
 
-	seat seat // the drive lock, and who wants it
+	seat    seat    // the drive lock, and who wants it
+	parking parking // who waits while another thread drives
 	// pending operations with a callback: somebody is told of the end, and asks for nothing before
 	tells        atomic.Int32
 	askedAt      atomic.Int64              // when the program last found an operation in progress, as asked has it
@@ -376,7 +377,7 @@ func (e *Engine) Wait(en *Entry, timeout time.Duration) bool {
 			e.leaveSeat()
 		} else {
 			if d := min(time.Second, p.left(time.Now())); d > 0 {
-				en.park(d)
+				e.park(en, d)
 			}
 		}
 		if en.Done() {

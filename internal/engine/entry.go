@@ -91,12 +91,11 @@ type Entry struct {
 	outShape tensor.Shape
 	err      *Error
 	done     atomic.Bool
-	waiting  atomic.Bool
-	tiring   atomic.Bool   // a wait for it has ended without it: see driving.Tires
-	refusal  *Error        // how it is going to end, since its memory is in use, or its arguments are wrong
-	unheld   bool          // its caller has the refusal already: it is in lane.refused, not in the table
-	wake     chan struct{} // capacity 1
-	refs     atomic.Int32  // the holder and the engine; the last one recycles
+	waiting  atomic.Bool  // threads have slept in engine.parking until it is done
+	tiring   atomic.Bool  // a wait for it has ended without it: see driving.Tires
+	refusal  *Error       // how it is going to end, since its memory is in use, or its arguments are wrong
+	unheld   bool         // its caller has the refusal already: it is in lane.refused, not in the table
+	refs     atomic.Int32 // the holder and the engine; the last one recycles
 	late     atomic.Pointer[func(*Entry)]
 	blocked  mainWait
 	holds    bool // the main thread, see Op.HoldsCaller
@@ -108,7 +107,7 @@ type Entry struct {
 	Tag int64
 }
 
-var entries = sync.Pool{New: func() any { return &Entry{wake: make(chan struct{}, 1)} }}
+var entries = sync.Pool{New: func() any { return new(Entry) }}
 
 // Done reports that the operation has ended; Err and Output are valid then.
 func (e *Entry) Done() bool { return e.done.Load() }
@@ -179,20 +178,13 @@ func (e *Entry) recycle() {
 	if e.op.Owner != nil {
 		e.op.Owner.Release()
 	}
-	if e.waiting.Load() {
-		select {
-		case <-e.wake: // nobody has seen it
-		default:
-		}
-	}
 	if e.writes.end != 0 { // see Op.OutOf
 		e.engine.mu.Lock()
 		e.engine.inUse.release(e)
 		e.engine.mu.Unlock()
 	}
 	shape := e.shape[:0]
-	wake := e.wake
-	*e = Entry{wake: wake, shape: shape}
+	*e = Entry{shape: shape}
 	entries.Put(e)
 }
 
@@ -211,10 +203,7 @@ func (e *Entry) finish(err *Error) {
 	e.done.Store(true)
 	e.callLate()
 	if e.waiting.Load() {
-		select {
-		case e.wake <- struct{}{}:
-		default:
-		}
+		e.engine.wakeWaiters(e)
 	}
 	if e.op.Ended != nil {
 		e.op.Ended(e)
@@ -265,25 +254,3 @@ func (e *Entry) callLate() {
 		e.Release()
 	})
 }
-
-// park blocks until the Entry is done or d has passed, while another goroutine drives.
-func (e *Entry) park(d time.Duration) {
-	e.waiting.Store(true)
-	if e.done.Load() {
-		return
-	}
-	t := timers.Get().(*time.Timer)
-	t.Reset(d)
-	select {
-	case <-e.wake:
-	case <-t.C:
-	}
-	t.Stop()
-	timers.Put(t)
-}
-
-var timers = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
-}}
