@@ -91,13 +91,12 @@ func (l *Library) Subset(ctx context.Context, handle uintptr, ranks []int) (*Com
 const subsetTag = 32766
 
 // Free gives the communicator back. All its processes call it, when its lanes are closed. It does nothing
-// where MPI is lost.
+// where MPI is lost. The driver calls it.
 func (c *Communicator) Free() {
 	l := c.library
-	if l.Err() != nil {
-		return // a thread may be in MPI for ever, with the lock
+	if !l.acquire() {
+		return
 	}
-	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.call.comm = c.handle
 	if err := l.do(C.GV_Comm_free); err != nil {

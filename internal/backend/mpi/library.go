@@ -119,6 +119,23 @@ func (l *Library) lose(cause error) {
 	l.lost.CompareAndSwap(nil, &err)
 }
 
+var errBusy = errors.New("a communicator was being made, for which not all processes have come")
+
+// acquire takes mu for a caller that may not wait for long, such as the driver, and reports whether it has. A goroutine
+// that makes a communicator holds mu until all processes have come, which may be never. Once acquire has waited for
+// drainTime, MPI is lost.
+func (l *Library) acquire() bool {
+	for deadline := time.Now().Add(drainTime); l.Err() == nil; time.Sleep(time.Millisecond) {
+		if l.mu.TryLock() {
+			return true
+		}
+		if time.Now().After(deadline) {
+			l.lose(errBusy)
+		}
+	}
+	return false
+}
+
 var errFinalized = errors.New("MPI has been finalized in this process, and cannot be initialized a second time: end " +
 	"the process and start it anew")
 
@@ -259,10 +276,9 @@ func (l *Library) ThreadsSupported() bool {
 // Finalize ends MPI if Init has begun it, and nothing has failed since. It waits for the other
 // processes. No lane may be open.
 func (l *Library) Finalize() {
-	if l.Err() != nil {
-		return // a thread may be in MPI for ever, with the lock
+	if !l.acquire() {
+		return
 	}
-	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ours || l.finalized || l.Err() != nil {
 		return
