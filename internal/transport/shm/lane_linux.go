@@ -20,7 +20,7 @@ type openLane struct {
 	members     int
 	board       *laneBoard // nil if not open, or as a Part
 	part        *Part      // nil if not open
-	incarnation uint64     // the last one that this rank opened
+	incarnation uint64     // the last one that this rank opened; guarded by opening
 }
 
 // Part is shared by those members of a lane that are on this host, while other members are elsewhere: staging, and
@@ -73,13 +73,12 @@ func (n *Network) openPart(id int, members []int, shapes ...board.Config) (*Part
 	if err != nil {
 		return nil, 0, err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.opening.Lock()
+	defer n.opening.Unlock()
 	if err := n.Err(); err != nil {
 		return nil, 0, err
 	}
-	o := &n.lanes[id]
-	if o.open {
+	if n.isOpen(id) {
 		return nil, 0, fmt.Errorf("shm: lane %d is open already", id)
 	}
 	p, err := n.openRegion(id, me, members, places, shapes)
@@ -88,8 +87,17 @@ func (n *Network) openPart(id int, members []int, shapes ...board.Config) (*Part
 		n.Abort(err)
 		return nil, 0, err
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	o := &n.lanes[id]
 	o.open, o.members, o.part = true, len(members), p
 	return p, me, nil
+}
+
+func (n *Network) isOpen(id int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lanes[id].open
 }
 
 func (n *Network) openRegion(id, me int, members, places []int, shapes []board.Config) (*Part, error) {

@@ -111,9 +111,12 @@ type Network struct {
 
 	watch watch
 
-	mu     sync.Mutex // protects what follows
-	lanes  [MaxLanes]openLane
-	closed bool
+	// opening is held while a lane opens, which may take until the timeout, and is taken before mu. So mu is never held
+	// for long: the driver takes it.
+	opening sync.Mutex
+	mu      sync.Mutex // protects what follows
+	lanes   [MaxLanes]openLane
+	closed  bool
 }
 
 // Open attaches to the segment and returns when all ranks have. ctx and the timeout bound it. If a rank cannot attach,
@@ -214,6 +217,8 @@ func (n *Network) Close() error {
 	var fenced error
 	n.fenced.Do(func() { fenced = n.fence() })
 	n.watch.stop()
+	n.opening.Lock() // it has seen errClosed, or does at its next look
+	defer n.opening.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {

@@ -299,6 +299,49 @@ func TestLaneWithoutItsFirstMemberTimesOut(t *testing.T) {
 	}
 }
 
+// The driver looks at what is shared while another thread opens a lane for which others have not come yet.
+func TestVerifyDoesNotWaitForALaneThatOpens(t *testing.T) {
+	nets := openWorld(t, 2, nil)
+	openLanes(t, nets, 0, []int{0, 1})
+	opened := make(chan error)
+	go func() {
+		_, err := nets[1].OpenLane(1, 1, []int{0, 1})
+		opened <- err
+	}()
+	time.Sleep(50 * time.Millisecond) // for rank 1 to be amid the opening
+	looked := make(chan error)
+	go func() { looked <- nets[1].Verify() }()
+	select {
+	case err := <-looked:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(testConfig(t, 0, 2).Timeout / 2):
+		t.Error("Verify waits for the lane")
+	}
+	if _, err := nets[0].OpenLane(1, 1, []int{0, 1}); err != nil {
+		t.Error(err)
+	}
+	if err := <-opened; err != nil {
+		t.Error(err)
+	}
+}
+
+// Close ends the opening of a lane.
+func TestCloseEndsTheOpeningOfALane(t *testing.T) {
+	nets := openWorld(t, 2, nil)
+	opened := make(chan error)
+	go func() {
+		_, err := nets[1].OpenLane(0, 0, []int{0, 1})
+		opened <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	nets[1].Close()
+	if err := <-opened; !errors.Is(err, errClosed) {
+		t.Errorf("the opening ends with %v", err)
+	}
+}
+
 func TestRingAfterArmIsNotLost(t *testing.T) { bothBells(t, testRingAfterArm) }
 
 func testRingAfterArm(t *testing.T, bells func(*Config)) {
