@@ -51,11 +51,10 @@ func (n *Network) abort(err error, origin int, text string) {
 		return
 	}
 	last := abortMessage(origin, text)
-	deadline := time.Now().Add(abortLinger)
+	n.lastWord, n.lastBy = last, time.Now().Add(abortLinger)
 	for c := range n.conns {
-		c.SetWriteDeadline(deadline)
+		c.SetWriteDeadline(n.lastBy)
 	}
-	n.lastWord = last
 	close(n.aborted)
 	n.lastCancel()
 	n.bell.Ring()
@@ -63,17 +62,19 @@ func (n *Network) abort(err error, origin int, text string) {
 	lanes := slices.Collect(maps.Values(n.lanes))
 	n.startLocked(&n.farewells, func() {
 		n.cfg.Wake()
+		strangers := n.tellStrangers(lanes)
 		for _, c := range inbound {
 			c.Write(last)
 		}
-		n.tellStrangers(lanes)
+		strangers.Wait()
 	})
 }
 
-// tellStrangers tells the ranks that wait for this one, or pass the news on, and to which it has
-// no connection: the coordinators of its lanes, and the members of lanes that it coordinates.
-func (n *Network) tellStrangers(lanes []*lane) {
-	var dials sync.WaitGroup
+// tellStrangers tells the ranks that wait for this one, or pass the news on, and to which it has no connection: the
+// coordinators of its lanes, and the members of lanes that it coordinates. It returns at once. The goroutines that it
+// starts have ended by lastBy.
+func (n *Network) tellStrangers(lanes []*lane) (dials *sync.WaitGroup) {
+	dials = new(sync.WaitGroup)
 	told := make(map[int]bool)
 	for _, l := range lanes {
 		members := []int{0}
@@ -86,10 +87,10 @@ func (n *Network) tellStrangers(lanes []*lane) {
 				continue // else its writer does it
 			}
 			told[rank] = true
-			guard.In(&dials, "the telling of an abort", func(error) {}, func() { l.tell(m) })
+			guard.In(dials, "the telling of an abort", func(error) {}, func() { l.tell(m) })
 		}
 	}
-	dials.Wait()
+	return dials
 }
 
 // unheard lists the other members that have no control connection to this rank.
@@ -107,12 +108,12 @@ func (n *Network) unheard(l *lane) (members []int) {
 // tell tells a member of the abort, over a connection that it makes for this.
 func (l *lane) tell(to int) {
 	n := l.net
-	ctx, cancel := context.WithTimeout(context.Background(), abortLinger)
+	ctx, cancel := context.WithDeadline(context.Background(), n.lastBy)
 	defer cancel()
 	rank := l.members[to]
 	first := int(n.peers[rank].route.Load())
 	if c, _, err := n.dialer.Try(ctx, rank, first, n.hello(l, rank, control).encode()); err == nil {
-		c.SetDeadline(time.Now().Add(abortLinger))
+		c.SetDeadline(n.lastBy)
 		c.Write(n.lastWord)
 		c.Close()
 	}

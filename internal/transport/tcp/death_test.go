@@ -118,6 +118,58 @@ func TestAbortOfTheCoordinatorReachesStrangers(t *testing.T) {
 	}
 }
 
+// A peer that does not read, and a stranger that does not answer, delay the end of an abort together no longer than one
+// of them.
+func TestAnAbortIsToldForAShortTime(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	shortest := time.Hour // of some, since other programs may take the cores
+	for i := 0; i < 3 && shortest > abortLinger*3/2; i++ {
+		networks := world(t, 3, func(rank int, c *Config) {
+			if addrs := c.Addrs; rank == 0 {
+				c.Addrs = func(rank int) []string {
+					if rank == 2 {
+						return []string{silent.Addr().String()}
+					}
+					return addrs(rank)
+				}
+			}
+		})
+		n := networks[0]
+		if _, err := n.OpenLane(0, 0, []int{0, 1, 2}); err != nil {
+			t.Fatal(err)
+		}
+		stuck, _, err := networks[1].dialer.Try(t.Context(), 0, 0,
+			hello{generation: 7, from: 1, to: 0, size: 3, cards: 8, streams: 1}.encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { return connections(n) == 1 })
+		for c := range n.conns {
+			for full := 0; full < 5; full++ { // the kernel finds some more room now and then
+				for _, size := range []int{1 << 20, 64} {
+					c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+					if wrote, _ := c.Write(make([]byte, size)); wrote > 0 {
+						full = -1
+					}
+				}
+			}
+		}
+		began := time.Now()
+		n.Abort(errors.New("no memory"))
+		n.farewells.Wait()
+		shortest = min(shortest, time.Since(began))
+		stuck.Close()
+		closeAll(networks)
+	}
+	if shortest > abortLinger*3/2 {
+		t.Errorf("an abort is told for %v, want %v", shortest, abortLinger)
+	}
+}
+
 // Who connects to a rank that has aborted already learns why.
 func TestConnectingAfterTheAbort(t *testing.T) {
 	networks := world(t, 3, nil)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/transport"
@@ -49,8 +50,9 @@ type Network struct {
 	cause   atomic.Pointer[causeOf]
 	aborted chan struct{} // closed with cause set
 	leaving chan struct{} // closed by Close, unless aborted before
-	// lastWord is the abort message, set under mu before aborted is closed.
+	// lastWord is the abort message, and lastBy is when its telling ends. They are set under mu before aborted is closed.
 	lastWord []byte
+	lastBy   time.Time
 
 	peers []peer // by rank
 
@@ -245,7 +247,7 @@ func (n *Network) startLocked(group *sync.WaitGroup, f func()) bool {
 // ending reports that the network has been aborted or is being closed. A connection that fails then is no news.
 func (n *Network) ending() bool { return n.isAborted() || isClosed(n.leaving) }
 
-// isAborted reports an abort, with lastWord set.
+// isAborted reports an abort, with lastWord and lastBy set.
 func (n *Network) isAborted() bool { return isClosed(n.aborted) }
 
 func isClosed(c chan struct{}) bool {
