@@ -18,9 +18,9 @@
 //	          └───── a ring, or a waiter's claim ───┘
 //
 // Who drives next: a thread that leaves the seat while something is pending wakes the waiter that has been parked for
-// longest. If none is parked, it kicks the background goroutine. A waiter that finds the background goroutine in the seat
-// claims it. A waiter that finds another waiter there, or that claims the seat for long, parks: it sleeps until its
-// operation has ended, or until it is woken to drive.
+// longest. If none is parked, it kicks the background goroutine. A waiter that finds the background goroutine in the
+// seat claims it. A waiter that finds another waiter there, or that claims the seat for long, parks: it sleeps until
+// its operation has ended, or until it is woken to drive.
 //
 // How a thread drives for its own operation is in Driver, and how the background goroutine does is in Background:
 //
@@ -36,10 +36,8 @@
 //	                  └──── SLEEP ◀───────┘ after naps for patience without any progress, or amid
 //	                                        a collective
 //
-// What may block while all is well: only SLEEP (on the rank's bell), NAP (the background goroutine without the seat),
-// a parked waiter, and Shutdown while it waits for the seat. When a lane or the job ends, the driver itself also waits,
-// each time for a bounded time: for the others' words about the cause (Options.Agree, 0.3 s), for a carrier's Close,
-// and for the network's Close and CloseLane.
+// What may block is in a table of DESIGN.md. Of the states above, threads wait in SLEEP (on the rank's bell), in NAP
+// (the background goroutine without the seat), while they are parked, and in Shutdown until it has the seat.
 package driving
 
 import "time"

@@ -84,7 +84,10 @@ func (p *parking) remove(e *Engine, i int) {
 func (p *parking) wake(e *Engine, i int) {
 	s := p.sleepers[i]
 	p.remove(e, i)
-	s.woken <- struct{}{} // the only token
+	select {
+	case s.woken <- struct{}{}:
+	default: // never: only a sleeper in parking is woken, once
+	}
 }
 
 // wakeNext wakes the waiter that is to drive next, and reports whether there is one. If another thread drives in its

@@ -4,9 +4,9 @@
 // collectives.
 //
 // Nothing in these interfaces blocks except Bell.Sleep, Network.OpenLane and, for a bounded time, Network.Close and
-// CloseLane. The caller posts an operation, and the one
-// thread that drives the rank's engine polls its progress. So there is one place to wait, and one place that notices an
-// abort, a time-out or an interrupt.
+// CloseLane. DESIGN.md has a table of all that may block. The caller posts an operation, and the one thread that drives
+// the rank's engine polls its progress. So there is one place to wait, and one place that notices an abort, a time-out
+// or an interrupt.
 package transport
 
 import "time"

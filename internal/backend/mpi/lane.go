@@ -78,7 +78,7 @@ func (l *Lane) Can() collective.Abilities {
 // Tune is about messages.
 func (l *Lane) Tune(t collective.Tuning) { l.overMessages.Tune(t) }
 
-// drainTime bounds how long Close waits for the end of an operation that all members have begun, and how long the driver
+// drainTime bounds how long Close waits for the end of an operation that all members have begun, and how long it then
 // waits for its turn to call MPI.
 const drainTime = time.Second
 

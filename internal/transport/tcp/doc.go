@@ -83,9 +83,8 @@
 //
 //   - Who owns this connection now? See conn.custody and the table above; state.go has all that may
 //     happen to it.
-//   - What may block? Only the goroutines of connections, while they dial, read or write what
-//     they hold, and Close and CloseLane, each with a bound. The driver calls these two, and
-//     nothing else that blocks.
+//   - What may block? See the table in DESIGN.md. Here these are the goroutines of connections, and
+//     Close and CloseLane, each with a bound. The driver calls these two, and nothing else that blocks.
 //   - The driver sleeps: it sleeps on edges, and the kernel wakes it for a connection that is
 //     LENT. For one that is HELD its goroutine rings. The poll before the sleep sees all that has
 //     come before, or says by goOn that it has stopped early.

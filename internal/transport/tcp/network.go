@@ -50,7 +50,8 @@ type Network struct {
 	cause   atomic.Pointer[causeOf]
 	aborted chan struct{} // closed with cause set
 	leaving chan struct{} // closed by Close, unless aborted before
-	// lastWord is the abort message, and lastBy is when its telling ends. They are set under mu before aborted is closed.
+	// lastWord is the abort message, and lastBy is when its telling ends. They are set under mu before aborted is
+	// closed.
 	lastWord []byte
 	lastBy   time.Time
 
