@@ -8,8 +8,8 @@ import "time"
 const (
 	gatherNap = 100 * time.Microsecond // before the first look, and amid a collective
 	longNap   = 200 * time.Microsecond // the longest
-	// patience is for how long it naps without any progress before it sleeps on the bell.
-	patience = 2 * time.Millisecond
+	// dozeAfter is for how long it naps without any progress before it sleeps on the bell.
+	dozeAfter = 2 * time.Millisecond
 
 	// Lazy naps: each look takes a core from a program that computes until it comes for its results.
 	// With naps of 2 to 4 ms, training on twice as many ranks as cores switched 210 times a step and rank; with
@@ -39,9 +39,9 @@ func (j Job) Kicked(m Mood) (Background, time.Duration) {
 	return Background{job: j, nap: first}, first
 }
 
-// Begin is called when it has the seat.
-func (b *Background) Begin(m Mood) {
-	b.doze = b.idle >= patience && !m.Spinning
+// Seated is called when it has the seat.
+func (b *Background) Seated(m Mood) {
+	b.doze = b.idle >= dozeAfter && !m.Spinning
 	b.moved, b.polls = false, 0
 }
 

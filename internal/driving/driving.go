@@ -33,7 +33,7 @@
 //
 //	kicked ─▶ NAP ─▶ LOOK … POLL, YIELD, CHECK ──▶ HAND OVER ─▶ NAP (longer) ─▶ LOOK …     Background
 //	                  ▲                   │
-//	                  └──── SLEEP ◀───────┘ after naps for patience without any progress, or amid
+//	                  └──── SLEEP ◀───────┘ after naps for dozeAfter without any progress, or amid
 //	                                        a collective
 //
 // What may block is in a table of DESIGN.md. Of the states above, threads wait in SLEEP (on the rank's bell), in NAP

@@ -202,7 +202,7 @@ func (r *replayed) background(t *testing.T, n *note, next Mood) {
 	case "returns":
 		r.nap = 0
 	case "begins":
-		b.Begin(next)
+		b.Seated(next)
 		if b.doze == n.has("patient") {
 			r.complain(fmt.Sprint("doze: ", b.doze))
 		}

@@ -34,9 +34,9 @@ type Mood struct {
 }
 
 // Mood follows from the operations with a callback that are pending, and from the questions.
-func (j Job) Mood(tells int, a Asks, now time.Duration) Mood {
+func (j Job) Mood(callbacks int, a Asks, now time.Duration) Mood {
 	just := func(at time.Duration) bool { return at != 0 && now-at <= askingFor }
-	return Mood{Lazy: j.crowded() && tells == 0 && !just(a.At), Spinning: just(a.Spun)}
+	return Mood{Lazy: j.crowded() && callbacks == 0 && !just(a.At), Spinning: just(a.Spun)}
 }
 
 // naps are the first nap, the longest, and the one amid a collective.

@@ -23,7 +23,7 @@ func (l *lane) submit(en *Entry) *Error {
 			return err
 		}
 	}
-	l.claim(en)
+	l.occupy(en)
 	l.followRefused(en)
 	card, gen, cached := l.worker.Lookup(&en.request)
 	if !cached && !en.op.Unnamed {
@@ -55,7 +55,7 @@ func (l *lane) submitted(en *Entry) {
 	en.since = l.engine.clock.submitted()
 	l.engine.active = en.since
 	if en.op.Done != nil {
-		l.engine.tell()
+		l.engine.expectCallback()
 	}
 }
 

@@ -15,12 +15,13 @@ func (e *Engine) mood() driving.Mood {
 	if now != 0 { // otherwise the time does not matter
 		now = time.Since(firstAsk)
 	}
-	return e.job.Mood(int(e.tells.Load()), asks, now)
+	return e.job.Mood(int(e.callbacks.Load()), asks, now)
 }
 
-// tell notes that an operation's end will start a callback. Until told is called, the background goroutine is not lazy.
-func (e *Engine) tell() {
-	if e.tells.Add(1) == 1 {
+// expectCallback notes that an operation's end will start a callback. Until callbackStarted is called, the background
+// goroutine is not lazy.
+func (e *Engine) expectCallback() {
+	if e.callbacks.Add(1) == 1 {
 		e.endNap()
 	}
 }
@@ -33,10 +34,10 @@ func (e *Engine) endNap() {
 	}
 }
 
-// told undoes a tell, once the callback has been started.
-func (e *Engine) told() { e.tells.Add(-1) }
+// callbackStarted undoes an expectCallback.
+func (e *Engine) callbackStarted() { e.callbacks.Add(-1) }
 
-// nap sleeps for d, or until tell or asked ends the nap.
+// nap sleeps for d, or until expectCallback or asked ends the nap.
 func (e *Engine) nap(d time.Duration) {
 	e.napping.Reset(d)
 	select {
@@ -77,7 +78,7 @@ func (e *Engine) attend() {
 			e.noteReturn()
 			return
 		}
-		b.Begin(e.mood())
+		b.Seated(e.mood())
 		e.driveAside(&b)
 		midway := e.someMidway()
 		after := e.seat.leave()

@@ -122,7 +122,7 @@ func TestLazyUnlessSomebodyIsToBeTold(t *testing.T) {
 			case <-time.After(limit):
 				t.Errorf("rank %d, late %v: nobody is told", r, late)
 			}
-			if n := e.tells.Load(); n != 0 || !e.mood().Lazy {
+			if n := e.callbacks.Load(); n != 0 || !e.mood().Lazy {
 				t.Errorf("rank %d, late %v: %d to be told of, lazy %v", r, late, n, e.mood().Lazy)
 			}
 			en.Release()

@@ -37,9 +37,9 @@ func (e *Engine) findDriver(now driving.Seat) {
 	}
 }
 
-// drive makes progress until en is done, p has come to its end, or another thread needs the seat. With a nil en,
+// drive makes progress until en is done, t has come to its end, or another thread needs the seat. With a nil en,
 // after Shutdown has begun, it makes progress until every log is drained. The caller has the seat.
-func (e *Engine) drive(en *Entry, p *patience) {
+func (e *Engine) drive(en *Entry, t *timeout) {
 	defer e.abortOnPanic()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	d := e.job.Begin(en != nil && en.tiring.Load())
@@ -55,7 +55,7 @@ func (e *Engine) drive(en *Entry, p *patience) {
 			e.noteWorked(actor(en), action)
 			if action == driving.Glance {
 				now := time.Now()
-				if d.Checked(p.left(now)) == driving.HandOver {
+				if d.Checked(t.left(now)) == driving.HandOver {
 					e.noteLate(en)
 					return
 				}
@@ -71,7 +71,7 @@ func (e *Engine) drive(en *Entry, p *patience) {
 			yield()
 		case driving.Check, driving.Rest:
 			now := time.Now()
-			if d.Checked(p.left(now)) == driving.HandOver {
+			if d.Checked(t.left(now)) == driving.HandOver {
 				e.noteLate(en)
 				return
 			}
@@ -80,7 +80,7 @@ func (e *Engine) drive(en *Entry, p *patience) {
 				e.checkStall(now)
 				continue
 			}
-			e.sleep(en, p.left(now))
+			e.sleep(en, t.left(now))
 			after := time.Since(now)
 			e.noteWoke(en, after)
 			d.Woke(after)

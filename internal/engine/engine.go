@@ -105,7 +105,7 @@ type Engine struct {
 	seat    seat    // the drive lock, and who wants it
 	parking parking // who waits while another thread drives
 	// pending operations with a callback: somebody is told of the end, and asks for nothing before
-	tells        atomic.Int32
+	callbacks        atomic.Int32
 	askedAt      atomic.Int64              // when the program last found an operation in progress, as asked has it
 	spunAt       atomic.Int64              // when it last did so in a loop that spins
 	hurry        chan struct{}             // ends the background goroutine's nap: such an operation has come
@@ -359,36 +359,36 @@ func (e *Engine) lane(op *Op) (*lane, *Error) {
 	return s.lane, nil
 }
 
-// Wait blocks until the Entry is done or timeout has passed (negative: without limit), and reports which. Meanwhile the
+// Wait blocks until the Entry is done or most has passed (negative: without limit), and reports which. Meanwhile the
 // calling goroutine drives the engine, if nobody else does.
-func (e *Engine) Wait(en *Entry, timeout time.Duration) bool {
+func (e *Engine) Wait(en *Entry, most time.Duration) bool {
 	if en.Done() {
 		return true
 	}
-	if timeout < 0 {
+	if most < 0 {
 		for !e.Wait(en, waitSlice) {
 		}
 		return true
 	}
-	p := patience{most: timeout}
+	t := timeout{most: most}
 	for {
 		if e.seat.take(driving.Seat.Wait) || e.takeOver() {
-			e.drive(en, &p)
+			e.drive(en, &t)
 			e.leaveSeat()
 		} else {
-			if d := min(time.Second, p.left(time.Now())); d > 0 {
+			if d := min(time.Second, t.left(time.Now())); d > 0 {
 				e.park(en, d)
 			}
 		}
 		if en.Done() {
 			return true
 		}
-		if now := time.Now(); p.left(now) <= 0 {
-			if driving.Tires(now.Sub(p.began)) {
+		if now := time.Now(); t.left(now) <= 0 {
+			if driving.Tires(now.Sub(t.began)) {
 				en.tiring.Store(true)
 			}
 			e.ensureDriver()
-			e.noteBlocked(en, p.began, now)
+			e.noteBlocked(en, t.began, now)
 			return false
 		}
 	}
@@ -410,7 +410,7 @@ func (e *Engine) Shutdown(limit time.Duration) {
 			l.board.Close()
 		}
 		failpoint.Here("shutdown")
-		e.drive(nil, &patience{most: limit})
+		e.drive(nil, &timeout{most: limit})
 	}
 	if e.departure.Load() != nil {
 		e.fail(errLeft)

@@ -209,7 +209,7 @@ func (e *Entry) finish(err *Error) {
 		e.op.Ended(e)
 	}
 	if done != nil {
-		e.engine.told()
+		e.engine.callbackStarted()
 		guard.Go("a callback", e.panicked, func() {
 			done(e)
 			e.Release()
@@ -222,10 +222,10 @@ func (e *Entry) finish(err *Error) {
 // OnDone lets f be called once, on a goroutine of its own, when the operation has ended: at once if it has ended
 // already. OnDone may be called once, besides Op.Done. The caller holds the Entry, and f may use it until f returns.
 func (e *Entry) OnDone(f func(*Entry)) error {
-	e.engine.tell()
+	e.engine.expectCallback()
 	e.Retain()
 	if !e.late.CompareAndSwap(nil, &f) {
-		e.engine.told()
+		e.engine.callbackStarted()
 		e.Release()
 		return errors.New("the operation has a callback already")
 	}
@@ -248,7 +248,7 @@ func (e *Entry) callLate() {
 	if f == nil || f == &startedCallback || !e.late.CompareAndSwap(f, &startedCallback) {
 		return
 	}
-	e.engine.told()
+	e.engine.callbackStarted()
 	guard.Go("a callback", e.panicked, func() {
 		(*f)(e)
 		e.Release()

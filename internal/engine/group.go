@@ -25,7 +25,7 @@ func (l *lane) submitGroup(g *group) *Error {
 		l.numberGroup(g)
 	}
 	for _, en := range g.entries {
-		l.claim(en)
+		l.occupy(en)
 		l.followRefused(en)
 	}
 	cached := l.lookupGroup(g)
@@ -42,7 +42,7 @@ func (l *lane) submitGroup(g *group) *Error {
 		for _, before := range g.entries[:i] {
 			delete(l.table, before.request.Name)
 			if before.op.Done != nil {
-				e.told() // what submitted expects will not come
+				e.callbackStarted() // what submitted expects will not come
 			}
 		}
 		if unnamed {

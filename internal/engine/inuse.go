@@ -34,9 +34,9 @@ func (x extent) standingFor(original uintptr) extent {
 	return extent{original, original + x.end - x.begin}
 }
 
-// claim enters en's memory, and notes which operations en has to follow. If en's memory is in use, claim refuses en
+// occupy enters en's memory, and notes which operations en has to follow. If en's memory is in use, occupy refuses en
 // instead.
-func (l *lane) claim(en *Entry) {
+func (l *lane) occupy(en *Entry) {
 	m := &l.engine.inUse
 	out := en.op.Out
 	if out == nil {

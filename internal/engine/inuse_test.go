@@ -233,7 +233,7 @@ func TestGroupThatIsNotTaken(t *testing.T) {
 	if _, err := engines[0].EnqueueGroup("g", ops); err == nil {
 		t.Error("a name that is pending was taken")
 	}
-	if n := engines[0].tells.Load(); n != 0 {
+	if n := engines[0].callbacks.Load(); n != 0 {
 		t.Errorf("%d callbacks are expected", n)
 	}
 	if err := do(t, engines[1], sum("x", floats(1))); err != nil {

@@ -83,11 +83,11 @@ func (n *Network) tellStrangers(lanes []*lane) (dials *sync.WaitGroup) {
 		}
 		for _, m := range members {
 			rank := l.members[m]
-			if told[rank] || n.peers[rank].left.Load() || !l.controlOut[m].claim() {
+			if told[rank] || n.peers[rank].left.Load() || !l.controlOut[m].connectsHere() {
 				continue // else its writer does it
 			}
 			told[rank] = true
-			guard.In(dials, "the telling of an abort", func(error) {}, func() { l.tell(m) })
+			guard.In(dials, "the telling of an abort", func(error) {}, func() { l.tellAbort(m) })
 		}
 	}
 	return dials
@@ -105,8 +105,8 @@ func (n *Network) unheard(l *lane) (members []int) {
 	return members
 }
 
-// tell tells a member of the abort, over a connection that it makes for this.
-func (l *lane) tell(to int) {
+// tellAbort tells a member of the abort, over a connection that it makes for this.
+func (l *lane) tellAbort(to int) {
 	n := l.net
 	ctx, cancel := context.WithDeadline(context.Background(), n.lastBy)
 	defer cancel()

@@ -74,15 +74,15 @@ func (o *controlOut) send(frame []byte) {
 	o.queue = append(append(o.queue, head[:]...), frame...)
 	switch {
 	case o.turn == runs:
-		o.tell()
+		o.leaveToRun()
 	case !o.listed:
 		o.listed = true
 		o.lane.unflushed.add(o)
 	}
 }
 
-// tell leaves the queue to run. mu is held.
-func (o *controlOut) tell() {
+// leaveToRun leaves the queue to run. mu is held.
+func (o *controlOut) leaveToRun() {
 	select {
 	case o.news <- struct{}{}:
 	default: // it has been told already
@@ -93,8 +93,8 @@ func (o *controlOut) tell() {
 	}
 }
 
-// claim makes the caller the only one who connects; false if run does, or did.
-func (o *controlOut) claim() bool {
+// connectsHere makes the caller the only one who connects; false if run does, or did.
+func (o *controlOut) connectsHere() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.started {

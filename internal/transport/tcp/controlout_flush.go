@@ -67,7 +67,7 @@ func (o *controlOut) keep(p []byte, written int) {
 	o.begun = at - written
 	o.queue = slices.Insert(o.queue, 0, p[written:]...)
 	o.turn = runs
-	o.tell()
+	o.leaveToRun()
 }
 
 // length is that of the first message's payload in this rank's own queue.

@@ -8,7 +8,7 @@ func (o *controlOut) run() {
 	c := o.lane.dial(o.lane.lastCtx, o.to, control) // the last that a member hears may be that the log is closed
 	if c == nil {
 		if n.isAborted() {
-			o.lane.tell(o.to)
+			o.lane.tellAbort(o.to)
 		}
 		return
 	}
