@@ -123,6 +123,13 @@ def vector_sizes(column: Any) -> np.ndarray:
     return np.where(_is_dense(column), stored, size)
 
 
+def row_size(column: Any) -> float:
+    """About how many bytes a row takes as an array of numpy, in which vectors have their zeros."""
+    if is_vector(column.type):
+        return 8.0 * int(vector_sizes(column).max(initial=0))
+    return float(column.nbytes) / max(len(column), 1)
+
+
 def only_sparse(column: Any) -> bool:
     """Whether no vector is dense."""
     return not bool(_is_dense(column).any())

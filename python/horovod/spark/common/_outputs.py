@@ -12,6 +12,7 @@ from pyspark.sql import types
 
 from horovod.spark.common import _columns, _names
 
+_ROWS, _BYTES = 1024, 16 << 20  # of the features that a model gets at a time; Spark's batches have 10,000 rows
 _WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 _SCALARS = (*_WHOLE, types.BooleanType, types.FloatType, types.DoubleType)
 
@@ -37,16 +38,20 @@ class Column:
         return self.label() if self.label in _SCALARS else types.DoubleType()
 
     def values(self, output: np.ndarray) -> pa.Array:
-        """The output's rows as the column's values."""
+        """The output's rows as the column's values: null where a whole number's type cannot hold one, such as NaN."""
         rows = np.asarray(output).reshape(len(output), -1)
         kind = self.type()
         if isinstance(kind, VectorUDT):
             rows = rows.astype(np.float64)
             return _columns.sparse_vectors(rows) if self.label is SparseVector else _columns.dense_vectors(rows)
         numbers = rows[:, 0]
-        if isinstance(kind, (*_WHOLE, types.BooleanType)):
+        held = np.ones(len(numbers), np.bool_)
+        if isinstance(kind, (*_WHOLE, types.BooleanType)) and numbers.dtype.kind == "f":
             numbers = np.rint(numbers)
-        return pa.array(numbers.astype(_NUMPY[type(kind)]))
+            held = ~np.isnan(numbers)
+        if isinstance(kind, _WHOLE):
+            held &= _holds(np.iinfo(_NUMPY[type(kind)]), numbers)
+        return pa.array(np.where(held, numbers, 0).astype(_NUMPY[type(kind)]), mask=~held)
 
 
 _NUMPY = {
@@ -82,11 +87,27 @@ def add(dataset: Any, features: Sequence[str], columns: Sequence[Column], load: 
     def rows(batches: Iterable[Any]) -> Iterator[Any]:
         predict = None
         for batch in batches:
-            if not batch.num_rows:
-                continue
-            predict = predict or load()
-            outputs = predict({name: _columns.to_numpy(name, batch.column(place)) for name, place in taken})
-            values = [column.values(output) for column, output in zip(columns, outputs)]
-            yield pa.RecordBatch.from_arrays([*(batch.column(place) for place in kept), *values], names=schema.names)
+            for part in _parts(batch, [place for _, place in taken]):
+                predict = predict or load()
+                # Copies where the memory is Arrow's: a model may work in place.
+                inputs = {name: _columns.to_numpy(name, part.column(place)) for name, place in taken}
+                outputs = predict({name: np.require(array, requirements="W") for name, array in inputs.items()})
+                values = [column.values(output) for column, output in zip(columns, outputs)]
+                yield pa.RecordBatch.from_arrays([*(part.column(place) for place in kept), *values], names=schema.names)
 
     return _names.numbered(dataset).mapInArrow(rows, schema).toDF(*(names[place] for place in kept), *added)
+
+
+def _holds(kind: Any, numbers: np.ndarray) -> np.ndarray:
+    """Where a type of whole numbers holds the numbers, which are whole. ``kind`` is the type's ``numpy.iinfo``."""
+    if numbers.dtype.kind == "f":
+        return (numbers >= float(kind.min)) & (numbers < float(kind.max) + 1)
+    return (numbers >= kind.min) & (numbers <= kind.max)
+
+
+def _parts(batch: Any, places: Sequence[int]) -> Iterator[Any]:
+    """The batch in parts whose features take little memory, though vectors have their zeros there."""
+    size = sum(_columns.row_size(batch.column(place)) for place in places)
+    most = max(1, min(_ROWS, int(_BYTES / max(size, 1))))
+    for first in range(0, batch.num_rows, most):
+        yield batch.slice(first, most)
