@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import io
 import sys
 import threading
 import time
 from typing import Any, Optional
+
+from horovod.spark._saying import say
 
 _LINES = 10  # of stderr, for an error
 _MOST_COLUMNS = 300
@@ -33,6 +34,7 @@ class Output:
         self._timestamps = timestamps
         self._begun: dict[tuple[str, str], bytes] = {}
         self._last: dict[str, collections.deque[str]] = {}
+        self._failing: set[str] = set()  # streams whose file does not take what is written
         self._lock = threading.Lock()
 
     def write(self, who: str, stream: str, data: bytes) -> None:
@@ -65,9 +67,16 @@ class Output:
             self._last.setdefault(who, collections.deque(maxlen=_LINES)).extend(text for text in texts if text.strip())
         file = self._files[stream] or getattr(sys, stream)
         if file is not None:
-            with contextlib.suppress(OSError, ValueError):  # a closed file does not end the job
+            try:
                 file.write("".join(f"{now}[{who}]<{stream}>:{text}\n" for text in texts))
                 file.flush()
+            except Exception as error:  # the file is the user's, such as a notebook's, and does not end the job
+                self._lost(stream, error)
+
+    def _lost(self, stream: str, error: Exception) -> None:
+        if stream not in self._failing:
+            self._failing.add(stream)
+            say(f"what the processes write to {stream} is lost: {type(error).__name__}: {error}")
 
 
 class Kept(Output):

@@ -16,15 +16,31 @@ _NONE = (
 
 
 def active() -> Any:
-    """The active session, which may be one of Spark Connect. Raises RuntimeError if there is none."""
+    """The active session, which may be one of Spark Connect. Raises RuntimeError if there is none that lives."""
     from pyspark.sql import SparkSession
 
-    session = SparkSession.getActiveSession()
-    if session is None:
-        session = _of_context()
+    try:
+        session = SparkSession.getActiveSession() or _of_context()
+        stopped = session is not None and not is_connect(session) and _is_stopped(session.sparkContext)
+    except Exception as error:
+        if isinstance(error, OSError) or type(error).__module__.startswith("py4j."):
+            raise RuntimeError(
+                "the Java of this session does not answer. It has ended, perhaps for lack of memory "
+                "(spark.driver.memory): begin a new Python, and make the session there"
+            ) from error
+        raise
     if session is None:
         raise RuntimeError(_NONE + _without_java())
+    if stopped:
+        raise RuntimeError(
+            "the SparkContext of this session has been stopped: make a new session, SparkSession.builder.getOrCreate()"
+        )
     return session
+
+
+def _is_stopped(context: Any) -> bool:
+    """Whether the context has been stopped, which Spark does by itself where its memory runs out."""
+    return context._jsc is None or bool(context._jsc.sc().isStopped())
 
 
 def _without_java() -> str:
