@@ -2,7 +2,10 @@
 
 import contextlib
 import json
+import os
+import shutil
 import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +15,7 @@ from pyspark.ml.linalg import DenseVector, SparseVector, Vectors, VectorUDT
 from pyspark.sql import functions, types
 from test_stores import s3  # noqa: F401 - a fixture
 
-from horovod.spark.common import _columns, _outputs, constants, util
+from horovod.spark.common import _columns, constants, util
 from horovod.spark.common.reader import ParquetReader
 from horovod.spark.common.store import Store
 
@@ -251,7 +254,7 @@ def test_a_column_that_is_learnt_may_mark_the_rows_for_validation(df, store):
         assert ids(store.get_train_data_path(idx)) == [0]
 
 
-@pytest.mark.parametrize("name", ["a.b", "a`b", "a b", "ä", "x.y.z"])
+@pytest.mark.parametrize("name", ["a.b", "a`b", "a b", "ä", "x.y.z", "a[0]", "a::b"])
 def test_names_of_columns_of_all_kinds(df, store, name):
     rows = df.selectExpr("id", "mixed", "label as `" + name.replace("`", "``") + "`")
     for validation in (None, name):
@@ -259,14 +262,6 @@ def test_names_of_columns_of_all_kinds(df, store, name):
     with util.prepare_data(2, store, rows, [name], ["id", "mixed"]) as idx:
         batch = next(iter(ParquetReader(store.get_train_data_path(idx), batch_size=100)))
     assert sorted(batch[name]) == list(range(100))
-
-
-def test_names_of_columns_in_outputs(df):
-    rows = df.selectExpr("label as `a.b`", "id", "mixed", "label as guess")
-    column = _outputs.Column("guess", types.DoubleType, 1)
-    out = _outputs.add(rows, ["a.b"], [column], lambda: lambda found: [found["a.b"] * 2])
-    assert out.columns == ["a.b", "id", "mixed", "guess"]
-    assert sorted(row.guess for row in out.collect()) == list(range(0, 200, 2))
 
 
 @pytest.mark.parametrize(
@@ -301,6 +296,128 @@ def test_a_damaged_description_of_the_data(tmp_path, change, words):
     (folder / "_horovod.json").write_text(change(told))
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         util.get_simple_meta_from_parquet(store, ["id"], ["id"], dataset_idx=0)
+
+
+@pytest.mark.parametrize("name", ["a::b", "a[1]", "a*b?c", "lr=0.1", "id=3", "a b#c%20", "ä"])
+def test_names_of_folders_of_all_kinds(df, tmp_path, name):
+    store = Store.create(str(tmp_path / name))
+    for _ in range(2):  # the second replaces the first
+        with util.prepare_data(1, store, df, ["label"], ["id"], validation="marked") as idx:
+            assert util.get_simple_meta_from_parquet(store, ["label"], ["id"], dataset_idx=idx)[:2] == (75, 25)
+            batch = next(iter(ParquetReader(store.get_train_data_path(idx), batch_size=100)))
+            assert sorted(batch["id"]) == [i for i in range(100) if i % 4] and set(batch) == {"id", "label"}
+    store.write_text(store.get_checkpoint_path("run") + ".ckpt", "kept")
+    assert [store.read(path) for path in store.get_checkpoints("run")] == [b"kept"]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@contextlib.contextmanager
+def being_written(df, store, tmp_path):
+    """The folder of the rows for the training, while tasks of Spark write to it."""
+    go = tmp_path / "go"
+
+    @functions.udf("double")
+    def wait(label):
+        while not go.exists():
+            time.sleep(0.05)
+        return label
+
+    thread = threading.Thread(target=prepare, args=(store, df.withColumn("label", wait("label"))))
+    thread.start()
+    try:
+        while not df.sparkSession.sparkContext.statusTracker().getActiveJobsIds():
+            assert thread.is_alive()
+            time.sleep(0.05)
+        yield tmp_path / "intermediate_train_data.0"
+    finally:
+        go.touch()
+        thread.join()
+
+
+def test_nobody_reads_rows_while_they_are_written(df, store, tmp_path):
+    with being_written(df, store, tmp_path) as folder:
+        parquet.write_table(pa.table({"id": [1], "label": [1.0]}), folder / "part-00000-a.parquet")
+        for read in (
+            lambda: ParquetReader(str(folder)),
+            lambda: util.get_simple_meta_from_parquet(store, ["label"], ["id"], dataset_idx=0),
+            lambda: store.get_parquet_dataset(str(folder)),
+        ):
+            with pytest.raises(ValueError, match="has not all rows: who writes them has not finished, or was killed"):
+                read()
+        assert not store.is_parquet_dataset(str(folder))
+
+
+def test_files_of_killed_attempts_are_not_read(df, store, tmp_path):
+    with being_written(df, store, tmp_path) as folder:
+        (folder / "part-00000-torn.parquet").write_bytes(b"PAR1")
+    assert not (folder / "part-00000-torn.parquet").exists()
+    parquet.write_table(pa.table({"id": [1], "label": [1.0]}), folder / "part-00000-late.parquet")
+    assert util.get_simple_meta_from_parquet(store, ["label"], ["id"], dataset_idx=0)[0] == 100
+    assert store.get_parquet_dataset(str(folder)).read().num_rows == 100 and ids(str(folder)) == list(range(100))
+
+
+def test_what_ends_a_task_is_told_in_words(df, store, tmp_path):
+    @functions.udf("double")
+    def raises(label):
+        raise KeyError("no such batch")
+
+    @functions.udf("double")
+    def exits(label):
+        os._exit(3)
+
+    @functions.udf("double")
+    def removes(label):
+        shutil.rmtree(tmp_path / "intermediate_train_data.0", ignore_errors=True)
+        return label
+
+    writes = "Spark could not write the rows for the training"
+    for function, error, words in (
+        (raises, RuntimeError, f"^{writes}: KeyError: 'no such batch'$"),
+        (exits, RuntimeError, f"^{writes}: Lost task .* executor driver.*Python worker exited.*no memory left"),
+        (removes, OSError, r"^a task on \S+ cannot write to file:///.*_data.0: FileNotFoundError.*All hosts must see"),
+    ):
+        with pytest.raises(error, match=words) as raised:
+            prepare(store, df.withColumn("label", function("label")))
+        assert len(str(raised.value).splitlines()) == 1
+        assert not store.exists(store.get_train_data_path(0))
+
+    @functions.udf(VectorUDT())
+    def no_vector(i):
+        raise KeyError("no vector")
+
+    with pytest.raises(RuntimeError, match=f"^{writes}: KeyError: 'no vector'$"):
+        prepare(store, df.withColumn("mixed", no_vector("id")), features=["mixed"], compress_sparse=True)
+
+
+def test_a_seed_repeats_the_places_of_all_rows(df, store):
+    def places(seed):
+        with util.prepare_data(2, store, df, ["label"], ["id"], validation=0.3, seed=seed) as idx:
+            parts = (store.get_train_data_path(idx), store.get_val_data_path(idx))
+            return [[int(i) for b in ParquetReader(path, shuffle=False) for i in b["id"]] for path in parts]
+
+    first = places(7)
+    assert first == places(7) and sorted(sum(first, [])) == list(range(100))
+    assert sorted(first[1]) != sorted(places(8)[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "spark"),
+    [
+        (pa.uint8(), types.ShortType),
+        (pa.uint16(), types.IntegerType),
+        (pa.uint32(), types.LongType),
+        (pa.uint64(), types.DecimalType),
+        (pa.float16(), types.FloatType),
+        (pa.list_(pa.uint16()), types.ArrayType),
+    ],
+)
+def test_types_that_spark_lacks(store, tmp_path, kind, spark):
+    folder = tmp_path / "intermediate_train_data"
+    folder.mkdir()
+    number = np.float16 if kind == pa.float16() else int
+    values = [[number(i)] if spark is types.ArrayType else number(i) for i in range(2)]
+    parquet.write_table(pa.table({"x": pa.array(values, kind)}), folder / "one.parquet")
+    assert util.get_simple_meta_from_parquet(store, ["x"], ["x"])[2]["x"]["spark_data_type"] is spark
 
 
 def test_files_of_others_are_not_removed(df, store, tmp_path):

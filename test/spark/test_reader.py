@@ -2,6 +2,7 @@
 
 import random
 import threading
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -101,6 +102,19 @@ def test_a_large_row_group_is_read_in_pieces(tmp_path):
     assert most < 10 << 20, f"{most} bytes of Arrow at a time"
 
 
+def test_long_texts_count_with_their_characters(tmp_path):
+    def columns(begin, end):
+        return {"text": [f"{i:010}" * 1000 for i in range(begin, end)]}
+
+    path = write(tmp_path / "data", 4000, 1, 50, columns)  # 40 MB, half a MB in each row group
+    reader = ParquetReader(path, memory=6 << 20, batch_size=8)
+    tracemalloc.start()
+    assert sum(len(batch["row"]) for batch in reader) == 4000
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 8 << 20, f"{most} bytes of Python at a time"
+
+
 def test_a_reader_that_nobody_reads_to_the_end_leaves_no_threads(tmp_path):
     path = write(tmp_path / "data", 1000, 2, 10)
     before = threading.active_count()
@@ -162,6 +176,13 @@ def test_partitioned_folders(tmp_path):
         parquet.write_table(pa.table({"row": [year, year + 10]}), tmp_path / f"year={year}" / "a.parquet")
     batch = next(iter(ParquetReader(str(tmp_path), shuffle=False, columns=["year", "row"])))
     assert list(batch) == ["year", "row"] and batch["year"].tolist() == [2025, 2025, 2026, 2026]
+
+
+def test_folders_above_the_data_are_no_partitions(tmp_path):
+    (tmp_path / "lr=0.1" / "row=3").mkdir(parents=True)
+    path = write(tmp_path / "lr=0.1" / "row=3" / "data", 10, 2, 10)
+    batch = next(iter(ParquetReader(path, shuffle=False)))
+    assert list(batch) == ["row"] and batch["row"].tolist() == list(range(10))
 
 
 def test_transformation(tmp_path):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 _MOST_TEXT = 2000
+_RAW = ("Py4JJavaError", "PythonException", "SparkException", "SparkConnectGrpcException")
+_FROM_PYTHON = "An exception was thrown from the Python worker:\n"
 _FAILED = "Spark job has failed, see the error above."
 
 
@@ -33,7 +35,39 @@ def of(error: Exception, size: int, failed: str = "") -> RuntimeError:
             f"{who} has another Python than the driver: {says[0] if says else text}. Install the same Python on all "
             "nodes, or say where it is by PYSPARK_PYTHON or spark.pyspark.python."
         )
-    return RuntimeError(f"{_FAILED} Spark says: {text}")
+    advice = ""
+    if "OutOfMemoryError" in text or "maxResultSize" in text:
+        advice = (
+            "\nIf the processes return much, such as a large model, raise spark.driver.memory and "
+            "spark.driver.maxResultSize before the session begins, or have rank 0 write it to a file."
+        )
+    return RuntimeError(f"{_FAILED} Spark says: {text}{advice}")
+
+
+def of_rows(error: Exception) -> Optional[RuntimeError]:
+    """What to raise for an exception of Spark's that ended the writing of rows.
+
+    None for one that says by itself what is wrong, such as a division by zero.
+    """
+    if type(error).__name__ not in _RAW:
+        return None
+    text = str(error)
+    lost = re.search(r"most recent failure: (.*)", text, re.DOTALL)
+    said = _first_part(_point(lost[1] if lost else text).removeprefix(_FROM_PYTHON))
+    advice = ""
+    if "PYTHON_VERSION_MISMATCH" in text or re.search(r"No module named '?(horovod|pyarrow|fsspec)\b", text):
+        advice = ". Install the same Python and the same gorovod[spark] on all nodes."
+    elif "Python worker exited unexpectedly" in text:
+        advice = (
+            ". Its Python was ended, perhaps since the host has no memory left: the log of the executor or of the "
+            "kernel may say more."
+        )
+    return RuntimeError(f"Spark could not write the rows for the training: {said}{advice}")
+
+
+def _first_part(text: str) -> str:
+    """The text to its first empty line, or to the stack of the driver."""
+    return re.split(r"\n\s*\n|\nDriver stacktrace:", text.strip())[0].rstrip(" :\n.")
 
 
 def of_unfit(facts: Sequence[Any], executors: Mapping[int, str]) -> RuntimeError:

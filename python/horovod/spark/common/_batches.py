@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Iterable, Iterator, Optional
 
 import numpy as np
@@ -10,8 +11,9 @@ Columns = dict[str, np.ndarray]
 
 
 def size(columns: Columns) -> int:
-    """How many bytes the arrays take. Objects, such as strings, count as 64 each."""
-    return sum(array.nbytes + (56 * array.size if array.dtype == object else 0) for array in columns.values())
+    """How many bytes the arrays take, with their objects, such as strings."""
+    arrays = columns.values()
+    return sum(a.nbytes + (sum(map(sys.getsizeof, a.flat)) if a.dtype == object else 0) for a in arrays)
 
 
 def rows(columns: Columns) -> int:
@@ -24,11 +26,12 @@ def windows(loaded: Iterable[Columns], limit: int) -> Iterator[Columns]:
     parts: list[Columns] = []
     held = 0
     for part in loaded:
-        if parts and held + size(part) > limit:
+        taken = size(part)
+        if parts and held + taken > limit:
             yield join(parts)
             held = 0
         parts.append(part)
-        held += size(part)
+        held += taken
         del part
     if parts:
         yield join(parts)

@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
+from pyspark.sql import types
 
 from horovod.spark.common import _columns, _metadata, _parquet, _prepare, _row_groups
 
+# The types as which Spark reads those that it lacks.
+_SPARKS = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+}
 _SAMPLE = 1000  # rows whose shapes are looked at; the reader checks the others
 
 
@@ -55,6 +65,18 @@ def _described(name: str, column: pa.ChunkedArray) -> dict[str, Any]:
         from pyspark.ml.linalg import VectorUDT
 
         return _prepare.describe(VectorUDT(), shape, _columns.only_sparse(column.combine_chunks()), None)
+    try:
+        return _prepare.describe(_spark_type(column.type), shape, False, None)
+    except PySparkTypeError:
+        raise ValueError(
+            f"column {name!r} has values of the type {column.type}, which Spark does not know: write it as another one"
+        ) from None
+
+
+def _spark_type(kind: pa.DataType) -> types.DataType:
+    """Spark's type for one of Arrow's."""
     from pyspark.sql.pandas.types import from_arrow_type
 
-    return _prepare.describe(from_arrow_type(column.type), shape, False, None)
+    if _columns.is_list(kind):
+        return types.ArrayType(_spark_type(kind.value_type))
+    return from_arrow_type(_SPARKS.get(kind, kind))

@@ -36,6 +36,9 @@ def open_filesystem(url: str, storage_options: Optional[Mapping[str, Any]] = Non
     import fsspec
 
     refuse_secrets(url)
+    if "::" in url and url.startswith(("/", "file:")):  # to fsspec that is a chain of file systems, not a name
+        filesystem = fsspec.filesystem("file", **(storage_options or {}))
+        return filesystem, filesystem._strip_protocol(url)
     filesystem, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
     return filesystem, path
 

@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import Any, Callable, ContextManager, Mapping, Optional
 
-from horovod.spark.common import _files, _given, _sync
+from horovod.spark.common import _files, _given, _metadata, _sync
 from horovod.spark.common._store import RemoteStore, Store
 
 
@@ -116,11 +116,15 @@ class AbstractFilesystemStore(Store):
     def get_parquet_dataset(self, path: str) -> Any:
         from pyarrow import parquet
 
+        from horovod.spark.common import _parquet
+
         filesystem, folder = self._at(path)
-        files = _files.data_files(filesystem, folder)
+        files = _metadata.files(filesystem, folder, _metadata.read(filesystem, folder))
         if not files:
             raise ValueError(f"{path} has no Parquet files")
-        return parquet.ParquetDataset(files, filesystem=_files.for_arrow(filesystem))
+        arrows = _files.for_arrow(filesystem)
+        partitions = _parquet.dataset(arrows, folder, files).partitioning
+        return parquet.ParquetDataset(files, filesystem=arrows, partitioning=partitions)
 
     def get_train_data_path(self, idx: Optional[int] = None) -> str:
         return _numbered(self._train_path, idx)

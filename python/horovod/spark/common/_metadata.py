@@ -7,7 +7,7 @@ import json
 import posixpath
 from typing import Any, Optional
 
-from horovod.spark.common import _sync
+from horovod.spark.common import _files, _sync
 
 FILE = "_horovod.json"
 _VERSION = 1
@@ -38,17 +38,36 @@ class Part:
         }
 
 
+def begin(filesystem: Any, folder: str) -> None:
+    """Note in a folder that its files are still being written, so that nobody takes some of the rows for all."""
+    _write(filesystem, folder, {"unfinished": True})
+
+
 def write(filesystem: Any, folder: str, part: Part) -> None:
     """Write a folder's metadata, after its files."""
-    text = json.dumps({"version": _VERSION, **dataclasses.asdict(part)}, indent=1)
+    _write(filesystem, folder, dataclasses.asdict(part))
+
+
+def _write(filesystem: Any, folder: str, fields: dict[str, Any]) -> None:
+    text = json.dumps({"version": _VERSION, **fields}, indent=1)
     _sync.write(filesystem, posixpath.join(folder, FILE), text.encode())
+
+
+def files(filesystem: Any, folder: str, part: Optional[Part]) -> list[str]:
+    """The paths of a folder's data: the files that its metadata names, or all if it has none.
+
+    Beside those that are named there may be others, of attempts of Spark's tasks that were killed.
+    """
+    if part is None:
+        return _files.data_files(filesystem, folder)
+    return [posixpath.join(folder, name) for name in part.files]
 
 
 def read(filesystem: Any, folder: str) -> Optional[Part]:
     """A folder's metadata; None if it has none, as Parquet files of other programs.
 
     Raises:
-        ValueError: the file is not what :func:`write` has written.
+        ValueError: the file is not what :func:`write` has written, or the rows are not all there.
     """
     path = posixpath.join(folder, FILE)
     try:
@@ -62,6 +81,11 @@ def read(filesystem: Any, folder: str) -> Optional[Part]:
         raise ValueError(f"{path} is no JSON: {e}: prepare the data again") from None
     if not isinstance(found, dict) or found.get("version") != _VERSION:
         raise ValueError(f"{path} is of another version of gorovod: prepare the data again")
+    if found.get("unfinished"):
+        raise ValueError(
+            f"{folder} has not all rows: who writes them has not finished, or was killed. If nobody writes them now, "
+            "prepare the data again"
+        )
     fields: dict[str, Any] = {field.name: found.get(field.name) for field in dataclasses.fields(Part)}
     part = Part(**fields)
     if not _is_whole(part):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import posixpath
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
 import pyarrow as pa
-import pyarrow.dataset
+from pyarrow import dataset as ds
 from pyarrow import parquet
 
 from horovod.spark.common import _columns, _files, _metadata
 from horovod.spark.common._row_groups import Piece, RowGroup
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}  # of a decoded value, in bytes
+_OBJECT = 64  # bytes of a text besides its characters, in Python and in an array
 _BUFFER = 1 << 20  # of each column's compressed bytes, while a row group is read in pieces
 
 
@@ -37,19 +37,18 @@ class Folder:
         self._filesystem = _files.for_arrow(filesystem)
         self._local = _files.is_local(filesystem)
         self.part = _metadata.read(filesystem, folder)
-        if self.part is None:
-            files = _files.data_files(filesystem, folder)
-        else:
-            files = [posixpath.join(folder, name) for name in self.part.files]
+        files = _metadata.files(filesystem, folder, self.part)
         if not files:
             raise ValueError(f"{path} has no Parquet files")
         try:
-            found = pyarrow.dataset.dataset(files, format="parquet", filesystem=self._filesystem, partitioning="hive")
+            found = dataset(self._filesystem, folder, files)
+            self._fragments = list(found.get_fragments())
+            for fragment in self._fragments:
+                fragment.ensure_complete_metadata()
         except FileNotFoundError as e:
             raise FileNotFoundError(
                 f"{path} lacks a file that its description names: {e}: prepare the data again"
             ) from e
-        self._fragments = list(found.get_fragments())
         self.schema: pa.Schema = found.schema
         self.columns = list(found.schema.names if columns is None else columns)
         missing = [name for name in self.columns if name not in found.schema.names]
@@ -91,7 +90,7 @@ class Folder:
     def _open(self, file: int, **options: Any) -> tuple[Any, list[str], dict[str, Any]]:
         """The file, which of the columns are in it, and those that its path tells, with their values."""
         fragment = self._fragments[file]
-        told = pyarrow.dataset.get_partition_keys(fragment.partition_expression)
+        told = ds.get_partition_keys(fragment.partition_expression)
         told = {name: value for name, value in told.items() if name in self.columns}
         opened = parquet.ParquetFile(
             fragment.path, metadata=fragment.metadata, filesystem=self._filesystem, memory_map=False, **options
@@ -130,9 +129,15 @@ class Folder:
         return table.select(self.columns)
 
 
+def dataset(filesystem: Any, folder: str, files: Sequence[str]) -> Any:
+    """The files as a data set. Folders below ``folder`` may be partitions, such as ``year=2026``, not those above."""
+    options = ds.FileSystemFactoryOptions(folder, ds.HivePartitioning.discover())
+    return ds.FileSystemDatasetFactory(filesystem, files, ds.ParquetFileFormat(), options).finish()
+
+
 def _decoded(column: Any) -> int:
     """About how many bytes the values of a row group's column take when decoded."""
     width = _WIDTHS.get(column.physical_type)
     if width is not None:
         return int(column.num_values) * width
-    return int(column.total_uncompressed_size) + 8 * int(column.num_values)
+    return int(column.total_uncompressed_size) + _OBJECT * int(column.num_values)

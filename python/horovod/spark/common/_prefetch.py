@@ -18,8 +18,8 @@ class Job(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    future: concurrent.futures.Future[Any]
-    size: int
+    future: concurrent.futures.Future[tuple[Any, int]]  # the result and its size
+    size: int  # as the job expects it
 
 
 def ahead(jobs: Iterable[Job], workers: int, budget: int, measure: Callable[[Any], int]) -> Iterator[Any]:
@@ -29,28 +29,33 @@ def ahead(jobs: Iterable[Job], workers: int, budget: int, measure: Callable[[Any
         jobs: they begin in this order, and at least one is always under way.
         workers: how many run at a time.
         budget: jobs begin as long as the results that are not taken yet stay within so many bytes.
-        measure: the true size of a result.
+        measure: the true size of a result. It is called once for each, in a thread.
     """
+
+    def measured(call: Callable[[], Any]) -> tuple[Any, int]:
+        result = call()
+        return result, measure(result)
+
     begun: collections.deque[_Begun] = collections.deque()
     rest = iter(jobs)
     following = next(rest, None)
     pool = concurrent.futures.ThreadPoolExecutor(max(workers, 1), thread_name_prefix="horovod-reader")
     try:
         while begun or following is not None:
-            while following is not None and _has_room(begun, following.size, budget, measure):
-                begun.append(_Begun(pool.submit(following.call), following.size))
+            while following is not None and _has_room(begun, following.size, budget):
+                begun.append(_Begun(pool.submit(measured, following.call), following.size))
                 following = next(rest, None)
-            yield begun.popleft().future.result()
+            yield begun.popleft().future.result()[0]
     finally:
         for each in reversed(begun):  # none begins whose turn would come after one that never runs
             each.future.cancel()
         pool.shutdown(wait=True)
 
 
-def _has_room(begun: collections.deque[_Begun], size: int, budget: int, measure: Callable[[Any], int]) -> bool:
+def _has_room(begun: collections.deque[_Begun], size: int, budget: int) -> bool:
     if not begun:
         return True
-    held = (measure(f.result()) if f.done() and f.exception() is None else expected for f, expected in begun)
+    held = (f.result()[1] if f.done() and f.exception() is None else expected for f, expected in begun)
     return len(begun) < _MOST and sum(held) + size <= budget
 
 

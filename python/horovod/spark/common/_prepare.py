@@ -12,8 +12,8 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 import pyarrow as pa
 
-from horovod.spark import _session
-from horovod.spark.common import _columns, _files, _metadata, _names, _sync, _writing, constants
+from horovod.spark import _refusal, _session
+from horovod.spark.common import _columns, _files, _metadata, _names, _writing, constants
 
 _CHOICE = "__horovod_validation"
 _SEEN = 30.0  # seconds for files to appear here that tasks have written elsewhere
@@ -30,8 +30,11 @@ def prepare(
     validation: Validation,
     compress_sparse: bool,
     partitions: int,
+    seed: Optional[int] = None,
 ) -> tuple[_metadata.Part, Optional[_metadata.Part]]:
     """Write the columns of the data frame to two folders, in place of what is there.
+
+    With a ``seed`` the same rows come to the same files in the same order, as far as the data frame has an order.
 
     Returns:
         What has been written to each folder; None for a second one without rows.
@@ -44,7 +47,7 @@ def prepare(
     for folder in folders:
         folder.empty()
     try:
-        parts = _write(df, folders, storage_options, columns, validation, compress_sparse, partitions)
+        parts = _write(df, folders, storage_options, columns, validation, compress_sparse, partitions, seed)
     except BaseException:
         for folder in folders:  # so that nobody takes a part of the rows for all
             with contextlib.suppress(OSError):
@@ -61,17 +64,25 @@ def _write(
     validation: Validation,
     compress_sparse: bool,
     partitions: int,
+    seed: Optional[int],
 ) -> list[_metadata.Part]:
     """Write the rows and then the metadata, and return what has been written to each folder."""
+    from pyspark.sql import functions
+
     mark = validation if isinstance(validation, str) and validation not in columns else None  # nobody learns it
     df = df.select(*map(_names.quoted, [*columns, mark] if mark is not None else columns))
     widths = _widths(df) if compress_sparse else {}
     choice = _CHOICE if validation else None
     if choice is not None:
-        df = df.withColumn(choice, _chosen(df, validation))
+        df = df.withColumn(choice, _chosen(validation, seed))
     if mark is not None:
         df = df.drop(mark)
+    if seed is not None:
+        df = df.withColumn(_writing.PLACE, functions.monotonically_increasing_id())
     work = _writing.Work(folders[0].url, folders[1].url, dict(storage_options), df.columns, choice, widths)
+    rows = _names.numbered(df).repartition(partitions)
+    if seed is not None:
+        rows = rows.sortWithinPartitions(rows.columns[-1])  # rows come from several hosts, as each is ready
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from horovod.spark.common import _writing
@@ -80,8 +91,8 @@ def _write(
         yield pa.RecordBatch.from_pydict({"file": pa.array(texts, pa.string())})
 
     with described(df, "horovod: write the rows for the training"):
-        rows = _collect(_names.numbered(df).repartition(partitions).mapInArrow(task, "file string"))
-    written = [_writing.Written(**json.loads(row.file)) for row in rows]
+        told = _collect(rows.mapInArrow(task, "file string"))
+    written = [_writing.Written(**json.loads(row.file)) for row in told]
     nulls: collections.Counter[str] = collections.Counter()
     for file in written:
         nulls.update(file.nulls)
@@ -90,30 +101,34 @@ def _write(
     if not parts[0].rows:
         others = f": all its {parts[1].rows} rows are for validation" if parts[1].rows else ""
         raise ValueError(f"the data frame has no rows for the training{others}")
-    for folder, part in zip(folders, parts):
-        if part.rows:
-            folder.finish(part)
+    for folder, part in reversed([*zip(folders, parts)]):  # who sees all rows for the training sees all
+        folder.finish(part)
     return parts
 
 
 def _collect(df: Any) -> list[Any]:
-    """The rows of a data frame; what a task says of the data is raised without Spark's words around it."""
+    """The rows of a data frame; what a task says of the data or the store is raised without Spark's words around it."""
     try:
         return list(df.collect())
     except Exception as e:
-        found = str(e).rpartition("horovod.spark.common._columns.ShapeError: ")
-        if found[1]:
-            raise ValueError(found[2].splitlines()[0]) from None
-        raise
+        for kind, ours in (("_columns.ShapeError", ValueError), ("_writing.StoreError", OSError)):
+            found = str(e).rpartition(f"horovod.spark.common.{kind}: ")
+            if found[1]:
+                raise ours(found[2].splitlines()[0]) from None
+        refusal = _refusal.of_rows(e)
+        if refusal is None:
+            raise
+        raise refusal from e
 
 
-def _chosen(df: Any, validation: Validation) -> Any:
+def _chosen(validation: Validation, seed: Optional[int]) -> Any:
     from pyspark.sql import functions
 
     if isinstance(validation, str):
         return functions.col(_names.quoted(validation)).cast("double")
     # The seed is in the plan, so that a task that runs again chooses the same rows.
-    return (functions.rand(random.getrandbits(62)) < functions.lit(validation)).cast("double")
+    seed = random.getrandbits(62) if seed is None else seed
+    return (functions.rand(seed) < functions.lit(validation)).cast("double")
 
 
 def _widths(df: Any) -> dict[str, int]:
@@ -131,7 +146,7 @@ def _widths(df: Any) -> dict[str, int]:
 
     with described(df, "horovod: measure the sparse vectors"):
         found = _names.numbered(df.select(*map(_names.quoted, vectors))).mapInArrow(task, "name string, width long")
-        rows = found.groupBy("name").max("width").collect()
+        rows = _collect(found.groupBy("name").max("width"))
     return {row[0]: row[1] for row in rows}
 
 
@@ -143,7 +158,7 @@ def _part(df: Any, files: Sequence[_writing.Written], widths: Mapping[str, int])
     columns: dict[str, dict[str, Any]] = {}
     for field in df.schema.fields:
         name = field.name
-        if name == _CHOICE or not files:
+        if name in (_CHOICE, _writing.PLACE) or not files:
             continue
         shape = files[0].shapes[name]
         for file in files:
@@ -199,7 +214,7 @@ class _Folder:
         try:
             self._refuse_others()
             self.remove()
-            _sync.check(self._filesystem, self._path)
+            _metadata.begin(self._filesystem, self._path)
         except (OSError, NotImplementedError) as e:
             words = str(e) or type(e).__name__
             raise OSError(f"the store's folder {self.url} cannot be written: {words}") from e
@@ -218,10 +233,11 @@ class _Folder:
             self._filesystem.rm(self._path, recursive=True)
 
     def finish(self, part: _metadata.Part) -> None:
-        """Wait until the files are here, and write the metadata."""
+        """Wait until the files are here, remove those of attempts that were killed, and write the metadata."""
         until = time.monotonic() + _SEEN
         while True:
-            missing = self._missing(part)
+            there = self._there()
+            missing = [name for name in part.files if name not in there]
             if not missing:
                 break
             if time.monotonic() > until:
@@ -230,12 +246,15 @@ class _Folder:
                     "the store must be on a file system that all hosts share"
                 )
             time.sleep(0.1)
+        for name in there.keys() - set(part.files) - {_metadata.FILE}:
+            with contextlib.suppress(OSError):  # the metadata does not name it
+                self._filesystem.rm_file(there[name])
         _metadata.write(self._filesystem, self._path, part)
 
-    def _missing(self, part: _metadata.Part) -> list[str]:
+    def _there(self) -> dict[str, str]:
+        """The paths of the files by name."""
         self._filesystem.invalidate_cache()
-        there = {path.rpartition("/")[2] for path in self._filesystem.find(self._path)}
-        return [name for name in part.files if name not in there]
+        return {path.rpartition("/")[2]: path for path in self._filesystem.find(self._path)}
 
 
 @contextlib.contextmanager

@@ -5,16 +5,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import posixpath
+import socket
 import uuid
 from typing import Any, Iterable, Iterator, Mapping, Optional
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
+from pyspark import TaskContext
 
 from horovod.spark.common import _columns, _files
 
+PLACE = "__horovod_place"  # the column, if there is one, that says where a row stands in the data frame
 _ROW_GROUP = 8 << 20  # bytes: small enough that processes can share rows evenly, and hold several in memory
+
+
+class StoreError(OSError):
+    """A task cannot write to the store."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,11 +73,15 @@ def write(work: Work, batches: Iterable[pa.RecordBatch]) -> list[Written]:
 
     Raises:
         ShapeError: the rows of a column have different shapes.
+        StoreError: the files cannot be written.
     """
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(contextlib.closing(_File(work, val))) for val in (False, True)]
         for batch in batches:
-            for file, rows in zip(files, _split(work, pa.Table.from_batches([batch]).rename_columns(work.names))):
+            table = pa.Table.from_batches([batch]).rename_columns(work.names)
+            if PLACE in work.names:
+                table = table.drop_columns([PLACE])
+            for file, rows in zip(files, _split(work, table)):
                 file.add(rows)
         return [file.finish() for file in files if file.rows]
 
@@ -94,7 +105,9 @@ class _File:
         self._stored: Any = None
         self._writer: Any = None
         self._held: list[pa.Table] = []
-        self._written = Written(val, f"part-{uuid.uuid4().hex}.parquet", 0, 0, {}, [], {})
+        # By the task's number, since readers take the files by name; and unlike that of another attempt.
+        name = f"part-{TaskContext.get().partitionId():05d}-{uuid.uuid4().hex[:12]}.parquet"
+        self._written = Written(val, name, 0, 0, {}, [], {})
 
     @property
     def rows(self) -> int:
@@ -135,11 +148,22 @@ class _File:
     def _flush(self) -> None:
         table = pa.concat_tables(self._held)
         self._held.clear()
-        if self._writer is None:
-            filesystem, folder = _files.open_filesystem(self._folder, self._work.storage_options)
-            self._stored = filesystem.open(posixpath.join(folder, self._written.name), "wb")
-            self._writer = parquet.ParquetWriter(self._stored, table.schema)
-        self._writer.write_table(table, row_group_size=len(table))
+        with self._storing():
+            if self._writer is None:
+                filesystem, folder = _files.open_filesystem(self._folder, self._work.storage_options)
+                self._stored = filesystem.open(posixpath.join(folder, self._written.name), "wb")
+                self._writer = parquet.ParquetWriter(self._stored, table.schema)
+            self._writer.write_table(table, row_group_size=len(table))
+
+    @contextlib.contextmanager
+    def _storing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ImportError) as e:
+            raise StoreError(
+                f"a task on {socket.gethostname()} cannot write to {self._folder}: {type(e).__name__}: {e}. All hosts "
+                "must see the same store, be able to write there, and have the package for it, such as s3fs"
+            ) from e
 
     def finish(self) -> Written:
         """Write what is held, and say what has been written."""
@@ -152,8 +176,9 @@ class _File:
         """Close the file. A file that is closed before :meth:`finish` is in no metadata, and so nobody reads it."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.close()
-            self._stored.close()
+            with self._storing():
+                writer.close()
+                self._stored.close()
 
 
 def _all_sparse(column: pa.ChunkedArray) -> bool:

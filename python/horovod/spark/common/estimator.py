@@ -71,6 +71,7 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
             compress_sparse=self._value("compress_sparse_cols"),
             partitions_per_process=self._value("partitions_per_process"),
             verbose=self._value("verbose"),
+            seed=self._value("random_seed"),
         ) as index:
             return self._train(backend, index, *util.get_dataset_properties(index))
 

@@ -38,6 +38,7 @@ def prepare_data(
     compress_sparse: bool = False,
     partitions_per_process: int = 10,
     verbose: int = 0,
+    seed: Optional[int] = None,
 ) -> Iterator[int]:
     """Write the rows of a data frame to a store, for the processes of a training to read.
 
@@ -56,6 +57,8 @@ def prepare_data(
         compress_sparse: whether to write of a vector only what is not zero.
         partitions_per_process: files to write for each process.
         verbose: above 0 says what is done.
+        seed: chooses the rows for validation, and has each row come to the same place in the files again, if those of
+            the data frame come in the same order; at random without it.
 
     Returns:
         A context manager of the index of the data set in the store, for ``store.get_train_data_path(index)``. It
@@ -86,7 +89,7 @@ def prepare_data(
             f"num_processes={num_processes}, partitions_per_process={partitions_per_process}: at least 1 is needed"
         )
     paths = (store.get_train_data_path(), store.get_val_data_path())
-    key = _cache.Key(df, paths, (*columns, validation, compress_sparse))
+    key = _cache.Key(df, paths, (*columns, validation, compress_sparse, seed))
 
     def write(idx: int) -> Properties:
         train, val = store.get_train_data_path(idx), store.get_val_data_path(idx)
@@ -101,6 +104,7 @@ def prepare_data(
             validation,
             compress_sparse,
             num_processes * partitions_per_process,
+            seed,
         )
         return _properties(*parts)
 

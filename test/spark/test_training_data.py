@@ -1,0 +1,50 @@
+"""What a training makes of the rows: seeds that repeat it, and files of other programs with types that Spark lacks."""
+
+import numpy as np
+import pyarrow as pa
+import torch
+from pyarrow import parquet
+from test_torch_estimator import estimator, linear, plane, store  # noqa: F401 - a fixture
+
+from horovod.spark.common import util
+
+
+def test_a_seed_repeats_the_training(spark, store):  # noqa: F811
+    def train(seed):
+        trained = estimator(store, validation=0.3, random_seed=seed, epochs=2, **linear()).fit(plane(spark))
+        util.clear_training_cache()
+        return trained.getHistory(), trained.getModel().weight.tolist()
+
+    assert train(5) == train(5)
+    assert train(5) != train(6)
+
+
+def test_unsigned_and_half_precision_columns(spark, store, tmp_path):  # noqa: F811
+    folder = tmp_path / "intermediate_train_data"
+    folder.mkdir()
+    chance = np.random.default_rng(0)
+    pixels = chance.integers(0, 256, (64, 2), np.uint8)
+    columns = {
+        "pixels": pa.array(pixels.tolist(), pa.list_(pa.uint8())),
+        "half": pa.array(chance.random(64).astype(np.float16)),
+        "y": pa.array((pixels.sum(axis=1) // 128).tolist(), pa.uint16()),
+    }
+    parquet.write_table(pa.table(columns), folder / "one.parquet", row_group_size=16)
+    model = Sum()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    trained = estimator(store, model=model, optimizer=optimizer, feature_cols=["pixels", "half"]).fit_on_parquet()
+    losses = [told["train"]["loss"] for told in trained.getHistory()]
+    assert losses[-1] < losses[0] / 2
+    rows = spark.createDataFrame([([3, 4], 0.5), ([200, 100], 0.25)], "pixels array<short>, half float")
+    out = trained.transform(rows)
+    assert out.schema["y__output"].dataType.simpleString() == "int"
+    assert out.orderBy("half").collect()[0].y__output in (1, 2, 3)
+
+
+class Sum(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 1)
+
+    def forward(self, pixels, half):
+        return self.layer(torch.cat([pixels / 255, half.reshape(-1, 1)], dim=1))
