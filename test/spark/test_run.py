@@ -3,6 +3,8 @@
 import io
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 
@@ -10,8 +12,9 @@ import functions
 import pytest
 
 import horovod.spark
-from horovod.spark import _cluster, _rank, _session
+from horovod.spark import _cluster, _rank, _refusal, _session
 from horovod.spark._jobs import SparkJob
+from horovod.spark.common.backend import SparkBackend
 
 
 @pytest.mark.smoke
@@ -194,6 +197,15 @@ def test_the_driver_says_that_spark_runs_the_tasks_already(spark):
     job.end(60)
 
 
+def test_the_drivers_variables_are_not_handed_on(spark, monkeypatch):
+    monkeypatch.setenv("OF_THE_DRIVER", "secret")
+    backend = SparkBackend(2, env={"ASKED": "1", "CUDA_VISIBLE_DEVICES": "7"}, verbose=0)
+    for run in (SparkBackend(2, verbose=0).run, backend.run, lambda fn: horovod.spark.run(fn, num_proc=2)):
+        asked = "1" if run == backend.run else None
+        seen = run(lambda: [os.environ.get(name) for name in ("OF_THE_DRIVER", "ASKED", "CUDA_VISIBLE_DEVICES")])
+        assert seen == [[None, asked, None]] * 2
+
+
 def test_without_num_proc_it_is_the_default_parallelism(spark):
     assert len(horovod.spark.run(os.getpid)) == 4
 
@@ -213,10 +225,60 @@ def test_two_jobs_share_the_slots(spark):
     assert sorted(results[0][0] for results in found) == [10, 20]
 
 
-def test_no_session():
-    import subprocess
-    import sys
+class Fails:
+    def write(self, text):
+        raise ZeroDivisionError("no screen")
 
+
+@pytest.mark.parametrize("run", [horovod.spark.run, horovod.spark.run_elastic])
+def test_a_file_that_fails_does_not_end_the_job(spark, caplog, run):
+    def talk():
+        print("hi")
+        print("ho", flush=True)
+        return 1
+
+    out = io.StringIO()
+    assert run(talk, num_proc=2, stdout=Fails()) == [1, 1]
+    assert caplog.text.count("what the processes write to stdout is lost: ZeroDivisionError: no screen") == 1
+    assert run(talk, num_proc=2, stdout=out) == [1, 1] and out.getvalue().count("hi") == 2
+
+
+ENDED = """
+import os, signal, time
+from conftest import start_session
+import horovod.spark
+session = start_session("local[2]")
+session.sparkContext._jsc.sc().stop()
+try:
+    horovod.spark.run(print, num_proc=2)
+except RuntimeError as e:
+    print(e)
+session.stop()
+session = start_session("local[2]")
+session.sparkContext._gateway.proc.kill()
+for run in (horovod.spark.run, horovod.spark.run_elastic):
+    try:
+        run(print, num_proc=2)
+    except RuntimeError as e:
+        print(e)
+os._exit(0)
+"""
+
+
+def test_a_session_that_has_ended():
+    program = [sys.executable, "-c", ENDED]
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=120, cwd=os.path.dirname(__file__))
+    words = [line.partition(":")[0].partition(". It")[0] for line in ran.stdout.splitlines()]
+    ended = "the Java of this session does not answer"
+    assert words == ["the SparkContext of this session has been stopped", ended, ended], ran.stderr
+
+
+def test_advice_for_results_that_are_too_large():
+    raised = _refusal.of(RuntimeError("Job aborted: java.lang.OutOfMemoryError: Java heap space"), 2)
+    assert "Java heap space\nIf the processes return much, such as a large model, raise spark.driver.mem" in str(raised)
+
+
+def test_no_session():
     program = "import horovod.spark\ntry:\n    horovod.spark.run(print)\nexcept Exception as e:\n    print(e)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120).stdout
     assert said.startswith("Could not find an active SparkContext, are you running in a PySpark session?")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import os
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from horovod.spark import _session, runner
@@ -58,8 +57,8 @@ class SparkBackend(Backend):
 
     Args:
         num_proc: how many processes; as many as Spark's default parallelism without it.
-        env: variables of the processes' environment; by default this process's. ``CUDA_VISIBLE_DEVICES`` is left out,
-            as each executor has GPUs of its own.
+        env: variables of the processes' environment, beside those that the executors have; this process's own are not
+            handed on. ``CUDA_VISIBLE_DEVICES`` is left out, as each executor has GPUs of its own.
         kwargs: further arguments of :func:`horovod.spark.run`.
 
     Example:
@@ -69,7 +68,7 @@ class SparkBackend(Backend):
     """
 
     def __init__(self, num_proc: Optional[int] = None, env: Optional[Mapping[str, str]] = None, **kwargs: Any) -> None:
-        variables = dict(os.environ if env is None else env)
+        variables = dict(env or {})
         variables.pop("CUDA_VISIBLE_DEVICES", None)
         self._env = variables
         self._num_proc = default_num_proc() if num_proc is None else num_proc
