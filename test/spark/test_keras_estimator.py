@@ -1,15 +1,19 @@
 """KerasEstimator and KerasModel, on real Spark."""
 
+import json
 import os
+import zipfile
 
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+import h5py  # noqa: E402
 from pyspark.ml.linalg import DenseVector, SparseVector, Vectors  # noqa: E402
 from pyspark.sql.types import FloatType  # noqa: E402
 
+from horovod.spark.common.backend import Backend  # noqa: E402
 from horovod.spark.common.store import Store  # noqa: E402
 from horovod.spark.keras import KerasEstimator, KerasModel  # noqa: E402
 
@@ -149,3 +153,97 @@ def test_a_saved_estimator_trains_a_layer_of_python(spark, store, tmp_path):
 def test_models_without_inputs_are_refused(store):
     with pytest.raises(ValueError, match="begin it with"):
         estimator(store, model=tf.keras.Sequential([tf.keras.layers.Dense(1)])).fit_on_parquet()
+
+
+@pytest.mark.parametrize(("rows", "validation"), [(1, None), (5, "is_validation")])
+def test_fewer_rows_than_processes(spark, store, rows, validation):
+    trained = estimator(store, validation=validation, epochs=2).fit(plane(spark, rows))  # of five, one for validation
+    assert len(trained.getHistory()["val_loss" if validation else "loss"]) == 2
+
+
+def test_a_transformation_leaves_out_rows(spark, store):
+    plane(spark, 32).coalesce(1).write.parquet(store.get_train_data_path())
+    one = estimator(store, transformation_fn=lambda rows: rows[rows.y > 1.5])  # not the first
+    history = one.fit_on_parquet().getHistory()
+    assert history["loss"][-1] < history["loss"][0]
+    none = one.copy({one.transformation_fn: lambda rows: rows[rows.y > 1e9]})
+    with pytest.raises(RuntimeError, match="there are no rows: the transformation has left none"):
+        none.fit_on_parquet()
+
+
+class Here(Backend):
+    """One process: this one."""
+
+    def run(self, fn, args=(), kwargs=None, env=None):
+        return [fn(*args, **(kwargs or {}))]
+
+    def num_processes(self):
+        return 1
+
+
+def here(where, **params):
+    return estimator(where, **{"backend": Here(), "num_proc": None, "run_id": "run", **params})
+
+
+def test_passes_that_make_no_whole_step(spark, store):
+    params = {"optimizer": tf.keras.optimizers.SGD(0.01), "epochs": 1, "batch_size": 8}
+    df = plane(spark, 8)
+    once, thrice = (
+        here(store, backward_passes_per_step=passes, run_id=None, **params).fit(df).getModel().get_weights()
+        for passes in (1, 3)
+    )
+    for start, one, three in zip(line().get_weights(), once, thrice):
+        assert np.allclose(three - start, 3 * (one - start), atol=1e-6) and not np.allclose(one, start)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_what_goes_on(spark, store, tmp_path, passes):
+    plane(spark, 32).write.parquet(store.get_train_data_path())
+    layers = [tf.keras.layers.Lambda(lambda x: 1.0 * x), tf.keras.layers.Dense(1)]  # the first is code of Python
+    params = {"model": tf.keras.Sequential([tf.keras.Input((2,)), *layers]), "backward_passes_per_step": passes}
+    first = here(store, optimizer=tf.keras.optimizers.Adam(0.05), epochs=3, **params).fit_on_parquet()
+    second = here(store, optimizer=tf.keras.optimizers.Adam(0.01), epochs=2, loss="mae", **params).fit_on_parquet()
+    assert second.getHistory()["loss"][0] < first.getHistory()["loss"][0] ** 0.5
+    with zipfile.ZipFile(tmp_path / "runs" / "run" / "checkpoint") as archive:
+        compiled = json.loads(archive.read("config.json"))["compile_config"]
+        with archive.open("model.weights.h5") as weights, h5py.File(weights, "r") as file:
+            steps = int(file["optimizer/vars/0"][()])
+    assert compiled["loss"] == "mae"
+    assert compiled["optimizer"]["config"]["learning_rate"] == pytest.approx(0.01)
+    assert steps == 5 * 4
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"model": line(activation="relu")}, None),
+        ({"model": tf.keras.Sequential([tf.keras.Input((2,)), *map(tf.keras.layers.Dense, (3, 1))])}, "its layers are"),
+        ({"model": tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1, use_bias=False)])}, ""),
+        ({"optimizer": tf.keras.optimizers.Adam()}, "its optimizer is SGD, that of the training Adam"),
+        ({"optimizer": tf.keras.optimizers.SGD(momentum=0.9)}, "its optimizer has . variables, that of the training"),
+        ({}, "BadZipFile"),
+    ],
+)
+def test_a_checkpoint_of_another_model(spark, store, tmp_path, params, words):
+    plane(spark, 16).write.parquet(store.get_train_data_path())
+    here(store, epochs=1).fit_on_parquet()
+    path = tmp_path / "runs" / "run" / "checkpoint"
+    if words == "BadZipFile":
+        path.write_bytes(path.read_bytes()[:500])
+    before = path.read_bytes()
+    if words is None:  # what has no values may differ
+        assert here(store, epochs=1, **params).fit_on_parquet().getModel().layers[-1].activation.__name__ == "relu"
+        return
+    with pytest.raises(ValueError, match=rf"(?s)cannot go on from the checkpoint file://.*/run/checkpoint: .*{words}"):
+        here(store, **params).fit_on_parquet()
+    assert path.read_bytes() == before
+
+
+def test_weights_of_rows_in_arrays(spark, store):
+    plane(spark, 16).selectExpr("features", "y", "y + 9 as w", "array(y + 9) as ws").write.parquet(
+        store.get_train_data_path()
+    )
+    one, other = (
+        here(store, sample_weight_col=name, run_id=None).fit_on_parquet().getHistory()["loss"] for name in ("w", "ws")
+    )
+    assert one == pytest.approx(other)

@@ -10,6 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from horovod.spark.common import _columns, _row_groups
+from horovod.spark.common._loader import Loader
 from horovod.spark.common.reader import ParquetReader
 
 
@@ -296,3 +297,39 @@ def test_vectors_of_different_sizes():
     one, other = (vectors(1, size, np.random.default_rng(0))[0] for size in (2, 3))
     with pytest.raises(ValueError, match="'v' has vectors of 2 to 3 elements"):
         _columns.dense("v", pa.concat_arrays([one, other]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "steps", "sizes"),
+    [
+        (33, 16, None, [16, 17]),
+        (34, 16, None, [16, 16, 2]),
+        (32, 16, None, [16, 16]),
+        (1, 16, None, [1]),
+        (3, 1, None, [1, 1, 1]),
+        (17, 4, 6, [4, 4, 4, 5, 4, 4]),  # of which the last come again
+        (17, 4, 2, [4, 4, 4, 5]),  # two epochs
+    ],
+)
+def test_no_batch_of_a_single_row(tmp_path, rows, batch, steps, sizes):
+    reader = ParquetReader(write(tmp_path / "data", rows, 2, 5), batch_size=batch, memory=1000)
+    loader = Loader(reader, steps, single=False)
+    epochs = [list(loader) for _ in range(max(1, len(sizes) // (steps or len(sizes))))]
+    assert [len(each) for each in epochs] == [len(loader)] * len(epochs)
+    assert [len(rows["row"]) for each in epochs for rows in each] == sizes
+    if steps is None:
+        assert sorted(int(row) for each in epochs for one in each for row in one["row"]) == list(range(rows))
+
+
+def test_a_process_without_rows_takes_some_of_the_others(tmp_path):
+    path = write(tmp_path / "data", 10, 1, 10)
+
+    def late(frame):
+        return frame[frame.row >= 7]
+
+    for options in ({"cur_shard": 0, "shard_count": 11}, {"cur_shard": 0, "shard_count": 2, "transform_fn": late}):
+        loader = Loader(ParquetReader(path, batch_size=4, **options), 2)
+        assert all(0 < len(batch["row"]) <= 4 for batch in loader) and len(list(loader)) == 2
+    none = ParquetReader(path, transform_fn=lambda frame: frame[frame.row > 10])
+    with pytest.raises(ValueError, match="there are no rows: the transformation has left none"):
+        list(Loader(none, 2))

@@ -11,10 +11,12 @@ import torch
 from pyspark.ml.linalg import DenseVector, SparseVector, Vectors, VectorUDT
 from pyspark.sql.types import DoubleType
 
+from horovod.spark.common import datamodule
 from horovod.spark.common.backend import Backend
 from horovod.spark.common.datamodule import DataModule
 from horovod.spark.common.store import Store
-from horovod.spark.torch import TorchEstimator, TorchModel
+from horovod.spark.torch import TorchEstimator, TorchModel, minibatch
+from horovod.spark.torch.datamodule import PetastormDataModule
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -491,3 +493,112 @@ def test_labels_of_another_shape_than_the_outputs(spark, store):
     df = numbers(spark, 16, lambda i: Vectors.dense([i, 2.0, 3.0]))
     with pytest.raises(RuntimeError, match=r"label has the shape \(8, 3\), which does not fit .* \(8, 1\)"):
         estimator(store).fit(df)
+
+
+class Normal(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1))
+
+    def forward(self, features):
+        assert not self.training or len(features) > 1
+        return self.layers(features)
+
+
+def test_batch_normalization_and_a_row_left_over(spark, store):
+    model = Normal()
+    params = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.05), "batch_size": 4}
+    history = estimator(store, **params, validation="is_validation").fit(plane(spark, 12)).getHistory()  # 4 and 5 rows
+    assert np.isfinite([told[part]["loss"] for told in history for part in ("train", "validation")]).all()
+    one = estimator(store, **params, num_proc=None, backend=Here(), epochs=1).fit(plane(spark, 5))
+    assert "y__output" in one.transform(plane(spark, 5)).first()
+
+
+def weights_of(trained):
+    return trained.getModel().weight.detach().flatten().tolist()
+
+
+def test_weights_of_rows_in_arrays(spark, store):
+    df = plane(spark, 24).selectExpr("features", "y", "abs(y) + 1 as w", "array(abs(y) + 1) as ws")
+    df.write.parquet(store.get_train_data_path())
+    found = []
+    for column in ("w", "ws"):
+        given = estimator(store, backend=Here(), num_proc=None, sample_weight_col=column)
+        found.append(weights_of(given.fit_on_parquet()))
+    assert found[0] == found[1]
+    df = df.selectExpr("features", "y", "array(1D, 2D, 3D) as ws")
+    with pytest.raises(ValueError, match="sample_weight_col='ws': the column has 3 numbers in each row, not one"):
+        estimator(store, sample_weight_col="ws").fit(df)
+    with pytest.raises(RuntimeError, match=r"weights have the shape \(8, 3\): one number for each of its 8 rows"):
+        estimator(store, sample_weight_col="ws", transformation_fn=lambda rows: rows).fit(df)
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "passes", "epochs", "steps"),
+    [
+        (16, 8, 4, 1, [1]),  # fewer batches than a step has
+        (48, 8, 2, 2, [2, 1, 2, 1]),
+        (35, 4, 2, 1, [2, 2, 0.5]),  # one process has a batch more
+    ],
+)
+def test_passes_that_make_no_whole_step(spark, store, rows, batch, passes, epochs, steps):
+    df = spark.createDataFrame([(Vectors.dense([1.0, 2.0]), 3.0)] * rows, ["features", "y"])
+    given = linear() | {"batch_size": batch, "backward_passes_per_step": passes, "epochs": epochs}
+    given["optimizer"].param_groups[0]["lr"] = 0.005
+    model, optimizer = (linear() | {"optimizer": None}).values()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for share in steps:
+        optimizer.zero_grad()
+        (
+            torch.nn.functional.mse_loss(model(torch.tensor([[1.0, 2.0]])).flatten(), torch.tensor([3.0])) * share
+        ).backward()
+        optimizer.step()
+    found = weights_of(estimator(store, **given).fit(df))
+    assert found == pytest.approx(model.weight.detach().flatten().tolist(), abs=1e-6)
+
+
+class Told(PetastormDataModule):
+    """A data module of a user's that reads by ours."""
+
+    def train_data(self):
+        assert (self.random_seed, self.train_reader_worker_count, self.val_reader_worker_count) == (1, 3, 4)
+        assert self.steps_per_epoch_train == 3
+        return super().train_data()
+
+
+def test_a_data_module_by_name(spark, store):
+    plane(spark, 24).drop("is_validation").coalesce(1).write.parquet(store.get_train_data_path())
+    threads = {"train_reader_num_workers": 3, "val_reader_num_workers": 4}
+    found = []
+    for module in (None, PetastormDataModule, datamodule.PetastormDataModule, Told):
+        given = estimator(store, backend=Here(), num_proc=None, data_module=module, **threads)
+        found.append(weights_of(given.fit_on_parquet()))
+    assert found == [found[0]] * 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "found"),
+    [("f4", None, (8, 2)), ("f4", (None,), (8, 2))],
+)
+def test_shapes_of_edited_columns(spark, store, kind, shape, found):
+    def look(model, optimizer, transform_outputs, loss_fn, inputs, labels, sample_weights):
+        assert inputs[0].shape == found and labels[0].dtype == torch.int64
+        return minibatch(model, optimizer, transform_outputs, loss_fn, [inputs[0].reshape(8, 2)], labels, None)
+
+    edited = [("features", kind, shape, False), ("y", "i8", None, False)]
+    given = estimator(store, backend=Here(), num_proc=None, transformation_edit_fields=edited, train_minibatch_fn=look)
+    assert len(given.fit(plane(spark, 8)).getHistory()) == 6
+
+
+def test_two_trainings_of_one_run(spark, store):
+    plane(spark, 24).write.parquet(store.get_train_data_path())
+
+    class Nested(Here):
+        def run(self, fn, args=(), kwargs=None, env=None):
+            with pytest.raises(ValueError, match="run_id='run': another fit.. of this program trains this run now"):
+                estimator(store, run_id="run").fit_on_parquet()
+            estimator(store, backend=Here(), num_proc=None, run_id="other", epochs=1).fit_on_parquet()
+            return super().run(fn, args, kwargs, env)
+
+    for _ in range(2):
+        estimator(store, backend=Nested(), num_proc=None, run_id="run").fit_on_parquet()

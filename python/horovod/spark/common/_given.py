@@ -82,7 +82,7 @@ def edited(values: Optional[Sequence[Any]]) -> None:
         try:
             name, kind, shape, *rest = field
             np.dtype(kind)
-            tuple(map(operator.index, shape or ()))
+            tuple(operator.index(length) for length in shape or () if length is not None)
         except (TypeError, ValueError):
             name, rest = None, []
         if isinstance(field, str) or not isinstance(name, str) or len(rest) > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Callable, Iterator, Optional
 
+from horovod.spark.common import _batches
 from horovod.spark.common.reader import ParquetReader
 
 
@@ -14,23 +15,34 @@ class Loader:
     Args:
         reader: reads them.
         steps: how many batches an iteration has. With fewer than this process's rows make, iterations continue one
-            another. With more, rows of the same epoch come again. None means each row of this process once, and then
-            the numbers of batches of two processes may differ by one.
+            another. With more, rows of the same epoch come again, and a process without rows has some of the others'.
+            None means each row of this process once, and then the numbers of batches of two processes may differ by
+            one.
         convert: makes a batch of a dictionary of arrays.
+        single: whether an epoch's last batch may have a single row. If not, that row joins the batch before, unless
+            all batches are to have one row, or there is no other. Batch normalization cannot do with one.
     """
 
     def __init__(
-        self, reader: ParquetReader, steps: Optional[int] = None, convert: Optional[Callable[[Any], Any]] = None
+        self,
+        reader: ParquetReader,
+        steps: Optional[int] = None,
+        convert: Optional[Callable[[Any], Any]] = None,
+        single: bool = True,
     ) -> None:
         self.reader = reader
         self.steps = steps
         self._convert = convert
+        self._joins = not single and reader.batch_size > 1
         self._epoch = 0
         self._endless: Optional[Iterator[Any]] = None
 
     def __len__(self) -> int:
         """How many batches an iteration has."""
-        return len(self.reader) if self.steps is None else self.steps
+        if self.steps is not None:
+            return self.steps
+        count = len(self.reader)
+        return count - 1 if self._joins and count > 1 and self.reader.rows % self.reader.batch_size == 1 else count
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of the next epoch."""
@@ -40,7 +52,7 @@ class Loader:
 
     def _batches(self, epoch: int) -> Iterator[Any]:
         if self.steps is None:
-            return self.reader.batches(epoch)
+            return self._epochs_batches(epoch)
         if self.steps < self.reader.rows // self.reader.batch_size:
             if self._endless is None:
                 self._endless = self._on_and_on(itertools.count())
@@ -50,13 +62,28 @@ class Loader:
     def _on_and_on(self, epochs: Iterator[int]) -> Iterator[Any]:
         for epoch in epochs:
             found = False
-            for batch in self.reader.batches(epoch):
+            for batch in self._epochs_batches(epoch):
                 found = True
                 yield batch
             if not found:
-                raise ValueError(f"{self.reader.all_rows} rows are too few: this process has none of them")
+                yield self.reader.sample()
+
+    def _epochs_batches(self, epoch: int) -> Iterator[Any]:
+        batches = self.reader.batches(epoch)
+        return _without_single(batches) if self._joins else batches
 
     def close(self) -> None:
         """Stop the threads that read ahead."""
         self._endless = None
         self.reader.close()
+
+
+def _without_single(batches: Iterator[Any]) -> Iterator[Any]:
+    """The batches, of which the last one joins the one before if it has a single row."""
+    held: list[Any] = []
+    for batch in batches:
+        if held and _batches.rows(batch) > 1:
+            yield held.pop()
+        held.append(batch)
+    if held:
+        yield _batches.join(held)

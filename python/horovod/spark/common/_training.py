@@ -11,6 +11,7 @@ import numpy as np
 from horovod.spark.common import _columns
 from horovod.spark.common._store import RemoteStore
 from horovod.spark.common.constants import CUSTOM_SPARSE
+from horovod.spark.common.datamodule import ParquetDataModule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +20,8 @@ class Transformation:
 
     Attributes:
         function: takes rows as a pandas.DataFrame, and returns rows.
-        edited: (name, type of numpy, shape, whether it may be null) of columns that it makes or changes.
+        edited: (name, type of numpy, shape, whether it may be null) of columns that it makes or changes. A shape, or
+            one of its lengths, may be None.
         removed: columns to leave out afterwards.
     """
 
@@ -47,16 +49,20 @@ class Transformation:
             rows = rows.drop(columns=list(self.removed))
         for name, kind, shape, *_ in edited:
             try:
-                rows[name] = _cast(rows[name], np.dtype(kind), tuple(shape or ()))
+                rows[name] = _cast(rows[name], np.dtype(kind), shape)
             except (TypeError, ValueError) as e:
                 raise ValueError(f"transformation_edit_fields: the column {name!r}: {e}") from e
         return rows
 
 
-def _cast(column: Any, kind: Any, shape: tuple[int, ...]) -> Any:
+def _cast(column: Any, kind: Any, shape: Optional[Sequence[Optional[int]]]) -> Any:
+    """The values as numbers, or arrays of the shape; None, for a shape or a length, keeps what is there."""
+    if shape is None and len(column) and np.ndim(column.iloc[0]):
+        return [np.asarray(value, dtype=kind) for value in column]
     if not shape:
         return column.astype(kind)
-    return [np.asarray(value, dtype=kind).reshape(shape) for value in column]
+    lengths = [-1 if length is None else length for length in shape]
+    return [np.asarray(value, dtype=kind).reshape(lengths) for value in column]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +71,7 @@ class Data:
 
     Attributes:
         module: the class of the data module.
-        own: whether that is one of ours, which takes the reader's arguments.
+        own: whether that is ours as it is. One of the user's is told how many batches to give.
         columns: what is known of each column: its size, and how it is stored.
         features: the columns to learn from.
         labels: the columns to learn.
@@ -105,9 +111,12 @@ class Data:
     pool: str
     further: Mapping[str, Any]
 
-    def steps(self, size: int) -> tuple[int, int]:
-        """How many batches an epoch has on each of ``size`` processes, for training and validation, rounded up."""
-        train = self.train_steps or math.ceil(self.train_rows / self.batch_size / size)
+    def steps(self, size: int, passes: int = 1) -> tuple[int, int]:
+        """How many batches an epoch has on each of ``size`` processes, for training and validation, rounded up.
+
+        Those for training are rounded up to a multiple of ``passes``, the batches of a step.
+        """
+        train = self.train_steps or math.ceil(self.train_rows / self.batch_size / size / passes) * passes
         return train, self.val_steps or math.ceil(self.val_rows / self.val_batch_size / size)
 
     def open(
@@ -115,7 +124,7 @@ class Data:
     ) -> Any:
         """The data module of a process, with the batches of an epoch for training and for validation."""
         further = {**self.further, **more}
-        if self.own:
+        if isinstance(self.module, type) and issubclass(self.module, ParquetDataModule):
             further.update(
                 reader_pool_type=self.pool,
                 train_reader_worker_count=self.train_threads,

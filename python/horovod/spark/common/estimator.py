@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
+import threading
 import uuid
 import warnings
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from pyspark.ml import Estimator, Model
 from pyspark.sql import DataFrame
@@ -159,18 +161,20 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         if train_rows == 0:
             raise ValueError("there are no rows to train on")
         self._check_columns(columns)
+        self._check_weights(columns)
         store, run_id = self._store(), self._value("run_id") or f"{type(self).__name__.lower()}-{uuid.uuid4().hex[:12]}"
         _check_run(store, run_id)
-        training = Training(
-            store=store.to_remote(run_id, index),
-            data=self._data(train_rows, val_rows, columns, self._value("validation") is not None or val_rows > 0),
-            epochs=self._value("epochs"),
-            verbose=self._value("verbose"),
-            seed=self._value("random_seed"),
-            use_gpu=self._use_gpu(),
-            checkpoint=_earlier(store, run_id),
-        )
-        results = self._results(backend, training)
+        with _alone(store, run_id):
+            training = Training(
+                store=store.to_remote(run_id, index),
+                data=self._data(train_rows, val_rows, columns, self._value("validation") is not None or val_rows > 0),
+                epochs=self._value("epochs"),
+                verbose=self._value("verbose"),
+                seed=self._value("random_seed"),
+                use_gpu=self._use_gpu(),
+                checkpoint=_earlier(store, run_id),
+            )
+            results = self._results(backend, training)
         if not isinstance(results, (list, tuple)) or not results or results[0] is None:
             raise TypeError(f"{type(backend).__name__}.run returned no results: a list is needed, that of rank 0 first")
         return self._trained(results[0], run_id, columns)
@@ -178,10 +182,11 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
     def _data(self, train_rows: int, val_rows: int, columns: Mapping[str, Any], validates: bool) -> Data:
         shuffle = self._value("shuffle") and self._value("shuffle_buffer_size") != 0
         batch = self._value("batch_size")
-        chosen = self._value("data_module")
+        chosen, ours = self._value("data_module"), self._data_module()
+        own = chosen in (None, ours, ParquetDataModule)
         return Data(
-            module=chosen or self._data_module(),
-            own=chosen is None,
+            module=ours if own else chosen,
+            own=own,
             columns={name: dict(column, spark_data_type=None) for name, column in columns.items()},
             features=self._value("feature_cols"),
             labels=self._value("label_cols"),
@@ -222,6 +227,16 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
 
     def _check_columns(self, columns: dict[str, dict[str, Any]]) -> None:
         """Raise ValueError if the model cannot take these columns."""
+
+    def _check_weights(self, columns: Mapping[str, Any]) -> None:
+        """Raise ValueError if the column of the rows' weights has several numbers in a row."""
+        name = self._value("sample_weight_col")
+        if name is None or self._value("transformation_fn") is not None or self._value("data_module") is not None:
+            return
+        if columns[name]["shape"] != 1:
+            raise ValueError(
+                f"sample_weight_col={name!r}: the column has {columns[name]['shape']} numbers in each row, not one"
+            )
 
     @abc.abstractmethod
     def _data_module(self) -> type[ParquetDataModule]:
@@ -295,6 +310,31 @@ def _check_run(store: Store, run_id: str) -> None:
             f"the run's folder {folder} cannot be written: {str(e) or type(e).__name__}. Give the store another "
             "runs_path, or save_runs=False for no checkpoints"
         ) from e
+
+
+@contextlib.contextmanager
+def _alone(store: Store, run_id: str) -> Iterator[None]:
+    """Raise ValueError if another training of this program is at the same run: both would write its checkpoint."""
+    if not store.saving_runs():
+        yield
+        return
+    run = store.get_run_path(run_id)
+    with _lock:
+        if run in _under_way:
+            raise ValueError(
+                f"run_id={run_id!r}: another fit() of this program trains this run now, and both would write its "
+                "checkpoint. Wait for it, or give another run_id"
+            )
+        _under_way.add(run)
+    try:
+        yield
+    finally:
+        with _lock:
+            _under_way.remove(run)
+
+
+_lock = threading.Lock()
+_under_way: set[str] = set()  # folders of runs
 
 
 def _earlier(store: Store, run_id: str) -> Optional[bytes]:

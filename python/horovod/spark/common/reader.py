@@ -156,10 +156,21 @@ class ParquetReader:
 
         Returns:
             The rows as batches have them.
+
+        Raises:
+            ValueError: there are none.
         """
-        first = next(group for group in self._folder.row_groups if group.rows)
-        piece = _row_groups.Piece(first, 0, min(first.rows, self.batch_size))
-        return self._convert(next(self._folder.stream([piece])))
+        for group in self._folder.row_groups:
+            parts = [
+                _row_groups.Piece(group, first, min(group.rows, first + self.batch_size))
+                for first in range(0, group.rows, self.batch_size)
+            ]
+            for table in self._folder.stream(parts) if parts else ():
+                found = self._convert(table)
+                if _batches.rows(found):
+                    return found
+        left = ": the transformation has left none" if self._transform_fn is not None else ""
+        raise ValueError(f"there are no rows{left}")
 
     def __enter__(self) -> ParquetReader:
         return self

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
-from typing import Any, Mapping, Optional
+import zipfile
+from typing import Any, Iterator, Mapping, Optional
 
+import h5py
 import tensorflow as tf
 
 
@@ -18,23 +21,74 @@ def dump(model: Any) -> bytes:
             return file.read()
 
 
-def load(data: bytes, custom_objects: Optional[Mapping[str, Any]], by: Any = None) -> Any:
-    """The model that :func:`dump` was given, not compiled.
+def load(data: bytes, custom_objects: Optional[Mapping[str, Any]]) -> Any:
+    """The model that :func:`dump` was given, not compiled. The bytes are the user's own model: it may have code.
 
     Args:
         data: the bytes.
         custom_objects: classes and functions of the user's that it consists of, by name.
-        by: ``hvd.load_model``, which also restores the optimizer, as a distributed one. It refuses layers that are
-            Python code, for the bytes are a checkpoint of the store. Without it they are the user's own model.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.keras")
         with open(path, "wb") as file:
             file.write(data)
         known = dict(custom_objects or {})
-        if by is not None:
-            return by(path, custom_objects=known)
         return tf.keras.models.load_model(path, custom_objects=known, compile=False, safe_mode=False)
+
+
+def restore(model: Any, optimizer: str, checkpoint: bytes) -> None:
+    """Give a compiled model, and its optimizer, the values that a checkpoint has. No code of the checkpoint runs.
+
+    Args:
+        model: the model.
+        optimizer: the class of its optimizer, as the user has given it: Keras may have put it into another.
+        checkpoint: of an earlier training.
+
+    Raises:
+        Exception: the checkpoint is damaged, or of a model with other layers or another optimizer.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.keras")
+        with open(path, "wb") as file:
+            file.write(checkpoint)
+        model.optimizer.build(model.trainable_variables)
+        with zipfile.ZipFile(path) as archive:
+            _refuse_other(model, optimizer, json.loads(archive.read("config.json")))
+            with archive.open("model.weights.h5") as weights:
+                _refuse_other_state(model.optimizer, weights)
+        model.load_weights(path)
+
+
+def _refuse_other(model: Any, optimizer: str, saved: Mapping[str, Any]) -> None:
+    """Raise ValueError if a checkpoint tells of other layers than the model's, or of another optimizer.
+
+    Names do not count: Keras numbers the layers of one program.
+    """
+    there, here = (list(_layers(config)) for config in (saved, {"config": model.get_config()}))
+    if there != here:
+        raise ValueError(f"its layers are {', '.join(there)}, those of the model {', '.join(here)}")
+    theirs = ((saved.get("compile_config") or {}).get("optimizer") or {}).get("class_name", optimizer)
+    if theirs != optimizer:
+        raise ValueError(f"its optimizer is {theirs}, that of the training {optimizer}")
+
+
+def _refuse_other_state(optimizer: Any, weights: Any) -> None:
+    """Raise ValueError if the file has another number of variables of the optimizer: Keras would skip them."""
+    with h5py.File(weights, "r") as file:
+        count = len(file.get("optimizer/vars", ()))
+    if count != len(optimizer.variables):
+        raise ValueError(
+            f"its optimizer has {count} variables, that of the training {len(optimizer.variables)}: it has other "
+            "settings, or the model other layers to train"
+        )
+
+
+def _layers(described: Mapping[str, Any]) -> Iterator[str]:
+    """The classes of all layers, in their order, of what Keras tells of a model."""
+    config = described.get("config") or {}
+    for layer in config.get("layers") or () if isinstance(config, Mapping) else ():
+        yield layer["class_name"]
+        yield from _layers(layer)
 
 
 def shapes(shape: Any) -> list[tuple[Any, ...]]:

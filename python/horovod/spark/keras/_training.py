@@ -68,7 +68,7 @@ class Trainer:
             tf.keras.utils.set_random_seed(training.seed)
         model = self._compiled(training, hvd)
         data, size = training.data, hvd.size()
-        steps = data.steps(size)
+        steps = data.steps(size, self.passes)
         with training.store.get_local_output_dir() as folder:
             with data.open(training, hvd.rank(), size, steps) as module:
                 val = self._shaped(module.val_data(), training, model) if data.val_rows else None
@@ -79,6 +79,7 @@ class Trainer:
                     validation_data=val,
                     validation_steps=steps[1] if data.val_rows else None,
                     callbacks=self._callbacks(training, hvd, folder, steps[0]),
+                    shuffle=False,  # the reader does, and Keras would warn that it cannot
                     verbose=2 if training.verbose and hvd.rank() == 0 else 0,
                 ).history
             if hvd.rank() != 0:
@@ -91,30 +92,20 @@ class Trainer:
         further = {} if self.compression is None else {"compression": self.compression}
         optimizer = tf.keras.optimizers.deserialize(self.optimizer, custom_objects=dict(self.custom_objects))
         rate = _rate(optimizer)
-        if training.checkpoint is None:
-            model = _saving.load(self.model, self.custom_objects)
-        else:
+        model = _saving.load(self.model, self.custom_objects)
+        distributed = hvd.DistributedOptimizer(optimizer, backward_passes_per_step=self.passes, **further)
+        model.compile(optimizer=distributed, **self.compiling)
+        if training.checkpoint is not None:
             try:
-                restored = _saving.load(training.checkpoint, self._known(), by=hvd.load_model)
+                _saving.restore(model, type(optimizer).__name__, training.checkpoint)
             except Exception as e:
                 raise ValueError(
                     f"the training cannot go on from the checkpoint {training.store.checkpoint_path}: "
-                    f"{type(e).__name__}: {e}. If it is damaged, remove it, or give another run_id"
+                    f"{type(e).__name__}: {e}. If it is of another model or optimizer, give another run_id; if it is "
+                    "damaged, remove it"
                 ) from e
-            if self.passes == 1 and self.compression is None:
-                _set_rate(restored.optimizer, rate, hvd.size())
-                return restored
-            model = restored
-        _set_rate(optimizer, rate, hvd.size())
-        distributed = hvd.DistributedOptimizer(optimizer, backward_passes_per_step=self.passes, **further)
-        model.compile(optimizer=distributed, **self.compiling)
+        _set_rate(model.optimizer, rate, hvd.size())
         return model
-
-    def _known(self) -> dict[str, Any]:
-        """The user's functions by name, so that a checkpoint that mentions them can be loaded."""
-        mentioned = [self.compiling.get("loss"), *(self.compiling.get("metrics") or ())]
-        flat = [one for part in mentioned for one in (part if isinstance(part, (list, tuple)) else [part])]
-        return {**{one.__name__: one for one in flat if hasattr(one, "__name__")}, **self.custom_objects}
 
     def _callbacks(self, training: Training, hvd: Any, folder: str, steps: int) -> list[Any]:
         callbacks = [
@@ -148,7 +139,7 @@ class Trainer:
             xs = [tf.cast(tf.reshape(whole[name], _free(shape)), kind) for name, shape, kind in inputs]
             ys = [_label(whole[name], shape, output) for name, shape, output in labels]
             found = (xs[0] if len(xs) == 1 else tuple(xs), ys[0] if len(ys) == 1 else tuple(ys))
-            return found if data.weight is None else (*found, tf.cast(whole[data.weight], tf.float32))
+            return found if data.weight is None else (*found, tf.reshape(tf.cast(whole[data.weight], tf.float32), [-1]))
 
         rows = rows.map(row)
         found = [one.shape for one in tf.nest.flatten(rows.element_spec[1])]

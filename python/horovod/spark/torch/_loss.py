@@ -37,7 +37,7 @@ class Losses:
                 if sample_weights is None:
                     loss = function(output, label)
                 else:
-                    loss = _by_rows(function, output, label) * sample_weights.to(output.dtype)
+                    loss = _by_rows(function, output, label) * _of_rows(sample_weights, len(output)).to(output.dtype)
             total = total + loss.mean() * weight
         return total
 
@@ -54,6 +54,15 @@ def _fitting(output: Any, label: Any) -> Iterator[None]:
                 f"a batch's label has the shape {tuple(label.shape)}, which does not fit the model's output of the "
                 f"shape {tuple(output.shape)}: change the model, or give label_shapes"
             ) from e
+
+
+def _of_rows(weights: Any, rows: int) -> Any:
+    """The weights as one number for each row. A column of arrays of one number would be stretched over the rows."""
+    if weights.numel() != rows:
+        raise ValueError(
+            f"a batch's weights have the shape {tuple(weights.shape)}: one number for each of its {rows} rows is needed"
+        )
+    return weights.reshape(rows)
 
 
 def _by_rows(function: Any, output: Any, label: Any) -> Any:

@@ -141,6 +141,7 @@ class _Run:
             sums.add(loss, outputs, labels)
             self.sizes = [output[0].numel() for output in outputs]
             told.step(number, step)
+        self._stepwise.finish()
         if self._uneven:
             last = self._hvd.join()
             self._hvd.broadcast_parameters(self._model.state_dict(), root_rank=last)
@@ -227,6 +228,12 @@ class _Stepwise:
     def step(self, *args: Any, **kwargs: Any) -> Any:
         self._done = (self._done + 1) % self._passes
         return self._optimizer.step(*args, **kwargs) if self._done == 0 else None
+
+    def finish(self) -> None:
+        """Step with what the last backward passes have left, if these were too few for a step."""
+        if self._done:
+            self._done = 0
+            self._optimizer.step()
 
 
 class _Sums:

@@ -20,6 +20,8 @@ _WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}  # torch lack
 class ParquetDataModule(_ParquetDataModule):
     """Batches from Parquet files: dictionaries of tensors by column.
 
+    An epoch's last batch has no single row, with which batch normalization cannot train: it joins the batch before.
+
     Example:
         >>> with ParquetDataModule(train_dir, val_dir, train_batch_size=64, steps_per_epoch_train=None) as data:
         ...     for batch in data.train_data():
@@ -27,7 +29,7 @@ class ParquetDataModule(_ParquetDataModule):
     """
 
     def _loader(self, reader: ParquetReader, steps: Optional[int]) -> Any:
-        return Loader(reader, steps, to_tensors)
+        return Loader(reader, steps, to_tensors, single=False)
 
 
 PetastormDataModule = ParquetDataModule
