@@ -141,7 +141,7 @@ class Same(pl.Callback):
     [
         (32, 8, 1, [1, 1]),
         (32, 4, 2, [1, 1]),
-        (17, 8, 1, [1, 0.5]),  # the second batch is one process's alone
+        (19, 8, 1, [1, 0.5]),  # the second batch is one process's alone
         (1, 8, 1, [0.5]),  # the other process has no rows
     ],
 )
@@ -358,3 +358,26 @@ def test_setters():
     assert (one.getNumGpus(), one.getTrainerArgs(), one.getTerminateOnNan(), one.getLogEveryNSteps()) == (
         1, {"a": 1}, True, 7
     )  # fmt: skip
+
+
+def test_checkpoints_that_do_not_fit(spark, store, tmp_path):
+    params = {"num_proc": None, "backend": Here(), "run_id": "run", "epochs": 1}
+    same_rows(spark, 16).write.parquet(store.get_train_data_path())
+    estimator(store, **params).fit_on_parquet()
+    assert len(estimator(store, **params).fit_on_parquet().getHistory()) == 1
+    run = tmp_path / "runs" / "run"
+    assert not [path.name for path in run.iterdir() if "earlier" in path.name]
+    words = "(?s)cannot go on from the checkpoint file://.*/run/checkpoint: .*"
+    for model, why in ((Line(inputs=3), "size mismatch"), (Manual(), "Missing key")):
+        with pytest.raises(ValueError, match=words + why):
+            estimator(store, model=model, **params).fit_on_parquet()
+    with pytest.raises(ValueError, match=words + "parameter groups"):
+        estimator(store, model=Groups(), **params).fit_on_parquet()
+    (run / "checkpoint").write_bytes((run / "checkpoint").read_bytes()[:200])
+    with pytest.raises(ValueError, match=words):
+        estimator(store, **params).fit_on_parquet()
+
+
+class Groups(Line):
+    def configure_optimizers(self):
+        return torch.optim.SGD([{"params": [one]} for one in self.parameters()], lr=self.rate)

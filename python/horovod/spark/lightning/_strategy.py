@@ -12,6 +12,41 @@ from horovod.spark.lightning._even import Even
 from horovod.spark.torch import _training
 
 
+class Earlier:
+    """The checkpoint that a training goes on from.
+
+    Args:
+        content: of the file.
+        path: of the file, in the store.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+
+    def __init__(self, content: bytes, path: str) -> None:
+        self._content = content
+        self.path = path
+        with self.usable():
+            self.epochs: int = _training.load(content)["epoch"] + 1
+
+    def load(self, device: Any) -> dict[str, Any]:
+        """What Lightning has saved, with tensors on the device."""
+        with self.usable():
+            saved: dict[str, Any] = _training.load(self._content, device)
+            return saved
+
+    @contextlib.contextmanager
+    def usable(self) -> Iterator[None]:
+        """A context that says of errors whose they are."""
+        try:
+            yield
+        except Exception as e:
+            raise ValueError(
+                f"the training cannot go on from the checkpoint {self.path}: {type(e).__name__}: {e}. If it is of "
+                "another model or optimizer, give another run_id; if it is damaged, remove it"
+            ) from e
+
+
 class _Strategy(_package.Open):
     """One device of this process, gradients averaged over all processes, and Lightning's own exchanges by Horovod.
 
@@ -20,16 +55,20 @@ class _Strategy(_package.Open):
         device: of this process.
         compression: of gradients, or None.
         terminate_on_nan: whether a loss that is no finite number ends the training.
+        earlier: what the training goes on from; None if it begins.
     """
 
     strategy_name = "horovod"
     is_distributed = True  # or Lightning leaves sync_dist out
 
-    def __init__(self, hvd: Any, device: Any, compression: Any, terminate_on_nan: bool) -> None:
+    def __init__(
+        self, hvd: Any, device: Any, compression: Any, terminate_on_nan: bool, earlier: Optional[Earlier]
+    ) -> None:
         super().__init__(device=device)
         self._hvd = hvd
         self._compression = compression
         self._terminate_on_nan = terminate_on_nan
+        self.earlier = earlier
         self.even: Optional[Even] = None  # the training batches, if the data module is ours
         self.world_size = hvd.size()
         self.global_rank = hvd.rank()
@@ -103,9 +142,25 @@ class _Strategy(_package.Open):
 
     def load_checkpoint(self, checkpoint_path: Any, **_: Any) -> dict[str, Any]:
         """Load what was saved. PyTorch 2 accepts no code in it."""
-        with open(checkpoint_path, "rb") as file:
-            saved = _training.load(file.read(), self.root_device)
+        if self.earlier is not None and str(checkpoint_path) == self.earlier.path:
+            saved = self.earlier.load(self.root_device)
+        else:
+            with open(checkpoint_path, "rb") as file:
+                saved = _training.load(file.read(), self.root_device)
         return _rates.scaled(saved, self._hvd.size())
+
+    def load_model_state_dict(self, checkpoint: Any, *args: Any, **kwargs: Any) -> None:
+        """Give the model what was saved of it."""
+        with self._usable():
+            super().load_model_state_dict(checkpoint, *args, **kwargs)
+
+    def load_optimizer_state_dict(self, checkpoint: Any) -> None:
+        """The same for the optimizers."""
+        with self._usable():
+            super().load_optimizer_state_dict(checkpoint)
+
+    def _usable(self) -> Any:
+        return self.earlier.usable() if self.earlier is not None else contextlib.nullcontext()
 
 
 def make(package: Any, *args: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
-import os
 from typing import Any, Mapping, Optional, Sequence
 
 from horovod.spark.common._training import Training
@@ -13,7 +12,7 @@ from horovod.spark.lightning import _converted, _following, _package, _strategy
 from horovod.spark.lightning._even import Even
 from horovod.spark.torch._loss import Losses
 from horovod.spark.torch._rows import Rows
-from horovod.spark.torch._training import Result, choose_device, dump, load, outputs_of
+from horovod.spark.torch._training import Result, choose_device, dump, outputs_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,10 +61,14 @@ class Trainer:
         device = choose_device(training.use_gpu, hvd)
         rows = Rows(training.data, self.input_shapes, self.label_shapes)
         module = self._module(package, rows)
-        strategy = _strategy.make(package, hvd, device, self.compression, self.terminate_on_nan)
+        earlier = None
+        if training.checkpoint is not None:
+            earlier = _strategy.Earlier(training.checkpoint, f"{training.store.checkpoint_path}")
+        strategy = _strategy.make(package, hvd, device, self.compression, self.terminate_on_nan, earlier)
         with training.store.get_local_output_dir() as folder, _strategy.process_group(hvd.size()):
             following = _following.make(package, training, hvd, folder, self.terminate_on_nan)
-            trainer, path = self._trainer(package, training, strategy, following, folder)
+            trainer = self._trainer(package, training, strategy, following, folder)
+            path = earlier.path if earlier is not None else None
             trainer.fit(module, datamodule=self._data(training, rows, strategy, hvd), ckpt_path=path)
             following.sync()
         if hvd.rank() != 0:
@@ -94,16 +97,8 @@ class Trainer:
         further = {**self.queues, "convert": rows.columns, "even": even}
         return data.open(training, hvd.rank(), hvd.size(), (data.train_steps, data.val_steps), **further)
 
-    def _trainer(
-        self, package: Any, training: Training, strategy: Any, following: Any, folder: str
-    ) -> tuple[Any, Optional[str]]:
-        """Lightning's Trainer, and the checkpoint to begin with."""
-        path, epochs = None, training.epochs
-        if training.checkpoint is not None:
-            path = os.path.join(folder, "earlier.ckpt")
-            with open(path, "wb") as file:
-                file.write(training.checkpoint)
-            epochs += load(training.checkpoint)["epoch"] + 1
+    def _trainer(self, package: Any, training: Training, strategy: Any, following: Any, folder: str) -> Any:
+        """Lightning's Trainer."""
         settings = {
             "accumulate_grad_batches": self.passes,
             "default_root_dir": folder,
@@ -116,12 +111,12 @@ class Trainer:
             strategy=strategy,
             accelerator="gpu" if strategy.root_device.type == "cuda" else "cpu",
             devices=[strategy.root_device.index] if strategy.root_device.type == "cuda" else 1,
-            max_epochs=epochs,
+            max_epochs=training.epochs + (strategy.earlier.epochs if strategy.earlier is not None else 0),
             callbacks=[*(_kept_in(folder, callback) for callback in self.callbacks), following],
             logger=self._logger(package, training, folder) if self.logger is None else self.logger,
             use_distributed_sampler=False,
             **settings,
-        ), path
+        )
 
     def _logger(self, package: Any, training: Training, folder: str) -> Any:
         """What writes to the run's folder: for TensorBoard where it is installed, else a table."""
