@@ -63,6 +63,8 @@ func Main(argv []string) int {
 			return runDoctor(argv[1:])
 		case argv[0] == "agent":
 			return serveAgent(os.Stdin, os.Stdout)
+		case argv[0] == leaveCommand.Name:
+			return exit(name + " leave")(leave(name+" leave", argv[1:]))
 		case argv[0] == "drive":
 			return exit(name + " drive")(serveDrive(name+" drive", argv[1:], os.Stdin, os.Stdout))
 		case argv[0] == "bench":

@@ -23,13 +23,21 @@ func (f *flags) inMPIJob(getenv func(string) string) bool {
 }
 
 // useMPIJob takes the hosts that the operator has written down. given says that -np was given; without it the job has
-// a process for each slot, or, if it is elastic, begins with --min-np processes.
+// a process for each slot, or, if it is elastic, begins with --min-np processes. The operator's script prints names
+// alone; its hostfile says how many slots each worker has.
 func (f *flags) useMPIJob(given bool) error {
 	f.Hostfile = filepath.Join(mpiJobDirectory, "hostfile")
 	script := filepath.Join(mpiJobDirectory, "discover_hosts.sh")
+	hosts, err := f.hosts()
+	if err != nil {
+		return err
+	}
 	if f.MinNP != nil {
 		if isFile(script) {
 			f.DiscoveryScript = "/bin/sh " + script // whether its file may be executed or not
+			if f.SlotsPerHost == nil && len(hosts) > 0 {
+				f.SlotsPerHost = &hosts[0].Slots
+			}
 		}
 		if f.BlacklistCooldown == nil {
 			f.BlacklistCooldown = mpiJobCooldown
@@ -40,10 +48,6 @@ func (f *flags) useMPIJob(given bool) error {
 	case f.MinNP != nil:
 		f.NumProc = *f.MinNP
 	default:
-		hosts, err := f.hosts()
-		if err != nil {
-			return err
-		}
 		for _, h := range hosts {
 			f.NumProc += h.Slots
 		}

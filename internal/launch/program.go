@@ -21,7 +21,7 @@ func gorovod() *commandline.Program {
 		Alias: "horovodrun",
 		About: "start distributed jobs, and look at what they run on",
 		Commands: []*commandline.Command{runCommand, jobs.Command, top.Command, doctor.Command, bench.Command,
-			meetingCommand, tracemerge.Command, manifests.Command, completionCommand, manCommand},
+			meetingCommand, leaveCommand, tracemerge.Command, manifests.Command, completionCommand, manCommand},
 		Footer: "gorovod " + version.Version,
 		Sections: []commandline.Section{
 			{Title: "EXIT STATUS", Text: "That of the first process that failed; 128+n if signal n ended that " +

@@ -58,3 +58,6 @@ func supervisorAttr() *syscall.SysProcAttr { return nil }
 
 // runningProgram is never asked for: no job is started.
 func runningProgram() (string, error) { return "", errors.ErrUnsupported }
+
+// agentsHere is never needed: no job is started.
+func agentsHere() ([]int, error) { return nil, errors.ErrUnsupported }

@@ -93,37 +93,56 @@ func TestMPIJobWithoutSSH(t *testing.T) {
 	}
 }
 
-// With --min-np alone an MPIJob is elastic: it begins on the pods that run, goes on without one that is deleted, and
-// takes the one that replaces it, which has the same name.
+// With --min-np alone an MPIJob is elastic: the launcher starts before the workers, begins on those that run, with the
+// slots of the hostfile, goes on without a pod that is deleted, and takes the one that replaces it, which has the same
+// name.
 func TestElasticMPIJob(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
-	c.mpiJob(map[string]string{"hostfile": "h1 slots=1\nh2 slots=1\n", "discover_hosts.sh": "#!/bin/sh\necho h1:1\n"})
-	r := c.train(nil, "--min-np", "1")
-	r.await("worker 0 .*: of 1", 1)
-	c.Write("mpi/discover_hosts.sh", "#!/bin/sh\necho h1:1\necho h2:1\n")
-	r.await("worker [01] .*: of 2", 2)
+	const nobody = "#!/bin/sh\n"
+	c.mpiJob(map[string]string{"hostfile": "h1 slots=2\nh2 slots=2\n", "discover_hosts.sh": nobody})
+	c.StopSSHD(1)
+	r := c.train(nil, "--min-np", "1", "--max-np", "4")
+	r.await("the one slot that the job needs is not there", 1)
+	c.Write("mpi/discover_hosts.sh", nobody+"echo h1\n") // it runs, and does not listen yet
+	r.await("h1.*Connection refused", 1)
+	c.StartSSHD(1)
+	r.await("worker .*: of 2", 2)
+	c.Write("mpi/discover_hosts.sh", nobody+"echo h1\necho h2\n")
+	r.await("worker .*: of 4", 4)
 	// A pod is deleted. What the operator has written is not seen at once.
 	c.StopSSHD(2)
 	for _, pid := range c.Hosts[2].Processes() {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
-	r.await("worker 0 .*: of 1", 1)
+	r.await("worker .*: of 2", 2)
 	began := time.Now()
 	c.StartSSHD(2)
-	r.await("worker .*: of 2", 2)
+	r.await("worker .*: of 4", 4)
 	t.Logf("the replacement trains after %.1f s", time.Since(began).Seconds())
-	// It is drained: what the pod runs before its end has its agent leave. The pod is listed for a while.
-	for _, pid := range cluster.Marked("", " agent") {
-		for _, there := range c.Hosts[2].Processes() {
-			if pid == there {
-				syscall.Kill(pid, syscall.SIGTERM)
-			}
+	// It is drained: its preStop hook returns when its processes have committed and ended. The pod is listed for a while.
+	hook := c.Command(t.Context(), 2, c.gorovod, "leave")
+	if out, err := hook.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, pid := range c.Hosts[2].Processes() {
+		if pid != c.SSHDs[2].Process.Pid {
+			t.Errorf("process %d is left on the pod that was drained", pid)
 		}
 	}
-	r.awaitAll(lines{"host h2 leaves the job: its agent got SIGTERM", 1}, lines{">:dismissed\n", 1},
-		lines{"worker 0 .*: of 1", 1})
-	r.await("worker .*: of 2", 2)
-	r.finish(2)
+	r.awaitAll(lines{"host h2 leaves the job: its agent got SIGTERM", 1}, lines{">:dismissed\n", 2},
+		lines{"worker .*: of 2", 2})
+	r.await("worker .*: of 4", 4)
+	r.finish(4)
 	cluster.NobodyLeft(t, r.mark, 20*time.Second)
+}
+
+// A host that runs nothing for others has nothing to leave.
+func TestNothingToLeave(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	out, err := c.Command(t.Context(), 0, c.gorovod, "leave").CombinedOutput()
+	if want := "no other host's launcher has started anything here\n"; err != nil || string(out) != want {
+		t.Errorf("%v: %s", err, out)
+	}
 }

@@ -149,7 +149,9 @@ func (s *State) HostLost(now time.Duration, name string) []Action {
 	s.now = max(s.now, now)
 	if h := s.host(name); h != nil {
 		for _, w := range s.on(h) {
-			s.failures++
+			if s.epoch > 0 || s.c.Fixed {
+				s.failures++ // else no program has failed: a host that has just been discovered may not listen yet
+			}
 			s.lost = s.lost || w.member
 		}
 		s.workers = slices.DeleteFunc(s.workers, func(w *worker) bool { return w.host == h })
