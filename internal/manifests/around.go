@@ -32,17 +32,22 @@ func (j *Job) policy() object[policySpec] {
 		Spec: &policySpec{PodSelector: selector{j.pods()}, PolicyTypes: []string{"Ingress"}, Ingress: rules}}
 }
 
-// budget keeps a drain waiting until the job is over, or an elastic one has pods to spare: with one pod less the job
+// budgets keep a drain waiting until the job is over, or an elastic one has pods to spare: with one pod less the job
 // would end. It counts pods, since Kubernetes refuses shares and maxUnavailable for pods whose controller cannot be
-// scaled.
-func (j *Job) budget() object[budgetSpec] {
+// scaled. An MPIJob has another for its launcher: no spare worker stands in for that.
+func (j *Job) budgets() []object[budgetSpec] {
 	pods := j.Nodes
 	if j.Least > 0 {
 		pods = j.Least
 	}
 	if j.Kind == MPIJob {
-		pods++ // the launcher
+		return []object[budgetSpec]{j.budget(j.Name, pods, j.mpiPods("worker")),
+			j.budget(j.Name+"-launcher", 1, j.mpiPods("launcher"))}
 	}
-	return object[budgetSpec]{APIVersion: "policy/v1", Kind: "PodDisruptionBudget", Metadata: j.metadata(j.Name),
-		Spec: &budgetSpec{MinAvailable: pods, Selector: selector{j.pods()}}}
+	return []object[budgetSpec]{j.budget(j.Name, pods, j.pods())}
+}
+
+func (j *Job) budget(name string, pods int, labels map[string]string) object[budgetSpec] {
+	return object[budgetSpec]{APIVersion: "policy/v1", Kind: "PodDisruptionBudget", Metadata: j.metadata(name),
+		Spec: &budgetSpec{MinAvailable: pods, Selector: selector{labels}}}
 }

@@ -57,6 +57,7 @@ type options struct {
 	Runtime     string   `placeholder:"NAME" help:"ClusterTrainingRuntime that is in the cluster already (trainjob). Default: none; horovod-distributed is printed."`
 	MetricsPort int      `placeholder:"PORT" help:"Show what the job does to Prometheus at this port of pod 0 (mpijob: of the launcher). The Secret then has a token, too. Default: no page."`
 	MetricsTLS  string   `name:"metrics-tls" placeholder:"NAME" help:"Secret of the type kubernetes.io/tls that is in the cluster already, with the certificate of the page of metrics. Default: none; no TLS."`
+	User        string   `placeholder:"NAME" help:"User as which the programs of the image run, with the home /home/NAME (mpijob): the pods then need no rights of root. Default: root."`
 	Output      string   `short:"o" placeholder:"DIR" help:"Write the manifests into this folder, as a base for kustomize: a kustomization.yaml, and what it names. Default: they are printed."`
 }
 
@@ -108,7 +109,7 @@ func (o *options) job(command []string) (*Job, error) {
 	j := &Job{Kind: o.Kind, Name: o.Name, Namespace: o.Namespace, Image: o.Image, Command: command, Nodes: o.Nodes,
 		Least: o.MinNodes, Grace: o.Grace,
 		Slots: o.Slots, GPUs: o.GPUs, CPU: o.CPU, Memory: o.Memory, Restarts: o.Restarts, Secret: o.Secret,
-		Claim: o.Checkpoints, Runtime: o.Runtime, Metrics: o.MetricsPort, MetricsTLS: o.MetricsTLS}
+		Claim: o.Checkpoints, Runtime: o.Runtime, User: o.User, Metrics: o.MetricsPort, MetricsTLS: o.MetricsTLS}
 	for _, e := range o.Env {
 		name, value, given := strings.Cut(e, "=")
 		if !given {

@@ -46,6 +46,7 @@ type Job struct {
 	Runtime    string   // the name of a ClusterTrainingRuntime that is there already; empty: print one
 	Metrics    int      // the port of the metrics' page for Prometheus; 0: there is none
 	MetricsTLS string   // the name of a Secret with the page's certificate; empty: the page comes without TLS
+	User       string   // as which the programs of an MPIJob's image run, with the home /home/USER; empty: root
 	Apart      bool     // print a TrainingRuntime of the job's own, not the ClusterTrainingRuntime that jobs share
 }
 
@@ -64,6 +65,7 @@ var (
 	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	quantity  = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(m|k|Ki|[MGTPE]i?)?$`)
 	cores     = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?|[0-9]+m)$`)
+	user      = regexp.MustCompile(`^[a-z_][-a-z0-9_]{0,31}$`)
 	variable  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
@@ -111,6 +113,11 @@ func (j *Job) Check() error {
 	case j.Runtime != "" && (j.Restarts > 0 || j.Claim != ""):
 		return fmt.Errorf("--restarts and --checkpoints are matters of the runtime: leave --runtime out for a runtime "+
 			"that has them, or set them up in %s", j.Runtime)
+	case j.User != "" && j.Kind != MPIJob:
+		return fmt.Errorf("--user is for the kind %s, whose pods need an sshd: a %s runs as whoever its image says",
+			MPIJob, j.Kind)
+	case j.User != "" && (!user.MatchString(j.User) || j.User == "root"):
+		return fmt.Errorf("--user %q: the name of a user of the image other than root is needed", j.User)
 	case j.Secret != "" && j.Kind == MPIJob && j.Metrics == 0:
 		return fmt.Errorf("--secret: an %s has no use for it without --metrics-port: its operator makes keys for ssh",
 			MPIJob)

@@ -22,7 +22,7 @@ const (
 // TokenPlaceholder stands in a Secret until somebody fills it. It is no valid token, so no job starts with it.
 const TokenPlaceholder = "PUT A TOKEN HERE"
 
-// The labels of the pod that has the page, besides those of all pods.
+// The labels of the pod that has the page, besides those of all pods. roleLabel is also that of an MPIJob's workers.
 const (
 	indexLabel = "batch.kubernetes.io/job-completion-index"
 	roleLabel  = "training.kubeflow.org/job-role"
@@ -97,10 +97,9 @@ func (j *Job) metricsService() object[serviceSpec] {
 	if j.MetricsTLS != "" {
 		about.Annotations["prometheus.io/scheme"] = "https"
 	}
-	pod := maps.Clone(j.pods())
-	if j.Kind == MPIJob {
-		pod[roleLabel] = "launcher"
-	} else {
+	pod := j.mpiPods("launcher")
+	if j.Kind != MPIJob {
+		pod = maps.Clone(j.pods())
 		pod[indexLabel] = "0"
 	}
 	return object[serviceSpec]{APIVersion: "v1", Kind: "Service", Metadata: about, Spec: &serviceSpec{

@@ -38,6 +38,13 @@ func (j *Job) pods() map[string]string {
 	return j.labels()
 }
 
+// mpiPods are the labels that choose those pods of an MPIJob that have a role, as its operator calls it.
+func (j *Job) mpiPods(role string) map[string]string {
+	chosen := maps.Clone(j.pods())
+	chosen[roleLabel] = role
+	return chosen
+}
+
 func (j *Job) metadata(name string) metadata {
 	return metadata{Name: name, Namespace: j.Namespace, Labels: j.labels()}
 }

@@ -54,7 +54,10 @@ func (j *Job) documents() (all []document) {
 	if j.needsSecret() && j.Secret == "" {
 		all = append(all, document{j.secretComment(), j.secret()})
 	}
-	all = append(all, document{object: j.policy()}, document{object: j.budget()})
+	all = append(all, document{object: j.policy()})
+	for _, b := range j.budgets() {
+		all = append(all, document{object: b})
+	}
 	switch j.Kind {
 	case IndexedJob:
 		return append(all, document{object: j.indexed()})

@@ -127,6 +127,7 @@ type runtimeJobSpec struct {
 
 type mpiJobSpec struct {
 	SlotsPerWorker   int       `yaml:"slotsPerWorker"`
+	SSHKeys          string    `yaml:"sshAuthMountPath,omitempty"`
 	LauncherCreation string    `yaml:"launcherCreationPolicy"`
 	RunPolicy        runPolicy `yaml:"runPolicy"`
 	Replicas         mpiPods   `yaml:"mpiReplicaSpecs"`
@@ -198,6 +199,7 @@ type container struct {
 	Ports           []containerPort  `yaml:",omitempty"`
 	Resources       *resources       `yaml:",omitempty"`
 	Readiness       *probe           `yaml:"readinessProbe,omitempty"`
+	Lifecycle       *lifecycle       `yaml:",omitempty"`
 	SecurityContext *securityContext `yaml:"securityContext,omitempty"`
 	Mounts          []mount          `yaml:"volumeMounts,omitempty"`
 }
@@ -228,6 +230,16 @@ type probe struct {
 }
 
 type tcpSocket struct{ Port int }
+
+type lifecycle struct {
+	PreStop hook `yaml:"preStop"`
+}
+
+type hook struct{ Exec exec }
+
+type exec struct {
+	Command []string `yaml:",flow"`
+}
 
 type securityContext struct {
 	AllowEscalation bool          `yaml:"allowPrivilegeEscalation"`

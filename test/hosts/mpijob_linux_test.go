@@ -120,7 +120,8 @@ func TestElasticMPIJob(t *testing.T) {
 	c.StartSSHD(2)
 	r.await("worker .*: of 4", 4)
 	t.Logf("the replacement trains after %.1f s", time.Since(began).Seconds())
-	// It is drained: its preStop hook returns when its processes have committed and ended. The pod is listed for a while.
+	// It is drained: its preStop hook returns when its processes have committed and ended. The pod is listed for a
+	// while.
 	hook := c.Command(t.Context(), 2, c.gorovod, "leave")
 	if out, err := hook.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)

@@ -71,8 +71,11 @@ func objects(t *testing.T, stream string) map[string]map[string]any {
 			t.Fatal(err)
 		}
 		kind := fmt.Sprint(o["kind"])
-		if name, _ := o["metadata"].(map[string]any)["name"].(string); strings.HasSuffix(name, "-metrics") {
-			kind += " of the metrics"
+		name, _ := o["metadata"].(map[string]any)["name"].(string)
+		for _, part := range []string{"metrics", "launcher"} {
+			if strings.HasSuffix(name, "-"+part) {
+				kind += " of the " + part
+			}
 		}
 		all[kind] = o
 	}
@@ -96,6 +99,8 @@ func TestChartIsWhatRenderPrints(t *testing.T) {
 		{[]string{"job", "jobset", "mpijob"}, "--nodes 6 --min-nodes 2 --slots 3 --restarts 4 --grace 90",
 			"nodes: 6\nminNodes: 2\nslots: 3\nrestarts: 4\ngrace: 90"},
 		{[]string{"job", "trainjob"}, "--nodes 6 --grace 90", "nodes: 6\ngrace: 90"},
+		{[]string{"mpijob"}, "--nodes 3 --user trainer", "nodes: 3\nuser: trainer"},
+		{[]string{"mpijob"}, "--nodes 3 --min-nodes 1 --user me", "nodes: 3\nminNodes: 1\nuser: me"},
 		{[]string{"mpijob"}, "--nodes 3 --cpu 4.5", "nodes: 3\ncpu: 4.5"},
 		{[]string{"mpijob"}, "--nodes 3 --cpu 2500m", "nodes: 3\ncpu: 2500m"},
 		{[]string{"mpijob"}, "--nodes 3 --cpu 500m", "nodes: 3\ncpu: 500m"},
@@ -191,7 +196,8 @@ func TestChartsOwnValues(t *testing.T) {
 			for _, o := range all {
 				about := o["metadata"].(map[string]any)
 				labels := about["labels"].(map[string]any)
-				if about["name"] != "other" || labels["kueue.x-k8s.io/queue-name"] != "night" {
+				name, _, _ := strings.Cut(about["name"].(string), "-")
+				if name != "other" || labels["kueue.x-k8s.io/queue-name"] != "night" {
 					t.Errorf("%v has %v", o["kind"], about)
 				}
 			}
@@ -252,6 +258,8 @@ func TestChartRefuses(t *testing.T) {
 		{"n", good + "kind: mpijob", "no use for them"},
 		{"n", good + "command: [horovodrun, train]", "leave horovodrun out"},
 		{"n", good + "runtime: r", "runtime is for the kind trainjob"},
+		{"n", good + "user: me", "user is for the kind mpijob"},
+		{"n", good + "user: root", "at '/user'"},
 		{"n", good + "kind: trainjob\nruntime: r\nrestarts: 1", "restarts is a matter of the runtime"},
 		{"n", good + "kind: trainjob\nruntime: r\npod: {schedulerName: s}", "pod is a matter of the runtime"},
 		{"n", good + "metricsPort: 65536", "at '/metricsPort'"},
