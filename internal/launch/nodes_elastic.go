@@ -50,7 +50,7 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 	e.Remote.Timeout, e.Remote.open, e.slots = defaultStartTimeout, e.fleet.openLine, e.fleet.slots
 	if where := f.leaveOn(); where != "" {
 		go func() {
-			warn(name, awaitNotice(where)+": node 0 ends, and the job with it")
+			warn(name, awaitNotice(where, func(text string) { warn(name, text) })+": node 0 ends, and the job with it")
 			syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
 	}
@@ -89,8 +89,8 @@ func (f *flags) leaveOn() string {
 // joinFleet puts this node at node 0's disposal until the job is over or this node leaves it. If node 0 is lost, this
 // node waits for it to come back. It returns the launcher's exit code.
 func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, err error) {
-	leaving := departures(f.leaveOn())
 	say := func(text string) { warn(name, text) }
+	leaving := departures(f.leaveOn(), say)
 	limit := defaultNodesTimeout
 	if f.StartTimeout != nil {
 		limit = f.startTimeout()

@@ -20,8 +20,8 @@ import (
 )
 
 // inPod runs a command with what a pod of an MPIJob sees: the keys where the operator mounts them, in a folder that all
-// may write, /etc/mpi, a program in /usr/local/bin, nothing in /run, and a user whom only the image knows. It runs it as
-// that user, without any right of root's, if the user is another.
+// may write, /etc/mpi, a program in /usr/local/bin, nothing in /run, and a user whom only the image knows. If the user
+// is not root, the command has no right of root's.
 //
 //	sh -c inPod sh USER KEYS MPI PROGRAM COMMAND…
 const inPod = `set -e
