@@ -28,6 +28,7 @@ ALONE = {
     "test_demo.py",
     "test_docs.py",
     "test_docstrings.py",
+    "test_ecosystem.py",
     "test_examples.py",
     "test_elastic_jobs.py",
     "test_faults.py",
