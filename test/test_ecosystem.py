@@ -9,8 +9,8 @@ FOLDER = Path(__file__).parent / "ecosystem"
 if not FOLDER.is_dir():
     pytest.skip("the programs of make ecosystem are not here", allow_module_level=True)
 sys.path.insert(0, str(FOLDER))
-from programs import PROGRAMS
-from run import judge
+from programs import PROGRAMS  # noqa: E402
+from run import judge  # noqa: E402
 
 OURS = next(p for p in PROGRAMS if p.ours)
 

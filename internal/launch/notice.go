@@ -94,8 +94,8 @@ func (b *noticeBoard) fetchToken() (string, error) {
 	code, token, err := b.ask(http.MethodPut, at, map[string]string{ttlHeader: tokenTTL})
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%s wants a token, as Amazon's metadata service does, and gives none: %w (in a container "+
-			"its answers need a hop limit of 2 or more: aws ec2 modify-instance-metadata-options "+
+		return "", fmt.Errorf("%s wants a token, as Amazon's metadata service does, and gives none: %w (in a "+
+			"container its answers need a hop limit of 2 or more: aws ec2 modify-instance-metadata-options "+
 			"--http-put-response-hop-limit 2)", u.Host, err)
 	case code != http.StatusOK || token == "":
 		return "", fmt.Errorf("%s answers %d %s, and %s gives no token: %d %s", b.url, http.StatusUnauthorized,
