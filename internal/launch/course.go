@@ -308,8 +308,7 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 		absent = "\nranks that never came to hvd.init(): " + strings.Trim(fmt.Sprint(missing), "[]")
 	}
 	j.why = report{Text: b.String() + absent, Stderr: stderr.last()}
-	b.WriteString(j.lastLines(j.why.Stderr, stderr.prefix, stderr.shown.Load()))
-	j.sayError("%s%s", &b, absent)
+	j.sayFailure(b.String(), j.lastLines(j.why.Stderr, stderr.prefix, stderr.shown.Load()), absent)
 }
 
 // lastLines says where to find the last lines that a process wrote to stderr; the last of them is line shown of the

@@ -243,7 +243,7 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 	}
 	e.why.Text = b.String()
 	if b.Len() > 0 {
-		e.sayError("%s%s", &b, lines)
+		e.sayFailure(b.String(), lines, "")
 	}
 	return code
 }

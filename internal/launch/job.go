@@ -346,11 +346,22 @@ func (j *Job) sayError(format string, args ...any) { j.log(slog.LevelError, form
 
 func (j *Job) log(level slog.Level, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
+	j.announce(level, text, text)
+}
+
+// sayFailure is sayError for the cause of the job's failure. lines are the last lines of a rank's stderr, which can hold
+// secrets: only the launcher's stderr has them, not the job's readers and collectors.
+func (j *Job) sayFailure(cause, lines, more string) {
+	j.announce(slog.LevelError, cause+lines+more, cause+more)
+}
+
+// announce prints text, and lets the job's readers and collectors see shown.
+func (j *Job) announce(level slog.Level, text, shown string) {
 	if level >= slog.LevelError {
-		j.Telemetry.Fail(text)
+		j.Telemetry.Fail(shown)
 	}
 	if level >= slog.LevelWarn {
-		j.Audience.note(text)
+		j.Audience.note(shown)
 	}
 	j.err.say("%s", logging.Message(level, j.Name, text))
 }

@@ -61,11 +61,28 @@ func TestTheCollectorHearsOfAFailure(t *testing.T) {
 	if code, said := run(t, []string{endpoint}, "true"); code != 0 || len(got) > 0 {
 		t.Errorf("without the switch: code %d, spans %v\n%s", code, got, said)
 	}
-	code, said := run(t, []string{endpoint, "GOROVOD_OTLP=1"}, "sh", "-c", "exit 3")
-	all := strings.Join(got, "\n")
-	if code != 3 || !strings.Contains(all, "exit with status code 3") || !strings.Contains(all, "job failed") ||
-		!strings.Contains(all, "world well") || strings.Contains(said, "OpenTelemetry") {
-		t.Errorf("code %d, spans\n%s\n%s", code, all, said)
+	for _, elastic := range [][]string{nil, {"--min-np", "2", "--reset-limit", "0"}} {
+		all, last := "", ""
+		for range 10 { // the launcher repeats the last lines only if it has read them before rank 0's many lines
+			got = nil
+			dir := t.TempDir()
+			code, said := run(t, []string{endpoint, "GOROVOD_OTLP=1"}, append(elastic, "sh", "-c",
+				`cd "$0"
+				await() { until [ -e $1 ]; do sleep 0.01; done; sleep 0.2; }
+				if [ $HOROVOD_RANK = 0 ]; then await told; seq 200 >&2; touch more; sleep 2; exit 3; fi
+				echo password >&2; touch told; await more; exit 3`, dir)...)
+			all = strings.Join(got, "\n")
+			if code != 3 || !strings.Contains(all, "code 3") || !strings.Contains(all, "job failed") ||
+				elastic == nil && !strings.Contains(all, "world well") || strings.Contains(said, "OpenTelemetry") {
+				t.Fatalf("code %d, spans\n%s\n%s", code, all, said)
+			}
+			if _, last, _ = strings.Cut(said, "last lines of its stderr:"); last != "" {
+				break
+			}
+		}
+		if !strings.Contains(last, "password") || strings.Contains(all, "password") {
+			t.Errorf("output is for the launcher's stderr alone; spans\n%s\nthe launcher: %s", all, last)
+		}
 	}
 }
 
