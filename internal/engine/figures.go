@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/feed"
@@ -15,7 +16,8 @@ import (
 type figures struct {
 	kinds       [256]*kindFigures // by operation.Kind; nil before the first collective of the kind
 	negotiation feed.Histogram
-	waited      int64    // nanoseconds, see feed.Figures
+	waited      int64    // nanoseconds, see feed.Figures; without waits that go on
+	toldWaited  uint64   // the most that Figures has returned
 	waitedFor   []uint64 // nanoseconds by world rank, see feed.Figures; nil before the first wait
 	fusion      feed.Fusion
 }
@@ -108,7 +110,7 @@ func (e *Engine) Figures() *feed.Figures {
 	f.SetWaits(waits)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	f.Negotiation, f.Waited, f.Fusion = e.figures.negotiation, uint64(e.figures.waited), e.figures.fusion
+	f.Negotiation, f.Waited, f.Fusion = e.figures.negotiation, e.waited(now.UnixNano()), e.figures.fusion
 	for rank, ns := range e.figures.waitedFor {
 		if ns > 0 {
 			f.WaitedFor = append(f.WaitedFor, feed.Late{Rank: rank, Nanoseconds: ns})
@@ -121,6 +123,22 @@ func (e *Engine) Figures() *feed.Figures {
 		}
 	}
 	return f
+}
+
+// waited is feed.Figures.Waited with the waits that go on. It never shrinks. The caller holds mu.
+func (e *Engine) waited(now int64) uint64 {
+	all := e.figures.waited
+	for _, l := range *e.lanes.Load() {
+		oldest := now
+		for _, en := range l.table {
+			if !en.agreed && (len(l.unready) == 0 || !slices.Contains(l.unready, en)) {
+				oldest = min(oldest, max(en.since.UnixNano(), en.readyAt))
+			}
+		}
+		all += max(0, now-max(oldest, l.waitedUntil))
+	}
+	e.figures.toldWaited = max(e.figures.toldWaited, uint64(all))
+	return e.figures.toldWaited
 }
 
 // addTo appends what has been counted of a kind.

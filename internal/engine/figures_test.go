@@ -79,6 +79,9 @@ func TestFiguresWhilePending(t *testing.T) {
 		t.Errorf("%d operations pending, for %v; %d negotiated", f.Pending, time.Duration(f.Oldest),
 			f.Negotiation.Count())
 	}
+	if waited := time.Duration(f.Waited); waited < 20*time.Millisecond || waited > time.Duration(f.Oldest) {
+		t.Errorf("the rank has waited for %v, and still does", waited)
+	}
 	if len(f.Waits) != 1 || f.Waits[0].Name != "tensor" || f.Waits[0].Op != "ALLREDUCE" || f.Waits[0].Age != f.Oldest ||
 		f.Waits[0].Phase != feed.Waiting {
 		t.Errorf("%+v", f.Waits)

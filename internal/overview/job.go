@@ -36,6 +36,8 @@ type Job struct {
 	last    []byte        // the newest Snapshot, as JSON
 	next    chan struct{} // closed with the next one
 	looked  time.Time     // when it was made
+	since   time.Time     // when somebody began to look: what ranks had told before says nothing of now
+	waited  longWait
 	ending  Ending
 }
 
@@ -115,7 +117,7 @@ func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	defer j.mu.Unlock()
 	j.size, j.from, j.joined, j.ask, j.whole, j.formed = size, from, joined, ask, false, time.Now()
 	j.worlds++
-	j.ranks, j.windows = make([]rank, size), nil
+	j.ranks, j.windows, j.waited = make([]rank, size), nil, longWait{}
 	j.past.begin(size)
 	if j.worlds > 1 {
 		j.note(j.formed, fmt.Sprintf("the job is formed anew, with %d ranks", size))
@@ -158,12 +160,14 @@ func (j *Job) take(now time.Time, number int, generation uint64, host string, f 
 	if generation > r.generation { // its program has called Init again
 		*r = rank{generation: generation, charged: r.charged}
 	}
-	r.host, r.told, r.last = host, now, f
-	for _, l := range f.WaitedFor {
-		if l.Rank < len(j.ranks) {
-			j.ranks[l.Rank].charged += l.Nanoseconds
+	if !r.told.Before(j.since) { // else it tells of the time before anybody looked
+		for _, l := range f.WaitedFor {
+			if l.Rank < len(j.ranks) {
+				j.ranks[l.Rank].charged += l.Nanoseconds
+			}
 		}
 	}
+	r.host, r.told, r.last = host, now, f
 }
 
 // End notes how the job has ended, for its readers.
@@ -180,13 +184,21 @@ func (j *Job) Ended() Ending {
 	return j.ending
 }
 
-// Follow counts a reader in, who calls leave at the end.
+// Follow counts a reader in, who calls leave at the end. The ranks are asked at once, if nobody has looked before.
 func (j *Job) Follow() (leave func()) {
+	var ask func()
 	j.mu.Lock()
 	if j.readers++; j.readers == 1 && !j.keep {
 		j.last = nil // of the time of another reader
+		if now := time.Now(); now.Sub(j.looked) > silence {
+			j.begin(now)
+			ask = j.ask
+		}
 	}
 	j.mu.Unlock()
+	if ask != nil {
+		ask()
+	}
 	return sync.OnceFunc(func() {
 		j.mu.Lock()
 		j.readers--
@@ -229,11 +241,8 @@ func (j *Job) tick(now time.Time) {
 	looks, ask := j.readers > 0 || j.keep, j.ask
 	j.gather(now)
 	if looks {
-		if now.Sub(j.looked) > silence { // nobody has looked meanwhile: what was then says nothing of now
-			for i := range j.ranks {
-				j.ranks[i].samples = nil
-			}
-			j.windows = nil
+		if now.Sub(j.looked) > silence {
+			j.begin(now)
 		}
 		j.looked = now
 		j.last, _ = json.Marshal(j.snapshot(now))
@@ -243,6 +252,14 @@ func (j *Job) tick(now time.Time) {
 	j.mu.Unlock()
 	if looks && ask != nil {
 		ask()
+	}
+}
+
+// begin begins to look, after a time in which nobody has. The caller holds mu.
+func (j *Job) begin(now time.Time) {
+	j.looked, j.since, j.windows, j.waited = now, now, nil, longWait{}
+	for i := range j.ranks {
+		j.ranks[i].samples = nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/operation"
 )
 
 // Open is an operation in flight.
@@ -35,23 +36,34 @@ type group struct {
 	unready   []int // of missing: have submitted it, and its input is not there
 }
 
+// isJoin reports whether the operation is a join: its waiters have no more data, and nobody is late.
+func (g *group) isJoin() bool { return g.op == joinLabel }
+
+// joinLabel is how ranks call a join.
+var joinLabel = operation.Join.String()
+
 // certain is by how much a rank must have told later than the start of an operation that it lacks.
 const certain = 200 * time.Millisecond
 
 // groups are the operations that the ranks told of last, those that wait before those that are executed, the oldest
-// first. A rank that lacks an operation of all ranks is missing, unless its list is not complete or is too old.
+// first. A rank that lacks an operation of all ranks is missing, unless its list is not complete or is too old, or it
+// has joined. Only the first mostOpen have such a list: a job whose ranks go apart has very many operations.
 func (j *Job) groups(now time.Time) []*group {
 	type key struct {
 		set  int
 		name string
 	}
 	byKey := map[key]*group{}
+	role := make([]byte, len(j.ranks)) // what findMissing leaves out
 	for i := range j.ranks {
 		r := &j.ranks[i]
-		if r.last == nil || now.Sub(r.told) >= silence {
+		if !j.fresh(r, now) {
 			continue
 		}
 		for _, w := range r.last.Waits {
+			if w.Set == 0 && w.Op == joinLabel {
+				role[i] = hasJoined
+			}
 			k := key{w.Set, w.Name}
 			g, start := byKey[k], r.told.Add(-time.Duration(w.Age))
 			if g == nil {
@@ -77,28 +89,47 @@ func (j *Job) groups(now time.Time) []*group {
 		if len(g.waiters) == 0 {
 			continue
 		}
-		if g.set == 0 && !g.executing {
-			j.findMissing(now, g)
-		}
 		all = append(all, g)
 	}
 	slices.SortFunc(all, func(a, b *group) int {
 		return cmp.Or(compareBool(a.executing, b.executing), a.start.Compare(b.start), cmp.Compare(a.name, b.name))
 	})
+	for _, g := range all[:min(len(all), mostOpen)] {
+		if g.set == 0 && !g.executing {
+			j.findMissing(now, g, role)
+		}
+	}
 	return all
 }
 
-// findMissing finds who lacks an operation.
-func (j *Job) findMissing(now time.Time, g *group) {
+// The roles of a rank in an operation, for findMissing.
+const (
+	hasJoined = 1 << iota // takes part in all operations
+	waits
+	isUnready
+)
+
+// findMissing finds who lacks an operation. role has hasJoined where it holds; the rest is scratch.
+func (j *Job) findMissing(now time.Time, g *group, role []byte) {
+	mark := func(ranks []int, as byte) {
+		for _, i := range ranks {
+			role[i] ^= as
+		}
+	}
+	mark(g.waiters, waits)
+	mark(g.unready, isUnready)
+	defer mark(g.waiters, waits)
+	defer mark(g.unready, isUnready)
 	for i := range j.ranks {
 		r := &j.ranks[i]
 		switch {
-		case slices.Contains(g.waiters, i):
-		case r.last == nil || now.Sub(r.told) >= silence:
+		case role[i]&waits != 0 || role[i]&hasJoined != 0 && !g.isJoin():
+		case j.isSilent(r, now):
 			if now.Sub(g.start) >= silence {
 				g.missing, g.silent = append(g.missing, i), append(g.silent, i)
 			}
-		case slices.Contains(g.unready, i):
+		case !j.fresh(r, now):
+		case role[i]&isUnready != 0:
 			g.missing = append(g.missing, i)
 		case r.told.Sub(g.start) >= certain && uint64(len(r.last.Waits)) == r.last.Pending:
 			g.missing = append(g.missing, i)

@@ -3,6 +3,7 @@ package overview
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -184,6 +185,7 @@ func (f *film) hangs(from time.Time, set int, missing ...int) func(int, *feed.Fi
 	return func(i int, r *feed.Figures) {
 		if !lacks[i] {
 			age := uint64(f.now.Sub(from))
+			r.Waited += uint64(time.Second)
 			r.SetWaits([]feed.Wait{{Set: set, Name: "layer4.conv2.weight", Op: "ALLREDUCE", Age: age}})
 		}
 	}
@@ -204,6 +206,124 @@ func TestAJobThatHangs(t *testing.T) {
 	f = newFilm(4)
 	s = f.seconds(3, f.hangs(f.now, 2, 0, 1, 3)) // who else is in the process set is not known
 	says(t, s, Stuck, "Rank 2 waits for other ranks, in `layer4.conv2.weight` (ALLREDUCE, process set 2)")
+}
+
+// TestAJoinIsNoHang checks ranks that have no more data while the others go on, and a rank on which the others wait
+// after all.
+func TestAJoinIsNoHang(t *testing.T) {
+	f := newFilm(4)
+	f.seconds(3, func(_ int, r *feed.Figures) { works(r, 0.9) })
+	began := f.now
+	some := func(joined int, goesOn bool) func(int, *feed.Figures) {
+		return func(i int, r *feed.Figures) {
+			r.Waits = nil
+			if i < joined {
+				r.SetWaits([]feed.Wait{{Name: "join.noname", Op: "JOIN", Age: uint64(f.now.Sub(began))}})
+			}
+			if goesOn {
+				works(r, 0.9)
+				if i >= joined {
+					r.SetWaits([]feed.Wait{{Name: "gradient", Op: "ALLREDUCE", Age: uint64(300 * time.Millisecond)}})
+				}
+			}
+		}
+	}
+	s := f.seconds(4, some(1, true))
+	says(t, s, Fine, "Rank 0 has no more data (join) for 4.0 s; the others go on, with 100 collectives a second.")
+	if s.Straggler != nil || s.Ranks[3].Late > 0 || len(s.Open) != 2 || s.Open[1].Missing != "" {
+		t.Errorf("%+v", s)
+	}
+	s = f.seconds(4, some(3, true))
+	says(t, s, Fine, "Ranks 0-2 have no more data (join) for 8.0 s; rank 3 on host1 goes on, with 100 collectives a")
+	s = f.seconds(window+1, some(3, false))
+	says(t, s, Slow, "All wait for rank 3 on host1, in `join.noname` (JOIN), for 15.0 s")
+}
+
+// TestAfterALongWait checks what is said once ranks go on that have waited long.
+func TestAfterALongWait(t *testing.T) {
+	f := newFilm(4)
+	well := func(_ int, r *feed.Figures) { works(r, 0.9); r.Waits = nil }
+	f.seconds(3, well)
+	f.seconds(10, f.hangs(f.now, 0, 3))
+	f.second(func(i int, r *feed.Figures) {
+		well(i, r)
+		if i != 3 {
+			r.WaitedFor = []feed.Late{{Rank: 3, Nanoseconds: 10e9}}
+		}
+	})
+	s := f.seconds(2, well)
+	says(t, s, Fine, "All 4 ranks go on; until 3.0 s ago they waited for rank 3 on host1, for 10.0 s.")
+	s = f.seconds(window, well)
+	says(t, s, Fine, "All 4 ranks keep pace", "and 0 % of the time waiting")
+}
+
+// TestLongSteps checks a rank that is late by half a second in steps of two seconds.
+func TestLongSteps(t *testing.T) {
+	f := newFilm(4)
+	s := f.seconds(6, func(i int, r *feed.Figures) {
+		if f.now.Unix()%2 != 0 {
+			return
+		}
+		works(r, 0.5)
+		if i != 3 {
+			r.Waited += 5e8
+			r.WaitedFor = []feed.Late{{Rank: 3, Nanoseconds: 5e8}}
+		}
+	})
+	says(t, s, Slow, "The others wait for rank 3 on host1 in 30 % of the time")
+}
+
+// TestTheFirstSeconds checks that nothing is said of the time before somebody looks, though other readers may have asked
+// the ranks then.
+func TestTheFirstSeconds(t *testing.T) {
+	f := newFilm(4)
+	f.seconds(1, func(i int, r *feed.Figures) { works(r, 0.9) })
+	f.now = f.now.Add(9 * time.Second)
+	f.begin(f.now)
+	f.mute = map[int]bool{0: true, 1: true, 2: true, 3: true} // nobody has answered yet
+	s := f.second(func(i int, r *feed.Figures) { works(r, 0.9) })
+	says(t, s, Fine, "No rank has told what it does yet")
+	if s.Ranks[0].Silent != -1 {
+		t.Errorf("%+v", s.Ranks[0])
+	}
+	f.mute = nil
+	s = f.second(func(i int, r *feed.Figures) { // in nine seconds
+		works(r, 0.9)
+		r.Waited += 9e9
+		if i != 3 {
+			r.WaitedFor = []feed.Late{{Rank: 3, Nanoseconds: 9e9}}
+		}
+	})
+	says(t, s, Fine, "how fast they are is known in a second")
+	s = f.second(func(i int, r *feed.Figures) { works(r, 0.9) })
+	says(t, s, Fine, "All 4 ranks keep pace: 100 collectives a second", "0 % of the time waiting")
+	if s.Ranks[0].Waiting != 0 || s.Ranks[3].Late != 0 {
+		t.Errorf("%+v", s.Ranks)
+	}
+}
+
+// TestRanksThatGoApart checks what it costs if each of very many ranks waits in operations of its own.
+func TestRanksThatGoApart(t *testing.T) {
+	const ranks = 4096
+	f := newFilm(ranks)
+	apart := func(i int, r *feed.Figures) {
+		var waits []feed.Wait
+		for k := range feed.MaxWaits {
+			waits = append(waits, feed.Wait{Name: fmt.Sprint(i, ".", k), Op: "ALLREDUCE", Age: 2e9})
+		}
+		r.SetWaits(waits)
+	}
+	s := f.second(apart)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	groups := f.groups(f.now)
+	runtime.ReadMemStats(&after)
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > 64<<20 || len(groups) != ranks*feed.MaxWaits {
+		t.Errorf("%d MB for %d operations", spent>>20, len(groups))
+	}
+	says(t, s, Stuck, "All wait for ranks ")
 }
 
 func TestASilentRankIsNamed(t *testing.T) {
@@ -271,13 +391,16 @@ func TestNobodyAsksUnwatched(t *testing.T) {
 		t.Errorf("asked %d times, and made %s", asked, text)
 	}
 	leave := j.Follow()
+	if asked != 1 {
+		t.Errorf("a new reader has asked %d times", asked)
+	}
 	_, next := j.Last()
 	j.tick(time.Now())
 	<-next
 	leave()
 	leave()
 	j.tick(time.Now())
-	if asked != 1 {
+	if asked != 2 {
 		t.Errorf("asked %d times", asked)
 	}
 }

@@ -40,11 +40,18 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 	case s.Telling == 0:
 		return "No rank has told what it does yet.", Fine
 	}
+	var join *group
 	for _, g := range groups {
-		if age := g.last.Sub(g.start); age >= patient && !g.executing {
+		age := g.last.Sub(g.start)
+		switch {
+		case age < patient || g.executing:
+		case g.isJoin():
+			join = g
+		default:
 			if len(g.missing) == 1 {
 				s.Straggler = &Straggler{g.missing[0], j.does(g.missing[0]), 1}
 			}
+			j.waited = longWait{j.awaited(g), age, now}
 			return j.stuckIn(g, age), Stuck
 		}
 	}
@@ -53,7 +60,7 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 		return j.blame(v), Slow
 	}
 	for _, g := range groups {
-		if age := g.last.Sub(g.start); age >= patient {
+		if age := g.last.Sub(g.start); age >= patient && g.executing {
 			return fmt.Sprintf("All ranks are in %s (%s) for %s: its data is on the way.", quoted(g.name), g.op,
 				seconds(age)), Slow
 		}
@@ -61,36 +68,69 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 	if !slices.ContainsFunc(j.ranks, func(r rank) bool { return r.recent(window).seconds > 0 }) {
 		return fmt.Sprintf("All %d ranks answer; how fast they are is known in a second.", j.size), Fine
 	}
+	if join != nil {
+		return j.joining(join, s)
+	}
+	if ago := now.Sub(j.waited.end); ago < window*Every {
+		return fmt.Sprintf("All %d ranks go on; until %s ago they waited for %s, for %s.", j.size, seconds(ago),
+			j.waited.whom, seconds(j.waited.age)), Fine
+	}
 	if s.Collectives == 0 {
 		return fmt.Sprintf("All %d ranks compute: no collective in the last seconds.", j.size), Fine
 	}
-	if lost := j.lost(); lost >= notable {
+	if lost := straggler.Lost(j.windows); lost >= notable {
 		return fmt.Sprintf("Ranks wait for one another in %.0f %% of the time, for none of them most.", 100*lost), Slow
 	}
 	return fmt.Sprintf("All %d ranks keep pace: %s collectives a second, %s/s, and %.0f %% of the time waiting.",
 		j.size, short(s.Collectives), Bytes(s.Bytes), 100*s.Waiting), Fine
 }
 
+// longWait is the last wait of which a sentence has told.
+type longWait struct {
+	whom string // the ranks waited for
+	age  time.Duration
+	end  time.Time // when the sentence said it last
+}
+
+// joining says which ranks have no more data, and whether the others go on.
+func (j *Job) joining(g *group, s *Snapshot) (string, Tone) {
+	if s.Collectives == 0 && len(g.missing) > 0 {
+		return j.stuckIn(g, g.last.Sub(g.start)), Slow
+	}
+	have, others := "has", "the others go on"
+	if len(g.waiters) > 1 {
+		have = "have"
+	}
+	if len(g.missing) == 1 {
+		others = j.named(g.missing[0]) + " goes on"
+	}
+	return fmt.Sprintf("%s %s no more data (join) for %s; %s, with %s collectives a second.",
+		capital(rankNumbers(g.waiters)), have, seconds(g.last.Sub(g.start)), others, short(s.Collectives)), Fine
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// awaited are the ranks that an operation lacks.
+func (j *Job) awaited(g *group) string {
+	switch len(g.missing) {
+	case 0:
+		return "other ranks"
+	case 1:
+		return j.named(g.missing[0])
+	}
+	return rankNumbers(g.missing)
+}
+
 // stuckIn says who waits for whom in an operation.
 func (j *Job) stuckIn(g *group, age time.Duration) string {
 	who := "All wait"
 	if len(g.waiters)+len(g.missing) < j.size || len(g.missing) == 0 {
-		who = rankNumbers(g.waiters) + " wait"
+		who = capital(rankNumbers(g.waiters)) + " wait"
 		if len(g.waiters) == 1 {
 			who += "s"
 		}
-		who = strings.ToUpper(who[:1]) + who[1:]
 	}
-	text := who
-	switch len(g.missing) {
-	case 0:
-		text += " for other ranks"
-	case 1:
-		text += " for " + j.named(g.missing[0])
-	default:
-		text += " for " + rankNumbers(g.missing)
-	}
-	text += fmt.Sprintf(", in %s (%s", quoted(g.name), g.op)
+	text := who + " for " + j.awaited(g) + fmt.Sprintf(", in %s (%s", quoted(g.name), g.op)
 	if g.set != 0 {
 		text += fmt.Sprintf(", process set %d", g.set)
 	}
@@ -101,14 +141,6 @@ func (j *Job) stuckIn(g *group, age time.Duration) string {
 		}
 	}
 	return text + "."
-}
-
-// lost is the share of the time in which ranks have waited for others of late, on average over them.
-func (j *Job) lost() (all float64) {
-	for i := range j.ranks {
-		all += j.ranks[i].recent(window).late / 1e9 / float64(max(1, len(j.ranks)-1))
-	}
-	return min(1, all)
 }
 
 // blame says which rank slows the others down, and by what.

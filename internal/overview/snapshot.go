@@ -79,7 +79,7 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 	c := column{Time: s.Time, Waiting: make([]byte, len(j.ranks)), Late: make([]byte, len(j.ranks))}
 	for i := range j.ranks {
 		r := &j.ranks[i]
-		s.Ranks[i] = r.shown(now)
+		s.Ranks[i] = j.shown(r, now)
 		c.Waiting[i], c.Late[i] = r.waiting, r.late
 		if r.last == nil {
 			continue
@@ -91,7 +91,7 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 			s.Hosts = append(s.Hosts, r.host)
 		}
 		s.Ranks[i].Host = at
-		if now.Sub(r.told) < silence {
+		if j.fresh(r, now) {
 			s.Telling++
 		}
 	}
@@ -107,9 +107,23 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 // silence is the age of an answer from which on a rank does not answer.
 const silence = 4 * time.Second
 
+// fresh reports whether r has told something of late, in an answer to a question of this watch.
+func (j *Job) fresh(r *rank, now time.Time) bool {
+	return r.last != nil && !r.told.Before(j.since) && now.Sub(r.told) < silence
+}
+
+// isSilent reports whether r owes an answer since long.
+func (j *Job) isSilent(r *rank, now time.Time) bool {
+	from := r.told
+	if from.Before(j.since) {
+		from = j.since
+	}
+	return now.Sub(from) >= silence
+}
+
 // shown is the rank for a Snapshot, without its host.
-func (r *rank) shown(now time.Time) Rank {
-	if r.last == nil {
+func (j *Job) shown(r *rank, now time.Time) Rank {
+	if r.last == nil || r.told.Before(j.since) && !j.isSilent(r, now) {
 		return Rank{Host: -1, Silent: -1}
 	}
 	d := r.recent(window)
@@ -121,13 +135,19 @@ func (r *rank) shown(now time.Time) Rank {
 func (j *Job) sample(now time.Time, groups []*group) {
 	stuck := map[int]time.Duration{} // for how long others wait for a rank
 	for _, g := range groups {
-		for _, m := range g.missing {
-			stuck[m] = max(stuck[m], g.last.Sub(g.start))
+		if !g.isJoin() {
+			for _, m := range g.missing {
+				stuck[m] = max(stuck[m], g.last.Sub(g.start))
+			}
 		}
 	}
+	pairs := false
 	for i := range j.ranks {
 		r := &j.ranks[i]
 		r.waiting, r.late = 0, 0
+		if r.last != nil && r.told.Before(j.since) {
+			continue // what it has told is of the time before anybody looked
+		}
 		x := sample{at: now, told: r.told, charged: r.charged}
 		if f := r.last; f != nil {
 			x.waited, x.cpu, x.main, x.link = f.Waited, f.CPU, f.Main, f.Link
@@ -139,32 +159,21 @@ func (j *Job) sample(now time.Time, groups []*group) {
 		}
 		if n := len(r.samples); n > 0 {
 			before := &r.samples[n-1]
+			pairs = true
 			dt := max(Every, now.Sub(before.at))
-			waited := time.Duration(more(before.waited, x.waited))
-			if now.Sub(r.told) < silence {
-				waited += min(dt, r.stuck())
+			if !before.told.IsZero() {
+				r.waiting = percent(time.Duration(more(before.waited, x.waited)), max(dt, x.told.Sub(before.told)))
 			}
-			r.waiting = percent(waited, dt)
 			late := time.Duration(more(before.charged, x.charged)) / time.Duration(max(1, len(j.ranks)-1))
 			r.late = percent(late+min(dt, stuck[i]), dt)
 		}
 		r.samples = append(r.samples, x)
 		r.samples = r.samples[max(0, len(r.samples)-window):]
 	}
-	j.windows = append(j.windows, j.window())
-	j.windows = j.windows[max(0, len(j.windows)-straggler.Windows):]
-}
-
-// stuck is for how long the rank's oldest operation has waited for other ranks.
-func (r *rank) stuck() (age time.Duration) {
-	if r.last != nil {
-		for _, w := range r.last.Waits {
-			if w.Phase == feed.Waiting {
-				age = max(age, time.Duration(w.Age))
-			}
-		}
+	if pairs {
+		j.windows = append(j.windows, j.window())
+		j.windows = j.windows[max(0, len(j.windows)-straggler.MostWindows):]
 	}
-	return age
 }
 
 func percent(part, of time.Duration) uint8 { return uint8(min(100, 100*max(0, part)/max(1, of))) }
@@ -231,7 +240,7 @@ func (j *Job) rates(s *Snapshot) {
 			n++
 			s.Collectives += d.works
 			s.Bytes += d.bytes
-			s.Waiting += max(d.waiting, float64(j.ranks[i].waiting)/100*min(1, j.ranks[i].stuck().Seconds()/3))
+			s.Waiting += d.waiting
 			s.Communicating += d.busy
 		}
 	}

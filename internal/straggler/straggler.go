@@ -52,8 +52,15 @@ type Verdict struct {
 const (
 	// Windows is how many of them a verdict needs: with a second each, a straggler is named within five seconds.
 	Windows = 4
+	// MostWindows is how many are looked at where steps are longer than a second, and steps how many of them must have
+	// ended a step.
+	MostWindows = 12
+	steps       = 3
 	// least is the smallest loss that is worth a sentence: who looks for a twentieth has a profiler.
 	least = 0.05
+	// leastOfFew is the smallest loss where fewer than Windows have ended a step: three times in a row the same rank is
+	// the last one by chance, too.
+	leastOfFew = 0.1
 	// unrest is how much more a rank must be late where the ranks share cores with one another or with other programs,
 	// as a part of the time in which the ranks get none. There chance alone can make one rank the last for seconds.
 	unrest = 0.2
@@ -75,22 +82,60 @@ const (
 
 // Find finds the rank that slows the others down in the last windows, the newest last; ok is false if there is none.
 func Find(windows []Window) (v Verdict, ok bool) {
-	if len(windows) < Windows || len(windows[0]) < 2 {
+	windows, telling := recent(windows)
+	if windows == nil {
 		return Verdict{}, false
 	}
-	windows = windows[len(windows)-Windows:]
-	for _, w := range windows {
-		if len(w) != len(windows[0]) {
-			return Verdict{}, false
-		}
-	}
 	mean := average(windows)
-	late, isLate := latest(windows, mean)
-	link, isSlow := slowest(windows, mean)
+	late, isLate := latest(telling, mean)
+	link, isSlow := slowest(telling, mean)
 	if isSlow && (!isLate || link.Share >= late.Share) {
 		return link, true
 	}
 	return late, isLate
+}
+
+// recent are the last windows that suffice for a verdict, and those of them in which a step has ended. With steps of
+// less than a second all of them have. It returns nil if there are too few, or not all are of the same job.
+func recent(windows []Window) (all, telling []Window) {
+	for i := len(windows) - 1; i >= 0 && len(windows)-i <= MostWindows; i-- {
+		w := windows[i]
+		if len(w) < 2 || len(w) != len(windows[len(windows)-1]) {
+			return nil, nil
+		}
+		if w.tells() {
+			telling = append(telling, w)
+		}
+		if len(windows)-i >= Windows && len(telling) >= steps {
+			return windows[i:], telling
+		}
+	}
+	return nil, nil
+}
+
+// tells reports whether any rank was in a collective, or waited for one.
+func (w Window) tells() bool {
+	return slices.ContainsFunc(w, func(s Share) bool { return s.Late > 0 || s.Busy > 0 || s.Link > 0 })
+}
+
+// Lost is the share of the time in which ranks have waited for others in the last windows, on average; 0 unless they
+// did so again and again.
+func Lost(windows []Window) float64 {
+	windows, telling := recent(windows)
+	all, times := 0.0, 0
+	for _, w := range telling {
+		late := 0.0
+		for i := range w {
+			late += w[i].Late
+		}
+		if all += late; late > 0 {
+			times++
+		}
+	}
+	if times < steps {
+		return 0
+	}
+	return min(1, all/float64(len(windows)))
 }
 
 // latest is the rank for which the others wait.
@@ -107,7 +152,11 @@ func latest(windows []Window, mean Window) (v Verdict, ok bool) {
 			starved = append(starved, mean[i].Starved)
 		}
 	}
-	if m.Late < least+unrest*median(starved) || m.Late < dominance*(all-m.Late) || !often(windows, func(w Window) bool {
+	bar := least
+	if len(windows) < Windows {
+		bar = leastOfFew
+	}
+	if m.Late < bar+unrest*median(starved) || m.Late < dominance*(all-m.Late) || !often(windows, func(w Window) bool {
 		return w[worst].Late >= steady*m.Late && top(w, func(s *Share) float64 { return s.Late }) == worst
 	}) {
 		return Verdict{}, false
@@ -189,7 +238,7 @@ func slowest(windows []Window, mean Window) (v Verdict, ok bool) {
 	return Verdict{Rank: worst, Kind: SlowLink, Share: min(1, m.Link-median(links))}, true
 }
 
-// often reports whether something holds in all windows but one.
+// often reports whether something holds in all windows but one, or in all if they are few.
 func often(windows []Window, holds func(Window) bool) bool {
 	n := 0
 	for _, w := range windows {
@@ -197,7 +246,7 @@ func often(windows []Window, holds func(Window) bool) bool {
 			n++
 		}
 	}
-	return n >= len(windows)-1
+	return n == len(windows) || n == len(windows)-1 && len(windows) >= Windows
 }
 
 // excess is how much more of something a rank does than the others.
