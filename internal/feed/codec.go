@@ -26,15 +26,11 @@ func (f *Figures) Append(p []byte) []byte {
 	p = binary.AppendUvarint(p, version)
 	p = binary.AppendUvarint(p, uint64(len(f.Works)))
 	for i := range f.Works {
-		w := &f.Works[i]
-		p = append(p, byte(w.Op), byte(w.Class))
-		p = binary.AppendUvarint(p, w.Bytes)
-		p = w.Times.append(p)
+		p = f.Works[i].append(p)
 	}
 	p = binary.AppendUvarint(p, uint64(len(f.Tensors)))
-	for _, t := range f.Tensors {
-		p = append(p, byte(t.Op), byte(t.DType), byte(t.Set))
-		p = binary.AppendUvarint(p, t.Count)
+	for i := range f.Tensors {
+		p = f.Tensors[i].append(p)
 	}
 	p = f.Negotiation.append(p)
 	for _, n := range f.numbers() {
@@ -46,11 +42,22 @@ func (f *Figures) Append(p []byte) []byte {
 	}
 	p = binary.AppendUvarint(p, uint64(len(f.Waits)))
 	for i := range f.Waits {
-		w := &f.Waits[i]
-		p = binary.AppendUvarint(append(p, byte(w.Phase)), uint64(w.Set))
-		p = binary.AppendUvarint(appendText(appendText(p, w.Op), w.Name), w.Age)
+		p = f.Waits[i].append(p)
 	}
 	return appendText(p, f.Link.To[:min(len(f.Link.To), maxTo)])
+}
+
+func (w *Work) append(p []byte) []byte {
+	return w.Times.append(binary.AppendUvarint(append(p, byte(w.Op), byte(w.Class)), w.Bytes))
+}
+
+func (t *Tensors) append(p []byte) []byte {
+	return binary.AppendUvarint(append(p, byte(t.Op), byte(t.DType), byte(t.Set)), t.Count)
+}
+
+func (w *Wait) append(p []byte) []byte {
+	p = binary.AppendUvarint(append(p, byte(w.Phase)), uint64(w.Set))
+	return binary.AppendUvarint(appendText(appendText(p, w.Op), w.Name), w.Age)
 }
 
 func appendText(p []byte, s string) []byte {

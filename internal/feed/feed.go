@@ -17,7 +17,7 @@ type Figures struct {
 	// process set alone.
 	Waited uint64
 	// WaitedFor says for which ranks, ascending: those that were the last to submit what this rank had to wait for. An
-	// answer to the launcher has only what is new, see News.
+	// answer to the launcher has only what is new, of Works and Tensors, too: see Told.
 	WaitedFor []Late
 
 	Marks    uint64 // tensors that were announced by the response cache

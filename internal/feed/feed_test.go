@@ -122,6 +122,75 @@ func TestNewsAreToldOnce(t *testing.T) {
 	}
 }
 
+// TestAnswersFitIntoASecond checks that a rank with very many kinds of work can answer each second, that its answers
+// together tell all, and that what changes is told again soon.
+func TestAnswersFitIntoASecond(t *testing.T) {
+	const second = 1000 // bytes that a rank may tell
+	whole := func(round uint64) *Figures {
+		f := example()
+		f.Works, f.Tensors = nil, nil
+		for op := range operation.Kind(200) {
+			if !op.Valid() {
+				continue
+			}
+			for c := range Class(NumClasses) {
+				w := Work{Op: op, Class: c, Bytes: round << 40}
+				for b := range w.Times.Counts {
+					w.Times.Counts[b] = round << 20
+				}
+				w.Times.Sum = round << 50
+				f.Works = append(f.Works, w)
+			}
+			f.Tensors = append(f.Tensors, Tensors{op, tensor.Float32, int(op) % MaxSets, round << 30})
+		}
+		var waits []Wait
+		for i := range MaxWaits {
+			waits = append(waits, Wait{Name: strings.Repeat("x", maxName-1) + string(rune('a'+i)), Op: "ALLREDUCE"})
+		}
+		f.SetWaits(waits)
+		return f
+	}
+	var told Told
+	known := &Figures{}
+	for answer := range 200 {
+		f := whole(1)
+		told.News(f)
+		p := f.Append(nil)
+		if len(p) > mostTold || mostTold >= second || len(f.Waits) < 4 {
+			t.Fatalf("answer %d has %d bytes, with %d waits", answer, len(p), len(f.Waits))
+		}
+		got, err := Decode(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Complete(known)
+		known = got
+		if n := len(f.Works); answer == 0 && n == 0 || answer == 199 && n > 0 {
+			t.Errorf("answer %d tells of %d works", answer, n)
+		}
+	}
+	want := whole(1)
+	if len(known.Works) != len(want.Works) || len(known.Tensors) != len(want.Tensors) {
+		t.Errorf("%d works and %d tensors are known, not %d and %d", len(known.Works), len(known.Tensors),
+			len(want.Works), len(want.Tensors))
+	}
+	again := map[workKey]bool{}
+	for round := range uint64(200) {
+		f := whole(2 + round) // all have changed
+		told.News(f)
+		for _, w := range f.Works {
+			again[workKey{w.Op, w.Class}] = true
+		}
+		f.Complete(known)
+		if known = f; len(known.Works) != len(want.Works) {
+			t.Fatalf("%d works are known", len(known.Works))
+		}
+	}
+	if len(again) != len(want.Works) {
+		t.Errorf("%d works of %d are told again", len(again), len(want.Works))
+	}
+}
+
 // TestWaitsAreShort checks what is left out of many operations with long names.
 func TestWaitsAreShort(t *testing.T) {
 	var waits []Wait

@@ -3,17 +3,71 @@ package feed
 import (
 	"cmp"
 	"slices"
+
+	"github.com/gorovod/gorovod/internal/operation"
+	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Told remembers what a rank has told the launcher of the ranks that it waited for.
-type Told struct{ of map[int]uint64 }
+// Told remembers what a rank has told the launcher. What has not changed since is not told again: see News and
+// Figures.Complete.
+type Told struct {
+	of      map[int]uint64 // nanoseconds of each WaitedFor
+	works   map[workKey]toldWork
+	tensors map[tensorsKey]toldTensors
+	answer  uint64 // the number of this one
+}
 
-// mostNews is how many ranks one answer tells of.
-const mostNews = 16
+type (
+	workKey struct {
+		op    operation.Kind
+		class Class
+	}
+	toldWork struct{ sum, bytes, answer uint64 }
 
-// News leaves in WaitedFor only what has not been told, of the mostNews ranks with the most. What is left out is told
-// later. So an answer stays small, whatever the size of the job.
+	tensorsKey struct {
+		op    operation.Kind
+		dtype tensor.DType
+		set   int
+	}
+	toldTensors struct{ count, answer uint64 }
+)
+
+const (
+	// mostNews is how many ranks one answer tells of.
+	mostNews = 16
+	// mostTold is how many bytes an answer has. A rank may tell 1 kB a second, and somebody who looks at the job asks
+	// each second: a longer answer would cost him the next one.
+	mostTold = 900
+	// mostOfWaits is how many bytes of these Waits have. The first one is always told.
+	mostOfWaits = 500
+)
+
+// News leaves in f only what has not been told, and no more than fits into an answer. The works and tensors that have
+// changed and were not told for longest come first; what is left out is told later. So an answer stays small, whatever
+// the job does. Waits that are left out make the list incomplete, as a ninth one does.
 func (t *Told) News(f *Figures) {
+	t.answer++
+	t.lateNews(f)
+	works, tensors, waits := f.Works, f.Tensors, f.Waits
+	f.Works, f.Tensors, f.Waits = nil, nil, nil
+	const lengths = 4 // of the lists, which need a second byte from 128 elements on
+	size := len(f.Append(nil)) + lengths
+	ofWaits := 0
+	for i := range waits {
+		n := len(waits[i].append(nil))
+		if i > 0 && ofWaits+n > mostOfWaits {
+			break
+		}
+		ofWaits += n
+		f.Waits = waits[:i+1]
+	}
+	room := mostTold - size - ofWaits
+	f.Works = t.newWorks(works, &room)
+	f.Tensors = t.newTensors(tensors, &room)
+}
+
+// lateNews leaves in WaitedFor what is new, of the mostNews ranks with the most.
+func (t *Told) lateNews(f *Figures) {
 	news := make([]Late, 0, len(f.WaitedFor))
 	for _, l := range f.WaitedFor {
 		if n := l.Nanoseconds - t.of[l.Rank]; n > 0 {
@@ -30,4 +84,64 @@ func (t *Told) News(f *Figures) {
 		t.of[l.Rank] += l.Nanoseconds
 	}
 	f.WaitedFor = news
+}
+
+// newWorks are the works to tell of.
+func (t *Told) newWorks(all []Work, room *int) (news []Work) {
+	if t.works == nil {
+		t.works = map[workKey]toldWork{}
+	}
+	key := func(w *Work) workKey { return workKey{w.Op, w.Class} }
+	all = slices.DeleteFunc(slices.Clone(all), func(w Work) bool {
+		before, known := t.works[key(&w)]
+		return known && before.sum == w.Times.Sum && before.bytes == w.Bytes
+	})
+	slices.SortStableFunc(all, func(a, b Work) int {
+		return cmp.Compare(t.works[key(&a)].answer, t.works[key(&b)].answer)
+	})
+	for i := range all {
+		w := &all[i]
+		if *room -= len(w.append(nil)); *room < 0 {
+			return all[:i]
+		}
+		t.works[key(w)] = toldWork{w.Times.Sum, w.Bytes, t.answer}
+	}
+	return all
+}
+
+// newTensors are the tensors to tell of.
+func (t *Told) newTensors(all []Tensors, room *int) (news []Tensors) {
+	if t.tensors == nil {
+		t.tensors = map[tensorsKey]toldTensors{}
+	}
+	key := func(n *Tensors) tensorsKey { return tensorsKey{n.Op, n.DType, n.Set} }
+	all = slices.DeleteFunc(slices.Clone(all), func(n Tensors) bool { return t.tensors[key(&n)].count == n.Count })
+	slices.SortStableFunc(all, func(a, b Tensors) int {
+		return cmp.Compare(t.tensors[key(&a)].answer, t.tensors[key(&b)].answer)
+	})
+	for i := range all {
+		n := &all[i]
+		if *room -= len(n.append(nil)); *room < 0 {
+			return all[:i]
+		}
+		t.tensors[key(n)] = toldTensors{n.Count, t.answer}
+	}
+	return all
+}
+
+// Complete adds to f, which News has shortened, the works and tensors of before, the same rank's answer before it.
+func (f *Figures) Complete(before *Figures) {
+	for i := range before.Works {
+		b := &before.Works[i]
+		if !slices.ContainsFunc(f.Works, func(w Work) bool { return w.Op == b.Op && w.Class == b.Class }) {
+			f.Works = append(f.Works, *b)
+		}
+	}
+	for _, b := range before.Tensors {
+		if !slices.ContainsFunc(f.Tensors, func(n Tensors) bool {
+			return n.Op == b.Op && n.DType == b.DType && n.Set == b.Set
+		}) {
+			f.Tensors = append(f.Tensors, b)
+		}
+	}
 }

@@ -118,12 +118,44 @@ func (a *audience) form(s *rendezvous.Server, size int) {
 			a.ledger.Take(rank, generation, host, value)
 		}
 	}
+	q := &inquiry{ask: s.AskFigures}
 	if a.metrics != nil {
-		a.metrics.Form(size, from, joined, s.AskFigures)
+		a.metrics.Form(size, from, joined, q.unless(metricsAge))
 	}
-	a.overview.Form(size, from, joined, s.AskFigures)
+	a.overview.Form(size, from, joined, q.unless(0))
 	if a.ledger != nil {
-		a.ledger.Form(size, from, s.AskFigures)
+		a.ledger.Form(size, from, q.unless(ledgerAge))
+	}
+}
+
+// inquiry asks the ranks of a world for several readers. All of them get each answer, and a rank answers only so often:
+// so the overview, which looks each second, asks whenever it wants, and the others only if nobody has asked of late.
+type inquiry struct {
+	ask func()
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+// How old an answer may be that is as good as a new one: somewhat less than the time between two questions.
+const (
+	metricsAge = 1500 * time.Millisecond
+	ledgerAge  = 900 * time.Millisecond
+)
+
+// unless asks, unless somebody has asked within that time.
+func (q *inquiry) unless(within time.Duration) func() {
+	return func() {
+		now := time.Now()
+		q.mu.Lock()
+		fresh := now.Sub(q.last) < within
+		if !fresh {
+			q.last = now
+		}
+		q.mu.Unlock()
+		if !fresh {
+			q.ask()
+		}
 	}
 }
 

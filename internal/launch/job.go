@@ -349,8 +349,8 @@ func (j *Job) log(level slog.Level, format string, args ...any) {
 	j.announce(level, text, text)
 }
 
-// sayFailure is sayError for the cause of the job's failure. lines are the last lines of a rank's stderr, which can hold
-// secrets: only the launcher's stderr has them, not the job's readers and collectors.
+// sayFailure is sayError for the cause of the job's failure. lines are the last lines of a rank's stderr, which can
+// hold secrets: only the launcher's stderr has them, not the job's readers and collectors.
 func (j *Job) sayFailure(cause, lines, more string) {
 	j.announce(slog.LevelError, cause+lines+more, cause+more)
 }

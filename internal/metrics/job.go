@@ -96,6 +96,7 @@ func (j *Job) Take(rank int, generation uint64, _ string, value []byte) {
 	if t.generation > generation {
 		return
 	}
+	f.Complete(t.last)
 	j.total.add(rank, t.last, f)
 	for _, l := range f.WaitedFor {
 		if l.Rank < j.size {

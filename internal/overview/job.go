@@ -160,6 +160,9 @@ func (j *Job) take(now time.Time, number int, generation uint64, host string, f 
 	if generation > r.generation { // its program has called Init again
 		*r = rank{generation: generation, charged: r.charged}
 	}
+	if r.last != nil {
+		f.Complete(r.last)
+	}
 	if !r.told.Before(j.since) { // else it tells of the time before anybody looked
 		for _, l := range f.WaitedFor {
 			if l.Rank < len(j.ranks) {

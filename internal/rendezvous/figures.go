@@ -6,9 +6,8 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// Figures are what a rank tells of its work when the launcher asks: package feed encodes them. A job that nobody
-// watches asks for none. The server asks a rank again only after it has answered, so that neither a stopped rank nor a
-// stopped launcher lets frames pile up.
+// Figures are what a rank tells of its work when the launcher asks: package feed encodes them. The server asks a
+// rank again only after it has answered, so that neither a stopped rank nor a stopped launcher lets frames pile up.
 
 const (
 	// maxFigures is the most bytes of one answer.
@@ -20,6 +19,7 @@ const (
 // telling is what the server knows of a peer's answers. Guarded by Server.mu.
 type telling struct {
 	asked bool      // and has not answered
+	at    time.Time // when it was asked last
 	next  time.Time // not to be asked before
 }
 
@@ -31,7 +31,7 @@ func (s *Server) AskFigures() {
 	defer s.mu.Unlock()
 	for p := range s.peers {
 		if !p.telling.asked && !now.Before(p.telling.next) {
-			p.telling.asked = true
+			p.telling.asked, p.telling.at = true, now
 			s.send(p, message{Type: typeTell})
 		}
 	}
@@ -42,12 +42,11 @@ func (s *Server) told(p *peer, m message) bool {
 	if s.Figures == nil || len(m.Value) > maxFigures {
 		return false
 	}
-	now := time.Now()
 	s.mu.Lock()
 	asked := p.telling.asked
 	p.telling.asked = false
-	p.telling.next = now.Add(time.Duration(len(m.Value)) * time.Second / figuresRate)
-	p.pulse.alive(now)
+	p.telling.next = p.telling.at.Add(time.Duration(len(m.Value)) * time.Second / figuresRate)
+	p.pulse.alive(time.Now())
 	generation := p.gen.number
 	s.mu.Unlock()
 	if asked {

@@ -68,6 +68,21 @@ func TestRanksTellWithinTheirRate(t *testing.T) {
 	}
 }
 
+// TestAnAnswerEachSecond checks that the second begins with the question: a rank that answers slowly can be asked again
+// when the next second begins.
+func TestAnAnswerEachSecond(t *testing.T) {
+	s, addr := serve(t, 1)
+	got := make(answers, 10)
+	s.Figures = got.take
+	all := joinAll(t, addr, 1)
+	const bytes = 300
+	all[0].OnTell(func() []byte { time.Sleep(bytes * time.Millisecond); return make([]byte, bytes) })
+	s.AskFigures()
+	got.next(t)
+	s.AskFigures()
+	got.next(t)
+}
+
 // TestUnaskedFiguresEndTheConnection checks that a rank cannot flood the launcher.
 func TestUnaskedFiguresEndTheConnection(t *testing.T) {
 	for name, figures := range map[string]func(int, uint64, string, []byte){"nobody watches": nil, "not asked": func(

@@ -104,6 +104,7 @@ func (w *world) take(now time.Time, number int, generation uint64, host string, 
 	r := &w.ranks[number]
 	begins := r.last == nil || generation > r.generation
 	if !begins {
+		f.Complete(r.last)
 		r.add(now.Sub(r.told).Seconds(), r.last, f)
 		for _, late := range f.WaitedFor {
 			if late.Rank < len(w.ranks) {
