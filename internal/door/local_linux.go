@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -57,7 +56,8 @@ func peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
 	return cred, err
 }
 
-// Locals are the sockets of ListenLocal on this host, of all users, by process id.
+// Locals are the sockets of ListenLocal on this host, of all users, by the id of the process that really listens:
+// anyone can call a socket by the number of another process.
 func Locals() (map[int]string, error) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
@@ -69,12 +69,28 @@ func Locals() (map[int]string, error) {
 		if len(fields) != 8 || !strings.HasPrefix(fields[7], localPrefix) {
 			continue
 		}
-		text, _, _ := strings.Cut(strings.TrimPrefix(fields[7], localPrefix), "/")
-		if pid, err := strconv.Atoi(text); err == nil {
-			names[pid] = fields[7]
+		pid := listener(fields[7])
+		if pid == 0 || names[pid] != "" && !strings.HasPrefix(fields[7], fmt.Sprintf("%s%d/", localPrefix, pid)) {
+			continue
 		}
+		names[pid] = fields[7]
 	}
 	return names, nil
+}
+
+// listener is the process that listens at a socket; 0 if there is none. It does not wait: where many have connected,
+// the kernel refuses at once.
+func listener(name string) int {
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		return 0
+	}
+	defer c.Close()
+	p, err := peer(c)
+	if err != nil {
+		return 0
+	}
+	return int(p.Pid)
 }
 
 // ErrOther says that a socket is not that of the process whose number it has, or that the process is another user's.

@@ -22,12 +22,15 @@ func TestLocal(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() {
-		c, err := l.Accept()
-		if err == nil {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				served <- err
+				return
+			}
 			io.WriteString(c, "hello")
 			c.Close()
 		}
-		served <- err
 	}()
 	c, err := DialLocal(os.Getpid(), names[os.Getpid()], time.Minute)
 	if err != nil {
@@ -37,7 +40,8 @@ func TestLocal(t *testing.T) {
 	if text, err := io.ReadAll(c); string(text) != "hello" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}
-	if err := <-served; err != nil {
+	l.Close()
+	if err := <-served; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
 
@@ -46,6 +50,10 @@ func TestLocal(t *testing.T) {
 		t.Skip(err)
 	}
 	defer false1.Close()
+	names, err = Locals()
+	if err != nil || names[1] != "" || names[os.Getpid()] == "" { // whose socket it is the kernel says
+		t.Errorf("%v, %v", names, err)
+	}
 	if _, err := DialLocal(1, localPrefix+"1/1", time.Minute); !errors.Is(err, ErrOther) {
 		t.Errorf("this process passes for process 1: %v", err)
 	}

@@ -2,7 +2,9 @@ package flight
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +18,25 @@ import (
 // askVariable makes the test binary one that asks that process.
 const askVariable = "GOROVOD_FLIGHT_TEST_ASK"
 
+// deceiveVariable makes the test binary one that opens many sockets under the numbers of other processes, and never
+// answers there.
+const deceiveVariable = "GOROVOD_FLIGHT_TEST_DECEIVE"
+
+// deceitful is how many sockets that program has.
+const deceitful = 200
+
 func TestMain(m *testing.M) {
+	if pid := os.Getenv(deceiveVariable); pid != "" {
+		for i := range deceitful {
+			name := fmt.Sprintf("@%s%s/%d", prefix, pid, i)
+			if _, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}); err != nil {
+				panic(err)
+			}
+		}
+		os.Stdout.Close()
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}
 	if pid, err := strconv.Atoi(os.Getenv(askVariable)); err == nil {
 		_, _, err := Ask(pid)
 		io.WriteString(os.Stdout, errors.Join(err, errors.New("")).Error())
@@ -25,8 +45,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Another user than that of the ranks is told whose they are, and who may ask.
-func TestRanksOfAnotherUser(t *testing.T) {
+// asOther is a command that runs this program as another user.
+func asOther(t *testing.T, variable, value string) *exec.Cmd {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("to be another user needs root")
 	}
@@ -38,14 +59,23 @@ func TestRanksOfAnotherUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(dir, "ask")
+	program := filepath.Join(dir, "test")
 	if err := os.WriteFile(program, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	c := exec.Command(program)
+	c.Dir, c.Env = "/", []string{variable + "=" + value}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	return c
+}
+
+// serveDump lets this process answer as a rank of job "j", until the test ends.
+func serveDump(t *testing.T) {
+	t.Helper()
 	l, err := Listen()
 	if err != nil {
 		t.Fatal(err)
@@ -55,13 +85,46 @@ func TestRanksOfAnotherUser(t *testing.T) {
 		Serve(l, func() *Dump { return &Dump{Job: "j", Size: 1, PID: os.Getpid(), Time: time.Now()} })
 		close(served)
 	}()
-	defer func() { l.Close(); <-served }()
-	c := exec.Command(program)
-	c.Dir, c.Env = "/", []string{askVariable + "=" + strconv.Itoa(os.Getpid())}
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	t.Cleanup(func() { l.Close(); <-served })
+}
+
+// Another user than that of the ranks is told whose they are, and who may ask.
+func TestRanksOfAnotherUser(t *testing.T) {
+	c := asOther(t, askVariable, strconv.Itoa(os.Getpid()))
+	serveDump(t)
 	said, err := c.CombinedOutput()
 	if text := string(said); err != nil || !strings.Contains(text, "belongs to user ") ||
 		!strings.Contains(text, "sudo") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// Sockets of another user that pretend to be this process's neither hide it nor hold root up.
+func TestAnotherUserDeceivesNobody(t *testing.T) {
+	c := asOther(t, deceiveVariable, strconv.Itoa(os.Getpid()))
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); c.Wait() }()
+	io.Copy(io.Discard, out) // it is ready
+	serveDump(t)
+	began := time.Now()
+	all, answers, err := askAll()
+	if spent := time.Since(began); err != nil || spent > deceitful*patience/4 {
+		t.Errorf("%v, after %v", err, spent)
+	}
+	if me := os.Getpid(); len(all["j"]) != 1 || all["j"][0].PID != me || len(answers[me]) != 1 {
+		t.Errorf("this process answers %v of %v", answers[me], answers)
+	}
+	if its, asked := answers[c.Process.Pid]; !asked || len(its) > 0 {
+		t.Errorf("the other user's process is known by %v", its)
 	}
 }

@@ -3,6 +3,7 @@ package flight
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,13 +51,22 @@ func Serve(l *net.UnixListener, dump func() *Dump) {
 
 // trusted reports whether this user or root is at the other end.
 func trusted(c *net.UnixConn) bool {
+	cred, err := peer(c)
+	return err == nil && (cred.Uid == 0 || int(cred.Uid) == os.Getuid())
+}
+
+// peer is the process at the other end.
+func peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return false
+		return nil, err
 	}
-	var cred *unix.Ucred
-	raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	return err == nil && (cred.Uid == 0 || int(cred.Uid) == os.Getuid())
+	if e := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); e != nil {
+		return nil, e
+	}
+	return cred, err
 }
 
 // Ask asks the ranks on this host of the job to which a process belongs: the launcher, a
@@ -148,7 +159,8 @@ func Launcher(pid int) int {
 }
 
 // askAll asks everyone. all are the answers by job; answers are the jobs in which each
-// process that has a socket is a rank, none where it is silent.
+// process that has a socket is a rank, none where it is silent. Those of one user are asked
+// by themselves, so that the processes of another one can neither hide them nor hold them up.
 func askAll() (all map[string][]*Dump, answers map[int][]string, err error) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
@@ -156,31 +168,110 @@ func askAll() (all map[string][]*Dump, answers map[int][]string, err error) {
 	}
 	all, answers = map[string][]*Dump{}, map[int][]string{}
 	asked := map[string]bool{} // connections that a process has not accepted are called as its socket
+	found := map[uint32]*users{}
 	for _, line := range strings.Split(string(table), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) != 8 || !strings.HasPrefix(fields[7], "@"+prefix) || asked[fields[7]] {
 			continue
 		}
 		asked[fields[7]] = true
-		text, _, _ := strings.Cut(strings.TrimPrefix(fields[7], "@"+prefix), "/")
-		owner, notNumber := strconv.Atoi(text)
-		d, err := askOne(fields[7])
-		if notNumber == nil && answers[owner] == nil {
-			answers[owner] = []string{}
-		}
-		if err != nil {
+		c, cred := dial(fields[7])
+		if c == nil {
 			continue
 		}
-		job := d.Job
-		if job == "" { // of one rank, which has no rendezvous
-			job = fmt.Sprint("alone ", d.PID)
+		owner := ownerOf(fields[7], cred)
+		if answers[owner] == nil {
+			answers[owner] = []string{}
 		}
-		all[job] = append(all[job], d)
-		if notNumber == nil {
-			answers[owner] = append(answers[owner], job)
+		if os.Getuid() != 0 && cred.Uid != 0 && int(cred.Uid) != os.Getuid() {
+			c.Close() // another user's, who would not answer, unless to deceive
+			continue
+		}
+		if found[cred.Uid] == nil {
+			found[cred.Uid] = &users{}
+		}
+		found[cred.Uid].add(owner, c)
+	}
+	var asking sync.WaitGroup
+	for _, u := range found {
+		asking.Go(u.ask)
+	}
+	asking.Wait()
+	for _, u := range found {
+		for i, d := range u.dumps {
+			if d == nil {
+				continue
+			}
+			job := d.Job
+			if job == "" { // of one rank, which has no rendezvous
+				job = fmt.Sprint("alone ", d.PID)
+			}
+			all[job] = append(all[job], d)
+			answers[u.owners[i]] = append(answers[u.owners[i]], job)
 		}
 	}
 	return all, answers, nil
+}
+
+// users are the sockets of one user, and what they answer.
+type users struct {
+	owners []int
+	conns  []net.Conn
+	dumps  []*Dump // nil where there is no answer
+}
+
+// mostOfUser bounds how many sockets of one user are asked.
+const mostOfUser = 1024
+
+// add adds the socket of a process.
+func (u *users) add(owner int, c net.Conn) {
+	if len(u.conns) == mostOfUser {
+		c.Close()
+		return
+	}
+	u.owners, u.conns, u.dumps = append(u.owners, owner), append(u.conns, c), append(u.dumps, nil)
+}
+
+// ask asks them all at once. It takes at most patience, however many are silent.
+func (u *users) ask() {
+	const least = 1 << 20 // bytes that a rank may answer: hundreds of operations
+	most := max(least, maxDump/int64(max(1, len(u.conns))))
+	var asking sync.WaitGroup
+	for i, c := range u.conns {
+		asking.Go(func() {
+			c.SetDeadline(time.Now().Add(patience))
+			u.dumps[i], _ = Read(io.LimitReader(c, most))
+			c.Close()
+		})
+	}
+	asking.Wait()
+}
+
+// ownerOf is the process whose socket it is: the one that its name says, if the user who listens owns that process,
+// too. Else anyone could call a socket by the number of another user's process.
+func ownerOf(name string, cred *unix.Ucred) int {
+	text, _, _ := strings.Cut(strings.TrimPrefix(name, "@"+prefix), "/")
+	var st unix.Stat_t
+	if pid, err := strconv.Atoi(text); err == nil && unix.Stat(fmt.Sprintf("/proc/%d", pid), &st) == nil &&
+		st.Uid == cred.Uid {
+		return pid
+	}
+	return int(cred.Pid)
+}
+
+// dial connects to a socket, and says who listens there. It does not wait: where many have connected, the kernel
+// refuses at once.
+func dial(name string) (net.Conn, *unix.Ucred) {
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		return nil, nil
+	}
+	cred, err := peer(c)
+	if err != nil {
+		c.Close()
+		return nil, nil
+	}
+	return c, cred
 }
 
 // maxNamed bounds how many ranks an error lists.
@@ -205,19 +296,6 @@ func isLauncher(pid int) bool {
 	name, _, _ := strings.Cut(string(line), "\x00")
 	name = filepath.Base(name)
 	return name == "horovodrun" || name == "gorovod"
-}
-
-func askOne(name string) (*Dump, error) {
-	c, err := net.DialTimeout("unix", name, patience)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	if u, ok := c.(*net.UnixConn); !ok || os.Getuid() != 0 && !trusted(u) {
-		return nil, errors.New("another user's") // who would not answer, unless to deceive
-	}
-	c.SetDeadline(time.Now().Add(patience))
-	return Read(c)
 }
 
 // below reports whether a process is another one or descends from it.

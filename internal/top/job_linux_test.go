@@ -248,6 +248,7 @@ func TestTopOfAJob(t *testing.T) {
 	j := job(t)
 	pid := fmt.Sprint(j.Process.Pid)
 	once(t, "all 2 ranks have joined", pid)
+	once(t, "The others wait for rank 1 on", pid)
 	term, c := top(t, pid)
 	term.await(t, "job "+pid)
 	term.await(t, "WAITED-FOR")

@@ -25,7 +25,7 @@ var Command = &commandline.Command{
 	About: "Watch a job in the terminal: who waits for whom, and why",
 	Detail: "JOB is the first number of a line of gorovod ps, the process id of any process of the job, or the " +
 		"address of a dashboard; GOROVOD_METRICS_TOKEN_FILE has the token if that needs one. It may be left out if " +
-		"one job runs. The job needs no option for this, and the ranks are asked for nothing while nobody looks. " +
+		"one job runs. The job needs no option for this, and while nobody looks only its summary asks the ranks. " +
 		"The launcher shows a job only to its user and to root. q quits, h shows the other keys.",
 	Examples: []commandline.Example{
 		{Line: "gorovod top", About: "The job that runs on this host."},
@@ -37,12 +37,16 @@ var Command = &commandline.Command{
 }
 
 type options struct {
-	Once bool   `name:"once" help:"Print what can be seen once, in plain lines, and exit. That takes three seconds."`
+	Once bool   `name:"once" help:"Print what can be seen once, in plain lines, and exit. That takes six seconds at most."`
 	Job  string `arg:"" optional:"" default:"" name:"job"`
 }
 
-// onceAfter is how many Snapshots --once needs: rates are differences.
-const onceAfter = 3
+// onceAfter is how many Snapshots --once needs: rates are differences, of which a verdict about a slow rank needs four.
+// If one is named already, onceAtLeast say what it does.
+const (
+	onceAfter   = 6
+	onceAtLeast = 3
+)
 
 // Main runs the command. It returns the exit code.
 func Main(name string, args []string, out *os.File) (code int, err error) {
@@ -101,7 +105,7 @@ func once(s *source, out io.Writer) error {
 	m, seen := &model{name: s.name}, 0
 	ending, err := s.follow(ctx, func(now *overview.Snapshot) {
 		m.take(now, time.Now())
-		if seen++; seen == onceAfter {
+		if seen++; seen >= onceAfter || seen >= onceAtLeast && now.Straggler != nil {
 			cancel(errSeen)
 		}
 	})
