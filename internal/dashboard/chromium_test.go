@@ -205,6 +205,7 @@ func TestInChromium(t *testing.T) {
 		t.Errorf("the background stays %s", after)
 	}
 	s.Close()
+	b.until(`document.getElementById("sentence").textContent === "The job has ended well."`)
 	b.until(`document.getElementById("state").textContent.includes("ended")`)
 }
 

@@ -193,6 +193,14 @@ source.addEventListener("now", (e) => {
   put(at("state"), `gorovod ${now.version}, live`);
   show();
 });
+source.addEventListener("end", (e) => {
+  const ending = JSON.parse(e.data);
+  source.close(); // else the browser would ask a launcher that is gone again and again
+  put(at("sentence"), ending.code === 0 ? "The job has ended well." : `The job has ended with exit code ${ending.code}${ending.text ? `: ${ending.text}` : "."}`);
+  at("sentence").dataset.tone = ending.code === 0 ? "fine" : "stuck";
+  put(at("state"), "the job has ended; what is below is its last state");
+  document.title = ending.code === 0 ? "gorovod: ended" : "■ gorovod: failed";
+});
 source.onerror = () => put(at("state"), "the job has ended, or its launcher cannot be reached");
 
 at("heat").addEventListener("keydown", (e) => {
