@@ -105,7 +105,7 @@ type Engine struct {
 	seat    seat    // the drive lock, and who wants it
 	parking parking // who waits while another thread drives
 	// pending operations with a callback: somebody is told of the end, and asks for nothing before
-	callbacks        atomic.Int32
+	callbacks    atomic.Int32
 	askedAt      atomic.Int64              // when the program last found an operation in progress, as asked has it
 	spunAt       atomic.Int64              // when it last did so in a loop that spins
 	hurry        chan struct{}             // ends the background goroutine's nap: such an operation has come

@@ -79,7 +79,8 @@ func TestFiguresWhilePending(t *testing.T) {
 		t.Errorf("%d operations pending, for %v; %d negotiated", f.Pending, time.Duration(f.Oldest),
 			f.Negotiation.Count())
 	}
-	if waited := time.Duration(f.Waited); waited < 20*time.Millisecond || waited > time.Duration(f.Oldest)+time.Millisecond {
+	waited, oldest := time.Duration(f.Waited), time.Duration(f.Oldest)
+	if waited < 20*time.Millisecond || waited > oldest+time.Millisecond {
 		t.Errorf("the rank has waited for %v, and still does", waited)
 	}
 	if len(f.Waits) != 1 || f.Waits[0].Name != "tensor" || f.Waits[0].Op != "ALLREDUCE" || f.Waits[0].Age != f.Oldest ||
