@@ -123,10 +123,11 @@ var roles = map[string]func(o Options) error{
 		}
 		return nil
 	},
-	// mistaken believes in a place that the server does not.
+	// mistaken believes in a place that the server does not. It must be alone: a rank that has finalized PMIx while
+	// another one still calls PMIx_Init has that call wait for ever at times (OpenPMIx 4.2.2).
 	"mistaken": func(o Options) error {
 		o.Size++
-		if _, err := Open(soon(), o); err == nil || !strings.Contains(err.Error(), "of the 2 of") {
+		if _, err := Open(soon(), o); err == nil || !strings.Contains(err.Error(), "of the 1 of") {
 			return fmt.Errorf("a wrong size: %v", err)
 		}
 		return nil
@@ -156,8 +157,8 @@ var roles = map[string]func(o Options) error{
 	},
 }
 
-// run runs two ranks with mpirun, or one without.
-func run(t *testing.T, role string, alone bool, env ...string) {
+// run runs ranks with mpirun, or one without if ranks is 0.
+func run(t *testing.T, role string, ranks int, env ...string) {
 	t.Helper()
 	mpirun, err := exec.LookPath("mpirun.openmpi")
 	if err != nil {
@@ -168,36 +169,36 @@ func run(t *testing.T, role string, alone bool, env ...string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	n, c := 2, exec.CommandContext(ctx, mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", "env",
+	c := exec.CommandContext(ctx, mpirun, "--allow-run-as-root", "--oversubscribe", "-n", strconv.Itoa(ranks), "env",
 		roleVariable+"="+role)
 	c.Args = append(append(c.Args, env...), os.Args[0])
-	if alone {
-		n, c = 1, exec.CommandContext(ctx, os.Args[0])
+	if ranks == 0 {
+		c = exec.CommandContext(ctx, os.Args[0])
 		c.Env = append(os.Environ(), roleVariable+"="+role)
 	}
 	c.WaitDelay = time.Second
 	out, err := c.CombinedOutput()
-	for r := range n {
+	for r := range max(ranks, 1) {
 		if !strings.Contains(string(out), fmt.Sprintf("rank %d is right\n", r)) {
 			t.Errorf("%s, rank %d: %v\n%s", role, r, err, out)
 		}
 	}
 }
 
-func TestExchange(t *testing.T) { run(t, "exchange", false) }
+func TestExchange(t *testing.T) { run(t, "exchange", 2) }
 
-func TestAbsentRank(t *testing.T) { run(t, "absent", false) }
+func TestAbsentRank(t *testing.T) { run(t, "absent", 2) }
 
 func TestOfNoUse(t *testing.T) {
-	run(t, "mistaken", false)
-	run(t, "otherwise", false)
+	run(t, "mistaken", 1)
+	run(t, "otherwise", 2)
 	dir := t.TempDir()
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "lib"), 0o700),
 		os.WriteFile(filepath.Join(dir, "lib", libraryName), []byte("no library"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "nowhere", false, "PMIX_INSTALL_PREFIX="+dir)
-	run(t, "alone", true)
+	run(t, "nowhere", 2, "PMIX_INSTALL_PREFIX="+dir)
+	run(t, "alone", 0)
 }
 
 func TestIsVersion(t *testing.T) {
