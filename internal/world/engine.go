@@ -35,6 +35,7 @@ func (w *World) startEngine(o Options) error {
 	}
 	e, err := engine.New(w.net, opts)
 	if err != nil {
+		w.unwatchMPI()
 		return err
 	}
 	w.Engine = e

@@ -3,6 +3,8 @@ package world
 import (
 	"context"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/collective"
@@ -49,7 +51,34 @@ func (w *World) carryByMPI(o *engine.Options, c *mpi.Communicator) error {
 		}
 		return c.OpenLane(ctx, id+engine.MaxSets*int(incarnation), theirs, o.Collective)
 	}
+	w.watchMPI(c)
 	return nil
+}
+
+// hangLimit is how long after an abort a call of MPI may last that should return at once.
+const hangLimit = 5 * time.Second
+
+// watchMPI ends the process if the driver does not come back from MPI after an abort: neither it nor the program could
+// ever go on, or say why. It watches until the world is left.
+func (w *World) watchMPI(c *mpi.Communicator) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.unwatchMPI = cancel
+	guard.Go("the watch over MPI", func(error) {}, func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for w.net.Err() == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+		if call := c.Hung(ctx, hangLimit); call != "" {
+			w.log.Error(fmt.Sprintf("%v. %s has not returned for %v, so MPI hangs, and this process ends",
+				w.net.Err(), call, hangLimit))
+			os.Exit(1)
+		}
+	})
 }
 
 // untilAbort ends with the start time-out, or when the network is aborted.

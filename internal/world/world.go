@@ -73,6 +73,8 @@ type World struct {
 	session  *rendezvous.Session            // nil for a world of one
 	running  atomic.Pointer[engine.Engine]  // Engine, for who may ask before Join has returned
 	devices  atomic.Pointer[engine.Devices] // Devices, likewise
+
+	unwatchMPI context.CancelFunc
 }
 
 // Join joins a generation, and blocks until all ranks have joined it or ctx ends; then the error lists the missing
@@ -83,7 +85,7 @@ func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (
 		defer cancel()
 		ctx = limited
 	}
-	w := &World{Config: c, Place: s.Place, Timeline: timeline.New(), start: s, log: o.Log}
+	w := &World{Config: c, Place: s.Place, Timeline: timeline.New(), start: s, log: o.Log, unwatchMPI: func() {}}
 	o.TrackFD = w.track(o.TrackFD)
 	w.knocks = auth.NewKnocks(func(text string) { o.Log.Warn(text) })
 	var err error
@@ -179,6 +181,7 @@ func (w *World) Leave(limit time.Duration) {
 		w.log.Warn("close the messages between ranks", "error", err)
 	}
 	w.knocks.Close()
+	w.unwatchMPI()
 	if err := w.Timeline.Stop(); err != nil {
 		w.log.Warn("close the timeline", "error", err)
 	}

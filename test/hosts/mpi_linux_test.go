@@ -231,13 +231,17 @@ func (j *job) crashed() bool {
 }
 
 // told checks what the survivors of a host have been told. An mpirun that does not spare them may have killed all but
-// one before they could say it, or all if it says why itself, and one that has crashed any.
+// one before they could say it, or all if it says why itself, and one that has crashed any. A rank that does not come
+// back from MPI says it as it ends.
 func (j *job) told(m cluster.Mpirun, dir string, ranks []int, cause string) {
 	j.t.Helper()
 	silent := 0
 	for _, r := range ranks {
 		text, err := os.ReadFile(fmt.Sprintf("%s/told%d", dir, r))
+		hung := regexp.MustCompile(fmt.Sprintf(`\[rank %d\]: .*%s.* MPI hangs`, r, cause))
 		switch {
+		case err != nil && hung.MatchString(j.stderr.String()):
+			j.t.Logf("rank %d: %s", r, hung.FindString(j.stderr.String()))
 		case err != nil && (!m.Spares || j.crashed()):
 			silent++
 		case err != nil || !regexp.MustCompile(cause).Match(text):

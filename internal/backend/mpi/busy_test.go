@@ -3,7 +3,9 @@
 package mpi
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -32,5 +34,48 @@ func TestFreeDoesNotWaitForACommunicatorThatIsMade(t *testing.T) {
 		}
 		l.mu.Unlock()
 		call(l) // MPI is called no more: this Library has no functions
+	}
+}
+
+// After an abort a call that does not return is named. One that goes on, or the loss of MPI, is no such call.
+func TestHung(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	test := slices.Index(names[:], "Test")
+	l := new(Library)
+	c := &Communicator{library: l}
+	l.underWay.begin(uint32(test))
+	if call := c.Hung(t.Context(), limit); call != "MPI_Test" {
+		t.Errorf("%q hangs", call)
+	}
+	l.lose(errBusy)
+	if call := c.Hung(t.Context(), limit); call != "MPI_Test" {
+		t.Errorf("%q hangs, and MPI is lost", call)
+	}
+	l.underWay.end()
+	if call := c.Hung(t.Context(), time.Hour); call != "" {
+		t.Errorf("%q hangs after the end", call)
+	}
+	if call := (&Communicator{library: new(Library)}).Hung(t.Context(), limit); call != "" {
+		t.Errorf("%q hangs, and there is none", call)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*limit)
+	defer cancel()
+	busy := new(Library)
+	go func() {
+		for ctx.Err() == nil {
+			busy.underWay.begin(uint32(test))
+			time.Sleep(limit / 10)
+			busy.underWay.end()
+		}
+	}()
+	if call := (&Communicator{library: busy}).Hung(ctx, limit); call != "" || ctx.Err() == nil {
+		t.Errorf("%q hangs amid calls that return", call)
+	}
+	for _, waits := range []string{"Init_thread", "Comm_create_group"} {
+		waiting := new(Library)
+		waiting.underWay.begin(uint32(slices.Index(names[:], waits)))
+		if call := (&Communicator{library: waiting}).Hung(t.Context(), limit); call != "" {
+			t.Errorf("%q hangs, which waits for others", call)
+		}
 	}
 }

@@ -45,8 +45,9 @@ type Library struct {
 	manager  *manager
 	reducers [tensor.NumDTypes][tensor.NumReduceOps]C.uintptr_t // made when first needed
 
-	lost atomic.Pointer[error] // why MPI is not called any more
-	kept []*Lane               // what MPI may still write to; guarded by mu
+	underWay underWay
+	lost     atomic.Pointer[error] // why MPI is not called any more
+	kept     []*Lane               // what MPI may still write to; guarded by mu
 }
 
 var loaded struct {
@@ -144,6 +145,8 @@ var errEarly = errors.New("the program has finalized MPI while Horovod was in us
 // run makes the call that l.call holds. The caller holds mu.
 func (l *Library) run(what uint32) {
 	l.call.what = what
+	l.underWay.begin(what)
+	defer l.underWay.end()
 	if l.thread != nil {
 		l.thread <- struct{}{}
 		<-l.returned

@@ -5,6 +5,7 @@ package mpi
 import (
 	"context"
 	"errors"
+	"time"
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/collective"
@@ -69,6 +70,8 @@ func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o col
 }
 
 func (c *Communicator) Free() {}
+
+func (c *Communicator) Hung(ctx context.Context, limit time.Duration) string { return "" }
 
 // SetLimit does nothing.
 func SetLimit(int) {}
