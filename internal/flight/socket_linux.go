@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // prefix is how the sockets are called, before the process id; a further number tells
@@ -194,7 +196,7 @@ func askAll() (all map[string][]*Dump, answers map[int][]string, err error) {
 	}
 	var asking sync.WaitGroup
 	for _, u := range found {
-		asking.Go(u.ask)
+		guard.In(&asking, "asking the ranks of a user", unanswered, u.ask)
 	}
 	asking.Wait()
 	for _, u := range found {
@@ -232,13 +234,16 @@ func (u *users) add(owner int, c net.Conn) {
 	u.owners, u.conns, u.dumps = append(u.owners, owner), append(u.conns, c), append(u.dumps, nil)
 }
 
+// unanswered leaves a question without an answer, which is what a failure to ask it comes to.
+func unanswered(error) {}
+
 // ask asks them all at once. It takes at most patience, however many are silent.
 func (u *users) ask() {
 	const least = 1 << 20 // bytes that a rank may answer: hundreds of operations
 	most := max(least, maxDump/int64(max(1, len(u.conns))))
 	var asking sync.WaitGroup
 	for i, c := range u.conns {
-		asking.Go(func() {
+		guard.In(&asking, "asking a rank", unanswered, func() {
 			c.SetDeadline(time.Now().Add(patience))
 			u.dumps[i], _ = Read(io.LimitReader(c, most))
 			c.Close()
