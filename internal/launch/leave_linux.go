@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 )
 
-// agentsHere lists the agents on this host that run this very program, by their pids. A host is a network namespace, so
-// the agents of a container belong to another host than those of the machine that it runs on.
+// agentsHere lists the agents on this host, by their pids: of a program of this name, wherever it is installed, since a
+// job may have another installation than the one that a hook finds. A host is a network namespace, so the agents of a
+// container belong to another host than those of the machine that it runs on.
 func agentsHere() (pids []int, err error) {
-	self, err := os.Stat("/proc/self/exe")
+	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	names := []string{"gorovod", "horovodrun", filepath.Base(self)}
 	network, err := os.Stat("/proc/self/ns/net")
 	if err != nil {
 		return nil, err
@@ -23,12 +28,12 @@ func agentsHere() (pids []int, err error) {
 		return nil, err
 	}
 	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	entries, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry)
 		if err != nil {
 			continue
 		}
@@ -37,8 +42,8 @@ func agentsHere() (pids []int, err error) {
 		if words := bytes.Split(line, []byte{0}); err != nil || len(words) != 3 || string(words[1]) != "agent" {
 			continue
 		}
-		program, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
-		if err != nil || !os.SameFile(program, self) {
+		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err != nil || !slices.Contains(names, strings.TrimSuffix(filepath.Base(program), " (deleted)")) {
 			continue
 		}
 		if n, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && os.SameFile(n, network) {
