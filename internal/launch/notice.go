@@ -130,13 +130,17 @@ func isURL(where string) bool {
 	return strings.HasPrefix(where, "http://") || strings.HasPrefix(where, "https://")
 }
 
-// checkNotice refuses a URL that cannot be asked.
+// checkNotice refuses a URL that cannot be asked, and one with a password, since messages name the URL.
 func checkNotice(where string) error {
 	if !isURL(where) {
 		return nil
 	}
-	if u, err := url.Parse(where); err != nil || u.Host == "" {
+	u, err := url.Parse(where)
+	if err != nil || u.Host == "" {
 		return fmt.Errorf("--leave-on %s: a file, or a URL such as http://HOST/PATH is needed", where)
+	}
+	if u.User != nil {
+		return fmt.Errorf("--leave-on %s: messages name the URL, so it cannot have a user or a password", u.Redacted())
 	}
 	return nil
 }
