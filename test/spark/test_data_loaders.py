@@ -222,9 +222,12 @@ def test_bad_use(path):
         module(path, reader_pool_type="pool")
     with pytest.warns(UserWarning, match="threads read"):
         module(path, kind=PetastormDataModule, reader_pool_type="process")
-    with module(path, shard_count=200, cur_shard=0, steps_per_epoch_train=2) as data:
-        with pytest.raises(ValueError, match="100 rows are too few"):
-            list(data.train_data())
+
+
+def test_a_process_without_rows_takes_those_of_others(path):
+    for shard, rows in ((0, 7), (199, 1)):  # of 100 rows in batches of 7: the first has none, the last has one
+        with module(path, shard_count=200, cur_shard=shard, steps_per_epoch_train=2) as data:
+            assert [len(batch["row"]) for batch in data.train_data()] == [rows, rows]
 
 
 def test_a_training_of_keras(path):
