@@ -11,11 +11,17 @@ import (
 )
 
 // A goroutine that makes a communicator may stay in MPI for ever, with the lock. The driver, which gives up a process
-// set meanwhile, does not wait for it; nor does the end of the process.
+// set meanwhile, does not wait for it; nor does the end of the process, nor a program that comes back to MPI after
+// hvd.shutdown().
 func TestFreeDoesNotWaitForACommunicatorThatIsMade(t *testing.T) {
 	for name, call := range map[string]func(*Library){
 		"Free":     func(l *Library) { (&Communicator{library: l}).Free() },
 		"Finalize": (*Library).Finalize,
+		"Init": func(l *Library) {
+			if err := l.Init(false); err == nil || err != l.Err() {
+				t.Errorf("Init: %v, and MPI is lost for %v", err, l.Err())
+			}
+		},
 	} {
 		l := new(Library)
 		l.mu.Lock()
@@ -36,6 +42,28 @@ func TestFreeDoesNotWaitForACommunicatorThatIsMade(t *testing.T) {
 		call(l) // MPI is called no more: this Library has no functions
 	}
 }
+
+// Nor does a program wait that asks what MPI can do.
+func TestThreadsSupportedDoesNotWaitForACommunicatorThatIsMade(t *testing.T) {
+	l := new(Library)
+	zeros(&l.functions)
+	l.level.Store(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	answer := make(chan bool)
+	go func() { answer <- l.ThreadsSupported() }()
+	select {
+	case supported := <-answer:
+		if supported {
+			t.Error("level 1 is MPI_THREAD_MULTIPLE, which is 0 here")
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("ThreadsSupported waits")
+	}
+}
+
+// zeros allocates what p points to, of a type of C, which a test cannot name.
+func zeros[T any](p **T) { *p = new(T) }
 
 // After an abort a call that does not return is named. One that goes on, or the loss of MPI, is no such call.
 func TestHung(t *testing.T) {

@@ -37,7 +37,6 @@ type Library struct {
 	call      *C.struct_gv_call
 	thread    chan struct{} // if not nil, the only thread that may call MPI runs call for each token
 	returned  chan struct{}
-	level     C.int
 	ours      bool // initialised here, so that it is finalized here
 	finalized bool
 	atExit    bool
@@ -45,6 +44,7 @@ type Library struct {
 	manager  *manager
 	reducers [tensor.NumDTypes][tensor.NumReduceOps]C.uintptr_t // made when first needed
 
+	level    atomic.Int32 // of threads, as MPI numbers them
 	underWay underWay
 	lost     atomic.Pointer[error] // why MPI is not called any more
 	kept     []*Lane               // what MPI may still write to; guarded by mu
@@ -120,7 +120,8 @@ func (l *Library) lose(cause error) {
 	l.lost.CompareAndSwap(nil, &err)
 }
 
-var errBusy = errors.New("a communicator was being made, for which not all processes have come")
+var errBusy = fmt.Errorf("a call of MPI on another thread has lasted for more than %v: it waits for processes that "+
+	"have not come, or MPI hangs", drainTime)
 
 // acquire takes mu for a caller that may not wait for long, such as the driver, and reports whether it has. A goroutine
 // that makes a communicator holds mu until all processes have come, which may be never. Once acquire has waited for
@@ -208,9 +209,12 @@ func (l *Library) textLocked(what uint32, code C.int) (string, error) {
 
 // Init initialises MPI unless the program has done so, in which case it is used as it is. single asks
 // for MPI_THREAD_SINGLE, so that all calls of MPI are made on one thread; else the level
-// is MPI_THREAD_MULTIPLE, so that the program may call MPI itself meanwhile, or what the library has.
+// is MPI_THREAD_MULTIPLE, so that the program may call MPI itself meanwhile, or what the library has. It returns Err
+// if MPI is lost.
 func (l *Library) Init(single bool) error {
-	l.mu.Lock()
+	if !l.acquire() {
+		return l.Err()
+	}
 	defer l.mu.Unlock()
 	if err := l.do(C.GV_Finalized); err != nil {
 		return err
@@ -228,8 +232,9 @@ func (l *Library) Init(single bool) error {
 		if err := l.do(C.GV_Query_thread); err != nil {
 			return err
 		}
-		l.level = l.call.result
-		if l.level < l.functions.thread_serialized {
+		level := l.call.result
+		l.level.Store(int32(level))
+		if level < l.functions.thread_serialized {
 			return errors.New("the program has initialized MPI for one thread only, but gorovod calls it from " +
 				"several: initialize it with MPI_THREAD_SERIALIZED at least (mpi4py does by itself, unless mpi4py.rc " +
 				"says otherwise), or after hvd.init()")
@@ -246,9 +251,11 @@ func (l *Library) Init(single bool) error {
 	if err := l.do(C.GV_Init_thread); err != nil {
 		return err
 	}
-	l.ours, l.level, l.manager = true, l.call.result, manager
+	level := l.call.result
+	l.level.Store(int32(level))
+	l.ours, l.manager = true, manager
 	C.gv_signals_on_alternate_stack()
-	if !single && l.level < l.functions.thread_serialized {
+	if !single && level < l.functions.thread_serialized {
 		// Not for several threads, even one at a time. It is too late for another thread to
 		// have been the one that initialised it.
 		err := fmt.Errorf("%s has no support for threads: set HOROVOD_MPI_THREADS_DISABLE=1, with which one thread "+
@@ -271,9 +278,7 @@ func (l *Library) serve() {
 // ThreadsSupported reports that MPI was initialised with MPI_THREAD_MULTIPLE: the program may call it
 // on any thread at any time.
 func (l *Library) ThreadsSupported() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.level == l.functions.thread_multiple
+	return l.level.Load() == int32(l.functions.thread_multiple)
 }
 
 // Finalize ends MPI if Init has begun it, and nothing has failed since. It waits for the other
