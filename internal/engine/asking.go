@@ -11,9 +11,10 @@ import (
 var firstAsk = time.Now()
 
 // asked notes that the program has found an operation in progress, and reports whether it asks in a loop that never
-// sleeps. While a program asks, the background goroutine is not lazy.
-func (e *Engine) asked() (spins bool) {
-	now := time.Since(firstAsk)
+// sleeps, and the time. While a program asks, the background goroutine is not lazy.
+func (e *Engine) asked() (at time.Time, spins bool) {
+	at = time.Now()
+	now := at.Sub(firstAsk)
 	last := time.Duration(e.askedAt.Swap(int64(now)))
 	spins, hurry := e.job.Asked(last, now)
 	if hurry {
@@ -22,16 +23,16 @@ func (e *Engine) asked() (spins bool) {
 	if spins {
 		e.spunAt.Store(int64(now))
 	}
-	return spins
+	return at, spins
 }
 
 // step drives once for a program that asks in a loop, if nobody else drives. If ranks share cores and there was nothing
-// to do, it gives the core away.
-func (e *Engine) step() {
+// to do, it gives the core away. Such a program may ask for as long as a rank is missing, so step checks, too.
+func (e *Engine) step(now time.Time) {
 	worked := false
 	e.noteSeat("a loop asks", "step")
 	if e.seat.take(driving.Seat.Wait) || e.seat.now().Dozing() && e.takeOver() {
-		worked = e.progressOnce()
+		worked = e.progressOnce(now)
 		e.leaveSeat()
 	}
 	if !worked && !e.opts.Spin {
@@ -39,9 +40,12 @@ func (e *Engine) step() {
 	}
 }
 
-// progressOnce is progress for a thread that then leaves the seat. The caller has the seat.
-func (e *Engine) progressOnce() bool {
+// progressOnce is progress for a thread that then leaves the seat, with the checks of a waiting driver. The caller has
+// the seat.
+func (e *Engine) progressOnce(now time.Time) bool {
 	defer e.abortOnPanic()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	e.checkShared(now)
+	e.checkStall(now)
 	return e.progress()
 }

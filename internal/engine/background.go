@@ -94,11 +94,15 @@ func (e *Engine) attend() {
 	}
 }
 
-// driveAside makes progress for as long as the policy says so and nobody else needs the seat. The caller has the seat.
+// driveAside makes progress for as long as the policy says so and nobody else needs the seat. It first makes the checks
+// of a waiting driver, because it never sleeps while it finds work every few milliseconds. The caller has the seat.
 func (e *Engine) driveAside(b *driving.Background) {
 	defer e.abortOnPanic()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	e.noteBeginAside(b)
+	now := time.Now()
+	e.checkShared(now)
+	e.checkStall(now)
 	for {
 		worked := e.progress()
 		if worked {

@@ -215,7 +215,7 @@ func (e *Engine) facts() driving.Facts {
 }
 
 // checkShared calls Verify about twice a second, because a damaged segment otherwise looks like a slow peer. The driver
-// calls it after a sleep.
+// calls it after a sleep, as does each thread that takes the seat for a step or after a nap.
 func (e *Engine) checkShared(now time.Time) {
 	n, ok := e.net.(transport.Verified)
 	if !ok || e.seat.now().Pending() == 0 {
@@ -230,7 +230,8 @@ func (e *Engine) checkShared(now time.Time) {
 }
 
 // checkStall tells the stall inspector, about twice a second, how long the oldest operation has been pending. The
-// driver calls it after a sleep, and while it polls for long or other threads keep it at work.
+// driver calls it after a sleep, and while it polls for long or other threads keep it at work. Each thread that takes
+// the seat for a step or after a nap calls it, too.
 func (e *Engine) checkStall(now time.Time) {
 	if e.opts.Stalled == nil || now.Sub(e.stallChecked) < inspectEvery {
 		return

@@ -118,10 +118,11 @@ func (e *Entry) Poll() bool {
 	if e.done.Load() {
 		return true
 	}
-	if !e.engine.asked() {
+	now, spins := e.engine.asked()
+	if !spins {
 		return false
 	}
-	e.engine.step()
+	e.engine.step(now)
 	return e.done.Load()
 }
 

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,5 +56,59 @@ func TestWhoPollsSaysThatItWaits(t *testing.T) {
 	})
 	if d := time.Since(began); d > limit/2 {
 		t.Errorf("the waiting was told %d times in %v", stalled.Load(), d)
+	}
+}
+
+// A program may spin on Poll, or have its other operations ended by callbacks, so that no driver ever sleeps. The
+// waiting for a rank that is missing is told all the same.
+func TestWhoNeverSleepsSaysThatItWaits(t *testing.T) {
+	for name, busy := range map[string]func(e *Engine, own int, lone *Entry){
+		"spins on Poll": func(_ *Engine, _ int, lone *Entry) {
+			for !lone.Poll() {
+			}
+		},
+		"has callbacks": func(e *Engine, own int, _ *Entry) {
+			var chains sync.WaitGroup
+			for c := range 4 { // so that there is always work
+				chains.Go(func() {
+					ended := make(chan *Error)
+					for err := (*Error)(nil); err == nil; {
+						op := sum(fmt.Sprint("own", c), floats(1))
+						op.Set, op.Done = own, func(en *Entry) { ended <- en.Err() }
+						var en *Entry
+						if en, err = e.Enqueue(op); err == nil {
+							err = <-ended
+							en.Release()
+						}
+					}
+				})
+			}
+			chains.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stalled atomic.Int32
+			said := make(chan struct{})
+			engines := newWorld(t, 2, true, func(o *Options) {
+				o.Stalled = func(time.Duration) {
+					if stalled.Add(1) == 3 {
+						close(said)
+					}
+				}
+			})
+			var own [2]int
+			each(engines, func(r int, e *Engine) { own[r], _ = e.AddSet([]int{0}) })
+			lone := enqueue(t, engines[0], sum("of rank 0 only", floats(1)))
+			go func() {
+				select {
+				case <-said:
+				case <-time.After(limit / 2):
+					t.Errorf("the waiting was told %d times in %v", stalled.Load(), limit/2)
+				}
+				engines[0].Abort(errors.New("enough"))
+			}()
+			busy(engines[0], own[0], lone)
+			lone.Release()
+		})
 	}
 }
