@@ -359,18 +359,18 @@ func (e *Engine) lane(op *Op) (*lane, *Error) {
 	return s.lane, nil
 }
 
-// Wait blocks until the Entry is done or most has passed (negative: without limit), and reports which. Meanwhile the
-// calling goroutine drives the engine, if nobody else does.
-func (e *Engine) Wait(en *Entry, most time.Duration) bool {
+// Wait blocks until the Entry is done or limit has passed (negative: without limit), and reports whether the Entry is
+// done. Meanwhile the calling goroutine drives the engine, if nobody else does.
+func (e *Engine) Wait(en *Entry, limit time.Duration) bool {
 	if en.Done() {
 		return true
 	}
-	if most < 0 {
+	if limit < 0 {
 		for !e.Wait(en, waitSlice) {
 		}
 		return true
 	}
-	t := timeout{most: most}
+	t := timeout{most: limit}
 	for {
 		if e.seat.take(driving.Seat.Wait) || e.takeOver() {
 			e.drive(en, &t)
