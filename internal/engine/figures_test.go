@@ -94,3 +94,24 @@ func TestFiguresWhilePending(t *testing.T) {
 	en.Release()
 	other.Release()
 }
+
+// TestAJoinIsNoWait checks that a rank without more data charges nobody.
+func TestAJoinIsNoWait(t *testing.T) {
+	const late = 100 * time.Millisecond
+	inWorlds(t, []int{2, 4}, func(t *testing.T, engines []*Engine) {
+		each(engines, func(r int, e *Engine) {
+			if r == len(engines)-1 {
+				time.Sleep(late)
+			}
+			if err := do(t, e, &Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1,
+				Postscale: 1}); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+		for r, e := range engines {
+			if f := e.Figures(); len(f.WaitedFor) > 0 {
+				t.Errorf("rank %d charges %+v", r, f.WaitedFor)
+			}
+		}
+	})
+}

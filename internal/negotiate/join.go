@@ -35,7 +35,7 @@ func (c *Coordinator) join(from int, name string) error {
 	c.joins = 0
 	clear(c.joined)
 	c.out = append(c.out, &Response{Type: operation.Join, Name: name, Root: int32(c.members[from]), Device: CPUDevice,
-		Prescale: 1, Postscale: 1, Card: NoCard})
+		Prescale: 1, Postscale: 1, Card: NoCard, Last: c.last})
 	return nil
 }
 

@@ -32,6 +32,31 @@ func TestJoinReleasesAGroupOnce(t *testing.T) {
 	}
 }
 
+// TestAJoinChargesNobody: neither the join nor what it completes says that a member was late.
+func TestAJoinChargesNobody(t *testing.T) {
+	c := NewCoordinator([]int{4, 5, 6}, newModelBoard(3, 0, false), Options{})
+	if _, err := c.Step([]int{1}, &Request{Name: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int32{}
+	for _, m := range []int{1, 2, 0} {
+		resps, err := c.Step([]int{m}, &Request{Type: operation.Join, Name: "join.noname"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resp := range resps {
+			var read Response
+			if err := read.Decode(resp.Append(nil)); err != nil {
+				t.Fatal(err)
+			}
+			got[read.Name] = read.Last
+		}
+	}
+	if len(got) != 2 || got["x"] != -1 || got["join.noname"] != -1 {
+		t.Errorf("the last members are %v", got)
+	}
+}
+
 // TestJoinOfFalseCards: a board that breaks the contract is noticed also when
 // all cards are retired.
 func TestJoinOfFalseCards(t *testing.T) {

@@ -97,8 +97,8 @@ type Response struct {
 	// belonged to another name now belongs to this one.
 	Card uint32
 	Gen  uint32
-	// Last is the lane member whose Request was the last, -1 if a rank that joined was it. Of a Response that is
-	// repeated by its card, the board knows: transport.Board.Last.
+	// Last is the lane member whose Request was the last, -1 of a Join and if a rank that joined was it. Of a Response
+	// that is repeated by its card, the board knows: transport.Board.Last.
 	Last int32
 	// Kept is not sent. Worker.Apply sets it where the name has a card, and the compression keeps something.
 	Kept *Kept
