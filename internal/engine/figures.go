@@ -32,11 +32,15 @@ type kindFigures struct {
 // about a tenth of a microsecond.
 const leastCharged = 10 * time.Microsecond
 
-// countAgreed notes that all members have submitted en. Its Response came in rec. The caller holds engine.mu.
+// countAgreed notes that all members have submitted en. Its Response came in rec. A Join is no wait: see
+// feed.Figures.Waited. The caller holds engine.mu.
 func (l *lane) countAgreed(en *Entry, rec *transport.Record, resp *negotiate.Response) {
 	f := &l.engine.figures
 	from := max(en.since.UnixNano(), en.readyAt)
 	f.negotiation.Observe(l.clock - from)
+	if en.request.Type == operation.Join {
+		return
+	}
 	if waited := l.clock - max(from, l.waitedUntil); waited > 0 {
 		f.waited += waited
 		l.waitedUntil = l.clock
@@ -131,7 +135,7 @@ func (e *Engine) waited(now int64) uint64 {
 	for _, l := range *e.lanes.Load() {
 		oldest := now
 		for _, en := range l.table {
-			if !en.agreed && (len(l.unready) == 0 || !slices.Contains(l.unready, en)) {
+			if !en.agreed && en != l.joining && (len(l.unready) == 0 || !slices.Contains(l.unready, en)) {
 				oldest = min(oldest, max(en.since.UnixNano(), en.readyAt))
 			}
 		}

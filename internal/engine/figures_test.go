@@ -95,13 +95,18 @@ func TestFiguresWhilePending(t *testing.T) {
 	other.Release()
 }
 
-// TestAJoinIsNoWait checks that a rank without more data charges nobody.
+// TestAJoinIsNoWait checks that a rank without more data waits for nobody, neither while the others go on nor later.
 func TestAJoinIsNoWait(t *testing.T) {
 	const late = 100 * time.Millisecond
 	inWorlds(t, []int{2, 4}, func(t *testing.T, engines []*Engine) {
 		each(engines, func(r int, e *Engine) {
 			if r == len(engines)-1 {
 				time.Sleep(late)
+				for i, e := range engines[:r] {
+					if f := e.Figures(); f.Waited > 0 {
+						t.Errorf("rank %d has waited for %v in its join", i, time.Duration(f.Waited))
+					}
+				}
 			}
 			if err := do(t, e, &Op{Type: operation.Join, DType: tensor.Uint8, Name: JoinName, Prescale: 1,
 				Postscale: 1}); err != nil {
@@ -109,8 +114,8 @@ func TestAJoinIsNoWait(t *testing.T) {
 			}
 		})
 		for r, e := range engines {
-			if f := e.Figures(); len(f.WaitedFor) > 0 {
-				t.Errorf("rank %d charges %+v", r, f.WaitedFor)
+			if f := e.Figures(); len(f.WaitedFor) > 0 || f.Waited > 0 {
+				t.Errorf("rank %d has waited for %v, and charges %+v", r, time.Duration(f.Waited), f.WaitedFor)
 			}
 		}
 	})

@@ -14,7 +14,7 @@ type Figures struct {
 	Tensors     []Tensors
 	Negotiation Histogram // from a tensor's submission, or the time at which its input was ready, to its agreement
 	// Waited is the time in which at least one tensor of this rank waited for other ranks, in nanoseconds, for each
-	// process set alone.
+	// process set alone. A join does not count: the rank has no more data, and nobody is late.
 	Waited uint64
 	// WaitedFor says for which ranks, ascending: those that were the last to submit what this rank had to wait for. An
 	// answer to the launcher has only what is new, of Works and Tensors, too: see Told.
