@@ -266,6 +266,62 @@ func TestAfterALongWait(t *testing.T) {
 	says(t, s, Fine, "All 4 ranks keep pace", "and 0 % of the time waiting")
 }
 
+// TestAfterALongWaitInLongSteps checks that one long wait is not taken for many, where steps take three seconds and
+// the ranks wait for moments in each.
+func TestAfterALongWaitInLongSteps(t *testing.T) {
+	f := newFilm(4)
+	n := 0
+	steps := func(i int, r *feed.Figures) {
+		r.Waits = nil
+		r.CPU += 9e8
+		if i == 0 {
+			n++
+		}
+		if n%3 == 0 {
+			works(r, 0)
+			if i != 2 {
+				r.WaitedFor = []feed.Late{{Rank: 2, Nanoseconds: 2e4}}
+			}
+		}
+	}
+	f.seconds(9, steps)
+	f.seconds(10, f.hangs(f.now, 0, 3))
+	f.second(func(i int, r *feed.Figures) {
+		r.Waits = nil
+		works(r, 0.9)
+		if i != 3 {
+			r.WaitedFor = []feed.Late{{Rank: 3, Nanoseconds: 10e9}}
+		}
+	})
+	for range window - 2 {
+		says(t, f.second(steps), Fine, "All 4 ranks go on; until")
+	}
+	for range 2 * straggler.MostWindows {
+		says(t, f.second(steps), Fine, "All 4 ranks keep pace")
+	}
+}
+
+// TestLongWaitsInTurn checks ranks that are late in turn by more than a second in each step of two seconds.
+func TestLongWaitsInTurn(t *testing.T) {
+	f := newFilm(4)
+	for step := range 12 {
+		late := step % 4
+		s := f.second(f.hangs(f.now.Add(-time.Second), 0, late))
+		says(t, s, Stuck, fmt.Sprintf("All wait for rank %d on", late))
+		s = f.second(func(i int, r *feed.Figures) {
+			r.Waits = nil
+			works(r, 0.5)
+			if i != late {
+				r.Waited += 5e8
+				r.WaitedFor = []feed.Late{{Rank: late, Nanoseconds: 15e8}}
+			}
+		})
+		if step > 3 {
+			says(t, s, Slow, "Ranks wait for one another in 80 % of the time, for none of them most")
+		}
+	}
+}
+
 // TestLongSteps checks a rank that is late by half a second in steps of two seconds.
 func TestLongSteps(t *testing.T) {
 	f := newFilm(4)

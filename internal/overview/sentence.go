@@ -71,15 +71,15 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 	if join != nil {
 		return j.joining(join, s)
 	}
+	if lost := straggler.Lost(j.windows); lost >= notable && s.Collectives > 0 {
+		return fmt.Sprintf("Ranks wait for one another in %.0f %% of the time, for none of them most.", 100*lost), Slow
+	}
 	if ago := now.Sub(j.waited.end); ago < window*Every {
 		return fmt.Sprintf("All %d ranks go on; until %s ago they waited for %s, for %s.", j.size, seconds(ago),
 			j.waited.whom, seconds(j.waited.age)), Fine
 	}
 	if s.Collectives == 0 {
 		return fmt.Sprintf("All %d ranks compute: no collective in the last seconds.", j.size), Fine
-	}
-	if lost := straggler.Lost(j.windows); lost >= notable {
-		return fmt.Sprintf("Ranks wait for one another in %.0f %% of the time, for none of them most.", 100*lost), Slow
 	}
 	return fmt.Sprintf("All %d ranks keep pace: %s collectives a second, %s/s, and %.0f %% of the time waiting.",
 		j.size, short(s.Collectives), Bytes(s.Bytes), 100*s.Waiting), Fine

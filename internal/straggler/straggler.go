@@ -119,23 +119,28 @@ func (w Window) tells() bool {
 }
 
 // Lost is the share of the time in which ranks have waited for others in the last windows, on average; 0 unless they
-// did so again and again.
+// did so again and again. One wait that is longer than all others counts as the longest of the others. A wait is
+// charged to the window in which it ends, so it can fill the time before it, too.
 func Lost(windows []Window) float64 {
-	windows, telling := recent(windows)
-	all, times := 0.0, 0
-	for _, w := range telling {
-		late := 0.0
-		for i := range w {
-			late += w[i].Late
-		}
-		if all += late; late > 0 {
-			times++
+	windows, _ = recent(windows)
+	lates := make([]float64, len(windows))
+	for i, w := range windows {
+		for k := range w {
+			lates[i] += w[k].Late
 		}
 	}
-	if times < steps {
+	sorted := slices.Sorted(slices.Values(lates))
+	if n := len(sorted); n < steps || sorted[n-steps] < least {
 		return 0
 	}
-	return min(1, all/float64(len(windows)))
+	most, free, all := sorted[len(sorted)-2], 0.0, 0.0
+	for _, late := range lates {
+		free++
+		late = min(late, most, free)
+		free -= late
+		all += late
+	}
+	return all / float64(len(windows))
 }
 
 // latest is the rank for which the others wait.

@@ -96,6 +96,39 @@ func TestOneWindowMayDiffer(t *testing.T) {
 	}
 }
 
+// TestLost checks how much is lost where ranks are late in turn, by less and by more than a window, and that one wait
+// is not taken for many.
+func TestLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		lates     []float64
+		low, high float64
+	}{
+		"nothing is known":           {nil, 0, 0},
+		"too little is known":        {[]float64{0.3, 0.3, 0.3}, 0, 0},
+		"each second":                {[]float64{0.3, 0.3, 0.3, 0.3}, 0.29, 0.31},
+		"steps of two seconds":       {[]float64{0, 1.5, 0, 1.5, 0, 1.5, 0, 1.5}, 0.7, 0.85},
+		"steps of three seconds":     {[]float64{2, 0, 0, 2, 0, 0, 2}, 0.6, 0.75},
+		"all the time":               {[]float64{0, 2, 0, 2, 0, 2}, 0.9, 1},
+		"moments":                    {[]float64{1e-5, 1e-5, 1e-5, 1e-5}, 0, 0},
+		"one long wait":              {[]float64{1e-5, 0, 0, 10, 0, 0, 1e-5, 0, 0, 1e-5}, 0, 0},
+		"one among short ones":       {[]float64{0.06, 0.06, 10, 0.06}, 0.05, 0.07},
+		"one that began long before": {[]float64{0, 10, 0.06, 0.06, 0.06}, 0.05, 0.07},
+	} {
+		var windows []Window
+		for i, late := range c.lates {
+			w := job(4, -1, 0, nil)
+			for k := range w {
+				w[k].Busy, w[k].Link = 0, 0
+			}
+			w[i%4].Late = late
+			windows = append(windows, w)
+		}
+		if got := Lost(windows); got < c.low || got > c.high {
+			t.Errorf("%s: %v, not between %v and %v", name, got, c.low, c.high)
+		}
+	}
+}
+
 // TestChance counts how often ranks are blamed that are late by chance: each step one of four at random, eight steps
 // a second, as where four ranks share two cores.
 func TestChance(t *testing.T) {
