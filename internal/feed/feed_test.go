@@ -174,20 +174,29 @@ func TestAnswersFitIntoASecond(t *testing.T) {
 		t.Errorf("%d works and %d tensors are known, not %d and %d", len(known.Works), len(known.Tensors),
 			len(want.Works), len(want.Tensors))
 	}
-	again := map[workKey]bool{}
+	again, tensorsAgain := map[workKey]bool{}, map[tensorsKey]bool{}
 	for round := range uint64(200) {
 		f := whole(2 + round) // all have changed
 		told.News(f)
 		for _, w := range f.Works {
 			again[workKey{w.Op, w.Class}] = true
 		}
+		for _, n := range f.Tensors {
+			tensorsAgain[tensorsKey{n.Op, n.DType, n.Set}] = true
+		}
+		if p := f.Append(nil); len(p) > mostTold {
+			t.Fatalf("answer %d has %d bytes", round, len(p))
+		}
 		f.Complete(known)
-		if known = f; len(known.Works) != len(want.Works) {
-			t.Fatalf("%d works are known", len(known.Works))
+		if known = f; len(known.Works) != len(want.Works) || len(known.Tensors) != len(want.Tensors) {
+			t.Fatalf("%d works and %d tensors are known", len(known.Works), len(known.Tensors))
 		}
 	}
 	if len(again) != len(want.Works) {
 		t.Errorf("%d works of %d are told again", len(again), len(want.Works))
+	}
+	if len(tensorsAgain) != len(want.Tensors) {
+		t.Errorf("%d tensors of %d are told again", len(tensorsAgain), len(want.Tensors))
 	}
 }
 

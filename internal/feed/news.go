@@ -62,8 +62,13 @@ func (t *Told) News(f *Figures) {
 		f.Waits = waits[:i+1]
 	}
 	room := mostTold - size - ofWaits
+	if t.answer%2 == 0 { // now these come first, now those: each alone may fill every answer
+		f.Tensors = t.newTensors(tensors, &room)
+	}
 	f.Works = t.newWorks(works, &room)
-	f.Tensors = t.newTensors(tensors, &room)
+	if t.answer%2 != 0 {
+		f.Tensors = t.newTensors(tensors, &room)
+	}
 }
 
 // lateNews leaves in WaitedFor what is new, of the mostNews ranks with the most.
@@ -86,7 +91,7 @@ func (t *Told) lateNews(f *Figures) {
 	f.WaitedFor = news
 }
 
-// newWorks are the works to tell of.
+// newWorks are the works to tell of. It takes their bytes from room.
 func (t *Told) newWorks(all []Work, room *int) (news []Work) {
 	if t.works == nil {
 		t.works = map[workKey]toldWork{}
@@ -101,15 +106,17 @@ func (t *Told) newWorks(all []Work, room *int) (news []Work) {
 	})
 	for i := range all {
 		w := &all[i]
-		if *room -= len(w.append(nil)); *room < 0 {
+		size := len(w.append(nil))
+		if size > *room {
 			return all[:i]
 		}
+		*room -= size
 		t.works[key(w)] = toldWork{w.Times.Sum, w.Bytes, t.answer}
 	}
 	return all
 }
 
-// newTensors are the tensors to tell of.
+// newTensors are the tensors to tell of. It takes their bytes from room.
 func (t *Told) newTensors(all []Tensors, room *int) (news []Tensors) {
 	if t.tensors == nil {
 		t.tensors = map[tensorsKey]toldTensors{}
@@ -121,9 +128,11 @@ func (t *Told) newTensors(all []Tensors, room *int) (news []Tensors) {
 	})
 	for i := range all {
 		n := &all[i]
-		if *room -= len(n.append(nil)); *room < 0 {
+		size := len(n.append(nil))
+		if size > *room {
 			return all[:i]
 		}
+		*room -= size
 		t.tensors[key(n)] = toldTensors{n.Count, t.answer}
 	}
 	return all
