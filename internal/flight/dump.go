@@ -35,10 +35,17 @@ func (d *Dump) Write(w io.Writer) error { return json.NewEncoder(w).Encode(d) }
 // maxDump bounds what is read of a file or a rank.
 const maxDump = 64 << 20
 
+// errTooLong is the error for a dump that is longer than what is read of it.
+var errTooLong = errors.New("it is too long")
+
 // Read reads what Write has written, by whomever: nothing in it is believed.
 func Read(r io.Reader) (*Dump, error) {
 	var d Dump
-	if err := json.NewDecoder(io.LimitReader(r, maxDump)).Decode(&d); err != nil {
+	limited := &io.LimitedReader{R: r, N: maxDump}
+	if err := json.NewDecoder(limited).Decode(&d); err != nil {
+		if limited.N == 0 {
+			err = fmt.Errorf("%w: more than %d MiB", errTooLong, maxDump>>20)
+		}
 		return nil, fmt.Errorf("a dump: %w", err)
 	}
 	if d.Size < 1 || d.Rank < 0 || d.Rank >= d.Size {

@@ -103,6 +103,9 @@ func TestWhoDoesNotAnswerIsNamed(t *testing.T) {
 			"\"grad\": ranks 0, 2 wait; missing: rank 3; unknown: ranks 1, 4\n"}},
 		{5, []Silent{{PID: 7, Rank: -1}}, []string{
 			"a rank does not answer (its process 7 may hang)\n", "; unknown: ranks 1, 3, 4\n"}},
+		{3, []Silent{{PID: 7, Rank: 1, TooLong: true}}, []string{
+			"the answer of rank 1 is left out (its process 7 has too many records to read: ",
+			"\"grad\": ranks 0, 2 wait; unknown: rank 1\n"}},
 	} {
 		var b bytes.Buffer
 		Merge(&b, []*Dump{dump(0, c.size, grad), dump(2, c.size, grad)}, c.silent)

@@ -9,7 +9,7 @@ import (
 
 // Merge tells what the ranks of a job wait for, and who is the odd one out: who has not
 // submitted what others wait for, and what he does instead; whose type or shape differs.
-// silent are processes of the job from which there is no dump, as they do not answer.
+// silent are processes of the job from which there is no dump, as they do not answer, or too much.
 func Merge(w io.Writer, dumps []*Dump, silent []Silent) {
 	slices.SortFunc(dumps, func(a, b *Dump) int { return a.Rank - b.Rank })
 	for _, d := range dumps {
@@ -25,6 +25,14 @@ func Merge(w io.Writer, dumps []*Dump, silent []Silent) {
 	var mute []int
 	for _, s := range identify(silent, unknown) {
 		i := slices.Index(unknown, s.Rank)
+		if s.TooLong { // it may have submitted anything
+			who := "a rank"
+			if s.Rank >= 0 {
+				who = fmt.Sprint("rank ", s.Rank)
+			}
+			fmt.Fprintf(w, "the answer of %s is left out (%s)\n", who, s.Why())
+			continue
+		}
 		if i < 0 {
 			fmt.Fprintf(w, "a rank does not answer (%s)\n", s.Why())
 			continue

@@ -76,16 +76,85 @@ func asOther(t *testing.T, variable, value string) *exec.Cmd {
 // serveDump lets this process answer as a rank of job "j", until the test ends.
 func serveDump(t *testing.T) {
 	t.Helper()
+	serve(t, func() *Dump { return &Dump{Job: "j", Size: 1, PID: os.Getpid(), Time: time.Now()} })
+}
+
+// serve lets this process answer with a dump, until the test ends.
+func serve(t *testing.T, dump func() *Dump) {
+	t.Helper()
 	l, err := Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan struct{})
 	go func() {
-		Serve(l, func() *Dump { return &Dump{Job: "j", Size: 1, PID: os.Getpid(), Time: time.Now()} })
+		Serve(l, dump)
 		close(served)
 	}()
 	t.Cleanup(func() { l.Close(); <-served })
+}
+
+// Ranks with the most records that can be kept answer in full.
+func TestRanksWithVeryManyRecords(t *testing.T) {
+	const ranks, most = 5, 65536
+	records := make([]Record, most)
+	now := time.Now().UnixNano()
+	for i := range records {
+		records[i] = Record{Name: fmt.Sprint("DistributedOptimizer.Allreduce.layer4.2.conv3.weight ", i), Op: "ALLREDUCE",
+			DType: "float32", Shape: []int64{2048, 512, 1, 1}, Sequence: uint64(i), Submitted: now, Agreed: now,
+			Started: now, Ended: now}
+	}
+	for r := range ranks {
+		serve(t, func() *Dump {
+			return &Dump{Job: "j", Rank: r, Size: ranks, PID: os.Getpid(), Time: time.Now(), Records: records}
+		})
+	}
+	dumps, silent, err := Ask(os.Getpid())
+	if err != nil || len(dumps) != ranks || len(silent) > 0 {
+		t.Fatalf("%d dumps, silent %v, %v", len(dumps), silent, err)
+	}
+	for _, d := range dumps {
+		if len(d.Records) != most {
+			t.Errorf("%d records of rank %d", len(d.Records), d.Rank)
+		}
+	}
+}
+
+// A rank whose answer is too long is not said to be silent.
+func TestAnAnswerThatIsTooLong(t *testing.T) {
+	long := strings.Repeat("x", maxDump)
+	serve(t, func() *Dump { return &Dump{Job: long, Size: 1, PID: os.Getpid()} })
+	if _, _, err := Ask(os.Getpid()); err == nil || !strings.Contains(err.Error(), "too many records") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The processes of another user cannot make root read without end.
+func TestAnswersOfOneUserAreBounded(t *testing.T) {
+	var u users
+	const most, each = 10000, 4000
+	u.left.Store(most)
+	for range 5 {
+		here, there := net.Pipe()
+		go func() {
+			(&Dump{Job: strings.Repeat("x", each), Size: 1}).Write(there)
+			there.Close()
+		}()
+		u.add(1, here)
+	}
+	u.ask()
+	read, long := 0, 0
+	for i, d := range u.dumps {
+		if d != nil {
+			read++
+		}
+		if u.long[i] {
+			long++
+		}
+	}
+	if read > most/each || read+long != 5 {
+		t.Errorf("%d answers are read, and %d are too long", read, long)
+	}
 }
 
 // Another user than that of the ranks is told whose they are, and who may ask.
@@ -117,7 +186,7 @@ func TestAnotherUserDeceivesNobody(t *testing.T) {
 	io.Copy(io.Discard, out) // it is ready
 	serveDump(t)
 	began := time.Now()
-	all, answers, err := askAll()
+	all, answers, _, err := askAll()
 	if spent := time.Since(began); err != nil || spent > deceitful*patience/4 {
 		t.Errorf("%v, after %v", err, spent)
 	}

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// silentOf is what the system knows of a process that does not answer.
-func silentOf(pid int) Silent {
+// silentOf is what the system knows of a process that does not answer, or whose answer is too long.
+func silentOf(pid int, tooLong bool) Silent {
 	state := state(pid)
-	s := Silent{PID: pid, Rank: -1, Stopped: state == "T" || state == "t", Owner: otherOwner(pid)}
+	s := Silent{PID: pid, Rank: -1, TooLong: tooLong, Stopped: state == "T" || state == "t", Owner: otherOwner(pid)}
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
 		return s
@@ -22,7 +22,8 @@ func silentOf(pid int) Silent {
 		name, value, _ := bytes.Cut(variable, []byte{'='})
 		switch string(name) {
 		case "GOROVOD_ELASTIC_WORKER": // its rank changes
-			return Silent{PID: pid, Rank: -1, Stopped: s.Stopped, Owner: s.Owner}
+			s.Rank = -1
+			return s
 		case "HOROVOD_RANK":
 			if n, err := strconv.Atoi(string(value)); err == nil {
 				s.Rank = n

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,8 +24,48 @@ import (
 // the worlds of one process apart. They are abstract: nothing is left of them.
 const prefix = "gorovod/flight/"
 
-// patience bounds each step of asking a rank.
-const patience = 2 * time.Second
+const (
+	// patience is how long an end of a connection waits for the other one to do anything.
+	patience = 2 * time.Second
+	// mostPatience bounds a whole answer. The most that a rank can have to tell takes seconds where other programs use
+	// the cores.
+	mostPatience = 20 * time.Second
+)
+
+// steady is a connection that breaks if its other end does nothing for patience, or at the end.
+type steady struct {
+	net.Conn
+	end time.Time
+}
+
+func newSteady(c net.Conn) steady { return steady{c, time.Now().Add(mostPatience)} }
+
+func (p steady) Read(b []byte) (int, error) {
+	p.wait()
+	return p.Conn.Read(b)
+}
+
+// Write writes b in pieces, because each makes some way.
+func (p steady) Write(b []byte) (n int, err error) {
+	const piece = 64 << 10
+	for part := range slices.Chunk(b, piece) {
+		p.wait()
+		m, err := p.Conn.Write(part)
+		if n += m; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// wait sets the deadline of the next step.
+func (p steady) wait() {
+	next := time.Now().Add(patience)
+	if next.After(p.end) {
+		next = p.end
+	}
+	p.SetDeadline(next)
+}
 
 // Listen opens this process's socket.
 func Listen() (*net.UnixListener, error) {
@@ -43,9 +84,8 @@ func Serve(l *net.UnixListener, dump func() *Dump) {
 			time.Sleep(patience / 10)
 			continue
 		}
-		c.SetDeadline(time.Now().Add(patience))
 		if trusted(c) {
-			dump().Write(c)
+			dump().Write(newSteady(c))
 		}
 		c.Close()
 	}
@@ -82,7 +122,7 @@ func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
 	if state(pid) == "" {
 		return nil, nil, fmt.Errorf("there is no process %d on this host", pid)
 	}
-	all, answers, err := askAll()
+	all, answers, long, err := askAll()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,7 +133,7 @@ func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
 			continue
 		}
 		if len(its) == 0 {
-			silent = append(silent, silentOf(owner))
+			silent = append(silent, silentOf(owner, long[owner]))
 		}
 		for _, job := range its {
 			jobs[job] = owner
@@ -126,7 +166,7 @@ func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
 // Running are the dumps of all jobs of this user that run on this host, by rank. silent are their processes that do not
 // answer, and those of other users.
 func Running() (jobs [][]*Dump, silent []Silent, err error) {
-	all, answers, err := askAll()
+	all, answers, long, err := askAll()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,7 +176,7 @@ func Running() (jobs [][]*Dump, silent []Silent, err error) {
 	}
 	for _, owner := range slices.Sorted(maps.Keys(answers)) {
 		if len(answers[owner]) == 0 {
-			silent = append(silent, silentOf(owner))
+			silent = append(silent, silentOf(owner, long[owner]))
 		}
 	}
 	return jobs, silent, nil
@@ -161,14 +201,15 @@ func Launcher(pid int) int {
 }
 
 // askAll asks everyone. all are the answers by job; answers are the jobs in which each
-// process that has a socket is a rank, none where it is silent. Those of one user are asked
-// by themselves, so that the processes of another one can neither hide them nor hold them up.
-func askAll() (all map[string][]*Dump, answers map[int][]string, err error) {
+// process that has a socket is a rank, none where it is silent; long are the processes with
+// an answer that is too long. Those of one user are asked by themselves, so that the
+// processes of another one can neither hide them nor hold them up.
+func askAll() (all map[string][]*Dump, answers map[int][]string, long map[int]bool, err error) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	all, answers = map[string][]*Dump{}, map[int][]string{}
+	all, answers, long = map[string][]*Dump{}, map[int][]string{}, map[int]bool{}
 	asked := map[string]bool{} // connections that a process has not accepted are called as its socket
 	found := map[uint32]*users{}
 	for _, line := range strings.Split(string(table), "\n") {
@@ -191,6 +232,7 @@ func askAll() (all map[string][]*Dump, answers map[int][]string, err error) {
 		}
 		if found[cred.Uid] == nil {
 			found[cred.Uid] = &users{}
+			found[cred.Uid].left.Store(mostOf(cred.Uid))
 		}
 		found[cred.Uid].add(owner, c)
 	}
@@ -201,6 +243,9 @@ func askAll() (all map[string][]*Dump, answers map[int][]string, err error) {
 	asking.Wait()
 	for _, u := range found {
 		for i, d := range u.dumps {
+			if u.long[i] {
+				long[u.owners[i]] = true
+			}
 			if d == nil {
 				continue
 			}
@@ -212,14 +257,39 @@ func askAll() (all map[string][]*Dump, answers map[int][]string, err error) {
 			answers[u.owners[i]] = append(answers[u.owners[i]], job)
 		}
 	}
-	return all, answers, nil
+	return all, answers, long, nil
 }
 
 // users are the sockets of one user, and what they answer.
 type users struct {
 	owners []int
 	conns  []net.Conn
-	dumps  []*Dump // nil where there is no answer
+	dumps  []*Dump      // nil where there is no answer
+	long   []bool       // the answer is too long
+	left   atomic.Int64 // how many bytes all answers together may still have
+}
+
+// mostOf bounds the answers of all processes of a user together. Root trusts no other user: of his processes it reads
+// as much as a dozen ranks with the most records that GOROVOD_FLIGHT_RECORDS allows have to tell.
+func mostOf(uid uint32) int64 {
+	if int(uid) == os.Getuid() {
+		return mostOfUser * maxDump
+	}
+	return 4 * maxDump
+}
+
+// rationed reads an answer. Its bytes come out of what those of a user may still have.
+type rationed struct {
+	answer io.Reader
+	left   *atomic.Int64
+}
+
+func (r rationed) Read(p []byte) (int, error) {
+	n, err := r.answer.Read(p)
+	if r.left.Add(-int64(n)) < 0 {
+		return 0, errTooLong
+	}
+	return n, err
 }
 
 // mostOfUser bounds how many sockets of one user are asked.
@@ -231,21 +301,22 @@ func (u *users) add(owner int, c net.Conn) {
 		c.Close()
 		return
 	}
-	u.owners, u.conns, u.dumps = append(u.owners, owner), append(u.conns, c), append(u.dumps, nil)
+	u.owners, u.conns = append(u.owners, owner), append(u.conns, c)
+	u.dumps, u.long = append(u.dumps, nil), append(u.long, false)
 }
 
 // unanswered leaves a question without an answer, which is what a failure to ask it comes to.
 func unanswered(error) {}
 
-// ask asks them all at once. It takes at most patience, however many are silent.
+// ask asks them all at once. It takes at most patience, however many are silent, and at most mostPatience if one tells
+// little by little.
 func (u *users) ask() {
-	const least = 1 << 20 // bytes that a rank may answer: hundreds of operations
-	most := max(least, maxDump/int64(max(1, len(u.conns))))
 	var asking sync.WaitGroup
 	for i, c := range u.conns {
 		guard.In(&asking, "asking a rank", unanswered, func() {
-			c.SetDeadline(time.Now().Add(patience))
-			u.dumps[i], _ = Read(io.LimitReader(c, most))
+			var err error
+			u.dumps[i], err = Read(rationed{newSteady(c), &u.left})
+			u.long[i] = errors.Is(err, errTooLong)
 			c.Close()
 		})
 	}
