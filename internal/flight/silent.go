@@ -23,8 +23,8 @@ func (s Silent) Why() string {
 			"them, with sudo for instance", s.PID, s.Owner)
 	}
 	if s.TooLong {
-		return fmt.Sprintf("its process %d has too many records to read: with a smaller GOROVOD_FLIGHT_RECORDS it keeps "+
-			"fewer", s.PID)
+		return fmt.Sprintf("its process %d has too many records to read: with a smaller GOROVOD_FLIGHT_RECORDS it "+
+			"keeps fewer", s.PID)
 	}
 	if s.Stopped {
 		return fmt.Sprintf("its process %d is stopped", s.PID)
