@@ -1,6 +1,8 @@
 package flight
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,8 +31,31 @@ type Dump struct {
 // Who names the rank.
 func (d *Dump) Who() string { return fmt.Sprintf("rank %d on %s (pid %d)", d.Rank, d.Host, d.PID) }
 
-// Write writes the dump as JSON.
-func (d *Dump) Write(w io.Writer) error { return json.NewEncoder(w).Encode(d) }
+// Write writes the dump as JSON, record by record: a reader sees at once that there is an answer, however long it is.
+func (d *Dump) Write(w io.Writer) error {
+	head := *d
+	head.Records = nil
+	text, err := json.Marshal(&head)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(w, 16<<10)
+	encoder := json.NewEncoder(out)
+	out.Write(bytes.TrimSuffix(text, []byte("null}"))) // of Records, the last field
+	before := byte('[')
+	for i := range d.Records {
+		out.WriteByte(before)
+		if err := encoder.Encode(&d.Records[i]); err != nil {
+			return err
+		}
+		before = ','
+	}
+	if len(d.Records) == 0 {
+		out.WriteByte('[')
+	}
+	out.WriteString("]}\n")
+	return out.Flush()
+}
 
 // maxDump bounds what is read of a file or a rank.
 const maxDump = 64 << 20
@@ -40,12 +65,15 @@ var errTooLong = errors.New("it is too long")
 
 // Read reads what Write has written, by whomever: nothing in it is believed.
 func Read(r io.Reader) (*Dump, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxDump+1)) // first all, since a rank does not wait for long
+	if err == nil && len(text) > maxDump {
+		err = fmt.Errorf("%w: more than %d MiB", errTooLong, maxDump>>20)
+	}
 	var d Dump
-	limited := &io.LimitedReader{R: r, N: maxDump}
-	if err := json.NewDecoder(limited).Decode(&d); err != nil {
-		if limited.N == 0 {
-			err = fmt.Errorf("%w: more than %d MiB", errTooLong, maxDump>>20)
-		}
+	if err == nil {
+		err = json.Unmarshal(text, &d)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("a dump: %w", err)
 	}
 	if d.Size < 1 || d.Rank < 0 || d.Rank >= d.Size {

@@ -101,9 +101,8 @@ func TestRanksWithVeryManyRecords(t *testing.T) {
 	now := time.Now().UnixNano()
 	for i := range records {
 		records[i] = Record{Name: fmt.Sprint("DistributedOptimizer.Allreduce.layer4.2.conv3.weight ", i),
-			Op:    "ALLREDUCE",
-			DType: "float32", Shape: []int64{2048, 512, 1, 1}, Sequence: uint64(i), Submitted: now, Agreed: now,
-			Started: now, Ended: now}
+			Op: "ALLREDUCE", DType: "float32", Shape: []int64{2048, 512, 1, 1}, Sequence: uint64(i), Submitted: now,
+			Agreed: now, Started: now, Ended: now}
 	}
 	for r := range ranks {
 		serve(t, func() *Dump {
