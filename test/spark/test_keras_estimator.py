@@ -239,6 +239,24 @@ def test_a_checkpoint_of_another_model(spark, store, tmp_path, params, words):
     assert path.read_bytes() == before
 
 
+def test_images_of_a_transformation(spark, store):
+    made = np.random.default_rng(3).normal(size=(40, 16))
+    df = spark.createDataFrame([(row.tolist(), float(row[:8].sum())) for row in made], "image array<float>, y float")
+    tf.keras.utils.set_random_seed(7)
+    layers = tf.keras.layers
+    trained = here(
+        store,
+        model=tf.keras.Sequential([tf.keras.Input((4, 4, 1)), layers.Conv2D(2, 3), layers.Flatten(), layers.Dense(1)]),
+        optimizer=tf.keras.optimizers.SGD(0.02),
+        feature_cols=["image"],
+        transformation_edit_fields=[("image", np.float32, (4, 4, 1), False)],
+        inmemory_cache_all=True,
+    ).fit(df)
+    losses = trained.getHistory()["loss"]
+    assert losses[-1] < losses[0] / 2
+    assert "y__output" in trained.transform(df).first()
+
+
 def test_weights_of_rows_in_arrays(spark, store):
     plane(spark, 16).selectExpr("features", "y", "y + 9 as w", "array(y + 9) as ws").write.parquet(
         store.get_train_data_path()

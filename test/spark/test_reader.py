@@ -201,6 +201,39 @@ def test_transformation(tmp_path):
     assert all((batch["pair"][:, 0] == batch["double"] + 1).all() for batch in batches)
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_transformation_makes_arrays_of_several_dimensions(tmp_path, keep):
+    path = write(tmp_path / "data", 20, 1, 7)  # batches of 5 have rows of two row groups
+
+    def transform(frame):
+        return frame.assign(image=[np.full((2, 3), row, np.float32) for row in frame["row"]], text="a")
+
+    reader = ParquetReader(path, transform_fn=transform, batch_size=5, keep=keep)
+    assert list(reader.sample()) == ["row", "image", "text"]
+    for _ in range(2):
+        batches = list(reader)
+        assert sorted(np.concatenate([batch["row"] for batch in batches])) == list(range(20))
+        for batch in batches:
+            assert batch["image"].shape == (5, 2, 3) and batch["image"].dtype == np.float32
+            assert (batch["image"] == batch["row"][:, None, None]).all()
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (np.zeros((3, 2)), r"column 'image' has rows of the shapes \[.*\] and \[.*\]"),
+        (np.zeros(6), r"column 'image' has rows of the shapes \[.*\] and \[.*\]"),
+        (None, "column 'image' has 1 rows without an array: fill them"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 4])
+def test_a_transformation_makes_unlike_arrays(tmp_path, other, words, place):
+    path = write(tmp_path / "data", 5, 1, 5)
+    values = [other if row == place else np.zeros((2, 3)) for row in range(5)]
+    with pytest.raises(ValueError, match=words):
+        list(ParquetReader(path, transform_fn=lambda frame: frame.assign(image=values), shuffle=False))
+
+
 def test_what_makes_no_sense(tmp_path):
     path = write(tmp_path / "data", 10, 1, 10)
     for options, words in (

@@ -578,7 +578,13 @@ def test_a_data_module_by_name(spark, store):
 
 @pytest.mark.parametrize(
     ("kind", "shape", "found"),
-    [("f4", None, (8, 2)), ("f4", (None,), (8, 2))],
+    [
+        ("f4", None, (8, 2)),
+        ("f4", (None,), (8, 2)),
+        ("f4", (1, 2), (8, 1, 2)),
+        ("f4", (2, 1), (8, 2, 1)),
+        ("f4", (None, 2), (8, 1, 2)),
+    ],
 )
 def test_shapes_of_edited_columns(spark, store, kind, shape, found):
     def look(model, optimizer, transform_outputs, loss_fn, inputs, labels, sample_weights):
@@ -588,6 +594,26 @@ def test_shapes_of_edited_columns(spark, store, kind, shape, found):
     edited = [("features", kind, shape, False), ("y", "i8", None, False)]
     given = estimator(store, backend=Here(), num_proc=None, transformation_edit_fields=edited, train_minibatch_fn=look)
     assert len(given.fit(plane(spark, 8)).getHistory()) == 6
+
+
+def test_images_of_a_transformation(spark, store):
+    made = np.random.default_rng(3).normal(size=(40, 16))
+    df = spark.createDataFrame([(row.tolist(), float(row[:8].sum())) for row in made], ["image", "y"])
+    torch.manual_seed(7)
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(8, 1))
+    trained = estimator(
+        store,
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.02),
+        feature_cols=["image"],
+        input_shapes=[[-1, 1, 4, 4]],
+        transformation_edit_fields=[("image", np.float32, (1, 4, 4), False)],
+        inmemory_cache_all=True,
+        validation=0.2,
+    ).fit(df)
+    history = trained.getHistory()
+    assert history[-1]["train"]["loss"] < history[0]["train"]["loss"] / 2
+    assert "y__output" in trained.transform(df).first()
 
 
 def test_two_trainings_of_one_run(spark, store):

@@ -56,6 +56,38 @@ def to_numpy(name: str, column: Any) -> np.ndarray:
     return column.to_numpy(zero_copy_only=False)
 
 
+def of_frame(frame: Any) -> dict[str, np.ndarray]:
+    """The columns of a pandas.DataFrame as :func:`to_numpy` gives them.
+
+    Its values may also be arrays of several dimensions, which Arrow does not take.
+
+    Raises:
+        ShapeError: the rows of a column have different shapes, or lack values.
+    """
+    stacked = {name: _stacked(str(name), column) for name, column in frame.items() if _is_deep(column)}
+    table = pa.Table.from_pandas(frame.drop(columns=list(stacked)), preserve_index=False)
+    return {
+        str(name): stacked[name] if name in stacked else to_numpy(str(name), table.column(str(name)))
+        for name in frame.columns
+    }
+
+
+def _is_deep(column: Any) -> bool:
+    """Whether values of the column are arrays of several dimensions."""
+    return column.dtype == object and any(isinstance(value, np.ndarray) and value.ndim > 1 for value in column)
+
+
+def _stacked(name: str, column: Any) -> np.ndarray:
+    """Arrays of one shape as one array with a row for each."""
+    arrays = [value for value in column if isinstance(value, np.ndarray)]
+    if len(arrays) < len(column):
+        raise _without_array(name, len(column) - len(arrays))
+    for array in arrays:
+        if array.shape != arrays[0].shape:
+            raise differing(name, arrays[0].shape, array.shape)
+    return np.stack(arrays)
+
+
 def _of_lists(name: str, column: Any) -> np.ndarray:
     most = _length(name, column)
     values = to_numpy(name, column.flatten())
@@ -98,10 +130,14 @@ def differing(name: str, one: Any, other: Any) -> ShapeError:
     )
 
 
+def _without_array(name: str, count: int) -> ShapeError:
+    return ShapeError(f"column {name!r} has {count} rows without an array: fill them, or drop them")
+
+
 def _length(name: str, column: Any) -> int:
     """The length that all lists have."""
     if column.null_count:
-        raise ShapeError(f"column {name!r} has {column.null_count} rows without an array: fill them, or drop them")
+        raise _without_array(name, column.null_count)
     least, most = lengths(column)
     if least != most:
         raise ShapeError(f"column {name!r} has arrays of {least} to {most} elements: all rows must have the same shape")

@@ -47,6 +47,7 @@ class ParquetReader:
             while one becomes the other, and the rest for what is being decoded. Arrow's allocator mimalloc holds up to
             50 MiB more; processes of horovod.spark have ``ARROW_DEFAULT_MEMORY_POOL=jemalloc``, which does not.
         transform_fn: called in a thread with some of the rows, as a pandas.DataFrame; returns those to use, likewise.
+            Values may be arrays, also of several dimensions.
         keep: whether to keep all rows of this process in memory after the first epoch, whatever ``memory`` says. The
             process then has the same rows in each epoch.
         drop_last: whether to leave out a last batch with fewer rows.
@@ -218,8 +219,7 @@ class ParquetReader:
 
     def _convert(self, table: pa.Table) -> _batches.Columns:
         if self._transform_fn is not None:
-            frame = self._transform_fn(_columns.without_vectors(table).to_pandas())
-            table = pa.Table.from_pandas(frame, preserve_index=False)
+            return _columns.of_frame(self._transform_fn(_columns.without_vectors(table).to_pandas()))
         return {name: _columns.to_numpy(name, table.column(name)) for name in table.column_names}
 
 
