@@ -2,11 +2,14 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 import torch
 from pyarrow import parquet
 from test_torch_estimator import estimator, linear, plane, store  # noqa: F401 - a fixture
 
 from horovod.spark.common import util
+from horovod.spark.common._training import Transformation
+from horovod.spark.common.reader import ParquetReader
 
 
 def test_a_seed_repeats_the_training(spark, store):  # noqa: F811
@@ -48,3 +51,35 @@ class Sum(torch.nn.Module):
 
     def forward(self, pixels, half):
         return self.layer(torch.cat([pixels / 255, half.reshape(-1, 1)], dim=1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "found"),
+    [
+        (None, (2, 3)),
+        ((None, None), (2, 3)),
+        ((None, 3), (2, 3)),
+        ((3, 2), (3, 2)),
+        ((None,), (6,)),
+        ((None, 2, 1), (3, 2, 1)),
+    ],
+)
+def test_lengths_that_an_edited_column_keeps(tmp_path, shape, found):
+    values = np.arange(24, dtype=np.float64).reshape(4, 2, 3)
+    parquet.write_table(pa.table({"x": values.tolist()}), tmp_path / "one.parquet", row_group_size=2)
+    edited = Transformation(None, [("x", "f4", shape, False)], None)
+    (batch,) = ParquetReader(str(tmp_path), transform_fn=edited, shuffle=False)
+    assert batch["x"].dtype == np.float32
+    assert (batch["x"] == values.reshape(4, *found)).all()
+    (again,) = ParquetReader(str(tmp_path), transform_fn=lambda rows: edited(edited(rows)), shuffle=False)
+    assert (again["x"] == batch["x"]).all()
+
+
+def test_lengths_that_nothing_tells(tmp_path):
+    parquet.write_table(pa.table({"x": np.zeros((4, 6)).tolist()}), tmp_path / "one.parquet")
+    for shape, words in (
+        ((None, None), r"'x': a row has the shape \[6\], and so \(None, None\) can leave one length open only"),
+        ((4,), r"'x': cannot reshape array of size 6 into shape \(4,\)"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            list(ParquetReader(str(tmp_path), transform_fn=Transformation(None, [("x", "f4", shape, False)], None)))

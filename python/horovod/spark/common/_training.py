@@ -58,11 +58,28 @@ class Transformation:
 def _cast(column: Any, kind: Any, shape: Optional[Sequence[Optional[int]]]) -> Any:
     """The values as numbers, or arrays of the shape; None, for a shape or a length, keeps what is there."""
     if shape is None and len(column) and np.ndim(column.iloc[0]):
-        return [np.asarray(value, dtype=kind) for value in column]
+        return [_array(value, kind) for value in column]
     if not shape:
         return column.astype(kind)
-    lengths = [-1 if length is None else length for length in shape]
-    return [np.asarray(value, dtype=kind).reshape(lengths) for value in column]
+    return [_shaped(_array(value, kind), shape) for value in column]
+
+
+def _array(value: Any, kind: Any) -> np.ndarray:
+    """A row's value as an array of numbers. To pandas, arrays of arrays are arrays of objects."""
+    if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1 and len(value) and np.ndim(value[0]):
+        return np.stack([_array(part, kind) for part in value])
+    return np.asarray(value, dtype=kind)
+
+
+def _shaped(array: np.ndarray, shape: Sequence[Optional[int]]) -> np.ndarray:
+    """The array in another shape, whose None is the array's own length, or what is left if it has other dimensions."""
+    if array.ndim == len(shape):
+        return array.reshape([own if length is None else length for own, length in zip(array.shape, shape)])
+    if list(shape).count(None) > 1:
+        raise ValueError(
+            f"a row has the shape {list(array.shape)}, and so {tuple(shape)} can leave one length open only"
+        )
+    return array.reshape([-1 if length is None else length for length in shape])
 
 
 @dataclasses.dataclass(frozen=True)
