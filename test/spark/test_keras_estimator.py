@@ -257,6 +257,26 @@ def test_images_of_a_transformation(spark, store):
     assert "y__output" in trained.transform(df).first()
 
 
+def first_two(rows):
+    return rows.assign(features=[row[:2] for row in rows["features"]])
+
+
+def test_a_transformation_changes_sizes(spark, store):
+    df = plane(spark, 16).selectExpr("array(y, y * 2, 3) as features", "y")
+    df.write.parquet(store.get_train_data_path())
+    for edited in (None, [("features", "f4", (2,), False)], [("features", "f4", (None,), False)]):
+        given = here(store, epochs=1, run_id=None, transformation_fn=first_two, transformation_edit_fields=edited)
+        assert len(given.fit_on_parquet().getHistory()["loss"]) == 1
+    for function, edited, words in (
+        (None, None, "column 'features' has 3 elements"),
+        (None, [("features", "f4", (None,), False)], "column 'features' has 3 elements"),
+        (first_two, [("features", "f4", (1, 4), False)], "column 'features' has 4 elements"),
+    ):
+        given = here(store, transformation_fn=function, transformation_edit_fields=edited)
+        with pytest.raises(ValueError, match=words):
+            given.fit_on_parquet()
+
+
 def test_weights_of_rows_in_arrays(spark, store):
     plane(spark, 16).selectExpr("features", "y", "y + 9 as w", "array(y + 9) as ws").write.parquet(
         store.get_train_data_path()

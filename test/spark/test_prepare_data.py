@@ -447,6 +447,7 @@ def test_shapes_of_the_model():
     metadata = {"x": {"shape": 6}, "y": {"shape": 1}}
     util.check_shape_compatibility(metadata, ["x"], ["y"], input_shapes=[[-1, 2, 3]], output_shapes=[[-1, 1]])
     util.check_shape_compatibility(metadata, ["x"], ["y"], input_shapes=[[None, 6]], label_shapes=[[-1]])
+    util.check_shape_compatibility({**metadata, "x": {"shape": None}}, ["x"], ["y"], input_shapes=[[-1, 5]])
     with pytest.raises(ValueError, match=r"column 'x' has 6 elements .* input of the shape \[-1, 5\] has 5"):
         util.check_shape_compatibility(metadata, ["x"], ["y"], input_shapes=[[-1, 5]])
     with pytest.raises(ValueError, match=r"column 'y' has 1 elements .* output"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import math
 import threading
 import uuid
 import warnings
@@ -160,7 +161,7 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
     ) -> HorovodModel:
         if train_rows == 0:
             raise ValueError("there are no rows to train on")
-        self._check_columns(columns)
+        self._check_columns(self._transformed(columns))
         self._check_weights(columns)
         store, run_id = self._store(), self._value("run_id") or f"{type(self).__name__.lower()}-{uuid.uuid4().hex[:12]}"
         _check_run(store, run_id)
@@ -178,6 +179,15 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         if not isinstance(results, (list, tuple)) or not results or results[0] is None:
             raise TypeError(f"{type(backend).__name__}.run returned no results: a list is needed, that of rank 0 first")
         return self._trained(results[0], run_id, columns)
+
+    def _transformed(self, columns: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        """What is known of the columns after the transformation. The size that it may change to any is None."""
+        known = self._value("transformation_fn") is None
+        made = {name: {**column, "shape": column["shape"] if known else None} for name, column in columns.items()}
+        for name, _, shape, *_ in self._value("transformation_edit_fields") or ():
+            if name in made and shape is not None and all(length is not None and length >= 0 for length in shape):
+                made[name]["shape"] = math.prod(shape)
+        return made
 
     def _data(self, train_rows: int, val_rows: int, columns: Mapping[str, Any], validates: bool) -> Data:
         shuffle = self._value("shuffle") and self._value("shuffle_buffer_size") != 0

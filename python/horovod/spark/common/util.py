@@ -216,7 +216,7 @@ def check_shape_compatibility(
     """Check that the columns have as many elements as the model expects.
 
     Args:
-        metadata: of the columns.
+        metadata: of the columns. A ``shape`` of None is not known, and not checked.
         feature_columns: the columns to learn from.
         label_columns: the columns to learn.
         input_shapes: of the model's inputs, with -1 (or None) for the rows of a batch, one for each feature column.
@@ -240,7 +240,7 @@ def check_shape_compatibility(
         for name, shape in zip(columns, shapes):
             size = metadata[name]["shape"]
             wanted = math.prod(abs(int(length)) for length in shape if length is not None)
-            if size != wanted:
+            if size is not None and size != wanted:
                 raise ValueError(
                     f"column {name!r} has {size} elements in each row, but the model's {what} of the shape "
                     f"{list(shape)} has {wanted}"
