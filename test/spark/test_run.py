@@ -273,6 +273,21 @@ def test_a_session_that_has_ended():
     assert words == ["the SparkContext of this session has been stopped", ended, ended], ran.stderr
 
 
+def test_a_session_whose_java_answers_with_an_error(spark, monkeypatch):
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.sql import SparkSession
+
+    class Context:
+        @property
+        def _jsc(self):
+            raise Py4JError("calling o9.isStopped. Trace:\npy4j.security.Py4JSecurityException: not whitelisted")
+
+    assert not _session._is_stopped(Context())
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: spark._jvm.java.util.ArrayList().get(5))
+    with pytest.raises(Py4JJavaError, match="IndexOutOfBounds"):
+        _session.active()
+
+
 def test_advice_for_results_that_are_too_large():
     raised = _refusal.of(RuntimeError("Job aborted: java.lang.OutOfMemoryError: Java heap space"), 2)
     assert "Java heap space\nIf the processes return much, such as a large model, raise spark.driver.mem" in str(raised)

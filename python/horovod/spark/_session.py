@@ -23,7 +23,7 @@ def active() -> Any:
         session = SparkSession.getActiveSession() or _of_context()
         stopped = session is not None and not is_connect(session) and _is_stopped(session.sparkContext)
     except Exception as error:
-        if isinstance(error, OSError) or type(error).__module__.startswith("py4j."):
+        if _is_silence(error):
             raise RuntimeError(
                 "the Java of this session does not answer. It has ended, perhaps for lack of memory "
                 "(spark.driver.memory): begin a new Python, and make the session there"
@@ -38,9 +38,29 @@ def active() -> Any:
     return session
 
 
+def _is_silence(error: Exception) -> bool:
+    """Whether the error means that Java does not answer: an error that Java itself raised is an answer."""
+    if isinstance(error, OSError):
+        return True
+    kind = type(error)  # py4j may be missing where Spark Connect is all there is
+    return kind.__module__.startswith("py4j.") and kind.__name__ != "Py4JJavaError" and not _is_forbidden(error)
+
+
+def _is_forbidden(error: Exception) -> bool:
+    """Whether the cluster forbids Python this call of Java, as shared ones of Databricks do with many."""
+    return "Py4JSecurityException" in str(error)
+
+
 def _is_stopped(context: Any) -> bool:
     """Whether the context has been stopped, which Spark does by itself where its memory runs out."""
-    return context._jsc is None or bool(context._jsc.sc().isStopped())
+    from py4j.protocol import Py4JError
+
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Py4JError as error:
+        if _is_forbidden(error):
+            return False
+        raise
 
 
 def _without_java() -> str:
