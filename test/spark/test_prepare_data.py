@@ -342,7 +342,7 @@ def test_nobody_reads_rows_while_they_are_written(df, store, tmp_path):
             lambda: util.get_simple_meta_from_parquet(store, ["label"], ["id"], dataset_idx=0),
             lambda: store.get_parquet_dataset(str(folder)),
         ):
-            with pytest.raises(ValueError, match="has not all rows: who writes them has not finished, or was killed"):
+            with pytest.raises(ValueError, match="the rows in .* are incomplete: another job is still writing them"):
                 read()
         assert not store.is_parquet_dataset(str(folder))
 

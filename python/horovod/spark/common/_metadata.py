@@ -83,8 +83,8 @@ def read(filesystem: Any, folder: str) -> Optional[Part]:
         raise ValueError(f"{path} is of another version of gorovod: prepare the data again")
     if found.get("unfinished"):
         raise ValueError(
-            f"{folder} has not all rows: who writes them has not finished, or was killed. If nobody writes them now, "
-            "prepare the data again"
+            f"the rows in {folder} are incomplete: another job is still writing them, or was killed. If no job writes "
+            "them now, prepare the data again"
         )
     fields: dict[str, Any] = {field.name: found.get(field.name) for field in dataclasses.fields(Part)}
     part = Part(**fields)

@@ -101,7 +101,7 @@ def _write(
     if not parts[0].rows:
         others = f": all its {parts[1].rows} rows are for validation" if parts[1].rows else ""
         raise ValueError(f"the data frame has no rows for the training{others}")
-    for folder, part in reversed([*zip(folders, parts)]):  # who sees all rows for the training sees all
+    for folder, part in reversed([*zip(folders, parts)]):  # those for the training last, after all others
         folder.finish(part)
     return parts
 

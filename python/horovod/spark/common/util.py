@@ -69,6 +69,7 @@ def prepare_data(
         ValueError: there is no such column, ``validation`` makes no sense, there are no rows for the training, values
             are null, or a column's rows have different shapes.
         OSError: the store cannot be written.
+        RuntimeError: Spark could not write the rows, such as for an error in a function that makes them.
 
     Example:
         >>> with prepare_data(2, store, df, label_columns=["y"], feature_columns=["x"]) as index:

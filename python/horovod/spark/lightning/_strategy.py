@@ -37,7 +37,7 @@ class Earlier:
 
     @contextlib.contextmanager
     def usable(self) -> Iterator[None]:
-        """A context that says of errors whose they are."""
+        """A context whose errors name the checkpoint's file and say what to do."""
         try:
             yield
         except Exception as e:
