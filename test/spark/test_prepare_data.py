@@ -15,7 +15,7 @@ from pyspark.ml.linalg import DenseVector, SparseVector, Vectors, VectorUDT
 from pyspark.sql import functions, types
 from test_stores import s3  # noqa: F401 - a fixture
 
-from horovod.spark.common import _columns, constants, util
+from horovod.spark.common import _columns, _files, constants, util
 from horovod.spark.common.reader import ParquetReader
 from horovod.spark.common.store import Store
 
@@ -157,6 +157,21 @@ def test_in_a_server_that_speaks_s3(df, s3):  # noqa: F811
     with util.prepare_data(2, store, df, ["label"], ["id", "mixed"], validation="marked") as idx:
         assert ids(store.get_train_data_path(idx), store) == [i for i in range(100) if i % 4]
         assert util.get_simple_meta_from_parquet(store, ["label"], ["id"], dataset_idx=idx)[:2] == (75, 25)
+
+
+def test_a_task_that_ends_late_in_s3(df, s3):  # noqa: F811
+    store = Store.create(f"s3://{s3.bucket}/late", storage_options=s3.options)
+    with pytest.raises(ValueError, match="null"):
+        prepare(store, df.selectExpr("id", "if(id = 3, null, label) as label"))
+    path = f"{s3.bucket}/late/intermediate_train_data.0"
+    filesystem = _files.open_filesystem(store.get_train_data_path(0), s3.options)[0]
+    assert [each.rpartition("/")[2] for each in filesystem.find(path)] == ["_horovod.json"]
+    with filesystem.open(f"{path}/part-00000-late.parquet", "wb") as file:
+        parquet.write_table(pa.table({"id": [1], "label": [1.0]}), file)
+    with pytest.raises(ValueError, match="another job is still writing them, or was killed"):
+        util.get_simple_meta_from_parquet(store, ["label"], ["id"], dataset_idx=0)
+    with util.prepare_data(2, store, df, ["label"], ["id"]) as idx:
+        assert ids(store.get_train_data_path(idx), store) == list(range(100))
 
 
 def test_files_that_spark_wrote(df, store):

@@ -49,9 +49,9 @@ def prepare(
     try:
         parts = _write(df, folders, storage_options, columns, validation, compress_sparse, partitions, seed)
     except BaseException:
-        for folder in folders:  # so that nobody takes a part of the rows for all
+        for folder in folders:
             with contextlib.suppress(OSError):
-                folder.remove()
+                folder.abandon()
         raise
     return parts[0], parts[1] if parts[1].rows else None
 
@@ -231,6 +231,16 @@ class _Folder:
         """Remove the folder, if it is there."""
         if self._filesystem.exists(self._path):
             self._filesystem.rm(self._path, recursive=True)
+
+    def abandon(self) -> None:
+        """Remove the rows, so that nobody takes some of them for all.
+
+        A task that ends later can still make a whole file appear in an object store: there the folder keeps a file that
+        says that rows are missing.
+        """
+        self.remove()
+        if not _files.is_local(self._filesystem):
+            _metadata.begin(self._filesystem, self._path)
 
     def finish(self, part: _metadata.Part) -> None:
         """Wait until the files are here, remove those of attempts that were killed, and write the metadata."""
