@@ -205,8 +205,8 @@ typedef struct gorovod_op {
   const void *output_of;
   /* Of memory of a device: the CUDA stream (cudaStream_t) that makes the input and last used the output; 0 for the
    * default stream. The operation begins after all work that the stream has now, and neither the caller nor the stream
-   * waits. ready is NULL, alloc is NULL or gorovod_given_output. If the engine makes the output, it is on the device: gorovod_take_output, then
-   * gorovod_free_on_device. */
+   * waits. ready is NULL, alloc is NULL or gorovod_given_output. If the engine makes the output, it is on the device:
+   * gorovod_take_output, then gorovod_free_on_device. */
   uintptr_t device_stream;
 } gorovod_op;
 
@@ -270,6 +270,12 @@ int gorovod_takes_device(int device);
 int gorovod_await_on_stream(int64_t handle, uintptr_t stream);
 /* Frees an output that gorovod_take_output has taken from an operation on that device. It may wait for the device. */
 void gorovod_free_on_device(int device, void *data);
+/* The engine calls release when a device has no memory for what the engine needs. release gives back what the caller keeps
+ * unused, then the engine tries again. It runs on a thread of the engine, one call at a time, and must not call this
+ * library: gorovod_on_low_memory would wait for itself. All operations of the process wait for release. After 5 s they go
+ * on, and until it has returned the engine goes without it. NULL: there is no such function. The call returns when the
+ * function before is not running any more. */
+void gorovod_on_low_memory(void (*release)(int device));
 /* The operation's name, which the engine may have given; empty for an unknown handle. Valid until this thread's next
  * call, as the text of gorovod_last_error, which it replaces. */
 const char *gorovod_name(int64_t handle);

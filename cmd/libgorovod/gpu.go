@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/collective"
@@ -17,6 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu"
 	"github.com/gorovod/gorovod/internal/gpu/carrier"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/process"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/world"
@@ -27,7 +29,7 @@ func init() {
 		return carrier.New(carrier.Native{}, carrier.Options{
 			Rank: w.Place.Rank, Mode: modes[w.Config.GPU], Deadline: w.Config.Timeout,
 			Deterministic: w.Config.Deterministic, Async: w.Config.AsyncCompletion, Default: w.Place.LocalRank,
-			Abort: w.Abort, Describe: w.Describe, Log: w.Log(),
+			Abort: w.Abort, Reclaim: reclaim, Describe: w.Describe, Log: w.Log(),
 		})
 	}
 }
@@ -35,6 +37,23 @@ func init() {
 var modes = map[config.GPU]carrier.Mode{
 	config.GPUAuto: carrier.Auto, config.GPUNCCL: carrier.NCCL, config.GPUStaged: carrier.Staged,
 	config.GPUOff: carrier.Off,
+}
+
+// longestReclaim is how long the program may take to give memory back: a thread that has the lock of its interpreter
+// may be waiting for the engine.
+const longestReclaim = 5 * time.Second
+
+// reclaim has the program give back memory of a device, unless the program is still about it.
+func reclaim(device int) {
+	done := make(chan struct{})
+	guard.Go("the release of device memory", func(error) {}, func() {
+		defer close(done)
+		C.shim_release_memory(C.int(device))
+	})
+	select {
+	case <-done:
+	case <-time.After(longestReclaim):
+	}
 }
 
 // devices are those of the current world, nil without one.
@@ -60,7 +79,7 @@ func owner(c *C.gorovod_op) collective.Owner {
 func onDevice(op *engine.Op) {
 	if t, ok := op.Owner.(*carrier.Tensor); ok && op.Alloc != nil {
 		op.Alloc = func(_ tensor.Shape, n int) ([]byte, error) { return t.Alloc(n) }
-		op.Free = func(out []byte) { _ = t.Free(out) } // the device is lost
+		op.Free = t.Free
 	}
 }
 

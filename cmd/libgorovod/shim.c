@@ -374,6 +374,22 @@ void gorovod_free_on_device(int device, void *data) {
   if (data != NULL && at_home()) goFreeOnDevice(device, data);
 }
 
+static pthread_mutex_t releasing = PTHREAD_MUTEX_INITIALIZER; /* held while release_memory runs */
+static void (*release_memory)(int device);
+
+void gorovod_on_low_memory(void (*release)(int device)) {
+  if (!at_home()) return; /* the mutex may be locked for ever here */
+  pthread_mutex_lock(&releasing);
+  release_memory = release;
+  pthread_mutex_unlock(&releasing);
+}
+
+void shim_release_memory(int device) {
+  if (pthread_mutex_trylock(&releasing) != 0) return; /* it may wait for a lock of the interpreter for long */
+  if (release_memory != NULL) release_memory(device);
+  pthread_mutex_unlock(&releasing);
+}
+
 const char *gorovod_name(int64_t handle) {
   char *name = fresh_reason();
   if (!is_child()) goName(handle, name);

@@ -29,6 +29,8 @@ void *shim_call_alloc(void *(*alloc)(void *, size_t, int, const int64_t *), void
 /* Whether alloc is gorovod_given_output, so that its memory is known. */
 bool shim_gives_output(void *(*alloc)(void *, size_t, int, const int64_t *));
 int shim_call_ready(int (*ready)(void *), void *context);
+/* Calls what gorovod_on_low_memory has set, if anything. Returns at once while an earlier call goes on. */
+void shim_release_memory(int device);
 void shim_call_done(void (*done)(void *, int64_t, int, const char *), void *context,
                     int64_t handle, int status, const char *reason);
 

@@ -20,6 +20,9 @@ type Devices interface {
 	Refuse(owner collective.Owner) error
 	// Carrier makes a lane's carrier for such memory. It does not block. The carrier may use the host's within Found.
 	Carrier(id int, incarnation uint32, members []int, host collective.Carrier) DeviceCarrier
+	// Share says that more than one lane may use the devices from now on. The driver calls it, at the same place of the
+	// world's log on all ranks.
+	Share()
 	// Abort ends what hangs in the devices. Whoever aborts the network calls it, too, on any goroutine and perhaps more
 	// than once: the driver may hang there itself.
 	Abort(cause error)

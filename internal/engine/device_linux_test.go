@@ -81,6 +81,8 @@ type farDevices struct {
 
 func (d *farDevices) Abort(error) {}
 
+func (d *farDevices) Share() {}
+
 func (d *farDevices) Close() {}
 
 func (d *farDevices) Refuse(owner collective.Owner) error {

@@ -60,7 +60,12 @@ func (l *lane) allJoined(b *negotiate.Batch) {
 	l.result(b.Responses[0].Root)
 }
 
-func (l *lane) setAdded(b *negotiate.Batch) { l.result(b.Responses[0].Root) }
+func (l *lane) setAdded(b *negotiate.Batch) {
+	if d := l.engine.opts.Devices; d != nil {
+		d.Share()
+	}
+	l.result(b.Responses[0].Root)
+}
 
 func (l *lane) setRemoved(b *negotiate.Batch) {
 	l.engine.dropSet(int(b.Responses[0].Root))

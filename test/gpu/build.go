@@ -7,6 +7,7 @@
 //   - use of memory, an event, a stream or a communicator that is no more, or that was never one
 //   - memory that is freed, or an end of the process, while something is in use or left
 //   - members of a communicator that disagree about an operation or about their order
+//   - operations of two communicators on one device that no event and no stream orders
 //   - calls that NCCL's rules forbid: in progress, after an abort, outside a group, with a wrong config
 //
 // Streams run their work after random delays, events and communicators answer late, and each function can be made to

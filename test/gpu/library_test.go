@@ -48,6 +48,7 @@ func TestLibrary(t *testing.T) {
 		{name: "joins", ranks: 3, args: []string{"joins"}},
 		{name: "joins with one device", ranks: 3, args: []string{"joins"}, env: []string{"GOROVOD_GPU=staged"}},
 		{name: "no memory", ranks: 2, args: []string{"no memory"}},
+		{name: "holds on to memory", ranks: 2, args: []string{"holds on"}},
 		{name: "dies before", ranks: 3, args: []string{"dies", "before"}, says: "survived after", fails: true},
 		{name: "dies amid", ranks: 3, args: []string{"dies", "amid"}, says: "survived after", fails: true},
 		{name: "hangs", ranks: 2, args: []string{"hangs"}, says: "rank 0 was let go", fails: true},

@@ -77,6 +77,22 @@ def reductions(gpu):
 
 
 @case
+def factors(gpu):
+    """NCCL rounds factors to the type of the elements: only for averages does it do so here."""
+    for dtype, digits in ((torch.float16, 11), (torch.bfloat16, 8)):
+        inputs = [(torch.arange(1.0, 200.0) * (1 + 0.37 * rank)).to(dtype) for rank in range(hvd.size())]
+        mine = inputs[hvd.rank()]
+        average = gpu.get(hvd.allreduce(gpu.put(mine))).double()
+        exact = sum(t.double() for t in inputs) / hvd.size()
+        assert ((average - exact).abs() <= exact * 2.0**-digits * 2).all(), (average / exact).tolist()
+        for scales in ({"postscale_factor": 0.1}, {"prescale_factor": 0.3}):
+            same(gpu, hvd.allreduce(gpu.put(mine), op=hvd.Sum, **scales), hvd.allreduce(mine, op=hvd.Sum, **scales))
+    large = torch.full((3,), 60000.0 if hvd.rank() else -60000.0, dtype=torch.float16)
+    kept = hvd.allreduce(gpu.put(large), op=hvd.Sum, prescale_factor=2.0**-10, postscale_factor=2.0**10)
+    same(gpu, kept, torch.full((3,), 60000.0, dtype=torch.float16))
+
+
+@case
 def moves(gpu):
     rank, n = hvd.rank(), hvd.size()
     mine = gpu.put(torch.full((rank + 1, 2), float(rank)))
@@ -138,6 +154,20 @@ def memory(gpu):
 
 
 @case
+def cache(gpu):
+    """PyTorch's allocator keeps nearly all memory of the device unused, which an output needs."""
+    kept = [gpu.put(torch.zeros(1 << 20, dtype=torch.uint8), late=False) for _ in range(50)]
+    mine = gpu.put(torch.full((1 << 20,), float(hvd.rank())), late=False)
+    del kept
+    gc.collect()
+    for _ in range(3):
+        gathered = hvd.allgather(mine)
+        same(gpu, gathered, torch.arange(float(hvd.size())).repeat_interleave(1 << 20))
+        del gathered
+        gc.collect()
+
+
+@case
 def sets(gpu):
     """Each process set has a communicator."""
     os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
@@ -147,7 +177,7 @@ def sets(gpu):
     for _ in range(2):
         for i, some in enumerate(both):
             if some.included():
-                result = hvd.allreduce(gpu.put(torch.tensor([2.0**hvd.rank()])), op=hvd.Sum, process_set=some)
+                result = hvd.allreduce(gpu.put(torch.tensor([2.0 ** hvd.rank()])), op=hvd.Sum, process_set=some)
                 same(gpu, result, torch.tensor([3.0 * 2**i]))
     same(gpu, hvd.allreduce(gpu.put(torch.ones(1)), op=hvd.Sum), torch.tensor([float(hvd.size())]))
 

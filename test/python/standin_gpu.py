@@ -114,6 +114,10 @@ class StandInGpu(TorchFunctionMode):
         self.call("cuStreamIsCapturing", self.current.cuda_stream, ctypes.byref(status))
         return status.value != 0
 
+    def empty_cache(self):
+        while self.free:
+            self.call("cuMemFree_v2", self.free.pop()[0].address)
+
     def stream(self, stream):
         gpu = self
 
@@ -211,7 +215,9 @@ class StandInGpu(TorchFunctionMode):
                 break
         else:
             address = ctypes.c_void_p()
-            self.call("cuMemAlloc_v2", ctypes.byref(address), size)
+            if self.driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) != 0:
+                self.empty_cache()
+                self.call("cuMemAlloc_v2", ctypes.byref(address), size)
             block = Block(address.value, size, self.current)
         block.users = set()
         self.blocks[block.address] = block

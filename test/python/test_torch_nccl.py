@@ -52,7 +52,8 @@ def ends_well(ranks, done):
 
 
 RANKS = {
-    "reductions": 2, "moves": 3, "staged_in_the_engine": 2, "streams": 2, "memory": 2, "sets": 3, "joins": 2,
+    "reductions": 2, "factors": 3, "moves": 3,
+    "staged_in_the_engine": 2, "streams": 2, "memory": 2, "sets": 3, "joins": 2,
     "distributed": 3, "future": 2, "refusals": 2, "other_device": 2,
 }  # fmt: skip
 
@@ -90,6 +91,11 @@ def test_the_timeline_has_horovods_names(libraries, tmp_path):
         ends_well(2, job(libraries, tmp_path, 2, case, gpu=gpu, HOROVOD_TIMELINE=str(file)))
         text = file.read_text()
         assert [name for name in names if f'"{name}"' not in text] == []
+
+
+@pytest.mark.parametrize("environment", [ASYNC, {}], ids=["async", "to the end"])
+def test_pytorch_keeps_the_memory(libraries, tmp_path, environment):
+    ends_well(2, job(libraries, tmp_path, 2, "cache", STANDIN_MEMORY=str(60 << 20), **environment))
 
 
 def test_off(libraries, tmp_path):

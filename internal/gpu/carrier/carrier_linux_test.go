@@ -68,7 +68,9 @@ func each(ranks []*member, f func(m *member)) {
 }
 
 // onDevice moves op's tensors to the device: what the program's stream does later makes the input.
-func (m *member) onDevice(t *testing.T, op *engine.Op) *engine.Op {
+func (m *member) onDevice(t *testing.T, op *engine.Op) *engine.Op { return m.onStream(t, op, 0) }
+
+func (m *member) onStream(t *testing.T, op *engine.Op, stream cuda.Stream) *engine.Op {
 	d := m.device
 	alloc := func(n int) []byte {
 		a, err := d.Alloc(n)
@@ -79,11 +81,11 @@ func (m *member) onDevice(t *testing.T, op *engine.Op) *engine.Op {
 	}
 	in := alloc(len(op.In))
 	content := op.In
-	d.queue(0, func() {
+	d.queue(stream, func() {
 		time.Sleep(time.Duration(rand.IntN(500)) * time.Microsecond)
 		copy(d.at(addressOf(in), len(in)), content)
 	})
-	owner, err := m.devices.Tensor(0, 0)
+	owner, err := m.devices.Tensor(0, stream)
 	if err != nil {
 		t.Error(err)
 		return op
@@ -97,7 +99,7 @@ func (m *member) onDevice(t *testing.T, op *engine.Op) *engine.Op {
 		op.Out = alloc(len(op.Out))
 	default:
 		op.Alloc = func(_ tensor.Shape, n int) ([]byte, error) { return owner.Alloc(n) }
-		op.Free = func(p []byte) { owner.Free(p) }
+		op.Free = owner.Free
 	}
 	return op
 }
@@ -482,6 +484,141 @@ func TestAbort(t *testing.T) {
 	t.Logf("after %v", time.Since(began))
 }
 
+// An operation that ends on the device because its communicator was aborted has not ended well.
+func TestAbortedIsNotDone(t *testing.T) {
+	_, ranks := world(t, 2, func(_ int, _ *device, o *Options) { o.Mode = NCCL })
+	each(ranks, func(m *member) { m.run(t, []*engine.Op{sum(m, t, "x")}) })
+	s, release := ranks[1].late(t)
+	defer release()
+	before, hang := ranks[0].device.issued.Load(), make(chan struct{})
+	go func() {
+		for ranks[0].device.issued.Load() == before {
+			time.Sleep(time.Millisecond)
+		}
+		for _, m := range ranks { // neither looks before the stream of rank 0 is done
+			m.device.hangs.Store(&hang)
+		}
+		time.Sleep(20 * time.Millisecond)
+		ranks[0].devices.Abort(errors.New("rank 7 is dead")) // the network does not know yet
+		time.Sleep(100 * time.Millisecond)
+		ranks[0].device.hangs.Store(nil)
+		close(hang)
+	}()
+	each(ranks, func(m *member) {
+		op := sum(m, t, "y")
+		if m.rank == 1 {
+			op = allreduce(m, t, "y", 0, tensor.Float32, 1, s)
+		}
+		en, err := m.Enqueue(op)
+		if err == nil {
+			en.Wait(limit)
+			err = en.Err()
+			en.Release()
+		}
+		if err == nil {
+			t.Errorf("rank %d: an operation that was aborted ends well", m.rank)
+		}
+	})
+}
+
+// All communicators are aborted together, even while the driver hangs: NCCL's abort of one may wait for the others.
+func TestAbortOfSeveral(t *testing.T) {
+	machine, ranks := world(t, 2, func(_ int, _ *device, o *Options) { o.Mode = NCCL })
+	var sets [2]int
+	each(ranks, func(m *member) {
+		id, err := m.AddSet(nil)
+		if err != nil {
+			t.Error(err)
+		}
+		sets[m.rank] = id
+		m.run(t, []*engine.Op{sum(m, t, "x")})
+		op := sum(m, t, "x")
+		op.Set = id
+		m.run(t, []*engine.Op{op})
+	})
+	block, hang := make(chan struct{}), make(chan struct{})
+	defer close(block)
+	ranks[1].device.stuck = true
+	ranks[1].device.queue(0, func() { <-block })
+	first := ranks[0].device
+	before := first.issued.Load()
+	each(ranks, func(m *member) {
+		for _, set := range []int{0, sets[m.rank]} {
+			op := sum(m, t, "y")
+			op.Set = set
+			if en, err := m.Enqueue(op); err != nil {
+				t.Error(err)
+			} else {
+				defer en.Release()
+			}
+		}
+	})
+	wait := func(what string, until func() bool) {
+		for began := time.Now(); !until(); time.Sleep(time.Millisecond) {
+			if time.Since(began) > limit {
+				t.Fatal(what)
+			}
+		}
+	}
+	wait("both operations are not in flight", func() bool { return first.issued.Load() == before+2 })
+	first.hangs.Store(&hang)
+	time.Sleep(20 * time.Millisecond)
+	ranks[0].devices.Abort(errors.New("rank 7 is dead"))
+	wait("a communicator of rank 0 was not aborted", func() bool {
+		machine.mu.Lock()
+		defer machine.mu.Unlock()
+		return machine.live <= 2
+	})
+	first.hangs.Store(nil)
+	close(hang)
+	ranks[0].Abort(errors.New("rank 7 is dead"))
+}
+
+// An operation that has ended for the program, and fails on the device later, ends the job without another operation.
+// What has ended on the device is watched no longer.
+func TestFailureAfterTheEnd(t *testing.T) {
+	causes := make(chan error, 1)
+	machine, ranks := world(t, 1, func(_ int, _ *device, o *Options) {
+		o.Mode, o.Async, o.Abort = NCCL, true, func(cause error) { causes <- cause }
+	})
+	m, block := ranks[0], make(chan struct{})
+	m.device.queue(0, func() { <-block }) // what makes the first tensor
+	for i := range 2 {
+		en, err := m.Enqueue(sum(m, t, fmt.Sprint("x", i)))
+		if err != nil || !en.Wait(limit) || en.Err() != nil {
+			t.Fatal(err, en.Err())
+		}
+		en.Release()
+	}
+	machine.mu.Lock()
+	machine.fails = errors.New("a link of the network is down")
+	machine.mu.Unlock()
+	select {
+	case cause := <-causes:
+		if text := cause.Error(); !strings.Contains(text, "on rank 0: a link") {
+			t.Error(text)
+		}
+	case <-time.After(limit):
+		t.Error("nobody has noticed the failure")
+	}
+	machine.mu.Lock()
+	machine.fails = nil
+	machine.mu.Unlock()
+	close(block)
+	m.run(t, []*engine.Op{sum(m, t, "y")})
+	watching := func() bool {
+		w := &m.devices.watch
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.asking || w.timing.Load()
+	}
+	for began := time.Now(); watching(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > limit {
+			t.Fatal("a lane is watched for ever")
+		}
+	}
+}
+
 // An abort that comes while a communicator is made ends that communicator.
 func TestAbortWhileMaking(t *testing.T) {
 	_, ranks := world(t, 2, func(_ int, _ *device, o *Options) { o.Mode = NCCL })
@@ -493,8 +630,110 @@ func TestAbortWhileMaking(t *testing.T) {
 			err = en.Err()
 			en.Release()
 		}
-		if err == nil || !strings.Contains(err.Reason, "the NCCL communicator is no more") {
+		if err == nil || !strings.Contains(err.Reason, "rank 7 is dead") {
 			t.Errorf("rank %d: %v", m.rank, err)
+		}
+	})
+}
+
+// late makes a stream of the program whose work waits until release.
+func (m *member) late(t *testing.T) (s cuda.Stream, release func()) {
+	s, err := m.device.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := make(chan struct{})
+	m.device.queue(s, func() { <-block })
+	return s, sync.OnceFunc(func() {
+		close(block)
+		m.device.FreeStream(s)
+	})
+}
+
+// allreduce is a sum of n numbers that the program's stream makes. NCCL does not know int16.
+func allreduce(m *member, t *testing.T, name string, set int, dt tensor.DType, n int, s cuda.Stream) *engine.Op {
+	in := bytes.Repeat(number(dt, m.rank+1), n)
+	return m.onStream(t, &engine.Op{Type: operation.Allreduce, DType: dt, ReduceOp: tensor.Sum, Name: name, Set: set,
+		Shape: tensor.Shape{int64(n)}, Prescale: 1, Postscale: 1, In: in, Out: in}, s)
+}
+
+// While the device is busy no driver waits for it: whatever grows, ends or is freed, other operations go on.
+func TestNoDriverWaitsForTheDevice(t *testing.T) {
+	_, ranks := world(t, 1, func(_ int, _ *device, o *Options) { o.Async = true })
+	m := ranks[0]
+	m.run(t, []*engine.Op{sum(m, t, "first")})
+	s, release := m.late(t)
+	defer release()
+	en, err := m.Enqueue(allreduce(m, t, "late", 0, tensor.Float32, 1, s))
+	if err != nil || !en.Wait(limit) || en.Err() != nil {
+		t.Fatal(err, en.Err())
+	}
+	en.Release()
+	set, failed := m.AddSet(nil)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	m.run(t, []*engine.Op{allreduce(m, t, "made and tried", set, tensor.Float32, 1, 0)})
+	for i := range 3 { // each has more memory than the one before, in pieces
+		m.run(t, []*engine.Op{allreduce(m, t, "staged", set, tensor.Int16, leastChunk<<i, 0),
+			allreduce(m, t, "staged, too", set, tensor.Int16, leastChunk<<i, 0)})
+	}
+	m.run(t, []*engine.Op{m.onDevice(t, &engine.Op{Type: operation.Allgather, DType: tensor.Uint8, Name: "all",
+		Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1}})}) // and frees the output
+	if err := m.RemoveSet(set); err != nil {
+		t.Error(err)
+	}
+	m.run(t, []*engine.Op{sum(m, t, "last")})
+}
+
+// The deadline of a trial does not count the time in which the device is busy with another set's operation.
+func TestTrialOnABusyDevice(t *testing.T) {
+	const deadline = time.Second
+	_, ranks := world(t, 2, func(_ int, _ *device, o *Options) { o.Async, o.Deadline = true, deadline })
+	each(ranks, func(m *member) {
+		set, err := m.AddSet(nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		m.run(t, []*engine.Op{sum(m, t, "first")})
+		s, release := m.late(t)
+		time.AfterFunc(2*deadline, release)
+		late := allreduce(m, t, "late", 0, tensor.Float32, 1, s)
+		en, failed := m.Enqueue(late)
+		if failed != nil || !en.Wait(limit) {
+			t.Error(failed)
+			return
+		}
+		defer en.Release()
+		m.run(t, []*engine.Op{allreduce(m, t, "tried", set, tensor.Float32, 1, 0)})
+		if m.log.Len() > 0 {
+			t.Errorf("rank %d logs %q", m.rank, m.log)
+		}
+	})
+}
+
+// NCCL's abort may take its time. The memory of a lane is freed once the stream is empty.
+func TestSlowAbort(t *testing.T) {
+	_, ranks := world(t, 2, nil)
+	each(ranks, func(m *member) { m.run(t, []*engine.Op{sum(m, t, "x")}) }) // tried, for which there is memory
+	slow := make(chan struct{})
+	defer close(slow)
+	for _, m := range ranks {
+		m.device.ending = func() { <-slow }
+	}
+	ranks[0].Abort(errors.New("rank 7 is dead"))
+	each(ranks, func(m *member) {
+		m.Shutdown(limit)
+		m.device.mu.Lock()
+		defer m.device.mu.Unlock()
+		for _, size := range m.device.pieces {
+			if size >= leastChunk {
+				t.Errorf("rank %d leaks %d bytes", m.rank, size)
+			}
+		}
+		if strings.Contains(m.log.String(), "still works") {
+			t.Errorf("rank %d logs %q", m.rank, m.log)
 		}
 	})
 }

@@ -13,6 +13,8 @@ type copying struct{ lane *Lane }
 // Advance waits for the copies.
 func (c *copying) Advance() (bool, error) {
 	l := c.lane
+	l.devices.watch.enter()
+	defer l.devices.watch.leave()
 	reached, err := l.place.context.Reached(l.done)
 	if err != nil {
 		return false, l.failed("a copy of a tensor", err)
@@ -33,11 +35,13 @@ func (l *Lane) Fetch(parts []collective.Part, owners []collective.Owner) collect
 }
 
 func (l *Lane) fetch(parts []collective.Part, owners []collective.Owner) error {
+	l.devices.watch.enter()
+	defer l.devices.watch.leave()
 	if err := l.open(); err != nil {
 		return err
 	}
 	c := l.place.context
-	l.arena.reset(c)
+	l.arena.reset(l.place)
 	for i := range parts {
 		p := &parts[i]
 		var err error
@@ -67,6 +71,8 @@ func (l *Lane) Store(parts []collective.Part, _ []collective.Owner) collective.O
 }
 
 func (l *Lane) store(parts []collective.Part) error {
+	l.devices.watch.enter()
+	defer l.devices.watch.leave()
 	c := l.place.context
 	for i := range parts {
 		p := &parts[i]
@@ -82,7 +88,11 @@ func (l *Lane) store(parts []collective.Part) error {
 }
 
 // Reserve is engine.DeviceCarrier's.
-func (l *Lane) Reserve(bytes int) ([]byte, error) { return l.arena.take(l.place.context, bytes) }
+func (l *Lane) Reserve(bytes int) ([]byte, error) {
+	l.devices.watch.enter()
+	defer l.devices.watch.leave()
+	return l.arena.take(l.place.context, bytes)
+}
 
 // arena gives out host memory of CUDA's, until it is reset. It grows to what one batch needs.
 type arena struct {
@@ -113,21 +123,21 @@ func (a *arena) take(c Context, bytes int) ([]byte, error) {
 }
 
 // reset takes all memory back. Several chunks become one, so that the next batch of this size finds it.
-func (a *arena) reset(c Context) {
+func (a *arena) reset(at *place) {
 	total := a.total
 	a.used, a.total = 0, 0
 	if len(a.chunks) < 2 {
 		return
 	}
-	a.free(c)
-	if p, err := c.AllocHost(total); err == nil { // else the next take tells
+	a.free(at)
+	if p, err := at.context.AllocHost(total); err == nil { // else the next take tells
 		a.chunks = append(a.chunks, unsafe.Slice((*byte)(p), total))
 	}
 }
 
-func (a *arena) free(c Context) {
+func (a *arena) free(at *place) {
 	for _, p := range a.chunks {
-		_ = c.FreeHost(unsafe.Pointer(&p[0])) // nothing can be done about it
+		at.freeHost(unsafe.Pointer(&p[0]))
 	}
 	*a = arena{}
 }
@@ -143,23 +153,22 @@ func (b *buffer) of(bytes int, l *Lane, zero bool) (uintptr, error) {
 	if b.size >= bytes {
 		return uintptr(b.at), nil
 	}
-	c := l.place.context
-	b.free(c)
+	b.free(l.place)
 	size := max(bytes, leastChunk)
-	at, err := c.Alloc(size)
+	at, err := l.place.alloc(size)
 	if err != nil {
 		return 0, err
 	}
 	b.at, b.size = at, size
 	if zero {
-		err = c.Zero(at, size, l.stream)
+		err = l.place.context.Zero(at, size, l.stream)
 	}
 	return uintptr(at), err
 }
 
-func (b *buffer) free(c Context) {
+func (b *buffer) free(at *place) {
 	if b.size > 0 {
-		_ = c.Free(b.at) // which waits for those that use it
+		at.free(b.at)
 	}
 	*b = buffer{}
 }

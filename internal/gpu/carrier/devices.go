@@ -6,16 +6,19 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/gpu/cuda"
 )
 
 // Options configure Devices. Mode and Deterministic are the same on all ranks.
 type Options struct {
 	Rank int
 	Mode Mode
-	// Deadline is how long the making of a communicator may take, and its trial.
+	// Deadline is how long the making of a communicator may take, and then its trial, from when the device has come to
+	// it. Each call of CUDA or NCCL that the driver makes for that may take as long, any other one four times as long.
 	Deadline time.Duration
 	// Deterministic keeps reductions from NCCL, which promises no order of the operands.
 	Deterministic bool
@@ -25,6 +28,9 @@ type Options struct {
 	Default int
 	// Abort, if set, ends the job. It may be called on any goroutine.
 	Abort func(cause error)
+	// Reclaim, if set, has the program give back memory of a device that it keeps but does not use. An allocation that
+	// has failed is tried again afterwards. The driver waits for it.
+	Reclaim func(device int)
 	// Describe names a world rank in errors and in the log.
 	Describe func(rank int) string
 	Log      *slog.Logger
@@ -51,6 +57,10 @@ type Devices struct {
 	lanes map[*Lane]bool
 	lost  error     // of Abort
 	told  sync.Once // why Takes has said no
+
+	order order
+	watch watch
+	ended time.Time // when the first lane was closed after an abort; zero before; the driver's
 }
 
 var _ engine.Devices = (*Devices)(nil)
@@ -63,7 +73,9 @@ func New(s System, o Options) *Devices {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Devices{system: s, options: o, lanes: make(map[*Lane]bool)}
+	d := &Devices{system: s, options: o, lanes: make(map[*Lane]bool)}
+	d.watch.devices = d
+	return d
 }
 
 // place is a device in use.
@@ -71,6 +83,44 @@ type place struct {
 	device  int
 	context Context
 	events  pool
+	bin     bin
+	reclaim func(device int) // Options.Reclaim
+	watch   *watch
+}
+
+// alloc allocates memory of the device. If there is none, it waits for what is about to be freed, and asks the program
+// to give back what it keeps unused.
+func (p *place) alloc(bytes int) (cuda.Address, error) {
+	a, err := p.context.Alloc(bytes)
+	if !errors.Is(err, cuda.ErrOutOfMemory) {
+		return a, err
+	}
+	again := p.bin.empties(drainTime)
+	if p.reclaim != nil {
+		p.reclaim(p.device)
+		again = true
+	}
+	if !again {
+		return 0, err
+	}
+	return p.context.Alloc(bytes)
+}
+
+// free frees memory of the device when nothing there uses it any more. The caller does not wait.
+func (p *place) free(a cuda.Address) {
+	p.bin.throw(func() { _ = p.context.Free(a) }) // the device is lost
+}
+
+// freeHost is free for memory of AllocHost's.
+func (p *place) freeHost(at unsafe.Pointer) {
+	p.bin.throw(func() { _ = p.context.FreeHost(at) }) // the device is lost
+}
+
+// use makes a device the process's.
+func (d *Devices) use(device int, c Context) *place {
+	d.place = &place{device: device, context: c, reclaim: d.options.Reclaim, watch: &d.watch}
+	d.place.bin.failed = func(err error) { d.options.Log.Error("free memory of a device", "error", err) }
+	return d.place
 }
 
 // at returns the place of the process's device. The first call decides which that is; -1 is whichever it is.
@@ -87,8 +137,7 @@ func (d *Devices) at(device int) (*place, error) {
 	case device < 0:
 		device = d.options.Default
 		if c, err := d.system.Context(device); err == nil {
-			d.place = &place{device: device, context: c}
-			return d.place, nil
+			return d.use(device, c), nil
 		}
 		device = 0 // each process of the host sees its own device only
 	}
@@ -96,8 +145,7 @@ func (d *Devices) at(device int) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.place = &place{device: device, context: c}
-	return d.place, nil
+	return d.use(device, c), nil
 }
 
 // Usable says why tensors of a device cannot be submitted, nil if they can. The first device that is asked for is the
@@ -160,8 +208,12 @@ func (d *Devices) Carrier(id int, _ uint32, members []int, host collective.Carri
 	return l
 }
 
-// Abort ends all communicators, also while an operation of NCCL hangs. It may be called on any goroutine, and more than
-// once.
+// Share is engine.Devices's.
+func (d *Devices) Share() { d.order.shared = true }
+
+// Abort begins to end all communicators, also while an operation of NCCL hangs. It ends them at the same time: NCCL may
+// wait for the device when it ends one, and so for the operations of the others. Abort may be called on any goroutine,
+// and more than once, and does not wait.
 func (d *Devices) Abort(cause error) {
 	d.mu.Lock()
 	d.lost = cause
@@ -175,13 +227,14 @@ func (d *Devices) Abort(cause error) {
 	}
 }
 
-// Close is engine.Devices's.
+// Close is engine.Devices's. It waits for memory that is being freed, unless the device is stuck.
 func (d *Devices) Close() {
 	d.mu.Lock()
 	p := d.place
 	d.mu.Unlock()
 	if p != nil {
 		p.events.close(p.context)
+		p.bin.close()
 	}
 }
 
@@ -192,8 +245,18 @@ func (d *Devices) aborted() error {
 	return d.lost
 }
 
+// latest is until when lanes that end after an abort may wait for the device.
+func (d *Devices) latest() time.Time {
+	if d.ended.IsZero() {
+		d.ended = time.Now()
+	}
+	return d.ended.Add(aftermath)
+}
+
 // forget takes a lane that has been closed out.
 func (d *Devices) forget(l *Lane) {
+	d.order.leave(&l.turn)
+	d.order.ended(l)
 	d.mu.Lock()
 	delete(d.lanes, l)
 	d.mu.Unlock()

@@ -19,8 +19,11 @@ const askEvery = 64
 
 // Start begins an operation that Carries has said yes to.
 func (l *Lane) Start(a *collective.Arguments) collective.Op {
+	l.devices.watch.enter()
+	defer l.devices.watch.leave()
 	o := &l.direct
 	*o = direct{lane: l, program: o.program, running: true}
+	l.queue()
 	o.program.Reset(l.stream)
 	if a.Stage != nil {
 		a.Stage(collective.Moving)
@@ -31,11 +34,16 @@ func (l *Lane) Start(a *collective.Arguments) collective.Op {
 	return o
 }
 
-// Advance puts the operation into the stream, then waits for its end.
+// Advance waits for the operation's turn, puts it into the stream, then waits for its end.
 func (o *direct) Advance() (bool, error) {
 	l := o.lane
+	l.devices.watch.enter()
+	defer l.devices.watch.leave()
 	if !o.issued {
-		issued, err := l.comm.Advance(&o.program)
+		if comes, err := l.comes(); err != nil || !comes {
+			return false, err
+		}
+		issued, err := l.issue(&o.program)
 		if err != nil || !issued {
 			return false, l.because(err)
 		}
@@ -43,6 +51,7 @@ func (o *direct) Advance() (bool, error) {
 		l.moved++
 		if l.devices.options.Async {
 			o.running = false
+			l.devices.watch.add(l)
 			return true, nil
 		}
 	}
@@ -56,7 +65,11 @@ func (o *direct) Advance() (bool, error) {
 		}
 		return false, l.because(err)
 	}
+	if cause := l.devices.aborted(); cause != nil {
+		return false, cause // an abort ends it, too, with any result
+	}
 	o.running = false
+	l.devices.order.ended(l)
 	l.moved++
 	return true, nil
 }

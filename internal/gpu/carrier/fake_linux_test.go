@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -29,9 +30,10 @@ type machine struct {
 	cond  *sync.Cond
 	comms map[nccl.UniqueID]*ring
 	next  byte
-	wrong bool // sums are
-	deaf  int  // this member never makes a communicator; -1: none
-	live  int  // communicators
+	wrong bool  // sums are
+	deaf  int   // this member never makes a communicator; -1: none
+	live  int   // communicators
+	fails error // of all communicators, once their operations are on the device
 }
 
 func newMachine(t testing.TB) *machine {
@@ -76,6 +78,9 @@ type device struct {
 	graphs  bool
 	making  func() // called while a communicator is made
 	stuck   bool   // a stream never ends its work while the engine lives
+	ending  func() // called when a communicator has been aborted, but for the wait for the device
+	issued  atomic.Int32
+	hangs   atomic.Pointer[chan struct{}] // calls of Reached do, until it is closed
 }
 
 const deviceBytes = 64 << 20
@@ -98,14 +103,20 @@ func (m *machine) device(rank int) *device {
 	}
 	d.streams[0] = newStream()
 	m.t.Cleanup(func() {
-		for s, st := range d.streams {
+		d.mu.Lock()
+		streams, freed := d.streams, d.freed
+		d.streams = nil // memory may still be freed
+		for s, st := range streams {
 			close(st.work)
-			<-st.ended
 			if s != 0 && !d.stuck {
 				m.t.Errorf("rank %d leaks a stream", rank)
 			}
 		}
-		for _, st := range d.freed {
+		d.mu.Unlock()
+		for _, st := range streams {
+			<-st.ended
+		}
+		for _, st := range freed {
 			<-st.ended
 		}
 		unix.Munmap(d.near)
@@ -145,9 +156,15 @@ func newStream() *stream {
 
 type event struct{ recorded, reached int }
 
-func (d *device) Context(int) (Context, error)  { return d, nil }
-func (d *device) Library() (Library, error)     { return (*fakeLibrary)(d), d.without }
-func (d *device) queue(s cuda.Stream, f func()) { d.streams[s].work <- f }
+func (d *device) Context(int) (Context, error) { return d, nil }
+func (d *device) Library() (Library, error)    { return (*fakeLibrary)(d), d.without }
+
+func (d *device) queue(s cuda.Stream, f func()) {
+	d.mu.Lock()
+	st := d.streams[s]
+	d.mu.Unlock()
+	st.work <- f
+}
 
 func (d *device) Device(int) (cuda.Device, error) {
 	return cuda.Device{UUID: d.uuid, Major: d.major}, nil
@@ -203,6 +220,9 @@ func (d *device) Record(e cuda.Event, s cuda.Stream) error {
 }
 
 func (d *device) Reached(e cuda.Event) (bool, error) {
+	if hang := d.hangs.Load(); hang != nil {
+		<-*hang
+	}
 	d.mu.Lock()
 	ev := d.events[e]
 	n := ev.recorded
@@ -241,7 +261,9 @@ func (d *device) Alloc(size int) (cuda.Address, error) {
 	return a, nil
 }
 
+// Free waits for the device, as CUDA may.
 func (d *device) Free(a cuda.Address) error {
+	d.idle()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.room += d.pieces[a]
@@ -252,7 +274,12 @@ func (d *device) Free(a cuda.Address) error {
 func (d *device) AllocHost(size int) (unsafe.Pointer, error) {
 	return unsafe.Pointer(&make([]byte, size)[0]), nil
 }
-func (d *device) FreeHost(unsafe.Pointer) error { return nil }
+
+// FreeHost waits for the device, too.
+func (d *device) FreeHost(unsafe.Pointer) error {
+	d.idle()
+	return nil
+}
 
 func (d *device) Copy(to, from cuda.Address, size int, s cuda.Stream) error {
 	d.queue(s, func() { copy(d.at(uintptr(to), size), d.at(uintptr(from), size)) })
@@ -326,6 +353,9 @@ func (c *comm) Ready() (bool, error) {
 	if c.ring.aborted {
 		return false, nccl.ErrAborted
 	}
+	if c.device.machine.fails != nil {
+		return false, c.device.machine.fails
+	}
 	return c.ring.joined == c.ring.size, nil
 }
 
@@ -364,6 +394,7 @@ func (c *comm) Advance(p *nccl.Program) (bool, error) {
 			}
 		}
 	}
+	d.issued.Add(1)
 	return true, nil
 }
 
@@ -545,6 +576,8 @@ func (c *comm) write(calls []nccl.Step, in map[int][][]byte, all map[int][]nccl.
 }
 
 func (c *comm) NewScaledSum(t nccl.DType, factor []byte) (nccl.ReduceOp, error) {
+	c.device.machine.mu.Lock() // streams read the factors
+	defer c.device.machine.mu.Unlock()
 	op := nccl.ReduceOp(100 + len(c.factors))
 	c.factors[op] = scale{t, factor}
 	return op, nil
@@ -553,7 +586,34 @@ func (c *comm) NewScaledSum(t nccl.DType, factor []byte) (nccl.ReduceOp, error) 
 func (c *comm) FreeScaledSum(op nccl.ReduceOp) error { return nil }
 func (c *comm) Finalize() error                      { return nil }
 func (c *comm) Destroy() error                       { return c.end(false) }
-func (c *comm) Abort() error                         { return c.end(true) }
+
+// Abort waits for the device, as NCCL may.
+func (c *comm) Abort() error {
+	err := c.end(true)
+	if c.device.ending != nil {
+		c.device.ending()
+	}
+	c.device.idle()
+	return err
+}
+
+// idle waits until all streams have done what they have now.
+func (d *device) idle() {
+	d.mu.Lock()
+	var ends []chan struct{}
+	for _, s := range d.streams {
+		end := make(chan struct{})
+		s.work <- func() { close(end) }
+		ends = append(ends, end)
+	}
+	for _, s := range d.freed {
+		ends = append(ends, s.ended)
+	}
+	d.mu.Unlock()
+	for _, end := range ends {
+		<-end
+	}
+}
 
 func (c *comm) end(abort bool) error {
 	m := c.device.machine

@@ -15,13 +15,16 @@ import (
 
 // founding makes a lane's communicator. Its steps, of which each is polled:
 //
-//	claiming ─▶ joining ─▶ joined ─▶ trying ─▶ tried ─▶ over
+//	claiming ─▶ joining ─▶ joined ─▶ queuing ─▶ trying ─▶ tried ─▶ over
+//	    └────────────────────┴────────────────────────────┴─▶ ending ─┘
 //
 //	claiming  the host's carrier gathers what each member says of itself; member 0 also names the communicator
 //	joining   NCCL makes the communicator, or the deadline passes
 //	joined    the members tell each other whether they have it
-//	trying    an allreduce of known numbers, or the deadline passes; only in Mode Auto
+//	queuing   the trial waits for its turn, as any operation, and for the device; only in Mode Auto, as the next two
+//	trying    an allreduce of known numbers, or the deadline passes
 //	tried     the members tell each other whether they had the right sums
+//	ending    a member has failed: NCCL ends the communicator, or the deadline passes. Only in Mode Auto
 //
 // A member that fails goes on, and says so in the next exchange. So all members end alike: with a communicator, or
 // staged.
@@ -36,8 +39,7 @@ type founding struct {
 	why      string // this member's failure
 	deadline time.Time
 	program  nccl.Program
-	issued   bool // program
-	memory   cuda.Address
+	issued   bool   // program
 	numbers  []byte // the trial's, on the host
 }
 
@@ -52,30 +54,27 @@ func (l *Lane) Found() collective.Op {
 		l.founded = true
 		return nil
 	}
-	defer f.watch()()
+	defer f.watched()()
 	f.gather(f.claim(), claimBytes)
 	f.step = (*founding).claiming
 	return f
 }
 
-// watch ends the job unless stop is called before the deadline. A rank that hangs in a call of CUDA or NCCL cannot say
-// so in an exchange, and the others cannot know which rank they wait for.
-func (f *founding) watch() (stop func()) {
-	o := &f.lane.devices.options
-	if o.Abort == nil {
-		return func() {}
+// watched has somebody see to it that this member does not hang, until stop is called. It could not say so in an
+// exchange, and the others cannot know for which member they wait.
+func (f *founding) watched() (stop func()) {
+	w := &f.lane.devices.watch
+	w.making.Store(true)
+	w.enter()
+	return func() {
+		w.leave()
+		w.making.Store(false)
 	}
-	timer := time.AfterFunc(o.Deadline, func() {
-		o.Abort(fmt.Errorf("%s makes a communicator of NCCL, and a call of CUDA or NCCL there has not returned for "+
-			"%v; see what NCCL_DEBUG=INFO prints there, or set GOROVOD_GPU=staged to do without NCCL",
-			o.Describe(o.Rank), o.Deadline))
-	})
-	return func() { timer.Stop() }
 }
 
 // Advance takes the steps.
 func (f *founding) Advance() (bool, error) {
-	defer f.watch()()
+	defer f.watched()()
 	if f.op != nil {
 		done, err := f.op.Advance()
 		if err != nil || !done {
@@ -143,9 +142,11 @@ func (f *founding) claiming() (bool, error) {
 		f.why = err.Error()
 	} else {
 		l.comm = comm
+		l.over = make(chan struct{})
 		l.current.Store(&comm)
-		if l.devices.aborted() != nil {
+		if cause := l.devices.aborted(); cause != nil { // it may not have seen this one
 			l.abort()
+			f.why = cause.Error()
 		}
 	}
 	f.step = (*founding).joining
@@ -197,7 +198,24 @@ func (f *founding) joined() (bool, error) {
 	if f.lane.devices.options.Mode != Auto {
 		return f.over()
 	}
-	if err := f.try(); err != nil {
+	f.lane.queue()
+	f.step = (*founding).queuing
+	return false, nil
+}
+
+func (f *founding) queuing() (bool, error) {
+	l := f.lane
+	if comes, err := l.comes(); err != nil || !comes {
+		return false, err
+	}
+	alone, err := l.alone() // else the deadline would be that of other operations, too
+	if err == nil && !alone {
+		return false, nil
+	}
+	if err == nil {
+		err = f.try()
+	}
+	if err != nil {
 		f.why = err.Error()
 	}
 	f.step = (*founding).trying
@@ -215,20 +233,22 @@ func (f *founding) try() (err error) {
 	if f.numbers, err = l.Reserve(bytes); err != nil {
 		return err
 	}
-	if f.memory, err = c.Alloc(bytes); err != nil {
+	scratch, err := l.scratch.of(bytes, l, false)
+	if err != nil {
 		return err
 	}
+	memory := cuda.Address(scratch)
 	for i := range trialNumbers {
 		binary.NativeEndian.PutUint32(f.numbers[4*i:], math.Float32bits(float32(l.rank+i%4096)))
 	}
 	host := unsafe.Pointer(&f.numbers[0])
-	if err = c.CopyFromHost(f.memory, host, bytes, l.stream); err != nil {
+	if err = c.CopyFromHost(memory, host, bytes, l.stream); err != nil {
 		return err
 	}
 	p := &f.program
 	p.Reset(l.stream)
-	p.AllReduce(uintptr(f.memory), uintptr(f.memory), trialNumbers, nccl.Float32, nccl.Sum)
-	p.Steps = append(p.Steps, nccl.Step{Kind: nccl.CopyToHost, From: uint64(f.memory), To: uint64(uintptr(host)),
+	p.AllReduce(scratch, scratch, trialNumbers, nccl.Float32, nccl.Sum)
+	p.Steps = append(p.Steps, nccl.Step{Kind: nccl.CopyToHost, From: uint64(memory), To: uint64(uintptr(host)),
 		Count: bytes})
 	p.Record(l.done)
 	f.deadline = time.Now().Add(l.devices.options.Deadline)
@@ -253,7 +273,7 @@ func (f *founding) trying() (bool, error) {
 func (f *founding) sums() (bool, error) {
 	l := f.lane
 	if !f.issued {
-		issued, err := l.comm.Advance(&f.program)
+		issued, err := l.issue(&f.program)
 		if f.issued = issued; err != nil || !issued {
 			return false, err
 		}
@@ -264,6 +284,7 @@ func (f *founding) sums() (bool, error) {
 		}
 		return false, err
 	}
+	l.devices.order.ended(l)
 	n := len(l.members)
 	for i := range trialNumbers {
 		want := float32(n*(n-1)/2 + n*(i%4096)) // exact
@@ -294,21 +315,29 @@ func (f *founding) giveUp(why string) (bool, error) {
 		l.devices.options.Log.Warn("tensors of devices are copied through host memory, because NCCL cannot carry "+
 			"them: "+why+" (GOROVOD_GPU=staged asks for that, and is silent)", "process set", l.id)
 	}
+	f.deadline = time.Now().Add(l.devices.options.Deadline)
+	f.step = (*founding).ending
+	return false, nil
+}
+
+// ending waits for the communicator, whose trial may be on the device. Until then the trial keeps its turn.
+func (f *founding) ending() (bool, error) {
+	if f.lane.over != nil && time.Now().Before(f.deadline) {
+		select {
+		case <-f.lane.over:
+		default:
+			return false, nil
+		}
+	}
 	return f.over()
 }
 
 func (f *founding) over() (bool, error) {
 	l := f.lane
-	var err error
-	if f.memory != 0 {
-		err = l.place.context.Free(f.memory)
-	}
+	l.devices.order.leave(&l.turn) // the trial may not have been issued
 	*f = founding{}
 	l.founded = true
 	l.moved++
-	if err != nil {
-		return false, l.failed("free memory", err)
-	}
 	return true, nil
 }
 

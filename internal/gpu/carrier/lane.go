@@ -9,6 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
+	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -22,6 +23,7 @@ type Lane struct {
 	rank    int   // this rank's index in members
 	host    collective.Carrier
 
+	turn   turn
 	place  *place // nil before the first operation
 	stream cuda.Stream
 	done   cuda.Event // of the last operation
@@ -30,8 +32,10 @@ type Lane struct {
 	found   founding
 	comm    Comm                 // nil where tensors are staged
 	float8  bool                 // it reduces floats of 8 bits
-	current atomic.Pointer[Comm] // comm, or the one that is being made: for abort
+	current atomic.Pointer[Comm] // comm, or the one that is being made: whoever takes it ends it
+	over    chan struct{}        // closed when the last communicator has ended; nil: there was none
 	scales  map[scaling]nccl.ReduceOp
+	issuing bool // NCCL has a program of which not all is in the stream yet
 
 	direct  direct
 	copying copying
@@ -72,7 +76,7 @@ func (l *Lane) open() error {
 
 // Carries is engine.DeviceCarrier's.
 func (l *Lane) Carries(kind operation.Kind, dtype tensor.DType, op tensor.ReduceOp, prescale, postscale float64) bool {
-	if l.comm == nil || !byNCCL(kind, dtype, op, prescale, postscale, l.float8) {
+	if l.comm == nil || !byNCCL(kind, dtype, op, prescale, postscale, len(l.members), l.float8) {
 		return false
 	}
 	reduces := kind == operation.Allreduce || kind == operation.Reduce || kind == operation.Reducescatter
@@ -88,40 +92,92 @@ func (l *Lane) Moved() uint64 { return l.moved + l.host.Moved() }
 // Tune changes nothing.
 func (l *Lane) Tune(collective.Tuning) {}
 
-// How long Close waits for what is in the stream, when nothing has failed, and after an abort: what is left then may
-// wait for a stream of the program, which nobody here can end.
+// How long Close waits for the communicator's end and for what is in the stream: what is left then may wait for a
+// stream of the program, which nobody here can end.
 const (
-	drainTime    = time.Second
-	aftermath    = 100 * time.Millisecond
+	drainTime    = time.Second            // when nothing has failed; twice if the communicator ends in peace
+	aftermath    = time.Second            // after an abort, of all lanes together
+	lastLook     = 100 * time.Millisecond // at the stream, and at what others use, once the time is over
 	betweenLooks = 100 * time.Microsecond
 )
 
-// Close ends the communicator.
+// Close ends the communicator. The lane is quiet when the device has nothing more to do in its stream, although the
+// communicator may still wait for the device.
 func (l *Lane) Close(cause error) (quiet bool) {
 	defer l.devices.forget(l)
-	if c := l.comm; c != nil && cause == nil && l.founded && !l.direct.running {
-		if l.finalized(c) {
-			l.current.Store(nil)
-			_ = c.Destroy() // nobody uses it any more
-		}
+	if !l.devices.watch.remove(l) {
+		l.done = 0 // a call that hangs has it
 	}
-	l.abort()
-	limit := drainTime
-	if cause != nil {
-		limit = aftermath
+	deadline := time.Now().Add(drainTime)
+	switch c := l.current.Load(); {
+	case cause != nil:
+		deadline = l.devices.latest()
+		l.devices.Abort(cause) // all of them: see there
+	case c != nil && l.founded && !l.direct.running:
+		deadline = deadline.Add(drainTime)
+		l.end(func() { l.finish(c) })
+	default:
+		l.abort()
 	}
-	if l.drained(limit) {
+	ended := l.ends(deadline)
+	if last := time.Now().Add(lastLook); deadline.Before(last) {
+		deadline = last
+	}
+	if (ended || !l.issuing) && l.drained(deadline) {
 		return true
 	}
+	l.devices.options.Log.Warn(fmt.Sprintf("device %d still works for a process set that ends: the memory of that "+
+		"set's tensors is not freed", l.place.device), "process set", l.id, "communicator has ended", ended)
 	l.leave()
 	return false
 }
 
-// leave gives up the stream and the event. They end with the work that is left. Memory stays: to free it would be to
-// wait.
+// end has f end the communicator on a goroutine of its own, since NCCL may wait for the device.
+func (l *Lane) end(f func()) {
+	guard.Go("the end of a communicator", func(err error) {
+		l.devices.options.Log.Error("end a communicator of NCCL", "error", err)
+	}, f)
+}
+
+// ends waits until the communicator has ended, and reports whether it has.
+func (l *Lane) ends(deadline time.Time) bool {
+	if l.over == nil {
+		return true
+	}
+	select {
+	case <-l.over:
+		return true
+	case <-time.After(time.Until(deadline)):
+		return false
+	}
+}
+
+// issue puts a program into the stream, as far as NCCL lets it, and reports whether all of it is there.
+func (l *Lane) issue(p *nccl.Program) (bool, error) {
+	l.issuing = true
+	if issued, err := l.comm.Advance(p); err != nil || !issued {
+		return false, err
+	}
+	l.issuing = false
+	l.issued()
+	return true, nil
+}
+
+// finish ends c in peace if it can, else at once.
+func (l *Lane) finish(c *Comm) {
+	if l.finalized(*c) && l.current.CompareAndSwap(c, nil) {
+		defer close(l.over)
+		_ = (*c).Destroy() // nobody uses it any more
+	}
+	l.abort()
+}
+
+// leave gives up the stream and the event. They end with the work that is left.
 func (l *Lane) leave() {
 	_ = l.place.context.FreeStream(l.stream)
-	_ = l.place.context.FreeEvent(l.done)
+	if l.done != 0 {
+		_ = l.place.context.FreeEvent(l.done)
+	}
 	l.place = nil
 }
 
@@ -139,15 +195,18 @@ func (l *Lane) finalized(c Comm) bool {
 }
 
 // drained waits for what is in the stream, and reports whether it has ended.
-func (l *Lane) drained(limit time.Duration) bool {
+func (l *Lane) drained(deadline time.Time) bool {
 	if l.place == nil {
 		return true
+	}
+	if l.done == 0 {
+		return false // nobody knows
 	}
 	c := l.place.context
 	if c.Record(l.done, l.stream) != nil {
 		return true // the device is lost
 	}
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(betweenLooks) {
+	for ; time.Now().Before(deadline); time.Sleep(betweenLooks) {
 		if reached, err := c.Reached(l.done); reached || err != nil {
 			return true
 		}
@@ -155,12 +214,17 @@ func (l *Lane) drained(limit time.Duration) bool {
 	return false
 }
 
-// abort ends the communicator at once. It may be called on any goroutine.
+// abort begins to end the communicator at once. It may be called on any goroutine.
 func (l *Lane) abort() {
 	if c := l.current.Swap(nil); c != nil {
-		if err := (*c).Abort(); err != nil {
-			l.devices.options.Log.Debug("abort a communicator of NCCL", "error", err)
-		}
+		l.end(func() { l.kill(*c) })
+	}
+}
+
+func (l *Lane) kill(c Comm) {
+	defer close(l.over)
+	if err := c.Abort(); err != nil {
+		l.devices.options.Log.Debug("abort a communicator of NCCL", "error", err)
 	}
 }
 
@@ -169,10 +233,9 @@ func (l *Lane) Free() {
 	if l.place == nil {
 		return
 	}
-	c := l.place.context
-	l.zeros.free(c)
-	l.scratch.free(c)
-	l.arena.free(c)
+	l.zeros.free(l.place)
+	l.scratch.free(l.place)
+	l.arena.free(l.place)
 	l.leave()
 }
 

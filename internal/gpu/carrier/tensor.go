@@ -80,18 +80,21 @@ func (t *Tensor) Reached() (bool, error) { return t.place.context.Reached(t.even
 // Device is where the tensor is.
 func (t *Tensor) Device() int { return t.place.device }
 
-// Alloc makes device memory for an output.
+// Alloc makes device memory for an output. The driver calls it.
 func (t *Tensor) Alloc(bytes int) ([]byte, error) {
-	a, err := t.place.context.Alloc(max(1, bytes))
+	t.place.watch.enter()
+	defer t.place.watch.leave()
+	a, err := t.place.alloc(max(1, bytes))
 	if err != nil {
 		return nil, err
 	}
 	return memoryAt(a, bytes), nil
 }
 
-// Free frees what Alloc has returned.
-func (t *Tensor) Free(p []byte) error {
-	return t.place.context.Free(cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(p))))) // also without elements
+// Free frees what Alloc has returned, when nothing on the device uses it any more. The caller does not wait: it may be
+// the driver.
+func (t *Tensor) Free(p []byte) {
+	t.place.free(cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(p))))) // also without elements
 }
 
 // Release gives the event back: see collective.Owner.

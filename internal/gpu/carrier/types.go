@@ -24,9 +24,10 @@ var reduceOps = map[tensor.ReduceOp]nccl.ReduceOp{
 }
 
 // byNCCL reports whether NCCL can do an operation; float8 says that it reduces floats of 8 bits. It moves elements of
-// any type as bytes. It reduces the types that it knows. Two factors become one, for floating-point numbers that are
-// added: those of integers are rounded apart, and those of products and extrema do not multiply the result alone.
-func byNCCL(kind operation.Kind, dtype tensor.DType, op tensor.ReduceOp, prescale, postscale float64,
+// any type as bytes. It reduces the types that it knows. It scales floating-point numbers that are added, see
+// scalesAlike: factors of integers are rounded apart, and those of products and extrema do not multiply the result
+// alone.
+func byNCCL(kind operation.Kind, dtype tensor.DType, op tensor.ReduceOp, prescale, postscale float64, members int,
 	float8 bool) bool {
 	switch kind {
 	case operation.Broadcast, operation.Allgather, operation.Alltoall, operation.Gather, operation.Scatter:
@@ -44,10 +45,35 @@ func byNCCL(kind operation.Kind, dtype tensor.DType, op tensor.ReduceOp, prescal
 	if prescale == 1 && postscale == 1 {
 		return true
 	}
-	return op == tensor.Sum && factorOf(dtype, prescale*postscale) != nil
+	return op == tensor.Sum && scalesAlike(dtype, prescale, postscale, members)
 }
 
-// factorOf is a factor as an element's bytes; nil if the type does not have it, or nothing close to it.
+// scalesAlike reports whether NCCL may do the work of both factors. It multiplies each element by one factor of the
+// element's type before it adds, while host memory scales in float32 or better.
+//
+//   - Types of 16 and 8 bits must have the factor itself: a rounded one would shift all results to one side, by up to
+//     0.2 % for bfloat16. The exception is the average over all members, for which NCCL rounds by itself: staging would
+//     cost more than that. Floats of 8 bits have no exception.
+//   - One factor above 1 and one below keep the sum within the type's range. Their product does not, so float16 is
+//     not scaled by it. Floats of 8 bits are, since host memory cannot add them.
+func scalesAlike(dtype tensor.DType, prescale, postscale float64, members int) bool {
+	before, after := math.Abs(prescale), math.Abs(postscale)
+	if dtype == tensor.Float16 && (before < 1 && after > 1 || before > 1 && after < 1) {
+		return false
+	}
+	if (dtype == tensor.Float16 || dtype == tensor.BFloat16) && averages(prescale*postscale, members) {
+		return true
+	}
+	return factorOf(dtype, prescale*postscale) != nil
+}
+
+// averages reports whether a factor makes an average over the members, up to the rounding of what it was made of.
+func averages(factor float64, members int) bool {
+	return math.Abs(factor*float64(members)-1) < 1e-12
+}
+
+// factorOf is a factor as an element's bytes; nil if the type does not have it. Types of 32 and 64 bits have all that
+// they can come close to.
 func factorOf(dtype tensor.DType, factor float64) []byte {
 	var b []byte
 	var got float64
@@ -69,7 +95,11 @@ func factorOf(dtype tensor.DType, factor float64) []byte {
 		}
 		b, got = []byte{bits}, float64(f)
 	}
-	if math.Abs(got-factor) > math.Abs(factor)/128 || got-got != 0 { // subnormal, or too large
+	allowed := 0.0
+	if dtype.Size() >= 4 {
+		allowed = math.Abs(factor) / (1 << 23)
+	}
+	if math.Abs(got-factor) > allowed || got-got != 0 { // rounded, subnormal, or too large
 		return nil
 	}
 	return b

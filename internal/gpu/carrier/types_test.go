@@ -17,10 +17,21 @@ func TestByNCCL(t *testing.T) {
 	}{
 		{operation.Allreduce, tensor.Float32, tensor.Sum, 1, 1, false, true},
 		{operation.Allreduce, tensor.Float32, tensor.Sum, 0.3, 2, false, true},
-		{operation.Allreduce, tensor.Float16, tensor.Sum, 1e-9, 1, false, false}, // the type lacks the factor
+		{operation.Allreduce, tensor.Float64, tensor.Sum, 0.1, 0.3, false, true},
+		{operation.Allreduce, tensor.Float16, tensor.Sum, 0.25, 1, false, true},
+		{operation.Allreduce, tensor.Float16, tensor.Sum, 0.1, 1, false, false}, // the type lacks the factor
+		{operation.Allreduce, tensor.BFloat16, tensor.Sum, 1, 0.1, false, false},
+		{operation.Allreduce, tensor.BFloat16, tensor.Sum, 1, 1.0 / 3, false, true}, // the average
+		{operation.Allreduce, tensor.Float16, tensor.Sum, 1 / 0.7, 0.7 / 3, false, false},
+		{operation.Allreduce, tensor.Float16, tensor.Sum, 1 / 1.1, 1.1 / 3, false, true}, // the average, rounded
+		{operation.Allreduce, tensor.Float16, tensor.Sum, 0.25, 4, false, false},         // the sum would be large
+		{operation.Allreduce, tensor.Float16, tensor.Sum, 4, 0.25, false, false},
+		{operation.Allreduce, tensor.BFloat16, tensor.Sum, 0.25, 4, false, true},
+		{operation.Allreduce, tensor.Float16, tensor.Sum, 1e-9, 1, false, false},
 		{operation.Allreduce, tensor.Float16, tensor.Sum, 1e9, 1, false, false},
 		{operation.Allreduce, tensor.Int32, tensor.Sum, 1, 1, false, true},
 		{operation.Allreduce, tensor.Int32, tensor.Sum, 0.5, 2, false, false}, // each truncates
+		{operation.Allreduce, tensor.Uint8, tensor.Sum, 1, 1.0 / 3, false, false},
 		{operation.Allreduce, tensor.Float32, tensor.Product, 2, 0.5, false, false},
 		{operation.Reduce, tensor.Float32, tensor.Min, -1, -1, false, false},
 		{operation.Reducescatter, tensor.Float64, tensor.Max, 1, 1, false, true},
@@ -34,8 +45,9 @@ func TestByNCCL(t *testing.T) {
 		{operation.Allreduce, tensor.Float8E5M2, tensor.Sum, 1, 1, true, true},
 		{operation.Allreduce, tensor.Float8E5M2, tensor.Sum, 0.25, 1, true, true},
 		{operation.Allreduce, tensor.Float8E5M2, tensor.Sum, 0.3, 1, true, false},
+		{operation.Allreduce, tensor.Float8E5M2, tensor.Sum, 1, 1.0 / 3, true, false},
 	} {
-		if got := byNCCL(c.kind, c.dtype, c.op, c.prescale, c.postscale, c.float8); got != c.want {
+		if got := byNCCL(c.kind, c.dtype, c.op, c.prescale, c.postscale, 3, c.float8); got != c.want {
 			t.Errorf("%v of %v, %v, %v and %v, float8 %v: %v", c.kind, c.dtype, c.op, c.prescale, c.postscale, c.float8,
 				got)
 		}

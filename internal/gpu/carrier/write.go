@@ -35,8 +35,8 @@ func (l *Lane) write(p *nccl.Program, a *collective.Arguments) error {
 	if err != nil {
 		return err
 	}
+	p.Record(l.done)
 	if !l.devices.options.Async {
-		p.Record(l.done)
 		return nil
 	}
 	for _, owner := range a.Owners {
@@ -156,7 +156,9 @@ func (w *writer) forAbsent() (zeros, scratch uintptr, err error) {
 			return zeros, scratch, err
 		}
 		l.short = true
-		l.zeros.free(l.place.context)
+		if l.zeros.size > 0 { // and the scratch is none: it was about to grow
+			l.scratch, l.zeros = l.zeros, buffer{}
+		}
 		l.devices.options.Log.Warn(fmt.Sprintf("device %d is out of memory: %s, which has joined, takes part in "+
 			"reductions with one buffer of %d bytes instead of two", l.place.device,
 			l.devices.options.Describe(l.devices.options.Rank), most))
@@ -312,7 +314,7 @@ func (l *Lane) reduceOp(a *collective.Arguments) (nccl.ReduceOp, error) {
 		return reduceOps[a.Reduce], nil
 	case a.Reduce != tensor.Sum:
 		return 0, errors.New("only sums are scaled")
-	case factor == 1/float64(len(l.members)):
+	case !a.DType.IsFloat8() && averages(factor, len(l.members)):
 		return nccl.Average, nil
 	default:
 		return l.scaledSum(scaling{a.DType, factor})

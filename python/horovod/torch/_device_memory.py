@@ -13,10 +13,13 @@ synchronised. The stream that is current then waits for the operation, and ``rec
 this stream uses them. So the memory of a tensor that is dropped at once is not reused before NCCL is done with it.
 
 If the engine makes the output (allgather, alltoall), it allocates that itself, and the memory is freed with the tensor.
+If the device has no memory left for that, PyTorch's allocator gives its unused blocks back first.
 """
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import math
 import weakref
 from typing import Any, NamedTuple, Optional
@@ -41,7 +44,20 @@ def takes(device: int) -> bool:
     taken = _taken.get(device)
     if taken is None:
         taken = _taken[device] = torch.version.hip is None and bool(_lib.load().gorovod_takes_device(device))
+        if taken:
+            _lib.load().gorovod_on_low_memory(ctypes.cast(_release, ctypes.c_void_p))
     return taken
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _release(_device: int) -> None:
+    """Have PyTorch give back the memory of devices that it keeps and does not use."""
+    _cuda.empty_cache()
+
+
+@atexit.register
+def _stop_releasing() -> None:
+    _lib.load().gorovod_on_low_memory(None)  # no call may begin while Python ends
 
 
 class OnDevice(NamedTuple):

@@ -74,7 +74,7 @@ func (r *rank) onDevice(o *op, e *engine.Op, in []byte) (*slot, error) {
 		e.Out = at(s.output, len(in))
 	case o.allocates && t != nil:
 		e.Alloc = func(_ tensor.Shape, n int) ([]byte, error) { return t.Alloc(n) }
-		e.Free = func(p []byte) { _ = t.Free(p) }
+		e.Free = t.Free
 	default:
 		e.Alloc = func(_ tensor.Shape, n int) ([]byte, error) { return at(s.output, n), nil }
 	}
@@ -212,7 +212,7 @@ func (r *rank) finish(a *running, want []byte) error {
 	r.results = append(r.results, running{op: a.op, want: want, landed: landed})
 	if a.op.allocates && !a.op.likeInput() {
 		if owned := a.entry.TakeOutput(); owned != nil {
-			return a.entry.Owner().(*carrier.Tensor).Free(owned)
+			a.entry.Owner().(*carrier.Tensor).Free(owned)
 		}
 	}
 	return nil
@@ -287,7 +287,10 @@ func draw(i, programs int, sizes []int) []program {
 func link(i int, dice *rand.Rand, sizes []int) program {
 	set := i % min(2, len(sizes))
 	o := drawOp(dice, sizes[set])
-	o.kind, o.root, o.stream, o.place, o.allocates = chained[i%len(chained)], 0, i/2%2, false, false
+	o.kind, o.root, o.stream, o.place, o.allocates = chained[i%len(chained)], 0, i/2%2, false, *faults != ""
+	if *async { // else the program's own stream would order some of the operations of different sets
+		o.stream = i % 2
+	}
 	o.reduce = tensor.Sum
 	if o.dtype.IsFloat8() || o.dtype == tensor.Bool {
 		o.dtype = tensor.Float32

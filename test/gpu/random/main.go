@@ -161,7 +161,7 @@ func (r *rank) run() error {
 		}
 		if !*chain && bursts%between == between-1 || i == *programs {
 			if err := r.compare(i - 1); err != nil {
-				return err
+				return unlessFailed(err)
 			}
 		}
 	}
@@ -170,6 +170,15 @@ func (r *rank) run() error {
 		setFaults("")
 	}
 	return meet(operation.Barrier)
+}
+
+// unlessFailed adds to a wrong result why the job has failed, if it has. An operation may have ended for the program
+// before, with flag async: then nobody promises its result.
+func unlessFailed(wrong error) error {
+	if !*async {
+		return wrong
+	}
+	return errors.Join(meet(operation.Barrier), wrong)
 }
 
 // end leaves the world, and frees all that the program has.

@@ -347,7 +347,8 @@ API ncclResult_t ncclCommShrink(ncclComm_t comm, int *without, int count, ncclCo
   return begun(c);
 }
 
-/* Ends. */
+/* Ends. As the real library, which frees memory of the device then, destroy and abort wait for all streams of the device,
+ * and so for other communicators, too. */
 
 static void finalize(struct comm *c, void *unused) {
   (void)unused;
@@ -396,6 +397,7 @@ API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (atomic_load(&c->state) == ncclInProgress)
     report("ncclCommDestroy: the communicator is still in progress: ncclCommGetAsyncError has not said ncclSuccess");
   while (atomic_load(&c->working) > 0) wait_change();
+  device_waits(c->device);
   unlock();
   bury(c, "ncclCommDestroy");
   return ncclSuccess;
@@ -412,6 +414,7 @@ API ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (meets) ring(c);
   lock();
   while (atomic_load(&c->working) > 0) wait_change();
+  device_waits(c->device);
   unlock();
   bury(c, "ncclCommAbort");
   return ncclSuccess;

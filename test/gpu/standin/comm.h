@@ -109,6 +109,9 @@ void run_group(struct work *w);
 size_t size_of_type(int type);
 /* to = to op from, from the elements' bytes; the first member's are scaled and copied only. */
 void reduce_into(int type, int op, double factor, bool first, void *to, const void *from, size_t count);
+/* As in NCCL: an average multiplies floating-point numbers by a factor of their type before it adds them, and divides
+ * integers afterwards. */
+bool average_before(int type, int members, double *factor);
 void finish_average(int type, void *to, size_t count, int members);
 double scale_of(int type, const void *factor);
 

@@ -28,6 +28,11 @@ struct device {
   bool made;   /* its primary context */
   struct stream *default_stream;
   size_t used;
+  struct { /* the last group of a communicator with other members */
+    const void *comm;
+    int actor;
+    uint64_t time;
+  } group;
 };
 
 struct context {
@@ -103,6 +108,9 @@ API struct work *enqueue(struct stream *s, void (*run)(struct work *));
 API void wait_for(struct stream *s, struct stream *other, uint64_t number);
 API void host_learns(const struct clock *c);
 API void host_waits(struct stream *s, uint64_t number);
+/* Waits for all that the streams of a device have now. The host learns of none of it. */
+API void device_waits(const struct device *d);
+API bool stream_knows(const struct stream *s, int actor, uint64_t time);
 
 /* memory.c, with the lock held. */
 API void access_device(struct stream *s, CUdeviceptr address, size_t size, bool write, const char *call, struct device *d);

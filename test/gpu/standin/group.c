@@ -1,6 +1,7 @@
 /*
  * Calls of NCCL's operations, and groups. What a group has for one communicator becomes one piece of work on its stream,
- * at the end of the outermost group; of a non-blocking communicator at times only later, in the background.
+ * at the end of the outermost group; of a non-blocking communicator at times only later, in the background. If a call
+ * of a group fails, so does the group, and none of it is issued.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -16,7 +17,7 @@ static _Thread_local struct item *items;
 static _Thread_local int item_count, item_room;
 static _Thread_local struct comm *started[64];
 static _Thread_local int started_count;
-static _Thread_local int group_fault;
+static _Thread_local int group_fault, group_error;
 
 static const char *names[] = {"ncclAllReduce", "ncclBroadcast", "ncclReduce", "ncclAllGather", "ncclReduceScatter",
                               "ncclSend", "ncclRecv"};
@@ -89,6 +90,19 @@ static void note_uses(struct group *g, struct stream *s) {
   }
 }
 
+/* Kernels of two communicators may keep each other from the device. So they run one after the other, which only events
+ * or the host can ensure. Then members that differ in the order hang, whatever the timing. */
+static void check_order(struct comm *c, struct stream *s) {
+  struct device *d = c->device;
+  if (c->size == 1) return;
+  if (d->group.comm != NULL && d->group.comm != c && !stream_knows(s, d->group.actor, d->group.time))
+    report("race: groups of two communicators, %p and %p, on device %d are not ordered by any event", d->group.comm,
+           (void *)c, d->ordinal);
+  d->group.comm = c;
+  d->group.actor = s->actor;
+  d->group.time = s->clock.at[s->actor];
+}
+
 /* Puts a group onto its stream. */
 static void issue(struct comm *c, void *argument) {
   struct group *g = argument;
@@ -100,6 +114,7 @@ static void issue(struct comm *c, void *argument) {
   }
   struct stream *s = check_handle("an operation of NCCL in the background", g->items[0].stream, STREAM);
   begin(s);
+  check_order(c, s);
   note_uses(g, s);
   if (c->last != NULL) wait_for(s, c->last, c->last_number); /* only in time: no clock learns of it */
   atomic_fetch_add(&c->working, 1);
@@ -169,19 +184,27 @@ API ncclResult_t ncclGroupEnd(void) {
   int what = call_fault("ncclGroupEnd", item_count > 0 ? items[0].comm : NULL);
   if (what < 0) group_fault = what;
   atomic_fetch_sub(&open_groups, 1);
+  if (what > 0) group_error = what;
   if (--group_depth > 0) return what > 0 ? what : ncclSuccess;
-  if (what > 0) {
-    item_count = started_count = 0;
+  if (group_error != 0) {
+    what = group_error;
+    item_count = started_count = group_fault = group_error = 0;
     return what;
   }
   return end_group();
+}
+
+/* The end of a call that has failed, and with it its group. */
+static ncclResult_t failed(int code) {
+  if (group_depth > 0) group_error = code;
+  return code;
 }
 
 static ncclResult_t call(enum collective collective, const void *from, void *to, size_t count, int type, int op, int root,
                          ncclComm_t comm, CUstream stream) {
   const char *name = names[collective];
   int what = call_fault(name, comm);
-  if (what > 0) return what;
+  if (what > 0) return failed(what);
   lock();
   struct comm *c = comm_of(name, comm);
   struct stream *s = stream_of(name, stream);
@@ -200,8 +223,8 @@ static ncclResult_t call(enum collective collective, const void *from, void *to,
   int state = atomic_load(&c->state);
   int capturing = s->capturing;
   unlock();
-  if (bad) return ncclInvalidArgument;
-  if (state != ncclSuccess) return state;
+  if (bad) return failed(ncclInvalidArgument);
+  if (state != ncclSuccess) return failed(state);
   if (capturing) report("%s on a stream that captures a graph: the stand-in has no such thing", name);
   if (item_count == item_room) items = realloc(items, (item_room = item_room * 2 + 16) * sizeof *items);
   items[item_count++] = i;

@@ -237,8 +237,10 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
   LEAVE(0);
 }
 
-/* As the real driver, a call that frees waits for the work that uses the memory. */
+/* As the real driver, a call that frees waits for the device. The host learns that the memory is not in use. */
 static struct memory *wait_unused(uintptr_t address) {
+  struct device *current = current_device();
+  if (current != NULL) device_waits(current);
   for (;;) {
     struct memory *m = find(address); /* again: it moves while others have the lock */
     forget(m);

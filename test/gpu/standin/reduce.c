@@ -151,16 +151,20 @@ void reduce_into(int type, int op, double factor, bool first, void *to, const vo
   }
 }
 
+bool average_before(int type, int members, double *factor) {
+  char rounded[8];
+  if (is_integer(type)) return false;
+  write_float(type, rounded, 1.0 / members);
+  *factor = read_float(type, rounded);
+  return true;
+}
+
 void finish_average(int type, void *to, size_t count, int members) {
   size_t size = size_of_type(type);
   for (size_t i = 0; i < count; i++) {
     char *a = (char *)to + i * size;
-    if (is_integer(type)) {
-      int64_t x = read_integer(type, a);
-      int64_t q = is_signed(type) ? x / members : (int64_t)((uint64_t)x / (uint64_t)members);
-      memcpy(a, &q, size);
-    } else {
-      write_float(type, a, read_float(type, a) / members);
-    }
+    int64_t x = read_integer(type, a);
+    int64_t q = is_signed(type) ? x / members : (int64_t)((uint64_t)x / (uint64_t)members);
+    memcpy(a, &q, size);
   }
 }

@@ -5,7 +5,9 @@
  *   STANDIN_SEED    of delays and of all that is decided at random; 1 if unset
  *   STANDIN_DELAY   the longest random delay, in microseconds; 200 if unset
  *   STANDIN_FAULTS  FUNCTION:K:WHAT, separated by commas: what happens at the K-th call (from 1) of a function in this
- *                   process, or at each (K = *). WHAT is a code; hang (the call hangs until ncclCommAbort); stuck (its
+ *                   process, at each (K = *), or at about one of N, which the seed decides (K = ~N). WHAT is a code,
+ *                   such as 2 of cuMemAlloc_v2 (out of memory); hang (the call of NCCL hangs until ncclCommAbort, and
+ *                   one of CUDA for ever); stuck (its
  *                   work on the device hangs until then); async=CODE (besides, the communicator gets this error);
  *                   wrong (the group's first result is wrong); skip (the call, of the driver, does nothing, and
  *                   returns success); die (the process kills itself)
@@ -75,9 +77,10 @@ unsigned most_delay(void) {
   return delay;
 }
 
-static struct {
+static struct injected {
   char function[64];
-  uint64_t when; /* 0: always */
+  uint64_t when;  /* 0: always */
+  uint64_t of;    /* not 0: one of so many, in place of when */
   int what;
   uint64_t calls;
 } faults[32];
@@ -102,7 +105,8 @@ static void read_faults(const char *text) {
     memset(&faults[fault_count], 0, sizeof faults[0]);
     if (sscanf(text, "%63[^:,]:%31[^:,]:%31[^,]", faults[fault_count].function, when, what) != 3)
       report("STANDIN_FAULTS has %s, which is not FUNCTION:K:WHAT", text);
-    faults[fault_count].when = when[0] == '*' ? 0 : strtoull(when, NULL, 10);
+    if (when[0] == '~') faults[fault_count].of = strtoull(when + 1, NULL, 10);
+    else faults[fault_count].when = when[0] == '*' ? 0 : strtoull(when, NULL, 10);
     faults[fault_count].what = what_of(what);
     fault_count++;
     text = strchr(text, ',');
@@ -147,6 +151,13 @@ API unsigned long long standinCalls(const char *function) {
   return count;
 }
 
+/* Whether a call is one of so many: by the seed and the call's number alone, so that it is the same in each run. */
+static bool chosen(const struct injected *f) {
+  uint64_t z = (number_of("STANDIN_SEED", 1) + f->calls) * 0x9e3779b97f4a7c15;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  return (z ^ z >> 27) % f->of == 0;
+}
+
 int fault(const char *function) {
   static pid_t user;
   int what = 0;
@@ -158,7 +169,8 @@ int fault(const char *function) {
   for (int i = 0; i < fault_count; i++) {
     if (strcmp(faults[i].function, function) != 0) continue;
     faults[i].calls++;
-    if (faults[i].when == 0 || faults[i].when == faults[i].calls) what = faults[i].what;
+    bool now = faults[i].of != 0 ? chosen(&faults[i]) : faults[i].when == 0 || faults[i].when == faults[i].calls;
+    if (now) what = faults[i].what;
   }
   met += what != 0;
   pthread_mutex_unlock(&mutex);

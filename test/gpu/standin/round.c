@@ -92,8 +92,10 @@ static void compare(struct group *g) {
 static void reduce_all(struct item *i, char *to, size_t offset) {
   struct comm *c = i->comm;
   int op = i->terms.op == ncclUserOps ? ncclSum : i->terms.op; /* the inputs are scaled already */
+  double factor = 1;
+  if (op == ncclAvg && average_before(i->terms.type, c->size, &factor)) op = ncclUserOps;
   for (int r = 0; r < c->size; r++)
-    reduce_into(i->terms.type, op, 1, r == 0, to, room(c, r) + i->place + offset, i->terms.count);
+    reduce_into(i->terms.type, op, factor, r == 0, to, room(c, r) + i->place + offset, i->terms.count);
   if (op == ncclAvg) finish_average(i->terms.type, to, i->terms.count, c->size);
 }
 

@@ -146,6 +146,19 @@ void host_waits(struct stream *s, uint64_t number) {
   host_learns(&then);
 }
 
+void device_waits(const struct device *d) {
+  uint64_t numbers[ACTORS] = {0};
+  struct stream *streams[ACTORS] = {NULL};
+  for (int i = HOST + 1; i < ACTORS; i++) {
+    struct stream *s = owners[i];
+    if (s != NULL && s->device == d) streams[i] = s, numbers[i] = s->issued;
+  }
+  for (int i = HOST + 1; i < ACTORS; i++)
+    while (streams[i] != NULL && streams[i]->done < numbers[i]) wait_change();
+}
+
+bool stream_knows(const struct stream *s, int actor, uint64_t time) { return s->clock.at[actor] >= time; }
+
 struct stream *make_stream(struct device *d, bool blocking, bool is_default) {
   struct stream *s = new_handle(sizeof *s, STREAM);
   s->device = d;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../standin/abi.h"
@@ -379,6 +380,23 @@ static void out_of_memory(void) {
   OK(cuMemAlloc_v2(&b, 1000000));
 }
 
+/* A call that frees waits for the whole device. */
+static void free_waits(void) {
+  begin_on(0);
+  CUdeviceptr a = memory(64), b = memory(64);
+  void *h;
+  OK(cuMemHostAlloc(&h, 64, 1));
+  CUstream s = stream();
+  for (int host = 0; host < 2; host++) {
+    struct timespec before, after;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    OK(standinLaunch(STANDIN_FILL, a, 0, 64, 1, 50000, s));
+    OK(host ? cuMemFreeHost(h) : cuMemFree_v2(b));
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    EXPECT((after.tv_sec - before.tv_sec) * 1000000 + (after.tv_nsec - before.tv_nsec) / 1000 >= 50000);
+  }
+}
+
 /* NCCL's rules. */
 
 static void collective(ncclComm_t c, size_t count, int type, int op) {
@@ -575,6 +593,74 @@ static void abort_hanging(void) {
   pthread_join(t, NULL);
 }
 
+/* Two communicators on one device, of which the second's group comes first on the other member. */
+static ncclComm_t second(ncclComm_t c) {
+  ncclComm_t made = NULL;
+  ncclConfig_t how = config(0);
+  int code = ncclCommSplit(c, 0, rank, &made, &how);
+  EXPECT(code == ncclSuccess || code == ncclInProgress);
+  ready(c);
+  while (*(ncclComm_t volatile *)&made == NULL) usleep(100);
+  ready(made);
+  return made;
+}
+
+static void two_comms(int ordered) {
+  ncclComm_t c = world(), d = second(c);
+  CUdeviceptr a = memory(64), b = memory(64);
+  CUstream s = stream(), t = stream();
+  GO(ncclAllReduce((void *)a, (void *)a, 4, ncclInt32, ncclSum, c, s));
+  if (ordered) {
+    CUevent e;
+    OK(cuEventCreate(&e, 2));
+    OK(cuEventRecord(e, s));
+    OK(cuStreamWaitEvent(t, e, 0));
+  }
+  ncclComm_t first = c;
+  c = d;
+  GO(ncclAllReduce((void *)b, (void *)b, 4, ncclInt32, ncclSum, c, t));
+  OK(cuStreamSynchronize(t));
+  OK(cuStreamSynchronize(s));
+  end(d);
+  end(first);
+}
+
+static void unordered_comms(void) { two_comms(0); }
+static void ordered_comms(void) { two_comms(1); }
+
+static _Atomic int aborted;
+
+static void *abort_first(void *c) {
+  CUcontext context;
+  OK(cuDevicePrimaryCtxRetain(&context, rank));
+  OK(cuCtxSetCurrent(context));
+  OK(ncclCommAbort(c));
+  aborted = 1;
+  return NULL;
+}
+
+/* An abort waits for the device, and so for what another communicator has there. */
+static void abort_waits(void) {
+  ncclComm_t c = world(), d = second(c);
+  if (rank != 0) return;
+  CUdeviceptr a = memory(64), b = memory(64);
+  CUstream s = stream(), t = stream();
+  CUevent e;
+  GO(ncclAllReduce((void *)a, (void *)a, 4, ncclInt32, ncclSum, c, s));
+  OK(cuEventCreate(&e, 2));
+  OK(cuEventRecord(e, s));
+  OK(cuStreamWaitEvent(t, e, 0));
+  ncclComm_t first = c;
+  c = d;
+  GO(ncclAllReduce((void *)b, (void *)b, 4, ncclInt32, ncclSum, c, t));
+  pthread_t thread;
+  pthread_create(&thread, NULL, abort_first, first);
+  usleep(50000);
+  EXPECT(!aborted);
+  OK(ncclCommAbort(d));
+  pthread_join(thread, NULL);
+}
+
 static void abort_init(void) {
   ncclComm_t c = lonely();
   usleep(10000);
@@ -740,6 +826,24 @@ static void fault_code(void) {
   OK(cuEventCreate(&e, 2));
 }
 
+static void fault_in_group(void) {
+  ncclComm_t c = world();
+  CUdeviceptr a = memory(64), b = memory(64);
+  CUstream s = stream();
+  unsigned char one = 1, two = 2;
+  put(a, &one, 1);
+  put(b, &two, 1);
+  OK(ncclGroupStart());
+  OK(ncclAllReduce((void *)a, (void *)b, 1, ncclUint8, ncclSum, c, s));
+  EXPECT(ncclAllReduce((void *)a, (void *)(a + 1), 1, ncclUint8, ncclSum, c, s) == ncclSystemError);
+  EXPECT(ncclGroupEnd() == ncclSystemError);
+  OK(cuStreamSynchronize(s));
+  BYTES(b, 2);
+  GO(ncclAllReduce((void *)a, (void *)b, 1, ncclUint8, ncclSum, c, s));
+  OK(cuStreamSynchronize(s));
+  BYTES(b, 1);
+}
+
 static void fault_stuck(void) {
   ncclComm_t c = world();
   CUdeviceptr a = memory(64);
@@ -788,13 +892,15 @@ static const struct {
     CASE(touch), CASE(touch_freed), CASE(beyond), CASE(not_device_memory), CASE(freed_memory), CASE(freed_event),
     CASE(freed_stream), CASE(no_event), CASE(leak_event), CASE(leak_stream), CASE(leak_memory), CASE(leak_comm),
     CASE(no_context), CASE(no_init), CASE(capturing), CASE(other_device), CASE(forked), CASE(out_of_memory),
+    CASE(free_waits),
     CASE(differing_counts), CASE(differing_types), CASE(differing_ops), CASE(differing_order), CASE(differing_roots),
     CASE(differing_groups), CASE(differing_messages), CASE(group_not_open), CASE(group_on_two_threads),
     CASE(group_left_open), CASE(shared_in_group), CASE(half_in_place), CASE(bad_magic), CASE(bad_size), CASE(bad_version),
     CASE(duplicate_device), CASE(same_rank), CASE(after_abort), CASE(after_destroy), CASE(after_finalize),
-    CASE(destroy_in_progress), CASE(freed_scale), CASE(abort_hanging), CASE(abort_init), CASE(unbuffered_sends),
+    CASE(destroy_in_progress), CASE(freed_scale), CASE(abort_hanging), CASE(unordered_comms),
+    CASE(ordered_comms), CASE(abort_waits), CASE(abort_init), CASE(unbuffered_sends),
     CASE(arithmetic), CASE(collectives), CASE(split_and_shrink), CASE(blocking_world), CASE(fault_code),
-    CASE(fault_stuck), CASE(fault_async), CASE(fault_hang), CASE(fault_die),
+    CASE(fault_in_group), CASE(fault_stuck), CASE(fault_async), CASE(fault_hang), CASE(fault_die),
 };
 
 int main(int argc, char **argv) {

@@ -1,0 +1,77 @@
+package carrier
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/guard"
+)
+
+// bin frees memory on a goroutine of its own: CUDA may wait for the whole device when it frees memory, and a driver
+// must not (see order). Anybody may throw memory away, also memory that the device still uses.
+type bin struct {
+	failed func(error) // takes a panic
+
+	mu      sync.Mutex
+	frees   []func()
+	emptied chan struct{} // closed when the goroutine ends; nil while there is none
+	closed  bool          // nobody drives any more
+}
+
+// throw has free called soon. After close it waits for that, if the device is not stuck.
+func (b *bin) throw(free func()) {
+	b.mu.Lock()
+	closed := b.closed
+	b.frees = append(b.frees, free)
+	if b.emptied == nil {
+		b.emptied = make(chan struct{})
+		guard.Go("the release of device memory", b.failed, b.run)
+	}
+	b.mu.Unlock()
+	if closed {
+		b.empties(aftermath)
+	}
+}
+
+// close waits until all is free, if the device is not stuck. What is thrown away later is freed, too.
+func (b *bin) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.empties(aftermath)
+}
+
+func (b *bin) run() {
+	for {
+		b.mu.Lock()
+		frees := b.frees
+		b.frees = nil
+		if len(frees) == 0 {
+			close(b.emptied)
+			b.emptied = nil
+			b.mu.Unlock()
+			return
+		}
+		b.mu.Unlock()
+		for _, free := range frees {
+			free()
+		}
+	}
+}
+
+// empties waits until all is free, and reports whether something has become so. The wait is short: the device may wait
+// for the caller.
+func (b *bin) empties(limit time.Duration) bool {
+	b.mu.Lock()
+	emptied := b.emptied
+	b.mu.Unlock()
+	if emptied == nil {
+		return false
+	}
+	select {
+	case <-emptied:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}

@@ -1,0 +1,198 @@
+package carrier
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/gpu/cuda"
+	"github.com/gorovod/gorovod/internal/guard"
+)
+
+// watch ends the job for what the driver cannot notice itself:
+//
+//	timeCalls  a call of CUDA or NCCL does not return. The driver hangs in it, so the other ranks wait for this one,
+//	           whose process is alive
+//	ask        an operation that has ended for the program fails while the device still has it (Options.Async).
+//	           Nobody else asks NCCL for that before the lane's next operation, which may never come
+//
+// Each is a goroutine, which looks from time to time, and ends when it has nothing to look after. timeCalls takes no
+// lock, and calls neither CUDA nor NCCL: it would hang where the driver does. ask may.
+type watch struct {
+	devices *Devices
+	depth   int           // of calls of enter; the driver's
+	calls   atomic.Uint64 // odd while the driver is inside
+	making  atomic.Bool   // it makes a communicator
+	timing  atomic.Bool   // timeCalls runs
+
+	mu      sync.Mutex // not held over calls of CUDA or NCCL
+	lanes   map[*Lane]watched
+	asking  bool  // ask runs
+	subject *Lane // whose communicator and event ask uses now
+}
+
+// watched is what ask uses of a lane.
+type watched struct {
+	comm    Comm
+	context Context
+	done    cuda.Event
+	issued  time.Time // the lane's last operation
+}
+
+// How often the goroutines look, and for how long after an operation nobody asks whether that has ended: most lanes
+// have another operation by then.
+const (
+	betweenQuestions = 100 * time.Millisecond
+	calm             = time.Second
+)
+
+// inUse is how many deadlines a call may take that makes no communicator: one that allocates memory may wait for work
+// that the program has given the device.
+const inUse = 4
+
+// enter notes that the driver is about to call CUDA or NCCL, until leave.
+func (w *watch) enter() {
+	if w.depth++; w.depth > 1 || w.devices.options.Abort == nil {
+		return
+	}
+	w.calls.Add(1)
+	if !w.timing.Load() && w.timing.CompareAndSwap(false, true) {
+		guard.Go("the watch over calls of CUDA and NCCL", w.devices.options.Abort, w.timeCalls)
+	}
+}
+
+func (w *watch) leave() {
+	if w.depth--; w.depth == 0 && w.devices.options.Abort != nil {
+		w.calls.Add(1)
+	}
+}
+
+func (w *watch) timeCalls() {
+	o := &w.devices.options
+	calls, since := w.calls.Load(), time.Now()
+	for {
+		time.Sleep(betweenQuestions)
+		switch now := w.calls.Load(); {
+		case now != calls:
+			calls, since = now, time.Now()
+		case now%2 == 0:
+			if w.rests() {
+				return
+			}
+		case time.Since(since) > w.longest():
+			o.Abort(fmt.Errorf("%s moves tensors of a device, and a call of CUDA or NCCL there has not returned for "+
+				"%v; see what NCCL_DEBUG=INFO prints there, or set GOROVOD_GPU=staged to do without NCCL",
+				o.Describe(o.Rank), w.longest()))
+			since = time.Now()
+		}
+	}
+}
+
+// rests reports whether timeCalls is to end. If the driver comes inside meanwhile, either enter sees that nobody times
+// its call, or rests sees the call.
+func (w *watch) rests() bool {
+	w.timing.Store(false)
+	return w.calls.Load()%2 == 0 || !w.timing.CompareAndSwap(false, true)
+}
+
+// longest is how long a call may take.
+func (w *watch) longest() time.Duration {
+	if w.making.Load() {
+		return w.devices.options.Deadline
+	}
+	return inUse * w.devices.options.Deadline
+}
+
+// add notes that the lane has issued an operation that has ended for the program.
+func (w *watch) add(l *Lane) {
+	if w.devices.options.Abort == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lanes == nil {
+		w.lanes = make(map[*Lane]watched)
+	}
+	w.lanes[l] = watched{l.comm, l.place.context, l.done, time.Now()}
+	if !w.asking {
+		w.asking = true
+		guard.Go("the watch over operations of NCCL", w.devices.options.Abort, w.ask)
+	}
+}
+
+// remove forgets a lane, and reports whether ask has left its event. It waits for that, but not long: a question may
+// hang.
+func (w *watch) remove(l *Lane) bool {
+	for deadline := time.Now().Add(drainTime); ; time.Sleep(betweenLooks) {
+		w.mu.Lock()
+		delete(w.lanes, l)
+		asked := w.subject == l
+		w.mu.Unlock()
+		if !asked || time.Now().After(deadline) {
+			return !asked
+		}
+	}
+}
+
+func (w *watch) ask() {
+	for {
+		time.Sleep(betweenQuestions)
+		lanes := w.all()
+		if lanes == nil {
+			return
+		}
+		for _, l := range lanes {
+			if cause := w.look(l); cause != nil && w.devices.aborted() == nil {
+				w.devices.options.Abort(cause)
+			}
+		}
+	}
+}
+
+// all are the lanes to ask about. If there are none, ask is to end.
+func (w *watch) all() (lanes []*Lane) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for l := range w.lanes {
+		lanes = append(lanes, l)
+	}
+	w.asking = lanes != nil
+	return lanes
+}
+
+// look asks about a lane, and forgets it if the answer is final. The error is the job's end.
+func (w *watch) look(l *Lane) error {
+	w.mu.Lock()
+	at, watches := w.lanes[l]
+	if !watches {
+		w.mu.Unlock()
+		return nil
+	}
+	w.subject = l
+	w.mu.Unlock()
+	ended, err := at.look()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.subject = nil
+	now, watches := w.lanes[l]
+	if !watches {
+		return nil // the lane ends, and with it what failed
+	}
+	if err != nil {
+		delete(w.lanes, l)
+		return l.failed("an operation of NCCL", err)
+	}
+	if ended && now.issued.Equal(at.issued) { // else there is another operation
+		delete(w.lanes, l)
+	}
+	return nil
+}
+
+// look reports whether the operation has ended, and how NCCL has failed. It may hang.
+func (at *watched) look() (ended bool, err error) {
+	if _, err = at.comm.Ready(); err != nil || time.Since(at.issued) < calm {
+		return false, err
+	}
+	return at.context.Reached(at.done)
+}
