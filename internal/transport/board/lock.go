@@ -18,15 +18,7 @@ const (
 	lockMaxNaps = 5000
 )
 
-func (b *Board) lock(member int) error {
-	if b.regs.lock.CompareAndSwap(0, uint32(member)+1) {
-		return nil
-	}
-	return b.awaitLock(member)
-}
-
-func (b *Board) unlock() { b.regs.lock.Store(0) }
-
+// awaitLock takes the lock for a member that has found it taken. The functions lock and unlock depend on the build.
 func (b *Board) awaitLock(member int) error {
 	w := &b.regs.lock
 	nap, naps, former := lockNap, 0, uint32(0)
