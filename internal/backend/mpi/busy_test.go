@@ -65,6 +65,33 @@ func TestThreadsSupportedDoesNotWaitForACommunicatorThatIsMade(t *testing.T) {
 // zeros allocates what p points to, of a type of C, which a test cannot name.
 func zeros[T any](p **T) { *p = new(T) }
 
+// A program that asks about a communicator waits until MPI is lost, and no longer.
+func TestRanksWaitsUntilMPIIsLost(t *testing.T) {
+	l := new(Library)
+	zeros(&l.functions)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	asked := make(chan error, 1)
+	go func() {
+		_, err := (&Communicator{library: l}).Ranks(1)
+		asked <- err
+	}()
+	select {
+	case err := <-asked:
+		t.Fatalf("it does not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	l.lose(errGroup)
+	select {
+	case err := <-asked:
+		if !errors.Is(err, errGroup) {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("Ranks waits")
+	}
+}
+
 // After an abort a call that does not return is named. One that waits for others by its nature, or the loss of MPI, is
 // no such call.
 func TestHung(t *testing.T) {

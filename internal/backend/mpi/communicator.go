@@ -131,13 +131,16 @@ func (c *Communicator) Rank() int { return c.rank }
 func (c *Communicator) Size() int { return c.size }
 
 // Ranks lists the processes of another communicator of the program's, in its order, by their ranks in this one.
-// It is an error if one is not in this one. It calls no other process.
+// It is an error if one is not in this one, or if MPI is lost. It calls no other process, but waits while another
+// thread makes a communicator.
 func (c *Communicator) Ranks(handle uintptr) ([]int, error) {
 	l := c.library
 	if err := l.check(handle); err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
+	if err := l.turn(); err != nil {
+		return nil, err
+	}
 	defer l.mu.Unlock()
 	l.call.comm = C.uintptr_t(handle)
 	if err := l.do(C.GV_Comm_size); err != nil {

@@ -138,6 +138,17 @@ func (l *Library) acquire() bool {
 	return false
 }
 
+// turn takes mu for a thread of the program, which may wait for a communicator that another one makes, but not for
+// longer than MPI can be used. The error says why it cannot.
+func (l *Library) turn() error {
+	for ; l.Err() == nil; time.Sleep(time.Millisecond) {
+		if l.mu.TryLock() {
+			return nil
+		}
+	}
+	return l.Err()
+}
+
 var errFinalized = errors.New("MPI has been finalized in this process, and cannot be initialized a second time: end " +
 	"the process and start it anew")
 
