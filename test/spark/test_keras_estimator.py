@@ -220,7 +220,14 @@ def test_what_goes_on(spark, store, tmp_path, passes):
         ({"model": tf.keras.Sequential([tf.keras.Input((2,)), *map(tf.keras.layers.Dense, (3, 1))])}, "its layers are"),
         ({"model": tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1, use_bias=False)])}, ""),
         ({"optimizer": tf.keras.optimizers.Adam()}, "its optimizer is SGD, that of the training Adam"),
-        ({"optimizer": tf.keras.optimizers.SGD(momentum=0.9)}, "its optimizer has . variables, that of the training"),
+        pytest.param(
+            {"optimizer": tf.keras.optimizers.SGD(momentum=0.9)},
+            "its optimizer has . variables, that of the training",
+            marks=pytest.mark.skipif(
+                tuple(map(int, tf.__version__.split(".")[:2])) < (2, 16),
+                reason="SGD of Keras 2 has momenta in any case",
+            ),
+        ),
         ({}, "BadZipFile"),
     ],
 )
