@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gorovod/gorovod/internal/peercred"
 )
 
 // localPrefix is how the sockets for readers on this host are called, before the process id; a further number tells
@@ -35,25 +35,11 @@ func (l own) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p, err := peer(c); err == nil && (p.Uid == 0 || int(p.Uid) == os.Getuid()) {
+		if peercred.Trusted(c) {
 			return c, nil
 		}
 		c.Close()
 	}
-}
-
-// peer is the process at the other end.
-func peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	if e := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); e != nil {
-		return nil, e
-	}
-	return cred, err
 }
 
 // Locals are the sockets of ListenLocal on this host, of all users, by the id of the process that really listens:
@@ -86,7 +72,7 @@ func listener(name string) int {
 		return 0
 	}
 	defer c.Close()
-	p, err := peer(c)
+	p, err := peercred.Of(c)
 	if err != nil {
 		return 0
 	}
@@ -108,7 +94,7 @@ func DialLocal(pid int, name string, limit time.Duration) (net.Conn, error) {
 		c.Close()
 		return nil, ErrOther
 	}
-	p, err := peer(u)
+	p, err := peercred.Of(u)
 	switch {
 	case err != nil:
 	case int(p.Pid) != pid || os.Getuid() != 0 && int(p.Uid) != os.Getuid():

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/peercred"
 )
 
 // prefix is how the sockets are called, before the process id; a further number tells
@@ -84,31 +85,11 @@ func Serve(l *net.UnixListener, dump func() *Dump) {
 			time.Sleep(patience / 10)
 			continue
 		}
-		if trusted(c) {
+		if peercred.Trusted(c) {
 			dump().Write(newSteady(c))
 		}
 		c.Close()
 	}
-}
-
-// trusted reports whether this user or root is at the other end.
-func trusted(c *net.UnixConn) bool {
-	cred, err := peer(c)
-	return err == nil && (cred.Uid == 0 || int(cred.Uid) == os.Getuid())
-}
-
-// peer is the process at the other end.
-func peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	if e := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); e != nil {
-		return nil, e
-	}
-	return cred, err
 }
 
 // Ask asks the ranks on this host of the job to which a process belongs: the launcher, a
@@ -342,7 +323,7 @@ func dial(name string) (net.Conn, *unix.Ucred) {
 	if err != nil {
 		return nil, nil
 	}
-	cred, err := peer(c)
+	cred, err := peercred.Of(c)
 	if err != nil {
 		c.Close()
 		return nil, nil
