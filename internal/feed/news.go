@@ -8,7 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Told remembers what a rank has told the launcher. What has not changed since is not told again: see News and
+// Told remembers what a rank has told the launcher, so that unchanged figures are not told again: see News and
 // Figures.Complete.
 type Told struct {
 	of      map[int]uint64 // nanoseconds of each WaitedFor

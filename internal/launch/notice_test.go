@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What clouds answer: nothing there, not yet, a notice, and that they are out of order.
+// Clouds answer that nothing is there, that it is not yet time, with a notice, or that they are out of order.
 func TestNoticeOfURL(t *testing.T) {
 	for _, c := range []struct {
 		code         int
@@ -95,7 +95,7 @@ func TestNoticeNeedsToken(t *testing.T) {
 	look("a notice", true, 2)
 }
 
-// Who waits for a notice that cannot come hears of it, once, and not at once.
+// A user hears that a notice cannot come: once, and not at once.
 func TestNoticeCannotBeSeen(t *testing.T) {
 	said := make(chan string, 10)
 	synctest.Test(t, func(t *testing.T) {

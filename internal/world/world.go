@@ -74,6 +74,7 @@ type World struct {
 	running  atomic.Pointer[engine.Engine]  // Engine, for who may ask before Join has returned
 	devices  atomic.Pointer[engine.Devices] // Devices, likewise
 
+	// unwatchMPI ends watchMPI; it does nothing where MPI does not carry the data
 	unwatchMPI context.CancelFunc
 }
 

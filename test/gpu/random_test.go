@@ -192,7 +192,7 @@ func everyFault() (lines []string) {
 		"ncclAllGather", "ncclReduceScatter", "ncclSend", "ncclRecv"} {
 		lines = append(lines, f+":1:stuck", f+":1:async=6", f+":2:async=6")
 	}
-	// What these leave behind is nobody's to free, so no job that looks for leaks may follow.
+	// These leave memory behind that nobody frees, so no job that looks for leaks may follow.
 	slices.SortStableFunc(lines, func(a, b string) int { return cmp.Compare(leaves(a), leaves(b)) })
 	return lines
 }

@@ -103,7 +103,7 @@ func rendered(t *testing.T, j manifests.Job) (launcher, worker container, keys s
 	}
 }
 
-// What render prints of an MPIJob works in an image of Debian's packages, run by root or by a user without rights: the
+// The MPIJob that render prints works in an image of Debian's packages, run by root or by a user without rights: the
 // workers' sshd starts, and the launcher reaches it with the operator's keys.
 func TestRenderedMPIJob(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ func (b *bin) throw(free func()) {
 	}
 }
 
-// close waits until all is free, if the device is not stuck. What is thrown away later is freed, too.
+// close waits until all is free, if the device is not stuck. Memory that is thrown away later is freed, too.
 func (b *bin) close() {
 	b.mu.Lock()
 	b.closed = true

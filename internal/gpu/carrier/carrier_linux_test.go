@@ -575,7 +575,7 @@ func TestAbortOfSeveral(t *testing.T) {
 }
 
 // An operation that has ended for the program, and fails on the device later, ends the job without another operation.
-// What has ended on the device is watched no longer.
+// An operation that has ended on the device is watched no longer.
 func TestFailureAfterTheEnd(t *testing.T) {
 	causes := make(chan error, 1)
 	machine, ranks := world(t, 1, func(_ int, _ *device, o *Options) {
