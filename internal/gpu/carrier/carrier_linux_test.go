@@ -313,6 +313,16 @@ func TestWithoutNCCL(t *testing.T) {
 	}
 }
 
+// NCCL carries tensors of ranks that share a device, if it allows that.
+func TestSharedDevice(t *testing.T) {
+	_, ranks := world(t, 3, func(_ int, d *device, o *Options) { o.Mode, d.uuid, d.shares = NCCL, "GPU-0", true })
+	each(ranks, func(m *member) {
+		if got := m.run(t, []*engine.Op{sum(m, t, "x")})[0]; !bytes.Equal(got, number(tensor.Float32, 6)) {
+			t.Errorf("rank %d: %v", m.rank, got)
+		}
+	})
+}
+
 // A rank that has joined takes part in sums with zeros, fused ones too.
 func TestJoin(t *testing.T) {
 	for _, mode := range []Mode{NCCL, Staged} {

@@ -15,6 +15,7 @@ type claim struct {
 	Version int    // of NCCL
 	UUID    string // of its device
 	Float8  bool   // NCCL reduces floats of 8 bits on it
+	Shares  bool   // NCCL lets several members have the same device
 	ID      nccl.UniqueID
 }
 
@@ -22,26 +23,29 @@ type claim struct {
 const (
 	claimBytes = 512
 	maxUUID    = 64
-	maxWhy     = claimBytes - 4 - maxUUID - len(nccl.UniqueID{}) - 1
+	maxWhy     = claimBytes - 4 - maxUUID - len(nccl.UniqueID{}) - 2
 )
 
 func (c *claim) encode() []byte {
 	b := binary.LittleEndian.AppendUint32(make([]byte, 0, claimBytes), uint32(c.Version))
 	b = append(b, padded(c.UUID, maxUUID)...)
 	b = append(b, c.ID[:]...)
-	if c.Float8 {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = append(b, flag(c.Float8), flag(c.Shares))
 	return append(b, padded(c.Why, maxWhy)...)
+}
+
+func flag(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 func decodeClaim(b []byte) (c claim) {
 	c.Version, b = int(binary.LittleEndian.Uint32(b)), b[4:]
 	c.UUID, b = unpadded(b[:maxUUID]), b[maxUUID:]
 	b = b[copy(c.ID[:], b):]
-	c.Float8, b = b[0] == 1, b[1:]
+	c.Float8, c.Shares, b = b[0] == 1, b[1] == 1, b[2:]
 	c.Why = unpadded(b[:maxWhy])
 	return c
 }
@@ -69,7 +73,7 @@ func unfit(claims []claim, describe func(member int) string) string {
 		case c.Version != claims[0].Version:
 			return fmt.Sprintf("%s has NCCL %s, and %s has NCCL %s", describe(0), nccl.VersionText(claims[0].Version),
 				describe(m), nccl.VersionText(c.Version))
-		case taken:
+		case taken && !c.Shares:
 			return fmt.Sprintf("%s and %s share the device %s, and NCCL wants one for each", describe(other),
 				describe(m), c.UUID)
 		}

@@ -74,7 +74,8 @@ type device struct {
 	without error // NCCL
 	version int
 	uuid    string
-	major   int // compute capability
+	shares  bool // NCCL allows other ranks there
+	major   int  // compute capability
 	graphs  bool
 	making  func() // called while a communicator is made
 	stuck   bool   // a stream never ends its work while the engine lives
@@ -305,6 +306,7 @@ func (d *device) Zero(a cuda.Address, size int, s cuda.Stream) error {
 type fakeLibrary device
 
 func (l *fakeLibrary) Version() int          { return l.version }
+func (l *fakeLibrary) SharesDevices() bool   { return l.shares }
 func (l *fakeLibrary) Has(t nccl.DType) bool { return t < nccl.Float8E4M3 || l.version >= 22400 }
 
 func (l *fakeLibrary) NewUniqueID() (id nccl.UniqueID, err error) {

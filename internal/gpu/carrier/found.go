@@ -118,7 +118,7 @@ func (l *Lane) claim(f *founding) (c claim, err error) {
 	if f.library, err = l.devices.system.Library(); err != nil {
 		return c, err
 	}
-	c.Version = f.library.Version()
+	c.Version, c.Shares = f.library.Version(), f.library.SharesDevices()
 	c.Float8 = f.library.Has(nccl.Float8E4M3) && about.Major >= float8Capability
 	if l.rank == 0 {
 		c.ID, err = f.library.NewUniqueID()

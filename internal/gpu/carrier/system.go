@@ -41,6 +41,7 @@ type Context interface {
 type Library interface {
 	Version() int
 	Has(t nccl.DType) bool
+	SharesDevices() bool
 	NewUniqueID() (nccl.UniqueID, error)
 	NewComm(c Context, size int, id nccl.UniqueID, rank int) (Comm, error)
 }

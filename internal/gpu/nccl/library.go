@@ -12,6 +12,7 @@ import "C"
 
 import (
 	"fmt"
+	"os"
 	"sync"
 	"unsafe"
 
@@ -99,6 +100,12 @@ func (l *Library) Runs(d *cuda.Driver) error {
 // Has says whether this NCCL knows a type.
 func (l *Library) Has(t DType) bool {
 	return t < Float8E4M3 || t <= Float8E5M2 && l.version >= withFloat8
+}
+
+// SharesDevices says whether several members of a communicator may have the same device. NCCL asks the user to say so
+// in NCCL_MULTI_RANK_GPU_ENABLE.
+func (l *Library) SharesDevices() bool {
+	return l.version >= withSharing && os.Getenv("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
 }
 
 // CanSplit says whether Comm.Split works.

@@ -68,7 +68,8 @@ const (
 	withSplit   = 21800
 	withFloat8  = 22400
 	withShrink  = 22700
-	newestKnown = 2 // the major version whose interface this is
+	withSharing = 23000 // of a device; 2.29.7 has none
+	newestKnown = 2     // the major version whose interface this is
 )
 
 // VersionText writes a version as people do: 2.18.5 for 21805.
