@@ -2,7 +2,8 @@
 
     nccl_cases.py CASE [BREAK]
 
-With BREAK the front end leaves out something, and the stand-in has to notice it.
+With BREAK the front end leaves out something, and the stand-in has to notice it. Without STANDIN_DEVICES in the
+environment the tensors are on a real GPU, which all ranks share if there are fewer (test_torch_gpu_jobs.py).
 """
 
 import contextlib
@@ -326,15 +327,64 @@ def nothing_kept(gpu):
 BREAKS = {f.__name__: f for f in (no_wait, no_record_stream, other_stream, nothing_kept)}
 
 
-def main(name, *breaks):
-    torch.set_num_threads(1)
-    hvd.init()
+class RealGpu:
+    """What the cases use of a StandInGpu, on a real one. They run on a stream of their own, which can be captured."""
+
+    KERNEL_CYCLES = 4_000_000  # about 2 ms
+
+    def __init__(self):
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.stream = torch.cuda.stream
+
+    def __enter__(self):
+        torch.cuda.set_stream(torch.cuda.Stream())
+        return self
+
+    def __exit__(self, *_):
+        torch.cuda.synchronize()
+
+    @property
+    def current(self):
+        return torch.cuda.current_stream()
+
+    def Stream(self, device):
+        return torch.cuda.Stream(device)
+
+    def call(self, function, *arguments):
+        status = getattr(self.driver, function)(*(ctypes.c_size_t(a) if type(a) is int else a for a in arguments))
+        assert status == 0, (function, status)
+
+    def put(self, values, *, late=True):
+        source = values.contiguous().cuda()
+        if not late:
+            return source
+        tensor = torch.empty_like(source)
+        torch.cuda._sleep(self.KERNEL_CYCLES)
+        return tensor.copy_(source)
+
+    def get(self, tensor):
+        assert tensor.is_cuda, "the tensor is not on the device"
+        return tensor.clone().cpu()
+
+    def overwrite(self, tensor):
+        tensor.view(torch.uint8).fill_(77)
+
+
+def stand_in():
     gpu = StandInGpu(hvd.local_rank() % int(os.environ["STANDIN_DEVICES"]))
     query = ctypes.cast(gpu.driver.cuEventQuery, ctypes.c_void_p).value
     _staging._cuda = _device_memory._cuda = gpu
     _staging._event_query = lambda: (query, 600)
     _device_memory._as_bytes = gpu.adopt
     torch.Tensor.record_stream = lambda tensor, stream: gpu.record_stream(tensor, stream)
+    return gpu
+
+
+def main(name, *breaks):
+    torch.set_num_threads(1)
+    hvd.init()
+    gpu = stand_in() if "STANDIN_DEVICES" in os.environ else RealGpu()
     for left_out in breaks:
         BREAKS[left_out](gpu)
     with gpu:

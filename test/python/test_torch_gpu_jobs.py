@@ -1,4 +1,4 @@
-"""What happens on real GPUs when a rank dies or leaves while NCCL works. Each test starts a job of its own.
+"""What NCCL does on real GPUs, also when a rank dies or leaves meanwhile. Each test starts a job of its own.
 
 NCCL needs several ranks for that, so several GPUs, or an NCCL that lets ranks share one (2.30 or newer, with
 NCCL_MULTI_RANK_GPU_ENABLE=1). ``make test-gpu`` runs them where one of these is there.
@@ -35,10 +35,10 @@ pytestmark = [
 ]
 
 
-def job(case, *options):
+def job(program, case, *options, ranks=RANKS, **settings):
     done = subprocess.run(
-        [LAUNCHER, "-np", str(RANKS), *options, sys.executable, ROOT / "test" / "python" / "gpu_jobs.py", case],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "GOROVOD_GPU": "nccl"},
+        [LAUNCHER, "-np", str(ranks), *options, sys.executable, ROOT / "test" / "python" / program, case],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "GOROVOD_GPU": "nccl", **settings},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S,
     )  # fmt: skip
     print(done.stdout)
@@ -49,8 +49,21 @@ def times(what, output):
     return [float(t) for t in re.findall(rf"{what} (\d+\.\d+)", output)]
 
 
+CASES = {
+    "reductions": 2, "factors": 3, "moves": 3, "staged_in_the_engine": 2, "streams": 2, "memory": 2, "sets": 3,
+    "joins": 2, "distributed": 3, "future": 2, "refusals": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("settings", [{}, {"HOROVOD_ENABLE_ASYNC_COMPLETION": "1"}], ids=["", "asynchronous"])
+@pytest.mark.parametrize("case", CASES)
+def test_cases_of_the_stand_in(case, settings):
+    code, output = job("nccl_cases.py", case, ranks=CASES[case], **settings)
+    assert code == 0 and output.count("ended well") == CASES[case], output
+
+
 def test_a_death_ends_the_others_collectives():
-    code, output = job("killed")
+    code, output = job("gpu_jobs.py", "killed")
     assert code != 0
     died, told = times("DYING", output), times("SURVIVED", output)
     assert len(died) == 1 and len(told) == RANKS - 1, output
@@ -61,13 +74,13 @@ def test_a_death_ends_the_others_collectives():
 
 
 def test_work_in_flight_at_the_end_does_no_harm():
-    _, output = job("leaves_work")
+    _, output = job("gpu_jobs.py", "leaves_work")
     assert output.count("LEAVES") == RANKS, output
     assert not re.search("Segmentation fault|core dumped|signal 11|signal 6", output), output
 
 
 def test_survivors_train_on():
-    code, output = job("elastic", "--min-np", str(RANKS - 1), "--max-np", str(RANKS), "-H", f"localhost:{RANKS}")
+    code, output = job("gpu_jobs.py", "elastic", "--min-np", str(RANKS - 1), "--max-np", str(RANKS), "-H", f"localhost:{RANKS}")
     assert code == 0, output
     died = times("DYING", output)
     steps = re.findall(r"STEP (\d+) of \d+ ranks (\d+\.\d+)", output)

@@ -22,6 +22,26 @@ type gpu struct {
 	used    [callers]int     // of these, by the operations of a burst
 	landing []unsafe.Pointer // pinned host memory for one input or result each, until they are compared
 	landed  int
+	busy    cuda.Address // keeps a real device busy; 0 on the stand-in
+}
+
+// A real device is busy for about busyTime while it clears busyBytes.
+const (
+	busyBytes = 64 << 20
+	busyTime  = 20 * time.Microsecond
+)
+
+// kernel has a stream copy memory, after some time.
+func (g *gpu) kernel(to, from cuda.Address, size int, takes time.Duration, s cuda.Stream) error {
+	if g.busy == 0 {
+		return copySlowly(g.context, to, from, size, takes, s)
+	}
+	for range takes / busyTime {
+		if err := g.context.Zero(g.busy, busyBytes, s); err != nil {
+			return err
+		}
+	}
+	return g.context.Copy(to, from, size, s)
 }
 
 // slot is an operation's memory.
@@ -36,12 +56,18 @@ func openGPU(ordinal int) (*gpu, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := findStandIn(); err != nil {
-		return nil, err
+	standIn := findStandIn()
+	if !standIn && (*during != "" || *faults != "" || *pack > 0) {
+		return nil, errors.New("-during, -faults and -pack need the stand-in: set LD_LIBRARY_PATH to where it is")
 	}
 	g := &gpu{}
 	if g.context, err = driver.Context(ordinal); err != nil {
 		return nil, err
+	}
+	if !standIn {
+		if g.busy, err = g.context.Alloc(busyBytes); err != nil {
+			return nil, err
+		}
 	}
 	for i := range callers {
 		if g.streams[i], err = g.context.NewStream(); err != nil {
@@ -113,7 +139,7 @@ func (g *gpu) produce(o *op, in []byte) (*slot, error) {
 	if err := g.context.CopyFromHost(s.source, host, len(in), stream); err != nil {
 		return nil, err
 	}
-	return s, kernel(g.context, s.input, s.source, len(in), o.takes, stream)
+	return s, g.kernel(s.input, s.source, len(in), o.takes, stream)
 }
 
 // fetch has the program's stream copy a result, then to host memory. Nobody waits.
@@ -123,7 +149,7 @@ func (g *gpu) fetch(o *op, s *slot, from cuda.Address, bytes int) (unsafe.Pointe
 		return host, err
 	}
 	stream := g.streams[o.stream]
-	if err := kernel(g.context, s.copy, from, bytes, 0, stream); err != nil {
+	if err := g.kernel(s.copy, from, bytes, 0, stream); err != nil {
 		return nil, err
 	}
 	return host, g.context.CopyToHost(host, s.copy, bytes, stream)
@@ -163,6 +189,9 @@ func (g *gpu) close() (err error) {
 			}
 		}
 		err = cmp.Or(err, g.context.FreeStream(g.streams[i]))
+	}
+	if g.busy != 0 {
+		err = cmp.Or(err, g.context.Free(g.busy))
 	}
 	for _, p := range g.landing {
 		err = cmp.Or(err, g.context.FreeHost(p))

@@ -1,6 +1,7 @@
 //go:build cgo && linux
 
-// Command random is one rank of a job of random programs on the stand-in for GPUs: horovodrun starts it. Each program's
+// Command random is one rank of a job of random programs on the stand-in for GPUs, or on real ones: horovodrun starts
+// it. With -shared all ranks use device 0, as NCCL allows from 2.30 on (NCCL_MULTI_RANK_GPU_ENABLE=1). Each program's
 // operations run twice, on host memory and on the device. There the engine carries them by internal/gpu/carrier. The
 // results must be equal bit for bit: all numbers are such that the results are exact, whatever the order of operands.
 //
@@ -42,6 +43,7 @@ var (
 	pack     = flag.Int("pack", 0, "only so many tensors that are reduced together; rank 0 prints its calls")
 	chain    = flag.Bool("chain", false, "one operation at a time, which needs all its waits")
 	during   = flag.String("during", "", "what happens to calls of rank 0: see STANDIN_FAULTS")
+	shared   = flag.Bool("shared", false, "all ranks use device 0")
 	faults   = flag.String("faults", "", "a file with a line for each job that is run with these faults on rank 0")
 )
 
@@ -107,7 +109,7 @@ func begin() (*rank, error) {
 	r := &rank{}
 	process.Devices = func(w *world.World) engine.Devices {
 		r.devices = carrier.New(carrier.Native{}, carrier.Options{Rank: w.Place.Rank, Mode: modes[*mode], Async: *async,
-			Deadline: deadline(), Default: w.Place.LocalRank, Abort: w.Abort, Describe: w.Describe,
+			Deadline: deadline(), Default: device(w.Place.LocalRank), Abort: w.Abort, Describe: w.Describe,
 			Log: logging.New(os.Stderr, logging.Options{Rank: w.Place.Rank})})
 		return r.devices
 	}
@@ -117,10 +119,18 @@ func begin() (*rank, error) {
 	place := process.World().Place
 	r.dice = rand.New(rand.NewPCG(*seed, uint64(place.Rank)))
 	var err error
-	if r.gpu, err = openGPU(place.LocalRank); err == nil {
+	if r.gpu, err = openGPU(device(place.LocalRank)); err == nil {
 		r.sets, err = makeSets()
 	}
 	return r, err
+}
+
+// device is the device of a rank.
+func device(localRank int) int {
+	if *shared {
+		return 0
+	}
+	return localRank
 }
 
 // deadline is how long the making of a communicator may take.
