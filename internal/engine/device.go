@@ -121,7 +121,8 @@ func (l *lane) refuseFloat8(b *negotiate.Batch) {
 	for i := range l.current.parts {
 		p := &l.current.parts[i]
 		l.complete(p.entry, errorf(InvalidArgument, "%s of tensor %q: there is no %v of %v here: it needs NCCL 2.24 "+
-			"or newer and GPUs of compute capability 9.0 on all ranks, factors that the type has, and neither "+
+			"or newer and GPUs of compute capability 9.0 on all ranks, factors that the type has and several ranks "+
+			"for them, and neither "+
 			"GOROVOD_DETERMINISTIC nor GOROVOD_NAN_CHECK; or convert the tensor to bfloat16.",
 			b.Type.Describe().Name, p.resp.Name, b.ReduceOp, b.DType))
 	}

@@ -56,7 +56,11 @@ func byNCCL(kind operation.Kind, dtype tensor.DType, op tensor.ReduceOp, prescal
 //     cost more than that. Floats of 8 bits have no exception.
 //   - One factor above 1 and one below keep the sum within the type's range. Their product does not, so float16 is
 //     not scaled by it. Floats of 8 bits are, since host memory cannot add them.
+//   - NCCL does not scale floats of 8 bits in a communicator of one member.
 func scalesAlike(dtype tensor.DType, prescale, postscale float64, members int) bool {
+	if dtype.IsFloat8() && members == 1 && prescale*postscale != 1 {
+		return false // ncclInvalidArgument, up to NCCL 2.30 at least
+	}
 	before, after := math.Abs(prescale), math.Abs(postscale)
 	if dtype == tensor.Float16 && (before < 1 && after > 1 || before > 1 && after < 1) {
 		return false

@@ -52,4 +52,9 @@ func TestByNCCL(t *testing.T) {
 				got)
 		}
 	}
+	for factor, want := range map[float64]bool{1: true, 0.5: false} {
+		if got := byNCCL(operation.Allreduce, tensor.Float8E5M2, tensor.Sum, factor, 1, 1, true); got != want {
+			t.Errorf("float8_e5m2 of one rank times %v: %v", factor, got)
+		}
+	}
 }

@@ -161,6 +161,9 @@ func (o *op) reduction(dice *rand.Rand, size int) {
 	if o.dtype.IsFloat8() && o.prescale*o.postscale == 8 {
 		o.postscale = 1 // sums would be too large
 	}
+	if o.dtype.IsFloat8() && size == 1 {
+		o.prescale, o.postscale = 1, 1 // it would be refused
+	}
 }
 
 // scales reports whether the operation takes factors, with exact results.

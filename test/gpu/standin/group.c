@@ -219,6 +219,7 @@ static ncclResult_t call(enum collective collective, const void *from, void *to,
       report("%s: operation %d has been destroyed, or is of another type", name, op);
     i.factor = c->factors[op - ncclUserOps];
     i.terms.op = ncclUserOps;
+    bad = c->size == 1 && type >= ncclFloat8e4m3; /* as NCCL 2.30 says */
   }
   int state = atomic_load(&c->state);
   int capturing = s->capturing;
