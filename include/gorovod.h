@@ -270,6 +270,9 @@ int gorovod_takes_device(int device);
 int gorovod_await_on_stream(int64_t handle, uintptr_t stream);
 /* Frees an output that gorovod_take_output has taken from an operation on that device. It may wait for the device. */
 void gorovod_free_on_device(int device, void *data);
+/* As gorovod_free_on_device, for an output of so many bytes that nobody uses any more when a stream of the caller has done
+ * the work that it has now. It does not wait: the engine may keep the memory for other outputs. */
+void gorovod_free_on_stream(int device, void *data, size_t bytes, uintptr_t stream);
 /* The engine calls release when a device has no memory for what the engine needs. release gives back what the caller keeps
  * unused, then the engine tries again. It runs on a thread of the engine, one call at a time, and must not call this
  * library: gorovod_on_low_memory would wait for itself. All operations of the process wait for release. After 5 s they go

@@ -123,6 +123,14 @@ func goFreeOnDevice(device C.int, data unsafe.Pointer) {
 	}
 }
 
+//export goFreeOnStream
+func goFreeOnStream(device C.int, data unsafe.Pointer, bytes C.size_t, stream C.uintptr_t) {
+	at := cuda.Address(uintptr(data))
+	if d := devices(); d == nil || !d.GiveBack(int(device), at, int(bytes), cuda.Stream(stream)) {
+		goFreeOnDevice(device, data)
+	}
+}
+
 //export goNCCLBuilt
 func goNCCLBuilt() C.int { return C.int(gpu.NCCLVersion()) }
 

@@ -374,6 +374,10 @@ void gorovod_free_on_device(int device, void *data) {
   if (data != NULL && at_home()) goFreeOnDevice(device, data);
 }
 
+void gorovod_free_on_stream(int device, void *data, size_t bytes, uintptr_t stream) {
+  if (data != NULL && at_home()) goFreeOnStream(device, data, bytes, stream);
+}
+
 static pthread_mutex_t releasing = PTHREAD_MUTEX_INITIALIZER; /* held while release_memory runs */
 static void (*release_memory)(int device);
 

@@ -132,6 +132,11 @@ class StandInGpu(TorchFunctionMode):
 
     # Of tests.
 
+    def calls(self, function):
+        """How many calls of a function this process has made."""
+        self.driver.standinCalls.restype = ctypes.c_ulonglong
+        return self.driver.standinCalls(function.encode())
+
     def put(self, values, *, late=True):
         """A tensor with values, which a kernel of the current stream has yet to write."""
         values = values.contiguous()

@@ -50,7 +50,7 @@ def times(what, output):
 
 
 CASES = {
-    "reductions": 2, "factors": 3, "moves": 3, "staged_in_the_engine": 2, "streams": 2, "memory": 2, "sets": 3,
+    "reductions": 2, "factors": 3, "moves": 3, "staged_in_the_engine": 2, "streams": 2, "memory": 2, "outputs": 3, "sets": 3,
     "joins": 2, "distributed": 3, "future": 2, "refusals": 2,
 }  # fmt: skip
 

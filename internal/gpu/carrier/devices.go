@@ -84,17 +84,19 @@ type place struct {
 	context Context
 	events  pool
 	bin     bin
+	outputs outputs
 	reclaim func(device int) // Options.Reclaim
 	watch   *watch
 }
 
-// alloc allocates memory of the device. If there is none, it waits for what is about to be freed, and asks the program
-// to give back what it keeps unused.
+// alloc allocates memory of the device. If there is none, it frees what it keeps for outputs, waits for what is about to
+// be freed, and asks the program to give back what it keeps unused.
 func (p *place) alloc(bytes int) (cuda.Address, error) {
 	a, err := p.context.Alloc(bytes)
 	if !errors.Is(err, cuda.ErrOutOfMemory) {
 		return a, err
 	}
+	p.dropOutputs()
 	again := p.bin.empties(drainTime)
 	if p.reclaim != nil {
 		p.reclaim(p.device)
@@ -233,6 +235,7 @@ func (d *Devices) Close() {
 	p := d.place
 	d.mu.Unlock()
 	if p != nil {
+		p.closeOutputs()
 		p.events.close(p.context)
 		p.bin.close()
 	}

@@ -84,7 +84,7 @@ func (t *Tensor) Device() int { return t.place.device }
 func (t *Tensor) Alloc(bytes int) ([]byte, error) {
 	t.place.watch.enter()
 	defer t.place.watch.leave()
-	a, err := t.place.alloc(max(1, bytes))
+	a, err := t.place.take(bytes)
 	if err != nil {
 		return nil, err
 	}

@@ -132,6 +132,7 @@ _PROTOTYPES = {
     "gorovod_takes_device": (ctypes.c_int, [ctypes.c_int]),
     "gorovod_await_on_stream": (ctypes.c_int, [ctypes.c_int64, ctypes.c_size_t]),
     "gorovod_free_on_device": (None, [ctypes.c_int, ctypes.c_void_p]),
+    "gorovod_free_on_stream": (None, [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]),
     "gorovod_on_low_memory": (None, [ctypes.c_void_p]),
     "gorovod_received_splits": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int, _int32_p]),
     "gorovod_last_joined": (ctypes.c_int, [ctypes.c_int64]),

@@ -12,8 +12,11 @@ Memory. PyTorch's caching allocator does not know the engine's stream. So the op
 synchronised. The stream that is current then waits for the operation, and ``record_stream`` tells the allocator that
 this stream uses them. So the memory of a tensor that is dropped at once is not reused before NCCL is done with it.
 
-If the engine makes the output (allgather, alltoall), it allocates that itself, and the memory is freed with the tensor.
-If the device has no memory left for that, PyTorch's allocator gives its unused blocks back first.
+If the engine makes the output (allgather, alltoall), it allocates that itself. The current stream copies it into a
+tensor of PyTorch's allocator, and the engine has its memory back after that, for other outputs: to free it would wait
+until the whole GPU is idle, and hold up every kernel meanwhile. A large output is not copied: the tensor lies on the
+engine's memory, which is freed with it. If the device has no memory left for an output, PyTorch's allocator gives its
+unused blocks back first.
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ from horovod.common._cells import Cell
 
 # What tests replace: there is no GPU where they run.
 _cuda: Any = torch.cuda
+
+# In bytes. A copy takes the GPU no longer than about 30 µs.
+_LARGEST_COPIED = 64 << 20
 
 # Whether the engine takes tensors of a device, by its number, since the last init.
 _taken: dict[int, bool] = {}
@@ -92,7 +98,16 @@ class OnDevice(NamedTuple):
             return torch.empty(shape, dtype=like.dtype, device=like.device)
         memory = _Memory(like.get_device(), _lib.take_output_address(operation.handle), size)
         # resize_: unlike view, in place: autograd must not take the result for a view
-        return _as_bytes(memory, like.device).view(like.dtype).resize_(shape)
+        made = _as_bytes(memory, like.device).view(like.dtype).resize_(shape)
+        if size > _LARGEST_COPIED:
+            return made
+        try:
+            result = torch.empty(shape, dtype=like.dtype, device=like.device)
+        except RuntimeError:  # there is no memory for both
+            return made
+        result.copy_(made)
+        memory.free_after(_cuda.current_stream(like.get_device()))
+        return result
 
 
 def await_on(stream: Any, operation: Cell) -> None:
@@ -119,8 +134,15 @@ class _Memory:
         self.__cuda_array_interface__ = {
             "data": (address, False), "shape": (size,), "strides": None, "typestr": "|u1", "version": 2,
         }  # fmt: skip
-        owner = weakref.finalize(self, _lib.load().gorovod_free_on_device, device, address)
-        owner.atexit = False  # its tensor may still be in use while Python exits
+        self._owner = weakref.finalize(self, _lib.load().gorovod_free_on_device, device, address)
+        self._owner.atexit = False  # its tensor may still be in use while Python exits
+
+    def free_after(self, stream: Any) -> None:
+        """Free it after the present work of a stream, which is the last to use it."""
+        if owned := self._owner.detach():
+            device, address = owned[2]
+            size = self.__cuda_array_interface__["shape"][0]
+            _lib.load().gorovod_free_on_stream(device, address, size, stream.cuda_stream)
 
 
 def _as_bytes(memory: _Memory, device: torch.device) -> torch.Tensor:
