@@ -31,10 +31,16 @@ func (p *Process) openMPI(ctx context.Context, c *config.Config, o Options) (*pr
 	if err := l.Init(c.MPIThreadsDisable); err != nil {
 		return nil, err
 	}
-	if p.EndsByExit {
-		l.FinalizeAtExit()
-	}
 	all := &processes{library: l.Version()}
+	if p.EndsByExit {
+		l.FinalizeAtExit(func(err error) {
+			at := roster.Place{Rank: -1, Host: hostname(c)}
+			if all.Communicator != nil {
+				at.Rank = all.Rank()
+			}
+			o.Log(at).Error(err.Error())
+		})
+	}
 	if o.MPIComms != nil {
 		all.sets = o.MPIComms(l)
 	}

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"log/slog"
 	"slices"
 
 	"github.com/gorovod/gorovod/internal/backend/mpi"
@@ -79,9 +80,11 @@ func withMPI(lookup func(string) (string, bool)) func(string) (string, bool) {
 }
 
 // stopMPI ends the use of MPI after the world has been left.
-func stopMPI(processes *mpi.Communicator) {
+func stopMPI(processes *mpi.Communicator, log *slog.Logger) {
 	processes.Free()
 	if l, err := mpi.Load(""); err == nil && !EndsByExit {
-		l.Finalize()
+		if err := l.Finalize(); err != nil {
+			log.Error(err.Error())
+		}
 	}
 }

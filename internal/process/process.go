@@ -163,7 +163,7 @@ func Shutdown() {
 	w.Leave(leaveLimit)
 	current.Store(nil)
 	if overMPI != nil {
-		stopMPI(overMPI)
+		stopMPI(overMPI, w.Log())
 		overMPI = nil
 	}
 }

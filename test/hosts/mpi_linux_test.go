@@ -95,7 +95,8 @@ func TestMeetByPMI(t *testing.T) {
 // each host.
 func (c *testCluster) absent(t *testing.T, m cluster.Mpirun, way string, told map[string]string) {
 	for absent, told := range told {
-		j := c.mpirun(t, m, false, does("absent", "ABSENT="+absent, "HOME=/proc", "HOROVOD_GLOO_TIMEOUT_SECONDS=2"))
+		j := c.mpirun(t, m, false, does("absent", "ABSENT="+absent, "PRESENT="+t.TempDir(), "HOME=/proc",
+			"HOROVOD_GLOO_TIMEOUT_SECONDS=2"))
 		began := time.Now()
 		var texts []string
 		for r := range 4 {

@@ -34,12 +34,21 @@ var programs = map[string]func() int{
 		return 0
 	},
 	// absent does not come on the ranks of an mpirun's that ABSENT lists, which it leaves for mpirun to end: Hydra may
-	// not.
+	// not. The others come together: they leave files in PRESENT, and wait for one another.
 	"absent": func() int {
-		if slices.Contains(strings.Split(os.Getenv("ABSENT"), ","), cmp.Or(os.Getenv("OMPI_COMM_WORLD_RANK"),
-			os.Getenv("PMI_RANK"))) {
+		absent := strings.Split(os.Getenv("ABSENT"), ",")
+		rank := cmp.Or(os.Getenv("OMPI_COMM_WORLD_RANK"), os.Getenv("PMI_RANK"))
+		if slices.Contains(absent, rank) {
 			time.Sleep(20 * time.Second)
 			return 0
+		}
+		if err := os.WriteFile(filepath.Join(os.Getenv("PRESENT"), rank), nil, 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		for there := 0; there < 4-len(absent); time.Sleep(time.Millisecond) {
+			names, _ := filepath.Glob(filepath.Join(os.Getenv("PRESENT"), "*"))
+			there = len(names)
 		}
 		err := hvd.Init()
 		fmt.Fprintln(os.Stderr, err)

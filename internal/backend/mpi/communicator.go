@@ -57,7 +57,11 @@ func (l *Library) Duplicate(ctx context.Context, handle uintptr) (*Communicator,
 		return nil, err // and place stays, since MPI may still write there
 	}
 	defer C.free(unsafe.Pointer(place))
-	return l.communicator(*place)
+	c, err := l.communicator(*place)
+	if err == nil && handle == l.World() {
+		err = l.agree(ctx, c)
+	}
+	return c, err
 }
 
 // Subset makes a Communicator of some processes of one of the program's, given by their ranks there, this one

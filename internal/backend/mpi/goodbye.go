@@ -32,36 +32,67 @@ func connectedManager() *manager {
 	return m
 }
 
+// open reports that MPI has left the connection open. It is false where there is none.
+func (m *manager) open() bool {
+	var now unix.Stat_t
+	return m != nil && unix.Fstat(m.fd, &now) == nil && now.Dev == m.socket.Dev && now.Ino == m.socket.Ino
+}
+
+func (m *manager) say(command string) error {
+	_, err := unix.SendmsgN(m.fd, []byte("cmd="+command+"\n"), nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	return err
+}
+
+// barrier waits until all processes of the job have called it, outside MPI, and reports whether they have. It sleeps
+// for as long as the last one takes, as MPI_Finalize waits, too; the process manager ends this process if another one
+// dies.
+func (m *manager) barrier() bool {
+	return m.open() && m.say("barrier_in") == nil && m.await("barrier_out", 0)
+}
+
 // goodbyeTime bounds how long the process manager's answer is waited for.
 const goodbyeTime = 2 * time.Second
 
 // goodbye says the last word, if MPI has left the connection open: it speaks no more after Finalize.
 // It waits for the answer, since what is sent by a process that has ended may come too late.
 func (m *manager) goodbye() {
-	var now unix.Stat_t
-	if m == nil || unix.Fstat(m.fd, &now) != nil || now.Dev != m.socket.Dev || now.Ino != m.socket.Ino {
-		return // MPI has closed it, and another file may have its number
+	if m.open() && m.say("finalize") == nil {
+		m.await("finalize_ack", goodbyeTime)
 	}
-	if _, err := unix.SendmsgN(m.fd, []byte("cmd=finalize\n"), nil, nil,
-		unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err != nil {
-		return
-	}
-	answer := make([]byte, 256)
-	for end := time.Now().Add(goodbyeTime); ; {
-		left := time.Until(end)
-		if left <= 0 {
-			return
+}
+
+// await reads up to an answer, for at most limit unless that is 0. It is false if the connection ends before.
+func (m *manager) await(answer string, limit time.Duration) bool {
+	deadline := time.Now().Add(limit)
+	buf := make([]byte, 256)
+	for said := []byte(nil); ; {
+		wait := -1
+		if limit > 0 {
+			wait = int(time.Until(deadline).Milliseconds()) + 1
+			if wait <= 0 {
+				return false
+			}
 		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLIN}}, wait)
 		if err == unix.EINTR || err == nil && n == 0 {
 			continue
 		}
 		if err != nil {
-			return
+			return false
 		}
-		if n, _, err = unix.Recvfrom(m.fd, answer, unix.MSG_DONTWAIT); err != nil && err != unix.EAGAIN || n == 0 ||
-			bytes.IndexByte(answer[:max(0, n)], '\n') >= 0 {
-			return
+		n, _, err = unix.Recvfrom(m.fd, buf, unix.MSG_DONTWAIT)
+		if err == unix.EAGAIN || err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return false
+		}
+		said = append(said, buf[:n]...)
+		for end := bytes.IndexByte(said, '\n'); end >= 0; end = bytes.IndexByte(said, '\n') {
+			if bytes.HasPrefix(said, []byte("cmd="+answer)) {
+				return true
+			}
+			said = said[end+1:]
 		}
 	}
 }

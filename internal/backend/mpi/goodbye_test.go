@@ -5,6 +5,7 @@ package mpi
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,5 +62,40 @@ func TestGoodbye(t *testing.T) {
 	for _, none := range []string{"", "x", "-1", "1000000"} {
 		t.Setenv("PMI_FD", none)
 		connectedManager().goodbye()
+	}
+}
+
+// The barrier is passed when the process manager says so, in however many pieces, and not if it is gone.
+func TestBarrier(t *testing.T) {
+	for _, c := range []struct {
+		says   []string
+		passed bool
+	}{
+		{[]string{"cmd=barrier_out rc=0\n"}, true},
+		{[]string{"cmd=put_result rc=0\ncmd=barr", "ier_out", "\n"}, true},
+		{[]string{"cmd=barrier_out"}, false},
+		{nil, false},
+	} {
+		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PMI_FD", strconv.Itoa(p[0]))
+		m := connectedManager()
+		go func() {
+			heard := make([]byte, 100)
+			if n, err := unix.Read(p[1], heard); err != nil || string(heard[:n]) != "cmd=barrier_in\n" {
+				t.Errorf("the process manager hears %q, %v", heard[:max(0, n)], err)
+			}
+			for _, text := range c.says {
+				unix.Write(p[1], []byte(text))
+				time.Sleep(5 * time.Millisecond)
+			}
+			unix.Close(p[1])
+		}()
+		if passed := m.barrier(); passed != c.passed {
+			t.Errorf("after %q: %v", c.says, passed)
+		}
+		unix.Close(p[0])
 	}
 }

@@ -90,6 +90,16 @@ void gv_signals_on_alternate_stack(void);
 /* Has goMPIAtExit called when the process ends, but not in a forked child. */
 void gv_at_exit(void);
 
+/* Ends the process with the exit code that C's exit was given, without the handlers of exit that are still to come. It returns where that code is
+ * not known. */
+void gv_exit_now(void);
+
+/* Notes that this thread calls MPI_Finalize. */
+void gv_note_finalizing(void);
+
+/* Halts the thread that calls MPI_Finalize, for ever. 1 if it has halted, 0 if it has not within a second. */
+int gv_halt_finalizing(void);
+
 /* A communicator's handle out of an array of a program's MPI_Comm, and out of an argument. */
 uintptr_t gv_handle_at(const struct gv_library *library, const void *array, int index);
 uintptr_t gv_handle_of(const struct gv_library *library, uintptr_t argument);

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -39,9 +40,13 @@ type Library struct {
 	returned  chan struct{}
 	ours      bool // initialised here, so that it is finalized here
 	finalized bool
-	atExit    bool
+	atExit    func(error) // hears why MPI_Finalize does not return at the end of the process; nil: Finalize is called
 	// the process manager's end; nil: none, or MPI was not initialised here
-	manager  *manager
+	manager *manager
+	// leavesAlone says that a process which waits in MPI_Finalize may leave others without an answer: see Finalize.
+	leavesAlone bool
+	// together says that all processes wait for one another before they call MPI_Finalize: see Finalize.
+	together bool
 	reducers [tensor.NumDTypes][tensor.NumReduceOps]C.uintptr_t // made when first needed
 
 	level    atomic.Int32 // of threads, as MPI numbers them
@@ -93,6 +98,7 @@ func Load(name string) (*Library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load MPI's library %s: %w", l.path, err)
 	}
+	l.leavesAlone = leavesAlone(text, os.Getenv)
 	l.version, _, _ = strings.Cut(text, "\n")
 	l.version = strings.Join(strings.Fields(strings.TrimRight(l.version, ",")), " ")
 	loaded.library = l
@@ -290,45 +296,6 @@ func (l *Library) serve() {
 // on any thread at any time.
 func (l *Library) ThreadsSupported() bool {
 	return l.level.Load() == int32(l.functions.thread_multiple)
-}
-
-// Finalize ends MPI if Init has begun it, and nothing has failed since. It waits for the other
-// processes. No lane may be open.
-func (l *Library) Finalize() {
-	if !l.acquire() {
-		return
-	}
-	defer l.mu.Unlock()
-	if !l.ours || l.finalized || l.Err() != nil {
-		return
-	}
-	l.finalized = true
-	l.run(C.GV_Finalize)
-	if !l.atExit {
-		l.manager.goodbye()
-	}
-}
-
-// FinalizeAtExit lets Finalize be called when the process calls C's exit. A program whose main is
-// Go's does not, and has to call Finalize itself.
-func (l *Library) FinalizeAtExit() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.atExit {
-		l.atExit = true
-		C.gv_at_exit()
-	}
-}
-
-//export goMPIAtExit
-func goMPIAtExit() {
-	loaded.Lock()
-	l := loaded.library
-	loaded.Unlock()
-	if l.mu.TryLock() { // else a thread is in MPI at this moment: the process ends amid something
-		l.mu.Unlock()
-		l.Finalize()
-	}
 }
 
 // World is MPI_COMM_WORLD.

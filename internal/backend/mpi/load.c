@@ -15,8 +15,6 @@
 
 #include "libmpi.h"
 
-#include "_cgo_export.h"
-
 static const char *base_name(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash != NULL ? slash + 1 : path;
@@ -224,6 +222,7 @@ int gv_load(struct gv_library *m, const char *name, char path[GV_REASON_BYTES], 
 }
 
 void gv_run(const struct gv_library *m, struct gv_call *call) {
+  if (call->what == GV_Finalize) gv_note_finalizing();
   if (m->abi == GV_MPICH)
     gv_run_int(m, call);
   else
@@ -246,15 +245,4 @@ void gv_signals_on_alternate_stack(void) {
     a.sa_flags |= SA_ONSTACK;
     sigaction(sig, &a, NULL);
   }
-}
-
-static pid_t home;
-
-static void at_exit(void) {
-  if (getpid() == home) goMPIAtExit();
-}
-
-void gv_at_exit(void) {
-  home = getpid();
-  atexit(at_exit);
 }

@@ -33,9 +33,9 @@ func (l *Library) ThreadsSupported() bool { return false }
 
 func (l *Library) Err() error { return ErrUnavailable }
 
-func (l *Library) Finalize() {}
+func (l *Library) Finalize() error { return nil }
 
-func (l *Library) FinalizeAtExit() {}
+func (l *Library) FinalizeAtExit(hung func(error)) {}
 
 func (l *Library) World() uintptr { return 0 }
 
