@@ -5,10 +5,11 @@ import "time"
 // lastLook is a question to the driver: is there nothing more that it can do?
 type lastLook struct{ over chan struct{} }
 
-// LastLook lets the driver do all that it can do now, and returns when a look that began after the call has found
-// nothing to do, when no operation is pending, or after limit. Call it before an abort for a rank that is gone. That rank
-// may have done all that others need of it, and left it in the segment or in the sockets. Then their operations end well.
-// The engine's driver and its callbacks may not call it.
+// LastLook lets the driver do all that it can do now. It returns when a look that began after the call has found
+// nothing to do, when no operation is pending, or after limit. Call it before an abort for a rank that is gone. That
+// rank may have done all that others need of it, and left it in the segment or in the sockets. Then their operations
+// end well.
+// The driver and the functions that it calls may not call LastLook.
 func (e *Engine) LastLook(limit time.Duration) {
 	mine := &lastLook{over: make(chan struct{})}
 	look := mine

@@ -38,8 +38,8 @@ const (
 	// In every eighth round this rank comes so much later than the others.
 	sleeper = 2
 	sleep   = 300 * time.Millisecond
-	// prompt is how long an operation may take after that. If it takes longer, because the machine is busy, a trace need
-	// not tell who was the last: it does not where a rank's file is missing and a tenth of the wait has passed.
+	// prompt is how long an operation may take after that. On a busy machine it may take longer. If a rank's file is
+	// missing and the operation took a tenth of the wait, a trace does not tell who was the last.
 	prompt = sleep / 20
 	// tries bounds how often the ranks repeat a round until it is.
 	tries = 200
