@@ -156,6 +156,7 @@ func (e *Engine) progress() bool {
 	if e.failure.Load() != nil {
 		return false
 	}
+	look := e.look.Load()
 	if e.poller != nil {
 		e.poller.Poll()
 	}
@@ -181,6 +182,9 @@ func (e *Engine) progress() bool {
 	if e.world.shut && !worked && !e.seat.now().Closing() && e.drained() {
 		e.fail(errLeft)
 		return true
+	}
+	if look != nil && (!worked || e.Pending() == 0) {
+		e.looked(look)
 	}
 	return worked
 }

@@ -120,6 +120,7 @@ type Engine struct {
 	abort        atomic.Pointer[Error]     // set once, before failure: it was no shutdown, but this
 	victim       sync.Once                 // Options.Victim
 	departure    atomic.Pointer[departure] // set once: another rank has left, and nothing more is accepted
+	look         atomic.Pointer[lastLook]  // a question of LastLook; nil for none
 
 	polls    bool // some operations are on a carrier that has to be polled; the driver's
 	notes    notes
@@ -452,6 +453,9 @@ func (e *Engine) fail(reason *Error) {
 	e.mu.Unlock()
 	if !first {
 		return
+	}
+	if look := e.look.Load(); look != nil {
+		e.looked(look)
 	}
 	cause := e.net.Err()
 	e.noteSeat("the engine ends", "close")

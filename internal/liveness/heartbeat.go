@@ -81,6 +81,16 @@ func (h *heartbeat) close() {
 	h.wg.Wait()
 }
 
+// pause waits for d, or until close.
+func (h *heartbeat) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-h.ctx.Done():
+	}
+}
+
 // run beats until nobody waits any more.
 func (h *heartbeat) run() {
 	defer func() {

@@ -29,6 +29,14 @@ const newsDelay = time.Second
 // ends. Python takes its frameworks down between its goodbye and its end: that takes a second or two on busy cores.
 const exitDelay = 3 * time.Second
 
+// lookTime bounds how long the driver may take to finish what it can, before a rank that is gone aborts the network. A
+// driver that hangs in a call of NCCL does not answer.
+const lookTime = time.Second
+
+// leeway is how long a rank that can do no more waits before it aborts because another one is gone. Meanwhile the last
+// bytes of that rank come in, which the news may have overtaken, and the other ranks of this host finish what they can.
+const leeway = 10 * time.Millisecond
+
 // Options is the input of New.
 type Options struct {
 	Config  *config.Config // its knobs; the agreed ones are rank 0's
@@ -145,33 +153,19 @@ func (m *Monitor) onDeath(d rendezvous.Death) {
 	m.deaths[d.Rank] = d
 	close(m.news)
 	m.news = make(chan struct{})
-	e, left := m.engine, m.left
 	m.mu.Unlock()
-	if known || left {
+	if known {
 		return
 	}
-	if e != nil {
-		by, over := e.ClosedBy()
-		if over || by >= 0 && d.Signal == 0 && (d.ExitCode == 0 || d.Rank == by) {
-			return // it left in order: the closed log ends what it ends, and asks for the cause
-		}
-	}
-	m.Abort(reported{errors.New(d.String())})
+	m.lose(reported{errors.New(d.String())}, func(by int) bool { // it left in order
+		return by >= 0 && d.Signal == 0 && (d.ExitCode == 0 || d.Rank == by)
+	})
 }
 
 // Vanished reports that the process of a local rank is gone.
 func (m *Monitor) Vanished(rank, pid int, exit transport.Exit) {
 	if m.awaitNews(rank, newsDelay) != nil {
 		return // onDeath has acted
-	}
-	e, left := m.state()
-	if left {
-		return
-	}
-	if e != nil {
-		if by, over := e.ClosedBy(); over || by >= 0 {
-			return // ranks leave; should one have died instead, the launcher will tell
-		}
 	}
 	how := "has died"
 	if status, known := exit(); known {
@@ -181,7 +175,35 @@ func (m *Monitor) Vanished(rank, pid int, exit transport.Exit) {
 		}
 		how = d.How()
 	}
-	m.Abort(&rankLost{rank, m.Members.Describe(rank) + " " + how})
+	m.lose(&rankLost{rank, m.Members.Describe(rank) + " " + how}, func(by int) bool {
+		return by >= 0 // ranks leave; should one have died instead, the launcher will tell
+	})
+}
+
+// lose aborts because of a rank that is gone, after this rank has done all that needs nothing more of that one. It does
+// nothing if the end is in order, as inOrder says with the rank that has closed the world's log (-1 for none): then the
+// closed log ends what it ends, and asks for the cause.
+func (m *Monitor) lose(cause error, inOrder func(closedBy int) bool) {
+	e, _ := m.state()
+	moot := func() bool {
+		if _, left := m.state(); left || e == nil {
+			return left
+		}
+		by, over := e.ClosedBy()
+		return over || inOrder(by)
+	}
+	if moot() {
+		return
+	}
+	if e != nil {
+		e.LastLook(lookTime)
+		m.heartbeat.pause(leeway)
+		e.LastLook(lookTime)
+		if moot() {
+			return
+		}
+	}
+	m.Abort(cause)
 }
 
 // awaitNews waits for the launcher's report on a rank, at most limit.

@@ -1,9 +1,12 @@
 package world
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"strings"
@@ -12,7 +15,9 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/tensor"
 )
 
 // All ranks have one text for a failure, whoever has seen it: what failed, when, who
@@ -167,4 +172,101 @@ func TestAnEndWithCode0(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A rank that ends without a goodbye right after an operation takes nothing from the others that it has done: their
+// operation ends well, even if they have not looked when they hear of the end. What comes later fails. Under TLS nobody
+// can tell what a socket holds, and it depends on the time.
+func TestWhatTheGoneRankHasDoneCounts(t *testing.T) {
+	asProcesses(t)
+	const size = 2
+	for _, transport := range []string{"shm", "tcp", "on ab"} {
+		t.Run(transport, func(t *testing.T) {
+			l := newLauncher(t, size)
+			var over sync.WaitGroup
+			over.Add(size)
+			each(size, func(r int) {
+				w, err := join(context.Background(), l.config(r, size, transport), 1, quiet())
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+					over.Done()
+					return
+				}
+				defer w.Leave(limit)
+				for range 5 { // now the drivers have the connections
+					if _, err := add(w, "before", 1); err != nil {
+						t.Error(err)
+					}
+				}
+				if r == 0 {
+					sendAndEnd(t, l, w)
+				} else {
+					receiveLate(t, w)
+				}
+				over.Done()
+				over.Wait()
+			})
+		})
+	}
+}
+
+// sendAndEnd has rank 0 send twice, for which it waits for nobody, and end.
+func sendAndEnd(t *testing.T, l *launcher, w *World) {
+	for _, op := range []*engine.Op{rank0Sends("first", 6), rank0Sends("second", 7)} {
+		en, err := w.Engine.Enqueue(op)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !en.Wait(limit) || en.Err() != nil {
+			t.Errorf("rank 0 cannot send: %v", en.Err())
+		}
+		en.Release()
+	}
+	w.monitor.Leave() // it hears no more
+	l.Died(rendezvous.Death{Rank: 0, Host: w.Place.Host, PID: os.Getpid()})
+}
+
+// receiveLate keeps rank 1's driver at the end of the first operation until the news of rank 0's end is there.
+func receiveLate(t *testing.T, w *World) {
+	heard := make(chan struct{})
+	first, second := rank0Sends("first", 0), rank0Sends("second", 0)
+	first.Ended = func(*engine.Entry) { <-heard }
+	var en *engine.Entry
+	for _, op := range []*engine.Op{first, second} {
+		var err *engine.Error
+		if en, err = w.Engine.Enqueue(op); err != nil {
+			t.Error(err)
+			close(heard)
+			return
+		}
+		defer en.Release()
+	}
+	if news, dead := w.monitor.NextDeath(); !dead {
+		select {
+		case <-news:
+		case <-time.After(limit):
+			t.Error("no news of the end")
+		}
+	}
+	for began := time.Now(); w.net.Err() == nil && time.Since(began) < 10*time.Millisecond; {
+		time.Sleep(time.Millisecond) // an abort would come at once
+	}
+	close(heard)
+	for began := time.Now(); w.Failure() == "" && time.Since(began) < limit; {
+		time.Sleep(time.Millisecond)
+	}
+	if !en.Wait(limit) || en.Err() != nil || !bytes.Equal(second.Out, rank0Sends("", 7).Out) {
+		t.Errorf("the second operation: %v, %x", en.Err(), second.Out)
+	}
+	if _, err := add(w, "later", 1); err == nil || !strings.Contains(err.Reason, "exited with code 0") {
+		t.Errorf("a later operation: %v", err)
+	}
+}
+
+// rank0Sends is a broadcast of one float.
+func rank0Sends(name string, v float32) *engine.Op {
+	data := binary.NativeEndian.AppendUint32(nil, math.Float32bits(v))
+	return &engine.Op{Type: operation.Broadcast, DType: tensor.Float32, Name: name, Shape: tensor.Shape{1}, In: data,
+		Out: data}
 }

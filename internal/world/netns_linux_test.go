@@ -43,7 +43,7 @@ func startIn(t testing.TB, h netns.Host, role string, env ...string) *process {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")
 	p := &process{Cmd: h.Command(t.Context(), os.Args[0], "-test.run=^"+name+"$", "-test.bench=^"+name+"$",
-		"-test.timeout=60s")}
+		"-test.timeout=5m")}
 	p.Env = append(append(os.Environ(), netnsRole+"="+role), env...)
 	p.Stderr = &p.stderr
 	var err error

@@ -454,7 +454,8 @@ static void hangs(void) {
 }
 
 /* The process ends while operations are in flight, by a return that skips the shutdown, or in order. The other rank may be
- * gone already. */
+ * gone already. The barrier ends well even then: a rank that has left it has done all that the other one needs, and of
+ * two ranks no third one can end the job first. */
 static void leaves(const char *how) {
   groups("before");
   meet();
