@@ -159,7 +159,7 @@ doctest: prepare build ## the examples in the docstrings of PyTorch, TensorFlow,
 	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --logs build/test-logs-doctest test/jax/test_jax_docstrings.py
 
 .PHONY: test-gpu
-test-gpu: ## the tests on this machine's GPUs, and figures, into build/gpu.txt; PYTHON=… has PyTorch for CUDA and pytest; ends with an error where there is no GPU
+test-gpu: ## the tests on this machine's GPUs, and figures, into build/gpu.txt; PYTHON=… has pytest and PyTorch or JAX for CUDA; ends with an error where there is no GPU
 	[ -f build/libgorovod.so ] || $(MAKE) --no-print-directory build
 	$${PYTHON:-python3} scripts/test_gpu.py
 

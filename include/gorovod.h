@@ -205,7 +205,7 @@ typedef struct gorovod_op {
   const void *output_of;
   /* Of memory of a device: the CUDA stream (cudaStream_t) that makes the input and last used the output; 0 for the
    * default stream. The operation begins after all work that the stream has now, and neither the caller nor the stream
-   * waits. ready is NULL, alloc is NULL or gorovod_given_output. If the engine makes the output, it is on the device:
+   * waits. ready is NULL, and alloc returns memory of the device. If the engine makes the output, it is there, too:
    * gorovod_take_output, then gorovod_free_on_device. */
   uintptr_t device_stream;
 } gorovod_op;

@@ -1,11 +1,13 @@
 """Runs gorovod on this machine's GPUs: what `make test-gpu` does. Nothing of it is needed elsewhere.
 
-    python scripts/test_gpu.py
+    python scripts/test_gpu.py [torch | jax]
 
-It needs the checkout, `make build`'s output, and runs under a Python with PyTorch for CUDA and pytest. Figures go to
-build/gpu.txt, the output of each part to build/gpu. It ends with an error if there is no GPU, or if a part fails.
+It needs the checkout, `make build`'s output, and runs under a Python with pytest and with PyTorch for CUDA, JAX for
+CUDA, or both. Figures go to build/gpu.txt, the output of each part to build/gpu. It ends with an error if there is no
+GPU, or if a part fails.
 """
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -17,6 +19,8 @@ LOGS = ROOT / "build" / "gpu"
 FIGURES = ROOT / "build" / "gpu.txt"
 TESTS = ROOT / "test" / "python" / "test_torch_gpu.py"
 JOBS = ROOT / "test" / "python" / "test_torch_gpu_jobs.py"
+JAX_TESTS = ROOT / "test" / "jax" / "test_jax_gpu.py"
+JAX = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # ranks share the GPU's memory
 LONGEST_S = 900
 ASYNC = {"HOROVOD_ENABLE_ASYNC_COMPLETION": "1"}
 # NCCL from this version on lets ranks share a GPU, if that is set.
@@ -24,27 +28,36 @@ SHARING_NCCL = 23000
 SHARED = {"GOROVOD_GPU": "nccl", "NCCL_MULTI_RANK_GPU_ENABLE": "1", "CUDA_VISIBLE_DEVICES": "0"}
 
 
-def gpus():
-    """How many GPUs PyTorch sees; ends the program if it is none."""
-    missing = [name for name in ("gorovod", "horovodrun", "libgorovod.so") if not (ROOT / "build" / name).exists()]
-    if missing:
-        sys.exit(f"test-gpu: build/{missing[0]} is missing: run `make build` first")
-    try:
-        import pytest  # noqa: F401
-        import torch
-    except ImportError as e:
-        sys.exit(f"test-gpu: {sys.executable} has no {e.name}: set PYTHON to one with PyTorch for CUDA and pytest")
-    if torch.version.cuda is None:
-        sys.exit(f"test-gpu: PyTorch {torch.__version__} of {sys.executable} is without CUDA: nothing was tested")
-    if not torch.cuda.is_available():
-        sys.exit("test-gpu: there is no GPU here (torch.cuda.is_available() is false): nothing was tested")
-    return torch.cuda.device_count()
+# Programs that print how many GPUs a framework sees, and the version code of the NCCL that the engine takes then.
+ASKS = {
+    "torch": """
+import torch, horovod.torch as hvd
+if torch.version.cuda is None:
+    raise SystemExit(f"PyTorch {torch.__version__} is without CUDA")
+if not torch.cuda.is_available():
+    raise SystemExit("there is no GPU here (torch.cuda.is_available() is false)")
+print(torch.cuda.device_count(), hvd.nccl_built())
+""",
+    "jax": """
+import jax
+try:
+    count = len(jax.devices("cuda"))
+except RuntimeError as e:
+    raise SystemExit(f"JAX {jax.__version__} has no GPU: {e}")
+import horovod.jax as hvd
+print(count, hvd.nccl_built())
+""",
+}
 
 
-def nccl():
-    """The version code of the NCCL that the engine takes; 0 if there is none."""
-    asks = "import horovod.torch as hvd; print(hvd.nccl_built())"
-    return int(run("nccl", [sys.executable, "-c", asks], {})[1].split()[-1])
+def found(framework):
+    """How many GPUs a framework sees, and its NCCL's version code; or why it sees none."""
+    good, output = run(f"ask {framework}", [sys.executable, "-c", ASKS[framework]], JAX)
+    lines = output.strip().splitlines() or [""]
+    if not good:
+        return None, f"{framework}: {lines[-1]}"
+    count, version = lines[-1].split()
+    return (int(count), int(version)), None
 
 
 def parts(count, shares):
@@ -91,26 +104,57 @@ def tested(name, command, environment, tell, skips=False):
     return good
 
 
+def torch_parts(count, version, tell):
+    """Run PyTorch's parts, and return whether all have passed."""
+    good, output = run("report", [ROOT / "build" / "gorovod", "doctor", "--gpu", "--python", sys.executable], {})
+    passed = good and "WRONG" not in output
+    tell(output.rstrip())
+    shares = version >= SHARING_NCCL
+    for name, ranks, environment in parts(count, shares):
+        passed = job(name, TESTS, ranks, environment, tell) and passed
+    jobs = [sys.executable, "-m", "pytest", "-q", "-rs", "-s", JOBS]
+    environment = {} if count > 2 else {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+    return tested("deaths", jobs, environment, tell, skips=not shares and count < 3) and passed
+
+
+def jax_parts(count, version, tell):
+    """Run JAX's parts, and return whether all have passed."""
+    passed = True
+    for name, ranks, environment in parts(count, version >= SHARING_NCCL):
+        passed = job(f"JAX, {name}", JAX_TESTS, ranks, {**JAX, **environment}, tell) and passed
+    return passed
+
+
+def job(name, tests, ranks, environment, tell):
+    """Run tests as one job of so many ranks."""
+    launch = [ROOT / "build" / "horovodrun", "-np", str(ranks), sys.executable, "-m", "pytest", "-q", tests]
+    launch += ["-x"] if ranks > 1 else []  # the others would wait for the rank whose test has failed
+    return tested(name, launch, environment, tell)
+
+
 def main():
-    count = gpus()
+    missing = [name for name in ("gorovod", "horovodrun", "libgorovod.so") if not (ROOT / "build" / name).exists()]
+    if missing:
+        sys.exit(f"test-gpu: build/{missing[0]} is missing: run `make build` first")
+    if importlib.util.find_spec("pytest") is None:
+        sys.exit(f"test-gpu: {sys.executable} has no pytest: set PYTHON to one with pytest and PyTorch or JAX for CUDA")
     LOGS.mkdir(parents=True, exist_ok=True)
-    told = [f"{count} GPUs"]
+    tests = {"torch": torch_parts, "jax": jax_parts}
+    wanted = sys.argv[1:] or list(tests)
+    of = {framework: found(framework) for framework in wanted}
+    if not any(here for here, _ in of.values()):
+        reasons = "; ".join(why for _, why in of.values())
+        sys.exit(f"test-gpu: nothing was tested with {sys.executable}: {reasons}")
+    told = []
 
     def tell(text):
         told.append(text)
         print(text, flush=True)
 
-    good, output = run("report", [ROOT / "build" / "gorovod", "doctor", "--gpu", "--python", sys.executable], {})
-    failed = not good or "WRONG" in output
-    tell(output.rstrip())
-    shares = nccl() >= SHARING_NCCL
-    for name, ranks, environment in parts(count, shares):
-        launch = [ROOT / "build" / "horovodrun", "-np", str(ranks), sys.executable, "-m", "pytest", "-q", TESTS]
-        launch += ["-x"] if ranks > 1 else []  # the others would wait for the rank whose test has failed
-        failed = not tested(name, launch, environment, tell) or failed
-    jobs = [sys.executable, "-m", "pytest", "-q", "-rs", "-s", JOBS]
-    environment = {} if count > 2 else {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
-    failed = not tested("deaths", jobs, environment, tell, skips=not shares and count < 3) or failed
+    failed = False
+    for framework, (here, why) in of.items():
+        tell(why or f"{framework}: {here[0]} GPUs")
+        failed = bool(here) and not tests[framework](*here, tell) or failed
     FIGURES.write_text("\n".join(told) + "\n")
     print(f"These lines are in {FIGURES.relative_to(ROOT)}, and all output in {LOGS.relative_to(ROOT)}.")
     sys.exit(failed)

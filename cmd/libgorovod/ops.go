@@ -193,10 +193,8 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 		return fmt.Errorf("unknown flags %#x", uint32(c.flags))
 	case c.device < negotiate.CPUDevice:
 		return fmt.Errorf("device %d: -1 is host memory, and a device has a number from 0 on", int(c.device))
-	case c.device != negotiate.CPUDevice && (c.alloc != nil && !bool(C.shim_gives_output(c.alloc)) || c.ready != nil ||
-		c.flags&C.GOROVOD_COPIED != 0):
-		return fmt.Errorf("device %d: ready, GOROVOD_COPIED, and alloc other than gorovod_given_output are for host "+
-			"memory (-1)", int(c.device))
+	case c.device != negotiate.CPUDevice && (c.ready != nil || c.flags&C.GOROVOD_COPIED != 0):
+		return fmt.Errorf("device %d: ready and GOROVOD_COPIED are for host memory (-1)", int(c.device))
 	case c.device == negotiate.CPUDevice && c.device_stream != 0:
 		return fmt.Errorf("device_stream is set, but device says host memory (-1)")
 	case c.priority != 0:

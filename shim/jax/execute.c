@@ -1,13 +1,23 @@
 /*
  * execute.c: runs a collective of a compiled program.
  *
- * XLA calls the handler on one of its threads. The handler waits for the engine for WAIT_MS: most operations end
+ * On the CPU, XLA calls the handler on one of its threads. The handler waits for the engine for WAIT_MS: most operations end
  * within that time, and a waiting thread drives the engine. An operation that takes longer goes on without the
  * thread, and the engine's callback ends the call. So XLA can go on with steps that do not need the result: ranks
  * may run their operations in any order, and operations never use up XLA's threads.
  *
  * XLA runs a small program on the thread that calls it, and this goes on when the program has ended. So if it is the
  * main thread, it waits for the operation, of which the engine is told: see GOROVOD_HOLDS_CALLER.
+ *
+ * For CUDA, XLA calls the handler while it gives a stream its work. XLA owns the buffers until the stream has come to
+ * the steps after the call:
+ *
+ * 1. The handler submits the addresses on the device with the stream. The operation begins after the stream's work.
+ * 2. It waits for the engine until the operation has ended: its result is there, or, with
+ *    HOROVOD_ENABLE_ASYNC_COMPLETION=1, its call of NCCL is in a stream of the engine's.
+ * 3. It has XLA's stream wait for the result. From then on the stream orders all use of the buffers.
+ *
+ * The engine decides how the data travels. Where NCCL cannot carry it, the engine copies it through host memory.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -117,6 +127,8 @@ static int dtype_of(int type) {
     case XLA_F32: return GOROVOD_FLOAT32;
     case XLA_F64: return GOROVOD_FLOAT64;
     case XLA_BF16: return GOROVOD_BFLOAT16;
+    case XLA_F8E4M3FN: return GOROVOD_FLOAT8_E4M3FN;
+    case XLA_F8E5M2: return GOROVOD_FLOAT8_E5M2;
   }
   return -1; /* which the engine refuses */
 }
@@ -162,7 +174,7 @@ static void describe(struct operand *o, const struct site *s, const struct xla_b
 /* Names that tell the devices of a process apart, each of which runs the program. */
 static void name_for_device(struct run *r, xla_context *context) {
   struct xla_device_ordinal device = {{sizeof device, NULL}, context, 0};
-  if (r->api->device_ordinal(&device) != NULL || device.ordinal <= 0) return;
+  if (r->site->name == NULL || r->api->device_ordinal(&device) != NULL || device.ordinal <= 0) return;
   if (asprintf(&r->names[0], "%s@%d", r->site->name, device.ordinal) < 0 ||
       asprintf(&r->names[1], "%s.0", r->names[0]) < 0)
     abort();
@@ -254,7 +266,7 @@ static xla_error *leave(struct run *r, struct xla_call *call) {
 xla_error *gorovod_jax_execute(struct xla_call *call) {
   xla_error *error;
   if (asked(call, (struct xla_type_id){0}, &error)) return error;
-  struct site *s = site_of(call, &error);
+  struct site *s = site_of(call, &site_type, &error);
   if (s == NULL) return error;
   int n = (int)call->arguments.n;
   struct run *r = run_begin(s, call->api, n);
@@ -264,5 +276,41 @@ xla_error *gorovod_jax_execute(struct xla_call *call) {
   if (!submit(r, stay)) return run_end(r);
   if (!stay || !wait(r)) return leave(r, call);
   for (int i = 0; i < n; i++) close_operand(r, &r->operands[i]);
+  return run_end(r);
+}
+
+/* Waits for all operations, and has a stream wait for their results. */
+static void follow(struct run *r, uintptr_t stream) {
+  for (int i = 0; i < r->n; i++) {
+    struct operand *o = &r->operands[i];
+    while (status_of(o) == GOROVOD_IN_PROGRESS) engine.wait(o->handle, -1);
+    if (status_of(o) != GOROVOD_OK) {
+      close_operand(r, o);
+      continue;
+    }
+    int status = engine.await_on_stream(o->handle, stream);
+    if (status != GOROVOD_OK) note(r, NULL, status, engine.last_error());
+    engine.release(o->handle);
+  }
+}
+
+xla_error *gorovod_jax_cuda_execute(struct xla_call *call) {
+  xla_error *error;
+  if (asked(call, (struct xla_type_id){0}, &error)) return error;
+  struct site *s = site_of(call, &cuda_site_type, &error);
+  if (s == NULL) return error;
+  struct xla_stream stream = {{sizeof stream, NULL}, call->context, NULL};
+  struct xla_device_ordinal device = {{sizeof device, NULL}, call->context, 0};
+  if ((error = call->api->stream_get(&stream)) != NULL || (error = call->api->device_ordinal(&device)) != NULL) return error;
+  int n = (int)call->results.n - 1; /* the last one, and an argument after these, order the calls: see _collective.py */
+  struct run *r = run_begin(s, call->api, n);
+  for (int i = 0; i < n; i++) {
+    gorovod_op *op = &r->operands[i].op;
+    describe(&r->operands[i], s, call->arguments.buffers[i], call->results.buffers[i]);
+    op->flags &= ~GOROVOD_RELEASE_IF_OK; /* follow needs the handle */
+    op->device = device.ordinal;
+    op->device_stream = (uintptr_t)stream.stream;
+  }
+  if (submit(r, true)) follow(r, (uintptr_t)stream.stream);
   return run_end(r);
 }

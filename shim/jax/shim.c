@@ -18,6 +18,7 @@ const char *gorovod_jax_bind(const char *path) {
   BIND(enqueue_group, "gorovod_enqueue_group")
   BIND(wait, "gorovod_wait")
   BIND(on_done, "gorovod_on_done")
+  BIND(await_on_stream, "gorovod_await_on_stream")
   BIND(release, "gorovod_release")
   BIND(last_error, "gorovod_last_error")
 #undef BIND

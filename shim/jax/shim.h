@@ -1,6 +1,6 @@
 /*
  * shim.h: the parts of libgorovod_jax.so, which is what JAX's compiled programs call for
- * a collective on the CPU.
+ * a collective on the CPU, and on a GPU with CUDA.
  *
  * The front end registers the handlers below with JAX under names of its own. Before
  * one of them runs, gorovod_jax_bind tells where the engine is.
@@ -23,6 +23,7 @@ struct engine {
   int (*enqueue_group)(const char *, const gorovod_op *const *, int, int64_t *);
   int (*wait)(int64_t, int64_t);
   int (*on_done)(int64_t, void (*)(void *, int64_t, int, const char *), void *);
+  int (*await_on_stream)(int64_t, uintptr_t);
   int (*release)(int64_t);
   const char *(*last_error)(void);
 };
@@ -33,9 +34,12 @@ extern struct engine engine;
  * NULL, or what is missing. */
 EXPORTED const char *gorovod_jax_bind(const char *path);
 
-/* Handlers. The first makes a struct site while a program is loaded. The second runs that site's collective. */
+/* Handlers. Of each pair the first makes a struct site while a program is loaded. The second runs that site's
+ * collective. JAX's part for CUDA is a library with an XLA of its own, whose numbers of types are others. */
 EXPORTED xla_error *gorovod_jax_instantiate(struct xla_call *call);
 EXPORTED xla_error *gorovod_jax_execute(struct xla_call *call);
+EXPORTED xla_error *gorovod_jax_cuda_instantiate(struct xla_call *call);
+EXPORTED xla_error *gorovod_jax_cuda_execute(struct xla_call *call);
 /* Does nothing: see horovod/jax/_program.py. */
 EXPORTED xla_error *gorovod_jax_pad(struct xla_call *call);
 
@@ -56,15 +60,18 @@ xla_error *fail(const struct xla_api *api, int code, const char *format, ...) __
 struct site {
   struct site *next; /* guarded by the list's lock, like the three below */
   int64_t program, copy;
-  char *given; /* the name without the number of the copy */
-  char *name, *single; /* of a group, and of an array by itself */
+  char *given; /* the name without the number of the copy; empty: the engine names each execution */
+  char *name, *single; /* of a group, and of an array by itself; NULL for an empty one */
   int32_t type, reduce_op, root_rank, process_set, wire;
   double prescale, postscale;
   struct run *_Atomic spare; /* memory for one execution, reused */
 };
 
+/* The number that an XLA has given to the type struct site. */
+extern struct xla_type_id site_type, cuda_site_type;
+
 /* The site of a call. NULL: *error says why. */
-struct site *site_of(struct xla_call *call, xla_error **error);
+struct site *site_of(struct xla_call *call, struct xla_type_id *type, xla_error **error);
 
 void run_free(struct run *run); /* execute.c */
 

@@ -12,7 +12,7 @@ static struct site *sites; /* that live */
 
 static void destroy(void *site);
 
-static struct xla_type_id site_type;
+struct xla_type_id site_type, cuda_site_type;
 static const struct xla_type_info site_info = {{sizeof site_info, NULL}, destroy};
 
 static void destroy(void *p) {
@@ -41,6 +41,7 @@ static void add(struct site *s) {
   s->next = sites;
   sites = s;
   pthread_mutex_unlock(&lock);
+  if (*s->given == '\0') return;
   int n = s->copy == 0 ? asprintf(&s->name, "%s", s->given)
                        : asprintf(&s->name, "%s#%lld", s->given, (long long)s->copy);
   if (n < 0 || asprintf(&s->single, "%s.0", s->name) < 0) abort();
@@ -68,31 +69,35 @@ static void set(struct site *s, const struct xla_text *name, int kind, const voi
 #undef IS
 }
 
-xla_error *gorovod_jax_instantiate(struct xla_call *call) {
+static xla_error *instantiate(struct xla_call *call, struct xla_type_id *site_type) {
   xla_error *error = NULL;
   const struct xla_api *api = call->api;
   bool fits = api != NULL && api->version.minor >= XLA_MINOR;
-  if (site_type.id == 0 && fits) { /* the first call is a question, while JAX registers the handler */
+  if (site_type->id == 0 && fits) { /* the first call is a question, while JAX registers the handler */
     static const char name[] = "gorovod.site";
-    struct xla_type_register type = {{sizeof type, NULL}, {name, sizeof name - 1}, &site_type, &site_info};
+    struct xla_type_register type = {{sizeof type, NULL}, {name, sizeof name - 1}, site_type, &site_info};
     error = api->type_register(&type);
     if (error != NULL) return error;
   }
-  if (asked(call, site_type, &error)) return error;
+  if (asked(call, *site_type, &error)) return error;
   struct site *s = calloc(1, sizeof *s);
   if (s == NULL) abort();
   for (int64_t i = 0; i < call->attributes.n; i++)
     set(s, call->attributes.names[i], call->attributes.kinds[i], call->attributes.values[i]);
   if (s->given == NULL) s->given = strdup("");
   add(s);
-  struct xla_state state = {{sizeof state, NULL}, call->context, XLA_INSTANTIATE, &site_type, s};
+  struct xla_state state = {{sizeof state, NULL}, call->context, XLA_INSTANTIATE, site_type, s};
   error = call->api->state_set(&state);
   if (error != NULL) destroy(s);
   return error;
 }
 
-struct site *site_of(struct xla_call *call, xla_error **error) {
-  struct xla_state state = {{sizeof state, NULL}, call->context, XLA_INSTANTIATE, &site_type, NULL};
+xla_error *gorovod_jax_instantiate(struct xla_call *call) { return instantiate(call, &site_type); }
+
+xla_error *gorovod_jax_cuda_instantiate(struct xla_call *call) { return instantiate(call, &cuda_site_type); }
+
+struct site *site_of(struct xla_call *call, struct xla_type_id *type, xla_error **error) {
+  struct xla_state state = {{sizeof state, NULL}, call->context, XLA_INSTANTIATE, type, NULL};
   *error = call->api->state_get(&state);
   return state.state;
 }

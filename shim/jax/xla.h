@@ -22,7 +22,7 @@ typedef struct xla_future xla_future;   /* the end of a call that has returned b
 /* Element types. */
 enum {
   XLA_PRED = 1, XLA_S8 = 2, XLA_S16 = 3, XLA_S32 = 4, XLA_S64 = 5, XLA_U8 = 6, XLA_U16 = 7,
-  XLA_F16 = 10, XLA_F32 = 11, XLA_F64 = 12, XLA_BF16 = 16
+  XLA_F16 = 10, XLA_F32 = 11, XLA_F64 = 12, XLA_BF16 = 16, XLA_F8E5M2 = 19, XLA_F8E4M3FN = 20
 };
 
 enum { XLA_CODE_INVALID_ARGUMENT = 3, XLA_CODE_INTERNAL = 13 };
@@ -150,6 +150,12 @@ struct xla_future_end { /* of Future_SetAvailable, which looks at no error, and 
   xla_error *error;
 };
 
+struct xla_stream {
+  struct xla_base base;
+  xla_context *context;
+  void *stream; /* out: CUDA's CUstream */
+};
+
 struct xla_device_ordinal {
   struct xla_base base;
   xla_context *context;
@@ -164,7 +170,8 @@ struct xla_api {
   struct xla_version version;
   const void *internal;
   xla_error *(*error_create)(struct xla_error_create *);
-  xla_unused error_message, error_destroy, handler_register, stream_get;
+  xla_unused error_message, error_destroy, handler_register;
+  xla_error *(*stream_get)(struct xla_stream *);
   xla_error *(*type_register)(struct xla_type_register *);
   xla_unused context_get;
   xla_error *(*state_set)(struct xla_state *);

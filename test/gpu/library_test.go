@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// libraryCase is a job of testdata/library.c.
+// libraryCase is a job of testdata/library.c, or of another program there.
 type libraryCase struct {
 	name  string
 	ranks int
@@ -56,12 +56,12 @@ func TestLibrary(t *testing.T) {
 		{name: "leaves in order", ranks: 2, args: []string{"leaves", "shutdown"}},
 		{name: "leaves async", ranks: 2, args: []string{"leaves", "at once"}, env: async},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(t) })
+		t.Run(c.name, func(t *testing.T) { c.run(t, programPath(t, "library")) })
 	}
 }
 
-func (c *libraryCase) run(t *testing.T) {
-	program, folder := libraryPath(t), t.TempDir()
+func (c *libraryCase) run(t *testing.T, program string) {
+	folder := t.TempDir()
 	said := filepath.Join(folder, "report")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -89,16 +89,16 @@ func builtPath(t *testing.T, name string) string {
 	return path
 }
 
-// libraryPath is the compiled testdata/library.c.
-func libraryPath(t *testing.T) string {
+// programPath is the compiled testdata/NAME.c.
+func programPath(t *testing.T, name string) string {
 	t.Helper()
 	probePath(t) // builds the stand-in
-	program := filepath.Join(probe.folder, "library")
+	program := filepath.Join(probe.folder, name)
 	if _, err := os.Stat(program); err == nil {
 		return program
 	}
 	library := builtPath(t, "libgorovod.so")
-	if err := Compile(program, "-I../../include", "testdata/library.c", library,
+	if err := Compile(program, "-I../../include", "testdata/"+name+".c", library,
 		filepath.Join(probe.folder, "libcuda.so.1"), "-Wl,-rpath,"+filepath.Dir(library)); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 """Collectives as operations of compiled programs: in any order, in loops, batched, differentiated, and failing."""
 
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ def jax(job):
 
     from horovod.jax import _library
 
-    assert _library.usable()
+    assert _library.usable("cpu")
     return jax
 
 
@@ -27,6 +28,55 @@ def total(job):
 def test_programs_call_no_python(job, jax, total):
     text = jax.jit(lambda x: (total(x), job.allgather(x), job.broadcast(x, 0))).lower(np.ones(2, "float32")).as_text()
     assert "gorovod_collective" in text and "callback" not in text
+
+
+def test_programs_for_cuda_have_collectives_in_the_order_of_the_source(job, jax, total):
+    def program(x):
+        first, rows = total(x, name="first"), job.allgather(x, name="rows")
+        inner = jax.lax.fori_loop(0, 3, lambda _, x: job.broadcast(job.allreduce(x, name="in"), 0, name="root"), x)
+        return first, rows, inner, jax.grad(lambda x: total(x, name="last").sum())(x)
+
+    names = ["first", "rows", "last", "last.gradient", "in", "root"]
+    text = jax.jit(program).trace(np.ones((2, 3), "float32")).lower(lowering_platforms=("cuda",)).as_text()
+    calls = re.findall(r"(%\w+):2 = stablehlo.custom_call @gorovod_collective\((.*?)\) .*?name = \"(.*?)\"", text)
+    assert [name for _, _, name in calls] == names and "callback" not in text
+    results, operands = [result for result, _, _ in calls], [given for _, given, _ in calls]
+    follows = [f"{before}#1" in given for before, given in zip(results, operands[1:])]
+    assert follows == [True, True, True, False, True]  # a loop's body has an order of its own
+
+
+def test_arrays_of_gpus_become_programs_of_their_own(job, jax):
+    """The way of arrays outside of compiled programs, here on the CPU."""
+    from horovod.common import _lib
+    from horovod.jax import _now
+    from horovod.jax._host import Operation
+
+    n, r = job.size(), job.rank()
+    assert not _now.takes([jax.numpy.ones(2)])
+
+    def run(name, *arrays, shapes=None, kind=_lib.ALLREDUCE):
+        return _now.run_compiled(Operation(kind, name, 0, reduce_op=job.Sum), shapes, arrays)
+
+    x = jax.numpy.full(3, r + 1.0)
+    want = np.full(3, n * (n + 1) / 2)
+    for _ in range(3):
+        np.testing.assert_allclose(run("", x)[0], want)
+        np.testing.assert_allclose(run("named", x)[0], want)
+        np.testing.assert_allclose(run("group", x, 2 * x)[1], 2 * want)
+        np.testing.assert_allclose(run("", x, 2 * x)[1], 2 * want)  # a group without a name
+        np.testing.assert_allclose(job.allreduce(x, op=job.Sum), want)  # the engine has counted those
+        own = run("own", jax.numpy.ones((n, 2)), shapes=((1, 2),), kind=_lib.REDUCESCATTER)
+        np.testing.assert_allclose(own[0], np.full((1, 2), n))
+    assert jax.jit(lambda y: y + run("while tracing", x)[0])(x).shape == (3,)
+    with jax.disable_jit():
+        np.testing.assert_allclose(run("not compiled", x)[0], want)
+    if n > 1:
+        with pytest.raises(job.HorovodInternalError, match="^Mismatched ALLREDUCE tensor shapes"):
+            run("shapes", jax.numpy.ones(2 + r))
+    with pytest.raises(ValueError, match="float8_e5m2"):
+        run("eight bits", x.astype("float8_e5m2"))
+    with pytest.raises(ValueError, match="int4 are not supported"):
+        run("four bits", x.astype("int4"))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

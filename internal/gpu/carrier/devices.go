@@ -134,8 +134,9 @@ func (d *Devices) at(device int) (*place, error) {
 		return d.place, nil
 	case d.place != nil:
 		return nil, fmt.Errorf("the tensor is on device %d, but the first tensor of this process was on device %d, "+
-			"and its communicators are there; call torch.cuda.set_device(hvd.local_rank()) before anything else, or "+
-			"set GOROVOD_GPU=staged", device, d.place.device)
+			"and its communicators are there; give each rank one device (PyTorch: call "+
+			"torch.cuda.set_device(hvd.local_rank()) before anything else, or set GOROVOD_GPU=staged; JAX: set "+
+			"CUDA_VISIBLE_DEVICES)", device, d.place.device)
 	case device < 0:
 		device = d.options.Default
 		if c, err := d.system.Context(device); err == nil {

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from horovod.common import _facts, _lib
+from horovod.jax import _library
 
 _BY_SIZE = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.int32, 8: jnp.int64}
 _REDUCTIONS = {_lib.ALLREDUCE: "allreduce", _lib.REDUCESCATTER: "reducescatter"}
@@ -31,7 +32,7 @@ def _same(array: Any) -> Any:
 def encode(array: Any, kind: int, reduce_op: int) -> Encoded:
     """``array``, which may be a tracer, for an operation of this kind. Raises ValueError for a type that it refuses."""
     dtype = array.dtype
-    if dtype.name in _facts.reduced_types():
+    if dtype.name in _facts.reduced_types() or kind in _REDUCTIONS and _combined_on_gpu(dtype):
         return Encoded(array, _same)
     if jnp.issubdtype(dtype, jax.dtypes.prng_key) and kind not in _REDUCTIONS:
         return _key(array, kind, reduce_op)
@@ -49,6 +50,11 @@ def encode(array: Any, kind: int, reduce_op: int) -> Encoded:
         raise ValueError(f"Arrays of type {dtype} are not supported.")
     bits = jax.lax.bitcast_convert_type(array, _BY_SIZE[dtype.itemsize])
     return Encoded(bits, lambda bits: jax.lax.bitcast_convert_type(bits, dtype))
+
+
+def _combined_on_gpu(dtype: Any) -> bool:
+    """Whether NCCL may combine what host memory cannot: floats of 8 bits."""
+    return dtype.name in _facts.element_types() and _library.platform() == "cuda"
 
 
 def _of_whole_bytes(dtype: Any) -> bool:

@@ -1,8 +1,8 @@
 """Collectives as operations of compiled programs: a primitive of JAX, which XLA runs by the handlers of ``_library``.
 
 It has no effect in JAX's sense. With one, JAX would run Python for each call of a program, and would refuse it in
-``vmap`` and ``jax.checkpoint``. Names match the calls of ranks instead, so XLA may run independent ones in any order
-and at the same time.
+``vmap`` and ``jax.checkpoint``. Names match the calls of ranks instead, so XLA for the CPU may run independent ones in
+any order and at the same time. XLA for CUDA runs them in the order of the source: see :mod:`._program`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from horovod.common import _lib
-from horovod.jax import _library
+from horovod.jax import _library, _now
 from horovod.jax._host import Operation, run_as_expected
-from horovod.jax._program import Program
+from horovod.jax._program import ORDER, Program
 
 Shapes = Optional[tuple[tuple[int, ...], ...]]  # of the results; None if they are those of the arrays
 
@@ -32,7 +32,10 @@ def bind(operation: Operation, arrays: Sequence[Any], shapes: Shapes) -> list[An
 
 
 def _impl(*arrays: Any, operation: Operation, shapes: Shapes) -> list[Any]:
-    return [jax.numpy.asarray(a) for a in run_as_expected(operation, shapes or [a.shape for a in arrays], arrays)]
+    if _now.takes(arrays):
+        return _now.run_compiled(operation, shapes, arrays)
+    wanted = shapes or [a.shape for a in arrays]
+    return [jax.numpy.asarray(a) for a in run_as_expected(operation, wanted, arrays, _now.flags(arrays))]
 
 
 def _abstract(*arrays: Any, operation: Operation, shapes: Shapes) -> list[Any]:
@@ -47,10 +50,8 @@ collective.def_abstract_eval(_abstract)
 pe.dce_rules[collective] = lambda used, equation: ([True] * len(equation.invars), equation)
 
 
-def _lower(context: Any, *operands: Any, operation: Operation, shapes: Shapes) -> Any:
-    program = Program.of(context)
-    lower = jax.ffi.ffi_lowering(_library.COLLECTIVE, has_side_effect=True)
-    results = lower(
+def _call(context: Any, program: Program, operation: Operation, *operands: Any) -> Any:
+    return jax.ffi.ffi_lowering(_library.COLLECTIVE, has_side_effect=True)(
         context,
         *operands,
         type=np.int64(operation.kind),
@@ -63,11 +64,28 @@ def _lower(context: Any, *operands: Any, operation: Operation, shapes: Shapes) -
         postscale=np.float64(operation.postscale),
         program=np.int64(program.number),
     )
+
+
+def _lower(context: Any, *operands: Any, operation: Operation, shapes: Shapes) -> Any:
+    program = Program.of(context)
+    results = _call(context, program, operation, *operands)
     program.here().add(context, operands, results)
     return results
 
 
+def _lower_for_cuda(context: Any, *operands: Any, operation: Operation, shapes: Shapes) -> Any:
+    program = Program.of(context)
+    steps = program.here()
+    before = [] if steps.order is None else [steps.order]
+    ordered = context.replace(
+        avals_in=[*context.avals_in, *([ORDER] * len(before))], avals_out=[*context.avals_out, ORDER]
+    )
+    *results, steps.order = _call(ordered, program, operation, *operands, *before)
+    return results
+
+
 mlir.register_lowering(collective, _lower, platform="cpu", cacheable=False)
+mlir.register_lowering(collective, _lower_for_cuda, platform="cuda", cacheable=False)
 
 
 def _batch(arrays: Sequence[Any], axes: Sequence[Any], operation: Operation, shapes: Shapes) -> Any:

@@ -35,6 +35,7 @@ def run(
     postscale: float = 1.0,
     root_rank: int = 0,
     wire: int = _lib.WIRE_AS_IT_IS,
+    flags: int = 0,
 ) -> list[np.ndarray]:
     """Run one operation on each of ``arrays``, all as a group, and return the results. Blocks; any thread may call.
 
@@ -43,6 +44,7 @@ def run(
     ``_lib.error`` says.
     """
     inputs = [np.require(array, requirements="CA") for array in arrays]
+    flags |= _cells.WILL_WAIT
     outputs = [None if kind in _SHAPED_BY_ALL else np.empty_like(array) for array in inputs]
     group = _operations.Group[_operations.Operation]([])
     try:
@@ -50,7 +52,7 @@ def run(
             one = _operations.describe(
                 f"{name}.{i}".encode() if name and len(inputs) == 1 else None,
                 array.shape,
-                _cells.WILL_WAIT if output is None else _cells.WILL_WAIT | _cells.RELEASE_IF_OK,
+                flags if output is None else flags | _cells.RELEASE_IF_OK,
                 kind,
                 dtype(array),
                 reduce_op,
@@ -85,9 +87,11 @@ def run(
         group.release()
 
 
-def run_as_expected(operation: Operation, shapes: Sequence[tuple[int, ...]], arrays: Sequence[Any]) -> list[np.ndarray]:
+def run_as_expected(
+    operation: Operation, shapes: Sequence[tuple[int, ...]], arrays: Sequence[Any], flags: int = 0
+) -> list[np.ndarray]:
     """Run ``operation``, whose results a program expects in ``shapes``. Raises ValueError if they have others, too."""
-    results = run(arrays=[np.asarray(array) for array in arrays], **operation._asdict())
+    results = run(arrays=[np.asarray(array) for array in arrays], flags=flags, **operation._asdict())
     for result, shape in zip(results, shapes):
         if result.shape != shape:
             raise ValueError(

@@ -1,6 +1,11 @@
-"""Makes XLA run independent collectives of a program side by side, so that ranks may have them in any order.
+"""In which order XLA runs the collectives of a program.
 
-XLA for the CPU may keep a collective from starting until another one has ended, in two ways:
+XLA for CUDA gives a device its steps one after the other, in an order of its own, and a collective holds up the steps
+after it until the other ranks have come. So all ranks need one order, and it is the source's: each collective of a list
+of steps returns one byte more, of no value, which the next one has as an argument.
+
+XLA for the CPU is to run independent collectives side by side, so that ranks may have them in any order. It may keep a
+collective from starting until another one has ended, in two ways:
 
 - It runs a short list of steps one by one.
 - It gives one place in memory to several arrays, one after the other. A step then waits for the earlier user of its
@@ -25,6 +30,8 @@ from horovod.jax import _library
 # XLA runs up to 8 steps, or steps with no array above 512 bytes, one after the other.
 _PADS = 8
 _PAD = jax.core.ShapedArray((1024,), np.dtype(np.uint8))
+
+ORDER = jax.core.ShapedArray((1,), np.dtype(np.uint8))
 
 
 class Program:
@@ -64,6 +71,7 @@ class _Steps:
         self._collectives: dict[Any, list[tuple[Any, Any]]] = {}  # with their arrays and the arrays' types
         self._apart: dict[Any, None] = {}  # collectives that do not depend on one another, in the program's order
         self._hold: Any = None  # the step that uses the arrays of these
+        self.order: Any = None  # for CUDA: the ORDER that the last collective returns
         self._before: dict[Any, frozenset[Any]] = {}  # collectives that a step depends on
 
     def add(self, context: Any, operands: Sequence[Any], results: Sequence[Any]) -> None:

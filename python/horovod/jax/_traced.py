@@ -31,7 +31,7 @@ def run(
     # Ranks match an operation by its place in the program, whenever the program runs.
     name = name or f"jax.traced.{_KINDS[kind]}.{next(_calls[of['process_set_id'], kind])}"
     operation = Operation(kind, name, **of)
-    if jax.default_backend() == "cpu" and _library.usable():
+    if _library.usable(_library.platform()):
         from horovod.jax import _collective  # imported here, because older versions of JAX cannot import it
 
         return _collective.bind(operation, arrays, None if shapes is None else tuple(shapes))
@@ -42,7 +42,7 @@ def run(
 
 def _called_back(operation: Operation, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
     wanted = [jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, arrays)]
-    call = functools.partial(_host.run_as_expected, operation, shapes)
+    call = functools.partial(_host.run_as_expected, operation, shapes, flags=_library.flags(_library.platform()))
     return io_callback(lambda *given: call(given), wanted, *arrays, ordered=True)
 
 

@@ -2,8 +2,8 @@
 
 Called on arrays they block, and run at once. Inside of ``jax.jit`` and the like they become operations of the compiled
 program, which ranks match by their names: without a name, by the place among those that were traced. All ranks must run
-the same program. Where XLA cannot have them, on a GPU or TPU or with an old jaxlib, they are callbacks into the host in
-the order of the source. What is reduced and gathered is in the memory of the host.
+the same program. Where XLA cannot have them, on a TPU or a GPU without CUDA or with an old jaxlib, they are callbacks
+into the host in the order of the source.
 
 Errors are HorovodInternalError or ValueError; from inside of a compiled program they come as JAX's runtime error with
 that text.
@@ -23,7 +23,7 @@ from horovod.common._job import ProcessSet, global_process_set, rank
 from horovod.common._job import basics as _basics  # noqa: F401
 from horovod.common._reduce_ops import ALLREDUCE_OPS, SCATTER_OPS, Average
 from horovod.common._reduce_ops import handle_average_backwards_compatibility as _average_or
-from horovod.jax import _bits, _host, _traced
+from horovod.jax import _bits, _host, _now, _traced
 
 
 class Compression:
@@ -64,12 +64,12 @@ def _run(kind: int, leaves: list[Any], shapes: Optional[list[tuple[int, ...]]], 
         return []
     encoded = [_bits.encode(leaf, kind, of.get("reduce_op", 0)) for leaf in leaves]
     arrays = [e.array for e in encoded]
+    if shapes is not None:
+        shapes = [(shape[0], *array.shape[1:]) for shape, array in zip(shapes, arrays)]
     if _is_traced(leaves):
-        if shapes is not None:
-            shapes = [(shape[0], *array.shape[1:]) for shape, array in zip(shapes, arrays)]
         results = _traced.run(kind, arrays, shapes, name, **of)
     else:
-        results = [jnp.asarray(r) for r in _host.run(kind, [np.asarray(a) for a in arrays], name, **of)]
+        results = _now.run(kind, arrays, shapes, name, **of)
     return [e.decode(result) for e, result in zip(encoded, results)]
 
 

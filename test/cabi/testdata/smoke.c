@@ -374,7 +374,7 @@ static void refused(int rank, int size) {
   REFUSED(op.device = -2, "device -2");
   REFUSED(op.device = 999, "CUDA");
   REFUSED(op.device_stream = 1, "device_stream is set");
-  REFUSED(op.device = 0; op.flags = GOROVOD_COPIED, "device 0: ready, GOROVOD_COPIED, and alloc");
+  REFUSED(op.device = 0; op.flags = GOROVOD_COPIED, "device 0: ready and GOROVOD_COPIED");
   REFUSED(op.priority = 3, "priority 3");
   REFUSED(op.ndim = -1, "-1 dimensions");
   REFUSED(op.ndim = 1000, "1000 dimensions");
