@@ -1,6 +1,7 @@
 package main
 
 /*
+#include <stdint.h>
 #include <stdlib.h>
 */
 import "C"
@@ -23,4 +24,14 @@ func goMetrics(reason *C.char) *C.char {
 		return nil
 	}
 	return C.CString(string(text))
+}
+
+//export goCountSamples
+func goCountSamples(n C.int64_t) C.int {
+	w := process.World()
+	if w == nil {
+		return -1
+	}
+	w.Engine.Counters().Samples.Add(int64(n))
+	return 0
 }

@@ -527,6 +527,11 @@ char *gorovod_metrics(void) {
   return is_child() ? NULL : goMetrics(reason);
 }
 
+int gorovod_count_samples(int64_t samples) {
+  if (is_child() || samples < 0) return -1;
+  return goCountSamples(samples);
+}
+
 int gorovod_counters(int64_t *values, int n) {
   if (is_child()) return 0;
   return goCounters(values, n);

@@ -184,6 +184,10 @@ func TestInChromium(t *testing.T) {
 	if text := b.text("sentence"); !strings.Contains(text, "onerror=alert(1)") {
 		t.Errorf("the sentence is %q", text)
 	}
+	if b.value(`document.getElementById("samples").parentElement.hidden`) != "true" ||
+		!strings.Contains(b.text("steps-text"), "No step") {
+		t.Error("there are steps or samples that nobody has counted")
+	}
 	if n := b.value("document.images.length"); n != "0" {
 		t.Errorf("%s pictures come from the job", n)
 	}
@@ -242,6 +246,13 @@ func TestManyRanksInChromium(t *testing.T) {
 	if n := b.value(`document.getElementById("host").options.length`); n != fmt.Sprint(ranks/8+1) {
 		t.Errorf("%s hosts to choose from", n)
 	}
+	if step, text := b.text("step"), b.text("steps-text"); !strings.HasSuffix(step, " ms") ||
+		!strings.Contains(text, " steps; one takes "+step) {
+		t.Errorf("a step takes %q: %q", step, text)
+	}
+	if samples := b.text("samples"); samples == "0" || b.value(`document.getElementById("samples").parentElement.hidden`) != "false" {
+		t.Errorf("%q samples a second", samples)
+	}
 	frame := b.value(`(() => { const t = performance.now(); for (let i = 0; i < 20; i++) show(); return (performance.now() - t) / 20; })()`)
 	t.Logf("512 ranks: the browser is there after %v, the page after further %v; a refresh takes %.4s ms",
 		opened.Sub(began).Round(time.Millisecond), loaded.Round(time.Millisecond), frame)
@@ -263,6 +274,8 @@ func manyRanks(job *overview.Job, ranks int) {
 		for i := range figures {
 			f := &figures[i]
 			f.CPU += 5e8
+			f.Steps.Observe(2.5e8 + 1e8*int64(f.Steps.Count()/4%3))
+			f.Samples += 64
 			f.Resident = uint64(2e9 + 1e6*i)
 			f.WaitedFor = nil
 			if i != 77 {

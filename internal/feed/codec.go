@@ -16,7 +16,7 @@ const MaxBytes = 16 << 10
 const maxRank = 1 << 24
 
 // version distinguishes encodings.
-const version = 3
+const version = 4
 
 var errShort = errors.New("figures end too early")
 
@@ -32,7 +32,7 @@ func (f *Figures) Append(p []byte) []byte {
 	for i := range f.Tensors {
 		p = f.Tensors[i].append(p)
 	}
-	p = f.Negotiation.append(p)
+	p = f.Steps.append(f.Negotiation.append(p))
 	for _, n := range f.numbers() {
 		p = binary.AppendUvarint(p, *n)
 	}
@@ -69,7 +69,7 @@ func (f *Figures) numbers() []*uint64 {
 	return []*uint64{&f.Waited, &f.Marks, &f.Requests, &f.NaNs, &f.Fusion.Batches, &f.Fusion.Tensors, &f.Fusion.Bytes,
 		&f.Fusion.Threshold, &f.Pending, &f.Oldest, &f.Resident, &f.CPU, &f.Main.Running,
 		&f.Main.Starved, &f.Main.Looks, &f.Main.Asleep, &f.Main.Reading, &f.Main.Locked, &f.Link.Busy,
-		&f.Link.Bytes}
+		&f.Link.Bytes, &f.Samples}
 }
 
 func (h *Histogram) append(p []byte) []byte {
@@ -118,7 +118,7 @@ func Decode(p []byte) (*Figures, error) {
 		counts[key] = true
 		f.Tensors = append(f.Tensors, t)
 	}
-	f.Negotiation = r.histogram()
+	f.Negotiation, f.Steps = r.histogram(), r.histogram()
 	for _, n := range f.numbers() {
 		*n = r.number()
 	}

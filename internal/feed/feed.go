@@ -19,6 +19,10 @@ type Figures struct {
 	// WaitedFor says for which ranks, ascending: those that were the last to submit what this rank had to wait for. An
 	// answer to the launcher has only what is new, of Works and Tensors, too: see Told.
 	WaitedFor []Late
+	// Steps are the times from one reduction of the largest tensor whose name comes again to the next one: a training
+	// loop has one in each step.
+	Steps   Histogram
+	Samples uint64 // that the program says it has worked through
 
 	Marks    uint64 // tensors that were announced by the response cache
 	Requests uint64 // tensors that were announced in full

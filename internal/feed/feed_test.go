@@ -14,7 +14,7 @@ import (
 func example() *Figures {
 	f := &Figures{Waited: 5e9, Marks: 1e6, Requests: 12, NaNs: 1, Pending: 3, Oldest: 7e9, Resident: 3 << 30,
 		Fusion: Fusion{Batches: 1000, Tensors: 150000, Bytes: 1 << 40, Threshold: 128 << 20}}
-	f.CPU = 9e9
+	f.CPU, f.Samples = 9e9, 1e7
 	f.Main = Thread{Running: 8e9, Starved: 3e8, Looks: 40, Asleep: 3, Reading: 2, Locked: 1}
 	f.Link = Link{"10.0.0.2", 4e8, 1 << 30}
 	f.WaitedFor = []Late{{2, 5e9}, {7, 1}}
@@ -24,6 +24,7 @@ func example() *Figures {
 		for i := range int64(1000) {
 			w.Times.Observe(i * 20000)
 			f.Negotiation.Observe(i * 3000)
+			f.Steps.Observe(2e8 + i*1e5)
 		}
 		f.Works = append(f.Works, w)
 	}

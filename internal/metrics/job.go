@@ -34,6 +34,9 @@ type sums struct {
 	works       map[work]*feed.Work
 	tensors     map[kind]uint64
 	negotiation feed.Histogram
+	stepTimes   feed.Histogram
+	steps       uint64 // of rank 0
+	samples     uint64
 	marks       uint64
 	requests    uint64
 	fusion      feed.Fusion
@@ -147,6 +150,11 @@ func (s *sums) add(rank int, before, f *feed.Figures) {
 		s.tensors[key] += more(counted[key], t.Count)
 	}
 	grow(&s.negotiation, &before.Negotiation, &f.Negotiation)
+	grow(&s.stepTimes, &before.Steps, &f.Steps)
+	if rank == 0 {
+		s.steps += more(before.Steps.Count(), f.Steps.Count())
+	}
+	s.samples += more(before.Samples, f.Samples)
 	s.marks += more(before.Marks, f.Marks)
 	s.requests += more(before.Requests, f.Requests)
 	s.fusion.Batches += more(before.Fusion.Batches, f.Fusion.Batches)

@@ -38,6 +38,7 @@ type Job struct {
 	looked  time.Time     // when it was made
 	since   time.Time     // when somebody began to look: what ranks had told before says nothing of now
 	waited  longWait
+	step    float64 // seconds that a step took of late; 0: unknown
 	ending  Ending
 }
 
@@ -63,6 +64,7 @@ type rank struct {
 type sample struct {
 	at, told                                 time.Time
 	works, bytes, busy, waited, charged, cpu uint64
+	steps, stepTime, samples                 uint64
 	main                                     feed.Thread
 	link                                     feed.Link
 }
@@ -117,7 +119,7 @@ func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	defer j.mu.Unlock()
 	j.size, j.from, j.joined, j.ask, j.whole, j.formed = size, from, joined, ask, false, time.Now()
 	j.worlds++
-	j.ranks, j.windows, j.waited = make([]rank, size), nil, longWait{}
+	j.ranks, j.windows, j.waited, j.step = make([]rank, size), nil, longWait{}, 0
 	j.past.begin(size)
 	if j.worlds > 1 {
 		j.note(j.formed, fmt.Sprintf("the job is formed anew, with %d ranks", size))

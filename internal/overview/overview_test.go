@@ -98,6 +98,37 @@ func TestAJobThatKeepsPace(t *testing.T) {
 	}
 }
 
+// TestStepsAreTold checks step time and throughput, also of a program whose steps take longer than a reader has looked.
+func TestStepsAreTold(t *testing.T) {
+	f := newFilm(4)
+	steps := func(_ int, r *feed.Figures) {
+		works(r, 0.9)
+		for range 4 {
+			r.Steps.Observe(2.5e8)
+		}
+		r.Samples += 128
+	}
+	s := f.seconds(8, steps)
+	says(t, s, Fine, "All 4 ranks keep pace: 250 ms a step, 100 collectives")
+	if s.Step != 0.25 || s.Steps != 32 || s.Samples != 512 || s.Column.Step != 0.25 {
+		t.Errorf("a step takes %v s, there were %d, %v samples a second", s.Step, s.Steps, s.Samples)
+	}
+	if s = f.seconds(8, func(_ int, r *feed.Figures) { works(r, 0.9) }); s.Step != 0.25 || s.Samples != 0 {
+		t.Errorf("between steps one takes %v s, with %v samples a second", s.Step, s.Samples)
+	}
+	if s = f.seconds(3, func(_ int, r *feed.Figures) { works(r, 0.9); r.Steps.Observe(9e9) }); s.Step != 9 {
+		t.Errorf("a step takes %v s now, not 9", s.Step)
+	}
+	f = newFilm(2)
+	for _, r := range f.ranks {
+		r.Steps.Observe(3e10)
+		r.Steps.Observe(5e10)
+	}
+	if s = f.seconds(3, func(_ int, r *feed.Figures) { works(r, 0.9) }); s.Step != 40 || s.Steps != 2 {
+		t.Errorf("of %d steps one takes %v s", s.Steps, s.Step)
+	}
+}
+
 // straggling is a second in which the others wait for rank 3 in 40 % of the time.
 func straggling(i int, r *feed.Figures, does feed.Thread) {
 	r.Main.Looks += 40

@@ -26,6 +26,9 @@ type Snapshot struct {
 
 	Collectives   float64 `json:"collectives"`   // a second, on one rank
 	Bytes         float64 `json:"bytes"`         // of tensors, a second, on one rank
+	Step          float64 `json:"step"`          // seconds that a step takes; 0: unknown
+	Steps         uint64  `json:"steps"`         // that there have been, of the rank with most
+	Samples       float64 `json:"samples"`       // a second, on all ranks; 0: the program counts none
 	Waiting       float64 `json:"waiting"`       // share of the time, on average
 	Communicating float64 `json:"communicating"` // likewise: in collectives that all ranks have submitted
 
@@ -96,6 +99,8 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 		}
 	}
 	j.rates(s)
+	j.steps(s)
+	c.Step = s.Step
 	j.past.add(c)
 	s.Column = c
 	s.Kinds = j.kinds()
@@ -151,6 +156,7 @@ func (j *Job) sample(now time.Time, groups []*group) {
 		x := sample{at: now, told: r.told, charged: r.charged}
 		if f := r.last; f != nil {
 			x.waited, x.cpu, x.main, x.link = f.Waited, f.CPU, f.Main, f.Link
+			x.steps, x.stepTime, x.samples = f.Steps.Count(), f.Steps.Sum, f.Samples
 			for k := range f.Works {
 				x.works += f.Works[k].Times.Count()
 				x.bytes += f.Works[k].Bytes
@@ -185,6 +191,9 @@ type recent struct {
 	seconds        float64 // 0: unknown
 	works, bytes   float64 // a second
 	waiting, busy  float64 // shares of the time
+	steps          uint64  // that have ended
+	stepTime       uint64  // nanoseconds that these took
+	samples        float64 // a second
 	late           float64 // nanoseconds that the others have waited for it, a second
 	cores, starved float64
 	share          straggler.Share // without Late
@@ -203,6 +212,8 @@ func (r *rank) recent(samples int) (d recent) {
 	share := func(before, now uint64) float64 { return float64(more(before, now)) / 1e9 / dt }
 	d.seconds = dt
 	d.works, d.bytes = float64(more(a.works, b.works))/dt, float64(more(a.bytes, b.bytes))/dt
+	d.steps, d.stepTime = more(a.steps, b.steps), more(a.stepTime, b.stepTime)
+	d.samples = float64(more(a.samples, b.samples)) / dt
 	d.waiting, d.busy = min(1, share(a.waited, b.waited)), min(1, share(a.busy, b.busy))
 	d.cores, d.starved = share(a.cpu, b.cpu), min(1, share(a.main.Starved, b.main.Starved))
 	d.share = straggler.Share{Waiting: d.waiting, Busy: d.busy, Known: b.main.Running > 0,
@@ -247,6 +258,29 @@ func (j *Job) rates(s *Snapshot) {
 	if n > 0 {
 		s.Collectives, s.Bytes, s.Waiting, s.Communicating = s.Collectives/n, s.Bytes/n, s.Waiting/n, s.Communicating/n
 	}
+}
+
+// steps fills in what is known of the program's steps. One that takes longer than the last samples stays known.
+func (j *Job) steps(s *Snapshot) {
+	var count, sum, all, allSum uint64
+	for i := range j.ranks {
+		r := &j.ranks[i]
+		if r.last == nil {
+			continue
+		}
+		n := r.last.Steps.Count()
+		all, allSum, s.Steps = all+n, allSum+r.last.Steps.Sum, max(s.Steps, n)
+		d := r.recent(window)
+		count, sum = count+d.steps, sum+d.stepTime
+		s.Samples += d.samples
+	}
+	switch {
+	case count > 0:
+		j.step = feed.Seconds(sum) / float64(count)
+	case j.step == 0 && all > 0:
+		j.step = feed.Seconds(allSum) / float64(all)
+	}
+	s.Step = j.step
 }
 
 // kinds adds up the collectives of all ranks, those with the most bytes first.

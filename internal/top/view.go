@@ -110,8 +110,15 @@ func (m *model) top(width int, at time.Time) []line {
 	for _, text := range wrap(clean(s.Sentence), width, mostSentence) {
 		lines = append(lines, line{{text, tone}})
 	}
-	rates := fmt.Sprintf("%s collectives/s  %s/s  waiting %.0f %%  communicating %.0f %%", number(s.Collectives),
-		overview.Bytes(s.Bytes), 100*s.Waiting, 100*s.Communicating)
+	steps := ""
+	if s.Step > 0 {
+		steps = fmt.Sprintf("step %s  %s steps/s  ", overview.Duration(s.Step), number(1/s.Step))
+	}
+	if s.Samples > 0 {
+		steps += fmt.Sprintf("%s samples/s  ", number(s.Samples))
+	}
+	rates := steps + fmt.Sprintf("%s collectives/s  %s/s  waiting %.0f %%  communicating %.0f %%",
+		number(s.Collectives), overview.Bytes(s.Bytes), 100*s.Waiting, 100*s.Communicating)
 	return append(lines, line{{rates, plain}}, nil)
 }
 
