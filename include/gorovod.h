@@ -399,6 +399,13 @@ char *gorovod_metrics(void);
 /* Counts samples that this rank has worked through, for gorovod_metrics and for those who watch the job. -1 if there is
  * no job, or if samples is below 0. It takes some nanoseconds. */
 int gorovod_count_samples(int64_t samples);
+/* For Python's front ends: says where CPython keeps the stack of the calling thread, so that those who watch the job see
+ * where the program is while other ranks wait for it. facts are the major and minor version, the addresses of the
+ * thread's PyThreadState, its ident, the addresses of the types code, str and bytes, and the line of the call in the
+ * Python function that makes it. file is the last two parts of the path of that function, function its qualified name
+ * (before 3.11 its name). The stack is read without the GIL, and never by a pointer. -1 if this build of Python is not
+ * known. */
+int gorovod_offer_stack(const uint64_t facts[8], const char *file, const char *function);
 /* Counters for diagnosis: fills up to n, returns how many exist. Index: 0 driver wake-ups,
  * 1 operations executed, 2 batches executed, 3 requests sent, 4 cards marked, 5 bytes that compression keeps of tensors by their names,
  * 6 tensors that this rank contributed with a NaN or an infinity (only with GOROVOD_NAN_CHECK). */

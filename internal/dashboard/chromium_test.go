@@ -184,8 +184,12 @@ func TestInChromium(t *testing.T) {
 	if text := b.text("sentence"); !strings.Contains(text, "onerror=alert(1)") {
 		t.Errorf("the sentence is %q", text)
 	}
+	if b.value(`document.getElementById("where").hidden`) != "true" {
+		t.Error("a stack is shown without a token")
+	}
 	if b.value(`document.getElementById("samples").parentElement.hidden`) != "true" ||
-		!strings.Contains(b.text("steps-text"), "No step") {
+		!strings.Contains(b.text("steps-text"), "No step") ||
+		b.value(`document.getElementById("steps").clientHeight`) != "0" {
 		t.Error("there are steps or samples that nobody has counted")
 	}
 	if n := b.value("document.images.length"); n != "0" {
@@ -220,6 +224,11 @@ func TestLoginInChromium(t *testing.T) {
 	b.until(`location.pathname === "/login" && !!document.querySelector("form")`)
 	b.value(`document.getElementById("token").value = "` + token + `"; document.querySelector("button").click()`)
 	b.until(`location.pathname === "/" && !!document.getElementById("state")?.textContent.includes("live")`)
+	b.until(`document.getElementById("where").textContent.includes("<img src=x onerror=alert(2)> (x/y.py:7)")`)
+	if hidden := b.value(`document.getElementById("where").hidden`); hidden != "false" {
+		t.Error("the stack is hidden")
+	}
+	b.keep("where")
 	b.value(`document.querySelector("#lines-form button").click()`)
 	b.until(`document.getElementById("lines").textContent.includes("<img")`)
 	if cookie := b.value("document.cookie"); cookie != "" {

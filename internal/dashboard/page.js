@@ -79,6 +79,7 @@ function resolve(name) {
 // drawSteps draws the step time over the seconds of the heat map below it, from 0 to a round number above the longest.
 function drawSteps() {
   const known = columns.filter((col) => col.step > 0);
+  at("steps").hidden = !known.length;
   if (!known.length) return put(at("steps-text"), "No step has been seen yet.");
   const height = 70, { c, width } = sized(at("steps"), height + 16), longest = Math.max(...known.map((col) => col.step));
   const power = 10 ** Math.floor(Math.log10(longest)), top = [1, 2, 5, 10].map((f) => f * power).find((v) => v >= longest * .999);
@@ -203,6 +204,8 @@ function kinds() {
 function show() {
   put(at("sentence"), now.sentence);
   at("sentence").dataset.tone = now.tone;
+  at("where").hidden = !now.where;
+  if (now.where) put(at("where"), `Rank ${now.where.rank}: ${now.where.text} Stack: ${now.where.frames.join(" › ")}`);
   put(at("ranks"), now.joined < now.size ? `${now.joined} of ${now.size}` : String(now.size));
   put(at("step"), now.step > 0 ? seconds(now.step) : "–");
   put(at("samples"), three(now.samples));

@@ -44,7 +44,16 @@ func (f *Figures) Append(p []byte) []byte {
 	for i := range f.Waits {
 		p = f.Waits[i].append(p)
 	}
-	return appendText(p, f.Link.To[:min(len(f.Link.To), maxTo)])
+	return appendStack(appendText(p, f.Link.To[:min(len(f.Link.To), maxTo)]), f.Stack)
+}
+
+func appendStack(p []byte, stack []Frame) []byte {
+	p = binary.AppendUvarint(p, uint64(len(stack)))
+	for _, s := range stack {
+		p = appendText(appendText(p, cut(s.File, maxFile)), cut(s.Func, maxFile))
+		p = binary.AppendUvarint(p, uint64(max(0, min(s.Line, maxLine))))
+	}
+	return p
 }
 
 func (w *Work) append(p []byte) []byte {
@@ -140,6 +149,13 @@ func Decode(p []byte) (*Figures, error) {
 		f.Waits = append(f.Waits, w)
 	}
 	f.Link.To = r.text(maxTo)
+	for range r.length() {
+		s := Frame{File: r.text(maxFile), Func: r.text(maxFile), Line: int(r.number())}
+		if r.err == nil && (len(f.Stack) == maxDepth || s.Line > maxLine) {
+			r.err = fmt.Errorf("figures of a stack of %d functions, at line %d", len(f.Stack)+1, s.Line)
+		}
+		f.Stack = append(f.Stack, s)
+	}
 	if r.err == nil && len(r.p) > 0 {
 		r.err = fmt.Errorf("%d bytes behind the figures", len(r.p))
 	}

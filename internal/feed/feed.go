@@ -38,6 +38,10 @@ type Figures struct {
 	// first. The list is complete if it has Pending of them.
 	Waits []Wait
 
+	// Stack is where the program's thread is, the outermost function first, if the launcher has asked for that.
+	// Functions may be missing in between.
+	Stack []Frame
+
 	CPU  uint64 // processor time of all threads of the process, in nanoseconds; 0 where unknown
 	Main Thread
 	Link Link
@@ -52,6 +56,13 @@ type Thread struct {
 	Asleep  uint64 // in a call that waits for time to pass
 	Reading uint64 // waits for a file, a pipe, a socket or another process
 	Locked  uint64 // waits for another thread
+}
+
+// Frame is a function of a Python program.
+type Frame struct {
+	File string // the end of its path
+	Func string
+	Line int
 }
 
 // Link is the connection to another rank that was busiest of late.
@@ -92,6 +103,9 @@ const (
 	maxName  = 96 // bytes of a name; a longer one is cut, with its last letters and an ellipsis
 	maxOp    = 24
 	maxTo    = 45 // bytes of an address
+	maxFile  = 48 // bytes of a Frame's File and Func; a longer one is cut like a name
+	maxDepth = 16 // of a Stack
+	maxLine  = 1 << 24
 )
 
 // Work is what the collectives of one kind and size have taken. Tensors that travelled together make one collective.

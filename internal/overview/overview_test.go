@@ -483,14 +483,14 @@ func TestNobodyAsksUnwatched(t *testing.T) {
 	j, asked := New(), 0
 	j.Form(2, 0, func() int { return 2 }, func() { asked++ })
 	j.tick(time.Now())
-	if text, _ := j.Last(); asked != 0 || text != nil {
+	if text, _ := j.Last(false); asked != 0 || text != nil {
 		t.Errorf("asked %d times, and made %s", asked, text)
 	}
 	leave := j.Follow()
 	if asked != 1 {
 		t.Errorf("a new reader has asked %d times", asked)
 	}
-	_, next := j.Last()
+	_, next := j.Last(false)
 	j.tick(time.Now())
 	<-next
 	leave()

@@ -51,12 +51,14 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 			if len(g.missing) == 1 {
 				s.Straggler = &Straggler{g.missing[0], j.does(g.missing[0]), 1}
 			}
+			j.blames(g.missing...)
 			j.waited = longWait{j.awaited(g), age, now}
 			return j.stuckIn(g, age), Stuck
 		}
 	}
 	if v, ok := straggler.Find(j.windows); ok {
 		s.Straggler = &Straggler{v.Rank, v.Kind, v.Share}
+		j.blames(v.Rank)
 		return j.blame(v), Slow
 	}
 	for _, g := range groups {

@@ -16,7 +16,9 @@ type Snapshot struct {
 	Tone     Tone   `json:"tone"`
 	// Straggler is the rank that the sentence blames, nil if it blames none.
 	Straggler *Straggler `json:"straggler,omitempty"`
-	Version   string     `json:"version"`
+	// Where is where this rank's program is, or that of another one for which others wait; nil if it is not known.
+	Where   *Where `json:"where,omitempty"`
+	Version string `json:"version"`
 
 	World   int      `json:"world"` // how often the job has been formed
 	Size    int      `json:"size"`
@@ -104,7 +106,9 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 	j.past.add(c)
 	s.Column = c
 	s.Kinds = j.kinds()
+	j.blamed = nil
 	s.Sentence, s.Tone = j.sentence(now, s, groups)
+	s.Where = j.where(now, j.blamed)
 	s.History = append(s.History, j.history...)
 	return s
 }

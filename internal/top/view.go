@@ -110,6 +110,11 @@ func (m *model) top(width int, at time.Time) []line {
 	for _, text := range wrap(clean(s.Sentence), width, mostSentence) {
 		lines = append(lines, line{{text, tone}})
 	}
+	if w := s.Where; w != nil {
+		for _, text := range wrap(clean(fmt.Sprintf("Rank %d: %s", w.Rank, w.Text)), width, mostSentence) {
+			lines = append(lines, line{{text, plain}})
+		}
+	}
 	steps := ""
 	if s.Step > 0 {
 		steps = fmt.Sprintf("step %s  %s steps/s  ", overview.Duration(s.Step), number(1/s.Step))

@@ -18,7 +18,7 @@ var at = time.Unix(1e9, 0)
 func filled(size int) *model {
 	now := &overview.Snapshot{Time: at.UnixMilli(), Sentence: "All wait for rank 3 on b, in `x`, for 2.1 s.",
 		Tone: overview.Stuck, Size: size, Hosts: []string{"a", "b"}, Collectives: 12.345, Bytes: 2e9, Waiting: 0.5,
-		Step: 0.25, Samples: 512,
+		Where: &overview.Where{Rank: 3, Text: "its program is in load (x/data.py:7)."}, Step: 0.25, Samples: 512,
 		Open: []overview.Open{{Name: "layer4.conv2.weight", Op: "ALLREDUCE", Age: 2.1, State: "waits",
 			Waits: "0-2", Missing: "3"}},
 		History: []overview.Event{{Time: at.UnixMilli(), Text: "all ranks have joined"}}}
@@ -46,7 +46,7 @@ func TestTheScreenShowsTheJob(t *testing.T) {
 	got := text(filled(4).view(100, 20, at))
 	for _, want := range []string{"job 4711: train.py  4 ranks on 2 hosts\n",
 		"All wait for rank 3 on b, in `x`, for 2.1 s.\n",
-		"step 250 ms  4 steps/s  512 samples/s  " +
+		"for 2.1 s.\nRank 3: its program is in load (x/data.py:7).\n", "step 250 ms  4 steps/s  512 samples/s  " +
 			"12.3 collectives/s  2 GB/s  waiting 50 %  communicating 0 %\n", "*WAITED-FOR",
 		"    3    0 %        88 %   1.00", "OPERATIONS IN FLIGHT\n",
 		"    2.1 s  ALLREDUCE layer4.conv2.weight: submitted by 0-2, missing 3\n", "all ranks have joined\n",

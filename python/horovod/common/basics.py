@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
-from horovod.common import _last_words, _lib, _mpi
+from horovod.common import _last_words, _lib, _mpi, _stack
 from horovod.common._registered_sets import RegisteredSets
 from horovod.common.process_sets import ProcessSet, _init_process_sets, _rebind_process_sets
 from horovod.common.util import is_iterable
@@ -101,6 +101,7 @@ class HorovodBasics(RegisteredSets):
                 raise SystemExit(0)
             if reason is not None:
                 raise ValueError(f"Horovod initialization failed. {reason or 'The log tells more.'}")
+            _stack.offer(self.MPI_LIB_CTYPES)
         if not self._exit_hook:
             atexit.register(self.MPI_LIB_CTYPES.horovod_shutdown)
             _last_words.install()
