@@ -262,6 +262,9 @@ func TestManyRanksInChromium(t *testing.T) {
 	if samples := b.text("samples"); samples == "0" || b.value(`document.getElementById("samples").parentElement.hidden`) != "false" {
 		t.Errorf("%q samples a second", samples)
 	}
+	if row := b.value(`document.getElementById("table").rows[1].cells[3].textContent`); row != "rank 77: 20 %" {
+		t.Errorf("a rank waits for %q", row)
+	}
 	frame := b.value(`(() => { const t = performance.now(); for (let i = 0; i < 20; i++) show(); return (performance.now() - t) / 20; })()`)
 	t.Logf("512 ranks: the browser is there after %v, the page after further %v; a refresh takes %.4s ms",
 		opened.Sub(began).Round(time.Millisecond), loaded.Round(time.Millisecond), frame)

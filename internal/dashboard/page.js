@@ -162,7 +162,7 @@ function table() {
   put(at("shown"), all > mostListed ? `the ${mostListed} of ${all} for which others wait most, or which wait most` : "");
   rows(at("table"), list.map((r) => [
     [String(r.i), "n"], [now.hosts[r.host] ?? "–", ""], [percent(r.waiting), "n"],
-    [percent(r.late), r.late >= 10 ? "n bad" : "n"], [String(r.pending), "n"], [r.cores.toFixed(2), "n"],
+    [r.whom < 0 ? "–" : `rank ${r.whom}: ${percent(r.whomshare)}`, ""], [percent(r.late), r.late >= 10 ? "n bad" : "n"], [String(r.pending), "n"], [r.cores.toFixed(2), "n"],
     [percent(100 * r.starved), r.starved > .2 ? "n bad" : "n"], [r.memory ? bytes(r.memory) : "–", "n"],
     [r.silent < 0 ? "never" : r.silent < 4 ? "now" : `${seconds(r.silent)} ago`, r.silent < 0 || r.silent >= 4 ? "n bad" : "n"],
   ]));

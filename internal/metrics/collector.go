@@ -41,6 +41,10 @@ var (
 		"Time in which at least one tensor of a rank waited for other ranks.", "rank")
 	waitedFor = desc("waited_for_seconds_total",
 		"Time that the other ranks, all together, have waited for this one, the last to submit a tensor.", "rank")
+	waitFor = desc("wait_for_seconds_total",
+		"Time that a rank has waited for another one, the last to submit a tensor. "+
+			"The 8 ranks that were waited for most of late have labels of their own, and the first 64 that waited.",
+		"rank", "for_rank")
 	nans = desc("nan_total",
 		"Tensors that a rank contributed with a NaN or an infinity, where GOROVOD_NAN_CHECK is "+
 			"on.", "rank")
@@ -117,7 +121,18 @@ func (j *Job) Collect(out chan<- prometheus.Metric) {
 		count(waitedFor, feed.Seconds(r.waitedFor), rankName(rank))
 		count(nans, float64(r.nans), rankName(rank))
 	}
+	for k, ns := range j.pairs.waited {
+		count(waitFor, feed.Seconds(ns), pairName(k.rank), pairName(k.late))
+	}
 	j.gauges(gauge)
+}
+
+// pairName is the label of a rank of a pair.
+func pairName(rank int) string {
+	if rank == otherRank {
+		return "other"
+	}
+	return strconv.Itoa(rank)
 }
 
 // gauges sends what the ranks of the present world have told last. The caller holds mu.

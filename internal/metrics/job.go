@@ -5,6 +5,7 @@ package metrics
 
 import (
 	"sync"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/operation"
@@ -20,6 +21,7 @@ type Job struct {
 	from   uint64          // the first generation of the present world
 	ranks  map[int]*teller // of the present world
 	total  sums            // of all ranks and worlds
+	pairs  pairs           // likewise
 	joined func() int      // how many ranks of the present world have joined
 }
 
@@ -104,6 +106,7 @@ func (j *Job) Take(rank int, generation uint64, _ string, value []byte) {
 	for _, l := range f.WaitedFor {
 		if l.Rank < j.size {
 			j.total.of(l.Rank).waitedFor += l.Nanoseconds
+			j.pairs.add(time.Now(), rank, l)
 		}
 	}
 	t.last = f

@@ -58,10 +58,13 @@ type rank struct {
 	host       string
 	told       time.Time // zero: never
 	last       *feed.Figures
-	charged    uint64   // what the others have waited for it, in nanoseconds
-	samples    []sample // one for each Tick, the last ones
-	waiting    uint8    // percent of the time since the last Tick
-	late       uint8    // percent of that time in which the others waited for it
+	charged    uint64         // what the others have waited for it, in nanoseconds
+	samples    []sample       // one for each Tick, the last ones
+	waiting    uint8          // percent of the time since the last Tick
+	late       uint8          // percent of that time in which the others waited for it
+	waits      map[int]uint64 // nanoseconds since the last Tick that it has waited for others
+	whom       int            // for whom most, -1 for nobody
+	whomShare  uint8          // percent of the time since the last Tick
 	stacks     []stackAt
 	moved      time.Time // since when all stacks have been the same
 }
@@ -176,6 +179,10 @@ func (j *Job) take(now time.Time, number int, generation uint64, host string, f 
 		for _, l := range f.WaitedFor {
 			if l.Rank < len(j.ranks) {
 				j.ranks[l.Rank].charged += l.Nanoseconds
+				if r.waits == nil {
+					r.waits = map[int]uint64{}
+				}
+				r.waits[l.Rank] += l.Nanoseconds
 			}
 		}
 	}

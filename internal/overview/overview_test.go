@@ -129,6 +129,44 @@ func TestStepsAreTold(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsForWhom checks the pairs of the last second, of waits that have ended and of one that goes on.
+func TestWhoWaitsForWhom(t *testing.T) {
+	f := newFilm(4)
+	wait := func(i int, r *feed.Figures) {
+		works(r, 0.5)
+		switch i {
+		case 0:
+			r.WaitedFor = []feed.Late{{Rank: 1, Nanoseconds: 1e8}, {Rank: 2, Nanoseconds: 3e8}}
+		case 1:
+			r.WaitedFor = []feed.Late{{Rank: 2, Nanoseconds: 2e8}}
+		case 3:
+			r.WaitedFor = []feed.Late{{Rank: 0, Nanoseconds: 1e6}} // less than a percent
+		}
+		r.Waited += 4e8
+	}
+	whom := func(s *Snapshot) (pairs string) {
+		for _, r := range s.Ranks {
+			pairs += fmt.Sprintf("%d:%d ", r.Whom, r.WhomShare)
+		}
+		return pairs
+	}
+	if got := whom(f.seconds(3, wait)); got != "2:30 2:20 -1:0 -1:0 " {
+		t.Errorf("pairs %s", got)
+	}
+	if got := whom(f.second(func(_ int, r *feed.Figures) { works(r, 0.5) })); got != "-1:0 -1:0 -1:0 -1:0 " {
+		t.Errorf("pairs %s a second later", got)
+	}
+	s := f.seconds(3, func(i int, r *feed.Figures) {
+		if r.Waits = nil; i != 2 {
+			r.Waited += 1e9
+			r.Waits = []feed.Wait{{Name: "x", Op: "ALLREDUCE", Age: uint64(f.now.Unix()-1e9-4) * 1e9}}
+		}
+	})
+	if got := whom(s); got != "2:100 2:100 -1:0 2:100 " {
+		t.Errorf("pairs %s in %q", got, s.Sentence)
+	}
+}
+
 // straggling is a second in which the others wait for rank 3 in 40 % of the time.
 func straggling(i int, r *feed.Figures, does feed.Thread) {
 	r.Main.Looks += 40

@@ -43,14 +43,17 @@ type Snapshot struct {
 
 // Rank is one rank of a Snapshot.
 type Rank struct {
-	Host    int     `json:"host"`    // index into Hosts, -1 while unknown
-	Waiting uint8   `json:"waiting"` // percent of the last second
-	Late    uint8   `json:"late"`    // percent of the last second in which the others waited for it
-	Pending uint64  `json:"pending"`
-	Memory  uint64  `json:"memory"`
-	Cores   float64 `json:"cores"`
-	Starved float64 `json:"starved"` // share of the time in which its main thread waited for a core
-	Silent  float64 `json:"silent"`  // seconds since it has told something; -1: never
+	Host    int   `json:"host"`    // index into Hosts, -1 while unknown
+	Waiting uint8 `json:"waiting"` // percent of the last second
+	Late    uint8 `json:"late"`    // percent of the last second in which the others waited for it
+	// Whom is the rank for which it waited most, in WhomShare percent of the last second; -1: for nobody.
+	Whom      int     `json:"whom"`
+	WhomShare uint8   `json:"whomshare"`
+	Pending   uint64  `json:"pending"`
+	Memory    uint64  `json:"memory"`
+	Cores     float64 `json:"cores"`
+	Starved   float64 `json:"starved"` // share of the time in which its main thread waited for a core
+	Silent    float64 `json:"silent"`  // seconds since it has told something; -1: never
 }
 
 // Straggler is a rank that slows the others down.
@@ -133,27 +136,34 @@ func (j *Job) isSilent(r *rank, now time.Time) bool {
 // shown is the rank for a Snapshot, without its host.
 func (j *Job) shown(r *rank, now time.Time) Rank {
 	if r.last == nil || r.told.Before(j.since) && !j.isSilent(r, now) {
-		return Rank{Host: -1, Silent: -1}
+		return Rank{Host: -1, Silent: -1, Whom: -1}
 	}
 	d := r.recent(window)
-	return Rank{Host: -1, Waiting: r.waiting, Late: r.late, Pending: r.last.Pending, Memory: r.last.Resident,
+	return Rank{Host: -1, Waiting: r.waiting, Late: r.late, Whom: r.whom, WhomShare: r.whomShare,
+		Pending: r.last.Pending, Memory: r.last.Resident,
 		Cores: d.cores, Starved: d.starved, Silent: max(0, now.Sub(r.told).Seconds())}
 }
 
 // sample notes what the ranks have counted, and how they have spent the time since the last Tick. The caller holds mu.
 func (j *Job) sample(now time.Time, groups []*group) {
 	stuck := map[int]time.Duration{} // for how long others wait for a rank
+	whom := map[int]int{}            // for whom a rank waits now
 	for _, g := range groups {
 		if !g.isJoin() {
 			for _, m := range g.missing {
 				stuck[m] = max(stuck[m], g.last.Sub(g.start))
+			}
+			for _, w := range g.waiters {
+				if _, known := whom[w]; !known && len(g.missing) > 0 { // the oldest operation counts
+					whom[w] = g.missing[0]
+				}
 			}
 		}
 	}
 	pairs := false
 	for i := range j.ranks {
 		r := &j.ranks[i]
-		r.waiting, r.late = 0, 0
+		r.waiting, r.late, r.whom, r.whomShare = 0, 0, -1, 0
 		if r.last != nil && r.told.Before(j.since) {
 			continue // what it has told is of the time before anybody looked
 		}
@@ -176,13 +186,31 @@ func (j *Job) sample(now time.Time, groups []*group) {
 			}
 			late := time.Duration(more(before.charged, x.charged)) / time.Duration(max(1, len(j.ranks)-1))
 			r.late = percent(late+min(dt, stuck[i]), dt)
+			r.waitsFor(dt)
+			if late, ok := whom[i]; ok {
+				r.whom, r.whomShare = late, max(r.waiting, percent(min(dt, stuck[late]), dt))
+			}
 		}
+		r.waits = nil
 		r.samples = append(r.samples, x)
 		r.samples = r.samples[max(0, len(r.samples)-window):]
 	}
 	if pairs {
 		j.windows = append(j.windows, j.window())
 		j.windows = j.windows[max(0, len(j.windows)-straggler.MostWindows):]
+	}
+}
+
+// waitsFor finds for whom the rank has waited most in the time dt.
+func (r *rank) waitsFor(dt time.Duration) {
+	most := uint64(0)
+	for late, ns := range r.waits {
+		if ns > most || ns == most && late < r.whom {
+			most, r.whom = ns, late
+		}
+	}
+	if r.whomShare = percent(time.Duration(most), dt); r.whomShare == 0 {
+		r.whom = -1
 	}
 }
 

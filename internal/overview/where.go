@@ -41,7 +41,11 @@ func (r *rank) stand(now time.Time, frames []feed.Frame) {
 		r.stacks = nil
 		return
 	}
-	if n := len(r.stacks); n == 0 || common(r.stacks[n-1].frames, frames) < max(len(r.stacks[n-1].frames), len(frames)) {
+	var before []feed.Frame
+	if n := len(r.stacks); n > 0 {
+		before = r.stacks[n-1].frames
+	}
+	if common(before, frames) < max(len(before), len(frames)) {
 		r.moved = now
 	}
 	r.stacks = append(r.stacks, stackAt{now, frames})

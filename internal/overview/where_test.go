@@ -18,7 +18,8 @@ func TestALateRankIsAskedWhereItIs(t *testing.T) {
 		return append([]feed.Frame{{File: "x/train.py", Func: "<module>", Line: 9}, {File: "x/train.py", Func: "train",
 			Line: 52}}, last...)
 	}
-	load, read := feed.Frame{File: "x/data.py", Func: "Set.load", Line: 7}, feed.Frame{File: "x/io.py", Func: "read", Line: 3}
+	load := feed.Frame{File: "x/data.py", Func: "Set.load", Line: 7}
+	read := feed.Frame{File: "x/io.py", Func: "read", Line: 3}
 	var stack []feed.Frame
 	wait := func(i int, r *feed.Figures) {
 		r.Stack = nil
@@ -51,7 +52,8 @@ func TestALateRankIsAskedWhereItIs(t *testing.T) {
 		text  string
 	}{
 		{at(load), 7, "its program has been in Set.load (x/data.py:7) for 7.0 s."},
-		{at(load, read), 1, "its program is in read (x/io.py:3) now, and has been in Set.load (x/data.py:7) all the time."},
+		{at(load, read), 1, "its program is in read (x/io.py:3) now, and " +
+			"has been in Set.load (x/data.py:7) all the time."},
 		{at(read), 1, "its program is in read (x/io.py:3) now, and has been in train (x/train.py:52) all the time."},
 		{[]feed.Frame{read}, 1, "its program is in read (x/io.py:3) now."},
 		{[]feed.Frame{read}, 5, "its program has been in read (x/io.py:3) for 5.0 s."},

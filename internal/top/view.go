@@ -139,6 +139,12 @@ type column struct {
 var columns = []column{
 	{"RANK", 5, 'n', func(_ *model, rank int, _ *overview.Rank) (string, look) { return fmt.Sprint(rank), plain }},
 	{"WAITS", 6, 'w', func(_ *model, _ int, r *overview.Rank) (string, look) { return percent(r, r.Waiting), plain }},
+	{"FOR", 6, 0, func(_ *model, _ int, r *overview.Rank) (string, look) {
+		if r.Whom < 0 || r.Silent < 0 {
+			return "-", plain
+		}
+		return fmt.Sprint(r.Whom), plain
+	}},
 	{"WAITED-FOR", 11, 'l', func(_ *model, _ int, r *overview.Rank) (string, look) {
 		how := plain
 		switch {

@@ -23,9 +23,10 @@ func filled(size int) *model {
 			Waits: "0-2", Missing: "3"}},
 		History: []overview.Event{{Time: at.UnixMilli(), Text: "all ranks have joined"}}}
 	for i := range size {
-		r := overview.Rank{Host: i % 2, Waiting: uint8(90 - i%50), Memory: uint64(i+1) << 20, Cores: 1, Pending: 1}
+		r := overview.Rank{Host: i % 2, Waiting: uint8(90 - i%50), Memory: uint64(i+1) << 20, Cores: 1, Pending: 1,
+			Whom: 3}
 		if i == 3 {
-			r.Late, r.Waiting = 88, 0
+			r.Late, r.Waiting, r.Whom = 88, 0, -1
 		}
 		now.Ranks = append(now.Ranks, r)
 	}
@@ -48,7 +49,7 @@ func TestTheScreenShowsTheJob(t *testing.T) {
 		"All wait for rank 3 on b, in `x`, for 2.1 s.\n",
 		"for 2.1 s.\nRank 3: its program is in load (x/data.py:7).\n", "step 250 ms  4 steps/s  512 samples/s  " +
 			"12.3 collectives/s  2 GB/s  waiting 50 %  communicating 0 %\n", "*WAITED-FOR",
-		"    3    0 %        88 %   1.00", "OPERATIONS IN FLIGHT\n",
+		"    3    0 %      -        88 %   1.00", "    0   90 %      3         0 %   1.00", "OPERATIONS IN FLIGHT\n",
 		"    2.1 s  ALLREDUCE layer4.conv2.weight: submitted by 0-2, missing 3\n", "all ranks have joined\n",
 		"q quit  s sort: waited for"} {
 		if !strings.Contains(got, want) {
@@ -155,7 +156,7 @@ func TestASilentLauncherIsNamed(t *testing.T) {
 	m.now.Ranks[1] = overview.Rank{Host: -1, Silent: -1}
 	got := text(m.view(100, 24, at.Add(time.Minute)))
 	for _, want := range []string{"No news for 60 s: the launcher does not answer.", "a, silent for 9 s",
-		"    1      -           -", "has told nothing yet"} {
+		"    1      -      -           -", "has told nothing yet"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
