@@ -34,6 +34,26 @@ func ExampleMetrics() {
 	// 3 float32 in process set 0
 }
 
+// Count what a step has worked through, and gorovod top shows samples a second.
+func ExampleCountSamples() {
+	if err := hvd.Init(); err != nil {
+		log.Fatal(err)
+	}
+	defer hvd.Shutdown()
+	const batch = 64
+	for range 3 {
+		if err := hvd.CountSamples(batch); err != nil {
+			log.Fatal(err)
+		}
+	}
+	m, err := hvd.Metrics()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(m.Samples, "samples")
+	// Output: 192 samples
+}
+
 // The last bucket has all longer durations.
 func ExampleHistogram_Bound() {
 	h := hvd.Histogram{Buckets: []uint64{5, 2, 1}, Count: 8}

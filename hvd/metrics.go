@@ -18,6 +18,11 @@ type Figures struct {
 	// Negotiation is the time from a tensor's submission until all processes have
 	// submitted it.
 	Negotiation Histogram
+	// Steps are the times from one reduction of the largest tensor whose name comes
+	// again and again to the next one. A training loop has one in each step.
+	Steps Histogram
+	// Samples is what CountSamples has counted.
+	Samples uint64
 	// Waited is the time in which at least one tensor waited for other processes.
 	Waited time.Duration
 	// WaitedFor says for whom: the ranks that were the last to submit a tensor.
@@ -79,7 +84,8 @@ func Metrics() (*Figures, error) {
 		return nil, ErrNotInitialized
 	}
 	f := w.Engine.Figures()
-	m := &Figures{Negotiation: histogram(&f.Negotiation), Waited: time.Duration(f.Waited), CacheHits: f.Marks,
+	m := &Figures{Negotiation: histogram(&f.Negotiation), Steps: histogram(&f.Steps), Samples: f.Samples,
+		Waited: time.Duration(f.Waited), CacheHits: f.Marks,
 		CacheMisses: f.Requests, NaNs: f.NaNs, Fused: f.Fusion.Batches, FusedTensors: f.Fusion.Tensors,
 		FusedBytes: f.Fusion.Bytes, FusionThreshold: f.Fusion.Threshold, Pending: f.Pending,
 		OldestPending: time.Duration(f.Oldest)}
@@ -95,6 +101,18 @@ func Metrics() (*Figures, error) {
 		m.Tensors = append(m.Tensors, TensorFigures{t.OpName(), t.DType.String(), t.SetName(), t.Count})
 	}
 	return m, nil
+}
+
+// CountSamples counts samples that this process has worked through, so that those
+// who watch the job see samples a second. It sends nothing. The error is
+// ErrNotInitialized before Init and after Shutdown.
+func CountSamples(n uint64) error {
+	w := process.World()
+	if w == nil {
+		return ErrNotInitialized
+	}
+	w.Engine.Counters().Samples.Add(int64(n))
+	return nil
 }
 
 func histogram(h *feed.Histogram) Histogram {

@@ -387,6 +387,9 @@ int gorovod_consistency_steps(void);
  *                  has been executed. Fused tensors are one collective.
  *   tensors        a list: op, dtype, process_set and count of the operations that the program submitted
  *   negotiation    count, seconds and buckets: from a tensor's submission until all ranks have submitted it
+ *   steps          count, seconds and buckets: from one reduction of the largest tensor whose name comes again and again
+ *                  to the next one. A training loop has one in each step.
+ *   samples        what gorovod_count_samples has counted
  *   wait_seconds   the time in which at least one tensor waited for other ranks
  *   waited_for     a list: rank and seconds, of which ranks were the last to submit what this rank waited for
  *   cache          hits and misses of the response cache
@@ -396,6 +399,16 @@ int gorovod_consistency_steps(void);
  *                  operations that have not ended, and the age of the oldest
  */
 char *gorovod_metrics(void);
+/* Counts samples that this rank has worked through, for gorovod_metrics and for those who watch the job. -1 if there is
+ * no job, or if samples is below 0. It takes some nanoseconds. */
+int gorovod_count_samples(int64_t samples);
+/* For Python's front ends: says where CPython keeps the stack of the calling thread, so that those who watch the job see
+ * where the program is while other ranks wait for it. facts are the major and minor version, the addresses of the
+ * thread's PyThreadState, its ident, the addresses of the types code, str and bytes, and the line of the call in the
+ * Python function that makes it. file is the last two parts of the path of that function, function its qualified name
+ * (before 3.11 its name). The stack is read without the GIL, and never by a pointer. -1 if this build of Python is not
+ * known. */
+int gorovod_offer_stack(const uint64_t facts[8], const char *file, const char *function);
 /* Counters for diagnosis: fills up to n, returns how many exist. Index: 0 driver wake-ups,
  * 1 operations executed, 2 batches executed, 3 requests sent, 4 cards marked, 5 bytes that compression keeps of tensors by their names,
  * 6 tensors that this rank contributed with a NaN or an infinity (only with GOROVOD_NAN_CHECK). */

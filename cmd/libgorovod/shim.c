@@ -531,6 +531,15 @@ char *gorovod_metrics(void) {
   return is_child() ? NULL : goMetrics(reason);
 }
 
+int gorovod_count_samples(int64_t samples) {
+  if (is_child() || samples < 0) return -1;
+  return goCountSamples(samples);
+}
+
+int gorovod_offer_stack(const uint64_t facts[8], const char *file, const char *function) {
+  return is_child() ? -1 : goOfferStack((uint64_t *)facts, (char *)file, (char *)function);
+}
+
 int gorovod_counters(int64_t *values, int n) {
   if (is_child()) return 0;
   return goCounters(values, n);

@@ -184,6 +184,14 @@ func TestInChromium(t *testing.T) {
 	if text := b.text("sentence"); !strings.Contains(text, "onerror=alert(1)") {
 		t.Errorf("the sentence is %q", text)
 	}
+	if b.value(`document.getElementById("where").hidden`) != "true" {
+		t.Error("a stack is shown without a token")
+	}
+	if b.value(`document.getElementById("samples").parentElement.hidden`) != "true" ||
+		!strings.Contains(b.text("steps-text"), "No step") ||
+		b.value(`document.getElementById("steps").clientHeight`) != "0" {
+		t.Error("there are steps or samples that nobody has counted")
+	}
 	if n := b.value("document.images.length"); n != "0" {
 		t.Errorf("%s pictures come from the job", n)
 	}
@@ -216,6 +224,11 @@ func TestLoginInChromium(t *testing.T) {
 	b.until(`location.pathname === "/login" && !!document.querySelector("form")`)
 	b.value(`document.getElementById("token").value = "` + token + `"; document.querySelector("button").click()`)
 	b.until(`location.pathname === "/" && !!document.getElementById("state")?.textContent.includes("live")`)
+	b.until(`document.getElementById("where").textContent.includes("<img src=x onerror=alert(2)> (x/y.py:7)")`)
+	if hidden := b.value(`document.getElementById("where").hidden`); hidden != "false" {
+		t.Error("the stack is hidden")
+	}
+	b.keep("where")
 	b.value(`document.querySelector("#lines-form button").click()`)
 	b.until(`document.getElementById("lines").textContent.includes("<img")`)
 	if cookie := b.value("document.cookie"); cookie != "" {
@@ -242,6 +255,16 @@ func TestManyRanksInChromium(t *testing.T) {
 	if n := b.value(`document.getElementById("host").options.length`); n != fmt.Sprint(ranks/8+1) {
 		t.Errorf("%s hosts to choose from", n)
 	}
+	if step, text := b.text("step"), b.text("steps-text"); !strings.HasSuffix(step, " ms") ||
+		!strings.Contains(text, " steps; one takes "+step) {
+		t.Errorf("a step takes %q: %q", step, text)
+	}
+	if samples := b.text("samples"); samples == "0" || b.value(`document.getElementById("samples").parentElement.hidden`) != "false" {
+		t.Errorf("%q samples a second", samples)
+	}
+	if row := b.value(`document.getElementById("table").rows[1].cells[3].textContent`); row != "rank 77: 20 %" {
+		t.Errorf("a rank waits for %q", row)
+	}
 	frame := b.value(`(() => { const t = performance.now(); for (let i = 0; i < 20; i++) show(); return (performance.now() - t) / 20; })()`)
 	t.Logf("512 ranks: the browser is there after %v, the page after further %v; a refresh takes %.4s ms",
 		opened.Sub(began).Round(time.Millisecond), loaded.Round(time.Millisecond), frame)
@@ -263,6 +286,8 @@ func manyRanks(job *overview.Job, ranks int) {
 		for i := range figures {
 			f := &figures[i]
 			f.CPU += 5e8
+			f.Steps.Observe(2.5e8 + 1e8*int64(f.Steps.Count()/4%3))
+			f.Samples += 64
 			f.Resident = uint64(2e9 + 1e6*i)
 			f.WaitedFor = nil
 			if i != 77 {

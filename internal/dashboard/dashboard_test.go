@@ -22,6 +22,9 @@ import (
 const token = "correct-horse-battery"
 
 // injection is what a tensor's name, a host and a line of output may hold.
+// stackInjection stands for a function's name.
+const stackInjection = "<img src=x onerror=alert(2)>"
+
 const injection = "</script><img src=x onerror=alert(1)>\r\n\r\nevent: now\r\n\x1b[2J"
 
 // open serves a job of two ranks of which one waits.
@@ -51,7 +54,8 @@ func open(t *testing.T, o door.Options) (*Server, *overview.Job) {
 		f := &feed.Figures{Pending: 1}
 		f.SetWaits([]feed.Wait{{Name: injection, Op: "ALLREDUCE", Age: 5e9}})
 		job.Take(0, 1, injection, f.Append(nil))
-		job.Take(1, 1, "host", (&feed.Figures{}).Append(nil))
+		f = &feed.Figures{Stack: []feed.Frame{{File: "x/y.py", Func: stackInjection, Line: 7}}}
+		job.Take(1, 1, "host", f.Append(nil))
 	})
 	return s, job
 }
@@ -116,6 +120,12 @@ func TestThePageIsAlone(t *testing.T) {
 		"/debug/pprof/": 404, "/lines?rank=0": 403} {
 		if code, text := get(t, s, path, nil); code != want {
 			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+	for range 2 { // a second look, when the job has been asked where rank 1 is
+		_, text := get(t, s, "/snapshot", nil)
+		if strings.Contains(text, "alert(2)") || strings.Contains(text, "where") {
+			t.Errorf("everybody sees a stack: %s", text)
 		}
 	}
 	for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
@@ -242,6 +252,9 @@ func TestLogin(t *testing.T) {
 	if code, _ := get(t, s, "/snapshot", with); code != 200 {
 		t.Errorf("the session sees %d", code)
 	}
+	if _, text := get(t, s, "/snapshot", with); !strings.Contains(text, `"where":{"rank":1,"text":"its program `) {
+		t.Errorf("the session sees no stack: %s", text)
+	}
 	var lines map[string]string
 	if _, text := get(t, s, "/lines?rank=0", with); json.Unmarshal([]byte(text), &lines) != nil ||
 		lines["stdout"] != injection {
@@ -312,7 +325,7 @@ func TestReadersThatNeverRead(t *testing.T) {
 		c.Close()
 	}
 	for range 3 { // Snapshots are still made
-		_, next := job.Last()
+		_, next := job.Last(false)
 		select {
 		case <-next:
 		case <-time.After(10 * time.Second):

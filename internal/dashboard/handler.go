@@ -84,7 +84,7 @@ func (v *view) login(w http.ResponseWriter, r *http.Request) {
 
 func (v *view) snapshot(w http.ResponseWriter, r *http.Request) {
 	defer v.job.Follow()()
-	text, next := v.job.Last()
+	text, next := v.job.Last(v.mayReadOutput())
 	if text == nil {
 		select {
 		case <-next:
@@ -93,7 +93,7 @@ func (v *view) snapshot(w http.ResponseWriter, r *http.Request) {
 		case <-time.After(3 * overview.Every):
 		case <-v.over:
 		}
-		text, _ = v.job.Last()
+		text, _ = v.job.Last(v.mayReadOutput())
 	}
 	if text == nil {
 		http.Error(w, "nothing is known yet", http.StatusServiceUnavailable)
@@ -103,10 +103,14 @@ func (v *view) snapshot(w http.ResponseWriter, r *http.Request) {
 	w.Write(text)
 }
 
+// mayReadOutput reports whether readers may see a rank's output and stack, which can hold secrets: those who have given
+// the token, and this user.
+func (v *view) mayReadOutput() bool { return v.token != "" || v.private }
+
 func (v *view) lines(w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.Atoi(r.URL.Query().Get("rank"))
 	switch {
-	case v.token == "" && !v.private:
+	case !v.mayReadOutput():
 		http.Error(w, "output can hold secrets: it is shown only where a token is needed", http.StatusForbidden)
 		return
 	case err != nil || number < 0:
@@ -140,11 +144,11 @@ func (v *view) events(w http.ResponseWriter, r *http.Request) {
 		_, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, bytes.ReplaceAll(data, []byte("\n"), nil))
 		return err == nil && c.Flush() == nil
 	}
-	if !send("past", fmt.Appendf(nil, `{"columns":%s,"lines":%t}`, v.job.Past(), v.token != "" || v.private)) {
+	if !send("past", fmt.Appendf(nil, `{"columns":%s,"lines":%t}`, v.job.Past(), v.mayReadOutput())) {
 		return
 	}
 	for {
-		text, next := v.job.Last()
+		text, next := v.job.Last(v.mayReadOutput())
 		if text != nil && !send("now", text) {
 			return
 		}

@@ -53,23 +53,66 @@ function groups() {
 const most = (values, ranks) => ranks.reduce((m, i) => Math.max(m, values[i] ?? 0), 0);
 const mean = (values, ranks) => ranks.length ? ranks.reduce((s, i) => s + (values[i] ?? 0), 0) / ranks.length : 0;
 
-function draw() {
-  if (!now) return;
-  const { are, list } = groups(), canvas = at("heat"), scale = window.devicePixelRatio || 1;
-  put(at("rows-are"), are);
-  const height = Math.max(7, Math.min(22, Math.floor(420 / Math.max(1, list.length))));
-  const width = canvas.clientWidth, total = height * list.length + 16;
+// sized is a canvas of so many pixels in height, empty, with its context and width.
+function sized(canvas, total) {
+  const scale = window.devicePixelRatio || 1, width = canvas.clientWidth;
   if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(total * scale)) {
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(total * scale);
     canvas.style.height = `${total}px`;
   }
   const c = canvas.getContext("2d");
-  const probe = at("state").style; // a canvas needs the colors resolved
-  const resolve = (name) => { probe.color = `var(${name})`; const v = getComputedStyle(at("state")).color; probe.color = ""; return v; };
-  const wait = resolve("--wait"), late = resolve("--late"), text = resolve("--soft"), line = resolve("--line");
   c.setTransform(scale, 0, 0, scale, 0, 0);
   c.clearRect(0, 0, width, total);
+  return { c, width, scale };
+}
+
+// resolve is a color of the style sheet, as a canvas needs it.
+function resolve(name) {
+  const probe = at("state").style;
+  probe.color = `var(${name})`;
+  const v = getComputedStyle(at("state")).color;
+  probe.color = "";
+  return v;
+}
+
+// drawSteps draws the step time over the seconds of the heat map below it, from 0 to a round number above the longest.
+function drawSteps() {
+  const known = columns.filter((col) => col.step > 0);
+  at("steps").hidden = !known.length;
+  if (!known.length) return put(at("steps-text"), "No step has been seen yet.");
+  const height = 70, { c, width } = sized(at("steps"), height + 16), longest = Math.max(...known.map((col) => col.step));
+  const power = 10 ** Math.floor(Math.log10(longest)), top = [1, 2, 5, 10].map((f) => f * power).find((v) => v >= longest * .999);
+  const label = Number(at("heat").dataset.label) || 60, step = (width - label) / mostColumns;
+  c.strokeStyle = resolve("--line");
+  c.strokeRect(label - .5, .5, width - label, height);
+  c.font = "12px system-ui, sans-serif";
+  c.fillStyle = resolve("--soft");
+  c.textBaseline = "middle";
+  c.fillText(seconds(top), 0, 7, label - 8);
+  c.fillText("0", 0, height - 5, label - 8);
+  c.strokeStyle = resolve("--wait");
+  c.lineWidth = 1.5;
+  c.beginPath();
+  let drawn = false; // the column before this one
+  columns.forEach((col, k) => {
+    const x = width - (columns.length - k - .5) * step, y = height - Math.min(1, col.step / top) * (height - 4);
+    if (col.step > 0) drawn ? c.lineTo(x, y) : c.moveTo(x - step / 2, y), c.lineTo(x, y);
+    drawn = col.step > 0;
+  });
+  c.stroke();
+  const shortest = Math.min(...known.map((col) => col.step));
+  put(at("steps-text"), `${now.steps} steps; one takes ${seconds(now.step)}, ${seconds(shortest)} to ${seconds(longest)} in the last ${known.length} seconds.`);
+  at("steps").setAttribute("aria-label", "Step time over the last minutes");
+}
+
+function draw() {
+  if (!now) return;
+  const { are, list } = groups(), canvas = at("heat");
+  put(at("rows-are"), are);
+  const height = Math.max(7, Math.min(22, Math.floor(420 / Math.max(1, list.length))));
+  const total = height * list.length + 16, { c, width, scale } = sized(canvas, total);
+  const wait = resolve("--wait"), late = resolve("--late"), text = resolve("--soft"), line = resolve("--line");
   c.font = `${Math.min(12, height + 3)}px system-ui, sans-serif`;
   c.textBaseline = "middle";
   const every = Math.max(1, Math.ceil(13 / height));
@@ -105,6 +148,7 @@ function draw() {
   }
   canvas.setAttribute("aria-label", `Heat map of ${list.length} rows over the last ${columns.length} seconds. ${now.sentence}`);
   canvas.dataset.label = label;
+  drawSteps();
 }
 
 function table() {
@@ -118,7 +162,7 @@ function table() {
   put(at("shown"), all > mostListed ? `the ${mostListed} of ${all} for which others wait most, or which wait most` : "");
   rows(at("table"), list.map((r) => [
     [String(r.i), "n"], [now.hosts[r.host] ?? "–", ""], [percent(r.waiting), "n"],
-    [percent(r.late), r.late >= 10 ? "n bad" : "n"], [String(r.pending), "n"], [r.cores.toFixed(2), "n"],
+    [r.whom < 0 ? "–" : `rank ${r.whom}: ${percent(r.whomshare)}`, ""], [percent(r.late), r.late >= 10 ? "n bad" : "n"], [String(r.pending), "n"], [r.cores.toFixed(2), "n"],
     [percent(100 * r.starved), r.starved > .2 ? "n bad" : "n"], [r.memory ? bytes(r.memory) : "–", "n"],
     [r.silent < 0 ? "never" : r.silent < 4 ? "now" : `${seconds(r.silent)} ago`, r.silent < 0 || r.silent >= 4 ? "n bad" : "n"],
   ]));
@@ -160,7 +204,12 @@ function kinds() {
 function show() {
   put(at("sentence"), now.sentence);
   at("sentence").dataset.tone = now.tone;
+  at("where").hidden = !now.where;
+  if (now.where) put(at("where"), `Rank ${now.where.rank}: ${now.where.text} Stack: ${now.where.frames.join(" › ")}`);
   put(at("ranks"), now.joined < now.size ? `${now.joined} of ${now.size}` : String(now.size));
+  put(at("step"), now.step > 0 ? seconds(now.step) : "–");
+  put(at("samples"), three(now.samples));
+  at("samples").parentElement.hidden = !(now.samples > 0);
   put(at("collectives"), three(now.collectives));
   put(at("bandwidth"), `${bytes(now.bytes)}/s`);
   put(at("waiting"), percent(100 * now.waiting));
@@ -176,7 +225,7 @@ function show() {
   draw();
 }
 
-const column = (c) => ({ time: c.time, waiting: octets(c.waiting), late: octets(c.late) });
+const column = (c) => ({ time: c.time, step: c.step, waiting: octets(c.waiting), late: octets(c.late) });
 const source = new EventSource("/events");
 source.addEventListener("past", (e) => {
   const past = JSON.parse(e.data);

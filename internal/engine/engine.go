@@ -139,6 +139,7 @@ type Counters struct {
 	Requests atomic.Int64 // requests posted in full
 	Marks    atomic.Int64 // cards marked
 	NaNs     atomic.Int64 // tensors that this rank contributed with a NaN or an infinity; only with Options.NaNCheck
+	Samples  atomic.Int64 // samples that the program says it has worked through
 }
 
 // New makes the engine of one rank and opens the lane of the whole world. The

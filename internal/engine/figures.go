@@ -20,6 +20,7 @@ type figures struct {
 	toldWaited  uint64   // the most that Figures has returned
 	waitedFor   []uint64 // nanoseconds by world rank, see feed.Figures; nil before the first wait
 	fusion      feed.Fusion
+	steps       steps
 }
 
 // kindFigures are those of the collectives of one kind.
@@ -93,7 +94,7 @@ func (l *lane) countExecuted() {
 // Figures are what this engine has counted so far. It is safe on any goroutine.
 func (e *Engine) Figures() *feed.Figures {
 	f := &feed.Figures{Marks: uint64(e.counters.Marks.Load()), Requests: uint64(e.counters.Requests.Load()),
-		NaNs: uint64(e.counters.NaNs.Load())}
+		NaNs: uint64(e.counters.NaNs.Load()), Samples: uint64(e.counters.Samples.Load())}
 	now := time.Now()
 	var waits []feed.Wait
 	for _, w := range e.Waiting() {
@@ -115,6 +116,7 @@ func (e *Engine) Figures() *feed.Figures {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f.Negotiation, f.Waited, f.Fusion = e.figures.negotiation, e.waited(now.UnixNano()), e.figures.fusion
+	f.Steps = e.figures.steps.times
 	for rank, ns := range e.figures.waitedFor {
 		if ns > 0 {
 			f.WaitedFor = append(f.WaitedFor, feed.Late{Rank: rank, Nanoseconds: ns})

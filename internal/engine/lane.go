@@ -287,6 +287,7 @@ func (l *lane) read(records []transport.Record) error {
 			return err
 		}
 		l.responses, l.sequences = append(l.responses, resp), append(l.sequences, l.sequence)
+		e.figures.steps.reduced(l.id, resp, rec.Kind == transport.RecordCard, l.clock)
 		if en := l.pending(resp.Name); en != nil {
 			en.agreed = true
 			l.recordAgreed(en)

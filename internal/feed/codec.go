@@ -16,7 +16,7 @@ const MaxBytes = 16 << 10
 const maxRank = 1 << 24
 
 // version distinguishes encodings.
-const version = 3
+const version = 4
 
 var errShort = errors.New("figures end too early")
 
@@ -32,7 +32,7 @@ func (f *Figures) Append(p []byte) []byte {
 	for i := range f.Tensors {
 		p = f.Tensors[i].append(p)
 	}
-	p = f.Negotiation.append(p)
+	p = f.Steps.append(f.Negotiation.append(p))
 	for _, n := range f.numbers() {
 		p = binary.AppendUvarint(p, *n)
 	}
@@ -44,7 +44,16 @@ func (f *Figures) Append(p []byte) []byte {
 	for i := range f.Waits {
 		p = f.Waits[i].append(p)
 	}
-	return appendText(p, f.Link.To[:min(len(f.Link.To), maxTo)])
+	return appendStack(appendText(p, f.Link.To[:min(len(f.Link.To), maxTo)]), f.Stack)
+}
+
+func appendStack(p []byte, stack []Frame) []byte {
+	p = binary.AppendUvarint(p, uint64(len(stack)))
+	for _, s := range stack {
+		p = appendText(appendText(p, cut(s.File, maxFile)), cut(s.Func, maxFile))
+		p = binary.AppendUvarint(p, uint64(max(0, min(s.Line, maxLine))))
+	}
+	return p
 }
 
 func (w *Work) append(p []byte) []byte {
@@ -69,7 +78,7 @@ func (f *Figures) numbers() []*uint64 {
 	return []*uint64{&f.Waited, &f.Marks, &f.Requests, &f.NaNs, &f.Fusion.Batches, &f.Fusion.Tensors, &f.Fusion.Bytes,
 		&f.Fusion.Threshold, &f.Pending, &f.Oldest, &f.Resident, &f.CPU, &f.Main.Running,
 		&f.Main.Starved, &f.Main.Looks, &f.Main.Asleep, &f.Main.Reading, &f.Main.Locked, &f.Link.Busy,
-		&f.Link.Bytes}
+		&f.Link.Bytes, &f.Samples}
 }
 
 func (h *Histogram) append(p []byte) []byte {
@@ -118,7 +127,7 @@ func Decode(p []byte) (*Figures, error) {
 		counts[key] = true
 		f.Tensors = append(f.Tensors, t)
 	}
-	f.Negotiation = r.histogram()
+	f.Negotiation, f.Steps = r.histogram(), r.histogram()
 	for _, n := range f.numbers() {
 		*n = r.number()
 	}
@@ -140,6 +149,13 @@ func Decode(p []byte) (*Figures, error) {
 		f.Waits = append(f.Waits, w)
 	}
 	f.Link.To = r.text(maxTo)
+	for range r.length() {
+		s := Frame{File: r.text(maxFile), Func: r.text(maxFile), Line: int(r.number())}
+		if r.err == nil && (len(f.Stack) == maxDepth || s.Line > maxLine) {
+			r.err = fmt.Errorf("figures of a stack of %d functions, at line %d", len(f.Stack)+1, s.Line)
+		}
+		f.Stack = append(f.Stack, s)
+	}
 	if r.err == nil && len(r.p) > 0 {
 		r.err = fmt.Errorf("%d bytes behind the figures", len(r.p))
 	}

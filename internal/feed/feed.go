@@ -19,6 +19,10 @@ type Figures struct {
 	// WaitedFor says for which ranks, ascending: those that were the last to submit what this rank had to wait for. An
 	// answer to the launcher has only what is new, of Works and Tensors, too: see Told.
 	WaitedFor []Late
+	// Steps are the times from one reduction of the largest tensor whose name comes again to the next one: a training
+	// loop has one in each step.
+	Steps   Histogram
+	Samples uint64 // that the program says it has worked through
 
 	Marks    uint64 // tensors that were announced by the response cache
 	Requests uint64 // tensors that were announced in full
@@ -34,6 +38,10 @@ type Figures struct {
 	// first. The list is complete if it has Pending of them.
 	Waits []Wait
 
+	// Stack is where the program's thread is, the outermost function first, if the launcher has asked for that.
+	// Functions may be missing in between.
+	Stack []Frame
+
 	CPU  uint64 // processor time of all threads of the process, in nanoseconds; 0 where unknown
 	Main Thread
 	Link Link
@@ -48,6 +56,13 @@ type Thread struct {
 	Asleep  uint64 // in a call that waits for time to pass
 	Reading uint64 // waits for a file, a pipe, a socket or another process
 	Locked  uint64 // waits for another thread
+}
+
+// Frame is a function of a Python program.
+type Frame struct {
+	File string // the end of its path
+	Func string
+	Line int
 }
 
 // Link is the connection to another rank that was busiest of late.
@@ -88,6 +103,9 @@ const (
 	maxName  = 96 // bytes of a name; a longer one is cut, with its last letters and an ellipsis
 	maxOp    = 24
 	maxTo    = 45 // bytes of an address
+	maxFile  = 48 // bytes of a Frame's File and Func; a longer one is cut like a name
+	maxDepth = 16 // of a Stack
+	maxLine  = 1 << 24
 )
 
 // Work is what the collectives of one kind and size have taken. Tensors that travelled together make one collective.

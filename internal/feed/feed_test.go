@@ -14,8 +14,9 @@ import (
 func example() *Figures {
 	f := &Figures{Waited: 5e9, Marks: 1e6, Requests: 12, NaNs: 1, Pending: 3, Oldest: 7e9, Resident: 3 << 30,
 		Fusion: Fusion{Batches: 1000, Tensors: 150000, Bytes: 1 << 40, Threshold: 128 << 20}}
-	f.CPU = 9e9
+	f.CPU, f.Samples = 9e9, 1e7
 	f.Main = Thread{Running: 8e9, Starved: 3e8, Looks: 40, Asleep: 3, Reading: 2, Locked: 1}
+	f.Stack = []Frame{{"src/train.py", "<module>", 80}, {"models/resnet.py", "ResNet.forward", 1 << 20}}
 	f.Link = Link{"10.0.0.2", 4e8, 1 << 30}
 	f.WaitedFor = []Late{{2, 5e9}, {7, 1}}
 	f.SetWaits([]Wait{{0, "layer4.conv2.weight", "ALLREDUCE", 2e9, Waiting}, {3, "x", "BARRIER", 5e9, Executing}})
@@ -24,6 +25,7 @@ func example() *Figures {
 		for i := range int64(1000) {
 			w.Times.Observe(i * 20000)
 			f.Negotiation.Observe(i * 3000)
+			f.Steps.Observe(2e8 + i*1e5)
 		}
 		f.Works = append(f.Works, w)
 	}
@@ -58,6 +60,19 @@ func TestDecodeRefuses(t *testing.T) {
 	twiceLate, phase, many, long := example(), example(), example(), example()
 	twiceLate.WaitedFor[1].Rank = 2
 	phase.Waits[0].Phase = numPhases
+	deep, line, func2 := example(), example(), example()
+	deep.Stack = make([]Frame, maxDepth+1)
+	line.Stack[0].Line = maxLine + 1
+	func2.Stack[0].Func = strings.Repeat("x", maxFile+1)
+	for _, f := range []*Figures{deep, line, func2} { // Append cuts what is too much
+		if p := f.Append(nil); f == deep {
+			if f, err := Decode(p); err == nil {
+				t.Errorf("%+v", f.Stack)
+			}
+		} else if _, err := Decode(p); err != nil {
+			t.Error(err)
+		}
+	}
 	many.Waits = make([]Wait, MaxWaits+1)
 	long.Waits[0].Name = strings.Repeat("x", maxName+1)
 	for i, p := range [][]byte{nil, {1}, twice.Append(nil), set.Append(nil), class.Append(nil), kind.Append(nil),
@@ -122,13 +137,38 @@ func TestNewsAreToldOnce(t *testing.T) {
 	}
 }
 
+// TestAStackFits checks that both ends of a stack stay if it is too long, and that an answer with one fits.
+func TestAStackFits(t *testing.T) {
+	f := example()
+	f.Stack = nil
+	for i := range 12 {
+		f.Stack = append(f.Stack, Frame{strings.Repeat("ö", 200),
+			strings.Repeat("f", 100) + string(rune('a'+i)), 1e6 + i})
+	}
+	f.Waits = nil
+	for i := range MaxWaits {
+		f.Waits = append(f.Waits, Wait{Name: strings.Repeat("x", maxName-1) + string(rune('a'+i)), Op: "ALLREDUCE"})
+	}
+	new(Told).News(f)
+	p := f.Append(nil)
+	got, err := Decode(p)
+	if err != nil || len(p) > mostTold || len(got.Waits) == 0 {
+		t.Fatalf("%d bytes, %v", len(p), err)
+	}
+	n := len(got.Stack)
+	if n < 2 || got.Stack[0].Line != 1e6 || got.Stack[n-1].Line != 1e6+11 || got.Stack[n-2].Line < 1e6+9 ||
+		!strings.HasSuffix(got.Stack[n-1].Func, "fl") {
+		t.Errorf("%+v", got.Stack)
+	}
+}
+
 // TestAnswersFitIntoASecond checks that a rank with very many kinds of work can answer each second, that its answers
 // together tell all, and that what changes is told again soon.
 func TestAnswersFitIntoASecond(t *testing.T) {
 	const second = 1000 // bytes that a rank may tell
 	whole := func(round uint64) *Figures {
 		f := example()
-		f.Works, f.Tensors = nil, nil
+		f.Works, f.Tensors, f.Stack = nil, nil, nil
 		for op := range operation.Kind(200) {
 			if !op.Valid() {
 				continue

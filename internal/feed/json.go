@@ -44,6 +44,8 @@ func (f *Figures) JSON(rank, size int) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"rank": rank, "size": size, "bucket_bounds": bounds, "collectives": works, "tensors": counts,
 		"negotiation":  of(&f.Negotiation),
+		"steps":        of(&f.Steps),
+		"samples":      f.Samples,
 		"wait_seconds": Seconds(f.Waited),
 		"waited_for":   waitedFor,
 		"cache":        map[string]uint64{"hits": f.Marks, "misses": f.Requests},

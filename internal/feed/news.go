@@ -40,6 +40,8 @@ const (
 	mostTold = 900
 	// mostOfWaits is how many bytes of these Waits have. The first one is always told.
 	mostOfWaits = 500
+	// mostOfStack is how many bytes a Stack has. They are taken from the Waits.
+	mostOfStack = 320
 )
 
 // News leaves in f only what has not been told, and no more than fits into an answer. The works and tensors that have
@@ -48,6 +50,10 @@ const (
 func (t *Told) News(f *Figures) {
 	t.answer++
 	t.lateNews(f)
+	mostWaits := mostOfWaits
+	if f.fitStack() {
+		mostWaits -= mostOfStack
+	}
 	works, tensors, waits := f.Works, f.Tensors, f.Waits
 	f.Works, f.Tensors, f.Waits = nil, nil, nil
 	const lengths = 4 // of the lists, which need a second byte from 128 elements on
@@ -55,7 +61,7 @@ func (t *Told) News(f *Figures) {
 	ofWaits := 0
 	for i := range waits {
 		n := len(waits[i].append(nil))
-		if i > 0 && ofWaits+n > mostOfWaits {
+		if i > 0 && ofWaits+n > mostWaits {
 			break
 		}
 		ofWaits += n
@@ -69,6 +75,15 @@ func (t *Told) News(f *Figures) {
 	if t.answer%2 != 0 {
 		f.Tensors = t.newTensors(tensors, &room)
 	}
+}
+
+// fitStack drops functions until the Stack has mostOfStack bytes: the outermost one and the inner ones stay. False if
+// there is no Stack.
+func (f *Figures) fitStack() bool {
+	for len(f.Stack) > 2 && (len(f.Stack) > maxDepth || len(appendStack(nil, f.Stack)) > mostOfStack) {
+		f.Stack = slices.Delete(f.Stack, 1, 2)
+	}
+	return len(f.Stack) > 0
 }
 
 // lateNews leaves in WaitedFor what is new, of the mostNews ranks with the most.

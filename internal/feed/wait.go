@@ -18,12 +18,15 @@ func (f *Figures) SetWaits(waits []Wait) {
 	f.Waits = waits
 }
 
-// short cuts a name that is too long. Names differ at their ends, so these stay.
-func short(name string) string {
+// short cuts a name that is too long.
+func short(name string) string { return cut(name, maxName) }
+
+// cut cuts a name of more than most bytes. Names differ at their ends, so these stay.
+func cut(name string, most int) string {
 	name = strings.ToValidUTF8(name, "?")
-	if len(name) <= maxName {
+	if len(name) <= most {
 		return name
 	}
 	const dots = "…"
-	return dots + strings.ToValidUTF8(name[len(name)-maxName+len(dots):], "")
+	return dots + strings.ToValidUTF8(name[len(name)-most+len(dots):], "")
 }

@@ -123,6 +123,7 @@ func (a *audience) form(s *rendezvous.Server, size int) {
 		a.metrics.Form(size, from, joined, q.unless(metricsAge))
 	}
 	a.overview.Form(size, from, joined, q.unless(0))
+	a.overview.SetInspect(s.Inspect)
 	if a.ledger != nil {
 		a.ledger.Form(size, from, q.unless(ledgerAge))
 	}

@@ -33,10 +33,18 @@ var (
 			"one.", "op", "size_class")
 	negotiation = desc("negotiation_seconds",
 		"Time from a tensor's submission on a rank until all ranks have submitted it.")
-	wait = desc("wait_seconds_total",
+	stepSeconds = desc("step_seconds",
+		"Time of a rank's step: from one reduction of the largest tensor whose name comes again to the next one.")
+	steps   = desc("steps_total", "Steps of rank 0.")
+	samples = desc("samples_total", "Samples that programs say they have worked through, on all ranks.")
+	wait    = desc("wait_seconds_total",
 		"Time in which at least one tensor of a rank waited for other ranks.", "rank")
 	waitedFor = desc("waited_for_seconds_total",
 		"Time that the other ranks, all together, have waited for this one, the last to submit a tensor.", "rank")
+	waitFor = desc("wait_for_seconds_total",
+		"Time that a rank has waited for another one, the last to submit a tensor. "+
+			"The 8 ranks that were waited for most of late have labels of their own, and the first 64 that waited.",
+		"rank", "for_rank")
 	nans = desc("nan_total",
 		"Tensors that a rank contributed with a NaN or an infinity, where GOROVOD_NAN_CHECK is "+
 			"on.", "rank")
@@ -91,6 +99,13 @@ func (j *Job) Collect(out chan<- prometheus.Metric) {
 		count(tensors, float64(n), t.OpName(), t.DType.String(), t.SetName())
 	}
 	out <- histogram(negotiation, &s.negotiation)
+	if s.stepTimes.Count() > 0 {
+		out <- histogram(stepSeconds, &s.stepTimes)
+		count(steps, float64(s.steps))
+	}
+	if s.samples > 0 {
+		count(samples, float64(s.samples))
+	}
 	count(hits, float64(s.marks))
 	count(misses, float64(s.requests))
 	count(fused, float64(s.fusion.Batches))
@@ -106,7 +121,18 @@ func (j *Job) Collect(out chan<- prometheus.Metric) {
 		count(waitedFor, feed.Seconds(r.waitedFor), rankName(rank))
 		count(nans, float64(r.nans), rankName(rank))
 	}
+	for k, ns := range j.pairs.waited {
+		count(waitFor, feed.Seconds(ns), pairName(k.rank), pairName(k.late))
+	}
 	j.gauges(gauge)
+}
+
+// pairName is the label of a rank of a pair.
+func pairName(rank int) string {
+	if rank == otherRank {
+		return "other"
+	}
+	return strconv.Itoa(rank)
 }
 
 // gauges sends what the ranks of the present world have told last. The caller holds mu.

@@ -5,6 +5,7 @@ package metrics
 
 import (
 	"sync"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/operation"
@@ -20,6 +21,7 @@ type Job struct {
 	from   uint64          // the first generation of the present world
 	ranks  map[int]*teller // of the present world
 	total  sums            // of all ranks and worlds
+	pairs  pairs           // likewise
 	joined func() int      // how many ranks of the present world have joined
 }
 
@@ -34,6 +36,9 @@ type sums struct {
 	works       map[work]*feed.Work
 	tensors     map[kind]uint64
 	negotiation feed.Histogram
+	stepTimes   feed.Histogram
+	steps       uint64 // of rank 0
+	samples     uint64
 	marks       uint64
 	requests    uint64
 	fusion      feed.Fusion
@@ -101,6 +106,7 @@ func (j *Job) Take(rank int, generation uint64, _ string, value []byte) {
 	for _, l := range f.WaitedFor {
 		if l.Rank < j.size {
 			j.total.of(l.Rank).waitedFor += l.Nanoseconds
+			j.pairs.add(time.Now(), rank, l)
 		}
 	}
 	t.last = f
@@ -147,6 +153,11 @@ func (s *sums) add(rank int, before, f *feed.Figures) {
 		s.tensors[key] += more(counted[key], t.Count)
 	}
 	grow(&s.negotiation, &before.Negotiation, &f.Negotiation)
+	grow(&s.stepTimes, &before.Steps, &f.Steps)
+	if rank == 0 {
+		s.steps += more(before.Steps.Count(), f.Steps.Count())
+	}
+	s.samples += more(before.Samples, f.Samples)
 	s.marks += more(before.Marks, f.Marks)
 	s.requests += more(before.Requests, f.Requests)
 	s.fusion.Batches += more(before.Fusion.Batches, f.Fusion.Batches)

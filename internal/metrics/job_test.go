@@ -16,13 +16,15 @@ import (
 
 // figures are those of a rank after n allreduces of 4 bytes and a wait.
 func figures(n uint64, waited time.Duration) *feed.Figures {
-	f := &feed.Figures{Waited: uint64(waited), Marks: n, Pending: 1, Oldest: uint64(time.Second), Resident: 1 << 20,
-		Tensors: []feed.Tensors{{Op: operation.Allreduce, DType: tensor.Float32, Count: n}},
-		Works:   []feed.Work{{Op: operation.Allreduce, Bytes: 4 * n}},
-		Fusion:  feed.Fusion{Batches: n, Tensors: n, Bytes: 4 * n, Threshold: 8}}
+	f := &feed.Figures{Samples: 32 * n, Waited: uint64(waited), Marks: n, Pending: 1, Oldest: uint64(time.Second),
+		Resident: 1 << 20,
+		Tensors:  []feed.Tensors{{Op: operation.Allreduce, DType: tensor.Float32, Count: n}},
+		Works:    []feed.Work{{Op: operation.Allreduce, Bytes: 4 * n}},
+		Fusion:   feed.Fusion{Batches: n, Tensors: n, Bytes: 4 * n, Threshold: 8}}
 	for range n {
 		f.Works[0].Times.Observe(1500)
 		f.Negotiation.Observe(int64(time.Minute))
+		f.Steps.Observe(int64(time.Second))
 	}
 	return f
 }
@@ -81,7 +83,8 @@ func TestSumsOfAllRanks(t *testing.T) {
 		`negotiation_seconds_bucket{le="16.777216"} 0`, "negotiation_seconds_sum 1800", "negotiation_seconds_count 30",
 		`wait_seconds_total{rank="0"} 0`, `wait_seconds_total{rank="2"} 2`, "cache_hits_total 30", "pending_operations 3",
 		"oldest_pending_seconds 1", `resident_memory_bytes{rank="1"} 1.048576e+06`, "fusion_fill_ratio 0.5",
-		"elastic_resets_total 0")
+		"elastic_resets_total 0", `step_seconds_bucket{le="1.048576"} 30`, "step_seconds_sum 30", "steps_total 10",
+		"samples_total 960")
 }
 
 // TestSumsOutliveWorlds checks that nothing shrinks when an elastic job is formed anew, and that figures of an earlier
@@ -98,7 +101,7 @@ func TestSumsOutliveWorlds(t *testing.T) {
 	j.Take(0, 2<<20+2, "", figures(1, 0).Append(nil))           // the program has called Init again
 	j.Take(0, 2<<20+2, "", figures(0, 0).Append(nil))
 	has(t, shown(t, j), "world_size 1", `collectives_total{dtype="float32",op="allreduce",process_set="0"} 26`,
-		`wait_seconds_total{rank="0"} 3`, "elastic_resets_total 1", "reporting_ranks 1", "pending_operations 1")
+		`wait_seconds_total{rank="0"} 3`, "steps_total 16", "samples_total 832", "elastic_resets_total 1", "reporting_ranks 1", "pending_operations 1")
 }
 
 // TestWaitingIsCharged checks that what ranks tell of others is added up, and that nothing is charged to ranks that the

@@ -6,6 +6,7 @@ package overview
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,8 @@ type Job struct {
 	whole   bool // all ranks of the world have joined
 	joined  func() int
 	ask     func()
+	inspect func(ranks []int) // sets which ranks say where they are, too
+	blamed  []int             // of which ranks the last sentence complains
 	lines   func(number int) (stdout, stderr string)
 	ranks   []rank             // of the present world
 	windows []straggler.Window // one for each Tick but the first, the last ones
@@ -34,10 +37,12 @@ type Job struct {
 	readers int
 	keep    bool
 	last    []byte        // the newest Snapshot, as JSON
+	private []byte        // the same with what only some may see
 	next    chan struct{} // closed with the next one
 	looked  time.Time     // when it was made
 	since   time.Time     // when somebody began to look: what ranks had told before says nothing of now
 	waited  longWait
+	step    float64 // seconds that a step took of late; 0: unknown
 	ending  Ending
 }
 
@@ -53,16 +58,22 @@ type rank struct {
 	host       string
 	told       time.Time // zero: never
 	last       *feed.Figures
-	charged    uint64   // what the others have waited for it, in nanoseconds
-	samples    []sample // one for each Tick, the last ones
-	waiting    uint8    // percent of the time since the last Tick
-	late       uint8    // percent of that time in which the others waited for it
+	charged    uint64         // what the others have waited for it, in nanoseconds
+	samples    []sample       // one for each Tick, the last ones
+	waiting    uint8          // percent of the time since the last Tick
+	late       uint8          // percent of that time in which the others waited for it
+	waits      map[int]uint64 // nanoseconds since the last Tick that it has waited for others
+	whom       int            // for whom most, -1 for nobody
+	whomShare  uint8          // percent of the time since the last Tick
+	stacks     []stackAt
+	moved      time.Time // since when all stacks have been the same
 }
 
 // sample is what a rank had counted at a Tick.
 type sample struct {
 	at, told                                 time.Time
 	works, bytes, busy, waited, charged, cpu uint64
+	steps, stepTime, samples                 uint64
 	main                                     feed.Thread
 	link                                     feed.Link
 }
@@ -111,13 +122,14 @@ func (j *Job) Lines(number int) (stdout, stderr string) {
 }
 
 // Form begins a world of size ranks, whose generations are from or later. joined counts those that have come; ask asks
-// all for their figures, and must not block.
+// all for their figures, and must not block. See SetInspect, too.
 func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.size, j.from, j.joined, j.ask, j.whole, j.formed = size, from, joined, ask, false, time.Now()
+	j.inspect, j.blamed = nil, nil
 	j.worlds++
-	j.ranks, j.windows, j.waited = make([]rank, size), nil, longWait{}
+	j.ranks, j.windows, j.waited, j.step = make([]rank, size), nil, longWait{}, 0
 	j.past.begin(size)
 	if j.worlds > 1 {
 		j.note(j.formed, fmt.Sprintf("the job is formed anew, with %d ranks", size))
@@ -167,10 +179,15 @@ func (j *Job) take(now time.Time, number int, generation uint64, host string, f 
 		for _, l := range f.WaitedFor {
 			if l.Rank < len(j.ranks) {
 				j.ranks[l.Rank].charged += l.Nanoseconds
+				if r.waits == nil {
+					r.waits = map[int]uint64{}
+				}
+				r.waits[l.Rank] += l.Nanoseconds
 			}
 		}
 	}
 	r.host, r.told, r.last = host, now, f
+	r.stand(now, f.Stack)
 }
 
 // End notes how the job has ended, for its readers.
@@ -192,7 +209,7 @@ func (j *Job) Follow() (leave func()) {
 	var ask func()
 	j.mu.Lock()
 	if j.readers++; j.readers == 1 && !j.keep {
-		j.last = nil // of the time of another reader
+		j.last, j.private = nil, nil // of the time of another reader
 		if now := time.Now(); now.Sub(j.looked) > silence {
 			j.begin(now)
 			ask = j.ask
@@ -210,9 +227,13 @@ func (j *Job) Follow() (leave func()) {
 }
 
 // Last is the newest Snapshot as JSON, nil before the first, and a channel that is closed when there is a newer one.
-func (j *Job) Last() ([]byte, <-chan struct{}) {
+// With private it has what only those may see who may see a rank's output.
+func (j *Job) Last(private bool) ([]byte, <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if private {
+		return j.private, j.next
+	}
 	return j.last, j.next
 }
 
@@ -241,18 +262,34 @@ func (j *Job) Run(over <-chan struct{}) {
 // tick makes a Snapshot, if somebody looks, and asks for the figures of the next one.
 func (j *Job) tick(now time.Time) {
 	j.mu.Lock()
-	looks, ask := j.readers > 0 || j.keep, j.ask
+	looks, ask, inspect := j.readers > 0 || j.keep, j.ask, j.inspect
+	blamed := j.blamed
 	j.gather(now)
 	if looks {
 		if now.Sub(j.looked) > silence {
 			j.begin(now)
 		}
 		j.looked = now
-		j.last, _ = json.Marshal(j.snapshot(now))
+		s := j.snapshot(now)
+		j.private, _ = json.Marshal(s)
+		j.last = j.private
+		if s.Where != nil {
+			s.Where = nil
+			j.last, _ = json.Marshal(s)
+		}
 		close(j.next)
 		j.next = make(chan struct{})
+	} else {
+		j.blamed = nil
 	}
+	if slices.Equal(blamed, j.blamed) {
+		inspect = nil
+	}
+	blamed = j.blamed
 	j.mu.Unlock()
+	if inspect != nil {
+		inspect(blamed)
+	}
 	if looks && ask != nil {
 		ask()
 	}

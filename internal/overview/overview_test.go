@@ -98,6 +98,75 @@ func TestAJobThatKeepsPace(t *testing.T) {
 	}
 }
 
+// TestStepsAreTold checks step time and throughput, also of a program whose steps take longer than a reader has looked.
+func TestStepsAreTold(t *testing.T) {
+	f := newFilm(4)
+	steps := func(_ int, r *feed.Figures) {
+		works(r, 0.9)
+		for range 4 {
+			r.Steps.Observe(2.5e8)
+		}
+		r.Samples += 128
+	}
+	s := f.seconds(8, steps)
+	says(t, s, Fine, "All 4 ranks keep pace: 250 ms a step, 100 collectives")
+	if s.Step != 0.25 || s.Steps != 32 || s.Samples != 512 || s.Column.Step != 0.25 {
+		t.Errorf("a step takes %v s, there were %d, %v samples a second", s.Step, s.Steps, s.Samples)
+	}
+	if s = f.seconds(8, func(_ int, r *feed.Figures) { works(r, 0.9) }); s.Step != 0.25 || s.Samples != 0 {
+		t.Errorf("between steps one takes %v s, with %v samples a second", s.Step, s.Samples)
+	}
+	if s = f.seconds(3, func(_ int, r *feed.Figures) { works(r, 0.9); r.Steps.Observe(9e9) }); s.Step != 9 {
+		t.Errorf("a step takes %v s now, not 9", s.Step)
+	}
+	f = newFilm(2)
+	for _, r := range f.ranks {
+		r.Steps.Observe(3e10)
+		r.Steps.Observe(5e10)
+	}
+	if s = f.seconds(3, func(_ int, r *feed.Figures) { works(r, 0.9) }); s.Step != 40 || s.Steps != 2 {
+		t.Errorf("of %d steps one takes %v s", s.Steps, s.Step)
+	}
+}
+
+// TestWhoWaitsForWhom checks the pairs of the last second, of waits that have ended and of one that goes on.
+func TestWhoWaitsForWhom(t *testing.T) {
+	f := newFilm(4)
+	wait := func(i int, r *feed.Figures) {
+		works(r, 0.5)
+		switch i {
+		case 0:
+			r.WaitedFor = []feed.Late{{Rank: 1, Nanoseconds: 1e8}, {Rank: 2, Nanoseconds: 3e8}}
+		case 1:
+			r.WaitedFor = []feed.Late{{Rank: 2, Nanoseconds: 2e8}}
+		case 3:
+			r.WaitedFor = []feed.Late{{Rank: 0, Nanoseconds: 1e6}} // less than a percent
+		}
+		r.Waited += 4e8
+	}
+	whom := func(s *Snapshot) (pairs string) {
+		for _, r := range s.Ranks {
+			pairs += fmt.Sprintf("%d:%d ", r.Whom, r.WhomShare)
+		}
+		return pairs
+	}
+	if got := whom(f.seconds(3, wait)); got != "2:30 2:20 -1:0 -1:0 " {
+		t.Errorf("pairs %s", got)
+	}
+	if got := whom(f.second(func(_ int, r *feed.Figures) { works(r, 0.5) })); got != "-1:0 -1:0 -1:0 -1:0 " {
+		t.Errorf("pairs %s a second later", got)
+	}
+	s := f.seconds(3, func(i int, r *feed.Figures) {
+		if r.Waits = nil; i != 2 {
+			r.Waited += 1e9
+			r.Waits = []feed.Wait{{Name: "x", Op: "ALLREDUCE", Age: uint64(f.now.Unix()-1e9-4) * 1e9}}
+		}
+	})
+	if got := whom(s); got != "2:100 2:100 -1:0 2:100 " {
+		t.Errorf("pairs %s in %q", got, s.Sentence)
+	}
+}
+
 // straggling is a second in which the others wait for rank 3 in 40 % of the time.
 func straggling(i int, r *feed.Figures, does feed.Thread) {
 	r.Main.Looks += 40
@@ -452,14 +521,14 @@ func TestNobodyAsksUnwatched(t *testing.T) {
 	j, asked := New(), 0
 	j.Form(2, 0, func() int { return 2 }, func() { asked++ })
 	j.tick(time.Now())
-	if text, _ := j.Last(); asked != 0 || text != nil {
+	if text, _ := j.Last(false); asked != 0 || text != nil {
 		t.Errorf("asked %d times, and made %s", asked, text)
 	}
 	leave := j.Follow()
 	if asked != 1 {
 		t.Errorf("a new reader has asked %d times", asked)
 	}
-	_, next := j.Last()
+	_, next := j.Last(false)
 	j.tick(time.Now())
 	<-next
 	leave()

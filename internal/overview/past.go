@@ -8,9 +8,10 @@ type past struct {
 }
 
 type column struct {
-	Time    int64  `json:"time"`
-	Waiting []byte `json:"waiting"` // by rank; base64 in JSON
-	Late    []byte `json:"late"`
+	Time    int64   `json:"time"`
+	Waiting []byte  `json:"waiting"` // by rank; base64 in JSON
+	Late    []byte  `json:"late"`
+	Step    float64 `json:"step"` // seconds that a step took then; 0: unknown
 }
 
 const (

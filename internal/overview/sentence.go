@@ -51,12 +51,14 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 			if len(g.missing) == 1 {
 				s.Straggler = &Straggler{g.missing[0], j.does(g.missing[0]), 1}
 			}
+			j.blames(g.missing...)
 			j.waited = longWait{j.awaited(g), age, now}
 			return j.stuckIn(g, age), Stuck
 		}
 	}
 	if v, ok := straggler.Find(j.windows); ok {
 		s.Straggler = &Straggler{v.Rank, v.Kind, v.Share}
+		j.blames(v.Rank)
 		return j.blame(v), Slow
 	}
 	for _, g := range groups {
@@ -81,8 +83,12 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 	if s.Collectives == 0 {
 		return fmt.Sprintf("All %d ranks compute: no collective in the last seconds.", j.size), Fine
 	}
-	return fmt.Sprintf("All %d ranks keep pace: %s collectives a second, %s/s, and %.0f %% of the time waiting.",
-		j.size, short(s.Collectives), Bytes(s.Bytes), 100*s.Waiting), Fine
+	step := ""
+	if s.Step > 0 {
+		step = Duration(s.Step) + " a step, "
+	}
+	return fmt.Sprintf("All %d ranks keep pace: %s%s collectives a second, %s/s, and %.0f %% of the time waiting.",
+		j.size, step, short(s.Collectives), Bytes(s.Bytes), 100*s.Waiting), Fine
 }
 
 // longWait is the last wait of which a sentence has told.
@@ -258,6 +264,17 @@ func seconds(d time.Duration) string {
 		return fmt.Sprintf("%.1f s", max(0, d.Seconds()))
 	}
 	return d.Round(time.Second).String()
+}
+
+// Duration is a short or long time for people: 250 ms, 2.1 s, 3m20s.
+func Duration(s float64) string {
+	switch {
+	case s >= 1:
+		return seconds(time.Duration(s * float64(time.Second)))
+	case s >= 1e-3:
+		return short(s*1e3) + " ms"
+	}
+	return short(s*1e6) + " µs"
 }
 
 // short is a number with three digits.

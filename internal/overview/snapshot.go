@@ -16,7 +16,9 @@ type Snapshot struct {
 	Tone     Tone   `json:"tone"`
 	// Straggler is the rank that the sentence blames, nil if it blames none.
 	Straggler *Straggler `json:"straggler,omitempty"`
-	Version   string     `json:"version"`
+	// Where is where this rank's program is, or that of another one for which others wait; nil if it is not known.
+	Where   *Where `json:"where,omitempty"`
+	Version string `json:"version"`
 
 	World   int      `json:"world"` // how often the job has been formed
 	Size    int      `json:"size"`
@@ -26,6 +28,9 @@ type Snapshot struct {
 
 	Collectives   float64 `json:"collectives"`   // a second, on one rank
 	Bytes         float64 `json:"bytes"`         // of tensors, a second, on one rank
+	Step          float64 `json:"step"`          // seconds that a step takes; 0: unknown
+	Steps         uint64  `json:"steps"`         // that there have been, of the rank with most
+	Samples       float64 `json:"samples"`       // a second, on all ranks; 0: the program counts none
 	Waiting       float64 `json:"waiting"`       // share of the time, on average
 	Communicating float64 `json:"communicating"` // likewise: in collectives that all ranks have submitted
 
@@ -38,14 +43,17 @@ type Snapshot struct {
 
 // Rank is one rank of a Snapshot.
 type Rank struct {
-	Host    int     `json:"host"`    // index into Hosts, -1 while unknown
-	Waiting uint8   `json:"waiting"` // percent of the last second
-	Late    uint8   `json:"late"`    // percent of the last second in which the others waited for it
-	Pending uint64  `json:"pending"`
-	Memory  uint64  `json:"memory"`
-	Cores   float64 `json:"cores"`
-	Starved float64 `json:"starved"` // share of the time in which its main thread waited for a core
-	Silent  float64 `json:"silent"`  // seconds since it has told something; -1: never
+	Host    int   `json:"host"`    // index into Hosts, -1 while unknown
+	Waiting uint8 `json:"waiting"` // percent of the last second
+	Late    uint8 `json:"late"`    // percent of the last second in which the others waited for it
+	// Whom is the rank for which it waited most, in WhomShare percent of the last second; -1: for nobody.
+	Whom      int     `json:"whom"`
+	WhomShare uint8   `json:"whomshare"`
+	Pending   uint64  `json:"pending"`
+	Memory    uint64  `json:"memory"`
+	Cores     float64 `json:"cores"`
+	Starved   float64 `json:"starved"` // share of the time in which its main thread waited for a core
+	Silent    float64 `json:"silent"`  // seconds since it has told something; -1: never
 }
 
 // Straggler is a rank that slows the others down.
@@ -96,10 +104,14 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 		}
 	}
 	j.rates(s)
+	j.steps(s)
+	c.Step = s.Step
 	j.past.add(c)
 	s.Column = c
 	s.Kinds = j.kinds()
+	j.blamed = nil
 	s.Sentence, s.Tone = j.sentence(now, s, groups)
+	s.Where = j.where(now, j.blamed)
 	s.History = append(s.History, j.history...)
 	return s
 }
@@ -124,33 +136,41 @@ func (j *Job) isSilent(r *rank, now time.Time) bool {
 // shown is the rank for a Snapshot, without its host.
 func (j *Job) shown(r *rank, now time.Time) Rank {
 	if r.last == nil || r.told.Before(j.since) && !j.isSilent(r, now) {
-		return Rank{Host: -1, Silent: -1}
+		return Rank{Host: -1, Silent: -1, Whom: -1}
 	}
 	d := r.recent(window)
-	return Rank{Host: -1, Waiting: r.waiting, Late: r.late, Pending: r.last.Pending, Memory: r.last.Resident,
+	return Rank{Host: -1, Waiting: r.waiting, Late: r.late, Whom: r.whom, WhomShare: r.whomShare,
+		Pending: r.last.Pending, Memory: r.last.Resident,
 		Cores: d.cores, Starved: d.starved, Silent: max(0, now.Sub(r.told).Seconds())}
 }
 
 // sample notes what the ranks have counted, and how they have spent the time since the last Tick. The caller holds mu.
 func (j *Job) sample(now time.Time, groups []*group) {
 	stuck := map[int]time.Duration{} // for how long others wait for a rank
+	whom := map[int]int{}            // for whom a rank waits now
 	for _, g := range groups {
 		if !g.isJoin() {
 			for _, m := range g.missing {
 				stuck[m] = max(stuck[m], g.last.Sub(g.start))
+			}
+			for _, w := range g.waiters {
+				if _, known := whom[w]; !known && len(g.missing) > 0 { // the oldest operation counts
+					whom[w] = g.missing[0]
+				}
 			}
 		}
 	}
 	pairs := false
 	for i := range j.ranks {
 		r := &j.ranks[i]
-		r.waiting, r.late = 0, 0
+		r.waiting, r.late, r.whom, r.whomShare = 0, 0, -1, 0
 		if r.last != nil && r.told.Before(j.since) {
 			continue // what it has told is of the time before anybody looked
 		}
 		x := sample{at: now, told: r.told, charged: r.charged}
 		if f := r.last; f != nil {
 			x.waited, x.cpu, x.main, x.link = f.Waited, f.CPU, f.Main, f.Link
+			x.steps, x.stepTime, x.samples = f.Steps.Count(), f.Steps.Sum, f.Samples
 			for k := range f.Works {
 				x.works += f.Works[k].Times.Count()
 				x.bytes += f.Works[k].Bytes
@@ -166,13 +186,31 @@ func (j *Job) sample(now time.Time, groups []*group) {
 			}
 			late := time.Duration(more(before.charged, x.charged)) / time.Duration(max(1, len(j.ranks)-1))
 			r.late = percent(late+min(dt, stuck[i]), dt)
+			r.waitsFor(dt)
+			if late, ok := whom[i]; ok {
+				r.whom, r.whomShare = late, max(r.waiting, percent(min(dt, stuck[late]), dt))
+			}
 		}
+		r.waits = nil
 		r.samples = append(r.samples, x)
 		r.samples = r.samples[max(0, len(r.samples)-window):]
 	}
 	if pairs {
 		j.windows = append(j.windows, j.window())
 		j.windows = j.windows[max(0, len(j.windows)-straggler.MostWindows):]
+	}
+}
+
+// waitsFor finds for whom the rank has waited most in the time dt.
+func (r *rank) waitsFor(dt time.Duration) {
+	most := uint64(0)
+	for late, ns := range r.waits {
+		if ns > most || ns == most && late < r.whom {
+			most, r.whom = ns, late
+		}
+	}
+	if r.whomShare = percent(time.Duration(most), dt); r.whomShare == 0 {
+		r.whom = -1
 	}
 }
 
@@ -185,6 +223,9 @@ type recent struct {
 	seconds        float64 // 0: unknown
 	works, bytes   float64 // a second
 	waiting, busy  float64 // shares of the time
+	steps          uint64  // that have ended
+	stepTime       uint64  // nanoseconds that these took
+	samples        float64 // a second
 	late           float64 // nanoseconds that the others have waited for it, a second
 	cores, starved float64
 	share          straggler.Share // without Late
@@ -203,6 +244,8 @@ func (r *rank) recent(samples int) (d recent) {
 	share := func(before, now uint64) float64 { return float64(more(before, now)) / 1e9 / dt }
 	d.seconds = dt
 	d.works, d.bytes = float64(more(a.works, b.works))/dt, float64(more(a.bytes, b.bytes))/dt
+	d.steps, d.stepTime = more(a.steps, b.steps), more(a.stepTime, b.stepTime)
+	d.samples = float64(more(a.samples, b.samples)) / dt
 	d.waiting, d.busy = min(1, share(a.waited, b.waited)), min(1, share(a.busy, b.busy))
 	d.cores, d.starved = share(a.cpu, b.cpu), min(1, share(a.main.Starved, b.main.Starved))
 	d.share = straggler.Share{Waiting: d.waiting, Busy: d.busy, Known: b.main.Running > 0,
@@ -247,6 +290,29 @@ func (j *Job) rates(s *Snapshot) {
 	if n > 0 {
 		s.Collectives, s.Bytes, s.Waiting, s.Communicating = s.Collectives/n, s.Bytes/n, s.Waiting/n, s.Communicating/n
 	}
+}
+
+// steps fills in what is known of the program's steps. One that takes longer than the last samples stays known.
+func (j *Job) steps(s *Snapshot) {
+	var count, sum, all, allSum uint64
+	for i := range j.ranks {
+		r := &j.ranks[i]
+		if r.last == nil {
+			continue
+		}
+		n := r.last.Steps.Count()
+		all, allSum, s.Steps = all+n, allSum+r.last.Steps.Sum, max(s.Steps, n)
+		d := r.recent(window)
+		count, sum = count+d.steps, sum+d.stepTime
+		s.Samples += d.samples
+	}
+	switch {
+	case count > 0:
+		j.step = feed.Seconds(sum) / float64(count)
+	case j.step == 0 && all > 0:
+		j.step = feed.Seconds(allSum) / float64(all)
+	}
+	s.Step = j.step
 }
 
 // kinds adds up the collectives of all ranks, those with the most bytes first.

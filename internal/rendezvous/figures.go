@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/guard"
@@ -32,9 +33,16 @@ func (s *Server) AskFigures() {
 	for p := range s.peers {
 		if !p.telling.asked && !now.Before(p.telling.next) {
 			p.telling.asked, p.telling.at = true, now
-			s.send(p, message{Type: typeTell})
+			s.send(p, message{Type: typeTell, Stack: slices.Contains(s.inspected, p.Rank)})
 		}
 	}
+}
+
+// Inspect says which ranks AskFigures asks where their program is, too, from now on. Others have waited for them.
+func (s *Server) Inspect(ranks []int) {
+	s.mu.Lock()
+	s.inspected = ranks
+	s.mu.Unlock()
 }
 
 // told hands on an answer. False if p was not asked, or breaks the rules.
@@ -55,16 +63,17 @@ func (s *Server) told(p *peer, m message) bool {
 	return asked
 }
 
-// OnTell sets the function that returns this rank's figures when the launcher asks for them. f may be called on any
-// goroutine, once at a time, and should take no longer than some milliseconds.
-func (s *Session) OnTell(f func() []byte) { s.onTell.Store(&f) }
+// OnTell sets the function that returns this rank's figures when the launcher asks for them, with the stack of the
+// program's thread if it asks for that. f may be called on any goroutine, once at a time, and should take no longer
+// than some milliseconds.
+func (s *Session) OnTell(f func(stack bool) []byte) { s.onTell.Store(&f) }
 
 // tell answers the launcher, on a goroutine of its own so that a slow write holds up no news.
-func (s *Session) tell() {
+func (s *Session) tell(stack bool) {
 	guard.Go("the figures for the launcher", s.end, func() {
 		var p []byte
 		if f := s.onTell.Load(); f != nil {
-			p = (*f)()
+			p = (*f)(stack)
 		}
 		s.write(message{Type: typeFigures, Value: p[:min(len(p), maxFigures)]})
 	})

@@ -31,7 +31,7 @@ func TestRanksTellWhenAsked(t *testing.T) {
 	got := make(answers, 10)
 	s.Figures = got.take
 	all := joinAll(t, addr, 2)
-	all[1].OnTell(func() []byte { return []byte("figures") })
+	all[1].OnTell(func(bool) []byte { return []byte("figures") })
 	for range 3 {
 		s.AskFigures()
 		both := []string{got.next(t), got.next(t)}
@@ -46,6 +46,29 @@ func TestRanksTellWhenAsked(t *testing.T) {
 	}
 }
 
+// TestOnlyInspectedRanksTellTheirStacks checks who is asked for a stack.
+func TestOnlyInspectedRanksTellTheirStacks(t *testing.T) {
+	s, addr := serve(t, 2)
+	got := make(answers, 10)
+	s.Figures = got.take
+	for _, one := range joinAll(t, addr, 2) {
+		one.OnTell(func(stack bool) []byte { return fmt.Append(nil, stack) })
+	}
+	for _, ranks := range [][]int{nil, {1}, {0, 1}, nil} {
+		s.Inspect(ranks)
+		s.AskFigures()
+		both := []string{got.next(t), got.next(t)}
+		slices.Sort(both)
+		for rank, text := range both {
+			want := fmt.Sprintf("%d 1 node%d %t", rank, rank, slices.Contains(ranks, rank))
+			if text != want {
+				t.Errorf("%q, not %q", text, want)
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // TestRanksTellWithinTheirRate checks that a rank which has told much is not asked again at once, and that one which
 // owes an answer is not asked at all.
 func TestRanksTellWithinTheirRate(t *testing.T) {
@@ -54,7 +77,7 @@ func TestRanksTellWithinTheirRate(t *testing.T) {
 	s.Figures = got.take
 	all := joinAll(t, addr, 1)
 	hold, calls := make(chan struct{}), 0
-	all[0].OnTell(func() []byte { calls++; <-hold; return make([]byte, maxFigures+1) })
+	all[0].OnTell(func(bool) []byte { calls++; <-hold; return make([]byte, maxFigures+1) })
 	for range 5 {
 		s.AskFigures() // the first is not answered yet
 	}
@@ -76,7 +99,7 @@ func TestAnAnswerEachSecond(t *testing.T) {
 	s.Figures = got.take
 	all := joinAll(t, addr, 1)
 	const bytes = 300
-	all[0].OnTell(func() []byte { time.Sleep(bytes * time.Millisecond); return make([]byte, bytes) })
+	all[0].OnTell(func(bool) []byte { time.Sleep(bytes * time.Millisecond); return make([]byte, bytes) })
 	s.AskFigures()
 	got.next(t)
 	s.AskFigures()

@@ -67,6 +67,7 @@ type message struct {
 	Death      *Death    `json:",omitempty"` // death, failed
 	Silent     []Silence `json:",omitempty"` // beats
 	Generation uint64    `json:",omitempty"` // welcome
+	Stack      bool      `json:",omitempty"` // tell: with the stack of the program's thread
 }
 
 const (

@@ -67,6 +67,7 @@ type Server struct {
 	listeners []net.Listener
 	conns     map[net.Conn]struct{}
 	peers     map[*peer]struct{} // connected now
+	inspected []int              // ranks: see Inspect
 	ranks     []standing
 	someEnded bool          // some rank's standing says so: see hopeless
 	deaths    []Death       // the news so far, in order of arrival

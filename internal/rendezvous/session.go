@@ -72,7 +72,7 @@ type Session struct {
 	waits   map[exchangeKey]*wait
 	inquiries
 	beats  chan []Silence // capacity 1: the last answer to a Beat
-	onTell atomic.Pointer[func() []byte]
+	onTell atomic.Pointer[func(stack bool) []byte]
 }
 
 // wait is an Exchange that has not returned.
@@ -182,7 +182,7 @@ func (s *Session) read() {
 			continue
 		}
 		if m.Type == typeTell {
-			s.tell()
+			s.tell(m.Stack)
 			continue
 		}
 		s.take(m)

@@ -110,8 +110,20 @@ func (m *model) top(width int, at time.Time) []line {
 	for _, text := range wrap(clean(s.Sentence), width, mostSentence) {
 		lines = append(lines, line{{text, tone}})
 	}
-	rates := fmt.Sprintf("%s collectives/s  %s/s  waiting %.0f %%  communicating %.0f %%", number(s.Collectives),
-		overview.Bytes(s.Bytes), 100*s.Waiting, 100*s.Communicating)
+	if w := s.Where; w != nil {
+		for _, text := range wrap(clean(fmt.Sprintf("Rank %d: %s", w.Rank, w.Text)), width, mostSentence) {
+			lines = append(lines, line{{text, plain}})
+		}
+	}
+	steps := ""
+	if s.Step > 0 {
+		steps = fmt.Sprintf("step %s  %s steps/s  ", overview.Duration(s.Step), number(1/s.Step))
+	}
+	if s.Samples > 0 {
+		steps += fmt.Sprintf("%s samples/s  ", number(s.Samples))
+	}
+	rates := steps + fmt.Sprintf("%s collectives/s  %s/s  waiting %.0f %%  communicating %.0f %%",
+		number(s.Collectives), overview.Bytes(s.Bytes), 100*s.Waiting, 100*s.Communicating)
 	return append(lines, line{{rates, plain}}, nil)
 }
 
@@ -127,6 +139,12 @@ type column struct {
 var columns = []column{
 	{"RANK", 5, 'n', func(_ *model, rank int, _ *overview.Rank) (string, look) { return fmt.Sprint(rank), plain }},
 	{"WAITS", 6, 'w', func(_ *model, _ int, r *overview.Rank) (string, look) { return percent(r, r.Waiting), plain }},
+	{"FOR", 6, 0, func(_ *model, _ int, r *overview.Rank) (string, look) {
+		if r.Whom < 0 || r.Silent < 0 {
+			return "-", plain
+		}
+		return fmt.Sprint(r.Whom), plain
+	}},
 	{"WAITED-FOR", 11, 'l', func(_ *model, _ int, r *overview.Rank) (string, look) {
 		how := plain
 		switch {

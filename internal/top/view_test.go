@@ -18,13 +18,15 @@ var at = time.Unix(1e9, 0)
 func filled(size int) *model {
 	now := &overview.Snapshot{Time: at.UnixMilli(), Sentence: "All wait for rank 3 on b, in `x`, for 2.1 s.",
 		Tone: overview.Stuck, Size: size, Hosts: []string{"a", "b"}, Collectives: 12.345, Bytes: 2e9, Waiting: 0.5,
+		Where: &overview.Where{Rank: 3, Text: "its program is in load (x/data.py:7)."}, Step: 0.25, Samples: 512,
 		Open: []overview.Open{{Name: "layer4.conv2.weight", Op: "ALLREDUCE", Age: 2.1, State: "waits",
 			Waits: "0-2", Missing: "3"}},
 		History: []overview.Event{{Time: at.UnixMilli(), Text: "all ranks have joined"}}}
 	for i := range size {
-		r := overview.Rank{Host: i % 2, Waiting: uint8(90 - i%50), Memory: uint64(i+1) << 20, Cores: 1, Pending: 1}
+		r := overview.Rank{Host: i % 2, Waiting: uint8(90 - i%50), Memory: uint64(i+1) << 20, Cores: 1, Pending: 1,
+			Whom: 3}
 		if i == 3 {
-			r.Late, r.Waiting = 88, 0
+			r.Late, r.Waiting, r.Whom = 88, 0, -1
 		}
 		now.Ranks = append(now.Ranks, r)
 	}
@@ -45,8 +47,9 @@ func TestTheScreenShowsTheJob(t *testing.T) {
 	got := text(filled(4).view(100, 20, at))
 	for _, want := range []string{"job 4711: train.py  4 ranks on 2 hosts\n",
 		"All wait for rank 3 on b, in `x`, for 2.1 s.\n",
-		"12.3 collectives/s  2 GB/s  waiting 50 %  communicating 0 %\n", "*WAITED-FOR",
-		"    3    0 %        88 %   1.00", "OPERATIONS IN FLIGHT\n",
+		"for 2.1 s.\nRank 3: its program is in load (x/data.py:7).\n", "step 250 ms  4 steps/s  512 samples/s  " +
+			"12.3 collectives/s  2 GB/s  waiting 50 %  communicating 0 %\n", "*WAITED-FOR",
+		"    3    0 %      -        88 %   1.00", "    0   90 %      3         0 %   1.00", "OPERATIONS IN FLIGHT\n",
 		"    2.1 s  ALLREDUCE layer4.conv2.weight: submitted by 0-2, missing 3\n", "all ranks have joined\n",
 		"q quit  s sort: waited for"} {
 		if !strings.Contains(got, want) {
@@ -153,7 +156,7 @@ func TestASilentLauncherIsNamed(t *testing.T) {
 	m.now.Ranks[1] = overview.Rank{Host: -1, Silent: -1}
 	got := text(m.view(100, 24, at.Add(time.Minute)))
 	for _, want := range []string{"No news for 60 s: the launcher does not answer.", "a, silent for 9 s",
-		"    1      -           -", "has told nothing yet"} {
+		"    1      -      -           -", "has told nothing yet"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

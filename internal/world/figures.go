@@ -1,13 +1,22 @@
 package world
 
-import "github.com/gorovod/gorovod/internal/feed"
+import (
+	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/vitals"
+)
 
 // figures are what this rank tells the launcher when somebody watches the job. One call ends before the next begins.
-func (w *World) figures() []byte {
+// With stack it tells where the program is.
+func (w *World) figures(stack bool) []byte {
 	f := w.Engine.Figures()
 	f.Resident = resident()
 	f.CPU, f.Main = processor(), feed.Thread(w.vitals.Ask())
 	f.Link = feed.Link(w.links.Busiest())
+	if stack {
+		for _, frame := range vitals.Stack() {
+			f.Stack = append(f.Stack, feed.Frame(frame))
+		}
+	}
 	w.told.News(f)
 	p := f.Append(nil)
 	if len(p) > feed.MaxBytes {

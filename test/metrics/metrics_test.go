@@ -58,6 +58,9 @@ func rank(stop string) error {
 		if err := hvd.Allreduce(context.Background(), "gradient", data); err != nil {
 			return err
 		}
+		if err := hvd.CountSamples(64); err != nil {
+			return err
+		}
 	}
 }
 
@@ -192,7 +195,7 @@ func TestTheLatestRankIsNamed(t *testing.T) {
 	}
 	for name, least := range map[string]float64{"world_size": 3, `workers{state="joined"}`: 3,
 		`collectives_total{dtype="float32",op="allreduce",process_set="0"}`: 30, "negotiation_seconds_count": 30,
-		`collective_seconds_count{op="allreduce",size_class="32KiB"}`: 30, `resident_memory_bytes{rank="2"}`: 1 << 20} {
+		`collective_seconds_count{op="allreduce",size_class="32KiB"}`: 30, `resident_memory_bytes{rank="2"}`: 1 << 20, "step_seconds_count": 30, "steps_total": 10, "samples_total": 640} {
 		if v := value(page, name); v < least {
 			t.Errorf("%s is %v, less than %v", name, v, least)
 		}

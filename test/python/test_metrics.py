@@ -37,10 +37,29 @@ def test_counts_what_was_submitted(job):
     assert figures["pending"] == 0
 
 
+def test_counts_steps_and_samples(job):
+    rejoin()
+    steps = 20
+    for _ in range(steps):
+        for name, size in (("small", 10), ("gradient", 5000), ("bias", 10)):
+            hvd.allreduce(torch.ones(size), name=name)
+        hvd.allreduce(torch.ones(100000))  # a name of its own each time
+        hvd.count_samples(32)
+    figures = hvd.metrics()
+    assert figures["samples"] == 32 * steps
+    assert steps - 4 <= figures["steps"]["count"] < steps  # a name is known when it comes again
+    assert sum(figures["steps"]["buckets"]) == figures["steps"]["count"]
+    assert 0 < figures["steps"]["seconds"]
+    with pytest.raises(ValueError, match="-1"):
+        hvd.count_samples(-1)
+
+
 def test_needs_a_job(job):
     hvd.shutdown()
     with pytest.raises(ValueError, match="init"):
         hvd.metrics()
+    with pytest.raises(ValueError, match="init"):
+        hvd.count_samples(1)
     hvd.init()
 
 

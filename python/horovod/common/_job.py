@@ -30,6 +30,7 @@ local_rank = basics.local_rank
 cross_rank = basics.cross_rank
 is_homogeneous = basics.is_homogeneous
 metrics = basics.metrics
+count_samples = basics.count_samples
 
 mpi_threads_supported = basics.mpi_threads_supported
 mpi_enabled = basics.mpi_enabled
@@ -46,6 +47,7 @@ __all__ = [
     "ProcessSet",
     "add_process_set",
     "ccl_built",
+    "count_samples",
     "cross_rank",
     "cross_size",
     "cuda_built",

@@ -171,6 +171,8 @@ _PROTOTYPES = {
     "gorovod_digest": (None, [ctypes.c_void_p, ctypes.c_size_t, _uint64_p]),
     "gorovod_consistency_steps": (ctypes.c_int, []),
     "gorovod_metrics": (ctypes.c_void_p, []),
+    "gorovod_count_samples": (ctypes.c_int, [ctypes.c_int64]),
+    "gorovod_offer_stack": (ctypes.c_int, [_uint64_p, ctypes.c_char_p, ctypes.c_char_p]),
     "gorovod_counters": (ctypes.c_int, [_int64_p, ctypes.c_int]),
 }
 

@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
-from horovod.common import _last_words, _lib, _mpi
+from horovod.common import _last_words, _lib, _mpi, _stack
 from horovod.common._registered_sets import RegisteredSets
 from horovod.common.process_sets import ProcessSet, _init_process_sets, _rebind_process_sets
 from horovod.common.util import is_iterable
@@ -101,6 +101,7 @@ class HorovodBasics(RegisteredSets):
                 raise SystemExit(0)
             if reason is not None:
                 raise ValueError(f"Horovod initialization failed. {reason or 'The log tells more.'}")
+            _stack.offer(self.MPI_LIB_CTYPES)
         if not self._exit_hook:
             atexit.register(self.MPI_LIB_CTYPES.horovod_shutdown)
             _last_words.install()
@@ -309,8 +310,9 @@ class HorovodBasics(RegisteredSets):
         "Metrics" explains each field. ``horovodrun --metrics-port`` shows the figures of all ranks.
 
         Returns:
-            A dictionary: ``collectives``, ``tensors``, ``negotiation``, ``wait_seconds``, ``waited_for``, ``cache``,
-            ``fusion``, ``nans``, ``pending``, ``oldest_pending_seconds``, ``bucket_bounds``, ``rank`` and ``size``.
+            A dictionary: ``collectives``, ``tensors``, ``negotiation``, ``steps``, ``samples``, ``wait_seconds``,
+            ``waited_for``, ``cache``, ``fusion``, ``nans``, ``pending``, ``oldest_pending_seconds``, ``bucket_bounds``,
+            ``rank`` and ``size``.
 
         Raises:
             ValueError: before :meth:`init`, after :meth:`shutdown`, and in a forked child.
@@ -327,6 +329,28 @@ class HorovodBasics(RegisteredSets):
         finally:
             self.MPI_LIB_CTYPES.gorovod_free(text)
         return figures
+
+    def count_samples(self, samples: int) -> None:
+        """Count samples that this process has worked through, so that a dashboard can show samples a second.
+
+        The count is in :meth:`metrics`, and in what ``horovodrun --dashboard``, ``--metrics-port`` and ``gorovod top``
+        show. It sends nothing, and may be called on any thread, at best once in each step.
+
+        Args:
+            samples: how many, such as the size of a batch.
+
+        Raises:
+            ValueError: before :meth:`init`, after :meth:`shutdown`, in a forked child, and for a number below 0.
+
+        Example:
+            >>> hvd.count_samples(64)
+            >>> hvd.metrics()["samples"]
+            64
+        """
+        if samples < 0:
+            raise ValueError(f"samples must not be negative, but is {samples}")
+        if self.MPI_LIB_CTYPES.gorovod_count_samples(int(samples)) < 0:
+            raise _lib.not_initialized()
 
     def mpi_threads_supported(self) -> bool:
         """Tell whether the program may call MPI itself on any thread.

@@ -504,7 +504,7 @@ static void forked(void) {
     gorovod_op op = make(GOROVOD_ALLREDUCE, "child", GOROVOD_FLOAT32, 1, one, &x, &x);
     int ok = horovod_rank() == -1 && horovod_size() == -1 && horovod_is_initialized() == 0 && !horovod_init(NULL, 0, NULL, NULL, 0) &&
              gorovod_enqueue(&op, &h) == GOROVOD_PRECONDITION_ERROR && strstr(gorovod_last_error(), "forked child") != NULL &&
-             gorovod_wait(1, -1) == GOROVOD_PRECONDITION_ERROR && gorovod_counters(NULL, 0) == 0 && gorovod_metrics() == NULL && gorovod_version()[0] == 0 &&
+             gorovod_wait(1, -1) == GOROVOD_PRECONDITION_ERROR && gorovod_counters(NULL, 0) == 0 && gorovod_metrics() == NULL && gorovod_count_samples(1) == -1 && gorovod_version()[0] == 0 &&
              gorovod_elastic_await(-1) == -1;
     horovod_shutdown();
     _exit(ok ? 0 : 1);
@@ -538,8 +538,10 @@ int main(void) {
     CHECK(run(&barrier) == GOROVOD_OK);
     int64_t counters[16];
     CHECK(gorovod_counters(counters, 16) == 7 && counters[1] > 0);
+    CHECK(gorovod_count_samples(77) == 0 && gorovod_count_samples(-1) == -1);
     char *figures = gorovod_metrics();
-    CHECK(figures != NULL && figures[0] == '{' && strstr(figures, "\"op\":\"allreduce\"") != NULL);
+    CHECK(figures != NULL && figures[0] == '{' && strstr(figures, "\"op\":\"allreduce\"") != NULL &&
+          strstr(figures, "\"samples\":77,") != NULL);
     gorovod_free(figures);
     horovod_shutdown();
   }
