@@ -2,7 +2,7 @@ package world
 
 import "github.com/gorovod/gorovod/internal/feed"
 
-// figures are what this rank tells the launcher when somebody watches the job. One call ends before the next begins.
+// figures returns the figures that this rank tells the launcher while somebody watches the job. Calls do not overlap.
 func (w *World) figures() []byte {
 	f := w.Engine.Figures()
 	f.Resident = resident()
