@@ -25,8 +25,9 @@ import (
 // launcher's report, which knows the exit code or the signal.
 const newsDelay = time.Second
 
-// exitDelay is how long the other ranks wait for the launcher's report on a rank that has left in order, and probably
-// ends. Python takes its frameworks down between its goodbye and its end: that takes a second or two on busy cores.
+// exitDelay is how long the other ranks wait for the launcher's report on a rank that has left in order, and is
+// probably about to end. Between its goodbye and its end Python takes down its frameworks, which takes a second or two
+// on busy cores.
 const exitDelay = 3 * time.Second
 
 // Options is the input of New.
@@ -38,8 +39,8 @@ type Options struct {
 	Session *rendezvous.Session
 	// Record keeps the record of the last operations. It does not block.
 	Record func()
-	// Aborted, if set, is called on any goroutine after each Abort of the network, for what the network's abort does
-	// not end. It does not block.
+	// Aborted, if set, is called on any goroutine after each Abort of the network, to end calls that the network's
+	// abort does not end. It does not block.
 	Aborted func(cause error)
 	Log     *slog.Logger
 }
@@ -61,7 +62,7 @@ type Monitor struct {
 	engine  *engine.Engine    // nil before Started
 	deaths  map[int]rendezvous.Death
 	news    chan struct{} // closed and renewed at every death
-	left    bool          // this rank leaves: deaths mean nothing any more
+	left    bool          // this rank leaves, so deaths mean nothing any more
 }
 
 // New starts to watch.
@@ -153,7 +154,7 @@ func (m *Monitor) onDeath(d rendezvous.Death) {
 	if e != nil {
 		by, over := e.ClosedBy()
 		if over || by >= 0 && d.Signal == 0 && (d.ExitCode == 0 || d.Rank == by) {
-			return // it left in order: the closed log ends what it ends, and asks for the cause
+			return // the rank left in order: the closed log ends all that it has to end, and asks for the cause
 		}
 	}
 	m.Abort(reported{errors.New(d.String())})
@@ -170,7 +171,7 @@ func (m *Monitor) Vanished(rank, pid int, exit transport.Exit) {
 	}
 	if e != nil {
 		if by, over := e.ClosedBy(); over || by >= 0 {
-			return // ranks leave; should one have died instead, the launcher will tell
+			return // ranks leave; if one has died instead, the launcher will tell
 		}
 	}
 	how := "has died"
