@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector has a sync.Pool forget at random.
+// Under the race detector a sync.Pool drops objects at random.
 
 package hvd_test
 
@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/hvd"
 )
 
-// steps are the ways to sum a tensor again and again that are to allocate nothing.
+// steps are repeated operations that must allocate nothing.
 func steps() map[string]func() error {
 	ctx, data := context.Background(), make([]float32, 3)
 	handle := new(hvd.Handle)
@@ -37,7 +37,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		for range 5 { // the first submit in full
+		for range 5 { // the first calls submit whole requests
 			f()
 		}
 		if n := testing.AllocsPerRun(100, f); n != 0 {
@@ -60,7 +60,7 @@ func BenchmarkAllocations(b *testing.B) {
 	}
 }
 
-// A group allocates a few pieces of memory, however many its tensors are.
+// A group allocates a few pieces of memory, whatever the number of its tensors.
 func TestAGroupAllocatesOnce(t *testing.T) {
 	alone(t)
 	sum := []hvd.Option{hvd.WithOp(hvd.Sum)}
@@ -73,7 +73,7 @@ func TestAGroupAllocatesOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 5 { // the first submit in full
+	for range 5 { // the first calls submit whole requests
 		f()
 	}
 	if n := testing.AllocsPerRun(100, f); n > 8 {

@@ -42,9 +42,9 @@ func WithPrescale(f float64) Option { return func(o *call) { o.Prescale = f } }
 // WithPostscale multiplies the combined data.
 func WithPostscale(f float64) Option { return func(o *call) { o.Postscale = f } }
 
-// Compression is the form in which an allreduce travels between hosts: unchanged, or
-// as 16 or 8 bits a number. Partial sums keep the type of the elements, and nothing is
-// compressed inside a host. Only sums and averages of float32 and float64 heed it.
+// Compression is the form in which an allreduce travels between hosts: unchanged, or with 16 or 8 bits per number.
+// Partial sums keep the type of the elements, and nothing is compressed inside a host. Only sums and averages of
+// float32 and float64 heed it.
 type Compression = tensor.Wire
 
 // The compressions. With NoCompression the variable GOROVOD_COMPRESSION decides.
@@ -67,13 +67,12 @@ func WithCompression(c Compression) Option { return func(o *call) { o.Wire = c }
 // not registered. nil means all processes.
 func WithProcessSet(s *ProcessSet) Option { return func(o *call) { o.set = s } }
 
-// WithHandle has AllreduceAsync, BroadcastAsync and ReduceAsync use and return h instead of
-// a new handle. So a loop that keeps its handles and options allocates nothing. h must be
-// the zero Handle, or its Wait must have returned its last operation's outcome. Otherwise,
-// and for other operations, the error is ErrInvalidArgument.
+// WithHandle makes AllreduceAsync, BroadcastAsync and ReduceAsync use and return h instead of a new handle. So a loop
+// that keeps its handles and options allocates nothing. h must be the zero Handle, or its Wait must have returned its
+// last operation's outcome. Otherwise, and for other operations, the error is ErrInvalidArgument.
 func WithHandle(h *Handle) Option { return func(o *call) { o.handle = h } }
 
-// call is an operation before its submission, which returns it to the pool.
+// call is an operation before its submission. The submission returns it to the pool.
 type call struct {
 	engine.Op
 	set    *ProcessSet // nil: all processes
@@ -85,7 +84,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 // recycle ends the use of op: the engine keeps a copy.
 func (op *call) recycle() {
-	*op = call{} // a caller's data is not kept alive
+	*op = call{} // so that it does not keep a caller's data alive
 	calls.Put(op)
 }
 
@@ -109,7 +108,7 @@ func newInPlace[T Element](t operation.Kind, name string, data []T, root int, op
 	return op
 }
 
-// resolve finds the number of the process set.
+// resolve sets the number of op's process set.
 func (op *call) resolve() error {
 	if op.set == nil {
 		return nil
@@ -122,7 +121,7 @@ func (op *call) resolve() error {
 	return nil
 }
 
-// refused says which operation err is of.
+// refused adds the operation's kind and name to err.
 func (op *call) refused(err error) error { return named(op.Type, op.Name, err) }
 
 // run executes op. If ctx has ended already, nothing is submitted.
@@ -191,7 +190,7 @@ func enqueueInPlace(op *call) (*Handle, error) {
 	return h, nil
 }
 
-// gather executes an operation whose output is allocated once its size is known.
+// gather executes an operation. Its output is allocated when its size is known.
 func gather[T Element](ctx context.Context, op *call) (out []T, received []int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, op.refused(err)
@@ -224,7 +223,7 @@ func gatherAsync[T Element](op *call) (*ResultHandle[T], error) {
 	return r, nil
 }
 
-// allocate lets op write to a slice that becomes h's.
+// allocate makes op write its output to a new slice, and gives that to h.
 func (h *ResultHandle[T]) allocate(op *engine.Op) {
 	op.Alloc = func(shape tensor.Shape, _ int) ([]byte, error) {
 		h.out = make([]T, shape[0])

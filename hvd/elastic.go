@@ -23,9 +23,9 @@ var (
 	ErrLauncherLost = elastic.ErrLost
 )
 
-// State is the state of a training, which RunElastic saves and restores. If it is also an
-// encoding.BinaryMarshaler and BinaryUnmarshaler, and GOROVOD_CHECKPOINT_DIR is set, rank 0
-// writes commits to that directory. A job that is started again goes on from the newest.
+// State is the state of a training, which RunElastic saves and restores. If it also is an encoding.BinaryMarshaler and
+// BinaryUnmarshaler, and GOROVOD_CHECKPOINT_DIR is set, rank 0 writes commits to that directory. If the job is started
+// again, it goes on from the newest commit.
 type State interface {
 	// Save remembers the state, in this process's memory.
 	Save()
@@ -35,7 +35,7 @@ type State interface {
 	Sync(ctx context.Context) error
 }
 
-// HostListener is a State that hears of changes of the hosts at once, for example to commit early.
+// HostListener is a State that is told at once when the hosts change, so that it can commit early, for example.
 type HostListener interface {
 	// OnHostsUpdated runs on another goroutine than train, on every process that the launcher
 	// has told, before Check returns ErrHostsUpdated for this change anywhere. It must not block.
@@ -123,7 +123,7 @@ func RunElastic(ctx context.Context, state State, train func(ctx context.Context
 				return again
 			}
 			if errors.Is(err, ErrHostsUpdated) {
-				state.Restore() // what has a number
+				state.Restore() // the state of the commit with the last number
 			}
 			return errors.Join(again, e.write(true))
 		}
@@ -177,8 +177,8 @@ func (e *Elastic) Commit(ctx context.Context) error {
 	return e.Check(ctx)
 }
 
-// write writes the last commit to the disk, if this process has that duty and the commit is
-// due. The final one always is.
+// write writes the last commit to the disk, if this process has that duty and the commit is due. The final commit is
+// always due.
 func (e *Elastic) write(final bool) error {
 	m, ok := e.state.(encoding.BinaryMarshaler)
 	if !ok || e.commits < 0 || !process.CheckpointDue(e.commits, final) {
@@ -191,7 +191,7 @@ func (e *Elastic) write(final bool) error {
 	return process.SaveCheckpoint(e.commits, data)
 }
 
-// read reads the state from the disk, on rank 0 of a job without a commit.
+// read reads the state from the disk, on rank 0, if the job has no commit yet.
 func (e *Elastic) read() error {
 	m, ok := e.state.(encoding.BinaryUnmarshaler)
 	if !ok || e.commits >= 0 || !process.CheckpointDue(0, true) {
@@ -227,7 +227,7 @@ func (e *Elastic) Check(ctx context.Context) error {
 	}
 	e.stamp = news[0]
 	if membership.HostUpdate(news[1]) == membership.Removed {
-		process.Intact() // who is left has the state already
+		process.Intact() // the processes that are left have the state already
 	}
 	return fmt.Errorf("%w: %v at %s", ErrHostsUpdated, membership.HostUpdate(news[1]),
 		time.Unix(news[0], 0).Format(time.TimeOnly))

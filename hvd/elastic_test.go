@@ -13,8 +13,8 @@ import (
 	"github.com/gorovod/gorovod/hvd"
 )
 
-// The only worker of a job changes what is discovered. It hears of the two newcomers, at once, while it
-// commits nothing; both are there after one reset, although one comes later.
+// The only worker of a job changes the hosts that are discovered. It hears of the two new workers at once, before it
+// commits. Both have joined after one reset, although one comes later.
 func TestHostsUpdated(t *testing.T) {
 	run, err := filepath.Abs("../build/horovodrun")
 	if err != nil {

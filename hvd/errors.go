@@ -49,7 +49,7 @@ var (
 	ErrTimelineNotEnabled = process.ErrTimelineNotEnabled
 )
 
-// opError is cause, and matches the sentinel kind. Its text is the cause's alone.
+// opError is the error cause, and also matches the sentinel kind. Its text is that of cause.
 type opError struct{ kind, cause error }
 
 func (e *opError) Error() string   { return goNames().Replace(e.cause.Error()) }
@@ -61,7 +61,7 @@ var goNames = sync.OnceValue(func() *strings.Replacer {
 		"hvd.start_timeline()", "hvd.StartTimeline()")
 })
 
-// spoken is an error whose text has this package's names.
+// spoken is an error with this package's names in its text.
 type spoken struct{ error }
 
 func (s spoken) Error() string { return goNames().Replace(s.error.Error()) }

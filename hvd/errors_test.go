@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/hvd"
 )
 
-// attempts has every operation once, by the words that its errors must have.
+// attempts calls every operation once. The keys are the words with which its error must begin.
 func attempts(ctx context.Context) map[string]error {
 	x := []float32{1}
 	errs := map[string]error{
@@ -28,7 +28,7 @@ func attempts(ctx context.Context) map[string]error {
 	return errs
 }
 
-// Errors say which operation they are of, and speak of this package's functions.
+// Errors name their operation, and this package's functions instead of Python's.
 func TestErrorsNameTheOperation(t *testing.T) {
 	check := func(when string, errs map[string]error, is error) {
 		for what, err := range errs {

@@ -196,7 +196,7 @@ func ExampleBarrier() {
 	// Output: all are here
 }
 
-// Processes with different amounts of data: who has none left joins, and the others go on.
+// Processes may have different amounts of data: a process without further data joins, and the others go on.
 func ExampleJoin() {
 	if err := hvd.Init(); err != nil {
 		log.Fatal(err)

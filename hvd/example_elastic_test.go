@@ -10,17 +10,17 @@ import (
 	"github.com/gorovod/gorovod/hvd"
 )
 
-// state is what must not be lost: how far the training is, and what it has learnt.
+// state is what must not be lost: the step of the training, and its weights.
 type state struct {
 	Step      int64
 	Weights   []float32
 	committed *state
 }
 
-// Save remembers a copy, which what is trained on does not share memory with.
+// Save remembers a copy, so that the training does not change it.
 func (s *state) Save() { s.committed = &state{Step: s.Step, Weights: slices.Clone(s.Weights)} }
 
-// Restore takes a copy again: the committed state may be needed once more.
+// Restore copies the committed state, because it may be needed again.
 func (s *state) Restore() { s.Step, s.Weights = s.committed.Step, slices.Clone(s.committed.Weights) }
 
 // Sync takes the state of rank 0, and saves it.
@@ -50,14 +50,14 @@ func ExampleRunElastic() {
 		for s.Step < 100 {
 			grad := []float32{1, 2, 3} // of this process's part of the data
 			if err := hvd.Allreduce(ctx, "grad", grad); err != nil {
-				return err // of a process that has died: train is called again, with the last commit
+				return err // for example, a process has died: train is called again, with the last commit
 			}
 			for i := range s.Weights {
 				s.Weights[i] += grad[i] / 100
 			}
 			if s.Step++; s.Step%10 == 0 {
 				if err := e.Commit(ctx); err != nil {
-					return err // of hosts that have changed: train is called again, and nothing is lost
+					return err // for example, the hosts have changed: train is called again, and nothing is lost
 				}
 			}
 		}

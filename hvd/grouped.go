@@ -101,20 +101,20 @@ func handles(entries []*engine.Entry) []*Handle {
 	return handles
 }
 
-// groupMemory describes a group until the engine has its copy. It is pooled: a thousand tensors
-// need so much of it that the garbage collector would run every few calls.
+// groupMemory describes a group until the engine has its copy. It is pooled, because a thousand tensors need much
+// memory: without the pool the garbage collector would run every few calls.
 type groupMemory struct {
 	ops     []engine.Op
 	lengths []int64 // back the Shapes
 	names   []byte
-	ends    []int // of names
+	ends    []int // where each tensor's name ends in names
 }
 
 var groupMemories = sync.Pool{New: func() any { return new(groupMemory) }}
 
 // recycle ends the use of m.
 func (m *groupMemory) recycle() {
-	clear(m.ops) // a caller's data is not kept alive
+	clear(m.ops) // so that it does not keep a caller's data alive
 	m.ops, m.lengths, m.names, m.ends = m.ops[:0], m.lengths[:0], m.names[:0], m.ends[:0]
 	groupMemories.Put(m)
 }
@@ -127,14 +127,14 @@ func (m *groupMemory) name(group string, n int) {
 	}
 }
 
-// group submits an operation for each of data. output sets where its result goes.
+// group submits one operation for each slice of data. output sets where the operation's result goes.
 func group[T Element](t operation.Kind, name string, data [][]T, opts []Option,
 	output func(i int, op *engine.Op)) ([]*engine.Entry, error) {
 	m := groupMemories.Get().(*groupMemory)
 	defer m.recycle()
 	m.name(name, len(data))
 	names, begin := string(m.names), 0
-	common := newOp[T](t, name, nil, opts) // what all of the group have in common
+	common := newOp[T](t, name, nil, opts) // what all operations of the group have in common
 	defer common.recycle()
 	if common.handle != nil {
 		return nil, common.refused(errNoHandle)

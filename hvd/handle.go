@@ -8,8 +8,8 @@ import (
 	"github.com/gorovod/gorovod/internal/engine"
 )
 
-// Handle is an operation in progress that changes its slice. One goroutine at a time
-// may use it. The zero Handle is spent; WithHandle gives it an operation.
+// Handle is an operation in progress that changes its slice. One goroutine at a time may use it. The zero Handle has no
+// operation; WithHandle gives it one.
 type Handle struct {
 	entry  *engine.Entry
 	result func(*engine.Entry) // called before the Entry is released, if all went well
@@ -38,8 +38,8 @@ func (h *Handle) Wait(ctx context.Context) error {
 		} else if ctx.Done() != nil {
 			d = waitSlice
 		}
-		// Also if ctx has ended: a caller that stops waiting hands the operation over to
-		// the engine's own goroutine.
+		// This is called even if ctx has ended, because a caller that stops waiting must hand the operation over to the
+		// engine's own goroutine.
 		if e.Wait(d) {
 			break
 		}

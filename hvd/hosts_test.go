@@ -13,8 +13,8 @@ import (
 	"github.com/gorovod/gorovod/hvd"
 )
 
-// horovodrun runs this program's part of the given name on four ranks of two pretended
-// hosts; ranks 0 and 2 lead them.
+// horovodrun runs one part of this program, by name, on four ranks of two pretended hosts. Ranks 0 and 2 lead the
+// hosts.
 func horovodrun(t *testing.T, part string, env ...string) {
 	t.Helper()
 	run, err := filepath.Abs("../build/horovodrun")
@@ -33,8 +33,8 @@ func horovodrun(t *testing.T, part string, env ...string) {
 	}
 }
 
-// A rank that leaves ends what others wait for while the leaders of both hosts compute:
-// they do so until those have seen it.
+// When a rank leaves, operations that wait for it end, even while the leaders of both hosts compute. The leaders
+// compute until rank 1 has seen its operation end.
 func TestLeavingWhileLeadersCompute(t *testing.T) { horovodrun(t, "leave") }
 
 func leave(ctx context.Context) error {
@@ -70,7 +70,7 @@ func leave(ctx context.Context) error {
 	}
 }
 
-// One who joins early, and one whose requests change, get on with leaders that compute in between.
+// A rank that joins early and a rank whose requests change make progress, although the leaders compute in between.
 func TestJoinWhileLeadersCompute(t *testing.T) { horovodrun(t, "join") }
 
 func join(ctx context.Context) error {

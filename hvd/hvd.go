@@ -44,7 +44,7 @@ import (
 // Init also registers sets, which must be the same on all processes.
 func Init(sets ...*ProcessSet) error { return InitContext(context.Background(), sets...) }
 
-// InitContext is Init that also ends when ctx does.
+// InitContext is Init, but also ends when ctx ends.
 func InitContext(ctx context.Context, sets ...*ProcessSet) error {
 	ranks := make([][]int, len(sets))
 	for i, s := range sets {

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-// runPart is what a rank of a test does.
+// runPart runs one rank's part of a test.
 func runPart(part string) error {
 	switch part {
 	case "leave":
@@ -68,7 +68,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// rank is one rank's part of TestJobs; it returns the first thing that is wrong.
+// rank is one rank's part of TestJobs. It returns the first error.
 func rank() error {
 	ctx := context.Background()
 	if err := hvd.Init(); err != nil {
@@ -170,7 +170,7 @@ func mismatch(ctx context.Context, r, _ int) error {
 	return nil
 }
 
-// patience has rank 0 wait twice for what the others submit after its first wait.
+// patience makes rank 0 wait twice for an operation that the others submit after its first wait.
 func patience(ctx context.Context, r, _ int) error {
 	if r > 0 {
 		if err := hvd.Barrier(ctx); err != nil {

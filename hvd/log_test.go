@@ -15,7 +15,7 @@ import (
 	"github.com/gorovod/gorovod/hvd"
 )
 
-// TestEveryLineOfALogIsJSON has a real job log all that it can, and fail.
+// TestEveryLineOfALogIsJSON makes a real job log all that it can, and fail.
 func TestEveryLineOfALogIsJSON(t *testing.T) {
 	run, err := filepath.Abs("../build/horovodrun")
 	if err != nil {
@@ -69,7 +69,7 @@ func TestEveryLineOfALogIsJSON(t *testing.T) {
 	}
 }
 
-// logAndFail is a rank whose setting gives a warning, and rank 1 fails.
+// logAndFail is one rank's part: rank 1 has a setting that gives a warning, and fails.
 func logAndFail() error {
 	if os.Getenv("HOROVOD_RANK") == "1" {
 		os.Setenv("HOROVOD_FUSION_THRESHOLD", "77")
@@ -78,10 +78,10 @@ func logAndFail() error {
 		return err
 	}
 	defer hvd.Shutdown()
-	hvd.Barrier(context.Background()) // rank 1 may end before rank 0 sees it done
+	hvd.Barrier(context.Background()) // may fail: rank 1 may end before rank 0 sees the barrier done
 	if hvd.Rank() == 1 {
 		os.Exit(3)
 	}
-	hvd.Barrier(context.Background()) // which rank 1 never comes to
+	hvd.Barrier(context.Background()) // rank 1 never comes to it
 	return nil
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/gorovod/gorovod/internal/world"
 )
 
-// Send sends data to the process with rank to, which may be this one. Messages are
-// independent of the collectives. Send returns as soon as the caller may reuse data,
-// which may be before the receiver has the message. It blocks while too many bytes
-// of this process wait for a Recv there. Messages with the same tag arrive in order.
+// Send sends data to the process with rank to, which may be this one. Messages are independent of the collectives. Send
+// returns as soon as the caller may reuse data. The receiver may not have the message yet. Send blocks while too many
+// bytes of this process wait for a Recv there. Messages with the same tag arrive in order.
 //
 // The errors are ErrNotInitialized, ErrInvalidArgument for a rank outside the job,
 // ErrInternal if the receiver has died or the job has failed, and ctx's.

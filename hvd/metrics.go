@@ -7,8 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/process"
 )
 
-// Figures are what this process has counted since Init. All but Pending and
-// OldestPending only grow until Shutdown.
+// Figures are the counts and times of this process since Init. All but Pending and OldestPending only grow until
+// Shutdown.
 type Figures struct {
 	// Collectives are the operations as they were executed, by kind and size.
 	// Tensors that travelled together make one.
@@ -25,19 +25,19 @@ type Figures struct {
 	Samples uint64
 	// Waited is the time in which at least one tensor waited for other processes.
 	Waited time.Duration
-	// WaitedFor says for whom: the ranks that were the last to submit a tensor.
+	// WaitedFor has the ranks for which this process has waited: those that were the last to submit a tensor.
 	WaitedFor []Late
 	// CacheHits and CacheMisses say how tensors were announced to the others.
 	CacheHits, CacheMisses uint64
 	// NaNs counts tensors of this process with a NaN or an infinity, if
 	// GOROVOD_NAN_CHECK asks for it.
 	NaNs uint64
-	// Fused counts collectives of tensors that can travel together: their number,
-	// that of their tensors, and the bytes of these.
+	// Fused is the number of collectives that could carry several tensors. FusedTensors is the number of their tensors,
+	// and FusedBytes the bytes of these.
 	Fused, FusedTensors, FusedBytes uint64
 	// FusionThreshold is the most bytes that travel together.
 	FusionThreshold uint64
-	// Pending operations have not ended. OldestPending is the age of the oldest.
+	// Pending is the number of operations that have not ended. OldestPending is the age of the oldest.
 	Pending       uint64
 	OldestPending time.Duration
 }
@@ -48,8 +48,8 @@ type Late struct {
 	Waited time.Duration
 }
 
-// CollectiveFigures are those of the collectives of one kind, such as "allreduce",
-// and one class of sizes, which has the name of its largest size, such as "32KiB".
+// CollectiveFigures are about the collectives of one kind, such as "allreduce", and one class of sizes. The class is
+// named by its largest size, such as "32KiB".
 type CollectiveFigures struct {
 	Op, SizeClass string
 	Bytes         uint64
@@ -76,8 +76,8 @@ type Histogram struct {
 // of a Histogram has no bound.
 func (h *Histogram) Bound(bucket int) time.Duration { return feed.Bound(bucket) }
 
-// Metrics returns what this process has counted since Init. It sends nothing. The
-// error is ErrNotInitialized before Init and after Shutdown.
+// Metrics returns the counts and times of this process since Init. It sends nothing. The error is ErrNotInitialized
+// before Init and after Shutdown.
 func Metrics() (*Figures, error) {
 	w := process.World()
 	if w == nil {

@@ -45,12 +45,10 @@ func BroadcastAsync[T Element](name string, data []T, root int, opts ...Option) 
 	return enqueueInPlace(newInPlace(operation.Broadcast, name, data, root, opts))
 }
 
-// Reduce combines all processes' data elementwise, as Allreduce does, and replaces
-// data by the result on the process with rank root alone. In a process set, too,
-// root is a rank of the job. All processes give the same length and root. It takes
-// the options of Allreduce but WithCompression, and no Adasum. It blocks as
-// Allreduce does; on the other processes only until their data has been read, which
-// may be before root has its result.
+// Reduce combines all processes' data elementwise, as Allreduce does, and replaces data by the result on the process
+// with rank root alone. In a process set, too, root is a rank of the job. All processes give the same length and root.
+// It takes the options of Allreduce except WithCompression, and no Adasum. On root it blocks as Allreduce does. The
+// other processes block only until their data has been read, which may be before root has its result.
 func Reduce[T Element](ctx context.Context, name string, data []T, root int, opts ...Option) error {
 	return run(ctx, newInPlace(operation.Reduce, name, data, root, opts))
 }

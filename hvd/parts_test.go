@@ -14,8 +14,7 @@ import (
 	"github.com/gorovod/gorovod/hvd"
 )
 
-// The parts of the ranks' program of TestJobs: each is called on all of the n
-// ranks, and returns the first thing that is wrong.
+// The parts of the ranks' program of TestJobs. Each is called on all of the n ranks, and returns the first error.
 
 func grouped(ctx context.Context, r, n int) error {
 	for range 3 { // the later ones come from the cache
@@ -46,7 +45,7 @@ func grouped(ctx context.Context, r, n int) error {
 	return nil
 }
 
-// twice gives an operation memory that another one writes.
+// twice gives two operations of a group the same memory, which both write.
 func twice(ctx context.Context, _, n int) error {
 	data := []float32{1, 2}
 	err := hvd.GroupedAllreduce(ctx, "twice", [][]float32{data, data[1:]}, hvd.WithOp(hvd.Sum))
@@ -60,7 +59,7 @@ func twice(ctx context.Context, _, n int) error {
 	return nil
 }
 
-// async has all operations under way at once, and waits for the last one first.
+// async runs all operations at once, and waits for the last one first.
 func async(ctx context.Context, r, n int) error {
 	b := []int64{int64(r)}
 	broadcast, err := hvd.BroadcastAsync("abroadcast", b, n-1)
@@ -133,7 +132,7 @@ type (
 	flag    bool
 )
 
-// elements has numbers for which it matters that they are reduced as their type says.
+// elements reduces numbers whose results are right only if they are reduced as their own type.
 func elements(ctx context.Context, r, n int) error {
 	half := []hvd.Float16{hvd.NewFloat16(1.5), hvd.NewFloat16(-2)}
 	if err := hvd.Allreduce(ctx, "half", half, hvd.WithOp(hvd.Sum)); err != nil || half[0].Float32() != 1.5*float32(
@@ -178,7 +177,7 @@ func elements(ctx context.Context, r, n int) error {
 	return nil
 }
 
-// unregistered gives operations sets that are not registered, or no longer.
+// unregistered gives operations sets that are not registered, or no longer registered.
 func unregistered(ctx context.Context, r, n int) error {
 	if n < 3 {
 		return nil // the only sets are the world and those of one rank
@@ -257,11 +256,11 @@ func ended(ctx context.Context, r, n int) error {
 			return fmt.Errorf("call %d with a context that has ended: %w", i, err)
 		}
 	}
-	// Nothing has been submitted: the name is free, and another shape no mismatch.
+	// Nothing has been submitted: the name is free, and another shape is no mismatch.
 	if err := hvd.Allreduce(ctx, "over", []float32{1, 2}); err != nil {
 		return err
 	}
-	// What a wait leaves behind is executed all the same.
+	// An operation is executed even if the wait for it has ended early.
 	h, err := hvd.AllgatherAsync("left", x)
 	if err != nil {
 		return err
@@ -316,7 +315,7 @@ func messages(ctx context.Context, r, n int) error {
 	return nil
 }
 
-// traced has a timeline of one operation.
+// traced records a timeline of one operation.
 func traced(ctx context.Context, r, n int) error {
 	path := filepath.Join(os.Getenv("HVD_TEST_DIR"), fmt.Sprint("timeline.", r))
 	if err := hvd.StartTimeline(path, true); err != nil {

@@ -15,8 +15,8 @@ import (
 type ProcessSet struct {
 	ranks []int        // ascending
 	id    int          // -1 while it is not registered
-	in    *world.World // where it is
-	there []int        // its ranks in that world
+	in    *world.World // the world in which it is registered
+	there []int        // its ranks in that world, ascending
 }
 
 // NewProcessSet describes a set of ranks, in any order. Give it to Init or
@@ -43,7 +43,7 @@ func (s *ProcessSet) members() []int {
 	return s.ranks
 }
 
-// bind notes that s is number id of w.
+// bind notes that s has the number id in w.
 func (s *ProcessSet) bind(w *world.World, id int) {
 	s.id, s.in, s.there = id, w, s.ranks
 	if there := process.ThereOf(w, s.ranks); len(there) > 0 {
@@ -87,7 +87,7 @@ func RemoveProcessSet(s *ProcessSet) error {
 	return nil
 }
 
-// registered is the number of s in the job as it is now.
+// registered returns the number of s in the present world.
 func (s *ProcessSet) registered() (int, error) {
 	w := process.World()
 	switch {
@@ -101,7 +101,7 @@ func (s *ProcessSet) registered() (int, error) {
 	return s.id, nil
 }
 
-// adoptIDs finds the ids of sets that Init has registered.
+// adoptIDs gives the sets the ids under which Init has registered them.
 func adoptIDs(sets []*ProcessSet) error {
 	w := process.World()
 	if w == nil {
@@ -111,10 +111,10 @@ func adoptIDs(sets []*ProcessSet) error {
 	for i, s := range sets {
 		there := process.ThereOf(w, s.ranks)
 		if len(there) == 0 && len(s.ranks) > 0 {
-			continue // until the job has grown
+			continue // not registered before the job has grown
 		}
 		at := slices.IndexFunc(known, func(k engine.Set) bool { return slices.Equal(k.Ranks, there) })
-		all := at >= 0 && known[at].ID == 0 && len(w.Config.ElasticDriver) == 0 // in an elastic job it may grow
+		all := at >= 0 && known[at].ID == 0 && len(w.Config.ElasticDriver) == 0 // in an elastic job the world may grow
 		if at < 0 || all || slices.IndexFunc(sets[:i],
 			func(o *ProcessSet) bool { return slices.Equal(o.ranks, s.ranks) }) >= 0 {
 			return fmt.Errorf("hvd: process set %d of Init, %v, is a duplicate: %w", i+1, s.ranks, ErrInvalidArgument)

@@ -13,7 +13,7 @@ import (
 	"github.com/gorovod/gorovod/internal/process"
 )
 
-// digestBytes is what is hashed at a time: assembly cannot be interrupted.
+// digestBytes is the number of bytes hashed at a time: the hash is in assembly, which cannot be interrupted.
 const digestBytes = 1 << 20
 
 //export goDigest

@@ -77,7 +77,7 @@ func goCheckpointLoad(number *C.int64_t, data *unsafe.Pointer, n *C.size_t, reas
 		return C.GOROVOD_UNKNOWN_ERROR
 	}
 	if got >= 0 {
-		*data = C.CBytes(state) // of no bytes, too, it is not NULL
+		*data = C.CBytes(state) // not NULL, even without bytes
 	}
 	return C.GOROVOD_OK
 }

@@ -39,11 +39,11 @@ var modes = map[config.GPU]carrier.Mode{
 	config.GPUOff: carrier.Off,
 }
 
-// longestReclaim is how long the program may take to give memory back: a thread that has the lock of its interpreter
-// may be waiting for the engine.
+// longestReclaim bounds how long the engine waits for the program to give memory back: a thread that has the lock of
+// its interpreter may be waiting for the engine.
 const longestReclaim = 5 * time.Second
 
-// reclaim has the program give back memory of a device, unless the program is still about it.
+// reclaim asks the program to give back memory of a device, and waits until it has done so, or for longestReclaim.
 func reclaim(device int) {
 	done := make(chan struct{})
 	guard.Go("the release of device memory", func(error) {}, func() {
@@ -56,7 +56,7 @@ func reclaim(device int) {
 	}
 }
 
-// devices are those of the current world, nil without one.
+// devices returns the devices of the current world; nil if there is no world.
 func devices() *carrier.Devices {
 	if w := process.World(); w != nil {
 		if d, ok := w.Devices.(*carrier.Devices); ok {
@@ -66,7 +66,7 @@ func devices() *carrier.Devices {
 	return nil
 }
 
-// owner is what stands for the memory of an operation on a device.
+// owner returns the engine's stand-in for the device memory of an operation.
 func owner(c *C.gorovod_op) collective.Owner {
 	d := devices()
 	if d == nil {
@@ -75,7 +75,7 @@ func owner(c *C.gorovod_op) collective.Owner {
 	return d.Owner(int(c.device), cuda.Stream(uintptr(c.device_stream)))
 }
 
-// onDevice has the engine make the output of op on its owner's device, if the engine is to make it.
+// onDevice makes the engine allocate the output of op on its owner's device, if the engine is to make it.
 func onDevice(op *engine.Op) {
 	if t, ok := op.Owner.(*carrier.Tensor); ok && op.Alloc != nil {
 		op.Alloc = func(_ tensor.Shape, n int) ([]byte, error) { return t.Alloc(n) }

@@ -45,8 +45,8 @@ func explain(buf *C.char, reason string) {
 	dst[n] = 0
 }
 
-// getenv reads the environment as C sees it now: what Python has put into
-// os.environ since the start is there, and not in Go's copy.
+// getenv reads the environment as C sees it now. Go's copy lacks the variables that Python has put into os.environ
+// since the start.
 func getenv(name string) (string, bool) {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
@@ -86,7 +86,7 @@ func initialize(o process.Options, reason *C.char) C.int {
 	return 1
 }
 
-// lists are n lists that stand one after the other.
+// lists returns n lists, which stand one after the other in numbers.
 func lists(numbers, sizes *C.int, n C.int) [][]int {
 	all := make([][]int, int(n))
 	at := 0

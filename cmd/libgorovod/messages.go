@@ -52,7 +52,7 @@ func goRecvAny(tag C.uint32_t, data unsafe.Pointer, n C.size_t, from *C.int, rec
 	return messageReceived(sender, length, its, err, from, received, label, reason)
 }
 
-// messageReceived tells C of a message that has come, or that would not fit.
+// messageReceived tells C about a message that has come, or about one that did not fit.
 func messageReceived(sender, length int, its uint16, err error, from *C.int, received *C.size_t, label *C.uint16_t,
 	reason *C.char) C.int {
 	var long *p2p.TooLong
@@ -81,7 +81,7 @@ func checkMessage(peer C.int, data unsafe.Pointer, n C.size_t, reason *C.char) C
 	return C.GOROVOD_OK
 }
 
-// within is a context that ends after a C time-out in milliseconds.
+// within returns a context that ends after a C time-out in milliseconds.
 func within(timeout C.int64_t) (context.Context, context.CancelFunc) {
 	if timeout < 0 {
 		return context.WithCancel(context.Background())

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// spareProcs are Go's processors (GOMAXPROCS) beyond the usable cores. A thread that has gone back to C keeps
-// one until the monitor takes it away, which is in no hurry: so there are some for other threads.
+// spareProcs is the number of Go's processors (GOMAXPROCS) beyond the usable cores. A thread that has gone back to C
+// keeps one until Go's monitor takes it away, which may take a while. The spare ones are for other threads meanwhile.
 const spareProcs = 4
 
 var procs sync.Mutex // held while GOMAXPROCS stands for the usable cores, or changes
@@ -21,10 +21,11 @@ func withUsableCores(f func()) {
 	f()
 }
 
-// atStart is GOMAXPROCS as the user, or else the machine, has set it.
+// atStart is GOMAXPROCS as the user has set it, or otherwise the machine.
 var atStart = runtime.GOMAXPROCS(0)
 
-// usableCores may change with the process's affinity, unless the user has said how many there are.
+// usableCores returns the number of cores that the user has given or, otherwise, that the machine and the process's
+// affinity allow now.
 func usableCores() int {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return atStart

@@ -7,7 +7,7 @@ import "C"
 
 import "github.com/gorovod/gorovod/internal/process"
 
-// What Horovod tells of MPI.
+// The questions about MPI that Horovod answers.
 const (
 	mpiBuilt = iota
 	mpiEnabled

@@ -48,16 +48,16 @@ func goEnqueue(c *C.gorovod_op, handle *C.int64_t, reason *C.char) C.int {
 	return C.GOROVOD_OK
 }
 
-// groupCall is the memory that a call of goEnqueueGroup needs, reused.
+// groupCall is the memory of one call of goEnqueueGroup. It is reused.
 type groupCall struct {
 	ops     []engine.Op
-	names   []byte // of those that the caller has not named, one after the other
+	names   []byte // names of the operations that the caller has not named, one after the other
 	numbers []chan int64
 }
 
 var groupCalls = sync.Pool{New: func() any { return new(groupCall) }}
 
-// put returns the memory, without a trace of what the operations hold.
+// put returns the memory to the pool, and drops all references to the operations' data.
 func (g *groupCall) put() {
 	clear(g.ops)
 	clear(g.numbers)
@@ -111,8 +111,8 @@ func goEnqueueGroup(group *C.char, list **C.gorovod_op, n C.int, out *C.int64_t,
 	return C.GOROVOD_OK
 }
 
-// callBack sets what is called at the end of op. The callback needs the handle,
-// which is known after the submission: it comes through the channel.
+// callBack sets the C function that is called at the end of op. The function needs the handle, which is known only
+// after the submission, so the handle comes through the channel.
 func callBack(op *engine.Op, c *C.gorovod_op) chan int64 {
 	if c.done == nil {
 		return nil
@@ -123,7 +123,7 @@ func callBack(op *engine.Op, c *C.gorovod_op) chan int64 {
 	return number
 }
 
-// report calls a C function with how the operation has ended.
+// report calls a C function with the operation's outcome.
 func report(e *engine.Entry, handle int64, done *[0]byte, context unsafe.Pointer) {
 	status, why := outcome(e)
 	cwhy := C.CString(why)
@@ -147,7 +147,7 @@ func goOnDone(handle C.int64_t, done, context unsafe.Pointer, reason *C.char) C.
 	return C.GOROVOD_OK
 }
 
-// name gives an Entry its handle. The Entry may be gone afterwards.
+// name gives an Entry its handle. Afterwards the Entry may have been released.
 func name(e *engine.Entry, c *C.gorovod_op, number chan int64) int64 {
 	var h int64
 	if c.flags&C.GOROVOD_RELEASE_IF_OK != 0 {
@@ -161,7 +161,7 @@ func name(e *engine.Entry, c *C.gorovod_op, number chan int64) int64 {
 	return h
 }
 
-// view is a C string's memory as a string.
+// view returns a C string's memory as a Go string, without a copy.
 func view(s *C.char) string {
 	p := unsafe.Pointer(s)
 	n := 0
@@ -171,11 +171,11 @@ func view(s *C.char) string {
 	return unsafe.String((*byte)(p), n)
 }
 
-// releaseIfOK is made once, since each method value would be an allocation.
+// releaseIfOK is made once, because each method value is an allocation.
 var releaseIfOK = handles.ReleaseIfOK
 
-// translate makes an engine.Op of a C operation, whose name is unnamed unless it
-// has one; if both are empty, the engine's to give. Its name and shape are views of C memory.
+// translate makes an engine.Op of a C operation. Its name is unnamed if the C operation has none; if both are empty,
+// the engine gives a name. The Op's name and shape are views of C memory.
 func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	*op = engine.Op{
 		Type: operation.Kind(c._type), DType: tensor.DType(c.dtype), ReduceOp: tensor.ReduceOp(c.reduce_op),
@@ -254,7 +254,7 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	return nil
 }
 
-// translateOutput sets where the output of op goes, whose input is there.
+// translateOutput sets where the output of op goes. Its input must be set already.
 func translateOutput(op *engine.Op, d *operation.Descriptor, c *C.gorovod_op) error {
 	switch {
 	case d.Output == operation.OfAll || d.Output == operation.Sent || d.Output == operation.OwnRows && c.output == nil:
@@ -284,7 +284,7 @@ func translateOutput(op *engine.Op, d *operation.Descriptor, c *C.gorovod_op) er
 	return nil
 }
 
-// allocate makes the output of an operation: the caller's, or malloc'ed memory.
+// allocate returns memory for the output of an operation, from the caller's alloc or otherwise from malloc.
 func allocate(alloc *[0]byte, context unsafe.Pointer, shape tensor.Shape, n int) ([]byte, error) {
 	var p unsafe.Pointer
 	if alloc != nil {

@@ -42,7 +42,7 @@ func goRemoveProcessSet(id C.int, reason *C.char) C.int {
 	return id
 }
 
-// setError is Horovod's number for what has gone wrong with a process set.
+// setError returns Horovod's number for an error about a process set.
 func setError(err error) C.int {
 	switch {
 	case errors.Is(err, engine.ErrNotInitialized):
@@ -56,7 +56,7 @@ func setError(err error) C.int {
 	}
 	var e *engine.Error
 	if errors.As(err, &e) && (e.Code == engine.InvalidArgument || e.Code == engine.PreconditionError) {
-		// Ranks that do not exist or stand twice, or are others on other ranks; Horovod dies of them.
+		// Ranks that do not exist, that stand twice, or that differ between the processes. In Horovod the process dies.
 		return C.HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET
 	}
 	return C.HOROVOD_PROCESS_SET_ERROR_SHUTDOWN
@@ -117,7 +117,7 @@ func goProcessSetRanks(id C.int, ranks *C.int) C.int {
 	return C.int(len(s.Ranks))
 }
 
-// goProcessSetIDs returns how many sets there are, and fills ids unless it is NULL.
+// goProcessSetIDs returns the number of sets, and fills ids unless it is NULL.
 //
 //export goProcessSetIDs
 func goProcessSetIDs(ids *C.int) C.int {

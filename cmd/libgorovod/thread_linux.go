@@ -9,6 +9,6 @@ import (
 )
 
 func init() {
-	pid := os.Getpid() // no forked child gets as far as to ask
+	pid := os.Getpid() // no forked child ever asks
 	process.MainThread = func() bool { return unix.Gettid() == pid }
 }

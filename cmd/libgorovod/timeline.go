@@ -22,12 +22,12 @@ func goStartTimeline(file *C.char, markCycles C.bool, reason *C.char) C.int {
 func goStopTimeline(reason *C.char) C.int {
 	err := process.StopTimeline()
 	if errors.Is(err, process.ErrTimelineNotEnabled) {
-		return 1 // as in Horovod: there is none to stop
+		return 1 // as in Horovod: there is no timeline to stop
 	}
 	return timelineStatus(err, reason)
 }
 
-// timelineStatus is Horovod's number for an outcome; -3 is an addition.
+// timelineStatus returns Horovod's number for an outcome; -3 is an addition.
 func timelineStatus(err error, reason *C.char) C.int {
 	if err == nil {
 		return 1

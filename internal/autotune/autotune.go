@@ -1,8 +1,7 @@
-// Package autotune searches for the settings with which a job's allreduces move
-// the most bytes in a given time: Bayesian optimisation with a Gaussian process.
-// It is pure: the engine tells a Meter what it has executed and when. It tells a
-// Search what a point has scored, and the Search says what to try next. There are
-// no goroutines, clocks or files inside. Package engine applies the settings.
+// Package autotune searches for the settings with which a job's allreduces move the most bytes in a given time:
+// Bayesian optimisation with a Gaussian process. It is pure. The engine tells a Meter what it has executed and when. It
+// tells a Search the score of a point, and the Search returns the next point to try. There are no goroutines, clocks or
+// files inside. Package engine applies the settings.
 package autotune
 
 import (
@@ -14,7 +13,7 @@ import (
 type Param struct {
 	Name      string // of its column in the log
 	Low, High float64
-	// Log: equal ratios matter alike; Low is above 0 then.
+	// Log: equal ratios count as equal distances. Then Low is above 0.
 	Log bool
 	// Switch: only Low and High are possible, off and on.
 	Switch bool
@@ -24,7 +23,7 @@ type Param struct {
 	Default float64
 }
 
-// check says what is wrong with p.
+// check returns an error if p is inconsistent.
 func (p *Param) check() error {
 	switch {
 	case !(p.Low < p.High) || math.IsInf(p.High-p.Low, 0):
@@ -45,7 +44,7 @@ func (p *Param) unit(v float64) float64 {
 	return (v - p.Low) / (p.High - p.Low)
 }
 
-// value is the inverse of unit, rounded to what p can be.
+// value is the inverse of unit, rounded to a possible value of p.
 func (p *Param) value(u float64) float64 {
 	u = min(max(u, 0), 1)
 	var v float64

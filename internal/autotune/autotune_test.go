@@ -61,12 +61,12 @@ func TestFindsTheBest(t *testing.T) {
 	}
 }
 
-// TestStaysWithDefaults: where nothing makes a difference but luck, or where the
-// machine gets slower, a search must not end with a point that is worse.
+// TestStaysWithDefaults: if only luck makes a difference, or if the machine gets slower, a search must not end with a
+// worse point.
 func TestStaysWithDefaults(t *testing.T) {
 	for seed := range uint64(10) {
 		noise := rand.New(rand.NewPCG(seed, 2))
-		calm := true // while the trials run; then what they have found turns out to be luck
+		calm := true // while the trials run; afterwards their result turns out to be luck
 		s, err := NewSearch(Options{Params: params(), Points: 10, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
@@ -142,8 +142,7 @@ func TestRefusesWhatCannotBeTuned(t *testing.T) {
 	}
 }
 
-// TestProcessPassesThroughItsPoints: without noise the process knows what it has seen,
-// and less the farther away.
+// TestProcessPassesThroughItsPoints: without noise the process is certain at its points, and less certain farther away.
 func TestProcessPassesThroughItsPoints(t *testing.T) {
 	at := [][]float64{{0.1}, {0.5}, {0.8}}
 	scores := []float64{3, 7, 5}

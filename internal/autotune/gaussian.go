@@ -22,18 +22,18 @@ type process struct {
 // lengths are the kernel lengths among which the likelihood chooses.
 var lengths = []float64{0.1, 0.15, 0.25, 0.4, 0.7, 1.2}
 
-// jitter keeps the kernel matrix positive definite where points coincide.
+// jitter keeps the kernel matrix positive definite if points coincide.
 const jitter = 1e-8
 
 var errNotDefinite = errors.New("autotune: the kernel matrix is not positive definite")
 
-// condition fits a process to the scores at the points, which is at least one.
-// variances are those of the scores' errors, in their units.
+// condition fits a process to the scores at the points, of which there is at least one. variances are the variances of
+// the scores' errors.
 func condition(at [][]float64, scores, variances []float64) (*process, error) {
 	p := &process{at: at}
 	p.mean, p.scale = stat.MeanStdDev(scores, nil)
 	if !(p.scale > 0) {
-		p.scale = max(1e-12, math.Abs(p.mean)) // one score, or all alike
+		p.scale = max(1e-12, math.Abs(p.mean)) // one score, or all are equal
 	}
 	y := make([]float64, len(scores))
 	noise := make([]float64, len(scores))
@@ -80,7 +80,7 @@ func kernel(a, b []float64, length float64) float64 {
 	return math.Exp(-d / (2 * length * length))
 }
 
-// predict is the score that p expects at x, standardised, and its deviation.
+// predict returns the score that p expects at x, standardised, and its deviation.
 func (p *process) predict(x []float64) (mean, deviation float64) {
 	k := mat.NewVecDense(len(p.at), nil)
 	for i, a := range p.at {

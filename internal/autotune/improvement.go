@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// margin is by how much, in standard deviations of the scores, a point must
-	// be expected to be better to count as an improvement; as in Horovod.
+	// margin is the least expected gain that counts as an improvement, in standard deviations of the scores; as in
+	// Horovod.
 	margin   = 0.01
 	restarts = 25
 )
 
-// improvement is the expected improvement over the best score at x.
+// improvement returns the expected improvement at x over the best score.
 func (p *process) improvement(x []float64) float64 {
 	mean, deviation := p.predict(x)
 	gain := mean - p.best - margin
@@ -26,8 +26,8 @@ func (p *process) improvement(x []float64) float64 {
 	return gain*distuv.UnitNormal.CDF(z) + deviation*distuv.UnitNormal.Prob(z)
 }
 
-// mostPromising is the point of the unit cube where the expected improvement is
-// greatest, searched from several random places.
+// mostPromising returns the point of the unit cube with the greatest expected improvement. It searches from several
+// random places.
 func (p *process) mostPromising(random *rand.Rand) []float64 {
 	dims := len(p.at[0])
 	inside := make([]float64, dims)

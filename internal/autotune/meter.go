@@ -2,8 +2,8 @@ package autotune
 
 import "time"
 
-// Meter turns what is executed into samples: bytes per microsecond, over as long
-// as it takes until one tensor has been seen a number of times.
+// Meter turns executed operations into samples, in bytes per microsecond. A sample ends when one tensor has been
+// reduced a given number of times.
 type Meter struct {
 	steps int
 	seen  map[string]int
@@ -14,11 +14,11 @@ type Meter struct {
 // Sample is what a Meter has measured.
 type Sample struct {
 	Score float64 // bytes per microsecond
-	Bytes int64   // in all
+	Bytes int64   // of all tensors in the sample
 }
 
-// maxNames bounds what a Meter remembers. Names beyond it, as those of unnamed
-// tensors, which never come back, count by their bytes alone.
+// maxNames bounds the names that a Meter remembers. Only the bytes of further names count, such as those of unnamed
+// tensors, which never come back.
 const maxNames = 8192
 
 // NewMeter makes a Meter whose samples last `steps` rounds of a tensor.
@@ -26,8 +26,8 @@ func NewMeter(steps int) *Meter {
 	return &Meter{steps: max(1, steps), seen: make(map[string]int)}
 }
 
-// Executed notes that a tensor of so many bytes has been reduced, at time now.
-// With the last one of a sample it returns the sample.
+// Executed notes that a tensor of that many bytes has been reduced, at time now. With the last tensor of a sample it
+// returns the sample.
 func (m *Meter) Executed(name string, bytes int, now time.Time) (sample Sample, ok bool) {
 	if m.since.IsZero() {
 		m.since = now
@@ -48,8 +48,8 @@ func (m *Meter) Executed(name string, bytes int, now time.Time) (sample Sample, 
 	return sample, true
 }
 
-// Reset forgets what has been executed, so that nothing of an earlier setting
-// counts for the next one. Time runs from the next tensor.
+// Reset forgets what has been executed, so that nothing executed with an earlier setting counts for the next one. The
+// next sample begins with the next tensor.
 func (m *Meter) Reset() {
 	clear(m.seen)
 	m.bytes = 0

@@ -11,25 +11,24 @@ import (
 )
 
 const (
-	// samplesPerPoint is how many samples make a point's score, their median.
+	// samplesPerPoint is the number of samples of a point. Its score is their median.
 	samplesPerPoint = 5
-	// exploring is how many points are spread over the range before the process
-	// decides, beside the defaults.
+	// exploring is the number of points, besides the defaults, that are spread over the range before the process
+	// decides.
 	exploring = 4
-	// confirmations is how often the best point and the defaults are measured
-	// again in turn before the best is kept.
+	// confirmations is how often the best point and the defaults are each measured again, in turn, before the best is
+	// kept.
 	confirmations = 3
 )
 
 // Options shape a Search. The numbers are Horovod's.
 type Options struct {
 	Params []Param
-	// Warmup is how many points are measured at the defaults and forgotten.
+	// Warmup is the number of points that are measured at the defaults and forgotten.
 	Warmup int
-	// Points is how many are measured in all, without Warmup and the confirmation
-	// at the end; at least 1.
+	// Points is the number of points to measure, without Warmup and the confirmation at the end; at least 1.
 	Points int
-	// Noise is the variance of a score beside what its samples show.
+	// Noise is the variance of a score in addition to the variance of its samples.
 	Noise float64
 	// Seed makes the search repeatable.
 	Seed uint64
@@ -54,8 +53,8 @@ type Search struct {
 	scores  []float64
 	errs    []float64 // variances of the scores
 
-	best     int // of trials
-	confirm  int // measurements of the confirmation that have been made
+	best     int // index in trials
+	confirm  int // measurements that the confirmation has made
 	again    [2][]float64
 	finished bool
 }
@@ -84,18 +83,18 @@ func (s *Search) defaults() Point {
 	return d
 }
 
-// Current is the point whose samples Observe waits for, or, when the search has
-// finished, the one to stay with. It must not be changed.
+// Current is the point whose samples Observe waits for. When the search has finished, it is the point to keep. Do not
+// change it.
 func (s *Search) Current() Point { return s.current }
 
 // Finished reports that Current will not change any more.
 func (s *Search) Finished() bool { return s.finished }
 
-// Trials are the points measured so far, without warm-up. The last is the one
-// that has just ended, and its score the median of its samples.
+// Trials are the points measured so far, without warm-up. The last one has just ended, and its score is the median of
+// its samples.
 func (s *Search) Trials() []Trial { return s.trials }
 
-// Best is the trial to stay with, as far as is known.
+// Best is the best trial so far, as far as is known.
 func (s *Search) Best() Trial {
 	if len(s.trials) == 0 {
 		return Trial{Point: s.current}
@@ -103,9 +102,9 @@ func (s *Search) Best() Trial {
 	return s.trials[s.best]
 }
 
-// Observe takes a sample of Current, in any unit in which more is better. It
-// reports whether the point has ended with it: then Current is another one, maybe equal.
-// It may think then: for some milliseconds, and for a tenth of a second where it has 50 points behind it.
+// Observe takes a sample of Current, in any unit in which more is better. It reports whether this sample was the last
+// one of the point: then Current is another point, perhaps an equal one. In that case the call takes some milliseconds,
+// and a tenth of a second after 50 points.
 func (s *Search) Observe(score float64) (ended bool) {
 	if s.finished || math.IsNaN(score) || math.IsInf(score, 0) {
 		return false
@@ -145,7 +144,7 @@ func (s *Search) enter(score, variance float64) {
 	}
 }
 
-// next chooses the point after the one that has ended.
+// next chooses the next point, after a point has ended.
 func (s *Search) next() Point {
 	n := len(s.trials)
 	switch {
@@ -160,7 +159,7 @@ func (s *Search) next() Point {
 	}
 }
 
-// promising is where the process expects the greatest improvement.
+// promising is the point at which the process expects the greatest improvement.
 func (s *Search) promising() Point {
 	p, err := condition(s.units, s.scores, s.errs)
 	if err != nil {
@@ -180,7 +179,7 @@ func (s *Search) halton(n int) Point {
 
 var primes = [...]int{2, 3, 5, 7, 11, 13, 17, 19}
 
-// radicalInverse mirrors the digits of n in a base at the point: Halton's sequence.
+// radicalInverse mirrors the digits of n, in the given base, at the radix point: Halton's sequence.
 func radicalInverse(n, base int) float64 {
 	v, digit := 0.0, 1/float64(base)
 	for ; n > 0; n /= base {
@@ -198,8 +197,8 @@ func (s *Search) point(u []float64) Point {
 	return p
 }
 
-// confirmed is a trial (package trial): it measures the best point and the defaults again by turns. The best must win,
-// or the defaults stay: a point that won by luck, or while the machine was quiet, costs nothing more.
+// confirmed is a trial (package trial): it measures the best point and the defaults again in turn. If the best point
+// does not win, the defaults stay. So a point that won by luck, or while the machine was quiet, is not kept.
 func (s *Search) confirmed() Point {
 	best := s.trials[s.best].Point
 	if s.best != 0 && s.confirm < 2*confirmations {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// TestOtherWorkIsNotCompared lets a job train and validate in turn, for as many steps as
-// chance says. A step of either takes longer by the hold-back time, so nothing
-// is better than the defaults, but a tensor of validation has a hundred-thousandth of
-// the bytes. A search that compared both would take for good what it tried while the job trained.
+// TestOtherWorkIsNotCompared lets a job train and validate in turn, for a random number of steps. A step of either
+// takes longer by the cycle time, so nothing is better than the defaults, but a tensor of validation has a
+// hundred-thousandth of the bytes. A search that compared both would prefer the points that it tried while the job
+// trained.
 func TestOtherWorkIsNotCompared(t *testing.T) {
 	for _, steps := range [][2]int{{50, 50}, {100, 100}} {
 		for seed := range uint64(16) {
@@ -55,8 +55,8 @@ func TestOtherWorkIsNotCompared(t *testing.T) {
 	}
 }
 
-// TestWorkIsLost: a search whose work does not come back ends with the defaults, and soon;
-// one that sees it as often as other work goes on.
+// TestWorkIsLost: a search whose main work does not come back soon ends with the defaults. A search that sees its main
+// work as often as other work goes on.
 func TestWorkIsLost(t *testing.T) {
 	var w Work
 	if !w.Alike(1, true) || !w.Alike(1000, true) || !w.Alike(10, true) {

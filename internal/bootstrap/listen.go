@@ -12,8 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// listenFor listens at the addresses where the other ranks will look: those that they know already; else loopback, if
-// they are on this host; else this host's addresses. l is nil if another process serves.
+// listenFor listens at the addresses at which the other ranks will look: those that they know already; otherwise
+// loopback, if all are on this host; otherwise this host's addresses. l is nil if another process serves.
 func listenFor(m meeting) (l net.Listener, addrs []string, err error) {
 	if f, ok := m.store.(*meet.Fixed); ok {
 		l, err := listenAt(f.Listen)
@@ -62,7 +62,7 @@ func listenAcross(interfaces []string, oneHost bool) (l net.Listener, addrs []st
 	return all, addrs, nil
 }
 
-// listenAt listens at the first address that is this host's and free.
+// listenAt listens at the first address that belongs to this host and is free.
 func listenAt(addrs []string) (net.Listener, error) {
 	var all []error
 	for _, a := range addrs {

@@ -30,7 +30,7 @@ func (p *Process) meet(ctx context.Context, c *config.Config, s Start, log *slog
 	if p.met != nil {
 		return s.at(*p.met, ctx, join)
 	}
-	var withoutPMIx error // why, if that would have been the way
+	var withoutPMIx error // why PMIx cannot be used, if it would have been the way
 	overPMIx := func() (space meet.KeyValues, err error) {
 		space, err = p.openPMIx(ctx, c, log)
 		withoutPMIx = err
@@ -53,7 +53,7 @@ func (p *Process) meet(ctx context.Context, c *config.Config, s Start, log *slog
 	return err
 }
 
-// meetBy lets the ranks meet by a store and join. It returns the offer by which they met.
+// meetBy lets the ranks meet by a store and join. It returns their offer.
 func (p *Process) meetBy(ctx context.Context, s Start, m meeting, join Join) (meet.Offer, error) {
 	if s.Place.Rank == 0 {
 		return p.offer(ctx, s, m, join)
@@ -65,8 +65,8 @@ func (p *Process) meetBy(ctx context.Context, s Start, m meeting, join Join) (me
 	return met, err
 }
 
-// offer is rank 0's part: it serves, publishes its offer, and joins. It makes a fresh secret. If all ranks have been
-// given a secret, the offer has none.
+// offer is rank 0's part: it serves, publishes its offer, and joins. It makes a fresh secret. If all ranks already have
+// a secret, the offer has none.
 func (p *Process) offer(ctx context.Context, s Start, m meeting, join Join) (meet.Offer, error) {
 	mine := meet.Offer{}
 	key := s.Secret
@@ -88,12 +88,12 @@ func (p *Process) offer(ctx context.Context, s Start, m meeting, join Join) (mee
 	if err != nil {
 		return mine, fmt.Errorf("tell the other ranks by %v: %w", m.store, err)
 	}
-	defer withdraw() // all have met, or this rank gives up
+	defer withdraw() // by then all have met, or this rank gives up
 	mine.Key = key
 	return mine, s.at(mine, ctx, join)
 }
 
-// find is the part of the other ranks: they find rank 0, and join.
+// find is the other ranks' part: they find rank 0, and join.
 func find(ctx context.Context, s Start, m meeting, join Join) (there meet.Offer, err error) {
 	var stale *meet.Offer
 	for {

@@ -22,7 +22,7 @@ type processes struct {
 	sets    []uintptr // communicators of the program, each of them a process set
 }
 
-// openMPI initialises MPI, and makes a communicator of the world's processes: those of o, else all.
+// openMPI initialises MPI, and makes a communicator of the world's processes: those of o, otherwise all.
 func (p *Process) openMPI(ctx context.Context, c *config.Config, o Options) (*processes, error) {
 	l, err := mpi.Load(c.MPILibrary)
 	if err != nil {
@@ -62,7 +62,7 @@ func (p *Process) openMPI(ctx context.Context, c *config.Config, o Options) (*pr
 }
 
 // meetOverMPI is for processes of MPI. Rank 0 tells the others over MPI where it serves the rendezvous. The function
-// completes s with what MPI knows.
+// completes s with the places and sets that MPI knows.
 func (p *Process) meetOverMPI(ctx context.Context, c *config.Config, all *processes, s *Start,
 	log func(roster.Place) *slog.Logger, join Join) error {
 	failed := func(err error) error {
@@ -83,14 +83,14 @@ func (p *Process) meetOverMPI(ctx context.Context, c *config.Config, all *proces
 	return err
 }
 
-// presence is what each process tells the others.
+// presence is each process's message to the others.
 type presence struct {
 	Host    string `json:"host"`
 	Network string `json:"network"`
 }
 
-// place returns this process's place: the ranks are MPI's, and hosts are told apart by name. oneHost says that all
-// processes are on this one's network.
+// place returns this process's place: the ranks are MPI's, and hosts differ by name. oneHost says that all processes
+// are on the network of this one.
 func (all *processes) place(ctx context.Context, c *config.Config) (p roster.Place, oneHost bool, err error) {
 	here := presence{Host: hostname(c)}
 	network, _ := os.Readlink("/proc/self/ns/net")
@@ -111,7 +111,7 @@ func (all *processes) place(ctx context.Context, c *config.Config) (p roster.Pla
 	return p, oneHost, nil
 }
 
-// allgather is a Store over MPI: rank 0 tells all in one call.
+// allgather is a Store over MPI: one call carries rank 0's offer to all.
 type allgather struct{ all *mpi.Communicator }
 
 var _ meet.Store = allgather{}

@@ -14,8 +14,8 @@ import (
 	"github.com/gorovod/gorovod/internal/roster"
 )
 
-// Process is the part of bootstrap that outlives a generation in this process: where its ranks have met, and the
-// rendezvous that it serves.
+// Process is the part of bootstrap that outlives a generation in this process: the place where its ranks have met, and
+// the rendezvous that it serves.
 type Process struct {
 	// TrackFD, if set, is called with every descriptor that lives as long as the rendezvous.
 	TrackFD func(fd int, open bool)
@@ -29,7 +29,7 @@ type Process struct {
 	server *rendezvous.Server
 }
 
-// Join joins the world of a Start. Its error is rendezvous.ErrNoServer if nobody serves there.
+// Join joins the world of a Start. Its error is rendezvous.ErrNoServer if nobody serves at the Start's addresses.
 type Join func(context.Context, Start) error
 
 // Options is the input of Begin.
@@ -46,9 +46,9 @@ type Options struct {
 	Log func(roster.Place) *slog.Logger
 }
 
-// Begin finds out how this process has been started, and calls join with the Start. If nobody serves at one Start, it
-// tries the next. It is not for members of elastic jobs, see Assigned. One goroutine calls it at a time. It blocks
-// until the ranks have met and join has returned.
+// Begin finds out how this process was started, and calls join with the Start. If nobody serves at one Start, it tries
+// the next. It is not for members of elastic jobs, see Assigned. One goroutine calls it at a time. It blocks until the
+// ranks have met and join has returned.
 func (p *Process) Begin(ctx context.Context, c *config.Config, o Options, join Join) error {
 	ctx, cancel := context.WithDeadline(ctx, o.Deadline)
 	defer cancel()

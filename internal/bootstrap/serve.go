@@ -84,7 +84,7 @@ type trackedConn struct {
 	net.Conn
 	fd    int
 	track descriptors
-	once  sync.Once // Close may be called twice; the number may be another's by then
+	once  sync.Once // Close may be called twice; by then the number may belong to another file
 }
 
 func (c *trackedConn) Close() error {

@@ -21,8 +21,8 @@ type Start struct {
 	Place roster.Place
 	// Claim is the part of Place that Horovod's variables have set. The ranks check their claims together.
 	Claim roster.Claim
-	// Assigned says that the driver of an elastic job has chosen the place. Several of its hosts may be one machine,
-	// as the tasks of Spark are: what started them has given each its own GPUs.
+	// Assigned says that the driver of an elastic job has chosen the place. Several of its hosts may be one machine, as
+	// with the tasks of Spark: the program that started them has given each its own GPUs.
 	Assigned bool
 	// Peers are the addresses (host:port) at which the rendezvous may be, the likeliest first; empty for a world of
 	// one.
@@ -34,7 +34,7 @@ type Start struct {
 	// Deadline is when all ranks must have joined; zero: never.
 	Deadline time.Time
 
-	// MPI holds the processes of the world, not always in the order of the ranks; nil if MPI has no part in it.
+	// MPI holds the processes of the world, not necessarily in the order of the ranks; nil if MPI has no part in it.
 	MPI *mpi.Communicator
 	// Sets are the process sets that the program has given as MPI communicators.
 	Sets [][]int
@@ -72,7 +72,7 @@ func placeOf(c *config.Config) roster.Place {
 		CrossRank: c.Told.CrossRank, CrossSize: c.Told.CrossSize, Host: c.Told.Hostname}
 }
 
-// launchersPlace returns the place that another launcher's variables set, as far as they do.
+// launchersPlace returns the place that another launcher's variables set, as far as they set one.
 func launchersPlace(c *config.Config) roster.Place {
 	p := c.Told.Place
 	host := p.Host
@@ -83,7 +83,7 @@ func launchersPlace(c *config.Config) roster.Place {
 		CrossRank: p.CrossRank, CrossSize: p.CrossSize, Host: host}
 }
 
-// hostname returns HOROVOD_HOSTNAME, or else this host's own name.
+// hostname returns HOROVOD_HOSTNAME, or this host's own name if that is not set.
 func hostname(c *config.Config) string {
 	if !c.IsSet("HOROVOD_HOSTNAME") {
 		if name, err := os.Hostname(); err == nil {

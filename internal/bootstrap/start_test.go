@@ -12,7 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/roster"
 )
 
-// began is the Start with which a process of these variables joins.
+// began returns the Start with which a process with these variables joins.
 func began(t *testing.T, variables string) (s Start) {
 	t.Helper()
 	values := make(map[string]string)
@@ -43,7 +43,7 @@ func began(t *testing.T, variables string) (s Start) {
 	return s
 }
 
-// A place is claimed only if Horovod's own variables have told it.
+// A Start claims a place only if Horovod's own variables have set it.
 func TestClaims(t *testing.T) {
 	told := " HOROVOD_GLOO_RENDEZVOUS_ADDR=127.0.0.1 HOROVOD_GLOO_RENDEZVOUS_PORT=9 HOROVOD_SECRET_KEY=" +
 		strings.Repeat("00", 16)
@@ -64,7 +64,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// Whoever has started a process, its Start has the same parts.
+// A Start has the same parts, whichever program has started the process.
 func TestStarts(t *testing.T) {
 	secret := strings.Repeat("5a", 32)
 	alone := began(t, "HOROVOD_HOSTNAME=h")

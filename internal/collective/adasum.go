@@ -10,8 +10,9 @@ import (
 )
 
 // Adasum combines data in place, on all members, by Adasum's rule (Maleki et al., arXiv:2006.02924), one part after the
-// other, and multiplies it by scale. A part is a tensor of a fused buffer. lengths holds the parts' lengths in bytes;
-// they add up to len(data), are the same on all members, and are not kept. The types are the floats.
+// other, and multiplies it by scale. A part is a tensor of a fused buffer. lengths holds the parts' lengths in bytes.
+// They add up to len(data), and are the same on all members. The operation does not keep lengths. The types are the
+// floats.
 //
 // All members get the same bits. These depend neither on the transport nor on the other parts. See the type adasum for
 // the order.
@@ -45,11 +46,11 @@ func (l *Lane) Adasum(dt tensor.DType, data []byte, lengths []int, scale float64
 
 // adasum combines the members' vectors in a tree, by the rule of products.coefficients. Let p be the largest power of
 // two that is at most size. The members from p on are folded in first: member p+i is the second operand of member i.
-// Then groups combine whose numbers differ in bit 0, 1, …: member i with i+1, then the result of i and i+1 with that of
+// Then groups whose numbers differ in bit 0, 1, … combine: member i with i+1, then the result of i and i+1 with that of
 // i+2 and i+3, the lower one first.
 //
 // The coefficients of a pair depend on whole parts. So a level cannot start before the level below is complete on all
-// members. But once the members have dealt the data out, one member can do all combinations of an element:
+// members. But once the members have dealt out the data, one member can do all combinations of an element:
 //
 //	deal     an alltoall gives each member its piece of all members' vectors
 //	level    each member computes the dot products of its piece for all pairs of the level; an allgather gives all
@@ -60,10 +61,9 @@ func (l *Lane) Adasum(dt tensor.DType, data []byte, lengths []int, scale float64
 // consist of whole blocks, so the bits do not depend on the member that computes a block. Elements are combined in
 // float64, and rounded once a level. The last level applies the scale.
 //
-// Steps: an alltoall, log2(size) allgathers, rounded up, of little data, and one
-// allgather. Bytes: each member sends and receives 2n(size-1)/size and the dot
-// products, and combines about n. Memory: n, and the dot products of a level,
-// 24 bytes a pair and block; it is kept. Always chosen for more than one member.
+// Steps: an alltoall, log2(size) allgathers, rounded up, of little data, and one allgather. Bytes: each member sends
+// and receives 2n(size-1)/size and the dot products, and combines about n. Memory: n, and the dot products of a level,
+// 24 bytes a pair and block. The lane keeps it. Always chosen for more than one member.
 type adasum struct {
 	lane    *Lane
 	dt      tensor.DType
@@ -95,9 +95,9 @@ type adasumPart struct {
 
 const (
 	// blockElements is the least length of a block with dot products of its own. Such a block is hundreds of times as
-	// long as its products, and little is computed twice.
+	// long as its products.
 	blockElements = 1024
-	// maxBlocks is how many blocks a part has at most. It keeps the dot products of a large part few.
+	// maxBlocks is the most blocks of a part, so that a large part has few dot products.
 	maxBlocks = 512
 
 	productBytes = 3 * 8
@@ -149,8 +149,8 @@ func (a *adasum) Advance() (bool, error) {
 	}
 }
 
-// pairs says which vectors the level combines: for each i below count, vector i×stride and the vector at that distance
-// after it. The first one holds the result.
+// pairs says which vectors the level combines: for each i below count, vector i×stride and the vector at distance after
+// it. The first one holds the result.
 func (a *adasum) pairs() (count, stride, distance int) {
 	size, level := a.lane.size, a.level
 	power := 1 << (bits.Len(uint(size)) - 1)
@@ -197,8 +197,7 @@ func (a *adasum) cut() {
 	}
 }
 
-// part is the one with the given index, start and first block. The one after
-// the last is empty.
+// part returns the part with the given index, start and first block. The part after the last one is empty.
 func (a *adasum) part(index, start, block int) adasumPart {
 	s := adasumPart{index: index, start: start, end: start, block: block}
 	if index < len(a.sizes) {
@@ -218,15 +217,14 @@ func (a *adasum) blockBytes(s adasumPart) int {
 	return size * max(blockElements, ceilDiv((s.end-s.start)/size, maxBlocks))
 }
 
-// block is the range of bytes of data that is block number b, one of s.
+// block is the range of bytes of data of block number b, a block of s.
 func (a *adasum) block(s adasumPart, b int) (lo, hi int) {
 	length := a.blockBytes(s)
 	lo = s.start + (b-s.block)*length
 	return lo, min(lo+length, s.end)
 }
 
-// product is where the products of block b of the level's pair are in
-// a.products; b is one of member m's.
+// product is the place in a.products for the products of block b of a pair of the level. b is a block of member m.
 func (a *adasum) product(m, pair, b int) []byte {
 	count, _, _ := a.pairs()
 	at := count*a.blocks[m] + pair*(a.blocks[m+1]-a.blocks[m]) + b - a.blocks[m]
@@ -301,7 +299,7 @@ func (d products) store(p []byte) {
 	binary.NativeEndian.PutUint64(p[16:], math.Float64bits(d.yy))
 }
 
-// add adds the products that store has written there.
+// add adds the products that store has written to p.
 func (d *products) add(p []byte) {
 	d.xy += math.Float64frombits(binary.NativeEndian.Uint64(p))
 	d.xx += math.Float64frombits(binary.NativeEndian.Uint64(p[8:]))

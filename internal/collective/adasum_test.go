@@ -84,7 +84,7 @@ func TestAdasumAveragesEqualVectors(t *testing.T) {
 	})
 }
 
-// Vectors of zero change nothing, and all of them make zero, not NaN.
+// Vectors of zero change nothing. If all vectors are zero, the result is zero, not NaN.
 func TestAdasumOfZeros(t *testing.T) {
 	forEachAdasum(t, func(rng *rand.Rand, combine func([][]float64, ...int) []float64, size int) {
 		vectors := make([][]float64, size)
@@ -106,8 +106,8 @@ func TestAdasumOfZeros(t *testing.T) {
 	})
 }
 
-// All vectors times a power of two make a result that is as many times longer, to
-// the bit. Two parallel vectors of any lengths make their mean.
+// If all vectors are multiplied by a power of two, so is the result, to the bit. The result of two parallel vectors of
+// any lengths is their mean.
 func TestAdasumFollowsTheScale(t *testing.T) {
 	forEachAdasum(t, func(rng *rand.Rand, combine func([][]float64, ...int) []float64, size int) {
 		vectors, larger := make([][]float64, size), make([][]float64, size)
@@ -138,7 +138,7 @@ func TestAdasumFollowsTheScale(t *testing.T) {
 	}
 }
 
-// The tensors of a fused buffer get the bits that each has by itself.
+// Each tensor of a fused buffer gets the same bits as alone.
 func TestAdasumKeepsPartsApart(t *testing.T) {
 	forEachAdasum(t, func(rng *rand.Rand, combine func([][]float64, ...int) []float64, size int) {
 		parts := []int{5, 0, 2049, 1, 700, 1024, 3}
@@ -176,7 +176,7 @@ func TestAdasumByHand(t *testing.T) {
 	if got[0] != 2 || got[1] != 0.5 {
 		t.Errorf("two members: %v", got)
 	}
-	// Members 0 and 2 make (2, 0.5), which meets (0, 4): products 2, 4.25, 16.
+	// Members 0 and 2 make (2, 0.5), which combines with (0, 4): products 2, 4.25, 16.
 	got = adasumOf(t, rng, false, [][]float64{x, {0, 4}, y}, 2)
 	cx, cy := 1-2/(2*4.25), 1-2/(2*16.0)
 	if !near(got[0], cx*2) || !near(got[1], cx*0.5+cy*4) {

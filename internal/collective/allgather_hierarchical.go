@@ -12,10 +12,9 @@ package collective
 // Blocks are cut into slices: some slices travel while others are gathered. If there is little data, the first member
 // of each host gathers all blocks, and broadcasts the output inside its host.
 //
-// Steps: a synchronisation inside the host for each host and slice, or two of
-// little data; hosts-1 messages a slice. Bytes: a host receives all contributions but its own,
-// and sends its own to each other one. Memory: none. Chosen for such hosts unless
-// a hint forbids.
+// Steps: a synchronisation inside the host for each host and slice, or two of little data; hosts-1 messages a slice.
+// Bytes: a host receives all contributions but its own, and sends its own to each other host. Memory: none. Chosen for
+// such hosts unless a hint forbids it.
 type allgatherHierarchical struct {
 	lane   *Lane
 	in     []byte
@@ -35,11 +34,11 @@ type allgatherHierarchical struct {
 	departed int
 }
 
-// gatherBytes is the most that the first members gather for each other host. Passing so much on twice costs about as
-// much as a synchronisation.
+// gatherBytes is the most that the first members gather for each other host. Passing that many bytes on twice costs
+// about as much as a synchronisation.
 const gatherBytes = 3 * syncBytes
 
-// start takes the contributions' places from l.offsets.
+// start reads the contributions' places from l.offsets.
 func (a *allgatherHierarchical) start(l *Lane, in, out []byte) Op {
 	h := l.hier
 	longest := 0
@@ -66,7 +65,7 @@ func (a *allgatherHierarchical) start(l *Lane, in, out []byte) Op {
 
 func (a *allgatherHierarchical) Advance() (bool, error) { return a.lane.drive(a) }
 
-// stepLittle is step where the first members gather.
+// stepLittle is step for little data, which the first members gather.
 func (a *allgatherHierarchical) stepLittle() (done bool, err error) {
 	h := a.lane.hier
 	ended, err := a.inside.advance()
@@ -108,7 +107,7 @@ func (a *allgatherHierarchical) step() (done bool, err error) {
 		a.arrived, a.departed = total, total
 	}
 	if a.inside.idle() {
-		next := a.inside.done - 1 // after that of its own block
+		next := a.inside.done - 1 // the first is that of its own block
 		switch {
 		case next == total:
 			return a.departed == total, nil
@@ -137,8 +136,8 @@ func (a *allgatherHierarchical) slice(host, k int) (lo, hi int) {
 	return lo, min(lo+a.length, end)
 }
 
-// receive ends the receives that have been filled and posts the next ones. Those
-// within the window are from different hosts.
+// receive ends the receives that have been filled, and posts the next ones. The receives within the window are from
+// different hosts.
 func (a *allgatherHierarchical) receive(total int) {
 	h := a.lane.hier
 	for {
@@ -163,7 +162,7 @@ func (a *allgatherHierarchical) hasArrived(i int) bool {
 	return a.lane.hier.cross.comm.Received(host)
 }
 
-// send is the same for sends.
+// send does the same for sends.
 func (a *allgatherHierarchical) send(total int) {
 	h := a.lane.hier
 	to := func(i int) int { return (h.host + i%(len(h.hosts)-1) + 1) % len(h.hosts) }
@@ -184,7 +183,7 @@ func (a *allgatherHierarchical) send(total int) {
 	}
 }
 
-// gather puts together the slice of which the message with the given number is a shard.
+// gather puts together the slice to which the message with the given number, a shard, belongs.
 func (a *allgatherHierarchical) gather(i int) {
 	h := a.lane.hier
 	a.lane.moved++

@@ -1,7 +1,7 @@
 package collective
 
-// startAllgather makes the ring an allgather: each member's contribution goes
-// around once. start takes the contributions' places from l.offsets.
+// startAllgather makes the ring an allgather: each member's contribution goes around once. start reads the
+// contributions' places from l.offsets.
 //
 // Steps: size-1, overlapped piece by piece. Bytes: each member sends all
 // contributions but its successor's and receives all but its own, the least

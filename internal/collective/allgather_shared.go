@@ -17,7 +17,7 @@ type allgatherShared struct {
 	kin, kout int // chunks that this member has finished with each step
 }
 
-// start takes the contributions' places from l.offsets.
+// start reads the contributions' places from l.offsets.
 func (a *allgatherShared) start(l *Lane, in, out []byte) Op {
 	longest := 0
 	for m := range l.size {

@@ -4,20 +4,19 @@ import "github.com/gorovod/gorovod/internal/reduce"
 
 // allreduceDirect is the allreduce and the reducescatter of deterministic lanes over Comm: each element is combined in
 // one place, from all members' operands, in the order of the members. Each member sends every other one the part that
-// the other is to combine, slice by slice. It combines a slice of its own part when the slice has come from all
-// members, while the next slice arrives. An allreduce then passes the parts around as ring's allgather does. 16-bit
-// floats are scaled, and then rounded once. With compression all operands are rounded, also this member's own, and so
-// is the result: see wire.go.
+// the other combines, slice by slice. It combines a slice of its own part when the slice has come from all members,
+// while the next slice arrives. An allreduce then passes the parts around as ring's allgather does. 16-bit floats are
+// scaled, and then rounded once. With compression all operands are rounded, this member's own included, and the result,
+// too: see wire.go.
 //
 // If there is little data, every member combines all of it, and there is nothing to gather.
 //
-// Steps: 1 for little data; else 1 with size-1 messages a slice, and for an
-// allreduce size-1 more. Bytes: each member sends and receives n(size-1)/size for
-// a reducescatter and twice that for an allreduce, the least possible; n(size-1) of little data.
-// Memory: two slices of each member, three where compressed. Always chosen on a deterministic lane.
+// Steps: 1 for little data; else 1 with size-1 messages a slice, and for an allreduce size-1 more. Bytes: each member
+// sends and receives n(size-1)/size for a reducescatter and twice that for an allreduce, the least possible; n(size-1)
+// of little data. Memory: two slices for each member, three with compression. Always chosen on a deterministic lane.
 type allreduceDirect struct {
 	lane   *Lane
-	todo   reduction // out has only this member's part, unless whole is set
+	todo   reduction // out is only this member's part, unless whole is set
 	whole  bool      // all members combine everything
 	then   Op        // the allgather of an allreduce, when the reduction has ended
 	gather []byte    // its output; nil for none
@@ -50,7 +49,7 @@ func (a *allreduceDirect) startAllreduce(l *Lane, todo reduction) Op {
 	return a.start(l, todo, out, false)
 }
 
-// start takes the parts from l.offsets, but where whole.
+// start reads the parts from l.offsets, unless whole is set.
 func (a *allreduceDirect) start(l *Lane, todo reduction, gather []byte, whole bool) Op {
 	if a.sent == nil {
 		a.sent, a.posted, a.arrived = make([]int, l.size), make([]int, l.size), make([]int, l.size)
@@ -84,7 +83,7 @@ func (a *allreduceDirect) Advance() (bool, error) {
 		switch {
 		case a.reduced == a.slices && sent && a.gather != nil:
 			r := a.todo
-			r.in, r.out = a.gather, a.gather // its own part is there
+			r.in, r.out = a.gather, a.gather // its own part is already there
 			a.then = l.ring.start(l, r, l.size-1, 0)
 			return a.then.Advance()
 		case a.reduced == a.slices && sent:
@@ -96,7 +95,7 @@ func (a *allreduceDirect) Advance() (bool, error) {
 	}
 }
 
-// slice is the range of the input's bytes that is slice k of member m's part.
+// slice is the range of slice k of member m's part, in bytes of the input.
 func (a *allreduceDirect) slice(m, k int) (lo, hi int) {
 	end := len(a.todo.in)
 	if !a.whole {
@@ -106,11 +105,10 @@ func (a *allreduceDirect) slice(m, k int) (lo, hi int) {
 	return lo, min(lo+a.width, end)
 }
 
-// outgoing is the memory from which a slice for member m is sent, unless that is the input itself.
+// outgoing is the number of the memory from which slices are sent, unless they are sent from the input.
 const outgoing = 2
 
-// memory is that of member m for a slice of n bytes, which is of those with the
-// number k%2 or outgoing.
+// memory returns the memory of member m for a slice of n bytes. Its number k is slice%2, or outgoing.
 func (a *allreduceDirect) memory(m, k, n int) []byte {
 	n = a.todo.sent(n)
 	at := (k*a.lane.size + m) * a.todo.sent(a.width)
@@ -175,7 +173,7 @@ func (a *allreduceDirect) reduce() {
 	l.moved++
 }
 
-// addCompressed makes out the sum of l.srcs, which are as on the wire.
+// addCompressed makes out the sum of l.srcs, which are compressed.
 func (a *allreduceDirect) addCompressed(out []byte) {
 	srcs := a.lane.srcs
 	a.todo.widen(out, srcs[0])

@@ -6,11 +6,9 @@ import (
 	"github.com/gorovod/gorovod/internal/reduce"
 )
 
-// allreduceDoubling is the allreduce of small data by recursive doubling: in
-// round i each member exchanges all its data with the one whose number differs
-// in bit i. With a size that is no power of two, the first 2×extra members form
-// pairs: the even one first folds its data into the odd one, sits out the rounds,
-// and gets the result at the end.
+// allreduceDoubling is the allreduce of small data by recursive doubling: in round i each member exchanges all its data
+// with the member whose number differs in bit i. If the size is no power of two, the first 2×extra members form pairs.
+// The even member first folds its data into the odd one, sits out the rounds, and gets the result at the end.
 //
 // Both partners combine the lower one's operand first, and the members behind
 // each operand are consecutive: all members get the same bits. 16-bit floats are
@@ -25,7 +23,7 @@ type allreduceDoubling struct {
 	lane  *Lane
 	todo  reduction
 	extra int // how many members exceed a power of two
-	last  int // number of the round that folds out; the rounds before are 1, 2, …
+	last  int // number of the round that folds out, after rounds 1, 2, …
 
 	round    int    // 0 folds in
 	posted   bool   // this round's messages are posted
@@ -119,7 +117,7 @@ func (a *allreduceDoubling) member(number int) int {
 	return number + a.extra
 }
 
-// target is where this round's message is received.
+// target is the memory into which this round's message is received.
 func (a *allreduceDoubling) target() []byte {
 	switch {
 	case a.sum:

@@ -6,25 +6,22 @@ import (
 	"github.com/gorovod/gorovod/internal/reduce"
 )
 
-// allreduceHalving is the allreduce of medium sizes: a reduce-scatter by recursive
-// halving, then an allgather by recursive doubling, over one share for each member
-// that takes part. Of the rounds 1, 2, … of halving each splits the range that a
-// member is responsible for: it sends one half to the member on the other side, and
-// combines what it receives with the other half. In the end each owns one share; the
-// rounds of doubling go back the same way. With a size that is no power of two the
-// first 2×extra members form pairs, as in allreduceDoubling.
+// allreduceHalving is the allreduce of medium sizes: a reduce-scatter by recursive halving, then an allgather by
+// recursive doubling, over one share for each member that takes part. Each round of halving splits the range that a
+// member is responsible for: the member sends one half to the member on the other side, and combines the data that it
+// receives with the other half. In the end each member owns one share. The rounds of doubling go back the same way. If
+// the size is no power of two, the first 2×extra members form pairs, as in allreduceDoubling.
 //
-// Each element is combined by one member at a time, and its final form is passed on as
-// it is: all members get the same bits. 16-bit floats are rounded after each
-// round. The last round of halving applies the scale.
+// Each element is combined by one member at a time, and its final form is passed on unchanged, so all members get the
+// same bits. 16-bit floats are rounded after each round. The last round of halving applies the scale.
 //
 // With compression a member rounds the data that it sends. It rounds the final form once, before it passes it on: see
 // wire.go.
 //
-// Steps: 2×log2(size), two more unless size is a power of two. Bytes: each member
-// sends and receives 2n(p-1)/p, where p is the number of those that take part, and
-// reduces n(p-1)/p; those in pairs n more. Memory: n/2, or n where there are pairs.
-// Chosen if doubling sends too many bytes and the ring too many messages, see model.go.
+// Steps: 2×log2(size), two more unless size is a power of two. Bytes: each member sends and receives 2n(p-1)/p, where p
+// is the number of members that take part, and reduces n(p-1)/p. Members of pairs send, receive and reduce up to n
+// more. Memory: n/2, or n if there are pairs. Chosen if doubling sends too many bytes and the ring too many messages,
+// see model.go.
 type allreduceHalving struct {
 	lane   *Lane
 	todo   reduction
@@ -32,11 +29,10 @@ type allreduceHalving struct {
 	extra  int // how many members exceed a power of two
 	number int // of this member, among those that take part
 
-	// round 0 folds in; then come those of halving and those of doubling; the last
-	// folds out.
+	// round 0 folds in. Then come the rounds of halving and of doubling. The last round folds out.
 	round  int
 	posted bool   // this round's messages are posted
-	lo, hi int    // the shares that this member is responsible for, or has
+	lo, hi int    // the range of shares that this member is responsible for, or has
 	data   []byte // this member's data so far: in, then out
 	temp   []byte // received data, to be combined or widened
 	wire   []byte // compressed: the data to send
@@ -162,7 +158,7 @@ func (a *allreduceHalving) member(number int) int {
 	return number + a.extra
 }
 
-// landing is where this round's message is received.
+// landing is the memory into which this round's message is received.
 func (a *allreduceHalving) landing() []byte {
 	if a.sum || a.todo.compressed() {
 		return a.temp[:a.todo.sent(a.get[1]-a.get[0])]

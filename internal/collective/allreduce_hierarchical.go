@@ -1,7 +1,7 @@
 package collective
 
-// allreduceHierarchical is the allreduce over several hosts in shards. The tensor
-// is cut into blocks, and each block passes three phases:
+// allreduceHierarchical is the allreduce over several hosts in shards. The tensor is cut into blocks. Each block passes
+// three phases:
 //
 //	reduce  a reducescatter inside the host leaves each member its shard
 //	cross   the members with the same index allreduce their shards between the hosts
@@ -13,10 +13,9 @@ package collective
 // A short tensor has fewer shards; with one it is a reduction at the first
 // member of each host, an allreduce among those, and a broadcast.
 //
-// Each element is combined on each host in the order of the members, then
-// between the hosts as the algorithm there does it. 16-bit floats are rounded when a host's
-// sum is complete, and then as between the hosts. The last step between the hosts
-// applies the scale.
+// Each element is combined on each host in the order of the members, then in the order of the algorithm between the
+// hosts. 16-bit floats are rounded when a host's sum is complete, and then as that algorithm rounds them. The last step
+// between the hosts applies the scale.
 //
 // Steps: two synchronisations inside the host and those between the hosts, a
 // block; overlapped between blocks. Bytes: a host sends and receives 2n(H-1)/H,

@@ -7,18 +7,17 @@ import (
 
 // Part is one of the tensors that AllreduceParts reduces together.
 type Part struct {
-	// In and Out are the same memory or do not overlap, and overlap no other part's.
-	// A member without the tensor has neither, and takes part with zeros.
+	// In and Out are the same memory or do not overlap. They overlap no memory of another part. A member without the
+	// tensor has neither, and takes part with zeros.
 	In, Out []byte
 	// Bytes is the length of In and Out, the same on all members.
 	Bytes int
 }
 
-// AllreduceParts makes, for each part, Out = postscale × (the members' prescale × In,
-// combined elementwise by op): the bits of reduce.Scale and Allreduce on each part
-// alone. The parts' number, order and lengths are the same on all members. parts
-// belongs to the operation until it has ended. What reduce.Check and
-// reduce.CheckScale refuse is an error.
+// AllreduceParts makes, for each part, Out = postscale × (the members' prescale × In, combined elementwise by op): with
+// the bits of reduce.Scale and Allreduce on each part alone. The parts' number, order and lengths are the same on all
+// members. parts belongs to the operation until it has ended. Arguments that reduce.Check and reduce.CheckScale refuse
+// are an error.
 func (l *Lane) AllreduceParts(dt tensor.DType, op tensor.ReduceOp, parts []Part, prescale, postscale float64) Op {
 	if err := checkReduction(dt, op, prescale, postscale); err != nil {
 		return l.refuse("allreduce: %w", err)
@@ -67,11 +66,11 @@ func (l *Lane) startParts(s layout) Op {
 }
 
 const (
-	// lineUpBytes is the least length of a part that starts on a line of its own
-	// in the layout. Smaller ones stand close together.
+	// lineUpBytes is the least length of a part that starts on a cache line of its own in the layout. Smaller parts
+	// stand close together.
 	lineUpBytes = 4 << 10
-	// directBytes is the least length of a part that is reduced from its own memory to its own memory. Smaller ones are
-	// reduced many at a time in the staging buffer: a call for each would cost more than the copies.
+	// directBytes is the least length of a part that is reduced from its own memory to its own memory. Smaller parts
+	// are reduced many at a time in the staging buffer, because a call for each would cost more than the copies.
 	directBytes = 2 << 10
 )
 
@@ -86,7 +85,7 @@ type layout struct {
 	starts              []int // one more than parts
 }
 
-// layout lays parts out, in the lane's memory.
+// layout lays parts out. The lists are in the lane's memory.
 func (l *Lane) layout(dt tensor.DType, op tensor.ReduceOp, parts []Part, prescale, postscale float64) layout {
 	starts := l.starts[:0]
 	at := 0
@@ -110,7 +109,7 @@ func (l *Lane) whole(r reduction) layout {
 
 func (s *layout) length() int { return s.starts[len(s.parts)] }
 
-// first is the first part that ends behind lo; i is one that is not behind it.
+// first is the first part that ends behind lo. The search begins at i, which is not behind it.
 func (s *layout) first(i, lo int) int {
 	for i < len(s.parts) && s.starts[i]+s.parts[i].Bytes <= lo {
 		i++
@@ -118,8 +117,7 @@ func (s *layout) first(i, lo int) int {
 	return i
 }
 
-// within is the range of part i that is in the range [lo, hi) of the layout, as
-// a range of the layout.
+// within is the range of the layout that both part i and [lo, hi) cover.
 func (s *layout) within(i, lo, hi int) (from, to int) {
 	from = max(s.starts[i], lo)
 	return from, max(from, min(s.starts[i]+s.parts[i].Bytes, hi))
@@ -141,7 +139,7 @@ func (s *layout) out(i, from, to int) []byte {
 // empty.
 func (s *layout) copyIn(dst []byte, i, from, to int) { s.deliverIn(false, dst, i, from, to) }
 
-// deliverIn is copyIn to memory that others will read.
+// deliverIn is copyIn to memory that other members will read.
 func (s *layout) deliverIn(streamed bool, dst []byte, i, from, to int) {
 	switch dst = dst[:to-from]; {
 	case from == to: // perhaps not in the part
@@ -154,8 +152,7 @@ func (s *layout) deliverIn(streamed bool, dst []byte, i, from, to int) {
 	}
 }
 
-// copyOut takes src as the result of the range [from, to) of the layout, which
-// is within part i.
+// copyOut copies src, the result of the range [from, to) of the layout, to the output. The range is within part i.
 func (s *layout) copyOut(src []byte, i, from, to int) {
 	if s.parts[i].Out != nil {
 		copy(s.out(i, from, to), src)

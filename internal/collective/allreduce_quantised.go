@@ -12,29 +12,30 @@ import (
 //	operand  what a member contributes to the other one's part: its input and what reduction.kept has for it
 //	sum      the part that a member owns, when it has added all operands
 //
-// The owner adds in float32: its own operand as it is, then the others' in the order of the members. All members get
+// The owner adds in float32: its own operand unquantised, then the others' in the order of the members. All members get
 // the same bits, because the owner, too, uses the values of the quantised sum.
 //
-// Nothing is lost: reduction.kept takes the error of each operand on its sender, and that of each sum on its owner. The
-// next allreduce of the tensor adds them. So over any number of allreduces, each of which may have other owners,
+// Nothing is lost: reduction.kept holds the error of each operand on its sender, and the error of each sum on its
+// owner. The next allreduce of the tensor adds them. So over any number of allreduces, each of which may have other
+// owners,
 //
 //	the results / scale + what the members keep = what they have contributed
 //
-// but for the rounding of sums in float32. Rounding errors do not pile up from hop to hop, as they would in a ring.
+// apart from the rounding of sums in float32. Rounding errors do not pile up from hop to hop, as they would in a ring.
 //
-// Steps: 2 a slice, overlapped between two slices. Bytes: each member sends and receives 2n(size-1)/size, n being what
-// is quantised, the least possible. Memory: that of four slices as they travel. Chosen for WireInt8 if the tensor has
+// Steps: 2 a slice, overlapped between two slices. Bytes: each member sends and receives 2n(size-1)/size, n being the
+// quantised bytes, the least possible. Memory: four quantised slices. Chosen for WireInt8 if the tensor has
 // leastQuantised bytes.
 type allreduceQuantised struct {
 	lane   *Lane
 	todo   reduction
 	width  int             // elements of all slices but the last; whole blocks
 	slices int             // at least one
-	added  int             // of so many slices this member has made the sum of its part
+	added  int             // the number of slices of which this member has summed its part
 	peers  []quantisedPeer // by member; kept
 	most   int             // the longest message
 	wires  [2][]byte       // of two slices: operands for the others, and this member's sum, by member
-	landed [2][]byte       // of two slices: what has come from each member
+	landed [2][]byte       // of two slices: the message from each member
 }
 
 // quantisedPeer counts messages that go to a member, or come from it, in the order of allreduceQuantised.message.
@@ -45,8 +46,8 @@ type quantisedPeer struct {
 }
 
 const (
-	// leastQuantised is the least number of bytes that are quantised. A shorter tensor costs more for its messages than
-	// for its bytes.
+	// leastQuantised is the least number of bytes that a tensor must have to be quantised. A shorter one costs more for
+	// its messages than for its bytes.
 	leastQuantised = 16 << 10
 	// quantisedPart is the size of a member's part of a slice, in bytes of float32; less if there are many members.
 	quantisedPart      = 512 << 10
@@ -89,7 +90,7 @@ func (a *allreduceQuantised) Advance() (bool, error) {
 	}
 }
 
-// message says what the message with a given number between two members carries. The numbers are the same in both
+// message says what the message with a given number, between two members, carries. The numbers are the same in both
 // directions. The operand of the next slice goes before the sum of this one, so that a member has something to send
 // while others add.
 //
@@ -118,13 +119,13 @@ func (a *allreduceQuantised) part(k, m int) (lo, hi int) {
 	return at(m), at(m + 1)
 }
 
-// wire is the memory from which slice k's part of member m is sent: an operand, or this member's own sum.
+// wire is the memory from which member m's part of slice k is sent: an operand, or this member's own sum.
 func (a *allreduceQuantised) wire(k, m int) []byte {
 	lo, hi := a.part(k, m)
 	return a.wires[k%2][m*a.most:][:reduce.Quantised(hi-lo)]
 }
 
-// landing is the memory for the message number s of member m.
+// landing is the memory for message number s from member m.
 func (a *allreduceQuantised) landing(m, s int) []byte {
 	k, sum := a.message(s)
 	owner := a.lane.rank
@@ -135,8 +136,8 @@ func (a *allreduceQuantised) landing(m, s int) []byte {
 	return a.landed[k%2][m*a.most:][:reduce.Quantised(hi-lo)]
 }
 
-// exchange completes delivered messages, and posts further ones, the next members first. It reports whether everything
-// has been sent, and has come.
+// exchange completes delivered messages, and posts further ones, the next members first. It reports whether all
+// messages have been sent and have come.
 func (a *allreduceQuantised) exchange() (done bool) {
 	l, all := a.lane, 2*a.slices
 	done = true
@@ -163,8 +164,8 @@ func (a *allreduceQuantised) exchange() (done bool) {
 	return done
 }
 
-// ready reports that this member may send message number s, or receive it: a sum only after its own, because the memory
-// still has operands before that.
+// ready reports that this member may send message number s, or receive it: a sum only after it has made its own sum,
+// because until then the memory holds operands.
 func (a *allreduceQuantised) ready(s int) bool {
 	k, sum := a.message(s)
 	return !sum || k < a.added
@@ -183,7 +184,8 @@ func (a *allreduceQuantised) send(m, s int) {
 	a.lane.send(m, wire)
 }
 
-// take deals with message number s of member m: operands stay where they are until all have come.
+// take handles message number s from member m: a sum goes to the output, and an operand stays where it is until all
+// have come.
 func (a *allreduceQuantised) take(m, s int) {
 	if k, sum := a.message(s); sum {
 		lo, hi := a.part(k, m)
@@ -191,7 +193,7 @@ func (a *allreduceQuantised) take(m, s int) {
 	}
 }
 
-// kept holds the errors that the tensor's elements from lo to hi have to make up for; nil if nothing is kept.
+// kept is the range of reduction.kept for the elements from lo to hi; nil if nothing is kept.
 func (a *allreduceQuantised) kept(lo, hi int) []byte {
 	if a.todo.kept == nil {
 		return nil
@@ -199,8 +201,8 @@ func (a *allreduceQuantised) kept(lo, hi int) []byte {
 	return a.todo.kept[4*lo : 4*hi]
 }
 
-// complete reports that all operands of the next slice have come, and that the memory for its sum is free: the sum of
-// the slice before the last one went before the operand of this one.
+// complete reports that all operands of the next slice have come, and that the memory for its sum is free: that memory
+// last held the sum of two slices before, which was sent before this slice's operand.
 func (a *allreduceQuantised) complete() bool {
 	if a.added == a.slices {
 		return false

@@ -2,8 +2,8 @@ package collective
 
 // allreduceReplicated is the allreduce of little data over several hosts that have equally many members: an allreduce
 // inside each host, then one between the hosts among the members with the same index. So all members of a host do the
-// same, and the data crosses more often than it must. That saves the second synchronisation inside the host. The order
-// of combining, and the rounding, are those of allreduceHierarchical.
+// same work, and the data crosses between the hosts more often than necessary. That saves the second synchronisation
+// inside the host. The order of combining, and the rounding, are those of allreduceHierarchical.
 //
 // Steps: one synchronisation inside the host, and those between the hosts. Bytes:
 // those of the algorithm between the hosts for n, times the members of a host.

@@ -35,7 +35,7 @@ type allreduceSharedPipelined struct {
 	chunks     int
 
 	kin, kmid, kout int // chunks that this member has finished with each step
-	pin, pmid, pout int // no part before it has anything in the next chunk of each step
+	pin, pmid, pout int // the first part that may reach into the next chunk of each step
 
 	class    int       // of delivery
 	number   uint64    // of the first chunk in its class
@@ -91,7 +91,7 @@ func (a *allreduceSharedPipelined) Advance() (bool, error) {
 	return true, nil
 }
 
-// begin sets how the next step of chunk k delivers, and looks at the clock if it is timed.
+// begin sets how the next step of chunk k delivers, and reads the clock if the step is timed.
 func (a *allreduceSharedPipelined) begin(k int) {
 	var timed bool
 	a.began = time.Time{}
@@ -108,8 +108,7 @@ func (a *allreduceSharedPipelined) end(k int, p transport.Phase) {
 	}
 }
 
-// chunk is the range of the layout that chunk k holds, and within that this
-// member's share.
+// chunk is the range of the layout that chunk k holds, and this member's share of that range.
 func (a *allreduceSharedPipelined) chunk(k int) (lo, hi, from, to int) {
 	lo = k * a.chunkBytes
 	hi = min(lo+a.chunkBytes, a.todo.length())
@@ -175,7 +174,7 @@ func (a *allreduceSharedPipelined) reducePart(k, lo, i, from, to int) {
 	for ; from < to; from += blockBytes {
 		end := min(from+blockBytes, to)
 		srcs, out := a.sources(k, from-lo, end-lo), s.out(i, from, end)
-		own := srcs[rank] // nobody puts anything there but its result
+		own := srcs[rank] // only the result goes there
 		if srcs[rank] = s.in(i, from, end); s.prescale != 1 {
 			s.copyIn(out, i, from, end)
 			srcs[rank] = out
@@ -185,8 +184,8 @@ func (a *allreduceSharedPipelined) reducePart(k, lo, i, from, to int) {
 	}
 }
 
-// reduceStaged reduces the range [from, to) of the layout, which the parts from
-// first to before end share, in the buffer of chunk k, which starts at lo.
+// reduceStaged reduces the range [from, to) of the layout, which belongs to the parts from first to end-1, in the
+// buffer of chunk k, which starts at lo.
 func (a *allreduceSharedPipelined) reduceStaged(k, lo, first, end, from, to int) {
 	s := &a.todo
 	srcs := a.sources(k, from-lo, to-lo)

@@ -9,15 +9,14 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// allreduceSharedSingle is the allreduce of large data between members that copy one
-// another's memory. Each puts into its staging buffer where its parts are. Then each
-// reduces its share of the layout, block by block: it copies the block from all
-// others' inputs, reduces them and its own in the order of the ranks to its output,
-// and copies that to all others' outputs.
+// allreduceSharedSingle is the allreduce of large data between members that copy one another's memory. Each member
+// writes the addresses of its parts into its staging buffer. Then each reduces its share of the layout, block by block:
+// it copies the block from all others' inputs, reduces these and its own input in the order of the ranks to its output,
+// and copies the result to all others' outputs.
 //
-// Steps: two synchronisations. Bytes: each member reads n and writes n of the members' memory. No algorithm needs fewer
-// beyond the cache, and nothing passes from core to core. Data of other members passes through scratch memory that
-// stays in this member's second-level cache. Each page costs the kernel 0.1 µs. Chosen from singleBytes on, if all
+// Steps: two synchronisations. Bytes: each member reads n and writes n of the members' memory. No algorithm moves fewer
+// bytes beyond the cache, and no data passes from core to core. Data of other members passes through scratch memory
+// that stays in this member's second-level cache. Each page costs the kernel 0.1 µs. Chosen from singleBytes on, if all
 // members can copy all of the memory, and member 0 has found it faster than allreduceSharedPipelined: see copyTrial.
 type allreduceSharedSingle struct {
 	lane  *Lane
@@ -27,16 +26,16 @@ type allreduceSharedSingle struct {
 	stuck bool // the network is aborted, or about to be
 	began time.Time
 	way   copyWay
-	then  Op // the pipelined one instead
+	then  Op // the pipelined algorithm, in place of this one
 
 	at, end     int // the next block of this member's share, and where the share ends
-	part        int // no part before it has anything in the next block
+	part        int // the first part that may reach into the next block
 	block       int // bytes
 	own, theirs []transport.Span
 }
 
 const (
-	// singleBytes is the least length for which the members tell one another where their parts are.
+	// singleBytes is the least length for which the members exchange the addresses of their parts.
 	singleBytes = 128 << 10
 	// crowdedBytes is the same for ranks that share cores. For them the exchange costs turns of the processor.
 	crowdedBytes = 1 << 20
@@ -48,7 +47,8 @@ const (
 	singleSpans = 1024
 )
 
-// maySingleCopy reports that the members should tell one another where their parts are. It is the same on all of them.
+// maySingleCopy reports that the members should exchange the addresses of their parts. The answer is the same on all
+// members.
 func (l *Lane) maySingleCopy(n, parts int) bool {
 	if l.single == nil || l.copyTrial.impossible || n < singleBytes || n < crowdedBytes && l.single.Crowded() {
 		return false
@@ -56,8 +56,8 @@ func (l *Lane) maySingleCopy(n, parts int) bool {
 	return n/parts >= singlePart && tableBytes(parts) <= l.shared.ChunkBytes()
 }
 
-// A member's table in its staging buffer says whether it can copy, which way it wants, and for each part where its
-// input and its output are; 0 if it has none.
+// A member's table in its staging buffer says whether the member can copy, which way it wants, and for each part the
+// addresses of its input and output; 0 if it has none.
 const (
 	tableVerdict = 8 * iota
 	tableWay
@@ -74,8 +74,8 @@ func tableBytes(parts int) int { return tableParts + 16*parts }
 
 // The verdicts.
 const (
-	copiesAll  = 1 + iota // this member can copy from the others, and they these parts
-	notNow                // they cannot copy all of these parts
+	copiesAll  = 1 + iota // this member can copy from the others, and they can copy these parts
+	notNow                // the others cannot copy all of these parts
 	copiesNone            // this member cannot copy from the others, now or later
 )
 
@@ -172,7 +172,7 @@ func (a *allreduceSharedSingle) tell() {
 	}
 }
 
-// agreed reports that all members can, and member 0 wants to.
+// agreed reports that all members can copy, and that member 0 wants to.
 func (a *allreduceSharedSingle) agreed() bool {
 	l := a.lane
 	agreed := true
@@ -207,7 +207,7 @@ func (a *allreduceSharedSingle) deal() {
 	l.single.Expose(a.own)
 	a.block = max(lineBytes, singleScratch/l.size/lineBytes*lineBytes)
 	if len(l.scratch) < l.size*a.block {
-		clear(l.temporary(l.size * a.block)) // which brings its pages into memory
+		clear(l.temporary(l.size * a.block)) // this brings its pages into memory
 	}
 	if !a.began.IsZero() { // the costs of the first use are over
 		a.began = time.Now()
@@ -216,12 +216,12 @@ func (a *allreduceSharedSingle) deal() {
 	a.part = s.first(0, a.at)
 }
 
-// reduceBlock makes the next block on all members. False: it could not.
+// reduceBlock makes the next block on all members. It returns false if a copy has failed.
 func (a *allreduceSharedSingle) reduceBlock() bool {
 	l, s := a.lane, &a.todo
 	lo, hi := a.at, min(a.at+a.block, a.end)
 	a.part = s.first(a.part, lo)
-	end := a.part // the parts in the block end before it
+	end := a.part // the first part behind the block
 	for end < len(s.parts) && s.starts[end] < hi && end-a.part < singleSpans {
 		end++
 	}
@@ -250,7 +250,7 @@ func (a *allreduceSharedSingle) scratch(m, lo, from, to int) []byte {
 	return a.lane.scratch[m*a.block:][from-lo : to-lo]
 }
 
-// place is where member m has the input or the output of part i; 0: nowhere.
+// place is the address of member m's input or output of part i; 0 if it has none.
 func (a *allreduceSharedSingle) place(m, i, field int) uintptr {
 	return uintptr(binary.NativeEndian.Uint64(a.lane.shared.Buffer(m, a.chunk)[tableParts+16*i+field:]))
 }
@@ -301,7 +301,7 @@ func (a *allreduceSharedSingle) add(own, theirs uintptr, n int) {
 	}
 }
 
-// output is where this member has the result of the range [from, to) of part i, in the block that starts at lo.
+// output is the memory for this member's result of the range [from, to) of part i, in the block that starts at lo.
 func (a *allreduceSharedSingle) output(lo, i, from, to int) []byte {
 	if a.todo.parts[i].Out == nil {
 		return a.scratch(a.lane.rank, lo, from, to)

@@ -3,11 +3,11 @@ package collective
 import "unsafe"
 
 // Alltoall sends each member m the next sendBytes[m] bytes of in. It fills out with the bytes from all members, in
-// member order, recvBytes[m] bytes from m. A member knows only how much it sends; AlltoallCounts tells it how much it
-// will receive. in and out must not overlap. sendBytes and recvBytes are not kept.
+// member order, recvBytes[m] bytes from m. A member knows only how much it sends. AlltoallCounts tells it how much it
+// will receive. in and out must not overlap. The operation does not keep sendBytes and recvBytes.
 //
-// If a member sends another number of bytes than this one expects, the operation finds out while it runs. Over Shared
-// it then ends with an error, on this member only; over Comm the transport aborts.
+// If a member sends another number of bytes than this one expects, the operation notices while it runs. Over Shared it
+// then ends with an error, on this member only. Over Comm the transport aborts.
 func (l *Lane) Alltoall(in []byte, sendBytes []int64, out []byte, recvBytes []int64) Op {
 	sends, err := l.deal(l.offsets, sendBytes)
 	if err != nil {

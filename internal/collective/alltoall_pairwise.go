@@ -1,14 +1,13 @@
 package collective
 
-// alltoallPairwise is the alltoall over Comm: at step i each member sends to the
-// one i after it, and receives from the one i before it, in one message each, or none if there is nothing to send. Some
-// steps are under way at a time, so that one long message holds up no other; but few, so that no member is swamped.
+// alltoallPairwise is the alltoall over Comm: at step i each member sends one message to the member i after it, and
+// receives one from the member i before it. It sends no message without bytes. A few steps are under way at a time, so
+// that one long message holds up no other, and no member gets too many at once.
 //
-// A step's message waits only for those of earlier steps to leave, on both sides,
-// so the earliest that has not been delivered always can be.
+// A step's message waits only until the messages of earlier steps have left, on both sides. So the earliest undelivered
+// message can always be delivered.
 //
-// Steps: size-1. Bytes: each member sends and receives what it is asked to, once.
-// Memory: none. Always chosen over Comm.
+// Steps: size-1. Bytes: each member sends and receives its data once. Memory: none. Always chosen over Comm.
 type alltoallPairwise struct {
 	lane     *Lane
 	in, out  []byte
@@ -18,11 +17,10 @@ type alltoallPairwise struct {
 	receives [pairwiseSteps]int // distance to the members that are being received from
 }
 
-// pairwiseSteps is how many messages are under way at a time in each direction.
+// pairwiseSteps is the most messages under way at a time in each direction.
 const pairwiseSteps = 4
 
-// start takes from l.offsets where the data for each member is in the input,
-// and from l.places where that of each goes in the output.
+// start reads the places of each member's data from l.offsets for the input, and from l.places for the output.
 func (a *alltoallPairwise) start(l *Lane, in, out []byte) Op {
 	*a = alltoallPairwise{lane: l, in: in, out: out}
 	copy(out[l.places[l.rank]:l.places[l.rank+1]], in[l.offsets[l.rank]:])
@@ -72,8 +70,7 @@ func (a *alltoallPairwise) before(distance int) int {
 	return (a.lane.rank - distance + a.lane.size) % a.lane.size
 }
 
-// sendNext posts the next message there is, and returns its step; 0 when there
-// is none left.
+// sendNext posts the next message that has bytes, and returns its step; 0 if there is none left.
 func (a *alltoallPairwise) sendNext() int {
 	l := a.lane
 	for a.sent < l.size-1 {
@@ -87,7 +84,7 @@ func (a *alltoallPairwise) sendNext() int {
 	return 0
 }
 
-// receiveNext is the same for receives.
+// receiveNext does the same for receives.
 func (a *alltoallPairwise) receiveNext() int {
 	l := a.lane
 	for a.received < l.size-1 {

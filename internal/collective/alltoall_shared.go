@@ -8,18 +8,17 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// alltoallShared is the alltoall in shared memory. A member's chunks carry one
-// stream: a header, then what it sends to the member after it, to the next one, and so on around. So at any time the
-// members read from different ones, and each chunk is full, whatever the sizes are.
+// alltoallShared is the alltoall in shared memory. A member's chunks carry one stream: a header, then the data for the
+// member after it, for the next one, and so on around. So at any time the members read from different members, and each
+// chunk is full, whatever the sizes are.
 //
-// The header says where in the stream each member's data starts, and where the stream ends. It is in the first chunk.
-// So all members learn there how many chunks the longest stream needs. A member with a shorter stream takes part with
-// empty chunks.
+// The header says where in the stream each member's data starts, and where the stream ends. The header is in the first
+// chunk, so all members learn there how many chunks the longest stream needs. A member with a shorter stream takes part
+// with empty chunks.
 //
-// Steps: one synchronisation a chunk, overlapped between chunks; the number of
-// chunks is that of the member that sends most. Bytes: each member copies what it
-// sends into shared memory, and what it receives out of it. Always chosen over
-// Shared.
+// Steps: one synchronisation a chunk, overlapped between chunks; the member that sends most decides the number of
+// chunks. Bytes: each member copies the data that it sends into shared memory, and the data that it receives out of it.
+// Always chosen over Shared.
 type alltoallShared struct {
 	lane      *Lane
 	in, out   []byte
@@ -28,11 +27,10 @@ type alltoallShared struct {
 	chunks    int    // of the longest stream known
 	learned   bool   // chunks is final
 	kin, kout int    // chunks that this member has finished with each step
-	starts    []int  // size entries: where in their streams is this member's data
+	starts    []int  // size entries: the place of this member's data in each stream
 }
 
-// start takes from l.offsets where the data for each member is in the input,
-// and from l.places where that of each goes in the output.
+// start reads the places of each member's data from l.offsets for the input, and from l.places for the output.
 func (a *alltoallShared) start(l *Lane, in, out []byte) Op {
 	*a = alltoallShared{lane: l, in: in, out: out, base: l.chunk, starts: a.starts}
 	own := l.offsets[l.rank+1] - l.offsets[l.rank]
@@ -42,8 +40,7 @@ func (a *alltoallShared) start(l *Lane, in, out []byte) Op {
 	return a
 }
 
-// header is its length, which is less than any buffer's: a word for each member,
-// and one for the end.
+// header is the header's length in bytes: a word for each member, and one for the end. It fits into any buffer.
 func (a *alltoallShared) header() int { return 8 * (a.lane.size + 1) }
 
 func (a *alltoallShared) Advance() (bool, error) {
@@ -81,7 +78,7 @@ func (a *alltoallShared) copyIn(k int) {
 		a.writeHeader(buffer)
 	}
 	after, before := a.in[l.offsets[l.rank+1]:], a.in[:l.offsets[l.rank]]
-	at := a.header() - k*len(buffer) // where in the buffer the stream's data starts
+	at := a.header() - k*len(buffer) // the place in the buffer at which the stream's data starts
 	copyInto(buffer, after, at, l.delivery.streamed)
 	copyInto(buffer, before, at+len(after), l.delivery.streamed)
 }
@@ -107,8 +104,7 @@ func (a *alltoallShared) learn() error {
 		}
 		p := l.shared.Buffer(m, a.base)
 		start := binary.NativeEndian.Uint64(p[8*l.rank:])
-		// A member itself is the last in its stream, with nothing; so the next
-		// word is the end of this member's data.
+		// In each stream its own member comes last, without data. So the next word is the end of this member's data.
 		end := binary.NativeEndian.Uint64(p[8*((l.rank+1)%l.size):])
 		length := binary.NativeEndian.Uint64(p[8*l.size:])
 		if want := l.places[m+1] - l.places[m]; end-start != uint64(want) {
@@ -135,8 +131,8 @@ func (a *alltoallShared) copyOut(k int) {
 	}
 }
 
-// copyInto copies to dst the bytes of src that belong there, if src's first byte belongs at dst[at]. at may be
-// negative, or beyond dst. streamed: past the caches.
+// copyInto copies to dst those bytes of src that fall into dst if src[0] belongs at dst[at]. at may be negative, or
+// beyond dst. If streamed, it writes past the caches.
 func copyInto(dst, src []byte, at int, streamed bool) {
 	if at < 0 {
 		src = src[min(-at, len(src)):]

@@ -1,8 +1,7 @@
 package collective
 
-// barrierDissemination is the barrier over Comm: in round i each member tells
-// the one 2^i after it, and hears from the one 2^i before it. After the last
-// round each has heard, through others, from all.
+// barrierDissemination is the barrier over Comm: in round i each member sends a message to the member 2^i after it, and
+// receives one from the member 2^i before it. After the last round each has heard, through others, from all.
 //
 // Steps: log2(size), rounded up. Bytes: one a message, because a Comm may leave out a message without bytes. Always
 // chosen over Comm.

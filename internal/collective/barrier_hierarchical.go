@@ -35,7 +35,7 @@ func (b *barrierHierarchical) Advance() (bool, error) {
 	}
 }
 
-// next starts the next part; false if there is none.
+// next starts the next part. It returns false if there is none.
 func (b *barrierHierarchical) next() bool {
 	h := b.lane.hier
 	switch {

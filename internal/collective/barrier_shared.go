@@ -2,8 +2,7 @@ package collective
 
 import "github.com/gorovod/gorovod/internal/transport"
 
-// barrierShared is the barrier in shared memory: one empty chunk, which every
-// member lets pass In and waits for everybody's.
+// barrierShared is the barrier in shared memory: each member lets one empty chunk pass In, and waits until all have.
 //
 // Steps: one synchronisation. Bytes: none. Always chosen over Shared.
 type barrierShared struct {
@@ -19,7 +18,7 @@ func (b *barrierShared) start(l *Lane) Op {
 
 func (b *barrierShared) Advance() (bool, error) {
 	l := b.lane
-	if !b.entered { // no buffer is filled, so none need be free
+	if !b.entered { // no buffer is filled, so none needs to be free
 		l.publish(transport.In, b.chunk+1)
 		b.entered = true
 	}

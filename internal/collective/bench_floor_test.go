@@ -9,10 +9,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// BenchmarkAllreduceFloor is an in-place float32 sum of as many bytes as ResNet-50 has
-// gradients, of more members than threads, whose work is done by turns: nobody waits,
-// sleeps or is switched to. What the same takes more between processes on
-// as many cores is the price of their taking turns.
+// BenchmarkAllreduceFloor is an in-place float32 sum of as many bytes as ResNet-50 has gradients, of more members than
+// threads. The members work in turn: nobody waits, sleeps or is switched to. Processes on as many cores take longer;
+// the difference is the price of switching between them.
 func BenchmarkAllreduceFloor(b *testing.B) {
 	for _, c := range []struct{ members, threads int }{{2, 2}, {4, 2}, {8, 2}} {
 		b.Run(fmt.Sprintf("members=%d/threads=%d", c.members, c.threads), func(b *testing.B) {

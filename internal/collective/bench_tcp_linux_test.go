@@ -11,8 +11,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp"
 )
 
-// BenchmarkAllreduceTCP runs each of the allreduces over Comm on connections over the
-// loopback interface: what the model's constants were measured by, see model.go.
+// BenchmarkAllreduceTCP runs each of the allreduces over Comm on connections over the loopback interface: the model's
+// constants come from it, see model.go.
 func BenchmarkAllreduceTCP(b *testing.B) {
 	for _, size := range []int{2, 4, 8} {
 		for n := 4; n <= 4<<20; n *= 4 {

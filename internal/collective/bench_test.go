@@ -12,8 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// BenchmarkAllreduceShared is an in-place float32 sum of two members. The rate
-// is the bytes of one tensor by the time.
+// BenchmarkAllreduceShared is an in-place float32 sum of two members. The rate is the bytes of one tensor, divided by
+// the time.
 func BenchmarkAllreduceShared(b *testing.B) {
 	for _, n := range []int{4, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 64 << 20} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -36,9 +36,8 @@ func benchmarkAllreduce(b *testing.B, size, n int, o inproc.Options) {
 	})
 }
 
-// BenchmarkShared is of the others over Shared. The rate is that of the longer of a
-// member's input and output. "copy" is the limit: each member copies that length,
-// from and to memory of its own, alone.
+// BenchmarkShared runs the other operations over Shared. The rate is the longer of a member's input and output, divided
+// by the time. "copy" is the limit: each member alone copies that length within its own memory.
 func BenchmarkShared(b *testing.B) {
 	for _, size := range []int{2, 4} {
 		for _, n := range []int{64 << 10, 1 << 20, 64 << 20} {
@@ -85,7 +84,7 @@ func benchmarkShared(b *testing.B, size, in, out int, o inproc.Options, start fu
 		}
 		lanes[r] = NewLane(l, Options{})
 		ins[r], outs[r] = make([]byte, in), make([]byte, out)
-		for i := 0; i < in; i += 1 << 10 { // untouched, it would be one page of zeros
+		for i := 0; i < in; i += 1 << 10 { // untouched memory would be one page of zeros
 			ins[r][i] = 1
 		}
 		clear(outs[r])
@@ -104,8 +103,7 @@ func benchmarkShared(b *testing.B, size, in, out int, o inproc.Options, start fu
 	wg.Wait()
 }
 
-// drive polls op as an engine does: it spins for a while, or gives turns away where
-// others need the core, then sleeps.
+// drive polls op as an engine does: it spins for a while, or yields where others need the core, and then sleeps.
 func drive(op Op, bell transport.Bell, crowded bool) {
 	polls := 20_000
 	if crowded {

@@ -17,7 +17,7 @@ type broadcastTree struct {
 	landing  int // length of the posted receive; 0 when there is none
 	have     int // bytes of buf that are there
 	children int
-	child    [bits.UintSize]int // the member with the largest subtree first
+	child    [bits.UintSize]int // the child with the largest subtree first
 	passed   [bits.UintSize]int // bytes posted to each child
 }
 
@@ -25,7 +25,7 @@ func (b *broadcastTree) start(l *Lane, root int, buf []byte) Op {
 	b.lane, b.buf = l, buf
 	b.parent, b.landing, b.have, b.children = -1, 0, 0, 0
 	v := (l.rank - root + l.size) % l.size
-	bit := 1 << bits.Len(uint(l.size-1)) // above every number
+	bit := 1 << bits.Len(uint(l.size-1)) // greater than every number
 	if v == 0 {
 		b.have = len(buf)
 	} else {

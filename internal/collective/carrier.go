@@ -2,22 +2,21 @@ package collective
 
 import "github.com/gorovod/gorovod/internal/tensor"
 
-// Carrier moves the data of one lane's operations: a Lane over the network's transports, or a replacement such as
-// MPI. The lane's driver calls it: one call at a time, but each perhaps on another
-// thread. No call but Close may block, and Close only for a second or two. All members start the same operations in the
-// same order, one at a time.
+// Carrier moves the data of one lane's operations: a Lane over the network's transports, or a replacement such as MPI.
+// The lane's driver calls it: one call at a time, but perhaps each on another thread. Only Close may block, for a
+// second or two. All members start the same operations in the same order, one at a time.
 type Carrier interface {
-	// Start begins an operation. The Op is valid until the next Start; it keeps none of a's fields but the memory.
+	// Start begins an operation. The Op is valid until the next Start; it keeps only the memory of a's fields.
 	Start(a *Arguments) Op
 	// Can says what the carrier can do. It is the same for the carrier's whole life.
 	Can() Abilities
-	// Moved counts the steps that operations have made. If Advance has not changed it, nothing could be done.
+	// Moved counts the steps that operations have made. If Advance has not changed the number, it could do nothing.
 	Moved() uint64
 	// Tune changes the parameters of later operations. All members call it between the same two operations.
 	Tune(t Tuning)
 	// Close ends this member's part, after the last operation. cause says why the engine ends early; it is nil if a
-	// process set is removed or all leave in order. An unquiet result means that an operation under way could not be
-	// cancelled: its buffers may still be written to, and the process has to end.
+	// process set is removed or all leave in order. quiet is false if an operation under way could not be cancelled:
+	// its buffers may still be written to, so the process has to end.
 	Close(cause error) (quiet bool)
 	// Free returns the carrier's memory, after a quiet Close, and after the network's part of the lane has been closed.
 	Free()
@@ -30,14 +29,14 @@ type Owner interface {
 	Release()
 }
 
-// Abilities tell the engine what a carrier can do. Those that decide how an operation is done are the same on all
-// members.
+// Abilities tell the engine what a carrier can do. The abilities that decide how an operation is done are the same on
+// all members.
 type Abilities struct {
-	// Wired: elements travel, so that an Allreduce's Wire and Kept may have an effect.
+	// Wired: elements travel over connections, so that an Allreduce's Wire and Kept may have an effect.
 	Wired bool
 	// Shared: the members share memory.
 	Shared bool
-	// Hierarchical: the members are on several hosts, and allreduces may consist of parts inside them and parts
+	// Hierarchical: the members are on several hosts, and allreduces may consist of parts inside the hosts and parts
 	// between them.
 	Hierarchical bool
 	// ChoosesForm: Hierarchical is set, and only a model of the cost decides, so that Tuning.Flat has an effect.
@@ -62,7 +61,7 @@ const (
 	Barrier                    // none
 )
 
-// Arguments are those of one operation.
+// Arguments describe one operation.
 type Arguments struct {
 	Kind    Kind
 	DType   tensor.DType
@@ -70,19 +69,19 @@ type Arguments struct {
 	Wire    tensor.Wire
 	Root    int // a member
 	In, Out []byte
-	Kept    []byte // of all parts, by their names, for a Wire that keeps something; nil for nothing
+	Kept    []byte // the residuals of all parts, for a Wire that keeps errors; nil for none
 	Parts   []Part
-	// Owners are those of Parts, in their order, nil for a part that a member which has joined does not have. They are
-	// there only for memory that is not the host's. Such an operation has Parts whatever its kind.
+	// Owners are the owners of Parts, in their order; nil for a part that a member that has joined does not have. There
+	// are Owners only for memory that is not the host's. Such an operation has Parts, whatever its kind.
 	Owners []Owner
-	// Absent says, where there are Owners, that a member which has joined takes part without tensors of its own. It is
-	// the same on all members.
+	// Absent, which has a meaning only with Owners, says that a member that has joined takes part without tensors of
+	// its own. It is the same on all members.
 	Absent bool
 
 	Prescale, Postscale float64
 	Counts, Received    []int64 // an entry for each member
 	Lengths             []int
-	// Stage, if set, is told the stages of an operation that has Parts.
+	// Stage, if set, is called at each stage of an operation that has Parts.
 	Stage func(Stage)
 }
 
@@ -152,7 +151,7 @@ func (l *Lane) Can() Abilities {
 
 func (l *Lane) overShared() bool { return l.shared != nil && l.comm == nil }
 
-// takesParts reports that AllreduceParts can be called. Then nothing is gained by laying tensors side by side.
+// takesParts reports that AllreduceParts can be called. Then laying tensors side by side gains nothing.
 func (l *Lane) takesParts() bool { return l.size == 1 || l.overShared() }
 
 func (l *Lane) mayBeHierarchical() bool { return l.hier != nil && l.options.Allreduce != Flat }
@@ -161,7 +160,7 @@ func (l *Lane) mayChooseForm() bool {
 	return l.mayBeHierarchical() && l.options.Allreduce == ByModel && !l.options.Deterministic
 }
 
-// Close does nothing: the transport holds everything, and its network closes it.
+// Close does nothing, because the network closes the transport.
 func (l *Lane) Close(error) bool { return true }
 
 // Free returns the memory of packed parts, which the transport may use until it has been closed.

@@ -8,8 +8,8 @@ import (
 // The choice of algorithm depends only on properties that are equal on all members: the kind of the lane, its size, its
 // chunks, and the number of bytes.
 
-// flatBytes is the most that all members together may contribute for the flat
-// allreduce: reading it all costs less than a second synchronisation.
+// flatBytes is the most that all members together may contribute for the flat allreduce: reading all of it costs less
+// than a second synchronisation.
 const flatBytes = 64 << 10
 
 // Allreduce makes out = scale × (the members' in, combined elementwise by op). in and out have the same length, a
@@ -29,8 +29,8 @@ func (l *Lane) Allreduce(dt tensor.DType, op tensor.ReduceOp, in, out []byte, sc
 // most once more.
 //
 // kept, of the length of in, is for a form that keeps errors (Wire.Keeps). It holds the errors of earlier allreduces of
-// the tensor. This one adds them, and leaves its own errors there; on a failure its contents are undefined. nil:
-// nothing is kept.
+// the tensor. This allreduce adds them, and leaves its own errors there. After a failure the contents of kept are
+// undefined. nil: nothing is kept.
 func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, in, out []byte, scale float64,
 	kept []byte) Op {
 	n := len(in)
@@ -59,7 +59,7 @@ func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, i
 	}
 	l.begin()
 	form := l.allreduceForm(n, r.sent(n))
-	if form == replicated && r.wire.Keeps() { // the members of a host need not have kept the same
+	if form == replicated && r.wire.Keeps() { // the members of a host may have kept different errors
 		form = sharded
 	}
 	switch form {
@@ -91,15 +91,14 @@ type reduction struct {
 	in, out []byte
 	scale   float64
 	wire    tensor.Wire // how the elements travel over Comm; one that has an effect
-	// kept, of the input's length, holds the errors of earlier allreduces of the tensor. This one adds them, and leaves
-	// its own errors there. nil if the wire keeps nothing, or nothing is to be kept.
+	// kept, of the input's length, holds the errors of earlier allreduces of the tensor. This allreduce adds them, and
+	// leaves its own errors there. nil if the wire keeps nothing, or nothing is to be kept.
 	kept []byte
 }
 
-// Allgather makes out the concatenation of the members' contributions in member
-// order. counts holds the bytes of each member's, the same on all members, and
-// is not kept. in is this member's, and may be its own
-// place in out; else it does not overlap out.
+// Allgather makes out the concatenation of the members' contributions in member order. counts holds the number of bytes
+// of each contribution. It is the same on all members, and the operation does not keep it. in is this member's
+// contribution. It may be this member's place in out; otherwise it does not overlap out.
 func (l *Lane) Allgather(in, out []byte, counts []int64) Op {
 	total, err := l.deal(l.offsets, counts)
 	if err != nil {

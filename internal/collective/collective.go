@@ -17,10 +17,10 @@ import (
 // Op is a collective in progress.
 type Op interface {
 	// Advance does everything that is possible now without waiting, and reports whether the operation has ended. Then
-	// the buffers are the caller's again. If it has not ended, another member must act first; that rings this rank's
+	// the caller owns the buffers again. If it has not ended, another member must act first. That rings this rank's
 	// bell, unless the carrier is Polled. An error of a Lane is about the arguments: it ends the operation before
-	// anything was sent or changed, but see Alltoall. Those of other carriers may come later. The engine takes any
-	// error for the end of the job.
+	// anything was sent or changed, except in Alltoall. Errors of other carriers may come later. Any error ends the
+	// job.
 	Advance() (done bool, err error)
 }
 
@@ -36,31 +36,31 @@ type Lane struct {
 	rank, size int
 	options    Options
 	busy       bool
-	moved      uint64     // see Moved; without what hier adds
-	hier       *hierarchy // nil where no two members share a host, or all do
+	moved      uint64     // see Moved; without the steps of hier
+	hier       *hierarchy // nil if no two members share a host, or if all do
 
 	shared transport.Shared // nil over Comm
 	chunk  uint64           // the next chunk's number
 	low    [transport.NumPhases]uint64
 
 	comm    transport.Comm // nil over Shared
-	piece   int            // pieceBytes, but in tests and by Tune; a multiple of lineBytes
-	message int            // messageBytes, but by Tune
-	flat    bool           // by Tune: no hierarchical form where the model may choose
+	piece   int            // pieceBytes, unless tests or Tune change it; a multiple of lineBytes
+	message int            // messageBytes, unless Tune changes it
+	flat    bool           // set by Tune: no hierarchical form where the model may choose
 	// chunkLimit is the most that a chunk over Shared holds; a multiple of lineBytes×size.
 	chunkLimit int
 	delivery   delivery
-	single     transport.SingleCopy // nil where the members cannot copy one another's memory
+	single     transport.SingleCopy // nil if the members cannot copy one another's memory
 	copyTrial  copyTrial
-	scratch    []byte // grown to the largest need so far, and kept
+	scratch    []byte // as large as the largest need so far; kept
 
 	srcs    [][]byte // size entries, for reduce.Reduce
 	offsets []int    // size+1 entries: where each member's part starts, and the end
-	places  []int    // the same of the received data, where its parts differ
+	places  []int    // the same for the received data, if its parts differ
 	each    []int64  // size entries: the same number of bytes for each member
-	starts  []int    // where the parts of an allreduce stand side by side; kept
+	starts  []int    // the places of an allreduce's parts, side by side; kept
 	one     [1]Part  // for an allreduce of one part
-	packing Packing  // for operations on parts that have to lie side by side
+	packing Packing  // for operations whose parts must lie side by side
 
 	ended                 ended
 	allreduceLocal        allreduceLocal
@@ -135,7 +135,7 @@ func (l *Lane) end() {
 	l.moved++
 }
 
-// done is an operation that has nothing to do.
+// done returns an operation that has nothing to do.
 func (l *Lane) done() Op {
 	l.begin()
 	l.end()
@@ -143,7 +143,7 @@ func (l *Lane) done() Op {
 	return &l.ended
 }
 
-// refuse is an operation that ends with an error of its arguments.
+// refuse returns an operation that ends with an error of its arguments.
 func (l *Lane) refuse(format string, a ...any) Op {
 	l.ended = ended{fmt.Errorf(format, a...)}
 	return &l.ended
@@ -169,7 +169,7 @@ func (l *Lane) publish(p transport.Phase, v uint64) {
 	l.shared.Advance(p, v)
 }
 
-// lead is publish where the others wait for this member alone.
+// lead is publish for a phase in which the others wait for this member alone.
 func (l *Lane) lead(p transport.Phase, v uint64) {
 	l.moved++
 	l.shared.Lead(p, v)
@@ -194,9 +194,8 @@ func (l *Lane) chunks(n int) uint64 {
 	return first
 }
 
-// allPast reports that the first v chunks have passed phase p on every member. It
-// remembers the lowest counter seen, so that a lagging member is asked once for
-// many chunks.
+// allPast reports that the first v chunks have passed phase p on every member. It remembers the lowest counter that it
+// has seen, so that it reads a late member's counter once for many chunks.
 func (l *Lane) allPast(p transport.Phase, v uint64) bool {
 	if l.low[p] >= v {
 		return true

@@ -27,14 +27,14 @@ func opsOf(dt tensor.DType) []tensor.ReduceOp {
 	return append(slices.Clone(ops), tensor.BitAnd, tensor.BitOr, tensor.BitXor)
 }
 
-// anyOf is one of them.
+// anyOf is a random one of them.
 func anyOf(rng *rand.Rand, dt tensor.DType) tensor.ReduceOp {
 	all := opsOf(dt)
 	return all[rng.IntN(len(all))]
 }
 
-// lengths are in elements. Among them are those about a buffer of 1024 bytes
-// (1152 for three members, 1280 for five) and about a piece of 128.
+// lengths are in elements. Among them are lengths close to a buffer of 1024 bytes (1152 for three members, 1280 for
+// five) and to a piece of 128.
 func lengths(dt tensor.DType) []int {
 	out := []int{0, 1, 2, 3, 63, 64, 65, 1000}
 	for _, b := range []int{testPiece, testChunk, 1152, 1280, 4 * testChunk} {
@@ -69,7 +69,7 @@ func forEachKind(t *testing.T, f func(t *testing.T, o inproc.Options, size int))
 	forEachComm(t, 1, f)
 }
 
-// forEachComm runs f on at least so many ranks, where some or all of what they say goes over a Comm.
+// forEachComm runs f on at least that many ranks, of which some or all communicate over a Comm.
 func forEachComm(t *testing.T, least int, f func(t *testing.T, o inproc.Options, size int)) {
 	for _, size := range sizes {
 		if size < least {
@@ -86,8 +86,7 @@ func forEachComm(t *testing.T, least int, f func(t *testing.T, o inproc.Options,
 	}
 }
 
-// topologies are ranks by host: equally many and not, in order and not, and
-// alone on a host.
+// topologies are ranks by host: equally many or not, in order or not, and alone on a host.
 var topologies = [][][]int{
 	{{0, 1}, {2, 3}},
 	{{0, 2, 4}, {1, 3, 5}},
@@ -104,9 +103,8 @@ func sizeOf(hosts [][]int) (size int) {
 	return size
 }
 
-// Every algorithm × type × operation × length × size gives the bits of the
-// reference: over Shared with any floats, over Comm with floats that any order
-// sums exactly. All run back to back on one lane.
+// Every algorithm × type × operation × length × size gives the bits of the reference: over Shared with any floats, over
+// Comm with floats whose sum is exact in any order. All run back to back on one lane.
 func TestAllreduceMatchesTheReference(t *testing.T) {
 	if raceDetector {
 		t.Skip("one goroutine, and too slow under the race detector")
@@ -123,8 +121,8 @@ func TestAllreduceMatchesTheReference(t *testing.T) {
 					if !a.fits(n*dt.Size(), size) {
 						continue
 					}
-					// The operations take turns, so that each meets each type and algorithm
-					// in each run, and each length in some.
+					// The operations take turns, so that each run has each of them with each type and algorithm, and
+					// with some lengths.
 					turn++
 					op := ops[turn%len(ops)]
 					jobs = append(jobs, allreduceJob(rng, a, size, dt, op, n, !o.Shared, rng.IntN(2) == 0))
@@ -135,8 +133,8 @@ func TestAllreduceMatchesTheReference(t *testing.T) {
 	})
 }
 
-// The same with the sizes of buffers, blocks and pieces that are used in earnest,
-// each passed several times by a length that is a multiple of none.
+// The same with the default sizes of buffers, blocks and pieces. The length is several times each of them, and a
+// multiple of none.
 func TestAllreduceWithDefaultSizes(t *testing.T) {
 	if raceDetector {
 		t.Skip("one goroutine, and too slow under the race detector")
@@ -159,7 +157,7 @@ func TestAllreduceWithDefaultSizes(t *testing.T) {
 	}
 }
 
-// The choice at its borders. It may depend on nothing but kind, size and length.
+// The choice of algorithm at its limits. It may depend only on kind, size and length.
 func TestChoice(t *testing.T) {
 	const chunk = 512 << 10
 	for _, c := range []struct {
@@ -243,7 +241,7 @@ func mixture(rng *rand.Rand, o inproc.Options, size, count int) []job {
 	return jobs
 }
 
-// barrierJob checks that nobody leaves before everybody has entered.
+// barrierJob checks that no member leaves before all have entered.
 func barrierJob(size int) job {
 	entered := new(atomic.Int32)
 	return job{
@@ -265,15 +263,14 @@ func TestMixturesEndInAnyInterleaving(t *testing.T) {
 	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
 		rng := random(t)
 		count := 400
-		if raceDetector { // one goroutine: it has nothing to find here
+		if raceDetector { // with one goroutine the race detector has nothing to find
 			count = 40
 		}
 		newGroup(t, size, o).runScheduled(t, rng, mixture(rng, o, size, count))
 	})
 }
 
-// The same with a goroutine for each rank, which sleeps on its bell: for the race
-// detector, and to find a ring that is missing.
+// The same with a goroutine for each rank, which sleeps on its bell: for the race detector, and to find a missing ring.
 func TestMixturesWithSleepingDrivers(t *testing.T) {
 	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
 		rng := random(t)
@@ -320,8 +317,8 @@ func TestBroadcastFromEveryRoot(t *testing.T) {
 	})
 }
 
-// Floats whose sums depend on the order: over Comm each algorithm has its own,
-// but all ranks must have the same bits, near the exact sum.
+// The sums of these floats depend on the order. Over Comm each algorithm has its own order, but all ranks must have the
+// same bits, near the exact sum.
 func TestRanksAgreeOverComm(t *testing.T) {
 	for _, size := range sizes[1:] {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -502,12 +499,12 @@ func checkAllocations(t *testing.T, g *group, shared bool) {
 	}
 }
 
-// repeatable gives operations on memory of their own, which r of size members may start again and again.
+// repeatable returns operations with their own memory, which member r of size may start again and again.
 func repeatable(size int, rings bool) map[string]func(r int, l *Lane) Op {
 	small, large, outs := make([][]byte, size), make([][]byte, size), make([][]byte, size)
 	counts, most := make([]int64, size), make([]int64, size)
 	most[0] = 20 * testChunk
-	received := make([][]int64, size) // of an alltoall: each sends 64 bytes to each
+	received := make([][]int64, size) // for an alltoall: each member sends 64 bytes to each
 	lengths := []int{8, 20*testChunk - 8}
 	parts := make([][]Part, size)
 	arguments := make([]Arguments, size)
@@ -574,8 +571,7 @@ func repeatable(size int, rings bool) map[string]func(r int, l *Lane) Op {
 
 }
 
-// Parts cover the data without gaps, also where it has more bytes than an int32
-// can count, and no element is split.
+// Parts cover the data without gaps, also data of more bytes than an int32 can count, and split no element.
 func TestSharesCoverTheData(t *testing.T) {
 	for _, length := range []int{0, 1, 63, 64, 65, 1000, 1<<31 - 8, 1 << 31, 1<<33 + 24} {
 		for n := 1; n <= 9; n++ {
@@ -602,7 +598,7 @@ func TestSharesCoverTheData(t *testing.T) {
 	}
 }
 
-// A world of 500 ranks works, because only pairs that talk cost anything.
+// A world of 500 ranks works, because only pairs that communicate cost anything.
 func TestManyRanks(t *testing.T) {
 	if raceDetector {
 		t.Skip("one goroutine, and too slow under the race detector")

@@ -6,17 +6,16 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// delayedComm is a Comm that reads what was sent some polls after it was posted,
-// as a socket with a full buffer does, and reports what it received later than
-// it did. An operation that touches a posted buffer too early shows here, while
-// inproc alone is often done by the time that Send returns.
+// delayedComm is a Comm that reads a posted message only some polls later, like a socket with a full buffer, and
+// reports received messages late. It shows an operation that touches a posted buffer too early. With inproc alone a
+// message is often delivered when Send returns.
 type delayedComm struct {
 	transport.Comm
 	rng  *rand.Rand
 	held []message // by receiver
 }
 
-// message is posted by the operation, but not yet with the transport.
+// message has been posted by the operation, but not yet to the transport.
 type message struct {
 	posted bool
 	p      []byte
@@ -55,7 +54,7 @@ func (d *delayedComm) Received(from int) bool {
 	return d.rng.IntN(3) > 0 && d.Comm.Received(from)
 }
 
-// release hands over some of what is held.
+// release posts some of the held messages.
 func (d *delayedComm) release() {
 	for to, m := range d.held {
 		if m.posted && d.rng.IntN(3) == 0 {

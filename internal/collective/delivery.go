@@ -9,39 +9,39 @@ import (
 	"github.com/gorovod/gorovod/internal/trial"
 )
 
-// Members write to shared memory what others read on their cores. If the cores share a cache, the data should stay
-// there. If they do not (on several sockets, or chips of one socket), each line must come out of the writer's cache,
-// which takes two to three times as long as writing past the caches and reading from memory. Nobody can ask which case
-// holds, and on a virtual machine it changes while a job runs. So allreduces try both ways now and then, by the
+// Members write data to shared memory, and others read it on their cores. If the cores share a cache, the data should
+// stay there. If they do not (on several sockets, or chips of one socket), each line must come out of the writer's
+// cache. That takes two to three times as long as writing past the caches and reading from memory. Nothing tells which
+// case holds, and on a virtual machine it changes while a job runs. So allreduces try both ways now and then, by the
 // numbers of their chunks, at the same time on all members. Each member keeps the way by which its own steps took less
 // time. No result depends on it. Package trial explains trials.
 
-// delivery says how a member writes data that others read. It belongs to the lane's driver.
+// delivery decides how a member writes data that others read. It belongs to the lane's driver.
 type delivery struct {
 	streamed bool // past the caches
 	trials   [deliveryClasses]deliveryTrial
 }
 
-// deliveryTrial compares the two ways for allreduces of similar length. Only these can be compared: shorter ones find
-// more in their caches.
+// deliveryTrial compares the two ways for allreduces of similar length. Only these can be compared, because shorter
+// ones find more data in their caches.
 type deliveryTrial struct {
-	chunks uint64 // of the allreduces of this class so far; the same on all members
+	chunks uint64 // the number of chunks of this class so far; the same on all members
 	// The shortest time of each step, in picoseconds a byte, by way.
 	best [2][transport.NumPhases]int64
 }
 
 const (
 	deliveryClasses = 4
-	// Among each trialEvery chunks of a class the trialCycles × trialCycle from trialFirst on are a trial. Of a cycle's
-	// chunks, one staging buffer (transport.Shared.Depth is four) is written past the caches twice, and another one
-	// into them twice. The second time is measured, because the first finds in the buffer the traces of the other way.
+	// Among each trialEvery chunks of a class the trialCycles × trialCycle from trialFirst on are a trial. In a cycle
+	// one staging buffer (transport.Shared.Depth is four) is written past the caches twice, and another one into them
+	// twice. The second time is measured, because at the first time the buffer still has the traces of the other way.
 	// All other chunks are written as before, so a slow way costs little.
 	trialEvery  = 512
 	trialFirst  = 8
 	trialCycle  = 32
 	trialCycles = 4
-	// A way that is so much better is taken from the second cycle on, and one that is better by a tenth at the trial's
-	// end.
+	// A way that is better by half is taken from the second cycle on. A way that is better by a tenth is taken at the
+	// trial's end.
 	clearlyBetter = 3. / 2
 	better        = 11. / 10
 )
@@ -91,7 +91,7 @@ func (d *delivery) took(class int, i uint64, p transport.Phase, n int, took time
 	}
 }
 
-// decide takes the way that is not in use if it is better by the margin.
+// decide changes to the way that is not in use if that way is better by the margin.
 func (d *delivery) decide(t *deliveryTrial, margin float64) {
 	var took [2]float64
 	for way := range took {

@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// play lets d count through n chunks, each step of which takes as long as `each` says.
+// play lets d count through n chunks. `each` says how long each step takes.
 func play(d *delivery, class int, n uint64, each func(streamed bool, p transport.Phase) time.Duration) {
 	t := &d.trials[class]
 	for ; n > 0; n-- {
@@ -29,14 +29,14 @@ func TestDeliveryKeepsTheFasterWay(t *testing.T) {
 		}
 		return 20
 	}
-	// Memory is almost twice as fast.
+	// Writing past the caches is almost twice as fast.
 	far := func(streamed bool, _ transport.Phase) time.Duration {
 		if streamed {
 			return 50
 		}
 		return 90
 	}
-	// A little better by memory: a tenth and more, not a half.
+	// Writing past the caches is a little better: by a tenth or more, but not by half.
 	near := func(streamed bool, _ transport.Phase) time.Duration {
 		if streamed {
 			return 20
@@ -56,7 +56,7 @@ func TestDeliveryKeepsTheFasterWay(t *testing.T) {
 	if !d.streamed {
 		t.Fatal("memory is much faster, and is not taken at once")
 	}
-	play(&d, 1, trialEvery-second-1, far) // nothing else is found
+	play(&d, 1, trialEvery-second-1, far) // nothing changes any more
 	play(&d, 1, second, together)
 	if !d.streamed {
 		t.Fatal("changed its mind without a trial")
@@ -76,7 +76,7 @@ func TestDeliveryKeepsTheFasterWay(t *testing.T) {
 	}
 }
 
-// One disturbed step says nothing, and a small difference is no reason to change.
+// One disturbed step or a small difference changes nothing.
 func TestDeliveryIsNotEasilyMoved(t *testing.T) {
 	var d delivery
 	n := 0
@@ -103,8 +103,8 @@ func TestDeliveryIsNotEasilyMoved(t *testing.T) {
 	}
 }
 
-// The numbers of chunks, which all members know, say what is tried: it must be the same
-// for all of them, whatever they have chosen.
+// The numbers of chunks, which all members know, determine the trials. These must be the same on all members, whatever
+// they have chosen.
 func TestTrialsDoNotDependOnTheChoice(t *testing.T) {
 	a, b := delivery{streamed: false}, delivery{streamed: true}
 	tried := [2]int{}

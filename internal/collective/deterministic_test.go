@@ -11,8 +11,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// naiveByHost is what a deterministic lane promises: the members of each host in
-// their order, then the hosts in theirs, with all that they send rounded.
+// naiveByHost is the result that a deterministic lane promises: first the members of each host in their order, then the
+// hosts in theirs. All sent data is rounded.
 func naiveByHost(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, ins [][]byte, hosts [][]int,
 	scale float64) []byte {
 	var sums [][]byte
@@ -36,7 +36,7 @@ func naiveByHost(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, ins [][]byt
 	return out
 }
 
-// naiveRound rounds elements to what the wire can hold, by way of float32.
+// naiveRound rounds elements to values that the wire can hold, in float32.
 func naiveRound(w tensor.Wire, dt tensor.DType, p []byte) {
 	if w == tensor.WireAsIs {
 		return
@@ -65,9 +65,8 @@ func piecesJob(a algorithm, w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, 
 	}
 }
 
-// On a deterministic lane an element's bits depend neither on how the tensor is
-// cut into operations and stands in them, nor on the algorithm, nor on the sizes
-// of blocks, shards and pieces: what fusion and tuning change.
+// On a deterministic lane an element's bits do not depend on how the tensor is cut into operations, on its place in
+// them, on the algorithm, or on the sizes of blocks, shards and pieces. Fusion and tuning change these.
 func TestDeterministicLanesGiveTheSameBits(t *testing.T) {
 	if raceDetector {
 		t.Skip("one goroutine, and too slow under the race detector")
@@ -111,7 +110,7 @@ func cutJobs(rng *rand.Rand, all []algorithm, dt tensor.DType, op tensor.ReduceO
 	for r := range ins {
 		ins[r] = elements(rng, dt, n, false)
 	}
-	w := tensor.Wire(rng.IntN(int(tensor.WireInt8))).For(dt, op) // int8 is refused: engine.checkKeeping
+	w := tensor.Wire(rng.IntN(int(tensor.WireInt8))).For(dt, op) // engine.checkKeeping refuses int8
 	want := naiveByHost(w, dt, op, ins, hosts, scale)
 	for _, a := range all {
 		for lo, hi := 0, 0; lo < len(want); lo = hi {
@@ -122,7 +121,7 @@ func cutJobs(rng *rand.Rand, all []algorithm, dt tensor.DType, op tensor.ReduceO
 	return jobs
 }
 
-// longJob is too long for combining everything everywhere.
+// longJob reduces a tensor that is too long for combining all of it on every member.
 func longJob(rng *rand.Rand, hosts [][]int, size, length int) job {
 	ins := make([][]byte, size)
 	for r := range ins {
@@ -133,8 +132,8 @@ func longJob(rng *rand.Rand, hosts [][]int, size, length int) job {
 		len(want), 1)
 }
 
-// A reducescatter has the bits of the allreduce where hosts are equal, and else
-// those of the members' order; unequal parts change nothing.
+// A reducescatter has the bits of the allreduce if the hosts are equal, and otherwise those of the members' order.
+// Unequal parts change nothing.
 func TestDeterministicReducescatter(t *testing.T) {
 	for _, hosts := range append([][][]int{nil}, topologies...) {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {

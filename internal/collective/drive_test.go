@@ -60,15 +60,15 @@ const (
 	testBlock = 320
 )
 
-// job is one collective: what each rank does, and what it must find after it.
+// job is one collective: each rank's operation, and the check of its result.
 type job struct {
 	name  string
 	start func(l *Lane) Op
 	check func(rank int) error
 }
 
-// runScheduled drives all ranks in this goroutine, in random order and over a
-// Comm that delays, and fails when for many turns none of them has moved.
+// runScheduled drives all ranks in this goroutine, in random order and over a Comm that delays, and fails if none of
+// them moves for many turns.
 func (g *group) runScheduled(t *testing.T, rng *rand.Rand, jobs []job) {
 	t.Helper()
 	if err := g.schedule(rng, jobs); err != nil {
@@ -76,14 +76,13 @@ func (g *group) runScheduled(t *testing.T, rng *rand.Rand, jobs []job) {
 	}
 }
 
-// schedule is runScheduled for a test that has its own way to fail.
+// schedule is runScheduled for a test that fails in its own way.
 func (g *group) schedule(rng *rand.Rand, jobs []job) error {
 	delay(g, rng)
 	size := len(g.lanes)
 	at := make([]int, size)
 	ops := make([]Op, size)
-	// A rank that has fallen behind must not stay so for ever: each rank gets its
-	// turn with its own probability, which changes now and then.
+	// Each rank gets its turn with its own probability, which changes now and then. So no rank stays behind for ever.
 	weights := make([]int, size)
 	for left, idle, turns := size*len(jobs), 0, 0; left > 0; idle, turns = idle+1, turns+1 {
 		if idle > 100_000 {
@@ -131,9 +130,8 @@ func minOf(v []int) int {
 	return m
 }
 
-// runConcurrently drives each rank in a goroutine of its own, as an engine does:
-// poll, arm the bell, poll once more, sleep. A sleep that ends by its limit means
-// that a ring was missing.
+// runConcurrently drives each rank in a goroutine of its own, as an engine does: poll, arm the bell, poll once more,
+// sleep. If a sleep ends by its limit, a ring was missing.
 func (g *group) runConcurrently(t *testing.T, jobs []job) {
 	t.Helper()
 	const limit = 20 * time.Second
@@ -200,7 +198,7 @@ func (g guarded) intact() bool {
 	return bytes.Equal(g.all[:strip], want) && bytes.Equal(g.all[len(g.all)-strip:], want)
 }
 
-// expect compares what rank has with what it should have.
+// expect compares rank's memory with want.
 func (g guarded) expect(rank int, want []byte) error {
 	if !g.intact() {
 		return fmt.Errorf("rank %d: wrote outside its output", rank)

@@ -11,10 +11,10 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// scatterAlgorithm starts a reducescatter in one particular way.
+// scatterAlgorithm starts a reducescatter by one particular algorithm.
 type scatterAlgorithm struct {
 	name  string
-	exact bool // its result has the bits of the reference whatever the elements are
+	exact bool // its result has the bits of the reference for any elements
 	start func(l *Lane, r reduction, counts []int64) Op
 }
 
@@ -67,7 +67,7 @@ func reducescatterJob(rng *rand.Rand, a scatterAlgorithm, dt tensor.DType, op te
 			passed := slices.Clone(counts)
 			o := a.start(l, reduction{dt: dt, op: op, in: sources[l.rank], out: outs[l.rank].data(),
 				scale: scale}, passed)
-			clear(passed) // they are not kept
+			clear(passed) // the operation must not keep them
 			return o
 		},
 		check: func(r int) error {
@@ -79,7 +79,7 @@ func reducescatterJob(rng *rand.Rand, a scatterAlgorithm, dt tensor.DType, op te
 	}
 }
 
-// alltoallJob sends bytes[from][to] from each to each.
+// alltoallJob sends sizes[from][to] bytes from each member to each.
 func alltoallJob(rng *rand.Rand, sizes [][]int) job {
 	size := len(sizes)
 	ins, sources, wants, outs := make([][]byte, size), make([][]byte, size), make([][]byte, size), make([]guarded, size)
@@ -102,7 +102,7 @@ func alltoallJob(rng *rand.Rand, sizes [][]int) job {
 		start: func(l *Lane) Op {
 			s, r := slices.Clone(send[l.rank]), slices.Clone(receive[l.rank])
 			op := l.Alltoall(sources[l.rank], s, outs[l.rank].data(), r)
-			clear(s) // they are not kept
+			clear(s) // the operation must not keep them
 			clear(r)
 			return op
 		},
@@ -157,7 +157,7 @@ func adasumJob(rng *rand.Rand, size int, dt tensor.DType, parts []int) job {
 		start: func(l *Lane) Op {
 			passed := slices.Clone(lengths)
 			op := l.Adasum(dt, bufs[l.rank].data(), passed, scale)
-			clear(passed) // they are not kept
+			clear(passed) // the operation must not keep them
 			return op
 		},
 		check: func(r int) error { return bufs[r].expect(r, want) },
@@ -234,7 +234,7 @@ func naivePair(dt tensor.DType, x, y []byte, scale float64) []byte {
 	return out
 }
 
-// pairwise adds the halves of v to one another until one number is left.
+// pairwise adds one half of v to the other until one number is left.
 func pairwise(v []float64) float64 {
 	for ; len(v) > 1; v = v[:len(v)/2] {
 		for i := range len(v) / 2 {
@@ -262,8 +262,7 @@ func encode64(dt tensor.DType, p []byte, f float64) {
 	}
 }
 
-// nearest16 finds the 16-bit float nearest f by looking at those about the
-// float32 nearest f.
+// nearest16 finds the 16-bit float nearest f among those close to the float32 nearest f.
 func nearest16(dt tensor.DType, f float64) uint64 {
 	guess := encode32(dt, float32(f))
 	best := guess

@@ -10,8 +10,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// parts are ways to deal out about n elements: evenly, with a remainder, with
-// empty parts, and everything to one member.
+// parts returns ways to deal out about n elements: evenly, with a remainder, with empty parts, and everything to one
+// member.
 func parts(rng *rand.Rand, size, n int) [][]int {
 	even, rest, some, one := make([]int, size), make([]int, size), make([]int, size), make([]int, size)
 	for m := range size {
@@ -41,7 +41,7 @@ func TestReducescatterMatchesTheReference(t *testing.T) {
 				for i, op := range opsOf(dt) {
 					for j, bytes := range []int{0, 1, 64 * size, testPiece * bandPieces, testChunk, 5*testChunk + 8} {
 						if (turn+i+j)%3 != 0 {
-							continue // each operation meets two of the lengths, and each length some
+							continue // each operation runs with two of the lengths
 						}
 						all := parts(rng, size, bytes/dt.Size())
 						jobs = append(jobs, reducescatterJob(rng, a, dt, op, all[rng.IntN(len(all))]))
@@ -56,7 +56,7 @@ func TestReducescatterMatchesTheReference(t *testing.T) {
 	})
 }
 
-// The choice at its border. The longest part decides, not this member's.
+// The choice of algorithm at its limit. The longest part decides, not this member's.
 func TestReducescatterChoice(t *testing.T) {
 	for _, c := range []struct {
 		shared bool
@@ -83,7 +83,7 @@ func TestReducescatterChoice(t *testing.T) {
 	}
 }
 
-// matrices are ways to exchange about n bytes a member.
+// matrices returns ways to exchange about n bytes for each member.
 func matrices(rng *rand.Rand, size, n int) [][][]int {
 	make2 := func(f func(from, to int) int) [][]int {
 		out := make([][]int, size)
@@ -146,7 +146,7 @@ func TestAdasumMatchesTheReference(t *testing.T) {
 	}
 }
 
-// Blocks longer than the least, and sizes of buffers and pieces as in earnest.
+// Blocks are longer than the least, and buffers and pieces have their default sizes.
 func TestAdasumOfALongSegment(t *testing.T) {
 	if raceDetector {
 		t.Skip("one goroutine, and too slow under the race detector")
@@ -162,7 +162,7 @@ func TestAdasumOfALongSegment(t *testing.T) {
 	}
 }
 
-// Many members, of whom a buffer has a few lines for each.
+// So many members that a buffer has only a few lines for each.
 func TestExchangesOfManyMembers(t *testing.T) {
 	if raceDetector {
 		t.Skip("one goroutine, and too slow under the race detector")
@@ -214,7 +214,7 @@ func TestSlicesFitIntoABuffer(t *testing.T) {
 	}
 }
 
-// A member that expects what nobody sends must not read another one's data.
+// A member that expects more than is sent must not read another member's data.
 func TestAlltoallFindsSizesThatDiffer(t *testing.T) {
 	g := newGroup(t, 2, inproc.Options{Shared: true})
 	b := make([]byte, 16)

@@ -4,8 +4,8 @@ package collective
 // cross between the hosts, gather inside the hosts that want the result.
 //
 // Inside a host the phases run in the order reduce 0, reduce 1, gather 0, reduce 2, gather 1, …, the same on all of its
-// members, while the cross phases run on their own, each as soon as its block is reduced. So the link between hosts
-// waits for the first reduce and for nothing else.
+// members, while the cross phases run independently, each as soon as its block is reduced. So the link between hosts
+// waits only for the first reduce.
 type blockwise struct {
 	lane    *Lane
 	phases  phases
@@ -15,7 +15,7 @@ type blockwise struct {
 	length  int // of all blocks but the last, in bytes
 
 	inside    pass
-	gathering bool // what runs inside is a gather
+	gathering bool // the operation inside is a gather
 	across    pass
 	reduced   int // blocks that have passed each phase
 	crossed   int
@@ -86,7 +86,7 @@ func (w *blockwise) startAcross() {
 	}
 }
 
-// startInside reduces one block ahead: so the shards of two blocks are in use at a time.
+// startInside reduces one block ahead, so the shards of two blocks are in use at a time.
 func (w *blockwise) startInside() {
 	if !w.inside.idle() {
 		return

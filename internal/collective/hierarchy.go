@@ -15,23 +15,23 @@ import (
 type hierarchy struct {
 	hosts      [][]int // members by host, as in transport.Lane
 	host       int     // this member's
-	index      int     // this member's place on it
+	index      int     // this member's index on its host
 	shards     int     // members of the smallest host
 	most       int     // members of the largest
-	leaving    int     // of the largest number of members of one host whose successor is on another
+	leaving    int     // the most members of one host whose successor is on another host
 	contiguous bool    // the members of each host have consecutive numbers
 	local      *Lane   // the members of this host
 	cross      *Lane   // the members with this index on each host, by host; nil without a shard
 
 	block  int     // the most of a block that a shard holds, in bytes
-	least  int     // leastShard, but in tests
+	least  int     // leastShard, unless tests change it
 	little int     // the most that the first members of the hosts gather for all
 	counts []int64 // an entry for each member of this host, for an operation on local
 	blocks []int   // hosts+1 entries: where each host's part of an output starts, and the end
 	parts  []int64 // an entry for each host, for an operation on cross
 }
 
-// newHierarchy is nil where all members are hosts of their own.
+// newHierarchy returns nil if every member is a host of its own, or if all are on one host.
 func newHierarchy(t *transport.Lane, o Options) *hierarchy {
 	if t.Comm == nil || len(t.Hosts) < 2 || len(t.Hosts) == t.Comm.Size() {
 		return nil
@@ -92,12 +92,12 @@ func (h *hierarchy) moved() uint64 {
 }
 
 // reduceAcross starts the allreduce between the hosts, of the sums that each host has made. Every allreduce between
-// hosts starts here, so this is the place to give the data another form on the wire.
+// hosts starts here, so this is the place that gives the data another form on the wire.
 func (h *hierarchy) reduceAcross(r reduction) Op {
 	return h.cross.AllreduceAs(r.wire, r.dt, r.op, r.in, r.out, r.scale, r.kept)
 }
 
-// reduceShards is Reducescatter for a lane inside a host. Unlike there, out may be this member's part of in.
+// reduceShards is Reducescatter for a lane inside a host. Unlike in Reducescatter, out may be this member's part of in.
 func (l *Lane) reduceShards(r reduction, counts []int64) Op {
 	l.begin()
 	if _, err := l.deal(l.offsets, counts); err != nil {
@@ -114,8 +114,8 @@ func (h *hierarchy) hostOf(member int) int {
 	return slices.IndexFunc(h.hosts, func(members []int) bool { return slices.Contains(members, member) })
 }
 
-// deal makes counts the parts of length bytes that the members of this host
-// carry, the first `shards` of them, and returns this member's.
+// deal deals length bytes out to the first `shards` members of this host. It sets counts to the lengths of the shards,
+// and returns this member's.
 func (h *hierarchy) deal(length, shards int) (lo, hi int) {
 	for i := range h.counts {
 		from, to := h.shard(length, shards, i)
@@ -132,7 +132,7 @@ func (h *hierarchy) shard(length, shards, i int) (lo, hi int) {
 	return share(length, shards, i)
 }
 
-// crossComm is a Comm among some members of another one, with numbers of their own.
+// crossComm is a Comm among some members of another one, who have numbers of their own in it.
 type crossComm struct {
 	transport.Comm
 	rank    int
@@ -149,11 +149,10 @@ func (c *crossComm) Received(from int) bool  { return c.Comm.Received(c.members[
 // pass runs operations on one of a hierarchy's lanes, one after the other.
 type pass struct {
 	op   Op  // nil: none runs
-	done int // how many have ended
+	done int // the number of operations that have ended
 }
 
-// advance drives the operation that runs, if one does, and reports that it has
-// just ended.
+// advance drives the operation that runs, if one does. ended reports that it has just ended.
 func (p *pass) advance() (ended bool, err error) {
 	if p.op == nil {
 		return false, nil

@@ -1,8 +1,7 @@
 package collective
 
-// The model of what an allreduce over several hosts costs, in the unit of model.go. With
-// P members on H hosts, at most L on one, S on the smallest, n bytes, y = syncBytes, and
-// across as there:
+// A model of the cost of an allreduce over several hosts, in the unit of model.go. With P members on H hosts, at most L
+// on one, S on the smallest, n bytes, y = syncBytes, and across as in model.go:
 //
 //	flat        across(P, n), with k = L members of a host that use its link at the same
 //	            time for doubling and halving, and for the ring as many as have a
@@ -10,15 +9,15 @@ package collective
 //	replicated  y + n/8 + across(H, n) with k = S, for equal hosts only
 //	sharded     2y + n/4b + the larger of n(b-1)/4b and across(H, n/S) with k = S
 //
-// since shared memory moves bytes at least eight times as fast as a wire between hosts of
-// up to 10 Gbit/s, and of b blocks all but one pass through it while another is between the hosts. (It
-// is three times as fast as the loopback interface, but where that is between "hosts",
-// the forms differ little.) BenchmarkForms in package world compares them over 1 Gbit/s.
+// because shared memory moves bytes at least eight times as fast as a wire of up to 10 Gbit/s between hosts, and
+// because of b blocks all but one pass through shared memory while another is between the hosts. (Shared memory is
+// three times as fast as the loopback interface, but if that connects the "hosts", the forms differ little.)
+// BenchmarkForms in package world compares them over 1 Gbit/s.
 
 // syncBytes is the cost of a synchronisation of the members of a host: about 2 µs.
 const syncBytes = 6 << 10
 
-// memoryRatio is how many times as fast as a wire shared memory moves bytes.
+// memoryRatio is the speed of shared memory divided by that of a wire.
 const memoryRatio = 8
 
 // form is a way to allreduce over several hosts.
@@ -30,7 +29,7 @@ const (
 	sharded
 )
 
-// allreduceForm chooses for n bytes, which are `sent` on the wire. A deterministic lane must not choose by
+// allreduceForm chooses a form for n bytes, of which `sent` go over the wire. A deterministic lane must not choose by
 // length between flat and the others, whose order of combining differs.
 func (l *Lane) allreduceForm(n, sent int) form {
 	h := l.hier
@@ -53,23 +52,22 @@ func (l *Lane) allreduceForm(n, sent int) form {
 }
 
 const (
-	// leastShard is the least length for which a further member carries a shard:
-	// a shorter message costs hardly less.
+	// leastShard is the least length for which a further member carries a shard: a shorter message would cost hardly
+	// less.
 	leastShard = 4 << 10
-	// Of a long tensor each shard is cut so that a block's part of it has
-	// stepBytes for each host, within these limits: enough that a step between
-	// hosts costs much more than its message, and little enough that the phases
-	// inside the hosts are hidden behind those between them.
+	// In a long tensor a block's part of each shard has stepBytes for each host, within these limits. That is enough to
+	// make a step between hosts cost much more than its message, and little enough to hide the phases inside the hosts
+	// behind those between them.
 	stepBytes    = 512 << 10
 	leastOfBlock = 1 << 20
 	mostOfBlock  = 2 << 20
 )
 
-// shardsOf is how many members of each host carry n bytes between the hosts.
+// shardsOf is the number of members of each host that carry n bytes between the hosts.
 func (h *hierarchy) shardsOf(n int) int { return max(1, min(h.shards, n/h.least)) }
 
-// blocksOf cuts n bytes, carried in shards, into blocks of equal length: how many,
-// and the length of all but the last.
+// blocksOf cuts n bytes, carried in shards, into blocks of equal length. It returns their number, and the length of all
+// but the last.
 func (h *hierarchy) blocksOf(n, shards int) (blocks, length int) {
 	length = alignUp(ceilDiv(n, ceilDiv(n, h.block*shards)), lineBytes*shards)
 	return ceilDiv(n, length), length

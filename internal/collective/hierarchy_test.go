@@ -11,8 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// What is chosen over several hosts, by model and by hint. The sizes of blocks
-// are those used in earnest.
+// The form that is chosen over several hosts, by model and by hint. The blocks have their default sizes.
 func TestChoiceOverHosts(t *testing.T) {
 	equal, unequal := [][]int{{0, 1}, {2, 3}}, [][]int{{0}, {1, 2}}
 	interleaved, alone := [][]int{{0, 2}, {1, 3}}, [][]int{{0}, {1}, {2}}
@@ -80,7 +79,7 @@ func TestChoiceOverHosts(t *testing.T) {
 	}
 }
 
-// Every model's choice is the same on all members, whatever their host.
+// Each model's choice is the same on all members, whatever their hosts.
 func TestFormIsTheSameEverywhere(t *testing.T) {
 	for _, hosts := range topologies {
 		g := newGroup(t, sizeOf(hosts), inproc.Options{Hosts: hosts})
@@ -95,7 +94,7 @@ func TestFormIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// countedComm counts what is sent to other hosts.
+// countedComm counts the bytes sent to other hosts.
 type countedComm struct {
 	transport.Comm
 	host  map[int]int // by member

@@ -10,7 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// algorithm starts an allreduce in one particular way.
+// algorithm starts an allreduce by one particular algorithm.
 type algorithm struct {
 	name  string
 	fits  func(n, size int) bool
@@ -58,7 +58,7 @@ var hostsAlgorithms = []algorithm{
 	}},
 	{"replicated", func(n, size int) bool { return n > 0 }, func(l *Lane, r reduction) Op {
 		l.begin()
-		if !l.hier.equal() { // then there is no such form
+		if !l.hier.equal() { // unequal hosts have no such form
 			return l.allreduceHierarchical.start(l, r)
 		}
 		return l.allreduceReplicated.start(l, r)

@@ -2,24 +2,22 @@ package collective
 
 import "math/bits"
 
-// The model of what an allreduce over a Comm costs. Its unit is a byte on a connection
-// between two members; m is what a message costs beyond its bytes. With s members, of
-// whom p, a power of two, take part in doubling and halving, n bytes on the wire, and k
-// members that use one link at the same time:
+// A model of the cost of an allreduce over a Comm. Its unit is the cost of a byte on a connection between two members.
+// m is the cost of a message beyond its bytes. With s members, of whom p, a power of two, take part in doubling and
+// halving, n bytes on the wire, and k members that use one link at the same time:
 //
 //	doubling  log2(p)·(m + 9/8·k·n), and 2·(m + k·n) where p < s
 //	halving   2·log2(p)·m + 17/8·k·n·(p-1)/p, and 2·(m + k·n) where p < s
 //	ring      2(s-1)·m + 2·k·n·(s-1)/s
 //
-// Unlike the ring, doubling and halving do not reduce while they receive: reducing what
-// the cache holds counts an eighth of receiving it.
+// Unlike the ring, doubling and halving do not reduce while they receive: reducing data in the cache costs an eighth of
+// receiving it.
 //
-// Measured by BenchmarkAllreduceTCP on the loopback interface of two cores, with 2, 4
-// and 8 members in one process: two exchange 4 bytes in 6 µs and 1 MiB in 170 µs, so
-// that a message costs as much as about 32 KiB. Doubling is as fast as the ring at 1 MiB
-// between two members and takes half as long again at 4 MiB; it meets halving at about
-// 64 KiB between four and at 64 to 256 KiB between eight, and halving the ring at 1 to 4 MiB.
-// On a slower wire a message costs fewer bytes: Tuning.Message may say so.
+// Measured by BenchmarkAllreduceTCP on the loopback interface of two cores, with 2, 4 and 8 members in one process: two
+// exchange 4 bytes in 6 µs and 1 MiB in 170 µs, so a message costs about as much as 32 KiB. Doubling is as fast as the
+// ring at 1 MiB between two members and takes half as long again at 4 MiB; it meets halving at about 64 KiB between
+// four and at 64 to 256 KiB between eight, and halving the ring at 1 to 4 MiB. On a slower wire a message costs fewer
+// bytes: Tuning.Message may say so.
 
 // messageBytes is m, unless Lane.Tune says otherwise.
 const messageBytes = 32 << 10
@@ -33,8 +31,8 @@ const (
 	ringing
 )
 
-// across returns the cheapest way and its cost: among so many members, with n bytes on the wire, while so many members
-// use a link at the same time.
+// across returns the cheapest way and its cost, for size members and n bytes on the wire. links members use a link at
+// the same time; in the ring ringLinks do.
 func (l *Lane) across(size, n, links, ringLinks int) (best way, cost int) {
 	m := l.message
 	rounds := bits.Len(uint(size)) - 1

@@ -7,7 +7,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// countingShared and countingComm count what an operation asks of the transport.
+// countingShared and countingComm count an operation's calls of the transport.
 type countingShared struct {
 	transport.Shared
 	calls *int
@@ -38,8 +38,8 @@ func (c *countingComm) Recv(from int, p []byte) {
 	c.Comm.Recv(from, p)
 }
 
-// An Advance that has done anything shows in Moved, and one that could do
-// nothing, because nobody else has acted since the one before, does not.
+// Moved shows an Advance that has done anything. It does not show an Advance that could do nothing because no other
+// member has acted since the last one.
 func TestMovedTellsWhetherAnythingHappened(t *testing.T) {
 	forEachKind(t, func(t *testing.T, o inproc.Options, size int) {
 		rng := random(t)

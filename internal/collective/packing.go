@@ -7,8 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/reduce"
 )
 
-// Packing does an operation as one on a single piece of host memory without a prescale, for a carrier whose algorithms
-// take neither parts nor a prescale. It serves one operation at a time.
+// Packing turns an operation into one on a single piece of host memory without a prescale, for a carrier whose
+// algorithms take neither parts nor a prescale. It serves one operation at a time.
 type Packing struct {
 	buffer  Buffer
 	flat    Arguments // the operation on one piece
@@ -24,8 +24,8 @@ func Packs(a *Arguments) bool {
 	return a.Parts != nil || a.Prescale != 1 && (a.Kind == Reduce || a.Kind == Reducescatter)
 }
 
-// Start begins a, which Packs, by c, which begins the same on one piece of memory: that of a or of its single part,
-// else the packing's.
+// Start begins a, for which Packs is true. c begins the same operation on one piece of memory: that of a or of its
+// single part if possible, otherwise the packing's.
 func (p *Packing) Start(c Carrier, a *Arguments) Op {
 	if err := p.flatten(a); err != nil {
 		p.ended = ended{err}
@@ -74,8 +74,8 @@ func (p *Packing) flatten(a *Arguments) error {
 	return nil
 }
 
-// scale sets flat's input to a's input times the prescale: in the output of a Reduce, if the member has one, else in
-// the packing's memory.
+// scale sets flat's input to a's input times the prescale: in the output of a Reduce, if the member has one, otherwise
+// in the packing's memory.
 func (p *Packing) scale(a *Arguments) error {
 	to := a.Out
 	if a.Kind != Reduce || len(to) != len(a.In) {
@@ -134,9 +134,9 @@ func (p *Packing) Advance() (bool, error) {
 		}
 		data = data[part.Bytes:]
 	}
-	p.parts, p.op, p.flat = nil, nil, Arguments{} // the tensors are not kept alive
+	p.parts, p.op, p.flat = nil, nil, Arguments{} // so that the tensors are not kept alive
 	return true, nil
 }
 
-// Free returns the memory, once nothing touches it any more.
+// Free frees the memory. Call it when nothing touches the memory any more.
 func (p *Packing) Free() { p.buffer.Free() }

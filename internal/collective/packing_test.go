@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/test/property"
 )
 
-// Over messages, too, each of several tensors has the bits that it has alone, however they are packed.
+// Over messages, too, each of several tensors has the same bits as alone, however they are packed.
 func TestPackedPartsMatchTheReference(t *testing.T) {
 	property.Check(t, func(rt *property.T) {
 		size := property.Pick(rt, "size", []int{2, 3, 4})
@@ -52,15 +52,15 @@ func TestPackedAdasum(t *testing.T) {
 				t.Errorf("shared %v, member %d: %x, want %x", shared, r, outs[r][0].Out, want)
 			}
 		}
-		// What is added to zeros stays: 1 × 0.5 × 4.
+		// A vector that is added to zeros stays: 1 × 0.5 × 4.
 		if want := bytes.Repeat([]byte{0, 0, 0, 0x40}, 2); !bytes.Equal(outs[0][1].Out, want) {
 			t.Errorf("shared %v: %x, want %x", shared, outs[0][1].Out, want)
 		}
 	}
 }
 
-// A Reduce and a Reducescatter with a prescale have the bits that they have on inputs which were scaled before. The
-// inputs stay as they are.
+// A Reduce and a Reducescatter with a prescale have the same bits as on inputs that were scaled before. The inputs stay
+// as they are.
 func TestPrescaledRows(t *testing.T) {
 	const size, n = 3, 24
 	in := []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40} // 1 and 2
@@ -105,7 +105,7 @@ func advanceAll(t *testing.T, ops []Op) {
 	}
 }
 
-// The timeline hears of copies where there are any.
+// The timeline hears of copies if there are any.
 func TestStages(t *testing.T) {
 	for _, c := range []struct {
 		shared bool

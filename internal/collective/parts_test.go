@@ -22,8 +22,8 @@ type partsCase struct {
 	inPlace   []bool   // by part
 }
 
-// drawParts draws lengths among which are parts of nothing, parts that are
-// reduced many at a time, and parts that have several chunks.
+// drawParts draws lengths. Among them are empty parts, parts that are reduced many at a time, and parts of several
+// chunks.
 func drawParts(t *property.T, size int) partsCase {
 	c := partsCase{
 		dt:   tensor.DType(t.Int("type", 0, tensor.NumReducible-1)),
@@ -123,8 +123,8 @@ func startChosen(l *Lane, s layout) Op {
 	return l.AllreduceParts(s.dt, s.op, s.parts, s.prescale, s.postscale)
 }
 
-// However tensors are fused, each has the bits that it has alone: whatever its
-// length, its neighbours, the chunks' borders, and who of the members has it.
+// However tensors are fused, each has the same bits as alone, whatever its length, its neighbours, the borders of the
+// chunks, and the members that have it.
 func TestPartsMatchTheReference(t *testing.T) {
 	property.Check(t, func(rt *property.T) {
 		size := property.Pick(rt, "size", []int{2, 3, 4, 7})
@@ -141,7 +141,7 @@ func TestPartsMatchTheReference(t *testing.T) {
 	})
 }
 
-// A single member has every part, which is scaled twice.
+// A single member has every part, and scales it twice.
 func TestPartsOfASingleMember(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		property.Check(t, func(rt *property.T) {

@@ -18,8 +18,8 @@ type quantisedTensor struct {
 	kept  [][]byte    // by member; entries are nil for a tensor that keeps nothing
 	given []float64   // the exact sums of everything that was contributed
 	got   []float64   // the sums of the results
-	last  [][]float64 // what each member contributed last
-	// result is that of the last round.
+	last  [][]float64 // each member's last contribution
+	// result is the result of the last round.
 	result []byte
 }
 
@@ -34,7 +34,7 @@ func newQuantisedTensor(size, n int, scale float64, keeps bool) *quantisedTensor
 	return q
 }
 
-// round is an allreduce of random numbers, or the same again.
+// round is an allreduce of random numbers, or of the same numbers again.
 func (q *quantisedTensor) round(rng *rand.Rand, again, inPlace bool, start func(l *Lane, r reduction) Op) job {
 	size := len(q.kept)
 	if !again || q.last == nil {
@@ -79,7 +79,7 @@ func (q *quantisedTensor) round(rng *rand.Rand, again, inPlace bool, start func(
 	}
 }
 
-// owed is what all members keep of element i.
+// owed is the sum of all members' kept errors of element i.
 func (q *quantisedTensor) owed(i int) (sum float64) {
 	for _, kept := range q.kept {
 		if kept != nil {
@@ -89,8 +89,8 @@ func (q *quantisedTensor) owed(i int) (sum float64) {
 	return sum
 }
 
-// quantised starts allreduceQuantised also for lengths for which nobody would choose it; over several hosts inside
-// allreduceHierarchical.
+// quantised starts allreduceQuantised, also for lengths for which it would not be chosen. Over several hosts it does so
+// inside allreduceHierarchical.
 func quantised(l *Lane, r reduction) Op {
 	if l.hier != nil {
 		return chosen(l, r)
@@ -101,8 +101,8 @@ func quantised(l *Lane, r reduction) Op {
 
 var quantisedLengths = []int{1, 31, 32, 33, 1000, leastQuantised/4 + 1, 20_000}
 
-// What the members keep and what they got is what they have contributed: nothing is lost, whoever owns what, for any
-// lengths, in place or not. All members have the same bits (quantisedTensor.round).
+// The members' kept errors plus their results equal their contributions. Nothing is lost, whichever member owns a part,
+// for any lengths, in place or not. All members have the same bits (quantisedTensor.round).
 func TestQuantisedAllreducesLoseNothing(t *testing.T) {
 	forEachComm(t, 2, func(t *testing.T, o inproc.Options, size int) {
 		g, rng := newGroup(t, size, o), random(t)
@@ -129,7 +129,7 @@ func TestQuantisedAllreducesLoseNothing(t *testing.T) {
 }
 
 // Over many steps the sum of the results stays within the error of one step of the exact sum, if errors are kept.
-// Without that it moves away.
+// Otherwise it drifts away.
 func TestErrorFeedbackConverges(t *testing.T) {
 	const n, steps = 5000, 64
 	worst := map[bool]float64{}
@@ -138,7 +138,7 @@ func TestErrorFeedbackConverges(t *testing.T) {
 		q := newQuantisedTensor(3, n, 1, keeps)
 		var jobs []job
 		for range steps {
-			jobs = append(jobs, q.round(rng, true, true, quantised)) // the same each time: no error evens out
+			jobs = append(jobs, q.round(rng, true, true, quantised)) // the same each time: so no error evens out
 		}
 		g.runScheduled(t, rng, jobs)
 		for i := range n {

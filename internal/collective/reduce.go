@@ -40,7 +40,7 @@ func (l *Lane) Reduce(root int, dt tensor.DType, op tensor.ReduceOp, in, out []b
 				l.offsets[m] = len(in)
 			}
 		}
-		return l.allreduceDirect.start(l, r, nil, false) // of parts of which the root's is all
+		return l.allreduceDirect.start(l, r, nil, false) // the root's part is all data
 	default:
 		return l.reduceTree.start(l, r, root)
 	}

@@ -9,8 +9,8 @@ package collective
 //
 // The phases of different blocks overlap, see blockwise.
 //
-// Each element is combined on each host in the order of the members, then between the hosts as the algorithm there does
-// it. 16-bit floats are rounded when a host's sum is complete. The last step between the hosts applies the scale.
+// Each element is combined on each host in the order of the members, then in the order of the algorithm between the
+// hosts. 16-bit floats are rounded when a host's sum is complete. The last step between the hosts applies the scale.
 //
 // Steps: a synchronisation inside each host, those between the hosts, and one inside the root's host, a block;
 // overlapped between blocks. Bytes: each host but the root's sends n once. Memory: two shards of a block, and on the
@@ -31,7 +31,7 @@ func (a *reduceHierarchical) start(l *Lane, todo reduction, root int) Op {
 	return a
 }
 
-// shard is the range of the tensor's bytes that is block b, and the memory of this member's shard of it.
+// shard is the range of block b, in bytes of the tensor, and the memory of this member's shard of it.
 func (a *reduceHierarchical) shard(b int) (lo, hi int, shard []byte) {
 	lo, hi, from, to := a.block(b, len(a.todo.in))
 	return lo, hi, a.lane.scratch[b%2*a.widest:][:to-from]

@@ -73,7 +73,7 @@ func (s *reduceShared) ready(k int) bool {
 	return from == to || s.lane.allPast(transport.In, s.base+uint64(k)+1)
 }
 
-// chunk is the range of the input that chunk k holds, and within that member m's share.
+// chunk is the range of the input that chunk k holds, and member m's share of that range.
 func (s *reduceShared) chunk(k, m int) (lo, hi, from, to int) {
 	lo = k * s.chunkBytes
 	hi = min(lo+s.chunkBytes, len(s.todo.in))
@@ -111,7 +111,7 @@ func (s *reduceShared) reduceShare(k int) {
 	reduce.Reduce(s.todo.dt, s.todo.op, out, l.srcs, s.todo.scale)
 }
 
-// copyOut brings the others' shares of chunk k to the output.
+// copyOut copies the others' shares of chunk k to the output.
 func (s *reduceShared) copyOut(k int) {
 	l := s.lane
 	for m := range l.size {

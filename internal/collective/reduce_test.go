@@ -10,10 +10,11 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// reduceForms are what a message is said to cost, so that over Comm the tree is chosen, or the chain.
+// reduceForms are costs of a message with which the tree or the chain is chosen over Comm.
 var reduceForms = map[string]int{"chosen": messageBytes, "tree": 1 << 30, "chain": 1}
 
-// reduceJob checks against the naive allreduce, bit for bit. The floats are exact where the order is the algorithm's.
+// reduceJob checks against the naive allreduce, bit for bit. If the algorithm decides the order, the floats are exact
+// in any order.
 func reduceJob(rng *rand.Rand, form string, size, root int, dt tensor.DType, op tensor.ReduceOp, n int,
 	exact bool) job {
 	scale := 1.0
@@ -68,7 +69,7 @@ func TestReduceMatchesTheReference(t *testing.T) {
 				turn := rng.IntN(3)
 				for i, op := range opsOf(dt) {
 					for j, bytes := range []int{0, 8, 64 * size, 3*testPiece + 8, testChunk, 5*testChunk + 8} {
-						if (turn+i+j)%3 == 0 { // each operation meets two of the lengths, and each length some
+						if (turn+i+j)%3 == 0 { // each operation runs with two of the lengths
 							jobs = append(jobs, reduceJob(rng, form, size, rng.IntN(size), dt, op, bytes/dt.Size(),
 								!o.Shared))
 						}
@@ -84,7 +85,7 @@ func TestReduceMatchesTheReference(t *testing.T) {
 	})
 }
 
-// TestDeterministicReduce compares with the allreduce of the same floats, whose sum depends on the order.
+// TestDeterministicReduce compares a reduce with the allreduce of the same floats, whose sum depends on the order.
 func TestDeterministicReduce(t *testing.T) {
 	for name, o := range map[string]inproc.Options{
 		"messages":         {},

@@ -6,18 +6,18 @@ import (
 	"github.com/gorovod/gorovod/internal/reduce"
 )
 
-// reduceTree is the reduction to one member over Comm, along a tree: a member combines what its children send with its
-// own input, and sends that to its parent. The data travels in pieces, and a piece goes on as soon as it has come from
-// all children. The tree is that of broadcastTree for little data, and for much a chain, whose end is the root: there
-// every member receives n once.
+// reduceTree is the reduction to one member over Comm, along a tree: a member combines its children's data with its own
+// input, and sends the result to its parent. The data travels in pieces, and a piece goes on as soon as it has come
+// from all children. For little data the tree is that of broadcastTree. For much data it is a chain that ends at the
+// root, in which every member receives n once.
 //
 // A piece is combined from this member's operand and those of its children, in the order of children; 16-bit floats are
 // rounded at each hop. The root applies the scale.
 //
 // Steps: log2(size) for little data, size-1 for the first piece of a chain; pieces overlap. Bytes: every member but the
 // root sends n once; in the chain all but its first receive n, and in the tree the root receives n log2(size). Memory:
-// two pieces, and two for each child. Always chosen over Comm where nothing has to be deterministic; the chain where it
-// is cheaper by the model in model.go, in whose terms it costs (s-1)·m + n and the tree log2(s)·(m + n).
+// two pieces, and two for each child. Always chosen over Comm, except on deterministic lanes. The chain is chosen if it
+// is cheaper by the model in model.go: it costs (s-1)·m + n, and the tree log2(s)·(m + n).
 type reduceTree struct {
 	lane   *Lane
 	todo   reduction
@@ -30,7 +30,7 @@ type reduceTree struct {
 	posted   [bits.UintSize]int // receives posted from each child
 	arrived  [bits.UintSize]int // and filled
 
-	combined int // pieces that are ready to go on, or on the root, done
+	combined int // pieces that are ready to go on; on the root, pieces that are done
 	passed   int // pieces posted to the parent
 	freed    int // pieces that have left
 }
@@ -131,13 +131,13 @@ func (t *reduceTree) scratch(i, n int) []byte {
 	return t.lane.scratch[i*t.piece:][:n:n]
 }
 
-// landing is where piece k of child i is received.
+// landing is the memory into which piece k of child i is received.
 func (t *reduceTree) landing(i, k int) []byte {
 	lo, hi := t.bounds(k)
 	return t.scratch(2+2*i+k%2, hi-lo)
 }
 
-// outgoing is what goes on of piece k: a leaf's input.
+// outgoing is piece k as it goes on to the parent. A leaf sends its input.
 func (t *reduceTree) outgoing(k int) []byte {
 	lo, hi := t.bounds(k)
 	if t.children == 0 {

@@ -2,9 +2,8 @@ package collective
 
 import "github.com/gorovod/gorovod/internal/reduce"
 
-// reducescatterExchange is the reducescatter of small data over Comm: each
-// member sends every other one its part, and reduces what it has received in the
-// order of the ranks, as over Shared.
+// reducescatterExchange is the reducescatter of small data over Comm: each member sends every other one its part, and
+// reduces the received data in the order of the ranks, as over Shared.
 //
 // Steps: those of alltoallPairwise. Bytes: each member sends n less its own part,
 // and receives and reduces its part size-1 times. Memory: size times its part.
@@ -16,7 +15,7 @@ type reducescatterExchange struct {
 	exchange Op
 }
 
-// start takes the parts from counts.
+// start reads the parts from counts.
 func (s *reducescatterExchange) start(l *Lane, todo reduction, counts []int64) Op {
 	for m := range l.each {
 		l.each[m] = counts[l.rank]

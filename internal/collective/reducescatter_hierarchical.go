@@ -7,7 +7,7 @@ package collective
 //	inside  the band's slices are laid out so that those of the members with one
 //	        index stand together, and a reducescatter gives them to the member with
 //	        that index on this host
-//	across  the members with the same index make a reducescatter of what they have
+//	across  the members with the same index make a reducescatter of their results
 //
 // A band is reduced inside while the one before it crosses. The order of combining
 // and the rounding are those of allreduceHierarchical.
@@ -26,7 +26,7 @@ type reducescatterHierarchical struct {
 	across pass
 }
 
-// start takes the parts from l.offsets.
+// start reads the parts from l.offsets.
 func (s *reducescatterHierarchical) start(l *Lane, todo reduction) Op {
 	limit := l.hier.block * l.hier.shards
 	bands := l.slices(limit)
@@ -53,7 +53,7 @@ func (s *reducescatterHierarchical) step() (done bool, err error) {
 	return s.across.done == s.bands, nil
 }
 
-// slice is the range of the input's bytes that is slice k of member m's part.
+// slice is the range of slice k of member m's part, in bytes of the input.
 func (s *reducescatterHierarchical) slice(m, k int) (lo, hi int) {
 	length := s.starts[m+1] - s.starts[m]
 	width := sliceWidth(length, s.bands)
@@ -61,8 +61,8 @@ func (s *reducescatterHierarchical) slice(m, k int) (lo, hi int) {
 	return s.starts[m] + lo, s.starts[m] + hi
 }
 
-// band makes h.counts and h.parts those of band k, and returns its memory and
-// where in it stands what the members with this index get.
+// band sets h.counts and h.parts for band k. It returns the band's memory, and the range in it that the members with
+// this index get.
 func (s *reducescatterHierarchical) band(k int) (memory []byte, from, to int) {
 	h := s.lane.hier
 	at := 0

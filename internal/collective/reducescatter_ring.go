@@ -2,23 +2,21 @@ package collective
 
 import "github.com/gorovod/gorovod/internal/reduce"
 
-// reducescatterRing is the reducescatter of large data over Comm. The parts go
-// around the ring of members as in ring's reducing steps, one step on: at step t
-// member r sends part (r-t-1) mod size and receives part (r-t-2) mod size, so that
-// what arrives last is its own.
+// reducescatterRing is the reducescatter of large data over Comm. The parts go around the ring of members as in ring's
+// reducing steps, one step on: at step t member r sends part (r-t-1) mod size and receives part (r-t-2) mod size, so
+// that its own part arrives last.
 //
-// A few pieces of scratch memory hold the data on its way, because the output is too small for it. Therefore the parts
-// are cut into bands of bandPieces pieces, and one band after the other goes all the way around. A member never has to
-// receive more than a band's pieces of a step before it may send the first of them on. So with ringPieces pieces the
+// A few pieces of scratch memory hold the data on its way, because the output is too small for it. So the parts are cut
+// into bands of bandPieces pieces, and one band after the other goes all the way around. A member never has to receive
+// more than a band's pieces of a step before it may send the first of them on. With ringPieces pieces, therefore, the
 // members cannot wait for one another in a circle.
 //
 // Part i is combined in the order i+1, i+2, …, i of the members; 16-bit floats are
 // rounded at each hop. The last hop applies the scale.
 //
-// Steps: size-1 a band, overlapped piece by piece. Bytes: each member sends n
-// less its own part and receives n less its successor's, the least possible, and
-// reduces what it receives. Memory: ringPieces pieces. Chosen where the exchange
-// would need much memory.
+// Steps: size-1 a band, overlapped piece by piece. Bytes: each member sends n less its own part and receives n less its
+// successor's, the least possible, and reduces the data that it receives. Memory: ringPieces pieces. Chosen where the
+// exchange would need much memory.
 type reducescatterRing struct {
 	lane       *Lane
 	todo       reduction
@@ -29,10 +27,9 @@ type reducescatterRing struct {
 	sending   place  // the piece to send next
 	receiving place  // the piece whose receive is to be posted next
 	arrived   place  // the piece to be received and combined next
-	landing   []byte // where that piece is received; nil when no receive is posted
+	landing   []byte // the memory for that piece; nil if no receive is posted
 
-	// Pieces to be sent on, counted over the whole operation. Piece i is held in
-	// scratch memory at i % ringPieces.
+	// Counts of the pieces to be sent on, over the whole operation. Piece i is in scratch memory at i % ringPieces.
 	expected int // a receive has been posted
 	held     int // have been combined
 	passed   int // posted to the successor
@@ -44,14 +41,14 @@ const (
 	ringPieces = bandPieces + 2
 )
 
-// place is where a member stands in the stream of pieces that it sends or receives.
+// place is a place in the stream of pieces that a member sends or receives.
 type place struct {
 	band int
 	step int
 	off  int // in the band of the step's part
 }
 
-// start takes the parts from l.offsets.
+// start reads the parts from l.offsets.
 func (s *reducescatterRing) start(l *Lane, todo reduction) Op {
 	longest := 0
 	for m := range l.size {
@@ -68,8 +65,8 @@ func (s *reducescatterRing) start(l *Lane, todo reduction) Op {
 	return s
 }
 
-// part is the range of bytes of the band that is sent at a step; late is 1 for
-// the one received.
+// part is the range of bytes of the band that this member sends at a step, or, if late is 1, the range that it
+// receives.
 func (s *reducescatterRing) part(p place, late int) (lo, hi int) {
 	l := s.lane
 	i := (l.rank - p.step - 1 - late) % l.size
@@ -82,7 +79,7 @@ func (s *reducescatterRing) part(p place, late int) (lo, hi int) {
 	return lo, min(lo+band, end)
 }
 
-// piece is the range of bytes that p stands before.
+// piece is the range of the next piece at p, in bytes.
 func (s *reducescatterRing) piece(p place, late int) (lo, hi int) {
 	lo, hi = s.part(p, late)
 	lo += p.off
@@ -96,7 +93,7 @@ func (s *reducescatterRing) after(p place, late int) place {
 	return s.normal(p, late)
 }
 
-// normal steps over the end of a band of a part.
+// normal moves a place at the end of a band's part to the beginning of the next one.
 func (s *reducescatterRing) normal(p place, late int) place {
 	for p.band < s.bands {
 		if lo, hi := s.part(p, late); p.off < hi-lo {
@@ -132,7 +129,7 @@ func (s *reducescatterRing) Advance() (bool, error) {
 	}
 }
 
-// last reports that what arrives at p is this member's own part.
+// last reports that the part arriving at p is this member's own.
 func (s *reducescatterRing) last(p place) bool { return p.step == s.steps-1 }
 
 // scratch is the memory of the piece to be sent on with number i.

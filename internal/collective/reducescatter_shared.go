@@ -5,10 +5,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// reducescatterShared is the reducescatter in shared memory. Every member's part
-// is cut into the same number of slices, of equal length within the part; chunk k
-// holds slice k of every part, side by side, so that all members reduce at the
-// same time however unequal their parts are:
+// reducescatterShared is the reducescatter in shared memory. Every member's part is cut into the same number of slices,
+// of equal length within the part; chunk k holds slice k of every part, side by side. So all members reduce at the same
+// time, however unequal their parts are:
 //
 //	in   copy the others' slices of this member's input into its own buffer
 //	out  reduce this member's slice from all inputs, in the order of the ranks,
@@ -22,11 +21,11 @@ type reducescatterShared struct {
 	todo      reduction
 	base      uint64 // number of the first chunk
 	chunks    int
-	place     int // where this member's slices stand in each buffer
+	place     int // the place of this member's slices in each buffer
 	kin, kout int // chunks that this member has finished with each step
 }
 
-// start takes the parts from l.offsets.
+// start reads the parts from l.offsets.
 func (s *reducescatterShared) start(l *Lane, todo reduction) Op {
 	chunks := l.slices(l.shared.ChunkBytes())
 	*s = reducescatterShared{lane: l, todo: todo, base: l.chunks(chunks), chunks: chunks}
@@ -36,10 +35,9 @@ func (s *reducescatterShared) start(l *Lane, todo reduction) Op {
 	return s
 }
 
-// slices is the least number of slices by which one of each part fits into
-// limit bytes.
+// slices is the least number of slices per part with which one slice of each part fits into limit bytes.
 func (l *Lane) slices(limit int) int {
-	// So many do: each is a line at most, and a buffer has a line for each member.
+	// This many suffice: then each slice is one line at most, and a buffer has a line for each member.
 	enough := 1
 	for m := range l.size {
 		enough = max(enough, ceilDiv(l.offsets[m+1]-l.offsets[m], lineBytes))

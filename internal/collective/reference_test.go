@@ -142,14 +142,14 @@ func scaleInt(dt tensor.DType, v int64, scale float64) int64 {
 	case f <= lo:
 		return int64(lo)
 	case f >= hi:
-		return int64(hi - 1) // exact but for int64, whose test data stay below
+		return int64(hi - 1) // exact, except for int64, whose test data are smaller
 	default:
 		return int64(f)
 	}
 }
 
-// elements makes n random elements. Exact ones are such that a reduction of a
-// few members is exact in every type, so that the order does not matter.
+// elements makes n random elements. Exact elements make a reduction of a few members exact in every type, so the order
+// does not matter.
 func elements(rng *rand.Rand, dt tensor.DType, n int, exact bool) []byte {
 	size := dt.Size()
 	p := make([]byte, n*size)

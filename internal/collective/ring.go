@@ -2,21 +2,20 @@ package collective
 
 import "github.com/gorovod/gorovod/internal/reduce"
 
-// pieceBytes is how much a ring or tree sends at a time. It is large enough that a message costs little, and small
-// enough that a received piece is still in the cache when it is reduced.
+// pieceBytes is the number of bytes that a ring or tree sends at a time. It is large enough that a message costs
+// little, and small enough that a received piece is still in the cache when it is reduced.
 const pieceBytes = 256 << 10
 
-// ring passes shares around the ring of members: each receives from its
-// predecessor and sends to its successor only. At step t member r sends share
-// (r-t) mod size and receives share (r-t-1) mod size, which it sends at step
-// t+1. In the first `reducing` steps what arrives is combined with this member's
-// own share; after that it is final, and goes to its place in the output.
+// ring passes shares around the ring of members: each receives from its predecessor and sends to its successor only. At
+// step t member r sends share (r-t) mod size and receives share (r-t-1) mod size, which it sends at step t+1. In the
+// first `reducing` steps an arriving share is combined with this member's own. After that it is final, and goes to its
+// place in the output.
 //
 // Shares travel in pieces of at most pieceBytes. A member passes a piece on as soon as it has combined or copied it.
 // Meanwhile the next piece arrives.
 type ring struct {
 	lane       *Lane
-	todo       reduction // op and scale matter while reducing only
+	todo       reduction // op and scale matter only while reducing
 	steps      int
 	reducing   int
 	prev, next int
@@ -24,7 +23,7 @@ type ring struct {
 	sending   cursor // the piece to send next
 	receiving cursor // the piece whose receive is to be posted next
 	arrived   cursor // the piece to be received and dealt with next
-	landing   []byte // where that piece is received; nil when no receive is posted
+	landing   []byte // the memory for that piece; nil if no receive is posted
 	spare     int    // which of its two pieces of scratch memory the next receive may use
 }
 
@@ -34,7 +33,7 @@ type cursor struct {
 	off  int // in the step's share
 }
 
-// start takes the shares from l.offsets.
+// start reads the shares from l.offsets.
 func (r *ring) start(l *Lane, todo reduction, steps, reducing int) Op {
 	*r = ring{
 		lane: l, todo: todo, steps: steps, reducing: reducing,
@@ -46,7 +45,7 @@ func (r *ring) start(l *Lane, todo reduction, steps, reducing int) Op {
 	return r
 }
 
-// share is the range of bytes sent at a step; late is 1 for the one received.
+// share is the range of bytes that this member sends at a step, or, if late is 1, the range that it receives.
 func (r *ring) share(step, late int) (lo, hi int) {
 	i := (r.lane.rank - step - late) % r.lane.size
 	if i < 0 {
@@ -55,7 +54,7 @@ func (r *ring) share(step, late int) (lo, hi int) {
 	return r.lane.offsets[i], r.lane.offsets[i+1]
 }
 
-// piece is the range of bytes that a cursor stands before.
+// piece is the range of the next piece at a cursor, in bytes.
 func (r *ring) piece(c cursor, late int) (lo, hi int) {
 	lo, hi = r.share(c.step, late)
 	lo += c.off
@@ -69,7 +68,7 @@ func (r *ring) after(c cursor, late int) cursor {
 	return r.normal(c, late)
 }
 
-// normal steps over the end of a share and over empty shares.
+// normal moves a cursor over the end of a share, and over empty shares.
 func (r *ring) normal(c cursor, late int) cursor {
 	for c.step < r.steps {
 		if lo, hi := r.share(c.step, late); c.off < hi-lo {
@@ -115,14 +114,13 @@ func (r *ring) post() {
 	r.receiving = r.after(r.receiving, 1)
 }
 
-// The scratch memory for pieces: two to receive into and, where they are compressed,
-// one to send from and one to round in.
+// The scratch memory for pieces: two to receive into, and, with compression, one to send from and one to round in.
 const (
 	sendingScratch  = 2
 	roundingScratch = 3
 )
 
-// scratch is the memory for piece number i of the above, as it is on the wire.
+// scratch is the scratch memory with number i, for one piece as it is on the wire.
 func (r *ring) scratch(i int) []byte {
 	n := r.todo.sent(r.lane.piece)
 	count := 2
@@ -132,7 +130,7 @@ func (r *ring) scratch(i int) []byte {
 	return r.lane.temporary(count * n)[i*n:][:n]
 }
 
-// take deals with the piece that has landed, while the next one is arriving.
+// take combines or copies the piece that has landed, while the next one is arriving.
 func (r *ring) take() {
 	landed, at := r.landing, r.arrived
 	r.landing = nil
@@ -159,8 +157,7 @@ func (r *ring) take() {
 	r.arrived = r.after(at, 1)
 }
 
-// mayPass reports that the piece to send next is this member's own, or has
-// arrived and been dealt with.
+// mayPass reports that the piece to send next is this member's own, or has arrived and has been combined or copied.
 func (r *ring) mayPass() bool {
 	from := cursor{r.sending.step - 1, r.sending.off}
 	return from.step < r.arrived.step || from.step == r.arrived.step && from.off < r.arrived.off

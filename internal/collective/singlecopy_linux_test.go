@@ -23,7 +23,7 @@ type selfCopy struct {
 	able   bool
 	crowd  bool
 	refuse func() bool // some memory cannot be copied
-	// exposed has copies of what it was told.
+	// exposed has copies of the ranges that Expose was called with.
 	exposed [][]transport.Span
 }
 
@@ -70,8 +70,8 @@ func startSingle(l *Lane, s layout) Op {
 	return l.allreduceSingle.start(l, s)
 }
 
-// Members that copy from and to one another's memory have the bits of those that do
-// not, whatever the parts are, who has them, and who cannot be copied from now or ever.
+// Members that copy from and to one another's memory have the same bits as members that do not, whatever the parts are,
+// whichever members have them, and whichever members cannot be copied from, now or ever.
 func TestSingleCopyMatchesTheReference(t *testing.T) {
 	property.Check(t, func(rt *property.T) {
 		size := property.Pick(rt, "size", []int{2, 3, 4, 7})
@@ -88,7 +88,8 @@ func TestSingleCopyMatchesTheReference(t *testing.T) {
 	})
 }
 
-// So it is with lengths of several blocks, with more parts than the kernel takes at once, and over real shared memory.
+// The same holds for lengths of several blocks, with more parts than the kernel takes at once, and over real shared
+// memory.
 func TestSingleCopyOverSharedMemory(t *testing.T) {
 	rng := random(t)
 	size := 3
@@ -124,7 +125,7 @@ func TestSingleCopyOverSharedMemory(t *testing.T) {
 	}
 }
 
-// One member that cannot copy from the others is asked once.
+// If one member cannot copy from the others, the members exchange tables only once.
 func TestSingleCopyIsGivenUp(t *testing.T) {
 	rng := random(t)
 	g := newGroup(t, 3, inproc.Options{Shared: true, ChunkBytes: 16 * testChunk})
@@ -139,7 +140,7 @@ func TestSingleCopyIsGivenUp(t *testing.T) {
 	}
 }
 
-// Members that share cores ask one another from larger lengths on.
+// Members that share cores exchange tables only from larger lengths on.
 func TestWhoAsks(t *testing.T) {
 	g := newGroup(t, 2, inproc.Options{Shared: true, ChunkBytes: 16 * testChunk})
 	l := g.lanes[0]
@@ -162,7 +163,7 @@ func TestWhoAsks(t *testing.T) {
 	}
 }
 
-// What others copy is told, once an operation: inputs and outputs, all of them and no more.
+// Expose is called once an operation, with the inputs and outputs that others copy: all of them and no more.
 func TestSingleCopyTellsWhatIsCopied(t *testing.T) {
 	g := newGroup(t, 2, inproc.Options{Shared: true, ChunkBytes: 16 * testChunk})
 	copiers := make([]*selfCopy, 2)
@@ -190,8 +191,8 @@ func TestSingleCopyTellsWhatIsCopied(t *testing.T) {
 	}
 }
 
-// Member 0 finds the faster way, tries less and less often while it stays that, and is not misled by trials that could
-// not be timed. The others know when nobody asks.
+// Member 0 finds the faster way, and tries less and less often while that way stays the faster one. Trials that could
+// not be timed do not mislead it. The other members know which allreduces have no tables.
 func TestSingleCopyTrial(t *testing.T) {
 	t.Run("1 MiB", func(t *testing.T) { testCopyTrial(t, 1<<20, 7) })
 	t.Run("64 MiB", func(t *testing.T) { testCopyTrial(t, 64<<20, 3) })
@@ -200,7 +201,8 @@ func TestSingleCopyTrial(t *testing.T) {
 func testCopyTrial(t *testing.T, n, each int) {
 	var trial, other copyTrial
 	const notAsked = copyWay(9)
-	// run has so many allreduces, of which those in a way take less, and returns how often each was used.
+	// run makes count allreduces. Those in the way `faster` take less time, by factor. It returns how often each way
+	// was used.
 	run := func(count int, faster copyWay, factor time.Duration, measured bool) map[copyWay]int {
 		uses := map[copyWay]int{}
 		for range count {
@@ -220,7 +222,7 @@ func testCopyTrial(t *testing.T, n, each int) {
 				if w&waySingle == faster {
 					d /= factor
 				}
-				if uses[w]%3 == 2 { // another process had the core
+				if uses[w]%3 == 2 { // as if another process had the core
 					d *= 5
 				}
 				trial.took(w, n, d)
@@ -257,7 +259,7 @@ func testCopyTrial(t *testing.T, n, each int) {
 	}
 }
 
-// After a first trial without a clear verdict the next one follows soon.
+// After a first trial without a clear verdict the next trial follows soon.
 func TestUnclearVerdictIsTriedSoon(t *testing.T) {
 	var trial copyTrial
 	const n = 1 << 20

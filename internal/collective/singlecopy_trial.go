@@ -7,25 +7,25 @@ import (
 	"github.com/gorovod/gorovod/internal/trial"
 )
 
-// Whether one copy by the kernel or two through staging buffers are faster depends on the
-// caches that the cores share, on how many ranks share a core, and on the length. So member 0 tries both, by the number
-// of the allreduce among those of similar length, and tells the others which way to take. While staging is in use, the
-// members ask one another only during a trial. No result depends on the way.
+// One copy by the kernel or two through staging buffers may be faster. That depends on the caches that the cores share,
+// on how many ranks share a core, and on the length. So member 0 tries both, by the number of the allreduce among those
+// of similar length, and tells the others which way to take. While staging is in use, the members exchange tables only
+// during a trial. No result depends on the way.
 //
-//	first trial   the ways of firstWays, then an allreduce that tells the verdict: so a new length gets its way.
+//	first trial   the ways of firstWays, then an allreduce that tells the verdict.
 //	later trials  a pair (the other way, then the one in use) every trialPace allreduces, so that a slow
 //	              way costs little; the allreduce after the last pair's tells the verdict.
 //
 // Package trial explains trials.
 
-// copyWay is how an allreduce is to be done, and whether member 0 looks at the clock.
+// copyWay says how an allreduce is done, and whether member 0 times it.
 type copyWay uint8
 
 const (
 	wayStaged copyWay = iota
 	waySingle
 	wayTimed = 2 // added
-	wayClear = 4 // added to the first verdict: the other way is so slow that it need not be tried soon
+	wayClear = 4 // added to the first verdict: the other way is too slow to be tried again soon
 )
 
 func (w copyWay) single() bool { return w&waySingle != 0 }
@@ -33,18 +33,18 @@ func (w copyWay) timed() bool  { return w&wayTimed != 0 }
 
 // copyTrial belongs to the lane's driver. All but times is the same on all members.
 type copyTrial struct {
-	impossible bool // found out
+	impossible bool // the members have found that they cannot copy
 	classes    [copyClasses]copyClass
 }
 
-// copyClass is of allreduces of similar length.
+// copyClass is a class of allreduces of similar length.
 type copyClass struct {
 	judged  bool // the first trial has ended
 	number  int  // of allreduces since the last trial ended
 	between int  // allreduces from the end of a trial to the next one
-	staged  bool // which way is in use
-	// Member 0's, by way: what the allreduces of the trial under way have taken, in picoseconds a byte, and how many
-	// were measured.
+	staged  bool // staging is the way in use
+	// Only member 0 uses these. By way: the times of the allreduces in the present trial, in picoseconds a byte, and
+	// the number of them.
 	times   [2][copySamples]int64
 	samples [2]int
 }
@@ -55,23 +55,23 @@ const (
 	copySamples = 7
 	longSamples = 3
 	longSingle  = 16 << 20 // bytes
-	// After a trial that has changed the way the next one begins leastBetween allreduces later, and
-	// after one that has not, four times as many as before.
+	// If a trial has changed the way, the next one begins leastBetween allreduces later. If not, it begins after four
+	// times as many as the last time.
 	leastBetween = 250
 	mostBetween  = 16 * leastBetween
-	// copyClasses are one for each doubling of the length, since what is faster can change within
-	// a factor of four. The last one has all that are longer.
+	// copyClasses is the number of classes, one for each doubling of the length, because the faster way can change
+	// within a factor of four. The last class has all longer allreduces.
 	copyClasses = 12
 )
 
-// firstWays are a class's first trial. It begins by staging, because each of the staging buffers is cold at its first
-// use, and measures that way when the last of them has been used.
+// firstWays are a class's first trial. It begins with staging, because each staging buffer is cold at its first use. It
+// measures staging after the last buffer has been used.
 var firstWays = [...]copyWay{
 	wayStaged, wayStaged, wayStaged, waySingle | wayTimed, wayStaged, wayStaged | wayTimed, wayStaged | wayTimed,
 }
 
-// trial is what allreduce i of n bytes after the last trial is for: which way it takes and whether it is timed. The one
-// at the end tells the verdict. asked: it matters for a class whose way is staging.
+// trial returns the way of allreduce number i since the last trial, of n bytes, and whether it is timed. end: it tells
+// the verdict. asked: it belongs to a trial, so the members exchange tables also in a class whose way is staging.
 func (c *copyClass) trial(i, n int) (way copyWay, asked, end bool) {
 	if !c.judged {
 		if i == len(firstWays) {
@@ -91,7 +91,7 @@ func (c *copyClass) trial(i, n int) (way copyWay, asked, end bool) {
 	return way | wayTimed, true, false
 }
 
-// pairs are those of a later trial of allreduces of n bytes.
+// pairs is the number of pairs in a later trial of allreduces of n bytes.
 func pairs(n int) int {
 	if n >= longSingle {
 		return longSamples
@@ -99,12 +99,12 @@ func pairs(n int) int {
 	return copySamples
 }
 
-// class is that of allreduces of n bytes: below 256 KiB, 512 KiB, 1 MiB and so on.
+// class returns the class of allreduces of n bytes: below 256 KiB, 512 KiB, 1 MiB and so on.
 func (t *copyTrial) class(n int) *copyClass {
 	return &t.classes[min(bits.Len(uint(n/singleBytes/2)), copyClasses-1)]
 }
 
-// way is the one in use.
+// way returns the way in use.
 func (c *copyClass) way() copyWay {
 	if c.staged {
 		return wayStaged
@@ -112,8 +112,7 @@ func (c *copyClass) way() copyWay {
 	return waySingle
 }
 
-// asks counts an allreduce of n bytes, and reports that the members are to ask one another how it
-// is to be done.
+// asks counts an allreduce of n bytes, and reports that the members must exchange tables for it.
 func (t *copyTrial) asks(n int) bool {
 	c := t.class(n)
 	_, asked, _ := c.trial(c.number, n)
@@ -121,7 +120,7 @@ func (t *copyTrial) asks(n int) bool {
 	return asked || !c.staged
 }
 
-// next is what member 0 wants of the allreduce of n bytes that it has counted last.
+// next is the way that member 0 wants for the last counted allreduce, which has n bytes.
 func (t *copyTrial) next(n int) copyWay {
 	c := t.class(n)
 	way, _, end := c.trial(c.number-1, n)
@@ -131,7 +130,7 @@ func (t *copyTrial) next(n int) copyWay {
 	return way
 }
 
-// told notes what member 0 wants of it.
+// told notes the way that member 0 wants for it.
 func (t *copyTrial) told(n int, w copyWay) {
 	c := t.class(n)
 	if _, _, end := c.trial(c.number-1, n); !end {
@@ -139,7 +138,7 @@ func (t *copyTrial) told(n int, w copyWay) {
 	}
 	switch {
 	case !c.judged && w&wayClear == 0:
-		c.between = trialPace // so little was measured that the next trial follows soon
+		c.between = trialPace // too little was measured, so the next trial follows soon
 	case !c.judged || w&waySingle != c.way():
 		c.between = leastBetween
 	default:
@@ -148,7 +147,7 @@ func (t *copyTrial) told(n int, w copyWay) {
 	c.judged, c.number, c.staged = true, 0, !w.single()
 }
 
-// took notes what an allreduce of n bytes has taken.
+// took notes the time of an allreduce of n bytes.
 func (t *copyTrial) took(w copyWay, n int, d time.Duration) {
 	c := t.class(n)
 	way := w & waySingle
@@ -158,8 +157,8 @@ func (t *copyTrial) took(w copyWay, n int, d time.Duration) {
 	}
 }
 
-// better ends a trial, by the medians, since some allreduces meet other processes. The way that is not
-// in use must be better by a tenth. A trial that could not measure both ways changes nothing.
+// better ends a trial. It compares medians, because other processes disturb some allreduces. The way that is not in use
+// must be better by a tenth. A trial that could not measure both ways changes nothing.
 func (c *copyClass) better() copyWay {
 	used, samples := c.way(), c.samples
 	c.samples = [2]int{}

@@ -9,8 +9,8 @@ import (
 // cache lines of an aligned buffer and no element is split.
 const lineBytes = 64
 
-// share is the range of bytes that is part i when length bytes are dealt out to
-// n: equal whole lines, but for the last part that is not empty.
+// share is the range of bytes of part i, if length bytes are dealt out in n parts. Each part has the same number of
+// whole lines, except the last part that is not empty.
 func share(length, n, i int) (lo, hi int) {
 	each := alignUp(ceilDiv(length, n), lineBytes)
 	lo = min(i*each, length)
@@ -21,8 +21,7 @@ func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 func alignUp(n, unit int) int { return ceilDiv(n, unit) * unit }
 
-// deal makes bounds the places of the members' parts of counts bytes, and
-// returns the sum.
+// deal sets bounds to the places of the members' parts, which have counts bytes, and returns the sum.
 func (l *Lane) deal(bounds []int, counts []int64) (int, error) {
 	if len(counts) != l.size {
 		return 0, fmt.Errorf("%d counts for %d members", len(counts), l.size)

@@ -16,8 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp"
 )
 
-// The transports that jobs use give what inproc gives, with several buffers and
-// pieces of their sizes.
+// The transports that jobs use give the same results as inproc, with several buffers and pieces of their sizes.
 func TestRealTransports(t *testing.T) {
 	count, large := 100, 1_000_003
 	if raceDetector {
@@ -48,7 +47,7 @@ func TestRealTransports(t *testing.T) {
 	}
 }
 
-// openGroup opens a lane of all ranks, and closes everything in the end.
+// openGroup opens a lane of all ranks, and closes everything at the end of the test.
 func openGroup(t *testing.T, networks []transport.Network) *group {
 	t.Helper()
 	g := &group{networks: networks, lanes: make([]*Lane, len(networks))}

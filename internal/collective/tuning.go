@@ -1,21 +1,21 @@
 package collective
 
-// Tuning is what may be changed about a lane's algorithms while it runs. A
-// result's bits over Shared do not depend on it.
+// Tuning holds the parameters of a lane's algorithms that may change while it runs. Over Shared the bits of a result do
+// not depend on them.
 type Tuning struct {
-	// Chunk is the most that one chunk of a pipelined operation over Shared holds,
-	// in bytes; the size of the staging buffers bounds it.
+	// Chunk is the most that one chunk of a pipelined operation over Shared holds, in bytes. The size of the staging
+	// buffers bounds it.
 	Chunk int
-	// Piece is how much an operation over Comm sends at a time, in bytes.
+	// Piece is the number of bytes that an operation over Comm sends at a time.
 	Piece int
-	// Message is what a message over Comm costs beyond its bytes, expressed in bytes:
-	// see model.go. It decides between few long messages and many short ones.
+	// Message is the cost of a message over Comm beyond its bytes, expressed in bytes: see model.go. It decides between
+	// few long messages and many short ones.
 	Message int
 	// Flat turns off the hierarchical form of allreduces, if the model decides about it (Abilities.ChoosesForm).
 	Flat bool
 }
 
-// DefaultTuning is that of a new Lane.
+// DefaultTuning is the tuning of a new Lane.
 var DefaultTuning = Tuning{Chunk: 512 << 10, Piece: pieceBytes, Message: messageBytes}
 
 // Tune changes the lane's tuning for the operations that are started from now

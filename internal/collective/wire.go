@@ -5,15 +5,16 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Compression on the wire. Partial sums stay in memory in the elements' own type. Members round data to the wire's
-// type when they send it, and add it to a partial sum, or widen it, when it arrives. The owner of a part of the result
+// Compression on the wire. Partial sums stay in memory in the elements' own type. Members round data to the wire's type
+// when they send it, and add it to a partial sum, or widen it, when it arrives. The owner of a part of the result
 // rounds it once, and also uses the rounded values itself. Rounding these again is exact, so all members get the same
-// bits, however often the values are passed on. All this is so for 16-bit floats; allreduceQuantised does the rest.
+// bits, however often the values are passed on. This holds for 16-bit floats. allreduceQuantised handles the other
+// forms.
 
 // compressed reports that elements change their form on the wire.
 func (r *reduction) compressed() bool { return r.wire != tensor.WireAsIs }
 
-// sent is how many bytes on the wire n bytes of elements are.
+// sent is the number of bytes on the wire for n bytes of elements.
 func (r *reduction) sent(n int) int {
 	if !r.compressed() {
 		return n
@@ -24,7 +25,7 @@ func (r *reduction) sent(n int) int {
 	return n / r.dt.Size() * r.wire.DType(r.dt).Size()
 }
 
-// narrow makes wire what src is on the wire.
+// narrow converts src to its form on the wire.
 func (r *reduction) narrow(wire, src []byte) { reduce.Cast(r.wire.DType(r.dt), r.dt, wire, src) }
 
 // widen fills dst with the data that has arrived as wire.
@@ -35,7 +36,7 @@ func (r *reduction) add(dst, src, wire []byte, scale float64) {
 	reduce.AddCast(r.dt, r.wire.DType(r.dt), dst, src, wire, scale)
 }
 
-// round rounds data to values that the wire can hold, by way of temp.
+// round rounds data to values that the wire can hold, using temp.
 func (r *reduction) round(data, temp []byte) {
 	temp = temp[:r.sent(len(data))]
 	r.narrow(temp, data)

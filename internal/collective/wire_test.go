@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// forEachWire runs f where something goes over a Comm, for each form.
+// forEachWire runs f on worlds that use a Comm, for each form.
 func forEachWire(t *testing.T, f func(t *testing.T, g *group, rng *rand.Rand, o inproc.Options, w tensor.Wire)) {
 	forEachComm(t, 2, func(t *testing.T, o inproc.Options, size int) {
 		for _, w := range []tensor.Wire{tensor.WireFloat16, tensor.WireBFloat16} {
@@ -60,7 +60,7 @@ func compressedJob(a algorithm, w tensor.Wire, dt tensor.DType, ins [][]float64,
 	}
 }
 
-// epsilon is half the distance of numbers of a form, relative to their size.
+// epsilon is half the distance of adjacent numbers of a form, relative to their size.
 func epsilon(w tensor.Wire) float64 {
 	if w == tensor.WireBFloat16 {
 		return 0x1p-8
@@ -68,8 +68,8 @@ func epsilon(w tensor.Wire) float64 {
 	return 0x1p-11
 }
 
-// roundings bounds how often what is in a sum has been rounded for the wire: each
-// operand once at each hop of a ring, and the result.
+// roundings bounds how often a sum has been rounded for the wire: each operand once at each hop of a ring, and the
+// result once.
 func roundings(size int) float64 { return float64(size + 1) }
 
 func TestCompressedSumsAreNearAndAgree(t *testing.T) {
@@ -101,7 +101,7 @@ func nearJob(rng *rand.Rand, a algorithm, size int, w tensor.Wire, dt tensor.DTy
 	}
 	return compressedJob(a, w, dt, ins, scale, rng.IntN(2) == 0, func(got []float64) error {
 		for i, x := range got {
-			// The last is for what a float16 loses below its normal numbers.
+			// The last term is for the precision that a float16 loses below its normal numbers.
 			limit := sizes[i]*epsilon(w)*roundings(size)*1.01 + 0x1p-24*roundings(size)
 			if !(math.Abs(x-sums[i]) <= limit) {
 				return fmt.Errorf("element %d is %v, want %v ± %v", i, x, sums[i], limit)
@@ -111,9 +111,8 @@ func nearJob(rng *rand.Rand, a algorithm, size int, w tensor.Wire, dt tensor.DTy
 	})
 }
 
-// What a form holds exactly is not changed by it: small integers, and a mean that
-// is a power of two of them. And what it does not hold must be seen to be rounded,
-// or nothing was compressed.
+// A form does not change values that it holds exactly: small integers, and a mean of a power of two of them. Other
+// values must be rounded, because otherwise nothing was compressed.
 func TestCompressionRoundsToItsForm(t *testing.T) {
 	forEachWire(t, func(t *testing.T, g *group, rng *rand.Rand, o inproc.Options, w tensor.Wire) {
 		size := len(g.lanes)
@@ -152,8 +151,8 @@ func TestCompressionRoundsToItsForm(t *testing.T) {
 	})
 }
 
-// As by Horovod's compression: beyond the range of float16 there is infinity only,
-// opposite infinities make NaN, and a NaN stays one.
+// As with Horovod's compression, values beyond the range of float16 become infinite, opposite infinities make NaN, and
+// a NaN stays NaN.
 func TestCompressionOfExtremes(t *testing.T) {
 	forEachWire(t, func(t *testing.T, g *group, rng *rand.Rand, o inproc.Options, w tensor.Wire) {
 		size := len(g.lanes)
@@ -188,8 +187,7 @@ func TestCompressionOfExtremes(t *testing.T) {
 	})
 }
 
-// Only sums of the wide floats are compressed: the bits of everything else are
-// those of a lane that compresses nothing.
+// Only sums of the wide floats are compressed: everything else has the same bits as on a lane without compression.
 func TestCompressionLeavesTheRestAlone(t *testing.T) {
 	forEachWire(t, func(t *testing.T, g *group, rng *rand.Rand, _ inproc.Options, w tensor.Wire) {
 		var jobs []job

@@ -2,59 +2,60 @@ package driving
 
 import "time"
 
-// Times of the background goroutine. It drives when nobody waits, so it is in no hurry: it lets submissions gather
-// before it looks, and naps for longer and longer when it finds nothing, instead of polling on a core that the
-// program computes on.
+// Times of the background goroutine. It drives while nobody waits, so it need not hurry: it lets submissions gather
+// before it looks. When it finds nothing, it naps for longer and longer, because polling would take a core from the
+// program.
 const (
 	gatherNap = 100 * time.Microsecond // before the first look, and amid a collective
 	longNap   = 200 * time.Microsecond // the longest
-	// dozeAfter is for how long it naps without any progress before it sleeps on the bell.
+	// dozeAfter is how long it naps without any progress before it sleeps on the bell.
 	dozeAfter = 2 * time.Millisecond
 
-	// Lazy naps: each look takes a core from a program that computes until it comes for its results.
-	// With naps of 2 to 4 ms, training on twice as many ranks as cores switched 210 times a step and rank; with
-	// these 170, and took some 3 % less time.
+	// Lazy naps: each look takes a core from a program that computes until it comes for its results. Training on twice
+	// as many ranks as cores switched 210 times a step and rank with naps of 2 to 4 ms, and 170 times with these, in
+	// some 3 % less time.
 	lazyGather = 10 * time.Millisecond
 	lazyNap    = 40 * time.Millisecond
 	// Amid a collective the other ranks may be computing, too. A large one has many steps, so this nap is short.
 	lazyMidway = 2 * time.Millisecond
 
-	// spinningNap is for how long it leaves the work to a program that asks in a loop.
+	// spinningNap is how long it leaves the work to a program that asks in a loop.
 	spinningNap = 2 * time.Millisecond
 )
 
-// Background is the background goroutine from a kick until it waits for the next.
+// Background is the background goroutine from a kick until it waits for the next kick.
 type Background struct {
 	job   Job
-	nap   time.Duration // the latest
-	idle  time.Duration // of naps without any progress in a row
+	nap   time.Duration // the latest nap
+	idle  time.Duration // the sum of naps in a row without any progress
 	polls int           // looks without progress in a row, since it has the seat
 	moved bool          // it has made progress or slept since it has the seat
 	doze  bool          // it may sleep on the bell
 }
 
-// Kicked is the beginning. It naps for the time that is returned, then tries to take the seat.
+// Kicked begins the background goroutine's work. It naps for the returned time, and then tries to take the seat.
 func (j Job) Kicked(m Mood) (Background, time.Duration) {
 	first, _, _ := m.naps()
 	return Background{job: j, nap: first}, first
 }
 
-// Seated is called when it has the seat.
+// Seated is called when the background goroutine has taken the seat.
 func (b *Background) Seated(m Mood) {
 	b.doze = b.idle >= dozeAfter && !m.Spinning
 	b.moved, b.polls = false, 0
 }
 
-// Dozes reports whether it may sleep on the bell now that it has the seat.
+// Dozes reports whether the background goroutine may sleep on the bell now that it has the seat.
 func (b *Background) Dozes() bool { return b.doze }
 
-// Moved reports whether it has made progress or slept since it has the seat.
+// Moved reports whether the background goroutine has made progress or slept since it took the seat.
 func (b *Background) Moved() bool { return b.moved }
 
-// Worked is a look that has made progress.
+// Worked notes a look that has made progress.
 func (b *Background) Worked() { b.moved, b.polls = true, 0 }
 
-// Nothing is a look that has made none. midway: a collective has begun and not ended. polled is that of Facts.
+// Nothing notes a look without progress, and says how to go on. midway: a collective has begun and not ended. polled is
+// Facts.Polled.
 func (b *Background) Nothing(midway, polled bool, m Mood) Action {
 	if !midway {
 		if b.doze && !b.moved {
@@ -72,8 +73,8 @@ func (b *Background) Nothing(midway, polled bool, m Mood) Action {
 	return Rest
 }
 
-// spin is that of Job, but where the background goroutine is lazy, polling takes a core from the program, here or on
-// another rank, for which the collective waits.
+// spin is Job.spin, except where the background goroutine is lazy. There polling takes a core from a program, here or
+// on another rank, and the collective may wait for that program.
 func (b *Background) spin(polled bool, m Mood) Action {
 	switch {
 	case !m.Lazy || polled:
@@ -84,11 +85,11 @@ func (b *Background) spin(polled bool, m Mood) Action {
 	return Rest
 }
 
-// Woke is the end of a rest.
+// Woke notes the end of a rest.
 func (b *Background) Woke() { b.moved, b.polls = true, 0 }
 
-// Left is called when it leaves the seat with operations pending. It naps for the time that is returned, then tries to
-// take the seat again.
+// Left is called when the background goroutine leaves the seat with operations pending. It naps for the returned time,
+// and then tries to take the seat again.
 func (b *Background) Left(midway bool, m Mood) time.Duration {
 	first, most, amid := m.naps()
 	if b.moved {

@@ -4,13 +4,14 @@ import "time"
 
 // Looks without progress before a driver sleeps.
 const (
-	// spinPolls: where each rank has a core of its own. About 0.3 ms, which outlasts a peer's scheduling hiccup.
+	// spinPolls: where each rank has a core of its own. It takes about 0.3 ms, longer than a scheduling hiccup of a
+	// peer.
 	spinPolls = 2000
-	// politePolls is after how many of these the driver begins to give its core away, at every politeEvery-th.
+	// politePolls is the number of such looks after which the driver gives its core away at every politeEvery-th.
 	politePolls = 100
 	politeEvery = 8
-	// yieldPolls: where ranks share cores. Each gives the core away, which is cheaper than a sleep and the ring
-	// that ends it, also when nobody takes the core.
+	// yieldPolls: where ranks share cores. Each look gives the core away. That is cheaper than a sleep and the ring
+	// that ends it, even if nobody takes the core.
 	yieldPolls = 100
 	// polledPolls: for an operation that makes progress only when it is polled. All its members have begun it,
 	// so the wait is not long.
@@ -18,17 +19,18 @@ const (
 	// wearyPolls: after a wait of longWait. A late peer rings the bell.
 	wearyPolls = 50
 	longWait   = 20 * time.Millisecond
-	// checkPolls is between two looks at the clock while a driver spins: about 20 µs. Where cores are shared with
-	// other programs, a poll of an operation may take as long as all of these programs may run, so polledCheck is
-	// smaller.
+	// checkPolls is the number of looks between two looks at the clock while a driver spins, about 20 µs. Where other
+	// programs share the cores, a poll of an operation may last as long as these programs may run in turn, so
+	// polledCheck is smaller.
 	checkPolls  = 128
 	polledCheck = 16
-	// workedCheck is between two looks at the clock while looks make progress: other threads may keep a driver at work
-	// for as long as they submit. A look at the clock costs some 50 ns, and such a look 0.1 µs and more.
+	// workedCheck is the number of looks with progress between two looks at the clock, because other threads may keep a
+	// driver at work for as long as they submit. A look at the clock costs some 50 ns, and a look with progress 0.1 µs
+	// or more.
 	workedCheck = 32
 )
 
-// spin is how a driver with so many looks without progress goes on: Poll, Yield, Check or Rest.
+// spin says how a driver goes on after that many looks without progress: Poll, Yield, Check or Rest.
 func (j Job) spin(polls int, polled bool) Action {
 	switch {
 	case polled && polls < polledPolls:
@@ -61,7 +63,7 @@ type Driver struct {
 	works int // looks with progress since Begin
 }
 
-// Begin is the start of a thread's drive. tired: it has waited for longWait before.
+// Begin is the start of a thread's drive. tired: the thread has waited for longWait before.
 func (j Job) Begin(tired bool) Driver {
 	d := Driver{job: j}
 	if tired {
@@ -77,7 +79,7 @@ func (d *Driver) weary() {
 	}
 }
 
-// Worked is a look that has made progress: Poll, or Glance.
+// Worked notes a look that has made progress. It returns Poll or Glance.
 func (d *Driver) Worked() Action {
 	d.polls = 0
 	if d.works++; d.works%workedCheck == 0 {
@@ -86,13 +88,13 @@ func (d *Driver) Worked() Action {
 	return Poll
 }
 
-// Nothing is a look that has made none. polled is that of Facts.
+// Nothing notes a look without progress, and says how to go on. polled is Facts.Polled.
 func (d *Driver) Nothing(polled bool) Action {
 	d.polls++
 	return d.job.spin(d.polls, polled)
 }
 
-// Checked is the answer to Check, Glance and Rest: the time until the deadline.
+// Checked follows Check, Glance and Rest. left is the time until the deadline.
 func (d *Driver) Checked(left time.Duration) Action {
 	if left <= 0 {
 		return HandOver
@@ -100,7 +102,7 @@ func (d *Driver) Checked(left time.Duration) Action {
 	return Poll
 }
 
-// Woke is the end of a rest that has taken so long.
+// Woke notes the end of a rest. after is how long the rest has taken.
 func (d *Driver) Woke(after time.Duration) {
 	if d.polls = 0; !d.job.Spin || after >= longWait {
 		d.weary()

@@ -42,15 +42,15 @@ package driving
 
 import "time"
 
-// Job is what does not change while an engine lives.
+// Job describes the job of an engine. It does not change while the engine lives.
 type Job struct {
 	Spin       bool // each rank has a core of its own
-	SpareCores bool // each rank has two: the program and the background goroutine do not share one
+	SpareCores bool // each rank has two cores: the program and the background goroutine do not share one
 	OneHost    bool // all ranks are on this host
 }
 
-// crowded reports whether looking takes a core from programs that other ranks wait for, and nothing comes from
-// elsewhere meanwhile.
+// crowded reports whether each look takes a core from a program for which other ranks wait, while no message can come
+// from another host.
 func (j Job) crowded() bool { return j.OneHost && !j.SpareCores }
 
 // Action is how a driver goes on.
@@ -70,23 +70,24 @@ var actions = [...]string{"poll", "yield", "check", "glance", "rest", "hand over
 
 func (a Action) String() string { return actions[a] }
 
-// Facts are what limits a sleep, since nobody rings for it.
+// Facts limit a sleep: they are about events for which nobody rings.
 type Facts struct {
 	Polled bool          // an operation is under way that makes progress only when it is polled
-	Behind bool          // there is something to announce: an input that is not ready, a full board
+	Behind bool          // something is still to be announced: its input is not ready, or the board is full
 	Within time.Duration // something is to be done after this time; 0 for nothing
 }
 
 const (
-	// maxSleep is the longest sleep of a driver. It bounds how late a driver sees what nobody rings for.
+	// maxSleep is the longest sleep of a driver. It bounds how late a driver sees an event for which nobody rings.
 	maxSleep = 500 * time.Millisecond
-	// polledSleep is for operations that need polls. They have taken polledPolls already, so 0.1 ms is little more.
+	// polledSleep is for operations that need polls. After polledPolls looks another 0.1 ms adds little.
 	polledSleep = 100 * time.Microsecond
-	// unreadySleep is for the ready functions of operations whose input is still being written, by a GPU for one.
+	// unreadySleep is for operations whose input is still being written, for example by a GPU: the driver polls their
+	// ready functions.
 	unreadySleep = 200 * time.Microsecond
 )
 
-// Sleep is for how long to sleep on the bell. left is the time until the caller's deadline.
+// Sleep returns how long to sleep on the bell. left is the time until the caller's deadline.
 func Sleep(left time.Duration, f Facts) time.Duration {
 	d := min(maxSleep, left)
 	if f.Polled {

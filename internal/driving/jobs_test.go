@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestJobs gives the policy the events of real jobs (testdata/jobs, see its README), and compares what it says with
-// what the drivers did there.
+// TestJobs gives the policy the events of real jobs (testdata/jobs, see its README), and compares its answers with the
+// actions of the drivers in those jobs.
 func TestJobs(t *testing.T) {
 	paths, err := filepath.Glob("testdata/jobs/*/rank*")
 	if err != nil || len(paths) == 0 {
@@ -104,7 +104,7 @@ type replayed struct {
 	job      Job
 	driver   Driver
 	behind   Background
-	nap      time.Duration // which the policy has told the background goroutine to take; 0: it waits for a kick
+	nap      time.Duration // the nap that the policy has told the background goroutine to take; 0: it waits for a kick
 	complain func(want string)
 }
 

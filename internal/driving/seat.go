@@ -1,14 +1,14 @@
 package driving
 
-// Seat says in one word who drives and what is to be done. So a change is one atomic step of the caller, which reads
-// its consequences off the new value. It has
+// Seat says in one word who drives and what is to be done. So each change is one atomic step, and the caller reads the
+// consequences off the new value. It has
 //
 //	holder   FREE, WAITER (also a polling program, or Shutdown), BACKGROUND, DOZING (the background goroutine, asleep
 //	         on the bell)
 //	wanted   Shutdown wants the seat: nobody else takes it, and its holder hands it over
 //	closing  Shutdown has begun: nobody needs a kick any more
 //	news     Wake was called, and nobody has looked since
-//	parked   waiters sleep until somebody drives no more, or their operations have ended
+//	parked   waiters sleep until the seat is left or their operations end
 //	claims   the waiters that want the seat from the background goroutine
 //	pending  the operations that have not ended
 type Seat uint64
@@ -25,11 +25,11 @@ const (
 	news    Seat = 1 << 4
 	parked  Seat = 1 << 5
 
-	// OneClaim is added for each waiter that claims the seat, of fewer than 2^24.
+	// OneClaim is added for each waiter that claims the seat. There are fewer than 2^24.
 	OneClaim   Seat = 1 << 8
 	maxClaims  Seat = 1<<24 - 1
 	claimShift      = 8
-	// OnePending is added for each operation that is submitted, of fewer than 2^32.
+	// OnePending is added for each submitted operation. Fewer than 2^32 are pending.
 	OnePending   Seat = 1 << 32
 	pendingShift      = 32
 )
@@ -43,7 +43,7 @@ func (s Seat) Free() bool { return s&holders == free }
 // Aside reports that the background goroutine drives, awake or not.
 func (s Seat) Aside() bool { return s&holders >= background }
 
-// Dozing reports that it sleeps on the bell: a claim rings.
+// Dozing reports that the background goroutine sleeps on the bell, so the claimer of the seat must ring.
 func (s Seat) Dozing() bool { return s&holders == dozing }
 
 // Wanted reports that Shutdown wants the seat.
@@ -55,17 +55,18 @@ func (s Seat) Closing() bool { return s&closing != 0 }
 // News reports that Wake was called, and nobody has looked since.
 func (s Seat) News() bool { return s&news != 0 }
 
-// Parked reports that waiters sleep while somebody drives: whoever leaves the seat wakes one of them to take it.
+// Parked reports that waiters sleep while another thread drives. A thread that leaves the seat wakes one of them to
+// take it.
 func (s Seat) Parked() bool { return s&parked != 0 }
 
 // Claimed reports that a waiter wants the seat from the background goroutine.
 func (s Seat) Claimed() bool { return s>>claimShift&maxClaims != 0 }
 
-// Wait is a waiter that takes the seat. ok is false if somebody has it, or Shutdown wants it.
+// Wait lets a waiter take the seat. ok is false if somebody has it, or Shutdown wants it.
 func (s Seat) Wait() (after Seat, ok bool) { return s.take(waiter) }
 
-// Attend is the background goroutine that takes the seat after a nap. It leaves it to those that wait, and does not
-// take it for nothing.
+// Attend lets the background goroutine take the seat after a nap. It does not take the seat from waiters, nor if there
+// is nothing to do.
 func (s Seat) Attend() (after Seat, ok bool) {
 	if s.Pending() == 0 && !s.News() {
 		return s, false
@@ -80,22 +81,22 @@ func (s Seat) take(who Seat) (after Seat, ok bool) {
 	return s | who, true
 }
 
-// Doze and Rise are the background goroutine's, which has the seat, around a sleep on the bell.
+// Doze begins a sleep of the background goroutine, which has the seat, on the bell.
 func (s Seat) Doze() Seat { return s&^holders | dozing }
 
-// Rise ends what Doze began.
+// Rise ends that sleep.
 func (s Seat) Rise() Seat { return s&^holders | background }
 
-// Leave is the holder that gives the seat up.
+// Leave gives up the seat. Its holder calls it.
 func (s Seat) Leave() Seat { return s &^ holders }
 
-// Looks is the holder that begins to look: the news are seen.
+// Looks clears the news. The holder calls it before it looks.
 func (s Seat) Looks() Seat { return s &^ news }
 
-// Park is a waiter that goes to sleep. It does not if it then finds the seat Open.
+// Park notes a waiter that goes to sleep. The waiter does not sleep if it then finds the seat Open.
 func (s Seat) Park() Seat { return s | parked }
 
-// Unpark is the last waiter that sleeps no more.
+// Unpark notes that the last parked waiter sleeps no more.
 func (s Seat) Unpark() Seat { return s &^ parked }
 
 // Open reports that a waiter can take the seat.
@@ -104,10 +105,10 @@ func (s Seat) Open() bool { return s.Free() && !s.Wanted() }
 // Wake brings news.
 func (s Seat) Wake() Seat { return s | news }
 
-// Close is Shutdown that begins: it wants the seat. Its holder is rung for. Only the first has an effect.
+// Close begins Shutdown, which wants the seat and rings for its holder. Only the first call has an effect.
 func (s Seat) Close() (after Seat, first bool) { return s | closing | wanted, !s.Closing() }
 
-// Last is Shutdown that takes the seat.
+// Last lets Shutdown take the seat.
 func (s Seat) Last() (after Seat, ok bool) {
 	if !s.Free() {
 		return s, false
@@ -115,8 +116,8 @@ func (s Seat) Last() (after Seat, ok bool) {
 	return s&^wanted | waiter, true
 }
 
-// Orphaned reports that there is something to do and nobody to do it: the thread that finds this so
-// wakes a parked waiter, or else kicks the background goroutine.
+// Orphaned reports that there is something to do and nobody drives. A thread that finds this wakes a parked waiter, or
+// else kicks the background goroutine.
 func (s Seat) Orphaned() bool {
 	return s.Open() && (s.Pending() > 0 || s.News()) && !s.Closing()
 }

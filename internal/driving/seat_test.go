@@ -5,30 +5,30 @@ import (
 	"testing"
 )
 
-// model is the threads of an engine around a Seat, as package engine has them: each step of a thread is one atomic
-// step there. Operations end whenever some thread drives, at any time.
+// model is the threads of an engine around a Seat, as in package engine: each step of a thread here is one atomic step
+// there. Operations may end at any time while some thread drives.
 type model struct {
 	seat Seat
-	// What threads tell one another besides: the kick and the end of the seat's use, channels of capacity 1, and the
-	// bell while the background goroutine has armed it.
+	// Other signals between threads: kick and freed, channels of capacity 1, and the bell while the background
+	// goroutine has armed it.
 	kick, freed, ring bool
 	waiters           [2]modelWaiter
 	background        byte
 	shutdown          byte
 	wakes             byte // how often a transport still calls Wake
-	after             then // what follows from what the background goroutine's Leave has returned
+	after             then // what follows from the value that the background goroutine's Leave has returned
 }
 
 type modelWaiter struct {
 	at    byte
-	async bool // it is not going to wait soon, so its submission sees to a driver
-	done  bool // its operation
+	async bool // it is not going to wait soon, so its submission finds a driver
+	done  bool // its operation has ended
 	woken bool // while it is parked: it has been told to drive
 	hasty bool // its time may still be over while it is parked
-	after then // what follows from what its Leave has returned
+	after then // what follows from the value that its Leave has returned
 }
 
-// then is what a thread does that has left the seat.
+// then is what a thread does after it has left the seat.
 type then struct{ ends, finds, wakes bool } // no more; find a driver; among the parked
 
 func afterLeave(s Seat) then {
@@ -74,7 +74,7 @@ func (m model) wake() model {
 	return m
 }
 
-// leave is the engine's: a Leave, and a word to Shutdown.
+// leave is that of package engine: a Leave, and a signal to Shutdown.
 func (m model) leave() model {
 	m.seat = m.seat.Leave()
 	m.freed = m.freed || m.seat.Wanted()
@@ -103,7 +103,7 @@ func (m model) wakeNext() (model, bool) {
 	return m, false
 }
 
-// findDriver is the engine's.
+// findDriver is that of package engine.
 func (m model) findDriver(amongParked bool) model {
 	if amongParked {
 		if woken, ok := m.wakeNext(); ok {
@@ -113,7 +113,7 @@ func (m model) findDriver(amongParked bool) model {
 	return m.wake()
 }
 
-// look is that of a driver: any operations that have been submitted may end.
+// look is a driver's look: any operations that have been submitted may end.
 func (m model) look() (all []model) {
 	m.seat = m.seat.Looks()
 	all = []model{m}
@@ -320,7 +320,7 @@ func (m model) shuts() []model {
 	return nil
 }
 
-// wrong says what may never be, "" for nothing.
+// wrong names the invariant that m breaks, "" for none.
 func (m model) wrong(stuck bool) string {
 	drivers := 0
 	for _, w := range m.waiters {
@@ -360,8 +360,8 @@ func (m model) wrong(stuck bool) string {
 	return ""
 }
 
-// In all orders of the steps of two waiters, the background goroutine, a transport that wakes it and Shutdown, one
-// thread drives at a time, and none is missing.
+// In all orders of the steps of two waiters, the background goroutine, a transport that wakes it and Shutdown, at
+// most one thread drives at a time, and a driver is never missing while there is something to do.
 func TestAllOrders(t *testing.T) {
 	states := 0
 	for kind := range 6 {
@@ -381,7 +381,7 @@ func TestAllOrders(t *testing.T) {
 	}
 }
 
-// explore visits all states that can follow, and reports how many there are.
+// explore visits all states that can follow start, and returns their number.
 func explore(t *testing.T, start model) int {
 	from := map[model]model{start: start}
 	for queue := []model{start}; len(queue) > 0; queue = queue[1:] {

@@ -49,8 +49,8 @@ func TestNaNCheckAllocatesNothing(t *testing.T) {
 	}
 }
 
-// In steady state what is kept costs no allocation: a step as int8 makes none that a step without compression does not
-// make. (Messages in one process make some.)
+// In steady state keeping errors costs no allocation: a step as int8 makes none that a step without compression does
+// not make. (Messages in one process make some.)
 func TestKeepingAllocatesNothing(t *testing.T) {
 	engines := newWorld(t, 2, false, nil)
 	allocations := func(w tensor.Wire) float64 {

@@ -50,7 +50,7 @@ func (l *lane) submit(en *Entry) *Error {
 // yet.
 func (l *lane) submitted(en *Entry) {
 	if l.engine.seat.now().Pending() == 0 {
-		l.engine.clock.left = 0 // nobody drives, who would say that time has passed
+		l.engine.clock.left = 0 // nobody drives, so nobody would set stale
 	}
 	en.since = l.engine.clock.submitted()
 	l.engine.active = en.since

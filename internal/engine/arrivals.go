@@ -6,9 +6,9 @@ import (
 	"github.com/gorovod/gorovod/internal/negotiate"
 )
 
-// arrivals lets the timeline show when each member was ready for a tensor that is negotiated by cards. No Request says
-// so, so the coordinator looks at the marks, while the timeline is on. The members of another host appear together,
-// when the last of them is ready.
+// arrivals lets the timeline show when each member was ready for a tensor that is negotiated by cards. Such a tensor
+// has no Request that would say so, so the coordinator looks at the marks while the timeline is on. The members of
+// another host appear together, when the last of them is ready.
 type arrivals struct {
 	looked time.Time         // the driver's
 	cards  []cardName        // the driver's scratch
@@ -20,7 +20,8 @@ type cardName struct {
 	resp *negotiate.Response
 }
 
-// lookEvery is how often the driver looks at marks; the timeline wakes it no more often than every timeline.LookEvery.
+// lookEvery is the least time between two looks of the driver at marks. The timeline wakes the driver for that at most
+// once every timeline.LookEvery.
 const lookEvery = 200 * time.Microsecond
 
 // observes reports whether this rank records arrivals on the lane.

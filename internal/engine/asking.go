@@ -10,8 +10,8 @@ import (
 // firstAsk is the time from which askedAt counts. No question is earlier.
 var firstAsk = time.Now()
 
-// asked notes that the program has found an operation in progress, and reports whether it asks in a loop that never
-// sleeps, and the time. While a program asks, the background goroutine is not lazy.
+// asked notes that the program has asked for an operation and found it in progress. It returns the time, and whether
+// the program asks in a loop that never sleeps. While a program asks, the background goroutine is not lazy.
 func (e *Engine) asked() (at time.Time, spins bool) {
 	at = time.Now()
 	now := at.Sub(firstAsk)
@@ -26,8 +26,9 @@ func (e *Engine) asked() (at time.Time, spins bool) {
 	return at, spins
 }
 
-// step drives once for a program that asks in a loop, if nobody else drives. If ranks share cores and there was nothing
-// to do, it gives the core away. Such a program may ask for as long as a rank is missing, so step checks, too.
+// step drives once for a program that asks in a loop, if nobody drives or the background goroutine dozes. If there was
+// nothing to do and ranks share cores, step gives the core away. Such a program may ask for as long as a rank is
+// missing, so step makes the checks of a waiting driver, too.
 func (e *Engine) step(now time.Time) {
 	worked := false
 	e.noteSeat("a loop asks", "step")
@@ -40,8 +41,8 @@ func (e *Engine) step(now time.Time) {
 	}
 }
 
-// progressOnce is progress for a thread that then leaves the seat, with the checks of a waiting driver. The caller has
-// the seat.
+// progressOnce makes the checks of a waiting driver and calls progress once, for a thread that leaves the seat
+// afterwards. The caller has the seat.
 func (e *Engine) progressOnce(now time.Time) bool {
 	defer e.abortOnPanic()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

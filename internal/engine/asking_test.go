@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A program that asks again and again, and never sleeps, does the work itself: here nobody else does any.
+// A program that asks again and again, and never sleeps, does the work itself. Here nobody else does any.
 func TestAProgramThatSpinsDrives(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	for _, e := range engines {

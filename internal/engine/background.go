@@ -50,8 +50,8 @@ func (e *Engine) nap(d time.Duration) {
 	}
 }
 
-// takeOverTries bounds how often a waiter tries to get the drive lock from the
-// background goroutine before it leaves the work to it.
+// takeOverTries is how often a waiter tries to get the seat from the background goroutine before it leaves the work to
+// that goroutine.
 const takeOverTries = 200
 
 // background drives whenever something is pending and nobody waits.
@@ -67,8 +67,8 @@ func (e *Engine) background() {
 	}
 }
 
-// attend drives until nothing is pending, or until another thread has the seat: when that one leaves the seat, it
-// finds the next driver.
+// attend drives until nothing is pending, or until another thread has the seat. That thread finds the next driver when
+// it leaves the seat.
 func (e *Engine) attend() {
 	b, nap := e.job.Kicked(e.mood())
 	for {
@@ -156,8 +156,8 @@ func (e *Engine) someMidway() bool {
 // noDeadline is the time left for a caller without a deadline.
 const noDeadline = math.MaxInt64
 
-// takeOver tries to get the seat for a waiter from the background goroutine. It gives up if that one does not leave the
-// seat soon, because it is in the middle of a long step.
+// takeOver tries to get the seat for a waiter from the background goroutine. It gives up if another waiter drives, or
+// if the background goroutine does not leave the seat soon, because it is in the middle of a long step.
 func (e *Engine) takeOver() bool {
 	if !e.seat.now().Aside() {
 		e.noteSeat("waiter finds another waiter", "park")

@@ -9,8 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/driving"
 )
 
-// The background goroutines carry what nobody waits for, wherever the cores are, and who
-// comes to wait amid it takes over, or is told when it is done.
+// The background goroutines carry operations that nobody waits for, wherever the cores are. A thread that begins to
+// wait for such an operation takes the seat over, or hears of the end.
 func TestBackgroundCarriesWhatNobodyWaitsFor(t *testing.T) {
 	for _, c := range []struct{ spare, oneHost, shared bool }{
 		{true, true, true}, {false, true, true}, {false, false, true}, {false, true, false}, {false, false, false},
@@ -21,7 +21,7 @@ func TestBackgroundCarriesWhatNobodyWaitsFor(t *testing.T) {
 			})
 			each(engines, func(r int, e *Engine) {
 				for step := range 20 {
-					// Many chunks, so that every rank is amid it again and again.
+					// Many chunks, so that every rank looks many times before the end.
 					data := bytes.Repeat(floats(float32(r+1)), 64<<10)
 					en, err := e.Enqueue(sum("large", data))
 					if err != nil {
@@ -46,8 +46,8 @@ func TestBackgroundCarriesWhatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// Amid a collective for which another rank does nothing the background goroutine sleeps in
-// the end instead of coming back for ever, and who comes to wait then gets its seat.
+// If another rank does nothing for a collective, the background goroutine at last sleeps amid the collective instead of
+// napping for ever. A thread that begins to wait then gets the seat.
 func TestBackgroundSleepsAmidWhatStandsStill(t *testing.T) {
 	for _, spare := range []bool{true, false} {
 		engines := newWorld(t, 2, true, func(o *Options) { o.Spin, o.SpareCores, o.OneHost = spare, spare, true })
@@ -86,8 +86,7 @@ func TestBackgroundSleepsAmidWhatStandsStill(t *testing.T) {
 	}
 }
 
-// Where cores are shared, the background goroutine is in a hurry only while an operation is pending whose end
-// somebody is to be told of.
+// Where cores are shared, the background goroutine hurries only while an operation with a callback is pending.
 func TestLazyUnlessSomebodyIsToBeTold(t *testing.T) {
 	engines := newWorld(t, 2, true, func(o *Options) { o.SpareCores, o.OneHost = false, true })
 	looked := make(chan struct{})
@@ -130,8 +129,8 @@ func TestLazyUnlessSomebodyIsToBeTold(t *testing.T) {
 	})
 }
 
-// A program that asks for an operation again and again waits for it, so the background goroutine is in a hurry, also
-// amid a nap, and not for longer than the program goes on asking.
+// A program that asks for an operation again and again waits for it. So the background goroutine hurries, also amid a
+// nap, but no longer than the program goes on asking.
 func TestNotLazyWhileTheProgramAsks(t *testing.T) {
 	engines := newWorld(t, 2, true, func(o *Options) { o.SpareCores, o.OneHost = false, true })
 	each(engines, func(r int, e *Engine) {

@@ -21,8 +21,8 @@ func benchWorld(b *testing.B, size int) []*Engine {
 	return engines
 }
 
-// benchmarkTensors sums tensors of the given lengths in bytes, all submitted before
-// any is waited for. Allocations are those of both ranks for all tensors.
+// benchmarkTensors sums tensors of the given lengths in bytes, all submitted before any is waited for. The allocations
+// are the sum over both ranks and all tensors.
 func benchmarkTensors(b *testing.B, lengths []int) {
 	engines := benchWorld(b, 2)
 	total := 0
@@ -64,14 +64,14 @@ func benchmarkTensors(b *testing.B, lengths []int) {
 	steps(b.N)
 }
 
-// BenchmarkAllreduce is of one tensor at a time.
+// BenchmarkAllreduce has one tensor at a time.
 func BenchmarkAllreduce(b *testing.B) {
 	for _, n := range []int{4, 16 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("bytes=%d", n), func(b *testing.B) { benchmarkTensors(b, []int{n}) })
 	}
 }
 
-// BenchmarkFusedAllreduce is of many tensors, which fuse as they come.
+// BenchmarkFusedAllreduce has many tensors, which fuse as they come.
 func BenchmarkFusedAllreduce(b *testing.B) {
 	for _, c := range []struct{ tensors, bytes int }{{1000, 4}, {160, 4 << 10}, {160, 256 << 10}} {
 		b.Run(fmt.Sprintf("tensors=%d/bytes=%d", c.tensors, c.bytes), func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// blockingPackages are those whose code runs in a driver, below internal.
+// blockingPackages are the packages below internal whose code runs in a driver.
 var blockingPackages = []string{"engine", "driving", "negotiate", "collective", "transport", "transport/board",
 	"transport/shm", "transport/tcp", "transport/hosts", "transport/treeboard", "backend/mpi", "gpu/carrier",
 	"gpu/nccl", "gpu/cuda"}
@@ -147,7 +147,7 @@ func blocks(n ast.Node) bool {
 	return false
 }
 
-// orders reports a Wait of CUDA's, which has a stream wait for an event, and returns at once.
+// orders reports a Wait of CUDA's, which makes a stream wait for an event, and returns at once.
 func orders(file *ast.File, n ast.Node) bool {
 	c, ok := n.(*ast.CallExpr)
 	return ok && file.Name.Name == "carrier" && c.Fun.(*ast.SelectorExpr).Sel.Name == "Wait"

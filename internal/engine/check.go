@@ -140,7 +140,8 @@ func (l *lane) checkReduction(d *operation.Descriptor, op *Op) *Error {
 	return nil
 }
 
-// checkKeeping refuses a compression that keeps errors, if it contradicts a knob or if nothing is there to keep them.
+// checkKeeping refuses a compression that keeps errors if GOROVOD_DETERMINISTIC forbids it, or if there is no response
+// cache to keep the errors in.
 func (l *lane) checkKeeping(d *operation.Descriptor, op *Op) *Error {
 	o := &l.engine.opts
 	switch w := l.engine.wire(op); {

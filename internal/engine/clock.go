@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// clock gives the time of a submission, at most half a second late: the longest sleep of a driver. To read the real
-// clock for each of a thousand small tensors would take a noticeable part of their time.
+// clock gives the time of a submission. That time may be old by at most half a second, the longest sleep of a driver,
+// because reading the real clock for each of a thousand small tensors would take a noticeable part of their time.
 type clock struct {
 	at    time.Time   // guarded by engine.mu
-	left  int         // how often at may still be given; likewise
-	stale atomic.Bool // the driver has slept since
+	left  int         // how often at may still be given; guarded by engine.mu
+	stale atomic.Bool // the driver has slept since the time at
 }
 
 // clockUses is how many submissions in a row may have the same time.

@@ -8,8 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// fine is what no 16-bit float holds, so that its sum tells whether it has
-// travelled as one.
+// fine is a value that no 16-bit float holds, so its sum tells whether it has travelled as one.
 const fine = 1 + 0x1p-12
 
 func TestCompression(t *testing.T) {
@@ -48,7 +47,7 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// Tensors with different forms on the wire do not travel together.
+// Tensors that are compressed differently do not travel together.
 func TestCompressedTensorsFuseWithTheirLike(t *testing.T) {
 	engines := newWorld(t, 2, false, nil)
 	each(engines, func(r int, e *Engine) {
@@ -66,7 +65,7 @@ func TestCompressedTensorsFuseWithTheirLike(t *testing.T) {
 			if err := finish(t, e, en); err != nil {
 				t.Errorf("rank %d: %v", r, err)
 			}
-			// So little does not travel as int8.
+			// A tensor as small as this one does not travel as int8.
 			unchanged := ops[i].Wire == tensor.WireAsIs || ops[i].Wire == tensor.WireInt8
 			if x := float(ops[i].Out, 0); (x == 2*fine) != unchanged {
 				t.Errorf("rank %d: the sum as %v is %v", r, ops[i].Wire, x)
@@ -92,7 +91,7 @@ func TestCompressionMustAgree(t *testing.T) {
 			"Mismatched compression: One rank sent compression int8, but another rank sent compression fp16.") {
 			t.Errorf("rank %d: %v", r, err)
 		}
-		// What has no effect need not agree.
+		// Compressions that have no effect need not agree.
 		op = &Op{Type: operation.Allreduce, DType: tensor.Int32, ReduceOp: tensor.Sum, Name: "i",
 			Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1, 0, 0, 0}, Out: make([]byte, 4),
 			Wire: tensor.Wire(r + 1)}

@@ -24,9 +24,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/shm"
 )
 
-// Words of the shared segment change under ranks that work. What they compute is worth
-// nothing then, and they may wait for what does not come until they are aborted; but they
-// end, no rank reads or writes beyond its memory, and no check is left to a panic.
+// Words of the shared segment change under ranks that work. Then their results are worth nothing, and the ranks may
+// wait for an event that does not come until they are aborted. But they end, no rank reads or writes beyond its memory,
+// and a check finds each bad value before it causes a panic.
 func TestCorruptSegment(t *testing.T) {
 	seed := corruptionSeed(t)
 	rounds := 12
@@ -49,8 +49,8 @@ func corruptionSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// The ranks of a damaged job that are stuck are aborted after this, as the check for
-// stalls or a heartbeat does.
+// stuckAfter is when the ranks of a damaged job that are stuck are aborted, as the check for stalls or a heartbeat
+// would do.
 const stuckAfter = 300 * time.Millisecond
 
 func corruptJob(t *testing.T, rng *rand.Rand, what string) {
@@ -60,7 +60,7 @@ func corruptJob(t *testing.T, rng *rand.Rand, what string) {
 	quit := make(chan struct{})
 	program := rng.Uint64()
 	var damage sync.WaitGroup
-	damage.Go(func() { flip(t, segment, rng, quit) }) // rng is its own from here on
+	damage.Go(func() { flip(t, segment, rng, quit) }) // from here on flip alone uses rng
 	damagedJob(t, engines, program, what)
 	close(quit)
 	damage.Wait()
@@ -128,8 +128,7 @@ func shmWorld(t *testing.T, size int, what string) (engines []*Engine, segment *
 	return engines, segment
 }
 
-// flip changes words of what is in use of a segment, mostly such as hold something, until
-// quit is closed.
+// flip changes words in the used part of a segment, mostly words that hold something, until quit is closed.
 func flip(t *testing.T, segment *os.File, rng *rand.Rand, quit chan struct{}) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(segment.Fd()), &st); err != nil {
@@ -300,7 +299,7 @@ func (b *scrambledBoard) Post(p []byte) bool {
 	return b.Board.Post(b.scramble(p, func(p []byte) bool { return new(negotiate.Request).Decode(p) == nil }))
 }
 
-// scramble changes one message in eight, if it can, such that it can still be decoded.
+// scramble changes one message in eight, if it can, in such a way that it can still be decoded.
 func (b *scrambledBoard) scramble(p []byte, decodes func([]byte) bool) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -327,8 +326,8 @@ func (b *scrambledBoard) scramble(p []byte, decodes func([]byte) bool) []byte {
 	return p
 }
 
-// A member or a coordinator that says something else than it means ends the job, or is
-// not noticed; no rank believes what its memory does not hold.
+// If a member or a coordinator says something else than it means, the job ends, or nobody notices. No rank believes a
+// size that its memory does not hold.
 func TestScrambledMessages(t *testing.T) {
 	seed := corruptionSeed(t)
 	rounds := 40

@@ -25,7 +25,7 @@ func (b *busy) Moved() uint64             { return b.moved.Load() }
 func (b *busy) Close(error) bool          { return true }
 func (b *busy) Free()                     {}
 
-// A driver whose every look makes progress returns at its deadline all the same: Wait, and Shutdown.
+// A driver that makes progress at every look returns at its deadline all the same: in Wait, and in Shutdown.
 func TestADeadlineHoldsWhileWorkFlows(t *testing.T) {
 	engines := makeWorld(t, 2, true, func(o *Options) {
 		o.Carrier = func(int, uint32, []int) (collective.Carrier, error) { return new(busy), nil }

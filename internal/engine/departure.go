@@ -16,8 +16,8 @@ type departure struct {
 // errLeft stands for the error after a departure, until an operation needs the words.
 var errLeft = &Error{UnknownError, shutDownText}
 
-// left notes whether the world's log is closed, and reports it. The driver calls it; before the engine ends, also a
-// caller that holds mu.
+// left reports whether a rank has closed the world's log, and notes which one. The driver calls it. Before the engine
+// ends, a caller that holds mu may call it, too.
 func (e *Engine) left() bool {
 	rank := e.world.board.ClosedBy()
 	if rank < 0 {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A rank that leaves is the cause on every rank and in every set: not those that it makes leave, whose
-// logs they close in their turn.
+// A rank that leaves is the cause on every rank and in every set. The ranks that it makes leave close their logs in
+// turn, but are not the cause.
 func TestTheFirstToLeaveIsTheCauseInAllSets(t *testing.T) {
 	const leaves = 1
 	worlds := map[string]func() []*Engine{
@@ -23,7 +23,7 @@ func TestTheFirstToLeaveIsTheCauseInAllSets(t *testing.T) {
 	}
 }
 
-// leaveAmongSets is what a rank does: it makes two pairs, of which one half waits for the other when a rank leaves.
+// leaveAmongSets is a rank's program: it makes two pairs. One rank of each waits for the other when a rank leaves.
 func leaveAmongSets(t *testing.T, name string, e *Engine, leaves int) {
 	r := e.opts.Rank
 	pairs := [2]int{}
@@ -43,14 +43,14 @@ func leaveAmongSets(t *testing.T, name string, e *Engine, leaves int) {
 		op.Set = pairs[r/2]
 	}
 	err := do(t, e, op)
-	e.Shutdown(limit) // as a program that gives up
+	e.Shutdown(limit) // like a program that gives up
 	if want := LeftText(fmt.Sprintf("rank %d has shut down", leaves)); err == nil || err.Reason != want {
 		t.Errorf("%s: rank %d is told %v", name, r, err)
 	}
 }
 
-// Options.Left is asked once, for what the operations of all sets say; and when nothing is pending, not before the
-// first that is submitted later.
+// Options.Left is called once for the operations of all sets. If nothing is pending, it is called only for the first
+// operation that is submitted later.
 func TestLeftIsAskedWhenTheWordsAreNeeded(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}

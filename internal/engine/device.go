@@ -9,7 +9,7 @@ import (
 
 // Tensors in the memory of devices. The engine negotiates and orders operations on them as it does all others, and
 // never touches their memory. A Request says which kind of memory its tensor has, and the coordinator refuses ranks
-// that differ. So the Response says it, and all members go one of two ways:
+// that differ. So the Response says it, too, and all members go the same one of two ways:
 //
 //	direct   the device's carrier moves the data. All members have it on a device, and the carriers have agreed.
 //	staged   fetch to host memory ─▶ as any operation there ─▶ store on the device
@@ -18,13 +18,14 @@ import (
 type Devices interface {
 	// Refuse says why an operation on memory of owner is impossible on this rank, nil if it is possible.
 	Refuse(owner collective.Owner) error
-	// Carrier makes a lane's carrier for such memory. It does not block. The carrier may use the host's within Found.
+	// Carrier makes a lane's carrier for such memory. It does not block. The new carrier may use host, the lane's
+	// carrier for host memory, within Found.
 	Carrier(id int, incarnation uint32, members []int, host collective.Carrier) DeviceCarrier
 	// Share says that more than one lane may use the devices from now on. The driver calls it, at the same place of the
 	// world's log on all ranks.
 	Share()
-	// Abort ends what hangs in the devices. Whoever aborts the network calls it, too, on any goroutine and perhaps more
-	// than once: the driver may hang there itself.
+	// Abort ends calls that hang in the devices. The goroutine that aborts the network calls it, because the driver
+	// itself may hang in such a call. So Abort may be called on any goroutine, and more than once.
 	Abort(cause error)
 	// Close frees what is kept for tensors. The engine calls it last. The program may still hold tensors.
 	Close()
@@ -34,19 +35,20 @@ type Devices interface {
 // kind.
 type DeviceCarrier interface {
 	collective.Carrier
-	// Found begins what the members do together before the first operation. It is nil when they have done it.
+	// Found begins the work that the members do together before the first operation. It returns nil once that work is
+	// done.
 	Found() collective.Op
-	// Carries reports whether the carrier can do such an operation. It is the same on all members.
+	// Carries reports whether the carrier can do this operation. The answer is the same on all members.
 	Carries(kind operation.Kind, dtype tensor.DType, op tensor.ReduceOp, prescale, postscale float64) bool
-	// Fetch copies each part's In to host memory, where it lets Out point to.
+	// Fetch copies each part's In to host memory, and sets the part's Out to the copy.
 	Fetch(parts []collective.Part, owners []collective.Owner) collective.Op
-	// Store copies each part's In, of host memory, to its Out.
+	// Store copies each part's In, in host memory, to its Out.
 	Store(parts []collective.Part, owners []collective.Owner) collective.Op
 	// Reserve returns host memory that Store copies from fast. It is valid until the next Fetch.
 	Reserve(bytes int) ([]byte, error)
 }
 
-// copied is what the op of an Entry had that stands for copies in host memory now.
+// copied keeps the memory of an Entry's op on a device while the op refers to copies in host memory.
 type copied struct {
 	entry   *Entry
 	in, out []byte
@@ -66,8 +68,9 @@ func (l *lane) refusesDevice(d *operation.Descriptor, op *Op) *Error {
 	return nil
 }
 
-// startOnDevice begins b, about tensors of devices. It returns false where all of them are copies in host memory here,
-// and where the kind's own start says more.
+// startOnDevice begins b, which some members have on devices. It returns false if the kind's own start has to begin b:
+// if b moves in host memory and this rank has none of its tensors on a device, or if startDirect does not know the
+// kind.
 func (l *lane) startOnDevice(b *negotiate.Batch) bool {
 	x := &l.current
 	direct := b.Responses[0].Device == negotiate.GPUDevice
@@ -115,8 +118,8 @@ func (l *lane) startOnDevice(b *negotiate.Batch) bool {
 	return true
 }
 
-// refuseFloat8 ends reductions of floats of 8 bits that the device's carrier cannot do, on all members alike: host
-// memory cannot either.
+// refuseFloat8 fails reductions of floats of 8 bits that the device's carrier cannot do, on all members alike. The
+// kernels for host memory cannot do them either.
 func (l *lane) refuseFloat8(b *negotiate.Batch) {
 	for i := range l.current.parts {
 		p := &l.current.parts[i]
@@ -133,7 +136,7 @@ func (l *lane) begin(op collective.Op) {
 	l.current.op, l.current.by, l.current.polled = op, l.device, l.device.Can().Polled
 }
 
-// startDirect lets the device's carrier move the data. It returns false for the kinds whose own start does.
+// startDirect lets the device's carrier move the data. It returns false for a kind whose own start does that.
 func (l *lane) startDirect(b *negotiate.Batch) bool {
 	x := &l.current
 	p := &x.parts[0]
@@ -168,8 +171,8 @@ func (l *lane) startDirect(b *negotiate.Batch) bool {
 	return true
 }
 
-// carryOnDevice begins the operation that a describes, on the memory of the current parts, of which each takes part
-// with so many bytes as it has.
+// carryOnDevice begins the operation that a describes on the memory of the current parts. Each part takes part with its
+// part.bytes bytes.
 func (l *lane) carryOnDevice(a collective.Arguments) {
 	x := &l.current
 	x.memory, x.owners = x.memory[:0], x.owners[:0]
@@ -190,7 +193,7 @@ func (l *lane) carryOnDevice(a collective.Arguments) {
 	l.begin(l.device.Start(&x.args))
 }
 
-// fetch begins b with a copy in host memory of each input that is on a device.
+// fetch begins b in host memory: it copies each input that is on a device there.
 func (l *lane) fetch(b *negotiate.Batch) {
 	x := &l.current
 	x.memory, x.owners, x.copied = x.memory[:0], x.owners[:0], x.copied[:0]
@@ -210,7 +213,7 @@ func (l *lane) fetch(b *negotiate.Batch) {
 	l.begin(l.device.Fetch(x.memory, x.owners))
 }
 
-// fetched goes on with the batch that is current, in host memory.
+// fetched continues the current batch in host memory.
 func (l *lane) fetched() {
 	x := &l.current
 	for i := range x.copied {
@@ -234,7 +237,7 @@ func (l *lane) fetched() {
 	l.startKind(&l.plan[l.next-1])
 }
 
-// store copies the results to where they belong.
+// store copies the results from host memory to the outputs on devices.
 func (l *lane) store() {
 	x := &l.current
 	x.memory, x.owners = x.memory[:0], x.owners[:0]
@@ -257,7 +260,7 @@ func (l *lane) store() {
 	l.begin(l.device.Store(x.memory, x.owners))
 }
 
-// failPart ends the tensor of en on this rank alone, which has no memory for its output.
+// failPart fails the tensor of en on this rank alone, because there is no memory for its output.
 func (l *lane) failPart(en *Entry, bytes int, err error) {
 	for i := range l.current.parts {
 		if p := &l.current.parts[i]; p.entry == en {
@@ -267,7 +270,7 @@ func (l *lane) failPart(en *Entry, bytes int, err error) {
 	}
 }
 
-// uncopy gives the operations of copies their own memory back.
+// uncopy gives the operations whose memory was copied their own memory back.
 func (l *lane) uncopy() {
 	x := &l.current
 	for i := range x.copied {
@@ -279,13 +282,13 @@ func (l *lane) uncopy() {
 	x.copied = x.copied[:0]
 }
 
-// closeCarriers ends this member's part in what carries the lane's data.
+// closeCarriers closes this member's carriers of the lane, and notes whether they are quiet.
 func (l *lane) closeCarriers(cause error) {
-	quiet := l.device == nil || l.device.Close(cause) // it may use the other one
+	quiet := l.device == nil || l.device.Close(cause) // first, because it may use run
 	l.quiet = l.run.Close(cause) && quiet
 }
 
-// disown releases the owners of operations that no Entry has, and returns err.
+// disown releases the owners of operations that got no Entry, and returns err.
 func disown(err *Error, ops ...Op) *Error {
 	for i := range ops {
 		if ops[i].Owner != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// farMemory is memory as a device's is to the engine: it has addresses, and whoever uses them dies. near is the same
-// memory for the device itself.
+// farMemory is memory that looks to the engine like a device's: it has addresses, but an access from the host is a
+// fault. near is the same memory for the device itself.
 type farMemory struct {
 	far, near []byte
 	used      int
@@ -44,7 +44,7 @@ func newFarMemory(t testing.TB) *farMemory {
 	return m
 }
 
-// Release counts what the engine has forgotten.
+// Release counts the operations that the engine has forgotten.
 func (m *farMemory) Release() { m.released++ }
 
 func (m *farMemory) alloc(n int) []byte {
@@ -60,7 +60,7 @@ func (m *farMemory) put(p []byte) []byte {
 	return far
 }
 
-// at is where the device finds p.
+// at returns the device's view of p.
 func (m *farMemory) at(p []byte) []byte {
 	if len(p) == 0 {
 		return nil
@@ -69,10 +69,10 @@ func (m *farMemory) at(p []byte) []byte {
 	return m.near[at : at+uintptr(len(p))]
 }
 
-// farDevices carry operations on a rank's far memory: by copies, over the host's carrier.
+// farDevices carry operations on a rank's far memory by copying it and using the host's carrier.
 type farDevices struct {
 	memory *farMemory
-	staged bool // the carrier does nothing but copies
+	staged bool // the carrier only copies
 	made   int
 	begun  int
 	closed []error
@@ -156,12 +156,12 @@ func (c *farCarrier) Store(parts []collective.Part, owners []collective.Owner) c
 
 func (c *farCarrier) Reserve(bytes int) ([]byte, error) { return make([]byte, bytes), nil }
 
-// nothing has been done already.
+// nothing is an operation that is done already.
 type nothing struct{}
 
 func (nothing) Advance() (bool, error) { return true, nil }
 
-// alone makes arguments for the host of an operation on one tensor.
+// alone makes arguments for the host's carrier, of an operation on one tensor.
 func (c *farCarrier) alone(p *collective.Part) {
 	if p.In == nil {
 		p.In = make([]byte, p.Bytes)
@@ -251,9 +251,9 @@ func deviceProgram(r, size int) []*Op {
 	return []*Op{sum("in place", inPlace), average, scaled, broadcast, gather, toAll, scatter, reduce, adasum}
 }
 
-// Each kind has the same result on a device as on the host, submitted together, among operations on host memory, and
-// again by its card: directly, staged, and where the program of one rank has made copies. The engine itself touches
-// nothing on a device: it would die of that.
+// Each kind has the same result on a device as on the host. All are submitted together, among operations on host
+// memory, and again by their cards: directly, staged, and with the copies that the program of one rank has made. The
+// engine itself touches nothing on a device: an access would be a fault.
 func TestEachKindOnADevice(t *testing.T) {
 	for _, way := range []string{"direct", "staged", "direct over messages", "staged over messages", "copied"} {
 		t.Run(way, func(t *testing.T) { testEachKindOnADevice(t, way) })
@@ -327,7 +327,7 @@ func runAll(t *testing.T, e *Engine, ops []*Op) (outs [][]byte) {
 	return outs
 }
 
-// Tensors fuse with those in the same kind of memory only.
+// Tensors fuse only with tensors in the same kind of memory.
 func TestDevicesFuseApart(t *testing.T) {
 	engines, devices := newFarWorld(t, 2, true)
 	each(engines, func(r int, e *Engine) {
@@ -380,7 +380,7 @@ func TestRanksDifferInMemory(t *testing.T) {
 	}
 }
 
-// A rank that has joined takes part in an operation on a device with nothing of its own.
+// A rank that has joined takes part in an operation on a device without a tensor of its own.
 func TestJoinOnADevice(t *testing.T) {
 	engines, devices := newFarWorld(t, 2, false)
 	each(engines, func(r int, e *Engine) {

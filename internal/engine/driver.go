@@ -10,8 +10,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// inspectEvery is the time between two checks of a waiting driver: for damage of what the ranks share, and for
-// operations that do not end.
+// inspectEvery is the time between two checks of a waiting driver: for damage to the memory that the ranks share, and
+// for operations that do not end.
 const inspectEvery = 500 * time.Millisecond
 
 // ensureDriver finds a driver unless somebody drives.
@@ -118,7 +118,7 @@ func (e *Engine) sleep(en *Entry, left time.Duration) {
 	e.checkStall(now)
 }
 
-// arm calls the bell's Arm, or ArmAmid where that is possible.
+// arm arms the bell. If a collective is under way in every lane, it calls ArmAmid where the bell has that.
 func (e *Engine) arm() (ticket uint32) {
 	if b, ok := e.bell.(transport.AmidBell); ok && e.allMidway() {
 		return b.ArmAmid()
@@ -136,7 +136,9 @@ func (e *Engine) allMidway() bool {
 	return true
 }
 
-// enough reports whether the driver can stop: its operation has ended, or another thread needs the seat.
+// enough reports whether the driver can stop: the engine has failed, its operation has ended, or another thread needs
+// the seat. A driver without an operation can stop when nothing is pending, or, after Shutdown has begun, when every
+// log is drained.
 func (e *Engine) enough(en *Entry) bool {
 	if e.failure.Load() != nil {
 		return true
@@ -189,7 +191,7 @@ func (e *Engine) progress() bool {
 	return worked
 }
 
-// polled reports that an operation is under way for which nobody rings, so the driver must poll.
+// polled reports whether an operation is under way for which nobody rings. Then the driver must poll.
 func (e *Engine) polled() bool {
 	if !e.polls {
 		return false

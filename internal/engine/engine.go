@@ -57,7 +57,7 @@ type Options struct {
 	// Collective has the options of the algorithms.
 	Collective collective.Options
 	// Carrier, if set, makes the carrier of a lane of several members, in place of the network's data path. All members
-	// call it for the same lane. It blocks until they have, or fails.
+	// call it for the same lane. It blocks until all have called it, or fails.
 	Carrier func(id int, incarnation uint32, members []int) (collective.Carrier, error)
 	// Devices, if set, carries operations on memory of devices.
 	Devices Devices
@@ -104,25 +104,25 @@ type Engine struct {
 
 	seat    seat    // the drive lock, and who wants it
 	parking parking // who waits while another thread drives
-	// pending operations with a callback: somebody is told of the end, and asks for nothing before
+	// operations in progress with a callback: the program is told of their end, and does not ask before
 	callbacks    atomic.Int32
-	askedAt      atomic.Int64              // when the program last found an operation in progress, as asked has it
-	spunAt       atomic.Int64              // when it last did so in a loop that spins
-	hurry        chan struct{}             // ends the background goroutine's nap: such an operation has come
+	askedAt      atomic.Int64              // when asked last found an operation in progress, in ns since firstAsk
+	spunAt       atomic.Int64              // the same, of the last call in a loop that never sleeps
+	hurry        chan struct{}             // ends the background goroutine's nap, see endNap
 	napping      *time.Timer               // the background goroutine's
 	kick         chan struct{}             // wakes the background goroutine
 	quit         chan struct{}             // closed to end the background goroutine
 	stopped      chan struct{}             // closed when it has ended
 	stallChecked time.Time                 // the driver's
-	verified     time.Time                 // the driver's: when what ranks share was looked at last
+	verified     time.Time                 // the driver's: when checkShared last called Verify
 	active       time.Time                 // when something was last submitted, as clock has it; guarded by mu
 	failure      atomic.Pointer[Error]     // set once: every later operation gets it
-	abort        atomic.Pointer[Error]     // set once, before failure: it was no shutdown, but this
+	abort        atomic.Pointer[Error]     // set once, before failure, if an abort ends the engine
 	victim       sync.Once                 // Options.Victim
 	departure    atomic.Pointer[departure] // set once: another rank has left, and nothing more is accepted
 	look         atomic.Pointer[lastLook]  // a question of LastLook; nil for none
 
-	polls    bool // some operations are on a carrier that has to be polled; the driver's
+	polls    bool // whether operations may be on a carrier that has to be polled; the driver's
 	notes    notes
 	clock    clock
 	tuner    *tuner // on rank 0, while Options.Tune asks for it
@@ -397,8 +397,8 @@ func (e *Engine) Wait(en *Entry, limit time.Duration) bool {
 }
 
 // Shutdown closes every lane's log, executes the operations that were published before, fails the rest, and releases
-// the network. On other ranks, operations that were not published fail, too. It waits for the driver to
-// rise from its seat, and from then on at most limit.
+// the network. On other ranks, operations that were not published fail, too. It waits until the driver leaves the seat,
+// and from then on at most limit.
 func (e *Engine) Shutdown(limit time.Duration) {
 	if !e.seat.take(driving.Seat.Close) {
 		<-e.stopped

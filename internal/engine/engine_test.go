@@ -103,8 +103,8 @@ func do(t testing.TB, e *Engine, op *Op) *Error {
 	return en.Err()
 }
 
-// Any order on any rank, from several threads, asynchronously, with fusion, and
-// in several rounds: every tensor gets its own sum.
+// Threads of every rank submit tensors in any order, asynchronously, with fusion, in several rounds. Every tensor gets
+// its own sum.
 func TestManyTensorsInAnyOrder(t *testing.T) {
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
@@ -290,7 +290,7 @@ func TestWaitTimesOut(t *testing.T) {
 	en.Release()
 }
 
-// What nobody waits for is done by the background goroutine; its callback may enqueue.
+// The background goroutine carries an operation that nobody waits for. Its callback may enqueue.
 func TestCallbackMayEnqueue(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	done := make(chan *Error, 2*len(engines))
@@ -350,7 +350,7 @@ func TestReadyHoldsBack(t *testing.T) {
 	other.Release()
 }
 
-// Shutdown of one rank fails what it has not submitted, on the others, with a reason that names it.
+// The shutdown of one rank fails the operations that it has not submitted, on the others, with a reason that names it.
 func TestShutdownFailsTheOthers(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		engines := newWorld(t, 3, shared, nil)
@@ -375,7 +375,7 @@ func TestShutdownFailsTheOthers(t *testing.T) {
 	}
 }
 
-// What all ranks have submitted before one leaves is still executed.
+// Operations that all ranks have submitted before one leaves are still executed.
 func TestShutdownFinishesWhatIsAgreed(t *testing.T) {
 	const n = 50
 	engines := newWorld(t, 4, true, nil)
@@ -405,7 +405,7 @@ func TestShutdownFinishesWhatIsAgreed(t *testing.T) {
 	})
 }
 
-// An abort reaches what is pending and what comes later, with the same cause.
+// An abort fails the pending operations and later ones with the same cause.
 func TestAbort(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		engines := newWorld(t, 3, shared, nil)
@@ -423,7 +423,7 @@ func TestAbort(t *testing.T) {
 			for _, name := range []string{"pending", "later"} {
 				if err := do(t, e, sum(name, make([]byte, 1<<16))); err == nil || err.Code != UnknownError ||
 					!strings.HasPrefix(err.Reason, cause.Error()+" [") ||
-					// the same for what comes later
+					// later operations have the same words
 					!strings.HasSuffix(err.Reason, `: ALLREDUCE "pending" waited for other ranks]`) {
 					t.Errorf("rank %d %s: %v", r, name, err)
 				}
@@ -432,7 +432,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// A panic below the engine becomes an abort with its cause, on every rank.
+// A panic in a package below the engine becomes an abort with its cause, on every rank.
 func TestPanicBecomesAbort(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	each(engines, func(r int, e *Engine) {

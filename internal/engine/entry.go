@@ -22,7 +22,7 @@ type Op struct {
 	ReduceOp  tensor.ReduceOp // Allreduce
 	Wire      tensor.Wire     // Allreduce; it has an effect where Wire.For says so
 	Name      string          // may be reused by the caller after Enqueue
-	Unnamed   bool            // Name is the engine's to give, see noname.go
+	Unnamed   bool            // the engine gives the name, see noname.go
 	Root      int             // Broadcast: world rank. RemoveProcessSet: the set
 	Splits    []int32         // Alltoall: rows for each member; nil: the same for all
 	Ranks     []int32         // AddProcessSet: ascending
@@ -35,14 +35,14 @@ type Op struct {
 	// Out is nil if the output's size depends on the other ranks, and may be nil for this rank's own rows. If only the
 	// root has an output, the engine does not touch Out on the others.
 	Out []byte
-	// Owner, if not nil, says that In and Out are in memory of a device, which only Options.Devices knows to use. The
-	// engine releases it, also if it refuses the op.
+	// Owner, if not nil, says that In and Out are in memory of a device, which only Options.Devices can use. The engine
+	// releases Owner, also if it refuses the op.
 	Owner collective.Owner
 	// Copied says that In and Out are copies, in host memory, of memory of a device.
 	Copied bool
-	// InOf and OutOf, if not 0, say that In and Out are copies of the caller's memory at these addresses. The rules for
-	// shared memory hold for that memory. OutOf's is in use until the last Release, because the caller copies the
-	// result there after the end.
+	// InOf and OutOf, if not 0, say that In and Out are copies of the caller's memory at these addresses. The rules of
+	// inUse hold for the caller's memory. The memory at OutOf is in use until the last Release, because the caller
+	// copies the result there after the end.
 	InOf, OutOf uintptr
 	// Target, if the caller knows it, is the memory that Alloc is going to return.
 	Target []byte
@@ -55,7 +55,7 @@ type Op struct {
 	Ready func() bool
 	// Done, if set, is called once on a goroutine of its own.
 	Done func(*Entry)
-	// WillWait says that the caller waits at once, so that no goroutine needs to be woken.
+	// WillWait says that the caller waits at once, so that Enqueue need not wake a goroutine that drives.
 	WillWait bool
 	// HoldsCaller says that the calling thread does nothing else before the end, though it may not wait in the engine.
 	HoldsCaller bool
@@ -64,7 +64,8 @@ type Op struct {
 	// Status, if set, receives the outcome's Code, after everything else that the operation writes to the caller's
 	// memory. The engine does not touch the memory after that.
 	Status *int32
-	// Ended, if set, is called once by the driver after that. It must be short, and may not block or call the engine.
+	// Ended, if set, is called once by the driver after Status has been written and Done reports the end. It must be
+	// short, and may not block or call the engine.
 	Ended func(*Entry)
 }
 
@@ -80,7 +81,7 @@ type Entry struct {
 	gen     uint32
 
 	since    time.Time     // of the submission
-	readyAt  int64         // when an input for which it waited came, in nanoseconds since 1970; else 0
+	readyAt  int64         // when it became ready after its submission, in nanoseconds since 1970; else 0
 	record   *flight.Entry // of this operation while its Number is number; guarded by engine.mu
 	number   uint64
 	agreed   bool    // its Response has been read; guarded by engine.mu
@@ -91,14 +92,14 @@ type Entry struct {
 	outShape tensor.Shape
 	err      *Error
 	done     atomic.Bool
-	waiting  atomic.Bool  // threads have slept in engine.parking until it is done
-	tiring   atomic.Bool  // a wait for it has ended without it: see driving.Tires
-	refusal  *Error       // how it is going to end, since its memory is in use, or its arguments are wrong
+	waiting  atomic.Bool  // threads may sleep in engine.parking until it is done
+	tiring   atomic.Bool  // a long wait for it has ended before it: see driving.Tires
+	refusal  *Error       // the error it will end with: its memory is in use, or its arguments are wrong
 	unheld   bool         // its caller has the refusal already: it is in lane.refused, not in the table
 	refs     atomic.Int32 // the holder and the engine; the last one recycles
 	late     atomic.Pointer[func(*Entry)]
 	blocked  mainWait
-	holds    bool // the main thread, see Op.HoldsCaller
+	holds    bool // it holds the main thread, see Op.HoldsCaller
 
 	reads, writes extent   // its memory in engine.inUse
 	follows       []*Entry // operations that must end before it is announced; guarded by engine.mu
@@ -221,7 +222,8 @@ func (e *Entry) finish(err *Error) {
 }
 
 // OnDone lets f be called once, on a goroutine of its own, when the operation has ended: at once if it has ended
-// already. OnDone may be called once, besides Op.Done. The caller holds the Entry, and f may use it until f returns.
+// already. OnDone may be called once, besides Op.Done. The caller holds the Entry, and f may use the Entry until f
+// returns.
 func (e *Entry) OnDone(f func(*Entry)) error {
 	e.engine.expectCallback()
 	e.Retain()

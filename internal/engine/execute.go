@@ -13,8 +13,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// execution is what a lane is executing: the tensors of one batch, and of the operations that move them the one that is
-// under way. A lane has one execution, whose memory it uses again for each batch.
+// execution is the batch that a lane executes: its tensors, and the one operation that moves them now. A lane has one
+// execution, and reuses its memory for each batch.
 type execution struct {
 	// Of the batch, from start until its parts have ended:
 	parts    []part   // its tensors, which it completes
@@ -112,7 +112,8 @@ func (l *lane) start(b *negotiate.Batch) {
 	l.startKind(b)
 }
 
-// startKind begins what b holds in host memory, or an Alltoall.
+// startKind begins b by the start of its kind, in host memory. Kinds that startDirect does not know, such as Alltoall,
+// begin here on devices, too.
 func (l *lane) startKind(b *negotiate.Batch) {
 	first := b.Responses[0]
 	if l.engine.opts.NaNCheck != operation.NaNUnchecked && !l.current.direct && l.checksNaNs(b) {
@@ -174,7 +175,7 @@ func (l *lane) startReduction(b *negotiate.Batch) {
 		Prescale: b.Prescale, Postscale: scale, Stage: l.onStage})
 }
 
-// grow returns n bytes for a copy of an input; nil after an abort because there is no memory.
+// grow returns n bytes for a copy of an input. If there is no memory, it aborts and returns nil.
 func (l *lane) grow(n int) []byte {
 	return l.growIn(&l.current.buffer, n)
 }
@@ -189,7 +190,8 @@ func (l *lane) growIn(b *collective.Buffer, n int) []byte {
 	return buf
 }
 
-// apart returns in, or a copy of it if in and out overlap. Nil after an abort because there is no memory.
+// apart returns in, or a copy of it if in and out overlap. If there is no memory for the copy, it aborts and returns
+// nil.
 func (l *lane) apart(in, out []byte) []byte {
 	if in == nil {
 		return []byte{}
@@ -218,8 +220,8 @@ func (l *lane) affordable(p *part, shape tensor.Shape) (bytes int, ok bool) {
 	return int(n * size), true
 }
 
-// output makes the output of a part: in the caller's way, or as scratch memory if this rank has joined or the caller
-// has no memory. Nil after an abort.
+// output returns the memory for the output of a part: the caller's, or scratch memory if this rank has joined or Alloc
+// fails. It returns nil after an abort, and where a device's carrier needs no scratch memory.
 func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
 	switch {
 	case p.entry == nil && l.current.direct:
@@ -311,7 +313,7 @@ func (l *lane) startBroadcast(*negotiate.Batch) {
 	l.carry(collective.Arguments{Kind: collective.Broadcast, Root: root, Out: buf})
 }
 
-// rowsForJoined stands in place of counts: the member has rows for a member that has joined.
+// rowsForJoined takes the place of a member's counts if that member has rows for a member that has joined.
 const rowsForJoined = -1
 
 // startAlltoall lets the members tell one another how many rows they send. Then exchangeRows moves the rows.
@@ -393,7 +395,7 @@ func exchangeRows(l *lane) {
 	l.carry(collective.Arguments{Kind: collective.Alltoall, In: in, Counts: x.counts, Out: out, Received: x.received})
 }
 
-// share sets current.counts to the bytes of what a Reducescatter gives to each member.
+// share sets current.counts to the bytes that a Reducescatter gives to each member.
 func (l *lane) share(resp *negotiate.Response) {
 	x := &l.current
 	row := rowBytes(resp.Shape, resp.DType)
@@ -403,7 +405,7 @@ func (l *lane) share(resp *negotiate.Response) {
 	}
 }
 
-// ownRows is the shape of what this member gets of a Reducescatter.
+// ownRows is the shape of this member's output of a Reducescatter.
 func (l *lane) ownRows(resp *negotiate.Response) tensor.Shape {
 	return append(tensor.Shape{operation.Share(resp.Shape[0], l.rank, len(l.members))}, resp.Shape[1:]...)
 }
@@ -416,7 +418,7 @@ func (l *lane) startReducescatter(*negotiate.Batch) {
 	n := int(resp.Shape[0] * rowBytes(resp.Shape, resp.DType))
 	var in, out []byte
 	switch {
-	case p.entry == nil: // zeros in, and what comes out is dropped
+	case p.entry == nil: // zeros in, and the output is dropped
 		in, out = l.grow(n), l.output(p, nil, int(x.counts[l.rank]))
 		if in == nil || out == nil {
 			return

@@ -2,7 +2,7 @@ package engine
 
 import "slices"
 
-// extentsInChunk is the most ranges in one chunk. An insertion moves at most so many.
+// extentsInChunk is the most ranges in one chunk. An insertion moves at most that many.
 const extentsInChunk = 64
 
 // extents holds ranges of addresses, each with its owner, and finds one that overlaps with a given range. Ranges may

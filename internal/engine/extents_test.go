@@ -12,8 +12,8 @@ type ownedExtent struct {
 	owner      int
 }
 
-// TestExtentsAreFoundAsByLooking: whatever was added and removed, find finds a range that overlaps and counts if there
-// is one, and none otherwise.
+// TestExtentsAreFoundAsByLooking compares find with a search through all ranges, after any additions and removals: it
+// finds a range that overlaps and counts if there is one, and none otherwise.
 func TestExtentsAreFoundAsByLooking(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		var s extents[int]
@@ -65,7 +65,7 @@ func TestTouchingExtentsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// TestExtentsAllocateNothingInSteadyState: a set that has been as large before takes no new memory.
+// TestExtentsAllocateNothingInSteadyState: a set that has once been as large allocates nothing.
 func TestExtentsAllocateNothingInSteadyState(t *testing.T) {
 	var s extents[int]
 	step := func() {
@@ -82,7 +82,7 @@ func TestExtentsAllocateNothingInSteadyState(t *testing.T) {
 	}
 }
 
-// BenchmarkExtentsAmongThousand is what an operation costs while a thousand others are pending.
+// BenchmarkExtentsAmongThousand measures the cost of an operation while a thousand others are pending.
 func BenchmarkExtentsAmongThousand(b *testing.B) {
 	var s extents[int]
 	at := func(i int) (begin, end uintptr) { return uintptr(i*7919%1000) * 64, uintptr(i*7919%1000)*64 + 64 }

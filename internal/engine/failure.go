@@ -9,8 +9,8 @@ import (
 )
 
 // aborted is the Error of an aborted network: the cause, and the view of the rank that told it first. It is the same
-// for every operation of this rank, and of all ranks if Agree can reach them. Call it on any goroutine that does not
-// hold mu.
+// for every operation of this rank, and of all ranks if Agree can reach them. Any goroutine that does not hold mu may
+// call aborted.
 func (e *Engine) aborted(cause error) *Error {
 	if f := e.abort.Load(); f != nil {
 		return f
@@ -39,8 +39,8 @@ func (e *Engine) aborted(cause error) *Error {
 	return f
 }
 
-// noticed is aborted for a caller that does not drive. It wakes the driver, if there is none, so that the network gets
-// its turn and passes the abort on.
+// noticed is aborted for a caller that does not drive. If the network needs turns, it wakes the background goroutine,
+// so that the network gets a turn and passes the abort on although nobody may drive.
 func (e *Engine) noticed(cause error) *Error {
 	if e.poller != nil {
 		e.Wake()

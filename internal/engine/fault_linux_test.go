@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFreedMemoryIsNoCrash: memory that the program unmaps under an operation is told on all ranks, and this
-// process lives on, whoever drives.
+// TestFreedMemoryIsNoCrash: if the program unmaps memory under an operation, all ranks get an error that says so, and
+// this process goes on, whichever thread drives.
 func TestFreedMemoryIsNoCrash(t *testing.T) {
 	for name, wait := range map[string]func(e *Engine, en *Entry) bool{
 		"waiter":     func(e *Engine, en *Entry) bool { return e.Wait(en, limit) },
@@ -48,7 +48,7 @@ func TestFreedMemoryIsNoCrash(t *testing.T) {
 	}
 }
 
-// until polls, and reports whether done came true within the limit.
+// until polls until done returns true, and reports whether that happened within the limit.
 func until(done func() bool) bool {
 	for end := time.Now().Add(limit); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

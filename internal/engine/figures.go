@@ -131,7 +131,7 @@ func (e *Engine) Figures() *feed.Figures {
 	return f
 }
 
-// waited is feed.Figures.Waited with the waits that go on. It never shrinks. The caller holds mu.
+// waited is feed.Figures.Waited with the waits that have not ended. The result never shrinks. The caller holds mu.
 func (e *Engine) waited(now int64) uint64 {
 	all := e.figures.waited
 	for _, l := range *e.lanes.Load() {

@@ -49,7 +49,7 @@ func TestFigures(t *testing.T) {
 				f.Fusion.Threshold != 1<<20 {
 				t.Errorf("rank %d: %+v", r, f.Fusion)
 			}
-			// The others wait for at least as long as rank 1 sleeps, but for the moments before it slept.
+			// The others wait for at least as long as rank 1 sleeps, minus the moments before it slept.
 			charged := map[int]time.Duration{}
 			for _, l := range f.WaitedFor {
 				charged[l.Rank] += time.Duration(l.Nanoseconds)

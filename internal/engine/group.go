@@ -42,7 +42,7 @@ func (l *lane) submitGroup(g *group) *Error {
 		for _, before := range g.entries[:i] {
 			delete(l.table, before.request.Name)
 			if before.op.Done != nil {
-				e.callbackStarted() // what submitted expects will not come
+				e.callbackStarted() // undoes the expectCallback of submitted
 			}
 		}
 		if unnamed {
@@ -57,8 +57,8 @@ func (l *lane) submitGroup(g *group) *Error {
 	return nil
 }
 
-// enter announces g, which is in the table or refused, as soon as all its inputs are there. cached is what
-// lookupGroup has just said. The caller holds engine.mu.
+// enter announces g, which is in the table or refused, as soon as all its inputs are there. cached is the answer of
+// lookupGroup a moment ago. The caller holds engine.mu.
 func (l *lane) enter(g *group, cached bool) {
 	l.engine.seat.submitted(len(g.entries))
 	for _, en := range g.entries {

@@ -39,8 +39,8 @@ func newHosts(t testing.TB, hosts [][]int, change func(*Options)) []*Engine {
 	return engines
 }
 
-// A rank that leaves ends what others wait for, although the leaders of its host and
-// of theirs have nothing pending: they compute, and nobody waits on them.
+// A rank that leaves ends the operations of others, although the leaders of its host and of theirs have nothing
+// pending: these leaders compute, and nobody waits on them.
 func TestLeavingPastIdleLeaders(t *testing.T) {
 	hosts := [][]int{{0, 1}, {2, 3}}
 	for h := range 8 {
@@ -68,7 +68,7 @@ func TestLeavingPastIdleLeaders(t *testing.T) {
 	}
 }
 
-// With one order of summation for all, the bits do not depend on what is fused with what.
+// With GOROVOD_DETERMINISTIC all sums have one order, so the bits do not depend on the fusion.
 func TestDeterministicWhateverIsFused(t *testing.T) {
 	const tensors = 12
 	hosts := [][]int{{0, 1, 3}, {2, 4}, {5}}
@@ -78,7 +78,7 @@ func TestDeterministicWhateverIsFused(t *testing.T) {
 		for i := range tensors {
 			v := make([]float32, 1+i*i*23)
 			for k := range v {
-				v[k] = float32(rng.NormFloat64() * float64(int(1)<<rng.IntN(20))) // sums of such depend on their order
+				v[k] = float32(rng.NormFloat64() * float64(int(1)<<rng.IntN(20))) // their sums depend on their order
 			}
 			inputs[r] = append(inputs[r], floats(v...))
 		}

@@ -7,10 +7,10 @@ import (
 	"github.com/gorovod/gorovod/internal/negotiate"
 )
 
-// inUse knows the memory of the operations that are pending on this rank, in all lanes. When an operation reads and
-// writes its memory depends on the other ranks, and on the fusion. So if two operations use the same memory and one of
-// them writes it, nobody can tell the result, and the engine refuses the second one. It allows two operations of one
-// stream (ofStream) and equal ones (repeats). Any number may read the same memory. Guarded by engine.mu.
+// inUse knows the memory of the operations that are pending on this rank, in all lanes. The other ranks and the fusion
+// decide when an operation reads and writes its memory. So if two operations use the same memory and one of them writes
+// it, nobody can tell the result, and the engine refuses the second one. It allows two operations of one stream
+// (ofStream) and equal ones (repeats). Any number may read the same memory. Guarded by engine.mu.
 type inUse struct {
 	read, written extents[*Entry]
 }
@@ -26,7 +26,7 @@ func extentOf(p []byte) extent {
 	return extent{begin, begin + uintptr(len(p))}
 }
 
-// standingFor is x; or, if x is a copy of the memory at original, as many bytes there.
+// standingFor returns x. If x is a copy of the memory at original, it returns the range of as many bytes there.
 func (x extent) standingFor(original uintptr) extent {
 	if original == 0 || x.end == 0 {
 		return x

@@ -17,7 +17,7 @@ func broadcastOp(name string, root int, data []byte) *Op {
 		Shape: tensor.Shape{int64(len(data) / 4)}, Prescale: 1, Postscale: 1, In: data, Out: data}
 }
 
-// gatherOp describes an allgather of data into target, if that is not nil.
+// gatherOp describes an allgather of data into target, unless target is nil.
 func gatherOp(name string, data, target []byte) *Op {
 	return &Op{Type: operation.Allgather, DType: tensor.Float32, Name: name, Shape: tensor.Shape{int64(len(data) / 4)},
 		Prescale: 1, Postscale: 1,
@@ -43,13 +43,13 @@ func into(name string, in, out []byte) *Op {
 	return op
 }
 
-// TestSharedMemoryIsRefused: of two operations that share memory which one of them writes, the second fails on all
-// ranks, also on those where they share nothing; the first does not.
+// TestSharedMemoryIsRefused: two operations share memory, and one of them writes it. The second one fails on all ranks,
+// also on ranks where they share nothing. The first one works.
 func TestSharedMemoryIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		first, second func(a, b []byte) *Op // a has 32 bytes, b 64
-		why           string                // what the rank says that shares memory; empty: nothing is wrong
+		why           string                // the error of the rank that shares memory; empty if the second is allowed
 	}{
 		{"in place twice", func(a, _ []byte) *Op { return sum("x", a) }, func(a, _ []byte) *Op { return sum("y", a) },
 			`Allreduce of tensor "y" is refused: it writes memory that Allreduce of tensor "x", which is still in progress, writes, too.`},
@@ -104,8 +104,8 @@ func TestSharedMemoryIsRefused(t *testing.T) {
 	}
 }
 
-// playShared submits first and second on two ranks, of which rank 0 has both in the same memory, and rank 1 if shared
-// is true. When rank 1 begins, both are in progress on rank 0.
+// playShared submits first and second on two ranks. On rank 0 both use the same memory, on rank 1 only if shared is
+// true. When rank 1 begins, both are in progress on rank 0.
 func playShared(t *testing.T, first, second func(a, b []byte) *Op, shared bool, why string) {
 	engines := newWorld(t, 2, true, nil)
 	a, b := make([]byte, 32), make([]byte, 64)
@@ -139,7 +139,7 @@ func playShared(t *testing.T, first, second func(a, b []byte) *Op, shared bool, 
 		entries[r][0].Release()
 		entries[r][1].Release()
 	}
-	each(engines, func(r int, e *Engine) { // what was refused has left no trace, and what has ended uses no memory
+	each(engines, func(r int, e *Engine) { // the refused operation has left no trace, and ended ones use no memory
 		for _, i := range []int{1, 0} {
 			if err := do(t, e, ops[r][i]); err != nil {
 				t.Errorf("again, rank %d: %v", r, err)
@@ -157,11 +157,11 @@ func enqueue(t *testing.T, e *Engine, op *Op) *Entry {
 	return en
 }
 
-// TestAverageOfAverages: averages of the same memory are made one after the other, whatever else is fused, also
-// where a rank has other memory for one of them.
+// TestAverageOfAverages: averages of the same memory are made one after the other, whichever other tensors fuse, also
+// if a rank has other memory for one of them.
 func TestAverageOfAverages(t *testing.T) {
 	for _, shared := range []bool{true, false} {
-		for round := range 5 { // also when the names are known
+		for round := range 5 { // the later ones by the cache
 			engines := newWorld(t, 3, shared, nil)
 			each(engines, func(r int, e *Engine) {
 				x, y, other := floats(float32(3*r)), floats(6), floats(float32(r))
@@ -197,7 +197,7 @@ func TestAverageOfAverages(t *testing.T) {
 func TestTensorTwiceInAGroup(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	each(engines, func(r int, e *Engine) {
-		for range 4 { // also when the names are known
+		for range 4 { // the later ones by the cache
 			a, b := floats(1), floats(2)
 			entries, failure := e.EnqueueGroup("g", []Op{*sum("g.0", a), *sum("g.1", b), *sum("g.2", a)})
 			if failure != nil {
@@ -222,7 +222,7 @@ func TestTensorTwiceInAGroup(t *testing.T) {
 	})
 }
 
-// TestGroupThatIsNotTaken: no callback is expected from a group of which nothing was submitted.
+// TestGroupThatIsNotTaken: the engine expects no callback from a group that it has refused.
 func TestGroupThatIsNotTaken(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	first := enqueue(t, engines[0], sum("x", floats(1)))
@@ -245,7 +245,7 @@ func TestGroupThatIsNotTaken(t *testing.T) {
 	first.Release()
 }
 
-// TestSharedMemoryOfTwoSets: sets do not wait for one another, but their operations share memory as little as others.
+// TestSharedMemoryOfTwoSets: sets do not wait for one another, and yet their operations may not share memory either.
 func TestSharedMemoryOfTwoSets(t *testing.T) {
 	engines := newWorld(t, 3, true, nil)
 	each(engines, func(r int, e *Engine) {
@@ -257,7 +257,7 @@ func TestSharedMemoryOfTwoSets(t *testing.T) {
 		data := make([]byte, 4)
 		x, y := broadcastOp("x", 0, data), broadcastOp("y", 0, data)
 		x.Set = set
-		if r > 0 { // after rank 0, which does both at a time
+		if r > 0 { // after rank 0, which has both pending at once
 			if err := do(t, e, y); err == nil || !strings.Contains(err.Reason, "rank 0 refuses ") {
 				t.Errorf("rank %d: the world's: %v", r, err)
 			}
@@ -281,7 +281,7 @@ func TestSharedMemoryOfTwoSets(t *testing.T) {
 	})
 }
 
-// TestFailureFreesMemory: what an abort has ended uses no memory.
+// TestFailureFreesMemory: operations that an abort has ended use no memory.
 func TestFailureFreesMemory(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	en := enqueue(t, engines[0], into("x", floats(1), floats(2)))
@@ -295,7 +295,7 @@ func TestFailureFreesMemory(t *testing.T) {
 	}
 }
 
-// TestOutputOverInput: an operation whose output lies over its input, anywhere, has the result that it has elsewhere.
+// TestOutputOverInput: the result of an operation does not depend on whether, or where, its output overlaps its input.
 func TestOutputOverInput(t *testing.T) {
 	const size, rows = 3, 2000
 	for _, shared := range []bool{true, false} {
@@ -320,7 +320,7 @@ func TestOutputOverInput(t *testing.T) {
 	}
 }
 
-// overlapping describes an operation whose shorter memory is part at of its longer one; -1: apart from it.
+// overlapping describes an operation whose shorter buffer is part number at of its longer one; -1: they do not overlap.
 func overlapping(kind operation.Kind, rank, size, rows, at int) *Op {
 	long, short := make([]byte, 4*rows*size), make([]byte, 4*rows)
 	if kind == operation.Alltoall {
@@ -353,7 +353,7 @@ func overlapping(kind operation.Kind, rank, size, rows, at int) *Op {
 	return op
 }
 
-// copyOf is op, whose memory is a copy of original.
+// copyOf makes op say that its memory is a copy of original.
 func copyOf(original []byte, op *Op) *Op {
 	op.InOf = extentOf(original).begin
 	op.OutOf = op.InOf

@@ -10,8 +10,8 @@ import (
 // JoinName is the name of every Join.
 var JoinName = operation.Join.Describe().Noname()
 
-// join begins a Join. The rank submits no more tensors. It first announces those whose input is not ready yet. The
-// caller holds engine.mu.
+// join begins a Join. The rank submits no more tensors from now on. It first announces the tensors whose input was not
+// ready yet. The caller holds engine.mu.
 func (l *lane) join(en *Entry) {
 	l.joining = en
 	if len(l.unready) == 0 {

@@ -10,11 +10,11 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// keptElements are enough to be quantised.
+// keptElements are enough elements to be quantised.
 const keptElements = 5000
 
-// trained is a tensor whose sum is asked for as int8 again and again, with the same contributions. Such errors do not
-// even out by chance.
+// trained is a tensor that a program reduces as int8 again and again, with the same contributions. The errors of such
+// sums do not even out by chance.
 type trained struct {
 	name string
 	n    int
@@ -47,7 +47,7 @@ func (s *trained) add(op *Op) {
 	}
 }
 
-// off is by how much the sums of so many steps are off at most.
+// off is the greatest error of the sums of that many steps.
 func (s *trained) off(size, steps int) (most float64) {
 	for i := range s.sums {
 		want := 0.0
@@ -60,10 +60,11 @@ func (s *trained) off(size, steps int) (most float64) {
 }
 
 // oneStep bounds the error of one step among three ranks: the steps of the operands, up to 7, are at most 1/8, and
-// those of the sum at most 1/4. The first step's error is not kept, and that of the last one not sent yet.
+// those of the sum at most 1/4. The first step's error is not kept, and the last step's error has not been sent yet.
 const oneStep = (3*1./8 + 1./4) / 2
 
-// train takes so many steps with these tensors, in an order of its own on each rank, and several at the same time.
+// train takes that many steps with these tensors: in an order of its own on each rank, several tensors at the same
+// time.
 func train(t *testing.T, e *Engine, steps int, tensors []*trained) {
 	rank := e.opts.Rank
 	for step := range steps {
@@ -97,8 +98,8 @@ func tensors(names ...string) []*trained {
 	return all
 }
 
-// Alone or fused, in any order, the sums over many steps stay within the error of a step of the exact sums. Names that
-// do not come again keep nothing: their sums move away.
+// Alone or fused, in any order, the sums over many steps stay within the error of a step of the exact sums. Without
+// kept errors, under names that do not come again, the sums drift away.
 func TestErrorsAreKeptByName(t *testing.T) {
 	const steps = 60
 	for _, threshold := range []int64{0, 1 << 20} {
@@ -133,7 +134,7 @@ func TestErrorsAreKeptByName(t *testing.T) {
 	}
 }
 
-// What is kept lives as long as the card.
+// Kept errors live as long as the card.
 func TestKeptErrorsGoWithTheCard(t *testing.T) {
 	const one = 4 * keptElements
 	step := func(t *testing.T, e *Engine, set int, s *trained, times int) {
@@ -223,7 +224,7 @@ func TestKeptErrorsGoWithTheCard(t *testing.T) {
 	}
 }
 
-// A process set keeps its own, and takes it along.
+// A process set keeps errors of its own, which go when it is removed.
 func TestKeptErrorsGoWithTheProcessSet(t *testing.T) {
 	const one = 4 * keptElements
 	engines := newWorld(t, 3, false, nil)
@@ -258,7 +259,7 @@ func TestKeptErrorsGoWithTheProcessSet(t *testing.T) {
 	})
 }
 
-// A compression that could not keep its promise is refused, with the knob that is in its way.
+// A compression that cannot keep its errors is refused, with the name of the knob that prevents it.
 func TestKeepingIsRefusedWhereItCannotBe(t *testing.T) {
 	for want, change := range map[string]func(o *Options){
 		"GOROVOD_DETERMINISTIC=1":  func(o *Options) { o.Collective.Deterministic = true },
@@ -272,7 +273,7 @@ func TestKeepingIsRefusedWhereItCannotBe(t *testing.T) {
 					!strings.Contains(err.Reason, want) || !strings.Contains(err.Reason, "compression int8") {
 					t.Errorf("rank %d: %v, want %s", r, err, want)
 				}
-				// Without an effect it is not refused.
+				// A compression without an effect is not refused.
 				op = &Op{Type: operation.Allreduce, DType: tensor.Int32, ReduceOp: tensor.Sum, Name: "i",
 					Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: []byte{1, 0, 0, 0}, Out: make([]byte, 4),
 					Wire: tensor.WireInt8}

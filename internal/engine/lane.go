@@ -27,18 +27,18 @@ type lane struct {
 	run          collective.Carrier
 	can          collective.Abilities // run's
 	device       DeviceCarrier        // nil before the first operation on memory of a device
-	quiet        bool                 // run has been closed, and nothing of it touches a buffer any more
+	quiet        bool                 // the carriers have been closed, and touch no buffer any more
 
 	// Guarded by engine.mu.
 	worker  *negotiate.Worker
 	table   map[string]*Entry // pending, by name
-	unnamed map[string]uint64 // how many operations without a name there were, by what their names begin with
+	unnamed map[string]uint64 // the number of operations without a name so far, by the prefix of their names
 	// refused holds calls that check has refused, by name, the oldest first: see refused.go.
 	refused map[string][]*Entry
 	removed bool         // the process set is gone
 	joining *Entry       // the Join that is pending; no tensors are submitted then
 	outbox  [][]byte     // encoded Requests that found no room on the board
-	unready []*Entry     // their input is not there yet
+	unready []*Entry     // their input is not there yet, or they follow others
 	behind  atomic.Int32 // len(outbox) + len(unready), readable without the lock
 	// following is the number of unready operations that follow other operations. catchUp need not look at these.
 	following atomic.Int32
@@ -50,8 +50,8 @@ type lane struct {
 	request     negotiate.Request      // decoded by the coordinator
 	answers     []byteRecord           // Responses that found no room in the log, in order
 	responses   []*negotiate.Response  // of the current batch, in log order
-	sequences   []uint64               // their places in the log
-	plan        []negotiate.Batch      // what they make, in order of execution
+	sequences   []uint64               // the places of responses in the log
+	plan        []negotiate.Batch      // responses, fused, in order of execution
 	next        int                    // the first of plan not yet started
 	current     execution
 	nans        nanCheck  // of the batch that is about to begin
@@ -60,7 +60,7 @@ type lane struct {
 	sequence    uint64    // of the last record that was read from the log: the same on all members, and never twice
 	waitedUntil int64     // the end of the last wait that figures count
 	timely      bool      // clock is the time at which the next batch begins, too
-	shut        bool      // the log was closed and what was left has failed
+	shut        bool      // the log was closed, and the operations left in the lane have failed
 	scratch     []byte
 	marks       []transport.Mark
 	requests    []*negotiate.Request
@@ -71,7 +71,7 @@ type lane struct {
 	onStale   func(card, gen uint32)
 	onRequest func(from []int, p []byte)
 	onStage   func(collective.Stage) // handed to run where there is a timeline
-	heard     bool                   // one of them was called
+	heard     bool                   // onStale or onRequest was called
 }
 
 type byteRecord []byte
@@ -164,13 +164,13 @@ func (l *lane) progress() bool {
 	return worked
 }
 
-// pass tells tests that a collective has begun and not ended.
+// pass has the failpoints of a collective that has begun and not ended.
 func (l *lane) pass() {
 	if !failpoint.Enabled {
 		return
 	}
 	if l.current.parts[0].resp.Type == operation.Broadcast {
-		failpoint.Here("broadcast") // of a state, for one
+		failpoint.Here("broadcast") // for example of a state
 	} else {
 		failpoint.Here("collective")
 	}
@@ -199,7 +199,7 @@ func (l *lane) coordinate() bool {
 	return worked || l.heard
 }
 
-// answer gives the coordinator a Request that some members have posted in the same words, and publishes the Responses.
+// answer gives the coordinator a Request that the members in from have posted alike, and publishes the Responses.
 func (l *lane) answer(from []int, p []byte) {
 	l.heard = true
 	err := l.request.Decode(p)
@@ -427,7 +427,7 @@ func (l *lane) failAll(reason *Error) {
 	}
 }
 
-// free returns the lane's own memory, after run and the network's part have been closed.
+// free frees the lane's own memory, after run and the network's part have been closed.
 func (l *lane) free() {
 	if !l.quiet {
 		return // it may still be written to

@@ -17,7 +17,7 @@ import (
 type liar struct {
 	transport.Network
 	change func(*negotiate.Response)
-	rows   int64 // what it says in place of the rows that it sends; 0: the truth
+	rows   int64 // the rows that it announces in place of the true ones; 0: the truth
 }
 
 func (n *liar) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
@@ -45,8 +45,8 @@ func (c *liarsCoordination) Publish(p []byte) bool {
 	return c.Coordination.Publish(r.Append(nil))
 }
 
-// A coordinator that announces other sizes than were asked for ends the job; nobody
-// allocates, reads or writes what it says.
+// A coordinator that announces other sizes than the members asked for ends the job. Nobody allocates, reads or writes
+// by these sizes.
 func TestAnnouncedSizesMustBeThoseAskedFor(t *testing.T) {
 	const huge = 1 << 45
 	for name, c := range map[string]struct {
@@ -134,7 +134,7 @@ func TestRowsOfPeersAreBounded(t *testing.T) {
 			}
 			each(engines, func(r int, e *Engine) {
 				defer e.Shutdown(limit)
-				// In an alltoall a row is large, and nobody has one.
+				// In an alltoall a row is large, and no rank has one.
 				op := sum("x", floats(1, 2))
 				op.Type, op.Shape, op.Out = c.kind, tensor.Shape{1, 2}, nil
 				if c.kind == operation.Alltoall {
@@ -148,7 +148,7 @@ func TestRowsOfPeersAreBounded(t *testing.T) {
 				}
 				err := do(t, e, op)
 				if err == nil && r == lying && c.kind == operation.Alltoall {
-					return // nobody lies to it
+					return // it is the liar
 				}
 				if err == nil || r == 0 && !strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(),
 					"is to be executed as") {
@@ -159,7 +159,7 @@ func TestRowsOfPeersAreBounded(t *testing.T) {
 	}
 }
 
-// liarsComm says in place of each number how many rows come.
+// liarsComm announces rows in place of each true number of rows.
 type liarsComm struct {
 	transport.Comm
 	rows int64

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostMemory is how many bytes of memory, with swap, this host has.
+// hostMemory is the size in bytes of this host's memory, swap included. It is math.MaxInt64 if the kernel does not
+// tell.
 var hostMemory = sync.OnceValue(func() int64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {

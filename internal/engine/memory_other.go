@@ -2,5 +2,5 @@
 
 package engine
 
-// hostMemory is more bytes than any host has memory.
+// hostMemory is more than any host has, in bytes: on this platform nobody asks the kernel.
 func hostMemory() int64 { return 1 << 46 }

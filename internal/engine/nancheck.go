@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// nanCheckBytes is what a check reads before the driver looks after other lanes.
+	// nanCheckBytes is how many bytes a check reads before the driver looks after other lanes.
 	nanCheckBytes = 1 << 20
-	// nanReports bounds the tensors that a rank logs.
+	// nanReports is the most tensors that a rank names in its log.
 	nanReports = 16
 )
 

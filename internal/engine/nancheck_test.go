@@ -58,7 +58,7 @@ func reductionOf(kind string, data []byte) *Op {
 	return op
 }
 
-// The rank, the tensor and the place are named, whichever reduction it is, and only where it can spread.
+// The error names the rank, the tensor and the place, for each reduction that spreads a NaN, and for no other.
 func TestNaNIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		op    string
@@ -105,7 +105,7 @@ func TestNaNIsNamed(t *testing.T) {
 	}
 }
 
-// A rank that has joined, and tensors that travel together, some longer than what is read at a time.
+// Among the ranks is one that has joined. The tensors fuse, and some are longer than what a check reads at a time.
 func TestNaNsAmongFusedTensors(t *testing.T) {
 	engines, logged := checking(t, 3, operation.NaNWarn)
 	each(engines, func(r int, e *Engine) {
@@ -141,7 +141,7 @@ func TestNaNsAmongFusedTensors(t *testing.T) {
 	}
 }
 
-// No rank has the result, and all tell the same cause.
+// No rank has the result, and all ranks report the same cause.
 func TestNaNEndsTheJob(t *testing.T) {
 	for _, bytes := range []int{4, 3*nanCheckBytes + 4} {
 		for _, kind := range []string{"allreduce", "reducescatter", "reduce", "adasum"} {
@@ -159,7 +159,7 @@ func TestNaNEndsTheJob(t *testing.T) {
 						copy(data[bytes-4:], floats(aNaN))
 					}
 					err := do(t, e, reductionOf(kind, data))
-					if err == nil && kind == "reduce" && r == 2 { // it has no result, and may have ended its part
+					if err == nil && kind == "reduce" && r == 2 { // it has no result, and its part may have ended
 						err = do(t, e, reductionOf("adasum", data))
 					}
 					want := "rank 1 contributes a NaN to " + kind

@@ -10,7 +10,7 @@ import (
 // set which other ranks are not in do not change the numbers of those ranks. When all members have joined, each counts
 // from 1 again, because they may have done different numbers of operations.
 
-// number names en, which may enter the table but for its name. The caller holds engine.mu.
+// number gives en its name. admit has accepted en already. The caller holds engine.mu.
 func (l *lane) number(en *Entry) *Error {
 	prefix := en.request.Type.Describe().Noname()
 	name := fmt.Sprintf("%s.%d", prefix, l.unnamed[prefix]+1)

@@ -15,7 +15,7 @@ func unnamed(set int, data []byte) *Op {
 	return op
 }
 
-// unnamedSum adds up ones in a set, and says how many there were.
+// unnamedSum adds up ones in a set, and returns how many ranks took part.
 func unnamedSum(t *testing.T, e *Engine, set int) float32 {
 	data := floats(1)
 	if err := do(t, e, unnamed(set, data)); err != nil {
@@ -62,7 +62,7 @@ func TestUnnamedInDifferentNumbersOfSets(t *testing.T) {
 	})
 }
 
-// After a join all ranks count alike, however many operations of each kind each has done before.
+// After a join all ranks count from 1, however many operations each of them has done before.
 func TestUnnamedAfterUnevenJoin(t *testing.T) {
 	for _, hosts := range [][][]int{{{0, 1, 2}}, {{0, 1}, {2}}} {
 		each(newHosts(t, hosts, nil), func(r int, e *Engine) {
@@ -85,8 +85,8 @@ func TestUnnamedAfterUnevenJoin(t *testing.T) {
 	}
 }
 
-// An operation that is refused for its arguments takes a number, as it does on ranks where nothing is wrong with it;
-// one whose name is taken does not. Names of each kind are counted by themselves, and seen in what is pending.
+// An operation that is refused for its arguments takes a number, as on the ranks where it has no error. An operation
+// whose name is taken takes none. Each kind counts by itself, and the names of pending operations show the numbers.
 func TestNumbersOfUnnamed(t *testing.T) {
 	e := newWorld(t, 2, true, nil)[0]
 	submit := func(op *Op) {
@@ -124,7 +124,7 @@ func TestNumbersOfUnnamed(t *testing.T) {
 	}
 }
 
-// Threads of one rank never give one number twice.
+// Threads of one rank never use a number twice.
 func TestUnnamedOfManyThreads(t *testing.T) {
 	e := newWorld(t, 2, true, nil)[0]
 	var threads sync.WaitGroup

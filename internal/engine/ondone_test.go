@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A callback that comes late is called once, whether the operation has ended or
-// ends just then, and there is at most one.
+// OnDone calls its callback once, whether the operation has ended or ends at that moment, and accepts only one
+// callback.
 func TestOnDone(t *testing.T) {
 	for range 200 {
 		var calls atomic.Int32

@@ -67,7 +67,7 @@ func TestAdasumOfOrthogonalVectorsIsTheirSum(t *testing.T) {
 	})
 }
 
-// A group starts only when all of it is ready everywhere; then all of it is done.
+// A group starts only when all of it is ready everywhere; then all of it is executed.
 func TestGroup(t *testing.T) {
 	inWorlds(t, []int{3}, func(t *testing.T, engines []*Engine) {
 		each(engines, func(r int, e *Engine) {
@@ -152,7 +152,7 @@ func trainAndJoin(t *testing.T, e *Engine, rank, size int) {
 	}
 }
 
-// What Horovod refuses while somebody has joined fails on those who ask, and works with JoinAllOps.
+// Operations that Horovod refuses after a rank has joined fail on the ranks that submit them, and work with JoinAllOps.
 func TestJoinAndOtherOperations(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		engines := newWorld(t, 3, true, func(o *Options) { o.JoinAllOps = all })
@@ -275,7 +275,7 @@ func workInSet(t *testing.T, e *Engine, rank, set int, members []int) {
 	}
 }
 
-// One set too many is refused on all ranks, and everything goes on.
+// One process set too many is refused on all ranks, and everything goes on.
 func TestTooManySets(t *testing.T) {
 	engines := newWorld(t, 6, true, nil)
 	each(engines, func(r int, e *Engine) {
@@ -308,7 +308,7 @@ func TestTooManySets(t *testing.T) {
 	})
 }
 
-// What is pending in a set that is removed ends with Aborted.
+// Operations pending in a set that is removed end with Aborted.
 func TestRemovedSetEndsWhatIsPending(t *testing.T) {
 	engines := newWorld(t, 3, true, nil)
 	each(engines, func(r int, e *Engine) {
@@ -345,9 +345,8 @@ func TestRemovedSetEndsWhatIsPending(t *testing.T) {
 	})
 }
 
-// Lanes are independent: with A = {0,1,2} and B = {0,1,3}, rank 0 starts with A
-// and rank 1 with B, each waiting before it goes on, and nobody deadlocks; an
-// operation that one member of A withholds does not hold up B.
+// Lanes are independent. With A = {0,1,2} and B = {0,1,3}, rank 0 starts with A and rank 1 with B, and each waits
+// before it goes on: nobody deadlocks. An operation that one member of A withholds does not hold up B.
 func TestLanesAreIndependent(t *testing.T) {
 	inWorlds(t, []int{4}, func(t *testing.T, engines []*Engine) {
 		release := make(chan struct{})
@@ -395,8 +394,8 @@ func TestLanesAreIndependent(t *testing.T) {
 	})
 }
 
-// Random overlapping sets, each member submitting in its own order from several
-// goroutines, while other sets come and go.
+// Random sets overlap. Each member submits in an order of its own from several goroutines, while other sets come and
+// go.
 func TestRandomOverlappingSets(t *testing.T) {
 	const size, count = 6, 5
 	seed := time.Now().UnixNano()
@@ -496,7 +495,7 @@ func addAndRemoveSets(t *testing.T, e *Engine, rank int) {
 	}
 }
 
-// A rank that has no memory for an output fails alone, and everything goes on.
+// A rank that has no memory for an output fails alone, and the others get their outputs.
 func TestNoMemoryForTheOutput(t *testing.T) {
 	inWorlds(t, []int{3}, func(t *testing.T, engines []*Engine) {
 		each(engines, func(r int, e *Engine) {
@@ -526,7 +525,7 @@ func TestNoMemoryForTheOutput(t *testing.T) {
 	})
 }
 
-// With a cycle time, what is ready is held back, and fuses.
+// With a cycle time, tensors are held back, and fuse.
 func TestCycleTimeFuses(t *testing.T) {
 	engines := newWorld(t, 2, true, func(o *Options) { o.CycleTime = 20 * time.Millisecond })
 	each(engines, func(r int, e *Engine) {
@@ -552,8 +551,8 @@ func TestCycleTimeFuses(t *testing.T) {
 	})
 }
 
-// A rank that leaves closes every lane, but what all have agreed on in the world
-// is still executed, although another set's lane is found closed before.
+// A rank that leaves closes every lane. Operations on which all have agreed in the world are still executed, although
+// the lane of another set is found closed before.
 func TestShutdownWithSetsFinishesTheWorldsOperations(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		for range 20 {
@@ -575,8 +574,8 @@ func TestShutdownWithSetsFinishesTheWorldsOperations(t *testing.T) {
 	}
 }
 
-// A rank that leaves ends the sets that it is not in, too: what is pending there
-// fails at once, although no member of the set has left.
+// A rank that leaves ends the sets that it is not in, too: operations pending there fail at once, although no member of
+// the set has left.
 func TestShutdownEndsTheSetsOfOthers(t *testing.T) {
 	inWorlds(t, []int{3}, func(t *testing.T, engines []*Engine) {
 		failed := make(chan struct{})

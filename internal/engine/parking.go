@@ -50,7 +50,7 @@ func (e *Engine) park(en *Entry, d time.Duration) {
 	sleepers.Put(s)
 }
 
-// enterParking returns the seat after all that leave it know of s.
+// enterParking enters s, and returns the seat. From now on each thread that leaves the seat knows of s.
 func (e *Engine) enterParking(s *sleeper) driving.Seat {
 	p := &e.parking
 	p.mu.Lock()
@@ -59,7 +59,7 @@ func (e *Engine) enterParking(s *sleeper) driving.Seat {
 	return e.seat.change(driving.Seat.Park)
 }
 
-// leaveParking is the sleeper's own, after a sleep of any end.
+// leaveParking takes s out, however its sleep has ended. The sleeper itself calls it.
 func (e *Engine) leaveParking(s *sleeper) {
 	p := &e.parking
 	p.mu.Lock()
@@ -68,7 +68,7 @@ func (e *Engine) leaveParking(s *sleeper) {
 		p.remove(e, i)
 	}
 	select {
-	case <-s.woken: // it had woken by itself
+	case <-s.woken: // it was woken just after it had woken by itself
 	default:
 	}
 }
@@ -90,8 +90,8 @@ func (p *parking) wake(e *Engine, i int) {
 	}
 }
 
-// wakeNext wakes the waiter that is to drive next, and reports whether there is one. If another thread drives in its
-// place, that one calls wakeNext when it leaves the seat.
+// wakeNext wakes the waiter that is to drive next, and reports whether there is one. If another thread takes the seat
+// first, that thread calls wakeNext when it leaves the seat.
 func (e *Engine) wakeNext() bool {
 	p := &e.parking
 	p.mu.Lock()

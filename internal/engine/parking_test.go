@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// crowded are two ranks that share cores: their background goroutines are in no hurry.
+// crowded are two ranks that share cores: their background goroutines are lazy.
 func crowded(o *Options) { o.OneHost = true }
 
 // parked waits until n threads of e are parked.
@@ -39,8 +39,8 @@ func submits(t *testing.T, e *Engine, name string) *Entry {
 	return en
 }
 
-// A waiter that leaves the seat makes a parked one the driver, not the background goroutine. Here that one could not
-// drive: it has been ended.
+// A waiter that leaves the seat makes a parked one the driver, not the background goroutine. Here the background
+// goroutine could not drive: it has been ended.
 func TestAParkedWaiterDrivesNext(t *testing.T) {
 	engines := newWorld(t, 2, true, crowded)
 	e, other := engines[0], engines[1]
@@ -75,7 +75,7 @@ func TestAParkedWaiterDrivesNext(t *testing.T) {
 		took[i] = time.Since(began)
 	}
 	all.Wait()
-	for i, d := range took { // each of them sleeps for a second before it looks by itself whether somebody drives
+	for i, d := range took { // a parked waiter looks by itself only after a second
 		if d > 700*time.Millisecond {
 			t.Errorf("operation %d ended after %v", i, d)
 		}
@@ -102,7 +102,7 @@ func TestSeveralThreadsWaitForOneOperation(t *testing.T) {
 		t.Fatal("rank 1 still waits")
 	}
 	first := <-ended
-	for range waiters - 1 { // each of them sleeps for a second before it looks by itself
+	for range waiters - 1 { // a parked waiter looks by itself only after a second
 		if late := (<-ended).Sub(first); late > 700*time.Millisecond {
 			t.Errorf("a thread heard of it %v later than another one", late)
 		}

@@ -11,8 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/collective"
 )
 
-// deaf carries operations that never end, and of which each poll takes a while, as where the
-// core is given to other programs at each.
+// deaf carries operations that never end. Each poll takes a while, as if it gave the core to other programs.
 type deaf struct{}
 
 func (deaf) Start(*collective.Arguments) collective.Op { return deaf{} }
@@ -28,8 +27,8 @@ func (deaf) Moved() uint64             { return 0 }
 func (deaf) Close(error) bool          { return true }
 func (deaf) Free()                     {}
 
-// An operation that nobody rings for is polled for long before the driver sleeps. Who waits for a lost rank
-// says so all the same, however long that is: else nobody asks whether the rank is there.
+// If nobody rings for an operation, the driver polls for a long time before it sleeps. A driver that waits for a lost
+// rank calls Stalled all the same, because otherwise nobody asks whether that rank is alive.
 func TestWhoPollsSaysThatItWaits(t *testing.T) {
 	var stalled atomic.Int32
 	said := make(chan struct{})
@@ -59,8 +58,8 @@ func TestWhoPollsSaysThatItWaits(t *testing.T) {
 	}
 }
 
-// A program may spin on Poll, or have its other operations ended by callbacks, so that no driver ever sleeps. The
-// waiting for a rank that is missing is told all the same.
+// A program may spin on Poll, or have its other operations ended by callbacks, so that no driver ever sleeps. Stalled
+// is called all the same for an operation that waits for a missing rank.
 func TestWhoNeverSleepsSaysThatItWaits(t *testing.T) {
 	for name, busy := range map[string]func(e *Engine, own int, lone *Entry){
 		"spins on Poll": func(_ *Engine, _ int, lone *Entry) {

@@ -18,8 +18,8 @@ type turns struct {
 
 func (n *turns) Poll() { n.polls.Add(1) }
 
-// A rank that has nothing pending has no driver. A caller that finds its network aborted wakes one, which gives the
-// network the turn in which it passes the news on.
+// A rank that has nothing pending has no driver. A caller that finds its network aborted wakes one, so that the network
+// gets a turn in which it passes the abort on.
 func TestAnAbortFoundWithoutADriverGivesTheNetworkATurn(t *testing.T) {
 	for name, find := range map[string]func(*Engine) *Error{
 		"Failure": (*Engine).Failure,

@@ -12,9 +12,9 @@ import (
 	"github.com/gorovod/gorovod/test/property"
 )
 
-// A random program: every rank submits the same operations, each in an order and
-// at a pace of its own, and gets what a sequential model says. Names come again
-// in later rounds, so that requests become cards, are evicted and change.
+// A random program: every rank submits the same operations, each rank in its own order and at its own pace, and gets
+// the results of a sequential model. Names come again in later rounds, so that requests become cards, are evicted and
+// change.
 
 // step is one operation of a program, the same on all ranks.
 type step struct {
@@ -46,7 +46,7 @@ func (s step) sends(size, from, to int) int {
 	return n
 }
 
-// result is what the sequential model says: the elements of a rank's output.
+// result is what the sequential model computes: the elements of a rank's output.
 func (s step) result(size, rank int) []int32 {
 	combined := s.value(0)
 	for m := 1; m < size; m++ {
@@ -83,7 +83,7 @@ func (s step) result(size, rank int) []int32 {
 	return out
 }
 
-// op is a rank's submission; got tells where its output will be.
+// submission is a rank's call of the step; got returns its output.
 func (s step) submission(size, rank int) (op Op, got func() []byte) {
 	rows := s.rowsOf(rank)
 	in := make([]byte, 0, 4*rows)
@@ -177,7 +177,7 @@ func TestRandomPrograms(t *testing.T) {
 // playRound submits the steps in a random order, waits for some in between, and
 // compares all results with the model's.
 func playRound(t *property.T, e *Engine, steps []step, size, rank int, rnd *rand.Rand) bool {
-	units := map[int][]step{} // what is submitted together
+	units := map[int][]step{} // the steps that are submitted together
 	for i, s := range steps {
 		key := -1 - i
 		if s.group > 0 {
@@ -220,7 +220,7 @@ func playRound(t *property.T, e *Engine, steps []step, size, rank int, rnd *rand
 		for i, en := range entries {
 			all = append(all, pending{units[k][i], en, gots[i]})
 		}
-		if rnd.Intn(4) == 0 { // a glance, as a program that polls would take
+		if rnd.Intn(4) == 0 { // one look, as in a program that polls
 			e.Wait(all[rnd.Intn(len(all))].en, 0)
 		}
 	}

@@ -9,7 +9,7 @@ func (e *Engine) Records() []flight.Record {
 	return e.flight.Records()
 }
 
-// recordSubmit notes a new operation. The caller holds engine.mu, as in all below.
+// recordSubmit notes a new operation. The callers of this function and of those below hold engine.mu.
 func (l *lane) recordSubmit(en *Entry) {
 	r := l.engine.flight.Begin(en.shape, en.since.UnixNano())
 	if r == nil {

@@ -20,8 +20,8 @@ import (
 // the mistake. If the program goes on, its next call of that name follows the refused one: the lane announces it when
 // the refused one has ended.
 
-// mostRefused is how many refused calls of a lane may wait for the other members, so that a program that repeats a
-// mistake does not fill the memory. The other members do not hear of more.
+// mostRefused is the most refused calls of a lane that wait for the other members, because a program that repeats a
+// mistake would otherwise fill the memory. Further refused calls are not announced.
 const mostRefused = 1 << 10
 
 // refuseCall announces a call that check has refused with err.
@@ -52,8 +52,9 @@ func (l *lane) refusedEntry(op *Op, err *Error) *Entry {
 	return en
 }
 
-// announceRefused announces the refused call of g, if the others can wait for it. A single operation is in a group
-// of one, of which the others do not know. unnamed: the engine names it.
+// announceRefused announces the refused call of g, if the other members can wait for it. A single operation comes as a
+// group of one that has no name, so the other members do not take it for a group. If unnamed is set, the engine names
+// the call.
 func (l *lane) announceRefused(g *group, unnamed bool) {
 	e := l.engine
 	e.mu.Lock()
@@ -112,7 +113,7 @@ func (l *lane) admitRefused(g *group) bool {
 	return true
 }
 
-// followRefused has en wait for the last refused call of its name. The caller holds engine.mu.
+// followRefused makes en wait for the last refused call of its name. The caller holds engine.mu.
 func (l *lane) followRefused(en *Entry) {
 	if len(l.refused) == 0 {
 		return
@@ -141,7 +142,7 @@ func (l *lane) forgetRefused(name string) {
 	}
 }
 
-// repeatsRefused reports whether all that e waits for is a refused call of its own name, of which the others know.
+// repeatsRefused reports whether e waits for nothing but a refused call of its own name, which has been announced.
 func (e *Entry) repeatsRefused() bool {
 	return len(e.follows) == 1 && e.follows[0].unheld && e.op.Ready == nil
 }

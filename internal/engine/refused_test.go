@@ -20,14 +20,15 @@ func waits(e *Engine) int {
 	return n
 }
 
-// rows describes an alltoall of four rows that sends so many to each member.
+// rows describes an alltoall of four rows that sends that many to each member.
 func rows(name string, splits ...int32) *Op {
 	op, _, _ := made(&Op{Type: operation.Alltoall, DType: tensor.Float32, Name: name, Unnamed: name == "",
 		Shape: tensor.Shape{4}, Splits: splits, In: floats(1, 2, 3, 4)})
 	return op
 }
 
-// refusedBy expects err to be rank odd's refusal of an alltoall of a sum of 9 rows, as it and the others are told.
+// refusedBy expects err to be rank odd's refusal of an alltoall of a sum of 9 rows, in the words for that rank, or in
+// those for the others.
 func refusedBy(t *testing.T, odd, r int, err *Error) {
 	t.Helper()
 	code, want := PreconditionError, fmt.Sprintf("rank %d refuses Alltoall of tensor ", odd)
@@ -68,8 +69,8 @@ func refuseInTurn(t *testing.T, engines []*Engine) {
 	})
 }
 
-// Calls pair up one to one: each refused call fails one call of the others, however early it was, and what its rank
-// does next meets what the others do next.
+// Calls pair up one to one. Each refused call fails one call of each other rank, however early it came, and the next
+// calls of all ranks meet.
 func TestRefusedCallsPairUp(t *testing.T) {
 	inWorlds(t, []int{2}, func(t *testing.T, engines []*Engine) {
 		var later [2]*Entry
@@ -98,7 +99,7 @@ func TestRefusedCallsPairUp(t *testing.T) {
 	})
 }
 
-// A mistake that all ranks make at different times is each one's own; the next call works.
+// A mistake that all ranks make at different times fails one call of each; the next call works.
 func TestRefusedOnAllRanks(t *testing.T) {
 	inWorlds(t, []int{3}, func(t *testing.T, engines []*Engine) {
 		each(engines, func(r int, e *Engine) {
@@ -157,8 +158,8 @@ func TestRefusedGroup(t *testing.T) {
 	}
 }
 
-// A refused call that nobody else makes keeps nothing back: not a join, not the end of its process set, and not
-// the shutdown. There are no more of them than the bound.
+// A refused call that no other rank makes holds up neither a join, nor the end of its process set, nor the shutdown.
+// The lane keeps no more of them than mostRefused.
 func TestRefusedAlone(t *testing.T) {
 	inWorlds(t, []int{3}, func(t *testing.T, engines []*Engine) {
 		each(engines, func(r int, e *Engine) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Each operation gives its result: on any number of ranks, over shared memory and over
-// messages, the first time and from the cache.
+// Each operation has the right result on any number of ranks, over shared memory and over messages, the first time and
+// from the cache.
 func TestOperations(t *testing.T) {
 	operations := []struct {
 		name  string
@@ -161,7 +161,7 @@ func checkAlltoall(t *testing.T, e *Engine, rank, size, round int) {
 		t.Errorf("rank %d: %v", rank, err)
 		return
 	}
-	if got := en.ReceivedSplits(); !slices.Equal(got, splits) { // r+m+round is the same both ways
+	if got := en.ReceivedSplits(); !slices.Equal(got, splits) { // r+m+round is symmetric
 		t.Errorf("rank %d received %v rows, want %v", rank, got, splits)
 	}
 	if !slices.Equal(*out, want) || (*shape)[0] != int64(len(want)/4) {

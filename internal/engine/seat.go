@@ -37,7 +37,7 @@ func (s *seat) change(change func(driving.Seat) driving.Seat) (after driving.Sea
 	}
 }
 
-// leave gives up the seat, wakes Shutdown if that wants it, and returns the new value.
+// leave gives up the seat, wakes Shutdown if Shutdown wants the seat, and returns the new value.
 func (s *seat) leave() driving.Seat {
 	after := s.change(driving.Seat.Leave)
 	if after.Wanted() {

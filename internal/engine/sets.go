@@ -84,7 +84,7 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 				return 0, e.words(f) // the network was closed, in order or not, while the lane opened
 			}
 			e.net.Abort(fmt.Errorf("process set %d on %s: %w", s.id, e.opts.Describe(e.opts.Rank), err))
-			return 0, e.words(e.aborted(e.net.Err())) // which may have come before, and be the cause of err
+			return 0, e.words(e.aborted(e.net.Err())) // the network may have failed first, and caused err
 		}
 		s.lane = l
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// opening is a network that calls back while a process set's lane opens, and then cannot open it.
+// opening is a network that calls back while a process set's lane opens, and then fails to open it.
 type opening struct {
 	transport.Network
 	amid func()
@@ -23,7 +23,7 @@ func (n *opening) OpenLane(id int, incarnation uint32, members []int) (*transpor
 	return nil, errors.New("the network is closed")
 }
 
-// A shutdown takes the network away while another thread adds a process set. The network has no cause then.
+// A shutdown takes the network away while another thread adds a process set. The network reports no cause then.
 func TestAddSetAmidAShutdown(t *testing.T) {
 	n := &opening{Network: inproc.NewWorld(1, inproc.Options{Shared: true, Cards: 8})[0]}
 	e, err := New(n, Options{Size: 1})

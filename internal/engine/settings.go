@@ -51,7 +51,7 @@ type tunable struct {
 }
 
 // tunables lists the settings that matter for a lane over the given kind of data path, with their defaults from s.
-// hosts says that its allreduces may or may not be hierarchical. Settings that the user has fixed are left out.
+// hosts says that the lane's allreduces can be hierarchical or flat. Settings that the user has fixed are left out.
 func tunables(s settings, shared, hosts bool, fixed func(name string) bool) []tunable {
 	const mib, kib = 1 << 20, 1 << 10
 	all := []tunable{

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Settings come from the log, which another rank has written: they are refused, or are
-// what encode makes of them again.
+// Settings come from the log, which another rank has written. decodeSettings refuses them, or encode returns them
+// unchanged.
 func FuzzSettings(f *testing.F) {
 	s := (&Options{FusionThreshold: 1 << 20}).settings()
 	var seed []byte

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// All members submit the operations of one lane and Op.Stream, other than 0, in one order. So an operation can
-// follow an earlier one whose memory it uses: the lane announces it when that one has ended. Since the order is the
-// same everywhere, members cannot wait for one another crosswise. What follows is in lane.unready meanwhile.
+// All members submit the operations of one lane and Op.Stream, other than 0, in one order. So an operation can follow
+// an earlier one whose memory it uses: the lane announces it when that one has ended. Since the order is the same
+// everywhere, members cannot wait for one another crosswise. Until then the later operation is in lane.unready.
 
 // ofStream reports whether en, which is being submitted, may follow other.
 func ofStream(en, other *Entry) bool {
@@ -20,8 +20,8 @@ func (e *Entry) ready() bool {
 	return len(e.follows) == 0 && (e.op.Ready == nil || e.op.Ready())
 }
 
-// letFollow notes that an operation has ended: what follows it is ready. It fails, too, if that one has failed, unless
-// it follows only because it has the same name (refused.go). The caller holds engine.mu.
+// letFollow notes that an operation has ended. Operations that followed it can be announced. If it has failed, they
+// fail, too, except those that follow it only because they have the same name (refused.go). The caller holds engine.mu.
 func (l *lane) letFollow(ended *Entry, err *Error) {
 	if l.following.Load() == 0 {
 		return
@@ -43,7 +43,7 @@ func (l *lane) letFollow(ended *Entry, err *Error) {
 	}
 }
 
-// leader is the first of those that en waits for, or en itself.
+// leader is the operation at the head of the chain that e follows, or e itself.
 func (e *Entry) leader() *Entry {
 	for len(e.follows) > 0 {
 		e = e.follows[0]

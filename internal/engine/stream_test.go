@@ -17,13 +17,13 @@ func of(stream int64, op *Op) *Op {
 	return op
 }
 
-// TestStreamsKeepTheOrder: operations of a stream on the same memory have the results of one after the other,
-// whichever of them is waited for first, and also where only one rank has the same memory for them.
+// TestStreamsKeepTheOrder: operations of a stream on the same memory have the results of a sequential run, whichever of
+// them the program waits for first. That holds also if only one rank has the same memory for them.
 func TestStreamsKeepTheOrder(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		engines := newWorld(t, 2, shared, nil)
 		each(engines, func(r int, e *Engine) {
-			for round := range 4 { // also when the names are known, in one order or another
+			for round := range 4 { // the later ones by the cache, in one order or another
 				x, all := floats(float32(r+1), 0), make([]byte, 16)
 				ops := []*Op{of(7, sum("a", x)), of(7, sum("b", x)), of(7, gatherOp("gather", x, all)),
 					of(7, broadcastOp("c", 1, all)), of(7, sum("d", all[4:12]))}
@@ -57,8 +57,8 @@ func TestStreamsKeepTheOrder(t *testing.T) {
 	}
 }
 
-// TestStreamsOfGroups: a group of a stream waits as a whole, and what follows it waits for it; a tensor that is
-// twice in one group is refused all the same.
+// TestStreamsOfGroups: a group of a stream waits as a whole, and the next operation of the stream waits for the whole
+// group. A tensor that is twice in one group is refused all the same.
 func TestStreamsOfGroups(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	each(engines, func(r int, e *Engine) {
@@ -95,8 +95,8 @@ func TestStreamsOfTwoNumbers(t *testing.T) {
 	}
 }
 
-// TestFailureOfWhatIsFollowed: what follows an operation that fails, fails on all ranks, and says why; it leaves
-// nothing behind.
+// TestFailureOfWhatIsFollowed: if an operation fails, the operation that follows it fails on all ranks, says why, and
+// leaves nothing behind.
 func TestFailureOfWhatIsFollowed(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	each(engines, func(r int, e *Engine) {
@@ -134,7 +134,7 @@ func TestFailureOfWhatIsFollowed(t *testing.T) {
 	}
 }
 
-// TestEndOfWhatFollows: an abort ends what has not begun.
+// TestEndOfWhatFollows: an abort ends operations that have not begun.
 func TestEndOfWhatFollows(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	x := floats(1)
@@ -151,7 +151,7 @@ func TestEndOfWhatFollows(t *testing.T) {
 	}
 }
 
-// TestAJoinComesAfterWhatFollows: a rank that joins has announced all that it has submitted.
+// TestAJoinComesAfterWhatFollows: a rank announces all its earlier operations before it joins.
 func TestAJoinComesAfterWhatFollows(t *testing.T) {
 	engines := newWorld(t, 2, true, nil)
 	each(engines, func(r int, e *Engine) {

@@ -20,7 +20,7 @@ type TuneOptions struct {
 	Steps  int     // rounds of a tensor that make a sample
 	Points int     // how many points are measured
 	Noise  float64 // variance of a score
-	// Fixed reports that a setting, by its column's name in the log, stays as it is.
+	// Fixed reports whether a setting, by its column's name in the log, stays as it is.
 	Fixed func(name string) bool
 	Log   io.WriteCloser // takes the points as CSV; may be nil. Closed at the end
 }
@@ -32,7 +32,7 @@ type tuner struct {
 	engine   *Engine
 	o        TuneOptions
 	tunables []tunable
-	base     settings // what no tunable changes
+	base     settings // the settings that no tunable changes
 	hosts    bool     // allreduces may be hierarchical
 	ended    chan struct{}
 	samples  chan autotune.Sample

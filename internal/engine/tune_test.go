@@ -22,9 +22,8 @@ func (f *logFile) Close() error {
 	return nil
 }
 
-// TestTuning lets ranks reduce while rank 0 searches, until the search has
-// ended, and expects right sums throughout, the same settings everywhere at the
-// end, and a log with a row for every point.
+// TestTuning lets ranks reduce while rank 0 searches, until the search has ended. It expects right sums all the time,
+// the same settings on all ranks at the end, and a log with a row for every point.
 func TestTuning(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
@@ -34,7 +33,7 @@ func TestTuning(t *testing.T) {
 				o.Tune = &TuneOptions{Warmup: 1, Steps: 2, Points: points, Noise: 0.8, Log: &file}
 			})
 			done := func() bool { return engines[0].tuner.over.Load() }
-			var ends sync.Map // the step after which rank 0 says stop, the same for all
+			var ends sync.Map // the step after which rank 0 stops, the same for all
 			each(engines, func(r int, e *Engine) {
 				for step := range 100000 {
 					var ops []*Entry
@@ -109,8 +108,8 @@ func TestTuningEndsWithTheEngine(t *testing.T) {
 	}
 }
 
-// TestTuningGivesUp: a job that has reduced large tensors at first and small ones
-// from then on ends with the defaults, and the log says so in its last row.
+// TestTuningGivesUp: a job reduces large tensors at first and small ones from then on. It ends with the defaults, and
+// the last row of the log says so.
 func TestTuningGivesUp(t *testing.T) {
 	var file logFile
 	engines := makeWorld(t, 1, true, func(o *Options) { o.Tune = &TuneOptions{Steps: 1, Points: 100, Log: &file} })
@@ -156,7 +155,7 @@ type fatal struct{}
 
 func (fatal) Fatal(a ...any) { panic(fmt.Sprint(a...)) }
 
-// TestTunables: values survive the way through the log, and what cannot be is refused.
+// TestTunables: values survive the way through the log, and impossible values are refused.
 func TestTunables(t *testing.T) {
 	o := Options{FusionThreshold: 128 << 20}
 	for _, kind := range []struct{ shared, hosts bool }{{true, false}, {false, false}, {false, true}} {

@@ -18,8 +18,8 @@ type Waiting struct {
 	// Refused: this rank has refused a call of it, and does not wait. The others fail when all have made it.
 	Refused bool
 	// Blocked is the time since which the program's main thread has waited for it while this rank submitted nothing. It
-	// is zero if that thread may do other things, if something will be submitted by itself, or if all members have
-	// submitted this operation.
+	// is zero if that thread may do other things, if an operation waits for its input and will then be announced, or if
+	// all members have submitted this operation.
 	Blocked time.Time
 	// Needed: the main thread continues only when this operation has ended, whatever else it waits for.
 	Needed bool
@@ -100,7 +100,7 @@ func (e *Engine) blockedSince(en *Entry, now time.Time) time.Time {
 		return time.Time{}
 	}
 	from := en.since
-	// A change of a process set is always waited for, if on a thread that the interface has made for it.
+	// Somebody always waits for a change of a process set, perhaps a thread that the interface has made for it.
 	if !en.holds && !en.request.Type.ChangesSets() {
 		if now.UnixNano()-en.blocked.to.Load() > int64(waitFresh) {
 			return time.Time{}

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Only the main thread's waits count, only where they follow one another, and only since the
-// last submission.
+// Only the main thread's waits count, only those that follow one another, and only since the last submission.
 func TestBlocked(t *testing.T) {
 	main := true
 	e := &Engine{opts: Options{MainThread: func() bool { return main }}}
@@ -44,7 +43,8 @@ func TestBlocked(t *testing.T) {
 	want(9000, -1)
 }
 
-// TestAnOperationHoldsItsCaller: it does so if the main thread has submitted it, although nobody waits for it here.
+// TestAnOperationHoldsItsCaller: an operation that the main thread has submitted holds it, although no thread waits in
+// the engine.
 func TestAnOperationHoldsItsCaller(t *testing.T) {
 	for _, main := range []bool{true, false} {
 		engines := newWorld(t, 2, true, func(o *Options) { o.MainThread = func() bool { return main } })

@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
-// counting is a network that counts how often its engine looks at it.
+// counting is a network that counts how often its engine polls it.
 type counting struct {
 	transport.Network
 	looks atomic.Int64
@@ -20,8 +20,8 @@ func (c *counting) Err() error {
 	return c.Network.Err()
 }
 
-// Who waits long for a late rank, in whatever slices, spins once and sleeps from then on, and gets the result when the
-// other has come.
+// A thread that waits long for a late rank, in slices of any length, spins once, and then only sleeps. It gets the
+// result when the late rank has come.
 func TestALongWaitSpinsOnce(t *testing.T) {
 	var engines []*Engine
 	var first *counting

@@ -2,6 +2,6 @@ package engine
 
 import "golang.org/x/sys/unix"
 
-// yield gives the core to another process that wants it. The goroutine keeps
-// its thread: what it waits for happens in another process.
+// yield gives the core to another process that wants it. The goroutine keeps its thread, because it waits for another
+// process, not for another goroutine.
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -27,10 +27,10 @@ func (m *Monitor) Fail(reason string) {
 		m.Session.Report(text)
 	}
 	m.Abort(reported{fmt.Errorf("%s: %s", shutDown, text)})
-	m.Failure() // latches it with this rank's view, and keeps the record
+	m.Failure() // latches the failure with this rank's view, and keeps the record
 }
 
-// Failure says why the operations of this rank have ended; "" before, and after a shutdown.
+// Failure says why the operations of this rank have ended; "" while they work, and after a shutdown.
 func (m *Monitor) Failure() string {
 	if e, _ := m.state(); e != nil {
 		if f := e.Failure(); f != nil {
@@ -60,7 +60,7 @@ func (m *Monitor) report(cause error) {
 		func() { m.Session.ReportOn(about, m.Members.Describe(m.Rank)+" reports: "+cause.Error()) })
 }
 
-// rankLost is the loss of another rank as a cause.
+// rankLost is a cause: the loss of another rank.
 type rankLost struct {
 	rank int
 	text string
@@ -87,8 +87,8 @@ func (m *Monitor) onVictim() {
 	}
 }
 
-// onLeft returns what all ranks say after a rank has left while others had operations to do. It includes what the
-// launcher knows of that rank's end, if that comes soon. The first rank that asks decides for all.
+// onLeft returns the words that all ranks use after a rank has left while others had operations to do. They include the
+// launcher's report on that rank's end, if that comes soon. The first rank that asks decides for all.
 func (m *Monitor) onLeft(rank int) string {
 	if m.Session == nil {
 		return engine.LeftText(m.Members.Describe(rank) + " has shut down")
@@ -97,7 +97,7 @@ func (m *Monitor) onLeft(rank int) string {
 	if v == nil {
 		how := m.Members.Describe(rank) + " has shut down"
 		limit := exitDelay
-		if m.server() != "" { // nobody watches that process
+		if m.server() != "" { // no launcher watches that process
 			limit = newsDelay
 		}
 		if d := m.awaitNews(rank, limit); d != nil {
@@ -118,7 +118,7 @@ func (m *Monitor) onVerdict(v rendezvous.Verdict) {
 		return
 	}
 	if by, over := e.ClosedBy(); over || by >= 0 {
-		return // the closed log ends what it ends
+		return // the closed log ends all that it has to end
 	}
 	m.Abort(reported{errors.New(v.Cause)})
 }

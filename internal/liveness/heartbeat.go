@@ -16,31 +16,33 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// firstBeat is the time that somebody must have waited before the first question.
+// firstBeat is the time that a rank must have waited before the first question.
 const firstBeat = time.Second
 
 // leastSilence is the least silence of a connection that counts: the kernel asks at most once a second.
 const leastSilence = 2500 * time.Millisecond
 
-// heartbeat finds out whether the ranks are alive for which somebody waits, and only while somebody does. The launcher
-// asks each rank's session, which answers by itself; a stopped process or a lost host does not. The kernels at both
-// ends of each connection ask each other, which finds a cut between two hosts that both reach the launcher. Silence
-// for the limit ends the job with the name of the silent rank. A long computation is not silence.
+// heartbeat finds out whether the other ranks are alive, but only while this rank waits for one:
+//   - The launcher asks each rank's session, which answers by itself. A stopped process or a lost host does not answer.
+//   - The kernels at both ends of each connection ask each other. That finds a cut between two hosts that both reach
+//     the launcher.
+//
+// Silence for the limit ends the job with the name of the silent rank. A long computation is not silence.
 type heartbeat struct {
 	// limit is the most time from the first wait for a lost rank to the abort.
 	limit, every time.Duration
 	beat         func(context.Context) ([]rendezvous.Silence, error) // nil in a world of one
 	links        []transport.Pulsed
-	// mute is the time for which the launcher's kernel has acknowledged nothing. A launcher that is stopped, for
+	// mute returns the time for which the launcher's kernel has acknowledged nothing. A launcher that is stopped, for
 	// example by Ctrl-Z, is no failure.
-	server   string // who serves instead of the launcher; its being stopped is a failure
+	server   string // the rank that serves instead of the launcher; a stopped one is a failure
 	mute     func() (silent time.Duration, known bool)
 	describe func(rank int) string
-	reason   func(rank int) string // what is known of a silent rank besides
+	reason   func(rank int) string // what else is known of a silent rank
 	abort    func(error)
 
-	waited  atomic.Int64 // when somebody was last seen to wait: UnixNano
-	waiters atomic.Int64 // of messages, who are not seen again and again
+	waited  atomic.Int64 // when waiting was last called: UnixNano
+	waiters atomic.Int64 // the number of waits for messages, for which waiting is not called again and again
 
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
@@ -57,7 +59,7 @@ func newHeartbeat(limit time.Duration) *heartbeat {
 	return h
 }
 
-// waiting notes that somebody has waited for that time. It never blocks.
+// waiting notes that the driver has waited for d. It never blocks.
 func (h *heartbeat) waiting(d time.Duration) {
 	if h.limit <= 0 || d < firstBeat {
 		return
@@ -124,12 +126,12 @@ func (h *heartbeat) run() {
 	}
 }
 
-// wanted reports whether somebody waits. Drivers say so about once a second.
+// wanted reports whether this rank waits. A waiting driver calls waiting about twice a second.
 func (h *heartbeat) wanted() bool {
 	return h.waiters.Load() > 0 || time.Since(time.Unix(0, h.waited.Load())) < 3*time.Second
 }
 
-// ask is one question to the launcher.
+// ask asks the launcher once.
 func (h *heartbeat) ask() ([]rendezvous.Silence, error) {
 	if h.beat == nil {
 		return nil, nil
@@ -181,7 +183,7 @@ func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error
 	return nil
 }
 
-// prepareHeartbeat is called before anybody waits; nothing runs before.
+// prepareHeartbeat sets the heartbeat up. It is called before this rank waits for anything, so no goroutine runs yet.
 func (m *Monitor) prepareHeartbeat(links []transport.Pulsed) {
 	h := newHeartbeat(m.Config.Heartbeat)
 	h.describe, h.reason, h.abort, h.links = m.Members.Describe, m.whySilent, m.Abort, links
@@ -213,7 +215,8 @@ func (m *Monitor) whySilent(rank int) string {
 	return ""
 }
 
-// Attention is a wait for a message. While it lasts, the heartbeat runs. Timers are reused, so a wait allocates none.
+// Attention is a wait for a message. The heartbeat runs while the wait lasts. Timers are reused, so a wait allocates
+// none.
 type Attention struct {
 	h     *heartbeat
 	timer *time.Timer
@@ -240,5 +243,5 @@ func (a *Attention) Done() {
 	a.h.waiters.Add(-1)
 	if a.timer.Stop() {
 		attentions.Put(a)
-	} // else its function may be about to read h
+	} // otherwise its function may be about to read h
 }

@@ -25,8 +25,9 @@ import (
 // launcher's report, which knows the exit code or the signal.
 const newsDelay = time.Second
 
-// exitDelay is how long the other ranks wait for the launcher's report on a rank that has left in order, and probably
-// ends. Python takes its frameworks down between its goodbye and its end: that takes a second or two on busy cores.
+// exitDelay is how long the other ranks wait for the launcher's report on a rank that has left in order, and is
+// probably about to end. Between its goodbye and its end Python takes down its frameworks, which takes a second or two
+// on busy cores.
 const exitDelay = 3 * time.Second
 
 // lookTime bounds how long the driver may take to finish what it can, before a rank that is gone aborts the network. A
@@ -46,8 +47,8 @@ type Options struct {
 	Session *rendezvous.Session
 	// Record keeps the record of the last operations. It does not block.
 	Record func()
-	// Aborted, if set, is called on any goroutine after each Abort of the network, for what the network's abort does
-	// not end. It does not block.
+	// Aborted, if set, is called on any goroutine after each Abort of the network, to end calls that the network's
+	// abort does not end. It does not block.
 	Aborted func(cause error)
 	Log     *slog.Logger
 }
@@ -69,7 +70,7 @@ type Monitor struct {
 	engine  *engine.Engine    // nil before Started
 	deaths  map[int]rendezvous.Death
 	news    chan struct{} // closed and renewed at every death
-	left    bool          // this rank leaves: deaths mean nothing any more
+	left    bool          // this rank leaves, so deaths mean nothing any more
 }
 
 // New starts to watch.

@@ -2,11 +2,10 @@ package negotiate
 
 import "fmt"
 
-// modelBoard is the contract of transport.Board in its plainest form. If
-// remote, the marks of all members but 0 travel: Mark says yes at once, and
-// marks that arrive too late come back through stale. A Request does not
-// overtake the marks that its sender made before it, and a record of the log does
-// not overtake the stale marks that were sent back before it was published.
+// modelBoard is the contract of transport.Board in its simplest form. If remote is set, the marks of all members but 0
+// travel: Mark returns true at once, and marks that arrive too late come back through stale. A Request does not
+// overtake the marks that its sender made before it. A record of the log does not overtake the stale marks that were
+// sent back before it was published.
 type modelBoard struct {
 	members   int
 	remote    bool
@@ -14,7 +13,7 @@ type modelBoard struct {
 	clock     int
 	log       []logRecord
 	mailboxes [][]posted    // Requests, by member
-	marks     [][][]CardGen // marks under way, by member; each time all or none
+	marks     [][][]CardGen // marks under way, by member; each element all or none
 	arrived   []int         // how many times marks have arrived, by member
 	stale     [][]staleMark // marks sent back, by member
 }
@@ -29,12 +28,12 @@ type modelCard struct {
 
 type posted struct {
 	request []byte
-	behind  int // how many times marks were sent before it
+	behind  int // how many times marks had been sent before it
 }
 
 type staleMark struct {
 	marks  []CardGen
-	before int // the record that must not overtake it
+	before int // the record that must not overtake this mark
 }
 
 type logRecord struct {
@@ -58,7 +57,7 @@ func newModelBoard(members, capacity int, remote bool) *modelBoard {
 	return b
 }
 
-// travels reports whether member's marks are judged later.
+// travels reports whether the board learns of member's marks only later.
 func (b *modelBoard) travels(member int) bool { return b.remote && member != 0 }
 
 func (b *modelBoard) Mark(member int, marks ...CardGen) bool {

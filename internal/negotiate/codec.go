@@ -53,8 +53,8 @@ func (r *Request) Append(b []byte) []byte {
 	return appendString(b, r.Refused)
 }
 
-// Decode sets r to the Request encoded in p, all of it. It copies what it
-// keeps and shares no memory with what r held before. After an error r is unchanged.
+// Decode sets r to the Request encoded in p, all of it. It copies all that r keeps, so r shares no memory with p or
+// with its former fields. After an error r is unchanged.
 func (r *Request) Decode(p []byte) error {
 	d := decoder{p: p}
 	var q Request
@@ -113,8 +113,8 @@ func (r *Response) Append(b []byte) []byte {
 	return b
 }
 
-// Decode sets r to the Response encoded in p, all of it, as Request.Decode does. It also refuses what no coordinator
-// sends: a size beyond int64, or first dimensions that do not add up to the shape.
+// Decode sets r to the Response encoded in p, all of it, as Request.Decode does. It also refuses Responses that no
+// coordinator sends: a size beyond int64, or first dimensions that do not add up to the shape.
 func (r *Response) Decode(p []byte) error {
 	d := decoder{p: p}
 	q := Response{Card: NoCard}
@@ -156,7 +156,7 @@ func (r *Response) Decode(p []byte) error {
 	return nil
 }
 
-// consistent checks the properties on which the executors of a Response rely.
+// consistent checks the properties of a Response on which its executors rely.
 func (r *Response) consistent() error {
 	if _, err := byteSize(r.Shape, r.DType); err != nil {
 		return err
@@ -224,8 +224,7 @@ func appendGroup(b []byte, name string, size int32) []byte {
 	return binary.AppendUvarint(b, uint64(size))
 }
 
-// appendAscending appends how many numbers there are, then each one's
-// distance to the one before it.
+// appendAscending appends the number of elements of list, then the distance of each element to the one before it.
 func appendAscending(b []byte, list []int32) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	last := int32(-1)
@@ -392,7 +391,7 @@ func (d *decoder) count(limit int, what string) int {
 	return int(n)
 }
 
-// flags decodes some of those that are known.
+// flags decodes the flags, and refuses those that are not among known.
 func (d *decoder) flags(known byte) byte {
 	f := d.byte()
 	if f&^known != 0 {

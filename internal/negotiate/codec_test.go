@@ -50,8 +50,7 @@ func sampleResponses() []Response {
 	}
 }
 
-// longRanks makes n ranks whose encodings are as long as those of all ranks
-// below 2³¹ can be.
+// longRanks returns n ranks with the longest encoding that n ranks below 2³¹ can have.
 func longRanks(n int) []int32 {
 	ranks := make([]int32, n)
 	for i := range ranks {
@@ -60,7 +59,7 @@ func longRanks(n int) []int32 {
 	return ranks
 }
 
-// TestRoundTrip: what is encoded is decoded, every prefix and every extension is refused.
+// TestRoundTrip: Decode restores what Append has encoded, and refuses every prefix and every extension.
 func TestRoundTrip(t *testing.T) {
 	for _, want := range sampleRequests() {
 		p := want.Append(nil)
@@ -128,7 +127,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"out of range", new(Request), request(func(r *Request) { r.Ranks = []int32{1, 1} })},
 		{"out of range", new(Request), request(func(r *Request) { r.Ranks = []int32{-1} })},
 		{"out of range", new(Response), response(func(r *Response) { r.Joined = []int32{2, 1} })},
-		// Two distances that are in range, and their sum is not.
+		// Two distances are in range, but their sum is not.
 		{"rank out of range", new(Request), append(bytes.TrimSuffix(request(func(*Request) {}), []byte{0, 0}), 2, 0xff,
 			0xff, 0xff, 0xff, 7, 1)},
 		{"unknown dtype(13)", new(Request), request(func(r *Request) { r.DType = tensor.NumDTypes })},
@@ -141,7 +140,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"too short", new(Request), nil},
 		{"not encoded minimally", new(Request), append([]byte{0, 0, 0, 0, 0, 0x80, 0}, make([]byte, 30)...)},
 		{"number out of range", new(Request), append([]byte{0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 30)...)},
-		// A length that promises more than there is must not be believed.
+		// Decode must not believe a length beyond the message.
 		{"too short", new(Request), append([]byte{0, 0, 0, 0, 0}, 0x80, 0x7f)},
 		{"unknown request type 8", new(Response), response(func(r *Response) { r.Type = 8 })},
 		{"unknown flags 0x4", new(Request), append([]byte{flagErr}, request(func(*Request) {})[1:]...)},
@@ -170,8 +169,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRequest: Decode takes anything without a panic, and what it accepts has
-// exactly this encoding.
+// FuzzRequest: Decode takes any bytes without a panic, and Append encodes an accepted Request as the same bytes.
 func FuzzRequest(f *testing.F) {
 	for _, r := range slices.Delete(sampleRequests(), 3, 4) {
 		f.Add(r.Append(nil))

@@ -13,20 +13,20 @@ import (
 // Requests for a name until all of these members have asked for it or have joined. Then it passes on each wording once,
 // with all members that have sent it.
 //
-// The Coordinator never needs a Request that a Combiner holds. It answers a name only after every member has asked for
-// it or has joined; by then the Combiner holds nothing for that name. Before that, the Coordinator does one thing only:
-// it retires the name's card, so that the members that have marked it ask in full. Therefore the Combiner passes these
-// on at once:
+// The Coordinator never needs a Request while a Combiner holds it. It answers a name only after every member has asked
+// for it or has joined; by then the Combiner holds nothing for that name. Before that, the Coordinator does only one
+// thing for the name: it retires the card, so that the members that have marked it ask in full. So the Combiner passes
+// these Requests on at once:
 //
 //	a Contested Request  the Coordinator must retire the card
 //	Settle               a member waits for itself alone
 //	Join                 after everything held, because a member's Requests must not come after its Join
 //
-// (A name without a card gets none while the Combiner holds a Request for it: it would get one by the Response to its
-// present round.)
+// (A name gets no card while the Combiner holds a Request for it: only the Response to its present round can give it
+// one.)
 //
 // So Requests of one member for different names may change places. The Coordinator uses their order only to answer a
-// group, or what a Join completes, in some order that is the same on all members.
+// group, or the names that a Join completes, in some order that is the same on all members.
 //
 // In each round of a name every member that has not joined asks once, in full or by a mark. If one asks in full, all
 // do: the board drops the name's marks below a leader when its card is retired, and they come back to their members.
@@ -41,7 +41,7 @@ type Combiner struct {
 
 	open    map[string]*asked
 	opened  uint64   // how many rounds have been opened ever
-	spare   []*asked // empty ones, to be used again
+	spare   []*asked // empty, for reuse
 	request Request  // decoded by Take
 }
 
@@ -50,7 +50,7 @@ type asked struct {
 	name string
 	by   []bool // by place
 	n    int    // how many of by are true
-	sets bool   // only process sets are asked for, so joined members ask, too
+	sets bool   // all Requests so far change process sets, so joined members ask, too
 	held []variant
 	seq  uint64 // order of the first Requests
 }
@@ -71,7 +71,7 @@ func NewCombiner(members []int) *Combiner {
 	return c
 }
 
-// Take takes a Request, and calls pass for each one that goes on now.
+// Take takes a Request, and calls pass for each Request that goes on now.
 func (c *Combiner) Take(from []int, request []byte, pass func(from []int, request []byte)) error {
 	r := &c.request
 	if err := r.Decode(request); err != nil {
@@ -114,7 +114,7 @@ func (c *Combiner) Take(from []int, request []byte, pass func(from []int, reques
 	return nil
 }
 
-// rejoin forgets who has joined, as soon as a member that has joined asks again: then all members had joined.
+// rejoin forgets all joins as soon as a member that has joined asks again: that member has seen that all had joined.
 func (c *Combiner) rejoin(from []int, r *Request) {
 	if c.joins == 0 || r.Type.ChangesSets() {
 		return
@@ -128,7 +128,7 @@ func (c *Combiner) rejoin(from []int, r *Request) {
 	}
 }
 
-// join releases everything held, and notes which members ask for nothing more.
+// join releases everything held, and notes that the members from ask for nothing more.
 func (c *Combiner) join(from []int, pass func([]int, []byte)) {
 	for _, m := range from {
 		c.joined[c.place[m]] = true

@@ -12,9 +12,9 @@ import (
 //
 //	combiner members=(2,3,5)    makes one
 //	take from=(2) name=a [type=] [shape=] …   as submit of TestTranscripts; [contested]
-//	open                        for which names something has been asked
+//	open                        the names that have open rounds
 //
-// What goes on is printed as members, type, name and shape.
+// The Requests that go on are printed as members, type, name and shape.
 func TestCombiner(t *testing.T) {
 	transcript.Walk(t, "testdata/combiner", func(t *testing.T, path string) {
 		var c *Combiner
@@ -50,7 +50,7 @@ func TestCombiner(t *testing.T) {
 					if err != nil {
 						fmt.Fprintf(&out, "error: %v\n", err)
 					}
-					clear(p) // it may not be kept
+					clear(p) // the Combiner may not keep it
 					clear(from)
 				}
 			case "open":

@@ -13,7 +13,7 @@ import (
 // and Retire must be atomic with respect to one another.
 type Cards interface {
 	// Acquire returns a card with a generation that it never had before. It may take a card of another name, but not
-	// one that a member has marked: that mark would be lost. False: no card is free at this moment.
+	// one that a member has marked: that mark would be lost. ok is false if no card is free at this moment.
 	Acquire() (card, gen uint32, ok bool)
 	// Retire ends the card's generation, and returns the lane members whose marks it takes back.
 	//
@@ -41,8 +41,8 @@ type Options struct {
 // once every member has asked for the name or has joined.
 //
 // A name has a card or an open tally, never both. While it has a card, members announce it by marks, which the
-// Coordinator does not see. If a member posts a Request in full for such a name, the member asks for something else
-// than the card stands for. Then:
+// Coordinator does not see. If a member posts a Request in full for such a name, the member asks for something other
+// than what the card stands for. Then:
 //
 //  1. The Coordinator retires the card.
 //  2. It turns each mark that Retire returns into the Request that the mark stood for.
@@ -63,11 +63,11 @@ type Coordinator struct {
 
 	open   map[string]*tally
 	opened uint64   // how many tallies have been opened ever
-	spare  []*tally // empty ones, to be used again
+	spare  []*tally // empty, for reuse
 
 	joined   []bool // by member
 	joins    int    // how many are true
-	joinName string // of the Requests by which they joined
+	joinName string // the name of the Requests by which they joined
 	groups   groups
 
 	recent *recent
@@ -76,9 +76,9 @@ type Coordinator struct {
 
 	ids processSetIDs
 
-	last     int32       // the member of which Step takes the Request; -1 if it joins
+	last     int32       // the member whose Request Step takes; -1 for a Join
 	out      []*Response // what Step returns
-	distinct []*Request  // of the tally that is being validated, those that differ
+	distinct []*Request  // the different Requests of the tally that is being validated
 }
 
 // NewCoordinator makes the Coordinator of a lane whose members have the given
@@ -97,9 +97,9 @@ func NewCoordinator(members []int, cards Cards, o Options) *Coordinator {
 	}
 }
 
-// Step takes one Request, which the lane members from (ascending) have sent in the same words. It returns the Responses
-// to publish, in order, before those of later calls. Do not change them; the slice is valid until the next call. Step
-// keeps nothing of r. An error is a violation of the protocol: abort the lane.
+// Step takes one Request, which the lane members from (ascending) have sent alike. It returns the Responses to publish,
+// in order, before those of later calls. Do not change them; the slice is valid until the next call. Step keeps nothing
+// of r. An error is a violation of the protocol: abort the lane.
 func (c *Coordinator) Step(from []int, r *Request) ([]*Response, error) {
 	for _, m := range from {
 		if m < 0 || m >= len(c.members) {

@@ -13,7 +13,7 @@ import (
 
 var _ Cards = transport.Coordination(nil)
 
-// step sends r from all members in order and returns the Response of the last.
+// step sends r from all members in order and returns the Response to the last.
 func step(t testing.TB, c *Coordinator, r *Request) *Response {
 	t.Helper()
 	for m := range c.members {
@@ -35,8 +35,8 @@ func step(t testing.TB, c *Coordinator, r *Request) *Response {
 	return nil
 }
 
-// TestOneTimeNames: names that are used once neither take cards nor stay in
-// memory, and those that come again keep theirs.
+// TestOneTimeNames: names that are used once neither take cards nor stay in memory, and names that come again keep
+// their cards.
 func TestOneTimeNames(t *testing.T) {
 	const capacity = 4
 	c := NewCoordinator([]int{0, 1}, newModelBoard(2, capacity, false), Options{Capacity: capacity})
@@ -69,8 +69,8 @@ func TestOneTimeNames(t *testing.T) {
 	}
 }
 
-// TestRetiredNameIsRemembered: a name that lost its card to a mismatch has one
-// again in the next round, however long ago it was first seen.
+// TestRetiredNameIsRemembered: a name that lost its card to a mismatch has one again in the next round, however long
+// ago it came first.
 func TestRetiredNameIsRemembered(t *testing.T) {
 	c := NewCoordinator([]int{0, 1}, newModelBoard(2, 1, false), Options{Capacity: 1})
 	x := &Request{Name: "x", Shape: tensor.Shape{3}}
@@ -154,8 +154,8 @@ func TestStepViolations(t *testing.T) {
 	}
 }
 
-// TestPendingOrder: names are reported in the order in which they were first
-// asked for, whatever tallies were used before.
+// TestPendingOrder: names are reported in the order in which they were first asked for, whichever tallies were used
+// before.
 func TestPendingOrder(t *testing.T) {
 	c := NewCoordinator([]int{0, 1, 2}, newModelBoard(3, 0, false), Options{})
 	for i := range 5 {
@@ -191,7 +191,7 @@ func TestLongestErrorFitsARecord(t *testing.T) {
 		for d := range shape {
 			shape[d] = math.MaxInt64
 		}
-		shape[0] -= int64(m % 16) // so that each value has many ranks, none beside another
+		shape[0] -= int64(m % 16) // so that each value has many ranks that are not adjacent
 		resps, err := c.Step([]int{m}, &Request{Name: strings.Repeat("n", MaxName), Group: strings.Repeat("g", MaxName),
 			GroupSize: 1, Shape: shape})
 		if err != nil {
@@ -264,8 +264,8 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// TestInvalidEnumerations: what the codec would refuse fails the tensor when it
-// comes from the coordinator's own process.
+// TestInvalidEnumerations: values that the codec would refuse fail the tensor if they come from the coordinator's own
+// process.
 func TestInvalidEnumerations(t *testing.T) {
 	for want, r := range map[string]*Request{
 		"Operation request type 200 is not supported.": {Type: 200},

@@ -5,8 +5,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Batch is executed as one collective. The fields before Responses are common to all of them. A Response with an Err
-// is alone in its Batch.
+// Batch is executed as one collective. The fields before Responses are common to all its Responses. A Response with an
+// Err has a Batch of its own.
 type Batch struct {
 	Type                operation.Kind
 	DType               tensor.DType
@@ -22,21 +22,24 @@ const maxOpen = 8
 
 // FuseOptions restricts what Fuse joins.
 type FuseOptions struct {
-	// Groups keeps groups apart: a Response joins only those of its own group, and one without a group only those
-	// without.
+	// Groups keeps groups apart: a Response joins only those of its own group, and a Response without a group only
+	// others without.
 	Groups bool
 }
 
 // Fuse appends to dst the plan for rs, a batch of the lane's log: which Responses are executed together, and in which
-// order. Allreduces of one kind, and Adasums of one kind, join while their bytes stay within threshold, also past
-// others between them; a Batch stands where its first Response stood. A tensor is alone if it is larger than
-// threshold, if its Response says so, or if threshold is 0. The plan depends only on the arguments, so all members
-// have the same.
+// order.
+//   - Allreduces of one kind, and Adasums of one kind, join while their bytes stay within threshold, even if other
+//     Responses stand between them.
+//   - A Batch stands in the place of its first Response.
+//   - A tensor is alone if it is larger than threshold, if its Response says so, or if threshold is 0.
+//
+// The plan depends only on the arguments, so all members have the same.
 //
 // Fuse reuses the memory behind dst, up to its capacity: with plan = Fuse(plan[:0], …) it stops allocating.
 func Fuse(dst []Batch, rs []*Response, threshold int64, o FuseOptions) []Batch {
-	// The Batches that may still grow, at most one of a kind. When there are too
-	// many kinds the one opened first is closed.
+	// The Batches that may still grow, at most one of a kind. If there are too many kinds, the Batch that was opened
+	// first is closed.
 	var open [maxOpen]int
 	var opened int
 next:
@@ -57,7 +60,7 @@ next:
 				b.Bytes += size
 				continue next
 			}
-			at = i // full: the new one takes its place
+			at = i // full: the new Batch takes its place
 			break
 		}
 		open[at%maxOpen] = len(dst)

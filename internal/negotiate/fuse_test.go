@@ -9,9 +9,9 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// responses makes one Response for each word like "f32:100", whose number is
-// the size in bytes, after "a" an Adasum; "!" marks an error, "b" is a
-// broadcast of 4 bytes. "@g" at the end puts it into group g, "*" is to be executed alone.
+// responses makes one Response for each word. A word like "f32:100" is an Allreduce of 100 bytes; after "a" it is an
+// Adasum; "!" marks an error; "b" is a broadcast of 4 bytes. "@g" at the end puts the Response into group g. "*" says
+// that it is executed alone.
 func responses(t testing.TB, words string) []*Response {
 	var rs []*Response
 	for i, w := range strings.Fields(words) {
@@ -79,8 +79,7 @@ func TestFuse(t *testing.T) {
 	}
 }
 
-// TestFuseGroupsApart: a group is joined with nothing else, and still split at
-// the threshold.
+// TestFuseGroupsApart: a group joins nothing else, and is still split at the threshold.
 func TestFuseGroupsApart(t *testing.T) {
 	rs := responses(t, "f32:40@g f32:4 f32:40@h f32:40@g f64:8@g f32:4 f32:40@g f32:40@h af32:4@h")
 	var plan [][]string
@@ -96,8 +95,8 @@ func TestFuseGroupsApart(t *testing.T) {
 	}
 }
 
-// TestFuseManyKinds: with more kinds than Fuse keeps open, the plan is still
-// right; only the kind that was opened first is not gathered any more.
+// TestFuseManyKinds: with more kinds than Fuse keeps open, the plan is still right, but Fuse no longer gathers the kind
+// that was opened first.
 func TestFuseManyKinds(t *testing.T) {
 	var rs []*Response
 	for range 2 {
@@ -110,7 +109,7 @@ func TestFuseManyKinds(t *testing.T) {
 		got := len(Fuse(nil, append(rs[:n:n], rs[:n]...), 100, FuseOptions{}))
 		want := n
 		if n > maxOpen {
-			want = 2 * n // each is closed just before its second comes
+			want = 2 * n // each Batch is closed just before its second Response comes
 		}
 		if got != want {
 			t.Errorf("%d kinds: %d batches, want %d", n, got, want)
@@ -118,7 +117,7 @@ func TestFuseManyKinds(t *testing.T) {
 	}
 }
 
-// TestFuseInvalidShape: a shape that cannot be counted is alone, and counts nothing.
+// TestFuseInvalidShape: a shape that cannot be counted has a Batch of its own, of 0 bytes.
 func TestFuseInvalidShape(t *testing.T) {
 	rs := responses(t, "f32:4 f32:4 f32:4")
 	rs[1].Shape = tensor.Shape{1 << 62, 4}

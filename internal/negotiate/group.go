@@ -11,8 +11,8 @@ type groupKey struct {
 // groups keeps complete tallies until all of their group are complete.
 type groups struct {
 	held map[groupKey][]*tally
-	// loose are groups about which members disagree: a member sent one of their tensors alone, or in another group.
-	// Nobody can tell when such a group is complete, so no tensor waits for it.
+	// loose are groups on which members disagree: a member sent one of the tensors alone, or in another group. Nobody
+	// can tell when such a group is complete, so no tensor waits for it.
 	loose map[groupKey]bool
 }
 
@@ -20,8 +20,8 @@ func newGroups() groups {
 	return groups{held: make(map[groupKey][]*tally), loose: make(map[groupKey]bool)}
 }
 
-// add takes a complete tally and returns those that can be answered now, in
-// the order of their first Requests: none, or t alone, or all of its group.
+// add takes a complete tally and returns the tallies that can be answered now, in the order of their first Requests:
+// none, or t alone, or all of its group.
 func (g *groups) add(t *tally) []*tally {
 	key, agreed := t.group()
 	switch {

@@ -6,8 +6,8 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// join notes that a member asks for nothing more until all have joined. Tallies that waited for it alone become
-// complete, in the order of their first Requests.
+// join notes that a member asks for nothing more until all have joined. The tallies that waited only for this member
+// become complete, in the order of their first Requests.
 func (c *Coordinator) join(from int, name string) error {
 	switch {
 	case c.joins == 0:
@@ -39,9 +39,9 @@ func (c *Coordinator) join(from int, name string) error {
 	return nil
 }
 
-// settle takes every mark over. The Response means that the sender has no mark under way, because the transport keeps
-// this order: it delivers a Request after the sender's earlier marks, and a Response after the marks that were refused
-// before the Response was published.
+// settle retires all cards, and turns their marks into Requests. The Response means that the sender has no mark under
+// way, because the transport keeps this order: it delivers a Request after the sender's earlier marks, and a Response
+// after the marks that were refused before the Response was published.
 func (c *Coordinator) settle(from int, name string) error {
 	if err := c.retireAll(); err != nil {
 		return err

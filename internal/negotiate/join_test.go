@@ -8,8 +8,8 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// TestJoinReleasesAGroupOnce: the tallies that the last join completes may be
-// answered with their group, before it is their turn.
+// TestJoinReleasesAGroupOnce: the last join completes tallies. Some of them may be answered with their group before
+// their turn.
 func TestJoinReleasesAGroupOnce(t *testing.T) {
 	c := NewCoordinator([]int{0, 1}, newModelBoard(2, 0, false), Options{})
 	in := func(name string) *Request { return &Request{Name: name, Group: "g", GroupSize: 2} }
@@ -32,7 +32,8 @@ func TestJoinReleasesAGroupOnce(t *testing.T) {
 	}
 }
 
-// TestAJoinChargesNobody: neither the join nor what it completes says that a member was late.
+// TestAJoinChargesNobody: neither the Response to the join nor those to the names that it completes say that a member
+// was late.
 func TestAJoinChargesNobody(t *testing.T) {
 	c := NewCoordinator([]int{4, 5, 6}, newModelBoard(3, 0, false), Options{})
 	if _, err := c.Step([]int{1}, &Request{Name: "x"}); err != nil {
@@ -57,8 +58,7 @@ func TestAJoinChargesNobody(t *testing.T) {
 	}
 }
 
-// TestJoinOfFalseCards: a board that breaks the contract is noticed also when
-// all cards are retired.
+// TestJoinOfFalseCards: a board that breaks the contract is noticed, also when all cards are retired.
 func TestJoinOfFalseCards(t *testing.T) {
 	for _, typ := range []operation.Kind{operation.Join, operation.Settle} {
 		c := NewCoordinator([]int{7, 9}, falseCards{Cards: newModelBoard(2, 1, false)}, Options{Capacity: 1})

@@ -1,7 +1,8 @@
 package negotiate
 
-// Kept is the place for state by tensor name and process set: what a member's codec keeps of a tensor from one
-// operation to the next. It hangs on the card in the member's cache (Worker), and lives exactly as long:
+// Kept is the place for state by tensor name and process set: the state that a member's codec keeps of a tensor from
+// one operation to the next. It hangs on the card in the member's cache (Worker), and lives exactly as long as the
+// card:
 //
 //	begins  when the name gets its card, which is when it is used a second time. Names that are used once, such as those
 //	        that the engine invents, keep nothing.
@@ -11,13 +12,13 @@ package negotiate
 //	        when a rank joins, which retires all cards;
 //	        when the process set is removed, and at the end of the engine: by a shutdown, an abort, or an elastic reset.
 //
-// A tensor with a new name is a new tensor. After an elastic reset everything begins from nothing, and nothing is
-// divided among the new ranks: what a dead rank owed is gone, and the survivors' state goes back to the last commit,
-// before the steps that left these errors. Where ranks only come, each loses the error of one step at most.
+// A tensor with a new name is a new tensor. After an elastic reset all state begins from nothing, and nothing is
+// divided among the new ranks. The errors of a dead rank are gone, and the survivors go back to the last commit, before
+// the steps that left their errors. If ranks only come, each rank loses the error of one step at most.
 //
 // Each member has its own: members need not agree, and do not even know whether others keep something.
 type Kept struct {
-	// Residual is what the tensor's elements owe the sum, as float32; nil where that has not been needed yet. It
-	// belongs to the lane's driver, but for its length, which changes under the engine's lock.
+	// Residual is what the tensor's elements owe the sum, as float32; nil while none has been needed. Its contents
+	// belong to the lane's driver. Its length changes under the engine's lock.
 	Residual []byte
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// modelLane is a whole lane in one thread: Workers, a Coordinator and a board,
-// joined as the engine joins them. Nothing moves by itself; a test calls the
-// steps in whatever order it likes. Every message passes through the codec.
+// modelLane is a whole lane in one thread: Workers, a Coordinator and a board, connected as in the engine. Nothing
+// moves by itself: a test calls the steps in any order. Every message passes through the codec.
 type modelLane struct {
 	board   *modelBoard
 	coord   *Coordinator
@@ -50,7 +49,7 @@ func newModelLane(ranks []int, remote bool, o Options) *modelLane {
 	return l
 }
 
-// submit announces a tensor, or all of a group, for member m, and says how.
+// submit announces a tensor, or all of a group, for member m, and returns how.
 func (l *modelLane) submit(m int, reqs ...*Request) string {
 	mem := l.members[m]
 	if mem.join != apart {
@@ -107,7 +106,7 @@ func (l *modelLane) postJoin(m int) {
 	l.board.Post(m, (&Request{Type: operation.Join, Name: "join.noname", Device: CPUDevice}).Append(nil))
 }
 
-// notice hands member m the first marks that came back to it.
+// notice hands member m the first marks that have come back to that member.
 func (l *modelLane) notice(m int) string {
 	back := l.board.stale[m][0]
 	l.board.stale[m] = l.board.stale[m][1:]
@@ -128,8 +127,8 @@ func (l *modelLane) notice(m int) string {
 	return strings.Join(said, "; ")
 }
 
-// coordinate takes the first Request in m's mailbox. What it leads to is
-// published by publish, which may be later: the log may have no room.
+// coordinate takes the first Request in m's mailbox. publish publishes the Responses, perhaps later, because the log
+// may have no room.
 func (l *modelLane) coordinate(m int) ([]*Response, error) {
 	p := l.board.mailboxes[m][0].request
 	l.board.mailboxes[m] = l.board.mailboxes[m][1:]
@@ -141,7 +140,7 @@ func (l *modelLane) coordinate(m int) ([]*Response, error) {
 	for _, resp := range resps {
 		l.outbox = append(l.outbox, resp.Append(nil))
 	}
-	clear(r.Shape) // it is the caller's again
+	clear(r.Shape) // the caller may reuse it
 	clear(r.Ranks)
 	return resps, err
 }
@@ -203,7 +202,7 @@ func (l *modelLane) next(m int) (*Response, error) {
 	return resp, nil
 }
 
-// leftover says what has not come to an end; empty if all has.
+// leftover says what has not ended; empty if all has ended.
 func (l *modelLane) leftover() string {
 	var s []string
 	for _, t := range l.coord.tallies() {

@@ -3,7 +3,7 @@
 // can try every interleaving in one thread. The engine calls them, one goroutine at a time per lane, and carries their
 // messages over a transport.Board.
 //
-// What is known of a tensor by its name, in each process set:
+// What the members and the Coordinator know of a tensor by its name, in each process set:
 //
 //	who has it     what                                     from                     to
 //	Coordinator    tally: the Requests that have come       a round's first Request  its last: all have asked, or joined
@@ -22,12 +22,12 @@ import (
 // CPUDevice is the Device of a tensor in host memory.
 const CPUDevice = -1
 
-// GPUDevice is the Device of a tensor in the memory of a GPU. Which GPU is each rank's own matter: Requests of ranks
-// that say the same travel as one.
+// GPUDevice is the Device of a tensor in the memory of a GPU. A rank does not say which GPU it is, so that equal
+// Requests of ranks can travel as one.
 const GPUDevice = 0
 
 // StagedDevice is the Device of a tensor of a GPU that its rank has in host memory, as a copy. If one rank of an
-// operation has that, the Response says it, and the data of all ranks goes through host memory.
+// operation says so, the Response says it, too, and the data of all ranks goes through host memory.
 const StagedDevice = 1
 
 // MaxName is the longest tensor name in bytes.
@@ -64,8 +64,8 @@ type Request struct {
 	Refused string
 	// Alone says that another Allreduce of the sender uses the tensor's memory, too, so the two must not be fused.
 	Alone bool
-	// Contested says that the sender's cache has a card for the name, and yet it asks in full. Members that have
-	// marked the card ask in full only after the coordinator has seen this Request, so it must not wait for them
+	// Contested says that the sender's cache has a card for the name, and yet the sender asks in full. Members that
+	// have marked the card ask in full only after the coordinator has seen this Request, so it must not wait for them
 	// (Combiner).
 	Contested bool
 }
@@ -97,8 +97,8 @@ type Response struct {
 	// belonged to another name now belongs to this one.
 	Card uint32
 	Gen  uint32
-	// Last is the lane member whose Request was the last, -1 of a Join and if a rank that joined was it. Of a Response
-	// that is repeated by its card, the board knows: transport.Board.Last.
+	// Last is the lane member whose Request came last. It is -1 for a Join, and if a rank that joined came last. For a
+	// Response that is repeated by its card, the board knows the last member: transport.Board.Last.
 	Last int32
 	// Kept is not sent. Worker.Apply sets it where the name has a card, and the compression keeps something.
 	Kept *Kept

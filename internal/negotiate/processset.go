@@ -5,8 +5,8 @@ import "slices"
 // processSetIDs gives process sets their ids: first those of removed sets, in the order of their removal, then new
 // ones. Id 0 is the world.
 type processSetIDs struct {
-	last  int32   // the largest ever given
-	freed []int32 // given and free again
+	last  int32   // the largest id ever given
+	freed []int32 // ids that are free again
 }
 
 func (p *processSetIDs) take() int32 {

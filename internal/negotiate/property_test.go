@@ -12,9 +12,8 @@ import (
 	"github.com/gorovod/gorovod/test/property"
 )
 
-// A program says what each member submits, in epochs that end by a join of
-// all; only the last one does not. A member goes through the rounds of a stream
-// one after the other, and takes the streams in any order.
+// A program says what each member submits, in epochs. Each epoch but the last ends by a join of all members. A member
+// submits the rounds of a stream one after the other, and takes the streams in any order.
 type program struct {
 	joinAllOps bool
 	streams    []stream
@@ -27,7 +26,7 @@ type stream struct {
 	names []string
 }
 
-// A round is what the members submit under a stream's names, and what comes of it.
+// A round is what the members submit under a stream's names, and the expected outcome.
 type round struct {
 	present []bool      // by member; the others have joined
 	reqs    [][]Request // by name and member
@@ -59,7 +58,7 @@ func drawStreams(n int, pick choose) (all []stream) {
 	for i := range n {
 		s := stream{kinds[pick(len(kinds))], []string{fmt.Sprintf("t%d", i)}}
 		if s.kind == operation.AddProcessSet {
-			if sets { // they are made one at a time
+			if sets { // process sets change one at a time
 				s.kind = operation.Reducescatter
 			}
 			sets = true
@@ -83,9 +82,9 @@ type drawing struct {
 	pick            choose
 }
 
-// epoch draws the rounds of each stream. Members of a lower level have fewer rounds of every stream,
-// or they could wait for one another. Only the last round that a member submits, for
-// which it need not wait before it joins, can be one more than that.
+// epoch draws the rounds of each stream. Members of a lower level have fewer rounds of every stream, because otherwise
+// they could wait for one another. Only the last round that a member submits can be one more than that, because the
+// member need not wait for it before it joins.
 func (d *drawing) epoch(last bool) (all [][]round) {
 	levels := make([]int, d.members)
 	for m := range levels {
@@ -120,7 +119,7 @@ func (d *drawing) round(i, k int, counts []int) round {
 	for m := range r.present {
 		r.present[m] = counts[m] > k
 	}
-	odd := -1 // the member that says something else, about the last of the names
+	odd := -1 // the member that submits something else under the last name
 	if d.members > 1 && d.pick(6) == 0 {
 		odd = d.pick(d.members)
 	}
@@ -136,7 +135,7 @@ func (d *drawing) round(i, k int, counts []int) round {
 	return r
 }
 
-// requests makes the members' Requests for name j of stream i, in which the odd member says something else.
+// requests makes the members' Requests for name j of stream i, which differ for the odd member.
 func (d *drawing) requests(i, j, odd int) []Request {
 	s := d.streams[i]
 	kind, id := s.kind, int32(0)
@@ -163,7 +162,7 @@ func variantOf(kind operation.Kind, variant, member int, id int32) Request {
 	switch kind {
 	case operation.Allreduce, operation.Adasum, operation.Reducescatter:
 		r.Shape = tensor.Shape{4, int64(variant)}
-	case operation.Allgather: // only the first dimension varies: variants agree
+	case operation.Allgather: // only the first dimension varies, so variants agree
 		r.Shape = tensor.Shape{int64(variant + member%3), 2}
 	case operation.Alltoall:
 		r.Shape = tensor.Shape{int64(member % 3), int64(variant)}
@@ -178,8 +177,8 @@ func variantOf(kind operation.Kind, variant, member int, id int32) Request {
 	return r
 }
 
-// modelIDs gives process sets their ids: a list of those that are taken, in
-// which the one freed first is looked for by time.
+// modelIDs gives process sets their ids, from a list of the ids in use. It finds the id that was freed first by its
+// time.
 type modelIDs struct {
 	freedAt []int // by id - 1; 0 if taken
 	clock   int
@@ -217,8 +216,7 @@ func (ids *modelIDs) remove(id int) bool {
 	return true
 }
 
-// expect is the sequential model: what a round gives if nothing else goes on.
-// Empty: an error.
+// expect is the sequential model: the outcome of a round if nothing else happens. Empty: an error.
 func (p *program) expect(reqs []Request, present []bool, ids *modelIDs) string {
 	var dims []int64
 	var absent []int32
@@ -288,10 +286,10 @@ type player struct {
 	*modelLane
 	*program
 	at   []progress
-	said []string // what got says of each record, as the first to read it has it
+	said []string // the result of got for each record, from the first member that read it
 }
 
-// progress says how far a member is.
+// progress says how far a member has come.
 type progress struct {
 	epoch     int
 	submitted []int   // rounds, by stream
@@ -318,8 +316,8 @@ func play(l *modelLane, p *program, pick choose) (byCard int, err error) {
 			break
 		}
 		a := can[pick(len(can))]
-		// In a large lane one choice moves a run of members, or the list of what
-		// can happen would be made too often.
+		// In a large lane one choice moves a run of members, because listing all possible actions for each move would
+		// take too long.
 		for i, b := range can {
 			if b != a && !(len(l.members) > 16 && b.what == a.what && b.stream == a.stream && (i+step)%3 == 0) {
 				continue
@@ -440,7 +438,7 @@ func (pl *player) act(a action) error {
 	return nil
 }
 
-// whole checks that the Responses of one Step have groups entire or not at all.
+// whole checks that the Responses of one Step contain groups whole or not at all.
 func whole(resps []*Response) error {
 	n := make(map[string]int)
 	for _, r := range resps {
@@ -499,8 +497,7 @@ func (pl *player) check(m int, resp *Response) error {
 	return fmt.Errorf("member %d: nobody has asked for %+v", m, resp)
 }
 
-// got is got of the record that member m has just read. That all read the same
-// is checked by their histories.
+// got describes the record that member m has just read. The members' histories show whether all have read the same.
 func (pl *player) got(m int, resp *Response) string {
 	n := pl.members[m].read - 1
 	for len(pl.said) <= n {
@@ -520,13 +517,12 @@ func ranks(n int) []int {
 	return r
 }
 
-// TestRandomPrograms finds no order of events in which members disagree, a
-// result differs from the sequential model, or anything is left waiting.
+// TestRandomPrograms finds no order of events in which members disagree, a result differs from the sequential model, or
+// something waits for ever.
 func TestRandomPrograms(t *testing.T) {
 	var cards int
 	property.Check(t, func(t *property.T) {
-		// Choices that are drawn one by one can be made small, and often are;
-		// those that come from a seed are even.
+		// Choices that are drawn one by one can be made small, and often are. Choices that come from a seed are even.
 		pick := func(n int) int { return t.Int("pick", 0, n-1) }
 		if t.Bool("even") {
 			pick = rand.New(rand.NewPCG(t.Uint64("seed"), 0)).IntN
@@ -548,8 +544,8 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// TestRandomProgramsManyMembers does the same on 500 members, drawing only the
-// seed. A lane of this size takes its time, so one seed in sixteen is played.
+// TestRandomProgramsManyMembers does the same on 500 members, drawing only the seed. A lane of this size is slow, so
+// only one seed in sixteen is played.
 func TestRandomProgramsManyMembers(t *testing.T) {
 	const members = 500
 	property.Check(t, func(t *property.T) {
@@ -567,10 +563,9 @@ func TestRandomProgramsManyMembers(t *testing.T) {
 	})
 }
 
-// TestFuseProperties: every Response is in exactly one Batch, Batches stand in
-// the order of their first Responses and keep log order inside, and hold only
-// what belongs together within the threshold. No two Batches of a kind
-// that follow one another would have fitted into one.
+// TestFuseProperties: every Response is in exactly one Batch. Batches stand in the order of their first Responses, keep
+// log order inside, and hold only Responses of one kind within the threshold. Two consecutive Batches of a kind would
+// never have fitted into one.
 func TestFuseProperties(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		var rs []*Response
@@ -598,7 +593,7 @@ func TestFuseProperties(t *testing.T) {
 		threshold := int64(t.Int("threshold", 0, 200))
 		o := FuseOptions{Groups: t.Bool("groups")}
 		plan := Fuse(nil, rs, threshold, o)
-		// memory that has been used differently
+		// memory of another plan
 		again := Fuse(Fuse(nil, rs, 1<<30, FuseOptions{})[:0], rs, threshold, o)
 		if fmt.Sprint(plan) != fmt.Sprint(again) {
 			t.Fatalf("the plan depends on dst's memory:\n%v\n%v", plan, again)

@@ -13,7 +13,7 @@ func newRecent(limit int) *recent {
 	return &recent{limit: limit, at: make(map[string]int)}
 }
 
-// has reports whether the last Response of the same name said the same.
+// has reports whether the last Response of the same name was equal.
 func (r *recent) has(resp *Response) bool {
 	i, ok := r.at[resp.Name]
 	return ok && r.ring[i].repeats(resp)

@@ -7,8 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// firstOf is the Request of the lowest member that has sent one. nil stands
-// for a member that has joined instead; at least one is not nil.
+// firstOf is the Request of the lowest member that has sent one. A nil stands for a member that has joined. At least
+// one Request is not nil.
 func firstOf(reqs []*Request) *Request {
 	return reqs[slices.IndexFunc(reqs, func(r *Request) bool { return r != nil })]
 }
@@ -71,7 +71,7 @@ func merge(reqs []*Request) *Response {
 	return resp
 }
 
-// answers reports whether r says the same as the Request of member that led to this Response. It is false for a
+// answers reports whether r answers q: whether q is equal to the Request of member that led to r. It is false for a
 // refusal, and for a Response to be executed alone.
 func (r *Response) answers(q *Request, member int) bool {
 	if q.Type != r.Type || q.DType != r.DType || !allows(r.Device, q.Device) || q.Name != r.Name ||
@@ -91,7 +91,7 @@ func (r *Response) answers(q *Request, member int) bool {
 		r.hasShapeOf(q, d, member)
 }
 
-// hasShapeOf reports whether r has the shape that member has asked for in q, as far as member decides it.
+// hasShapeOf reports whether r has the shape that member has asked for in q, as far as member knows it.
 func (r *Response) hasShapeOf(q *Request, d *operation.Descriptor, member int) bool {
 	if d.Has(operation.Shape) {
 		return q.Shape.Equal(r.Shape)
@@ -105,8 +105,8 @@ func (r *Response) hasShapeOf(q *Request, d *operation.Descriptor, member int) b
 	return d.Output != operation.OfAll || member < len(r.FirstDims) && q.Shape[0] == r.FirstDims[member]
 }
 
-// Fits reports whether r has the sizes, and is about the memory, that member has asked for in q. Of an Allgather or
-// Alltoall the member knows only its own contribution. A member must call Fits before it allocates or copies by a
+// Fits reports whether r has the sizes and the kind of memory that member has asked for in q. In an Allgather or
+// Alltoall the member knows only its own contribution.
 // Response of another rank.
 func (r *Response) Fits(q *Request, member int) bool {
 	if q.Type != r.Type || !allows(r.Device, q.Device) {
@@ -174,8 +174,8 @@ func memoryOf(reqs []*Request) int32 {
 	return device
 }
 
-// allows reports whether a member that has asked for memory of a kind can execute a Response about another.
+// allows reports whether a member that has asked for memory of a kind can execute a Response about memory of another.
 func allows(response, request int32) bool { return sameKind(response, request) && request <= response }
 
-// sameFactor compares bit by bit, so that a NaN agrees with itself.
+// sameFactor compares the factors bit by bit, so that a NaN agrees with itself.
 func sameFactor(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }

@@ -15,7 +15,7 @@ type tally struct {
 	one *Request
 }
 
-// add enters the members' Request. It returns a member whose Request is there already, or -1. It copies r unless keep
+// add enters the members' Request. It returns a member whose Request is already there, or -1. It copies r unless keep
 // is set.
 func (t *tally) add(members []int, r *Request, keep bool) (again int) {
 	for _, m := range members {

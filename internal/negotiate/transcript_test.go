@@ -20,17 +20,17 @@ import (
 //	submit m=0 group=g names=(a,b) [but=b] …  submits a group; b has shape [9]
 //	join m=1        member 1 joins
 //	arrive m=1      member 1's first mark under way reaches the board
-//	notice m=1      member 1 learns that a mark of its was stale
+//	notice m=1      member 1 learns that one of its marks was stale
 //	coordinate [m=1] [n=1]  the coordinator takes what is in the mailboxes (of
 //	                member 1), at most n Requests of each
 //	read [m=1]      all members (member 1) read the log to its end and execute
 //	inject m=1 …    posts a Request that no correct member would post
-//	pending         what the coordinator waits for
-//	joined          who has joined
-//	cards           what stands on the board, and by whom it is marked
+//	pending         the names and members that the coordinator waits for
+//	joined          the members that have joined
+//	cards           the cards on the board, and the members that have marked them
 //	end             nothing may be left over
 //
-// To accept what they print now: go test ./internal/negotiate -run Transcripts -rewrite
+// To accept the present output: go test ./internal/negotiate -run Transcripts -rewrite
 func TestTranscripts(t *testing.T) {
 	transcript.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
 		tr := &scenario{}
@@ -204,7 +204,7 @@ func show(r *Response) string {
 	return s
 }
 
-// requests reads a Request off a command line, or those of a group.
+// requests reads a Request from a command line, or the Requests of a group.
 func requests(t *testing.T, d *transcript.Command) []*Request {
 	var reqs []*Request
 	for _, arg := range d.Args {
@@ -263,7 +263,7 @@ func request(t *testing.T, d *transcript.Command) *Request {
 		case "name":
 			r.Name = v
 		case "type":
-			// A barrier with a name is a barrier to users: only what begins its names tells it apart.
+			// A barrier with a name is a barrier to users: only the prefix of its name tells it apart.
 			for r.Type.String() != strings.ToUpper(v) && r.Type.Describe().Alike != v {
 				if r.Type++; r.Type == 0 {
 					d.Fatalf(t, "unknown type %s", v)

@@ -9,8 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// check is one condition on the members' Requests. It has either refuse, or ok, which compares the first member's
-// Request with each one's, its own included.
+// check is one condition on the members' Requests. It has either refuse or ok. ok compares the first member's Request
+// with each member's, its own included.
 type check struct {
 	// of selects kinds, by the first Request; nil: all.
 	of func(d *operation.Descriptor) bool
@@ -23,13 +23,13 @@ type check struct {
 	show func(r *Request) string
 }
 
-// checks are Horovod's, in its order: the first that fails speaks.
+// checks are Horovod's, in Horovod's order. The first one that fails gives the text.
 var checks = []check{
 	{ // Not Horovod's. It comes first: the other checks mean nothing once a member has refused.
 		ok:   func(_, r *Request) bool { return r.Refused == "" },
 		text: func(_, r *Request) string { return r.Refused },
 	},
-	{ // Not Horovod's, for the kinds that it lacks: beside one of them the data types of two calls say nothing.
+	{ // Not Horovod's, for kinds that it lacks: beside such a call, a mismatch of data types says nothing.
 		ok: func(first, r *Request) bool {
 			return r.Type == first.Type || max(r.Type, first.Type) < operation.AddProcessSet
 		},
@@ -49,7 +49,7 @@ var checks = []check{
 		text: mismatchedOperations,
 		show: func(r *Request) string { return r.Type.String() },
 	},
-	{ // Not Horovod's; the checks below are about the types that are left.
+	{ // Not Horovod's; the checks below are for the kinds that remain.
 		ok: func(first, _ *Request) bool {
 			role := first.Type.Describe().Role
 			return role == operation.Collective || role == operation.SetChange || first.Type == operation.Barrier
@@ -85,7 +85,7 @@ var checks = []check{
 		},
 		show: func(r *Request) string { return r.ReduceOp.String() },
 	},
-	{ // Not Horovod's, where a compressed tensor has another type.
+	{ // Not Horovod's: there a compressed tensor has another type.
 		of: agreeing(operation.Wire),
 		ok: func(first, r *Request) bool { return r.Wire == first.Wire },
 		text: func(first, r *Request) string {
@@ -150,7 +150,7 @@ var checks = []check{
 		},
 		show: showDevice,
 	},
-	// The rest is not Horovod's, which sends no groups, and compares process sets by collectives of their own.
+	// The rest is not Horovod's, which sends no groups, and compares process sets by separate collectives.
 	{
 		ok: func(first, r *Request) bool { return r.Group == first.Group && r.GroupSize == first.GroupSize },
 		text: func(first, r *Request) string {
@@ -199,7 +199,7 @@ func agreeing(fields operation.Field) func(d *operation.Descriptor) bool {
 // are nil. Horovod's text comes first, then each rank's value.
 func (c *Coordinator) validate(reqs []*Request) string {
 	first := firstOf(reqs)
-	// Members that say the same share a Request: look at each Request once.
+	// Members with equal Requests share one: look at each Request once.
 	c.distinct = c.distinct[:0]
 	for _, r := range reqs {
 		if r != nil && (len(c.distinct) == 0 || r != c.distinct[len(c.distinct)-1]) {
@@ -231,8 +231,8 @@ func (c *Coordinator) validate(reqs []*Request) string {
 	return c.implausible(reqs)
 }
 
-// refuseJoined refuses operations that need the absent members. Members that have asked for the tensor and joined
-// afterwards do take part.
+// refuseJoined refuses operations that need the members that have joined. Members that asked for the tensor before they
+// joined do take part.
 func (c *Coordinator) refuseJoined(reqs []*Request) string {
 	first := firstOf(reqs)
 	d := first.Type.Describe()
@@ -262,7 +262,8 @@ func (c *Coordinator) refuseJoined(reqs []*Request) string {
 	return fmt.Sprintf("%s from a root rank that has joined is not possible. (root rank: %d)", d.Name, first.Root)
 }
 
-// refusePrescale refuses a prescaled tensor that is larger than the fusion buffer, because it is scaled there.
+// refusePrescale refuses a prescaled tensor that is larger than the fusion buffer, because the engine would scale it
+// there.
 func (c *Coordinator) refusePrescale(reqs []*Request) string {
 	r := firstOf(reqs)
 	size, err := byteSize(r.Shape, r.DType)
@@ -367,8 +368,8 @@ func implausibleSum(reqs []*Request) string {
 	return ""
 }
 
-// showShape leaves out the first dimension of an alltoall, which is not compared, and of a Request that came as a
-// mark, which is not known.
+// showShape leaves out the first dimension of an alltoall, because nobody compares it, and because it is unknown if the
+// Request came as a mark.
 func showShape(r *Request) string {
 	if r.Type.Describe().Output == operation.Sent && len(r.Shape) > 0 {
 		return strings.Replace(r.Shape.String(), strconv.FormatInt(r.Shape[0], 10), "_", 1)

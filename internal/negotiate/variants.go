@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// Limits of a report. A value is a shape at worst, 255 dimensions of 21
-// characters; so eight of them and Horovod's text remain below maxErr.
+// Limits of a report. The longest value is a shape: 255 dimensions of 21 characters. So eight values and Horovod's text
+// remain below maxErr.
 const (
 	maxValues = 8
 	maxRanges = 16
 )
 
-// variants says which world ranks said what, like
-// "(ranks 0-2, 5: float32; rank 3: float64)".
+// variants lists the values and the world ranks that gave them, like "(ranks 0-2, 5: float32; rank 3: float64)".
 func (c *Coordinator) variants(reqs []*Request, show func(*Request) string) string {
 	type group struct {
 		value string

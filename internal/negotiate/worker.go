@@ -8,7 +8,7 @@ import (
 )
 
 // Worker is one member's part of a lane: the cache of Responses that can be repeated by card. It reflects the lane's
-// log up to the last applied record. Members that have read equally far have equal Workers.
+// log up to the last applied record. Members that have read the same records have equal Workers.
 //
 // A Worker is not safe for concurrent use.
 type Worker struct {
@@ -47,10 +47,10 @@ func (w *Worker) Lookup(r *Request) (card, gen uint32, cached bool) {
 // CardGen names a card under one of its generations.
 type CardGen struct{ Card, Gen uint32 }
 
-// LookupGroup is Lookup for all tensors of a group, which are announced in one way. If all are cached, it appends
-// their cards to dst, in the order of rs, and returns true: mark them all at once. Otherwise it returns dst unchanged,
-// and false: post all of rs in full, one after the other. Do the same if the board refuses any of the marks. It
-// allocates only if dst has no room.
+// LookupGroup is Lookup for all tensors of a group, which are announced together. If all are cached, it appends their
+// cards to dst, in the order of rs, and returns true: mark them all at once. Otherwise it returns dst unchanged, and
+// false: post all of rs in full, one after the other. Do the same if the board refuses any of the marks. It allocates
+// only if dst has no room.
 func (w *Worker) LookupGroup(dst []CardGen, rs []*Request) ([]CardGen, bool) {
 	n := len(dst)
 	for _, r := range rs {
@@ -66,12 +66,12 @@ func (w *Worker) LookupGroup(dst []CardGen, rs []*Request) ([]CardGen, bool) {
 	return dst, true
 }
 
-// Apply records a Response read from the lane's log. Each member applies every
-// Response, in log order, between resolving the card records before and after
-// it. It copies what it keeps, but for resp.Kept, which it makes where resp gives its name a card.
+// Apply records a Response read from the lane's log. Each member applies every Response, in log order, between
+// resolving the card records before and after it. It copies all that it keeps, except resp.Kept, which it makes if resp
+// gives its name a card.
 func (w *Worker) Apply(resp *Response) {
 	if resp.Type == operation.Join || resp.Type == operation.Settle {
-		// Every card that was given by an earlier Response has been retired.
+		// Every card that an earlier Response gave has been retired.
 		clear(w.byName)
 		clear(w.byCard)
 		return

@@ -34,7 +34,7 @@ func TestLookupMatchesEveryField(t *testing.T) {
 	changes := []struct {
 		name   string
 		change func(*Request)
-		miss   []operation.Kind // the types for which it makes a difference
+		miss   []operation.Kind // the kinds for which the change makes a difference
 	}{
 		{"nothing", func(*Request) {}, nil},
 		{"name", func(r *Request) { r.Name = "y" }, all},
@@ -76,13 +76,13 @@ func TestLookupMatchesEveryField(t *testing.T) {
 			if card, gen, cached := w.Lookup(&r); cached != want || cached && (card != 5 || gen != 6) {
 				t.Errorf("%v, %s changed: card %d gen %d, cached %v, want %v", typ, c.name, card, gen, cached, want)
 			}
-			// A leader holds back what nobody else asks for, unless it hears that a card is contested.
+			// A leader holds back a Request that no other member has sent, unless it hears that a card is contested.
 			if known := r.Name == req.Name; r.Contested != (known && !want) {
 				t.Errorf("%v, %s changed: contested %v although cached %v, known %v", typ, c.name, r.Contested,
 					want, known)
 			}
 		}
-		// What a mark stands for is what this member would have posted.
+		// A mark stands for the Request that this member would have posted.
 		if q := resp.request(1); !resp.answers(q, 1) || resp.answers(q, 0) != (typ != operation.Allgather) {
 			t.Errorf("%v: %+v does not come from %+v", typ, q, resp)
 		}
@@ -105,7 +105,7 @@ func TestLookupForeignMember(t *testing.T) {
 	}
 }
 
-// TestLookupKeepsName: a request that is cached has its name no more from memory that its submitter may reuse.
+// TestLookupKeepsName: after Lookup the name of a cached Request is no longer in memory that the submitter may reuse.
 func TestLookupKeepsName(t *testing.T) {
 	memory := []byte("a")
 	r := Request{Type: operation.Allreduce, Name: unsafe.String(&memory[0], len(memory)), Shape: tensor.Shape{1}}
@@ -120,7 +120,7 @@ func TestLookupKeepsName(t *testing.T) {
 	}
 }
 
-// TestLookupGroup: all or nothing, after what is in dst, without an allocation.
+// TestLookupGroup: it appends all cards to dst or none, without an allocation.
 func TestLookupGroup(t *testing.T) {
 	w := NewWorker(0)
 	var rs []*Request
@@ -162,8 +162,7 @@ func TestLookupGroup(t *testing.T) {
 	}
 }
 
-// TestApplyForgetsRetiredCards: no card that was given before a Settle or a
-// Join stands for anything after it.
+// TestApplyForgetsRetiredCards: a card given before a Settle or a Join has no meaning after it.
 func TestApplyForgetsRetiredCards(t *testing.T) {
 	for _, typ := range []operation.Kind{operation.Settle, operation.Join} {
 		w, r := warmWorker()
@@ -202,7 +201,7 @@ func TestApplyReplaces(t *testing.T) {
 
 	given := apply("a", 0, 1, "")
 	held, _ := w.Card(0)
-	given.Shape[0] = 9 // the caller's to reuse
+	given.Shape[0] = 9 // the caller may reuse it
 	if !known("a") || resolve(0) != "a" {
 		t.Error("a is not known")
 	}

@@ -24,15 +24,15 @@ type numbered struct {
 type elementType struct {
 	numbered
 	Bytes int `json:"bytes"`
-	// Reduced says that host memory can combine such elements. Others only move there.
+	// Reduced says that such elements can be combined in host memory. Others can only be moved there.
 	Reduced bool `json:"reduced"`
 }
 
 // submitted is a kind that users can submit.
 type submitted struct {
 	numbered
-	// ReduceOps are its reduce operations, each with the element types that it can combine. Empty if the kind combines
-	// nothing.
+	// ReduceOps are its reduce operations, each with the element types that it can combine. The list is empty if the
+	// kind combines nothing.
 	ReduceOps []reduction `json:"reduce_ops"`
 	Output    string      `json:"output"`
 	Rooted    bool        `json:"rooted"`
@@ -67,12 +67,13 @@ func Facts() string {
 	}
 	text, err := json.Marshal(f)
 	if err != nil {
-		panic(err) // of such types there is none
+		panic(err) // these types always have a JSON form
 	}
 	return string(text)
 }
 
-// factName is the name of k in Facts, where each has its own: users are told of both barriers by one.
+// factName is the name of k in Facts, where each kind has its own name. Messages for users call both kinds of barrier
+// by one name.
 func factName(k Kind) string {
 	if k == NamedBarrier {
 		return "named barrier"
@@ -80,11 +81,11 @@ func factName(k Kind) string {
 	return strings.ToLower(k.Describe().Name)
 }
 
-// Version differs between builds that know different operations: their ranks could not understand one another.
+// Version differs between builds that know different operations, because their ranks could not understand one another.
 func Version() int { return int(crc32.ChecksumIEEE([]byte(Facts()))) }
 
-// reductions are the reduce operations that users can ask of k. An allreduce has also those that Of turns into another
-// kind.
+// reductions returns the reduce operations that users can ask of k. Those of an allreduce include the ones that Of
+// turns into another kind.
 func reductions(k Kind) []reduction {
 	all := []reduction{}
 	for op := range tensor.ReduceOp(tensor.NumReduceOps) {

@@ -24,7 +24,8 @@ func Combine(op tensor.ReduceOp, postscale float64, size int) (tensor.ReduceOp, 
 }
 
 // Requested returns the reduce operation and postscale for a rank's Request. An Average stays one, so that a rank that
-// has asked for a Sum gets an error. If d is AverageInPostscale, it becomes a Sum, and the postscale tells them apart.
+// has asked for a Sum gets an error. If d is AverageInPostscale, an Average becomes a Sum, and the postscale
+// distinguishes the two.
 func (d *Descriptor) Requested(op tensor.ReduceOp, postscale float64, size int) (tensor.ReduceOp, float64) {
 	if !d.AverageInPostscale {
 		return op, postscale
@@ -40,7 +41,7 @@ func (k Kind) Agreed(op tensor.ReduceOp) tensor.ReduceOp {
 	case k == Adasum:
 		return tensor.Adasum
 	}
-	return tensor.Average // it combines nothing: the zero value
+	return tensor.Average // k combines nothing: the zero value
 }
 
 // Share returns how many of a tensor's rows member m of size gets. The first rows%size members get one more than the

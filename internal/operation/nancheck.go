@@ -6,7 +6,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// NaNCheck says what a rank does about a NaN or an infinity in what it contributes to a reduction.
+// NaNCheck says what a rank does about a NaN or an infinity in its contribution to a reduction.
 type NaNCheck uint8
 
 // The ways.

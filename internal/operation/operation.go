@@ -1,14 +1,14 @@
-// Package operation describes each kind of operation once: its names, the fields in which ranks must agree, its
-// output, the element types that it combines, and what fuses. The table in table.go is the one place. The negotiation,
-// the engine, the Go and C interfaces, and through these the Python front ends read it. The package holds no state and
-// no data.
+// Package operation describes each kind of operation once: its names, the fields in which ranks must agree, its output,
+// the element types that it combines, and whether it fuses. The table in table.go is the only place for these facts.
+// The negotiation, the engine, the Go and C interfaces, and through these the Python front ends read it. The package
+// holds no state and no data.
 package operation
 
 // Kind numbers the kinds of operation. The numbers below 64 are Horovod's request types. C callers and the wire see
 // them.
 type Kind uint8
 
-// Role says what a kind is for.
+// Role says how a kind is used.
 type Role uint8
 
 // The roles. The zero value is that of a number without a kind.
@@ -50,14 +50,14 @@ const (
 	OnRootOnly        // as LikeInput on the root; the other members have no output
 )
 
-// Absence says how the operation runs when members have joined and not asked for it.
+// Absence says how the operation runs if some members have joined, and so have not asked for it.
 type Absence uint8
 
 // The ways.
 const (
-	TakesZeros   Absence = iota // they take part with zeros
+	TakesZeros   Absence = iota // joined members take part with zeros
 	NeedsAll                    // it fails, unless joined members take part in all operations, with empty tensors
-	NeedsTheRoot                // they take part with zeros, but it fails if the root is among them
+	NeedsTheRoot                // they take part with zeros, but the operation fails if the root is among them
 )
 
 // Descriptor is the table's line for a kind. Do not change it.
@@ -67,7 +67,7 @@ type Descriptor struct {
 	Role     Role
 	Agree    Field
 	Output   Output
-	Activity string // how the timeline calls the moving of the data
+	Activity string // the timeline's name for the moving of the data
 
 	// Alike is the kind with which this one shares the numbers of operations without a name; see Noname.
 	Alike string
@@ -75,20 +75,20 @@ type Descriptor struct {
 	Ops    Ops    // the reduce operations that it can do; none if it does not combine elements
 	Types  DTypes // the element types that it takes; see also TypesOf and TypesOnDevices
 	Absent Absence
-	Advice string // for who meets the failure of NeedsAll
+	Advice string // for a user who meets the failure of NeedsAll
 
-	// Fuses says that several operations which agree on all fields but the shape can run as one.
+	// Fuses says that several operations that agree on all fields but the shape can run as one.
 	Fuses bool
-	// Repeats says that a mark on the board can ask for an operation which the ranks have agreed on before.
+	// Repeats says that a mark on the board can ask for an operation on which the ranks have agreed before.
 	Repeats bool
 	// TakesTurns says that operations of one process set from one root may write the same memory, for example weights
 	// that a model has under two names: the operations run one after the other, and bring the same values.
 	TakesTurns bool
 	// Idempotent are the reduce operations that change nothing when they run again on their result, without factors:
 	// the average of averages is the average. Such operations of one process set may use the same memory, in place.
-	// They run one after the other then.
+	// Then they run one after the other.
 	Idempotent Ops
-	// AverageInPostscale says that Requests name an Average a Sum, and their postscales distinguish the two, as in
+	// AverageInPostscale says that Requests name an Average a Sum, and that the postscales distinguish the two, as in
 	// Horovod.
 	AverageInPostscale bool
 	// PrescaleFused says that a prescale needs room in the fusion buffer, as in Horovod.

@@ -9,12 +9,12 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// TestTableIsWhole finds lines of the table that forget something which others rely on.
+// TestTableIsWhole finds lines of the table that lack something on which other packages rely.
 func TestTableIsWhole(t *testing.T) {
 	names, labels := map[string]Kind{}, map[string]Kind{}
 	for _, k := range All() {
 		d := k.Describe()
-		if k == NamedBarrier { // to users it is a barrier
+		if k == NamedBarrier { // users see a barrier
 			if other := Barrier.Describe(); d.Name != other.Name || d.Label != other.Label {
 				t.Errorf("a barrier with a name is called %q and %q, not %q and %q", d.Name, d.Label, other.Name,
 					other.Label)
@@ -89,10 +89,10 @@ func TestMeanings(t *testing.T) {
 		op, wants tensor.ReduceOp
 		postscale float64
 	}{
-		{Allreduce, tensor.Average, tensor.Average, 3}, // compared as an Average, and combined as a Sum later
+		{Allreduce, tensor.Average, tensor.Average, 3}, // ranks compare it as an Average, and combine it as a Sum later
 		{Reducescatter, tensor.Average, tensor.Sum, 0.75},
 		{Reducescatter, tensor.Sum, tensor.Sum, 3},
-		{Adasum, tensor.Average, tensor.Average, 3}, // which means nothing there
+		{Adasum, tensor.Average, tensor.Average, 3}, // an Average has no meaning for Adasum
 		{Broadcast, tensor.Average, tensor.Average, 3},
 	} {
 		if op, postscale := c.k.Describe().Requested(c.op, 3, 4); op != c.wants || postscale != c.postscale {
@@ -116,7 +116,7 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// TestFacts looks at what front ends rely on.
+// TestFacts checks the facts on which front ends rely.
 func TestFacts(t *testing.T) {
 	var f struct {
 		Operations []struct {

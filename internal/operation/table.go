@@ -25,8 +25,8 @@ const (
 	AddProcessSet    Kind = 64
 	RemoveProcessSet Kind = 65
 	// Settle asks the coordinator to retire all cards. A member that has read the Response with its own rank as Root
-	// has no mark under way any more: each has led to a record that it has read, has been taken over by the
-	// coordinator, or has come back as stale. A member must have no mark under way when it joins.
+	// has no mark under way any more. Each of its marks has led to a record that the member has read, has become a
+	// Request at the coordinator, or has come back as stale. A member must have no mark under way when it joins.
 	Settle Kind = 66
 	// Tune is a Response without a Request. Member 0 publishes it. It changes the lane's settings to FirstDims for all
 	// later records.
@@ -34,12 +34,12 @@ const (
 
 	Reduce Kind = 68
 
-	// Gather and Scatter move rows as an Alltoall does, to one root and from it. They are kinds of their own so that
-	// ranks compare the roots, and messages name the call.
+	// Gather and Scatter move rows as an Alltoall does, to one root and from it. They are separate kinds, so that ranks
+	// compare the roots, and messages name the call.
 	Gather  Kind = 69
 	Scatter Kind = 70
 	// NamedBarrier is a barrier that has a name, as a collective has, and an empty tensor. Several may be pending.
-	// Users read of a barrier.
+	// Messages for users call it a barrier.
 	NamedBarrier Kind = 71
 )
 
@@ -142,12 +142,12 @@ const (
 	floats8  DTypes = 1<<tensor.Float8E4M3FN | 1<<tensor.Float8E5M2
 )
 
-// TypesOf are the element types that d takes with op in host memory: bits are those of integers and of bool, which has
-// no average. Nothing combines floats of 8 bits there.
+// TypesOf returns the element types that d takes with op in host memory: operations on bits take integers and bool, and
+// bool has no average. Nothing combines floats of 8 bits in host memory.
 func (d *Descriptor) TypesOf(op tensor.ReduceOp) DTypes { return d.typesOf(op) &^ floats8 }
 
-// TypesOnDevices are the element types that d takes with op in the memory of devices, some of which combine floats of
-// 8 bits.
+// TypesOnDevices returns the element types that d takes with op in the memory of devices. Some devices combine floats
+// of 8 bits.
 func (d *Descriptor) TypesOnDevices(op tensor.ReduceOp) DTypes { return d.typesOf(op) }
 
 func (d *Descriptor) typesOf(op tensor.ReduceOp) DTypes {
@@ -174,7 +174,7 @@ func (s Ops) List() []tensor.ReduceOp {
 	return all
 }
 
-// String lists them as Horovod's messages do: "AVERAGE, MIN and SUM".
+// String lists the operations as Horovod's messages do: "AVERAGE, MIN and SUM".
 func (s Ops) String() string {
 	var names []string
 	for _, op := range s.List() {
@@ -212,7 +212,7 @@ func (s DTypes) List() []tensor.DType {
 	return all
 }
 
-// String lists them: "uint8, int8 and bool".
+// String lists the types: "uint8, int8 and bool".
 func (s DTypes) String() string {
 	var names []string
 	for _, dt := range s.List() {

@@ -18,8 +18,8 @@ var benchSizes = []struct {
 	bytes int
 }{{"cache", 64 << 10}, {"memory", min(max(2*cachesize.Last()&^(1<<20-1), 64<<20), 512<<20)}}
 
-// touched is an array of memory of its own; untouched, it would be the kernel's one
-// page of zeros. The numbers are small, so that none is a NaN or a subnormal.
+// touched returns an array with memory of its own. Untouched memory would be the kernel's one page of zeros. The
+// numbers are small, so that none is a NaN or a subnormal.
 func touched(dt tensor.DType, n int) []byte {
 	b := aligned(n, 0)
 	first := min(64*dt.Size(), n)
@@ -36,20 +36,18 @@ func touched(dt tensor.DType, n int) []byte {
 	return b
 }
 
-// measure runs f, which causes so many bytes of memory traffic: what it reads, what
-// it writes, and the latter once more where it has not been read, since a
-// processor fetches a line before it changes it. Beyond the caches f takes turns
-// with the least work on two arrays, one instruction a vector, because the speed
-// of the memory changes with what else the machine does: "%memory" is the median of f's
-// rate over that of its next neighbour, and ns/op and MB/s are of f's median time. All is
-// the thread's time on the processor, so that the ratios hold beside other work.
+// measure runs f, which causes traffic bytes of memory traffic: the bytes that it reads and those that it writes. Bytes
+// that it writes without reading count twice, because a processor fetches a line before it changes the line. Beyond the
+// caches f takes turns with the least work on two arrays, one instruction a vector, because other work on the machine
+// changes the speed of the memory. "%memory" is the median of f's rate over that of the next turn, and ns/op and MB/s
+// come from f's median time. All times are the thread's time on the processor, so the ratios hold beside other work.
 func measure(b *testing.B, size, traffic int, f func()) { measureBeside(b, size, traffic, f, nil) }
 
-// measureBeside does so beside limit, if it is not nil: the same traffic, with nothing computed.
-// It has its turn after f, and "%limit" is the median of its time over f's. Both turns come
-// after one of the least work, and find the caches alike.
+// measureBeside is measure, with limit, if that is not nil: a function with the same traffic that computes nothing. It
+// has its turn after f, and "%limit" is the median of its time over f's. Both turns come after one of the least work,
+// so the caches are alike.
 func measureBeside(b *testing.B, size, traffic int, f, limit func()) {
-	f() // bring in what is cold
+	f() // warm the caches
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	report := func(seconds float64) {
@@ -84,7 +82,7 @@ func measureBeside(b *testing.B, size, traffic int, f, limit func()) {
 	}
 }
 
-// timeOf is the thread's time in f, in seconds.
+// timeOf returns the thread's time in f, in seconds.
 func timeOf(f func()) float64 {
 	began := threadTime()
 	f()
@@ -125,7 +123,7 @@ func BenchmarkReduce(b *testing.B) {
 					measure(b, size.bytes, 3*size.bytes, func() { reduceWith(best, dt, op, x, srcs, scale) })
 				})
 			}
-			// Those first that keep the numbers as they are.
+			// First the operations that keep the numbers.
 			run("min", tensor.Min, 1)
 			run("max", tensor.Max, 1)
 			if dt != tensor.Bool {
@@ -192,7 +190,7 @@ func BenchmarkAddCast(b *testing.B) {
 	}
 }
 
-// BenchmarkAdasum is what Adasum does with each pair of vectors: products, then sum.
+// BenchmarkAdasum is Adasum's work on each pair of vectors: products, then sum.
 func BenchmarkAdasum(b *testing.B) {
 	for _, dt := range floats {
 		for _, size := range benchSizes {

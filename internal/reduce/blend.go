@@ -83,7 +83,7 @@ func storeDoubles(to tensor.DType, dst []byte, src []float64) {
 	storeFloats(to, dst, mid)
 }
 
-// oddFloat32 rounds to odd: if f is no float32, it returns the one of the two float32 beside f whose last bit is set.
+// oddFloat32 rounds to odd: if f is no float32, it returns that one of the two adjacent float32 whose last bit is set.
 // Rounding the result to 16 bits gives the same as rounding f to 16 bits at once.
 func oddFloat32(f float64) float32 {
 	near := float32(f)

@@ -6,8 +6,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// wideElements is how many elements a turn of a kernel takes that counts elements. The portable form does the rest of
-// an array.
+// wideElements is the number of elements in one turn of a kernel that counts elements. The portable form does the rest
+// of an array.
 const wideElements = 64
 
 // Cast sets dst to the elements of src, of type from, as elements of type to. Both types are floats.
@@ -71,7 +71,7 @@ func addCastWith(v variant, dt, wire tensor.DType, dst, a, b []byte, scale float
 	}
 	size := dt.Size()
 	dst, a, b = dst[done*size:], a[done*size:], b[done*2:]
-	// The rest, by blocks on the stack.
+	// The rest, in blocks on the stack.
 	var wide [blockLen]float64
 	block := bytesOf(wide[:])[:blockLen*size]
 	for len(b) > 0 {

@@ -38,8 +38,8 @@ func referenceCast(to, from tensor.DType, src []byte) []byte {
 	return dst
 }
 
-// guarded is an array of n bytes at offset off from an address divisible by 64,
-// and a function that finds out whether the bytes around it have been touched.
+// guarded is an array of n bytes at offset off from an address divisible by 64, and a function that reports whether the
+// bytes around it are untouched.
 func guarded(n, off int) (b []byte, intact func() bool) {
 	field := aligned(n+2*guard, off)
 	for i := range field {
@@ -51,8 +51,7 @@ func guarded(n, off int) (b []byte, intact func() bool) {
 	}
 }
 
-// nearTies puts among random elements of a wide type those that lie on a tie of a
-// narrow one, or beside it.
+// nearTies mixes elements on a tie of a narrow type, or close to one, into random elements of a wide type.
 func nearTies(rnd *rand.Rand, from tensor.DType, src []byte) {
 	for i := 0; i+from.Size() <= len(src); i += (1 + rnd.IntN(4)) * from.Size() {
 		half := []tensor.DType{tensor.Float16, tensor.BFloat16}[rnd.IntN(2)]
@@ -87,7 +86,7 @@ func TestCast(t *testing.T) {
 				for n := range 4 * wideElements {
 					check(n)
 				}
-				// The kernels look 512 elements ahead while there are so many.
+				// The kernels prefetch 512 elements ahead while there are that many.
 				for n := 512 - wideElements - 1; n < 1024+2*wideElements; n += wideElements/2 + 1 {
 					check(n)
 				}
@@ -110,7 +109,7 @@ func checkCast(t *testing.T, rnd *rand.Rand, to, from tensor.DType, src []byte) 
 	}
 }
 
-// Each 16-bit float is a float32 and a float64, and comes back from them as itself.
+// Each 16-bit float is a float32 and a float64, and comes back from them unchanged.
 func TestCastOfEach16BitFloat(t *testing.T) {
 	for _, half := range floats[:2] {
 		all := make([]byte, 2<<16)

@@ -2,14 +2,14 @@ package reduce
 
 import "github.com/gorovod/gorovod/internal/tensor"
 
-// dotSums is how many sums each dot product is made of.
+// dotSums is the number of sums of which each dot product consists.
 const dotSums = 16
 
 // dots are the sums of x·y, x·x and y·y, in the assembly's layout: element i is added to sum i modulo dotSums.
 type dots [3][dotSums]float64
 
 // Dots returns the dot products x·y, x·x and y·y of floats, in float64. Each consists of dotSums sums, to which the
-// elements are added in turn. Then the sums are added pairwise, the farthest apart first. So the bits depend only on
+// elements are added in turn. Then the sums are added in pairs, the farthest apart first. So the bits depend only on
 // the elements. x and y have the same length, and need no alignment.
 func Dots(dt tensor.DType, x, y []byte) (xy, xx, yy float64) {
 	return dotsWith(best, dt, x, y)

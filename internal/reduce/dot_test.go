@@ -10,7 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// referenceDots follows the words of Dots.
+// referenceDots follows the doc comment of Dots.
 func referenceDots(dt tensor.DType, x, y []byte) (products [3]float64) {
 	var sums [3][16]float64
 	size := dt.Size()
@@ -43,7 +43,7 @@ func TestDots(t *testing.T) {
 	}
 }
 
-// checkDots draws two vectors of n elements. They have few special values, or every sum would be a NaN.
+// checkDots draws two vectors of n elements. They have few special values, because otherwise every sum would be a NaN.
 func checkDots(t *testing.T, rnd *rand.Rand, dt tensor.DType, n int) {
 	x, y := aligned(n*dt.Size(), rnd.IntN(64)), aligned(n*dt.Size(), rnd.IntN(64))
 	for i := range n {
@@ -109,15 +109,14 @@ func checkBlend(t *testing.T, rnd *rand.Rand, dt tensor.DType, n int) {
 	}
 }
 
-// nearest16 finds the 16-bit float nearest f, of two the even one, among those about
-// the one nearest to the float32 nearest f.
+// nearest16 finds the 16-bit float nearest f, of two the even one, among those close to the float32 nearest f.
 func nearest16(dt tensor.DType, f float64) uint64 {
 	best := floatBits(dt, f)
 	if f != f || math.IsInf(f, 0) {
 		return best
 	}
 	inf := floatBits(dt, math.Inf(1))
-	beyond := math.Ldexp(1, 16) // what comes after the largest number
+	beyond := math.Ldexp(1, 16) // the next value after the largest number
 	if dt == tensor.BFloat16 {
 		beyond = math.Ldexp(1, 128)
 	}
@@ -139,8 +138,8 @@ func nearest16(dt tensor.DType, f float64) uint64 {
 	return best
 }
 
-// Rounding a float64 to 16 bits by way of oddFloat32 is rounding it once, also
-// where the nearest float32 is half way between two 16-bit floats.
+// Rounding a float64 to 16 bits through oddFloat32 rounds it once, also if the nearest float32 is half way between two
+// 16-bit floats.
 func TestRoundingOnce(t *testing.T) {
 	rnd := source(t)
 	for _, dt := range floats[:2] {

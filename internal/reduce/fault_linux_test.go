@@ -9,8 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// TestFaultIsRecovered has a kernel read memory that is not there. The goroutine's stack grows between the
-// fault and its recovery, so it moves with the kernel's frame on it.
+// TestFaultIsRecovered lets a kernel read memory that is not mapped. The goroutine's stack grows between the fault and
+// its recovery, so it moves with the kernel's frame on it.
 func TestFaultIsRecovered(t *testing.T) {
 	gone, err := unix.Mmap(-1, 0, 1<<16, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 // src once, at the speed of memory.
 func Finite(dt tensor.DType, src []byte) bool { return finiteWith(best, dt, src) }
 
-// NonFinite tells which elements of an array are no finite numbers.
+// NonFinite describes the elements of an array that are not finite.
 type NonFinite struct {
 	NaNs, Infs int64
 	First      int64   // the index of the first one
-	Value      float64 // what stands there
+	Value      float64 // its value
 }
 
 // Find describes the elements of src that are not finite; without infs, only the NaNs. First is -1 if there are none.
@@ -37,7 +37,7 @@ func Find(dt tensor.DType, src []byte, infs bool) NonFinite {
 	return f
 }
 
-// findBytes is how much Find skips at a time.
+// findBytes is the number of bytes that Find skips at a time.
 const findBytes = 4 << 10
 
 func (f *NonFinite) add(index int64, v float64) {
@@ -51,7 +51,7 @@ func (f *NonFinite) add(index int64, v float64) {
 	}
 }
 
-// valueOf is the first element of p, which is of a float type.
+// valueOf returns the first element of p, of a float type.
 func valueOf(dt tensor.DType, p []byte) float64 {
 	switch dt {
 	case tensor.Float64:
@@ -66,8 +66,8 @@ func valueOf(dt tensor.DType, p []byte) float64 {
 
 // exponents are the bits of a float type, repeated to fill 64 bits: all bits of the exponent, and its lowest.
 //
-// An element is not finite if all bits of its exponent are set. Adding the lowest bit to the exponent then carries
-// into the sign's place, and nowhere else beyond it: the elements of a word are tested by one addition.
+// An element is not finite if all bits of its exponent are set. Then adding the lowest bit to the exponent carries into
+// the sign's place, and no further. So one addition tests all elements of a word.
 type exponents struct{ all, lowest uint64 }
 
 var exponentsOf = [tensor.NumDTypes]exponents{
@@ -80,7 +80,7 @@ var exponentsOf = [tensor.NumDTypes]exponents{
 // signs are the places into which exponents carry.
 func (e exponents) signs() uint64 { return e.all + e.lowest }
 
-// finiteBlock is what a step of the vector kernels reads.
+// finiteBlock is the number of bytes that a step of the vector kernels reads.
 const finiteBlock = 256
 
 // finiteWith is Finite by the given variant.
@@ -101,7 +101,7 @@ func finiteWith(v variant, dt tensor.DType, src []byte) bool {
 	return finitePortable(e, src)
 }
 
-// finitePortable looks at words of eight bytes, and at what is left in a last one.
+// finitePortable tests words of eight bytes, and puts the rest into a last word.
 func finitePortable(e exponents, src []byte) bool {
 	for ; len(src) >= findBytes; src = src[findBytes:] {
 		if e.carried(src[:findBytes])&e.signs() != 0 {
@@ -118,7 +118,7 @@ func finitePortable(e exponents, src []byte) bool {
 	return found&e.signs() == 0
 }
 
-// carried ors the sums of the words of src, whole ones.
+// carried ors the sums of the words of src, which are whole.
 func (e exponents) carried(src []byte) (found uint64) {
 	for ; len(src) >= 8; src = src[8:] {
 		found |= binary.NativeEndian.Uint64(src)&e.all + e.lowest

@@ -2,7 +2,7 @@ package reduce
 
 import "unsafe"
 
-// finiteRange is carried by vectors: src, at least one, is whole blocks of finiteBlock bytes.
+// finiteRange is carried with vectors. src is one or more whole blocks of finiteBlock bytes.
 func finiteRange(v variant, e exponents, src []byte) uint64 {
 	if v == avx512 {
 		return carriedAVX512(unsafe.SliceData(src), len(src), e.all, e.lowest)

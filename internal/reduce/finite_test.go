@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// edges are elements next to the limit of what is finite, of each float type, and whether they are.
+// edges are elements at the limit of the finite ones, of each float type, and whether they are finite.
 func edges(dt tensor.DType) map[uint64]bool {
 	switch dt {
 	case tensor.Float64:
@@ -39,7 +39,7 @@ func put(p []byte, dt tensor.DType, bits uint64) {
 	}
 }
 
-// One element at any place decides, whatever stands around the array.
+// One element at any place decides, whatever the bytes around the array are.
 func TestFiniteSeesEachPlace(t *testing.T) {
 	for _, dt := range floats {
 		size := dt.Size()
@@ -79,7 +79,7 @@ func TestFiniteOfNothingAndOfIntegers(t *testing.T) {
 	}
 }
 
-// Beyond one call of assembly the places are right, too.
+// The indices are right also beyond one call of assembly.
 func TestFindCountsAndPlaces(t *testing.T) {
 	for _, dt := range floats {
 		size := dt.Size()

@@ -2,8 +2,7 @@ package reduce
 
 import "github.com/gorovod/gorovod/internal/tensor"
 
-// A kernel is a loop in assembly. Its number is its place in the table of
-// kernels_amd64.s.
+// A kernel is a loop in assembly. Its number is its index in the table of kernels_amd64.s.
 type kernel uint8
 
 const (
@@ -42,12 +41,12 @@ const (
 	maxInt32
 	minInt64
 	maxInt64
-	and8 // these combine bits, whatever elements they are of
+	and8 // these combine bits, of any elements
 	or8
 	xor8
 	xorBool
 
-	// Conversions between floats; their ranges count elements, not bytes.
+	// Conversions between floats. Their ranges count elements, not bytes.
 	float16ToBFloat16
 	float16ToFloat32
 	float16ToFloat64
@@ -60,8 +59,8 @@ const (
 	float64ToFloat16
 	float64ToBFloat16
 	float64ToFloat32
-	// The casts' loops without the conversion: so many bits of each element are read, and so
-	// many written, whatever they are. Benchmarks measure casts against them.
+	// The casts' loops without the conversion: they read the first number of bits of each element, and write the
+	// second. Benchmarks compare casts with them. Their ranges count elements, too.
 	move16To16
 	move16To32
 	move16To64
@@ -70,13 +69,13 @@ const (
 	move64To16
 	move64To32
 
-	// A float32 or float64 plus a 16-bit float, likewise.
+	// A float32 or float64 plus a 16-bit float. Their ranges count elements, too.
 	addFloat16To32
 	addBFloat16To32
 	addFloat16To64
 	addBFloat16To64
 
-	// The sums of three dot products, and two factors' sum, likewise.
+	// The sums of three dot products, and sums with two factors. Their ranges count elements, too.
 	dotFloat16
 	dotBFloat16
 	dotFloat32
@@ -86,7 +85,7 @@ const (
 	blendFloat32
 	blendFloat64
 
-	// Integers times a float64, likewise.
+	// Integers times a float64. Their ranges count elements, too.
 	scaleUint8
 	scaleInt8
 	scaleUint16
@@ -94,14 +93,14 @@ const (
 	scaleInt32
 	scaleInt64
 
-	// Sums of integers times a float64 whose products are inside an int32, or an int64; likewise.
+	// Sums of integers times a float64, with products inside an int32 or an int64. Their ranges count elements, too.
 	meanUint16
 	meanInt16
 	meanInt32
 	meanInt64
 	lookUp8 // sums of bytes, by a table of all products
 
-	numWide // of the above, 0 included
+	numWide // the number of kernels above, 0 included
 )
 
 const (
@@ -144,7 +143,7 @@ var kernels = [tensor.NumDTypes][tensor.NumReduceOps]kernel{
 		tensor.BitAnd: minUint8, tensor.BitOr: maxUint8, tensor.BitXor: xorBool},
 }
 
-// casts has 0 where nothing is to be converted.
+// casts has 0 for pairs of types that need no conversion.
 var casts = [tensor.NumDTypes][tensor.NumDTypes]kernel{
 	tensor.Float16: {tensor.BFloat16: float16ToBFloat16, tensor.Float32: float16ToFloat32,
 		tensor.Float64: float16ToFloat64},
@@ -173,13 +172,13 @@ var (
 	}
 )
 
-// scalings has 0 for what is no integer.
+// scalings has 0 for types that are no integers.
 var scalings = [tensor.NumDTypes]kernel{
 	tensor.Uint8: scaleUint8, tensor.Int8: scaleInt8, tensor.Uint16: scaleUint16,
 	tensor.Int16: scaleInt16, tensor.Int32: scaleInt32, tensor.Int64: scaleInt64,
 }
 
-// means has 0 for what has no such kernel.
+// means has 0 for types without such a kernel.
 var means = [tensor.NumDTypes]kernel{
 	tensor.Uint16: meanUint16, tensor.Int16: meanInt16, tensor.Int32: meanInt32, tensor.Int64: meanInt64,
 }

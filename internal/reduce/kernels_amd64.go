@@ -37,11 +37,10 @@ func available(v variant) bool {
 // looksUp reports whether v, which is available, has the kernel lookUp8.
 func looksUp(v variant) bool { return v == avx512 && cpu.X86.HasAVX512VBMI }
 
-// averages reports whether v, which is available, has the kernel k, one of means.
+// averages reports whether v, which is available, has the kernel k, which is in means.
 func averages(v variant, k kernel) bool { return v == avx512 || k != meanInt64 }
 
-// A job is what the assembly reads its arguments from. The pairs of patterns fill
-// vectors, so they hold one float64 or two equal float32.
+// A job has the arguments of the assembly. The patterns fill vectors, so each holds one float64 or two equal float32.
 type job struct {
 	dst    *byte
 	srcs   *[]byte // the first of the slice headers
@@ -50,14 +49,14 @@ type job struct {
 	end    int
 	scaled uint64 // not 0: multiply by scale
 	scale  uint64
-	flip   uint64 // the sign bits in a maximum of floats, else 0
+	flip   uint64 // the sign bits in a maximum of floats, otherwise 0
 	canon  uint64 // floats: the NaN of the package; uint8 minimum and maximum: the largest result
 	kernel uint64 // index into the table of kernels
 	table  *[256]byte
 }
 
-// runKernelRange runs k of variant v on the bytes from off to end, which are
-// whole elements. Integers are not scaled, whatever scale is.
+// runKernelRange runs k of variant v on the bytes from off to end, which are whole elements. It does not scale
+// integers, whatever scale is.
 func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64,
 	off, end int) {
 	if v == avx512 {
@@ -96,11 +95,11 @@ func runKernelRange(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, ds
 	run(&j)
 }
 
-// alignBytes is the least length for which it pays to align the start of dst to a whole line.
+// alignBytes is the least length for which aligning the start of dst to a whole line pays.
 const alignBytes = 4 << 10
 
-// unaligned is how many bytes of dst, elements of size bytes, come before its first whole line; 0 if
-// none of its lines begins with an element.
+// unaligned is the number of bytes of dst, whose elements have size bytes, before its first whole line. It is 0 if no
+// line of dst begins with an element.
 func unaligned(dst []byte, size int) int {
 	if n := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) & 63); n%size == 0 {
 		return n
@@ -108,8 +107,7 @@ func unaligned(dst []byte, size int) int {
 	return 0
 }
 
-// runElements runs k of variant v, a kernel whose ranges count elements, on a
-// multiple of wideElements of them.
+// runElements runs k of variant v, a kernel whose ranges count elements. Their number is a multiple of wideElements.
 func runElements(v variant, k kernel, j *job, from, to int) {
 	j.off, j.end, j.kernel = from, to, uint64(k)
 	if v == avx512 {
@@ -127,8 +125,8 @@ func castRange(v variant, k kernel, dst []byte, srcs [][]byte, from, to int) {
 	runElements(v, k, &j, from, to)
 }
 
-// addRange adds the elements from from to to of the second source, and of the first,
-// of type wire.
+// addRange adds the elements from from to to of the two sources. The first one has elements of type wire, the second of
+// type dt.
 func addRange(v variant, dt, wire tensor.DType, dst []byte, srcs [][]byte, scale float64, from, to int) {
 	j := job{
 		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),
@@ -173,13 +171,14 @@ func halveRange(k kernel, dst []byte, srcs [][]byte, bits, from, to int) {
 	})
 }
 
-// lookUpRange sums the bytes of the sources in the range [from, to), looks each sum up in the table, and writes that.
+// lookUpRange sums the bytes of the sources in the range [from, to), looks each sum up in the table, and writes the
+// entry.
 func lookUpRange(v variant, dst []byte, srcs [][]byte, table *[256]byte, from, to int) {
 	j := job{dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs), table: table}
 	runElements(v, lookUp8, &j, from, to)
 }
 
-// blockRange runs k, a kernel for quantised blocks, on the first blocks, at least one.
+// blockRange runs k, a kernel for quantised blocks, on the first blocks. There is at least one.
 func blockRange(k kernel, dst []byte, srcs [][]byte, scale float32, blocks int) {
 	run(&job{
 		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs), end: blocks, kernel: uint64(k),
@@ -205,8 +204,7 @@ func blendRange(v variant, k kernel, dt tensor.DType, srcs [][]byte, cx, cy floa
 	runElements(v, k, &j, from, to)
 }
 
-// streamRange copies the bytes from from to to past the caches: whole lines, which begin
-// where dst's do.
+// streamRange copies the bytes from from to to past the caches: whole lines of dst.
 func streamRange(_ variant, dst []byte, srcs [][]byte, from, to int) {
 	run(&job{
 		dst: unsafe.SliceData(dst), srcs: unsafe.SliceData(srcs), nsrc: len(srcs),

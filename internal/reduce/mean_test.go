@@ -9,15 +9,15 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Factors near which something changes: what a product is rounded to, whether it leaves its
-// type or an int32, and which kernels can be used.
+// Near these factors something changes: the value to which a product is rounded, whether it leaves its type or an
+// int32, or the kernels that can be used.
 var meanFactors = []float64{0.5, 0.25, 1.0 / 128, 1.0 / (1 << 14), 1.0 / (1 << 15), 1.0 / (1 << 16), 1.0 / 3, 1.0 / 7,
 	1.0 / 49, 1.0 / 1000, 0.7, math.Nextafter(1, 0), 1.5, -1, -0.3, math.Nextafter(-1, 0), 127.5, 32767,
 	math.Nextafter(32768, 0), 32768, 65536, 1 << 40, 0, math.Copysign(0, -1), 1e-300, 5e-324, math.Inf(1), math.NaN()}
 
 var integers = []tensor.DType{tensor.Uint8, tensor.Int8, tensor.Uint16, tensor.Int16, tensor.Int32, tensor.Int64}
 
-// Each number that one or two bytes can be, times each factor; as a scale, and as the mean of two.
+// Each number of one or two bytes, times each factor; as a scale, and as the mean of two.
 func TestEachSmallIntegerIsScaledRightly(t *testing.T) {
 	for _, dt := range integers[:4] {
 		size := dt.Size()

@@ -9,8 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// A framework may have told its threads to flush subnormals to zero, or to round
-// otherwise. Neither may show in a result, nor may the mode be changed for good.
+// A framework may let its threads flush subnormals to zero, or round in another way. Neither may change a result, and
+// the kernels must restore the mode.
 func TestThreadsModeChangesNothing(t *testing.T) {
 	if best == portable {
 		t.Skip("the processor has no assembly kernels")
@@ -57,7 +57,7 @@ func TestThreadsModeChangesNothing(t *testing.T) {
 	}
 }
 
-// underMode calls sum on a thread of this mode, and returns the thread's mode after it, too.
+// underMode calls sum on a thread with this mode, and returns the result and the thread's mode afterwards.
 func underMode(before, mode uint32, sum func() []byte) (result []byte, after uint32) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -68,7 +68,7 @@ func underMode(before, mode uint32, sum func() []byte) (result []byte, after uin
 
 }
 
-// Of the other kernels those that round.
+// The other kernels that round.
 func TestThreadsModeChangesNoConversion(t *testing.T) {
 	if best == portable {
 		t.Skip("the processor has no assembly kernels")
@@ -108,7 +108,7 @@ func TestThreadsModeChangesNoConversion(t *testing.T) {
 	}
 }
 
-// probeMode finds out by arithmetic whether the thread flushes subnormals or rounds up.
+// probeMode tests by arithmetic whether the thread flushes subnormals or rounds up.
 func probeMode() uint32 {
 	switch {
 	case subnormal*2 == 0:

@@ -15,7 +15,7 @@ var moves = map[[2]int]kernel{
 	{8, 2}: move64To16, {8, 4}: move64To32,
 }
 
-// moveWith reads and writes what castWith does, in calls as long, but for a rest of less than a turn.
+// moveWith reads and writes the same bytes as castWith, in calls of the same length, except a rest of less than a turn.
 func moveWith(v variant, to, from tensor.DType, dst, src []byte) {
 	whole := len(dst) / to.Size() &^ (wideElements - 1)
 	step := callBytes / max(to.Size(), from.Size())
@@ -25,7 +25,7 @@ func moveWith(v variant, to, from tensor.DType, dst, src []byte) {
 	}
 }
 
-// A move that left something out would be no measure.
+// A move that left bytes out would be no fair comparison.
 func TestMovesWriteAll(t *testing.T) {
 	const n = 40 * wideElements
 	for _, v := range variants() {
@@ -41,7 +41,7 @@ func TestMovesWriteAll(t *testing.T) {
 					src := bytes.Repeat([]byte{0x5a}, n*from.Size())
 					dst, intact := guarded(n*to.Size(), 8)
 					moveWith(v, to, from, dst, src)
-					if bytes.IndexByte(dst, 0xa5) >= 0 { // what guarded has put there
+					if bytes.IndexByte(dst, 0xa5) >= 0 { // the value that guarded has put there
 						t.Error("not all of the destination was written")
 					}
 					if !intact() {

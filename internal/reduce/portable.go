@@ -19,8 +19,8 @@ type number interface {
 	integer | float
 }
 
-// blockLen is how many elements the portable kernels hold on the stack at a time. They copy blocks there, so their
-// loops need not care for the alignment of the arguments, or for a dst that is also a source.
+// blockLen is the number of elements that the portable kernels hold on the stack at a time. They copy blocks there, so
+// their loops work for any alignment, and for a dst that is also a source.
 const blockLen = 512
 
 // reducePortable is Reduce in plain Go. The arguments have been checked.
@@ -153,9 +153,8 @@ func narrow(dt tensor.DType, dst []uint16, src []float32) {
 	}
 }
 
-// gather combines the sources' elements from byte off on into acc, as many as
-// fit, using in as scratch. It returns the part of acc that it filled, and the
-// offset of the byte after it.
+// gather combines as many of the sources' elements from byte off on into acc as fit, with in as scratch memory. It
+// returns the part of acc that it filled, and the offset of the byte after it.
 func gather[T number](op tensor.ReduceOp, acc, in []T, dst []byte, srcs [][]byte, off int) ([]T, int) {
 	n := min(len(bytesOf(acc)), len(dst)-off) * len(acc) / len(bytesOf(acc))
 	acc, in = acc[:n], in[:n]
@@ -168,8 +167,8 @@ func gather[T number](op tensor.ReduceOp, acc, in []T, dst []byte, srcs [][]byte
 	return acc, end
 }
 
-// combine sets acc = acc op in. Go's min and max of floats are those that the
-// package promises: they propagate NaN and order -0 before +0.
+// combine sets acc = acc op in. Go's min and max of floats do what the package promises: they propagate NaN and order
+// -0 before +0.
 func combine[T number](op tensor.ReduceOp, acc, in []T) {
 	in = in[:len(acc)]
 	switch op {
@@ -210,8 +209,8 @@ func combineBits(op tensor.ReduceOp, acc, in []byte) {
 	}
 }
 
-// finishFloats scales acc and puts the one NaN of the package in place of others.
-// The conversion keeps the product from being fused with anything.
+// finishFloats scales acc, and replaces each NaN by the package's NaN. The conversion keeps the product from being
+// fused with anything.
 func finishFloats[T float](acc []T, scale T) {
 	if scale != 1 {
 		for i := range acc {
@@ -225,13 +224,13 @@ func finishFloats[T float](acc []T, scale T) {
 	}
 }
 
-// quietNaN has neither sign nor payload, which a conversion to float32 preserves.
+// quietNaN has neither sign nor payload. A conversion to float32 preserves that.
 var quietNaN = math.Float64frombits(0x7ff8_0000_0000_0000)
 
 // scaleIntegers multiplies in float64, truncates toward zero and saturates.
 func scaleIntegers[T integer](acc []T, factor float64) {
 	lowest, highest := limits[T]()
-	// The highest int64 is no float64. One more than the highest element is a float64 for each type.
+	// The highest int64 is no float64, but one more than the highest element is, for each type.
 	low, beyond := float64(lowest), float64(highest/2+1)*2
 	for i, x := range acc {
 		switch f := float64(x) * factor; {

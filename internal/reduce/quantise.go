@@ -14,32 +14,32 @@ import (
 //	value    number × 2^(e-127)
 //	e = 255  a block with an infinity, a NaN or a number of at least 255/256 of float32's range: all its values are NaN
 //
-// The scale is the smallest by which the block's largest number does not leave the range. Since scales are powers of
-// two, products are exact, so is what quantising leaves over, and quantising a second time changes nothing.
+// The scale is the smallest with which the block's largest number stays in the range. Because scales are powers of two,
+// products and errors are exact, and quantising a second time changes nothing.
 
 // BlockElements is the length of a block; only an array's last block may be shorter.
 const BlockElements = 32
 
 const (
-	blockBytes = 1 + BlockElements // as quantised
+	blockBytes = 1 + BlockElements // of a quantised block
 	noNumbers  = 255               // the scale of a block that has no finite values
 	// A float32's bits plus almostTwo have the next exponent if its fraction is at least 127/128 of the way to it:
 	// then 127 times the scale of its own exponent is too small.
 	almostTwo = 1 << 16
-	// infinite is the exponent's place of an infinity.
+	// infinite is the exponent of an infinity, in its place.
 	infinite = 255 << 23
-	// By the scale e-127 = exponent-6 a number between 1 and 2 times a power of two becomes one from 64 to 127.
+	// With the scale e-127 = exponent-6 a number between 1 and 2 times a power of two becomes a number from 64 to 127.
 	scaleBelow = 6
-	// toInt is added to a float32 to round it to an integer, which then stands in its lowest bits.
+	// toInt is added to a float32 to round it to an integer, which is then in its lowest bits.
 	toInt = 3 << 22
 )
 
-// Quantised is how many bytes n float32 have when they are quantised.
+// Quantised is the number of bytes of n quantised float32.
 func Quantised(n int) int { return n + (n+BlockElements-1)/BlockElements }
 
 // Quantise sets dst to the float32 of src + rest, quantised, and rest to the errors: src + rest = values of dst + new
-// rest, exactly but for the first sum. Where a block is not finite its rest becomes 0. rest may be nil: then dst is
-// src, quantised. The arrays do not overlap, and need no alignment.
+// rest, exactly, except for rounding in the first sum. If a block is not finite, its rest becomes 0. rest may be nil:
+// then dst is src, quantised. The arrays do not overlap, and need no alignment.
 func Quantise(dst, src, rest []byte) { quantiseWith(best, dst, src, rest) }
 
 // AddQuantised adds the values of src to the float32 in dst.
@@ -48,10 +48,10 @@ func AddQuantised(dst, src []byte) { addQuantisedWith(best, dst, src) }
 // Dequantise sets dst, of float32, to scale × the values of src.
 func Dequantise(dst, src []byte, scale float32) { dequantiseWith(best, dst, src, scale) }
 
-// callBlocks is how many blocks one call of assembly works on: see callBytes.
+// callBlocks is the most blocks in one call of assembly: see callBytes.
 const callBlocks = callBytes / 2 / (4 * BlockElements)
 
-// quantisedKernel runs k on all whole blocks of n elements, and returns how many blocks these are.
+// quantisedKernel runs k on all whole blocks of n elements, and returns their number.
 func quantisedKernel(v variant, k kernel, n int, dst []byte, dstBlock int, srcs [][]byte, srcBlock int,
 	scale float32) int {
 	if v == portable {
@@ -80,7 +80,7 @@ func quantiseWith(v variant, dst, src, rest []byte) {
 	}
 	done := quantisedKernel(v, quantise, n, dst, blockBytes, sources, 4*BlockElements, 0)
 	src, dst = src[4*BlockElements*done:], dst[blockBytes*done:]
-	var own [4 * BlockElements]byte // the errors that nobody wants
+	var own [4 * BlockElements]byte // errors that nobody keeps
 	for len(src) > 0 {
 		m := min(len(src), 4*BlockElements)
 		errors := own[:m]
@@ -142,7 +142,7 @@ func dequantiseWith(v variant, dst, src []byte, scale float32) {
 	}
 }
 
-// values ranges over those of src, as many as dst has elements.
+// values ranges over the values of src, as many as dst has elements.
 func values(dst, src []byte) func(yield func(int, float32) bool) {
 	return func(yield func(int, float32) bool) {
 		for i := range len(dst) / 4 {

@@ -10,7 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// numbers are n float32 as bytes, of one of the kinds that codecs must bear.
+// numbers returns n float32 as bytes, of one of the kinds that codecs must accept.
 func numbers(rnd *rand.Rand, kind string, n int) []byte {
 	b := make([]byte, 4*n)
 	for i := range n {
@@ -48,8 +48,8 @@ func floatsOf(b []byte) []float32 {
 	return f
 }
 
-// What is sent and what is left over are together what there was, exactly; and the error of a number is at most half a
-// step of its block, so that it is smaller than what there was (a contraction).
+// The sent values and the errors together are exactly the input. The error of a number is at most half a step of its
+// block, so it is smaller than the number (a contraction).
 func TestQuantiseLosesNothing(t *testing.T) {
 	rnd := source(t)
 	for _, kind := range kinds {
@@ -88,7 +88,7 @@ func TestQuantiseLosesNothing(t *testing.T) {
 	}
 }
 
-// A block that holds no finite number says so, and forgets what was left over; the blocks beside it are as ever.
+// A block with a number that is not finite says so, and forgets its errors. The blocks beside it are unaffected.
 func TestQuantiseOfExtremes(t *testing.T) {
 	for _, bad := range []float64{math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat32} {
 		const n = 3*BlockElements + 5
@@ -112,7 +112,7 @@ func TestQuantiseOfExtremes(t *testing.T) {
 	}
 }
 
-// Every variant has the bits of the portable form, touches nothing else, and needs no alignment.
+// Every variant has the same bits as the portable form, touches nothing else, and needs no alignment.
 func TestQuantisingVariantsAgree(t *testing.T) {
 	rnd := source(t)
 	for _, n := range []int{1, 32, 33, 100, 64 * BlockElements, callBlocks*BlockElements + 77} {

@@ -6,12 +6,11 @@
 // There are several implementations (portable Go, AVX2, AVX-512). At start-up the package chooses the best that the
 // processor has. All give the same bits:
 //
-//   - An element's result is ((x0 op x1) op x2) …, in the order of the sources.
-//     The 16-bit floats are combined and scaled in float32 and rounded once, to
-//     nearest even. float32 and narrower are scaled by the float32 nearest the scale.
-//   - If an operand is a NaN, so is the result, in Min and Max too. A NaN result is
-//     always the quiet NaN with sign and payload zero, since which operand's
-//     payload survives differs between processors.
+//   - An element's result is ((x0 op x1) op x2) …, in the order of the sources. The 16-bit floats are combined and
+//     scaled in float32, and rounded once, to nearest even. float32 and narrower are scaled by the float32 nearest the
+//     scale.
+//   - If an operand is a NaN, so is the result, in Min and Max too. A NaN result is always the quiet NaN with sign and
+//     payload zero, because processors differ in the operand whose payload survives.
 //   - Min and Max order -0 before +0.
 //   - Integer sums and products wrap. Scaling an integer multiplies in float64,
 //     truncates toward zero, saturates at the type's limits, and makes 0 of a NaN.
@@ -19,9 +18,8 @@
 //     OR, Product, Min and BitAnd are AND. BitXor is XOR.
 //   - One source and scale 1 make a copy, bit for bit (but see bool).
 //
-// The assembly does not depend on the thread's floating-point mode either: a
-// library that lets its threads flush subnormals to zero changes nothing here. The
-// race detector does not see what the assembly reads and writes.
+// The assembly does not depend on the thread's floating-point mode either: a library that lets its threads flush
+// subnormals to zero changes nothing here. The race detector does not see the assembly's reads and writes.
 package reduce
 
 import (
@@ -31,8 +29,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Check returns nil if op is defined for elements of type dt, else an error with the reason. Average and Adasum are
-// not elementwise, and so are errors for each type.
+// Check returns nil if op is defined for elements of type dt, otherwise an error with the reason. Average and Adasum
+// are not elementwise, so they are errors for each type.
 func Check(dt tensor.DType, op tensor.ReduceOp) error {
 	if !dt.Valid() {
 		return fmt.Errorf("reduce: unknown element type %v", dt)
@@ -54,8 +52,8 @@ func Check(dt tensor.DType, op tensor.ReduceOp) error {
 	return fmt.Errorf("reduce: unknown operation %v", op)
 }
 
-// CheckScale returns nil if elements of type dt can be multiplied by factor, else an error with the reason. Only bool
-// cannot, and any type may be multiplied by 1.
+// CheckScale returns nil if elements of type dt can be multiplied by factor, otherwise an error with the reason. Only
+// bool cannot, except by 1.
 func CheckScale(dt tensor.DType, factor float64) error {
 	if !dt.Valid() {
 		return fmt.Errorf("reduce: unknown element type %v", dt)
@@ -96,11 +94,12 @@ func (v variant) String() string {
 }
 
 const (
-	// callBytes bounds the source bytes that one call of assembly reads, because
-	// the scheduler and the garbage collector cannot interrupt it.
+	// callBytes bounds the source bytes that one call of assembly reads, because the scheduler and the garbage
+	// collector cannot interrupt a call.
 	callBytes = 1 << 20
 
-	// scaleBytes is how much of an integer array is reduced before it is scaled. It fits into the first-level cache.
+	// scaleBytes is the number of bytes of an integer array that are reduced before they are scaled. They fit into the
+	// first-level cache.
 	scaleBytes = 16 << 10
 )
 
@@ -136,7 +135,7 @@ func reduceWith(v variant, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs
 	}
 }
 
-// runKernel runs k over the whole of dst, in calls that end soon.
+// runKernel runs k over the whole of dst, in short calls.
 func runKernel(v variant, k kernel, dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale float64) {
 	step := max(callBytes/len(srcs)&^63, 4096)
 	for off := 0; off < len(dst); off += step {
@@ -172,7 +171,7 @@ func check(dt tensor.DType, op tensor.ReduceOp, dst []byte, srcs [][]byte, scale
 	}
 }
 
-// bytesOf is s as bytes, in the processor's order.
+// bytesOf views s as bytes, in the processor's order.
 func bytesOf[T number](s []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))

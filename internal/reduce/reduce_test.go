@@ -13,7 +13,7 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "replay the random tests from this seed")
 
-// source is the random numbers of a test; a failing test prints their seed.
+// source returns the random numbers of a test. A failing test prints their seed.
 func source(t *testing.T) *rand.Rand {
 	seed := *seedFlag
 	if seed == 0 {
@@ -30,7 +30,7 @@ func source(t *testing.T) *rand.Rand {
 var ops = []tensor.ReduceOp{tensor.Sum, tensor.Product, tensor.Min, tensor.Max, tensor.BitAnd, tensor.BitOr,
 	tensor.BitXor}
 
-// variants are those that this processor has, portable first.
+// variants returns the variants that this processor has, portable first.
 func variants() []variant {
 	var vs []variant
 	for v := range numVariants {
@@ -41,7 +41,7 @@ func variants() []variant {
 	return vs
 }
 
-// forAll runs f for each element type, and each operation that is defined for it.
+// forAll runs f for each element type, with each operation that is defined for it.
 func forAll(t *testing.T, f func(t *testing.T, dt tensor.DType, op tensor.ReduceOp)) {
 	for dt := range tensor.DType(tensor.NumReducible) {
 		for _, op := range ops {
@@ -53,7 +53,7 @@ func forAll(t *testing.T, f func(t *testing.T, dt tensor.DType, op tensor.Reduce
 	}
 }
 
-// special holds values at which float arithmetic changes its ways, by type.
+// special holds values at which float arithmetic has special cases, by type.
 var special = map[tensor.DType][]uint64{
 	tensor.Float16: {0, 0x8000, 0x7c00, 0xfc00, 0x7e00, 0x7c01, 0xfe55, 0xfc01, 1, 0x8001, 0x03ff, 0x0400,
 		0x7bff, 0xfbff, 0x3c00, 0xbc00, 0x3c01, 0x1000, 0x1001},
@@ -67,9 +67,8 @@ var special = map[tensor.DType][]uint64{
 		0x3ff0 << 48, 0xbff0 << 48, 0x3ca0 << 48, 0x3ca0<<48 + 1},
 }
 
-// fill puts n elements into a new array that starts off bytes after an address
-// divisible by 64: in part special values, in part bits of any kind, and in
-// part ones of like size, which do not just overflow or vanish.
+// fill puts n elements into a new array that starts off bytes after an address divisible by 64: some special values,
+// some random bits, and some numbers of similar size, which do not just overflow or vanish.
 func fill(rnd *rand.Rand, dt tensor.DType, n, off int) []byte {
 	b := aligned(n*dt.Size(), off)
 	for i := 0; i < len(b); i += dt.Size() {
@@ -148,7 +147,7 @@ func TestPortableAgainstReference(t *testing.T) {
 	})
 }
 
-// guard surrounds each destination; a kernel must not touch it.
+// guard is the number of bytes around each destination that a kernel must not touch.
 const guard = 128
 
 // checkVariants compares each variant with the portable one, and looks for writes
@@ -206,7 +205,7 @@ func TestVariantsAgreeAtEachAlignment(t *testing.T) {
 	})
 }
 
-// Long arrays are worked on in several calls, and integers scaled in blocks.
+// On long arrays the kernels take several calls, and scale integers in blocks.
 func TestVariantsAgreeOnLongArrays(t *testing.T) {
 	rnd := source(t)
 	const nsrc = 16
@@ -220,7 +219,7 @@ func TestVariantsAgreeOnLongArrays(t *testing.T) {
 				srcs[i] = srcs[i%3] // random numbers take long
 			}
 		}
-		for _, off := range []int{0, 4, 51} { // lines begin with dst, with another element, and with none of most types
+		for _, off := range []int{0, 4, 51} { // lines begin with dst, with another element, or (most types) with none
 			checkVariants(t, dt, tensor.Sum, srcs, 1, off)
 			checkVariants(t, dt, tensor.Sum, srcs, 0.7, off)
 		}
@@ -260,8 +259,8 @@ func TestDestinationMayBeASource(t *testing.T) {
 	})
 }
 
-// Adding -0 changes no number, so each 16-bit float must come back as itself: the
-// kernels' conversions are exact, for all bits there are.
+// Adding -0 changes no number, so each 16-bit float must come back unchanged: the kernels' conversions are exact for
+// all bits.
 func TestKernelsConvertEach16BitFloat(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float16, tensor.BFloat16} {
 		all, zeros := aligned(2<<16, 0), aligned(2<<16, 0)
@@ -292,9 +291,8 @@ func isNaN16(dt tensor.DType, x uint64) bool {
 	return x&0x7fff > 0x7c00
 }
 
-// Each value plus half its last place is a tie, which must go to even; plus a
-// little more or less, it is none. The sum is exact in float32, so that only the
-// last rounding is seen.
+// Each value plus half its last place is a tie, which must go to even; plus a little more or less it is none. The sum
+// is exact in float32, so the test sees only the last rounding.
 func TestKernelsRoundTiesToEven(t *testing.T) {
 	for dt, manBits := range map[tensor.DType]int{tensor.Float16: 10, tensor.BFloat16: 7} {
 		half := math.Ldexp(1, -manBits-1)
@@ -314,7 +312,7 @@ func TestKernelsRoundTiesToEven(t *testing.T) {
 	}
 }
 
-// addToEach adds to the n numbers from 1 to 2, which must go up by so many numbers.
+// addToEach adds to the n numbers from 1 to 2, which must then go up by up(x) numbers.
 func addToEach(t *testing.T, dt tensor.DType, n int, add float64, up func(x uint64) uint64) {
 	one := floatBits(dt, 1)
 	values, added := aligned(2*n, 0), aligned(2*n, 0)
@@ -334,8 +332,7 @@ func addToEach(t *testing.T, dt tensor.DType, n int, add float64, up func(x uint
 	}
 }
 
-// The sum of three overflows a float16 on the way and comes back: it must not have
-// been rounded on the way.
+// The sum of three overflows a float16 on the way and comes back: it must not be rounded on the way.
 func TestHalvesAreRoundedOnce(t *testing.T) {
 	srcs := [][]byte{{0xff, 0x7b}, {0xff, 0x7b}, {0xff, 0xfb}} // 65504, 65504, -65504
 	for _, v := range variants() {

@@ -8,8 +8,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// The reference computes one element at a time, in ways that have nothing in
-// common with the kernels: floats in float64, integers in arbitrary precision.
+// The reference computes one element at a time, by other methods than the kernels: floats in float64, integers in
+// arbitrary precision.
 
 // reference is Reduce without a dst.
 func reference(dt tensor.DType, op tensor.ReduceOp, srcs [][]byte, scale float64) []byte {
@@ -61,8 +61,8 @@ func referenceElement(dt tensor.DType, op tensor.ReduceOp, xs []uint64, scale fl
 	return referenceInteger(dt, op, xs, scale)
 }
 
-// roundTo32 rounds a sum or product of two float32 as float32 arithmetic would:
-// float64 has more than twice its bits, so rounding twice does no harm.
+// roundTo32 rounds a sum or product of two float32 as float32 arithmetic would: float64 has more than twice its bits,
+// so rounding twice has no effect.
 func roundTo32(f float64) float64 { return float64(float32(f)) }
 
 func referenceFloat(op tensor.ReduceOp, xs []uint64, scale float64, decode func(uint64) float64,
@@ -188,7 +188,7 @@ func referenceInteger(dt tensor.DType, op tensor.ReduceOp, xs []uint64, scale fl
 
 func signBit(dt tensor.DType) uint64 { return 1 << (8*dt.Size() - 1) }
 
-// integerOf is the number that the low bits of x, as an element of type dt, say.
+// integerOf is the number that the low bits of x represent, as an element of type dt.
 func integerOf(dt tensor.DType, x uint64) *big.Int {
 	bits := uint(8 * dt.Size())
 	x &= math.MaxUint64 >> (64 - bits)

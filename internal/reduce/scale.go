@@ -10,7 +10,7 @@ import (
 func scaleWith(v variant, dt tensor.DType, dst, src []byte, factor float64) {
 	srcs := [1][]byte{src}
 	done := 0
-	// Only an infinite factor can make NaN, which the kernels do not look for.
+	// Only an infinite factor can make a NaN. The kernels do not check for NaNs.
 	if v != portable && factor-factor == 0 {
 		n := len(dst) / dt.Size()
 		done = n &^ (wideElements - 1)
@@ -25,11 +25,11 @@ func scaleWith(v variant, dt tensor.DType, dst, src []byte, factor float64) {
 	reducePortable(dt, tensor.Sum, dst[done:], srcs[:], factor)
 }
 
-// tableLeast is the least length for which it pays to make a table of all products of a byte.
+// tableLeast is the least length for which a table of all products of a byte pays.
 const tableLeast = 2 << 10
 
 // meanWith sets dst = factor × (the sum of the sources) for integers, in one pass over memory. It does whole turns, if
-// there is a kernel for the type, and returns how many bytes it has done.
+// there is a kernel for the type, and returns the number of bytes that it has done.
 func meanWith(v variant, dt tensor.DType, dst []byte, srcs [][]byte, factor float64) (done int) {
 	if v == portable || factor-factor != 0 {
 		return 0
@@ -68,8 +68,8 @@ func meanWith(v variant, dt tensor.DType, dst []byte, srcs [][]byte, factor floa
 	return done * size
 }
 
-// halvings is n if factor is 2 to the power of -n, with n from 1 to 14; else 0. The mean over a power of two of ranks
-// has such a factor.
+// halvings is n if factor is 2 to the power of -n, with n from 1 to 14; otherwise 0. The mean over a power of two of
+// ranks has such a factor.
 func halvings(factor float64) int {
 	fraction, exponent := math.Frexp(factor)
 	if n := 1 - exponent; fraction == 0.5 && n >= 1 && n <= 14 {

@@ -2,7 +2,7 @@ package reduce
 
 import "unsafe"
 
-// lineBytes is a cache line: a processor moves so many bytes between caches and memory at a time.
+// lineBytes is a cache line: the number of bytes that a processor moves between caches and memory at a time.
 const lineBytes = 64
 
 // streamLeast is the least length for which Stream goes past the caches.

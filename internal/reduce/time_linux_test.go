@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime is the processor's time of this thread. It does not go on while another
-// process has the core.
+// threadTime is the processor's time of this thread. It stands still while another process has the core.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

@@ -6,5 +6,5 @@ import "time"
 
 var started = time.Now()
 
-// threadTime is the time on the clock, where a thread's own is not to be had.
+// threadTime is the time on the clock, because a thread's own time is not available here.
 func threadTime() time.Duration { return time.Since(started) }

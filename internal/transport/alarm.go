@@ -1,9 +1,7 @@
 package transport
 
-// Alarm is a Bell that is rung through a descriptor, so that its driver can sleep
-// on others, such as sockets, at the same time. In place of Sleep such a driver
-// waits until FD is readable or one of the others is ready, and then looks whether
-// it is Rung:
+// Alarm is a Bell that rings through a descriptor, so that its driver can sleep on other descriptors, such as sockets,
+// at the same time. In place of Sleep such a driver waits until FD or one of the others is ready, and then calls Rung:
 //
 //	for !a.Rung(ticket) && nothing else is ready {
 //		poll(a.FD(), others)
@@ -11,7 +9,7 @@ package transport
 //	}
 //	a.Disarm()
 //
-// All of it belongs to the driver, except Ring.
+// All methods belong to the driver, except Ring.
 type Alarm interface {
 	Bell
 	// Rung reports that there has been a ring later than Arm's ticket.

@@ -1,12 +1,12 @@
-// Package transport defines how the members of a lane reach one another: a Board on which they agree what to do next,
-// and memory or messages that move the data. Its subpackages implement it: shm (one host), tcp (connections alone),
-// hosts (both), inproc (ranks of one process, for tests and simulation). A transport knows nothing of tensors, names or
-// collectives.
+// Package transport defines how the members of a lane reach one another: by a Board, on which they agree on the next
+// operations, and by memory or messages, which move the data. Its subpackages implement it: shm (one host), tcp
+// (connections alone), hosts (both), inproc (ranks of one process, for tests and simulation). A transport knows nothing
+// of tensors, names or collectives.
 //
 // Nothing in these interfaces blocks except Bell.Sleep, Network.OpenLane and, for a bounded time, Network.Close and
 // CloseLane. DESIGN.md has a table of all that may block. The caller posts an operation, and the one thread that drives
-// the rank's engine polls its progress. So there is one place to wait, and one place that notices an abort, a time-out
-// or an interrupt.
+// the rank's engine polls the operation's progress. So there is one place to wait, and one place that notices an abort,
+// a time-out or an interrupt.
 package transport
 
 import "time"
@@ -19,19 +19,19 @@ type Network interface {
 	// must open it. It blocks until this member's part is ready, at most the network's start timeout. After all members
 	// have called CloseLane, the id may be used again, with a greater incarnation.
 	OpenLane(id int, incarnation uint32, members []int) (*Lane, error)
-	// CloseLane gives up this member's part in an open lane. After it nothing touches a buffer that was posted to the
-	// lane. It does not wait for the other members. The driver calls it.
+	// CloseLane gives up this member's part in an open lane. When CloseLane has returned, nothing touches a buffer that
+	// was posted to the lane. CloseLane does not wait for the other members. The driver calls it.
 	CloseLane(id int) error
 	// Bell is this rank's alarm clock, common to all of its lanes.
 	Bell() Bell
-	// Err is nil until the network is aborted; then it is the first cause. It costs an atomic load, changes nothing,
-	// and is safe on any goroutine.
+	// Err is nil until the network is aborted; then it is the first cause. A call costs an atomic load, changes
+	// nothing, and is safe on any goroutine.
 	Err() error
 	// Abort latches cause if it is the first, tells all ranks that it can reach, and rings the bell. It is safe on any
 	// goroutine.
 	Abort(cause error)
-	// Close releases everything. After it nothing of this network touches a buffer that was posted to it. Closing twice
-	// is allowed.
+	// Close releases everything. When Close has returned, the network no longer touches buffers that were posted to it.
+	// Closing twice is allowed.
 	Close() error
 }
 
@@ -50,12 +50,12 @@ type Verified interface {
 	Verify() error
 }
 
-// Poller has work to do for other ranks. It does this work only when the driver gives it a turn, each time round. A
-// question (Network.Err, Board.Stale, Board.Closed, …) changes nothing for other ranks; nor does Board.Next, except
-// that it ends a batch where all members share one memory. A Network may be a Poller; that of a lane's board is in
-// Lane.Poller.
+// Poller has work to do for other ranks. It does this work only when the driver gives it a turn, once in each round of
+// the driver's loop. A question (Network.Err, Board.Stale, Board.Closed, …) changes nothing for other ranks. Nor does
+// Board.Next, except that it ends a batch if all members share one memory. A Network may be a Poller. The Poller of a
+// lane's board is in Lane.Poller.
 type Poller interface {
-	// Poll does all that can be done now, and does not block. The driver alone calls it, before it asks the questions
+	// Poll does all that can be done now, and does not block. Only the driver calls it, before it asks the questions
 	// whose answers depend on it.
 	Poll()
 }
@@ -66,23 +66,23 @@ type Poller interface {
 type BoardPoller interface {
 	Poller
 	// Cut ends a batch behind all records of the log and sends it to all members, if this member is the one that cuts.
-	// The driver calls it before Next, once it could begin another batch: a later cut makes a larger batch. If the log
-	// is empty, it costs a lock.
+	// The driver calls it before Next, when it could begin another batch: a later cut makes a larger batch. If the log
+	// is empty, a call costs a lock.
 	Cut()
 }
 
 // Lane is the private path of one process set: its own board, data path and order.
 //
 // If all members are on one host, Shared serves all of them, and Hosts and Comm are nil. Otherwise Comm serves all of
-// them, and Shared those of this member's host: its Rank and Size count them, in the order in which Hosts lists them.
-// Shared is nil if this member is alone on its host. A member that shares no memory with its neighbours counts as a
-// host of its own.
+// them, and Shared serves the members of this member's host: its Rank and Size count these, in the order of their list
+// in Hosts. Shared is nil if this member is alone on its host. A member that shares no memory with its neighbours
+// counts as a host of its own.
 type Lane struct {
 	Board Board
 	// Coordination is the board as the coordinator sees it: on member 0, nil on the others.
 	Coordination Coordination
-	// Poller does the board's work for other members. It is nil where all share one memory, or where another member of
-	// this host does it.
+	// Poller does the board's work for other members. It is nil if all members share one memory, or if another member
+	// of this host does the work.
 	Poller BoardPoller
 	Shared Shared
 	Comm   Comm
@@ -92,8 +92,8 @@ type Lane struct {
 	Hosts [][]int
 }
 
-// Bell wakes the driver of one rank. The driver calls Arm, polls everything
-// once more, then Sleep (or Disarm when the poll found work):
+// Bell wakes the driver of one rank. The driver calls Arm and polls everything once more. If the poll found work, it
+// calls Disarm, otherwise Sleep:
 //
 //	t := bell.Arm()
 //	if poll() { bell.Disarm() } else { bell.Sleep(t, d) }
@@ -113,8 +113,8 @@ type Bell interface {
 // AmidBell is a Bell that can ignore new records of a log.
 type AmidBell interface {
 	Bell
-	// ArmAmid is Arm for a driver that has a collective under way in every lane. Such a driver can do nothing about a
-	// new record of a log, so a record need not ring.
+	// ArmAmid is Arm for a driver that has a collective under way in every lane. Such a driver cannot use a new record
+	// of a log, so a record need not ring.
 	ArmAmid() (ticket uint32)
 }
 
@@ -145,29 +145,29 @@ type Mark struct{ Card, Gen uint32 }
 // Mark, MarkGroup and Post are safe on any goroutine; the driver calls the rest.
 type Board interface {
 	// Mark declares that this member is ready for the card at this generation. It returns false if the card has been
-	// retired since; then the caller posts a full Request.
+	// retired since. Then the caller posts a full Request.
 	Mark(card, gen uint32) bool
-	// MarkGroup marks several cards in one step. If these are the last marks that are missing, all of the cards are
-	// published together. False: one of the cards has been retired, and none was marked.
+	// MarkGroup marks several cards in one step. If no other marks are missing, all of the cards are published
+	// together. It returns false if one of the cards has been retired: then it has marked none.
 	MarkGroup(marks []Mark) bool
-	// Stale calls f once for each mark that returned true, but turned out later to be of an old generation. That
-	// happens only where the coordinator is not in the same memory.
+	// Stale calls f once for each mark for which Mark or MarkGroup returned true, but which turned out later to be of
+	// an old generation. That happens only if the coordinator is not in the same memory.
 	Stale(f func(card, gen uint32))
 	// Post sends an encoded Request (at most MaxRecord bytes, copied) to the
 	// coordinator. False means that there is no room now: keep it, drive, retry.
 	Post(request []byte) bool
 
 	// Next returns the next batch: a sequence of records, the same on every member; nil if there is none. The records
-	// are valid until the next call. If all members share one memory, the first member that takes a batch ends it;
-	// otherwise BoardPoller.Cut does.
+	// are valid until the next call. If all members share one memory, the first member that takes a batch ends it.
+	// Otherwise BoardPoller.Cut ends it.
 	Next() []Record
-	// Last is the lane member that was the last to mark a card, of which Next has returned the record. Ask before this
-	// member marks the card again. The answer may touch a line of memory that another core has in its cache.
+	// Last is the lane member that was the last to mark a card. Call it after Next has returned the card's record, and
+	// before this member marks the card again. A call may touch a line of memory that another core has in its cache.
 	Last(card uint32) int
 	// Closed reports that the log has been closed and read to its end.
 	Closed() bool
-	// Close closes the log for all members, in the name of this member. Nothing is published after it. Records before
-	// it can still be executed.
+	// Close closes the log for all members, in the name of this member. Nothing is published after Close. Earlier
+	// records can still be executed.
 	Close()
 	// ClosedBy is the lane member that closed the log first; -1 if none.
 	ClosedBy() int
@@ -176,25 +176,25 @@ type Board interface {
 // Coordination is a board as the lane's coordinator sees it. The coordinator takes the members' Requests, and answers
 // in the log that Board.Next reads. The driver alone calls it.
 type Coordination interface {
-	// Requests calls f for every posted Request. Several members that have posted the same may come together: from
-	// lists them, ascending. The Requests of one member are in order, except where a Combiner has held some back. from
-	// and p are valid during the call only.
+	// Requests calls f for every posted Request. Equal Requests of several members may come in one call: from lists the
+	// members, ascending. The Requests of one member are in order, except where a Combiner has held some back. from and
+	// p are valid during the call only.
 	Requests(f func(from []int, p []byte))
-	// Publish appends an encoded Response to the log. False: no room now, retry later.
+	// Publish appends an encoded Response to the log. It returns false if there is no room now: retry later.
 	Publish(response []byte) bool
-	// Acquire returns a card for a new Response with its new generation. If all cards are taken, it retires the one
-	// that has been unused for longest. False: all cards are in use at this moment.
+	// Acquire returns a card for a new Response with its new generation. If all cards are taken, it retires the card
+	// that has been unused for longest. ok is false if all cards are in use at this moment.
 	Acquire() (card, gen uint32, ok bool)
 	// Retire ends the card's generation and returns the members that had marked it. A record of the card that is in the
-	// log already remains valid. False: nobody has acquired the card.
+	// log already remains valid. ok is false if nobody has acquired the card.
 	Retire(card uint32) (marked []int, ok bool)
-	// Marked lists which members have marked the card, for the stall report.
+	// Marked lists the members that have marked the card, for the stall report.
 	Marked(card uint32) []int
 }
 
 // Combiner merges equal Requests on their way to the coordinator. The leader of a host passes the Requests of all
-// members below it through one. It holds a Request back for as long as the coordinator cannot need it. Calls are not
-// concurrent.
+// members below it through one. A Combiner holds a Request back for as long as the coordinator cannot need it. Calls
+// are not concurrent.
 type Combiner interface {
 	// Take takes an encoded Request that the members from (lane members, ascending) have posted, and calls pass for
 	// each Request to send on now, in order. It keeps neither from nor request, and pass must keep none of its
@@ -211,7 +211,7 @@ type Record struct {
 	// Last is the lane member whose mark completed the card. Boards of several hosts use it among themselves: see
 	// Board.Last.
 	Last    uint16
-	Gen     uint32 // the card's generation at that time; of RecordRetired the one that has ended
+	Gen     uint32 // the card's generation at that time; for RecordRetired the generation that has ended
 	Payload []byte // RecordResponse
 }
 
@@ -243,16 +243,15 @@ type Shared interface {
 	Buffer(m int, chunk uint64) []byte
 	// Counter is member m's counter of phase p (an acquire load).
 	Counter(m int, p Phase) uint64
-	// Advance publishes this member's counter (a release store). If that was the lowest of all members' counters of the
-	// phase, and is no longer, Advance rings the members that sleep: they wait for that counter.
+	// Advance publishes this member's counter (a release store). If this counter was the lowest of the phase and is no
+	// longer, Advance rings the members that sleep, because they wait for it.
 	Advance(p Phase, v uint64)
 	// Lead is Advance for a phase in which others wait for this member's counter alone: it always rings.
 	Lead(p Phase, v uint64)
 }
 
-// Comm moves bytes between the members of one lane, in order per pair. At most
-// one send and one receive per peer may be posted at a time. A posted buffer
-// belongs to the transport until the operation is reported done.
+// Comm moves bytes between the members of one lane, in order per pair. At most one send and one receive per peer may be
+// posted at a time. A posted buffer belongs to the transport until Sent or Received reports the end.
 type Comm interface {
 	Rank() int
 	Size() int

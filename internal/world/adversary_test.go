@@ -20,8 +20,8 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// A job over TCP goes on, with right results, and makes new connections, while strangers
-// who have found its ports do what they can; and it says who they were.
+// A job over TCP goes on, with right results, and makes new connections, while strangers who have found its ports
+// attack it. It names the strangers.
 func TestStrangersCannotDisturb(t *testing.T) {
 	for _, transport := range []string{"tcp", "tls"} {
 		t.Run(transport, func(t *testing.T) { withstand(t, transport) })
@@ -78,7 +78,7 @@ func withstand(t *testing.T, transport string) {
 	checkTold(t, told.String())
 }
 
-// attack has strangers come to all ports at once. The channel is closed when they are through.
+// attack lets strangers come to all ports at once. The channel is closed when they have finished.
 func attack(t *testing.T, l *launcher, ports []int, crowd int, seed uint64) <-chan struct{} {
 	var attacks sync.WaitGroup
 	for i, port := range ports {
@@ -117,7 +117,7 @@ func endOf(over <-chan struct{}) func(rank, round int) bool {
 	}
 }
 
-// connectAnew uses connections that there are not yet: of a set, and for messages.
+// connectAnew makes new connections: those of a set, and for messages.
 func connectAnew(t *testing.T, w *World, rank, size int) {
 	if _, err := w.Engine.AddSet([]int{0, 2}); err != nil {
 		t.Errorf("rank %d: %v", rank, err)
@@ -131,7 +131,7 @@ func connectAnew(t *testing.T, w *World, rank, size int) {
 	}
 }
 
-// checkTold checks what launcher and ranks say of strangers.
+// checkTold checks the launcher's and the ranks' lines about strangers.
 func checkTold(t *testing.T, text string) {
 	t.Helper()
 	for _, want := range []string{"the launcher: refused who", "level=WARN", "127.0.0.1", "a wrong proof",
@@ -195,7 +195,7 @@ func listeningPorts(t *testing.T) map[int]bool {
 	return ports
 }
 
-// knock connects, as far as that is possible, and has f go on.
+// knock connects, if possible, and calls f with the connection.
 func knock(addr string, f func(net.Conn)) {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -206,14 +206,14 @@ func knock(addr string, f func(net.Conn)) {
 	f(c)
 }
 
-// scan looks whether somebody is there.
+// scan looks whether the port is open.
 func scan(_ *rand.Rand, addr string) {
 	for range 50 {
 		knock(addr, func(net.Conn) {})
 	}
 }
 
-// babble says anything, and begins as the handshake does, too.
+// babble sends anything, and sometimes begins like the handshake.
 func babble(r *rand.Rand, addr string) {
 	for i := range 50 {
 		knock(addr, func(c net.Conn) {
@@ -234,7 +234,7 @@ func babble(r *rand.Rand, addr string) {
 	})
 }
 
-// hang says nothing, for as long as it is let.
+// hang sends nothing, for as long as it may.
 func hang(_ *rand.Rand, addr string) {
 	var all sync.WaitGroup
 	for range 50 {
@@ -243,7 +243,7 @@ func hang(_ *rand.Rand, addr string) {
 	all.Wait()
 }
 
-// drip says the handshake's first words slowly.
+// drip sends the beginning of the handshake slowly.
 func drip(_ *rand.Rand, addr string) {
 	knock(addr, func(c net.Conn) {
 		for _, b := range append([]byte("gorovod\x01"), make([]byte, 200)...) {
@@ -255,7 +255,7 @@ func drip(_ *rand.Rand, addr string) {
 	})
 }
 
-// impersonate speaks the handshake of another job.
+// impersonate uses the handshake of another job.
 func impersonate(r *rand.Rand, addr string) {
 	for range 50 {
 		knock(addr, func(c net.Conn) {

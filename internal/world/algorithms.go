@@ -14,7 +14,7 @@ func algorithms(c *config.Config) collective.Options {
 	}
 }
 
-// hint combines several hints: any Yes wins, then any No.
+// hint combines several hints. Any Yes wins, otherwise any No.
 func hint(hints ...config.Hint) collective.Hint {
 	h := collective.ByModel
 	for _, said := range hints {

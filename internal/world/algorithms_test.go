@@ -7,8 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 )
 
-// Of two names for one form the one that asks for it counts, then the one that
-// forbids it, and silence only where both are silent.
+// If two variables name one form, a Yes of either counts first, then a No. Only if neither is set does the model
+// decide.
 func TestHintsOfTwoNames(t *testing.T) {
 	for _, c := range []struct {
 		allreduce, torus config.Hint

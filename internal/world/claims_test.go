@@ -14,8 +14,8 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
-// All ranks refuse places that cannot be, in the same words; two with one local rank on one
-// host join, and rank 0 says so.
+// All ranks refuse impossible places, in the same words. Two ranks with one local rank on one host may join, and rank 0
+// warns of that.
 func TestPlacesAreCheckedTogether(t *testing.T) {
 	for said, says := range map[string]string{"4": "on host testhost HOROVOD_LOCAL_SIZE=4", "1": ""} {
 		l := newLauncher(t, 2)
@@ -47,7 +47,7 @@ func TestPlacesAreCheckedTogether(t *testing.T) {
 	}
 }
 
-// The hosts of an elastic job may be one machine: its driver has chosen the places, and nobody is warned.
+// The hosts of an elastic job may be one machine. The driver has chosen the places, so nobody warns of that.
 func TestAssignedPlacesMayShareAHost(t *testing.T) {
 	l := newLauncher(t, 2)
 	var log strings.Builder

@@ -23,7 +23,7 @@ func TestContractOverMPIAndHosts(t *testing.T) {
 	for _, m := range cluster.Mpiruns {
 		t.Run(m.Name, func(t *testing.T) {
 			c := cluster.New(t, 2)
-			types := 1 // TestContractOverMPI has another on one host
+			types := 1 // TestContractOverMPI runs another type on one host
 			if os.Getenv(mpiAllVariable) != "" {
 				types = 2
 			}

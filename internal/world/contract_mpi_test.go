@@ -19,7 +19,7 @@ import (
 
 const (
 	mpiTypesVariable = "WORLD_TEST_MPI_TYPE"  // a number of element types, the first of mpiTypes
-	mpiLimitVariable = "WORLD_TEST_MPI_LIMIT" // the most bytes of one call of MPI; 0: as ever
+	mpiLimitVariable = "WORLD_TEST_MPI_LIMIT" // the most bytes of one call of MPI; 0: the default
 	// mpiAllVariable asks for all types and sizes, which takes minutes.
 	mpiAllVariable = "GOROVOD_TEST_MPI_ALL"
 	mpiTally       = "passed: "
@@ -48,7 +48,7 @@ func TestContractOverMPI(t *testing.T) {
 			sum.add(contractKept(t, n, out, err))
 		}
 		t.Logf("%s: %d cases done, %d refused", i.name, sum.done, sum.refused)
-		// What is too long for one call, and what is not divisible by the sizes of elements.
+		// Operations too long for one call, and a limit that is not divisible by the sizes of elements.
 		out, err := i.mpirun(ctx, t, 3, "contract", nil, contractVariables(1, 3001)...)
 		short := contractKept(t, 3, out, err)
 		t.Logf("%s in calls of 3001 bytes: %d cases done, %d refused", i.name, short.done, short.refused)
@@ -59,7 +59,7 @@ func contractVariables(types, most int) []string {
 	return []string{mpiTypesVariable + "=" + strconv.Itoa(types), mpiLimitVariable + "=" + strconv.Itoa(most)}
 }
 
-// contractKept is what n ranks say of the cases that have passed.
+// contractKept sums up the cases that n ranks report as passed.
 func contractKept(t *testing.T, n int, out []byte, err error) cell {
 	t.Helper()
 	if err != nil {
@@ -78,7 +78,7 @@ func contractKept(t *testing.T, n int, out []byte, err error) cell {
 
 func (c *cell) add(other cell) { c.done, c.refused = c.done+other.done, c.refused+other.refused }
 
-// keepContract is the part of one rank of the above.
+// keepContract is one rank of these tests.
 func keepContract(t *testing.T, r *mpiRankOf) {
 	switch most, err := strconv.Atoi(os.Getenv(mpiLimitVariable)); {
 	case err != nil:
@@ -116,7 +116,8 @@ func keepContract(t *testing.T, r *mpiRankOf) {
 	}
 }
 
-// tryBarrierByClock is tryBarrier for ranks of several processes of a host: none has left before the last has entered.
+// tryBarrierByClock is tryBarrier for ranks of several processes of a host: no rank leaves before the last one has
+// entered.
 func (all *worlds) tryBarrierByClock(c *cell) {
 	r := all.here[0]
 	entered := time.Now().UnixNano()
@@ -138,7 +139,7 @@ func (all *worlds) tryBarrierByClock(c *cell) {
 	c.done++
 }
 
-// allgatherBytes is what each rank gives, of the same length.
+// allgatherBytes returns the bytes of each rank, all of the same length.
 func allgatherBytes(t *testing.T, w *World, name string, mine []byte) [][]byte {
 	t.Helper()
 	var all []byte

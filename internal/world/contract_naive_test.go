@@ -9,9 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// What the operations mean, written down as plainly as possible and with nothing
-// of the engine's: one element after the other, in float64 or int64, rounded to
-// the element's type where the contract says that it is.
+// The meaning of the operations, as plainly as possible and without the engine: one element after the other, in float64
+// or int64, rounded to the element's type where the contract says so.
 
 func isFloat(dt tensor.DType) bool {
 	switch dt {
@@ -63,7 +62,7 @@ func scaleFloat(dt tensor.DType, v, factor float64) float64 {
 	return float64(float32(v) * float32(factor))
 }
 
-// mantissaBits describes the floats, minExponent those of 16 bits.
+// mantissaBits describes the floats, and minExponent the floats of 16 bits.
 func mantissaBits(dt tensor.DType) int {
 	switch dt {
 	case tensor.Float16:
@@ -83,7 +82,7 @@ func minExponent(dt tensor.DType) int {
 	return -126
 }
 
-// halfBits are the bits of a finite 16-bit float that is v rounded to nearest, ties to even.
+// halfBits are the bits of v, rounded to the nearest finite 16-bit float, ties to even.
 func halfBits(dt tensor.DType, v float64) uint16 {
 	man := mantissaBits(dt)
 	var sign uint16
@@ -292,7 +291,7 @@ const (
 	rough               // floats whose sums are rounded; integers as in exact
 )
 
-// draw is the contribution of a rank: n elements that differ by rank and place.
+// draw makes the contribution of a rank: n elements that differ by rank and index.
 func draw(dt tensor.DType, op tensor.ReduceOp, kind data, rank, n int) []byte {
 	b := make([]byte, 0, n*dt.Size())
 	for i := range n {
@@ -316,7 +315,7 @@ func draw(dt tensor.DType, op tensor.ReduceOp, kind data, rank, n int) []byte {
 	return b
 }
 
-// sameBits wants the very bytes.
+// sameBits demands equal bytes.
 func sameBits(dt tensor.DType, got, want []byte) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d bytes instead of %d", len(got), len(want))

@@ -73,7 +73,7 @@ const (
 // tally counts cases by row, type and column.
 type tally map[string]*cell
 
-// cell is what the table says of an operation on a type over a transport.
+// cell is the table's entry for an operation on a type over a transport.
 type cell struct{ done, refused int }
 
 func (c *cell) count(t *trial) {
@@ -147,21 +147,21 @@ func allTypes() []tensor.DType {
 	return types
 }
 
-// asProcesses lets each rank of a world have a thread of its own, as it has as a
-// process: a driver that waits gives its core away, but not its thread.
+// asProcesses gives each rank of a world a thread of its own, like a process: a driver that waits yields its core, but
+// not its thread.
 func asProcesses(t *testing.T) {
 	before := runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 }
 
-// worlds are the ranks of a world that are in this process: all of them, but over MPI one.
+// worlds are the ranks of a world in this process: all of them, or one over MPI.
 type worlds struct {
 	t         *testing.T
 	transport string
 	ws        []*World // by rank; nil for those elsewhere
 	here      []int    // the ranks that are not elsewhere
 	left      sync.Once
-	// Where there are others elsewhere: tells all ranks what one says, by rank.
+	// If there are ranks elsewhere: exchanges the bytes of all ranks, by rank.
 	exchange func(mine []byte) [][]byte
 }
 
@@ -178,7 +178,7 @@ func joinAll(t *testing.T, n int, transport string) *worlds {
 	l := newLauncher(t, n)
 	each(n, func(r int) {
 		c := l.config(r, n, transport)
-		c.Told.LocalSize = 64 // more than cores: who waits does not spin
+		c.Told.LocalSize = 64 // more ranks than cores, so a waiting rank does not spin
 		c.CacheCapacity = 64  // fewer than the trials of a row: cards are evicted, too
 		w, err := join(context.Background(), c, 1, quiet())
 		if err != nil {
@@ -199,8 +199,8 @@ func (all *worlds) leave() {
 	all.left.Do(func() { all.each(func(r int) { all.ws[r].Leave(limit) }) })
 }
 
-// tryAll runs the steps one by one, then all of them at once, with cards where
-// the first round has left them, fusion, and the waits in another order.
+// tryAll runs the steps one by one. Then it runs all of them at once, with the cards that the first round has left,
+// with fusion, and with waits in another order.
 func (all *worlds) tryAll(row string, steps []step, c *cell) {
 	for _, together := range []bool{false, true} {
 		attempts := make([][]*attempt, len(all.ws))
@@ -222,7 +222,7 @@ func (all *worlds) tryAll(row string, steps []step, c *cell) {
 	}
 }
 
-// judge says what is wrong with attempt k of the ranks here; nothing if all is well.
+// judge says what is wrong with attempt k of the ranks here; "" if all is well.
 func (all *worlds) judge(attempts [][]*attempt, k int) string {
 	first := attempts[all.here[0]][k]
 	for _, r := range all.here {
@@ -288,12 +288,11 @@ func enqueue(e *engine.Engine, group string, attempts []*attempt, ops []engine.O
 	}
 }
 
-// tryJoin lets each rank in turn be the one that joins last, after reductions in which
-// the others take part with zeros.
+// tryJoin lets each rank in turn join last, after reductions in which the others take part with zeros.
 func (all *worlds) tryJoin(dt tensor.DType, c *cell) {
 	for late := range all.ws {
 		steps := singles(reductionsOfOne(dt, late, len(all.ws)))
-		var attempts []*attempt // none if the last one is elsewhere
+		var attempts []*attempt // none if the last rank is elsewhere
 		last := make([]int, len(all.ws))
 		all.each(func(r int) {
 			if r == late {
@@ -330,7 +329,7 @@ func reductionsOfOne(dt tensor.DType, one, n int) (trials []*trial) {
 	return trials
 }
 
-// silenceAllBut has the other ranks contribute zeros to an allreduce.
+// silenceAllBut lets the other ranks contribute zeros to an allreduce.
 func (t *trial) silenceAllBut(one int) {
 	for r, in := range t.ins {
 		if r != one {
@@ -352,7 +351,7 @@ func (t *trial) silenceAllBut(one int) {
 	}
 }
 
-// join has a rank join, and returns the rank that joined last.
+// join lets a rank join, and returns the rank that joined last.
 func (all *worlds) join(rank int) int {
 	en, err := all.ws[rank].Engine.Enqueue(&engine.Op{Type: operation.Join, Name: engine.JoinName,
 		DType: tensor.Uint8, Prescale: 1, Postscale: 1})
@@ -367,7 +366,7 @@ func (all *worlds) join(rank int) int {
 	return en.LastJoined()
 }
 
-// tryBarrier makes sure that nobody leaves a barrier that somebody has not entered.
+// tryBarrier makes sure that no rank leaves a barrier before all have entered it.
 func (all *worlds) tryBarrier(c *cell) {
 	const rounds = 50
 	n := int64(len(all.ws))

@@ -7,8 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// TestContractOverTLS runs every operation under TLS, on a few types: the bytes of all
-// travel alike, but connections are handled in another way, and read by goroutines.
+// TestContractOverTLS runs every operation under TLS, on a few types: the bytes of all types travel alike, but under
+// TLS goroutines read the connections.
 func TestContractOverTLS(t *testing.T) {
 	asProcesses(t)
 	types := []tensor.DType{tensor.BFloat16, tensor.Float32}

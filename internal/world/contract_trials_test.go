@@ -9,9 +9,9 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// trial is one operation on all ranks, and what must come of it.
+// trial is one operation on all ranks, and the expected outcome.
 type trial struct {
-	op      engine.Op      // what all ranks have in common; name and data come later
+	op      engine.Op      // the part that all ranks have in common; name and data come later
 	shapes  []tensor.Shape // by rank
 	splits  [][]int32      // by rank; Alltoall, Gather, Scatter
 	ins     [][]byte       // by rank; never written
@@ -24,7 +24,7 @@ type trial struct {
 	code    engine.Code
 }
 
-// outcome is what a rank gets.
+// outcome is the expected result on a rank.
 type outcome struct {
 	data     []byte
 	shape    tensor.Shape // of an output that the engine has asked for
@@ -99,7 +99,7 @@ func (a *attempt) wait() {
 	a.entry.Release()
 }
 
-// judge compares what a rank has got with what it should have.
+// judge compares a rank's result with the expected one.
 func (a *attempt) judge(rank int) error {
 	t, err := a.trial, a.err
 	if t.refusal != "" {
@@ -130,7 +130,7 @@ func (a *attempt) judge(rank int) error {
 	return nil
 }
 
-// step is what a rank submits at once: a group of that name, or a single trial.
+// step is submitted at once: a group of that name, or a single trial.
 type step struct {
 	group  string
 	trials []*trial
@@ -173,7 +173,7 @@ func singles(trials []*trial) []step {
 	return steps
 }
 
-// inTurn is what the operations make of, one after the other: the first step of the first, the second of the second, ….
+// inTurn takes one step of each operation in turn: the first step of the first operation, the second of the second, ….
 func inTurn(of func(op tensor.ReduceOp) func(dt tensor.DType, n int) []step,
 	ops ...tensor.ReduceOp) func(dt tensor.DType, n int) []step {
 	return func(dt tensor.DType, n int) []step {
@@ -189,7 +189,7 @@ func inTurn(of func(op tensor.ReduceOp) func(dt tensor.DType, n int) []step,
 	}
 }
 
-// refused turns trials that mean nothing into the refusals that answer them.
+// refused turns a trial without a meaning into the refusal that answers it.
 func (t *trial) refused(code engine.Code, format string, args ...any) *trial {
 	t.code, t.refusal, t.want = code, fmt.Sprintf(format, args...), nil
 	return t
@@ -242,7 +242,7 @@ func allreduces(op tensor.ReduceOp) func(dt tensor.DType, n int) []step {
 		}
 		for _, kind := range []data{extreme, rough} {
 			if kind == rough && op == tensor.Product {
-				continue // no bound on the error is as simple as for a sum
+				continue // the error has no bound as simple as that of a sum
 			}
 			trials = append(trials, allreduce(dt, op, n, tensor.Shape{67}, plain, kind, false),
 				allreduce(dt, op, n, tensor.Shape{4000}, scaled, kind, true))
@@ -323,7 +323,7 @@ func broadcasts(dt tensor.DType, n int) []step {
 	return singles(trials)
 }
 
-// reduce is a trial of a Reduce: that of an allreduce on the root, while the other ranks keep what they have.
+// reduce is a trial of a Reduce: the root has the result of an allreduce, and the other ranks keep their outputs.
 func reduce(dt tensor.DType, op tensor.ReduceOp, n, root int, s tensor.Shape, f factors, kind data,
 	inPlace bool) *trial {
 	t := allreduce(dt, op, n, s, f, kind, inPlace)
@@ -342,7 +342,7 @@ func reduce(dt tensor.DType, op tensor.ReduceOp, n, root int, s tensor.Shape, f 
 	}
 	if equal := t.equal; !inPlace {
 		t.equal = func(dt tensor.DType, got, want []byte) error {
-			if bytes.Equal(got, want) { // 0xa5… may be no number
+			if bytes.Equal(got, want) { // 0xa5… may be a NaN
 				return nil
 			}
 			return equal(dt, got, want)
@@ -421,7 +421,7 @@ func alltoalls(dt tensor.DType, n int) []step {
 	}
 	trials = append(trials,
 		alltoall(dt, splits(func(r, m int) int { return r + 2*m }), false, 0),
-		alltoall(dt, splits(func(r, m int) int { return r + 2*m }), false, 5, 2, 2), // what is not sent
+		alltoall(dt, splits(func(r, m int) int { return r + 2*m }), false, 5, 2, 2), // some rows are not sent
 		alltoall(dt, splits(func(r, m int) int { return (r + m) % 2 * 65 }), false, 1),
 		alltoall(dt, splits(func(r, m int) int { return r * m }), false, 0, 0),
 		alltoall(dt, splits(func(r, m int) int { return max(0, r-m) * 63 }), false, 0),
@@ -436,7 +436,7 @@ func alltoalls(dt tensor.DType, n int) []step {
 		"Process-set rank zero tried to ALLTOALL a rank-zero tensor.")))
 }
 
-// toOrFromRoot makes a trial of an Alltoall one of a Gather or Scatter.
+// toOrFromRoot turns a trial of an Alltoall into one of a Gather or Scatter.
 func toOrFromRoot(kind operation.Kind, root int, t *trial) *trial {
 	t.op.Type, t.op.Root = kind, root
 	return t
@@ -462,7 +462,7 @@ func rooted(kind operation.Kind, moves func(root, r, m int) bool) func(dt tensor
 			for _, t := range []*trial{
 				alltoall(dt, splits(func(int, int) int { return 0 }), false, 0),
 				alltoall(dt, splits(func(int, int) int { return 21 }), false, 0, 3),
-				alltoall(dt, splits(func(r, m int) int { return r + 2*m }), false, 5, 2, 2), // what is not sent
+				alltoall(dt, splits(func(r, m int) int { return r + 2*m }), false, 5, 2, 2), // some rows are not sent
 				alltoall(dt, splits(func(r, m int) int { return (r + m) % 2 * 65 }), false, 0),
 				alltoall(dt, splits(func(r, m int) int { return int(big(dt)) / (1 + r + 2*m) }), false, 0),
 			} {
@@ -539,7 +539,7 @@ func reducescatters(op tensor.ReduceOp) func(dt tensor.DType, n int) []step {
 	}
 }
 
-// grouped makes groups of unlike members, among which one is of another type.
+// grouped makes groups of different members, of which one has another type.
 func grouped(member func(dt tensor.DType, n, i int) *trial) func(dt tensor.DType, n int) []step {
 	return func(dt tensor.DType, n int) []step {
 		var steps []step

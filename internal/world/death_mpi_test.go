@@ -17,11 +17,11 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// mpiDeathVariable is a directory in which the ranks say why they end, since an mpirun that fails loses output.
+// mpiDeathVariable is a directory in which the ranks write why they end, because a failing mpirun loses output.
 const mpiDeathVariable = "WORLD_TEST_MPI_DEATH"
 
-// When a process dies amid an operation that MPI carries, those of the others end, and say who it
-// was. MPI itself would let them wait for ever, here where mpirun does not end them.
+// When a process dies amid an operation that MPI carries, the operations of the others end, and name it. MPI itself
+// would let them wait for ever, because here mpirun does not end them.
 func TestDeathOverMPI(t *testing.T) {
 	// MPICH's mpirun kills all others at once, even with -disable-auto-cleanup.
 	kills := func(i implementation) bool { return i.spare == nil }
@@ -29,7 +29,7 @@ func TestDeathOverMPI(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 		defer cancel()
 		dir := t.TempDir()
-		// It fails, since one has died, and may be back before the others have ended.
+		// mpirun fails, because a rank has died, and may return before the others have ended.
 		out, _ := i.mpirun(ctx, t, 3, "death", i.spare, mpiDeathVariable+"="+dir)
 		for _, rank := range []int{0, 2} {
 			cause := awaitFile(ctx, filepath.Join(dir, strconv.Itoa(rank)))
@@ -41,7 +41,7 @@ func TestDeathOverMPI(t *testing.T) {
 	})
 }
 
-// awaitFile is what a file holds when it is there; empty if ctx ends before.
+// awaitFile returns the contents of a file as soon as it exists; empty if ctx ends first.
 func awaitFile(ctx context.Context, name string) string {
 	for ctx.Err() == nil {
 		if text, err := os.ReadFile(name); err == nil {
@@ -52,7 +52,7 @@ func awaitFile(ctx context.Context, name string) string {
 	return ""
 }
 
-// dieAsRankOne is the part of one rank of the above.
+// dieAsRankOne is one rank of this test.
 func dieAsRankOne(_ *testing.T, r *mpiRankOf) {
 	mine := make([]byte, 8<<20)
 	for i := 0; ; i++ {

@@ -10,14 +10,14 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// After a rank has left, all others say the same of it, in whichever process set they were: they leave
-// in their turn, and are no causes.
+// After a rank has left, all others name it, in whichever process set they were. They leave in turn, but are not the
+// cause.
 func TestOneCauseAcrossSets(t *testing.T) {
 	asProcesses(t)
 	const ranks, leaves = 4, 1
 	for _, transport := range []string{"shm", "tcp", "on aabb"} {
 		t.Run(transport, func(t *testing.T) {
-			t.Parallel() // each waits for news of a death that does not come
+			t.Parallel() // each waits for news of a death, which does not come
 			l := newLauncher(t, ranks)
 			o := quiet()
 			o.Sets = [][]int{{0, 1}, {2, 3}}

@@ -7,8 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// openDevices lets the world know devices, if the program brings their carrier. Nothing is loaded before somebody
-// submits memory of one.
+// openDevices opens the devices if the program has a carrier for them. It loads nothing: the first operation on memory
+// of a device does.
 func (w *World) openDevices(o *engine.Options, program *Options) {
 	if program.Devices == nil {
 		return
@@ -18,8 +18,8 @@ func (w *World) openDevices(o *engine.Options, program *Options) {
 	w.devices.Store(&w.Devices)
 }
 
-// abortDevices ends what hangs in the devices, which may take a moment: the driver itself may hang there, and then does
-// not see the abort of the network.
+// abortDevices ends calls that hang in the devices, because the driver itself may hang in one, and then does not see
+// the abort of the network. Ending them may take a moment, so a goroutine does it.
 func (w *World) abortDevices(cause error) {
 	if d := w.devices.Load(); d != nil {
 		guard.Go("the abort of devices", func(error) {}, func() { (*d).Abort(cause) })

@@ -20,8 +20,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// All ranks have one text for a failure, whoever has seen it: what failed, when, who
-// noticed it, and what that rank was doing. Rank 3 waits for nothing meanwhile.
+// All ranks have one text for a failure, whichever rank has seen it: what failed, when, which rank noticed it, and what
+// that rank was doing. Rank 3 waits for nothing meanwhile.
 func TestAFailureReadsTheSameEverywhere(t *testing.T) {
 	const size = 4
 	who := fmt.Sprintf(`rank 2 on host \w+ \(pid %d\) `, os.Getpid())
@@ -65,7 +65,7 @@ func TestAFailureReadsTheSameEverywhere(t *testing.T) {
 						_, failed = add(w, "pending", 1)
 					} else {
 						ready.Wait()                      // "first" is done everywhere
-						time.Sleep(10 * time.Millisecond) // mostly the others wait by now; no matter
+						time.Sleep(10 * time.Millisecond) // by now the others mostly wait, but that does not matter
 						if r == 2 {
 							f.happen(l, w)
 						}
@@ -96,7 +96,7 @@ func TestAFailureReadsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// What one rank tells the launcher reaches ranks that its own abort cannot reach.
+// A failure that one rank tells the launcher reaches ranks that its own abort cannot reach.
 func TestTheLauncherPassesFailuresOn(t *testing.T) {
 	l := newLauncher(t, 2)
 	var worked sync.WaitGroup
@@ -123,8 +123,8 @@ func TestTheLauncherPassesFailuresOn(t *testing.T) {
 	})
 }
 
-// The end of a rank with code 0 is a failure for the launcher where operations of other ranks fail because of it. Where
-// nobody has anything to do any more it is none.
+// The end of a rank with code 0 is a failure for the launcher if operations of other ranks fail because of it. If no
+// rank has anything to do any more, it is no failure.
 func TestAnEndWithCode0(t *testing.T) {
 	asProcesses(t)
 	const size, ends = 3, 1

@@ -26,8 +26,8 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// A rank that waits for another's failure until a time-out would exceed soon; a
-// share of patience is far beyond it.
+// A rank that waits for another's failure until a time-out would exceed soon; even a fraction of patience is far beyond
+// soon.
 const (
 	patience = 90 * time.Second
 	soon     = 20 * time.Second
@@ -50,8 +50,7 @@ func limitFiles(t *testing.T) {
 	}
 }
 
-// overTCP joins as the rank of c, checks that it goes over TCP and works, and
-// returns what was logged.
+// overTCP joins as the rank of c, checks that the world uses TCP and works, and returns the log.
 func overTCP(c *config.Config) (logged string, err error) {
 	var log bytes.Buffer
 	began := time.Now()
@@ -119,7 +118,7 @@ func TestShmIsInsistedOn(t *testing.T) {
 	}
 }
 
-// starvedEnv makes this test's own process rank 1 of the launcher whose address it is.
+// starvedEnv has the address of a launcher, and makes this test's process its rank 1.
 const starvedEnv = "WORLD_TEST_STARVED"
 
 // Rank 1 is a process without address space for the segment.
@@ -142,7 +141,7 @@ func TestTCPWhereARankCannotMapTheSegment(t *testing.T) {
 	each(size, func(r int) {
 		if r == 1 {
 			cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-			// else C's malloc takes 64 MiB for each thread
+			// otherwise C's malloc takes 64 MiB for each thread
 			cmd.Env = append(os.Environ(), starvedEnv+"="+l.addr, "MALLOC_ARENA_MAX=1")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("rank 1: %v\n%s", err, out)
@@ -160,7 +159,7 @@ func TestTCPWhereARankCannotMapTheSegment(t *testing.T) {
 	})
 }
 
-// starve leaves this process room more bytes of address space.
+// starve limits this process to room more bytes of address space.
 func starve(t *testing.T, room int) {
 	t.Helper()
 	p, err := os.ReadFile("/proc/self/statm")
@@ -190,8 +189,7 @@ func squat(t *testing.T, l *launcher, first int) {
 	t.Cleanup(func() { squatter.Close() })
 }
 
-// Where the ranks of one host cannot share memory, they are hosts of their own, and
-// those of another still share.
+// If the ranks of one host cannot share memory, each is a host of its own, and the ranks of another host still share.
 func TestHostsThatCannotShareFallApart(t *testing.T) {
 	l := newLauncher(t, 4)
 	squat(t, l, 1)
@@ -219,8 +217,7 @@ func TestHostsThatCannotShareFallApart(t *testing.T) {
 	})
 }
 
-// Where nobody can tell the others, since the socket's name is taken by a process
-// that says nothing, there is still time for TCP.
+// If nobody can tell the others, because a silent process has the socket's name, there is still time for TCP.
 func TestTCPHasTimeLeft(t *testing.T) {
 	l := newLauncher(t, 3)
 	squat(t, l, 0)
@@ -244,7 +241,7 @@ func TestTCPHasTimeLeft(t *testing.T) {
 	})
 }
 
-// A rank that dies when the others attach is not waited for.
+// The others do not wait for a rank that dies while they attach.
 func TestDeathBeforeTheSegmentIsShared(t *testing.T) {
 	l := newLauncher(t, 3)
 	began := time.Now()
@@ -266,7 +263,7 @@ func TestDeathBeforeTheSegmentIsShared(t *testing.T) {
 	}
 }
 
-// die does what a rank does up to the choice of the transport, and dies.
+// die does all that a rank does up to the choice of the transport, and dies.
 func die(t *testing.T, l *launcher, c *config.Config) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

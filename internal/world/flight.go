@@ -10,12 +10,12 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// dumpLines is how many lines of the record go to stderr.
+// dumpLines is the number of lines of the record that go to stderr.
 const dumpLines = 30
 
 // flightDesk answers gorovod doctor --dump.
 type flightDesk struct {
-	l     *net.UnixListener // nil where there is none
+	l     *net.UnixListener // nil if the rank cannot listen
 	close func()
 }
 
@@ -70,7 +70,7 @@ func (w *World) keepRecord() {
 	if dir == "" || w.running.Load() == nil {
 		return
 	}
-	d := w.Dump() // now: what is pending fails next
+	d := w.Dump() // now, because pending operations fail next
 	guard.In(&w.keeping, "the flight recorder", func(error) {}, func() {
 		if dir != "-" {
 			if _, err := d.Save(dir); err != nil {

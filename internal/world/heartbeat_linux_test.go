@@ -14,8 +14,8 @@ import (
 	"github.com/gorovod/gorovod/test/netns"
 )
 
-// untilFailure adds until it fails, says why, and stays until it is told to go, so
-// that nobody's end is another's news.
+// untilFailure adds until it fails, prints why, and stays until it may go, so that no rank hears of another's end
+// instead.
 func untilFailure(w *World) {
 	for i := 0; ; i++ {
 		_, err := add(w, "x", 1)
@@ -31,8 +31,8 @@ func untilFailure(w *World) {
 	}
 }
 
-// lost starts two hosts of two ranks, does something to them while they work, and
-// returns what each of the given ranks is told; the limit is three seconds.
+// lost starts two hosts of two ranks, does something to them while they work, and returns the error of each of the
+// given ranks; the limit is three seconds.
 func lost(t *testing.T, fault func(hosts [2]netns.Host, ranks []*process), told []int) []string {
 	hosts := netns.Two(t, "")
 	ranks := startRanks(t, hosts, "rank", 2)
@@ -75,7 +75,7 @@ func TestAStoppedRankIsLost(t *testing.T) {
 	}
 }
 
-// A cut wire says nothing to anybody: no end of file, no reset.
+// A cut wire tells nobody anything: no end of file, no reset.
 func TestACutLinkIsNoticed(t *testing.T) {
 	if asRole(t, untilFailure) {
 		return
@@ -90,7 +90,7 @@ func TestACutLinkIsNoticed(t *testing.T) {
 	}
 }
 
-// A host that is gone says nothing either, though its processes have died.
+// A host that is gone tells nothing either, though its processes have died.
 func TestAHostsDeathIsNoticed(t *testing.T) {
 	if asRole(t, untilFailure) {
 		return
@@ -108,8 +108,7 @@ func TestAHostsDeathIsNoticed(t *testing.T) {
 	}
 }
 
-// A rank that computes for longer than the limit answers meanwhile, and so do the
-// kernels of connections on which nothing moves.
+// A rank that computes for longer than the limit answers meanwhile, and so do the kernels for idle connections.
 func TestComputingIsNoSilence(t *testing.T) {
 	l := newLauncher(t, 2)
 	var worlds [2]*World

@@ -12,7 +12,7 @@ import (
 // introduction is what this rank tells the others about itself.
 func (w *World) introduction(o Options) roster.Member {
 	c := w.Config
-	var knobs map[string]string // those of rank 0 are enough, and there may be thousands of ranks
+	var knobs map[string]string // only rank 0's are needed, and there may be thousands of ranks
 	if w.Place.Rank == 0 {
 		knobs = c.Agreed()
 	}

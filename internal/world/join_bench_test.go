@@ -68,7 +68,7 @@ func BenchmarkJoin(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used so far.
+// processorTime is the processor time that this process has used so far.
 func processorTime() time.Duration {
 	var u unix.Rusage
 	unix.Getrusage(unix.RUSAGE_SELF, &u)

@@ -28,8 +28,8 @@ func (w *World) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int,
 	return from, n, label, w.whyEnded(ctx, err)
 }
 
-// whyEnded adds to the error of a call which rank has left, if that is why there are no messages any more: a rank may
-// have closed its endpoint because of another one.
+// whyEnded adds the rank that has left to the error of a call, if that has ended all messages. The other end of the
+// call may have closed its endpoint only because of that rank.
 func (w *World) whyEnded(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, p2p.ErrTooLong) {
 		return err

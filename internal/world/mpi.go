@@ -58,8 +58,8 @@ func (w *World) carryByMPI(o *engine.Options, c *mpi.Communicator) error {
 // hangLimit is how long after an abort a call of MPI may last that should return at once.
 const hangLimit = 5 * time.Second
 
-// watchMPI ends the process if the driver does not come back from MPI after an abort: neither it nor the program could
-// ever go on, or say why. It watches until the world is left.
+// watchMPI ends the process if the driver does not come back from MPI after an abort, because then neither the driver
+// nor the program could ever go on, or report the cause. It watches until Leave.
 func (w *World) watchMPI(c *mpi.Communicator) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.unwatchMPI = cancel
@@ -81,13 +81,13 @@ func (w *World) watchMPI(c *mpi.Communicator) {
 	})
 }
 
-// untilAbort ends with the start time-out, or when the network is aborted.
+// untilAbort returns a context that ends with the start time-out, or when the network is aborted.
 func (w *World) untilAbort() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.Config.Timeout)
 	news, _ := w.monitor.NextDeath()
 	guard.Go("the joining", func(error) { cancel() }, func() {
 		select {
-		case <-news: // somebody has died
+		case <-news: // a rank has died
 			cancel()
 		case <-ctx.Done():
 		}

@@ -18,15 +18,15 @@ import (
 
 const (
 	mpiRoleVariable = "WORLD_TEST_MPI" // makes this test's binary a rank: one of mpiRoles
-	// mpiMeetVariable is where the rendezvous is; with "at " before it the address at which rank 0 is to serve it.
+	// mpiMeetVariable is the address of the rendezvous; after "at " it is the address at which rank 0 is to serve it.
 	mpiMeetVariable = "WORLD_TEST_MPI_MEET"
 	mpiLibVariable  = "GOROVOD_MPI_LIBRARY"
 )
 
-// mpiRoles are what a rank does that mpirun has started.
+// mpiRoles are the roles of a rank that mpirun has started.
 var mpiRoles = map[string]func(*testing.T, *mpiRankOf){"contract": keepContract, "death": dieAsRankOne}
 
-// implementations are those of MPI that the tests look for: how they start n ranks.
+// implementations are the implementations of MPI that the tests look for, and how they start n ranks.
 var implementations = []implementation{
 	{"Open MPI", "", []string{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"},
 		[]string{"--enable-recovery"}},
@@ -38,9 +38,9 @@ var implementations = []implementation{
 
 type implementation struct {
 	name    string
-	library string // empty: what is found; else Debian's file with the binary interface of MPI 5
+	library string // empty: the one that Load finds; otherwise Debian's file with the binary interface of MPI 5
 	start   []string
-	spare   []string // what lets the others be when a rank has died; nil if nothing does
+	spare   []string // options that spare the others when a rank has died; nil if there are none
 }
 
 // overMPI runs a test with each of the implementations that is installed, and skips the others, with the reason.
@@ -57,7 +57,7 @@ func overMPI(t *testing.T, implementations []implementation, do func(*testing.T,
 				t.Skipf("%s is not installed (Debian: openmpi-bin, mpich): %v", i.name, err)
 			}
 			if i.library != "" {
-				// Loading it would bind this process, which is no rank.
+				// Loading the library would bind this process, which is no rank.
 				if found, _ := filepath.Glob("/usr/lib/*/" + i.library); len(found) == 0 {
 					t.Skipf("%s is not installed (Debian, from forky on: libmpi-abi-…)", i.library)
 				}
@@ -67,7 +67,7 @@ func overMPI(t *testing.T, implementations []implementation, do func(*testing.T,
 	}
 }
 
-// mpirun runs n ranks in a role, and returns what they print. Their rendezvous is this process's.
+// mpirun runs n ranks in a role, and returns their output. This process serves their rendezvous.
 func (i implementation) mpirun(ctx context.Context, t *testing.T, n int, role string, options []string,
 	env ...string) (out []byte, err error) {
 	t.Helper()
@@ -92,7 +92,7 @@ func runRanks(c *exec.Cmd, role string, env []string) (out []byte, err error) {
 func TestRankOverMPI(t *testing.T) {
 	role := os.Getenv(mpiRoleVariable)
 	if role == "" {
-		return // this process was not started as one
+		return // this process was not started as a rank
 	}
 	l, err := mpi.Load(os.Getenv(mpiLibVariable))
 	if err != nil {
@@ -109,7 +109,7 @@ func TestRankOverMPI(t *testing.T) {
 	}
 	r := &mpiRankOf{library: l, processes: processes, rank: processes.Rank(), n: processes.Size()}
 	c := meetRanks(ctx, t, processes).config(r.rank, r.n, "auto")
-	c.Told.LocalSize = 64 // more than cores: who waits does not spin
+	c.Told.LocalSize = 64 // more ranks than cores, so a waiting rank does not spin
 	c.CacheCapacity = 64
 	c.CPUOperations = config.MPI
 	o := quiet()
@@ -128,7 +128,7 @@ type mpiRankOf struct {
 	rank, n   int
 }
 
-// meetRanks finds the rendezvous, or has rank 0 serve it and tell the others.
+// meetRanks finds the rendezvous, or lets rank 0 serve it and tell the others.
 func meetRanks(ctx context.Context, t *testing.T, processes *mpi.Communicator) *launcher {
 	at, here := strings.CutPrefix(os.Getenv(mpiMeetVariable), "at ")
 	if !here {
@@ -145,8 +145,7 @@ func meetRanks(ctx context.Context, t *testing.T, processes *mpi.Communicator) *
 	return &launcher{addr: string(all[0])}
 }
 
-// leave ends the rank's membership and its use of MPI, which after a failure is left alone, as it would wait for the
-// dead.
+// leave ends the rank's membership and its use of MPI, except after a failure, when MPI would wait for the dead.
 func (r *mpiRankOf) leave() {
 	r.Leave(limit)
 	r.processes.Free()
@@ -160,7 +159,7 @@ func cutLine(all, text string) string {
 	return line
 }
 
-// tail is the beginning and the end of an output, where what matters stands.
+// tail is the beginning and the end of an output, which have the important lines.
 func tail(p []byte) []byte {
 	const part = 4000
 	if len(p) <= 2*part {

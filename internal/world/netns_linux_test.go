@@ -58,14 +58,14 @@ func startIn(t testing.TB, h netns.Host, role string, env ...string) *process {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // also of one that never answers: Fatal has come before Wait
+	t.Cleanup(func() { // also for a process that never answers, when Fatal comes before Wait
 		p.Process.Kill()
 		p.Wait()
 	})
 	return p
 }
 
-// line is the process's next line that begins with tag, without that.
+// line is the process's next line that begins with tag, without the tag.
 func (p *process) line(tag string) (string, error) {
 	for p.out.Scan() {
 		if rest, ok := strings.CutPrefix(p.out.Text(), tag+" "); ok {
@@ -75,8 +75,8 @@ func (p *process) line(tag string) (string, error) {
 	return "", fmt.Errorf("it has ended without a %q: %s", tag, p.stderr.String())
 }
 
-// startRanks starts a rendezvous on the first host, and `local` ranks on each, with env
-// beside what tells them who they are.
+// startRanks starts a rendezvous on the first host, and `local` ranks on each, with env besides the variables that tell
+// them their places.
 func startRanks(t testing.TB, hosts [2]netns.Host, role string, local int, env ...string) []*process {
 	t.Helper()
 	size := strconv.Itoa(2 * local)
@@ -91,7 +91,7 @@ func startRanks(t testing.TB, hosts [2]netns.Host, role string, local int, env .
 			"HOROVOD_CROSS_RANK=" + strconv.Itoa(r/local), "HOROVOD_CROSS_SIZE=2",
 			"HOROVOD_GLOO_RENDEZVOUS_ADDR=" + hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=" + port,
 			"HOROVOD_SECRET_KEY=" + hex.EncodeToString(key)}
-		if r%2 == 0 { // the others find out by themselves
+		if r%2 == 0 { // the others find it out by themselves
 			base = append(base, "HOROVOD_GLOO_IFACE="+netns.Interface)
 		}
 		ranks[r] = startIn(t, hosts[r/local], role, append(base, env...)...)
@@ -99,7 +99,7 @@ func startRanks(t testing.TB, hosts [2]netns.Host, role string, local int, env .
 	return ranks
 }
 
-// asRole plays a part, if this process has been started for one.
+// asRole plays a role, if this process has been started for one.
 func asRole(t testing.TB, rank func(w *World)) (played bool) {
 	switch os.Getenv(netnsRole) {
 	case "":
@@ -137,13 +137,13 @@ func asRole(t testing.TB, rank func(w *World)) (played bool) {
 	return true
 }
 
-// Every operation between two hosts that have nothing in common but a wire, though
-// they have one name. Then a rank is killed, and the others on both hosts are told.
+// Every operation works between two hosts that share only a wire, though they have one name. Then a rank is killed, and
+// the others on both hosts hear of it.
 func TestTwoNamespaces(t *testing.T) {
 	if asRole(t, func(w *World) {
 		tried, failed := runContract(t, w)
 		fmt.Println("tried", tried, failed)
-		io.Copy(io.Discard, os.Stdin) // the victim is killed here
+		io.Copy(io.Discard, os.Stdin) // the test kills the victim here
 		_, err := add(w, "the last", 1)
 		fmt.Println("told", err)
 	}) {
@@ -203,8 +203,8 @@ func runContract(t *testing.T, w *World) (tried, failed int) {
 	return tried, failed
 }
 
-// BenchmarkTwoNamespaces measures a large allreduce over a wire of 1 Gbit/s, and
-// how much of that rate it makes use of: of 2(H-1)/H·N bytes for each host.
+// BenchmarkTwoNamespaces measures a large allreduce over a wire of 1 Gbit/s, and the share of that rate that it uses,
+// for 2(H-1)/H·N bytes of each host.
 func BenchmarkTwoNamespaces(b *testing.B) {
 	const rounds, size = 5, 64 << 20
 	if asRole(b, func(w *World) {
@@ -258,7 +258,7 @@ func sumInPlace(t testing.TB, w *World, name string, data []byte) time.Duration 
 	return time.Since(began)
 }
 
-// slowest takes what the ranks tell that their rounds took, and returns each round's longest, in order of length.
+// slowest reads the times that the ranks' rounds took, and returns the longest of each round, sorted.
 func slowest(t testing.TB, ranks []*process, rounds int) []time.Duration {
 	took := make([]time.Duration, rounds)
 	for i := range took {

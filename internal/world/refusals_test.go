@@ -40,7 +40,7 @@ func setShape(op *engine.Op, s ...int64) {
 	}
 }
 
-// with is plainOp on 6 elements with a change.
+// with is plainOp on 6 elements, with a change.
 func with(kind operation.Kind, change func(op *engine.Op)) *engine.Op {
 	op := plainOp(kind, 6)
 	if change != nil {
@@ -50,17 +50,17 @@ func with(kind operation.Kind, change func(op *engine.Op)) *engine.Op {
 	return op
 }
 
-// disagreement is a check of the coordinator's: the ranks disagree, or agree on
-// what cannot be, and every one of them is told the same.
+// disagreement is a check of the coordinator's: the ranks disagree, or agree on something impossible, and all of them
+// get the same reason.
 type disagreement struct {
 	check     string // its number in Horovod's order, or none
 	condition string
 	horovods  string // the text, in the form of the reference
-	// begins is how the reason begins. Two %v are what the lowest rank has said
-	// and what the first one has said that differs.
+	// begins is the beginning of the reason. Two %v are the value of the lowest rank and of the first rank that
+	// differs.
 	begins      string
 	odd, common any
-	// op is what the odd rank submits, and what the others do.
+	// op is the operation that the odd rank submits, and the one of the others.
 	op func(odd bool) *engine.Op
 	// joined: the odd rank has joined instead.
 	joined bool
@@ -213,7 +213,7 @@ func disagreements() []disagreement {
 	)
 }
 
-// refusal is a check at the submission: the rank that errs is told, at once.
+// refusal is a check at the submission: the rank that makes the mistake gets the error at once.
 type refusal struct {
 	check     string // its section and number in the reference
 	condition string
@@ -328,9 +328,8 @@ func refusals() []refusal {
 	return all
 }
 
-// TestRefusals makes every mistake that Horovod checks, by every rank in turn, and
-// reads the answer on every rank; then the engine still works. The texts stand in
-// docs/contract.md.
+// TestRefusals makes every mistake that Horovod checks, by every rank in turn, and reads the answer on every rank.
+// Afterwards the engine still works. The texts stand in docs/contract.md.
 func TestRefusals(t *testing.T) {
 	asProcesses(t)
 	var tables []string
@@ -362,7 +361,7 @@ func TestRefusals(t *testing.T) {
 			tables = append(tables, b.String())
 		})
 	}
-	if t.Failed() || len(tables) < 2 { // -run may have chosen one
+	if t.Failed() || len(tables) < 2 { // -run may have chosen one of the tests
 		return
 	}
 	if tables[0] != tables[1] {
@@ -371,7 +370,7 @@ func TestRefusals(t *testing.T) {
 	section(t, "refusals", tables[0])
 }
 
-// TestAnyTwoKindsUnderOneNameAreRefused has the ranks differ in the kind of operation, in every way.
+// TestAnyTwoKindsUnderOneNameAreRefused lets the ranks differ in the kind of operation, in every way.
 func TestAnyTwoKindsUnderOneNameAreRefused(t *testing.T) {
 	asProcesses(t)
 	all := refusing(t, "shm")
@@ -428,8 +427,8 @@ func (all *worlds) one(rank int, name string, op *engine.Op) *engine.Error {
 	return en.Err()
 }
 
-// works makes sure that the engines still do what is right, in the world, under the
-// name that was refused, and in the sets.
+// works makes sure that the engines still give right results: in the world, under the name that was refused, and in the
+// sets.
 func (all *worlds) works(what string) {
 	all.t.Helper()
 	each(len(all.ws), func(r int) {
@@ -489,8 +488,7 @@ func (all *worlds) refuse(f refusal) (text string) {
 	return text
 }
 
-// duplicates uses a name that is in use, for each kind of operation; the first
-// operation is not disturbed.
+// duplicates submits a name that is in use, for each kind of operation. That does not disturb the first operation.
 func (all *worlds) duplicates() (text string) {
 	for odd := range all.ws {
 		first := floatsOf(1)
@@ -536,11 +534,11 @@ func (all *worlds) duplicates() (text string) {
 
 func floatsOf(v float64) []byte { return appendFloat(nil, tensor.Float32, v) }
 
-// disagree lets each rank in turn be the odd one. All are told the same. It
-// returns what they are told when that is rank 1.
+// disagree lets each rank in turn be the odd one. All get the same reason. It returns the reason for rank 1 as the odd
+// one.
 func (all *worlds) disagree(d disagreement) (text string) {
 	for odd := range all.ws {
-		// Cards of the name, so that disagreement with what is remembered is tried, too.
+		// Give the name cards, so that the ranks also disagree with a remembered operation.
 		all.works(d.begins)
 		begins := d.begins
 		switch {
@@ -580,8 +578,7 @@ func (all *worlds) disagree(d disagreement) (text string) {
 	return text
 }
 
-// Within a set the ranks of the reasons are those of the world, and the ranks
-// outside are left alone.
+// Within a set the reasons name world ranks, and the ranks outside notice nothing.
 func TestDisagreementInASet(t *testing.T) {
 	asProcesses(t)
 	for _, transport := range []string{"shm", "tcp", "on aba"} {
@@ -604,14 +601,14 @@ func TestDisagreementInASet(t *testing.T) {
 	}
 }
 
-// After a rank has shut down the others' operations end with Horovod's text, what was
-// pending and what comes later; then a new generation works.
+// After a rank has shut down the others' operations end with Horovod's text, pending ones and later ones. Then a new
+// generation works.
 func TestShutDownError(t *testing.T) {
 	asProcesses(t)
 	for _, transport := range []string{"shm", "tcp", "on aba"} {
 		for gone := range refusalRanks {
 			t.Run(fmt.Sprintf("%s/rank %d", transport, gone), func(t *testing.T) {
-				t.Parallel() // each waits for news of a death that does not come
+				t.Parallel() // each waits for news of a death, which does not come
 				l := newLauncher(t, refusalRanks)
 				each(refusalRanks, func(r int) {
 					outliveShutdown(t, l.config(r, refusalRanks, transport), r == gone)
@@ -630,7 +627,7 @@ func TestShutDownError(t *testing.T) {
 	}
 }
 
-// outliveShutdown has a rank of the first generation leave, or see that another one has left.
+// outliveShutdown lets a rank of the first generation leave, or see that another one has left.
 func outliveShutdown(t *testing.T, c *config.Config, leaves bool) {
 	w, err := join(context.Background(), c, 1, quiet())
 	if err != nil {

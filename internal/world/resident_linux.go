@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processor is how much time of processors this process has used, in nanoseconds; 0 where the kernel does not say.
+// processor is the processor time that this process has used, in nanoseconds; 0 if the kernel does not say.
 func processor() uint64 {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {

@@ -47,8 +47,8 @@ func (w *World) compareSets(ctx context.Context, sets [][]int) error {
 	return nil
 }
 
-// addSets registers the process sets given at the start. It leaves an existing set alone; the caller compares what it
-// gave with what exists.
+// addSets registers the process sets given at the start. It leaves an existing set alone. The caller compares its sets
+// with the existing ones.
 func (w *World) addSets(sets [][]int) error {
 	for i, ranks := range sets {
 		if _, err := w.Engine.AddSet(ranks); err != nil && !errors.Is(err, engine.ErrSetExists) {

@@ -8,8 +8,8 @@ import (
 	"github.com/gorovod/gorovod/test/netns"
 )
 
-// Where one host can reach the other but not the other way round, as behind a firewall, all ranks are told
-// who cannot reach whom, and what to look at.
+// If one host can reach the other, but not the other way round, as behind a firewall, all ranks get an error that says
+// which rank cannot reach which, and what to check.
 func TestOneWayFirewall(t *testing.T) {
 	if asRole(t, func(w *World) {
 		_, err := add(w, "x", 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/test/netns"
 )
 
-// sendOften sums tensors of ones, tells how long each took, and at last what left by each wire meanwhile.
+// sendOften sums tensors of ones, prints the time of each, and at last the bytes that have left by each wire.
 func sendOften(t testing.TB, w *World, rounds, size int) {
 	data := make([]byte, size)
 	before := [2]uint64{sentBy(t, netns.Interface), sentBy(t, netns.SecondInterface)}
@@ -28,7 +28,7 @@ func sendOften(t testing.TB, w *World, rounds, size int) {
 	fmt.Println("sent", sentBy(t, netns.Interface)-before[0], sentBy(t, netns.SecondInterface)-before[1])
 }
 
-// sentBy is how many bytes have left by an interface.
+// sentBy is the number of bytes that have left by an interface.
 func sentBy(t testing.TB, name string) uint64 {
 	table, err := os.ReadFile("/proc/net/dev")
 	if err != nil {
@@ -58,7 +58,7 @@ var over = []struct {
 	{"one", []string{"HOROVOD_GLOO_IFACE=" + netns.SecondInterface}, false},
 }
 
-// Two equal interfaces share the data without being asked to, each half of it.
+// Two equal interfaces share the data without any setting, each half of it.
 func TestTwoWires(t *testing.T) {
 	const rounds, size = 4, 4 << 20
 	if asRole(t, func(w *World) { sendOften(t, w, rounds, size) }) {
@@ -86,8 +86,8 @@ func TestTwoWires(t *testing.T) {
 	}
 }
 
-// BenchmarkTwoWires measures a large allreduce between two hosts with two wires of 1 Gbit/s, and how much of
-// the rate of one it makes use of.
+// BenchmarkTwoWires measures a large allreduce between two hosts with two wires of 1 Gbit/s, and the share of one
+// wire's rate that it uses.
 func BenchmarkTwoWires(b *testing.B) {
 	const rounds, size = 6, 64 << 20
 	if asRole(b, func(w *World) { sendOften(b, w, rounds, size) }) {

@@ -55,31 +55,31 @@ type World struct {
 	Homogeneous bool
 	// Timeline records on rank 0, or on all ranks: see StartTimeline.
 	Timeline *timeline.Timeline
-	// Devices is of Options.Devices, nil without it.
+	// Devices is made by Options.Devices, nil without that.
 	Devices engine.Devices
 
 	start    bootstrap.Start
 	members  roster.Members
 	log      *slog.Logger
 	flight   *flightDesk
-	keeping  sync.WaitGroup // who writes a record
+	keeping  sync.WaitGroup // goroutines that write a record
 	monitor  *liveness.Monitor
 	knocks   *auth.Knocks
 	net      transport.Network
 	messages *p2p.Endpoint
-	told     feed.Told    // what the launcher knows
+	told     feed.Told    // the figures that the launcher knows
 	vitals   vitals.Watch // looks while the launcher asks
 	links    vitals.Links
 	session  *rendezvous.Session            // nil for a world of one
-	running  atomic.Pointer[engine.Engine]  // Engine, for who may ask before Join has returned
+	running  atomic.Pointer[engine.Engine]  // Engine, for callers before Join has returned
 	devices  atomic.Pointer[engine.Devices] // Devices, likewise
 
-	// unwatchMPI ends watchMPI; it does nothing where MPI does not carry the data
+	// unwatchMPI ends watchMPI; it does nothing if MPI does not carry the data
 	unwatchMPI context.CancelFunc
 }
 
-// Join joins a generation, and blocks until all ranks have joined it or ctx ends; then the error lists the missing
-// ranks. It changes c: it adopts rank 0's agreed knobs.
+// Join joins a generation, and blocks until all ranks have joined it, or until ctx ends: then the error lists the
+// missing ranks. It changes c: it adopts rank 0's agreed knobs.
 func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (*World, error) {
 	if !s.Deadline.IsZero() {
 		limited, cancel := context.WithDeadline(ctx, s.Deadline)
@@ -135,7 +135,7 @@ func (w *World) meet(ctx context.Context, o Options) error {
 	return err
 }
 
-// begin connects the ranks, which know one another now, and starts the engine.
+// begin connects the ranks, which by now have one another's introductions, and starts the engine.
 func (w *World) begin(ctx context.Context, o Options) (err error) {
 	w.monitor = liveness.New(liveness.Options{Config: w.Config, Rank: w.Place.Rank, Members: w.members,
 		Session: w.session, Record: w.keepRecord, Aborted: w.abortDevices, Log: o.Log})
@@ -163,7 +163,7 @@ func (w *World) RankOfMPI(process int) int { return w.members.RankOfMPI(process)
 // Fail reports that this rank's program has failed, see liveness.Monitor.Fail.
 func (w *World) Fail(reason string) { w.monitor.Fail(reason) }
 
-// Failure says why the operations of this rank have ended; "" before, and after a shutdown.
+// Failure says why the operations of this rank have ended; "" while they work, and after a shutdown.
 func (w *World) Failure() string { return w.monitor.Failure() }
 
 // Abort fails this rank's operations, and those of all ranks that it can reach, for a cause that the world cannot see
@@ -191,7 +191,7 @@ func (w *World) Leave(limit time.Duration) {
 	}
 }
 
-// track has each descriptor of the world told to whoever else wants to know of it, too.
+// track returns a function that passes each descriptor of the world to w.links, and to other if that is set.
 func (w *World) track(other func(fd int, open bool)) func(fd int, open bool) {
 	return func(fd int, open bool) {
 		w.links.Track(fd, open)

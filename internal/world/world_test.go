@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(mpiRoleVariable) != "" { // its threads are no leak
+	if os.Getenv(mpiRoleVariable) != "" { // the threads of MPI are no leak
 		os.Exit(m.Run())
 	}
 	leak.Main(m)
@@ -58,10 +58,9 @@ func newLauncherAt(t testing.TB, address string, size int) *launcher {
 	return &launcher{s, l.Addr().String()}
 }
 
-// config is a rank's. A transport that begins with "on " gives each rank the host
-// of the letter at its place: "on aab" pretends that ranks 0 and 1 are on one
-// host and rank 2 on another. "tls" is tcp under TLS, and "tls on aab" the same as
-// "on aab" with TLS between the hosts.
+// config is the configuration of a rank. A transport that begins with "on " names the rank's host by the letter at its
+// place: with "on aab" ranks 0 and 1 are on one host, and rank 2 on another. "tls" is tcp under TLS, and "tls on aab"
+// the same as "on aab" with TLS between the hosts.
 func (l *launcher) config(rank, size int, transport string) *config.Config {
 	host := "testhost"
 	transport, tls := strings.CutPrefix(transport, "tls")
@@ -84,7 +83,7 @@ func each(n int, f func(rank int)) {
 	wg.Wait()
 }
 
-// join is Join with what horovodrun would have told the rank of c.
+// join is Join with the start that horovodrun would have given the rank of c.
 func join(ctx context.Context, c *config.Config, generation uint64, o Options) (*World, error) {
 	s := bootstrap.Launched(c, generation, time.Time{})
 	return Join(ctx, s, c, o)
@@ -107,7 +106,7 @@ func add(w *World, name string, v float32) (float32, *engine.Error) {
 	return math.Float32frombits(binary.NativeEndian.Uint32(data)), e.Err()
 }
 
-// A world is joined, used and left several times, over each transport.
+// The ranks join, use and leave a world several times, over each transport.
 func TestGenerations(t *testing.T) {
 	for _, transport := range []string{"auto", "tcp", "tls", "on aab"} {
 		t.Run(transport, func(t *testing.T) {
@@ -189,14 +188,14 @@ func TestRankZerosKnobsAreAdopted(t *testing.T) {
 	})
 }
 
-// The launcher's news of a death end what is pending, with its text.
+// The launcher's news of a death end pending operations, with its text.
 func TestDeathEndsThePending(t *testing.T) {
 	for _, transport := range []string{"shm", "tcp", "on aba"} {
 		t.Run(transport, func(t *testing.T) {
 			l := newLauncher(t, 3)
 			var ready, told sync.WaitGroup
 			ready.Add(3)
-			told.Add(2) // the ranks that are told
+			told.Add(2) // the ranks that hear of it
 			each(3, func(r int) {
 				w, err := join(context.Background(), l.config(r, 3, transport), 1, quiet())
 				ready.Done()
@@ -211,10 +210,10 @@ func TestDeathEndsThePending(t *testing.T) {
 				if err != nil {
 					return
 				}
-				if r == 2 { // is said to have died
+				if r == 2 { // rank 2 is said to have died
 					ready.Wait()
 					l.Died(rendezvous.Death{Rank: 2, Host: "testhost", PID: os.Getpid(), Signal: 9})
-					told.Wait() // its leaving is not what they are told of
+					told.Wait() // so that they do not hear of its leaving instead
 					return
 				}
 				want := fmt.Sprintf("rank 2 on host testhost (pid %d) was killed by signal 9 (SIGKILL)", os.Getpid())

@@ -11,8 +11,8 @@ import (
 )
 
 // A goroutine that makes a communicator may stay in MPI for ever, with the lock. The driver, which gives up a process
-// set meanwhile, does not wait for it; nor does the end of the process, nor a program that comes back to MPI after
-// hvd.shutdown().
+// set meanwhile, does not wait for that goroutine. Neither does the end of the process, or a program that calls MPI
+// again after hvd.shutdown().
 func TestFreeDoesNotWaitForACommunicatorThatIsMade(t *testing.T) {
 	for name, call := range map[string]func(*Library){
 		"Free":     func(l *Library) { (&Communicator{library: l}).Free() },
@@ -39,11 +39,11 @@ func TestFreeDoesNotWaitForACommunicatorThatIsMade(t *testing.T) {
 			t.Errorf("%s: MPI is lost for %v", name, l.Err())
 		}
 		l.mu.Unlock()
-		call(l) // MPI is called no more: this Library has no functions
+		call(l) // MPI is not called any more: this Library has no functions
 	}
 }
 
-// Nor does a program wait that asks what MPI can do.
+// A program that asks what MPI can do does not wait either.
 func TestThreadsSupportedDoesNotWaitForACommunicatorThatIsMade(t *testing.T) {
 	l := new(Library)
 	zeros(&l.functions)
@@ -62,7 +62,7 @@ func TestThreadsSupportedDoesNotWaitForACommunicatorThatIsMade(t *testing.T) {
 	}
 }
 
-// zeros allocates what p points to, of a type of C, which a test cannot name.
+// zeros allocates the value that p points to. Its type is one of C, which a test cannot name.
 func zeros[T any](p **T) { *p = new(T) }
 
 // A program that asks about a communicator waits until MPI is lost, and no longer.
@@ -92,8 +92,8 @@ func TestRanksWaitsUntilMPIIsLost(t *testing.T) {
 	}
 }
 
-// After an abort a call that does not return is named. One that waits for others by its nature, or the loss of MPI, is
-// no such call.
+// After an abort Hung names a call that does not return. It does not name a call that by its nature waits for others,
+// and it returns when MPI is lost.
 func TestHung(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	test := slices.Index(names[:], "Test")
@@ -123,9 +123,9 @@ func TestHung(t *testing.T) {
 	}
 }
 
-// Calls that return hang none, however many follow one another.
+// Calls that return are never taken for one that hangs, however many follow one another.
 func TestNoCallThatReturnsHangs(t *testing.T) {
-	const limit = 3 * time.Second // a thread that is amid one call loses its core for less, on a busy machine
+	const limit = 3 * time.Second // on a busy machine a thread amid one call loses its core for less time
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()
 	test := uint32(slices.Index(names[:], "Test"))
@@ -135,7 +135,7 @@ func TestNoCallThatReturnsHangs(t *testing.T) {
 		defer close(ended)
 		for ctx.Err() == nil {
 			l.underWay.begin(test)
-			for range 1000 { // so that nearly every look is amid a call
+			for range 1000 { // so that a call is running at nearly every look
 				ctx.Err()
 			}
 			l.underWay.end()

@@ -18,15 +18,15 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// Communicator is a duplicate of one of the program's, on which only this package
-// calls MPI. It lives as long as the process.
+// Communicator is a duplicate of one of the program's communicators. Only this package uses it. It lives as long as the
+// process.
 type Communicator struct {
 	library    *Library
 	handle     C.uintptr_t
 	rank, size int
 }
 
-// errNull is for a communicator that MPI gives to processes that are not in it.
+// errNull is the error for the null communicator, which MPI gives to processes outside a new communicator.
 var errNull = errors.New("it is MPI_COMM_NULL, the null communicator, which MPI gives to a process that is not in " +
 	"the one that was made, and which a freed one is")
 
@@ -38,8 +38,8 @@ func (l *Library) check(handle uintptr) error {
 	return nil
 }
 
-// Duplicate makes a Communicator of one of the program's, by a call that all its processes make. It
-// blocks until they have, or ctx ends.
+// Duplicate makes a Communicator of one of the program's. All processes of that communicator call it, and it blocks
+// until all have, or ctx ends.
 func (l *Library) Duplicate(ctx context.Context, handle uintptr) (*Communicator, error) {
 	if err := l.check(handle); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (l *Library) Duplicate(ctx context.Context, handle uintptr) (*Communicator,
 		return nil, err
 	}
 	if err := l.await(ctx, request); err != nil {
-		return nil, err // and place stays, since MPI may still write there
+		return nil, err // place is not freed, because MPI may still write there
 	}
 	defer C.free(unsafe.Pointer(place))
 	c, err := l.communicator(*place)
@@ -64,8 +64,8 @@ func (l *Library) Duplicate(ctx context.Context, handle uintptr) (*Communicator,
 	return c, err
 }
 
-// Subset makes a Communicator of some processes of one of the program's, given by their ranks there, this one
-// among them, by a call that these make. It blocks until they have, or ctx ends.
+// Subset makes a Communicator of some processes of one of the program's, given by their ranks there, this process among
+// them. All of these call it, and it blocks until all have, or ctx ends.
 func (l *Library) Subset(ctx context.Context, handle uintptr, ranks []int) (*Communicator, error) {
 	l.mu.Lock()
 	l.call.comm = C.uintptr_t(handle)
@@ -91,11 +91,11 @@ func (l *Library) Subset(ctx context.Context, handle uintptr, ranks []int) (*Com
 	return whole.group(ctx, subsetTag, ranks)
 }
 
-// subsetTag is no lane's.
+// subsetTag is the tag of Subset. No lane has it.
 const subsetTag = 32766
 
-// Free gives the communicator back. All its processes call it, when its lanes are closed. It does nothing
-// where MPI is lost. The driver calls it.
+// Free gives the communicator back. All its processes call it, when its lanes are closed. It does nothing if MPI is
+// lost. The driver calls it.
 func (c *Communicator) Free() {
 	l := c.library
 	if !l.acquire() {
@@ -108,7 +108,7 @@ func (c *Communicator) Free() {
 	}
 }
 
-// communicator describes one that is this package's own.
+// communicator returns the Communicator of a handle that this package owns.
 func (l *Library) communicator(handle C.uintptr_t) (*Communicator, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,15 +128,15 @@ func (l *Library) communicator(handle C.uintptr_t) (*Communicator, error) {
 	return c, nil
 }
 
-// Rank is this process's in the communicator.
+// Rank is this process's rank in the communicator.
 func (c *Communicator) Rank() int { return c.rank }
 
 // Size is the number of its processes.
 func (c *Communicator) Size() int { return c.size }
 
-// Ranks lists the processes of another communicator of the program's, in its order, by their ranks in this one.
-// It is an error if one is not in this one, or if MPI is lost. It calls no other process, but waits while another
-// thread makes a communicator.
+// Ranks lists the processes of another communicator of the program's, in its order, by their ranks in this one. It
+// returns an error if one of them is not in this one, or if MPI is lost. It involves no other process, but waits while
+// another thread makes a communicator.
 func (c *Communicator) Ranks(handle uintptr) ([]int, error) {
 	l := c.library
 	if err := l.check(handle); err != nil {
@@ -169,17 +169,17 @@ func (c *Communicator) Ranks(handle uintptr) ([]int, error) {
 	return list, nil
 }
 
-// recordBytes is the most that a process can say in Allgather.
+// recordBytes is the most bytes that a process can contribute to Allgather, including 4 for the length.
 const recordBytes = 16 << 10
 
-// Allgather gives all processes what each says, by rank; at most recordBytes-4. It blocks until all have called it, or
-// ctx ends.
+// Allgather returns the bytes of every process, by rank; each contributes at most recordBytes-4. It blocks until all
+// have called it, or ctx ends.
 func (c *Communicator) Allgather(ctx context.Context, mine []byte) ([][]byte, error) {
 	if len(mine) > recordBytes-4 {
 		return nil, fmt.Errorf("%d bytes, %d are possible", len(mine), recordBytes-4)
 	}
 	l := c.library
-	all := C.calloc(C.size_t(c.size), recordBytes) // in C's memory: it may outlive this call
+	all := C.calloc(C.size_t(c.size), recordBytes) // in C's memory, because MPI may use it after this call
 	own := C.calloc(1, recordBytes)
 	said := unsafe.Slice((*byte)(own), recordBytes)
 	said[0], said[1], said[2] = byte(len(mine)), byte(len(mine)>>8), byte(len(mine)>>16)
@@ -220,8 +220,8 @@ func (c *Communicator) Allgather(ctx context.Context, mine []byte) ([][]byte, er
 
 var errGroup = errors.New("the processes of the communicator have not met")
 
-// group makes a communicator of some of the processes, given by their ranks, by a call that these
-// make. tag tells groups apart that are made at the same time. If ctx ends before the others have come, MPI is lost.
+// group makes a communicator of some of the processes, given by their ranks. All of these call it. tag distinguishes
+// groups that are made at the same time. If ctx ends before all have called it, MPI is lost.
 func (c *Communicator) group(ctx context.Context, tag int, ranks []int) (*Communicator, error) {
 	l := c.library
 	type outcome struct {
@@ -234,7 +234,7 @@ func (c *Communicator) group(ctx context.Context, tag int, ranks []int) (*Commun
 		list[i] = int32(r)
 	}
 	failed := func(err error) { ended <- outcome{err: err} }
-	guard.Go("the making of a communicator", failed, func() { // it cannot be polled, nor taken back
+	guard.Go("the making of a communicator", failed, func() { // the call can neither be polled nor cancelled
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.call.comm, l.call.counts, l.call.count, l.call.tag = c.handle, list.c(), C.int64_t(len(ranks)), C.int(tag)

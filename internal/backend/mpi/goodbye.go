@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// manager is the connection of this process to a process manager that speaks PMI, such as MPICH's Hydra.
-// A process that ends without a last word there is taken for a crash, and the others are killed. Since 4.2 MPICH
-// says that word when C's exit is called, which a program whose main is Go's never does.
+// manager is the connection of this process to a process manager that speaks PMI, such as MPICH's Hydra. The process
+// manager takes a process that ends without a last word for a crash, and kills the others. Since 4.2 MPICH sends that
+// word when C's exit is called. A program whose main is Go's never calls it.
 type manager struct {
 	fd     int
-	socket unix.Stat_t // what fd was before MPI was initialised
+	socket unix.Stat_t // the file of fd before MPI was initialised
 }
 
-// connectedManager is nil where there is none.
+// connectedManager returns nil if there is no process manager.
 func connectedManager() *manager {
 	fd, err := strconv.Atoi(os.Getenv("PMI_FD"))
 	if err != nil || fd < 0 {
@@ -53,8 +53,8 @@ func (m *manager) barrier() bool {
 // goodbyeTime bounds how long the process manager's answer is waited for.
 const goodbyeTime = 2 * time.Second
 
-// goodbye says the last word, if MPI has left the connection open: it speaks no more after Finalize.
-// It waits for the answer, since what is sent by a process that has ended may come too late.
+// goodbye sends the last word if MPI has left the connection open; MPI sends no more after Finalize. It waits for the
+// answer, because a message of a process that has ended may come too late.
 func (m *manager) goodbye() {
 	if m.open() && m.say("finalize") == nil {
 		m.await("finalize_ack", goodbyeTime)

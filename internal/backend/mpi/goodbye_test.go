@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process manager hears the last word where MPI has left its connection open, and nothing goes to another
-// file that has its number.
+// A process manager gets the last word if MPI has left its connection open. Nothing goes to another file that has the
+// connection's number.
 func TestGoodbye(t *testing.T) {
 	pair := func() [2]int {
 		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -36,7 +36,7 @@ func TestGoodbye(t *testing.T) {
 	if m == nil {
 		t.Fatal("the connection is not seen")
 	}
-	if _, err := unix.Write(open[1], []byte("cmd=finalize_ack rc=0\n")); err != nil { // said in advance
+	if _, err := unix.Write(open[1], []byte("cmd=finalize_ack rc=0\n")); err != nil { // sent in advance
 		t.Fatal(err)
 	}
 	m.goodbye()

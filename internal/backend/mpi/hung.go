@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// underWay tells other goroutines which call of MPI runs: the count of calls in the upper bits, and in the lowest 8
-// which one it is; 0 while none does. Calls that wait for other processes by their nature are left out.
+// underWay tells other goroutines which call of MPI is running: its lowest 8 bits say which call, and the upper bits
+// count the calls; 0 while none is running. It leaves out calls that by their nature wait for other processes.
 type underWay struct {
 	call  atomic.Uint64
-	count uint64 // the caller's
+	count uint64 // only the caller of MPI uses it
 }
 
 func (u *underWay) begin(what uint32) {
@@ -35,11 +35,11 @@ func (u *underWay) end() { u.call.Store(0) }
 const hungLook = 100 * time.Millisecond
 
 // Hung is for a goroutine that has heard of an abort. It returns the name of a call of MPI that has lasted for limit,
-// although such calls return at once. It returns "" when the driver has given MPI up, when no call has run for limit,
-// or when ctx ends.
+// although such calls should return at once. It returns "" when the driver has given up MPI, when no call has run for
+// limit, or when ctx ends.
 //
-// The reason to ask: Open MPI 4.1 may wait for a lock that it holds itself when a connection over TCP breaks while it
-// sends. The thread that was in MPI then never comes back.
+// Why this check exists: Open MPI 4.1 may wait for a lock that it holds itself when a connection over TCP breaks while
+// it sends. The thread that was in MPI then never comes back.
 func (c *Communicator) Hung(ctx context.Context, limit time.Duration) (call string) {
 	l := c.library
 	tick := time.NewTicker(hungLook)

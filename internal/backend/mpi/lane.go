@@ -18,24 +18,24 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// limit is the most bytes that one nonblocking collective of MPI is given, whose counts are ints: longer
-// reductions and broadcasts are made of pieces, and other long operations of messages.
+// limit is the most bytes in one nonblocking collective of MPI, because its counts are ints. Longer reductions and
+// broadcasts consist of pieces, and other long operations of messages.
 var limit = 1 << 30
 
 // SetLimit lowers the bytes of one call of MPI, at least 8, so that tests need no memory for long operations. All
 // processes call it, before they open a lane.
 func SetLimit(bytes int) { limit = bytes }
 
-// reducePiece is the most that one allreduce is given, so that the copy of an input which is
-// the output needs no more memory.
+// reducePiece is the most bytes in one allreduce of MPI. So the copy of an input that is also the output needs no more
+// memory.
 const reducePiece = 64 << 20
 
 // Lane is one member's part in a lane whose data MPI carries, by a communicator of its own. It
 // belongs to the lane's driver, as a collective.Lane does.
 //
-// What MPI does not know, or not as well, is done by the algorithms of package collective
-// over messages of MPI: Adasum, sums that travel in 16 bits, a fixed order of operands
-// (Options.Deterministic), and allgathers, alltoalls and reducescatters beyond the limit.
+// The algorithms of package collective, over messages of MPI, do the operations that MPI lacks or does less well:
+// Adasum, sums that travel in 16 bits, a fixed order of operands (Options.Deterministic), and allgathers, alltoalls and
+// reducescatters beyond the limit.
 type Lane struct {
 	overMessages  *collective.Lane
 	communicator  *Communicator
@@ -49,11 +49,11 @@ type Lane struct {
 
 var _ collective.Carrier = (*Lane)(nil)
 
-// OpenLane makes the lane among the processes with these ranks, this one among them, which all
-// call it with the same tag. It blocks until they have, or ctx ends.
+// OpenLane makes the lane among the processes with these ranks, this one among them. All of them call it with the same
+// tag. It blocks until they have, or ctx ends.
 func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o collective.Options) (collective.Carrier,
 	error) {
-	const tags = subsetTag // every MPI allows 32767
+	const tags = subsetTag // every MPI allows tags up to 32767
 	own, err := c.group(ctx, tag%tags, ranks)
 	if err != nil {
 		return nil, fmt.Errorf("a communicator of ranks %v of MPI: %w", ranks, err)
@@ -65,25 +65,25 @@ func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o col
 	return l, nil
 }
 
-// Moved adds what MPI has moved to what its messages have.
+// Moved adds the steps of MPI's collectives and those of its messages.
 func (l *Lane) Moved() uint64 { return l.moved + l.overMessages.Moved() }
 
-// Can says that nobody rings for this lane: MPI makes progress when it is called.
+// Can says that nobody rings for this lane, because MPI makes progress only when it is called.
 func (l *Lane) Can() collective.Abilities {
 	can := l.overMessages.Can()
 	can.Polled = true
 	return can
 }
 
-// Tune is about messages.
+// Tune changes the operations over messages.
 func (l *Lane) Tune(t collective.Tuning) { l.overMessages.Tune(t) }
 
 // drainTime bounds how long Close waits for the end of an operation that all members have begun, and how long it then
 // waits for its turn to call MPI.
 const drainTime = time.Second
 
-// Close frees the communicator. An operation under way is brought to its end, if it can be:
-// MPI could write to its memory at any later time. Else, or with a cause, MPI is lost to this process.
+// Close frees the communicator. It brings an operation under way to its end if possible, because MPI could write to its
+// memory at any later time. If that is impossible, or with a cause, MPI is lost to this process.
 func (l *Lane) Close(cause error) (quiet bool) {
 	lib := l.communicator.library
 	if cause != nil {
@@ -117,16 +117,17 @@ func (l *Lane) running() collective.Op {
 	return nil
 }
 
-// keep lets what an operation under way may still write to live on: its memory is pinned.
+// keep keeps the memory alive to which an operation under way may still write. It is pinned.
 func (l *Lane) keep() {
 	lib := l.communicator.library
-	if lib.mu.TryLock() { // else a goroutine is in MPI for ever, and keeps the library
+	if lib.mu.TryLock() { // otherwise a goroutine is in MPI for ever, and keeps the library alive
 		lib.kept = append(lib.kept, l)
 		lib.mu.Unlock()
 	}
 }
 
-// Start lets MPI do what it can, and messages the rest. The choice is the same on all members.
+// Start begins the operation by MPI's collective if there is one, otherwise by messages. The choice is the same on all
+// members.
 func (l *Lane) Start(a *collective.Arguments) collective.Op {
 	if collective.Packs(a) {
 		return l.packing.Start(l, a)
@@ -152,11 +153,11 @@ func (l *Lane) Start(a *collective.Arguments) collective.Op {
 	if begun {
 		return &l.op
 	}
-	l.other = sent{l.overMessages.Start(a), l.messages} // which also knows what to say of mistakes
+	l.other = sent{l.overMessages.Start(a), l.messages} // which also has the errors for wrong arguments
 	return &l.other
 }
 
-// The following begin an operation of MPI's, if it knows one for the arguments.
+// The following functions begin a collective of MPI, if it has one for the arguments.
 
 func (l *Lane) allreduce(a *collective.Arguments) bool {
 	if l.deterministic || a.Wire.For(a.DType, a.Reduce) != tensor.WireAsIs || len(a.In) == 0 ||
@@ -199,8 +200,8 @@ func (l *Lane) alltoall(a *collective.Arguments) bool {
 	if fits && len(a.In) != sent || fit && len(a.Out) != received {
 		return false
 	}
-	// Whether it fits a call of MPI is each member's own knowledge, and they must act alike. Where a member sends
-	// nothing, or receives nothing, as in a gather of much, Open MPI 4.1 does not come to an end.
+	// Only each member itself knows whether its data fits a call of MPI, but all members must act alike. If a member
+	// sends nothing, or receives nothing, as in a large gather, Open MPI 4.1 does not end.
 	o.most[0], o.most[1] = 0, 0
 	if !fits || !fit || sent == 0 || received == 0 {
 		o.most[1] = 1

@@ -31,14 +31,13 @@ type Library struct {
 	path    string
 	version string
 
-	// mu guards MPI and call: whatever level of threads MPI was initialised with, it
-	// sees one caller at a time.
+	// mu guards MPI and call: at any level of threads MPI has one caller at a time.
 	mu        sync.Mutex
 	functions *C.struct_gv_library
 	call      *C.struct_gv_call
 	thread    chan struct{} // if not nil, the only thread that may call MPI runs call for each token
 	returned  chan struct{}
-	ours      bool // initialised here, so that it is finalized here
+	ours      bool // Init has initialised MPI, so Finalize finalizes it
 	finalized bool
 	atExit    func(error) // hears why MPI_Finalize does not return at the end of the process; nil: Finalize is called
 	// the process manager's end; nil: none, or MPI was not initialised here
@@ -49,10 +48,10 @@ type Library struct {
 	together bool
 	reducers [tensor.NumDTypes][tensor.NumReduceOps]C.uintptr_t // made when first needed
 
-	level    atomic.Int32 // of threads, as MPI numbers them
+	level    atomic.Int32 // the level of threads, in MPI's numbers
 	underWay underWay
 	lost     atomic.Pointer[error] // why MPI is not called any more
-	kept     []*Lane               // what MPI may still write to; guarded by mu
+	kept     []*Lane               // lanes to whose memory MPI may still write; guarded by mu
 }
 
 var loaded struct {
@@ -60,13 +59,13 @@ var loaded struct {
 	library *Library
 }
 
-// InUse reports that a libmpi of this process has been initialised, by whomever. One that is merely loaded
-// says little: some builds of PyTorch are linked with it.
+// InUse reports that a libmpi of this process has been initialised, by any caller. A libmpi that is only loaded says
+// little, because some builds of PyTorch are linked with one.
 func InUse() bool { return C.gv_in_use() != 0 }
 
-// Load loads the libmpi of the given name or path; empty: the one that is initialised in this process,
-// else one of the launcher's kind whose environment it has (else any), by preference one
-// that is loaded already. There is one in a process: later calls return it.
+// Load loads the libmpi of the given name or path. If name is empty, it takes the libmpi that is initialised in this
+// process, otherwise one of the kind of the launcher that the environment shows (without such a launcher, any kind),
+// preferably one that is already loaded. A process has one Library: later calls return it.
 func Load(name string) (*Library, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -111,7 +110,7 @@ func (l *Library) Version() string {
 	return fmt.Sprintf("%s (%s)", version, l.path)
 }
 
-// Err is nil while MPI may be called, else why it may not.
+// Err is nil while MPI may be called, and otherwise says why it may not.
 func (l *Library) Err() error {
 	if e := l.lost.Load(); e != nil {
 		return *e
@@ -119,7 +118,7 @@ func (l *Library) Err() error {
 	return nil
 }
 
-// lose lets MPI be called no more, for the first cause that is given.
+// lose ends all calls of MPI. Err then reports the first cause.
 func (l *Library) lose(cause error) {
 	err := fmt.Errorf("MPI cannot go on in this process after a failure, so the process has to end and start anew "+
 		"(it was: %w)", cause)
@@ -144,8 +143,8 @@ func (l *Library) acquire() bool {
 	return false
 }
 
-// turn takes mu for a thread of the program, which may wait for a communicator that another one makes, but not for
-// longer than MPI can be used. The error says why it cannot.
+// turn takes mu for a thread of the program, which may wait for a communicator that another one makes, but only as long
+// as MPI can be used. The error says why it cannot.
 func (l *Library) turn() error {
 	for ; l.Err() == nil; time.Sleep(time.Millisecond) {
 		if l.mu.TryLock() {
@@ -173,7 +172,7 @@ func (l *Library) run(what uint32) {
 	C.gv_run(l.functions, l.call)
 }
 
-// do is run that makes an error of what MPI returns.
+// do is run, and makes an error of the code that MPI returns.
 func (l *Library) do(what uint32) error {
 	if err := l.Err(); err != nil {
 		return err
@@ -205,7 +204,7 @@ func (l *Library) explain(what uint32, code C.int) error {
 	return fmt.Errorf("MPI_%s: %s", names[what], reason)
 }
 
-// text is what a function that fills a buffer says.
+// text returns the text with which a function of MPI fills a buffer.
 func (l *Library) text(what uint32, code C.int) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,10 +223,9 @@ func (l *Library) textLocked(what uint32, code C.int) (string, error) {
 	return C.GoString((*C.char)(buf)), nil
 }
 
-// Init initialises MPI unless the program has done so, in which case it is used as it is. single asks
-// for MPI_THREAD_SINGLE, so that all calls of MPI are made on one thread; else the level
-// is MPI_THREAD_MULTIPLE, so that the program may call MPI itself meanwhile, or what the library has. It returns Err
-// if MPI is lost.
+// Init initialises MPI, unless the program has done so: then this package uses it as it is. single asks for
+// MPI_THREAD_SINGLE, so that one thread makes all calls of MPI. Otherwise Init asks for MPI_THREAD_MULTIPLE, so that
+// the program may call MPI itself meanwhile, and takes the level that the library has. It returns Err if MPI is lost.
 func (l *Library) Init(single bool) error {
 	if !l.acquire() {
 		return l.Err()
@@ -273,8 +271,8 @@ func (l *Library) Init(single bool) error {
 	l.ours, l.manager = true, manager
 	C.gv_signals_on_alternate_stack()
 	if !single && level < l.functions.thread_serialized {
-		// Not for several threads, even one at a time. It is too late for another thread to
-		// have been the one that initialised it.
+		// The library does not allow several threads, even one at a time. It is too late to let another thread
+		// initialise it.
 		err := fmt.Errorf("%s has no support for threads: set HOROVOD_MPI_THREADS_DISABLE=1, with which one thread "+
 			"makes all calls", l.version)
 		l.lose(err)
@@ -301,21 +299,21 @@ func (l *Library) ThreadsSupported() bool {
 // World is MPI_COMM_WORLD.
 func (l *Library) World() uintptr { return uintptr(l.functions.world) }
 
-// HandleAt is the i-th of an array of the program's MPI_Comm.
+// HandleAt returns the i-th handle in an array of the program's MPI_Comm.
 func (l *Library) HandleAt(array unsafe.Pointer, i int) uintptr {
 	return uintptr(C.gv_handle_at(l.functions, array, C.int(i)))
 }
 
-// HandleOf is the handle in an argument of type MPI_Comm, passed as if it were a pointer.
+// HandleOf returns the handle in an argument of type MPI_Comm that was passed as a pointer.
 func (l *Library) HandleOf(argument uintptr) uintptr {
 	return uintptr(C.gv_handle_of(l.functions, C.uintptr_t(argument)))
 }
 
-// pollPause is how long await sleeps between two tests: it is for the start, not for operations.
+// pollPause is how long await sleeps between two tests: await is for the start, not for operations.
 const pollPause = 100 * time.Microsecond
 
-// await tests a request until it has ended or ctx has; then MPI is lost, since nothing takes the
-// request back.
+// await tests a request until it or ctx has ended. If ctx ends first, MPI is lost, because nothing can cancel the
+// request.
 func (l *Library) await(ctx context.Context, request C.uintptr_t) error {
 	for {
 		l.mu.Lock()

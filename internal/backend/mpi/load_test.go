@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// loadVariable makes this test's binary a process that says which libmpi it finds.
+// loadVariable makes this test's binary a process that prints the libmpi that it finds.
 const loadVariable = "MPI_TEST_LOAD"
 
-// A program may be linked with the libmpi of another launcher, as some builds of PyTorch are: that of the launcher is
-// used, and nothing is taken for initialised.
+// A program may be linked with the libmpi of another launcher, as some builds of PyTorch are. Load takes the launcher's
+// libmpi, and takes none for initialised.
 func TestLibraryOfTheLauncher(t *testing.T) {
 	if os.Getenv(loadVariable) != "" {
 		l, err := Load("")

@@ -12,18 +12,18 @@ import (
 	"unsafe"
 )
 
-// messages is a transport.Comm of messages of MPI. An error stays, and what is posted then never ends;
-// Lane reports it.
+// messages is a transport.Comm of messages of MPI. It keeps its first error, which Lane reports. After it no posted
+// message ends.
 type messages struct {
 	communicator *Communicator
 	sends, recvs []message
-	behind       int // messages of which MPI has not all yet
+	behind       int // the number of messages of which MPI has not got all yet
 	err          error
 }
 
-// message is what is posted to or from one member.
+// message is the posted message to or from one member.
 type message struct {
-	rest    []byte // what is not yet handed to MPI
+	rest    []byte // the part that has not yet been handed to MPI
 	posted  bool
 	request C.uintptr_t
 	memory  runtime.Pinner
@@ -52,9 +52,9 @@ func (m *messages) post(g *message, what uint32, peer int, p []byte) {
 	m.ended(g, what, peer)
 }
 
-// advance hands MPI what it could not be given when it was posted: the later pieces of long messages, and
-// what was posted while somebody else called MPI. An algorithm asks only for the end of those messages that it
-// cannot go on without, and others may wait for any.
+// advance hands MPI the messages that it could not get when they were posted: later pieces of long messages, and
+// messages posted while another thread called MPI. An algorithm asks only for the messages without which it cannot go
+// on, but other members may wait for any.
 func (m *messages) advance() {
 	if m.behind == 0 {
 		return
@@ -69,7 +69,7 @@ func (m *messages) advance() {
 	}
 }
 
-// ended reports whether all of a message has gone, or come. It posts the next piece of a long one.
+// ended reports whether all of a message has been sent, or has come. It posts the next piece of a long one.
 func (m *messages) ended(g *message, what uint32, peer int) bool {
 	if len(g.rest) == 0 && !g.posted {
 		return true

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// nullVariable makes this test's binary a process that gives the null communicator.
+// nullVariable makes this test's binary a process that passes the null communicator.
 const nullVariable = "MPI_TEST_NULL"
 
-// The null communicator is called by its name, before MPI sees it: that would end the job.
+// The error names the null communicator before MPI sees it, because MPI would end the job.
 func TestNullCommunicator(t *testing.T) {
 	if os.Getenv(nullVariable) != "" {
 		l, err := Load("")
@@ -54,7 +54,7 @@ func TestNullCommunicator(t *testing.T) {
 					t.Errorf("no %q in %s", want, out)
 				}
 			}
-			// What MPI says itself then does not always come through: mpirun sometimes loses it.
+			// MPI's own message does not always come through: mpirun sometimes loses it.
 			if err == nil || strings.Contains(string(out), "let pass") {
 				t.Errorf("MPI takes the handle for a communicator (%v): %s", err, out)
 			}

@@ -17,10 +17,10 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// operation is the collective that a lane runs: one nonblocking call of MPI, or several, one after
-// the other, for the pieces of a long one. The same struct serves all of a lane's.
+// operation is the collective that a lane runs: one nonblocking call of MPI, or several, one after the other, for the
+// pieces of a long one. The same struct serves all operations of a lane.
 //
-// The tensors' memory is pinned while MPI has it, since it may be Go's; lists that MPI reads are in C's.
+// The tensors' memory is pinned while MPI uses it, because it may be Go's. Lists that MPI reads are in C's memory.
 type operation struct {
 	lane    *Lane
 	running bool
@@ -30,7 +30,7 @@ type operation struct {
 	reduce  tensor.ReduceOp
 	scale   float64
 	root    int
-	piece   int // bytes of a call; 0: all
+	piece   int // bytes in one call; 0: all bytes
 	done    int // bytes that have been handed to MPI
 
 	posted  bool // a call is under way
@@ -40,12 +40,12 @@ type operation struct {
 
 	counts, places, recvCounts, recvPlaces ints
 
-	// Of an alltoall, which begins with an agreement on whether it can be one of MPI's.
+	// For an alltoall. It begins with an agreement on whether it can be a collective of MPI.
 	agree                bool
 	agreeing             bool
-	most                 ints // what is agreed, and what this member says
+	most                 ints // the agreed value, and this member's
 	sendBytes, recvBytes []int64
-	messages             sent // what is done in place of a call that cannot be made
+	messages             sent // the operation in place of a call that cannot be made
 }
 
 func (o *operation) init(l *Lane) {
@@ -54,7 +54,7 @@ func (o *operation) init(l *Lane) {
 		most: newInts(2)}
 }
 
-// free gives back C's memory. Nothing may be running.
+// free frees C's memory. No operation may be running.
 func (o *operation) free() {
 	for _, p := range []*ints{&o.counts, &o.places, &o.recvCounts, &o.recvPlaces, &o.most} {
 		p.free()
@@ -62,7 +62,7 @@ func (o *operation) free() {
 	}
 }
 
-// begin makes it the operation of the lane; MPI is called by the first Advance.
+// begin makes o the operation of the lane. The first Advance calls MPI.
 func (o *operation) begin(what uint32, in, out []byte) *operation {
 	if o.running {
 		panic("mpi: an operation is started while another one runs on the same lane")
@@ -78,20 +78,19 @@ func (o *operation) begin(what uint32, in, out []byte) *operation {
 	return o
 }
 
-// reduces takes what a says of a reduction.
+// reduces takes the arguments of a reduction from a.
 func (o *operation) reduces(a *collective.Arguments) {
 	o.dt, o.reduce, o.scale = a.DType, a.Reduce, a.Postscale
 }
 
-// end makes the memory the caller's again.
+// end gives the memory back to the caller.
 func (o *operation) end() {
 	o.memory.Unpin()
 	o.running, o.in, o.out = false, nil, nil
 	o.lane.moved++
 }
 
-// Advance posts what is to be posted, and tests what has been. It never waits, not even for
-// another thread that calls MPI.
+// Advance posts the next call, and tests the posted one. It never waits, not even for another thread that calls MPI.
 func (o *operation) Advance() (bool, error) {
 	if o.messages.Op != nil {
 		return o.advanceMessages()
@@ -109,7 +108,7 @@ func (o *operation) Advance() (bool, error) {
 	case !done:
 		return false, nil
 	case o.agree && o.most[0] != 0:
-		// The alltoall of messages pins the same memory no less: it is kept until the end.
+		// The memory stays pinned until the end of the alltoall of messages, too.
 		o.messages = sent{o.lane.overMessages.Alltoall(o.in, o.sendBytes, o.out, o.recvBytes), o.lane.messages}
 		return o.advanceMessages()
 	}
@@ -128,7 +127,7 @@ func (o *operation) advanceMessages() (bool, error) {
 	return done, err
 }
 
-// advance is Advance while the library is locked; done: nothing more is to be called.
+// advance is Advance while the library is locked; done: no more calls are to be made.
 func (o *operation) advance(lib *Library) (done bool, err error) {
 	for {
 		if o.posted {
@@ -207,8 +206,8 @@ func (o *operation) post(lib *Library) error {
 	return err
 }
 
-// apart is in, or a copy of it where it is the same memory as out. MPI knows operations in place, too, but then
-// all members must ask for it, and whether they could is each one's own knowledge.
+// apart returns in, or a copy if in is the same memory as out. MPI has operations in place, too, but then all members
+// must ask for that, and each knows only whether it could itself.
 func (o *operation) apart(in, out []byte) []byte {
 	if len(in) == 0 || &in[0] != &out[0] {
 		return in
@@ -223,10 +222,10 @@ func (o *operation) apart(in, out []byte) []byte {
 	return o.scratch[:len(in)]
 }
 
-// nowhere is the address of what has no bytes, since some libraries do not take NULL for one.
+// nowhere is the address for memory without bytes, because some libraries refuse NULL.
 var nowhere = C.calloc(1, 64)
 
-// address is where p is. It is pinned.
+// address returns the address of p, which it pins.
 func address(p []byte) C.uintptr_t {
 	at := nowhere
 	if len(p) > 0 {
@@ -235,8 +234,8 @@ func address(p []byte) C.uintptr_t {
 	return C.uintptr_t(uintptr(at))
 }
 
-// deal makes counts and places of what each member has in a buffer of all, and its length. Not
-// ok: it is beyond the limit, or there is not one for each member.
+// deal sets counts and places for the members' parts of a buffer, and returns the buffer's length. ok is false if that
+// is beyond the limit, or if there is not one entry for each member.
 func deal(counts, places ints, bytes []int64) (total int, ok bool) {
 	if len(bytes) != len(counts) {
 		return 0, false
@@ -255,16 +254,15 @@ func badReduction(a *collective.Arguments) bool {
 	return reduce.Check(a.DType, a.Reduce) != nil || reduce.CheckScale(a.DType, a.Postscale) != nil
 }
 
-// bytesOf is s as bytes, in the processor's order.
+// bytesOf views s as bytes, in the processor's order.
 func bytesOf(s []int64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 8*len(s))
 }
 
-// reducer is the operation of MPI for an element type: the library's own where it has the bits of package
-// reduce, but for what is inside a NaN; else one that calls package reduce. Of the types that MPI has,
-// Open MPI's sums of 8 and 16 bits saturate instead of wrapping (4.1.4 on AVX), MPICH's minima of unsigned
-// ones compare them as signed (4.0.2), and minima of NaN and of zeros are not the same everywhere.
-// The caller holds mu.
+// reducer returns the operation of MPI for an element type: the library's own if it has the bits of package reduce
+// (apart from the payload of a NaN), otherwise one that calls package reduce. Libraries differ: Open MPI's sums of 8
+// and 16 bits saturate instead of wrapping (4.1.4 on AVX), MPICH's minima of unsigned integers compare them as signed
+// (4.0.2), and minima of NaNs and of zeros are not the same everywhere. The caller holds mu.
 func (l *Library) reducer(dt tensor.DType, op tensor.ReduceOp) (C.uintptr_t, error) {
 	switch dt {
 	case tensor.Int32, tensor.Int64:
@@ -275,7 +273,7 @@ func (l *Library) reducer(dt tensor.DType, op tensor.ReduceOp) (C.uintptr_t, err
 		}
 	}
 	if l.reducers[dt][op] == 0 {
-		// Other arguments are in call already.
+		// The other arguments are in call already.
 		l.call.dtype_number, l.call.op_number = C.int(dt), C.int(op)
 		if err := l.do(C.GV_Op_create); err != nil {
 			return 0, err

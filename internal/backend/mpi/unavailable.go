@@ -11,11 +11,11 @@ import (
 	"github.com/gorovod/gorovod/internal/collective"
 )
 
-// ErrUnavailable is why there is no MPI in this program.
+// ErrUnavailable says why this program has no MPI.
 var ErrUnavailable = errors.New("this program was built without cgo, by which MPI's library is called: build it on " +
 	"Linux with CGO_ENABLED=1 and a C compiler, or do not ask for MPI")
 
-// Library would be a libmpi. There is none: Load fails.
+// Library would be a libmpi. There is none, because Load fails.
 type Library struct{}
 
 // InUse is false: without cgo there is no libmpi in a process.
@@ -24,7 +24,7 @@ func InUse() bool { return false }
 // Load fails.
 func Load(string) (*Library, error) { return nil, ErrUnavailable }
 
-// Version is never called, like all that follows.
+// Version is never called, and neither are the methods below.
 func (l *Library) Version() string { return "" }
 
 func (l *Library) Init(single bool) error { return ErrUnavailable }

@@ -17,8 +17,8 @@ type Launcher string
 // this list.
 const (
 	Nobody     Launcher = ""
-	Horovodrun Launcher = "horovodrun" // or whoever sets HOROVOD_RANK and HOROVOD_SIZE
-	Torchrun   Launcher = "torchrun"   // or whoever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+	Horovodrun Launcher = "horovodrun" // or any program that sets HOROVOD_RANK and HOROVOD_SIZE
+	Torchrun   Launcher = "torchrun"   // or any program that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 	OpenMPI    Launcher = "mpirun of Open MPI"
 	Hydra      Launcher = "mpiexec (PMI)"
 	Srun       Launcher = "srun"
@@ -27,8 +27,8 @@ const (
 
 // Place is a process's place in its job.
 type Place struct {
-	// Launcher is Nobody for a process that runs alone; then Size is 1. Of
-	// Horovodrun nothing else is filled in: its variables are Horovod's own.
+	// Launcher is Nobody for a process that runs alone; then Size is 1. For Horovodrun no other field is set, because
+	// its variables are Horovod's own.
 	Launcher   Launcher
 	Rank, Size int
 	// LocalSize is 0 if the launcher does not tell how many ranks this host has. CrossSize is 0 if it does not tell
@@ -40,15 +40,14 @@ type Place struct {
 	// Job is the same on all ranks of one start, and differs from every other start. It is no secret. Empty if the
 	// launcher has no such name.
 	Job string
-	// Head is the name or address of rank 0's host; empty where it is not told.
+	// Head is the name or address of rank 0's host; empty if the launcher does not tell.
 	Head string
-	// Nodes are the names of all hosts on which the launcher has started ranks, in its order; empty where it does not
-	// tell them.
+	// Nodes are the names of all hosts on which the launcher has started ranks, in its order; empty if it does not
+	// tell.
 	Nodes []string
-	// PMI says how to speak with the process manager: the value of PMI_FD; empty if
-	// it offers no such way.
+	// PMI is the value of PMI_FD, the connection with the process manager; empty if there is none.
 	PMI string
-	// PMIx is the name that PMIx has for the job, if its server has started this process as this rank of it; else
+	// PMIx is the name that PMIx has for the job, if its server has started this process as this rank of it; otherwise
 	// empty.
 	PMIx string
 }
@@ -94,10 +93,10 @@ func (p Place) check() error {
 	return nil
 }
 
-// variables reads variables, and keeps the first error.
+// variables reads environment variables, and keeps the first error.
 type variables struct {
 	lookup  func(string) (string, bool)
-	numbers []string // those that have been read, as NAME=VALUE
+	numbers []string // the numbers that have been read, as NAME=VALUE
 	err     error
 }
 
@@ -116,7 +115,7 @@ func (e *variables) has(names ...string) bool {
 	return true
 }
 
-// pmix is the name that PMIx has for the job, if the process is this rank of it there, too.
+// pmix is the name that PMIx has for the job, if PMIx gives this process the same rank in it.
 func (e *variables) pmix(rank int) string {
 	if e.text("PMIX_RANK") != strconv.Itoa(rank) {
 		return ""
@@ -124,7 +123,7 @@ func (e *variables) pmix(rank int) string {
 	return e.text("PMIX_NAMESPACE")
 }
 
-// number is a count that must be there.
+// number reads a count that must be set.
 func (e *variables) number(name string) int {
 	n, err := strconv.Atoi(e.text(name))
 	if (err != nil || n < 0 || n > maxRanks) && e.err == nil {
@@ -134,10 +133,10 @@ func (e *variables) number(name string) int {
 	return n
 }
 
-// maxRanks is beyond every job.
+// maxRanks is more than any job has.
 const maxRanks = 1 << 20
 
-// optional is a count that may be missing, which is 0.
+// optional reads a count that may be missing: then it is 0.
 func (e *variables) optional(name string) int {
 	if !e.has(name) {
 		return 0
@@ -145,7 +144,7 @@ func (e *variables) optional(name string) int {
 	return e.number(name)
 }
 
-// fail notes what is wrong.
+// fail notes the first error.
 func (e *variables) fail(text string) {
 	if e.err == nil {
 		e.err = errors.New(text)

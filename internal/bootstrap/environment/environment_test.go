@@ -18,8 +18,8 @@ func lookup(input string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := m[name]; return v, ok }
 }
 
-// Environments of processes, most of them recorded from real launchers, and what is
-// found in them. "kept" lists the variables that who starts another job hands on.
+// Environments of processes, most of them recorded from real launchers, and the places that Find returns for them.
+// "kept" lists the variables that a program that starts another job passes on.
 func TestTranscripts(t *testing.T) {
 	transcript.Walk(t, "testdata", func(t *testing.T, path string) {
 		transcript.Run(t, path, func(t *testing.T, d *transcript.Command) string {
@@ -75,7 +75,7 @@ func TestHostNames(t *testing.T) {
 	}
 }
 
-// Whatever the variables hold, Find returns.
+// Find returns for any variables.
 func FuzzFind(f *testing.F) {
 	f.Add("SLURM_STEP_ID=0\nSLURM_PROCID=1\nSLURM_NTASKS=2\nSLURM_NODEID=0\nSLURM_TASKS_PER_NODE=1(x2)")
 	f.Add("RANK=0\nWORLD_SIZE=2\nMASTER_ADDR=a\nMASTER_PORT=1\nGROUP_RANK=9\nLOCAL_WORLD_SIZE=1")

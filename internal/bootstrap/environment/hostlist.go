@@ -8,15 +8,15 @@ import (
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
-// hostList is how a list of hosts begins: a name, or the beginning of one with numbers to follow, of which more may
-// follow.
+// hostList matches the first part of a list of hosts: a name, or the beginning of a name with numbers in brackets. More
+// parts may follow.
 var hostList = lazyregexp.New(`^([^\[\],]+)(?:\[(\d[-,\d]*)\])?(?:,|$)`)
 
-// hostNumbers is one part of such numbers: one, or a first and a last.
+// hostNumbers matches one part of such numbers: a number, or a first and a last one.
 var hostNumbers = lazyregexp.New(`^(\d{1,9})(?:-(\d{1,9}))?$`)
 
-// hostNames are node03, node04 and gpu1 of "node[03-04],gpu1", Slurm's way to write them; those before the first part
-// that is of another form.
+// hostNames returns the names in Slurm's notation: node03, node04 and gpu1 of "node[03-04],gpu1". It stops at the first
+// part of another form.
 func hostNames(list string) (names []string) {
 	for {
 		m := hostList().FindStringSubmatch(list)

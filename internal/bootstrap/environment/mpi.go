@@ -1,7 +1,6 @@
 package environment
 
-// Open MPI sets its own variables in all versions, beside those of PMIx, which have
-// no number of ranks.
+// Open MPI sets its own variables in all versions, besides those of PMIx, which do not tell the number of ranks.
 func openMPI(e *variables) Place {
 	if !e.has("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE") {
 		return Place{}
@@ -11,20 +10,20 @@ func openMPI(e *variables) Place {
 		LocalRank: e.optional("OMPI_COMM_WORLD_LOCAL_RANK"), LocalSize: e.optional("OMPI_COMM_WORLD_LOCAL_SIZE"),
 	}
 	if j := jsrun(e); j.Rank == p.Rank && j.Size == p.Size && j.Job != "" {
-		return j // its Spectrum MPI is an Open MPI; the number of LSF's job tells its ranks from those of others
+		return j // jsrun's Spectrum MPI is an Open MPI. The number of LSF's job distinguishes its ranks from others
 	}
 	p.PMIx = e.pmix(p.Rank)
 	p.oneHostAcross()
 	if e.has("PMIX_NAMESPACE") {
-		// A number made of mpirun's pid and its host's name, or these themselves. A pid may
-		// come again, so mpirun's address is added, where it is told.
+		// The namespace is a number made of mpirun's pid and its host's name, or these themselves. A pid may come
+		// again, so the name also has mpirun's address, if that is known.
 		p.Job = "mpirun " + e.text("PMIX_NAMESPACE") + " " + e.text("OMPI_MCA_orte_hnp_uri")
 	}
 	return p
 }
 
-// hydra is what MPICH's mpiexec sets, Intel MPI's, and any other process manager that
-// speaks PMI. srun's PMI is left to srun, which tells more.
+// hydra reads the variables of MPICH's mpiexec, of Intel MPI's, and of any other process manager with PMI. It leaves
+// srun's PMI to the function srun, whose variables tell more.
 func hydra(e *variables) Place {
 	if !e.has("PMI_RANK", "PMI_SIZE") {
 		return Place{}
@@ -41,7 +40,7 @@ func hydra(e *variables) Place {
 	return p
 }
 
-// jsrun is what IBM's Job Step Manager sets under LSF.
+// jsrun reads the variables of IBM's Job Step Manager under LSF.
 func jsrun(e *variables) Place {
 	if !e.has("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE") {
 		return Place{}
@@ -57,7 +56,7 @@ func jsrun(e *variables) Place {
 	return p
 }
 
-// oneHostAcross fills in what is clear where all ranks are on one host.
+// oneHostAcross sets the cross rank and size if all ranks are on one host.
 func (p *Place) oneHostAcross() {
 	if p.OneHost() {
 		p.CrossRank, p.CrossSize = 0, 1

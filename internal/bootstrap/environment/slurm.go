@@ -8,14 +8,12 @@ import (
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
-// firstSpecialStep begins the numbers of steps that are none: the shell of sbatch
-// (0xfffffffb), an interactive one of salloc, the container of ssh sessions, and one
-// that has not begun.
+// firstSpecialStep is the first number of special steps: the shell of sbatch (0xfffffffb), an interactive step of
+// salloc, the container of ssh sessions, and a step that has not begun.
 const firstSpecialStep = 0xfffffff0
 
-// srun's step has a number of its own. The shell of sbatch has the variables of a task,
-// too, SLURM_PROCID=0 among them, and SLURM_NTASKS is what the job may start: what
-// runs there runs alone.
+// srun's step has a number of its own. The shell of sbatch has the variables of a task, too, SLURM_PROCID=0 among them,
+// and there SLURM_NTASKS is the number of tasks that the job may start. So a program in that shell runs alone.
 func srun(e *variables) Place {
 	step := e.text("SLURM_STEP_ID")
 	if step == "" {
@@ -27,7 +25,7 @@ func srun(e *variables) Place {
 	}
 	size := "SLURM_STEP_NUM_TASKS"
 	if !e.has(size) {
-		size = "SLURM_NTASKS" // of a step, since this is one
+		size = "SLURM_NTASKS" // that of the step, because this is a step
 	}
 	if !e.has(size) {
 		return Place{}
@@ -54,7 +52,7 @@ func srun(e *variables) Place {
 	case err != nil:
 		e.fail(layout + ": " + err.Error())
 	case sum(tasks) != p.Size || node >= len(tasks):
-		return p // it is another step's, or the job's
+		return p // the list is another step's, or the job's
 	default:
 		p.LocalSize = tasks[node]
 		for n, count := range tasks {
@@ -69,7 +67,7 @@ func srun(e *variables) Place {
 	return p
 }
 
-// nodeTasks is one part of Slurm's list: so many tasks, on so many nodes in a row.
+// nodeTasks matches one part of Slurm's list: a number of tasks, and the number of consecutive nodes that have it.
 var nodeTasks = lazyregexp.New(`^(\d{1,7})(?:\(x(\d{1,7})\))?$`)
 
 // tasksPerNode is the number of tasks of each node from "4(x2),3".

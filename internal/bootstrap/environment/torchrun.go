@@ -2,9 +2,8 @@ package environment
 
 import "net"
 
-// torchrun's agent on each host starts as many ranks as on every other one, host
-// after host, and says which host it is (GROUP_RANK). Others set the first four of
-// its variables alone, for torch.distributed.
+// torchrun's agents start equally many ranks on each host, host after host, and tell the number of the host
+// (GROUP_RANK). Other programs set only the first four of its variables, for torch.distributed.
 func torchrun(e *variables) Place {
 	if !e.has("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") {
 		return Place{}

@@ -8,12 +8,13 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// gate is a barrier of a launcher's library, at which the ranks meet. It does not tell for whom it waits. So each rank
-// that has come leaves a sign, the name of its own host, and asks for all signs when its time is over.
+// gate is a barrier of a launcher's library, at which the ranks meet. The barrier does not tell for which ranks it
+// waits. So each rank that has come leaves a sign, the name of its own host, and asks for all signs when its time is
+// over.
 type gate struct {
 	launchers string // "PMIx"
 	name      string // "fence"
-	advice    string // what the user may do, behind the question whether all call hvd.init()
+	advice    string // what the user may do, after the question whether all call hvd.init()
 }
 
 // overdue is the error of a rank that has waited that long at the barrier. hosts are the ranks' hosts in the
@@ -24,7 +25,7 @@ func (g gate) overdue(ctx context.Context, waited time.Duration, hosts []string,
 		g.absent(hosts, signs, err), g.advice, context.Cause(ctx))
 }
 
-// absent says which ranks have not come, as far as known.
+// absent names the ranks that have not come, as far as known.
 func (g gate) absent(hosts []string, signs [][]byte, err error) string {
 	if err != nil || len(signs) != len(hosts) {
 		return fmt.Sprintf("some of %d ranks, and %s does not tell for which: %s", len(hosts), g.launchers,
@@ -45,7 +46,7 @@ func (g gate) absent(hosts []string, signs [][]byte, err error) string {
 // rename replaces the launcher's host names by those that the ranks there use, if these agree: a launcher may name a
 // host by an address that no other message uses. It changes hosts.
 func rename(hosts []string, signs [][]byte) []string {
-	own := map[string]string{} // empty: they do not agree
+	own := map[string]string{} // empty: the ranks there do not agree
 	for r, sign := range signs {
 		if len(sign) == 0 {
 			continue

@@ -17,50 +17,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is a store in a directory that all ranks share. It is named for the job, only
-// its owner may read it, and a file that belongs to somebody else, or that others may
-// read or write, is not believed. One that an earlier start of the same job has left
-// behind leads nowhere, and is read again until rank 0 has replaced it.
+// file is a store in a directory that all ranks share. The file has the job's name, and only its owner may read it.
+// Read refuses a file that belongs to somebody else, or that others may read or write. A file that an earlier start of
+// the same job has left leads nowhere. Read reads it again until rank 0 has replaced it.
 //
-// It says which process has written it, so that the next process removes the file of a killed one.
+// The file names the process that has written it, so that the next process can remove the file of a killed one.
 type file struct {
 	dir, path string
-	// A private directory is this user's alone, and made where it is missing. A fleeting one is removed when it is
-	// empty.
+	// A private directory belongs to this user alone, and is made if it is missing. A fleeting one is removed when it
+	// is empty.
 	private, fleeting bool
 }
 
-// letter is what the file holds.
+// letter is the content of the file.
 type letter struct {
 	Offer
 	Writer writer `json:"writer,omitempty"`
-	// written is when, by the clock of whoever keeps the file.
+	// written is the time of writing, by the clock of the file system.
 	written time.Time
 }
 
 const (
 	firstPoll = 5 * time.Millisecond
 	lastPoll  = 250 * time.Millisecond
-	// maxFile bounds what is read.
+	// maxFile is the most bytes that are read.
 	maxFile = 16 << 10
 	// maxAge is the age after which nobody reads a file any more, even if it is not known whether its writer lives.
 	maxAge = 7 * 24 * time.Hour
 
 	filePrefix = "rendezvous-"
-	// tempPrefix begins the names of files that are not yet, or no more, in their place. The writer and something
-	// random follow.
+	// tempPrefix begins the names of files that are not yet, or no longer, in their place. The writer and random
+	// characters follow.
 	tempPrefix = ".rendezvous-"
 )
 
-// newFile is the store of a job in a directory that the user has named.
+// newFile returns the store of a job in a directory that the user has named.
 func newFile(dir, job string) (*file, error) { return (&file{dir: dir}).named(job) }
 
-// newPrivateFile is the store of a job in a directory that hosts may share.
+// newPrivateFile returns the store of a job in a directory that hosts may share.
 func newPrivateFile(dir, job string) (*file, error) {
 	return (&file{dir: dir, private: true}).named(job)
 }
 
-// newLocalFile is the store of a job in a directory of this host.
+// newLocalFile returns the store of a job in a directory of this host.
 func newLocalFile(dir, job string) (*file, error) {
 	return (&file{dir: dir, private: true, fleeting: true}).named(job)
 }
@@ -71,8 +70,7 @@ func (f *file) named(job string) (*file, error) {
 	return f, f.prepare()
 }
 
-// prepare makes a private directory where it is missing, and checks that nobody else can put a file in the place of
-// this user's.
+// prepare makes a private directory if it is missing, and checks that nobody else can replace this user's file.
 func (f *file) prepare() error {
 	if f.private {
 		if err := os.Mkdir(f.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -85,7 +83,7 @@ func (f *file) prepare() error {
 	}
 	switch {
 	case err != nil && f.fleeting && errors.Is(err, fs.ErrNotExist):
-		return nil // another job has just removed it; made again when it is written to
+		return nil // another job has just removed it; create makes it again
 	case err != nil:
 		return err
 	case !info.IsDir():
@@ -99,7 +97,7 @@ func (f *file) prepare() error {
 	return nil
 }
 
-// ours reports that this user owns it, and others may neither read nor write it.
+// ours reports that this user owns it, and that others may neither read nor write it.
 func ours(info fs.FileInfo) bool {
 	owner, ok := ownerOf(info)
 	return ok && owner == os.Geteuid() && info.Mode().Perm()&0o077 == 0
@@ -107,7 +105,7 @@ func ours(info fs.FileInfo) bool {
 
 func (f *file) String() string { return "the file " + f.path }
 
-// Publish replaces what is there in one step.
+// Publish replaces the present file in one step.
 func (f *file) Publish(_ context.Context, o Offer) (withdraw func(), err error) {
 	f.Sweep()
 	mine := letter{Offer: o, Writer: writerOf(os.Getpid())}
@@ -131,13 +129,13 @@ func (f *file) Publish(_ context.Context, o Offer) (withdraw func(), err error) 
 		return nil, err
 	}
 	return func() {
-		// A later start of the job may have put its own in this place.
+		// A later start of the job may have put its own file in this place.
 		f.remove(f.path, func(there letter) bool { return there.equal(o) })
 		f.leave()
 	}, nil
 }
 
-// create makes a file that has no place yet.
+// create makes a file under a temporary name.
 func (f *file) create(w writer) (fresh *os.File, err error) {
 	const tries = 10 // others may remove an empty directory again and again
 	for range tries {
@@ -155,7 +153,7 @@ func (f *file) create(w writer) (fresh *os.File, err error) {
 // Read polls: no notification crosses a network file system.
 func (f *file) Read(ctx context.Context, stale *Offer) (Offer, error) {
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
-		os.ReadDir(f.dir) // makes a network file system look for what is new
+		os.ReadDir(f.dir) // makes a network file system look for new files
 		there, err := read(f.path)
 		switch {
 		case err == nil && (stale == nil || !there.equal(*stale)):
@@ -202,7 +200,7 @@ func (o Offer) equal(other Offer) bool {
 	return slices.Equal(o.Addrs, other.Addrs) && slices.Equal(o.Key, other.Key) && o.Trouble == other.Trouble
 }
 
-// ownerOf is the user who owns a file, where the system tells.
+// ownerOf returns the user who owns a file, if the system tells.
 func ownerOf(info fs.FileInfo) (uid int, ok bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A file in the place of rank 0's is an offer, or is refused with its path.
+// A file in the place of rank 0's is an offer, or Read refuses it with its path.
 func FuzzFile(f *testing.F) {
 	f.Add([]byte(`{"addrs":["a:1"],"key":"AAE="}`))
 	f.Add([]byte(`{"trouble":"none"}`))
@@ -39,7 +39,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// Whatever a process manager answers, the conversation ends, and no error shows what it said.
+// Whatever a process manager answers, the conversation ends, and no error shows the answer.
 func FuzzPMI(f *testing.F) {
 	f.Add("cmd=response_to_init rc=0\ncmd=maxes vallen_max=1024\ncmd=my_kvsname " +
 		"kvsname=k\ncmd=barrier_out\ncmd=get_result rc=0 value=e30\ncmd=finalize_ack\n")
@@ -86,7 +86,7 @@ func FuzzPMI(f *testing.F) {
 	})
 }
 
-// ownWords are what errors say whatever was answered.
+// ownWords are words in the errors that do not come from answers.
 const ownWords = "the answer to init, get_maxes, get_my_kvsname, is not answered with response_to_init, maxes, " +
 	"my_kvsname, barrier_out, get_result, finalize_ack " +
 	"is refused: rc= is answered with a vallen_max that is no number bufio: buffer full the process manager has " +

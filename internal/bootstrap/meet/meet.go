@@ -26,19 +26,19 @@ type Offer struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// String leaves the secret out.
+// String omits the secret.
 func (o Offer) String() string { return fmt.Sprintf("offer of %v", o.Addrs) }
 
-// GoString leaves the secret out, too.
+// GoString omits the secret, too.
 func (o Offer) GoString() string { return o.String() }
 
 // Store is where rank 0 leaves its offer for the other ranks.
 type Store interface {
 	// Publish is called by rank 0, once. withdraw takes the offer back after all have read it, or when nobody will.
 	Publish(ctx context.Context, o Offer) (withdraw func(), err error)
-	// Read is called by the other ranks, and blocks until there is an offer or ctx ends. stale, which may be nil, is
-	// an offer at which nobody answered: Read waits for another one, or returns it again after a pause if it may still
-	// come true.
+	// Read is called by the other ranks, and blocks until there is an offer or ctx ends. stale, which may be nil, is an
+	// offer at which nobody answered: Read waits for another one, or returns it again after a pause if somebody may
+	// still answer there.
 	Read(ctx context.Context, stale *Offer) (Offer, error)
 	// String describes the store for messages.
 	String() string
@@ -66,8 +66,7 @@ type Circumstances struct {
 	Home string
 	// Local is a directory on this host for this user's files, created if it is missing.
 	Local string
-	// MPI says that this process has initialised MPI, whose library speaks with the
-	// process manager itself.
+	// MPI says that this process has initialised MPI. Its library itself uses the connection with the process manager.
 	MPI bool
 	// PMIx opens the key-value space of the launcher's PMIx for the job, or says why it cannot. It is called if there
 	// is no better store; nil: never.
@@ -115,15 +114,14 @@ func Choose(c Circumstances) (Store, error) {
 		"0's host and a free port there; or horovodrun", p.Launcher, p.Size, strings.Join(c.obstacles(), ""))
 }
 
-// missingNames are the variables without which a launcher's job has no name of its own, or
-// no way to hand something on.
+// missingNames are the variables without which a launcher's job has no name of its own, or no way to pass values on.
 var missingNames = map[environment.Launcher]string{
 	environment.OpenMPI: "PMIX_NAMESPACE",
 	environment.Jsrun:   "both LSB_JOBID and PMIX_NAMESPACE",
 	environment.Hydra:   "PMI_FD",
 }
 
-// obstacles say why what there is cannot be used.
+// obstacles says why the existing ways cannot be used.
 func (c Circumstances) obstacles() (why []string) {
 	if c.Place.PMI != "" && c.MPI {
 		why = append(why, " (its PMI is in use by the library of MPI in this process)")

@@ -83,7 +83,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// The ports of a job with a known secret cannot be told without it.
+// Nobody can guess the ports of a job without its secret.
 func TestConvention(t *testing.T) {
 	a, b := conventional([]byte("one"), "h", "j"), conventional([]byte("two"), "h", "j")
 	again := conventional([]byte("one"), "h", "j")
@@ -123,7 +123,7 @@ func TestFile(t *testing.T) {
 	if _, err := store().Read(short(t), &first); err == nil || !strings.Contains(err.Error(), "out of date") {
 		t.Errorf("a stale offer: %v", err)
 	}
-	// Who waits beside a stale offer sees the fresh one.
+	// A rank that waits beside a stale offer sees the fresh one.
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		if got, err := store().Read(bounded(t), &first); err != nil || !got.equal(second) {
@@ -135,7 +135,7 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	reading.Wait()
-	early() // leaves what is not its own
+	early() // leaves a file that is not its own
 	if _, err := store().Read(bounded(t), nil); err != nil {
 		t.Error(err)
 	}
@@ -148,7 +148,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// What somebody else could have written or read is not believed.
+// Read refuses files that somebody else could have written or read.
 func TestFilesThatAreNotBelieved(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, path string){
 		"others may read it":  func(t *testing.T, path string) { os.Chmod(path, 0o640) },

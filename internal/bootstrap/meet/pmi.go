@@ -16,14 +16,14 @@ import (
 // name=value pairs over a socket that the process inherits. All ranks use it together and once: there is a barrier
 // between writing and reading.
 //
-// If a process has spoken to the process manager and ends without PMI's finalize, the manager takes this for a crash.
-// So pmi sends finalize at once. MPI cannot be initialised in the process after that.
+// If a process has used the connection and ends without PMI's finalize, the process manager takes this for a crash. So
+// pmi sends finalize at once. After that MPI cannot be initialised in the process.
 type pmi struct {
 	fd    int
 	place environment.Place
-	host  string // this process's, as messages name it
+	host  string // the name of this process's host in messages
 
-	rollLimit time.Duration // bounds a roll call
+	rollLimit time.Duration // the limit of a roll call
 }
 
 const pmiKey = "gorovod-rendezvous"
@@ -38,7 +38,7 @@ func newPMI(at environment.Place, host string) (*pmi, error) {
 
 func (p *pmi) String() string { return "PMI" }
 
-// Publish takes part in the barrier, which the others do in Read.
+// Publish takes part in the barrier. The other ranks do so in Read.
 func (p *pmi) Publish(ctx context.Context, o Offer) (withdraw func(), err error) {
 	return func() {}, p.talk(ctx, func(s *speaker) error {
 		for {
@@ -57,7 +57,7 @@ func (p *pmi) Publish(ctx context.Context, o Offer) (withdraw func(), err error)
 			if len(o.Addrs) < 2 {
 				return fmt.Errorf("a value of %d bytes, and the process manager takes %d", len(value), s.longest)
 			}
-			o.Addrs = o.Addrs[:len(o.Addrs)-1] // the likeliest come first
+			o.Addrs = o.Addrs[:len(o.Addrs)-1] // the likeliest ones come first
 		}
 		return p.barrier(ctx, s)
 	})
@@ -88,7 +88,7 @@ func (p *pmi) Read(ctx context.Context, stale *Offer) (o Offer, err error) {
 	return o, err
 }
 
-// talk opens the conversation, calls f, and sends finalize unless f has failed.
+// talk begins the conversation, calls f, and sends finalize unless f has failed.
 func (p *pmi) talk(ctx context.Context, f func(*speaker) error) error {
 	s, err := dialPMI(ctx, p.fd)
 	if err != nil {

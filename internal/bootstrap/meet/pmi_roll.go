@@ -23,16 +23,16 @@ const (
 	pmiQuiet = pmiPatience + 300*time.Millisecond
 	// pmiPause is the time between two looks for the missing signs.
 	pmiPause = 100 * time.Millisecond
-	// pmiPauseEach is the pause for each rank of a large job.
+	// pmiPauseEach is the pause per rank in a large job.
 	pmiPauseEach = 500 * time.Microsecond
 	// pmiAlone is the largest job in which each rank looks for all signs itself. In a larger one the lowest rank does
 	// it for all.
 	pmiAlone = 32
-	// pmiLongestList bounds the list of the ranks that are there, in bytes.
+	// pmiLongestList bounds the list of the present ranks, in bytes.
 	pmiLongestList = 600
 	// pmiRollLimit is the usual bound of a roll call.
 	pmiRollLimit = 4 * time.Second
-	// pmiLongestHost bounds a host's name, in bytes: it travels in the place of an MPI port's name.
+	// pmiLongestHost bounds a host's name, in bytes: it travels as the name of an MPI port.
 	pmiLongestHost = 150
 )
 
@@ -42,8 +42,8 @@ var pmiGate = gate{"PMI", "barrier", "?"}
 //
 // The signs are names in the process manager's name service. Other hosts can read values under keys only after the
 // barrier, but a rank that waits at the barrier may use the name service. If the process manager has no name service,
-// the error has no list. Nothing else changes, because nobody waits for the service's answers while the barrier may be
-// passed.
+// the error has no list. Nothing else changes, because no rank waits for the service's answers while it may pass the
+// barrier.
 func (p *pmi) barrier(ctx context.Context, s *speaker) error {
 	began := time.Now()
 	if err := s.say(ctx, "barrier_in"); err != nil {
@@ -78,13 +78,13 @@ func (p *pmi) barrier(ctx context.Context, s *speaker) error {
 // service is the name under which a rank leaves its sign. One name service may serve many jobs.
 func (s *speaker) service(rank int) string { return fmt.Sprintf("gorovod-%s-%d", s.space, rank) }
 
-// sign is this process's sign, in characters that the protocol allows.
+// sign is this process's sign, in characters allowed by the protocol.
 func (p *pmi) sign() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(p.host[:min(len(p.host), pmiLongestHost)]))
 }
 
 // callRoll returns the signs of all ranks, by rank; nil for a rank without one. It ends pmiQuiet after the last sign.
-// It is an error if ctx ends before callRoll has looked for all, or if callRoll does not find this rank's own sign.
+// It returns an error if ctx ends before it has looked for all signs, or if it does not find this rank's own sign.
 // hosts are the hosts that the launcher names.
 func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byte, error) {
 	signs := make([][]byte, p.place.Size)
@@ -126,13 +126,13 @@ func (p *pmi) callRoll(ctx context.Context, s *speaker, hosts []string) ([][]byt
 
 func isNil(sign []byte) bool { return sign == nil }
 
-// share fills in signs without asking n times n times:
+// share fills in signs, with far fewer than n×n questions of n ranks:
 //
-//  1. The lowest rank looks for all signs, and leaves a list of the ranks that are there.
+//  1. The lowest rank looks for all signs, and leaves a list of the present ranks.
 //  2. The others wait for the list, for a while.
 //  3. They look up one sign for each host of the list. The other listed ranks get an empty sign.
 //
-// The list may be old, if the lowest rank's time was over earlier: a rank may have come since.
+// If the lowest rank's time was over earlier, the list may be old: a rank may have come since.
 func (p *pmi) share(ctx context.Context, s *speaker, signs [][]byte, hosts []string,
 	tick <-chan time.Time) (err error) {
 	list := make([]byte, (len(signs)+7)/8) // a bit for each rank
@@ -207,8 +207,8 @@ func (s *speaker) lookUp(ctx context.Context, service string) ([]byte, error) {
 	return value, nil
 }
 
-// hosts says where the process manager has started each rank: names of Slurm's nodes, else numbers; empty if the
-// process manager does not tell.
+// hosts returns the host on which the process manager has started each rank: a name of Slurm's node, otherwise a
+// number; empty if the process manager does not tell.
 func (p *pmi) hosts(ctx context.Context, s *speaker) []string {
 	hosts := make([]string, p.place.Size)
 	answer, err := s.ask(ctx, "get kvsname="+s.space+" key=PMI_process_mapping", "get_result")
@@ -230,12 +230,12 @@ func (p *pmi) hosts(ctx context.Context, s *speaker) []string {
 	return hosts
 }
 
-// mapBlock is one block of a process mapping: the first node, the number of nodes, and the ranks on each.
+// mapBlock matches one block of a process mapping: the first node, the number of nodes, and the ranks on each.
 var mapBlock = lazyregexp.New(`^,\((\d{1,7}),(\d{1,7}),(\d{1,7})\)`)
 
-// processMapping is the node of each rank as MPICH and its kin write it: "(vector,(0,2,4),(2,1,3))" has ranks 0 to 3 on
-// node 0, 4 to 7 on node 1, 8 to 10 on node 2, and then starts again. It is nil if the text has another form, or if it
-// contradicts what this rank knows of its host: Slurm's mapping is wrong where the user has laid out the ranks.
+// processMapping returns the node of each rank, as MPICH and its kin write it: "(vector,(0,2,4),(2,1,3))" has ranks 0
+// to 3 on node 0, 4 to 7 on node 1, 8 to 10 on node 2, and then starts again. It is nil if the text has another form,
+// or if it contradicts what this rank knows of its host: Slurm's mapping is wrong if the user has laid out the ranks.
 func processMapping(text string, at environment.Place) []int {
 	text, vector := strings.CutPrefix(text, "(vector")
 	text, closed := strings.CutSuffix(text, ")")

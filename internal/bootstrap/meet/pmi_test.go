@@ -26,12 +26,12 @@ type processManager struct {
 	size    int
 	passed  chan struct{}
 	said    []string
-	names   map[string]string // of its name service
-	owed    map[net.Conn]int  // answers that are under way
-	early   bool              // a rank has said its last word before they had come
+	names   map[string]string // the names in its name service
+	owed    map[net.Conn]int  // the number of answers under way
+	early   bool              // a rank has sent its last word before they had come
 	mapping string
 	without string // the commands that it does not know, and refuses
-	deaf    string // those that it does not answer
+	deaf    string // the commands that it does not answer
 }
 
 func startProcessManager(t *testing.T, size int) (m *processManager, fds []string) {
@@ -74,7 +74,7 @@ func (m *processManager) serve(conn net.Conn) {
 	}
 }
 
-// answer is what is said at once.
+// answer returns the immediate answer to a command.
 func (m *processManager) answer(fields map[string]string, conn net.Conn) string {
 	cmd := fields["cmd"]
 	switch {
@@ -131,7 +131,7 @@ func (m *processManager) answer(fields map[string]string, conn net.Conn) string 
 	return ""
 }
 
-// later answers when somebody far off has: a proxy hands on what the name service says. m.mu is held.
+// later answers after some time, as a proxy does when it passes on an answer of the name service. m.mu is held.
 func (m *processManager) later(conn net.Conn, answer string) {
 	m.owed[conn]++
 	time.AfterFunc(20*time.Millisecond, func() {
@@ -142,7 +142,7 @@ func (m *processManager) later(conn net.Conn, answer string) {
 	})
 }
 
-// place is that of a rank of so many, one on each host.
+// place is the place of a rank among size ranks, one on each host.
 func place(rank, size int, fd string) environment.Place {
 	return environment.Place{Launcher: environment.Hydra, Rank: rank, Size: size, PMI: fd}
 }
@@ -150,7 +150,7 @@ func place(rank, size int, fd string) environment.Place {
 func TestPMI(t *testing.T) {
 	m, fds := startProcessManager(t, 3)
 	want := Offer{Key: []byte("0123456789abcdef0123456789abcdef")}
-	for i := range 60 { // more than there is room for
+	for i := range 60 { // more than fit
 		want.Addrs = append(want.Addrs, fmt.Sprintf("192.0.2.%d:4711", i))
 	}
 	var ranks sync.WaitGroup
@@ -215,8 +215,7 @@ func TestPMIThatGoesWrong(t *testing.T) {
 	}
 }
 
-// A rank that comes late is waited for, and those that have waited leave no sign behind; whether there is a name
-// service or not.
+// The others wait for a rank that comes late, and leave no sign behind, with or without a name service.
 func TestPMIWaits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ without, deaf string }{
@@ -254,11 +253,11 @@ func TestPMIWaits(t *testing.T) {
 	}
 }
 
-// When the time is over the error says who has not come, and where he should be.
+// When the time is over, the error names the ranks that have not come, and their hosts.
 func TestPMINamesTheMissing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		come    string // the hosts of the ranks, - for those that do not come
+		come    string // the hosts of the ranks; - for ranks that do not come
 		mapping string
 		nodes   string
 		without string
@@ -326,7 +325,7 @@ func TestPMINamesTheMissing(t *testing.T) {
 	}
 }
 
-// over is a context whose time is over when the channel is closed.
+// over is a context that ends, as if by its deadline, when the channel is closed.
 type over struct {
 	context.Context
 	channel chan struct{}
@@ -343,7 +342,7 @@ func (o over) Err() error {
 	}
 }
 
-// heard returns how often a command has been said.
+// heard returns how often a command has come.
 func (m *processManager) heard(command string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -355,7 +354,7 @@ func (m *processManager) heard(command string) (n int) {
 	return n
 }
 
-// In a large job one rank looks for all: n ranks do not ask n times n.
+// In a large job one rank looks for all signs: n ranks do not ask n×n questions.
 func TestPMIOfManyNamesTheMissing(t *testing.T) {
 	t.Parallel()
 	const size = 99
@@ -399,7 +398,7 @@ func TestPMIOfManyNamesTheMissing(t *testing.T) {
 	}
 }
 
-// A rank that has come just before the time of the others is over has come.
+// A rank that comes just before the time of the others is over counts as present.
 func TestPMISeesWhoHasJustCome(t *testing.T) {
 	t.Parallel()
 	m, fds := startProcessManager(t, 3)
@@ -421,7 +420,7 @@ func TestPMISeesWhoHasJustCome(t *testing.T) {
 	}
 }
 
-// Who is interrupted asks nothing.
+// A rank that is interrupted asks nothing.
 func TestPMIInterrupted(t *testing.T) {
 	t.Parallel()
 	m, fds := startProcessManager(t, 2)
@@ -448,7 +447,7 @@ func TestProcessMapping(t *testing.T) {
 		{"(vector,(0,2,2))", 3, 2, []int{0, 0, 1}},
 		{"(vector,(0,2,1))", 5, 0, []int{0, 1, 0, 1, 0}},
 		{"(vector,(0,1,3),(1,1,1))", 6, 0, []int{0, 0, 0, 1, 0, 0}},
-		{"(vector,(0,4,1))", 4, 2, nil}, // Slurm, where the user has laid out the ranks
+		{"(vector,(0,4,1))", 4, 2, nil}, // Slurm, if the user has laid out the ranks
 		{"(vector,(0,0,1))", 2, 0, nil},
 		{"(vector,(0,9999999,9999999))", 2, 2, []int{0, 0}},
 		{"(vector)", 2, 0, nil},

@@ -22,16 +22,16 @@ import (
 // answers.
 type speaker struct {
 	conn    net.Conn
-	lines   chan string // what the process manager sends; closed when trouble is set
+	lines   chan string // the lines of the process manager; closed when trouble is set
 	trouble error
 	closed  chan struct{}
-	passed  bool   // barrier_out has come while nobody waited for it
+	passed  bool   // barrier_out has come before answer waited for it
 	owed    int    // answers to notify that have not come
 	space   string // the name of the key-value space
-	longest int    // longest value in bytes, with C's closing zero
+	longest int    // the longest value in bytes, with C's final zero
 }
 
-// errRefused: the answer is of the right kind, but tells of a failure.
+// errRefused: the answer is of the right kind, but reports a failure.
 var errRefused = errors.New("refused")
 
 // dialPMI begins a conversation over a descriptor that the process inherits.
@@ -139,7 +139,7 @@ func (s *speaker) finish(ctx context.Context) error {
 	defer cancel()
 	for s.owed > 0 {
 		if _, err := s.next(drain); err != nil {
-			break // it has no name service
+			break // the process manager has no name service
 		}
 	}
 	_, err := s.ask(ctx, "finalize", "finalize_ack")

@@ -10,31 +10,30 @@ import (
 
 // KeyValues is a space of keys and values that the ranks of one job share: PMIx's. No other user can read it.
 type KeyValues interface {
-	// Put lets the other ranks have a value of this rank after the next Fence.
+	// Put gives the other ranks a value of this rank, which they can read after the next Fence.
 	Put(ctx context.Context, key string, value []byte) error
 	// Fence waits until all ranks have called it.
 	Fence(ctx context.Context) error
-	// Get returns what a rank has put before the last Fence.
+	// Get returns the value that a rank has put before the last Fence.
 	Get(ctx context.Context, rank int, key string) ([]byte, error)
-	// CallRoll returns the beginning of what each rank has put under a key by now, by rank; nil if it has put nothing.
-	// It needs no Fence, may follow one whose context has ended, and takes some seconds at most.
+	// CallRoll returns the beginning of the value that each rank has put under a key so far, by rank; nil if it has put
+	// none. It needs no Fence, may follow one whose context has ended, and takes some seconds at most.
 	CallRoll(key string) ([][]byte, error)
-	// Hosts returns the ranks' hosts as the launcher names them, by rank; empty where unknown. It, too, may follow such
-	// a Fence.
+	// Hosts returns the ranks' hosts as the launcher names them, by rank; empty where unknown. Hosts, too, may follow
+	// such a Fence.
 	Hosts() []string
-	// Done says that all has been exchanged.
+	// Done says that all values have been exchanged.
 	Done()
 }
 
 // pmix is a store in a space of keys and values. All ranks use it together and once, as they use pmi: there is a fence
 // between writing and reading. (A rank could also ask rank 0 directly. But some servers answer the first question with
-// "not found", or not at all. So pmix asks directly only for the words of an error, if the fence has not ended in
-// time.)
+// "not found", or not at all. So pmix asks directly only for an error's text, if the fence has not ended in time.)
 //
 // Before the fence each rank puts its sign (see gate).
 type pmix struct {
 	space KeyValues
-	host  string // this process's, as messages name it
+	host  string // the name of this process's host in messages
 }
 
 const (
@@ -47,7 +46,7 @@ var pmixGate = gate{"PMIx", "fence", ", and has each host libpmix? GOROVOD_RENDE
 
 func (p *pmix) String() string { return "PMIx" }
 
-// Publish takes part in the fence, which the others do in Read.
+// Publish takes part in the fence. The other ranks do so in Read.
 func (p *pmix) Publish(ctx context.Context, o Offer) (withdraw func(), err error) {
 	defer p.space.Done()
 	text, err := json.Marshal(o)

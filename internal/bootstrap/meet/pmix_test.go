@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// store is the KeyValues of ranks in one process. What is put can be read after the fence.
+// store is the KeyValues of ranks in one process. Values that are put can be read after the fence.
 type store struct {
 	mu        sync.Mutex
 	size      int
@@ -17,7 +17,7 @@ type store struct {
 	waiting   int
 	passed    chan struct{}
 	done      int
-	signs     [][]byte // what a roll call brings
+	signs     [][]byte // the results of a roll call
 	hosts     []string
 	deaf      bool // does not answer a roll call
 }
@@ -121,7 +121,7 @@ func TestPMIxThatGoesWrong(t *testing.T) {
 	}
 }
 
-// When the time is over the error says who has not come, and where he should be.
+// When the time is over, the error names the ranks that have not come, and their hosts.
 func TestPMIxNamesTheMissing(t *testing.T) {
 	a, b := []byte("a"), []byte("b")
 	many := slices.Repeat([]string{"10.0.0.2"}, 12)

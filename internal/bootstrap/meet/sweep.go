@@ -12,7 +12,7 @@ import (
 var _ Sweeper = (*file)(nil)
 
 // Sweep removes this user's files that processes of this host have left in the directory when they were killed, and
-// those that are too old for anybody. It leaves alone what it cannot tell, and whatever goes wrong.
+// files that are too old for anybody. It leaves files alone of which it cannot tell, and ignores errors.
 func (f *file) Sweep() {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -25,7 +25,7 @@ func (f *file) Sweep() {
 			info, err := os.Lstat(path)
 			if err == nil && info.Mode().IsRegular() && ours(info) && (writer(by).dead() ||
 				time.Since(info.ModTime()) > maxAge) {
-				os.Remove(path) // nobody else has this name
+				os.Remove(path) // nobody else uses this name
 			}
 		} else if strings.HasPrefix(e.Name(), filePrefix) {
 			f.remove(path, left)
@@ -34,10 +34,10 @@ func (f *file) Sweep() {
 	f.leave()
 }
 
-// left reports that nobody will take it back.
+// left reports that nobody will withdraw the letter.
 func left(there letter) bool { return there.Writer.dead() || time.Since(there.written) > maxAge }
 
-// remove removes a file if it is to go, and not another that somebody puts in its place meanwhile.
+// remove removes a file for which goes returns true, but not another one that somebody puts in its place meanwhile.
 func (f *file) remove(path string, goes func(there letter) bool) {
 	if there, err := read(path); err != nil || !goes(there) {
 		return
@@ -47,12 +47,12 @@ func (f *file) remove(path string, goes func(there letter) bool) {
 		return // somebody else has removed it
 	}
 	if there, err := read(aside); err == nil && !goes(there) {
-		os.Link(aside, path) // back to its place, unless there is a newer one already
+		os.Link(aside, path) // back to its place, unless a newer file is there already
 	}
 	os.Remove(aside)
 }
 
-// leave removes a fleeting directory if it is empty. Who was about to write there makes it again.
+// leave removes a fleeting directory if it is empty. A process that was about to write there makes it again.
 func (f *file) leave() {
 	if f.fleeting {
 		syscall.Rmdir(f.dir)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// another is a process that lives until it is killed, and is a corpse until it is waited for.
+// another starts a process that lives until it is killed, and is a zombie until the test waits for it.
 func another(t *testing.T) *exec.Cmd {
 	c := exec.CommandContext(t.Context(), "sleep", "1000")
 	if err := c.Start(); err != nil {
@@ -58,8 +58,8 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// What killed processes have left, and what is too old, goes. All else stays: what living ones have written, or
-// processes of which nothing is known here, and what is not this package's.
+// Sweep removes files that killed processes have left, and files that are too old. All others stay: those of living
+// processes, those of processes of which nothing is known here, and those of other packages.
 func TestSweep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	f, err := newLocalFile(dir, "job")
@@ -112,8 +112,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Rank 0 that has been killed leaves a file. It goes when another rank finds out that it leads nowhere, and rank 0 of
-// another job sees to it, too.
+// A killed rank 0 leaves a file. Another rank removes the file when it finds that the file leads nowhere, and so does
+// rank 0 of another job.
 func TestAFileOfTheDead(t *testing.T) {
 	dir := t.TempDir()
 	leave := func() (*file, Offer) {
@@ -165,8 +165,8 @@ func TestAFileOfTheDead(t *testing.T) {
 	}
 }
 
-// Jobs come and go in one directory, which each removes when it finds it empty: none loses its own file by that, and
-// nothing stays.
+// Jobs come and go in one directory, which each removes when it finds it empty: no job loses its own file by that, and
+// nothing is left behind.
 func TestFleetingDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	var jobs sync.WaitGroup

@@ -9,24 +9,25 @@ import (
 	"syscall"
 )
 
-// A writer is a process for good: which run of which machine's kernel, which namespace of process numbers there,
-// which number, and when it began. So a later process with the same number is another writer, and one on another
-// host or in another container is one of which nothing can be told from here. Empty where the system does not tell.
+// A writer identifies a process for ever: the run of the machine's kernel, the namespace of process numbers, the
+// number, and the time at which the process began. So a later process with the same number is another writer. Of a
+// writer on another host or in another container this process can tell nothing. A writer is empty if the system does
+// not tell.
 type writer string
 
-// sight is what all writers that can be seen from here begin with; empty where there are none.
+// sight is the common prefix of all writers that this process can see; empty if it can see none.
 func sight() string {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	namespace, _ := os.Readlink("/proc/self/ns/pid") // pid:[4026531836]
 	self, _ := os.Readlink("/proc/self")
 	number, named := strings.CutPrefix(namespace, "pid:[")
-	if len(boot) == 0 || !named || self != strconv.Itoa(os.Getpid()) { // /proc may be that of another namespace
+	if len(boot) == 0 || !named || self != strconv.Itoa(os.Getpid()) { // /proc may belong to another namespace
 		return ""
 	}
 	return strings.ReplaceAll(strings.TrimSpace(string(boot)), "-", "") + "." + strings.TrimSuffix(number, "]") + "."
 }
 
-// writerOf is the writer that a process is.
+// writerOf returns the writer of a process.
 func writerOf(pid int) writer {
 	here := sight()
 	began, _, ok := life(pid)
@@ -36,7 +37,7 @@ func writerOf(pid int) writer {
 	return writer(here + strconv.Itoa(pid) + "." + began)
 }
 
-// dead says that the writer has ended or is ending. It is false, too, where nothing can be told from here.
+// dead says that the writer has ended or is ending. It returns false, too, if this process cannot tell.
 func (w writer) dead() bool {
 	here := sight()
 	rest, seen := strings.CutPrefix(string(w), here)
@@ -52,12 +53,12 @@ func (w writer) dead() bool {
 	return ok && (ending || now != began)
 }
 
-// exiting is the kernel's PF_EXITING. It is set before a process's connections are closed, so that who sees these
-// end sees it, too.
+// exiting is the kernel's PF_EXITING. The kernel sets it before it closes a process's connections, so a process that
+// sees these end sees the flag, too.
 const exiting = 4
 
-// life is when a process began, in ticks since the machine did, and whether it is a corpse or about to be one; not ok
-// where that cannot be read.
+// life returns the time at which a process began, in ticks since the machine's start, and whether it is a zombie or
+// about to be one. ok is false if these cannot be read.
 func life(pid int) (began string, ending, ok bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -34,7 +34,7 @@ type Client struct {
 	atExit bool
 
 	mu        sync.Mutex
-	lost      bool // a call has failed, and may still run or would fail again
+	lost      bool // a call has failed. It may still run, or further calls would fail, too
 	finalized bool
 }
 
@@ -61,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		func() C.int { return C.gv_pmix_init(space, &numbers[0]) })
 	if err != nil {
 		if c.usable() != nil {
-			opened.client = c // the call has not returned, so nobody may call it again
+			opened.client = c // the call has not returned, so nobody may call the library again
 		}
 		return nil, err
 	}
@@ -143,7 +143,7 @@ var errOwnCopy = errors.New("MPI is in use in this process, and has its own copy
 const libraryName = "libpmix.so.2"
 
 // candidate returns where the library is: where the environment says that PMIx or Open MPI is installed, beside the
-// library of MPI in this process, or else where the dynamic loader looks.
+// library of MPI in this process, or otherwise where the dynamic loader looks.
 func candidate(beside string) string {
 	var dirs []string
 	for _, prefix := range []string{getenv("PMIX_INSTALL_PREFIX"), getenv("OPAL_PREFIX")} {
@@ -186,10 +186,10 @@ func major(words string) (n int) {
 	return 0
 }
 
-// Version is what the library calls itself.
+// Version is the library's description of itself.
 func (c *Client) Version() string { return C.GoString(C.gv_pmix_version()) }
 
-// Put lets the other ranks have a value of this rank after the next Fence.
+// Put gives the other ranks a value of this rank, which they can read after the next Fence.
 func (c *Client) Put(ctx context.Context, key string, v []byte) error {
 	name, bytes, n := C.CString(key), C.CBytes(v), C.size_t(len(v))
 	return c.call(ctx, "PMIx_Put", "its server has not answered", func() C.int {
@@ -230,7 +230,7 @@ func (c *Client) Get(ctx context.Context, rank int, key string) (v []byte, err e
 	return C.GoBytes(f.bytes, C.int(f.length)), nil
 }
 
-// Done says that all has been exchanged. It calls PMIx_Finalize, unless that is left to the process's exit. After
+// Done says that all values have been exchanged. It calls PMIx_Finalize, unless the process's exit does. After
 // PMIx_Finalize neither this client nor another one works in this process.
 func (c *Client) Done() {
 	c.mu.Lock()
@@ -268,7 +268,7 @@ func (c *Client) lose() {
 }
 
 // call calls f on a thread of its own, and waits for its status or the end of ctx. f must free what it allocates. If
-// ctx ends first, the thread goes on waiting, and late says what it waits for.
+// ctx ends first, the thread goes on waiting; late names what it waits for, for the error.
 func (c *Client) call(ctx context.Context, what, late string, f func() C.int) error {
 	if err := c.usable(); err != nil {
 		return err

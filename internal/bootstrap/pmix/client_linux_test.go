@@ -37,13 +37,13 @@ func TestMain(m *testing.M) {
 
 func soon() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
-	time.AfterFunc(20*time.Second, cancel) // if the process has not ended before
+	time.AfterFunc(20*time.Second, cancel) // if the process has not ended by then
 	return ctx
 }
 
-// roles are what a rank may do. An error is what is not right.
+// roles are the roles of a rank. An error says what is wrong.
 var roles = map[string]func(o Options) error{
-	// exchange gives a value of rank 0's to all, twice.
+	// exchange gives a value of rank 0 to all, twice.
 	"exchange": func(o Options) error {
 		c, err := Open(soon(), o)
 		if err != nil {
@@ -89,14 +89,14 @@ var roles = map[string]func(o Options) error{
 		}
 		return nil
 	},
-	// absent has rank 1 not come.
+	// absent: rank 1 does not come.
 	"absent": func(o Options) error {
 		c, err := Open(soon(), o)
 		if err != nil {
 			return err
 		}
 		if o.Rank == 1 {
-			fmt.Println("rank 1 is right") // mpirun ends it when rank 0 has gone without its last word
+			fmt.Println("rank 1 is right") // mpirun ends rank 1 when rank 0 has gone without its last word
 			time.Sleep(20 * time.Second)
 			return errors.New("a rank that is still here")
 		}
@@ -123,8 +123,8 @@ var roles = map[string]func(o Options) error{
 		}
 		return nil
 	},
-	// mistaken believes in a place that the server does not. It must be alone: a rank that has finalized PMIx while
-	// another one still calls PMIx_Init has that call wait for ever at times (OpenPMIx 4.2.2).
+	// mistaken: the rank's place differs from the server's. The rank must be alone: if a rank finalizes PMIx while
+	// another one still calls PMIx_Init, that call sometimes waits for ever (OpenPMIx 4.2.2).
 	"mistaken": func(o Options) error {
 		o.Size++
 		if _, err := Open(soon(), o); err == nil || !strings.Contains(err.Error(), "of the 1 of") {
@@ -132,7 +132,7 @@ var roles = map[string]func(o Options) error{
 		}
 		return nil
 	},
-	// otherwise has another version than the launcher, as it says.
+	// otherwise: the library says that it has another version than the launcher's.
 	"otherwise": func(o Options) error {
 		os.Setenv("PMIX_VERSION", "1.2.3")
 		if _, err := Open(soon(), o); err == nil || !strings.Contains(err.Error(), "the launcher has PMIx 1.2.3") {
@@ -140,14 +140,14 @@ var roles = map[string]func(o Options) error{
 		}
 		return nil
 	},
-	// nowhere has a library that is none.
+	// nowhere: the library is none.
 	"nowhere": func(o Options) error {
 		if _, err := Open(soon(), o); err == nil || !strings.Contains(err.Error(), os.Getenv("PMIX_INSTALL_PREFIX")) {
 			return fmt.Errorf("a text in the place of the library: %v", err)
 		}
 		return nil
 	},
-	// alone has not been started by a server.
+	// alone: no server has started the process.
 	"alone": func(o Options) error {
 		o.LaunchersVersion = false
 		if _, err := Open(soon(), o); err == nil {
@@ -157,7 +157,7 @@ var roles = map[string]func(o Options) error{
 	},
 }
 
-// run runs ranks with mpirun, or one without if ranks is 0.
+// run runs ranks with mpirun, or one rank without it if ranks is 0.
 func run(t *testing.T, role string, ranks int, env ...string) {
 	t.Helper()
 	mpirun, err := exec.LookPath("mpirun.openmpi")

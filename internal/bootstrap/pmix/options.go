@@ -1,6 +1,6 @@
 package pmix
 
-// Options say what a client needs to know of its job.
+// Options describe the job of a client.
 type Options struct {
 	// Namespace, Rank and Size are this process's place in its job, as its environment says. If the server says
 	// otherwise, Open fails.
@@ -8,7 +8,7 @@ type Options struct {
 	Rank, Size int
 	// LaunchersVersion says that MPI in this job uses the launcher's library. Then Open takes no other version.
 	LaunchersVersion bool
-	// AtExit says that the process ends by C's exit, so that PMIx_Finalize can be left to that, where it must be late.
-	// A program whose main is Go's does not call exit.
+	// AtExit says that the process ends by C's exit, so that exit can call PMIx_Finalize if that must be late. A
+	// program whose main is Go's does not call exit.
 	AtExit bool
 }

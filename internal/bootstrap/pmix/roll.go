@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// rollQuiet is how long a rank may take to answer after the one before it. Answers take milliseconds: a rank's
-	// server gives them.
+	// rollQuiet is how long a rank may take to answer after the one before it. Answers take milliseconds, because the
+	// ranks' servers give them.
 	rollQuiet = time.Second
 	// rollPause is the time between two looks at the answers, and before CallRoll asks again for a rank that gave an
 	// error.
 	rollPause = 10 * time.Millisecond
 	// rollLimit bounds a roll call.
 	rollLimit = 5 * time.Second
-	// hostsLimit bounds Hosts, which only looks into this process's own memory.
+	// hostsLimit bounds Hosts, which reads only this process's own memory.
 	hostsLimit = time.Second
 )
 
-// CallRoll returns the first 255 bytes of what each rank has put under a key, by rank; nil if a rank has put nothing,
-// or its server does not answer. It needs no Fence, and may follow a Fence that has failed. It ends a second after the
-// last answer, or after 5 s. No rank has to take part, because the servers answer.
+// CallRoll returns the first 255 bytes of the value that each rank has put under a key, by rank; nil if a rank has put
+// none, or if its server does not answer. It needs no Fence, and may follow a Fence that has failed. It ends a second
+// after the last answer, or after 5 s. No rank has to take part, because the servers answer.
 func (c *Client) CallRoll(key string) ([][]byte, error) {
 	if c.over() {
 		return nil, errFinalized
@@ -68,8 +68,8 @@ func (c *Client) CallRoll(key string) ([][]byte, error) {
 	return values, nil
 }
 
-// Hosts returns the ranks' hosts, by rank, as the launcher names them; empty where it does not tell. It may follow a
-// Fence that has failed, and asks no other process.
+// Hosts returns the ranks' hosts, by rank, as the launcher names them; empty if the launcher does not tell. It may
+// follow a Fence that has failed, and asks no other process.
 func (c *Client) Hosts() []string {
 	hosts := make([]string, c.size)
 	if c.over() {

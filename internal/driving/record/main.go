@@ -124,7 +124,7 @@ func takeOver(ctx context.Context, rank int) error {
 	return h.Wait(ctx)
 }
 
-// background has all ranks do other things for longer than the operation takes.
+// background makes all ranks do other things for longer than the operation takes.
 func background(ctx context.Context, rank int) error {
 	h, err := hvd.AllreduceAsync("x", make([]float32, 1<<18))
 	if err != nil {

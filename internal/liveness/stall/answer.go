@@ -20,14 +20,14 @@ const (
 	maxEntries = 64
 	maxName    = 200 // bytes
 	maxMarks   = 1000
-	markSize   = 4 // bytes, and a third as much again in an answer
+	markSize   = 4 // in bytes; an answer takes a third more
 )
 
 // OpJoin is the Op of a rank that has joined. Such a rank lacks no tensor of its process set, and its own wait is not
 // a stall: the others still have data.
 const OpJoin = "JOIN"
 
-// Phase is how far an operation has come on a rank.
+// Phase says how far an operation has come on a rank.
 type Phase uint8
 
 const (
@@ -37,7 +37,8 @@ const (
 	Unready
 	// Executing: all members have submitted it, and it is being executed or will be.
 	Executing
-	// Refused: this rank has refused a call of it, and does not wait. The others fail when all have made it.
+	// Refused: this rank has refused a call of it, and does not wait. The call fails on the others when all have made
+	// it.
 	Refused
 )
 
@@ -65,15 +66,15 @@ type key struct {
 
 func (w *Waiting) key() key { return key{w.Set, w.Name} }
 
-// mark is a hash of a key, for answers without room for the key. Different keys hardly ever share one.
+// mark is a hash of a key, for answers without room for the key. Different keys hardly ever have the same mark.
 func (k key) mark() uint32 {
 	h := fnv.New32a()
 	fmt.Fprint(h, k.set, k.name)
 	return h.Sum32()
 }
 
-// answer is a rank's reply: the operations for which it waits, the oldest first, and how many more there are. Of these
-// it gives as many marks as there is room for.
+// answer is a rank's reply: the operations for which it waits, the oldest first, and the number of further ones. Of
+// these it has as many marks as fit.
 type answer struct {
 	Waiting []Waiting `json:"w"`
 	More    int       `json:"m,omitempty"`
@@ -85,8 +86,8 @@ func encode(pending []Waiting) []byte {
 	pending = tidy(pending)
 	a := answer{Waiting: pending}
 	if len(pending) > maxEntries {
-		// Whether it has joined matters for every tensor, and what it is blocked by for a deadlock, so these come
-		// first.
+		// The join matters for every tensor, and the operations that block the rank matter for a deadlock, so these
+		// come first.
 		slices.SortStableFunc(pending, func(a, b Waiting) int {
 			return cmp.Or(cmp.Compare(fromBool(b.joined()), fromBool(a.joined())), cmp.Compare(b.Blocked, a.Blocked))
 		})
@@ -97,9 +98,9 @@ func encode(pending []Waiting) []byte {
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // would make six bytes of one
+	e.SetEscapeHTML(false) // it would make six bytes of one
 	if err := e.Encode(a); err != nil {
-		panic(err) // numbers and valid texts can be encoded
+		panic(err) // numbers and valid texts can always be encoded
 	}
 	return b.Bytes()
 }
@@ -134,13 +135,13 @@ func tidy(list []Waiting) []Waiting {
 	return list
 }
 
-// older orders by age, and operations of one age by name.
+// older orders operations by age, and those of one age by name.
 func older(a, b Waiting) int {
 	return cmp.Or(cmp.Compare(b.Since, a.Since), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Set, b.Set))
 }
 
-// label is name as it travels and is shown: bounded, and without characters that a terminal obeys. A changed name ends
-// in a hash of the whole, the same on every rank.
+// label returns a name fit for messages and terminals: bounded, and without control characters. A changed name ends in
+// a hash of the whole name, the same on every rank.
 func label(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {

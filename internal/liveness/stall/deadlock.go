@@ -8,11 +8,11 @@ import (
 )
 
 // Ranks are in a deadlock if the main thread of each has been blocked for the check time by an operation that another
-// of them has not submitted. A program can have more threads, so it is also required that no rank has submitted
+// of them has not submitted. A program can have more threads, so the rule also demands that no rank has submitted
 // anything meanwhile.
 const (
-	// answerSkew is the most time between answers to one question: a rank may have given its answer to another asker a
-	// second before. If all ranks have been blocked for that much longer, they were blocked at one moment.
+	// answerSkew is the most time between answers to one question: a rank may have given the answer to another rank up
+	// to a second before. If all ranks have been blocked for that much longer, they were blocked at one moment.
 	answerSkew = time.Second
 	// lookDelay is how much longer a rank waits before it looks, so that even old answers show that all are blocked.
 	lookDelay = 2 * time.Second
@@ -22,10 +22,10 @@ const (
 type held struct {
 	rank  int
 	by    Waiting
-	lacks []int // those in the deadlock that have not submitted it, ascending
+	lacks []int // the ranks in the deadlock that have not submitted it, ascending
 }
 
-// blocked is how long this rank's main thread has been blocked.
+// blocked is the time for which this rank's main thread has been blocked.
 func blocked(mine []Waiting) time.Duration {
 	var d time.Duration
 	for i := range mine {
@@ -34,9 +34,9 @@ func blocked(mine []Waiting) time.Duration {
 	return d
 }
 
-// deadlock finds ranks that wait for one another, by world rank: the largest
-// set of ranks of which each has been blocked for at least the given time by
-// an operation that one of the set has not submitted. views are by world rank.
+// deadlock finds ranks that wait for one another, by world rank: the largest set of ranks in which each rank has been
+// blocked for at least the given time by an operation that another rank of the set has not submitted. views are by
+// world rank.
 func deadlock(views []view, members func(set int) []int, least time.Duration) []held {
 	var all []held
 	for r := range views {
@@ -60,8 +60,8 @@ func deadlock(views []view, members func(set int) []int, least time.Duration) []
 	return all
 }
 
-// heldBack lists the operations that have blocked rank r for at least the given time. If a thread looks at two
-// operations in turn, either may free it, so these do not count, unless it needs them.
+// heldBack lists the operations that have blocked rank r for at least the given time. If a thread waits for two
+// operations in turn, either may free it, so these do not count, unless the thread needs them.
 func heldBack(r int, views []view, members func(set int) []int, least time.Duration) []held {
 	v := &views[r]
 	if v.silent || v.unreadable {
@@ -110,7 +110,7 @@ func circle(all []held) []held {
 		at[h.rank] = i
 	}
 	var path []held
-	seen := map[int]int{} // a rank's place in path
+	seen := map[int]int{} // a rank's index in path
 	for next := all[0]; ; next = all[at[next.lacks[0]]] {
 		if from, again := seen[next.rank]; again {
 			return path[from:]
@@ -120,7 +120,7 @@ func circle(all []held) []held {
 	}
 }
 
-// deadlocked says which rank waits for which.
+// deadlocked describes the deadlock: which rank waits for which.
 func (r *report) deadlocked() string {
 	var b strings.Builder
 	b.WriteString("deadlock")

@@ -5,11 +5,11 @@ import "encoding/binary"
 // view is one rank's answer, as far as it came.
 type view struct {
 	answer
-	silent     bool // has not answered
-	unreadable bool // has answered what cannot be understood
+	silent     bool // the rank has not answered
+	unreadable bool // the rank's answer cannot be understood
 	at         map[key]Phase
 	marks      map[uint32]bool // of operations that are not in at
-	unknown    int             // how many more it waits for, of which nothing is known
+	unknown    int             // the number of further operations that it waits for, of which nothing is known
 	joined     map[int]bool    // the sets that it has joined
 }
 
@@ -33,7 +33,7 @@ func viewOf(a answer) view {
 	return v
 }
 
-// phase is how far an operation has come on the rank; listed reports whether the rank waits for it.
+// phase says how far an operation has come on the rank; listed reports whether the rank waits for it.
 func (v *view) phase(k key) (p Phase, listed bool) {
 	if p, listed = v.at[k]; !listed && len(v.marks) > 0 {
 		listed = v.marks[k.mark()]
@@ -57,12 +57,12 @@ func viewFrom(p []byte) view {
 // rank.
 type stalled struct {
 	Waiting
-	waits   []int // have submitted it
-	absent  []int // have not
-	unsure  []int // may have: their answers do not say
-	unready []int // their input is not there yet
-	silent  []int // have not answered
-	done    []int // wait for it no more, though it is executing
+	waits   []int // ranks that have submitted it
+	absent  []int // ranks that have not
+	unsure  []int // ranks that may have: their answers do not say
+	unready []int // ranks whose input is not there yet
+	silent  []int // ranks that have not answered
+	done    []int // ranks that no longer wait for it, though it is executing
 	// executing: all have submitted it, so nobody is missing.
 	executing bool
 }
@@ -82,7 +82,7 @@ func diagnose(w Waiting, members []int, views []view) stalled {
 			t.silent = append(t.silent, r)
 		case listed && phase == Unready:
 			t.unready = append(t.unready, r)
-		case listed && phase == Refused: // it has made the call, and waits no more
+		case listed && phase == Refused: // it has made the call, and no longer waits
 		case listed:
 			t.waits = append(t.waits, r)
 			t.executing = t.executing || phase == Executing

@@ -1,8 +1,7 @@
-// Package stall finds out why operations do not end: which ranks have not
-// submitted them, and what these ranks do instead. The engine's driver tells an
-// Inspector the age of its oldest operation. When that is too old, the Inspector
-// asks all ranks what they wait for, logs its conclusion and, if so configured,
-// aborts. It changes nothing else and knows no transport.
+// Package stall finds out why operations do not end: it names the ranks that have not submitted them, and what these
+// ranks do instead. The engine's driver tells an Inspector the age of its oldest operation. When that operation is too
+// old, the Inspector asks all ranks what they wait for, logs its conclusion and, if so configured, aborts. It changes
+// nothing else and knows no transport.
 package stall
 
 import (
@@ -28,16 +27,16 @@ type Options struct {
 	Rank int
 	// CheckTime is the age at which a waiting operation is reported, and the time between reports; 0 for never.
 	CheckTime time.Duration
-	// ShutdownTime is the age at which it ends the job; 0 for never.
+	// ShutdownTime is the age at which such an operation ends the job; 0 for never.
 	ShutdownTime time.Duration
-	// Deadlocks says that ranks which wait for one another end the job.
+	// Deadlocks says that a deadlock ends the job.
 	Deadlocks bool
 	// Snapshot lists the pending operations of this rank, in any order.
 	Snapshot func() []Waiting
 	// Ask returns the Answer of each rank, by world rank; nil for ranks that did not answer before ctx ended. Ask
 	// itself is nil in a world of one.
 	Ask func(ctx context.Context) ([][]byte, error)
-	// Members lists the world ranks of a process set, nil for a set that is no more.
+	// Members lists the world ranks of a process set, nil for a set that no longer exists.
 	Members func(set int) []int
 	// Describe names a world rank, such as "rank 2 on host a".
 	Describe func(rank int) string
@@ -57,17 +56,17 @@ type Inspector struct {
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
-	running bool // an inspection, which alone uses marks and examined
+	running bool // an inspection is running; only it uses marks and examined
 	over    bool // closed, or aborted
 
 	marks    map[key]mark
-	examined bool // this rank is blocked, and a deadlock has been looked for since
+	examined bool // this rank is blocked, and the Inspector has looked for a deadlock since
 }
 
-// mark is what has been done about a stalled operation.
+// mark says what the Inspector has done about a stalled operation.
 type mark struct {
-	reported time.Duration // its age then
-	judged   bool          // then or later it was past ShutdownTime
+	reported time.Duration // its age at the last report
+	judged   bool          // an inspection has found it past ShutdownTime
 }
 
 // New returns an Inspector. It ignores, with a warning, a ShutdownTime that is not above CheckTime.
@@ -124,7 +123,7 @@ func (i *Inspector) failed(err error) {
 	i.o.Abort(err)
 }
 
-// inspect looks once, and reports if that is due. True if it has aborted.
+// inspect looks once, and reports if a report is due. It returns true if it has aborted.
 func (i *Inspector) inspect() (aborted bool) {
 	now := tidy(i.o.Snapshot())
 	due, examine := i.due(now), i.toExamine(now)
@@ -136,7 +135,7 @@ func (i *Inspector) inspect() (aborted bool) {
 	if i.ctx.Err() != nil {
 		return false
 	}
-	// An operation that has ended meanwhile is not stalled any more.
+	// An operation that has ended meanwhile is no longer stalled.
 	mine := tidy(i.o.Snapshot())
 	for len(r.views) <= i.o.Rank {
 		r.views = append(r.views, view{silent: true})

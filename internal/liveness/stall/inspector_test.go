@@ -18,8 +18,8 @@ func TestMain(m *testing.M) { leak.Main(m) }
 
 const sec = time.Second
 
-// bench is an Inspector of rank 0 of 2 whose world is what the test says:
-// rank 1 waits for nothing. Its fields are guarded by mu while an inspection runs.
+// bench is an Inspector of rank 0 of 2. The test sets the fields, which say what this rank waits for. Rank 1 waits for
+// nothing. mu guards the fields while an inspection runs.
 type bench struct {
 	*Inspector
 	mu        sync.Mutex
@@ -59,8 +59,7 @@ func newBench(t *testing.T, check, shutdown time.Duration, change func(*Options)
 	return b
 }
 
-// at makes one Check of what is pending, waits for it, and returns the names of the tensors
-// that it reported.
+// at makes one Check with these pending tensors, waits for it, and returns the names of the tensors that it reported.
 func (b *bench) at(pending ...Waiting) string {
 	b.mu.Lock()
 	b.pending, b.log = pending, nil
@@ -217,8 +216,8 @@ func TestShutdownComesOnceAndEndsTheInspector(t *testing.T) {
 	}
 }
 
-// A rank that is blocked looks for a deadlock once, when all that are in it have been
-// blocked for long enough, and again with each report.
+// A blocked rank looks for a deadlock once all ranks in it have been blocked for long enough, and then again with each
+// report.
 func TestDeadlocksAreLookedFor(t *testing.T) {
 	blocked := func(name string, since, blocked time.Duration) Waiting {
 		w := waits(name, since)
@@ -251,7 +250,7 @@ func TestDeadlocksAreLookedFor(t *testing.T) {
 	off.want(t, off.at(blocked("a", 64*sec, 64*sec)), "", 1)
 }
 
-// Marks tell what a rank waits for where its list is too long.
+// If a rank's list is too long, its marks tell what it waits for.
 func TestLongAnswersStillTellWhatIsMissing(t *testing.T) {
 	var many []Waiting
 	for n := range 500 {
@@ -281,8 +280,7 @@ func TestLongAnswersStillTellWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What executes slowly is looked at when the time is over, but not every second
-// from then on.
+// The Inspector looks at a slow execution when the time is over, but not every second from then on.
 func TestSlowExecutionIsNotAskedAboutAllTheTime(t *testing.T) {
 	b := newBench(t, 60*sec, 70*sec, nil)
 	slow := func(s time.Duration) Waiting { w := waits("a", s); w.Phase = Executing; return w }
@@ -325,8 +323,9 @@ func TestPartialAnswersCount(t *testing.T) {
 	}
 }
 
-// A rank that has refused a call has made it, and does not wait for it. So a rank that waits for the others' calls of
-// that name is in no deadlock with it, though the refusing rank waits for something that the first has not submitted.
+// A rank that has refused a call has made that call, and does not wait for it. So no deadlock joins it with a rank that
+// waits for the others' calls of that name, though the refusing rank waits for something that this rank has not
+// submitted.
 func TestARefusedCallIsNoDeadlock(t *testing.T) {
 	const long = time.Minute
 	x := Waiting{Name: "x", Op: "BROADCAST", Since: long, Blocked: long}

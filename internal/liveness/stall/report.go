@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Limits of a report. Beyond them it only counts.
+// Limits of a report. Beyond them a report only counts.
 const (
-	maxTensors = 6  // described, and named in one list
-	maxInstead = 3  // that a missing rank waits for
-	maxMissing = 16 // ranks described
-	maxPieces  = 16 // of a list of ranks
+	maxTensors = 6  // tensors that are described, and names in one list
+	maxInstead = 3  // operations that a missing rank waits for
+	maxMissing = 16 // ranks that are described
+	maxPieces  = 16 // pieces of a list of ranks
 )
 
 // report is the result of one inspection.
@@ -78,7 +78,7 @@ func (r *report) cause() error {
 		}
 		return errors.New(text)
 	}
-	return errors.New("stalled") // not reached: a fatal report has such a tensor
+	return errors.New("stalled") // never reached, because a fatal report has such a tensor
 }
 
 // calls reports whether t calls for the shutdown.
@@ -97,7 +97,7 @@ func (r *report) split() (missing, executing []*stalled) {
 	return missing, executing
 }
 
-// waiting is the line of a tensor for which ranks are missing.
+// waiting returns the line of a tensor for which ranks are missing.
 func (r *report) waiting(t *stalled) string {
 	line := fmt.Sprintf("%s has waited for %s", tensor(&t.Waiting), age(t.Since))
 	if len(t.waits) > 0 {
@@ -112,7 +112,7 @@ func (r *report) waiting(t *stalled) string {
 	return line
 }
 
-// executing is the line of a tensor for which nobody is missing.
+// executing returns the line of a tensor for which no rank is missing.
 func (r *report) executing(t *stalled) string {
 	line := fmt.Sprintf("%s has been executing for %s", tensor(&t.Waiting), age(t.Since))
 	if len(t.waits) > 0 {
@@ -151,12 +151,12 @@ func (t *stalled) missing(trouble error) []int {
 	return all
 }
 
-// lack lists what one rank has not submitted, as far as known.
+// lack lists the operations that one rank has not submitted, as far as known.
 type lack struct {
 	rank    int
 	names   []string // of all that it lacks, sorted
-	unready []string // of those whose input is not ready
-	unsure  bool     // for one of them
+	unready []string // of the operations whose input is not ready
+	unsure  bool     // whether it lacks one of them is unsure
 	late    bool     // one of them calls for the shutdown
 }
 
@@ -231,7 +231,7 @@ func (r *report) explain(l *lack) string {
 	for i := range v.Waiting {
 		w := &v.Waiting[i]
 		if w.Phase == Refused || w.Phase == Unready && slices.Contains(l.unready, w.Name) {
-			continue // it does not wait for that, or this has been said
+			continue // it does not wait for that one, or the text has that one already
 		}
 		if len(list) == maxInstead {
 			left++
@@ -261,7 +261,7 @@ func (r *report) explain(l *lack) string {
 	return text
 }
 
-// namesake says that a missing rank uses the name of an operation that it lacks for another one.
+// namesake says that a missing rank uses the name of an operation that it lacks for another operation.
 func (r *report) namesake(l *lack, tensors []*stalled) string {
 	if l.rank < 0 || l.rank >= len(r.views) {
 		return ""
@@ -290,7 +290,7 @@ func lines(b *strings.Builder, tensors []*stalled, line func(*stalled) string) {
 	}
 }
 
-// names is "[a, b]", of the first names.
+// names returns "[a, b]", with the first names.
 func names(list []string) string {
 	if len(list) > maxTensors {
 		return "[" + strings.Join(list[:maxTensors], ", ") + " ...]"
@@ -306,7 +306,7 @@ func tensor(w *Waiting) string {
 	return fmt.Sprintf("%s (%s)", w.Name, w.Op)
 }
 
-// ranks is "ranks 0, 1, 4-9", with runs of ranks shortened.
+// ranks returns "ranks 0, 1, 4-9", with runs of ranks shortened.
 func ranks(list []int) string {
 	if len(list) == 1 {
 		return fmt.Sprintf("rank %d", list[0])

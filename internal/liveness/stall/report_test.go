@@ -25,9 +25,9 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// rankState is a line of a test, for one rank or for "1,3-5": "2 grad.1 ALLREDUCE 61 [@set] [unready] [blocked=61]
-// [needed]", "2 -" for a rank that waits for nothing, "2 +300" for what does not fit into
-// its answer, "2 garbage".
+// rankState is one line of a test, for one rank or for "1,3-5": "2 grad.1 ALLREDUCE 61 [@set] [unready] [blocked=61]
+// [needed]", "2 -" for a rank that waits for nothing, "2 +300" for 300 tensors that do not fit into its answer, "2
+// garbage" for an answer that cannot be read.
 type rankState struct {
 	pending []Waiting
 	more    int
@@ -96,8 +96,7 @@ func (s *rankState) parse(f []string) (err error) {
 	return err
 }
 
-// TestReports shows what users read. Each case gives what waits on which rank,
-// and shows what rank 0's Inspector logs.
+// TestReports shows what users read: for each case, what waits on which rank, and what rank 0's Inspector logs.
 func TestReports(t *testing.T) {
 	transcript.Walk(t, "testdata/reports", func(t *testing.T, path string) {
 		transcript.Run(t, path, func(t *testing.T, d *transcript.Command) string {

@@ -10,8 +10,8 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// Over real sessions each rank that waits reports, and learns what the others
-// wait for, though these never call Check.
+// Over real sessions each waiting rank reports, and learns what the others wait for, though the others never call
+// Check.
 func TestOverSessions(t *testing.T) {
 	secret := []byte("the secret of this job, 32 bytes")
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,17 +1,13 @@
-// Package board keeps the state of a lane's board in one flat region of
-// memory: a lock, a bitmap of marks per card, the ordered log with its cuts, and
-// a mailbox per member. The region is either shared between processes (package
-// shm) or private to the coordinator's process (message boards); every call
-// names the member that it acts for.
+// Package board keeps the state of a lane's board in one flat region of memory: a lock, a bitmap of marks per card, the
+// ordered log with its cuts, and a mailbox per member. The region is either shared between processes (package shm) or
+// private to one process (package treeboard). Every call names the member that it acts for.
 //
-// The package rings nobody and sleeps only while another member holds the lock,
-// for about a hundred nanoseconds at a time. It trusts no word that another
-// process can write: lengths and positions are read once, checked and then used,
-// so that a damaged region ends in an error and never in a panic or a hang.
+// The package rings nobody. It sleeps only while another member holds the lock, which takes about 100 ns. It trusts no
+// word that another process can write: it reads lengths and positions once, checks them and then uses them, so a
+// damaged region causes an error, and never a panic or a hang.
 //
-// The set of members that must mark a card is fixed for the life of the board.
-// A member that joins (has no more tensors) is the coordinator's business: it
-// retires the cards concerned and decides from the marks that Retire returns.
+// The set of members that must mark a card is fixed for the life of the board. If a member joins (has no more tensors),
+// the coordinator retires the cards concerned, and decides from the marks that Retire returns.
 package board
 
 import (
@@ -23,8 +19,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// ErrCorrupt is wrapped by every error that says that the region holds what no
-// member following the protocol could have written.
+// Every error wraps ErrCorrupt if the region holds something that no member following the protocol could have written.
 var ErrCorrupt = errors.New("board is corrupt")
 
 // Limits of a Config.
@@ -37,8 +32,8 @@ const (
 // Config is the shape of a board. All processes that use a region must have the same.
 type Config struct {
 	Members int // how many members must mark a card to complete it
-	// Readers is how many members read the log from this memory: Members where the
-	// memory is shared by all, 1 where one process relays the log in messages.
+	// Readers is how many members read the log from this memory: Members if all share the memory, 1 if one process
+	// relays the log in messages.
 	Readers      int
 	Cards        int // how many requests can be remembered
 	LogBytes     int // size of the log's ring; a multiple of 64
@@ -47,16 +42,15 @@ type Config struct {
 	Posters int
 	// Closers is how many can close the log; 0 stands for Members.
 	Closers int
-	// Announce: the log says of each card that its generation has ended (transport.RecordRetired), for members that
-	// mark it on other boards.
+	// Announce: the log says when a generation of a card has ended (transport.RecordRetired), for members that mark it
+	// on other boards.
 	Announce bool
 	// Learn: nobody acquires cards on this board. The first mark of a generation gives the card its meaning, until
 	// Forget ends it.
 	Learn bool
 }
 
-// Standard is a Config whose log and mailboxes hold messages of
-// transport.MaxRecord bytes.
+// Standard returns a Config whose log and mailboxes can hold messages of transport.MaxRecord bytes.
 func Standard(members, readers, cards int) Config {
 	return Config{
 		Members:      members,
@@ -105,7 +99,7 @@ func (c Config) reserve() int {
 	return c.Cards * recordHeader
 }
 
-// rules are the fields that say how the board behaves, as one number.
+// rules encodes the fields that say how the board behaves in one number.
 func (c Config) rules() uint64 {
 	rules := uint64(c.posters())<<32 | uint64(c.closers())<<8
 	if c.Announce {
@@ -125,7 +119,7 @@ func (c Config) posters() int {
 	return c.Posters
 }
 
-// closers is how many can close the log.
+// closers is how many members can close the log.
 func (c Config) closers() int {
 	if c.Closers == 0 {
 		return c.Members
@@ -139,8 +133,8 @@ func (c Config) closers() int {
 // belong to the goroutine that drives the coordinator. One Board value may serve several
 // members, but each reader and each poster must keep to one value.
 //
-// An error of any method means that the board cannot be used any more: the
-// region is corrupt, or the holder of its lock will not give it back.
+// After an error of any method the board cannot be used any more: the region is corrupt, or a member does not release
+// the lock.
 type Board struct {
 	cfg  Config
 	regs *registers
@@ -254,11 +248,11 @@ func view(mem []byte, c Config) (*Board, error) {
 // and is returned, wrapped. Call SetStop before the board is used.
 func (b *Board) SetStop(stop func() error) { b.stop = stop }
 
-// SetWake sets a function that wakes a member. Post and Publish may find no room. When there may be some again,
-// Requests wakes the poster, and Next wakes the coordinator (member 0). Call SetWake before the board is used.
+// SetWake sets a function that wakes a member. If Post has found no room, Requests wakes the poster when there may be
+// room. If Publish has found none, Next wakes the coordinator (member 0). Call SetWake before the board is used.
 func (b *Board) SetWake(wake func(member int)) { b.wake = wake }
 
-// SetCrowded says that there are more members than cores. To spin for the lock would then only keep its holder from
+// SetCrowded says that there are more members than cores. Spinning for the lock would then only keep its holder from
 // running. Call SetCrowded before the board is used.
 func (b *Board) SetCrowded(crowded bool) { b.crowded = crowded }
 
@@ -266,22 +260,22 @@ func (b *Board) SetCrowded(crowded bool) { b.crowded = crowded }
 type poster struct {
 	mu     sync.Mutex // several goroutines of one member may post
 	tail   uint64
-	posted bool // something
+	posted bool // something has been posted
 }
 
 // reader is a reader's own copy of its state, which it trusts.
 type reader struct {
-	pos     uint64 // consumed up to here; the cursor in the region is a copy
+	pos     uint64 // read up to here; the cursor in the region is a copy
 	records []transport.Record
 	bytes   []byte
 }
 
 // inbox is the coordinator's own copy of the mailboxes' state, which it trusts.
 type inbox struct {
-	from  [1]int   // handed out
+	from  [1]int   // the list that readBox passes to f
 	posts uint64   // value of registers.posts at the last look
 	reads bool     // something has been read
-	heads []uint64 // consumed up to here; the heads in the region are copies
+	heads []uint64 // read up to here; the heads in the region are copies
 	bytes []byte
 }
 

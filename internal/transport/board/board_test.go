@@ -144,7 +144,7 @@ func TestAcquireTakesTheLeastRecentlyUsed(t *testing.T) {
 		gens[i] = gen
 	}
 	mustMark(t, b, 0, 0, gens[0], Completed)
-	// Card 1 is now the oldest, then 2; card 0 has an unread record besides.
+	// Card 1 is now the oldest, then 2; card 0 also has an unread record.
 	if card, gen := mustAcquire(t, b); card != 1 || gen == gens[1] {
 		t.Fatalf("acquired card %d generation %d", card, gen)
 	}
@@ -169,7 +169,7 @@ func TestAcquireSparesMarkedAndUnreadCards(t *testing.T) {
 	if s, _, ok, err := b.Acquire(); ok || err != nil {
 		t.Fatalf("acquired card %d, %v", s, err)
 	}
-	// Retiring does not make the unread record forgotten.
+	// The board still knows of the unread record after Retire.
 	if _, ok, err := b.Retire(s1); !ok || err != nil {
 		t.Fatalf("Retire: %v, %v", ok, err)
 	}
@@ -189,7 +189,7 @@ func TestMarkTwiceIsAnError(t *testing.T) {
 	if _, err := b.Mark(0, s, g); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("second mark: %v", err)
 	}
-	mustMark(t, b, 1, s, g, Completed) // the lock was given back
+	mustMark(t, b, 1, s, g, Completed) // the lock is free again
 }
 
 func TestFullLogKeepsRoomForCards(t *testing.T) {
@@ -425,7 +425,7 @@ func BenchmarkMarkNext(bm *testing.B) {
 	}
 }
 
-// A log that has been closed stays as it is, whatever happens to cards.
+// A log that has been closed no longer changes, whatever happens to cards.
 func TestNothingIsAnnouncedAfterClose(t *testing.T) {
 	c := Standard(2, 1, 4)
 	c.Announce = true

@@ -46,7 +46,7 @@ func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 	return b.MarkFor(member, uint16(member), group)
 }
 
-// MarkFor is MarkGroup where the member stands for several others. Of these, last was the last.
+// MarkFor is MarkGroup for a member that stands for several others. last is the one of these that marked last.
 func (b *Board) MarkFor(member int, last uint16, group []transport.Mark) (Result, error) {
 	if err := b.lock(member); err != nil {
 		return 0, err
@@ -91,7 +91,7 @@ func (b *Board) current(m transport.Mark) bool {
 	return s.taken != 0 && s.gen == m.Gen
 }
 
-// newer reports whether generation a came after b. They wrap around.
+// newer reports whether generation a came after b. Generations wrap around.
 func newer(a, b uint32) bool { return int32(a-b) > 0 }
 
 // mark sets a member's bit. The lock is held.
@@ -122,8 +122,9 @@ func (b *Board) mark(member int, last uint16, card uint32) (Result, error) {
 	return Completed, nil
 }
 
-// Last is who made the mark that completed a card last, as MarkFor or Relay was told. It is for a reader that has taken
-// the card's record and has not marked the card since: nobody changes the word then. So it takes no lock.
+// Last returns the lane member whose mark completed a card last, as MarkFor or Relay was told. A reader may call it
+// after it has taken the card's record, and before it marks the card again. Until then nobody changes the word, so Last
+// takes no lock.
 func (b *Board) Last(card uint32) uint16 {
 	if int64(card) >= int64(b.cfg.Cards) {
 		return 0
@@ -143,15 +144,15 @@ func (b *Board) complete(marks []uint64) bool {
 	return marks[len(marks)-1] == ^uint64(0)>>(64-rest)
 }
 
-// tick counts a use of a card.
+// tick counts a use of a card, and returns the count.
 func (b *Board) tick() uint64 {
 	b.regs.clock++
 	return b.regs.clock
 }
 
 // Acquire returns a card for a new Response and its new generation: a free card, or else the one that has been unused
-// for longest, which it retires. It takes no card that has marks, or whose record some reader has not read; ok is false
-// if there are no others.
+// for longest, which it retires. It takes no card that has marks, and none whose record some reader has not read. ok is
+// false if there is no other card.
 func (b *Board) Acquire() (card, gen uint32, ok bool, err error) {
 	if err := b.lock(0); err != nil {
 		return 0, 0, false, err
@@ -181,8 +182,8 @@ func (b *Board) Acquire() (card, gen uint32, ok bool, err error) {
 	return card, s.gen, true, nil
 }
 
-// announce appends the end of the card's generation to the log, unless the log is closed: then everything under way
-// fails anyway. The lock is held.
+// announce appends the end of the card's generation to the log, unless the log is closed, because then everything under
+// way fails anyway. The lock is held.
 func (b *Board) announce(n uint32, s *card) error {
 	if !b.cfg.Announce || b.regs.closed.Load() != 0 {
 		return nil
@@ -198,7 +199,7 @@ func (b *Board) announce(n uint32, s *card) error {
 	return nil
 }
 
-// renew starts the card's next generation; 0 is never one.
+// renew starts the card's next generation; 0 is no generation.
 func (s *card) renew() uint32 {
 	s.gen++
 	if s.gen == 0 {
@@ -237,8 +238,8 @@ func (b *Board) Retire(card uint32) (marked []int, ok bool, err error) {
 	return marked, true, nil
 }
 
-// Forget ends a generation of a card on a board that learns. It drops the marks that are there. Later marks of this
-// generation or an older one are Stale.
+// Forget ends a generation of a card on a board that learns. It drops the present marks. Later marks of this generation
+// or an older one are Stale.
 func (b *Board) Forget(card, gen uint32) error {
 	if int64(card) >= int64(b.cfg.Cards) {
 		return nil

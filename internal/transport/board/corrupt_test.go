@@ -12,8 +12,8 @@ import (
 
 func addr(mem []byte) uintptr { return uintptr(unsafe.Pointer(&mem[0])) }
 
-// FuzzCorruptRegion overwrites words of a board in use and then calls everything:
-// errors are welcome, panics and hangs are not.
+// FuzzCorruptRegion overwrites words of a board in use, and then calls all methods. Errors are welcome, panics and
+// hangs are not.
 func FuzzCorruptRegion(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed, uint16(seed%40))
@@ -38,7 +38,7 @@ func FuzzCorruptRegion(f *testing.F) {
 		for range words {
 			off := rng.IntN(len(mem) / 8)
 			if rng.IntN(2) == 0 {
-				off = rng.IntN(layoutOf(c).mailboxes / 8) // most of what is trusted lies in front
+				off = rng.IntN(layoutOf(c).mailboxes / 8) // most words that the board relies on lie in front
 			}
 			if off < 6 {
 				continue // Attach would refuse

@@ -54,7 +54,7 @@ func TestAStaleMemberOfAGroupMarksNone(t *testing.T) {
 				t.Errorf("card %d is marked by %v, %v", m.Card, marked, err)
 			}
 		}
-		// there are cards 0 to 3
+		// only cards 0 to 3 exist
 		mustMarkGroup(t, b, 1, append(slices.Clone(rest), transport.Mark{Card: 4, Gen: 1}), Stale)
 		mustMarkGroup(t, b, 1, rest, Completed)
 		if got, want := cardsOf(mustNext(t, b, 0, 2)), []uint32{rest[0].Card, rest[1].Card}; !slices.Equal(got, want) {
@@ -63,7 +63,7 @@ func TestAStaleMemberOfAGroupMarksNone(t *testing.T) {
 	}
 }
 
-// A group that finds other marks for some of its cards only publishes those.
+// A group publishes those of its cards that all other members have marked, if these are only some of its cards.
 func TestAGroupCompletesWhatItCan(t *testing.T) {
 	b := mustNew(t, Standard(2, 2, 4))
 	group := acquireGroup(t, b, 3)
@@ -90,9 +90,8 @@ func TestACardTwiceInAGroupIsAnError(t *testing.T) {
 	}
 }
 
-// TestGroupsStayTogether lets members mark a group and some cards outside of it
-// at random moments, while all of them read and so cut the log wherever it ends.
-// The group's records must come next to one another, in one batch, on every member.
+// TestGroupsStayTogether lets members mark a group and some other cards at random moments, while all of them read and
+// so cut the log wherever it ends. On every member the group's records must be adjacent, in one batch.
 func TestGroupsStayTogether(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { groupsTogether(t, seed) })
@@ -162,7 +161,7 @@ func (r *groupReader) step(rng *rand.Rand, all []transport.Mark, rounds int) err
 		for i := range r.size {
 			r.pending[i] = true
 		}
-		// Each member has an order of its own: who completes the group decides.
+		// Each member has an order of its own. The member that completes the group decides.
 		group := slices.Clone(all[:r.size])
 		rng.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 		return r.mark(group)

@@ -14,13 +14,10 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// TestInterleavings lets members on goroutines of their own submit tensors in
-// random order over one region with tiny rings, as the engine does: a tensor
-// whose card a member knows is marked, another is requested, and the coordinator
-// publishes a Response when all have asked. Marks race with retirements,
-// evictions, full rings and cuts. It checks what must hold whatever the order:
-// every member reads the same batches, and each submission by all members is
-// answered exactly once.
+// TestInterleavings lets members on goroutines of their own submit tensors in random order over one region with tiny
+// rings, as the engine does. A member marks the card of a tensor if it knows one, and posts a Request otherwise. The
+// coordinator publishes a Response when all have asked. Marks race with retirements, evictions, full rings and cuts. In
+// every order each member reads the same batches, and each submission by all members is answered exactly once.
 func TestInterleavings(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -35,7 +32,7 @@ func TestInterleavingsOfManyMembers(t *testing.T) {
 	runInterleaving(t, 99, small(67, 4), 5, 6)
 }
 
-// simMember is one member; the coordinator's part is used by member 0 only.
+// simMember is one member; only member 0 uses the coordinator's part.
 type simMember struct {
 	b       *Board
 	me      int
@@ -93,7 +90,7 @@ func runInterleaving(t *testing.T, seed uint64, c Config, names, rounds int) {
 					s.fail("not done in time: a mark, a record or a request was lost; executed %v", s.rounds)
 				}
 			}
-			// The coordinator and slow readers need nothing of a member that is done.
+			// The coordinator and slow readers need nothing from a member that is done.
 		})
 	}
 	wg.Wait()
@@ -150,7 +147,7 @@ func (s *simMember) submit(rounds int) {
 	}
 	s.pending[name] = true
 	k, ok := s.known[name]
-	if !ok || s.rng.IntN(8) == 0 { // now and then a full Request although the card is known
+	if !ok || s.rng.IntN(8) == 0 { // now and then post a full Request although the card is known
 		s.request[name] = true
 		return
 	}
@@ -203,7 +200,7 @@ func (s *simMember) read() {
 	s.trace = append(s.trace, "cut")
 }
 
-// learn reads a Response: which name, under which card from now on.
+// learn reads a Response: the name, and its card from now on.
 func (s *simMember) learn(p []byte) int {
 	name := int(binary.LittleEndian.Uint32(p))
 	k := simCard{binary.LittleEndian.Uint32(p[4:]), binary.LittleEndian.Uint32(p[8:])}

@@ -43,9 +43,9 @@ type registers struct {
 type card struct {
 	gen    uint32
 	taken  uint16 // 1 from Acquire to Retire
-	last   uint16 // who made the mark that completed the card last, see Last
+	last   uint16 // the lane member whose mark completed the card last, see Last
 	used   uint64 // clock at the last Acquire or completion
-	record uint64 // end of the last record in the log that speaks of the card; 0 if none
+	record uint64 // end of the last record in the log about the card; 0 if none
 }
 
 // box is the head of a mailbox; its ring follows it. Positions grow for ever.
@@ -85,7 +85,7 @@ func layoutOf(c Config) layout {
 // Bytes is the size of the region of a board; c must be valid.
 func Bytes(c Config) int { return layoutOf(c).size }
 
-// card returns the entry and the bitmap of card s, which the caller has checked.
+// card returns the entry and the bitmap of card s. The caller has checked s.
 func (b *Board) card(s uint32) (*card, []uint64) {
 	p := b.cards[int(s)*b.lay.cardSize:][:b.lay.cardSize]
 	return (*card)(unsafe.Pointer(&p[0])), unsafe.Slice((*uint64)(unsafe.Pointer(&p[cardHead])), b.lay.words)

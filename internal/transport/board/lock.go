@@ -6,15 +6,17 @@ import (
 	"time"
 )
 
-// A member waits for the lock in three ways, one after the other. It spins: enough while the holder runs. It yields:
-// lets the holder run if there are more members than cores. It sleeps: for a holder that is stopped.
+// A member waits for the lock in three steps:
+//  1. It spins. That suffices while the holder runs.
+//  2. It yields, so that the holder can run if there are more members than cores.
+//  3. It sleeps, if the holder is stopped.
 const (
 	lockSpins  = 128
 	lockYields = 64
 	lockNap    = 20 * time.Microsecond
 	lockMaxNap = time.Millisecond
-	// lockMaxNaps bounds the wait for one holder: some seconds, for work of a microsecond. It counts naps and not time,
-	// because a machine may be suspended meanwhile.
+	// lockMaxNaps bounds the wait for one holder: some 5 s, for work of a microsecond. It counts naps and not time,
+	// because the machine may be suspended meanwhile.
 	lockMaxNaps = 5000
 )
 

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// The race detector sees no atomic operation on memory that Go has not allocated, as a segment is. So it is told of the
-// lock, which orders what goroutines of one process do with a Board value.
+// The race detector does not see atomic operations on memory that Go has not allocated, such as a segment. So lock and
+// unlock tell it of the lock, which orders the accesses of one process's goroutines to a Board value.
 
 func (b *Board) lock(member int) error {
 	if !b.regs.lock.CompareAndSwap(0, uint32(member)+1) {

@@ -7,18 +7,19 @@ import (
 )
 
 // The log is a ring of records. A record's header word holds its kind in bits 0-7, batchEnd in bit 8, and chained in
-// bit 9. Of a Response bits 32-63 hold the payload's length, of a card bits 12-31 the card and 32-63 its generation.
+// bit 9. For a Response bits 32-63 hold the payload's length. For a card bits 12-31 hold the card, and bits 32-63 its
+// generation.
 //
 // Batches need no table: the reader that cuts the log sets batchEnd in the last published record and moves the cut
 // behind it. Readers read only below the cut, up to the first batchEnd, so all of them see the same batches.
 //
-// A chained card record was completed by the same MarkGroup as the record after it.
+// A MarkGroup that completes a chained card record completes the record after it, too.
 const (
 	batchEnd = 1 << 8
 	chained  = 1 << 9
 )
 
-// cardRecord is the header of a record that speaks of a card.
+// cardRecord is the header of a record about a card.
 func cardRecord(kind byte, card, gen uint32) uint64 {
 	return uint64(kind) | uint64(card)<<12 | uint64(gen)<<32
 }
@@ -48,8 +49,8 @@ func (b *Board) raiseFloor() error {
 	return nil
 }
 
-// room reports whether n bytes fit behind the end of the log without touching
-// what a reader has not read. The lock is held.
+// room reports whether n bytes fit behind the end of the log without touching records that a reader has not read. The
+// lock is held.
 func (b *Board) room(n int) (bool, error) {
 	fits := func() bool { return b.regs.tail.Load()-b.regs.floor+uint64(n) <= uint64(len(b.log)) }
 	if b.regs.tail.Load() >= b.regs.floor && b.regs.tail.Load()%8 == 0 && fits() {
@@ -90,8 +91,8 @@ func (b *Board) Publish(p []byte) (bool, error) {
 	}
 	room, err := b.room(need)
 	if err == nil && !room {
-		// A reader moves its cursor before it looks at starved, so either it sees
-		// this store or the second look sees its cursor.
+		// A reader moves its cursor before it looks at starved, so either the reader sees this store or the second look
+		// sees the cursor.
 		b.regs.starved.Store(1)
 		room, err = b.room(need)
 	}
@@ -102,9 +103,8 @@ func (b *Board) Publish(p []byte) (bool, error) {
 	return true, nil
 }
 
-// Next returns the next batch for this reader, nil if there is none. All readers
-// get the same batches. The records are valid until the reader's next call. With
-// nothing to read it costs one load.
+// Next returns the next batch for this reader, nil if there is none. All readers get the same batches. The records are
+// valid until the reader's next call. If there is nothing to read, a call costs one load.
 func (b *Board) Next(reader int) ([]transport.Record, error) {
 	r := &b.readers[reader]
 	if b.regs.tail.Load() == r.pos {
@@ -133,8 +133,7 @@ func (b *Board) Next(reader int) ([]transport.Record, error) {
 	return r.records, nil
 }
 
-// cutLog ends the batch that starts at from, unless another reader has done so,
-// and returns the cut.
+// cutLog ends the batch that starts at from, unless another reader has ended it, and returns the cut.
 func (b *Board) cutLog(reader int, from uint64) (uint64, error) {
 	if err := b.lock(reader); err != nil {
 		return 0, err
@@ -152,8 +151,8 @@ func (b *Board) cutLog(reader int, from uint64) (uint64, error) {
 	return tail, nil
 }
 
-// readBatch copies the records from r.pos to the first batchEnd, which lies below
-// cut, and returns where they end.
+// readBatch copies the records from r.pos to the first batchEnd, which lies below cut, and returns the end of that
+// record.
 func (b *Board) readBatch(r *reader, cut uint64) (uint64, error) {
 	if n := int(cut - r.pos); cap(r.bytes) < n {
 		r.bytes = make([]byte, roundUp(n, 4096))

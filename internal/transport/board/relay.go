@@ -7,9 +7,9 @@ import (
 )
 
 // Relay appends a batch that another board's Next has returned, and cuts behind it in the same step. So the batch stays
-// whole for all readers. False means that there is no room now; member 0 is woken when there may be some. If the log is
-// as long as the other board's, each batch finds room once all readers have read the records before it. Only Relay and
-// End write to a log that is relayed to.
+// whole for all readers. It returns false if there is no room now. Next wakes member 0 when there may be room. If the
+// log is as long as the other board's, each batch finds room once all readers have read the records before it. Only
+// Relay and End write to such a log.
 func (b *Board) Relay(records []transport.Record) (bool, error) {
 	if len(records) == 0 {
 		return true, nil
@@ -49,7 +49,7 @@ func (b *Board) Relay(records []transport.Record) (bool, error) {
 	return true, nil
 }
 
-// End closes a log that is relayed to. by is the member that closed the other board's.
+// End closes a log to which Relay appends. by is the member that closed the other board's log.
 func (b *Board) End(by int) error {
 	if by < 0 || by >= b.cfg.closers() {
 		return fmt.Errorf("board: closed by %d of %d", by, b.cfg.closers())

@@ -13,7 +13,7 @@ func relayTo(readers int) Config {
 		Closers: 9}
 }
 
-// What is relayed is one batch, whole, for each reader, however it is read.
+// A batch that has been relayed is one whole batch for each reader, however it reads.
 func TestRelayKeepsBatches(t *testing.T) {
 	b := mustNew(t, relayTo(2))
 	batches := [][]transport.Record{
@@ -96,7 +96,7 @@ func TestRelayWaitsForRoom(t *testing.T) {
 	}
 }
 
-// End closes for those who have read everything, in the name of anyone of the whole lane.
+// End closes the log for readers that have read everything, in the name of any member of the whole lane.
 func TestEnd(t *testing.T) {
 	b := mustNew(t, relayTo(1))
 	if _, err := b.Relay([]transport.Record{{Kind: transport.RecordCard, Card: 1, Gen: 1}}); err != nil {
@@ -125,8 +125,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// On a board that learns the first mark of a generation begins it, and Forget ends
-// it and all before it, also when it comes before any mark.
+// On a board that learns, the first mark of a generation begins it. Forget ends the generation and all earlier ones,
+// also if it comes before any mark.
 func TestForget(t *testing.T) {
 	c := small(2, 4)
 	c.Learn = true
@@ -139,7 +139,7 @@ func TestForget(t *testing.T) {
 	}
 	mustMark(t, b, 0, 1, 5, Marked)
 	mustMark(t, b, 1, 1, 4, Stale)
-	forget(1, 4) // over long ago
+	forget(1, 4) // ended long ago
 	mustMark(t, b, 1, 1, 5, Completed)
 	mustMark(t, b, 0, 1, 5, Marked)
 	forget(1, 5)
@@ -152,7 +152,7 @@ func TestForget(t *testing.T) {
 	forget(2, 3)
 	mustMark(t, b, 0, 2, 3, Stale)
 	mustMark(t, b, 0, 2, 4, Marked)
-	forget(4, 1) // there are cards 0 to 3
+	forget(4, 1) // only cards 0 to 3 exist
 	mustMark(t, b, 0, 4, 1, Stale)
 	// Generations wrap around.
 	mustMark(t, b, 0, 3, 1<<31-2, Marked)
@@ -162,7 +162,7 @@ func TestForget(t *testing.T) {
 	mustMark(t, b, 1, 3, 1<<32-1, Stale)
 }
 
-// The members without mailboxes cost none, and get an error.
+// Members without mailboxes take no memory for them, and Post returns an error for these members.
 func TestPosters(t *testing.T) {
 	c := Standard(9, 1, 4)
 	all := Bytes(c)

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// spare is a card that Acquire may take for something new: it could be taken when Acquire last looked at all cards, or
-// it has been retired since. If a job has more names than there are cards, each tensor needs a card, and a look at all
-// of them costs as much as a thousand marks.
+// spare is a card that Acquire may take for a new name: Acquire could take it when it last looked at all cards, or it
+// has been retired since. In a job with more names than cards, each tensor needs a card, and a look at all cards costs
+// as much as a thousand marks.
 type spare struct {
 	card uint32
-	used uint64 // as useOf was
+	used uint64 // useOf at that time
 }
 
-// useOf says how late a card was used: 0 for a free one.
+// useOf is the time of a card's last use, by the board's clock: 0 for a free card.
 func useOf(s *card) uint64 {
 	if s.taken == 0 {
 		return 0
@@ -21,7 +21,7 @@ func useOf(s *card) uint64 {
 	return s.used
 }
 
-// takeSpare takes the next spare card that still is one. The lock is held.
+// takeSpare takes the next spare card that is still spare. The lock is held.
 func (b *Board) takeSpare() (card uint32, ok bool, err error) {
 	for len(b.spares) > 0 {
 		last := len(b.spares) - 1
@@ -38,7 +38,8 @@ func (b *Board) takeSpare() (card uint32, ok bool, err error) {
 	return 0, false, nil
 }
 
-// lookForSpares finds all spare cards. Acquire takes the last one first, so these are in that order. The lock is held.
+// lookForSpares finds all spare cards. Acquire takes the last one first, so the card that has been unused for longest
+// comes last. The lock is held.
 func (b *Board) lookForSpares() error {
 	b.spares = b.spares[:0]
 	for i := range uint32(b.cfg.Cards) {

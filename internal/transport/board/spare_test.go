@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Where every record has been read, Acquire takes a free card if there is one, and else the
-// one that has been unused for longest, whatever was acquired, used and retired before.
+// If every record has been read, Acquire takes a free card if there is one, and otherwise the card that has been unused
+// for longest, whatever was acquired, used and retired before.
 func TestAcquireKeepsTheOrderOfUse(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -15,7 +15,7 @@ func TestAcquireKeepsTheOrderOfUse(t *testing.T) {
 	const cards = 7
 	b := mustNew(t, Standard(1, 1, cards))
 	gens := map[uint32]uint32{} // of those taken
-	var order []uint32          // the same, the one unused for longest first
+	var order []uint32          // the same cards, the one unused for longest first
 	used := func(card uint32) {
 		order = append(slices.DeleteFunc(order, func(s uint32) bool { return s == card }), card)
 	}
@@ -50,7 +50,7 @@ func TestAcquireKeepsTheOrderOfUse(t *testing.T) {
 	}
 }
 
-// BenchmarkAcquire is of a job that has more names than there are cards.
+// BenchmarkAcquire is about a job with more names than cards.
 func BenchmarkAcquire(bm *testing.B) {
 	b := mustNew(bm, Standard(1, 1, 1024))
 	bm.ReportAllocs()

@@ -8,18 +8,18 @@ import (
 
 // own holds the words that the users of one Board value have last written into the region. Nobody else writes these
 // words, so a difference is damage. Without this check the damage would look like a slow member, and all would wait for
-// it.
+// that member.
 type own struct {
-	reads  []bool       // by reader: it has moved its cursor. The reader's
-	closed map[int]bool // by member: it has called Close. Under the lock, as the rest
-	marks  [][]mark     // by member and card: what it has marked last
+	reads  []bool       // by reader: it has moved its cursor. Only the reader uses it
+	closed map[int]bool // by member: it has called Close. Guarded by the lock, like the rest
+	marks  [][]mark     // by member and card: its last mark
 	cards  []uint64     // by card: generation and taken, as Acquire and Retire left them; 0: never
 }
 
 // mark is a mark that did not complete its card.
 type mark struct {
 	gen    uint32 // 0: there is none
-	record uint64 // of the card then: it changes when the card is completed
+	record uint64 // the card's record at the time of the mark: it changes when the card is completed
 }
 
 func newOwn(c Config) own {
@@ -40,11 +40,11 @@ func (b *Board) marked(member int, m transport.Mark) {
 // keep remembers the card's state after the coordinator has changed it.
 func (o *own) keep(i uint32, s *card) { o.cards[i] = s.word() }
 
-// word is generation and taken.
+// word is generation and taken in one word.
 func (s *card) word() uint64 { return uint64(s.gen)<<32 | uint64(s.taken) }
 
-// Check checks that the region is in a state which members that follow the protocol can produce, as far as that shows
-// without a call. The error wraps ErrCorrupt, unless the lock cannot be had. Safe on any goroutine.
+// Check checks that the region is in a state that members following the protocol can produce, as far as the region
+// shows it. The error wraps ErrCorrupt, unless Check cannot get the lock. Safe on any goroutine.
 func (b *Board) Check(member int) error {
 	r := b.regs
 	if r.magic.Load() != magic || r.members != uint64(b.cfg.Members) || r.readers != uint64(b.cfg.Readers) ||
@@ -71,8 +71,9 @@ func (b *Board) Check(member int) error {
 	return b.checkCards()
 }
 
-// Verify is Check, and compares the region with the words that this Board value has written there. Use it on a board of
-// which each member has a value of its own. The goroutine that calls Next calls it when nothing has come for long.
+// Verify is Check, and also compares the region with the words that this Board value has written there. Use it on a
+// board of which each member has a Board value of its own. The goroutine that calls Next calls Verify when nothing has
+// come for long.
 func (b *Board) Verify(member int) error {
 	if err := b.Check(member); err != nil {
 		return err
@@ -90,7 +91,7 @@ func (b *Board) Verify(member int) error {
 	return nil
 }
 
-// verifyBox checks both ends of a mailbox, as far as they are this member's.
+// verifyBox checks both ends of a mailbox, as far as this Board value has written them.
 func (b *Board) verifyBox(m int) error {
 	w, box := &b.posters[m], b.box(m)
 	w.mu.Lock()
@@ -106,7 +107,7 @@ func (b *Board) verifyBox(m int) error {
 	return nil
 }
 
-// checkCards checks that this Board value's marks are still there unless a record has resulted from them, and that the
+// checkCards checks that the marks of this Board value are still there unless their card was completed, and that the
 // cards are as the coordinator has left them. The lock is held.
 func (b *Board) checkCards() error {
 	for i := range uint32(b.cfg.Cards) {

@@ -26,8 +26,8 @@ func eachItsOwn(t *testing.T, c Config) []*Board {
 	return boards
 }
 
-// What is waited for in vain is found by who has written it: every word of which one
-// member is the owner, and what follows from the protocol for the others.
+// If a damaged word makes a member wait for ever, the Verify of some member finds the damage. In a word that one member
+// alone writes it finds any damage; in other words it finds values that the protocol rules out.
 func TestVerifyFindsWhatLooksLikeASlowMember(t *testing.T) {
 	const members = 3
 	for name, damage := range map[string]func(b *Board, card uint32){
@@ -80,7 +80,7 @@ func TestVerifyFindsWhatLooksLikeASlowMember(t *testing.T) {
 	}
 }
 
-// Nothing that members do in order is taken for damage.
+// Verify takes nothing that the protocol allows for damage.
 func TestVerifyBelievesTheProtocol(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	c := small(3, 3)
@@ -147,7 +147,7 @@ func TestVerifyBelievesTheProtocol(t *testing.T) {
 	}
 }
 
-// A lock that nobody will ever give back ends the wait for it.
+// A lock that no member will ever release ends the wait for it.
 func TestALockThatNobodyHolds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -2,7 +2,7 @@ package board
 
 import "unsafe"
 
-// vitalCards is how many cards Vital lists: the first ones are in use first.
+// vitalCards is how many cards Vital lists: the lowest ones are the first in use.
 const vitalCards = 8
 
 // Vital lists words of the region on which the board's work depends, 8 bytes each, by their meaning. Tests damage them.

@@ -2,5 +2,5 @@
 
 package board
 
-// yieldThread does nothing: the goroutine has yielded already.
+// yieldThread does nothing: awaitLock has called Gosched already.
 func yieldThread() {}

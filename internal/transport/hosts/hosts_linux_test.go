@@ -22,12 +22,12 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// patience bounds every wait of a test; only one that hangs uses it up.
+// patience bounds every wait of a test; only a test that hangs uses it up.
 const patience = 20 * time.Second
 
 var generation atomic.Uint64
 
-// world makes the networks of all ranks, on hosts that this process pretends.
+// world makes the networks of all ranks, on simulated hosts in this process.
 func world(t *testing.T, hosts ...[]int) []*Network {
 	t.Helper()
 	gen := generation.Add(1)
@@ -93,7 +93,7 @@ func open(t *testing.T, networks []*Network, id int, incarnation uint32, members
 	return lanes
 }
 
-// until drives a rank as an engine does, always asleep in between.
+// until drives a rank as an engine does, and sleeps between its looks.
 func until(t *testing.T, n *Network, what string, done func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -111,7 +111,7 @@ func until(t *testing.T, n *Network, what string, done func() bool) {
 	}
 }
 
-// shape is what a lane offers, in words.
+// shape describes what a lane offers.
 func shape(l *transport.Lane) string {
 	s := fmt.Sprint(l.Hosts)
 	if l.Comm != nil {
@@ -158,8 +158,7 @@ func TestWhatLanesOffer(t *testing.T) {
 	}
 }
 
-// A driver that sleeps is woken by what comes through the segment and by what
-// comes over TCP.
+// Events in the segment and events over TCP wake a driver that sleeps.
 func TestOneBellForBoth(t *testing.T) {
 	networks := world(t, []int{0, 1}, []int{2, 3})
 	lanes := open(t, networks, 0, 1, 0, 1, 2, 3)
@@ -192,8 +191,8 @@ func TestOneBellForBoth(t *testing.T) {
 	wg.Wait()
 }
 
-// An abort reaches ranks of other hosts, and there those that only share memory
-// with one that was told, and reads the same everywhere.
+// An abort reaches ranks of other hosts, and there also ranks that only share memory with a rank that heard of it. It
+// reads the same everywhere.
 func TestAbortCrosses(t *testing.T) {
 	for origin := range 5 {
 		networks := world(t, []int{0, 1}, []int{2, 3, 4})
@@ -218,8 +217,7 @@ func TestAbortCrosses(t *testing.T) {
 	}
 }
 
-// Asking for the error tells nobody: only a turn takes an abort from the segment to the connections, or back; and so
-// does Close.
+// Err tells no other rank. Only Poll and Close take an abort from the segment to the connections, or back.
 func TestErrTellsNobody(t *testing.T) {
 	ways := map[string]func(*Network){"poll": (*Network).Poll, "close": func(n *Network) { n.Close() }}
 	for name, spread := range ways {
@@ -250,8 +248,7 @@ func TestErrTellsNobody(t *testing.T) {
 	}
 }
 
-// An id can be used again, by other members and in another form, and Mark and Post
-// may come while the lane is closed.
+// An id can be used again, by other members and in another form. Mark and Post may be called while the lane is closed.
 func TestCloseLane(t *testing.T) {
 	networks := world(t, []int{0, 1}, []int{2, 3})
 	open(t, networks, 0, 1, 0, 1, 2, 3)
@@ -289,7 +286,7 @@ func TestCloseLane(t *testing.T) {
 	}
 }
 
-// Mark and Post may come while and after the network is closed.
+// Mark and Post may be called while the network is closed, and afterwards.
 func TestCloseUnderUse(t *testing.T) {
 	networks := world(t, []int{0, 1}, []int{2})
 	lanes := open(t, networks, 0, 1, 0, 1, 2)

@@ -42,7 +42,7 @@ func (n *Network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 	return lane, nil
 }
 
-// openAcross opens a lane whose members are on several hosts, or alone.
+// openAcross opens a lane whose members are on several hosts, or on one host without a segment.
 func (n *Network) openAcross(id int, incarnation uint32, members []int, hosts [][]int) (*transport.Lane, parts, error) {
 	p := parts{tcp: true}
 	own, host := n.onThisHost(members, hosts)
@@ -68,8 +68,7 @@ func (n *Network) openAcross(id int, incarnation uint32, members []int, hosts []
 	return lane, p, nil
 }
 
-// byHost lists the places of members by host, the hosts in the order of their
-// first members.
+// byHost lists the indices of members by host, the hosts in the order of their first members.
 func (n *Network) byHost(members []int) [][]int {
 	var hosts [][]int
 	at := make(map[int]int)
@@ -85,8 +84,8 @@ func (n *Network) byHost(members []int) [][]int {
 	return hosts
 }
 
-// onThisHost lists the members on this rank's host, and the place of that host in hosts; none if this rank is not a
-// member.
+// onThisHost lists the members on this rank's host, and returns the index of that host in hosts. It returns none if
+// this rank is not a member.
 func (n *Network) onThisHost(members []int, hosts [][]int) (own []int, host int) {
 	host = slices.IndexFunc(hosts, func(places []int) bool { return n.hosts[members[places[0]]] == n.hosts[n.rank] })
 	if host >= 0 {
@@ -97,8 +96,8 @@ func (n *Network) onThisHost(members []int, hosts [][]int) (own []int, host int)
 	return own, host
 }
 
-// BoardBytes is the value for shm.Config.BoardBytes on a host of so many ranks. No lane needs more than a lane of all
-// these ranks, on the host at the root of the tree, with the most children.
+// BoardBytes is the value for shm.Config.BoardBytes on a host of that many ranks. The largest lane has all these ranks,
+// on the host at the root of the tree, with the most children.
 func BoardBytes(ranks, cards int) int {
 	tree := [][]int{make([]int, ranks)}
 	for range treeboard.Arity {

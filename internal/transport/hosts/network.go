@@ -5,10 +5,9 @@
 //	all on one host   in the segment       all                 none
 //	on several        a tree of leaders    those of this host  all
 //
-// The tree's leaders share two boards with the members of their host, in the
-// segment, and send one another frames over TCP (package treeboard). One bell serves both networks, and an abort of one
-// becomes one of the other, with the same cause: at once where this rank aborts, with the next Poll where another rank
-// has told one of the two networks.
+// The tree's leaders share two boards with the members of their host, in the segment, and send one another frames over
+// TCP (package treeboard). One bell serves both networks. An abort of one network becomes an abort of the other, with
+// the same cause: at once if this rank aborts, with the next Poll if another rank has told one of the two.
 package hosts
 
 import (
@@ -28,11 +27,11 @@ import (
 type Config struct {
 	// Hosts are the world's ranks by host, the same on all ranks: each list ascending.
 	Hosts [][]int
-	// Local is the network of this host's ranks, opened with Alarm and BoardBytes, nil
-	// where this rank is the only one. New takes it over, also when it returns an error.
+	// Local is the network of this host's ranks, opened with Alarm and BoardBytes; nil if this rank is alone on its
+	// host. New owns it, also if it returns an error.
 	Local *shm.Network
-	// TCP is that of all ranks, but for the Bell, which is Local's. Cards must be set,
-	// and be Local's.
+	// TCP configures the connections among all ranks. New sets its Bell to Local's. Cards must be set, to the value of
+	// Local.
 	TCP tcp.Config
 }
 
@@ -44,7 +43,7 @@ type Network struct {
 	local *shm.Network // nil on a host of one rank
 	tcp   *tcp.Network
 	cause atomic.Pointer[error]
-	told  atomic.Bool // both networks know the cause, or are about to
+	told  atomic.Bool // both networks know the cause, or tellBoth is telling them
 
 	mu    sync.Mutex
 	lanes map[int]parts // the open ones
@@ -107,7 +106,7 @@ func (n *Network) Name() string { return "shm+tcp" }
 // Bell implements transport.Network.
 func (n *Network) Bell() transport.Bell { return n.tcp.Bell() }
 
-// Err implements transport.Network. It keeps the answer, and tells nobody.
+// Err implements transport.Network. It keeps the cause, and tells no other rank.
 func (n *Network) Err() error {
 	if cause := n.cause.Load(); cause != nil {
 		return *cause
@@ -123,8 +122,8 @@ func (n *Network) Err() error {
 	return *n.cause.Load()
 }
 
-// Poll implements transport.Poller. If another rank has aborted one of the two networks, Poll aborts the other one. The
-// news of an abort wakes the driver. Safe on any goroutine; it costs as much as Err.
+// Poll implements transport.Poller. If another rank has aborted one of the two networks, Poll aborts the other one. An
+// abort of either network wakes the driver. Poll is safe on any goroutine, and costs as much as Err.
 func (n *Network) Poll() {
 	if n.Err() != nil {
 		n.tellBoth()
@@ -140,7 +139,7 @@ func (n *Network) Abort(cause error) {
 	n.tellBoth()
 }
 
-// tellBoth aborts both networks with the cause, which is known.
+// tellBoth aborts both networks with n.cause, which is set.
 func (n *Network) tellBoth() {
 	if n.told.Swap(true) {
 		return
@@ -166,8 +165,8 @@ func (n *Network) Verify() error {
 // Rest implements transport.Pulsed.
 func (n *Network) Rest() { n.tcp.Rest() }
 
-// Close implements transport.Network. The connections' readers end before the
-// segment is taken away. An abort that only the segment knows is told over the connections, in place of a goodbye.
+// Close implements transport.Network. The connections' readers end before the segment is unmapped. If only the segment
+// knows of an abort, the connections carry the abort in place of a goodbye.
 func (n *Network) Close() error {
 	n.Poll()
 	err := n.tcp.Close()

@@ -7,9 +7,8 @@ import (
 
 // bell is a transport.Bell over a channel.
 //
-// A ring that finds the bell unarmed does nothing but look: Arm stores armed
-// before the driver's last poll, so the ringer either sees armed, or had
-// published its news before that poll.
+// A ring that finds the bell unarmed has no effect. Arm stores armed before the driver's last poll. So the ringer
+// either sees armed, or has published its news before that poll.
 type bell struct {
 	armed atomic.Bool
 	rings atomic.Uint32 // rings while armed

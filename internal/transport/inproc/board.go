@@ -7,8 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
-// boardMember is one member's transport.Board: the lane's board, with the
-// bells that it needs. An error of the board aborts the world.
+// boardMember is one member's transport.Board: the lane's board, with the bells that this member rings. An error of the
+// board aborts the world.
 type boardMember struct {
 	network *network
 	lane    *lane
@@ -28,7 +28,7 @@ func (b *boardMember) ok(err error) bool {
 	return err == nil
 }
 
-// ringAll wakes every member that sleeps, for there is something in the log.
+// ringAll wakes every member that sleeps, because the log has a new record.
 func (b *boardMember) ringAll() {
 	for _, bell := range b.lane.bells {
 		bell.Ring()

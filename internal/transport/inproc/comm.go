@@ -15,7 +15,7 @@ type exchange struct {
 	pairs   []atomic.Pointer[pair] // [from*size+to]; nil until one of the two posts
 }
 
-// pair is the path from one member to another. A posted send meets a posted receive under mu, and the second of the two
+// pair is the path from one member to another. A posted send meets a posted receive under mu, and the later of the two
 // copies.
 type pair struct {
 	mu        sync.Mutex
@@ -41,8 +41,8 @@ func (x *exchange) pair(from, to int) *pair {
 	return at.Load()
 }
 
-// meet copies if both sides have posted, and reports whether it did. A length
-// that differs is an error, and both posts stay.
+// meet copies if both sides have posted, and reports whether it did. Different lengths are an error, and both posts
+// stay.
 func (p *pair) meet() (bool, error) {
 	if !p.sending.Load() || !p.receiving.Load() {
 		return false, nil
@@ -108,7 +108,7 @@ func (c *commMember) Received(from int) bool {
 	return p == nil || !p.receiving.Load()
 }
 
-// Send panics when the send before it is outstanding.
+// Send panics if the previous send is outstanding.
 func (c *commMember) Send(to int, b []byte) {
 	p := c.pair(c.rank, to)
 	p.mu.Lock()
@@ -123,7 +123,7 @@ func (c *commMember) Send(to int, b []byte) {
 	c.posted(to, met, err)
 }
 
-// Recv panics when the receive before it is outstanding.
+// Recv panics if the previous receive is outstanding.
 func (c *commMember) Recv(from int, b []byte) {
 	p := c.pair(from, c.rank)
 	p.mu.Lock()
@@ -138,8 +138,8 @@ func (c *commMember) Recv(from int, b []byte) {
 	c.posted(from, met, err)
 }
 
-// posted wakes the peer. If the peer has left before the post, withdraw did not see that this member waits; so posted
-// looks for that.
+// posted wakes the peer. If the peer left before the post, withdraw did not see that this member waits, so posted
+// checks for that.
 func (c *commMember) posted(peer int, met bool, err error) {
 	switch {
 	case err != nil:

@@ -14,7 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// long is a sleep that a test never waits out: reaching it is a failure.
+// long is a sleep that a test never waits out: a test that reaches it fails.
 const long = 20 * time.Second
 
 func openLanes(t *testing.T, networks []transport.Network) []*transport.Lane {
@@ -33,7 +33,7 @@ func openLanes(t *testing.T, networks []transport.Network) []*transport.Lane {
 	return lanes
 }
 
-// mustRing fails when nothing rang the bell since ticket.
+// mustRing fails if nobody has rung the bell since ticket.
 func mustRing(t *testing.T, what string, b transport.Bell, ticket uint32) {
 	t.Helper()
 	began := time.Now()
@@ -45,7 +45,7 @@ func mustRing(t *testing.T, what string, b transport.Bell, ticket uint32) {
 
 func TestRingAfterArmIsNotLost(t *testing.T) {
 	b := newBell()
-	b.Ring() // unarmed: leaves nothing behind
+	b.Ring() // unarmed, so it leaves nothing behind
 	ticket := b.Arm()
 	b.Ring()
 	b.Ring()
@@ -69,8 +69,7 @@ func TestRingAfterArmIsNotLost(t *testing.T) {
 	}
 }
 
-// Two drivers hand a counter to and fro and sleep whenever it is not their turn:
-// any ring that is lost costs `long`.
+// Two drivers hand a counter to and fro, and sleep whenever it is not their turn. Any lost ring costs `long`.
 func TestNoWakeUpIsLost(t *testing.T) {
 	const turns = 5000
 	bells := []*bell{newBell(), newBell()}
@@ -157,8 +156,7 @@ func TestSharedCounters(t *testing.T) {
 	}
 }
 
-// A lane's members share memory by host, whatever ranks are where, and a lane that
-// is on one host needs no messages.
+// A lane's members share memory by host, wherever the ranks are, and a lane that is on one host needs no messages.
 func TestLanesOverHosts(t *testing.T) {
 	networks := NewWorld(5, Options{Hosts: [][]int{{1, 3}, {0, 2}, {4}}})
 	lanes := openLanes(t, networks)
@@ -269,7 +267,7 @@ func TestSecondPostPanics(t *testing.T) {
 	}
 }
 
-// After Close nothing may touch what the rank has posted.
+// After Close nothing may touch the rank's posted buffers.
 func TestCloseWithdraws(t *testing.T) {
 	networks := NewWorld(3, Options{})
 	lanes := openLanes(t, networks)
@@ -448,7 +446,7 @@ func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
 	}
 }
 
-// A member whose mailbox was full is rung once there is room.
+// A member whose mailbox was full hears the bell once there is room.
 func TestBoardRingsWhoFoundNoRoom(t *testing.T) {
 	networks := NewWorld(2, Options{Shared: true})
 	lanes := openLanes(t, networks)

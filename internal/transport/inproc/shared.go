@@ -16,7 +16,7 @@ type staging struct {
 	counters   []counters
 }
 
-// counters are one member's, each on a cache line of its own.
+// counters are one member's, each counter on a cache line of its own.
 type counters [transport.NumPhases]struct {
 	atomic.Uint64
 	_ [56]byte

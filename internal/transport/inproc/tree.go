@@ -19,7 +19,7 @@ type tree struct {
 	boxes   []box // by member: frames for it
 }
 
-// box holds frames until a goroutine that runs while there are some hands them over.
+// box holds frames until a goroutine hands them over. The goroutine runs while there are frames.
 type box struct {
 	mu      sync.Mutex
 	frames  []frame
@@ -81,7 +81,7 @@ func (p pipe) Send(to int, body []byte) {
 	}
 }
 
-// Flush has nothing to do: frames are on their way.
+// Flush has nothing to do: Send has handed them to the goroutine.
 func (pipe) Flush() {}
 
 // deliver hands over a member's frames until there are none.

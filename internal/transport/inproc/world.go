@@ -1,8 +1,6 @@
-// Package inproc is a world whose ranks live in one process: a transport for
-// tests and simulation. Its ranks share one heap, so it needs no rendezvous,
-// no sockets and no segment; everything else (lanes, boards, bells, aborts) is
-// as in the transports between processes. It is clean under the race detector,
-// which thereby checks the protocols that run over it.
+// Package inproc is a world whose ranks live in one process: a transport for tests and simulation. Its ranks share one
+// heap, so it needs no rendezvous, no sockets and no segment; everything else (lanes, boards, bells, aborts) is as in
+// the transports between processes. It has no data races, so the race detector checks the protocols that run over it.
 package inproc
 
 import (
@@ -18,14 +16,12 @@ import (
 
 // Options shape a world. The zero value is a world over Comm with the defaults.
 type Options struct {
-	// Shared makes lanes offer transport.Shared over heap memory; else they
-	// offer transport.Comm, whose cost grows only with the pairs that talk, and
-	// every rank is a host of its own.
+	// Shared makes lanes offer transport.Shared over heap memory; otherwise they offer transport.Comm, whose cost grows
+	// only with the pairs that communicate, and every rank is a host of its own.
 	Shared bool
-	// Hosts puts the ranks on simulated hosts: the ranks of each, ascending, each
-	// rank once. A lane on several hosts then offers Comm among all of its members
-	// and Shared among those of each host, a lane on one host Shared alone. Not
-	// together with Shared.
+	// Hosts puts the ranks on simulated hosts: the ranks of each host, ascending, each rank once. A lane on several
+	// hosts then offers Comm among all of its members and Shared among those of each host, a lane on one host Shared
+	// alone. Not together with Shared.
 	Hosts [][]int
 	// ChunkBytes is the least size of one staging buffer (Shared); a lane rounds
 	// it up to a multiple of 64×Size. Default 512 KiB.
@@ -37,8 +33,8 @@ type Options struct {
 	Cards int
 	// Combine makes the Combiner for the members of a lane below a leader, see treeboard.Config. Optional.
 	Combine func(members []int) transport.Combiner
-	// OnFrame is told of each frame that a board sends from one leader to another
-	// (world ranks), before it is sent. It must be safe for concurrent calls. Optional.
+	// OnFrame is called for each frame that a board sends from one leader to another (world ranks), before the frame is
+	// sent. It must be safe for concurrent calls. Optional.
 	OnFrame func(from, to int, frame []byte)
 }
 
@@ -57,7 +53,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// hosts is the number of each rank's host; nil where nothing is said of hosts.
+// hosts is the number of each rank's host; nil without Options.Hosts.
 func (o Options) hosts(size int) []int {
 	if o.Hosts == nil {
 		return nil
@@ -79,13 +75,13 @@ func (o Options) hosts(size int) []int {
 	return hosts
 }
 
-// world is what all ranks have in common.
+// world is the state that all ranks share.
 type world struct {
 	size    int
 	options Options
 	bells   []*bell                  // by world rank
 	hosts   []int                    // by world rank: the number of its host; nil without Options.Hosts
-	wake    []atomic.Pointer[func()] // by world rank: what Attend was given
+	wake    []atomic.Pointer[func()] // by world rank: the function that Attend was given
 	closed  []atomic.Bool            // by world rank: its network has been closed
 	cause   atomic.Pointer[causeOf]  // why the world was aborted
 
@@ -151,7 +147,7 @@ type lane struct {
 	board   *board.Board // serves all members; nil on several hosts
 	tree    *tree        // nil on one host
 	comm    *exchange    // nil over Shared alone
-	// By member, the way through its host's memory; nil for one that has none.
+	// By member: the memory that it shares with its host; nil for a member that shares none.
 	shared []*sharedMember
 	hosts  [][]int // as in transport.Lane
 }
@@ -170,8 +166,8 @@ func (n *network) Bell() transport.Bell { return n.world.bells[n.rank] }
 
 func (n *network) Err() error { return n.world.err() }
 
-// Abort tells every rank of the world. A rank that has closed its network has
-// left the world, and can abort it no more.
+// Abort tells every rank of the world. A rank that has closed its network has left the world, and can no longer abort
+// it.
 func (n *network) Abort(cause error) {
 	if !n.world.closed[n.rank].Load() {
 		n.world.abort(cause)
@@ -272,7 +268,7 @@ func (w *world) newLane(members []int) (*lane, error) {
 	return l, nil
 }
 
-// connect makes the ways by which the members' data moves.
+// connect makes the data paths of the members.
 func (l *lane) connect(w *world) {
 	l.shared = make([]*sharedMember, len(l.members))
 	var hosts [][]int
@@ -320,8 +316,8 @@ func byHost(hosts, members []int) [][]int {
 	return lists
 }
 
-// CloseLane withdraws what this member has posted. Members that wait for it are
-// left alone: they are about to close the lane too.
+// CloseLane withdraws this member's posts. It does not abort for members that wait for this one, because they are about
+// to close the lane, too.
 func (n *network) CloseLane(id int) error {
 	w := n.world
 	w.mu.Lock()
@@ -339,8 +335,8 @@ func (n *network) CloseLane(id int) error {
 	return nil
 }
 
-// Close withdraws what this rank has posted. A member that waits for this rank
-// then can never be served, so its world is aborted.
+// Close withdraws this rank's posts. A member that waits for this rank would wait for ever, so Close then aborts the
+// world.
 func (n *network) Close() error {
 	w := n.world
 	w.mu.Lock()

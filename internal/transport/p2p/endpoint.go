@@ -1,19 +1,17 @@
-// Package p2p sends tagged messages between any two ranks, outside of the order
-// of any lane, as MPI_Send and MPI_Recv do. Messages of one sender, receiver and
-// tag arrive in the order in which they were sent; a receive names the sender and
-// the tag, or the tag alone. Calls block, and are safe on any goroutine.
+// Package p2p sends tagged messages between any two ranks, outside of the order of any lane, as MPI_Send and MPI_Recv
+// do. Messages of one sender, receiver and tag arrive in the order in which they were sent; a receive names the sender
+// and the tag, or only the tag. Calls block, and are safe on any goroutine.
 //
-// Every ordered pair of ranks that talks has a connection of its own, made by the
-// sender when it first has something to say. One goroutine reads it at the other end:
+// Every ordered pair of ranks that communicates has a connection of its own. The sender makes it when it first sends.
+// At the other end one goroutine reads it:
 //
 //	Send ══ socket ══▶ box.run ──▶ the buffer of a waiting Recv
 //	                      └─────▶ kept until a Recv asks for it
 //
-// The box keeps a message that nobody waits for in memory, up to MaxKept bytes of a
-// sender. Beyond that it stops reading the connection until a Recv takes a kept
-// message or asks for the very next one. So the sender blocks in the end, and
-// messages of other tags behind that one wait, too. Two ranks that both send
-// more than that before they receive may wait for each other for ever, as in MPI.
+// The box keeps messages that nobody waits for in memory, up to MaxKept bytes for each sender. Beyond that it stops
+// reading the connection until a Recv takes a kept message, or asks for the next message on the connection. So the
+// sender blocks at last, and later messages of other tags wait, too. Two ranks that both send more than MaxKept bytes
+// before they receive may wait for each other for ever, as in MPI.
 //
 // When a rank dies, its connections show it, and calls that concern the rank fail.
 // Kept messages of the dead rank can still be received. A rank without a connection
@@ -21,7 +19,7 @@
 //
 // # Who has a buffer, and a connection
 //
-// The buffer of a Recv, and what moves it on (waiter.stage, under the box's lock):
+// The states of a Recv's buffer, and the events that change them (waiter.stage, under the box's lock):
 //
 //	WAITING ── a message comes: the reader takes the buffer ──▶ CLAIMED ── it is full ──▶ ENDED
 //	   │                                                          │ │                       ▲
@@ -36,13 +34,18 @@
 //	             makes that soon
 //	ENDED        it is the caller's again
 //
-// The reading half of a connection belongs to box.run from accept to end. The writing half belongs to
-// whoever has put the token into outbox.turn: a Send, or, after a Send whose ctx ended within a
-// message, the goroutine that writes the rest out of a copy, or Close. outbox.watch reads the silent
-// direction, to notice its end.
+// The reading half of a connection belongs to box.run from accept to end. The writing half belongs to the goroutine
+// that has put the token into outbox.turn:
+//   - a Send;
+//   - after a Send whose ctx ended within a message, the goroutine that writes the rest from a copy;
+//   - Close.
 //
-// What may block: Send, Recv and RecvAny until their ctx or the Endpoint ends; box.run, which may wait
-// for room, too; Close, for at most farewellTimeout on each connection.
+// outbox.watch reads the direction in which no messages travel, to notice the connection's end.
+//
+// These may block:
+//   - Send, Recv and RecvAny: until their ctx or the Endpoint ends;
+//   - box.run: until there is room;
+//   - Close: at most farewellTimeout on each connection.
 package p2p
 
 import (
@@ -59,7 +62,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// MaxKept is the most memory, in bytes, for one sender's messages that nobody has asked for. Each message counts for
+// MaxKept is the most memory, in bytes, for messages of one sender that nobody has asked for. Each message counts for
 // messageCost more than its length.
 const (
 	MaxKept     = 4 << 20
@@ -78,8 +81,7 @@ var ErrClosed = errors.New("p2p: this rank has closed its endpoint")
 // ErrTooLong is wrapped by the error of a Recv whose buffer is too small, a TooLong.
 var ErrTooLong = errors.New("the message is longer than the buffer")
 
-// TooLong is a message for which a Recv's buffer was too small. It is kept, for a Recv
-// with a larger one.
+// TooLong is a message for which a Recv's buffer was too small. The Endpoint keeps it, for a Recv with a larger buffer.
 type TooLong struct {
 	From   int
 	Length int // bytes
@@ -100,23 +102,22 @@ type Config struct {
 	Key []byte
 	// Generation tells the worlds of one job apart.
 	Generation uint64
-	// Listener is a TCP listener or a link.Listener, the one that the other ranks
-	// know. New takes it over, also when it returns an error.
+	// Listener is a TCP listener or a link.Listener, at the address that the other ranks know. New owns it, also if it
+	// returns an error.
 	Listener net.Listener
-	// Addrs lists the host:port pairs under which a rank may be reached. Called on
-	// any goroutine.
+	// Addrs lists the host:port pairs at which a rank may be reached. It is called on any goroutine.
 	Addrs func(rank int) []string
-	// Knocks is told of connections that do not prove themselves. Optional.
+	// Knocks gets the connections that do not prove that they belong to the job. Optional.
 	Knocks *auth.Knocks
-	// TLS has all connections speak TLS, the same on all ranks.
+	// TLS makes all connections use TLS. It is the same on all ranks.
 	TLS bool
-	// Timeout bounds the making of a connection. Default 30 s.
+	// Timeout bounds the time to make a connection. Default 30 s.
 	Timeout time.Duration
-	// TrackFD is told of each descriptor when it opens and before it closes.
-	// Optional; safe for concurrent calls.
+	// TrackFD is called with each descriptor when it opens and before it closes. Optional. It must be safe for
+	// concurrent calls.
 	TrackFD func(fd int, open bool)
-	// Err is not nil when the world has been aborted; the Endpoint is then, too, within a
-	// moment. Optional; safe for concurrent calls.
+	// Err returns the cause once the world has been aborted. Then the Endpoint aborts, too, within errPoll. Optional.
+	// It must be safe for concurrent calls.
 	Err func() error
 }
 
@@ -145,7 +146,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Endpoint is a rank's end.
+// Endpoint is a rank's end of all its messages.
 type Endpoint struct {
 	cfg      Config
 	acceptor *link.Acceptor
@@ -165,8 +166,8 @@ type Endpoint struct {
 	closed bool               // no goroutine starts any more
 	conns  map[*link.Conn]int // with the rank at the other end
 
-	arrived chan struct{} // closed when a box has something new to offer; nil if nobody waits for that. mu
-	served  atomic.Uint32 // RecvAny calls that have looked: where the next one starts
+	arrived chan struct{} // closed when a box has a new message; nil if nobody waits for one. Guarded by mu
+	served  atomic.Uint32 // counts RecvAny's looks: the next one starts at that box
 }
 
 // New starts to accept connections. It does not block.
@@ -202,8 +203,8 @@ func New(c Config) (*Endpoint, error) {
 	return m, nil
 }
 
-// Abort makes every blocked and every later call fail with cause, unless there
-// has been another cause before. It tells nobody else.
+// Abort makes every blocked and every later call fail with cause, unless it has failed for another cause before. It
+// tells no other rank.
 func (m *Endpoint) Abort(cause error) {
 	if cause == nil {
 		cause = errors.New("p2p: aborted without a cause")
@@ -214,7 +215,7 @@ func (m *Endpoint) Abort(cause error) {
 // past is a deadline that interrupts the goroutine which reads or writes a connection.
 var past = time.Unix(1, 0)
 
-// end latches the cause; false if there is one already.
+// end latches the cause. It returns false if there is one already.
 func (m *Endpoint) end(cause error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,8 +238,8 @@ func (m *Endpoint) err() error {
 	return m.cause
 }
 
-// Close ends all calls with ErrClosed and releases everything. After it nothing touches a buffer that was given to a
-// call. Messages that Send has accepted still arrive. Closing twice is allowed.
+// Close ends all calls with ErrClosed and releases everything. When Close has returned, nothing touches the buffers of
+// calls. Messages that Send has accepted still arrive. Closing twice is allowed.
 func (m *Endpoint) Close() error {
 	orderly := m.end(ErrClosed)
 	m.mu.Lock()
@@ -296,7 +297,7 @@ func (m *Endpoint) pollErr() {
 	}
 }
 
-// start runs f on a goroutine that Close waits for; false if it is too late for that.
+// start runs f on a goroutine that Close waits for; false if Close has begun.
 func (m *Endpoint) start(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -307,7 +308,7 @@ func (m *Endpoint) start(f func()) bool {
 	return true
 }
 
-// register adds a connection to those that end attends to; false: too late.
+// register adds a connection to those that end interrupts. It returns false if the Endpoint has ended.
 func (m *Endpoint) register(c *link.Conn, rank int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -325,11 +326,10 @@ func (m *Endpoint) drop(c *link.Conn) {
 	c.Close()
 }
 
-// resume takes back the deadline of an interrupted reader or writer (set is a
-// method of its connection), unless the Endpoint has come to its end.
+// resume removes the deadline of an interrupted reader or writer, unless the Endpoint has ended. set is a method of its
+// connection.
 func (m *Endpoint) resume(set func(time.Time) error) error {
 	set(time.Time{})
-	// end latches the cause before it sets deadlines: if this has undone one of
-	// those, the cause is there.
+	// end latches the cause before it sets deadlines: if set has undone one of these, err returns the cause.
 	return m.err()
 }

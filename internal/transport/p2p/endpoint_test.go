@@ -87,7 +87,7 @@ func mustRecv(t testing.TB, m *Endpoint, from int, tag uint32, want []byte) {
 	}
 }
 
-// eventually waits for what wakes nobody.
+// eventually polls until done returns true.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
@@ -133,8 +133,8 @@ func (b *box) keptMessages(tag uint32) int {
 	return len(b.kept[tag])
 }
 
-// All pairs, oneself included, exchange messages of all sizes with two tags,
-// which are received in the other order as far as memory allows.
+// All pairs, each rank with itself, too, exchange messages of all sizes with two tags. The receivers take the tags in
+// the other order as far as memory allows.
 func TestMessagesArriveWholeAndInOrder(t *testing.T) {
 	sizes := []int{0, 1, 15, 16, 17, 4 << 10, 70_000, 0, 1 << 20, 8 << 20, 3}
 	endpoints := world(t, 3, nil)
@@ -164,12 +164,12 @@ func TestMessagesArriveWholeAndInOrder(t *testing.T) {
 	g.Wait()
 }
 
-// Random sends and receives: what comes with a tag is what was sent with it, in order.
+// With random sends and receives, the messages of each tag arrive in the order in which they were sent.
 func TestTagsAreIndependent(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	const tags, rounds = 5, 60
-	// messages gives those of a tag one by one, the same to who sends them and who receives them.
+	// messages generates the messages of a tag one by one, the same for sender and receiver.
 	messages := func(tag uint32, each func(message []byte)) {
 		rnd := rand.New(rand.NewPCG(seed, uint64(tag)))
 		for k := range rounds {
@@ -180,7 +180,7 @@ func TestTagsAreIndependent(t *testing.T) {
 	endpoints := world(t, 2, nil)
 	for _, m := range endpoints {
 		for tag := range uint32(tags) {
-			for peer := range endpoints { // oneself, too
+			for peer := range endpoints { // itself, too
 				g.Go(func() { messages(tag, func(p []byte) { mustSend(t, m, peer, tag, p) }) })
 				g.Go(func() { messages(tag, func(p []byte) { mustRecv(t, m, peer, tag, p) }) })
 			}
@@ -210,8 +210,8 @@ func TestReceivesOfATagAreServedInOrder(t *testing.T) {
 	}
 }
 
-// The error names both lengths, and the message is there for the next one: one
-// that was kept, one that met a waiting Recv, and one too large to be kept.
+// The error names both lengths, and the next Recv gets the message: one that was kept, one that met a waiting Recv, and
+// one too large to be kept.
 func TestTooLongAMessage(t *testing.T) {
 	endpoints := world(t, 2, nil)
 	for _, from := range []int{0, 1} {
@@ -247,8 +247,7 @@ func TestTooLongAMessage(t *testing.T) {
 	}
 }
 
-// A receiver that does not receive holds the sender back, keeps no more than it
-// may, and gets everything in the end.
+// A receiver that does not receive holds the sender back, keeps no more than MaxKept, and gets everything in the end.
 func TestBackPressure(t *testing.T) {
 	for _, size := range []int{1000, 100_000, MaxKept - messageCost} {
 		for _, from := range []int{0, 1} {
@@ -264,7 +263,7 @@ func TestBackPressure(t *testing.T) {
 				}
 			})
 			last := int64(-1)
-			eventually(t, func() bool { // it stands still
+			eventually(t, func() bool { // the sender stands still
 				time.Sleep(50 * time.Millisecond)
 				now := sent.Load()
 				still := now == last
@@ -280,7 +279,7 @@ func TestBackPressure(t *testing.T) {
 			if last == limit {
 				t.Fatalf("messages of %d bytes are sent without limit", size)
 			}
-			for range last + 1 { // makes room for one more than has been sent
+			for range last + 1 { // one more than has been sent, so the waiting one arrives, too
 				mustRecv(t, endpoints[0], from, 1, p)
 			}
 			cancel()
@@ -290,8 +289,7 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
-// A Recv that is cancelled in the middle of a message loses nothing of it, and
-// touches its buffer no more.
+// A Recv that is cancelled in the middle of a message loses nothing of it, and no longer touches its buffer.
 func TestCancelledRecvLosesNothing(t *testing.T) {
 	endpoints := world(t, 2, nil)
 	m, b := endpoints[0], &endpoints[0].boxes[1]
@@ -321,7 +319,7 @@ func TestCancelledRecvLosesNothing(t *testing.T) {
 			t.Error(err)
 		}
 		for i := range p {
-			p[i] = 0xee // the race detector sees who else writes here
+			p[i] = 0xee // the race detector sees any other writer
 		}
 		go raw.Write(whole[cut:])
 		mustRecv(t, m, 1, 9, whole)
@@ -330,16 +328,15 @@ func TestCancelledRecvLosesNothing(t *testing.T) {
 	mustRecv(t, m, 1, 9, []byte("next"))
 }
 
-// A Send that is cancelled in the middle gives its buffer back, and the message
-// arrives, so that the ones after it do.
+// A Send that is cancelled in the middle gives its buffer back, and the message arrives, so that later ones do, too.
 func TestCancelledSendDoesNotBreakTheStream(t *testing.T) {
 	endpoints := world(t, 2, nil)
-	// With a connection there already, what is sent is under way at once.
+	// Once the connection exists, a message is under way at once.
 	var first sync.WaitGroup
 	first.Go(func() { mustSend(t, endpoints[1], 0, 1, []byte("first")) })
 	mustRecv(t, endpoints[0], 1, 1, []byte("first"))
 	first.Wait()
-	// Both ends hold little, however far the system would let their buffers grow.
+	// Fix small buffers at both ends, which the system would let grow.
 	b := &endpoints[0].boxes[1]
 	b.mu.Lock()
 	in := b.conn
@@ -352,7 +349,7 @@ func TestCancelledSendDoesNotBreakTheStream(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		result := make(chan error)
 		go func() { result <- endpoints[1].Send(ctx, 0, 1, 0, p) }()
-		eventually(t, func() bool { // its header has arrived, and the rest is read no further
+		eventually(t, func() bool { // its header has arrived, and the box reads no further
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return b.stuck[1] > 0
@@ -392,8 +389,7 @@ func TestCancelledBeforeAnythingHappens(t *testing.T) {
 	}
 }
 
-// blocked starts calls that block in every way there is, and returns what they
-// come to.
+// blocked starts calls that block in every possible way, and returns their results.
 func blocked(t *testing.T, endpoints []*Endpoint) chan error {
 	results := make(chan error, 9)
 	m, big := endpoints[0], make([]byte, 64<<20)
@@ -410,7 +406,7 @@ func blocked(t *testing.T, endpoints []*Endpoint) chan error {
 	eventually(t, func() bool {
 		return m.boxes[0].waitingFor(1) && m.boxes[1].waitingFor(1) && endpoints[1].boxes[0].connected()
 	})
-	// And one in the middle of a message.
+	// And a Recv in the middle of a message.
 	var head [headerSize]byte
 	putHeader(head[:], kindMessage, 3, 0, 100)
 	mustSend(t, endpoints[1], 0, 9, nil)
@@ -487,8 +483,7 @@ func TestCloseWakesEverybody(t *testing.T) {
 	}
 }
 
-// What has been sent before Close arrives; after it comes an error that names
-// the rank.
+// Messages sent before Close arrive. After them comes an error that names the rank.
 func TestClosingInGoodOrder(t *testing.T) {
 	endpoints := world(t, 2, nil)
 	p := pattern(100_000, 1)
@@ -548,7 +543,7 @@ func TestDeathOfThePeer(t *testing.T) {
 				t.Fatal("Recv hangs")
 			}
 			if name == "it has sent" {
-				return // a new connection would find the listener open still
+				return // a new connection would find the listener still open
 			}
 			eventually(t, func() bool { return endpoints[0].Send(context.Background(), 1, 5, 0, nil) != nil })
 			if err := endpoints[0].Send(context.Background(), 1, 5, 0, nil); !strings.Contains(err.Error(),
@@ -707,7 +702,8 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 	}
 }
 
-// A label comes with its message, whichever way that goes: to who waits, kept, to oneself, for any.
+// A label comes with its message, whichever way the message goes: to a waiting Recv, kept, to the rank itself, to
+// RecvAny.
 func TestLabels(t *testing.T) {
 	endpoints := world(t, 2, nil)
 	p := make([]byte, 4)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What comes over a connection may be anything: a hello is a rank's that may call, and a
-// header is one that putHeader has written, or both are refused.
+// A connection may bring any bytes. A hello comes from a rank that may call, and a header is one that putHeader has
+// written, or both are refused.
 func FuzzParse(f *testing.F) {
 	m := &Endpoint{cfg: Config{Rank: 1, Size: 3, Generation: 7}}
 	from := &Endpoint{cfg: Config{Rank: 2, Size: 3, Generation: 7}}

@@ -25,7 +25,7 @@ func (m *Endpoint) Rest() {
 	}
 }
 
-// connections are the open ones, with the ranks at their other ends.
+// connections returns the open connections, with the ranks at their other ends.
 func (m *Endpoint) connections() map[*link.Conn]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

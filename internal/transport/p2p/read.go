@@ -38,7 +38,7 @@ type reader struct {
 	r *bufio.Reader
 }
 
-// message reads a payload to where it belongs.
+// message reads a payload into a waiter's buffer or into memory.
 func (in *reader) message(h header) error {
 	b := in.b
 	w, err := b.place(b.m.ctx, h)
@@ -62,7 +62,7 @@ func (in *reader) message(h header) error {
 		b.mu.Unlock()
 		return err
 	}
-	// The message is kept, though there may be no room for it.
+	// Keep the message, though there may be no room for it.
 	rest := make([]byte, h.length)
 	copy(rest, w.p[:n])
 	b.mu.Lock()
@@ -81,8 +81,8 @@ func (in *reader) keep(h header, p []byte, n int) error {
 	return nil
 }
 
-// full fills p. When w, whose buffer p is, is cancelled meanwhile, it returns how
-// much it has read and errCancelled.
+// full fills p. If p is the buffer of w, and w is cancelled meanwhile, full returns the number of bytes that it has
+// read, and errCancelled.
 func (in *reader) full(p []byte, w *waiter) (n int, err error) {
 	for {
 		k, err := io.ReadFull(in.r, p[n:])
@@ -93,8 +93,8 @@ func (in *reader) full(p []byte, w *waiter) (n int, err error) {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		// giveUp has interrupted this, maybe for a buffer that has been filled before
-		// it could, or end has.
+		// Either end has interrupted this, or giveUp has, perhaps for an earlier buffer that was full before the
+		// interruption.
 		in.b.mu.Lock()
 		err = in.b.m.resume(in.c.SetReadDeadline)
 		if err == nil && w != nil && w.stage == interrupted {

@@ -19,9 +19,9 @@ type box struct {
 	mu      sync.Mutex
 	conn    *link.Conn           // nil until the sender has connected
 	waiting map[uint32][]*waiter // by tag, oldest first
-	kept    map[uint32][]kept    // by tag, oldest first; none where somebody waits
+	kept    map[uint32][]kept    // by tag, oldest first; none for a tag for which a Recv waits
 	stuck   map[uint32]int       // by tag, how many messages wait for room or for a waiter
-	bytes   int                  // of kept and of what is being read to be kept
+	bytes   int                  // of kept messages, and of messages that are being read to be kept
 	changed chan struct{}        // closed at the next change; nil if nobody waits for one
 	err     error                // why nothing more comes
 }
@@ -35,24 +35,24 @@ type kept struct {
 // waiter is a Recv that waits.
 type waiter struct {
 	p     []byte
-	stage stage // guarded by box.mu, as the rest
+	stage stage // guarded by box.mu, like the other fields
 	n     int
 	label uint16
 	err   error
 	done  chan struct{} // closed when it has ended, with n, label and err set
 }
 
-// stage says who has a waiter's buffer. The package comment has the picture.
+// stage says who has a waiter's buffer. The package comment shows the states.
 type stage uint8
 
 const (
 	waiting     stage = iota // nobody; it is in box.waiting
 	claimed                  // the box's reader
-	interrupted              // the box's reader, from which Recv wants it back
+	interrupted              // the box's reader; Recv waits for it
 	ended                    // the caller of Recv
 )
 
-// errCancelled is a waiter's error when it has been given p back.
+// errCancelled is a waiter's error after the caller has got p back.
 var errCancelled = errors.New("cancelled")
 
 func (b *box) init(m *Endpoint, from int) {
@@ -60,10 +60,9 @@ func (b *box) init(m *Endpoint, from int) {
 	b.waiting, b.kept, b.stuck = make(map[uint32][]*waiter), make(map[uint32][]kept), make(map[uint32]int)
 }
 
-// Recv waits for the next message of a rank, which may be this one, with this tag
-// and returns its length and label. If the message is longer than p the error is a
-// TooLong, and the message is kept for another Recv. When ctx ends, no message
-// is lost.
+// Recv waits for the next message of a rank, which may be this one, with this tag and returns its length and label. If
+// the message is longer than p, the error is a TooLong, and the Endpoint keeps the message for another Recv. If ctx
+// ends, no message is lost.
 func (m *Endpoint) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, label uint16, err error) {
 	if err = m.enter(ctx, from); err == nil {
 		b := &m.boxes[from]
@@ -118,7 +117,7 @@ func (b *box) receive(ctx context.Context, tag uint32, p []byte) (int, uint16, e
 	return 0, 0, b.m.err()
 }
 
-// giveUp returns when nothing touches w.p any more: w is done.
+// giveUp takes back w's buffer. When it returns, w has ended, and nothing touches w.p.
 func (b *box) giveUp(tag uint32, w *waiter) {
 	b.mu.Lock()
 	switch w.stage {
@@ -165,8 +164,8 @@ func (b *box) change() {
 	}
 }
 
-// next takes the first waiter whose buffer is large enough; the others learn
-// that theirs is not. Nil: there is none. b.mu is held.
+// next takes the first waiter whose buffer is large enough. The waiters before it end with a TooLong. It returns nil if
+// there is none. b.mu is held.
 func (b *box) next(h header) *waiter {
 	for q := b.waiting[h.tag]; len(q) > 0; {
 		w := q[0]
@@ -181,9 +180,8 @@ func (b *box) next(h header) *waiter {
 	return nil
 }
 
-// place finds out where a message goes: to a waiter, else (nil) into memory, for
-// which it has room then. It blocks until one of them is possible. It returns
-// with b.mu held if there is no error.
+// place decides where a message goes: to the waiter that it returns, or, if that is nil, into memory, of which it has
+// then counted the bytes. It blocks until one of the two is possible. If there is no error, it returns with b.mu held.
 func (b *box) place(ctx context.Context, h header) (*waiter, error) {
 	for {
 		b.mu.Lock()
@@ -220,7 +218,7 @@ func (b *box) place(ctx context.Context, h header) (*waiter, error) {
 	}
 }
 
-// put is the whole way of a message that this rank sends to itself.
+// put delivers a message that this rank sends to itself.
 func (b *box) put(ctx context.Context, tag uint32, label uint16, p []byte) error {
 	h := header{tag: tag, label: label, length: len(p)}
 	w, err := b.place(ctx, h)
@@ -238,8 +236,8 @@ func (b *box) put(ctx context.Context, tag uint32, label uint16, p []byte) error
 	return nil
 }
 
-// store keeps a message for which place or the like has counted the bytes, or
-// gives it to who has come to wait for it meanwhile.
+// store keeps a message whose bytes have been counted. If a Recv has begun to wait for it meanwhile, store gives it to
+// that Recv.
 func (b *box) store(h header, p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,7 +251,7 @@ func (b *box) store(h header, p []byte) {
 	b.m.announce()
 }
 
-// fail says that nothing more comes. What is kept can still be received.
+// fail notes that no more messages come. Kept messages can still be received.
 func (b *box) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -269,11 +267,11 @@ func (b *box) fail(err error) {
 	}
 }
 
-// orphanGrace is how long the sender's own connection may take to come in when
-// another one shows that the sender has gone: its last messages may be on it.
+// orphanGrace is how long orphan waits for the sender's own connection after another connection has shown that the
+// sender has gone. The sender's last messages may be on its own connection.
 const orphanGrace = time.Second
 
-// orphan fails the box of a sender that has gone and never connected.
+// orphan fails the box of a sender that has gone without ever connecting.
 func (b *box) orphan(err error) {
 	t := time.NewTimer(orphanGrace)
 	defer t.Stop()
@@ -286,7 +284,7 @@ func (b *box) orphan(err error) {
 	}
 	if !b.connected() {
 		b.fail(err)
-	} // else its reader knows
+	} // else its reader notices the end
 }
 
 func (b *box) connected() bool {
@@ -295,7 +293,7 @@ func (b *box) connected() bool {
 	return b.conn != nil
 }
 
-// connect takes the sender's connection; false if there is one already.
+// connect takes the sender's connection. It returns false if there is one already.
 func (b *box) connect(c *link.Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

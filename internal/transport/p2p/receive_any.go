@@ -5,10 +5,9 @@ import (
 	"fmt"
 )
 
-// RecvAny waits for the next message with this tag, whoever has sent it, and
-// returns the sender, the length and the label. Messages of one sender come in order; among
-// senders it goes round. Errors as Recv; the death of one rank ends it only if
-// the world is aborted, as others may still send.
+// RecvAny waits for the next message with this tag from any rank, and returns the sender, the length and the label.
+// Messages of one sender come in order. RecvAny begins its search at another sender each time. Its errors are those of
+// Recv. The death of one rank does not end it unless the world is aborted, because others may still send.
 func (m *Endpoint) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
 	for err = m.enter(ctx, 0); err == nil; {
 		arrived := m.arrivals()
@@ -45,12 +44,12 @@ func (m *Endpoint) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n i
 // offers reports whether a receive with this tag would get a message at once. b.mu is held.
 func (b *box) offers(tag uint32) bool {
 	if len(b.waiting[tag]) > 0 {
-		return false // somebody waits for this sender's next one
+		return false // a Recv waits for this sender's next message
 	}
 	return len(b.kept[tag]) > 0 || b.stuck[tag] > 0
 }
 
-// arrivals is closed when a box has something new to offer.
+// arrivals returns a channel that is closed when a box has a new message.
 func (m *Endpoint) arrivals() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +59,7 @@ func (m *Endpoint) arrivals() <-chan struct{} {
 	return m.arrived
 }
 
-// announce wakes those who wait for a message of any rank.
+// announce wakes the RecvAny calls that wait.
 func (m *Endpoint) announce() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

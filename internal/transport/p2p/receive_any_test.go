@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Each message comes once, those of one sender in order, and nobody is starved.
+// RecvAny returns each message once, the messages of one sender in order, and starves no sender.
 func TestRecvAny(t *testing.T) {
 	const size, each = 3, 40
 	endpoints := world(t, size, nil)
@@ -35,7 +35,7 @@ func TestRecvAny(t *testing.T) {
 	senders.Wait()
 }
 
-// A message that is larger than what is kept waits for its receiver.
+// A message that is larger than MaxKept waits for its receiver.
 func TestRecvAnyOfALargeMessage(t *testing.T) {
 	endpoints := world(t, 2, nil)
 	defer closeAll(endpoints)
@@ -49,8 +49,8 @@ func TestRecvAnyOfALargeMessage(t *testing.T) {
 	}
 }
 
-// A Recv that waits for a sender's next message is served before RecvAny; and
-// RecvAny ends with its context, and with the Endpoint.
+// A Recv that waits for a sender's next message is served before RecvAny. RecvAny ends with its context, and with the
+// Endpoint.
 func TestRecvAnyWaits(t *testing.T) {
 	endpoints := world(t, 2, nil)
 	defer closeAll(endpoints)

@@ -14,15 +14,14 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// outbox is the way to one receiver.
+// outbox sends to one receiver.
 type outbox struct {
 	m  *Endpoint
 	to int
-	// turn holds a token while somebody writes. Whoever has put it there owns the
-	// fields up to mu.
+	// turn holds a token while a goroutine writes. The goroutine that has put it there owns the fields up to mu.
 	turn   chan struct{}
 	conn   *link.Conn // nil until the first Send
-	route  int        // the address that worked last
+	route  int        // the index of the address that worked last
 	header [headerSize]byte
 	parts  [2][]byte
 	vector net.Buffers
@@ -33,12 +32,11 @@ type outbox struct {
 
 func (o *outbox) init(m *Endpoint, to int) { o.m, o.to, o.turn = m, to, make(chan struct{}, 1) }
 
-// Send sends p to rank `to`, which may be this one. It returns when p may be
-// reused: when the message is under way, not when it has been received. It blocks
-// while the receiver keeps too much already, and until a connection is made (at
-// most Config.Timeout). If ctx ends when a part of the message has been sent,
-// the error is ctx's and the message arrives nevertheless. The label goes with the
-// message, for the receiver to look at; it takes no part in the choice of one.
+// Send sends p to rank `to`, which may be this one. The label goes with the message; it plays no part in matching.
+//   - Send returns when p may be reused: when the message is under way, not when it has been received.
+//   - It blocks until a connection is made (at most Config.Timeout), and while the receiver keeps too many bytes.
+//   - If ctx ends when part of the message has been sent, Send returns ctx's error, and the message arrives
+//     nevertheless.
 func (m *Endpoint) Send(ctx context.Context, to int, tag uint32, label uint16, p []byte) error {
 	err := m.enter(ctx, to)
 	if err == nil {
@@ -64,8 +62,8 @@ func (m *Endpoint) Send(ctx context.Context, to int, tag uint32, label uint16, p
 	return fmt.Errorf("send with tag %d to rank %d: %w", tag, to, err)
 }
 
-// send sends one message. The caller has the turn, and keeps it if busy: then
-// the rest of a message is being written by another goroutine, which gives it up.
+// send sends one message. The caller has the turn, and gives it back unless busy is true. Then another goroutine writes
+// the rest of the message, and gives the turn back.
 func (o *outbox) send(ctx context.Context, tag uint32, label uint16, p []byte) (busy bool, err error) {
 	if o.to == o.m.cfg.Rank {
 		return false, o.m.boxes[o.to].put(ctx, tag, label, p)
@@ -102,7 +100,7 @@ func (o *outbox) send(ctx context.Context, tag uint32, label uint16, p []byte) (
 // write writes vector until ctx ends.
 func (o *outbox) write(ctx context.Context) error {
 	if ctx.Done() == nil {
-		_, err := o.vector.WriteTo(o.conn.Stream) // the socket itself: it knows writev
+		_, err := o.vector.WriteTo(o.conn.Stream) // the socket itself, which has writev
 		return err
 	}
 	interrupted := make(chan struct{})
@@ -147,7 +145,7 @@ func (o *outbox) connect(ctx context.Context) error {
 	return nil
 }
 
-// watch reads the silent direction of the connection, to its end.
+// watch reads the direction without messages, until the connection ends.
 func (o *outbox) watch(c *link.Conn) {
 	var head [headerSize]byte
 	_, err := io.ReadFull(c, head[:])
@@ -157,14 +155,14 @@ func (o *outbox) watch(c *link.Conn) {
 		}
 	}
 	if o.m.err() != nil {
-		return // Close says goodbye and closes it
+		return // Close says goodbye, and closes the connection
 	}
 	err = o.fail(lost(o.to, c, err))
 	o.m.drop(c)
 	o.m.boxes[o.to].orphan(err)
 }
 
-// fail latches why nothing can be sent any more, and returns the first reason.
+// fail latches the reason why nothing can be sent any more, and returns the first one.
 func (o *outbox) fail(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -180,7 +178,7 @@ func (o *outbox) failure() error {
 	return o.err
 }
 
-// close waits for who writes, and says goodbye if the Endpoint ends in good order.
+// close waits for the goroutine that writes, and says goodbye if the Endpoint ends in good order.
 func (o *outbox) close(orderly bool) {
 	o.turn <- struct{}{}
 	if o.conn != nil && orderly && o.failure() == nil {

@@ -9,13 +9,12 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// protocol begins every hello: it tells this package's connections from others
-// of the job, and its version.
+// protocol begins every hello: it tells this package's connections from others of the job, and has a version.
 const protocol = "p2p\x02"
 
 const helloSize = len(protocol) + 8 + 3*4
 
-// hello is what this rank says when it dials another.
+// hello returns the first bytes that this rank sends when it dials another.
 func (m *Endpoint) hello(to int) []byte {
 	p := append(make([]byte, 0, helloSize), protocol...)
 	p = binary.LittleEndian.AppendUint64(p, m.cfg.Generation)
@@ -25,7 +24,7 @@ func (m *Endpoint) hello(to int) []byte {
 	return p
 }
 
-// sender is the rank that a hello comes from, if that may connect to this one.
+// sender returns the rank that a hello comes from, or an error if that rank may not connect to this one.
 func (m *Endpoint) sender(hello []byte) (int, error) {
 	if len(hello) != helloSize || string(hello[:len(protocol)]) != protocol {
 		return 0, errors.New("here is tagged send and receive")
@@ -47,7 +46,7 @@ func (m *Endpoint) sender(hello []byte) (int, error) {
 	return from, nil
 }
 
-// admit judges a hello.
+// admit returns an error for a hello that this rank refuses.
 func (m *Endpoint) admit(hello []byte) error {
 	from, err := m.sender(hello)
 	if err == nil && m.boxes[from].connected() {
@@ -56,7 +55,7 @@ func (m *Endpoint) admit(hello []byte) error {
 	return err
 }
 
-// take is given a proved connection.
+// take takes a connection that has proved that it belongs to the job.
 func (m *Endpoint) take(hello []byte, c *link.Conn) {
 	from, err := m.sender(hello)
 	if err != nil || !m.register(c, from) {
@@ -69,19 +68,19 @@ func (m *Endpoint) take(hello []byte, c *link.Conn) {
 	}
 }
 
-// What precedes every message: kind (2 bytes), label (2), tag (4), length of the payload (8),
-// little-endian. Towards the sender only goodbye travels.
+// A header precedes every message: kind (2 bytes), label (2), tag (4), length of the payload (8), little-endian. Only a
+// goodbye travels towards the sender.
 const headerSize = 16
 
 const (
 	kindMessage uint16 = 1
-	kindGoodbye uint16 = 2 // no payload; the last that comes
+	kindGoodbye uint16 = 2 // no payload; nothing follows
 )
 
-// maxMessage keeps a length that makes no sense from being believed.
+// maxMessage bounds the length in a header, so that nobody believes a damaged one.
 const maxMessage = 1 << 46
 
-// header is what is said of a message before it.
+// header is the decoded header of a message.
 type header struct {
 	tag    uint32
 	label  uint16

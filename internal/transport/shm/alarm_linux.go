@@ -12,7 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// events are eventfds, one for each rank, which all ranks of the host hold. They wake sleepers in place of futexes.
+// events are eventfds, one for each rank, which all ranks of the host have open. They wake sleepers in place of
+// futexes.
 type events struct {
 	trackFD func(fd int, open bool)
 
@@ -99,7 +100,7 @@ func (a *alarm) Clear() {
 	}
 }
 
-// Sleep serves a driver that waits for nothing but this bell.
+// Sleep serves a driver that waits only for this bell.
 func (a *alarm) Sleep(ticket uint32, d time.Duration) {
 	defer a.Disarm()
 	for until := time.Now().Add(d); d > 0 && !a.Rung(ticket); d = time.Until(until) {

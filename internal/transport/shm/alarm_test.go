@@ -12,7 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// A driver can sleep on its alarm and on something else, and finds out which it was.
+// A driver can sleep on its alarm and on something else, and finds out which of them woke it.
 func TestAlarmAmongOthers(t *testing.T) {
 	nets := openWorld(t, 2, func(c *Config) { c.Alarm = true })
 	var other [2]int
@@ -24,7 +24,7 @@ func TestAlarmAmongOthers(t *testing.T) {
 	sleep := func(ticket uint32) (rung, ready bool) {
 		for {
 			p := []unix.PollFd{{Fd: int32(a.FD()), Events: unix.POLLIN}, {Fd: int32(other[0]), Events: unix.POLLIN}}
-			// what is lost is a time-out of the test
+			// a lost ring is a time-out of the test
 			if _, err := unix.Poll(p, -1); err != nil && !errors.Is(err, unix.EINTR) {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestAlarmAmongOthers(t *testing.T) {
 	if rung, ready := sleep(ticket); rung || !ready {
 		t.Errorf("rung %v, ready %v", rung, ready)
 	}
-	// A ring that nobody has slept for does not end a later sleep.
+	// A ring during which nobody slept does not end a later sleep.
 	a.Arm()
 	nets[0].head.ring(1)
 	a.Disarm()

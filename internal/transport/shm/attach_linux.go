@@ -28,10 +28,9 @@ import (
 //	        wait until all have mapped it
 //	        ───────────────────────────── attached ───────────────────────────▶
 //
-// All attach or none does. Instead of any message each side may send a failure,
-// and a connection that ends early is one, too. The first that rank 0 has or hears
-// of becomes the last word to everybody, also to those that come later: nobody
-// waits for what cannot come any more, and all know the same cause.
+// All attach or none does. In place of any message each side may send a failure, and a connection that ends early is a
+// failure, too. The first failure of rank 0 itself, or of which rank 0 hears, is its last word to all ranks, also to
+// late ones. So nobody waits for an event that cannot come any more, and all know the same cause.
 const (
 	statusFailed   byte = iota // a failure follows
 	statusGaveUp               // to rank 0: the time is up; a failure follows
@@ -39,13 +38,13 @@ const (
 	statusMapped               // to rank 0
 	statusAttached             // all ranks have mapped the segment
 
-	handshakeTimeout = 5 * time.Second // for one stranger on rank 0's socket
-	farewell         = time.Second     // for a last word to one that should be listening
+	handshakeTimeout = 5 * time.Second // for a connection to rank 0 to prove itself
+	farewell         = time.Second     // for a last word to a rank that should be reading
 	dialPause        = 5 * time.Millisecond
 )
 
-// derive makes the values that belong to this job, generation and host only. The host's first rank stands for the host,
-// so one machine can have several hosts.
+// derive makes a value that only this job, generation and host have. The host's first rank stands for the host, so one
+// machine can have several hosts.
 func derive(c Config, what string) []byte {
 	h := hmac.New(sha256.New, c.Key)
 	fmt.Fprintf(h, "%s|%q|%d|%d", what, c.Job, c.Generation, c.world(0))
@@ -78,7 +77,7 @@ func decodeHello(p []byte) (hello, error) {
 	return hello{rank: field(0), size: field(1), pid: field(2)}, nil
 }
 
-// join attaches this rank; its error is a *failure. If it fails, Close releases what it has opened.
+// join attaches this rank; its error is a *failure. After a failure, Close releases all that join has opened.
 func (n *Network) join(ctx context.Context) error {
 	attach := n.guest
 	if n.cfg.Rank == 0 {

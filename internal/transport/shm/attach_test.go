@@ -21,15 +21,13 @@ import (
 	"github.com/gorovod/gorovod/test/leak"
 )
 
-// patience is the ranks' time-out in tests where nobody may wait for it, and soon
-// is far more than telling takes.
+// patience is the ranks' time-out in tests in which nobody may wait that long. soon is far more than telling takes.
 const (
 	patience = time.Minute
 	soon     = 20 * time.Second
 )
 
-// openFailing opens all ranks that have a config at once and returns their errors,
-// none of which may have come by a time-out.
+// openFailing opens all ranks that have a config at once and returns their errors, none of which may be a time-out.
 func openFailing(t *testing.T, configs ...Config) []error {
 	t.Helper()
 	began := time.Now()
@@ -90,7 +88,7 @@ func limitFiles(t *testing.T) {
 	}
 }
 
-// starve leaves this process room more bytes of address space.
+// starve limits this process to room more bytes of address space.
 func starve(room int) error {
 	p, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -104,7 +102,7 @@ func starve(room int) error {
 	return unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit})
 }
 
-// prove is a guest up to the proof.
+// prove does what a guest does, up to the proof.
 func prove(ctx context.Context, c Config, h hello) (*net.UnixConn, error) {
 	conn, err := (&Network{cfg: c}).dial(ctx)
 	if err != nil {
@@ -124,7 +122,7 @@ func TestOwnersFailureIsToldToAll(t *testing.T) {
 	leak.Check(t)
 }
 
-// Rank 0 stays until the last rank has been told.
+// Rank 0 stays until it has told the last rank.
 func TestOwnersFailureIsToldToTheLate(t *testing.T) {
 	limitFiles(t)
 	configs := patient(t, 3)
@@ -187,7 +185,7 @@ func TestOwnerDiesWhileRanksAttach(t *testing.T) {
 	all(t, openFailing(t, c), 1, "rank 0 has gone")
 }
 
-// A process that knows the secret but does not fit ends it for all.
+// A process that knows the secret but does not fit makes the attachment fail for all.
 func TestMisfitsAreToldToAll(t *testing.T) {
 	pid := os.Getpid()
 	for _, m := range []struct {
@@ -211,7 +209,7 @@ func TestMisfitsAreToldToAll(t *testing.T) {
 		if told := (*failure)(nil); !errors.As(misfit, &told) || !strings.Contains(told.text, m.why) {
 			t.Errorf("%+v was told: %v", m.hello, misfit)
 		}
-		if m.rank != 1 { // the true one has still to come
+		if m.rank != 1 { // the true rank 1 is still missing
 			all(t, openFailing(t, configs[1]), 0, m.why)
 		}
 		all(t, <-owner, 0, m.why)
@@ -241,7 +239,7 @@ func TestTwoOfOneRank(t *testing.T) {
 	}
 }
 
-// A rank whose time is up says for whom it has waited, and so do all.
+// A rank whose time is up names the ranks that it has waited for, and all ranks return that error.
 func TestGuestThatGivesUpNamesTheMissing(t *testing.T) {
 	configs := patient(t, 4)
 	configs[2].Timeout = 300 * time.Millisecond

@@ -7,9 +7,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// bell is a rank's own bell. Dekker's rule keeps a ring from being lost: the sleeper sets its flag and then polls; the
-// ringer publishes and then looks at the flag. So at least one of them sees the other. A ringer that finds the flag set
-// clears it, so only one ringer pays for a wake-up.
+// bell is a rank's own bell. Dekker's rule keeps a ring from being lost: the sleeper sets its flag and then polls, and
+// the ringer publishes and then looks at the flag. So at least one of them sees the other. A ringer that finds the flag
+// set clears it, so only one ringer pays for a wake-up.
 type bell struct {
 	head *header
 	rank int
@@ -19,7 +19,7 @@ type bell struct {
 const (
 	awake uint32 = iota
 	asleep
-	asleepAmid // and a new record of a log is no news
+	asleepAmid // asleep, and not woken by a new record of a log
 )
 
 // Arm announces that the driver is about to sleep.
@@ -38,7 +38,7 @@ func (b *bell) arm(how uint32) uint32 {
 	return ticket
 }
 
-// Disarm takes the announcement back.
+// Disarm cancels Arm.
 func (b *bell) Disarm() {
 	b.head.bell(b.rank).sleeping.Store(awake)
 	runtime.KeepAlive(b.head)
@@ -59,7 +59,7 @@ func (h *header) sleeps(rank int) bool {
 	return h.bell(rank).sleeping.Load() != awake
 }
 
-// ringForRecord is ring for a new record of a log.
+// ringForRecord is ring for a new record of a log. It does not wake a driver that sleeps amid collectives.
 func (h *header) ringForRecord(rank int) {
 	if h.bell(rank).sleeping.Load() != asleepAmid {
 		h.ring(rank)
@@ -67,7 +67,7 @@ func (h *header) ringForRecord(rank int) {
 	runtime.KeepAlive(h)
 }
 
-// ring wakes the driver of a rank; it costs one load if that is awake.
+// ring wakes the driver of a rank. If the driver is awake, that costs one load.
 func (h *header) ring(rank int) {
 	s := h.bell(rank)
 	if s.sleeping.Load() != awake && s.sleeping.Swap(awake) != awake {

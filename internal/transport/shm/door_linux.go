@@ -17,7 +17,7 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// host attaches rank 0. Rank 0 listens before it makes the segment, so that it can tell the others if it cannot make
+// host attaches rank 0. Rank 0 listens before it makes the segment, so that it can tell the others if it fails to make
 // it.
 func (n *Network) host(ctx context.Context) error {
 	if n.cfg.Size == 1 {
@@ -64,21 +64,21 @@ type door struct {
 	ln   *net.UnixListener
 	wg   sync.WaitGroup
 	made chan struct{} // closed when there is a segment
-	over chan struct{} // closed when it is decided: all have attached, or none will
+	over chan struct{} // closed when the outcome is decided: all have attached, or none will
 	told chan struct{} // closed when all other ranks have been told
 
-	mu        sync.Mutex             // protects what follows
+	mu        sync.Mutex             // protects the fields below
 	strangers map[*net.UnixConn]bool // connections that have proved nothing yet
 	closed    bool
-	refused   error // the last trouble with strangers
+	refused   error // the last error of a stranger
 	guests    []guestState
 	decided   bool
-	failure   *failure // once decided; nil: all have attached
+	failure   *failure // valid once decided; nil: all have attached
 }
 
-// guestState is what rank 0 knows of another rank, by place; element 0 is not used.
+// guestState is rank 0's knowledge of another rank. The list is by place; element 0 is not used.
 type guestState struct {
-	pid          int // 0: it has not come
+	pid          int // 0: it has not connected
 	mapped, told bool
 }
 
@@ -93,8 +93,7 @@ func (n *Network) listen() (*door, error) {
 	return d, nil
 }
 
-// await returns when all have attached, or when none will and all know it or ctx
-// has ended.
+// await returns when all ranks have attached. If none will, it returns when all know that, or when ctx has ended.
 func (d *door) await(ctx context.Context) error {
 	select {
 	case <-d.over:
@@ -107,13 +106,13 @@ func (d *door) await(ctx context.Context) error {
 	}
 	select {
 	case <-d.told:
-	case <-ctx.Done(): // some have never come
+	case <-ctx.Done(): // some have never connected
 	}
 	return f
 }
 
-// close ends the door's goroutines, after the outcome has been decided. It cuts off strangers; a rank still hears the
-// outcome.
+// close ends the door's goroutines, after the outcome has been decided. It cuts off strangers, but a rank still hears
+// the outcome.
 func (d *door) close() {
 	d.ln.Close()
 	d.mu.Lock()
@@ -136,7 +135,7 @@ func (d *door) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors, say
+		if err != nil { // for example no more descriptors
 			d.trouble(err)
 			time.Sleep(dialPause)
 			continue
@@ -175,7 +174,7 @@ func (d *door) serve(conn *net.UnixConn) {
 		d.trouble(err)
 		return
 	}
-	// The other end knows the secret, so it is a rank of this job. If it cannot be let in, the world can never be
+	// The other end knows the secret, so it is a rank of this job. If this rank must refuse it, the world can never be
 	// complete.
 	var refusal *failure
 	if err := d.register(h, pid); err != nil {
@@ -195,11 +194,11 @@ func (d *door) serve(conn *net.UnixConn) {
 		word = f.message(statusFailed)
 	}
 	conn.SetWriteDeadline(time.Now().Add(farewell))
-	conn.Write(word) // fails if it has gone
+	conn.Write(word) // fails if the rank has gone
 	d.tell(h.rank)
 }
 
-// identify returns which rank is at the other end, once that rank has proved itself.
+// identify returns the rank at the other end, once that rank has proved that it knows the secret.
 func (d *door) identify(conn *net.UnixConn) (h hello, pid int, err error) {
 	conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	defer conn.SetDeadline(time.Time{})
@@ -217,7 +216,7 @@ func (d *door) identify(conn *net.UnixConn) (h hello, pid int, err error) {
 	return h, pid, nil
 }
 
-// register notes that a rank has come.
+// register notes that a rank has connected, or returns the reason to refuse it.
 func (d *door) register(h hello, pid int) error {
 	c := d.n.cfg
 	d.mu.Lock()
@@ -247,7 +246,7 @@ func (d *door) grant(conn *net.UnixConn, rank, pid int) {
 	conn.SetWriteDeadline(time.Now().Add(farewell))
 	fds := []int{d.n.seg.fd}
 	if e := d.n.head.events; e != nil {
-		fds = append(fds, e.fds...) // nobody closes before all have attached
+		fds = append(fds, e.fds...) // nobody closes these before all have attached
 	}
 	for some := range slices.Chunk(fds, maxRights) {
 		if _, _, err := conn.WriteMsgUnix([]byte{statusGranted}, unix.UnixRights(some...), nil); err != nil {
@@ -278,7 +277,7 @@ func (d *door) hear(conn *net.UnixConn, rank, pid int) {
 		case statusFailed, statusGaveUp:
 			f, err := readFailure(conn)
 			if err != nil {
-				continue // the next read tells
+				continue // the next read returns an error
 			}
 			f.rank = d.n.cfg.world(rank)
 			if status[0] == statusGaveUp {
@@ -292,7 +291,7 @@ func (d *door) hear(conn *net.UnixConn, rank, pid int) {
 	}
 }
 
-// fail decides, if nothing is decided yet.
+// fail decides on a failure, if nothing has been decided yet.
 func (d *door) fail(f *failure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -302,7 +301,7 @@ func (d *door) fail(f *failure) {
 	}
 }
 
-// mapped decides when it is called for the last rank.
+// mapped notes that a rank has mapped the segment. For the last rank it decides that all have attached.
 func (d *door) mapped(rank int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -324,7 +323,7 @@ func (d *door) outcome() *failure {
 	return d.failure
 }
 
-// tell notes that a rank knows the outcome, as far as it can be told.
+// tell notes that a rank has been sent the outcome.
 func (d *door) tell(rank int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -340,7 +339,7 @@ func (d *door) tell(rank int) {
 	close(d.told)
 }
 
-// missing adds to the reason why a wait has ended which ranks were missing.
+// missing adds the ranks that were missing to the reason why a wait has ended.
 func (d *door) missing(why string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

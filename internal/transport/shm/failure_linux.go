@@ -11,7 +11,7 @@ import (
 // failure is the reason for which the ranks cannot share memory. It travels between them, so that all give the same
 // reason.
 type failure struct {
-	rank  int    // whose failure it is
+	rank  int    // the rank that failed
 	text  string // valid UTF-8 of at most maxFailure bytes
 	cause error  // on the rank where it happened, else nil
 }
@@ -22,7 +22,7 @@ func (f *failure) Error() string { return fmt.Sprintf("rank %d: %s", f.rank, f.t
 
 func (f *failure) Unwrap() error { return f.cause }
 
-// asFailure is err itself if it is a failure already, else a failure of rank.
+// asFailure returns err if it is a failure already, and otherwise a failure of rank.
 func asFailure(rank int, err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
@@ -36,7 +36,7 @@ func cutText(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxFai
 // failureHead is the status, the rank and the length of the text.
 const failureHead = 1 + 4 + 2
 
-// message is the failure as it is sent, after a status.
+// message encodes the failure for sending, after a status.
 func (f *failure) message(status byte) []byte {
 	p := make([]byte, 0, failureHead+len(f.text))
 	p = binary.BigEndian.AppendUint32(append(p, status), uint32(f.rank))
@@ -44,7 +44,7 @@ func (f *failure) message(status byte) []byte {
 	return append(p, f.text...)
 }
 
-// readFailure reads what follows the status.
+// readFailure reads a failure, after its status.
 func readFailure(r io.Reader) (*failure, error) {
 	var head [failureHead - 1]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -33,13 +33,13 @@ func futexWait(w *atomic.Uint32, old uint32, d time.Duration) {
 	for {
 		_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWaitOp, uintptr(old),
 			uintptr(unsafe.Pointer(&deadline)), 0, futexMatchAny)
-		if errno != unix.EINTR { // the runtime's signals end no sleep
+		if errno != unix.EINTR { // signals of Go's runtime end no sleep
 			return
 		}
 	}
 }
 
-// futexWake wakes all who wait on w.
+// futexWake wakes all waiters on w.
 func futexWake(w *atomic.Uint32) {
 	unix.Syscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWakeOp, math.MaxInt32)
 }

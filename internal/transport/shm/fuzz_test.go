@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// What the sockets through which ranks attach bring may be anything: it is refused, or is
-// what the other side would have written.
+// The sockets through which ranks attach may bring any bytes. Ranks refuse them, or they are what the other side would
+// have written.
 func FuzzAttach(f *testing.F) {
 	f.Add(hello{rank: 1, size: 2, pid: 3}.encode())
 	f.Add((&failure{rank: 3, text: "no memory"}).message(statusFailed))
@@ -48,8 +48,8 @@ func FuzzAttach(f *testing.F) {
 	})
 }
 
-// FuzzHeader: whatever the header of a segment holds, it is that of this job or refused,
-// and the record of an abort can be read.
+// FuzzHeader: whatever the header of a segment holds, it is the header of this job or check refuses it, and the record
+// of an abort can be read.
 func FuzzHeader(f *testing.F) {
 	c := Config{Rank: 1, Size: 2, Key: []byte("key"), Cards: 4, Generation: 5}
 	if err := c.check(); err != nil {
@@ -88,5 +88,5 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// aligned is mem from the first multiple of 64 bytes on.
+// aligned returns mem from its first multiple of 64 bytes on.
 func aligned(mem []byte) []byte { return mem[-int(uintptr(unsafe.Pointer(&mem[0])))&63:] }

@@ -14,8 +14,8 @@ import (
 	"github.com/gorovod/gorovod/internal/auth"
 )
 
-// guest attaches a rank other than 0. If it can reach rank 0, rank 0 decides: the error is then the failure that all
-// ranks are told, even if this rank has one of its own.
+// guest attaches a rank other than 0. If it reaches rank 0, rank 0 decides: then the error is the failure that all
+// ranks hear, even if this rank has one of its own.
 func (n *Network) guest(ctx context.Context) error {
 	conn, err := n.dial(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (n *Network) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// attach does the steps that follow the proof.
+// attach does the steps after the proof.
 func (n *Network) attach(conn *net.UnixConn) error {
 	fds, err := n.receiveSegment(conn)
 	if err != nil {
@@ -59,11 +59,11 @@ func (n *Network) attach(conn *net.UnixConn) error {
 	if err := n.mapSegment(fds); err != nil {
 		return err
 	}
-	conn.Write([]byte{statusMapped}) // if rank 0 has closed already its last word says why
+	conn.Write([]byte{statusMapped}) // if rank 0 has closed already, its last word says why
 	return lastWord(conn)
 }
 
-// report tells rank 0 that this rank cannot attach, and returns the failure that all ranks are told.
+// report tells rank 0 that this rank cannot attach, and returns the failure that all ranks hear.
 func (n *Network) report(ctx context.Context, conn *net.UnixConn, err error) error {
 	me := n.cfg.world(n.cfg.Rank)
 	mine, status := asFailure(me, err), statusFailed
@@ -71,7 +71,7 @@ func (n *Network) report(ctx context.Context, conn *net.UnixConn, err error) err
 		status = statusGaveUp
 	}
 	conn.SetDeadline(time.Now().Add(farewell))
-	conn.Write(mine.message(status)) // fails if rank 0 has gone: then the next read does, too
+	conn.Write(mine.message(status)) // fails if rank 0 has gone; then the next read fails, too
 	answer := lastWord(conn)
 	var told *failure
 	switch {
@@ -116,8 +116,7 @@ func failed(conn *net.UnixConn, status byte) error {
 	return f
 }
 
-// maxRights is how many descriptors are sent at once; the kernel takes no more than
-// 253. Tests make it smaller.
+// maxRights is the most descriptors in one message. The kernel takes at most 253. Tests make it smaller.
 var maxRights = 250
 
 // receiveSegment waits for the memfd, which comes first, and the bells.
@@ -138,7 +137,7 @@ func (n *Network) receiveSegment(conn *net.UnixConn) (fds []int, err error) {
 	return fds, nil
 }
 
-// receiveFDs receives a grant with so many descriptors.
+// receiveFDs receives a grant with that many descriptors.
 func receiveFDs(conn *net.UnixConn, count int) (fds []int, err error) {
 	status, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4*count))
 	k, oobn, _, _, err := conn.ReadMsgUnix(status, oob)
@@ -163,7 +162,7 @@ func receiveFDs(conn *net.UnixConn, count int) (fds []int, err error) {
 	return fds, nil
 }
 
-// mapSegment checks what rank 0 has sent and maps it.
+// mapSegment checks the size of the segment that rank 0 has sent, and maps it.
 func (n *Network) mapSegment(fds []int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fds[0], &st); err != nil || st.Size < int64(segmentBytes(n.cfg)) {
@@ -182,8 +181,8 @@ func (n *Network) dial(ctx context.Context) (*net.UnixConn, error) {
 		if err == nil {
 			return conn.(*net.UnixConn), nil
 		}
-		// Refused: rank 0 does not listen yet. Time-out: that of ctx, or too many wait
-		// to be accepted (EAGAIN).
+		// Refused: rank 0 does not listen yet. A time-out: ctx has ended, or too many connections wait to be accepted
+		// (EAGAIN).
 		var trouble net.Error
 		timeout := errors.As(err, &trouble) && trouble.Timeout()
 		if ctx.Err() == nil && !timeout && !errors.Is(err, unix.ECONNREFUSED) {

@@ -12,10 +12,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// header is the mapping of the segment's first part. It stays mapped until the
-// garbage collector finds that nobody can use it any more, so that Err, Abort and
-// a bell may be used by any goroutine without a guard against Close. Each method
-// that touches the mapping keeps h alive until it returns.
+// header is the mapping of the segment's first part. It stays mapped until the garbage collector finds that nobody can
+// use it any more. So any goroutine may use Err, Abort and a bell without a guard against Close. Each method that
+// touches the mapping keeps h alive until it returns.
 type header struct {
 	mem    []byte
 	size   int     // ranks
@@ -97,7 +96,7 @@ func (h *header) laneWords() (words [][]byte) {
 	return words
 }
 
-// abort writes the abort record, by world rank; false if there is one already.
+// abort writes the abort record of a world rank. It returns false if there is one already.
 func (h *header) abort(rank int, text string) bool {
 	defer runtime.KeepAlive(h)
 	r := h.regs()

@@ -13,60 +13,59 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// hugePages asks the system for huge pages under memory that other ranks copy again and again. For each page that it
-// copies from or to a process, the kernel looks the page up; with small pages that takes a quarter of the time. Nothing
-// but the speed changes for the program: hugePages does not ask for a page of which less than seven eighths are in
-// memory.
+// hugePages asks the system for huge pages under memory that other ranks copy again and again. The kernel looks up each
+// page that it copies from or to a process. With small pages these look-ups take a quarter of the time of a copy. The
+// program sees no change but the speed: hugePages asks only for pages of which seven eighths are already in memory.
 //
-// It is no trial of two ways (package trial): it compares nothing, and spends a budget of time as long as pages have
-// been cheap.
+// It is no trial of two ways (package trial): it compares nothing, and only spends a budget of time.
 //
 // Each lane has one, which belongs to the lane's driver. The zero value does nothing.
 type hugePages struct {
-	size     uintptr       // of a huge page; 0: there are none to be had
-	share    time.Duration // 1 / that of all time
-	limit    time.Duration // of one operation, or one page
+	size     uintptr       // of a huge page; 0: the system gives none
+	share    time.Duration // hugePages spends at most 1/share of all time
+	limit    time.Duration // of the time in one operation, or one page
 	collapse func(at, n uintptr) unix.Errno
 	resident func(at, n uintptr) uintptr // how many of these bytes are in memory
 	pages    map[uintptr]*hugePage
-	touched  []uintptr // in this operation; a place is an address / size
+	touched  []uintptr // by this operation; a place is an address / size
 
 	last   time.Time     // when it was used last
-	credit time.Duration // for which it may ask
-	cost   time.Duration // what a page takes that the system gives, about
+	credit time.Duration // the time that it may spend now
+	cost   time.Duration // the average time for a page that the system has given
 }
 
-// hugePage is a place for one.
+// hugePage is a place for a huge page.
 type hugePage struct {
-	covered uintptr // bytes, in this operation
+	covered uintptr // bytes that this operation has touched
 	uses    int     // operations that copied at least half of it
 	due     int     // the number of uses at which to ask
 }
 
 const (
-	// A page takes 0.6 ms or more, most of it for copying, and ten times as long where a virtual machine's host has yet
-	// to find the memory. So the system is asked for it once it would have gained half of that, at the third use or
-	// later; and then as rarely as this, since another mapping may have come to the same address.
+	// The system needs 0.6 ms or more for a page, most of it for copying, and ten times as long if a virtual machine's
+	// host must first find the memory. So hugePages asks once the page would have gained half of that time, at the
+	// third use or later. Another mapping may come to the same address, so it asks again, but only when the number of
+	// uses has grown by hugeAgain.
 	hugeCost  = 600 * time.Microsecond
 	hugeGain  = 100 * time.Microsecond // a use
 	hugeDue   = 3
 	hugeAgain = 8
-	// Asking takes at most this share of all time, a fifth, so that no operation is much slower while it asks; an
-	// eighth where ranks share cores and so wait for one another's pages, too. One operation asks for no longer than
-	// hugeLimit, or one page. So many pages are asked for at once.
+	// Asking takes at most 1/hugeShare of all time, so that no operation is much slower while hugePages asks. It is
+	// less where ranks share cores, because there they wait for one another's pages, too. One operation spends at most
+	// hugeLimit, or the time for one page. One call asks for at most hugeRun pages.
 	hugeShare        = 5
 	crowdedHugeShare = 8
 	hugeLimit        = 2 * time.Millisecond
 	hugeRun          = 8
-	// What is known of more places than this is forgotten.
+	// When it knows of more places than this, hugePages forgets all of them.
 	hugeMost = 1 << 16
 )
 
 // hugeFiles is the directory with the system's settings of huge pages.
 const hugeFiles = "/sys/kernel/mm/transparent_hugepage/"
 
-// hugePageSize is that of the system's huge pages; 0 if it has none, cannot be asked for them, or is
-// forbidden to give them.
+// hugePageSize is the size of the system's huge pages. It is 0 if the system has none, cannot be asked for them, or may
+// not give them.
 func hugePageSize() uintptr {
 	policy, err := os.ReadFile(hugeFiles + "enabled")
 	if err != nil || bytes.Contains(policy, []byte("[never]")) || collapse(0, 0) != 0 {
@@ -80,13 +79,13 @@ func hugePageSize() uintptr {
 	return uintptr(size)
 }
 
-// collapse puts the n bytes from at on, whole huge pages, into such pages.
+// collapse moves the n bytes from at on into huge pages. at and n are multiples of a huge page.
 func collapse(at, n uintptr) unix.Errno {
 	_, _, err := unix.Syscall(unix.SYS_MADVISE, at, n, unix.MADV_COLLAPSE)
 	return err
 }
 
-// resident is how many of the n bytes from at on, whole pages, are in memory; 0 if some are not mapped.
+// resident returns how many of the n bytes from at on (whole pages) are in memory; 0 if some are not mapped.
 func resident(at, n uintptr) (bytes uintptr) {
 	page := uintptr(os.Getpagesize())
 	pages := make([]byte, n/page)
@@ -108,8 +107,8 @@ func newHugePages(size uintptr, crowded bool) hugePages {
 	return h
 }
 
-// use notes that others copy these ranges in this operation, and asks for the huge pages that are due, which takes a
-// while.
+// use notes that others copy these ranges in this operation, and asks for the huge pages that are due. That takes some
+// time.
 func (h *hugePages) use(own []transport.Span) {
 	if h.size == 0 {
 		return
@@ -153,13 +152,12 @@ func (h *hugePages) touch(s transport.Span) {
 	}
 }
 
-// dense reports that a page in this place would take little more memory than what is there.
+// dense reports that a huge page in this place would take little more memory than the small pages there.
 func (h *hugePages) dense(i uintptr) bool { return h.resident(i*h.size, h.size) >= h.size-h.size/8 }
 
-// ask asks for pages, as far as there is credit. What the system refuses, because it has none or because the memory is
-// of another kind, stays as it is, and so does what would take much more memory than before. The time of a refusal is
-// paid, but teaches nothing about the cost of a page: a refusal may be quick, and the next page that the system gives
-// is not.
+// ask asks for pages, as far as there is credit. Memory stays as it is if the system refuses, because it has no page or
+// because the memory is of another kind, and if a huge page would take much more memory. A refusal uses credit, but
+// does not change the cost of a page: it may be quick when the next page is not.
 func (h *hugePages) ask(due []uintptr) {
 	now := time.Now()
 	if h.last.IsZero() {

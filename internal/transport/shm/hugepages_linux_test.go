@@ -16,8 +16,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// hugeRegion is anonymous memory of so many huge pages that begins with one, between others that cannot be
-// touched, filled with bytes.
+// hugeRegion is anonymous memory of that many huge pages, filled with bytes. It begins at a huge page, and lies between
+// pages that cannot be touched.
 func hugeRegion(t *testing.T, pages int, size uintptr) []byte {
 	t.Helper()
 	n := uintptr(pages) * size
@@ -63,7 +63,7 @@ func inHugePages(t *testing.T, region []byte) (n int) {
 
 func allResident(_, n uintptr) uintptr { return n }
 
-// The system is asked at the third use of most of a page, for neighbours together, and again in time.
+// hugePages asks at the third use of most of a page, for neighbours together, and later again.
 func TestHugePagesAreAskedFor(t *testing.T) {
 	const size = 2 << 20
 	var asked [][2]uintptr
@@ -96,7 +96,7 @@ func TestHugePagesAreAskedFor(t *testing.T) {
 	}
 }
 
-// Asking takes its share of the time and no more, however long the system takes, and comes to an end.
+// However long the system takes, asking takes no more than its share of the time, and ends.
 func TestHugePagesTakeTheirShare(t *testing.T) {
 	for _, crowded := range []bool{false, true} {
 		t.Run(fmt.Sprint("crowded ", crowded), func(t *testing.T) { testHugeShare(t, crowded) })
@@ -130,7 +130,7 @@ func testHugeShare(t *testing.T, crowded bool) {
 	}
 }
 
-// Where the system takes long it is asked later, or not at all for what is used a few times.
+// If the system is slow, hugePages asks later, and not at all for pages that are used a few times.
 func TestHugePagesMustPay(t *testing.T) {
 	const size = 2 << 20
 	asked := 0
@@ -148,7 +148,7 @@ func TestHugePagesMustPay(t *testing.T) {
 	}
 	first := asked
 	for range 22 {
-		h.credit = h.limit // it is not that
+		h.credit = h.limit // lack of credit is not the reason
 		use()
 	}
 	if first != hugeRun || asked != first {
@@ -228,8 +228,8 @@ func TestHugePages(t *testing.T) {
 	}
 }
 
-// Memory that others copy does not grow by more than an eighth: a place that is emptier than that keeps its small
-// pages.
+// Memory that others copy does not grow by more than an eighth: a place of which more than an eighth is missing keeps
+// its small pages.
 func TestHugePagesAreFull(t *testing.T) {
 	size := hugePageSize()
 	if size == 0 {
@@ -262,7 +262,7 @@ func TestHugePagesAreFull(t *testing.T) {
 	}
 }
 
-// What the system refuses stays as it is: a program's wish for small pages, and addresses where nothing is.
+// Memory stays as it is where the system refuses: where a program wants small pages, and at addresses without memory.
 func TestHugePagesRefused(t *testing.T) {
 	size := hugePageSize()
 	if size == 0 {
@@ -285,7 +285,7 @@ func TestHugePagesRefused(t *testing.T) {
 	none.use(span(region))
 }
 
-// A rank that is told not to ask does not.
+// A rank without Config.HugePages does not ask.
 func TestHugePagesAreOptional(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		nets := openWorld(t, 2, func(c *Config) { c.HugePages = wanted && c.Rank == 1 })

@@ -18,13 +18,13 @@ import (
 type openLane struct {
 	open        bool
 	members     int
-	board       *laneBoard // nil if not open, or as a Part
+	board       *laneBoard // nil if not open, or opened as a Part
 	part        *Part      // nil if not open
 	incarnation uint64     // the last one that this rank opened; guarded by opening
 }
 
-// Part is shared by those members of a lane that are on this host, while other members are elsewhere: staging, and
-// boards of the shapes that were asked for. The boards' members and readers are those on this host, in order.
+// Part is the memory that the members of a lane on this host share, while other members are elsewhere: staging, and
+// boards of the requested shapes. The boards' members and readers are the members on this host, in order.
 type Part struct {
 	Shared transport.Shared
 	Boards []*board.Board
@@ -61,8 +61,8 @@ func (n *Network) OpenLane(id int, _ uint32, members []int) (*transport.Lane, er
 	return lane, nil
 }
 
-// OpenPart is OpenLane for those members of a lane that are on this host, with boards for the caller's use, which take
-// at most Config.BoardBytes. The caller must stop all use of the boards before it calls CloseLane or Close.
+// OpenPart is OpenLane for those members of a lane that are on this host, with boards for the caller, which take at
+// most Config.BoardBytes. The caller must stop all use of the boards before it calls CloseLane or Close.
 func (n *Network) OpenPart(id int, members []int, boards ...board.Config) (*Part, error) {
 	p, _, err := n.openPart(id, members, boards...)
 	return p, err
@@ -161,7 +161,7 @@ func (p *Part) share() {
 	failpoint.Share("counters", p.data.words()...)
 }
 
-// formatLane prepares the region, which nobody else touches now.
+// formatLane prepares the region. Nobody else touches it now.
 func (n *Network) formatLane(st *laneState, region []byte, off int, shapes []board.Config, members []int) error {
 	if err := reserve(n.seg.fd, n.seg.off+off, len(region)); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (n *Network) awaitLane(what string, ready func() bool) error {
 }
 
 // CloseLane gives up this rank's part in a lane, so that the id can be used again once all members have done so. The
-// driver calls it, and uses the lane no more. Closing a lane that is not open is an error.
+// driver calls it, and then no longer uses the lane. Closing a lane that is not open is an error.
 func (n *Network) CloseLane(id int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -234,13 +234,12 @@ type laneBoard struct {
 	me     int
 	places []int // of the members
 
-	// use is held for reading by Mark and Post, which may come from any goroutine
-	// while the memory is being taken away.
+	// Mark and Post hold use for reading, because any goroutine may call them while the memory is being unmapped.
 	use  sync.RWMutex
 	gone bool
 }
 
-// quiesce returns when no Mark or Post is running; later ones do nothing.
+// quiesce returns when no Mark or Post is running; later calls do nothing.
 func (l *laneBoard) quiesce() {
 	l.use.Lock()
 	l.gone = true
@@ -266,8 +265,8 @@ func (l *laneBoard) ok(err error) bool {
 	return err == nil
 }
 
-// Mark returns true also if the lane is closed or the network has failed: the request fails with that cause anyway, so
-// the caller need not post it.
+// Mark returns true also if the lane is closed or the network has failed: the request fails anyway, so the caller need
+// not post it.
 func (l *laneBoard) Mark(card, gen uint32) bool {
 	l.use.RLock()
 	defer l.use.RUnlock()

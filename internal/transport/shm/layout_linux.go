@@ -14,8 +14,8 @@ const (
 
 	depth = 4
 
-	// ChunkBytes before rounding: large, so that ranks that share cores seldom have
-	// to wait for one another, while all members' buffers together fit into a cache.
+	// ChunkBytes before rounding: large, so that ranks that share cores seldom wait for one another, but small enough
+	// that all members' buffers together fit into a cache.
 	leastTile  = 64 << 10
 	mostTile   = 512 << 10
 	laneTarget = 8 << 20
@@ -26,7 +26,7 @@ const (
 
 	maxAbortText = 4 << 10
 
-	identityBytes = 7 * 8 // of registers: what ranks compare
+	identityBytes = 7 * 8 // the first bytes of registers, which ranks compare
 )
 
 // registers is the first part of the segment.
@@ -85,8 +85,7 @@ const (
 	bellSize    = int(unsafe.Sizeof(bellState{}))
 )
 
-// pids follow the registers, then bells, then what the ranks know of one another's memory; then, from
-// the next page, the lanes.
+// The pids follow the registers, then come the bells, then the copyStates, and from the next page on the lanes.
 func pidsOffset() int          { return int(unsafe.Sizeof(registers{})) }
 func bellsOffset(size int) int { return roundUp(pidsOffset()+8*size, 128) }
 
@@ -103,7 +102,7 @@ func chunkBytes(n int) int {
 // laneLayout gives the offsets inside a lane's region.
 type laneLayout struct{ counters, buffers, size int }
 
-// layoutOf is the layout of a lane whose boards take so many bytes.
+// layoutOf is the layout of a lane whose boards take that many bytes.
 func layoutOf(boards, members int) laneLayout {
 	var l laneLayout
 	l.counters = roundUp(boards, 64)
@@ -118,8 +117,7 @@ func laneBytes(c Config) int {
 	return roundUp(layoutOf(boards, c.Size).size+c.Size*depth*64*c.Size, pageSize)
 }
 
-// BoardBytes is what boards of these shapes take in a lane, each from a multiple of 64
-// bytes on.
+// BoardBytes is the size of boards of these shapes in a lane, each at a multiple of 64 bytes.
 func BoardBytes(shapes ...board.Config) (n int) {
 	for _, c := range shapes {
 		n += roundUp(board.Bytes(c), 64)

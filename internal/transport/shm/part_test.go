@@ -43,7 +43,7 @@ func openHosts(t *testing.T, boardBytes int, hosts ...[]int) []*Network {
 	return nets
 }
 
-// Hosts whose segments are on one machine share nothing, and speak of world ranks.
+// Hosts whose segments are on one machine share nothing, and name world ranks.
 func TestHostsAreApart(t *testing.T) {
 	nets := openHosts(t, 0, []int{0, 3}, []int{1, 2, 4})
 	lane := openLanes(t, nets, 0, []int{1, 2, 4})
@@ -67,8 +67,8 @@ func TestHostsAreApart(t *testing.T) {
 	}
 }
 
-// The boards of a Part have the shapes that were asked for, are formatted anew
-// for every incarnation, and ring those that wait for room.
+// The boards of a Part have the shapes that were asked for, are formatted anew for every incarnation, and ring members
+// that wait for room.
 func TestPart(t *testing.T) {
 	small, large := board.Standard(2, 1, 8), board.Standard(2, 2, 64)
 	large.LogBytes *= 2

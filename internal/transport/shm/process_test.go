@@ -24,8 +24,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// These tests run ranks as processes: the test binary starts itself, with the
-// name of the part to play and its config in the environment.
+// These tests run ranks as processes: the test binary starts itself, with the name of its role and its config in the
+// environment.
 const roleEnv = "SHM_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rankProcess is a started rank; its lines are read from out.
+// rankProcess is a started rank; read its lines from out.
 type rankProcess struct {
 	*exec.Cmd
 	in  io.Closer
@@ -161,7 +161,7 @@ func await(n *Network, cond func() bool) error {
 			continue
 		}
 		ticket := n.Bell().Arm()
-		if cond() { // asked only once: it may have taken a batch
+		if cond() { // call it only once, because it may have taken a batch
 			n.Bell().Disarm()
 			return nil
 		}
@@ -175,8 +175,8 @@ func await(n *Network, cond func() bool) error {
 
 const workRounds = 200
 
-// work repeats what an engine does: agree on a step by the board, then pass data
-// through the staging buffers and check it.
+// work repeats an engine's work: it agrees on a step by the board, passes data through the staging buffers, and checks
+// it.
 func work(n *Network, lane *transport.Lane) error {
 	b, s := lane.Board, lane.Shared
 	if s.Rank() == 0 {

@@ -35,8 +35,7 @@ func createSegment(c Config) (fd int, err error) {
 	return fd, nil
 }
 
-// reserve takes memory for a part of the segment now, so that its lack is an
-// error here and not a SIGBUS later.
+// reserve takes memory for a part of the segment now, so that a lack of memory is an error here and not a SIGBUS later.
 func reserve(fd, off, n int) error {
 	for {
 		err := unix.Fallocate(fd, 0, int64(off), int64(n))
@@ -52,7 +51,7 @@ func reserve(fd, off, n int) error {
 	}
 }
 
-// mapShared maps a part of fd such that forked children do not have it.
+// mapShared maps a part of fd. Forked children do not have the mapping.
 func mapShared(fd, off, n int) ([]byte, error) {
 	mem, err := unix.Mmap(fd, int64(off), n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -65,8 +64,8 @@ func mapShared(fd, off, n int) ([]byte, error) {
 	return mem, nil
 }
 
-// prefault maps the pages of mem, a part of the segment that has been reserved, into this process now. Else the first
-// operations take a fault for each page. It is no more than a hint: the system may not know it.
+// prefault maps the pages of mem, a part of the segment that has been reserved, into this process now. Otherwise the
+// first operations take a fault for each page. An error is ignored, because an old system does not know the call.
 func prefault(mem []byte) { _ = unix.Madvise(mem, unix.MADV_POPULATE_WRITE) }
 
 // openSegment maps the lanes of fd, which belongs to the segment from now on.

@@ -1,15 +1,13 @@
-// Package shm is the transport.Network of ranks on one host: of all ranks of the
-// world, or, under package hosts, of some. Their boards, staging buffers, counters
-// and bells lie in one memfd, the segment, which the first of them makes and hands
-// to the others over an abstract unix socket after both ends have proved that they
-// know the job's secret. No file system is involved and nothing is left after a crash.
+// Package shm is the transport.Network of ranks on one host: of all ranks of the world, or, under package hosts, of
+// some of them. Their boards, staging buffers, counters and bells lie in one memfd, the segment, which the first rank
+// makes and hands to the others over an abstract unix socket, after both ends have proved that they know the job's
+// secret. No file system is involved and nothing is left after a crash.
 //
 // Inside this package ranks are numbered by their places on the host; lanes'
 // members, errors and Died speak of world ranks.
 //
-// A rank's driver polls, and sleeps on a futex in the segment. Ringing a driver that
-// is awake costs one load. The package notices a peer's death by pidfd and reports it;
-// the owner decides what it means.
+// A rank's driver polls, and sleeps on a futex in the segment. Ringing a driver that is awake costs one load. The
+// package notices a peer's death by pidfd and reports it. The owner decides what follows.
 package shm
 
 import (
@@ -35,13 +33,13 @@ type Config struct {
 	Generation uint64        // of the world; another generation's ranks cannot attach
 	Timeout    time.Duration // for Open and for each OpenLane; 0 means 30 s
 	Cards      int           // capacity of each lane's board
-	BoardBytes int           // room for the boards of a Part; 0: as much as a lane's own needs
+	BoardBytes int           // room for the boards of a Part; 0: as much as a lane's own board needs
 	Alarm      bool          // the bell is a transport.Alarm, at the cost of a descriptor for each rank
 	Cores      int           // cores that the ranks share; 0: enough for all
 	Staged     bool          // this rank neither copies from the others' own memory nor lets them copy from its own
-	HugePages  bool          // what others copy of this rank's memory again and again may be put into huge pages
-	// Died is called once for each peer whose process has ended, on a goroutine of
-	// the network; may be nil. It must not call Close.
+	HugePages  bool          // memory of this rank that others copy again and again may be moved into huge pages
+	// Died is called once for each peer whose process has ended, on a goroutine of the network; it may be nil. It must
+	// not call Close.
 	Died func(rank, pid int, exit transport.Exit)
 	// TrackFD is called with each descriptor that is kept open after Open, when it
 	// has been opened and before it is closed; may be nil.
@@ -95,26 +93,26 @@ func (c *Config) world(place int) int {
 var errClosed = errors.New("shm: the network is closed")
 
 // Network is a rank's attachment to the segment. Name, Bell, Err, Abort and Close may be called at any time, also after
-// Close, and the bell may be used as long as somebody holds it. A lane's Mark and Post may race with Close. The driver
-// calls the lane's other methods, none of them after Close.
+// Close, and the bell may be used for ever. A lane's Mark and Post may race with Close. The driver calls the lane's
+// other methods, none of them after Close.
 type Network struct {
 	cfg      Config
 	head     *header
 	seg      segment // the lanes; unmapped by Close
 	bell     transport.Bell
-	token    *copyToken // nil: nobody can copy from this rank's memory
+	token    *copyToken // nil: nobody copies from this rank's memory
 	hugeSize uintptr    // see hugePages
-	seen     copyToken  // another rank's
+	seen     copyToken  // a copy of another rank's token, see canCopy
 	err      atomic.Pointer[error]
-	shut     atomic.Bool // Close has been called: this rank has no say any more
-	fenced   sync.Once   // see fence; the watch that it needs is stopped afterwards
+	shut     atomic.Bool // Close has been called: this rank can no longer abort the others
+	fenced   sync.Once   // for fence, which needs the watch, so it runs before watch.stop
 
 	watch watch
 
-	// opening is held while a lane opens, which may take until the timeout, and is taken before mu. So mu is never held
-	// for long: the driver takes it.
+	// opening is held while a lane opens, which may take until the timeout. It is locked before mu. So nobody holds mu,
+	// which the driver locks, for long.
 	opening sync.Mutex
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // protects the fields below
 	lanes   [MaxLanes]openLane
 	closed  bool
 }
@@ -141,7 +139,7 @@ func (n *Network) Name() string { return "shm" }
 // Bell is this rank's bell.
 func (n *Network) Bell() transport.Bell { return n.bell }
 
-// Err is the cause of the first abort, by whichever rank; nil while there is none.
+// Err is the cause of the first abort, by any rank; nil while there is none.
 func (n *Network) Err() error {
 	if err := n.err.Load(); err != nil {
 		return *err
@@ -193,7 +191,8 @@ func (n *Network) Verify() error {
 	return nil
 }
 
-// verify: the boards are this member's alone, or also of those whose leader it is.
+// verify checks the boards and the staging. alone: this member has Board values of its own; otherwise the host's leader
+// acts for others on them, too.
 func (p *Part) verify(alone bool) error {
 	for _, b := range p.Boards {
 		verify := b.Check
@@ -210,14 +209,14 @@ func (p *Part) verify(alone bool) error {
 func (n *Network) latch(err error) { n.err.CompareAndSwap(nil, &err) }
 
 // Close ends the watching of peers, unmaps the lanes and closes the descriptors. It tells the other ranks only that
-// they may not write to this rank's memory any more.
+// they may no longer write to this rank's memory.
 func (n *Network) Close() error {
 	n.shut.Store(true)
 	n.latch(errClosed)
 	var fenced error
 	n.fenced.Do(func() { fenced = n.fence() })
 	n.watch.stop()
-	n.opening.Lock() // it has seen errClosed, or does at its next look
+	n.opening.Lock() // a lane that is opening sees errClosed at its next look
 	defer n.opening.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -242,8 +241,8 @@ var _ transport.Network = (*Network)(nil)
 // crowded reports that the ranks outnumber the cores.
 func (n *Network) crowded() bool { return n.cfg.Cores > 0 && n.cfg.Size > n.cfg.Cores }
 
-// checkMembers validates what OpenLane was given; it returns the members' places
-// on this host, and this rank's index among them.
+// checkMembers validates the arguments of OpenLane. It returns the members' places on this host, and this rank's index
+// among them.
 func (n *Network) checkMembers(id int, members []int) (places []int, me int, err error) {
 	if id < 0 || id >= MaxLanes {
 		return nil, 0, fmt.Errorf("shm: lane %d, want 0 to %d", id, MaxLanes-1)

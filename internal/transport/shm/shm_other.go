@@ -32,10 +32,10 @@ type Config struct {
 	TrackFD    func(fd int, open bool)
 }
 
-// Network is never made on this system.
+// Network does not exist on this system.
 type Network struct{ transport.Network }
 
-// Part is never made on this system.
+// Part does not exist on this system.
 type Part struct {
 	Shared transport.Shared
 	Boards []*board.Board
@@ -57,7 +57,7 @@ func (*Network) Verify() error { return nil }
 
 var errUnsupported = fmt.Errorf("shared memory between ranks is not supported on %s", runtime.GOOS)
 
-// MaxLanes is as on Linux.
+// MaxLanes is that of Linux.
 const MaxLanes = 32
 
 // BoardBytes is not needed on this system.

@@ -299,7 +299,7 @@ func TestLaneWithoutItsFirstMemberTimesOut(t *testing.T) {
 	}
 }
 
-// The driver looks at what is shared while another thread opens a lane for which others have not come yet.
+// The driver verifies the shared memory while another thread opens a lane that others have not opened yet.
 func TestVerifyDoesNotWaitForALaneThatOpens(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	openLanes(t, nets, 0, []int{0, 1})
@@ -359,11 +359,10 @@ func testRingAfterArm(t *testing.T, bells func(*Config)) {
 		t.Error("a rank that is awake was rung")
 	}
 	bell.Sleep(ticket, -1)
-	bell.Sleep(bell.Arm(), time.Microsecond) // nobody rings: the time-out ends it
+	bell.Sleep(bell.Arm(), time.Microsecond) // nobody rings, so the time-out ends the sleep
 }
 
-// TestSleepersAreWoken passes a token around ranks that always sleep: one lost
-// ring and it hangs.
+// TestSleepersAreWoken passes a token around ranks that always sleep: after one lost ring it hangs.
 func TestSleepersAreWoken(t *testing.T) { bothBells(t, testSleepersAreWoken) }
 
 func testSleepersAreWoken(t *testing.T, bells func(*Config)) {
@@ -394,7 +393,7 @@ func testSleepersAreWoken(t *testing.T, bells func(*Config)) {
 	wg.Wait()
 }
 
-// Members that sleep until all have come are woken by the one that comes last, whichever that is.
+// Members that sleep until all have come are woken by the member that comes last, whichever that is.
 func TestTheLastWakesSleepers(t *testing.T) { bothBells(t, testTheLastWakesSleepers) }
 
 func testTheLastWakesSleepers(t *testing.T, bells func(*Config)) {
@@ -427,7 +426,7 @@ func testTheLastWakesSleepers(t *testing.T, bells func(*Config)) {
 	wg.Wait()
 }
 
-// Before the last has come, nobody is woken.
+// Before the last member has come, nobody is woken.
 func TestOnlyTheLastWakes(t *testing.T) {
 	nets := openWorld(t, 3, nil)
 	lanes := openLanes(t, nets, 0, []int{0, 1, 2})
@@ -449,7 +448,7 @@ func TestOnlyTheLastWakes(t *testing.T) {
 	}
 }
 
-// A new record of a log wakes a driver that could begin something, and no other.
+// A new record of a log wakes a driver that could begin an operation, and no other driver.
 func TestRecordsDoNotWakeAmidCollective(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	lanes := openLanes(t, nets, 0, []int{0, 1})
@@ -582,7 +581,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		conn.SetDeadline(time.Now().Add(10 * time.Second))
 		return conn
 	}
-	silent := dial() // neither speaks nor goes
+	silent := dial() // neither sends nor closes
 	defer silent.Close()
 	conn := dial()
 	if err := auth.Initiate(conn, []byte("another secret"), hello{1, 2, os.Getpid()}.encode()); err == nil {
@@ -689,7 +688,7 @@ func TestGroupsAcrossRanks(t *testing.T) {
 	}
 }
 
-// The lanes of a segment have one size, whose room suffices for any lane's members.
+// All lanes of a segment have the same size, which suffices for any members.
 func TestLaneHasRoomForAnyMembers(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 4, 5, 7, 8, 13, 31, 32, 33, 64, 127, 200} {
 		c := Config{Size: size, Cards: 64}

@@ -15,12 +15,13 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// Ranks copy one another's memory by process_vm_readv and process_vm_writev: one copy where staging buffers take two. A
-// rank finds out whether the kernel lets it by reading each other rank's token, which lies in that rank's own memory. A
-// security policy may forbid that (ptrace_scope, seccomp). In another name space the process id means another process.
+// Ranks copy one another's memory by process_vm_readv and process_vm_writev: one copy, where staging buffers take two.
+// Each rank has a token in its own memory. A rank reads the tokens of the others, to find out whether the kernel lets
+// it copy. A security policy may forbid that (ptrace_scope, seccomp). In another name space the process id means
+// another process.
 //
-// If the network is aborted, a rank may give up an operation and use its memory for something else, while the others do
-// not know yet. To read that memory does no harm; to write to it does. So:
+// If the network is aborted, a rank may give up an operation and use its memory for something else before the others
+// know. Reading that memory does no harm, but writing to it does. So:
 //
 //	writer  says to whose memory it writes, then looks whether that rank is still open
 //	closer  says that it is closed, then waits for those that write to its memory
@@ -32,16 +33,16 @@ const (
 	// fenceLimit is how long Close waits for a rank that writes to this one's memory. A
 	// block takes less than a millisecond, but a process can be stopped at any time.
 	fenceLimit = time.Second
-	// killLimit is how long the end of a process may take.
+	// killLimit is how long Close waits for such a rank altogether, the end of its process included.
 	killLimit = 10 * time.Second
 )
 
-// copyState is what the others know of a rank, on cache lines of its own.
+// copyState is the part of a rank's state that the others read, on cache lines of its own.
 type copyState struct {
 	token   [tokenBytes]byte
-	at      uint64        // the address of its own copy of the token; 0: it does not want to be copied from
-	closed  atomic.Uint32 // 1: nobody may write to its memory any more
-	writing atomic.Uint32 // 1 + the place of the rank to whose memory it writes; 0: to nobody's
+	at      uint64        // the address of its own copy of the token; 0: others must not copy from this rank
+	closed  atomic.Uint32 // 1: nobody may write to this rank's memory any more
+	writing atomic.Uint32 // 1 + the place of the rank to whose memory this one writes; 0: none
 	_       [96]byte
 }
 
@@ -50,7 +51,7 @@ const copyStateBytes = int(unsafe.Sizeof(copyState{}))
 // copyToken is a rank's own copy of its token.
 type copyToken [tokenBytes]byte
 
-// openToOthers tells the others where this rank's token is.
+// openToOthers tells the others the address of this rank's token.
 func (n *Network) openToOthers(h *header) {
 	if !n.worthCopying() {
 		return
@@ -62,13 +63,14 @@ func (n *Network) openToOthers(h *header) {
 	rand.Read(n.token[:])
 	s := h.copyState(n.cfg.Rank)
 	s.token, s.at = *n.token, uint64(uintptr(unsafe.Pointer(n.token)))
-	// Where only ancestors may look into a process, the launcher's descendants may. Elsewhere it is an error.
+	// If only ancestors may look into a process (ptrace_scope 1), this lets the launcher's descendants do so. On other
+	// systems it returns an error.
 	unix.Prctl(unix.PR_SET_PTRACER, uintptr(os.Getppid()), 0, 0, 0)
 	runtime.KeepAlive(h)
 }
 
-// worthCopying reports that ranks should copy one another's memory if they can. If more than two share a core, nothing
-// is gained: staged data is still in the cache when the next rank runs.
+// worthCopying reports that ranks should copy one another's memory if they can. If more than two ranks share a core,
+// copying gains nothing: staged data is still in the cache when the next rank runs.
 func (n *Network) worthCopying() bool {
 	return !n.cfg.Staged && (n.cfg.Cores == 0 || n.cfg.Size <= 2*n.cfg.Cores)
 }
@@ -100,16 +102,15 @@ func (n *Network) CanCopy() bool {
 }
 
 // copyVM calls process_vm_readv or process_vm_writev; a Span is an iovec. No span may be on a goroutine's stack, which
-// can move. Go's scheduler is not told of the call: it takes some 50 µs, and after that time the scheduler would wake a
-// thread for nothing.
+// can move. The call is a RawSyscall: it takes some 50 µs, after which Go's scheduler would wake a thread for nothing.
 func copyVM(call uintptr, pid int, own, theirs []transport.Span) (int, unix.Errno) {
 	n, _, err := unix.RawSyscall6(call, uintptr(pid), uintptr(unsafe.Pointer(&own[0])), uintptr(len(own)),
 		uintptr(unsafe.Pointer(&theirs[0])), uintptr(len(theirs)), 0)
 	return int(n), err
 }
 
-// CanCopy implements transport.SingleCopy. It looks again each time, since a process may have given up its rights, or
-// have become another program.
+// CanCopy implements transport.SingleCopy. It reads the tokens again each time, because a process may have given up its
+// rights, or run another program now.
 func (s *staging) CanCopy() bool {
 	for _, p := range s.others {
 		s.copying = s.copying && s.net.canCopy(p)
@@ -117,7 +118,7 @@ func (s *staging) CanCopy() bool {
 	return s.copying
 }
 
-// Copyable implements transport.SingleCopy. Memory of devices, such as that of a GPU's driver, is not.
+// Copyable implements transport.SingleCopy. Memory of devices, such as that of a GPU's driver, is not copyable.
 func (s *staging) Copyable(own []transport.Span) bool {
 	if !s.copying {
 		return false
@@ -170,14 +171,14 @@ func (s *staging) copyVM(call uintptr, what string, m int, own, theirs []transpo
 		want += int(p.Bytes)
 	}
 	if s.net.watch.gone(place) {
-		return false // its id may be another process's already
+		return false // another process may have its id already
 	}
 	got, err := copyVM(call, pid, own, theirs)
 	switch {
 	case got == want:
 		return true
 	case err == unix.ESRCH, s.net.Err() != nil, s.head.copyState(place).closed.Load() != 0:
-		return false // why, others say better
+		return false // another error gives the reason better
 	case err == 0:
 		err = unix.EFAULT
 	}
@@ -194,9 +195,9 @@ func (s *staging) copyVM(call uintptr, what string, m int, own, theirs []transpo
 	return false
 }
 
-// fence returns when no other rank writes to this one's memory, and none will. It kills a rank that does not finish
-// because it was stopped in the middle of a copy. The network has failed then: no operation in which others write to
-// this memory ends before they are done.
+// fence returns when no other rank writes to this one's memory, and none will. It kills a rank that was stopped in the
+// middle of a copy. That happens only after the network has failed, because otherwise no operation ends before the
+// ranks that write to its memory are done.
 func (n *Network) fence() error {
 	if n.token == nil || n.watch.pids == nil {
 		return nil

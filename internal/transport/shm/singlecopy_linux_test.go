@@ -33,7 +33,7 @@ func TestSingleCopy(t *testing.T) {
 	if !single.Pull(2, span(here[2:4]), span(there[10:])) || string(here) != "heas it is" {
 		t.Errorf("pulled: %q", here)
 	}
-	nets[2].token[0]++ // as if it were no longer the process that it was
+	nets[2].token[0]++ // as if its process were another one now
 	if single.CanCopy() || !lanes[2].Shared.(transport.SingleCopy).CanCopy() {
 		t.Error("what has become of a rank is not noticed")
 	}
@@ -63,7 +63,8 @@ func bytesOf(p []byte, n int) (list []transport.Span) {
 	return list
 }
 
-// A rank that wants nothing of it neither copies nor is copied from, and where more than two share a core they do not.
+// A rank with Config.Staged neither copies nor is copied from. Ranks of which more than two share a core do not copy
+// either.
 func TestSingleCopyIsRefused(t *testing.T) {
 	for why, change := range map[string]func(c *Config){
 		"one is staged":  func(c *Config) { c.Staged = c.Rank == 1 },
@@ -78,7 +79,7 @@ func TestSingleCopyIsRefused(t *testing.T) {
 	}
 }
 
-// What the kernel refuses to copy aborts the job, and names both ends.
+// If the kernel refuses to copy, the job aborts with an error that names both ends.
 func TestSingleCopyOfMemoryThatIsGone(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	single := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.SingleCopy)
@@ -95,7 +96,7 @@ func TestSingleCopyOfMemoryThatIsGone(t *testing.T) {
 	}
 }
 
-// Who has closed is not written to, and does not return from Close while somebody writes.
+// Nobody writes to a rank that has closed, and Close does not return while another rank writes.
 func TestCloseEndsSingleCopy(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	single := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.SingleCopy)
@@ -121,7 +122,7 @@ func TestCloseEndsSingleCopy(t *testing.T) {
 	}
 }
 
-// A process that stops in the middle of a write is killed, and one that has ended is not waited for.
+// A process that stops in the middle of a write is killed, and Close does not wait for a process that has ended.
 func TestAWriterThatStops(t *testing.T) {
 	p, n, lane := beside(t, "stuck", nil)
 	if !lane.Shared.(transport.SingleCopy).CanCopy() {
@@ -151,7 +152,7 @@ func TestAWriterThatStops(t *testing.T) {
 	if state, _ := p.Process.Wait(); state == nil || !strings.Contains(state.String(), "killed") {
 		t.Errorf("the process: %v", state)
 	}
-	var taken [2]int // the descriptors of the watch are others' now
+	var taken [2]int // reuses the descriptor numbers of the watch
 	if err := unix.Pipe(taken[:]); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func TestAWriterThatStops(t *testing.T) {
 	}
 }
 
-// Who closes does not wait for a rank that writes to another one's memory, and does not kill it.
+// Close does not wait for a rank that writes to the memory of another rank, and does not kill it.
 func TestCloseSparesOtherWriters(t *testing.T) {
 	nets := openWorld(t, 3, nil)
 	writing := &nets[0].head.copyState(1).writing
@@ -175,7 +176,7 @@ func TestCloseSparesOtherWriters(t *testing.T) {
 	}
 }
 
-// A damaged process id in the segment leads nobody to another process's memory.
+// A damaged process id in the segment makes nobody copy from another process's memory.
 func TestSingleCopyKeepsToTheProcess(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	single := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.SingleCopy)
@@ -186,7 +187,8 @@ func TestSingleCopyKeepsToTheProcess(t *testing.T) {
 	}
 }
 
-// A process that keeps its id and runs another program is not taken for one whose memory is refused.
+// A process that keeps its id and runs another program is not taken for a process whose memory the kernel refuses to
+// copy.
 func TestSingleCopyOfAnotherProgram(t *testing.T) {
 	nets := openWorld(t, 2, nil)
 	single := openLanes(t, nets, 0, []int{0, 1})[0].Shared.(transport.SingleCopy)
@@ -216,7 +218,7 @@ func stuck(n *Network, lane *transport.Lane, say func(string)) {
 	time.Sleep(time.Minute)
 }
 
-// All members have the same opinion of whether they share cores, though each may be bound to other cores.
+// All members agree on whether they share cores, though each may be bound to other cores.
 func TestCrowdedIsAgreed(t *testing.T) {
 	for _, cores := range [][3]int{{1, 1, 1}, {4, 4, 4}, {1, 2, 3}, {3, 2, 1}, {2, 0, 2}} {
 		nets := openWorld(t, 3, func(c *Config) { c.Cores = cores[c.Rank] })

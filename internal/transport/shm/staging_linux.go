@@ -63,12 +63,12 @@ func (s *staging) Buffer(m int, chunk uint64) []byte {
 	return s.buffers[off : off+s.chunk : off+s.chunk]
 }
 
-// maxAhead is more than the distance between two members: nobody fills a buffer again, Depth chunks later, before all
-// have passed Out.
+// maxAhead is more than the distance between any two members: no member fills a buffer again, Depth chunks later,
+// before all have passed Out.
 const maxAhead = 1 << 20
 
-// Counter aborts the network if it finds a value that no member can have written. A rank that believed it would read
-// data that is not there yet.
+// Counter aborts the network if it finds a value that no member can have written. A rank that believed such a value
+// would read data that is not there yet.
 func (s *staging) Counter(m int, p transport.Phase) uint64 {
 	v := s.counters[m*int(transport.NumPhases)+int(p)].v.Load()
 	if v > s.published[transport.Out]+maxAhead {
@@ -79,8 +79,8 @@ func (s *staging) Counter(m int, p transport.Phase) uint64 {
 	return v
 }
 
-// Advance stores its counter, then looks who sleeps (see bell), and then at the others' counters. If two members are
-// the last at the same time, at least one of them sees the other's counter.
+// Advance stores its counter, then looks for members that sleep (see bell), and then at the other counters. If two
+// members are the last at the same time, at least one of them sees the other's counter.
 func (s *staging) Advance(p transport.Phase, v uint64) {
 	before := s.store(p, v)
 	for _, place := range s.others {
@@ -88,7 +88,7 @@ func (s *staging) Advance(p transport.Phase, v uint64) {
 			continue
 		}
 		if s.lowest(p) <= before {
-			return // the lowest counter is another's, as it was
+			return // another member has the lowest counter, as before
 		}
 		break
 	}
@@ -101,7 +101,7 @@ func (s *staging) Lead(p transport.Phase, v uint64) {
 	s.ringOthers()
 }
 
-// store publishes a counter, and returns what it was.
+// store publishes a counter, and returns its former value.
 func (s *staging) store(p transport.Phase, v uint64) (before uint64) {
 	before = s.published[p]
 	s.published[p] = v
@@ -126,7 +126,7 @@ func (s *staging) ringOthers() {
 	}
 }
 
-// verify returns an error if a counter of this member is not as it has published it.
+// verify returns an error if a counter of this member is not the published value.
 func (s *staging) verify() error {
 	for p := range transport.NumPhases {
 		if v := s.counters[s.me*int(transport.NumPhases)+int(p)].v.Load(); v != s.published[p] {

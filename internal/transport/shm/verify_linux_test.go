@@ -7,8 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// A counter that changes under its owner makes the others wait, or read too early: its
-// owner finds the one, they find the other.
+// A counter that changes under its owner makes the others wait, or read too early: the owner finds the former, the
+// others find the latter.
 func TestCountersThatNobodyHasWritten(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -13,20 +13,20 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// watch notices the end of the peers' processes by a pidfd for each, which Go's poller watches. So it needs neither
-// threads nor polling.
+// watch notices the end of the peers' processes by a pidfd for each. Go's poller watches the pidfds, so watch needs
+// neither threads nor polling.
 type watch struct {
 	n     *Network
 	mu    sync.Mutex
 	fds   []int
 	peers map[int]int // the pidfds by place
-	pids  []int       // by place, as they were when the ranks attached: what lies in the segment can be damaged
+	pids  []int       // by place, copied when the ranks attached, because the segment can be damaged
 	files []*os.File
 	wg    sync.WaitGroup
 	ended bool
 }
 
-// start watches all peers; those in this process (tests) cannot die alone.
+// start watches all peers; peers in this process (tests) cannot die alone.
 func (w *watch) start(n *Network) error {
 	w.n = n
 	for r := range n.cfg.Size {
@@ -84,7 +84,7 @@ func (w *watch) add(rank, pid int) error {
 // spawn runs f on a goroutine; stop waits for it.
 func (w *watch) spawn(f func()) { guard.In(&w.wg, "the watching of processes", w.n.Abort, f) }
 
-// exited reports that the process of a pidfd has ended: it is readable then.
+// exited reports that the process of a pidfd has ended: then the pidfd is readable.
 func exited(fd uintptr) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	k, err := unix.Poll(p, 0)
@@ -102,7 +102,7 @@ func exitOf(pidfd syscall.RawConn) transport.Exit {
 	}
 }
 
-// untold is the Exit of a process that ended before it could be watched.
+// untold is the Exit of a process that ended before its pidfd could be opened.
 func untold() (status syscall.WaitStatus, known bool) { return 0, false }
 
 // gone reports that the process of the rank at a place has ended. The driver calls it, and kill and stop.
@@ -118,7 +118,7 @@ func (w *watch) kill(place int) {
 	}
 }
 
-// stop ends the watching; no Died is running when it returns.
+// stop ends the watching. When it returns, no Died is running.
 func (w *watch) stop() {
 	w.mu.Lock()
 	w.ended = true

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// abortLinger bounds for how long an abort is told to the others.
+	// abortLinger bounds the time for telling the others of an abort.
 	abortLinger = 300 * time.Millisecond
 	// maxCause is the largest abort message in bytes.
 	maxCause = 16 << 10
@@ -43,7 +43,7 @@ func (n *Network) Abort(cause error) {
 	n.abort(cause, origin, text)
 }
 
-// abort latches err; origin and text are what the others are told.
+// abort latches err; the others are told origin and text.
 func (n *Network) abort(err error, origin int, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,7 +70,7 @@ func (n *Network) abort(err error, origin int, text string) {
 	})
 }
 
-// tellStrangers tells the ranks that wait for this one, or pass the news on, and to which it has no connection: the
+// tellStrangers tells ranks to which this rank has no connection, but which wait for it or pass the news on: the
 // coordinators of its lanes, and the members of lanes that it coordinates. It returns at once. The goroutines that it
 // starts have ended by lastBy.
 func (n *Network) tellStrangers(lanes []*lane) (dials *sync.WaitGroup) {
@@ -84,7 +84,7 @@ func (n *Network) tellStrangers(lanes []*lane) (dials *sync.WaitGroup) {
 		for _, m := range members {
 			rank := l.members[m]
 			if told[rank] || n.peers[rank].left.Load() || !l.controlOut[m].connectsHere() {
-				continue // else its writer does it
+				continue // its writer tells it
 			}
 			told[rank] = true
 			guard.In(dials, "the telling of an abort", func(error) {}, func() { l.tellAbort(m) })
@@ -105,7 +105,7 @@ func (n *Network) unheard(l *lane) (members []int) {
 	return members
 }
 
-// tellAbort tells a member of the abort, over a connection that it makes for this.
+// tellAbort tells a member of the abort, over a new connection.
 func (l *lane) tellAbort(to int) {
 	n := l.net
 	ctx, cancel := context.WithDeadline(context.Background(), n.lastBy)
@@ -142,9 +142,8 @@ func (n *Network) takeAbort(r io.Reader, h header) error {
 	return nil
 }
 
-// farewell writes the last word to a connection that this rank has dialled: the
-// abort, else a goodbye. Only the writer of the connection may call it, between two
-// messages.
+// farewell writes the last word to a connection that this rank has dialled: the abort if there is one, otherwise a
+// goodbye. Only the writer of the connection may call it, between two messages.
 func (n *Network) farewell(c *conn, sequence uint32) {
 	word := goodbye()
 	if n.isAborted() {

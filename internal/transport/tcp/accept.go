@@ -7,8 +7,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// maxUnproven is how many connections may be in the handshake at once. A rank
-// needs a few of each other; the rest are strangers.
+// maxUnproven is how many connections may be in the handshake at once. Each other rank needs a few; the rest are
+// strangers.
 func maxUnproven(size int) int { return 64 + 4*size }
 
 // judge checks a hello against this rank.
@@ -22,7 +22,7 @@ func (n *Network) judge(p []byte) error {
 	return n.admit(h)
 }
 
-// take is given a proved connection.
+// take takes a connection that has proved that it belongs to the job.
 func (n *Network) take(p []byte, raw *link.Conn) {
 	h, err := parseHello(p)
 	if err != nil {
@@ -35,12 +35,12 @@ func (n *Network) take(p []byte, raw *link.Conn) {
 	}
 }
 
-// keep gives a connection to the stream that it belongs to, unless it comes too late.
+// keep gives a connection to the stream that it belongs to, and reports whether the connection comes too late.
 func (n *Network) keep(h hello, c *conn) (late bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case n.admit(h) != nil: // again: something may have changed meanwhile
+	case n.admit(h) != nil: // again, because something may have changed since
 		c.Close()
 	case n.registerLocked(c):
 		n.place(h, c)
@@ -62,8 +62,8 @@ func (n *Network) place(h hello, c *conn) {
 	}
 }
 
-// outdated reports that this rank has closed the lane of a hello. Until the other end closes the lane, too, this rank
-// reads the connection and drops the data (drain). n.mu is held.
+// outdated reports that this rank has closed the lane of a hello. Then this rank reads the connection and drops the
+// data (drain), until the other end closes the lane, too. n.mu is held.
 func (n *Network) outdated(h hello) bool {
 	if l := n.lanes[int(h.lane)]; l != nil && h.incarnation < l.incarnation {
 		return true
@@ -72,8 +72,7 @@ func (n *Network) outdated(h hello) bool {
 	return ok && h.incarnation <= last
 }
 
-// handOver gives a registered connection to its reader. n.mu is held, and admit
-// has agreed.
+// handOver gives a registered connection to its reader. n.mu is held, and admit has accepted the hello.
 func (n *Network) handOver(l *lane, h hello, c *conn) {
 	if l.admit(h) != nil {
 		delete(n.conns, c)
@@ -92,9 +91,9 @@ func (n *Network) handOver(l *lane, h hello, c *conn) {
 	n.startLocked(&n.goroutines, func() { l.controlIn[m].serve(c) })
 }
 
-// turnAway closes a connection that was accepted after the network's end began. It writes the
-// goodbye or the abort first: the other end has been told that it is welcome, and would take
-// a bare close for this rank's death. After a goodbye it waits as Close does.
+// turnAway closes a connection that was accepted after the network's end began. It writes the goodbye or the abort
+// first: the other end has heard that it is welcome, and would take a bare close for this rank's death. After a goodbye
+// it waits as Close does.
 func (n *Network) turnAway(c *conn) {
 	defer c.Close()
 	if n.isAborted() {

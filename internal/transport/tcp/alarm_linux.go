@@ -12,12 +12,10 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// alarm is the bell of a driver that is rung from its own process only. Its
-// Sleep is that of the edges.
+// alarm is the bell of a driver for which only its own process rings. The driver sleeps by edges.Sleep.
 //
-// No ring is lost: Arm stores armed before it takes the ticket, Ring counts
-// before it looks at armed. So either the ringer sees armed and writes to the
-// descriptor, or the ticket counts its ring already, and the poll after Arm sees
+// No ring is lost: Arm stores armed before it takes the ticket, and Ring counts before it looks at armed. So either the
+// ringer sees armed and writes to the descriptor, or the ticket counts its ring already, and the poll after Arm sees
 // its news.
 type alarm struct {
 	armed atomic.Bool

@@ -11,28 +11,26 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// edges is the bell of a driver to which connections are lent: Sleep ends when the
-// alarm rings, and when one of them can be read or written again. The kernel
-// notes that, at no cost for a driver that is awake.
+// edges is the bell of a driver to which connections are lent. Sleep ends when the alarm rings, or when one of the
+// connections can be read or written again. The kernel notes such events at no cost for a driver that is awake.
 //
-// No readiness is lost: Arm forgets what the kernel has noted before, and the poll after
-// Arm sees it. That poll goes on until nothing more can be done, or calls goOn.
+// No readiness is lost: Arm forgets the events that the kernel has noted before, and the poll after Arm finds their
+// data. That poll goes on until nothing more can be done, or calls goOn.
 type edges struct {
 	transport.Alarm
 	more  bool     // the driver's: a poll has stopped before its end
-	epoll *os.File // edge-triggered, unknown to the runtime
+	epoll *os.File // edge-triggered, Go's poller does not know it
 	raw   syscall.RawConn
 
-	// The driver's: functions made once, since each closure would be an
-	// allocation, and what they use.
+	// The driver's: functions that are made once, because each closure would be an allocation, and their data.
 	forget, wait func(fd uintptr)
 	events       [32]unix.EpollEvent
 	polled       [2]unix.PollFd
 	limit        unix.Timespec
 }
 
-// openBell makes the bell out of the alarm that it is given, or of one of its
-// own. Over a bell of another kind nothing is lent.
+// openBell makes the bell of Config.Bell, or of an alarm of its own. If Config.Bell is no transport.Alarm, no
+// connection is lent.
 func (n *Network) openBell() (err error) {
 	a, shared := n.cfg.Bell.(transport.Alarm)
 	switch {
@@ -123,7 +121,7 @@ func (e *edges) watch(fd int, inbound bool) (err error) {
 	return errors.Join(controlErr, err)
 }
 
-// unwatch ends it, before fd is closed.
+// unwatch ends the watching of fd. Call it before fd is closed.
 func (e *edges) unwatch(fd int) {
 	e.raw.Control(func(epoll uintptr) { unix.EpollCtl(int(epoll), unix.EPOLL_CTL_DEL, fd, nil) })
 }

@@ -18,11 +18,10 @@ func (n *Network) openBell() error {
 
 func (n *Network) closeBell() {}
 
-// bell is a transport.Bell for a driver that is rung from its own process only.
+// bell is a transport.Bell for a driver for which only its own process rings.
 //
-// No ring is lost: Arm stores armed before it takes the ticket, Ring counts
-// before it looks at armed. So either the ringer sees armed and leaves a token,
-// or the ticket counts its ring already, and the poll after Arm sees its news.
+// No ring is lost: Arm stores armed before it takes the ticket, and Ring counts before it looks at armed. So either the
+// ringer sees armed and leaves a token, or the ticket counts its ring already, and the poll after Arm sees its news.
 type bell struct {
 	armed atomic.Bool
 	rings atomic.Uint32

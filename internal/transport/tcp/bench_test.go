@@ -8,7 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// BenchmarkExchange passes a message both ways at once between two ranks.
+// BenchmarkExchange passes messages between two ranks in both directions at once.
 func BenchmarkExchange(b *testing.B) {
 	for _, size := range []int{4, 16 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {

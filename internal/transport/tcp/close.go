@@ -2,14 +2,12 @@ package tcp
 
 import "time"
 
-// closeLinger bounds an orderly Close: how long it waits for the others to
-// acknowledge.
+// closeLinger bounds how long an orderly Close waits for the others to acknowledge.
 const closeLinger = time.Second
 
-// Close implements transport.Network. If nothing has failed it says goodbye on every
-// connection first. Data may still be under way to this rank. If Close closed such a
-// connection, the kernel would reset it, and the reset could overtake the goodbye. So
-// Close waits until the other end has closed it, for closeLinger at most.
+// Close implements transport.Network. If nothing has failed it says goodbye on every connection first. Data may still
+// be under way to this rank. If Close closed such a connection, the kernel would reset it, and the reset could overtake
+// the goodbye. So Close waits until the other end has closed the connection, at most closeLinger.
 func (n *Network) Close() error {
 	n.mu.Lock()
 	if n.ended {
@@ -53,8 +51,8 @@ func (n *Network) Close() error {
 	return nil
 }
 
-// sayGoodbye tells the ranks that send to this one that it reads no more. The writers of
-// the other connections say it there.
+// sayGoodbye tells the ranks that send to this one that it no longer reads. On the other connections the writers say
+// goodbye.
 func (n *Network) sayGoodbye(conns []*conn) {
 	word := goodbye()
 	deadline := time.Now().Add(closeLinger)

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// CloseLane implements transport.Network. It waits only for those goroutines
-// that may touch a posted buffer, and makes them stop at once.
+// CloseLane implements transport.Network. It waits only for goroutines that may touch a posted buffer, and makes them
+// stop at once.
 //
-// The lane's connections end when the other members close the lane too, which may be
-// much later. The writer completes the message that was cut short, out of a copy, and
-// then says messageLaneClosed. The reader reads on and throws away what comes, until that
-// message. So no connection is reset, and one that ends without that message is a failure.
+// The lane's connections end when the other members close the lane, too, perhaps much later:
+//   - The writer writes the rest of a message that was cut short, from a copy, and then messageLaneClosed.
+//   - The reader reads on, and drops the data, until messageLaneClosed comes.
+//
+// So no connection is reset, and a connection that ends without that message has failed.
 func (n *Network) CloseLane(id int) error {
 	n.mu.Lock()
 	l := n.lanes[id]
@@ -29,7 +30,7 @@ func (n *Network) CloseLane(id int) error {
 		case c.lane != l:
 		case c.inbound:
 			c.SetReadDeadline(past)
-		case c.stream >= data && !n.ending(): // else abort has set a deadline
+		case c.stream >= data && !n.ending(): // otherwise abort has set a deadline
 			c.SetWriteDeadline(past)
 		}
 	}
@@ -41,7 +42,7 @@ func (n *Network) CloseLane(id int) error {
 
 var past = time.Unix(1, 0)
 
-// calm takes back the deadlines that CloseLane has set, unless the network has ended.
+// calm removes the deadlines that CloseLane has set, unless the network has ended.
 func (n *Network) calm(c *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -55,9 +56,8 @@ func (n *Network) calm(c *conn) {
 	}
 }
 
-// leave writes the rest of a message, and then that the lane is closed, to a connection that
-// this rank has dialled. Only the writer of the connection may call it. The connection's
-// watcher sees the other end close it.
+// leave writes the rest of a message and then messageLaneClosed to a connection that this rank has dialled. Only the
+// writer of the connection may call it. The connection's watcher sees the other end close it.
 func (n *Network) leave(c *conn, rest []byte, sequence uint32) {
 	if n.isAborted() {
 		if len(rest) == 0 {
@@ -73,8 +73,7 @@ func (n *Network) leave(c *conn, rest []byte, sequence uint32) {
 	}
 }
 
-// drain reads an inbound connection of a lane that this rank has closed, until the
-// other end has closed the lane too.
+// drain reads an inbound connection of a lane that this rank has closed, until the other end has closed the lane, too.
 func (n *Network) drain(c *conn) {
 	n.calm(c)
 	io.Copy(io.Discard, c)

@@ -15,8 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// quiet is a world in which a lost connection becomes an abort at once, and in
-// which none may be lost.
+// quiet is a world in which a lost connection causes an abort at once, and no connection may be lost.
 func quiet(t *testing.T, size int) []*Network {
 	networks := world(t, size, func(r int, c *Config) {
 		c.Grace = time.Millisecond
@@ -62,11 +61,11 @@ func pattern(n int, seed byte) []byte {
 	return p
 }
 
-// tooMuch is more than the sockets of a connection hold.
+// tooMuch is more bytes than the sockets of a connection hold.
 const tooMuch = 32 << 20
 
-// The sender's buffer is its own again after CloseLane, and the receiver, which
-// has not closed the lane yet, gets the message whole.
+// The sender may use its buffer again after CloseLane, and the receiver, which has not closed the lane yet, gets the
+// message whole.
 func TestTheSenderClosesTheLaneFirst(t *testing.T) {
 	networks := quiet(t, 2)
 	lanes := openAll(t, networks, 5)
@@ -87,12 +86,12 @@ func TestTheSenderClosesTheLaneFirst(t *testing.T) {
 	if !bytes.Equal(got, pattern(tooMuch, 1)) {
 		t.Error("the message is damaged")
 	}
-	lanes[1].Comm.Recv(0, got) // for which nothing comes any more
+	lanes[1].Comm.Recv(0, got) // for which no message comes any more
 	noConnections(t, networks)
 	mustClose(t, networks[1], 5)
 }
 
-// The receiver's buffer is left alone after CloseLane, and the sender can send on.
+// Nothing touches the receiver's buffer after CloseLane, and the sender can go on sending.
 func TestTheReceiverClosesTheLaneFirst(t *testing.T) {
 	networks := quiet(t, 2)
 	lanes := openAll(t, networks, 5)
@@ -103,7 +102,7 @@ func TestTheReceiverClosesTheLaneFirst(t *testing.T) {
 	eventually(t, func() bool { return connections(networks[1]) == 1 })
 	mustClose(t, networks[1], 5)
 	for i := range got {
-		got[i] = 0xee // the race detector sees who else writes here
+		got[i] = 0xee // the race detector sees any other writer
 	}
 	c.Write(bytes.Repeat([]byte{1}, tooMuch))
 	lanes[0].Comm.Send(1, pattern(tooMuch, 2)) // its first connection is the second here
@@ -115,12 +114,12 @@ func TestTheReceiverClosesTheLaneFirst(t *testing.T) {
 		t.Error("half a message counts as received")
 	}
 	mustClose(t, networks[0], 5)
-	networks[0].drop(c) // it has no writer that would end it
+	networks[0].drop(c) // no writer ends it
 	noConnections(t, networks)
 }
 
-// A member whose lane is closed lets another one talk to the wall, on old
-// connections and on new ones, until that closes the lane too.
+// A member that has closed its lane lets another one go on sending, on old connections and on new ones, until that one
+// closes the lane, too.
 func TestTalkingToAClosedLane(t *testing.T) {
 	networks := quiet(t, 3)
 	lanes := openAll(t, networks, 5)
@@ -137,8 +136,7 @@ func TestTalkingToAClosedLane(t *testing.T) {
 	noConnections(t, networks)
 }
 
-// What comes for the next lane of an id waits until it is open, also while the
-// one before is.
+// Messages for the next lane of an id wait until that lane is open, also while the previous one is.
 func TestANewIncarnationWaits(t *testing.T) {
 	networks := quiet(t, 2)
 	old := openAll(t, networks, 5)
@@ -211,9 +209,9 @@ func TestCloseLaneChecksItsArguments(t *testing.T) {
 	}
 }
 
-// Who still connects when the lane is closed gives up without complaint.
+// A rank that is still connecting when the lane is closed gives up without an error.
 func TestCloseLaneWhileConnecting(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,11 +237,11 @@ func TestCloseLaneWhileConnecting(t *testing.T) {
 	}
 }
 
-// A death is one on other lanes than the first, too.
+// A death is an error on other lanes than the first, too.
 func TestDeathOnAnotherLane(t *testing.T) {
 	networks := world(t, 2, func(r int, c *Config) {
 		if c.Grace = time.Millisecond; r == 0 {
-			c.Grace = time.Hour // it does not tell of its own death
+			c.Grace = time.Hour // so that it does not report its own death
 		}
 	})
 	lanes := openAll(t, networks, 5)
@@ -256,8 +254,8 @@ func TestDeathOnAnotherLane(t *testing.T) {
 	}
 }
 
-// A rank executes the closing of a lane and then of the world, and leaves. One
-// that is behind has not come to the first yet, and may not take offence.
+// A rank closes a lane and then the world, and leaves. A slower rank, which has not closed the lane yet, must not take
+// that for an error.
 func TestLeavingWhileAnotherLaneIsOpenElsewhere(t *testing.T) {
 	for _, leaver := range []int{0, 1} {
 		networks := quiet(t, 2)
@@ -276,12 +274,12 @@ func TestLeavingWhileAnotherLaneIsOpenElsewhere(t *testing.T) {
 		mustClose(t, networks[leaver], 5)
 		networks[leaver].Close()
 		eventually(t, networks[stays].peers[leaver].left.Load)
-		time.Sleep(5 * networks[stays].cfg.Grace) // in which it would abort
+		time.Sleep(5 * networks[stays].cfg.Grace) // time in which it would abort
 		mustClose(t, networks[stays], 5)
 	}
 }
 
-// An abort, and Close, come while connections of closed lanes are still open.
+// The network is aborted, or closed, while connections of closed lanes are still open.
 func TestTheEndOfTheNetworkAfterCloseLane(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		networks := world(t, 2, func(_ int, c *Config) { c.Grace = time.Millisecond })
@@ -308,9 +306,9 @@ func TestTheEndOfTheNetworkAfterCloseLane(t *testing.T) {
 	}
 }
 
-// TestLanesComeAndGo opens and closes the same ids again and again among random
-// members, each rank at its own pace, with messages under way in all directions.
-// No message may come from an earlier lane of the id, and nothing may be left.
+// TestLanesComeAndGo opens and closes the same ids again and again among random members, each rank at its own pace,
+// with messages under way in all directions. No message may come from an earlier lane of the id, and no connection may
+// be left.
 func TestLanesComeAndGo(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -332,7 +330,7 @@ func TestLanesComeAndGo(t *testing.T) {
 		id          int
 		incarnation uint32
 		members     []int
-		finish      bool // else it is closed with everything under way
+		finish      bool // otherwise the lane is closed with everything under way
 	}
 	var sets []set
 	for k := range uint32(rounds) {
@@ -373,7 +371,7 @@ func TestLanesComeAndGo(t *testing.T) {
 	eventually(t, func() bool { return open.Load() == int64(size*ownDescriptors(networks[0])) })
 }
 
-// visit exchanges a message with each other member, and checks what comes.
+// visit exchanges a message with each other member, and checks the messages that come.
 func visit(t *testing.T, n *Network, l *transport.Lane, incarnation uint32, finish bool) {
 	c := l.Comm
 	landing := make([][]byte, c.Size())

@@ -18,50 +18,46 @@ type Config struct {
 	Key []byte
 	// Generation tells the worlds of one job apart.
 	Generation uint64
-	// Listener is a TCP listener or a link.Listener, the one that the other ranks
-	// know. New takes it over, also when it returns an error.
+	// Listener is a TCP listener or a link.Listener, at the address that the other ranks know. New owns it, also if it
+	// returns an error.
 	Listener net.Listener
-	// Addrs lists the host:port pairs under which a rank may be reached. Called on
-	// any goroutine.
+	// Addrs lists the host:port pairs at which a rank may be reached. It is called on any goroutine.
 	Addrs func(rank int) []string
-	// Paths says over how many of the first addresses of a rank the data streams to it
-	// are spread. Optional: over one.
+	// Paths is the number of a rank's first addresses over which the data streams to that rank are spread. Optional;
+	// the default is one.
 	Paths func(rank int) int
-	// Reached is told by which of its addresses a rank was reached first. Optional; it
-	// must not block.
+	// Reached is called with the index of the address at which a rank was reached first. Optional; it must not block.
 	Reached func(rank, route int)
 	// Describe names a rank for people. Optional.
 	Describe func(rank int) string
-	// Knocks is told of connections that do not prove themselves. Optional.
+	// Knocks gets the connections that do not prove that they belong to the job. Optional.
 	Knocks *auth.Knocks
-	// TLS has all connections speak TLS, the same on all ranks.
+	// TLS makes all connections use TLS. It is the same on all ranks.
 	TLS bool
-	// Timeout bounds the making of a connection. Default 30 s.
+	// Timeout bounds the time to make a connection. Default 30 s.
 	Timeout time.Duration
 	// Cards is the number of cache cards of each lane's board. Default 1024.
 	Cards int
-	// Streams is the number of connections that carry the data from a rank to
-	// another, the same on all ranks. Default 1, at most MaxStreams.
+	// Streams is the number of connections that carry data from one rank to another. It is the same on all ranks.
+	// Default 1, at most MaxStreams.
 	Streams int
 	// Combine makes the Combiner for the Requests of the given members of a lane, on their way to its coordinator. Nil:
 	// each Request travels alone.
 	Combine func(members []int) transport.Combiner
 	// Grace is how long a lost connection waits for a better cause. Default 1 s.
 	Grace time.Duration
-	// Bell is rung for this rank's driver, also by others than this network; nil: there
-	// are none. Where it is a transport.Alarm, the driver can sleep on it and on
-	// sockets at once. The driver uses Network.Bell in any case.
+	// Bell is the bell of this rank's driver, for which others than this network ring, too; nil if there is none. If it
+	// is a transport.Alarm, the driver can sleep on the bell and on sockets at once. In any case the driver uses
+	// Network.Bell.
 	Bell transport.Bell
-	// Wake is called after frames have come for a lane's board, and after an
-	// abort, for a driver that may not be looking. It is called on goroutines of
-	// the network and must not block. Optional.
+	// Wake is called after frames have come for a lane's board, and after an abort, because the driver may not be
+	// looking. It is called on goroutines of the network and must not block. Optional.
 	Wake func()
-	// Lost is called when a connection to a rank has broken, on a goroutine of its
-	// own, once for a rank. It may find out why and call Abort with that. Close
-	// waits for it to return. Optional.
+	// Lost is called when a connection to a rank has broken, on a goroutine of its own, once for each rank. It may find
+	// out the cause, and call Abort with it. Close waits for it to return. Optional.
 	Lost func(rank int, err error)
-	// TrackFD is told of each descriptor when it opens and before it closes.
-	// Optional; safe for concurrent calls.
+	// TrackFD is called with each descriptor when it opens and before it closes. Optional; it must be safe for
+	// concurrent calls.
 	TrackFD func(fd int, open bool)
 }
 

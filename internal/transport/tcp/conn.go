@@ -10,27 +10,27 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// conn is a connection with the rank at its other end. The package comment says who may use it when. Calls that may
-// block (Read, Write and so on) wait until the connection is held.
+// conn is a connection with the rank at its other end. The package comment says who may use a connection when. Calls
+// that may block (Read, Write and so on) wait until the connection is held.
 type conn struct {
 	rank    int  // at the other end
 	inbound bool // this rank has accepted it
 	stream  stream
-	lane    *lane // that it serves; nil until that is open here
+	lane    *lane // the lane that it serves; nil until the lane is open here
 	net     *Network
 	remote  net.Addr
-	// frames takes what comes while nobody drives; nil for data. Set before lend.
+	// frames takes the frames that come while nobody drives; nil for data. It is set before lend.
 	frames *controlIn
 
 	custody  custody
-	recalled chan struct{} // closed when it is no longer lent, and its goroutine is to take it back
+	recalled chan struct{} // closed when its goroutine is to take it back
 	back     chan struct{} // closed when its goroutine has taken it back
 
 	mu              sync.Mutex
 	link            *link.Conn  // while it is held
-	lost            error       // why the way back was barred
+	lost            error       // the error of link.Attach, if the connection could not be taken back
 	fd              int         // while it is lent or returning, else -1
-	watched         uint64      // by the keeper, under this number
+	watched         uint64      // the keeper's number for it
 	pulse           pulse.Pulse // of fd
 	readBy, writeBy time.Time   // deadlines
 }
@@ -48,8 +48,8 @@ func (c *conn) String() string { return fmt.Sprintf("rank %d (%v)", c.rank, c.re
 // abandoned reports that this rank has closed the connection's lane, so that nobody needs the connection any more.
 func (c *conn) abandoned() bool { return c.lane != nil && isClosed(c.lane.closed) }
 
-// register adds a proved connection to those that Close and Abort attend to.
-// False: too late, the caller closes it.
+// register adds a proved connection to those that Close and Abort end. If it returns false, it is too late, and the
+// caller closes the connection.
 func (n *Network) register(c *conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/treeboard"
 )
 
-// recorder is a board that keeps the frames which it receives.
+// recorder is a board that keeps all frames that it receives.
 type recorder struct {
 	treeboard.Board
 	mu     sync.Mutex
@@ -35,15 +35,14 @@ func (r *recorder) received() [][]byte {
 	return slices.Clone(r.frames)
 }
 
-// record puts a recorder in the place of a lane's board, to which nothing has come yet.
+// record replaces a lane's board, which has received nothing yet, by a recorder.
 func record(l *lane) *recorder {
 	r := &recorder{Board: l.board}
 	l.board = r
 	return r
 }
 
-// A frame that comes in two pieces, cut at any byte, is one frame, whether the driver
-// takes it or the keeper.
+// A frame that comes in two pieces, cut at any byte, is one frame, whether the driver or the keeper takes it.
 func TestAFrameCutAnywhere(t *testing.T) {
 	for _, driven := range []bool{true, false} {
 		networks := world(t, 2, nil)
@@ -90,7 +89,7 @@ func TestFramesBeyondTheSocketsBuffers(t *testing.T) {
 	for total := 0; total < treeboard.QueueLimit(8)*3/4; {
 		frame := pattern(1+rng.IntN(30_000), byte(rng.Uint32()))
 		(*lanePipe)(from).Send(1, frame)
-		if rng.IntN(3) > 0 { // else it goes together with the next one
+		if rng.IntN(3) > 0 { // otherwise it goes together with the next one
 			(*lanePipe)(from).Flush()
 		}
 		want = append(want, frame)
@@ -111,8 +110,8 @@ func TestFramesBeyondTheSocketsBuffers(t *testing.T) {
 	}
 }
 
-// A lane that is closed while a frame has been written in part leaves in good order:
-// the rest of that frame, and then the word.
+// A lane that is closed while a frame has been written in part ends in good order: with the rest of that frame, and
+// then messageLaneClosed.
 func TestClosingALaneWithinAFrame(t *testing.T) {
 	networks := quiet(t, 2)
 	openAll(t, networks, 0)
@@ -146,8 +145,8 @@ func TestClosingALaneWithinAFrame(t *testing.T) {
 	noConnections(t, networks)
 }
 
-// Who does not drive hears of frames, before it has ever driven and some time after it
-// has ceased to; as long as it drives nobody else is woken for it.
+// A rank that does not drive hears of frames: before it has ever driven, and some time after it has stopped. As long as
+// it drives, Wake is not called for it.
 func TestFramesForWhoDoesNotDrive(t *testing.T) {
 	var wakes atomic.Int32
 	networks := world(t, 2, func(rank int, c *Config) {
@@ -179,8 +178,8 @@ func TestFramesForWhoDoesNotDrive(t *testing.T) {
 	}
 }
 
-// Ranks that mark, send and receive what chance says, whose drivers sleep and stay away
-// as chance says, never wait for a wake-up that does not come: until panics when they do.
+// Ranks mark, send and receive at random, and their drivers sleep and pause at random. They never wait for a wake-up
+// that does not come; until panics if they do.
 func TestNoWakeUpIsLost(t *testing.T) {
 	seed := rand.Uint64()
 	defer func() { t.Logf("seed %d", seed) }()
@@ -233,7 +232,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 }
 
-// stay keeps a driver from polling for a time that chance says, mostly none.
+// stay keeps a driver from polling for a random time, mostly none.
 func stay(rng *rand.Rand) {
 	switch rng.IntN(40) {
 	case 0:
@@ -244,7 +243,7 @@ func stay(rng *rand.Rand) {
 	}
 }
 
-// Frames go out in the order in which they were sent, whoever flushes.
+// Frames go out in the order in which they were sent, whichever goroutine flushes.
 func TestFlushesKeepTheOrder(t *testing.T) {
 	networks := world(t, 2, nil)
 	openAll(t, networks, 0)
@@ -254,7 +253,7 @@ func TestFlushesKeepTheOrder(t *testing.T) {
 	pipe.Send(1, []byte("first"))
 	eventually(t, func() bool { return len(r.received()) == 1 })
 	const senders, each = 4, 300
-	var work sync.Mutex // as a leader's
+	var work sync.Mutex // like a leader's
 	next := uint32(0)
 	var g sync.WaitGroup
 	for range senders {

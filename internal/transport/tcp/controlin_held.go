@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// serve lends the connection, and reads it when it has it back.
+// serve lends the connection, and reads it after the connection has come back.
 func (i *controlIn) serve(c *conn) {
 	i.buffer = make([]byte, frameBuffer)
 	c.frames = i
@@ -21,8 +21,7 @@ func (i *controlIn) serve(c *conn) {
 	i.read(c, begun)
 }
 
-// read takes frames until the connection or the lane ends. begun is what has been
-// read already.
+// read takes frames until the connection or the lane ends. begun is the data that has been read already.
 func (i *controlIn) read(c *conn, begun []byte) {
 	n := i.lane.net
 	in := incoming{r: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(begun), c), frameBuffer), sequence: i.sequence}

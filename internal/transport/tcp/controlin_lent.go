@@ -6,8 +6,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// boardPoller is a leader's turn: the driver takes the frames that have come for its board, and the board passes on
-// what they have completed.
+// boardPoller gives a leader its turn: the driver takes the frames that have come for its board, and the board passes
+// on what these have completed.
 type boardPoller struct {
 	transport.BoardPoller
 	lane *lane
@@ -18,7 +18,7 @@ func (b *boardPoller) Poll() {
 	b.BoardPoller.Poll()
 }
 
-// takeFrames takes what has come for the board. It belongs to the driver.
+// takeFrames takes the frames that have come for the board. Only the driver calls it.
 func (l *lane) takeFrames() {
 	l.polls.Add(1)
 	for _, m := range l.linked {
@@ -53,8 +53,8 @@ func (i *controlIn) take() (took bool) {
 	return took
 }
 
-// cut passes the whole frames in the buffer, which came over c, on to the board, and keeps
-// the rest. False: what follows is not for it. i.mu is held.
+// cut passes the whole frames in the buffer, which came over c, on to the board, and keeps the rest. It returns false
+// if the rest is no frame. i.mu is held.
 func (i *controlIn) cut(c *conn) bool {
 	rest := i.buffer[:i.filled]
 	good := true

@@ -7,7 +7,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/treeboard"
 )
 
-// lanePipe is a lane as its board sees it.
+// lanePipe is a lane's Pipe for its board.
 type lanePipe lane
 
 var _ treeboard.Pipe = (*lanePipe)(nil)
@@ -15,25 +15,25 @@ var _ treeboard.Pipe = (*lanePipe)(nil)
 func (p *lanePipe) Send(to int, frame []byte) { p.controlOut[to].send(frame) }
 func (p *lanePipe) Flush()                    { p.unflushed.flush() }
 
-// controlOut carries this member's board frames to one other member. All frames are queued.
-// flush writes the queue as far as the socket has room, without the lock. Its goroutine, run,
-// writes what is left, and all that is queued before there is a connection. One of them writes at a
-// time (turn), and takes the whole queue: so the frames stay in order.
+// controlOut carries this member's board frames to one other member. All frames are queued. flush writes as much of the
+// queue as the socket has room for, without the lock. The goroutine run writes the rest, and all frames that are queued
+// before there is a connection. Only one of them writes at a time (turn), and takes the whole queue, so the frames stay
+// in order.
 type controlOut struct {
 	lane *lane
 	to   int
 	news chan struct{} // capacity 1: queue is not empty
 
 	mu       sync.Mutex
-	started  bool      // run, or tell
+	started  bool      // run has been started, or connectsHere has returned true
 	turn     turn      // who may write
 	flushed  sync.Cond // on mu: a flush has written
 	writer   *writer   // for flushes; nil until run has connected
 	listed   bool      // in unflushed
-	queue    []byte    // messages that nobody has begun to write, but for the first begun bytes
-	begun    int       // bytes of queue that are the rest of a message written in part
+	queue    []byte    // messages that nobody has begun to write, except for the first begun bytes
+	begun    int       // the bytes of queue that are the rest of a partly written message
 	sequence uint32    // of the next message
-	writing  []byte    // what is being written, or was; swapped with queue by the one whose turn it is
+	writing  []byte    // the bytes that are, or were, being written; swapped with queue by the writer
 }
 
 // turn says who may write to the connection.
@@ -46,7 +46,7 @@ type turn uint8
 
 const (
 	runs     turn = iota // run's, which connects first, and may block; frames wait in the queue
-	anyones              // whoever flushes first; run waits for news
+	anyones              // the first goroutine that flushes; run waits for news
 	flushing             // a flush's, which makes one system call without the lock
 )
 
@@ -85,7 +85,7 @@ func (o *controlOut) send(frame []byte) {
 func (o *controlOut) leaveToRun() {
 	select {
 	case o.news <- struct{}{}:
-	default: // it has been told already
+	default: // run has been told already
 	}
 	if !o.started {
 		o.started = true
@@ -93,7 +93,7 @@ func (o *controlOut) leaveToRun() {
 	}
 }
 
-// connectsHere makes the caller the only one who connects; false if run does, or did.
+// connectsHere makes the caller the only one that connects. It returns false if run connects, or has connected.
 func (o *controlOut) connectsHere() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -33,7 +33,7 @@ func (u *unflushed) flush() {
 	}
 }
 
-// flush writes what is queued, if it is anyone's turn.
+// flush writes the queue, if it is anyone's turn.
 func (o *controlOut) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,13 +52,13 @@ func (o *controlOut) flush() {
 	}
 }
 
-// swap begins to write what is queued. mu is held, and it is the caller's turn.
+// swap returns the queue, which the caller then writes, and begins a new one. mu is held, and it is the caller's turn.
 func (o *controlOut) swap() []byte {
 	o.queue, o.writing = o.writing[:0], o.queue
 	return o.writing
 }
 
-// keep leaves to run what a flush could not write of p, and what has come since. mu is held.
+// keep leaves the rest of p, which a flush could not write, to run, and all frames that have come since. mu is held.
 func (o *controlOut) keep(p []byte, written int) {
 	at := 0
 	for at < written {
@@ -70,7 +70,7 @@ func (o *controlOut) keep(p []byte, written int) {
 	o.leaveToRun()
 }
 
-// length is that of the first message's payload in this rank's own queue.
+// length is the payload's length of the first message in q, a queue of this rank.
 func length(q []byte) int {
 	h, err := parseHeader(q)
 	if err != nil {

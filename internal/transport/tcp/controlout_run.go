@@ -2,10 +2,10 @@ package tcp
 
 import "slices"
 
-// run connects and writes what is queued, until the network or the lane ends.
+// run connects and writes the queue, until the network or the lane ends.
 func (o *controlOut) run() {
 	n := o.lane.net
-	c := o.lane.dial(o.lane.lastCtx, o.to, control) // the last that a member hears may be that the log is closed
+	c := o.lane.dial(o.lane.lastCtx, o.to, control) // lastCtx: the last frame may say that the log is closed
 	if c == nil {
 		if n.isAborted() {
 			o.lane.tellAbort(o.to)
@@ -33,7 +33,7 @@ func (o *controlOut) run() {
 			n.farewell(c, sequence)
 			return
 		case <-n.leaving:
-			c.Write(o.take()) // the log's last word may be among it
+			c.Write(o.take()) // the log's last word may be in the queue
 			_, sequence := o.last()
 			n.farewell(c, sequence)
 			c.Close()
@@ -42,7 +42,7 @@ func (o *controlOut) run() {
 	}
 }
 
-// open lets any goroutine that has frames write them, as long as the queue is empty.
+// open gives the turn to any goroutine that has frames, if the queue is empty.
 func (o *controlOut) open() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -51,7 +51,7 @@ func (o *controlOut) open() {
 	}
 }
 
-// take returns the frames that run writes now. Until open, nobody else writes.
+// take returns the frames that run writes now. Nobody else writes until open is called.
 func (o *controlOut) take() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,7 +60,7 @@ func (o *controlOut) take() []byte {
 	return o.swap()
 }
 
-// stopFlushes gives the turn to run, until open. mu is held.
+// stopFlushes gives the turn to run, until open is called. mu is held.
 func (o *controlOut) stopFlushes() {
 	for o.turn == flushing { // for one system call that does not block
 		o.flushed.Wait()
@@ -68,9 +68,8 @@ func (o *controlOut) stopFlushes() {
 	o.turn = runs
 }
 
-// last ends the writing of frames: it returns what is left of one that has been
-// written in part, and the sequence number of the message after that. What is still
-// queued will not be written.
+// last ends the writing of frames. It returns the rest of a partly written frame, and the sequence number of the
+// message after that frame. Nobody writes the frames that are still queued.
 func (o *controlOut) last() (rest []byte, sequence uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

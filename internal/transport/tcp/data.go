@@ -2,17 +2,15 @@ package tcp
 
 import "github.com/gorovod/gorovod/internal/transport"
 
-// comm is a lane as its collectives see it.
+// comm is a lane's Comm for its collectives.
 //
-// A message of some size is cut into as many parts as there are streams to the
-// peer, one each; a small one goes over the first stream alone. The parts follow
-// from the length and from Config.Streams, so both ends know them.
+// A large message is cut into parts, one for each stream to the peer. A small one goes over the first stream alone. The
+// length and Config.Streams determine the parts, so both ends know them.
 //
-// The driver moves the data itself, by system calls that do not block, when it
-// posts and when it asks. If it asks for an operation that has not ended, it moves
-// all others of the lane, too: otherwise two members could wait for each other while
-// each could go on with something else. An operation that has been posted, but not
-// asked for yet, keeps the driver from sleeping.
+// The driver moves the data itself, by system calls that do not block, when it posts an operation and when it asks for
+// one. If the operation has not ended, the driver moves all others of the lane, too: otherwise two members could wait
+// for each other while each could go on with another operation. An operation that has been posted, but not asked for
+// yet, keeps the driver from sleeping.
 type comm lane
 
 var _ transport.Comm = (*comm)(nil)
@@ -20,8 +18,7 @@ var _ transport.Comm = (*comm)(nil)
 func (c *comm) Rank() int { return c.me }
 func (c *comm) Size() int { return len(c.members) }
 
-// Send implements transport.Comm. It panics when the message before is
-// outstanding.
+// Send implements transport.Comm. It panics if the previous message is outstanding.
 func (c *comm) Send(to int, p []byte) {
 	o := &c.dataOut[to]
 	o.post(p)
@@ -32,8 +29,7 @@ func (c *comm) Send(to int, p []byte) {
 	}
 }
 
-// Recv implements transport.Comm. It panics when the message before is
-// outstanding.
+// Recv implements transport.Comm. It panics if the previous message is outstanding.
 func (c *comm) Recv(from int, p []byte) {
 	i := &c.dataIn[from]
 	i.post(p)
@@ -92,7 +88,7 @@ func (n *Network) goOn() {
 	}
 }
 
-// quantum is the most bytes that a stream moves at a time, so that a busy direction does not hold up the other one.
+// quantum is the most bytes that a stream moves at a time, so that one busy direction does not hold up the other.
 const quantum = 512 << 10
 
 // minPart is the smallest part, in bytes, that is worth a stream of its own.

@@ -50,20 +50,19 @@ func (i *dataIn) move() {
 	}
 }
 
-// inStream is one connection from another member. While it is lent, the driver reads
-// messages straight into the posted buffers. While it is held, its goroutine, serve, reads:
-// it goes on within a message that the driver has begun.
+// inStream is one connection from another member. While it is lent, the driver reads messages straight into the posted
+// buffers. While it is held, its goroutine, serve, reads, and completes a message that the driver has begun.
 type inStream struct {
 	lane      *lane
 	connected bool        // guarded by Network.mu
 	busy      atomic.Bool // from post until the part has been filled
 	news      chan struct{}
 
-	half     // news tells serve of what is posted while this is not lent
+	half     // news tells serve of parts posted while the connection is not lent
 	sequence uint32
 	header   [headerSize]byte
 	part     []byte
-	filled   int // of header and part
+	filled   int // bytes of header and part
 	scatter  scatter
 }
 

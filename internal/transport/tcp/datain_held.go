@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// serve lends the connection to the driver, and reads it when it has it back. after touches
-// no posted buffer.
+// serve lends the connection to the driver, and reads it after the connection has come back. after touches no posted
+// buffer.
 func (s *inStream) serve(c *conn) (after func()) {
 	var begun []byte
 	if s.lend(c) {
@@ -29,8 +29,8 @@ func (s *inStream) serve(c *conn) (after func()) {
 // readAhead is the size of the buffer of a data connection that is held.
 const readAhead = 4 << 10
 
-// read fills posted parts until the connection or the lane ends. begun is the data that has been read already. left
-// says that the other end has left in good order.
+// read fills posted parts until the connection or the lane ends. begun is the data that has been read already. left is
+// true if the other end has left in good order.
 func (s *inStream) read(c *conn, begun []byte) (left bool) {
 	n := s.lane.net
 	in := incoming{r: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(begun), c), readAhead), sequence: s.sequence}

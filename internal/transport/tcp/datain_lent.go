@@ -1,7 +1,7 @@
 package tcp
 
-// move reads the data that has come, at most to the end of the posted part. It leaves to serve everything that is no
-// data message of the right length.
+// move reads the data that has come, at most to the end of the posted part. It leaves anything but a data message of
+// the right length to serve.
 func (s *inStream) move() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

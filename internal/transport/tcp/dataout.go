@@ -51,9 +51,8 @@ func (o *dataOut) move() {
 	}
 }
 
-// outStream is one connection to another member, which its goroutine, run, makes. While it
-// is lent, the driver writes. While it is held, run does: it goes on within a message that
-// the driver has begun.
+// outStream is one connection to another member. Its goroutine, run, makes the connection. While the connection is
+// lent, the driver writes. While it is held, run writes, and completes a message that the driver has begun.
 type outStream struct {
 	lane  *lane
 	to    int
@@ -63,11 +62,11 @@ type outStream struct {
 	started bool        // the driver's
 	news    chan struct{}
 
-	half     // news tells run of what is posted while this is not lent
+	half     // news tells run of parts posted while the connection is not lent
 	sequence uint32
 	header   [headerSize]byte
 	part     []byte
-	written  int // of header and part
+	written  int // bytes of header and part
 	scatter  scatter
 
 	// run's.
@@ -102,7 +101,7 @@ func (s *outStream) tell() {
 	}
 }
 
-// left is the rest that must still be written. s.mu is held.
+// left returns the bytes that must still be written. s.mu is held.
 func (s *outStream) left() (head, body []byte) {
 	if s.written < headerSize {
 		return s.header[s.written:], s.part

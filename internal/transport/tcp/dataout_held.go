@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// run connects, lends the connection to the driver, and writes when it has it back. after touches
-// no posted buffer.
+// run connects, lends the connection to the driver, and writes after the connection has come back. after touches no
+// posted buffer.
 func (s *outStream) run() (after func()) {
 	l, n, rank := s.lane, s.lane.net, s.lane.members[s.to]
 	if c := l.dial(l.ctx, s.to, data+stream(s.index)); c != nil {
@@ -24,8 +24,8 @@ func (s *outStream) run() (after func()) {
 	return nil
 }
 
-// lendOut lends the connection to the driver, and returns when it has it back.
-// From then on a watcher reads the silent direction.
+// lendOut lends the connection to the driver, and returns when the connection has come back. From then on a watcher
+// reads the silent direction.
 func (s *outStream) lendOut(c *conn) {
 	if s.lend(c) {
 		s.writeFirst()
@@ -38,7 +38,7 @@ func (s *outStream) lendOut(c *conn) {
 	n.start(&n.goroutines, func() { n.watchSilent(c) })
 }
 
-// writeHeld writes posted parts until the connection, the network or the lane ends. left says that the other end has
+// writeHeld writes posted parts until the connection, the network or the lane ends. left is true if the other end has
 // left in good order.
 func (s *outStream) writeHeld(c *conn) (after func(), left bool) {
 	l, n := s.lane, s.lane.net
@@ -57,7 +57,7 @@ func (s *outStream) writeHeld(c *conn) (after func(), left bool) {
 				return nil, false
 			}
 		}
-		// The deadline that CloseLane sets ends a write that it finds under way.
+		// The deadline that CloseLane sets ends a write under way.
 		if isClosed(l.closed) {
 			return s.leave(c), false
 		}
@@ -71,7 +71,7 @@ func (s *outStream) writeHeld(c *conn) (after func(), left bool) {
 	}
 }
 
-// begun reports that a message has been written in part.
+// begun reports that a message has been partly written.
 func (s *outStream) begun() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *outStream) writeRest(c *conn) error {
 	return err
 }
 
-// leave ends the connection of a lane that has been closed. It writes the rest of a message that was cut short, out of
+// leave ends the connection of a lane that has been closed. after writes the rest of a message that was cut short, from
 // a copy.
 func (s *outStream) leave(c *conn) (after func()) {
 	s.mu.Lock()

@@ -1,6 +1,6 @@
 package tcp
 
-// move goes on with the driver's part.
+// move lets the driver write more of its part.
 func (s *outStream) move() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -9,7 +9,7 @@ func (s *outStream) move() {
 	}
 }
 
-// writeFirst writes the message that was posted before there was a connection, because the driver may not poll soon.
+// writeFirst writes a message that was posted before there was a connection, because the driver may not poll soon.
 func (s *outStream) writeFirst() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

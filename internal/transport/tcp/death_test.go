@@ -12,8 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// dialAs makes a proved connection from a rank to another one outside of any
-// lane of its own, on which the test writes what it likes.
+// dialAs makes a proved connection from a rank to another one that belongs to no lane of its own. The test writes any
+// bytes on it.
 func dialAs(t *testing.T, n *Network, id, rank int, s stream) *conn {
 	t.Helper()
 	c, err := n.connect(n.ctx, n.hello(&lane{id: id}, rank, s))
@@ -63,7 +63,7 @@ func TestDeathInTheMiddleOfAMessage(t *testing.T) {
 	}
 }
 
-// Who knows better says so within the grace.
+// A better cause may come within the grace.
 func TestABetterCauseWins(t *testing.T) {
 	better := errors.New("rank 0 was killed by signal 9")
 	networks := world(t, 2, nil)
@@ -77,7 +77,7 @@ func TestABetterCauseWins(t *testing.T) {
 	}
 }
 
-// A rank that has talked to nobody can still abort all who have talked to rank 0.
+// A rank without connections can still abort all ranks that have a connection to rank 0.
 func TestAbortWithoutAnyConnection(t *testing.T) {
 	networks := world(t, 3, nil)
 	lanes := openAll(t, networks, 0)
@@ -105,7 +105,7 @@ func TestAbortWhileConnecting(t *testing.T) {
 	}
 }
 
-// Rank 0 aborts and closes before it has talked to anybody.
+// Rank 0 aborts and closes before it has any connection.
 func TestAbortOfTheCoordinatorReachesStrangers(t *testing.T) {
 	networks := world(t, 3, nil)
 	openAll(t, networks, 0)
@@ -118,7 +118,7 @@ func TestAbortOfTheCoordinatorReachesStrangers(t *testing.T) {
 	}
 }
 
-// A peer that does not read, and a stranger that does not answer, delay the end of an abort together no longer than one
+// A peer that does not read and a stranger that does not answer together delay the end of an abort no longer than one
 // of them.
 func TestAnAbortIsToldForAShortTime(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,7 +126,7 @@ func TestAnAbortIsToldForAShortTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	shortest := time.Hour // of some, since other programs may take the cores
+	shortest := time.Hour // the shortest of several, because other programs may take the cores
 	for i := 0; i < 3 && shortest > abortLinger*3/2; i++ {
 		networks := world(t, 3, func(rank int, c *Config) {
 			if addrs := c.Addrs; rank == 0 {
@@ -149,7 +149,7 @@ func TestAnAbortIsToldForAShortTime(t *testing.T) {
 		}
 		eventually(t, func() bool { return connections(n) == 1 })
 		for c := range n.conns {
-			for full := 0; full < 5; full++ { // the kernel finds some more room now and then
+			for full := 0; full < 5; full++ { // the kernel sometimes finds more room
 				for _, size := range []int{1 << 20, 64} {
 					c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
 					if wrote, _ := c.Write(make([]byte, size)); wrote > 0 {
@@ -170,10 +170,10 @@ func TestAnAbortIsToldForAShortTime(t *testing.T) {
 	}
 }
 
-// Who connects to a rank that has aborted already learns why.
+// A rank that connects to one that has aborted already learns the cause.
 func TestConnectingAfterTheAbort(t *testing.T) {
 	networks := world(t, 3, nil)
-	networks[0].Abort(errors.New("no memory")) // it knows of no lane, and tells nobody
+	networks[0].Abort(errors.New("no memory")) // it has no lane, and tells nobody
 	for _, r := range []int{1, 2} {
 		l, err := networks[r].OpenLane(0, 0, []int{0, 1, 2})
 		if err != nil {
@@ -187,7 +187,7 @@ func TestConnectingAfterTheAbort(t *testing.T) {
 }
 
 func TestTheSenderNoticesToo(t *testing.T) {
-	// The killed rank would tell the other what it sees itself, had it the time.
+	// The killed rank would report its own view to the other, if it had the time.
 	graces := []time.Duration{10 * time.Millisecond, time.Hour}
 	networks := world(t, 2, func(rank int, c *Config) { c.Grace = graces[rank] })
 	lanes := openAll(t, networks, 0)
@@ -219,7 +219,7 @@ func TestBrokenProtocolAborts(t *testing.T) {
 			networks := world(t, 2, nil)
 			lanes := openAll(t, networks, 0)
 			dialAs(t, networks[0], 0, 1, test.stream).Write(test.bytes)
-			lanes[1].Comm.Recv(0, make([]byte, 100)) // else nobody reads data
+			lanes[1].Comm.Recv(0, make([]byte, 100)) // otherwise nobody reads data
 			until(t, networks[1], func() bool { return lanes[1].Comm.Received(0) || networks[1].Err() != nil })
 			if err := networks[1].Err(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
@@ -262,7 +262,7 @@ func TestDataFromOneWhoHasLeft(t *testing.T) {
 	lanes[0].Comm.Send(1, []byte("abc"))
 	until(t, networks[0], func() bool { return lanes[0].Comm.Sent(1) })
 	networks[0].Close()
-	// What was sent before the goodbye still arrives, though nobody waited for it.
+	// A message sent before the goodbye still arrives, though nobody waited for it.
 	p := make([]byte, 3)
 	lanes[1].Comm.Recv(0, p)
 	until(t, networks[1], func() bool { return lanes[1].Comm.Received(0) })
@@ -275,7 +275,7 @@ func TestDataFromOneWhoHasLeft(t *testing.T) {
 	}
 }
 
-// After Close no posted buffer is touched, and the goroutines are gone (TestMain).
+// After Close nothing touches a posted buffer, and the goroutines are gone (TestMain).
 func TestCloseWithPostedBuffers(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		networks := world(t, 2, nil)
@@ -296,7 +296,7 @@ func TestCloseWithPostedBuffers(t *testing.T) {
 			t.Errorf("abort %v: closing took %v", abort, d)
 		}
 		for i := range p {
-			p[i] = 0xee // the race detector sees who else writes here
+			p[i] = 0xee // the race detector sees any other writer
 		}
 		c.Close()
 	}
@@ -361,7 +361,7 @@ func TestMismatchesAreRefused(t *testing.T) {
 	}
 }
 
-// Connections that never prove anything must not keep the ranks from talking.
+// Connections that never prove anything must not keep the ranks from communicating.
 func TestStrangersDoNotDisturb(t *testing.T) {
 	networks := world(t, 2, nil)
 	lanes := openAll(t, networks, 0)
@@ -417,8 +417,8 @@ func TestUnreachableRank(t *testing.T) {
 	}
 }
 
-// A rank with several addresses is found under the one that works, though
-// another leads to somebody else, and one to nobody.
+// A rank with several addresses is found at the one that works, though another one belongs to somebody else, and one to
+// nobody.
 func TestTheRightAddressIsFound(t *testing.T) {
 	var listeners []string
 	networks := world(t, 3, func(r int, c *Config) {

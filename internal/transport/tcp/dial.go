@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// dial makes this rank's connection to a member for one stream. It starts the watcher of a
-// control stream; lendOut starts that of a data stream, later. Nil: the network cannot go on,
-// the lane has been closed, or the member has left.
+// dial makes this rank's connection to a member for one stream. It starts the watcher of a control stream. lendOut
+// later starts the watcher of a data stream. dial returns nil if the network cannot go on, the lane has been closed, or
+// the member has left.
 func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
 	n, rank := l.net, l.members[to]
 	c, err := n.connect(ctx, n.hello(l, rank, s))
@@ -28,7 +28,7 @@ func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
 		}
 		return c
 	}
-	// It is too late for Close and Abort to attend to it, but not for the last word.
+	// Close and Abort no longer end this connection, but the last word can still be written.
 	c.SetDeadline(time.Now().Add(abortLinger))
 	if !n.isAborted() && ctx.Err() == nil {
 		return c
@@ -69,9 +69,9 @@ func (n *Network) connect(ctx context.Context, h hello) (*conn, error) {
 // errLeft says that the other rank has closed its network.
 var errLeft = errors.New("it has closed its network")
 
-// start is the number of the address that a stream tries first: the one that worked last. The data streams take turns
+// start is the index of the address that a stream tries first: the one that worked last. The data streams take turns
 // among the first paths addresses, which are equally good. All of them count from the address that was known when the
-// first of them asked; otherwise two neighbours could get the same one.
+// first of them called start; otherwise two neighbours could get the same one.
 func (p *peer) start(s stream, paths int) int {
 	last := p.route.Load()
 	if s < data || paths < 2 || int(last) >= paths {
@@ -81,8 +81,8 @@ func (p *peer) start(s stream, paths int) int {
 	return (int(p.spread.Load()-1) + int(s-data)) % paths
 }
 
-// cannotConnect is the error for a rank that was not reached. If that rank did not answer, the error names the likely
-// cause: the rank is there, because it has told its addresses.
+// cannotConnect is the error for a rank that was not reached. If that rank did not answer, the error names a firewall
+// as the likely cause, because the rank exists: it has published its addresses.
 func (n *Network) cannotConnect(rank int, err error) error {
 	advice := ""
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||

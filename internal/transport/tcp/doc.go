@@ -1,22 +1,20 @@
-// Package tcp is the transport between hosts. Every (lane, stream, sender,
-// receiver) has a connection of its own, made by the sender when it first has
-// something to say: stream control carries the frames of the lane's board, data
-// those of its Comm. Nothing is multiplexed, so the kernel does the flow control
-// and no lane ever waits for another.
+// Package tcp is the transport between hosts. Every (lane, stream, sender, receiver) has a connection of its own, which
+// the sender makes when it first sends. The stream control carries the frames of the lane's board, the data streams
+// carry the messages of its Comm. Nothing is multiplexed, so the kernel does the flow control and no lane ever waits
+// for another.
 //
 //	driver ── Send, Sent ──▶ outStream ══ socket ══▶ inStream ◀── Recv, Received ── driver
 //	board ── frame ──▶ controlOut ══ socket ══▶ controlIn ──▶ treeboard.Receive ◀── driver, keeper
 //
-// A connection is proved (package link) before anything else is read from it. It carries
-// messages in one direction, from the rank that dialled it to the rank that accepted it.
-// The other way travels at most one word, the last: a goodbye or an abort. So an abort
-// reaches a peer even when the data is stuck.
+// Both ends prove that they belong to the job (package link) before they read anything else. A connection carries
+// messages in one direction, from the rank that dialled it to the rank that accepted it. In the other direction, the
+// silent one, at most one message travels, the last word: a goodbye or an abort. So an abort reaches a peer even if the
+// data is stuck.
 //
 // # Who has a connection
 //
-// Every connection has a goroutine of its own at each end. While nothing but plain
-// messages travels, the goroutine lends the connection to the driver: that saves two
-// changes of goroutine for each message.
+// Every connection has a goroutine of its own at each end. While only plain messages travel, the goroutine lends the
+// connection to the driver. That saves two changes of goroutine for each message.
 //
 //	          lend                          recall: the driver met what is no plain message,
 //	     ┌────────────────────────▶ LENT    or the keeper saw the end or a last word
@@ -38,16 +36,16 @@
 //	RETURNING  nobody                          -                      -               -
 //	CLOSED     nobody                          -                      -               -
 //
-// A connection is HELD from the start to the end where it cannot be lent: under TLS, on
-// other systems than Linux, and under a bell that is no transport.Alarm. Its goroutine alone
-// takes it back (half.takeBack), and waits for the half's lock first, so never amid a system call
-// of the driver. Whoever else needs it HELD, to write a last word or to close it, recalls it and
-// waits (conn.settle). Deadlines and the heartbeat (Beat) apply to a connection in any state.
+// A connection that cannot be lent is HELD from start to end: under TLS, on other systems than Linux, and under a bell
+// that is no transport.Alarm. Only its goroutine takes it back (half.takeBack). The goroutine waits for the half's lock
+// first, so it never takes the connection amid a system call of the driver. Another goroutine that needs the connection
+// HELD, to write a last word or to close it, recalls it and waits (conn.settle). Deadlines and the heartbeat (Beat)
+// apply to a connection in any state.
 //
 // # The four halves that work
 //
-// A half is one end of a connection, in the direction in which its messages travel. The
-// lock of a half is held for its own fields, and by the driver for its system calls.
+// A half is one end of a connection, in the direction in which its messages travel. The lock of a half guards its
+// fields. The driver holds the lock during its system calls, too.
 //
 //	inStream    reads data        no connection: a posted part waits
 //	                              LENT: the driver reads into the posted part when it polls
@@ -63,8 +61,8 @@
 //	                              block. RUNS: run dials, and writes what the socket had no room
 //	                              for; it may block
 //
-// Of the silent direction: watch reads it at the end that dialled (of data while HELD; the
-// keeper watches it while LENT). At the other end Abort or Close writes the last word.
+// The silent direction: at the end that dialled, watchSilent reads it (for data only while HELD; the keeper watches it
+// while LENT). At the other end Abort or Close writes the last word.
 //
 // # Files
 //
@@ -81,23 +79,21 @@
 //
 // # Questions
 //
-//   - Who owns this connection now? See conn.custody and the table above; state.go has all that may
-//     happen to it.
-//   - What may block? See the table in DESIGN.md. Here these are the goroutines of connections, and
-//     Close and CloseLane, each with a bound. The driver calls these two, and nothing else that blocks.
-//   - The driver sleeps: it sleeps on edges, and the kernel wakes it for a connection that is
-//     LENT. For one that is HELD its goroutine rings. The poll before the sleep sees all that has
-//     come before, or says by goOn that it has stopped early.
+//   - Who owns this connection now? See conn.custody and the table above. state.go has all events.
+//   - What may block? See the table in DESIGN.md. In this package only the goroutines of connections, Close and
+//     CloseLane block, each with a bound. The driver calls Close and CloseLane, and nothing else that blocks.
+//   - The driver sleeps: it sleeps on edges, and the kernel wakes it for a connection that is LENT. For a connection
+//     that is HELD its goroutine rings. The poll before the sleep sees all earlier data, or notes by goOn that it has
+//     stopped early.
 //   - Nobody drives: data waits in the sockets. Frames go to the keeper, which calls Config.Wake.
 //   - The other end dies: the driver's system call or the keeper meets the end, and recalls the
 //     connection. Its goroutine reads what is left, meets the same end, and calls broken: the network
 //     aborts unless a better cause comes within Config.Grace.
-//   - The lane is closed while a message has been read or written in part: the reader throws the
-//     rest away (drain). The writer writes the rest out of a copy, then messageLaneClosed (leave).
-//     So the posted buffer is free at once, and the stream stays in step to its end.
-//   - A message is half read when the connection is taken back: the goroutine is given what has been
-//     read (serve, begun), and goes on after it. The driver's buffer has every byte once.
-//   - An abort: every goroutine takes its connection back. Writers say the last word between two
-//     messages, if the deadline of 0.3 s (abortLinger) leaves them time; a goroutine of Abort says
-//     it in the silent directions.
+//   - The lane is closed while a message has been read or written in part: the reader drops the rest (drain). The
+//     writer writes the rest from a copy, and then messageLaneClosed (leave). So the posted buffer is free at once, and
+//     the stream stays in step to its end.
+//   - A message is partly read when the connection is taken back: the goroutine gets the bytes that have been read
+//     (serve, begun), and goes on after them. The driver's buffer gets every byte once.
+//   - An abort: every goroutine takes its connection back. Writers write the last word between two messages, if the
+//     deadline of 0.3 s (abortLinger) leaves them time. A goroutine of Abort writes it in the silent directions.
 package tcp

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// What comes over a connection may be anything: it must end in an error or be
-// what put or encode would have written.
+// A connection may bring any bytes. They cause an error, or are what put or encode would have written.
 func FuzzParse(f *testing.F) {
 	f.Add(hello{generation: 1, lane: 2, from: 3, to: 4, size: 5, cards: 6, incarnation: 7, stream: data}.encode())
 	f.Add(rawMessage(messageBoard, 0, 3, "abc"))

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// stream is one of a lane's ways from member to member.
+// stream is one of a lane's connections from member to member.
 type stream uint8
 
 const (
@@ -14,30 +14,29 @@ const (
 	data    stream = 1 // the first of Config.Streams
 )
 
-// version is the version of what is spoken on a proved connection.
+// version is the version of the protocol on a proved connection.
 const version = 3
 
 // maxEarly bounds the connections per rank that wait for their lane to be opened.
 const maxEarly = 64
 
-// hello says what a connection is for. It is part of the proof.
+// hello says what a connection carries. It is part of the proof.
 type hello struct {
 	generation     uint64
 	lane           int64
 	from, to, size uint32
 	cards          uint32
 	incarnation    uint32 // of the lane
-	streams        uint32 // how many data streams there are
+	streams        uint32 // the number of data streams
 	stream         stream
 }
 
 const helloSize = 4 + 8 + 8 + 6*4
 
-// nativeOrder is 1 on machines that store the low byte first: data travels as
-// it lies in memory.
+// nativeOrder is 1 on machines that store the low byte first: data travels as it is in memory.
 var nativeOrder = binary.NativeEndian.AppendUint16(nil, 1)[0]
 
-// hello is what this rank says when it dials another.
+// hello is this rank's hello when it dials another.
 func (n *Network) hello(l *lane, rank int, s stream) hello {
 	return hello{
 		generation: n.cfg.Generation,
@@ -102,7 +101,7 @@ func (n *Network) admit(h hello) error {
 	}
 	switch l := n.lanes[int(h.lane)]; {
 	case n.outdated(h):
-		return nil // it is heard out, see place
+		return nil // place makes a goroutine read and drop its data
 	case l != nil && h.incarnation == l.incarnation:
 		return l.admit(h)
 	}

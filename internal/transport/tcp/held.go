@@ -7,7 +7,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// hold is the connection for calls that may block.
+// hold returns the connection for calls that may block. It waits until the connection is held.
 func (c *conn) hold() (*link.Conn, error) {
 	c.settle()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *conn) Write(p []byte) (int, error) {
 func (c *conn) writeVector(v *net.Buffers) error {
 	l, err := c.hold()
 	if err == nil {
-		_, err = v.WriteTo(l.Stream) // the socket itself: it knows writev
+		_, err = v.WriteTo(l.Stream) // the socket itself, which has writev
 	}
 	return err
 }
@@ -69,7 +69,7 @@ func (c *conn) SetDeadline(t time.Time) {
 	c.SetWriteDeadline(t)
 }
 
-// SetReadDeadline does not wait: it holds once the connection is held.
+// SetReadDeadline does not wait: the deadline applies once the connection is held.
 func (c *conn) SetReadDeadline(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *conn) SetReadDeadline(t time.Time) {
 	}
 }
 
-// SetWriteDeadline does not wait: it holds once the connection is held.
+// SetWriteDeadline does not wait: the deadline applies once the connection is held.
 func (c *conn) SetWriteDeadline(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

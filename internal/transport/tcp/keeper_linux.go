@@ -11,26 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeper watches lent connections for what the driver does not deal with, and for a rank that
-// does not drive.
+// keeper watches lent connections: for events that the driver does not handle, and for frames while the rank does not
+// drive.
 //
-//   - On an inbound data connection it waits for the end, before which a last word may stand.
-//     Data does not wake it.
-//   - On a data connection that this rank has dialled it waits for anything: that direction is silent.
+//   - On an inbound data connection it waits for the end, which a last word may precede. Data does not wake it.
+//   - On a data connection that this rank has dialled it waits for any byte, because that direction is silent.
 //   - On a connection of board frames it waits for frames, too. WATCHING: if the driver has polled since
 //     the last event, it takes the frames, and the keeper looks AWAY. Otherwise the keeper takes them.
 //     AWAY: after lookAway it watches again, unless the driver has polled meanwhile.
 //
-// It recalls a connection on which something else than frames has come.
+// It recalls a connection on which anything but frames has come.
 type keeper struct {
-	epoll *os.File // known to the runtime, which waits for it
+	epoll *os.File // Go's poller waits for it
 	raw   syscall.RawConn
 
 	mu      sync.Mutex
 	watched map[uint64]*conn
 	last    uint64
 
-	away []*conn // run's: not watched at the moment
+	away []*conn // run's: the connections that it does not watch now
 }
 
 // lookAway is how long the keeper does not watch a connection whose frames the driver takes.
@@ -41,7 +40,7 @@ func newKeeper(track func(fd int, open bool)) (*keeper, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	unix.SetNonblock(fd, true) // os.NewFile goes by it
+	unix.SetNonblock(fd, true) // so that os.NewFile gives it to Go's poller
 	k := &keeper{epoll: os.NewFile(uintptr(fd), "epoll"), watched: make(map[uint64]*conn)}
 	if k.raw, err = k.epoll.SyscallConn(); err != nil {
 		k.epoll.Close()
@@ -51,7 +50,7 @@ func newKeeper(track func(fd int, open bool)) (*keeper, error) {
 	return k, nil
 }
 
-// run works until close.
+// run works until closeKeeper.
 func (k *keeper) run() {
 	events := make([]unix.EpollEvent, 64)
 	n := 0
@@ -104,7 +103,7 @@ func (i *controlIn) driven() bool {
 	return i.polls != before
 }
 
-// lookAgain watches the connections again that nobody has polled for some time.
+// lookAgain watches those connections again that the driver has not polled since the last look.
 func (k *keeper) lookAgain() {
 	k.away = slices.DeleteFunc(k.away, func(c *conn) bool {
 		if c.frames.driven() {
@@ -129,7 +128,7 @@ func (k *keeper) rearm(c *conn) {
 	}
 }
 
-// control tells the kernel what to watch fd, which is c's, for.
+// control tells the kernel for which events to watch fd, the descriptor of c.
 func (k *keeper) control(operation int, c *conn, number uint64, fd int) (err error) {
 	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT}
 	if !c.inbound || c.frames != nil {
@@ -140,7 +139,7 @@ func (k *keeper) control(operation int, c *conn, number uint64, fd int) (err err
 	return errors.Join(controlErr, err)
 }
 
-// add begins to watch fd, which is c's.
+// add begins to watch fd, the descriptor of c.
 func (k *keeper) add(c *conn, fd int) (number uint64, err error) {
 	k.mu.Lock()
 	k.last++
@@ -154,7 +153,7 @@ func (k *keeper) add(c *conn, fd int) (number uint64, err error) {
 	return number, err
 }
 
-// remove ends it, before fd is closed.
+// remove ends the watching of fd. Call it before fd is closed.
 func (k *keeper) remove(number uint64, fd int) {
 	k.forget(number)
 	k.raw.Control(func(epoll uintptr) { unix.EpollCtl(int(epoll), unix.EPOLL_CTL_DEL, fd, nil) })

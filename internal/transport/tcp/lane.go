@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/treeboard"
 )
 
-// lane is one process set's part of a network.
+// lane is the part of a network that serves one process set.
 type lane struct {
 	net         *Network
 	id          int
@@ -21,7 +21,7 @@ type lane struct {
 	board       treeboard.Board
 
 	closed chan struct{} // by CloseLane
-	// ctx and lastCtx are the network's, and cancel is CloseLane's.
+	// ctx and lastCtx derive from the network's. CloseLane calls cancel.
 	ctx, lastCtx context.Context
 	cancel       func()
 	// using counts the goroutines that may touch posted buffers. Network.mu is
@@ -34,12 +34,12 @@ type lane struct {
 	controlIn  []controlIn
 	dataOut    []dataOut
 	dataIn     []dataIn
-	// The driver's: those of them that may have something outstanding.
+	// The driver's: the members with which an operation may be outstanding.
 	sending   []*dataOut
 	receiving []*dataIn
 
-	linked []int         // the members whose frames come here
-	polls  atomic.Uint32 // by the driver, for frames
+	linked []int         // the members that send frames to this one
+	polls  atomic.Uint32 // counts the driver's polls for frames
 
 	controlled []bool // a control connection of this member has come; guarded by Network.mu
 }
@@ -70,7 +70,7 @@ func newLane(n *Network, id int, incarnation uint32, members []int, me int) *lan
 // member is the place of a rank among the members.
 func (l *lane) member(rank int) (int, bool) { return slices.BinarySearch(l.members, rank) }
 
-// admit checks whether a connection has its place here. Network.mu is held.
+// admit checks whether this lane can take a connection. Network.mu is held.
 func (l *lane) admit(h hello) error {
 	m, ok := l.member(int(h.from))
 	if !ok {
@@ -82,8 +82,8 @@ func (l *lane) admit(h hello) error {
 	return nil
 }
 
-// startUser is startLocked for use, which may touch buffers posted to l, and
-// then for what use returns, which does not. That may be nil.
+// startUser is startLocked for use, which may touch buffers posted to l. Afterwards it runs the function that use
+// returns, unless that is nil. That function touches no posted buffer.
 func (n *Network) startUser(l *lane, group *sync.WaitGroup, use func() (after func())) {
 	if isClosed(l.closed) || n.ended {
 		return

@@ -7,15 +7,15 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// half is the end of a connection whose goroutine lends it to the driver. Its lock keeps the
-// goroutine from taking the connection back amid a system call of the driver.
+// half is the end of a connection whose goroutine lends the connection to the driver. The lock keeps the goroutine from
+// taking the connection back amid a system call of the driver.
 type half struct {
 	mu   sync.Mutex
 	conn atomic.Pointer[conn] // nil until there is one
 }
 
-// lent is the connection while the driver may use it, else nil. Whoever does not hold h.mu
-// gets a hint.
+// lent returns the connection while the driver may use it, otherwise nil. If the caller does not hold h.mu, the answer
+// is only a hint.
 func (h *half) lent() *conn {
 	if c := h.conn.Load(); c != nil && c.custody.is(lent) {
 		return c
@@ -23,7 +23,7 @@ func (h *half) lent() *conn {
 	return nil
 }
 
-// lend lends c to the driver. False: the goroutine keeps it.
+// lend lends c to the driver. It returns false if the goroutine keeps c.
 func (h *half) lend(c *conn) bool {
 	h.conn.Store(c)
 	if !c.lend() {
@@ -36,10 +36,9 @@ func (h *half) lend(c *conn) bool {
 	return true
 }
 
-// awaitReturn blocks until c is to be taken back, and takes it back. What the half has done
-// with it until then stays in the half's fields.
+// awaitReturn blocks until c is to be taken back, and takes it back. The half's fields say how far the driver has got.
 func (h *half) awaitReturn(c *conn) {
-	c.net.bell.Ring() // the driver looks for itself what there is to do
+	c.net.bell.Ring() // the driver may find data or room at once
 	select {
 	case <-c.recalled:
 	case <-c.lane.closed:
@@ -49,20 +48,20 @@ func (h *half) awaitReturn(c *conn) {
 	h.takeBack(c)
 }
 
-// takeBack returns when the driver uses c no more, and its goroutine has it.
+// takeBack takes c back for its goroutine. When it returns, the driver no longer uses c.
 func (h *half) takeBack(c *conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.takeBack()
 }
 
-// lend takes the connection away from Go's runtime; false if that cannot be, or does not pay
-// any more. Its half calls this, once.
+// lend takes the connection away from Go's poller. It returns false if that is impossible, or too late. The half calls
+// it, once.
 func (c *conn) lend() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The end of the network is looked at under the lock: whoever ends it and then writes the
-	// last word finds the connection held, or waits until it is.
+	// Look for the end of the network under the lock. Then a goroutine that ends the network and writes the last word
+	// finds the connection held, or waits until it is.
 	if c.net.edges == nil || c.net.ending() || !c.custody.is(held) || c.link.IsSealed() {
 		return false
 	}
@@ -74,8 +73,7 @@ func (c *conn) lend() bool {
 	return c.custody.happens(lending)
 }
 
-// watch has the kernel tell a sleeping driver and the keeper of what happens to a lent
-// connection.
+// watch makes the kernel tell a sleeping driver and the keeper of events on a lent connection.
 func (c *conn) watch() (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,15 +83,15 @@ func (c *conn) watch() (err error) {
 	return c.net.edges.watch(c.fd, c.inbound)
 }
 
-// recall has its goroutine take a lent connection back. It does not block.
+// recall makes the goroutine of a lent connection take it back. It does not block.
 func (c *conn) recall() {
 	if c.custody.happens(recalling) {
 		close(c.recalled)
 	}
 }
 
-// takeBack gives the connection to Go's runtime again. Its half alone calls this, once, when
-// it sees to it that nobody uses the descriptor.
+// takeBack gives the connection back to Go's poller. Only the half calls it, once, with its lock held, so that nobody
+// uses the descriptor.
 func (c *conn) takeBack() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ type scatter struct {
 	parts   [2]unix.Iovec
 }
 
-// set prepares for head and body; either may be empty, not both.
+// set prepares for head and body; one of them may be empty.
 func (s *scatter) set(head, body []byte) {
 	s.message = unix.Msghdr{}
 	n := 0
@@ -31,8 +31,8 @@ func (s *scatter) set(head, body []byte) {
 	s.message.SetIovlen(n)
 }
 
-// transmit writes as much as it can now of head and then body; 0 if the socket has no room. The connection is lent, and
-// its half's lock is held.
+// transmit writes as much of head and then body as it can now. It returns 0 if the socket has no room. The connection
+// is lent, and its half's lock is held.
 func (c *conn) transmit(s *scatter, head, body []byte) (int, error) {
 	s.set(head, body)
 	n, err := s.call(unix.SYS_SENDMSG, uintptr(c.fd), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)

@@ -4,7 +4,7 @@ package tcp
 
 import "errors"
 
-// Here all connections are held: Network.edges and keeper are nil.
+// On this system all connections are held: Network.edges and keeper are nil.
 
 var errNotLent = errors.New("connections are not lent on this system")
 

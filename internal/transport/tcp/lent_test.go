@@ -14,8 +14,7 @@ func skipWhereNothingIsLent(t *testing.T, n *Network) {
 	}
 }
 
-// What arrives in two pieces, cut at any byte, is put together where it belongs,
-// by the driver itself.
+// The driver itself puts a message that arrives in two pieces, cut at any byte, together in its buffer.
 func TestAMessageCutAnywhere(t *testing.T) {
 	networks := world(t, 2, nil)
 	skipWhereNothingIsLent(t, networks[0])
@@ -54,7 +53,7 @@ func TestAMessageCutAnywhere(t *testing.T) {
 	}
 }
 
-// What is left to write after any number of bytes is the rest of the message.
+// left returns the rest of the message after any number of written bytes.
 func TestTheRestOfAMessage(t *testing.T) {
 	s := outStream{part: []byte("payload")}
 	header{messageData, 7, uint64(len(s.part))}.put(s.header[:])
@@ -87,9 +86,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// What was begun by the driver is ended by the goroutine that takes the
-// connection back: at the receiver when the sender leaves in the middle of things, at
-// any byte.
+// The goroutine that takes the connection back completes a message that the driver has begun: at the receiver, when the
+// sender leaves after any byte.
 func TestTakenBackInTheMiddleOfAMessage(t *testing.T) {
 	payload := "the payload of one message"
 	for _, cut := range []int{0, 1, headerSize - 1, headerSize, headerSize + 1, headerSize + len(payload) - 1} {
@@ -126,8 +124,7 @@ func TestTakenBackInTheMiddleOfAMessage(t *testing.T) {
 	}
 }
 
-// A driver that sleeps is woken by the socket alone, and for data that has come
-// before it looked, too.
+// The socket alone wakes a driver that sleeps, also for data that came before the driver looked.
 func TestTheKernelWakesTheDriver(t *testing.T) {
 	networks := world(t, 2, nil)
 	skipWhereNothingIsLent(t, networks[0])

@@ -15,8 +15,8 @@ func (n *Network) failed(c *conn, err error) (left bool) {
 		return false
 	}
 	if errors.Is(err, errEnding) {
-		// Unread bytes would make the kernel reset the connection, see Close. The
-		// deadline that Close sets bounds this.
+		// Unread bytes would make the kernel reset the connection, see Close. The deadline that Close sets bounds this
+		// loop.
 		io.Copy(io.Discard, c)
 		return false
 	}
@@ -32,9 +32,9 @@ func (n *Network) failed(c *conn, err error) (left bool) {
 	return false
 }
 
-// broken is called by the reader or the writer of a connection that has failed. A
-// broken connection proves nobody's death, but the lane cannot go on. So the network
-// aborts after the grace, with the breakage as the cause if no better one has come.
+// broken is called by the reader or the writer of a connection that has failed. A broken connection does not prove that
+// a rank has died, but the lane cannot go on. So the network aborts after the grace. The broken connection is the cause
+// if no better one has come.
 func (n *Network) broken(c *conn, err brokenError) {
 	if n.ending() {
 		return
@@ -76,16 +76,16 @@ func (n *Network) departed(rank int) {
 	})
 }
 
-// forsaken reports that the lane cannot go on without a rank that has closed its
-// network. If there is a lane 0, to which all ranks belong, only lane 0 can tell: ranks
-// close the others first, and this rank may not have done that yet.
+// forsaken reports that the lane cannot go on without a rank that has closed its network. If there is a lane 0, to
+// which all ranks belong, the answer is true only for lane 0. Ranks close their other lanes first, and this rank may be
+// late with that.
 func (n *Network) forsaken(l *lane) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return l.id == 0 || n.lanes[0] == nil && n.lanes[l.id] == l
 }
 
-// afterGrace waits for the grace. False: the network has ended before.
+// afterGrace waits for the grace. It returns false if the network has ended first.
 func (n *Network) afterGrace() bool {
 	t := time.NewTimer(n.cfg.Grace)
 	defer t.Stop()

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// message is the content of a header. A new one comes last, and raises version: older ranks refuse it.
+// message is the content of a header. Add a new one at the end, and raise version, because older ranks refuse it.
 type message byte
 
 const (
@@ -21,10 +21,9 @@ const (
 	lastMessage = messageLaneClosed
 )
 
-// A header precedes every message: kind (1 byte), 3 zero bytes, sequence (4),
-// length of the payload (8), little-endian. The sequence counts a direction's
-// messages from 0 and wraps; it makes a stream that went out of step an error
-// instead of wrong data.
+// A header precedes every message: kind (1 byte), 3 zero bytes, sequence (4), length of the payload (8), little-endian.
+// The sequence counts a direction's messages from 0, and wraps. So a stream that gets out of step causes an error, and
+// no wrong data.
 const headerSize = 16
 
 type header struct {
@@ -51,10 +50,10 @@ func parseHeader(p []byte) (h header, err error) {
 	return h, nil
 }
 
-// brokenError says that a connection has broken, as opposed to the protocol on it.
+// brokenError is an error of a connection, not of the protocol on it.
 type brokenError struct {
 	error
-	inside bool // inside a message, which nobody does who leaves in good order
+	inside bool // amid a message: a rank that leaves in good order ends no connection there
 }
 
 func (e brokenError) Unwrap() error { return e.error }

@@ -15,7 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/treeboard"
 )
 
-// Network is a transport.Network over TCP. Its life, and what says where it is:
+// Network is a transport.Network over TCP. Its states, and the fields that say which it is:
 //
 //	          Abort, or an abort of another rank              Close
 //	WORKING ──────────────────────────────────────▶ ABORTED ──────────┐
@@ -24,23 +24,22 @@ import (
 //	   └─────────────────────────────────────────▶ LEAVING ──────▶   ended    all is    finished
 //	                                               leaving                    quiet
 //
-// ABORTED: no connection is made or lent any more, and the other ranks are told lastWord. LEAVING: the
-// same, with a goodbye; for closeLinger (lastCtx) it still connects to a rank for which there are
-// frames. CLOSING: no goroutine starts any more.
+// ABORTED: it makes and lends no more connections, and tells the other ranks lastWord. LEAVING: the same, with a
+// goodbye, but for closeLinger (lastCtx) it still connects to a rank for which it has frames. CLOSING: it starts no
+// more goroutines.
 type Network struct {
 	cfg      Config
 	acceptor *link.Acceptor
 	dialer   *link.Dialer
 	seal     *link.Seal // nil without TLS
 	bell     transport.Bell
-	// Nil where connections are not lent to the driver.
+	// Nil if connections are not lent to the driver.
 	edges  *edges
 	keeper *keeper
-	// closeAlarm closes the alarm that is this network's own; nil if there is none.
+	// closeAlarm closes the network's own alarm; nil if it has none.
 	closeAlarm func(track func(fd int, open bool))
 
-	// ctx ends with the network's readiness to make connections: when it is
-	// aborted or closed.
+	// ctx ends when the network makes no more connections: when it is aborted or closed.
 	ctx    context.Context
 	cancel context.CancelFunc
 	// lastCtx is the same for the last frames of a log: Close ends it later than ctx.
@@ -50,7 +49,7 @@ type Network struct {
 	cause   atomic.Pointer[causeOf]
 	aborted chan struct{} // closed with cause set
 	leaving chan struct{} // closed by Close, unless aborted before
-	// lastWord is the abort message, and lastBy is when its telling ends. They are set under mu before aborted is
+	// lastWord is the abort message, and lastBy is the deadline for sending it. They are set under mu before aborted is
 	// closed.
 	lastWord []byte
 	lastBy   time.Time
@@ -58,7 +57,7 @@ type Network struct {
 	peers []peer // by rank
 
 	goroutines sync.WaitGroup
-	farewells  sync.WaitGroup // those goroutines that may have to tell a peer of an abort
+	farewells  sync.WaitGroup // the goroutines that may have to tell a peer of an abort
 
 	mu       sync.Mutex
 	ended    bool // Close has been called: no goroutine starts any more
@@ -74,7 +73,7 @@ type peer struct {
 	left    atomic.Bool  // it has said goodbye
 	lost    atomic.Bool  // a connection to it has broken
 	route   atomic.Int32 // which of its addresses worked last
-	spread  atomic.Int32 // from which of them on the data streams are spread, plus 1; 0: none was made
+	spread  atomic.Int32 // 1 + the index of the address of the first data stream, see start; 0: none yet
 	reached atomic.Bool  // Config.Reached has been told
 }
 
@@ -136,14 +135,13 @@ func (n *Network) OpenLane(id int, incarnation uint32, members []int) (*transpor
 	return n.OpenLaneOn(id, incarnation, members, Local{})
 }
 
-// Local describes those members of a lane that are on one host and share memory.
+// Local describes the members of a lane that share memory on one host.
 type Local struct {
 	// Hosts are the lane's members by host, as in transport.Lane. Nil: each is a host
 	// of its own.
 	Hosts [][]int
-	// Up and Down are the boards of this member's host, see treeboard.Config. They may
-	// be nil where it is alone. Nothing of the network touches them after
-	// CloseLane or Close.
+	// Up and Down are the boards of this member's host, see treeboard.Config. They may be nil if this member is alone
+	// there. The network does not touch them after CloseLane or Close has returned.
 	Up, Down *board.Board
 	// Ring wakes the driver of the i-th member on this host.
 	Ring func(i int)
@@ -158,7 +156,7 @@ func alone(n int) [][]int {
 	return hosts
 }
 
-// OpenLaneOn is OpenLane for a lane some of whose members share memory.
+// OpenLaneOn is OpenLane for a lane of which some members share memory.
 func (n *Network) OpenLaneOn(id int, incarnation uint32, members []int, local Local) (*transport.Lane, error) {
 	me, err := n.among(members)
 	if err != nil {
@@ -189,7 +187,7 @@ func (n *Network) OpenLaneOn(id int, incarnation uint32, members []int, local Lo
 	return lane, nil
 }
 
-// among is the place of this rank among the members of a lane that is to be opened.
+// among returns the index of this rank among the members of a lane that is to be opened.
 func (n *Network) among(members []int) (me int, err error) {
 	if err := n.Err(); err != nil {
 		return 0, err
@@ -206,7 +204,7 @@ func (n *Network) among(members []int) (me int, err error) {
 	return me, nil
 }
 
-// addLane opens the lane for connections, first for those that have come early.
+// addLane opens the lane for connections, first for the connections that have come early.
 func (n *Network) addLane(l *lane) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -229,8 +227,7 @@ func (n *Network) addLane(l *lane) error {
 	return nil
 }
 
-// start runs f on a goroutine of the group, for which Close waits. False: it is too late for
-// that.
+// start runs f on a goroutine of the group, for which Close waits. It returns false if Close has been called.
 func (n *Network) start(group *sync.WaitGroup, f func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -245,7 +242,7 @@ func (n *Network) startLocked(group *sync.WaitGroup, f func()) bool {
 	return true
 }
 
-// ending reports that the network has been aborted or is being closed. A connection that fails then is no news.
+// ending reports that the network has been aborted or is being closed. Then a connection that fails is no news.
 func (n *Network) ending() bool { return n.isAborted() || isClosed(n.leaving) }
 
 // isAborted reports an abort, with lastWord and lastBy set.

@@ -6,8 +6,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// Beat implements transport.Pulsed: it asks on every connection, in both
-// directions, those that are lent to the driver included.
+// Beat implements transport.Pulsed: it asks on every connection in both directions, also on those that are lent to the
+// driver.
 func (n *Network) Beat(every time.Duration) (silent []transport.Silence) {
 	n.mu.Lock()
 	conns := n.connsLocked(func(*conn) bool { return true })

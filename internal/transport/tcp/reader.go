@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// serve reads c to its end and calls take for every message of the stream;
-// take reads the payload. It reports whether the other end has left in good order.
-// If the lane is closed meanwhile, the caller goes on with drain.
+// serve reads c to its end and calls take for every message of the stream; take reads the payload. It reports whether
+// the other end has left in good order. If the lane is closed meanwhile, the caller calls drain.
 func (n *Network) serve(c *conn, in *incoming, take func(header) error) (left bool) {
 	for {
 		h, err := in.next()
@@ -45,6 +44,5 @@ func (n *Network) watchSilent(c *conn) {
 	}
 }
 
-// errEnding ends the work of a reader: the network has been aborted or closed, or the
-// lane has been closed.
+// errEnding ends a reader: the network has been aborted or closed, or the lane has been closed.
 var errEnding = errors.New("the network or the lane has come to its end")

@@ -15,7 +15,7 @@ import (
 
 func TestMessagesArriveUnderTLS(t *testing.T) { exchangeAll(t, 2, true) }
 
-// Goodbyes are not lost in the pumps when a rank leaves.
+// When a rank leaves, the pumps of TLS lose no goodbye.
 func TestShutdownIsSilentUnderTLS(t *testing.T) {
 	for range 4 {
 		seed := rand.Uint64()
@@ -27,7 +27,7 @@ func TestShutdownIsSilentUnderTLS(t *testing.T) {
 	}
 }
 
-// A connection that breaks under TLS is seen at the other end as any other.
+// A connection that breaks under TLS looks at the other end like any other broken one.
 func TestDeathUnderTLS(t *testing.T) {
 	for name, end := range map[string]func(c *conn){
 		"end of file": func(c *conn) { c.CloseWrite() },
@@ -49,7 +49,7 @@ func TestDeathUnderTLS(t *testing.T) {
 	}
 }
 
-// Who speaks no TLS to a rank that does gets no further than the proof.
+// A rank that uses no TLS towards one that does gets no further than the proof.
 func TestPlainMeetsTLS(t *testing.T) {
 	networks := world(t, 2, func(r int, c *Config) { c.TLS, c.Timeout = r == 0, 300*time.Millisecond })
 	lanes := openAll(t, networks, 0)
@@ -59,8 +59,8 @@ func TestPlainMeetsTLS(t *testing.T) {
 	}
 }
 
-// The data streams to a rank are spread over its addresses, where these are equally
-// good, and go by another one where one does not work.
+// The data streams to a rank are spread over its addresses if these are equally good. If one does not work, its streams
+// use another.
 func TestStreamsTakeSeveralWays(t *testing.T) {
 	const streams = 4
 	at := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}
@@ -76,7 +76,7 @@ func TestStreamsTakeSeveralWays(t *testing.T) {
 			for i, a := range at {
 				port := uint16(l.Addr().(*net.TCPAddr).Port)
 				if broken && i == 1 {
-					a = netip.MustParseAddr("127.0.0.9") // nobody is there
+					a = netip.MustParseAddr("127.0.0.9") // nobody listens there
 				}
 				addrs[r] = append(addrs[r], netip.AddrPortFrom(a, port).String())
 			}
@@ -109,7 +109,7 @@ func TestStreamsTakeSeveralWays(t *testing.T) {
 	}
 }
 
-// The streams stay evenly spread if another way works while they are being made.
+// The streams stay evenly spread if another address turns out to work while they are being made.
 func TestStreamsTakeWaysInTurn(t *testing.T) {
 	const paths, streams = 2, 4
 	for changes := range streams {
@@ -139,8 +139,7 @@ func (c *conn) localHost() string {
 	return l.LocalAddr().(*net.TCPAddr).IP.String()
 }
 
-// The proof is that of the connection's own ranks: rank 0's hello for rank 1 opens
-// nothing at rank 2.
+// A proof holds only for the connection's own ranks: rank 2 refuses rank 0's hello for rank 1.
 func TestAHelloOpensOneDoor(t *testing.T) {
 	networks := world(t, 3, nil)
 	openAll(t, networks, 0)

@@ -71,9 +71,8 @@ func shutdown(t *testing.T, seed uint64, grace time.Duration, tls bool) {
 	}
 }
 
-// The coordinator leaves before it has talked to anybody. The others must hear
-// that the log is closed, and not wait for it. The default grace gives both
-// words, the log's end and the goodbye, time to arrive.
+// The coordinator leaves before it has any connection. The others must hear that the log is closed, and not wait for
+// ever. The default grace gives both messages, the log's end and the goodbye, time to arrive.
 func TestTheLogsEndIsHeardByStrangers(t *testing.T) {
 	networks := world(t, 3, nil)
 	lanes := openAll(t, networks, 0)
@@ -102,7 +101,7 @@ type ringRank struct {
 	bytes int
 }
 
-// step executes one batch; false: the log has come to its end.
+// step executes one batch; it returns false at the end of the log.
 func (r *ringRank) step(k int) bool {
 	b, c := r.lane.Board, r.lane.Comm
 	closed := false
@@ -127,8 +126,8 @@ func (r *ringRank) step(k int) bool {
 	return r.n.Err() == nil
 }
 
-// TestAnyDeathEndsEverybody kills a random rank's connections at a random step:
-// all the others must come to an error, and none may hang.
+// TestAnyDeathEndsEverybody kills a random rank's connections at a random step: all others must get an error, and none
+// may hang.
 func TestAnyDeathEndsEverybody(t *testing.T) {
 	for range 8 {
 		seed := rand.Uint64()
@@ -168,8 +167,7 @@ func death(t *testing.T, seed uint64) {
 	}
 }
 
-// crash makes a rank's connections end as if its process had been killed. It
-// notices nothing of it itself.
+// crash makes a rank's connections end as if its process had been killed. The rank itself does not notice.
 func crash(n *Network) {
 	for i := range n.peers {
 		n.peers[i].lost.Store(true)
@@ -181,8 +179,8 @@ func crash(n *Network) {
 	}
 }
 
-// Who has been told that it is welcome just before a rank leaves, and begins to use the
-// connection just after, is told goodbye: it must not take the rank for dead.
+// A rank hears that it is welcome just before the other rank leaves, and begins to use the connection just after. It
+// gets a goodbye, and must not take the other rank for dead.
 func TestWelcomedTooLate(t *testing.T) {
 	networks := world(t, 2, nil)
 	openAll(t, networks, 0)

@@ -2,14 +2,14 @@ package tcp
 
 import "sync/atomic"
 
-// state says who has a connection. The package comment has the picture.
+// state says who has a connection. The package comment shows the states.
 type state uint32
 
 // The states of a connection.
 const (
 	held      state = iota // by its goroutine, which may block
-	lent                   // to the driver, which may not
-	returning              // to its goroutine; the driver leaves it alone
+	lent                   // to the driver, which may not block
+	returning              // to its goroutine; nobody uses it
 	closed
 	states = iota
 )
@@ -21,12 +21,12 @@ func (s state) String() string { return stateNames[s] }
 // event is something that happens to a connection.
 type event uint8
 
-// The events of a connection, and who brings them about.
+// The events of a connection, and who causes them.
 const (
 	lending    event = iota // its goroutine, once
-	recalling               // the driver, the keeper, or anybody who needs it held
+	recalling               // the driver, the keeper, or any goroutine that needs it held
 	takingBack              // its goroutine
-	closing                 // anybody, once it is held; its goroutine, if the way back is barred
+	closing                 // any goroutine, once it is held; its own goroutine, if the connection cannot be taken back
 	events     = iota
 )
 
@@ -41,7 +41,7 @@ var transitions = [states][events]state{
 	closed:    {lending: never, recalling: never, takingBack: never, closing: never},
 }
 
-// after is the state after an event; false where the event has no effect.
+// after is the state after an event. ok is false if the event has no effect.
 func (s state) after(e event) (next state, ok bool) {
 	next = transitions[s][e]
 	return next, next != never

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever is lent comes back, what is closed stays closed, and an event that has no effect
-// changes nothing.
+// A lent connection comes back, a closed one stays closed, and an event without an effect changes nothing.
 func TestTransitions(t *testing.T) {
 	want := map[state]string{
 		held:      "lent - - closed",
@@ -36,17 +35,17 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// custodyModel is one half and all who deal with its connection, at one moment: each at a
-// place between two of its atomic steps. The half reads: what it waits for has come.
+// custodyModel is one half and all threads that use its connection, at one moment, each between two of its atomic
+// steps. The half reads, and its data has come.
 type custodyModel struct {
 	state           state
-	lock            place // who holds the half's lock
+	lock            place // the holder of the half's lock
 	busy, token     bool  // a part is posted; its token is in news
-	posted          int   // parts
+	posted          int   // the number of posted parts
 	back, ended     bool
 	driver, server  place
 	keeper, ender   place
-	lendable, fails bool // the driver's next system call meets what it does not deal with
+	lendable, fails bool // the driver's next system call meets an event that it does not handle
 }
 
 type place byte
@@ -56,14 +55,14 @@ const (
 	toPost            // the driver; it holds the lock
 	toLook            // the driver; it holds the lock
 	amidCall          // the driver or the keeper's system call; it holds the lock
-	toLend            // the goroutine, and so on
+	toLend            // the goroutine, like the following
 	toWait            // for the return
 	toLock            // to take it back
 	toTakeBack        // with the lock
-	toTell            // itself of what is posted
+	toTell            // itself of a posted part
 	toAwait           // a posted part, while held
 	amidRead          // while held
-	toEnd             // the network, by the ender, and so on
+	toEnd             // the thread that ends the network, like the following
 	toSettle          //
 	toAwaitBack       //
 	amidWrite         // of the last word, while held
@@ -91,7 +90,7 @@ func (m custodyModel) steps() []custodyModel {
 	return append(append(all, m.keeps()...), m.ends()...)
 }
 
-// drives is what the driver may do next: post, and move.
+// drives returns the driver's possible next steps: post and move.
 func (m custodyModel) drives() (all []custodyModel) {
 	at := func(m custodyModel, p place) custodyModel {
 		m.driver = p
@@ -133,7 +132,7 @@ func (m custodyModel) drives() (all []custodyModel) {
 	return all
 }
 
-// serves is what the connection's goroutine may do next.
+// serves returns the possible next steps of the connection's goroutine.
 func (m custodyModel) serves() []custodyModel {
 	at := func(m custodyModel, p place) []custodyModel {
 		m.server = p
@@ -183,7 +182,7 @@ func (m custodyModel) serves() []custodyModel {
 	return nil
 }
 
-// keeps is the keeper's only step, which may never come.
+// keeps returns the keeper's only step, which need not happen.
 func (m custodyModel) keeps() []custodyModel {
 	if m.keeper == nowhere && (m.state == lent || m.state == returning) {
 		m.keeper = finished
@@ -192,7 +191,7 @@ func (m custodyModel) keeps() []custodyModel {
 	return nil
 }
 
-// ends is what somebody does who ends the network: say the last word, and close.
+// ends returns the next step of the thread that ends the network: write the last word, or close.
 func (m custodyModel) ends() []custodyModel {
 	at := func(m custodyModel, p place) []custodyModel {
 		m.ender = p
@@ -220,7 +219,7 @@ func (m custodyModel) ends() []custodyModel {
 	return nil
 }
 
-// wrong says what may never be, "" for nothing.
+// wrong names the invariant that m breaks, "" for none.
 func (m custodyModel) wrong() string {
 	switch {
 	case m.driver == amidCall && m.state != lent && m.state != returning:
@@ -235,7 +234,7 @@ func (m custodyModel) wrong() string {
 	return ""
 }
 
-// good reports that all is done.
+// good reports that all threads are done.
 func (m custodyModel) good() bool {
 	if m.ender == finished {
 		return m.server == finished && m.state == closed && m.lock == nowhere
@@ -243,8 +242,8 @@ func (m custodyModel) good() bool {
 	return m.ender == nowhere && m.posted == partsPosted && !m.busy && m.lock == nowhere
 }
 
-// In all orders of the steps of the driver, the connection's goroutine, the keeper and
-// whoever ends the network, nobody uses what another has, and all can be done in the end.
+// In all orders of the steps of the driver, the connection's goroutine, the keeper and the thread that ends the
+// network, no thread uses a connection that another has, and all threads can finish.
 func TestAllOrdersOfLending(t *testing.T) {
 	all := 0
 	for kind := range 8 {
@@ -260,7 +259,7 @@ func TestAllOrdersOfLending(t *testing.T) {
 	}
 }
 
-// exploreCustody visits all states that can follow. From each the end must be in reach.
+// exploreCustody visits all states that can follow start. From each of them the end must be reachable.
 func exploreCustody(t *testing.T, start custodyModel) int {
 	before := map[custodyModel][]custodyModel{start: nil}
 	var good []custodyModel
@@ -294,7 +293,7 @@ func exploreCustody(t *testing.T, start custodyModel) int {
 	return len(before)
 }
 
-// wayTo is one way from the start, which nothing comes before.
+// wayTo returns one path from the start, which has no state before it.
 func wayTo(m custodyModel, before map[custodyModel][]custodyModel) (way string) {
 	for seen := map[custodyModel]bool{}; !seen[m]; m = before[m][0] {
 		seen[m] = true

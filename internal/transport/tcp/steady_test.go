@@ -27,8 +27,7 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 			until(t, n, func() bool { return lanes[m].Comm.Sent(1-m) && lanes[m].Comm.Received(1-m) })
 		}
 	}
-	// Readers and writers are counted too. A stray allocation of the runtime's
-	// does not come to one in a step.
+	// This counts readers and writers, too. A stray allocation of the runtime is less than one per step.
 	if n := testing.AllocsPerRun(300, step); n >= 1 {
 		t.Errorf("%v allocations per step", n)
 	}
@@ -63,7 +62,7 @@ func TestDescriptorsAreTracked(t *testing.T) {
 		return n
 	}
 	want := 2*ownDescriptors(networks[0]) + 2             // two ends
-	eventually(t, func() bool { return count() == want }) // an end has two for a moment
+	eventually(t, func() bool { return count() == want }) // an end has two descriptors for a moment
 	closeAll(networks)
 	if n := count(); n != 0 {
 		t.Errorf("%d descriptors are left open", n)
@@ -92,7 +91,7 @@ func TestABellIsNeverMissed(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { b.Sleep(b.Arm(), time.Microsecond) }); n != 0 {
 		t.Errorf("%v allocations per Sleep", n)
 	}
-	// A token left over from a ring that nobody slept for must not cut a sleep short.
+	// A token left from a ring during which nobody slept must not cut a sleep short.
 	b.Arm()
 	b.Ring()
 	start := time.Now()

@@ -18,8 +18,8 @@ func connsOf(n *Network) []*conn {
 	return n.connsLocked(func(*conn) bool { return true })
 }
 
-// A message that the driver has begun to write is written to its end by the goroutine to which
-// the connection returns, and so is what is posted later.
+// The goroutine to which the connection returns completes a message that the driver has begun to write, and writes the
+// parts that are posted later.
 func TestTakenBackWhileWriting(t *testing.T) {
 	networks := quiet(t, 2)
 	lanes := openAll(t, networks, 0)
@@ -51,7 +51,7 @@ func TestTakenBackWhileWriting(t *testing.T) {
 	}
 }
 
-// Frames stay whole and in order when their connection returns, at any byte of one.
+// Frames stay whole and in order when their connection returns after any byte of a frame.
 func TestTakenBackWithinAFrame(t *testing.T) {
 	const payload = "the payload of a frame"
 	for _, cut := range []int{0, 1, headerSize, headerSize + 1, headerSize + len(payload) - 1} {
@@ -85,7 +85,7 @@ func TestTakenBackWithinAFrame(t *testing.T) {
 	}
 }
 
-// Where the kernel does not watch a connection, its goroutine keeps it.
+// If the kernel cannot watch a connection, its goroutine keeps it.
 func TestKeptWhereItCannotBeLent(t *testing.T) {
 	networks := quiet(t, 2)
 	networks[1].keeper.epoll.Close()
@@ -105,8 +105,8 @@ func TestKeptWhereItCannotBeLent(t *testing.T) {
 	}
 }
 
-// A connection is not lent any more once an abort or Close may have found it held, and be
-// about to write the last word to it.
+// A connection is no longer lent once an abort or Close may have found it held, and may be about to write the last word
+// to it.
 func TestNotLentOnceTheNetworkEnds(t *testing.T) {
 	for name, end := range map[string]func(n *Network){
 		"abort": func(n *Network) { n.Abort(errors.New("enough")) },
@@ -124,7 +124,7 @@ func TestNotLentOnceTheNetworkEnds(t *testing.T) {
 	}
 }
 
-// Whoever needs a connection that is lent waits until the driver has left it, and not longer.
+// A goroutine that needs a lent connection waits until the driver no longer uses it, and no longer.
 func TestAWordOnALentConnection(t *testing.T) {
 	networks := quiet(t, 2)
 	openAll(t, networks, 5)
@@ -132,7 +132,7 @@ func TestAWordOnALentConnection(t *testing.T) {
 	out := dialAs(t, networks[0], 5, 1, data)
 	eventually(t, func() bool { return in.lent() != nil })
 	c := in.lent()
-	in.mu.Lock() // as the driver does amid a system call
+	in.mu.Lock() // like the driver amid a system call
 	wrote := make(chan error, 1)
 	go func() {
 		_, err := c.Write(goodbye())
@@ -157,8 +157,7 @@ func TestAWordOnALentConnection(t *testing.T) {
 	networks[0].drop(out)
 }
 
-// A connection that cannot return to Go's runtime is lost, and that is an error which all
-// learn, not a wait.
+// A connection that cannot return to Go's runtime is lost. That is an error on all ranks, and no wait.
 func TestTheWayBackIsBarred(t *testing.T) {
 	networks := world(t, 2, func(_ int, c *Config) { c.Grace = time.Millisecond })
 	lanes := openAll(t, networks, 0)

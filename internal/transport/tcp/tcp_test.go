@@ -18,8 +18,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// patience bounds every wait of a test. It is long, because a test that hangs is
-// the only one that uses it up.
+// patience bounds every wait of a test. It is long, because only a test that hangs uses it up.
 const patience = 20 * time.Second
 
 // world makes the networks of size ranks over the loopback interface. change may
@@ -78,7 +77,7 @@ func openAll(t testing.TB, networks []*Network, id int) []*transport.Lane {
 	return lanes
 }
 
-// until drives n until done, as an engine does: poll, arm, poll, sleep.
+// until drives n as an engine does (poll, arm, poll, sleep) until done returns true.
 func until(t *testing.T, n *Network, done func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -173,7 +172,7 @@ func TestLengthMismatchAborts(t *testing.T) {
 	}
 }
 
-// One lane that is stuck must not disturb another between the same ranks.
+// A stuck lane must not disturb another lane between the same ranks.
 func TestLanesAreIndependent(t *testing.T) {
 	networks := world(t, 2, nil)
 	stuck, free := openAll(t, networks, 1), openAll(t, networks, 2)
@@ -204,14 +203,14 @@ func TestBoardConversation(t *testing.T) {
 	c.close()
 }
 
-// A conversation is of all members of a lane by its board. Member 0 is the coordinator.
+// A conversation lets all members of a lane use its board. Member 0 is the coordinator.
 type conversation struct {
 	t        *testing.T
 	networks []*Network
 	lanes    []*transport.Lane
 }
 
-// next is what member m reads next.
+// next returns the next batch that member m reads.
 func (c *conversation) next(m int) (records []transport.Record) {
 	until(c.t, c.networks[m], func() bool {
 		if err := c.networks[m].Err(); err != nil {
@@ -223,7 +222,7 @@ func (c *conversation) next(m int) (records []transport.Record) {
 	return records
 }
 
-// request has each member post a request, which the coordinator reads.
+// request lets each member post a request, which the coordinator reads.
 func (c *conversation) request() {
 	for m, l := range c.lanes {
 		if !post(l, fmt.Appendf(nil, "request of %d", m)) {
@@ -242,7 +241,7 @@ func (c *conversation) request() {
 	}
 }
 
-// respond publishes a response, which all read, and acquires a card.
+// respond acquires a card, and publishes a response, which all read.
 func (c *conversation) respond() (card, gen uint32) {
 	card, gen, ok := c.lanes[0].Coordination.Acquire()
 	if !ok || !c.lanes[0].Coordination.Publish([]byte("response")) {
@@ -256,7 +255,7 @@ func (c *conversation) respond() (card, gen uint32) {
 	return card, gen
 }
 
-// complete has all members mark a card, in any order, and read that it is complete.
+// complete lets all members mark a card, in any order, and read that it is complete.
 func (c *conversation) complete(card, gen uint32) {
 	for _, m := range rand.Perm(len(c.lanes)) {
 		if !mark(c.lanes[m], card, gen) {
@@ -270,13 +269,13 @@ func (c *conversation) complete(card, gen uint32) {
 	}
 }
 
-// retire has a member mark a card that has been retired, and read that its mark is stale.
+// retire lets a member mark a card that has been retired, and read that its mark is stale.
 func (c *conversation) retire(card, gen uint32) {
 	c.lanes[0].Coordination.Retire(card)
 	mark(c.lanes[2], card, gen)
 	until(c.t, c.networks[2], func() bool {
 		stale := false
-		for _, m := range []int{0, 2} { // it is the log that says so
+		for _, m := range []int{0, 2} { // the log says so
 			if r := nextBatch(c.lanes[m]); r != nil {
 				c.t.Errorf("member %d: %v", m, r)
 			}
@@ -286,7 +285,7 @@ func (c *conversation) retire(card, gen uint32) {
 	})
 }
 
-// close has member 3 close the board, of which all read the end.
+// close lets member 3 close the board. All read its end.
 func (c *conversation) close() {
 	c.lanes[0].Coordination.Publish([]byte("last"))
 	c.lanes[3].Board.Close()
@@ -310,7 +309,7 @@ func (c *conversation) close() {
 
 }
 
-// A rank that is a step ahead talks to a lane that its peer has not opened yet.
+// A rank that is a step ahead sends to a lane that its peer has not opened yet.
 func TestLaneOpenedLate(t *testing.T) {
 	networks := world(t, 2, nil)
 	l1, err := networks[1].OpenLane(5, 0, []int{0, 1})
@@ -336,7 +335,7 @@ func TestLaneOpenedLate(t *testing.T) {
 	}
 }
 
-// post and mark do what a member does, whose driver then comes round and passes it on.
+// post and mark do what a member does, and then give its board the turn that passes it on.
 func post(l *transport.Lane, request []byte) bool {
 	defer comeRound(l)
 	return l.Board.Post(request)
@@ -353,7 +352,7 @@ func comeRound(l *transport.Lane) {
 	}
 }
 
-// nextBatch is a whole turn of the member's driver, which could begin another batch.
+// nextBatch is a whole round of a member's driver that could begin another batch.
 func nextBatch(l *transport.Lane) []transport.Record {
 	if l.Poller != nil {
 		l.Poller.Poll()
@@ -380,7 +379,7 @@ func TestOpenLaneChecksItsArguments(t *testing.T) {
 func TestAbortReachesAll(t *testing.T) {
 	networks := world(t, 4, nil)
 	lanes := openAll(t, networks, 0)
-	// The only connections are those to member 0: it must pass the news on.
+	// All connections lead to member 0, which must pass the news on.
 	for _, m := range []int{1, 2, 3} {
 		post(lanes[m], []byte("hello"))
 	}
@@ -416,7 +415,7 @@ func TestAbortPassesStuckData(t *testing.T) {
 	}
 }
 
-// eventually is for what rings no bell.
+// eventually polls for an event that rings no bell.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
@@ -432,7 +431,7 @@ func connections(n *Network) int {
 	return len(n.conns)
 }
 
-// ownDescriptors is how many a network has besides those of its connections.
+// ownDescriptors is the number of a network's descriptors besides those of its connections.
 func ownDescriptors(n *Network) int {
 	if n.edges == nil {
 		return 1

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writer writes to a connection that the runtime keeps what can be written at
-// once. Its user sees to it that nobody else writes meanwhile.
+// writer writes at once as much as a socket has room for, on a connection that stays with Go's poller. Its user makes
+// sure that nobody else writes meanwhile.
 type writer struct {
 	raw     syscall.RawConn
 	scatter scatter
@@ -15,7 +15,7 @@ type writer struct {
 	attempt func(fd uintptr) bool // made once, since a closure is an allocation
 }
 
-// newWriter is for a connection that is held and stays so. Nil: there is no connection any more.
+// newWriter makes the writer of a connection that is held and stays so. It returns nil if the connection has ended.
 func newWriter(c *conn) *writer {
 	l, err := c.hold()
 	if err != nil {
@@ -32,8 +32,8 @@ func newWriter(c *conn) *writer {
 	return w
 }
 
-// write returns how many bytes of head and then body it has written. Where an error
-// keeps it from writing more, the next ordinary write meets that, too.
+// write writes head and then body, and returns how many bytes it has written. If an error keeps it from writing more,
+// the next ordinary write meets that error, too.
 func (w *writer) write(head, body []byte) int {
 	w.scatter.set(head, body)
 	w.written = 0

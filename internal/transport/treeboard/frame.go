@@ -13,17 +13,16 @@ type kind byte
 
 // The kinds of frames. Numbers are little-endian uint32.
 const (
-	// Up: cards that all below have marked, each as card, generation, and in two bytes the
-	// member that was the last to mark it. The top bit of the card says that it was completed
-	// together with the next one.
+	// Up: cards that all below have marked. Each is the card, its generation, and in two bytes the member that marked
+	// it last. The top bit of the card says that the same step completed the next card, too.
 	kindMark kind = 1
-	// Up: Requests, each as how many members have posted it (0: all that are below
-	// the sender), these members, its length, the encoded Request.
+	// Up: Requests. Each is the number of members that have posted it (0: all below the sender), these members, its
+	// length, and the encoded Request.
 	kindRequest kind = 2
 	kindClose   kind = 3 // up: the member that closes the log
 	kindBatch   kind = 4 // down: records
-	kindClosed  kind = 5 // down, the last but credit: the member that closed the log
-	kindCredit  kind = 6 // both ways: bytes of Requests, or of batches, that were passed on
+	kindClosed  kind = 5 // down: the member that closed the log. Only credit may follow
+	kindCredit  kind = 6 // both ways: bytes of Requests or batches that the receiver has passed on
 	kindCall    kind = 7 // to the leader of the sender's own host: look at the board that they share
 )
 
@@ -85,8 +84,8 @@ func appendMark(p []byte, r transport.Record) []byte {
 	return binary.LittleEndian.AppendUint16(put(put(p, card), r.Gen), r.Last)
 }
 
-// cutChain decodes the first mark of body, which must not be empty, and those that were
-// completed with it, into marks. last was the last to mark them.
+// cutChain decodes the first mark of body, which must not be empty, and the marks that were completed with it, into
+// marks. last is the member that marked them last.
 func cutChain(marks []transport.Mark, body []byte, cards int) (_ []transport.Mark, last uint16, rest []byte,
 	err error) {
 	marks = marks[:0]
@@ -115,8 +114,8 @@ func appendRequest(p []byte, members []int, request []byte) []byte {
 	return append(put(p, uint32(len(request))), request...)
 }
 
-// cutRequest decodes the first Request of body, which must not be empty. Its
-// members are appended to set: none for all below the sender.
+// cutRequest decodes the first Request of body, which must not be empty. It appends the Request's members to set: none
+// for all below the sender.
 func cutRequest(body []byte, set []int) (members []int, request, rest []byte, err error) {
 	if len(body) < 4 {
 		return nil, nil, nil, errShape
@@ -141,8 +140,9 @@ func cutRequest(body []byte, set []int) (members []int, request, rest []byte, er
 	return set, body[:length:length], body[length:], nil
 }
 
-// appendRecord encodes one record of a batch: its kind, then the card (and the
-// member that was the last to mark it, or the generation that has ended), or the length of the payload and the payload.
+// appendRecord encodes one record of a batch. It begins with its kind. A card record goes on with the card and the
+// member that marked it last, a retired one with the card and the generation that has ended, a Response with the length
+// of its payload and the payload.
 func appendRecord(p []byte, r transport.Record) []byte {
 	p = append(p, r.Kind)
 	switch r.Kind {

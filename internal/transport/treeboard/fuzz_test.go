@@ -6,8 +6,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// FuzzReceive: what a frame says is taken whole or refused, and never breaks the
-// receiver, be it the root, a leader between or one at the end.
+// FuzzReceive: Receive takes a frame whole or refuses it, and no frame breaks the receiver, whether that is the root, a
+// leader in the middle or a leader at the end of the tree.
 func FuzzReceive(f *testing.F) {
 	f.Add(byte(0), true, appendMark(appendMark([]byte{byte(kindMark)}, transport.Record{Card: 1, Gen: 1,
 		Last: 1, Chained: true}), transport.Record{Card: 2, Gen: 1, Last: 1}))
@@ -45,7 +45,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// directPipe delivers at once, which does where no answer comes.
+// directPipe delivers at once. That suffices if no answer comes.
 type directPipe struct {
 	boards []Board
 	from   int

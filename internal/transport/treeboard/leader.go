@@ -13,12 +13,12 @@ import (
 type leader struct {
 	*member
 
-	// work guards what follows, and that no two goroutines pass things on at once.
-	// It is taken before the boards' locks and member.mu.
+	// work guards the following fields. It also keeps two goroutines from passing things on at once. A goroutine locks
+	// it before the boards' locks and member.mu.
 	work   sync.Mutex
 	unread []int64          // by child: bytes of batches sent without credit
-	owed   []int            // by child: bytes of Requests that came and were not credited
-	came   []int            // by child: of these, what has been passed on
+	owed   []int            // by child: bytes of Requests that have come and were not credited
+	came   []int            // by child: the bytes of these that have been passed on
 	frame  []byte           // the frame that is being sent
 	marks  []transport.Mark // of the chain that is being marked
 	set    []int            // of the Request that is being decoded
@@ -29,14 +29,14 @@ func newLeader(m *member) leader {
 	return leader{member: m, unread: make([]int64, n), owed: make([]int, n), came: make([]int, n)}
 }
 
-// release unlocks work, and then writes the frames that were sent meanwhile, in their order. It writes without the
-// lock, so that nobody waits for a system call of another goroutine.
+// release unlocks work, and then writes the frames that were sent while it was locked, in their order. It writes
+// without the lock, so that no goroutine waits for a system call of another.
 func (l *leader) release() {
 	l.work.Unlock()
 	l.Pipe.Flush()
 }
 
-// childOf is the place of a leader among the children.
+// childOf returns the index of a leader among the children.
 func (l *leader) childOf(from int) (int, error) {
 	c, ok := l.via[from]
 	if !ok {
@@ -58,8 +58,8 @@ func (l *leader) Linked(member int) bool {
 	return child || member == l.parent
 }
 
-// receiveMarks marks for a child host, and reports whether that completed a card. It drops marks that come too late:
-// their members learn that from the log.
+// receiveMarks marks cards for a child host, and reports whether that completed a card. It drops marks that come too
+// late: the log tells their members so.
 func (l *leader) receiveMarks(c int, body []byte) (completed bool, err error) {
 	for len(body) > 0 {
 		var last uint16
@@ -97,7 +97,7 @@ func (l *leader) receiveRequests(c int, body []byte, f func(members []int, reque
 	return nil
 }
 
-// checkRequests checks a frame's Requests, so that they can be decoded without one later.
+// checkRequests checks a frame's Requests, so that they can be decoded later without an error.
 func (l *leader) checkRequests(c int, body []byte) error {
 	if l.owed[c] += 1 + len(body); l.owed[c] > requestWindow {
 		return fmt.Errorf("request frame beyond the window of %d bytes", requestWindow)
@@ -115,8 +115,7 @@ func (l *leader) checkRequests(c int, body []byte) error {
 	})
 }
 
-// giveCredit gives back what the children have used of their windows, once that
-// is a fair part of it.
+// giveCredit gives a child back the part of its window that it has used, once that is a quarter of the window.
 func (l *leader) giveCredit() {
 	for c, n := range l.came {
 		if n < requestWindow/4 {
@@ -137,7 +136,7 @@ func (l *leader) receiveCredit(c int, n uint32) error {
 	return nil
 }
 
-// open reports whether every child may be sent another batch.
+// open reports whether every child has room for another batch.
 func (l *leader) open() bool {
 	for _, n := range l.unread {
 		if n >= batchWindow {
@@ -156,7 +155,7 @@ func (l *leader) forward(frame []byte) {
 }
 
 // end tells all below that the log has ended. It tells the children first: this rank's driver may leave as soon as this
-// host's board says so, and the Pipe takes nothing after that.
+// host's board says that the log has ended, and then the Pipe takes no more frames.
 func (l *leader) end(by int) {
 	l.frame = appendNumber(l.frame[:0], kindClosed, uint32(by))
 	for c := range l.children {
@@ -167,8 +166,8 @@ func (l *leader) end(by int) {
 	}
 }
 
-// closer is the member that has closed this host's board. closedBelow is the member that the children's frames have
-// named.
+// closer is the member that has closed this host's board. If no member of this host has closed it, closer returns
+// closedBelow, the member that a child's frame has named.
 func (l *leader) closer(closedBelow int) int {
 	if by := l.Up.ClosedBy(); by < len(l.locals) {
 		return l.locals[by]
@@ -176,7 +175,7 @@ func (l *leader) closer(closedBelow int) int {
 	return closedBelow
 }
 
-// Quiesce is that of a member; after it, nothing is passed on any more.
+// Quiesce does what member.Quiesce does. After it the leader passes nothing on.
 func (l *leader) Quiesce() {
 	l.work.Lock()
 	defer l.work.Unlock()

@@ -16,7 +16,7 @@ type link struct {
 	queues map[[2]int][][]byte
 	sent   map[[2]int]int // bytes, ever
 	limit  int
-	rings  []int // by member: how often it was woken
+	rings  []int // by member: how often its bell rang
 	abort  func(member int, err error)
 	sends  func(from int, frame []byte) // called for each frame, if not nil
 }
@@ -77,7 +77,7 @@ func newLink(t testing.TB, hosts [][]int, cards int, combine func([]int) transpo
 // alone are n hosts of one member each.
 func alone(n int) [][]int { return hostsOf(n, 1) }
 
-// hostsOf are n members on hosts of each.
+// hostsOf are n members on hosts of that many members each.
 func hostsOf(n, each int) [][]int {
 	var hosts [][]int
 	for m := range n {
@@ -99,11 +99,11 @@ func (l *link) deliver(from, to, n int) {
 		if err := l.boards[to].Receive(from, f); err != nil {
 			l.t.Fatalf("from %d to %d: %v", from, to, err)
 		}
-		clear(f) // Receive may not keep it
+		clear(f) // Receive must not keep it
 	}
 }
 
-// pairs are the links of the tree, both ways.
+// pairs are the links of the tree, in both directions.
 func (l *link) pairs() [][2]int {
 	var pairs [][2]int
 	for _, members := range l.hosts {
@@ -118,14 +118,14 @@ func (l *link) pairs() [][2]int {
 	return pairs
 }
 
-// turn lets a member's driver give the board its turn.
+// turn gives the board a turn, as a member's driver does.
 func turn(b Board) {
 	if p := b.Poller(); p != nil {
 		p.Poll()
 	}
 }
 
-// nextBatch is what a driver does that could begin another batch.
+// nextBatch does what a driver does when it could begin another batch.
 func nextBatch(b Board) []transport.Record {
 	turn(b)
 	if p := b.Poller(); p != nil {
@@ -134,7 +134,7 @@ func nextBatch(b Board) []transport.Record {
 	return b.Next()
 }
 
-// deliverAll hands over everything that is under way, and what that sends.
+// deliverAll hands over all frames under way, and those that they cause.
 func (l *link) deliverAll() {
 	l.t.Helper()
 	for moved := true; moved; {
@@ -146,8 +146,7 @@ func (l *link) deliverAll() {
 	}
 }
 
-// poll lets every leader pass on what its host has, as its driver does each time
-// round, until nothing is under way.
+// poll gives every leader turns, as its driver does in each round, until no frame is under way.
 func (l *link) poll() {
 	l.t.Helper()
 	for range 2 * len(l.hosts) {

@@ -8,18 +8,17 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
-// member is what every member does; leaders embed it.
+// member is the part that all members share. Leaders embed it.
 type member struct {
 	Config
 	*tree
 
 	mu   sync.Mutex
 	gone bool // Quiesce has been called
-	// marked is by card the generation of this member's mark that is under way, 0
-	// if none. Nil on the root's host, where the board judges marks at once and
-	// Retire takes them back.
+	// marked is, by card, the generation of this member's mark that is under way; 0 if none is. Nil on the root's host,
+	// where the board judges marks at once and Retire takes them back.
 	marked []uint32
-	stale  []transport.Mark // marks that led to nothing, for Stale
+	stale  []transport.Mark // marks of generations that have ended, for Stale
 
 	// The driver's.
 	spare []transport.Mark // swapped with stale
@@ -76,7 +75,7 @@ func (m *member) mark(marks ...transport.Mark) board.Result {
 		return board.Closed
 	}
 	if m.marked != nil && r != board.Stale {
-		// Before the driver can see the end of this generation, since that takes mu, too.
+		// The driver sees the end of this generation only afterwards, because it takes mu, too.
 		for _, k := range marks {
 			m.marked[k.Card] = k.Gen
 		}
@@ -84,8 +83,7 @@ func (m *member) mark(marks ...transport.Mark) board.Result {
 	return r
 }
 
-// Mark returns true also if the lane is closed or has failed: the request fails with that cause anyway, so the caller
-// need not post it.
+// Mark returns true also if the lane is closed or has failed: the request fails anyway, so the caller need not post it.
 func (m *member) Mark(card, gen uint32) bool {
 	return m.afterMark(m.mark(transport.Mark{Card: card, Gen: gen}))
 }
@@ -140,8 +138,8 @@ func (m *member) Next() []transport.Record {
 	}
 }
 
-// resolve takes the records that speak of this member's marks, in their order, and returns the records that are not the
-// boards' own.
+// resolve clears this member's marks that the records complete or end, in the records' order. It returns the records
+// without those that boards use among themselves.
 func (m *member) resolve(records []transport.Record) []transport.Record {
 	retired := 0
 	m.mu.Lock()
@@ -166,7 +164,7 @@ func (m *member) resolve(records []transport.Record) []transport.Record {
 	late = len(m.stale) - late
 	m.mu.Unlock()
 	if late > 0 {
-		m.Ring() // the driver must come round to Stale
+		m.Ring() // the driver must call Stale
 	}
 	if retired == 0 {
 		return records
@@ -193,8 +191,8 @@ func (m *member) ClosedBy() int {
 	return m.Down.ClosedBy()
 }
 
-// Close also calls the leader, because nobody else waits for a Close. Everything else that a member does has an effect
-// only once the leader has submitted its own part, and then the leader drives.
+// Close also sends the leader a call, because no other rank waits for a Close. Anything else that a member does has no
+// effect before the leader has submitted its own part, and then the leader drives.
 func (m *member) Close() {
 	if m.close() && m.local != 0 {
 		m.Pipe.Send(m.locals[0], []byte{byte(kindCall)})
@@ -223,7 +221,7 @@ func (m *member) Quiesce() {
 // Coordination is nil: only the root has it.
 func (m *member) Coordination() transport.Coordination { return nil }
 
-// Poller is nil: the leader of the host does it all.
+// Poller is nil: the leader of the host does the board's work.
 func (m *member) Poller() transport.BoardPoller { return nil }
 
 // Linked returns false: only leaders send and receive.

@@ -6,9 +6,9 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// relay is the leader of a host that is not the root's. A reader of the network passes news on at once. The driver
-// passes on the marks and Requests of this host's members: when its turn comes, it puts all of them into one frame. So
-// no member waits for a write.
+// relay is the leader of a host that is not the root's. The goroutine that receives a frame passes its contents on at
+// once. The driver passes on the marks and Requests of this host's members: at its turn it puts all of them into one
+// frame. So no member waits for a write.
 type relay struct {
 	leader
 	combiner transport.Combiner // nil: Requests go on as they are
@@ -18,19 +18,19 @@ type relay struct {
 	// Up:
 	outbox  []byte // encoded Requests for which the parent has no room
 	posted  int    // bytes of Requests without credit
-	subtree int    // how many members are below, this host's included
+	subtree int    // the number of members below, this host's included
 	closing bool   // the close frame has been sent
-	closeBy int    // what a child's close frame said
+	closeBy int    // the member that a child's close frame has named
 	one     [1]int
 	pass    func([]int, []byte)
 	failed  error // of pass or take
 	take    func([]int, []byte)
 	// Down:
-	inbox     []byte // length-prefixed batch frames that wait, from next on
+	inbox     []byte // waiting batch frames, each after its length; the first is at next
 	next      int
-	queued    int  // bytes of batches that came and were not credited
-	relayed   int  // of these, what has been relayed
-	forwarded bool // the first of inbox has been sent to the children
+	queued    int  // bytes of batches that have come and were not credited
+	relayed   int  // the bytes of these that have been relayed
+	forwarded bool // the next batch has been sent to the children
 	records   []transport.Record
 	closedBy  int // -1 until the closed frame has come
 	ended     bool
@@ -81,7 +81,7 @@ func (l *relay) passOn() {
 	l.descend()
 }
 
-// climb sends the parent all that is complete below. work is held.
+// climb sends the parent the completed marks, the Requests and the close of this subtree. work is held.
 func (l *relay) climb() {
 	l.sendMarks()
 	l.sendRequests()
@@ -135,8 +135,8 @@ func (l *relay) combine(members []int, request []byte) error {
 	return l.combiner.Take(members, request, l.pass)
 }
 
-// sendRequests sends as many Requests as the parent has room for. The first four bytes of each Request in outbox are
-// its length, filled in here.
+// sendRequests sends as many Requests as the parent has room for. Four bytes precede each Request in outbox; they are
+// not sent.
 func (l *relay) sendRequests() {
 	for len(l.outbox) > 0 {
 		l.frame = append(l.frame[:0], byte(kindRequest))
@@ -158,7 +158,7 @@ func (l *relay) sendRequests() {
 	}
 }
 
-// requestBytes is how many bytes the first Request of p takes.
+// requestBytes is the size in bytes of the first Request of p.
 func requestBytes(p []byte) int {
 	n := 4 + 4*int(number(p))
 	return n + 4 + int(number(p[n:]))
@@ -273,7 +273,7 @@ func (l *relay) receiveDown(k kind, body, frame []byte) error {
 	return nil
 }
 
-// keep puts a batch that cannot be relayed now into the inbox. work is held.
+// keep appends a batch that cannot be relayed now to the inbox. work is held.
 func (l *relay) keep(frame []byte) {
 	if l.next > 0 {
 		l.inbox = l.inbox[:copy(l.inbox, l.inbox[l.next:])]
@@ -299,8 +299,8 @@ func (l *relay) descend() {
 	}
 }
 
-// repeat passes a batch, whose records are decoded, to the children and to this
-// host's members. False: it must wait for room here or there. work is held.
+// repeat passes a batch, whose records are decoded, to the children and to this host's members. It returns false if the
+// batch must wait for room in one of them. work is held.
 func (l *relay) repeat(frame []byte) bool {
 	if !l.forwarded {
 		if !l.open() {
@@ -311,8 +311,7 @@ func (l *relay) repeat(frame []byte) bool {
 				return false
 			}
 		}
-		// What was completed of a generation that has ended leaves the board before
-		// anybody can know the next one.
+		// Marks of a generation that has ended leave the board before anybody can know the next generation.
 		l.sendMarks()
 		l.forward(frame)
 		l.forwarded = true

@@ -12,15 +12,15 @@ type root struct {
 	leader
 
 	// Guarded by work.
-	requests []byte // request frames that the driver has not seen: child, length, body
-	closeBy  int    // what a child's close frame said
+	requests []byte // request frames that the driver has not read: child, length, body
+	closeBy  int    // the member that a child's close frame has named
 	held     []transport.Record
 	ended    bool
 
 	// The driver's.
 	reading []byte // swapped with requests
-	who     []int  // of the Request that is being decoded
-	// onRequest calls request, with one; made once, since a closure is an allocation.
+	who     []int  // the members of the Request that is being decoded
+	// onRequest calls request with one. It is made once, because a closure is an allocation.
 	onRequest func(from []int, p []byte)
 	request   func(from []int, p []byte)
 	one       [1]int
@@ -44,7 +44,7 @@ func (r *root) Receive(from int, frame []byte) error {
 		if err := r.checkCall(from); err != nil {
 			return err
 		}
-		r.Ring() // the rest is the driver's, to which Receive's caller sees
+		r.Ring() // the driver does the rest: Receive's caller makes it drive
 		return nil
 	}
 	c, err := r.childOf(from)
@@ -98,8 +98,8 @@ func (r *root) Poller() transport.BoardPoller { return r }
 // Poll has nothing to do: the root passes on only batches.
 func (r *root) Poll() {}
 
-// Cut cuts the next batch and relays it, and tells the log's end. While some
-// child's window is used up there is no batch; the child's credit rings the bell.
+// Cut cuts the next batch and relays it, and tells all of the log's end. While a child's window is used up, it cuts no
+// batch. The child's credit rings the bell.
 func (r *root) Cut() {
 	r.work.Lock()
 	defer r.release()
@@ -140,7 +140,7 @@ func (r *root) Cut() {
 	}
 }
 
-// finish tells the others once that the log has come to its end. work is held.
+// finish tells the others, once, that the log has ended. work is held.
 func (r *root) finish() {
 	if !r.ended && r.Up.Drained(0) {
 		r.ended = true
@@ -201,8 +201,8 @@ func (r *root) Acquire() (card, gen uint32, ok bool) {
 	return card, gen, r.ok(err) && ok
 }
 
-// Retire takes back the marks of this host's members. The members on other hosts get their marks back when they read
-// the log.
+// Retire takes back the marks of this host's members. The members on other hosts get theirs back when they read the
+// log.
 func (r *root) Retire(card uint32) (marked []int, ok bool) {
 	who, ok, err := r.Up.Retire(card)
 	if !r.ok(err) {
@@ -216,8 +216,8 @@ func (r *root) Retire(card uint32) (marked []int, ok bool) {
 	return marked, ok
 }
 
-// Marked lists the members of this host that have marked the card, and those
-// below a child from which the marks of all have come.
+// Marked lists the members of this host that have marked the card, and all members below a child that have all marked
+// it.
 func (r *root) Marked(card uint32) []int {
 	who, err := r.Up.Marked(card)
 	if !r.ok(err) {

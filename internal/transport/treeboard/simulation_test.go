@@ -15,8 +15,8 @@ import (
 
 const joinName = "join.noname"
 
-// worker is a member as the engine makes one: it executes every name `rounds`
-// times, those of a group together, then joins.
+// worker is a member that behaves as in the engine: it executes every name `rounds` times, the names of a group
+// together, and then joins.
 type worker struct {
 	s      *simulation
 	member int
@@ -29,14 +29,14 @@ type worker struct {
 	joined bool // it has asked to join
 }
 
-// ask is a name that is under way.
+// ask is a name under way.
 type ask struct {
 	r         negotiate.Request
 	card, gen uint32
 }
 
-// request is what a member asks for under a name in its round: another shape now
-// and then, by all at the same time or by one alone.
+// request is a member's Request for a name in its round. The shape changes now and then, for all members at the same
+// time or for one alone.
 func (w *worker) request(name string) negotiate.Request {
 	r := negotiate.Request{Name: name, Shape: tensor.Shape{1 + int64(w.done[name]/3)}, Device: negotiate.CPUDevice,
 		Prescale: 1, Postscale: 1}
@@ -90,7 +90,7 @@ func (w *worker) flush() {
 	}
 }
 
-// stale posts what was marked in vain, and all of its group that is still marked.
+// stale posts the Request whose mark was stale, and all of its group that are still marked.
 func (w *worker) stale(card, gen uint32) {
 	for _, names := range w.s.groups {
 		for _, n := range names {
@@ -168,7 +168,7 @@ func (w *worker) execute(resp *negotiate.Response) {
 		w.s.fatalf("member %d: %q is executed, but was not submitted", w.member, resp.Name)
 	}
 	delete(w.asked, resp.Name)
-	w.done[resp.Name]++ // also without an own part, so that all agree after a Join
+	w.done[resp.Name]++ // also without a Request of its own, so that all agree after a Join
 }
 
 // settle begins a Join.
@@ -183,7 +183,7 @@ type simulation struct {
 	t         *property.T
 	link      *link
 	groups    [][]string
-	odd       []string // names of which one member asks for another shape at times
+	odd       []string // names for which one member sometimes asks for another shape
 	oddMember int
 	rounds    int
 	workers   []*worker
@@ -239,7 +239,7 @@ func (s *simulation) ready(w *worker) [][]string {
 	return ready
 }
 
-// finished: everything has been executed as often as it was to be.
+// finished reports whether every name has been executed as often as planned.
 func (s *simulation) finished() bool {
 	for _, w := range s.workers {
 		if len(w.asked) > 0 || w.joined {
@@ -276,10 +276,9 @@ func drawHosts(t *property.T) [][]int {
 	return hosts
 }
 
-// TestSimulation runs random interleavings of members, deliveries and
-// the coordinator, with fewer cards than names, groups, members that ask for
-// something else than the others, and Joins: all members see the same batches, execute
-// all that they submit once, and groups as a whole; nothing gets stuck.
+// TestSimulation runs random interleavings of members, deliveries and the coordinator, with fewer cards than names,
+// with groups, with members that ask for something else than the others, and with Joins. All members see the same
+// batches, and execute all their submissions once, groups as a whole. Nothing gets stuck.
 func TestSimulation(t *testing.T) {
 	for _, combine := range []bool{false, true} {
 		t.Run(fmt.Sprint("combine ", combine), func(t *testing.T) {
@@ -353,13 +352,13 @@ func simulate(t *testing.T, rt *property.T, combine bool) {
 	s.close(pick(n))
 }
 
-// isAwaited reports whether somebody has joined and waits for w to do so.
+// isAwaited reports whether some member has joined and waits for w to join.
 func (s *simulation) isAwaited(w *worker) bool {
 	return slices.ContainsFunc(s.workers,
 		func(o *worker) bool { return o.joined && o.done[joinName] == w.done[joinName] })
 }
 
-// stuck says who waits for what.
+// stuck lists the members and what they wait for.
 func (s *simulation) stuck() {
 	for _, w := range s.workers {
 		for n, a := range w.asked {
@@ -372,7 +371,7 @@ func (s *simulation) stuck() {
 	s.fatalf("hosts %v: stuck", s.link.hosts)
 }
 
-// close ends the lane, and compares what the members saw.
+// close ends the lane, and compares the members' logs.
 func (s *simulation) close(by int) {
 	s.link.boards[by].Close()
 	for range 4 {

@@ -9,13 +9,13 @@ import (
 // the children of host h are Arity·h+1 to Arity·h+Arity.
 type tree struct {
 	host     int   // this member's
-	local    int   // its place among the members of the host; 0 leads it
+	local    int   // its index among the members of the host; 0 is the leader
 	locals   []int // the host's members
 	size     int   // of the lane
 	parent   int   // the leader of the parent host, -1 at the root
 	children []child
-	via      map[int]int // by leader: its place among children
-	below    []int       // by member: the child below which it is; local members and others: -1
+	via      map[int]int // by leader: its index in children
+	below    []int       // by member: the index of the child above it; -1 if no child is
 }
 
 // child is a host below this one.
@@ -53,7 +53,7 @@ func newTree(hosts [][]int, member int) (*tree, error) {
 	return t, nil
 }
 
-// descend fills in what is below a leader.
+// descend fills in the children of a leader and the members below them.
 func (t *tree) descend(hosts [][]int) {
 	t.below = make([]int, t.size)
 	for m := range t.below {
@@ -96,7 +96,7 @@ func (t *tree) subtree() []int {
 	return members
 }
 
-// childrenOf lists the hosts below host, of n.
+// childrenOf lists the hosts below host, in a tree of n hosts.
 func childrenOf(host, n int) []int {
 	var children []int
 	for c := Arity*host + 1; c <= Arity*host+Arity && c < n; c++ {

@@ -1,12 +1,11 @@
-// Package treeboard is the transport.Board of a lane that spans hosts. The
-// members of a host share two boards; the first member of each is its
-// leader, and the leaders form a tree over which they send frames.
+// Package treeboard is the transport.Board of a lane that spans hosts. The members of a host share two boards; the
+// first member of each host is its leader, and the leaders form a tree over which they send frames.
 //
 //	members of a host           their leader                  its parent
 //	Mark, Post, Close ──▶ up ──▶ what the host has completed ──▶ up of the parent's host
 //	           Next ◀── down ◀── batches, as the root cut them ◀── and so on from the root
 //
-// A mark goes up:
+// A mark moves up:
 //
 //  1. The members of a host mark a card on the host's board "up". The leader marks
 //     it for a child host when that child's frame says that all below have.
@@ -19,15 +18,13 @@
 // children. So a leader's link carries each mark, batch and (by a Combiner) each
 // Request once, however many ranks a host has.
 //
-// Only the root retires a card. The log says so (transport.RecordRetired), in order
-// with everything else. Each leader that relays this record retires the card on its
-// board. A member with a mark of that generation then reports it by Stale; on the
-// root's own host Retire takes the marks back. The other hosts' boards learn of a
-// card's next generation by its first mark. No member can make that mark before
-// this leader has relayed the end of the last generation.
+// Only the root retires a card. The log says so in a record of its own (transport.RecordRetired). Each leader that
+// relays this record retires the card on its board. A member with a mark of that generation then reports it by Stale;
+// on the root's own host Retire takes the marks back. The other hosts' boards learn of a card's next generation by its
+// first mark. No member can make that mark before this leader has relayed the end of the last generation.
 //
-// Frames leave when they come in from others (Receive), when a leader's driver gives the board its turn (Poll and Cut),
-// and at Close. Marks, Requests and questions send none: they ring the leader's bell.
+// A leader sends frames when a frame comes in (Receive), when its driver gives the board a turn (Poll and Cut), and at
+// Close. Marks, Requests and questions send none: they ring the leader's bell.
 //
 // Nothing here blocks, and every queue has a limit: each direction of a link has a
 // window of bytes. The receiver gives bytes back when it has passed them on (credit).
@@ -45,8 +42,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/board"
 )
 
-// Arity is the most children of a leader. Jobs of up to Arity+1 hosts are a star. In a deeper tree a frame takes a
-// little longer on its way down, much less than it would take to send it to many children.
+// Arity is the most children of a leader. Jobs of up to Arity+1 hosts are a star. A frame takes a little longer on its
+// way down a deeper tree, but sending it to very many children would take much longer.
 const Arity = 8
 
 // Pipe carries a leader's frames to its parent and its children, and a member's
@@ -56,7 +53,7 @@ type Pipe interface {
 	// Send queues a copy of frame for member to. It is called with locks of this package
 	// held, and makes no system call. At most QueueLimit bytes are ever queued for a member.
 	Send(to int, frame []byte)
-	// Flush sees to it that what has been queued so far is written. It is called without locks.
+	// Flush makes sure that all frames queued so far are written. It is called without locks.
 	Flush()
 }
 
@@ -67,27 +64,24 @@ type Board interface {
 	Coordination() transport.Coordination
 	// Poller is the board itself on a leader, nil elsewhere.
 	Poller() transport.BoardPoller
-	// Receive takes one frame from member from (valid during the call only), and
-	// passes on what it completes, here or on the way to others; what is left to
-	// the driver rings the bell. Frames of one member come from one goroutine, in the
-	// order in which they were sent; different members' may come at once. It never
-	// blocks. An error says that the sender has broken the protocol; the lane
-	// cannot go on then.
+	// Receive takes one frame from member from, and passes on what the frame completes, here or to others. It rings the
+	// bell for the work that it leaves to the driver. The frame is valid during the call only. Frames of one member
+	// come from one goroutine, in the order in which they were sent; frames of different members may come at once.
+	// Receive never blocks. An error means that the sender has broken the protocol, so the lane cannot go on.
 	Receive(from int, frame []byte) error
-	// Linked reports whether frames go between this member and another one: it leads
-	// the parent's host, or a child's.
+	// Linked reports whether frames travel between this member and another one: whether that one leads the parent's
+	// host or a child's.
 	Linked(member int) bool
-	// Quiesce returns when no call on another goroutine touches the boards; later
-	// calls do nothing. It is for boards in memory that is taken away.
+	// Quiesce returns when no call on another goroutine touches the boards; later calls do nothing. Call it before the
+	// boards' memory is unmapped.
 	Quiesce()
 }
 
 const (
-	// requestWindow is what a leader may have sent and its parent not yet passed
-	// on. It holds several of the largest Request.
+	// requestWindow is the most bytes of Requests that a leader may have sent while its parent has not passed them on.
+	// It holds several of the largest Requests.
 	requestWindow = 8 * transport.MaxRecord
-	// batchWindow: a leader relays no batch while a child has this much of earlier
-	// ones that it has not relayed.
+	// batchWindow: a leader relays no batch while a child has not relayed this many bytes of earlier ones.
 	batchWindow = 1 << 20
 )
 
@@ -103,27 +97,25 @@ type Config struct {
 	// host of one member. The Board sets their wake functions.
 	Up, Down *board.Board
 	Pipe     Pipe
-	// Combine makes what merges the Requests of the given members, those below a
-	// leader. Nil: all Requests go on as they are.
+	// Combine makes the Combiner for the given members, all those below a leader. Nil: all Requests go on as they are.
 	Combine func(members []int) transport.Combiner
 	// Ring wakes this member's driver, which then calls Poll, Stale, Requests, Cut and Next.
 	// Called on any goroutine, also with locks of this package held: it must not
 	// block nor call the Board.
 	//
-	// A rank that has nothing pending has no driver that could be woken. That is no
-	// harm to what its members do together, to which it must first submit its own
-	// part; but who calls Receive must see to it that it drives once, since
-	// members that settle, or leave, wait for nobody.
+	// A rank that has nothing pending has no driver to wake. That does not hurt its members' common operations, for
+	// which the rank must first submit its own part. But the caller of Receive must make the rank drive once, because
+	// members that settle or leave wait for nobody.
 	Ring func()
 	// RingLocal is Ring for the i-th member of this host. Not used, and may be nil,
 	// on a host of one member.
 	RingLocal func(i int)
-	// Abort takes an error after which the lane cannot go on, where the call
-	// that met it has no way to return one. As Ring, it must not block.
+	// Abort gets an error after which the lane cannot go on, if the call that met the error cannot return one. Like
+	// Ring, it must not block.
 	Abort func(error)
 }
 
-// UpConfig is the shape of a host's board for what goes up.
+// UpConfig is the shape of a host's board for what moves up.
 func UpConfig(hosts [][]int, host, cards int) board.Config {
 	members := len(hosts[host]) + len(childrenOf(host, len(hosts)))
 	c := board.Standard(members, 1, cards)
@@ -138,7 +130,7 @@ func UpConfig(hosts [][]int, host, cards int) board.Config {
 	return c
 }
 
-// DownConfig is the shape of a host's board for what comes down.
+// DownConfig is the shape of a host's board for what moves down.
 func DownConfig(hosts [][]int, host, cards int) board.Config {
 	n := len(hosts[host])
 	return board.Config{Members: n, Readers: n, Posters: 1, Cards: cards, LogBytes: logBytes(cards),
@@ -150,13 +142,12 @@ func logBytes(cards int) int {
 	return board.Standard(1, 1, cards).LogBytes + board.MinLog(cards)
 }
 
-// batchLimit is the largest batch frame: a record takes hardly more bytes in a
-// frame than in the log.
+// batchLimit is the largest batch frame: a record takes hardly more bytes in a frame than in the log, so twice the log
+// suffices.
 func batchLimit(cards int) int { return 1 + 2*logBytes(cards) }
 
-// QueueLimit is an upper limit of the bytes that a board with this many cards
-// has outstanding in a Pipe for one receiver, with up to 16 bytes of framing
-// for each frame.
+// QueueLimit bounds the bytes that a board with this many cards has queued in a Pipe for one receiver, with up to 16
+// bytes of framing for each frame.
 func QueueLimit(cards int) int {
 	return 2*(requestWindow+batchWindow+batchLimit(cards)) + 64*cards
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
-// deep is a tree of three levels: host 1 has a member besides its leader, and the
-// last host is below it.
+// deep is a tree of three levels: host 1 has a member besides its leader, and the last host is below host 1.
 func deep() [][]int {
 	hosts := [][]int{{0, 2}, {1, 3}}
 	for m := range Arity {
@@ -22,7 +21,7 @@ func deep() [][]int {
 // below1 is the leader of the host below host 1 in deep.
 const below1 = 3 + Arity
 
-// acquire gives all members a card without a Response, which is all that Mark needs.
+// acquire gives all members a card without a Response, because Mark needs no more.
 func acquire(t *testing.T, l *link) (card, gen uint32) {
 	t.Helper()
 	card, gen, ok := l.boards[0].Coordination().Acquire()
@@ -41,7 +40,7 @@ func acquireGroup(t *testing.T, l *link, n int) []transport.Mark {
 	return group
 }
 
-// read lets every member read all that comes.
+// read lets every member read all batches that it can.
 func (l *link) read() map[int][]transport.Record {
 	all := map[int][]transport.Record{}
 	for range 3 {
@@ -60,8 +59,8 @@ func stale(b Board) (marks []transport.Mark) {
 	return marks
 }
 
-// A mark that is anywhere on its way when its card is retired comes back to who made
-// it, once: from Retire on the root's host, from the log elsewhere.
+// A mark that is anywhere on its way when its card is retired comes back to its member, once: by Retire on the root's
+// host, by the log elsewhere.
 func TestMarkOfARetiredCardComesBack(t *testing.T) {
 	l := newLink(t, deep(), 4, nil)
 	card, gen := acquire(t, l)
@@ -71,7 +70,7 @@ func TestMarkOfARetiredCardComesBack(t *testing.T) {
 			t.Fatalf("member %d: refused", m)
 		}
 		if m == below1 {
-			l.poll() // those so far have got as far as they can; member 4's is under way
+			l.poll() // the marks so far have moved as far as they can; member 4's is still under way
 		}
 	}
 	marked, ok := l.boards[0].Coordination().Retire(card)
@@ -96,8 +95,8 @@ func TestMarkOfARetiredCardComesBack(t *testing.T) {
 	}
 }
 
-// A leader's own board does not say that the log is closed before the leaders below have been told:
-// its driver may close the network then, and what is sent after that is dropped.
+// A leader's own board does not say that the log is closed before the leader has told the leaders below. Its driver may
+// then close the network, which drops later frames.
 func TestTheEndIsToldBelowFirst(t *testing.T) {
 	l := newLink(t, deep(), 4, nil)
 	told := 0
@@ -120,8 +119,8 @@ func TestTheEndIsToldBelowFirst(t *testing.T) {
 	}
 }
 
-// Questions change nothing for others, however often they are asked: whatever is under way moves on only when a driver
-// gives the board its turn.
+// Questions change nothing for others, however often they are asked. A frame under way moves on only when a driver
+// gives the board a turn.
 func TestQuestionsPassNothingOn(t *testing.T) {
 	l := newLink(t, deep(), 4, nil)
 	card, gen := acquire(t, l)
@@ -167,8 +166,8 @@ func TestQuestionsPassNothingOn(t *testing.T) {
 	}
 }
 
-// The marks of a group travel in one frame and are published in one batch, in
-// the order of who completes them.
+// The marks of a group travel in one frame and are published in one batch, in the order of the member that completes
+// them.
 func TestAGroupIsOneFrameAndOneBatch(t *testing.T) {
 	l := newLink(t, deep(), 8, nil)
 	group := acquireGroup(t, l, 4)
@@ -202,10 +201,10 @@ func TestAGroupIsOneFrameAndOneBatch(t *testing.T) {
 	}
 }
 
-// What a host completes of a group in one step is marked in one step all the way up,
-// also where one of the cards has been retired meanwhile: then none of them is.
+// If a host completes cards of a group in one step, each host up to the root marks them in one step. If one of the
+// cards has been retired meanwhile, no host above marks any of them.
 func TestAGroupStaysWholeOnItsWay(t *testing.T) {
-	for _, m := range []int{4, below1} { // below the root, and below a leader between
+	for _, m := range []int{4, below1} { // below the root, and below another leader
 		for retired := range 3 {
 			l := newLink(t, deep(), 8, nil)
 			group := acquireGroup(t, l, 3)
@@ -221,7 +220,7 @@ func TestAGroupStaysWholeOnItsWay(t *testing.T) {
 			}
 			l.poll()
 			if m == below1 {
-				continue // it may have been marked below before the end came there
+				continue // a host below may have marked it before the end came there
 			}
 			for _, g := range group {
 				if marked := l.boards[0].Coordination().Marked(g.Card); slices.Contains(marked, m) {
@@ -233,7 +232,7 @@ func TestAGroupStaysWholeOnItsWay(t *testing.T) {
 	}
 }
 
-// The frames that carry a group say which marks belong together, and only these.
+// The frames chain the marks that were completed together, and no others.
 func TestChains(t *testing.T) {
 	l := newLink(t, alone(2), 8, nil)
 	group := acquireGroup(t, l, 5)
@@ -263,7 +262,7 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// All members learn who was the last to mark a card, wherever it is in the tree.
+// All members learn which member marked a card last, wherever that member is in the tree.
 func TestLast(t *testing.T) {
 	l := newLink(t, deep(), 4, nil)
 	card, gen := acquire(t, l)
@@ -284,7 +283,7 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// A member whose Requests nobody takes gets no room, and then room again.
+// A member whose Requests nobody takes finds no room, and finds room again when the root takes them.
 func TestRequestWindow(t *testing.T) {
 	for _, m := range []int{0, 1, 2, 3, below1} {
 		t.Run(fmt.Sprintf("member %d", m), func(t *testing.T) {
@@ -305,7 +304,7 @@ func TestRequestWindow(t *testing.T) {
 	}
 }
 
-// fillRequests posts the largest requests until there is no more room anywhere on their way.
+// fillRequests posts the largest requests until no more fit anywhere on their way.
 func fillRequests(t *testing.T, l *link, member int) (posted int) {
 	request := make([]byte, transport.MaxRecord)
 	for stuck := false; !stuck; l.poll() {
@@ -320,7 +319,7 @@ func fillRequests(t *testing.T, l *link, member int) (posted int) {
 	return posted
 }
 
-// takeRequests takes at the root what there is of a member's.
+// takeRequests takes a member's Requests at the root.
 func takeRequests(t *testing.T, l *link, member int) (taken int) {
 	for more := true; more; l.poll() {
 		more = false
@@ -336,8 +335,8 @@ func takeRequests(t *testing.T, l *link, member int) (taken int) {
 
 }
 
-// A host that takes no batches holds the root back, and no queue grows without limit
-// meanwhile; what the others read does not change that.
+// A host that takes no batches holds the root back, and no queue grows without limit meanwhile. It does not help that
+// the others read.
 func TestBatchWindow(t *testing.T) {
 	for _, slow := range []int{2, 3, 4, below1} {
 		l := newLink(t, deep(), 4, nil)
@@ -409,7 +408,7 @@ func TestWhatWasPublishedBeforeCloseIsRead(t *testing.T) {
 	}
 }
 
-// The end of the log reaches all although the driver of member 0 reads nothing.
+// The end of the log reaches all, although the driver of member 0 reads nothing.
 func TestTheEndNeedsNoReader(t *testing.T) {
 	l := newLink(t, deep(), 4, nil)
 	l.boards[0].Close()
@@ -425,8 +424,8 @@ func TestTheEndNeedsNoReader(t *testing.T) {
 	}
 }
 
-// A member's Close gets to the root by frames alone: its leader, and those between, have
-// nothing pending and are driven by nobody.
+// A member's Close reaches the root by frames alone. Its leader and the leaders between have nothing pending, and
+// nobody drives them.
 func TestCloseNeedsNoDriver(t *testing.T) {
 	hosts := [][]int{{0, 1}, {2, 3}}
 	for h := range Arity {
@@ -444,7 +443,7 @@ func TestCloseNeedsNoDriver(t *testing.T) {
 			t.Errorf("nobody wakes member 0 when member %d closes the log", by)
 		}
 		for m := range l.boards {
-			l.boards[m].Close() // later ones call nobody
+			l.boards[m].Close() // a later Close sends no call
 			if n := len(l.queues[[2]int{m, m &^ 1}]); m != by && n > 0 {
 				t.Errorf("member %d calls its leader although the host's board is closed", m)
 			}
@@ -455,7 +454,7 @@ func TestCloseNeedsNoDriver(t *testing.T) {
 	}
 }
 
-// What has been posted when a leader's driver comes round is one frame.
+// The Requests that are posted between two turns of a leader travel in one frame.
 func TestRequestsShareAFrame(t *testing.T) {
 	l := newLink(t, [][]int{{0}, {1, 2}}, 4, nil)
 	var want []string
@@ -480,7 +479,7 @@ func TestRequestsShareAFrame(t *testing.T) {
 	}
 }
 
-// What is news for a driver must wake it, whoever brings it.
+// News for a driver must wake it, whichever goroutine brings the news.
 func TestNewsRings(t *testing.T) {
 	l := newLink(t, [][]int{{0, 1}, {2, 3}}, 4, nil)
 	b := l.boards
@@ -503,7 +502,7 @@ func TestNewsRings(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		do   func()
-		want []int // who must be woken
+		want []int // the members that must be woken
 	}{
 		{"own request", func() { b[0].Post([]byte("x")) }, []int{0}},
 		{"neighbour's request", func() { b[1].Post([]byte("x")) }, []int{0}},
@@ -601,7 +600,7 @@ func TestMarkingTwiceIsAnError(t *testing.T) {
 	}
 }
 
-// A child that sends beyond its window, or after the end, is found out.
+// A child that sends beyond its window, or after the end, is detected.
 func TestWindowsAreKept(t *testing.T) {
 	l := newLink(t, alone(2), 4, nil)
 	big := appendRequest([]byte{byte(kindRequest)}, nil, make([]byte, transport.MaxRecord))

@@ -12,35 +12,32 @@ import (
 	"github.com/gorovod/gorovod/internal/auth"
 )
 
-// Acceptor is the accepting side. Its fields are set before Run and not changed.
+// Acceptor is the accepting side. Set its fields before Start, and do not change them later.
 type Acceptor struct {
 	// Listener is a *Listener or a *net.TCPListener.
 	Listener net.Listener
 	Key      []byte
-	// Track is told of each descriptor when it opens and before it closes, the
-	// listener's included.
+	// Track is called with each descriptor when it opens and before it closes, the listener's included.
 	Track func(fd int, open bool)
-	// Limit is how many connections may be unproved at once, see auth.Lobby.
+	// Limit is the most connections that may be unproved at once, see auth.Lobby.
 	Limit int
-	// Knocks is told of those that fail to prove themselves. Optional.
+	// Knocks gets the connections that fail the proof. Optional.
 	Knocks *auth.Knocks
-	// Seal has the connections speak TLS. Optional; the same on both ends.
+	// Seal makes the connections use TLS. Optional. It must be set on both ends or on none.
 	Seal *Seal
-	// Go runs f on a goroutine that the user waits for after Close; false if it is
-	// too late for that.
+	// Go runs f on a goroutine that the user waits for after Close. It returns false if it is too late for that.
 	Go func(f func()) bool
-	// Admit judges the hello of who has proved itself. The other end is told of the
-	// error.
+	// Admit returns an error for a hello, received with a valid proof, that this end refuses. The other end gets the
+	// error's text.
 	Admit func(hello []byte) error
-	// Take is given a connection that the other end has chosen. Something may have
-	// changed since Admit.
+	// Take gets a connection that the other end has chosen. Things may have changed since Admit.
 	Take func(hello []byte, c *Conn)
 
 	mu       sync.Mutex
 	closed   bool
 	done     chan struct{} // closed by Close
 	lobby    *auth.Lobby
-	welcomed []*Conn // proved, and told that they are welcome
+	welcomed []*Conn // proved, and about to hear, or have heard, that they are welcome
 }
 
 // Start begins to accept connections, on a goroutine of its own.
@@ -51,8 +48,7 @@ func (a *Acceptor) Start(failed func(error)) {
 	a.Go(func() { a.run(failed) })
 }
 
-// run takes connections until Close. failed learns of a listener that was closed
-// by somebody else.
+// run takes connections until Close. It calls failed if somebody else has closed the listener.
 func (a *Acceptor) run(failed func(error)) {
 	for {
 		raw, err := a.Listener.Accept()
@@ -85,10 +81,9 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// Close closes the listener and what is in the handshake, but for those who have been
-// told that they are welcome: they may have begun to use the connection, and are given
-// to Take if they answer within linger. It waits for nothing, and Take may be called
-// until Go's goroutines have ended.
+// Close closes the listener and the connections in the handshake, except those that have heard that they are welcome.
+// The other end may already use such a connection, so it goes to Take if its answer comes within linger. Close does not
+// wait. Take may be called until Go's goroutines have ended.
 func (a *Acceptor) Close(linger time.Duration) {
 	a.mu.Lock()
 	if a.closed {
@@ -106,7 +101,7 @@ func (a *Acceptor) Close(linger time.Duration) {
 	a.lobby.Close()
 }
 
-// Unproven is how many connections have not proved themselves.
+// Unproven is the number of connections that have not proved themselves yet.
 func (a *Acceptor) Unproven() int { return a.lobby.Len() }
 
 func (a *Acceptor) trackListener(open bool) {
@@ -126,8 +121,8 @@ func (a *Acceptor) welcome(c *Conn) {
 	}
 }
 
-// prove runs the handshake with a connection that came in. One that fails it is
-// closed without a word to the other end: it may be a port scanner.
+// prove runs the handshake on an accepted connection. If the handshake fails, it closes the connection without a word
+// to the other end, which may be a port scanner.
 func (a *Acceptor) prove(c *Conn) {
 	c.SetDeadline(time.Now().Add(handshakeTimeout))
 	hello, err := auth.Accept(c, a.Key)
@@ -178,7 +173,7 @@ func (a *Acceptor) receive(c *Conn, hello []byte) error {
 	return c.SetDeadline(time.Time{})
 }
 
-// note notes that c is about to be told that it is welcome.
+// note notes that c is about to hear that it is welcome.
 func (a *Acceptor) note(c *Conn) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

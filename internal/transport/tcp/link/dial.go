@@ -24,16 +24,15 @@ const (
 type Dialer struct {
 	Key   []byte
 	Addrs func(rank int) []string
-	// Track is told of each descriptor when it opens and before it closes.
+	// Track is called with each descriptor when it opens and before it closes.
 	Track func(fd int, open bool)
-	// Seal has the connections speak TLS. Optional; the same on both ends.
+	// Seal makes the connections use TLS. Optional. It must be set on both ends or on none.
 	Seal *Seal
 }
 
-// Dial tries all addresses of a rank again and again until ctx ends, except that
-// a refusal is believed when no address gives anything else. gone, which may be
-// nil, is asked before each attempt; its error ends the matter. first is the
-// address to begin with, and route the one that worked.
+// Dial tries all addresses of a rank again and again until ctx ends. It gives up earlier if every address refuses, or
+// if gone, which may be nil, returns an error; it calls gone before each attempt. first is the index of the address to
+// begin with, and route the index of the address that worked.
 func (d *Dialer) Dial(ctx context.Context, rank, first int, hello []byte, gone func() error) (c *Conn, route int,
 	err error) {
 	for pause := dialPause; ; pause = min(2*pause, maxDialPause) {
@@ -54,9 +53,9 @@ func (d *Dialer) Dial(ctx context.Context, rank, first int, hello []byte, gone f
 	}
 }
 
-// Try races the addresses of a rank (reach.Race), beginning with number first, and
-// returns the first connection that passes the handshake, with the number of its
-// address. An error wraps ErrRefused only if every address refused.
+// Try races the addresses of a rank (reach.Race), beginning with the one at index first, and returns the first
+// connection that passes the handshake, with the index of its address. An error wraps ErrRefused only if every address
+// refused.
 func (d *Dialer) Try(ctx context.Context, rank, first int, hello []byte) (won *Conn, route int, err error) {
 	addrs := d.Addrs(rank)
 	if len(addrs) == 0 {
@@ -95,7 +94,7 @@ func (d *Dialer) dialAddr(ctx context.Context, addr string, hello []byte) (*Conn
 	return c, nil
 }
 
-// initiate is the dialler's part of the handshake but for begin.
+// initiate is the dialler's part of the handshake, up to begin.
 func (d *Dialer) initiate(c *Conn, hello []byte) error {
 	c.SetDeadline(time.Now().Add(handshakeTimeout))
 	if err := auth.Initiate(c, d.Key, hello); err != nil {
@@ -123,7 +122,7 @@ func (d *Dialer) initiate(c *Conn, hello []byte) error {
 	return nil
 }
 
-// confirm chooses a connection on which initiate has succeeded, and takes it over.
+// confirm chooses a connection on which initiate has succeeded. From then on it owns c.
 func (d *Dialer) confirm(c *Conn) (*Conn, error) {
 	_, err := c.talk().Write([]byte{begin})
 	if err == nil {

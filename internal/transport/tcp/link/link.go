@@ -1,9 +1,7 @@
-// Package link makes connections between the ranks of a job, and proves them
-// (package auth) before anything else is read from them. The user of a connection
-// decides what it carries then.
+// Package link makes connections between the ranks of a job, and has both ends prove themselves (package auth) before
+// they read anything else. The user of a connection decides what the connection then carries.
 //
-//  1. The dialler sends hello: a few bytes that say what the connection is for. They
-//     are part of the proof.
+//  1. The dialler sends hello: a few bytes that say what the connection will carry. They are part of the proof.
 //  2. After the proof the acceptor sends its verdict: one byte, the length of its
 //     reason to refuse, then the reason. 0 means welcome.
 //  3. The dialler may try several addresses of a rank at once. It sends begin on the
@@ -29,12 +27,10 @@ const begin byte = 0x42
 // handshakeTimeout is how long a connection may take to prove itself.
 const handshakeTimeout = 10 * time.Second
 
-// ErrRefused is wrapped by refusals of the other end, which trying again will
-// not change.
+// Errors wrap ErrRefused if the other end has refused: trying again will not help.
 var ErrRefused = errors.New("refused")
 
-// Stream is what a Conn is made of: a TCP connection, or a socket of this process
-// before one (Seal).
+// Stream is the socket of a Conn: a TCP connection, or a socket of this process in front of one (Seal).
 type Stream interface {
 	net.Conn
 	CloseWrite() error
@@ -56,7 +52,7 @@ type Conn struct {
 
 func newConn(c Stream, track func(fd int, open bool)) *Conn {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		tcp.SetKeepAlive(false) // an idle connection is silent; who waits on it calls Beat
+		tcp.SetKeepAlive(false) // an idle connection is silent; a rank that waits calls Beat
 		tcp.SetNoDelay(true)
 	}
 	out := &Conn{Stream: c, fd: -1, track: track}
@@ -67,7 +63,7 @@ func newConn(c Stream, track func(fd int, open bool)) *Conn {
 	return out
 }
 
-// Close may be called by anyone, any number of times.
+// Any goroutine may call Close, any number of times.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		if c.fd >= 0 {
@@ -79,7 +75,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// RemoteAddr is that of the TCP connection.
+// RemoteAddr is the remote address of the TCP connection.
 func (c *Conn) RemoteAddr() net.Addr {
 	if c.wire != nil {
 		return c.wire.RemoteAddr()
@@ -87,12 +83,12 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.Stream.RemoteAddr()
 }
 
-// IsSealed reports that the connection is a socket before TLS. It need not be detached:
-// nothing on it is as fast as that would pay.
+// IsSealed reports that the connection is a socket in front of TLS. Detaching it would not pay, because TLS costs much
+// more time.
 func (c *Conn) IsSealed() bool { return c.wire != nil }
 
-// Detach takes the connection away from Go's runtime: c is closed, and fd, which
-// does not block, is the caller's and tracked. Attach is the way back.
+// Detach takes the connection away from Go's runtime: c is closed, and the caller owns fd, which is tracked and does
+// not block. Attach makes a Conn of fd again.
 func (c *Conn) Detach() (fd int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -110,8 +106,7 @@ func (c *Conn) Detach() (fd int, err error) {
 	return fd, nil
 }
 
-// Attach makes a Conn of what Detach has given, and takes fd over, also when it
-// returns an error.
+// Attach makes a Conn of a descriptor from Detach. It owns fd, also if it returns an error.
 func Attach(fd int, track func(fd int, open bool)) (*Conn, error) {
 	file := os.NewFile(uintptr(fd), "connection")
 	raw, err := net.FileConn(file)

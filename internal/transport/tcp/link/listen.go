@@ -10,8 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// Listener is one or several TCP listeners, on different addresses and one port, that
-// count as one.
+// Listener is one or several TCP listeners, on different addresses and one port, that act as one.
 type Listener struct {
 	parts    []*net.TCPListener
 	accepted chan accepted
@@ -39,7 +38,7 @@ func ListenEverywhere() (*Listener, error) {
 
 // Listen listens on these addresses only, on one port that the system chooses.
 func Listen(at ...netip.Addr) (*Listener, error) {
-	// A port that the first address has free may be taken on another.
+	// A port that is free at the first address may be taken at another.
 	const attempts = 20
 	var err error
 	for range attempts {
@@ -99,7 +98,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// give hands a to Accept; false after Close.
+// give hands a to Accept; it returns false after Close.
 func (l *Listener) give(a accepted) bool {
 	select {
 	case l.accepted <- a:
@@ -109,7 +108,7 @@ func (l *Listener) give(a accepted) bool {
 	}
 }
 
-// run takes what comes to one part, until Close.
+// run accepts the connections of one part, until Close.
 func (l *Listener) run(part *net.TCPListener) {
 	for {
 		conn, err := part.Accept()
@@ -139,7 +138,7 @@ func Check(l net.Listener) error {
 	return err
 }
 
-// Sockets are the listeners behind it.
+// Sockets are the listeners behind l.
 func (l *Listener) Sockets() []*net.TCPListener { return l.parts }
 
 // partsOf are the sockets behind a listener.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Several addresses count as one listener with one port.
+// Listeners on several addresses act as one listener with one port.
 func TestListenOnSeveralAddresses(t *testing.T) {
 	at := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"),
 		netip.MustParseAddr("127.0.0.3")}

@@ -15,8 +15,8 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// Seal has connections speak TLS after their proof (auth.Seal). Their users go on to
-// read and write a socket, whose deadlines do not harm what is under way:
+// Seal makes connections use TLS after their proof (auth.Seal). Their users read and write a socket of this process, so
+// a deadline never cuts a TLS record:
 //
 //	user ── Conn, a socket of this process ── pump ── auth.Sealed ══ TCP
 //
@@ -26,8 +26,7 @@ type Seal struct {
 	pumps sync.WaitGroup
 }
 
-// Wait returns when all that was written before its connection was closed is on its
-// way, or after limit.
+// Wait returns when all data that was written before its connection was closed has been passed to TCP, or after limit.
 func (s *Seal) Wait(limit time.Duration) {
 	if s == nil {
 		return
@@ -54,7 +53,7 @@ func (s *Seal) begin(c *Conn, key []byte, initiator bool) (err error) {
 	return err
 }
 
-// talk is over what the handshake goes.
+// talk returns the connection for the handshake: with TLS if c is sealed.
 func (c *Conn) talk() net.Conn {
 	if c.sealed != nil {
 		return c.sealed
@@ -62,8 +61,7 @@ func (c *Conn) talk() net.Conn {
 	return c
 }
 
-// cover puts a socket before a sealed connection, when its handshake is over. It takes
-// c over, also when it returns an error.
+// cover puts a socket in front of a sealed connection, after the handshake. It owns c, also if it returns an error.
 func (s *Seal) cover(c *Conn) (*Conn, error) {
 	if c.sealed == nil {
 		return c, nil
@@ -96,8 +94,8 @@ func (s *Seal) cover(c *Conn) (*Conn, error) {
 	return out, nil
 }
 
-// pumpOut passes on what the user writes, and then, when the user needs the connection
-// no more, ends it.
+// pumpOut passes on the data that the user writes. When the user no longer needs the connection, it ends the
+// connection.
 func (c *Conn) pumpOut(below *Conn) {
 	if _, err := copyAll(c.sealed, below); err != nil {
 		c.Close()
@@ -108,8 +106,8 @@ func (c *Conn) pumpOut(below *Conn) {
 	c.Close()
 }
 
-// pumpIn passes on what comes. A connection that breaks ends without a last word here,
-// too, and its user knows what to make of that.
+// pumpIn passes on the data that comes. If the connection breaks, its user sees an end without a last word, as without
+// TLS.
 func (c *Conn) pumpIn(below *Conn) {
 	if _, err := copyAll(below, c.sealed); err != nil {
 		c.Close()
@@ -117,7 +115,7 @@ func (c *Conn) pumpIn(below *Conn) {
 	below.CloseWrite()
 }
 
-// copyAll is io.Copy by way of a buffer as long as a few records of TLS.
+// copyAll is io.Copy with a buffer of a few records of TLS.
 func copyAll(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
 }
