@@ -6,24 +6,24 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// Figures are what a rank tells of its work when the launcher asks: package feed encodes them. The server asks a
-// rank again only after it has answered, so that neither a stopped rank nor a stopped launcher lets frames pile up.
+// Figures are a rank's report of its work, for which the launcher asks; package feed encodes them. The server asks a
+// rank again only after the rank has answered. So frames do not pile up, even if a rank or the launcher is stopped.
 
 const (
 	// maxFigures is the most bytes of one answer.
 	maxFigures = 16 << 10
-	// figuresRate is how many bytes a second a rank may tell in the long run.
+	// figuresRate is how many bytes per second a rank may send on average.
 	figuresRate = 1000
 )
 
-// telling is what the server knows of a peer's answers. Guarded by Server.mu.
+// telling is the server's state of a peer's answers. Guarded by Server.mu.
 type telling struct {
-	asked bool      // and has not answered
-	at    time.Time // when it was asked last
-	next  time.Time // not to be asked before
+	asked bool      // the peer has not answered the last question
+	at    time.Time // when the server last asked the peer
+	next  time.Time // the server does not ask the peer before then
 }
 
-// AskFigures asks each rank that is connected for its figures, unless it still owes an answer or has told much lately.
+// AskFigures asks each connected rank for its figures, unless the rank still owes an answer or has sent much lately.
 // The answers go to Server.Figures.
 func (s *Server) AskFigures() {
 	now := time.Now()
@@ -37,7 +37,7 @@ func (s *Server) AskFigures() {
 	}
 }
 
-// told hands on an answer. False if p was not asked, or breaks the rules.
+// told passes an answer on. False if nobody asked p, or if p breaks the rules.
 func (s *Server) told(p *peer, m message) bool {
 	if s.Figures == nil || len(m.Value) > maxFigures {
 		return false
@@ -59,7 +59,7 @@ func (s *Server) told(p *peer, m message) bool {
 // goroutine, once at a time, and should take no longer than some milliseconds.
 func (s *Session) OnTell(f func() []byte) { s.onTell.Store(&f) }
 
-// tell answers the launcher, on a goroutine of its own so that a slow write holds up no news.
+// tell answers the launcher, on a goroutine of its own so that a slow write delays no news.
 func (s *Session) tell() {
 	guard.Go("the figures for the launcher", s.end, func() {
 		var p []byte
