@@ -1,7 +1,7 @@
-"""The handlers that compiled programs call on the CPU: one small library, registered with whichever JAX is installed.
+"""The handlers that compiled programs call on the CPU: one small library, which the installed JAX registers.
 
-``libgorovod_jax.so`` stands beside ``libgorovod.so``. XLA hands it its functions at run time, so nothing is compiled on
-the user's machine. It needs XLA's foreign function interface 0.3, which jaxlib has since 0.9.
+``libgorovod_jax.so`` is in the folder of ``libgorovod.so``. It gets XLA's functions at run time, so nothing is compiled
+on the user's machine. It needs XLA's foreign function interface 0.3, which jaxlib has since 0.9.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAD = "gorovod_pad"
 
 @functools.lru_cache(maxsize=None)
 def usable() -> bool:
-    """Whether programs for the CPU can have the handlers. Where not, a warning says why, once."""
+    """Whether programs for the CPU can use the handlers. If not, a warning says why, once."""
     if os.environ.get("GOROVOD_JAX_CALLBACKS") == "1":
         return False
     try:

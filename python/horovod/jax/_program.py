@@ -1,14 +1,14 @@
-"""Makes XLA run independent collectives of a program side by side, so that ranks may have them in any order.
+"""Makes XLA run independent collectives of a program in parallel, so that ranks may start them in any order.
 
 XLA for the CPU may keep a collective from starting until another one has ended, in two ways:
 
 - It runs a short list of steps one by one.
-- It gives one place in memory to several arrays, one after the other. A step then waits for the earlier user of its
+- It puts several arrays into one place in memory, one after the other. A step then waits for the earlier user of its
   place.
 
-If another rank began with the collective that may not start, both ranks would wait for ever. So a list of steps with
-independent collectives gets further steps, which do nothing: enough of them that XLA runs the list as a graph, and a
-last one that uses all arrays of these collectives, so that each keeps its place until then.
+If another rank began with the collective that may not start here, both ranks would wait for ever. So a list of steps
+with independent collectives gets further steps that do nothing: enough of them to make XLA run the list as a graph; and
+a last step that uses all arrays of these collectives, so that each array keeps its place until then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PAD = jax.core.ShapedArray((1024,), np.dtype(np.uint8))
 
 
 class Program:
-    """What is known of a module while it is lowered. The number tells programs apart, in this process."""
+    """The state of a module while it is lowered. The number distinguishes programs in this process."""
 
     _numbers = itertools.count(1)
 
@@ -38,7 +38,7 @@ class Program:
 
     @classmethod
     def of(cls, context: Any) -> Program:
-        """The one of the module that ``context``, of a rule for lowering, belongs to."""
+        """The Program of the module to which ``context``, of a rule for lowering, belongs."""
         kept = context.module_context.keepalives
         for thing in kept:
             if isinstance(thing, cls):
@@ -57,13 +57,13 @@ class Program:
 
 
 class _Steps:
-    """The steps of one function, or of one body of a loop, as far as they have been lowered."""
+    """The steps of one function, or of one body of a loop, that have been lowered so far."""
 
     def __init__(self, block: Any) -> None:
         self.block = block
         self._collectives: dict[Any, list[tuple[Any, Any]]] = {}  # with their arrays and the arrays' types
         self._apart: dict[Any, None] = {}  # collectives that do not depend on one another, in the program's order
-        self._hold: Any = None  # the step that uses the arrays of these
+        self._hold: Any = None  # the step that uses these collectives' arrays
         self._before: dict[Any, frozenset[Any]] = {}  # collectives that a step depends on
 
     def add(self, context: Any, operands: Sequence[Any], results: Sequence[Any]) -> None:
@@ -85,7 +85,7 @@ class _Steps:
         self._hold = _pad(context, arrays).owner
 
     def _depends(self, collective: Any) -> frozenset[Any]:
-        """The collectives of this sequence whose results ``collective`` needs, by whatever way through this block."""
+        """The collectives of this sequence whose results ``collective`` needs, by any way through this block."""
         stack = [collective]
         while stack:
             operation = stack[-1]
