@@ -8,7 +8,7 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct site *sites; /* that live */
+static struct site *sites; /* the existing ones */
 
 static void destroy(void *site);
 
@@ -46,7 +46,7 @@ static void add(struct site *s) {
   if (n < 0 || asprintf(&s->single, "%s.0", s->name) < 0) abort();
 }
 
-/* The attributes of a call, as the front end has written them. */
+/* The attributes of a call, from the front end. */
 #define NUMBERS(N) \
   N(type) N(reduce_op) N(root_rank) N(process_set) N(wire) N(program)
 #define FACTORS(N) N(prescale) N(postscale)
@@ -72,7 +72,7 @@ xla_error *gorovod_jax_instantiate(struct xla_call *call) {
   xla_error *error = NULL;
   const struct xla_api *api = call->api;
   bool fits = api != NULL && api->version.minor >= XLA_MINOR;
-  if (site_type.id == 0 && fits) { /* the first call is a question, while JAX registers the handler */
+  if (site_type.id == 0 && fits) { /* the first call is XLA's question while JAX registers the handler */
     static const char name[] = "gorovod.site";
     struct xla_type_register type = {{sizeof type, NULL}, {name, sizeof name - 1}, &site_type, &site_info};
     error = api->type_register(&type);
