@@ -2,15 +2,15 @@
  * Go's monitor thread (sysmon), which must not take the program's core.
  *
  * After each call from C into Go that thread looks at the caller every 20 us, for
- * 10 ms: some 60 times. Where the program computes on every core, each look
- * interrupts it, and together they cost a few per cent of a training step. So the
- * monitor's timers get a slack: the kernel may delay a look by as much, and does it
- * together with other interrupts.
+ * 10 ms: some 60 times. If the program computes on every core, each look interrupts
+ * it, and together the looks cost a few per cent of a training step. So the monitor's
+ * timers get a slack: the kernel may delay a look by that time, and does it together
+ * with other interrupts.
  *
- * A thread has the timer slack of the thread that starts it. Go's runtime, in this
- * library and nobody else, starts its threads by the pthread_create below: the first
- * is the one on which Go's main goroutine runs, the second is the monitor, which that
- * goroutine starts before it does anything else.
+ * A thread inherits the timer slack of the thread that starts it. Only Go's runtime in
+ * this library starts its threads by the pthread_create below. The first thread runs
+ * Go's main goroutine. The second is the monitor, which that goroutine starts before it
+ * does anything else.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -28,7 +28,7 @@ enum { MONITOR_SLACK = 5 * 1000 * 1000 }; /* nanoseconds */
 
 typedef int creator(void *thread, const void *attributes, void *(*run)(void *), void *argument);
 
-/* Not declared by <pthread.h>, whose function other libraries can see. */
+/* Not the declaration in <pthread.h>, whose function other libraries can see. */
 __attribute__((visibility("hidden"))) creator pthread_create;
 
 /* create, for a thread with the given timer slack. */
@@ -40,7 +40,7 @@ static int with_slack(int wanted, creator *create, void *thread, const void *att
   return error;
 }
 
-/* pthread_create, but for the first thread where the runtime has no room. */
+/* pthread_create; but the first thread is not started if the runtime has no room. */
 static int start(void *thread, const void *attributes, void *(*run)(void *), void *argument) {
   /* The first call, in Go's constructor, finds it: a later one would wait for the loader. */
   static _Atomic(creator *) real;
@@ -56,7 +56,7 @@ static int start(void *thread, const void *attributes, void *(*run)(void *), voi
     atomic_store(&usual, slack);
     return with_slack(MONITOR_SLACK, create, thread, attributes, run, argument);
   }
-  /* The monitor starts threads, too, where one that has gone into C leaves work behind: they have no slack. */
+  /* The monitor also starts threads, when one in C leaves work behind. They get no slack. */
   if (slack == MONITOR_SLACK && atomic_load(&usual) > 0)
     return with_slack(atomic_load(&usual), create, thread, attributes, run, argument);
   return create(thread, attributes, run, argument);

@@ -1,10 +1,10 @@
 /*
- * Room for Go's runtime. It reserves much more of the address space than it uses, and where a
- * limit (ulimit -v) denies that, it ends the process with a dump of its own. It even starts where
- * there is room for only a half, and then writes over whatever the process has at low addresses.
+ * Room for Go's runtime. The runtime reserves much more address space than it uses. If a limit
+ * (ulimit -v) denies that, it ends the process with a dump. It even starts with room for only half
+ * of it, and then overwrites the process's memory at low addresses.
  *
- * So a constructor looks for room before that of the runtime runs. Where there is none, the
- * runtime is kept from starting, and each exported function is refused with the reason.
+ * So a constructor looks for room before the runtime's constructor runs. If there is none, the
+ * runtime is not started, and each exported function is refused with the reason.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -27,11 +27,11 @@ enum {
   USUAL_STACK_MIB = 8,
 };
 
-static unsigned long long missing; /* MiB that were not there; 0: there was room */
-static struct sigaction before[NSIG]; /* where there was none */
+static unsigned long long missing; /* how many MiB were missing; 0: there was room */
+static struct sigaction before[NSIG]; /* set if there was no room */
 static atomic_bool no_thread;         /* the last thread could not be started */
 
-/* A limit in MiB, or none if there is none. */
+/* A limit in MiB; none if there is no limit. */
 static unsigned long long limit_mib(int which, unsigned long long none) {
   struct rlimit most;
   if (getrlimit(which, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return none;
@@ -40,7 +40,7 @@ static unsigned long long limit_mib(int which, unsigned long long none) {
 
 static unsigned long long address_space_mib(void) { return limit_mib(RLIMIT_AS, 0); }
 
-/* Constructors with a number run before those without, of which the runtime's is one. */
+/* Constructors with a number run before those without, such as the runtime's. */
 __attribute__((constructor(101))) static void look_for_room(void) {
   if (address_space_mib() == 0) return;
   unsigned long long wanted = WANTED_MIB + THREADS * limit_mib(RLIMIT_STACK, USUAL_STACK_MIB);
@@ -73,8 +73,8 @@ void shim_explain_no_room(char *buf, size_t bytes) {
 
 void shim_thread_started(int error) { atomic_store(&no_thread, error == EAGAIN); }
 
-/* The abort of the runtime's C part, which other libraries do not see. It has said that it cannot start a thread, but
- * not why. */
+/* The abort of the runtime's C part, which other libraries do not see. That part has said that it cannot start a
+ * thread, but not why. */
 __attribute__((visibility("hidden"), noreturn)) void abort(void) {
   unsigned long long most = address_space_mib();
   if (most > 0 && atomic_load(&no_thread)) {

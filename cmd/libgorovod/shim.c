@@ -1,7 +1,7 @@
 /*
  * The exported functions. Each is C, so that a forked child of the process that
- * loaded the library is turned away before it enters Go: a Go runtime does not
- * survive a fork, and a call into it could hang for ever.
+ * loaded the library is refused before it enters Go: a Go runtime does not survive
+ * a fork, and a call into it could hang for ever.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -17,9 +17,9 @@
 
 #include "_cgo_export.h"
 
-/* The reason of a thread's last failure. Not a __thread array: Go's own thread
- * local makes the whole library's part of the static TLS block, of which a
- * process that loads libraries late has little left. */
+/* The reason for a thread's last failure. Not a __thread array: Go's own thread
+ * local puts all of the library's into the static TLS block, of which a process
+ * that loads libraries late has little left. */
 static pthread_key_t reason_key;
 static char no_memory[REASON_BYTES];
 
@@ -37,7 +37,7 @@ static char *reason_of_thread(void) {
 
 #define EXPLAIN(...) snprintf(reason_of_thread(), REASON_BYTES, __VA_ARGS__)
 
-/* Forgets the last failure, and returns where the next one is to be explained. */
+/* Forgets the last failure, and returns the buffer for the next reason. */
 static char *fresh_reason(void) {
   char *buf = reason_of_thread();
   buf[0] = 0;
@@ -48,8 +48,8 @@ static char *fresh_reason(void) {
 
 static pid_t home; /* the process that loaded the library */
 
-/* A page that is 1 here and that the kernel makes 0 in a child: asking it costs
- * no system call. NULL where the kernel (before 4.14) cannot. */
+/* A page that is 1 here and that the kernel sets to 0 in a child, so that a check costs
+ * no system call. NULL if the kernel (before 4.14) cannot do that. */
 static const volatile unsigned char *here;
 
 enum { MAX_FDS = 1 << 16 };
@@ -59,8 +59,8 @@ void shim_track_fd(int fd, int open) {
   if (fd >= 0 && fd < MAX_FDS) tracked[fd] = (unsigned char)open;
 }
 
-/* The child must not keep the engine's connections open: peers would wait for
- * their end in vain when this rank dies. close() is async-signal-safe. */
+/* The child must not keep the engine's connections open: when this rank dies, peers
+ * would not see their end. close() is async-signal-safe. */
 static void in_child(void) {
   for (int fd = 0; fd < MAX_FDS; fd++) {
     if (tracked[fd]) {
@@ -91,7 +91,7 @@ __attribute__((constructor)) static void remember_home(void) {
   pthread_atfork(NULL, NULL, in_child);
 }
 
-/* Whether Go's runtime can be entered: it runs, and this is no forked child. */
+/* Whether calls may enter Go's runtime: it runs, and this is no forked child. */
 static int at_home(void) { return here != NULL ? *here : getpid() == home; }
 
 static int is_child(void) {
@@ -127,7 +127,7 @@ bool horovod_init_multi_comm(void *comm, int ncomms, const int *set_ranks, const
   return false;
 }
 
-/* A child leaves its parent's engine alone; atexit handlers run there too. */
+/* A child, whose atexit handlers run, too, leaves its parent's engine alone. */
 void horovod_shutdown(void) {
   if (at_home()) goShutdown();
 }
@@ -161,13 +161,13 @@ enum { MPI_BUILT, MPI_ENABLED, MPI_THREADS, GLOO_ENABLED };
 int horovod_mpi_threads_supported(void) { return horovod_is_initialized() ? goMPI(MPI_THREADS) : -1; }
 bool horovod_mpi_enabled(void) { return at_home() && goMPI(MPI_ENABLED) != 0; }
 bool horovod_mpi_built(void) { return at_home() && goMPI(MPI_BUILT) != 0; }
-/* The native transports stand where Gloo stood. */
+/* The native transports take Gloo's place. */
 bool horovod_gloo_enabled(void) { return !at_home() || goMPI(GLOO_ENABLED) != 0; }
 bool horovod_gloo_built(void) { return true; }
 int horovod_nccl_built(void) { return at_home() ? goNCCLBuilt() : 0; }
 bool horovod_ddl_built(void) { return false; }
 bool horovod_ccl_built(void) { return false; }
-/* Nothing else than NCCL carries device memory. */
+/* Only NCCL carries device memory. */
 bool horovod_cuda_built(void) { return horovod_nccl_built() != 0; }
 bool horovod_rocm_built(void) { return false; }
 
@@ -223,11 +223,11 @@ int horovod_comm_process_set(void *comm) {
 
 /* ---- operations -------------------------------------------------------- */
 
-/* What every caller must know of the op: it ended here in the first version. */
+/* The part of the op that every caller has: the first version ended here. */
 #define FIRST_SIZE offsetof(gorovod_op, splits)
 
-/* Returns an op with all that this version knows: the caller's, or where its version
- * knew another size, a copy of it in *room. NULL for what is no op. */
+/* Returns an op of this version's size: the caller's; if its size differs, a copy
+ * in *room. NULL if it is no op. */
 static const gorovod_op *complete(const gorovod_op *op, gorovod_op *room) {
   if (op == NULL) {
     EXPLAIN("the op must not be NULL");
@@ -238,7 +238,7 @@ static const gorovod_op *complete(const gorovod_op *op, gorovod_op *room) {
     EXPLAIN("op->size is %u, at least %zu is needed", op->size, FIRST_SIZE);
     return NULL;
   }
-  /* A caller built for a later version may say more: what is not known here must be unused. */
+  /* A caller built for a later version may have more fields; those unknown here must be unused. */
   for (size_t i = sizeof *room; i < op->size; i++) {
     if (((const unsigned char *)op)[i]) {
       EXPLAIN("byte %zu of the op is set, but this version (%s) knows %zu only", i, goVersion(), sizeof *room);
@@ -250,7 +250,7 @@ static const gorovod_op *complete(const gorovod_op *op, gorovod_op *room) {
   return room;
 }
 
-/* What is in progress from now on, unless it is refused. */
+/* Marks the operation as in progress; a refusal changes that. */
 static void begin(const gorovod_op *op) {
   if (op->status != NULL) __atomic_store_n(op->status, GOROVOD_IN_PROGRESS, __ATOMIC_RELEASE);
 }
@@ -277,12 +277,12 @@ int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n,
     EXPLAIN("ops and handles must not be NULL, and n not negative");
     return GOROVOD_INVALID_ARGUMENT;
   }
-  int others = 0; /* of another version's size */
+  int others = 0; /* ops of another version's size */
   for (int i = 0; i < n; i++) {
     handles[i] = 0;
     others += ops[i] == NULL || ops[i]->size != sizeof(gorovod_op);
   }
-  /* Of those, complete copies, and a list of pointers to take the place of the caller's. */
+  /* Their complete copies, and a list of pointers in place of the caller's. */
   gorovod_op *room = NULL;
   const gorovod_op **known = NULL;
   int status = GOROVOD_OK;
@@ -382,14 +382,14 @@ static pthread_mutex_t releasing = PTHREAD_MUTEX_INITIALIZER; /* held while rele
 static void (*release_memory)(int device);
 
 void gorovod_on_low_memory(void (*release)(int device)) {
-  if (!at_home()) return; /* the mutex may be locked for ever here */
+  if (!at_home()) return; /* in a child, the mutex may stay locked for ever */
   pthread_mutex_lock(&releasing);
   release_memory = release;
   pthread_mutex_unlock(&releasing);
 }
 
 void shim_release_memory(int device) {
-  if (pthread_mutex_trylock(&releasing) != 0) return; /* it may wait for a lock of the interpreter for long */
+  if (pthread_mutex_trylock(&releasing) != 0) return; /* release_memory may wait long for a lock of the interpreter */
   if (release_memory != NULL) release_memory(device);
   pthread_mutex_unlock(&releasing);
 }

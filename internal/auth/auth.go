@@ -1,6 +1,6 @@
-// Package auth proves to both ends of a fresh connection that the other end knows the job's secret, before anything
-// else is read from it. The dialler calls Initiate, and the acceptor calls Accept. Afterwards the connection is like a
-// new one, and belongs to the caller's protocol.
+// Package auth proves to both ends of a fresh connection that the other end knows the job's secret, before either reads
+// anything else. The dialler calls Initiate, and the acceptor calls Accept. Afterwards the connection is like a new
+// one, and belongs to the caller's protocol.
 //
 // The exchange, with T(role) = HMAC-SHA256(key, role ‖ nonceI ‖ nonceA ‖ hello):
 //
@@ -8,11 +8,9 @@
 //	A → I   magic, nonceA, T(acceptor)
 //	I → A   T(initiator)
 //
-// Each side contributes a fresh nonce, so nobody can replay a recorded proof.
-// The role is part of the proof, so nobody can send a proof back to its maker.
-// hello (say, a rank and a generation) is part of both proofs, so nobody can
-// exchange it for another. The package proves identity only: it neither encrypts
-// nor signs the bytes that follow.
+// Each side contributes a fresh nonce, so nobody can replay a recorded proof. The role is part of the proof, so nobody
+// can send a proof back to its maker. hello (for example a rank and a generation) is part of both proofs, so nobody can
+// exchange it for another. The package proves identity only: it neither encrypts nor signs the bytes that follow.
 package auth
 
 import (
@@ -36,7 +34,7 @@ var (
 	ErrForeign = errors.New("the peer does not speak this version of gorovod's handshake")
 )
 
-// errLeft: the other end has left after this end's proof.
+// errLeft: the other end left after this end's proof.
 var errLeft = fmt.Errorf("it has gone elsewhere: %w", io.EOF)
 
 // magic names the protocol and its version.
@@ -44,7 +42,7 @@ const magic = "gorovod\x01"
 
 const (
 	nonceSize   = 32
-	openingSize = len(magic) + nonceSize + 2 // what comes before hello
+	openingSize = len(magic) + nonceSize + 2 // the bytes before hello
 	answerSize  = len(magic) + nonceSize + sha256.Size
 )
 
@@ -53,8 +51,8 @@ const (
 	roleAcceptor  byte = 'A'
 )
 
-// Initiate is the dialling side. It sends hello (at most MaxHello bytes), and returns nil once the other end has
-// proved that it knows key. The other end can then check this end's proof and hello. Initiate blocks as conn does: set
+// Initiate is the dialling side. It sends hello (at most MaxHello bytes), and returns nil once the other end has proved
+// that it knows key. The other end can then check this end's proof and hello. Initiate blocks as conn does: set
 // deadlines there. It reads nothing beyond the handshake. After an error, close conn.
 func Initiate(conn io.ReadWriter, key, hello []byte) error {
 	finish, err := Begin(conn, key, hello)
@@ -64,8 +62,8 @@ func Initiate(conn io.ReadWriter, key, hello []byte) error {
 	return finish()
 }
 
-// Begin is Initiate up to the other end's proof; finish then sends this end's. A caller that dials several addresses
-// at once has all of them prove themselves, and calls finish on one. Both block as Initiate does. Call finish at most
+// Begin is Initiate up to the other end's proof; finish then sends this end's proof. A caller that dials several
+// addresses at once calls Begin on all of them, and finish on one. Both block as Initiate does. Call finish at most
 // once.
 func Begin(conn io.ReadWriter, key, hello []byte) (finish func() error, err error) {
 	if err := check(key, hello); err != nil {
@@ -91,7 +89,7 @@ func Begin(conn io.ReadWriter, key, hello []byte) (finish func() error, err erro
 	theirs := answer[len(magic):][:nonceSize]
 	proved := hmac.Equal(answer[len(magic)+nonceSize:], proof(key, roleAcceptor, nonce, theirs, hello))
 	if !proved || bytes.Equal(nonce, theirs) {
-		// A wrong proof tells the other end at once that the secrets differ, and reveals nothing of this side's
+		// A wrong proof tells the other end at once that the secrets differ, and reveals nothing about this side's
 		// secret.
 		var refusal [sha256.Size]byte
 		conn.Write(refusal[:])
@@ -106,7 +104,7 @@ func Begin(conn io.ReadWriter, key, hello []byte) (finish func() error, err erro
 }
 
 // Accept is the accepting side. It returns the initiator's hello once the initiator has proved that it knows key. It
-// blocks as conn does: set deadlines there. It reads nothing beyond the handshake, and at most MaxHello and a few
+// blocks as conn does: set deadlines there. It reads nothing beyond the handshake, and at most MaxHello plus a few
 // bytes. After an error, close conn.
 func Accept(conn io.ReadWriter, key []byte) (hello []byte, err error) {
 	if err := check(key, nil); err != nil {
@@ -151,7 +149,7 @@ func Accept(conn io.ReadWriter, key []byte) (hello []byte, err error) {
 	return hello, nil
 }
 
-// proof returns T(role). Every part but the last has a fixed size, so different inputs never give the same text.
+// proof returns T(role). Every part except the last has a fixed size, so different inputs never give the same text.
 func proof(key []byte, role byte, nonceI, nonceA, hello []byte) []byte {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(magic))

@@ -12,7 +12,7 @@ import (
 
 var key = []byte("0123456789abcdef0123456789abcdef")
 
-// pipe returns two connected ends that cannot block a failing test for ever.
+// pipe returns the two ends of a connection that cannot block a failing test for ever.
 func pipe(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	a, b = net.Pipe()
@@ -94,17 +94,16 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// A man in the middle who changes any single bit is noticed by at least the
-// side that received it.
+// If a man in the middle changes any single bit, at least the side that received it notices.
 func TestEveryBitIsBound(t *testing.T) {
 	hello := []byte("generation 4")
-	// What A receives: the opening and the last proof.
+	// A receives the opening and the last proof.
 	for i := 0; i < openingSize+len(hello)+32; i++ {
 		var tr tamper
 		a, b := pipe(t)
 		tr.Conn, tr.at = b, i
 		if i == openingSize-1 {
-			b.SetDeadline(time.Now().Add(50 * time.Millisecond)) // a longer hello is awaited
+			b.SetDeadline(time.Now().Add(50 * time.Millisecond)) // A waits for a longer hello
 		}
 		done := accept(&tr, key)
 		go func() {
@@ -126,7 +125,7 @@ func TestEveryBitIsBound(t *testing.T) {
 	}
 }
 
-// tamper flips one bit of byte number at of what is read.
+// tamper flips one bit of byte number at, counting the bytes that are read.
 type tamper struct {
 	net.Conn
 	at, pos int
@@ -150,7 +149,7 @@ func TestReplayIsRefused(t *testing.T) {
 	}
 	<-done
 
-	// The recorded initiator against a fresh acceptor.
+	// The recorded initiator with a fresh acceptor.
 	c, d := pipe(t)
 	done = accept(d, key)
 	go io.Copy(io.Discard, c)
@@ -159,7 +158,7 @@ func TestReplayIsRefused(t *testing.T) {
 		t.Errorf("replayed initiator: %v %q", got.err, got.hello)
 	}
 
-	// The recorded acceptor against a fresh initiator.
+	// The recorded acceptor with a fresh initiator.
 	e, f := pipe(t)
 	go io.Copy(io.Discard, f)
 	go f.Write(rec.received.Bytes())
@@ -180,8 +179,8 @@ func (r *recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An attacker without the key sends everything back: to the initiator its own
-// opening dressed up as an answer, and to an acceptor its own proof.
+// An attacker without the key sends everything back: to the initiator, its own opening dressed up as an answer; to an
+// acceptor, its own proof.
 func TestReflectionIsRefused(t *testing.T) {
 	a, b := pipe(t)
 	go func() {
@@ -207,8 +206,7 @@ func TestReflectionIsRefused(t *testing.T) {
 	}
 }
 
-// Even with the right key, one's own nonce coming back is refused: whoever
-// answers with it is an echo.
+// An end that gets its own nonce back refuses, even with the right key: the other end is an echo.
 func TestEqualNoncesAreRefused(t *testing.T) {
 	a, b := pipe(t)
 	go func() {

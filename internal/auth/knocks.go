@@ -16,27 +16,27 @@ import (
 // knockPause is the least time between two lines about strangers.
 const knockPause = 10 * time.Second
 
-// maxKnockers bounds how many addresses a line names.
+// maxKnockers is how many addresses a line names at most.
 const maxKnockers = 8
 
 // Knocks reports strangers: addresses that came to a job's listeners and did not prove that they know the secret. It
-// reports the first at once, then one line every ten seconds while more come. It uses no CPU otherwise. Its methods
-// are safe on any goroutine, and on nil.
+// reports the first stranger at once, then writes one line every ten seconds while more come. Otherwise it uses no CPU.
+// Its methods are safe on any goroutine, and on nil.
 type Knocks struct {
 	tell  func(text string)
 	pause time.Duration
 
 	mu      sync.Mutex
 	closed  bool
-	waiting *time.Timer // nil unless a line was told within the pause
-	count   int         // since the last line
+	waiting *time.Timer // nil unless a line was written within the pause
+	count   int         // strangers since the last line
 	from    map[netip.Addr]*knocker
 }
 
 // knocker counts the strangers of one address.
 type knocker struct {
 	count   int
-	reasons map[string]int // how often each; reasonOf has a few
+	reasons map[string]int // how often each came; reasonOf has few values
 }
 
 // NewKnocks returns a Knocks that calls tell with each line, on any goroutine, one call at a time. tell must not block
@@ -45,8 +45,8 @@ func NewKnocks(tell func(text string)) *Knocks {
 	return &Knocks{tell: tell, pause: knockPause, from: make(map[netip.Addr]*knocker)}
 }
 
-// Note notes a connection on which Accept has failed with err. It ignores an end that left after this end's proof, as
-// a rank does that has tried several addresses.
+// Note notes a connection on which Accept has failed with err. It ignores a peer that left after this end's proof: a
+// rank that has tried several addresses does so.
 func (k *Knocks) Note(c net.Conn, err error) {
 	if k == nil || errors.Is(err, errLeft) {
 		return
@@ -56,7 +56,7 @@ func (k *Knocks) Note(c net.Conn, err error) {
 	a := addrOf(c)
 	if k.from[a] == nil {
 		if len(k.from) >= maxKnockers {
-			a = netip.Addr{} // the others
+			a = netip.Addr{} // all further addresses together
 		}
 		if k.from[a] == nil {
 			k.from[a] = &knocker{reasons: make(map[string]int)}
@@ -126,7 +126,7 @@ func (k *Knocks) say() {
 	clear(k.from)
 }
 
-// reasonOf describes an error in a few words of this package. They contain nothing that came over the connection.
+// reasonOf describes an error in a few words of this package, without any text from the connection.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, ErrProof):

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// Lobby holds the connections that have not proved themselves yet, up to a limit. When it is full, it closes one for
-// each newcomer: the oldest connection of the address with the most. So a crowd from one address does not displace
-// other addresses. A proof takes milliseconds, so the oldest connection is the least likely to bring one. If the Lobby
-// closes a peer that knows the secret, that peer tries again.
+// Lobby holds the connections that have not proved themselves yet, up to a limit. When it is full, it closes one
+// connection for each newcomer: the oldest one of the address that has the most. So a crowd from one address does not
+// displace other addresses. A proof takes milliseconds, so the oldest connection is the least likely to prove itself. A
+// peer that knows the secret tries again if the Lobby has closed its connection.
 type Lobby struct {
 	limit int
 
@@ -25,7 +25,7 @@ type guest struct {
 	addr netip.Addr
 }
 
-// NewLobby returns a Lobby for so many connections.
+// NewLobby returns a Lobby for limit connections.
 func NewLobby(limit int) *Lobby {
 	return &Lobby{limit: limit, from: make(map[netip.Addr]int)}
 }
@@ -53,8 +53,8 @@ func (l *Lobby) Enter(c net.Conn) {
 	l.from[a]++
 }
 
-// Leave removes a connection, whether it has proved itself or not. It returns false if the Lobby has closed the
-// connection before.
+// Leave removes a connection, whether it has proved itself or not. It returns false if the Lobby has already closed the
+// connection.
 func (l *Lobby) Leave(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *Lobby) Leave(c net.Conn) bool {
 	return i >= 0
 }
 
-// Close closes all connections, and those that enter later.
+// Close closes all connections, also connections that enter later.
 func (l *Lobby) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// Sealed is a proved connection under TLS 1.3: nobody else can read it, or change it unnoticed. Its end proves
-// nothing: a protocol that needs to know that everything has arrived must say so itself.
+// Sealed is a proved connection under TLS 1.3: a third party can neither read it nor change it unnoticed. The end of
+// the connection proves nothing: a protocol that must know that everything has arrived needs a mark of its own.
 type Sealed struct {
 	*tls.Conn
 	raw net.Conn
@@ -27,10 +27,10 @@ type Sealed struct {
 
 var errSeal = errors.New("the other end of TLS is not the one that has proved itself: somebody sits between")
 
-// Seal begins TLS on a connection on which both ends have just proved themselves. initiator is true on the dialling
-// end. Each process makes its own certificate, which proves nothing. Instead each end proves itself a second time,
-// over the session's exporter, which would differ if somebody sat between the ends. Seal blocks as conn does. After an
-// error, close conn.
+// Seal begins TLS on a connection on which both ends have just proved themselves. initiator: this is the dialling end.
+// Each process makes its own certificate, which proves nothing. Instead each end proves itself a second time, over the
+// session's exporter, which would differ if there were a man in the middle. Seal blocks as conn does. After an error,
+// close conn.
 func Seal(conn net.Conn, key []byte, initiator bool) (*Sealed, error) {
 	var session *tls.Conn
 	if initiator {
@@ -90,13 +90,13 @@ func (s *Sealed) CloseWrite() error {
 	return err
 }
 
-// Close ends the connection at once, and does not wait to tell the other end.
+// Close ends the connection at once. It does not wait to tell the other end.
 func (s *Sealed) Close() error { return s.raw.Close() }
 
 // NetConn returns the connection below TLS.
 func (s *Sealed) NetConn() net.Conn { return s.raw }
 
-// SyscallConn returns that of the connection below TLS.
+// SyscallConn returns the raw connection below TLS.
 func (s *Sealed) SyscallConn() (syscall.RawConn, error) {
 	if raw, ok := s.raw.(syscall.Conn); ok {
 		return raw.SyscallConn()

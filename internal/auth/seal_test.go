@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// sealBoth seals both ends of two connections: a and b need not be of one.
+// sealBoth seals both ends of two connections. a and b may belong to different connections.
 func sealBoth(a, b net.Conn, keyA, keyB []byte) (sa, sb *Sealed, errA, errB error) {
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -51,13 +51,13 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// Who does not know the secret cannot sit between: each end's session is with somebody
-// else then, and the proofs are over different exporters.
+// A man in the middle who does not know the secret fails: each end has a session with him, so the two proofs are over
+// different exporters.
 func TestManInTheMiddle(t *testing.T) {
 	a, m1 := pipe(t)
 	m2, b := pipe(t)
 	go func() {
-		// The man accepts the one, dials the other, and passes all on.
+		// The man accepts one connection, dials the other, and passes everything on.
 		cert, _ := certificate()
 		left := tls.Server(m1, &tls.Config{Certificates: []tls.Certificate{cert}})
 		right := tls.Client(m2, &tls.Config{InsecureSkipVerify: true})

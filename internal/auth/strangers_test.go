@@ -22,8 +22,7 @@ type from struct {
 func (f *from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.addr), Port: 9} }
 func (f *from) Close() error         { f.closed = true; return nil }
 
-// A crowd from one address displaces its own, the oldest first, and not who comes from
-// another.
+// A crowd from one address displaces its own connections, the oldest first, and not those from another address.
 func TestLobby(t *testing.T) {
 	l := NewLobby(4)
 	ours := &from{addr: "10.0.0.1"}
@@ -95,8 +94,7 @@ func TestKnocks(t *testing.T) {
 	none.Close()
 }
 
-// The proof of one connection is none on another, though the secret and what is said
-// are the same.
+// A proof on one connection proves nothing on another, even with the same secret and hello.
 func TestProofsCannotBeMoved(t *testing.T) {
 	a, b := pipe(t)
 	c, d := pipe(t)
@@ -122,7 +120,7 @@ func TestProofsCannotBeMoved(t *testing.T) {
 	}
 }
 
-// Begin alone makes nobody known: the acceptor waits for the proof, and its user for it.
+// Begin alone proves nothing about its caller: the acceptor waits for the proof.
 func TestBeginAloneProvesNothing(t *testing.T) {
 	a, b := pipe(t)
 	done := accept(b, key)

@@ -1,12 +1,9 @@
-// Package bench is gorovod bench: it measures in one run what this machine can
-// do, what this engine's allreduce takes, and what its peers take for the same
-// work.
+// Package bench is gorovod bench. In one run it measures the machine's limits, this engine's allreduce, and its peers
+// at the same work.
 //
-// Every contender is a job of its own. The project's launcher starts it, and its
-// ranks connect to a control socket. There they wait for the next order, without
-// using the processor. The conductor (this package's Main) lets one contender at a
-// time do one piece of work, in rounds. So other work on the machine meets all
-// contenders alike:
+// Every contender is a job of its own. The project's launcher starts it, and its ranks connect to a control socket.
+// There they wait for the next order, without using the processor. The conductor (this package's Main) lets one
+// contender at a time do one piece of work, in rounds. So other work on the machine disturbs all contenders alike:
 //
 //	Main ── horovodrun -np N ──▶ ranks (Go, Python, gloo, Open MPI, Horovod)
 //	  │                             │
@@ -26,16 +23,15 @@ import (
 	"syscall"
 )
 
-// exitUsage is the exit code for arguments that make no sense.
+// exitUsage is the exit code for invalid arguments.
 const exitUsage = 2
 
 // workerArgument makes the subcommand a rank of the Go job.
 const workerArgument = "worker"
 
-// Main is the subcommand: name is how it was called and args its arguments. The
-// program must be gorovod, because it is started again as the launcher and as the
-// ranks. It returns the exit code: 1 if what was asked for could not be measured,
-// 128+n if signal n ended it.
+// Main is the subcommand: name is the name by which it was called, args are its arguments. The program must be gorovod,
+// because it is started again as the launcher and as the ranks. Main returns the exit code: 1 if something that was
+// asked for could not be measured, 128+n if signal n ended it.
 func Main(name string, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == workerArgument {
 		if err := work(args[1:]); err != nil {
@@ -79,12 +75,12 @@ func Main(name string, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// interrupted says that a signal has ended the run.
+// interrupted is the error of a run that a signal has ended.
 type interrupted struct{ signal syscall.Signal }
 
 func (i *interrupted) Error() string { return fmt.Sprintf("interrupted (%v)", i.signal) }
 
-// run measures, prints the tables, and writes the files that were asked for.
+// run measures, prints the tables, and writes the files that the user asked for.
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	wanted := []struct {
 		option, name string
@@ -94,7 +90,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 		{option: "--json", name: o.JSON, write: (*Report).writeJSON},
 		{option: "--plot", name: o.Plot, write: func(r *Report, w io.Writer) error { return r.plot(w, o.Plot) }},
 	}
-	for i := range wanted { // what cannot be written should not be measured first
+	for i := range wanted { // first check that the files can be written
 		w := &wanted[i]
 		if w.name == "" {
 			continue
@@ -129,7 +125,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// replace writes f anew, of which an earlier run's content stays until then, and closes it.
+// replace writes f anew, and closes it. Until then f has the content of an earlier run.
 func replace(f *os.File, write func(io.Writer) error) error {
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
 		if err := f.Truncate(0); err != nil {

@@ -132,8 +132,7 @@ func TestTakeTimes(t *testing.T) {
 	}
 }
 
-// fake is a contender of one rank that answers each order with the time that f
-// says, or hangs up when f says less than 0.
+// fake is a contender of one rank that answers each order with the time from f, or hangs up if that is below 0.
 func fake(t *testing.T, name string, f func(mode string, reps int) int64) *contender {
 	t.Helper()
 	c, err := newContender(t.TempDir(), name, "", 1, modeAllreduce)
@@ -164,7 +163,7 @@ func fake(t *testing.T, name string, f func(mode string, reps int) int64) *conte
 }
 
 func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
-	var mu sync.Mutex // of what both ranks change
+	var mu sync.Mutex // guards what both ranks change
 	var order []string
 	turns := 0
 	a := fake(t, "a", func(string, int) int64 {
@@ -183,7 +182,7 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 		return 1e9
 	})
 	var said []string
-	looks := []float64{1, 1.1, 1.9, 1.0} // so only the first round is of the fast mode
+	looks := []float64{1, 1.1, 1.9, 1.0} // so only the first round is in the fast mode
 	cores := func() float64 {
 		look := looks[0]
 		looks = looks[1:]
@@ -200,7 +199,7 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 	if n := s.run(context.Background(), time.Now().Add(time.Hour), 3); n != 3 {
 		t.Errorf("%d rounds", n)
 	}
-	// One repetition each, the warm-up, then three rounds that begin with a, b and a; b dies in its fourth turn.
+	// One repetition each, the warm-up, then three rounds, which begin with a, b and a; b dies in its fourth turn.
 	mu.Lock()
 	defer mu.Unlock()
 	if got := strings.Join(order, ""); got != "abababbaa" {
@@ -217,7 +216,7 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 	}
 }
 
-// What was measured before time was over is told, and marked.
+// Figures that were measured before the time was over are shown, and marked.
 func TestTimeIsOverEarly(t *testing.T) {
 	slow := func(string, int) int64 { time.Sleep(60 * time.Millisecond); return 1e6 }
 	a, b := fake(t, PeerGo, slow), fake(t, peerGloo, slow)
@@ -273,7 +272,7 @@ func TestPlan(t *testing.T) {
 		{1, 1e-3, 0.02, turn{10, 40}},
 		{1, 0.02, 0.02, turn{1, 49}},
 		{1e-3, 9e-3, 9e-3, turn{2, 10}},
-		{1e-3, 9e-3, 0.1, turn{2, 10}}, // a slow check does not make the work a long one
+		{1e-3, 9e-3, 0.1, turn{2, 10}}, // a slow check does not make the work long
 		{1e-3, 11e-3, 11e-3, turn{1, 1}},
 		{1, 0.1, 0.1, turn{0, 10}},
 		{1, 30, 30, turn{0, 1}},
@@ -337,7 +336,7 @@ func TestConclude(t *testing.T) {
 		!strings.Contains(b.String(), "In the fast mode, 1 of 2 rounds") {
 		t.Errorf("%v %s", err, &b)
 	}
-	// Of one mode only there is no second table.
+	// If all rounds had one mode, there is no second table.
 	r = &Report{Version: reportVersion, Ranks: 2, Peers: r.Peers}
 	s.modes = []float64{1, 1, 1}
 	r.conclude(s)

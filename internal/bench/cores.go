@@ -10,24 +10,23 @@ import (
 )
 
 const (
-	// fastBelow tells the modes apart: two cores of their own take as long as one, and
-	// two hyperthreads of one core one and a half times to twice as long.
+	// fastBelow tells the modes apart. Two threads on two cores take as long as one thread; on two hyperthreads of one
+	// core they take one and a half times to twice as long.
 	fastBelow = 1.25
 
 	coresTries = 8
-	coresBytes = 8 << 10 // of an array: two for each of two threads stay in a first-level cache
+	coresBytes = 8 << 10 // of an array: the two arrays of each of two threads fit into a first-level cache
 	coresAdds  = 4000    // some 0.5 ms
 )
 
-// fast reports whether a round was one of the machine's fast mode, from what
-// twoCores has found before and after it.
+// fast reports whether a round was in the machine's fast mode, by the results of twoCores before and after it.
 func fast(before, after float64) bool {
 	return before > 0 && before < fastBelow && after > 0 && after < fastBelow
 }
 
-// twoCores is how many times as long a fixed computation in the first-level cache takes on
-// two threads at once as on one alone: the least of some tries each, since what
-// else runs can only add to it. It is 0 where two threads cannot run at once.
+// twoCores is how many times as long a fixed computation in the first-level cache takes on two threads at once as on
+// one. It takes the least of some tries for each, because other work can only add time. It is 0 if two threads cannot
+// run at once.
 func twoCores() float64 {
 	if runtime.GOMAXPROCS(0) < 2 {
 		return 0
@@ -37,7 +36,7 @@ func twoCores() float64 {
 	for range coresTries - 1 {
 		alone = min(alone, mine.run())
 	}
-	// The other thread stays where it is between the tries, so that both soon have a core.
+	// The other thread keeps running between the tries, so that both soon have a core.
 	var try, ready atomic.Int32
 	took := make(chan time.Duration, 1)
 	go func() {

@@ -15,10 +15,10 @@ import (
 	programs "github.com/gorovod/gorovod/bench"
 )
 
-// allModes are what a contender with asynchronous and grouped calls can do.
+// allModes are the modes of a contender with asynchronous and grouped calls.
 var allModes = []string{modeAllreduce, modeAsync, modeGrouped, modeSubmit}
 
-// pythonProbe prints what a Python has, as JSON.
+// pythonProbe prints, as JSON, which packages a Python has.
 const pythonProbe = `
 import json, os
 import torch
@@ -32,7 +32,7 @@ except Exception as error:
 print(json.dumps(have))
 `
 
-// pythonHas is what pythonProbe prints.
+// pythonHas is the output of pythonProbe.
 type pythonHas struct {
 	Torch       string
 	Horovod     string
@@ -55,9 +55,8 @@ func probe(ctx context.Context, python string, env []string) (have pythonHas, er
 	return have, err
 }
 
-// startAll finds the contenders that are wanted and starts their jobs, with
-// their files in dir. Those that are not found, and are not insisted on, are
-// told of by skip. On error, what was started is still returned.
+// startAll finds the wanted contenders and starts their jobs, with their files in dir. It calls skip for a contender
+// that is not found and that the user does not insist on. On an error, it still returns what was started.
 func (o *options) startAll(ctx context.Context, dir string, floats int, show io.Writer,
 	skip func(name, why string)) (all []*contender, err error) {
 	add := func(c *contender, err error) error {
@@ -171,19 +170,19 @@ func (o *options) startOpenMPI(ctx context.Context, dir, floats string, show io.
 	if add(c, err) != nil {
 		return err
 	}
-	// More ranks than cores are allowed, and Open MPI then yields; no rank is bound
-	// to a core, as none of the others' is.
+	// More ranks than cores are allowed, and Open MPI then yields. No rank is bound to a core, because the other
+	// contenders' ranks are not bound either.
 	return c.launch(ctx, 1, show, mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np",
 		strconv.Itoa(o.NumProc), program, c.socket(), floats)
 }
 
-// startHorovod starts upstream, once for each controller that it was built with.
+// startHorovod starts upstream's Horovod, once for each controller that it was built with.
 func (o *options) startHorovod(ctx context.Context, dir, floats string, show io.Writer,
 	add func(*contender, error) error) error {
 	if o.Horovod == "" {
-		return nil // most have none, and need not hear of it
+		return nil // most machines have no Horovod, and their users need no message
 	}
-	env := withoutPythonPath(os.Environ()) // which may lead to this project's package
+	env := withoutPythonPath(os.Environ()) // PYTHONPATH may lead to this project's package
 	have, err := probe(ctx, o.Horovod, env)
 	if err == nil && have.Error != "" {
 		err = errors.New(have.Error)

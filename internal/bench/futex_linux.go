@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm is a page that two processes share: rank 0 wakes rank 1 by it.
+// alarm is a page that two processes share, by which rank 0 wakes rank 1.
 type alarm struct{ page []byte }
 
-// newAlarm maps the file at path, which both make if it is not there.
+// newAlarm maps the file at path. Both processes create it if it is not there.
 func newAlarm(path string) (*alarm, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -30,11 +30,11 @@ func newAlarm(path string) (*alarm, error) {
 	return &alarm{page}, nil
 }
 
-// word is what rank 1 sleeps on; rung is the clock's time when rank 0 changed it.
+// word is the futex on which rank 1 sleeps; rung is the clock's time when rank 0 changed it.
 func (a *alarm) word() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&a.page[0])) }
 func (a *alarm) rung() *atomic.Int64  { return (*atomic.Int64)(unsafe.Pointer(&a.page[64])) }
 
-// ring wakes rank 1, after it has had the time to fall asleep.
+// ring wakes rank 1, after rank 1 has had time to fall asleep.
 func (a *alarm) ring() error {
 	for start := time.Now(); time.Since(start) < asleepAfter; {
 	}
@@ -48,7 +48,7 @@ func (a *alarm) ring() error {
 	return nil
 }
 
-// sleep returns the nanoseconds from ring to rank 1's going on.
+// sleep returns the nanoseconds from ring until rank 1 runs again.
 func (a *alarm) sleep() (int64, error) {
 	w := a.word()
 	limit := unix.NsecToTimespec(int64(wakeLimit))
@@ -76,6 +76,6 @@ const (
 	futexWakeOp = 1
 	// asleepAfter is how long a process may take to fall asleep.
 	asleepAfter = 50 * time.Microsecond
-	// wakeLimit bounds the wait for a process that may have died.
+	// wakeLimit is how long to wait for a process that may have died.
 	wakeLimit = 10 * time.Second
 )

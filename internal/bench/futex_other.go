@@ -4,7 +4,7 @@ package bench
 
 import "errors"
 
-// alarm needs futexes.
+// alarm needs futexes, which only Linux has.
 type alarm struct{}
 
 var errNoFutex = errors.New("the wake-up is measured with Linux's futexes")

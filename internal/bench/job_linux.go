@@ -2,8 +2,8 @@ package bench
 
 import "syscall"
 
-// jobAttributes keep a terminal's Ctrl-C from the launchers, which are ended in
-// order instead, and end them should this process be killed.
+// jobAttributes keep a terminal's Ctrl-C from the launchers, which bench ends in order instead. The kernel ends the
+// launchers if this process is killed.
 func jobAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }

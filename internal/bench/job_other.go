@@ -4,6 +4,5 @@ package bench
 
 import "syscall"
 
-// jobAttributes keep a terminal's Ctrl-C from the launchers, which are ended in
-// order instead.
+// jobAttributes keep a terminal's Ctrl-C from the launchers, which bench ends in order instead.
 func jobAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -11,18 +11,18 @@ import (
 	"github.com/gorovod/gorovod/internal/cachesize"
 )
 
-// Machine is where a run took place.
+// Machine is the machine on which a run took place.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`  // of the machine
-	Usable int    `json:"usable"` // by this process: affinity, cgroup
+	Usable int    `json:"usable"` // usable by this process, by affinity and cgroup
 	Kernel string `json:"kernel"`
 	Cache  int    `json:"last_cache_bytes"`
-	// The load averages of the last minute at the beginning and the end: what the
-	// run itself brought is in the second.
+	// The load averages of the last minute, at the beginning and at the end. The second one includes the run's own
+	// load.
 	LoadBefore float64 `json:"load_before"`
 	LoadAfter  float64 `json:"load_after"`
-	// Environment are the variables of Horovod and gorovod that were set.
+	// Environment are the set variables of Horovod and gorovod.
 	Environment []string `json:"environment,omitempty"`
 }
 
@@ -38,13 +38,13 @@ func thisMachine() Machine {
 	}
 }
 
-// load is the load average of the last minute; 0 where the kernel does not tell.
+// load is the load average of the last minute; 0 if the kernel does not tell.
 func load() float64 {
 	v, _ := strconv.ParseFloat(firstWord("/proc/loadavg"), 64)
 	return v
 }
 
-// availableBytes is the memory that can be had without swapping; 0 if unknown.
+// availableBytes is the memory that is available without swapping; 0 if unknown.
 func availableBytes() int {
 	words := strings.Fields(field("/proc/meminfo", "MemAvailable"))
 	if len(words) == 0 {
@@ -54,7 +54,7 @@ func availableBytes() int {
 	return kib << 10
 }
 
-// knobs are the variables that may change what is measured; no secrets.
+// knobs are the variables that may change the results, without secrets.
 func knobs(environ []string) []string {
 	var all []string
 	for _, e := range environ {

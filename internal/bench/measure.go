@@ -15,37 +15,35 @@ import (
 )
 
 const (
-	// The repetitions that begin in the first warmupTime seconds of a turn do not count: after
-	// another contender's turn caches are cold, and for some milliseconds the ranks may share
-	// a core, until the scheduler has moved one away. Of what takes longRep seconds or more the
-	// check is the warm-up.
+	// Repetitions that begin in the first warmupTime seconds of a turn do not count: after another contender's turn,
+	// caches are cold, and for some milliseconds the ranks may share a core, until the scheduler moves one away. For
+	// work of longRep seconds or more, the check is the warm-up.
 	warmupTime = 10e-3
 	longRep    = 100e-3
 	mostLead   = 1000
-	// fewReps are the least that count in a turn as long as one takes less than shortRep seconds.
+	// fewReps is how many repetitions of a turn count at least, if one takes less than shortRep seconds.
 	fewReps  = 10
 	shortRep = 10e-3
-	// warmShare is of the time that there is before the rounds that count.
+	// warmShare is the fraction of the measuring time that passes before the rounds that count.
 	warmShare = 0.25
 )
 
-// A series is what one contender has taken for one task.
+// series is the samples of one contender for one task.
 type series struct {
 	task    *task
 	peer    *contender
-	rep     float64   // seconds of a repetition in its last turn
-	cost    float64   // the same with a share of all that a turn has besides, such as its check
+	rep     float64   // seconds of a repetition in the last turn
+	cost    float64   // rep plus its share of the rest of a turn, such as the check
 	samples []float64 // seconds of one operation
-	early   []float64 // of its last turn before the rounds, if that is all there is
-	round   int       // where those of the current round begin
-	fast    []float64 // those of the rounds of the fast mode
+	early   []float64 // samples of the last turn before the rounds, if there are no others
+	round   int       // where the samples of the current round begin
+	fast    []float64 // samples of the rounds in the fast mode
 }
 
-// measure starts the contenders, lets them take turns until their time is over, and
-// ends them. Contenders that fail are left out from then on, and told of in the
-// report. It returns soon after ctx has ended.
+// measure starts the contenders, lets them take turns until their time is over, and ends them. It leaves out contenders
+// that fail from then on, and notes them in the report. It returns soon after ctx has ended.
 func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error) {
-	var telling sync.Mutex // line tells of itself, too
+	var telling sync.Mutex // line prints, too
 	var line *progress.Line
 	tell := func(format string, args ...any) {
 		telling.Lock()
@@ -82,7 +80,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 		report.Skipped = append(report.Skipped, Skipped{name, why})
 	})
 	defer func() {
-		for _, c := range all { // all at once, so that they end side by side
+		for _, c := range all { // all at once, so that they end in parallel
 			c.hangUp()
 		}
 		for _, c := range all {
@@ -133,7 +131,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 	return report, nil
 }
 
-// rounds is how many turns every contender has at most.
+// rounds is how many turns each contender has at most.
 func (o *options) rounds() int {
 	switch {
 	case o.tiny:
@@ -144,7 +142,7 @@ func (o *options) rounds() int {
 	return 24
 }
 
-// mostReps bounds the repetitions of one turn.
+// mostReps is how many repetitions one turn has at most.
 func (o *options) mostReps() int {
 	if o.tiny {
 		return 3
@@ -152,7 +150,7 @@ func (o *options) mostReps() int {
 	return 100
 }
 
-// enoughMemory refuses what would have the machine swap or kill.
+// enoughMemory refuses work that would make the machine swap, or kill processes.
 func (o *options) enoughMemory(floats, contenders int) error {
 	lists := resNet50()
 	if o.BERT {
@@ -162,7 +160,7 @@ func (o *options) enoughMemory(floats, contenders int) error {
 	for _, n := range lists {
 		gradients += n
 	}
-	// Each rank has all, and as much again in its engine's buffers, perhaps.
+	// Each rank has all of it, and possibly as much again in its engine's buffers.
 	need := o.NumProc * (contenders*2*4*(floats+gradients) + 2*addBytes(o.NumProc))
 	if have := availableBytes(); have > 0 && need > have {
 		return fmt.Errorf("%d contenders of %d ranks need up to %.1f GiB of memory, and there are %.1f: choose a "+
@@ -174,15 +172,15 @@ func (o *options) enoughMemory(floats, contenders int) error {
 // schedule lets contenders take turns.
 type schedule struct {
 	all    []*contender
-	series []*series // those of one task stand together
-	most   int       // repetitions of a turn
+	series []*series // those of one task are adjacent
+	most   int       // repetitions of a turn, at most
 	tell   func(format string, args ...any)
-	line   *progress.Line // nil shows nothing
+	line   *progress.Line // nil if nothing is shown
 	cores  func() float64 // twoCores
-	modes  []float64      // what it has found before the first round and after each
+	modes  []float64      // its results before the first round and after each round
 }
 
-// check leaves a contender out that has failed.
+// check leaves out a contender that has failed.
 func (s *schedule) check(ctx context.Context, c *contender, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
@@ -192,10 +190,9 @@ func (s *schedule) check(ctx context.Context, c *contender, err error) {
 	s.tell("%v; it is left out", err)
 }
 
-// run does rounds until there have been enough or the deadline has come, and
-// returns how many were begun. In a round every contender has its turn at every
-// task, and one contender's follows at once on another's. In the next round
-// another begins. The machine's mode is looked at in between.
+// run does rounds until there have been enough, or until the deadline, and returns how many it began. In a round every
+// contender has its turn at every task, one directly after the other. Each round begins with another contender. Between
+// rounds it measures the machine's mode.
 func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int {
 	defer s.line.Done()
 	s.tell("doing everything once, %.0f s left", time.Until(deadline).Seconds())
@@ -203,8 +200,8 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 	if !s.round(ctx, deadline, 0, func(*series) turn { return turn{reps: 1} }, false) {
 		return 0
 	}
-	// What a contender finds out about its work, and the memory that it asks the system for, are not to be
-	// measured: a share of the time goes by without.
+	// The warm-up is not measured: a contender finds out about its work, and gets memory from the system. It takes a
+	// share of the time.
 	s.tell("warming up")
 	s.show("warming up", deadline)
 	slice := warmShare * time.Until(deadline).Seconds() / float64(len(s.series))
@@ -232,17 +229,17 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 	return rounds
 }
 
-// show shows what is done now, and how much time there is left.
+// show shows the present step, and how much time is left.
 func (s *schedule) show(what string, deadline time.Time) {
 	s.line.Wait(func() (string, bool) {
 		return fmt.Sprintf("%s, %.0f s left", what, max(0, time.Until(deadline).Seconds())), true
 	})
 }
 
-// A turn is how often a contender does a task: lead times that do not count, then reps.
+// turn is how often a contender does a task: first lead times that do not count, then reps.
 type turn struct{ lead, reps int }
 
-// plan makes of about slice seconds the next turn of x, by the same rule whosever it is.
+// plan makes the next turn of x, of about slice seconds, by the same rule for all contenders.
 func (s *schedule) plan(slice float64, x *series) turn {
 	t := turn{reps: 1}
 	if x.rep < shortRep {
@@ -255,8 +252,8 @@ func (s *schedule) plan(slice float64, x *series) turn {
 	return t
 }
 
-// round gives each series its planned turn, and reports whether there was
-// time for all. A task is begun only before the deadline, and then by all.
+// round gives each series its planned turn, and reports whether there was time for all. It begins a task only before
+// the deadline; then all contenders do it.
 func (s *schedule) round(ctx context.Context, deadline time.Time, r int, plan func(*series) turn, keep bool) bool {
 	for rest := s.series; len(rest) > 0; {
 		n := 1
@@ -278,7 +275,7 @@ func (s *schedule) round(ctx context.Context, deadline time.Time, r int, plan fu
 	return true
 }
 
-// take has the series' contender take its turn.
+// take lets the series' contender take its turn.
 func (x *series) take(ctx context.Context, s *schedule, t turn, keep bool) {
 	begin := time.Now()
 	times, err := x.peer.do(ctx, x.task, t.lead+t.reps)
@@ -296,7 +293,7 @@ func (x *series) take(ctx context.Context, s *schedule, t turn, keep bool) {
 	x.rep = newStat(slices.Clone(times)).Median * float64(x.task.inner)
 }
 
-// find is the series of a contender and a task; nil if there is none with samples.
+// find is the series of a contender and a task; nil if none has samples.
 func find(all []*series, peer string, same func(*task) bool) *series {
 	i := slices.IndexFunc(all, func(x *series) bool {
 		return x.peer.name == peer && same(x.task) && len(

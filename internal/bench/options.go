@@ -19,12 +19,12 @@ const (
 	peerPython  = "python"  // this engine through horovod.torch
 	peerGloo    = "gloo"    // torch.distributed
 	peerOpenMPI = "openmpi" // a C program
-	peerHorovod = "horovod" // upstream's; one contender for each of its controllers
+	peerHorovod = "horovod" // upstream's; one contender for each controller of it
 )
 
 var allPeers = []string{PeerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
 
-// options are those of gorovod bench.
+// options are the options of gorovod bench.
 type options struct {
 	NumProc int      `name:"num-proc" short:"n" onedash:"np" aliases:"np" default:"2" placeholder:"N" help:"Number of ranks. Default: 2."`
 	Quick   bool     `help:"Measure fewer sizes, and set the default of --time to 20. Default: all sizes."`
@@ -40,7 +40,7 @@ type options struct {
 	Open    bool     `help:"Show the picture when it is drawn, by xdg-open or open. Default: off; without --plot it is a file of the folder for temporary files."`
 	Verbose bool     `short:"v" help:"Show what the jobs print. Default: off."`
 
-	tiny bool // for tests: the smallest work there is
+	tiny bool // for tests: do the least work
 }
 
 // Command is gorovod bench.
@@ -59,8 +59,7 @@ var Command = &commandline.Command{
 	Grammar: func() any { return &options{} },
 }
 
-// parse parses and checks the arguments; help is the text to print if that was
-// asked for.
+// parse parses and checks the arguments. help is the text to print if the user asked for help.
 func parse(name string, args []string) (o *options, help string, err error) {
 	o = &options{}
 	if help, err = Command.Parse(name, o, args); err != nil || help != "" {
@@ -100,15 +99,14 @@ func (o *options) check() error {
 	return nil
 }
 
-// wants reports whether a contender is to be measured if it is found.
+// wants reports whether a contender is measured if it is found.
 func (o *options) wants(peer string) bool { return len(o.Peers) == 0 || slices.Contains(o.Peers, peer) }
 
-// insists reports whether it is an error that a contender is not found.
+// insists reports whether a contender that is not found is an error.
 func (o *options) insists(peer string) bool { return slices.Contains(o.Peers, peer) }
 
-// deadline is when measuring ends, of a run that began at begin and whose jobs have started
-// at started. --time is for all, but a quarter of it is for measuring in any case, so that
-// there is something to show.
+// deadline is when measuring ends, in a run that began at begin and whose jobs had started at started. --time is for
+// everything, but at least a quarter of it is for measuring, so that there are results to show.
 func (o *options) deadline(begin, started time.Time) time.Time {
 	switch {
 	case o.Time != nil:

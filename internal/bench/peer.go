@@ -20,22 +20,21 @@ import (
 )
 
 const (
-	// startLimit is how long a job may take until all its ranks are connected.
+	// startLimit is how long a job may take to connect all its ranks.
 	startLimit = 90 * time.Second
-	// orderLimit is how long ranks may take for one order.
+	// orderLimit is how long ranks may take to carry out one order.
 	orderLimit = 30 * time.Second
 	// quitLimit is how long a job may take to end by itself.
 	quitLimit = 5 * time.Second
-	// killLimit is how long its launcher may take to end it.
+	// killLimit is how long the job's launcher may take to end the job.
 	killLimit = 20 * time.Second
 )
 
-// contender is a job whose ranks wait for orders. Its methods belong to one
-// goroutine.
+// contender is a job whose ranks wait for orders. Its methods belong to one goroutine.
 type contender struct {
 	name  string
 	about string   // versions
-	modes []string // that it can do
+	modes []string // the modes that it has
 
 	np       int
 	args     []string // horovodrun's
@@ -46,11 +45,10 @@ type contender struct {
 	output   tail
 	conns    []net.Conn // by rank
 	lines    []*bufio.Reader
-	failure  error // why it takes part no longer
+	failure  error // why it no longer takes part
 }
 
-// newContender makes a job of np ranks that connect to a socket in dir. For
-// command, see launch.
+// newContender makes a job of np ranks that connect to a socket in dir. For command, see launch.
 func newContender(dir, name, about string, np int, modes ...string) (*contender, error) {
 	c := &contender{name: name, about: about, np: np, modes: modes, env: os.Environ()}
 	path := filepath.Join(dir, name)
@@ -62,11 +60,11 @@ func newContender(dir, name, about string, np int, modes ...string) (*contender,
 	return c, nil
 }
 
-// socket is what the ranks connect to.
+// socket is the socket to which the ranks connect.
 func (c *contender) socket() string { return c.listener.Addr().String() }
 
-// launch has the launcher start slots processes of command, which become the
-// ranks or start them. The end of ctx ends them all. show takes what they print.
+// launch makes the launcher start slots processes of command, which become the ranks or start them. The end of ctx ends
+// all of them. show takes their output.
 func (c *contender) launch(ctx context.Context, slots int, show io.Writer, command ...string) error {
 	c.args = append([]string{"-np", strconv.Itoa(slots), "--start-timeout", "60", "--grace-period", "1", "--"},
 		command...)
@@ -87,7 +85,7 @@ func (c *contender) launch(ctx context.Context, slots int, show io.Writer, comma
 	go func() {
 		defer close(c.ended)
 		cmd.Wait()
-		c.listener.Close() // nobody comes any more
+		c.listener.Close() // no more ranks come
 	}()
 	return nil
 }
@@ -125,8 +123,8 @@ func (c *contender) greet(ctx context.Context) error {
 // can reports whether the contender takes part in a task.
 func (c *contender) can(t *task) bool { return c.failure == nil && slices.Contains(c.modes, t.mode) }
 
-// do has all ranks do the task and returns the seconds of each repetition: the
-// slowest rank's, for one operation.
+// do makes all ranks do the task, and returns the seconds of one operation in each repetition, those of the slowest
+// rank.
 func (c *contender) do(ctx context.Context, t *task, reps int) ([]float64, error) {
 	stop := context.AfterFunc(ctx, c.hangUp)
 	defer stop()
@@ -153,7 +151,7 @@ func (c *contender) do(ctx context.Context, t *task, reps int) ([]float64, error
 	return slowest, nil
 }
 
-// takeTimes reads a rank's answer and raises what is less in slowest.
+// takeTimes reads a rank's answer, and raises each lesser time in slowest.
 func takeTimes(line string, slowest []float64) error {
 	words := strings.Fields(line)
 	if len(words) == 0 || words[0] != "ok" {
@@ -167,18 +165,18 @@ func takeTimes(line string, slowest []float64) error {
 		if err != nil || ns < 0 {
 			return fmt.Errorf("%q is no time", word)
 		}
-		// A clock that stands still between two looks would make infinite rates.
+		// A clock that stands still between two looks would give an infinite rate.
 		slowest[i] = max(slowest[i], float64(ns), 1)
 	}
 	return nil
 }
 
-// explain adds what the job said last.
+// explain adds the job's last output to an error.
 func (c *contender) explain(err error) error {
 	select {
 	case <-c.ended:
 		err = errors.New("the job has ended")
-	case <-time.After(200 * time.Millisecond): // it may be about to say why
+	case <-time.After(200 * time.Millisecond): // it may be about to print why
 	}
 	if said := c.output.last(); said != "" {
 		return fmt.Errorf("%s: %w; it said last:\n%s", c.name, err, said)
@@ -186,7 +184,7 @@ func (c *contender) explain(err error) error {
 	return fmt.Errorf("%s: %w", c.name, err)
 }
 
-// hangUp ends the ranks, which leave when the control connection closes.
+// hangUp ends the ranks: they leave when the control connection closes.
 func (c *contender) hangUp() {
 	c.listener.Close()
 	for _, conn := range c.conns {
@@ -216,7 +214,7 @@ func (c *contender) end() {
 	}
 }
 
-// tail keeps the last of what a job printed. Safe on any goroutine.
+// tail keeps the end of a job's output. It is safe on any goroutine.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte

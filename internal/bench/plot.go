@@ -9,12 +9,12 @@ import (
 	"github.com/gorovod/gorovod/internal/chart"
 )
 
-// colours of the peers, in their order; readable by those who see fewer too.
+// colours of the peers, in their order. Colour-blind readers can tell them apart, too.
 var colours = []color.RGBA{{0, 114, 178, 255}, {86, 180, 233, 255}, {213, 94, 0, 255}, {0, 158, 115, 255},
 	{204, 121, 167, 255}, {230, 159, 0, 255}}
 
-// plot draws time and bandwidth of allreduce over the size, a line for each contender, side
-// by side. file tells the format.
+// plot draws time and bandwidth of allreduce over the size, side by side, with a line for each contender. The name of
+// file decides the format.
 func (r *Report) plot(w io.Writer, file string) error {
 	time := chart.Panel{Title: fmt.Sprintf("Allreduce on %d ranks: time", r.Ranks), Legend: true}
 	rate := chart.Panel{Title: "Bandwidth of the algorithm"}
@@ -51,7 +51,7 @@ func (r *Report) plot(w io.Writer, file string) error {
 	return chart.Write(w, file, time, rate)
 }
 
-// axes hold all points of the lines: x is in bytes, y in whole powers of ten.
+// axes are wide enough for all points of the lines. x is in bytes, y in whole powers of ten.
 func axes(lines []chart.Line) (x, y chart.Axis) {
 	x, y = chart.Axis{Label: "bytes", Low: math.Inf(1)}, chart.Axis{Low: math.Inf(1)}
 	for _, l := range lines {
@@ -60,7 +60,7 @@ func axes(lines []chart.Line) (x, y chart.Axis) {
 			y.Low, y.High = min(y.Low, at[1]), max(y.High, at[1])
 		}
 	}
-	if x.Low > x.High { // without data the axes still need a range that a logarithm has
+	if x.Low > x.High { // without data the axes still need a range for their logarithms
 		x.Low, x.High, y.Low, y.High = 1, 10, 1, 10
 	}
 	if x.Low == x.High {

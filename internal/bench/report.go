@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// reportVersion changes when a reader of the JSON must.
+// reportVersion changes when readers of the JSON must change.
 const reportVersion = 1
 
-// Report is what a run has found. Its JSON is what --json writes. Times are in
-// seconds, rates in bytes per second.
+// Report is the result of a run. --json writes it as JSON. Times are in seconds, rates in bytes per second.
 type Report struct {
 	Version int       `json:"version"`
 	Started time.Time `json:"started"`
@@ -27,51 +26,51 @@ type Report struct {
 	Limits  Limits    `json:"limits"`
 	Peers   []Peer    `json:"peers"`
 	Skipped []Skipped `json:"skipped,omitempty"` // not found
-	Failed  []Skipped `json:"failed,omitempty"`  // left out, from some point on
+	Failed  []Skipped `json:"failed,omitempty"`  // left out from some point on
 	Results []Result  `json:"results"`
-	Modes   []Round   `json:"modes"`          // of each round
+	Modes   []Round   `json:"modes"`          // one for each round
 	Fast    *FastMode `json:"fast,omitempty"` // if some rounds were of the fast mode and some were not
 }
 
 // Round is the machine's mode in a round.
 type Round struct {
-	// TwoCores is the slower of what was found before and after it; see Limits.
+	// TwoCores is the slower of the looks before and after the round; see Limits.
 	TwoCores float64 `json:"two_cores"`
-	Fast     bool    `json:"fast"` // both were fast
+	Fast     bool    `json:"fast"` // both looks were fast
 }
 
-// FastMode is what the rounds of the machine's fast mode alone have found.
+// FastMode is the results of the rounds in the machine's fast mode alone.
 type FastMode struct {
 	Rounds  int      `json:"rounds"`
 	Limits  Limits   `json:"limits"`
 	Results []Result `json:"results"`
 }
 
-// Peer is a contender, this engine's included.
+// Peer is a contender, including this engine's.
 type Peer struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
 }
 
-// Skipped says why there are no figures of a peer, or not all.
+// Skipped says why some or all figures of a peer are missing.
 type Skipped struct {
 	Name string `json:"name"`
 	Why  string `json:"why"`
 }
 
-// Limits are the machine's.
+// Limits are the machine's limits.
 type Limits struct {
-	// AddTraffic is how many bytes all ranks together read and write per second
-	// when each adds an array of its own to another in place, beyond the cache.
+	// AddTraffic is how many bytes per second all ranks together read and write when each rank adds one array to
+	// another in place. The arrays are larger than the cache.
 	AddTraffic *Stat `json:"add_traffic"`
-	// Allreduce is AddTraffic/(2·ranks): the most bytes of a tensor per second.
+	// Allreduce is AddTraffic/(2·ranks): the upper limit of a tensor's bytes per second.
 	Allreduce float64 `json:"allreduce"`
 	// TCP is one stream over loopback.
 	TCP *Stat `json:"tcp,omitempty"`
 	// Wake is how long it takes to wake another process by a futex.
 	Wake *Stat `json:"wake,omitempty"`
-	// TwoCores is how many times as long a fixed computation in the cache takes on two
-	// threads at once as on one, of the looks before and after the rounds.
+	// TwoCores is how many times as long a fixed computation in the cache takes on two threads at once as on one. It
+	// sums up the looks before and after the rounds.
 	TwoCores *Stat `json:"two_cores,omitempty"`
 	// Mode is Open MPI's time for 1 MiB on two ranks divided by 115 µs; 0 without
 	// Open MPI. Above 1 the machine is slower than in its fast mode.
@@ -81,24 +80,22 @@ type Limits struct {
 // modeSeconds is Open MPI's time for 1 MiB in the fast mode.
 const modeSeconds = 115e-6
 
-// Result is what one peer has taken for one task.
+// Result is the result of one peer for one task.
 type Result struct {
 	Task  string `json:"task"`
 	Bytes int    `json:"bytes"` // that one rank contributes
 	Peer  string `json:"peer"`
 	Time  Stat   `json:"time"`
-	// AlgBW is Bytes over the median time; BusBW is AlgBW·2(n-1)/n, which is the
-	// same on any number of ranks where each link is used as well.
+	// AlgBW is Bytes divided by the median time. BusBW is AlgBW·2(n-1)/n, which does not depend on the number of ranks
+	// if each link is used equally well.
 	AlgBW float64 `json:"algbw"`
 	BusBW float64 `json:"busbw"`
-	// OfLimit is AlgBW as a part of Limits.Allreduce. Above 1 the tensor stayed in
-	// the cache.
+	// OfLimit is AlgBW as a fraction of Limits.Allreduce. Above 1 the tensor stayed in the cache.
 	OfLimit float64 `json:"of_limit"`
-	// Early says that time was over before the first round in which it would have been
-	// measured: the figures are of operations that were new.
+	// Early: the time was over before the first round that would have measured it, so the figures are those of the
+	// warm-up.
 	Early bool `json:"early,omitempty"`
-	// Ratios are the others' median times divided by this one: how many times as
-	// fast this one is.
+	// Ratios are the other peers' median times divided by this one's: how many times as fast this peer is.
 	Ratios map[string]float64 `json:"ratios"`
 }
 
@@ -131,7 +128,7 @@ func (r *Report) conclude(s *schedule) {
 	r.Fast.Limits, r.Fast.Results = figure(r.Ranks, all, nil)
 }
 
-// fastRounds is how many rounds were of the fast mode.
+// fastRounds is how many rounds were in the fast mode.
 func (r *Report) fastRounds() (n int) {
 	for _, round := range r.Modes {
 		if round.Fast {
@@ -141,8 +138,8 @@ func (r *Report) fastRounds() (n int) {
 	return n
 }
 
-// figure computes the limits of the machine, and the results of the peers in the
-// order of all; those of early are marked.
+// figure computes the limits of the machine, and the peers' results in the order of all. It marks the results of series
+// in early.
 func figure(ranks int, all []*series, early map[*series]bool) (l Limits, results []Result) {
 	machine := func(mode string, make func(*series) Stat) *Stat {
 		x := find(all, PeerGo, func(t *task) bool { return t.mode == mode })
@@ -168,7 +165,7 @@ func figure(ranks int, all []*series, early map[*series]bool) (l Limits, results
 		result := Result{Task: x.task.name, Bytes: x.task.bytes(), Peer: x.peer.name, Time: time,
 			AlgBW: bytes / time.Median, Early: early[x], Ratios: map[string]float64{}}
 		result.BusBW = result.AlgBW * float64(2*(ranks-1)) / float64(ranks)
-		if l.Allreduce > 0 && ranks > 1 { // one moves nothing
+		if l.Allreduce > 0 && ranks > 1 { // one rank alone moves nothing
 			result.OfLimit = result.AlgBW / l.Allreduce
 		}
 		results = append(results, result)
@@ -197,10 +194,10 @@ func result(all []Result, peer, task string, bytes int) *Result {
 	return nil
 }
 
-// moreTime is advice where time was too short.
+// moreTime is the advice if the time was too short.
 const moreTime = "give it more with --time, or less to do with --quick, --max-size or --peers"
 
-// lost is the error of a run in which something could not be measured.
+// lost is the error of a run that could not measure everything.
 func (r *Report) lost() error {
 	var names []string
 	for _, f := range r.Failed {

@@ -20,8 +20,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch"
 )
 
-// TestMain lets the test binary be gorovod: the launcher, the supervisors, and
-// the ranks.
+// TestMain lets the test binary be gorovod: the launcher, the supervisors, and the ranks.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
 	case name == "horovodrun" || strings.HasPrefix(name, "gorovod"):
@@ -99,7 +98,7 @@ func TestGoAlone(t *testing.T) {
 	}
 }
 
-// shortDir is a temporary directory whose name leaves room for a socket's.
+// shortDir is a temporary directory with a short name, so that a socket's name fits.
 func shortDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/tmp", "bench-test-")
 	if err != nil {
@@ -109,7 +108,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// whenWarm is a progress writer that calls f when the ranks warm up.
+// whenWarm is a progress writer that calls f when the ranks begin to warm up.
 type whenWarm struct {
 	bytes.Buffer
 	f func()
@@ -170,8 +169,7 @@ func TestOpenMPI(t *testing.T) {
 	}
 }
 
-// TestPython needs what make builds and prepares, and runs the Python program in
-// both of its ways.
+// TestPython needs the results of make, and runs the Python program in both of its ways.
 func TestPython(t *testing.T) {
 	if testing.Short() {
 		t.Skip("importing torch five times takes a while")
@@ -207,8 +205,8 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// upstream is a Python as far as bench is concerned. Its horovodrun starts this
-// project's ranks, and is in a hurry to fail if it sees this project's package.
+// upstream is a Python as far as bench can see. Its horovodrun starts this project's ranks, and fails at once if it
+// sees this project's package.
 const upstream = `#!/bin/sh
 [ -z "$PYTHONPATH" ] || { echo "PYTHONPATH is $PYTHONPATH"; exit 3; } >&2
 case "$1 $2" in
@@ -264,8 +262,8 @@ func TestUpstreamsControllers(t *testing.T) {
 	}
 }
 
-// A run whose time is over early prints what it has, and no empty table; the jobs' start and
-// what follows are told on stderr.
+// A run whose time is over early prints its results so far, and no empty table; stderr tells of the jobs' start and of
+// what was left out.
 func TestTimeTooShort(t *testing.T) {
 	t.Setenv("TMPDIR", shortDir(t))
 	var stdout, stderr bytes.Buffer

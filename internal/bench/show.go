@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// showLimit is how long the program that shows a picture may take to hand it to another one.
+// showLimit is how long the program that opens a picture may take to pass it on to another program.
 const showLimit = 10 * time.Second
 
-// show has the desktop show a file. It does not wait until the user has seen it.
+// show lets the desktop open a file. It does not wait until the user has seen it.
 func show(ctx context.Context, file, system string, getenv func(string) string) error {
 	viewer := "xdg-open"
 	if system == "darwin" {
@@ -31,11 +31,11 @@ func show(ctx context.Context, file, system string, getenv func(string) string) 
 	ctx, cancel := context.WithTimeout(ctx, showLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, file)
-	cmd.WaitDelay = time.Second // the picture's program may hold the output open
+	cmd.WaitDelay = time.Second // the picture's viewer may hold the output open
 	out, err := cmd.CombinedOutput()
 	switch {
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, exec.ErrWaitDelay):
-		return nil // it shows the picture itself, or what it has started does
+		return nil // the program, or one that it started, shows the picture
 	case err != nil:
 		return fmt.Errorf("%s: %w: %s", viewer, err, strings.TrimSpace(string(out)))
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The picture is handed to the desktop's program; without a screen or that program the user hears why not.
+// The desktop's program gets the picture. Without a screen or that program the user hears why not.
 func TestShow(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+"/bin:/usr/bin")

@@ -2,7 +2,7 @@ package bench
 
 import "slices"
 
-// Stat sums samples up: seconds of one operation, or bytes per second.
+// Stat summarizes samples: seconds of one operation, or bytes per second.
 type Stat struct {
 	N      int     `json:"n"`
 	Median float64 `json:"median"`
@@ -16,7 +16,7 @@ func newStat(samples []float64) Stat {
 	return Stat{len(samples), quantile(samples, 0.5), quantile(samples, 0.1), quantile(samples, 0.9)}
 }
 
-// quantile interpolates linearly between the two nearest of sorted samples.
+// quantile interpolates linearly between the two nearest of the sorted samples.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)
@@ -27,8 +27,7 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[i]*(1-part) + sorted[i+1]*part
 }
 
-// rate turns seconds for an amount into amounts per second. The slow times are
-// the low rates.
+// rate turns seconds for an amount into amounts per second. So slow times become low rates.
 func (s Stat) rate(amount float64) Stat {
 	return Stat{s.N, amount / s.Median, amount / s.P90, amount / s.P10}
 }

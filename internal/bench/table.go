@@ -87,7 +87,7 @@ func (r *Report) limits(b *bytes.Buffer) {
 	t.Flush()
 }
 
-// fastMode prints the medians of the rounds of the fast mode, if the run saw both.
+// fastMode prints the medians of the rounds in the fast mode, if the run had other rounds, too.
 func (r *Report) fastMode(b *bytes.Buffer) {
 	f := r.Fast
 	if f == nil {
@@ -108,8 +108,7 @@ func (r *Report) fastMode(b *bytes.Buffer) {
 	})
 }
 
-// row is a task with the results of the peers, in the order of r.Peers; nil
-// where there is none.
+// row is a task with the peers' results, in the order of r.Peers; nil if a peer has none.
 type row struct {
 	name    string
 	results []*Result
@@ -147,7 +146,7 @@ func (r *Report) header() []string {
 	return names
 }
 
-// section prints a table with a cell for each result, without rows of "-" alone.
+// section prints a table with a cell for each result. It leaves out rows that have only "-".
 func section(b *bytes.Buffer, title string, columns []string, rows []row, cell func(*Result) string) {
 	fmt.Fprintf(b, "\n%s\n", title)
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
@@ -169,14 +168,13 @@ func section(b *bytes.Buffer, title string, columns []string, rows []row, cell f
 	t.Flush()
 }
 
-// bandwidthFrom is the size from which a bandwidth says something.
+// bandwidthFrom is the size in bytes from which a bandwidth means something.
 const bandwidthFrom = 16 << 10
 
-// LimitFrom is the size from which a part of the limit says something.
+// LimitFrom is the size in bytes from which a fraction of the limit means something.
 const LimitFrom = 1 << 20
 
-// ratios prints how many times as fast as each peer one of this engine's front
-// ends is.
+// ratios prints how many times as fast as each peer one of this engine's front ends is.
 func (r *Report) ratios(b *bytes.Buffer, ours string, rows []row) {
 	var others []int
 	at := -1

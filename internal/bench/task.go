@@ -9,25 +9,25 @@ import (
 	"github.com/gorovod/gorovod/internal/cachesize"
 )
 
-// The modes of a task: how its tensors are reduced, or what of the machine is
-// measured. Machine tasks are the Go ranks' alone.
+// The modes of a task: how its tensors are reduced, or what of the machine is measured. Only the Go ranks do machine
+// tasks.
 const (
-	modeAllreduce = "allreduce" // a blocking call
-	modeAsync     = "async"     // all tensors are submitted, then waited for
+	modeAllreduce = "allreduce" // one blocking call
+	modeAsync     = "async"     // submits all tensors, then waits for them
 	modeGrouped   = "grouped"   // the same, submitted by one call
 	modeSubmit    = "submit"    // the same as async, but only the submitting calls are timed
 
-	modeAdd  = "add"  // in-place sum by every rank, nothing shared
+	modeAdd  = "add"  // each rank sums in place; the ranks share nothing
 	modeTCP  = "tcp"  // rank 0 to rank 1 over loopback
 	modeWake = "wake" // rank 0 wakes rank 1 by a futex
 )
 
-// A task is one piece of work that contenders do in turn.
+// task is one piece of work, which contenders do in turn.
 type task struct {
-	name  string // of the row; for allreduce the size tells it
+	name  string // of the table's row; for allreduce the size says it
 	mode  string
 	sizes []int // floats of each tensor; bytes for machine tasks
-	inner int   // how often it is done between two looks at the clock; of submit: the number of tensors
+	inner int   // how often it is done between two looks at the clock; for submit, the number of tensors
 }
 
 // bytes is how much one rank contributes.
@@ -45,8 +45,7 @@ func (t *task) bytes() int {
 // machine reports whether the task measures the machine, not an allreduce.
 func (t *task) machine() bool { return t.mode == modeAdd || t.mode == modeTCP || t.mode == modeWake }
 
-// order is the line that has ranks do the task. The same sizes are the same
-// tensors.
+// order is the line that tells ranks to do the task. Equal sizes mean the same tensors.
 func (t *task) order(reps int) string {
 	sizes := make([]string, len(t.sizes))
 	for i, s := range t.sizes {
@@ -65,14 +64,14 @@ const (
 	nameBERT      = "BERT-large gradients"
 )
 
-// submitted is how many tensors are submitted at a time to tell what one costs:
-// few enough that none has to wait for room.
+// submitted is how many tensors are submitted at a time to measure the cost of one. It is small enough that none has to
+// wait for room.
 const submitted = 16
 
-// mebibyte is the size whose Open MPI time tells the machine's mode.
+// mebibyte is the size for which Open MPI's time shows the machine's mode.
 const mebibyte = 1 << 20
 
-// tasks are all that is measured, small work first, and the machine before it.
+// tasks are all tasks: small work first, and the machine before everything.
 func (o *options) tasks() []task {
 	var all []task
 	if o.tiny {
@@ -101,7 +100,7 @@ func (o *options) tasks() []task {
 	return all
 }
 
-// sizes are the tensors' bytes. 1 MiB is always there.
+// sizes are the tensors' sizes in bytes. 1 MiB is always among them.
 func (o *options) sizes() []int {
 	sizes := []int{4, 16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20,
 		64 << 20, 256 << 20, 1 << 30, 4 << 30}
@@ -126,7 +125,7 @@ func (o *options) tcpBytes() int {
 	return 64 << 20
 }
 
-// innerFor makes a repetition long beside the clock and the end of a barrier.
+// innerFor makes a repetition long compared with reading the clock and with the end of a barrier.
 func innerFor(bytes int) int {
 	switch {
 	case bytes <= 4<<10:
@@ -139,14 +138,14 @@ func innerFor(bytes int) int {
 	return 1
 }
 
-// addBytes is the length of each of the two arrays that a rank adds: together
-// they are at least four times the last cache.
+// addBytes is the length of each of the two arrays that a rank adds: together, those of all ranks are at least four
+// times the last cache.
 func addBytes(np int) int {
 	return min(max((2*cachesize.Last()/np+mebibyte-1)&^(mebibyte-1), 64<<20), 256<<20)
 }
 
-// resNet50 are the lengths of ResNet-50's parameters, last layer first, which is
-// the order in which backward finishes their gradients.
+// resNet50 are the lengths of ResNet-50's parameters, last layer first: backward finishes their gradients in this
+// order.
 func resNet50() []int {
 	var sizes []int
 	// and its batch norm's two
@@ -170,9 +169,8 @@ func resNet50() []int {
 	return sizes
 }
 
-// bertLarge are the lengths of the parameters of BERT-large (uncased) with the
-// heads of its pre-training, last layer first. The decoder shares its matrix with
-// the embedding of words.
+// bertLarge are the lengths of the parameters of BERT-large (uncased) with the heads of its pre-training, last layer
+// first. The decoder shares its matrix with the embedding of words.
 func bertLarge() []int {
 	const layers, hidden, inner, words, positions, kinds = 24, 1024, 4096, 30522, 512, 2
 	var sizes []int

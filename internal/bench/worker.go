@@ -19,18 +19,18 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// worker is a rank of the Go job: it does what the conductor orders.
+// worker is a rank of the Go job: it carries out the conductor's orders.
 type worker struct {
 	rank, size int
 	dir        string                // of the control socket
-	large      []float32             // the tensor of every allreduce, as far as it is needed
+	large      []float32             // the tensor of every allreduce, up to its size
 	lists      map[string]*operation // by mode and sizes
 	sum        []hvd.Option
 	machine
 }
 
-// work is the program of a rank: it connects to the control socket args[0] and
-// obeys until the conductor hangs up. args[1] is the longest tensor in floats.
+// work is the program of a rank: it connects to the control socket args[0] and obeys until the conductor hangs up.
+// args[1] is the length of the longest tensor, in floats.
 func work(args []string) error {
 	if len(args) != 2 {
 		return errors.New("a worker is started by bench itself")
@@ -50,7 +50,7 @@ func work(args []string) error {
 	defer conn.Close()
 	w := &worker{rank: hvd.Rank(), size: hvd.Size(), dir: filepath.Dir(args[0]), large: make([]float32, floats),
 		lists: map[string]*operation{}, sum: []hvd.Option{hvd.WithOp(hvd.Sum)}}
-	for i := range w.large { // so that every page is there
+	for i := range w.large { // touches every page
 		w.large[i] = 0
 	}
 	defer w.machine.close()
@@ -60,7 +60,7 @@ func work(args []string) error {
 	return serve(conn, w.do)
 }
 
-// serve answers every order on conn until its end.
+// serve answers every order on conn until conn ends.
 func serve(conn io.ReadWriter, do func(mode string, sizes []int, reps, inner int) ([]int64, error)) error {
 	lines := bufio.NewReaderSize(conn, 1<<16)
 	for {
@@ -138,14 +138,13 @@ func (w *worker) do(mode string, sizes []int, reps, inner int) ([]int64, error) 
 		}
 		times[i] = int64(time.Since(start))
 		if mode == modeWake {
-			times[i] = w.slept // from the other rank's call to this one's going on
+			times[i] = w.slept // from the other rank's call to the time this one runs
 		}
 	}
 	return times, nil
 }
 
-// step makes everything that the work needs, checks once that its result is
-// right, and returns the work.
+// step prepares everything that the work needs, checks once that its result is right, and returns the work.
 func (w *worker) step(mode string, sizes []int) (func() error, error) {
 	switch mode {
 	case modeAdd:
@@ -164,14 +163,14 @@ func (w *worker) step(mode string, sizes []int) (func() error, error) {
 	return o.run, o.verify(w.rank, w.size)
 }
 
-// operation is a list of tensors, with all that its repetition needs.
+// operation is a list of tensors, with everything that its repetition needs.
 type operation struct {
 	name    string
 	names   []string
 	tensors [][]float32
 	handles []*hvd.Handle
 	sum     []hvd.Option
-	kept    [][]hvd.Option // sum, and the tensor's handle
+	kept    [][]hvd.Option // the sum, and the tensor's handle
 	run     func() error
 }
 
@@ -213,7 +212,7 @@ func (o *operation) allreduce() error {
 	return hvd.Allreduce(context.Background(), o.name, o.tensors[0], o.sum...)
 }
 
-// listKey is where a worker keeps an operation.
+// listKey is the key under which a worker keeps an operation.
 func listKey(mode string, sizes []int) string { return fmt.Sprint(mode, sizes) }
 
 func (o *operation) async() error {
@@ -221,7 +220,7 @@ func (o *operation) async() error {
 	return err
 }
 
-// submitting is async, and tells how many nanoseconds the submitting calls took.
+// submitting is async, and returns how many nanoseconds the submitting calls took.
 func (o *operation) submitting() (int64, error) {
 	start := time.Now()
 	for i, t := range o.tensors {
@@ -242,9 +241,8 @@ func (o *operation) grouped() error {
 	return hvd.GroupedAllreduce(context.Background(), o.name, o.tensors, o.sum...)
 }
 
-// verify runs the operation once on numbers whose sum is known, in the first and
-// last element of each tensor, and leaves zeros: sums of zeros stay what they are
-// however often they are taken.
+// verify runs the operation once on numbers whose sum is known, in the first and last element of each tensor. It leaves
+// zeros, because sums of zeros stay zero however often they are taken.
 func (o *operation) verify(rank, size int) error {
 	for _, t := range o.tensors {
 		t[0], t[len(t)-1] = float32(rank+1), float32(rank+1)
@@ -263,13 +261,13 @@ func (o *operation) verify(rank, size int) error {
 	return nil
 }
 
-// machine is what a worker measures the machine with.
+// machine has what a worker needs to measure the machine.
 type machine struct {
 	dst  []byte
 	srcs [2][]byte
 
 	alarm *alarm
-	slept int64 // nanoseconds that the last wake-up took; 0 but on rank 1
+	slept int64 // nanoseconds that the last wake-up took; 0 except on rank 1
 	rank  int
 
 	bytes  int
@@ -277,7 +275,7 @@ type machine struct {
 	conn   net.Conn // between ranks 0 and 1
 }
 
-// prepareAdd makes the arrays, every page of them.
+// prepareAdd allocates the arrays, and touches every page.
 func (m *machine) prepareAdd(n int) {
 	if len(m.dst) == n {
 		return
@@ -292,9 +290,8 @@ func (m *machine) prepareAdd(n int) {
 	m.dst = m.srcs[0]
 }
 
-// add moves three times the length of an array: two are read and one is written.
-// It ends when all ranks are done, so that the time of the rank that began first
-// covers all their work, even where they did not run side by side.
+// add moves three times the length of an array: it reads two and writes one. It returns when all ranks are done, so
+// that the time of the rank that began first covers the work of all ranks, even if they did not run in parallel.
 func (m *machine) add() error {
 	reduce.Reduce(tensor.Float32, tensor.Sum, m.dst, m.srcs[:], 1)
 	return hvd.Barrier(context.Background())
@@ -308,7 +305,7 @@ func (m *machine) prepareWake(path string, rank int) (err error) {
 	return err
 }
 
-// wake has rank 0 wake rank 1.
+// wake lets rank 0 wake rank 1.
 func (m *machine) wake() (err error) {
 	switch m.rank {
 	case 0:
@@ -332,7 +329,7 @@ func (m *machine) prepareTCP(rank int) error {
 	m.buffer, m.rank = make([]byte, tcpChunk), rank
 	var listener net.Listener
 	var err error
-	port := []int32{0} // stays 0 if rank 0 cannot listen
+	port := []int32{0} // it stays 0 if rank 0 cannot listen
 	if rank == 0 {
 		if listener, err = net.Listen("tcp", "127.0.0.1:0"); err == nil {
 			defer listener.Close()
@@ -355,7 +352,7 @@ func (m *machine) prepareTCP(rank int) error {
 	return err
 }
 
-// transfer sends bytes from rank 0 to rank 1, which says one byte in return.
+// transfer sends bytes from rank 0 to rank 1, which returns one byte.
 func (m *machine) transfer() error {
 	if m.rank > 1 {
 		return nil

@@ -1,5 +1,4 @@
-// Package cachesize says how large arrays have to be for a measurement of memory not to be
-// one of a cache.
+// Package cachesize says how large arrays must be so that a measurement of memory does not measure a cache.
 package cachesize
 
 import (
@@ -8,7 +7,7 @@ import (
 	"strings"
 )
 
-// Last is the size of the processor's last cache in bytes, 32 MiB if unknown.
+// Last is the size of the processor's last cache in bytes; 32 MiB if unknown.
 func Last() int {
 	for _, index := range []string{"index3", "index2"} {
 		text, _ := os.ReadFile("/sys/devices/system/cpu/cpu0/cache/" + index + "/size")

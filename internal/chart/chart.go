@@ -1,5 +1,5 @@
-// Package chart draws lines over logarithmic axes, as SVG or PNG. It does only that, so that
-// the launcher can carry it: a plotting library with its fonts would double its size.
+// Package chart draws lines over logarithmic axes, as SVG or PNG. It does only that, so that it fits into the launcher:
+// a plotting library with its fonts would double the launcher's size.
 package chart
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Panel is one of the charts that stand side by side.
+// Panel is one of several charts side by side.
 type Panel struct {
 	Title string
 	X, Y  Axis
@@ -27,21 +27,21 @@ type Axis struct {
 	Ticks     []Tick
 }
 
-// Tick is a mark of an axis, and a line of the grid.
+// Tick is a mark on an axis, and a line of the grid.
 type Tick struct {
 	At    float64
 	Label string
 }
 
-// Line joins points, each an x and a y above 0.
+// Line joins points; x and y of each are above 0.
 type Line struct {
 	Name   string
 	Points [][2]float64
 	Colour color.RGBA
-	Dashed bool // and without dots
+	Dashed bool // dashed, and without dots
 }
 
-// In units that are pixels of the SVG and half as large as those of the PNG.
+// In units of one pixel of the SVG, which are two pixels of the PNG.
 const (
 	panelWidth, panelHeight   = 560, 480
 	left, right, top, bottom  = 66, 20, 50, 48
@@ -49,19 +49,19 @@ const (
 	legendLine, legendLineGap = 26, 18
 )
 
-// canvas is what panels are drawn on. Lengths are in pixels of the SVG.
+// canvas is the surface for panels. Lengths are in pixels of the SVG.
 type canvas interface {
 	line(x1, y1, x2, y2, width float64, c color.RGBA, dashed bool)
 	dot(x, y, radius float64, c color.RGBA)
-	// text stands on y; anchor is 0 where x is its begin, 0.5 its middle, 1 its end.
+	// text stands on y; anchor is 0 if x is its beginning, 0.5 its middle, 1 its end.
 	text(x, y, anchor float64, text string)
 	writeTo(w io.Writer) error
 }
 
-// Formats are the names of files that can be written.
+// Formats are the endings of the file names that Write accepts.
 const Formats = ".svg or .png"
 
-// Check says whether a file of this name can be written.
+// Check returns an error if Write cannot write a file of this name.
 func Check(file string) error {
 	if ext := strings.ToLower(filepath.Ext(file)); ext != ".svg" && ext != ".png" {
 		return fmt.Errorf("%s: a name that ends in %s is needed", file, Formats)
@@ -69,7 +69,7 @@ func Check(file string) error {
 	return nil
 }
 
-// Write draws the panels; file is a name that tells the format.
+// Write draws the panels. The name of file decides the format.
 func Write(w io.Writer, file string, panels ...Panel) error {
 	if err := Check(file); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (p *Panel) draw(c canvas, x0 float64) {
 	}
 }
 
-// part is where v stands between the ends of the axis, from 0 to 1.
+// part is the position of v between the ends of the axis, from 0 to 1.
 func (a *Axis) part(v float64) float64 {
 	return math.Log(v/a.Low) / math.Log(a.High/a.Low)
 }

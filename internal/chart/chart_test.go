@@ -39,7 +39,7 @@ func TestSVG(t *testing.T) {
 			t.Errorf("%q is not there twice: %s", text, &texts)
 		}
 	}
-	// The line goes from corner to corner, of the second panel too.
+	// The line goes from corner to corner, in the second panel, too.
 	for _, corner := range []string{`x1="66.0" y1="432.0" x2="540.0" y2="50.0" stroke="#ff0000"`,
 		`x1="626.0" y1="432.0" x2="1100.0" y2="50.0" stroke="#ff0000"`} {
 		if !strings.Contains(b.String(), corner) {

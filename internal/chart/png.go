@@ -15,7 +15,7 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// pixels is a canvas with scale pixels for each of the SVG's, so that text is sharp.
+// pixels is a canvas with scale pixels for each pixel of the SVG, so that text is sharp.
 type pixels struct {
 	image *image.RGBA
 	face  font.Face

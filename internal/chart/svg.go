@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// svg is a canvas whose text is set by who shows it.
+// svg is a canvas whose viewer sets the text.
 type svg struct{ bytes.Buffer }
 
 func newSVG(width, height int) *svg {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// bashWalk finds out where in the line the cursor is. Bash cuts words at = and :, too, so
-// whole ones are put together again, with the number of the piece where each begins.
+// bashWalk finds out where in the line the cursor is. Bash cuts words also at = and :, so bashWalk joins the pieces
+// again, and notes the number of each word's first piece.
 const bashWalk = `  local cur word="" rest=$COMP_LINE trimmed i at=1 end command
   local -a words=() first=()
   COMPREPLY=()
@@ -58,7 +58,7 @@ const bashOptions = `  while ((at < end)); do
   fi
 `
 
-// bash writes a function for each program, which knows the options of all commands.
+// bash writes a function for each program. It has the options of all commands.
 func (p *Program) bash(b *strings.Builder) {
 	fmt.Fprintf(b, "# Completion of %s and %s for bash. It is made by: %s completion bash\n", p.Name, p.Alias, p.Name)
 	fmt.Fprintf(b, "_%s() {\n%s", p.Name, bashWalk)

@@ -1,6 +1,6 @@
-// Package commandline is what the program's commands have in common: abbreviated options,
-// advice on misspelt ones, and help, man page and shell completion, all made from the
-// tables of options that kong parses. The engine and package hvd never import it.
+// Package commandline is what the program's commands share: abbreviated options, advice on misspelt options, and help,
+// man page and shell completion. All of it comes from the tables of options that kong parses. The engine and package
+// hvd never import it.
 package commandline
 
 import (
@@ -13,20 +13,20 @@ import (
 
 // Command is one command of the program.
 type Command struct {
-	Name     string // its word after gorovod, such as doctor
-	Usage    string // what follows the name on its line, such as -np N [options] command…
-	About    string // what it does, on one line
-	Detail   string // what else there is to say; paragraphs are separated by empty lines
+	Name     string // the word after gorovod, such as doctor
+	Usage    string // the text after the name in the usage line, such as -np N [options] command…
+	About    string // what the command does, on one line
+	Detail   string // more text for help; empty lines separate paragraphs
 	Examples []Example
-	// Grammar makes kong's grammar of the options. Besides kong's tags, a field may have
-	//	onedash: a long name that one dash leads, too
-	//	words:   the values that it may have, separated by commas
-	//	own:     Horovod has no such option
-	//	group:   the heading under which help lists it
+	// Grammar makes kong's grammar of the options. Besides kong's tags, a field may have:
+	//  onedash: a long name that may also have only one dash
+	//  words:   the possible values, separated by commas
+	//  own:     Horovod has no such option
+	//  group:   the heading under which help lists the option
 	Grammar func() any
-	// Words are the arguments that may stand where no option does.
+	// Words are the arguments that may come where there is no option.
 	Words []string
-	// Runs says that the first argument which is no option begins another program's command.
+	// Runs: the first argument that is no option begins another program's command.
 	Runs bool
 }
 
@@ -37,12 +37,12 @@ type Example struct{ Line, About string }
 type Option struct {
 	Names  []string // with their dashes, the shortest first
 	Off    string   // the opposite, such as --no-autotune; empty for none
-	Value  string   // what to call its value, such as FILE; empty for a switch
+	Value  string   // the name of the value, such as FILE; empty for a switch
 	Help   string
 	Group  string
-	Words  []string // that its value may be; nil for any
-	Many   bool     // it may be given several times
-	Hidden bool     // from users
+	Words  []string // the possible values; nil for any
+	Many   bool     // the option may be given several times
+	Hidden bool     // not shown to users
 	Own    bool     // Horovod has no such option
 }
 
@@ -51,14 +51,14 @@ func (o *Option) Values() int { return len(strings.Fields(o.Value)) }
 
 // The kinds of values that a shell offers for an option.
 const (
-	anything = "anything" // that is, nothing
+	anything = "anything" // the shell offers nothing
 	files    = "files"
 	folders  = "folders"
 	programs = "programs"
 	choices  = "choices" // Option.Words
 )
 
-// offers is which of these it is, as the name of the value says.
+// offers is the kind of the option's value, according to the value's name.
 func (o *Option) offers() string {
 	switch {
 	case o.Words != nil:
@@ -73,8 +73,8 @@ func (o *Option) offers() string {
 	return anything
 }
 
-// Parser makes a parser that fills grammar, which c.Grammar has made; help is what it
-// prints where it is asked to. Plain makes its errors plain.
+// Parser makes a parser that fills grammar, which must come from c.Grammar. The parser writes to help if the user asks
+// for help. Plain turns its errors into plain words.
 func (c *Command) Parser(name string, grammar any) (parser *kong.Kong, help *bytes.Buffer, err error) {
 	help = &bytes.Buffer{}
 	parser, err = kong.New(grammar, append(numbers(), kong.Name(name), kong.Writers(help, help),
@@ -85,8 +85,8 @@ func (c *Command) Parser(name string, grammar any) (parser *kong.Kong, help *byt
 	return parser, help, err
 }
 
-// Parse fills grammar, which c.Grammar has made, with what args say; help is the text to
-// print if that was asked for. name is how the command was called.
+// Parse fills grammar, which must come from c.Grammar, from args. help is the text to print if the user asked for help.
+// name is the name by which the command was called.
 func (c *Command) Parse(name string, grammar any, args []string) (help string, err error) {
 	parser, text, err := c.Parser(name, grammar)
 	if err != nil {
@@ -99,11 +99,11 @@ func (c *Command) Parse(name string, grammar any, args []string) (help string, e
 			return "", err
 		}
 		if o := table.Find(args[i]); o != nil {
-			i += o.Values() // which may look like options
+			i += o.Values() // the values may look like options
 		}
 	}
 	_, err = parser.Parse(args)
-	if text.Len() > 0 { // whatever else may be missing
+	if text.Len() > 0 { // help is printed even if something is missing
 		return text.String(), nil
 	}
 	return "", Plain(err, args)
@@ -116,7 +116,7 @@ func (c *Command) Options() (all Table) {
 	}
 	parser, err := kong.New(c.Grammar(), kong.Name(c.Name))
 	if err != nil {
-		panic(err) // the grammar is a part of the program
+		panic(err) // the grammar is part of the program
 	}
 	for _, flag := range parser.Model.Flags {
 		o := Option{Help: flag.Help, Hidden: flag.Hidden, Own: flag.Tag.Has("own"), Many: flag.IsCumulative()}
@@ -131,7 +131,7 @@ func (c *Command) Options() (all Table) {
 		}
 		switch no := flag.Tag.Negatable; no {
 		case "":
-		case "_": // kong's word for the usual one
+		case "_": // kong's name for the usual negation
 			o.Off = "--no-" + flag.Name
 		default:
 			o.Off = "--" + no

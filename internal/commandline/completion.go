@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Shells are those for which there is a completion.
+// Shells are the shells for which there is a completion.
 var Shells = []string{"bash", "zsh", "fish"}
 
 // Program is a program whose first argument is the name of one of its commands.
@@ -14,14 +14,14 @@ type Program struct {
 	Name     string
 	About    string
 	Commands []*Command
-	// Alias is another name of the program, under which it is its first command.
+	// Alias is another name of the program. Under it the program is its first command.
 	Alias string
-	// For the man page: paragraphs after the commands, by their headings, and its footer.
+	// For the man page: paragraphs after the commands, with their headings; and the footer.
 	Sections []Section
 	Footer   string
 }
 
-// Completion is the script that makes a shell complete the program's command lines.
+// Completion is a script with which a shell completes the program's command lines.
 func (p *Program) Completion(shell string) (string, error) {
 	var b strings.Builder
 	switch shell {
@@ -39,7 +39,7 @@ func (p *Program) Completion(shell string) (string, error) {
 	return b.String(), nil
 }
 
-// names are the names of the options that a user may see, separated by spaces.
+// names are the names of the visible options, separated by spaces.
 func (t Table) names() string {
 	var all []string
 	for _, o := range t {
@@ -54,7 +54,7 @@ func (t Table) names() string {
 	return strings.Join(all, " ")
 }
 
-// taking are all names of the options that so many arguments follow.
+// taking are all names of the options that this many arguments follow.
 func (t Table) taking(values int) string {
 	var all []string
 	for _, o := range t {

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// fishWalk is a function that prints where in the line the cursor is: "subcommand", the name
-// of a command whose options may follow, or "argument" and the words of the program that the
-// command runs.
+// fishWalk is a function that prints where in the line the cursor is: "subcommand"; or the name of a command whose
+// options may follow; or "argument" and the words of the program that the command runs.
 const fishWalk = `function __%[1]s_place
     set -l words (commandline -opc)
     set -l command %[2]s
@@ -76,7 +75,7 @@ end
 
 `
 
-// fish writes a function that knows where the cursor is, and a line for each option.
+// fish writes a function that finds the cursor's place, and a line for each option.
 func (p *Program) fish(b *strings.Builder) {
 	fmt.Fprintf(b, "# Completion of %s and %s for fish. It is made by: %s completion fish\n", p.Name, p.Alias, p.Name)
 	fmt.Fprintf(b, fishWalk, p.Name, p.Commands[0].Name)

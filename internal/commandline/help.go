@@ -9,13 +9,13 @@ import (
 
 const (
 	helpWidth  = 80
-	helpColumn = 32 // where what is said of an option begins
+	helpColumn = 32 // the column where an option's help begins
 )
 
 // otherOptions is the heading of options without one.
 const otherOptions = "Options"
 
-// WriteHelp prints what --help does. name is how the command was called.
+// WriteHelp prints the text for --help. name is the name by which the command was called.
 func (c *Command) WriteHelp(w io.Writer, name string) {
 	fmt.Fprintf(w, "usage: %s\n\n%s\n", strings.TrimSpace(name+" "+c.Usage), wrap(c.About+".", 0, 0))
 	if c.Detail != "" {
@@ -37,7 +37,7 @@ func (c *Command) WriteHelp(w io.Writer, name string) {
 	})
 }
 
-// as is the example's line where the program goes by another name.
+// as is the example's line with another name of the program.
 func (e Example) as(name string) string {
 	if rest, ok := strings.CutPrefix(e.Line, "horovodrun "); ok && name == "gorovod run" {
 		return name + " " + rest
@@ -79,7 +79,7 @@ func (o *Option) row() string {
 	return left + strings.TrimPrefix(wrap(o.Help, helpColumn, helpColumn), strings.Repeat(" ", len(left)))
 }
 
-// spelling is how it may be written, such as -np, --num-proc N.
+// spelling shows how the option may be written, such as -np, --num-proc N.
 func (o *Option) spelling() string {
 	names := strings.Join(o.shown(), ", ")
 	switch {
@@ -91,7 +91,7 @@ func (o *Option) spelling() string {
 	return strings.TrimSpace(names + " " + o.Value)
 }
 
-// shown are the names without those that differ from another by a dash only.
+// shown are the names, without those that differ from another name only by a dash.
 func (o *Option) shown() (names []string) {
 	for _, name := range o.Names {
 		if !slices.Contains(names, strings.TrimPrefix(name, "-")) || o.long() == name {
@@ -101,8 +101,7 @@ func (o *Option) shown() (names []string) {
 	return names
 }
 
-// wrap breaks text into lines of helpWidth, the first of them indented by first, the others
-// by rest.
+// wrap breaks text into lines of helpWidth. The first line is indented by first, the others by rest.
 func wrap(text string, first, rest int) string {
 	var b strings.Builder
 	indent := first

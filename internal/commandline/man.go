@@ -8,8 +8,8 @@ import (
 // Section is a part of a man page.
 type Section struct{ Title, Text string }
 
-// Man is a page for man(1): that of the program, which no name means, too, or the one of its
-// alias, which is that of the first command.
+// Man is a page for man(1). The name is the program's, also if it is empty, or the alias's; the alias's page is that of
+// the first command.
 func (p *Program) Man(name string) (string, error) {
 	if name == "" {
 		name = p.Name
@@ -60,7 +60,7 @@ func (p *Program) Man(name string) (string, error) {
 	return b.String(), nil
 }
 
-// pageTitle is what a command is called on the page of a program.
+// pageTitle is the name of a command on the page of a program.
 func pageTitle(c *Command, page, alias string) string {
 	if page == alias {
 		return alias
@@ -68,7 +68,7 @@ func pageTitle(c *Command, page, alias string) string {
 	return page + " " + c.Name
 }
 
-// roff escapes text: dashes of options stay dashes, and no line is taken for a request.
+// roff escapes text: dashes of options stay dashes, and no line can be a request.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", "...", "'", `\(aq`).Replace(text)
 	if strings.HasPrefix(text, ".") {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Markdown is the reference of all commands as a page of the documentation, without its title: for each
-// command what its help says, with a table for each group of options.
+// Markdown is the reference of all commands as a page of the documentation, without its title. For each command it has
+// the text of the help, with a table for each group of options.
 func (p *Program) Markdown() string {
 	var b strings.Builder
 	for i, c := range p.Commands {
@@ -38,7 +38,7 @@ func (p *Program) Markdown() string {
 	return b.String()
 }
 
-// typed matches what a reader would type: options, variables and calls.
+// typed matches text that a reader would type: options, variables and calls.
 var typed = regexp.MustCompile(`--[a-z][a-z-]*[a-z](=[^\s),;]*)?|\$?[A-Z_]+(_[A-Z]+)+(=[^\s),;]*)?|hvd\.\w+\(\)`)
 
 // markdown is text in a paragraph or a cell.
@@ -47,5 +47,5 @@ func markdown(text string) string {
 	return typed.ReplaceAllStringFunc(text, code)
 }
 
-// code is text as it has to be typed.
+// code marks text that a reader types as it is.
 func code(text string) string { return "`" + strings.ReplaceAll(text, "|", `\|`) + "`" }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// DidYouMean is advice on a word that is none of known, such as `, did you mean "doctor"?`;
-// empty where none is like it.
+// DidYouMean is advice on a word that is not in known, such as `, did you mean "doctor"?`; empty if no known word is
+// similar.
 func DidYouMean(word string, known []string) string {
 	best, like := len([]rune(word))/3+1, []string{}
 	if strings.HasPrefix(word, "-") {
@@ -29,8 +29,7 @@ func DidYouMean(word string, known []string) string {
 	return ", did you mean " + strings.Join(like, " or ") + "?"
 }
 
-// distance is how many letters are to be changed, added, left out, or exchanged with their
-// neighbours, to make b of a.
+// distance is how many letters must be changed, added, left out, or exchanged with a neighbour, to turn a into b.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	before, last, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)

@@ -11,8 +11,7 @@ import (
 // Table is the options of a command.
 type Table []Option
 
-// With returns the table with more names, which stand for options that the caller handles
-// himself.
+// With returns the table with more names, for options that the caller handles itself.
 func (t Table) With(names ...string) Table {
 	t = slices.Clone(t)
 	for _, name := range names {
@@ -21,7 +20,7 @@ func (t Table) With(names ...string) Table {
 	return t
 }
 
-// Find is the option that has this very name, as its opposite, too; nil for none.
+// Find is the option with exactly this name; the name of its opposite counts, too. Nil for none.
 func (t Table) Find(name string) *Option {
 	for i := range t {
 		if slices.Contains(t[i].Names, name) || t[i].Off == name && name != "" {
@@ -31,11 +30,10 @@ func (t Table) Find(name string) *Option {
 	return nil
 }
 
-// Expand spells the option with which arg begins out, by the rule of Python's argparse: a
-// part of a name is as good as the name if only one option begins so. What Horovod's
-// options alone decide is decided by them, so that its command lines mean here what they
-// mean there. A long option with one dash gets two. What is no option, or a letter with its
-// value, such as -p22, stays as it is.
+// Expand returns arg with the name of its option spelt out, by the rule of Python's argparse: the beginning of a name
+// will do if only one option has it. If Horovod's options alone leave one candidate, that one counts, so that Horovod's
+// command lines keep their meaning. A long option with one dash gets two. An arg that is no option, or is a letter with
+// its value, such as -p22, stays as it is.
 func (t Table) Expand(arg string) (string, error) {
 	name, value, inline := strings.Cut(arg, "=")
 	if len(name) < 2 || name[0] != '-' || name == "--" {
@@ -70,8 +68,7 @@ func (o *Option) long() string {
 	return ""
 }
 
-// complete finds the one option that an abbreviation stands for; "" where it is a letter
-// with its value.
+// complete finds the one option that an abbreviation stands for. It returns "" for a letter with its value.
 func (t Table) complete(short string) (string, error) {
 	letter := ""
 	if short[1] != '-' && t.Find(short[:2]) != nil {
@@ -125,7 +122,7 @@ func (t Table) unknown(name string) error {
 	return errors.New("unknown option " + shown(name) + DidYouMean(name, names))
 }
 
-// shown is a word as a terminal can show it.
+// shown is a word in a form that is safe for a terminal.
 func shown(word string) string {
 	if quoted := strconv.Quote(word); quoted != `"`+word+`"` {
 		return quoted

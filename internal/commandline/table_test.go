@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// grammar has all that a table can have.
+// grammar has every kind of option that a table can have.
 type grammar struct {
 	Version     bool   `short:"v"`
 	Verbose     bool   `group:"Talk" help:"Say more."`
@@ -51,7 +51,7 @@ func TestExpand(t *testing.T) {
 		"--no":          "--no-cache",
 		"--log":         "ambiguous: it could mean --log-time, --log-bare",
 		"--log-b":       "--log-bare",
-		"--re":          "--reset-limit", // the only one of Horovod's
+		"--re":          "--reset-limit", // the only one of Horovod's options
 		"--rem":         "ambiguous: it could mean --remote, --remote-shell",
 		"--remote":      "--remote",
 		"--remote-":     "--remote-shell",
@@ -79,7 +79,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// A value is never taken for an option, and help asked for is help given.
+// Parse never reads a value as an option, and prints help whenever it is asked for.
 func TestParse(t *testing.T) {
 	var g grammar
 	help, err := sample.Parse("gorovod run", &g, strings.Fields("--lev --ver -np 3 --ran 1,2"))

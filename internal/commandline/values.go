@@ -10,7 +10,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// misread is an option whose value cannot be read: which option, with what leads its value, what it got and wants.
+// misread is the error for an option whose value cannot be read: the option with the text before its value, what it
+// got, and what it wants.
 type misread struct{ option, got, want string }
 
 func (m *misread) Error() string {
@@ -21,12 +22,12 @@ func (m *misread) Error() string {
 	return fmt.Sprintf("%s%s: %s is needed", m.option, got, m.want)
 }
 
-// Plain is in plain words the error of a parser that has read args.
+// Plain puts the error of a parser that has read args into plain words.
 func Plain(err error, args []string) error {
 	if m := (*misread)(nil); errors.As(err, &m) {
 		return m
 	}
-	if err != nil && strings.HasPrefix(err.Error(), "bool value ") { // a parser says so of a negated switch alone
+	if err != nil && strings.HasPrefix(err.Error(), "bool value ") { // kong says so only of a negated switch
 		for _, arg := range args {
 			name, value, given := strings.Cut(arg, "=")
 			if _, ok := truth(value); given && !ok && strings.HasPrefix(name, "--no-") {
@@ -37,7 +38,7 @@ func Plain(err error, args []string) error {
 	return err
 }
 
-// wants are the numbers that options want, by the name of the value, where the type does not say it all.
+// wants are the numbers that options want, by the name of the value, if the type does not say enough.
 var wants = map[string]string{
 	"SECONDS": "a whole number of seconds",
 	"MS":      "a number of milliseconds",
@@ -45,7 +46,7 @@ var wants = map[string]string{
 	"PORT":    "the number of a port",
 }
 
-// numbers read the values that are numbers and switches.
+// numbers read values that are numbers or switches.
 func numbers() []kong.Option {
 	whole := reading("a whole number", func(text string, target reflect.Value) error {
 		n, err := strconv.ParseInt(text, 0, target.Type().Bits())
@@ -63,7 +64,7 @@ func numbers() []kong.Option {
 	}
 }
 
-// reading takes a value by a function that reads what is wanted.
+// reading reads a value by a function; want is the function's input in words.
 func reading(want string, read func(text string, target reflect.Value) error) kong.Mapper {
 	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 		text := ""
@@ -88,10 +89,10 @@ func reading(want string, read func(text string, target reflect.Value) error) ko
 // toggle is an option that needs no value.
 type toggle struct{}
 
-// IsBool tells kong so.
+// IsBool tells kong that the option needs no value.
 func (toggle) IsBool() bool { return true }
 
-// Decode sets the option, or takes the value after its "=".
+// Decode sets the option to true, or to the value after its "=".
 func (toggle) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	if ctx.Scan.Peek().Type != kong.FlagValueToken {
 		target.SetBool(true)
@@ -118,7 +119,7 @@ func truth(text string) (value, ok bool) {
 	return false, false
 }
 
-// asTyped is the option as users type it.
+// asTyped is the option in the form in which users type it.
 func asTyped(v *kong.Value) string {
 	if name := v.Tag.Get("onedash"); name != "" {
 		return "-" + name

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// zsh writes a function for each command, and one that chooses among them.
+// zsh writes a function for each command, and one that chooses between them.
 func (p *Program) zsh(b *strings.Builder) {
 	fmt.Fprintf(b, "#compdef %s %s\ncompdef _%s %s %s 2>/dev/null\n", p.Name, p.Alias, p.Name, p.Name, p.Alias)
 	fmt.Fprintf(b, "# Completion for zsh. It is made by: %s completion zsh\n", p.Name)
@@ -36,7 +36,7 @@ func (p *Program) zsh(b *strings.Builder) {
 	fmt.Fprintf(b, "[[ $funcstack[1] == _%s ]] && _%s\n", p.Name, p.Name)
 }
 
-// zsh writes what _arguments wants to know of each name.
+// zsh writes what _arguments needs for each name.
 func (o *Option) zsh(b *strings.Builder) {
 	help := strings.NewReplacer("[", `\[`, "]", `\]`, ":", `\:`).Replace(o.Help)
 	names := o.shown()

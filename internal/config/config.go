@@ -1,6 +1,6 @@
-// Package config lists every environment variable in one table, Knobs: those with an effect, and those of Horovod that
-// have none here or are refused, each with the reason. Init reads a Config once; nothing else in the engine reads the
-// environment.
+// Package config lists every environment variable in one table, Knobs: variables with an effect, and Horovod's
+// variables that have no effect here or are refused, each with the reason. Init reads a Config once; nothing else in
+// the engine reads the environment.
 package config
 
 import (
@@ -22,64 +22,63 @@ import (
 type Config struct {
 	// Told is what the variables say about this process as a rank. Package bootstrap completes it.
 	Told          Told
-	RendezvousDir string   // shared by all ranks of a job that another launcher has started
-	Interfaces    []string // on which the other ranks find this one; empty: on all
-	// ElasticDriver lists the addresses of an elastic job's driver, like Rendezvous; empty in other jobs. The driver
-	// knows this process as ElasticWorker.
+	RendezvousDir string   // a directory that all ranks of a job of another launcher share
+	Interfaces    []string // the interfaces at which other ranks find this one; empty: all
+	// ElasticDriver lists the addresses of an elastic job's driver, as Rendezvous does for the server; empty in other
+	// jobs. ElasticWorker is this process's number for the driver.
 	ElasticDriver []string
 	ElasticWorker int
 	// CheckpointDir is the directory into which rank 0 writes every CheckpointEvery-th commit of an elastic state;
-	// empty for none.
+	// empty: rank 0 writes none.
 	CheckpointDir   string
 	CheckpointEvery int
 
-	// CycleTime is how long a small tensor that is ready may wait for others to fuse with; 0: not at all.
+	// CycleTime is how long a small tensor that is ready may wait for other tensors to fuse with; 0: not at all.
 	CycleTime          time.Duration
 	FusionThreshold    int64 // bytes; 0 disables fusion
-	DisableGroupFusion bool  // a group's tensors travel with no others
+	DisableGroupFusion bool  // a group's tensors are fused with no others
 	CacheCapacity      int   // of each process set; 0 disables the cache
 	DynamicSets        bool  // process sets may be added and removed after Init
-	// JoinAllOps enables the operations that Horovod refuses while a rank has joined. Such a rank contributes an empty
-	// part.
+	// JoinAllOps enables operations that Horovod refuses while a rank has joined. A rank that has joined contributes an
+	// empty part.
 	JoinAllOps bool
 	// Deterministic fixes the order in which elements are combined between hosts.
 	Deterministic bool
-	// Hints about the forms of operations over several hosts.
+	// Hints about the algorithms for operations over several hosts.
 	HierarchicalAllreduce, HierarchicalAllgather, TorusAllreduce Hint
-	// Compression is the form of float sums between hosts for operations that ask for none.
+	// Compression is the form in which float sums travel between hosts, for operations that ask for no form.
 	Compression tensor.Wire
-	// Controller says over what the ranks meet, and CPUOperations what carries the data: Gloo, which stands for the
-	// native transports, or MPI.
+	// Controller says over what the ranks meet; CPUOperations says what carries the data. Both are Gloo, which stands
+	// for the native transports, or MPI.
 	Controller, CPUOperations Backend
 	MPIThreadsDisable         bool   // one thread makes all calls of MPI
-	MPILibrary                string // the libmpi to load; empty: that which is found
+	MPILibrary                string // the libmpi to load; empty: the one that is found
 
 	Transport string // auto, shm, tcp
-	GPU       GPU    // how tensors in the memory of devices travel
-	// AsyncCompletion ends operations on memory of devices when these have them in a stream.
+	GPU       GPU    // how tensors in device memory travel
+	// AsyncCompletion ends an operation on device memory as soon as it is in a stream.
 	AsyncCompletion bool
-	SingleCopy      bool          // between ranks that share memory, where it can be had
-	HugePages       bool          // for memory that other ranks reach
+	SingleCopy      bool          // between ranks that share memory, if the system allows it
+	HugePages       bool          // for memory that other ranks access
 	TLS             bool          // on all TCP connections
-	TCPStreams      int           // connections for the data from each rank to another; 0: the world decides
-	Timeout         time.Duration // of the start-up
+	TCPStreams      int           // data connections from each rank to another; 0: the size of the world decides
+	Timeout         time.Duration // for the start-up
 
 	StallCheckDisable bool
-	StallCheckTime    time.Duration // above 0: when a waiting tensor is reported, and how often
-	// StallShutdownTime is the time after which a waiting tensor ends the job: 0 for never, else at least
-	// StallCheckTime.
+	StallCheckTime    time.Duration // above 0: when, and how often, a waiting tensor is reported
+	// StallShutdownTime is how long a tensor waits before it ends the job: 0 for never, else at least StallCheckTime.
 	StallShutdownTime time.Duration
-	DeadlockAbort     bool // ranks that wait for one another end the job
+	DeadlockAbort     bool // end the job if ranks wait for one another
 
-	// FlightRecords is how many of the last operations a rank remembers. If something goes wrong, it writes them to
-	// DumpDir: a directory, - for stderr, or empty for nowhere.
+	// FlightRecords is how many of its last operations a rank remembers. If something goes wrong, it writes them to
+	// DumpDir: a directory, or - for stderr; if it is empty, it writes none.
 	FlightRecords int
 	DumpDir       string
-	// Heartbeat is how long a rank that others wait for may be silent before it counts as lost; 0: for ever.
+	// Heartbeat is how long a rank may be silent, while others wait for it, before it counts as lost; 0: for ever.
 	Heartbeat time.Duration
-	// NaNCheck says what a rank does about a NaN or an infinity in what it contributes to a reduction.
+	// NaNCheck says what a rank does if its contribution to a reduction has a NaN or an infinity.
 	NaNCheck operation.NaNCheck
-	// ConsistencySteps is after how many steps each the ranks compare their parameters; 0: never.
+	// ConsistencySteps is how many steps lie between two comparisons of the ranks' parameters; 0: no comparisons.
 	ConsistencySteps int
 
 	Autotune Autotune
@@ -90,8 +89,7 @@ type Config struct {
 	LogFormat          logging.Format
 	LogHideTime        bool
 
-	// Warnings are sentences about variables that work differently than their author may have meant. Show them to the
-	// user.
+	// Warnings are sentences about variables that may not work as their author meant. Show them to the user.
 	Warnings []string
 
 	rendezvousHost, rendezvousPort string
@@ -99,7 +97,7 @@ type Config struct {
 	err                            error // what validate found
 }
 
-// Told is what the variables of horovodrun or of another launcher say about a rank.
+// Told is what the variables of horovodrun, or of another launcher, say about a rank.
 type Told struct {
 	Rank, Size           int
 	LocalRank, LocalSize int
@@ -108,17 +106,17 @@ type Told struct {
 	// Rendezvous lists the server's addresses, host:port pairs, the likeliest first; empty for a job of one process.
 	Rendezvous []string
 	Key        []byte // the job's secret; empty if none is known
-	// Place is what the variables of another launcher say. Its LocalSize and CrossSize may be 0 until the ranks have
+	// Place is what the variables of another launcher say. LocalSize and CrossSize in it may be 0 until the ranks have
 	// met.
 	Place environment.Place
 }
 
-// Autotune says whether and how the engine searches for better settings.
+// Autotune says whether, and how, the engine searches for better settings.
 type Autotune struct {
 	On     bool
 	Log    string  // path of a CSV file; empty for none
-	Warmup int     // points that are measured and forgotten
-	Steps  int     // rounds of a tensor that make a sample
+	Warmup int     // points that are measured and ignored
+	Steps  int     // rounds of a tensor in one sample
 	Points int     // how many points are measured
 	Noise  float64 // variance of a score
 }
@@ -134,17 +132,17 @@ const (
 	MPI  Backend = "mpi"
 )
 
-// GPU says how tensors in the memory of devices travel.
+// GPU says how tensors in device memory travel.
 type GPU string
 
 const (
-	GPUAuto   GPU = "auto"   // by NCCL where all ranks can, else staged
+	GPUAuto   GPU = "auto"   // by NCCL if all ranks can, else staged
 	GPUNCCL   GPU = "nccl"   // by NCCL, or not at all
 	GPUStaged GPU = "staged" // copied through host memory
 	GPUOff    GPU = "off"    // not at all
 )
 
-// Hint is a wish: yes, no, or left open.
+// Hint is a wish: yes, no, or open.
 type Hint int8
 
 const (
@@ -156,13 +154,13 @@ const (
 // TimelineDynamic, as the value of Timeline, enables timelines without starting one.
 const TimelineDynamic = "DYNAMIC"
 
-// MaxCacheCapacity is the most cards of HOROVOD_CACHE_CAPACITY, since they take shared memory.
+// MaxCacheCapacity is the largest HOROVOD_CACHE_CAPACITY, in cards. Cards take shared memory.
 const MaxCacheCapacity = 1 << 16
 
 // reading is the result of reading a variable that is set.
 type reading struct {
-	text    string // as set, quoted where it is not printable; not of secrets
-	err     error  // why it cannot be used
+	text    string // the variable's text, quoted if not printable; empty for secrets
+	err     error  // why the text cannot be used
 	adopted bool
 }
 
@@ -179,8 +177,8 @@ func defaults() *Config {
 	}
 }
 
-// Load reads the configuration. lookup is os.LookupEnv or C's getenv. A variable with an empty value counts as not
-// set. The error names each invalid variable, its value, and what is needed.
+// Load reads the configuration. lookup is os.LookupEnv or C's getenv. A variable with an empty value counts as not set.
+// The error names each invalid variable, its value, and what is needed.
 func Load(lookup func(name string) (string, bool)) (*Config, error) {
 	c := Read(lookup)
 	if err := c.Err(); err != nil {
@@ -229,7 +227,7 @@ func Read(lookup func(name string) (string, bool)) *Config {
 		case errors.As(err, &odd):
 			c.Warnings = append(c.Warnings, fmt.Sprintf("%s=%s: %s", k.Name, r.text, odd))
 		case err != nil && k.Secret:
-			r.err = fmt.Errorf("%s: %w", k.Name, err) // never the value
+			r.err = fmt.Errorf("%s: %w", k.Name, err) // without the value, which is secret
 		case err != nil:
 			r.err = fmt.Errorf("%s=%s: %w", k.Name, r.text, err)
 		}
@@ -251,10 +249,10 @@ func (c *Config) Err() error {
 	if len(all) == 0 {
 		return c.err
 	}
-	return errors.Join(all...) // what validate says may only follow from these
+	return errors.Join(all...) // validate's findings may only follow from these
 }
 
-// pairBackends: MPI for one of the two means MPI for both, unless the other is set.
+// pairBackends: if one of the two is MPI and the other is not set, the other becomes MPI, too.
 func (c *Config) pairBackends() {
 	if c.Controller == MPI && !c.IsSet("HOROVOD_CPU_OPERATIONS") {
 		c.CPUOperations = MPI
@@ -264,7 +262,7 @@ func (c *Config) pairBackends() {
 	}
 }
 
-// validate checks conditions on several variables, and combines values that come in two.
+// validate checks conditions on several variables.
 func (c *Config) validate() {
 	c.validatePlacement()
 	if c.StallShutdownTime > 0 && c.StallShutdownTime < c.StallCheckTime {
@@ -276,7 +274,7 @@ func (c *Config) validate() {
 	}
 }
 
-// validatePlacement checks the variables of the rank's place, unless MPI gives it.
+// validatePlacement checks the variables of the rank's place, unless the place comes from MPI.
 func (c *Config) validatePlacement() {
 	if c.Controller == MPI {
 		return
@@ -312,10 +310,10 @@ func (c *Config) validatePlacement() {
 }
 
 // findPlace reads the process's place from its launcher's variables, if Horovod's own are not set. HOROVOD_HOSTNAME
-// always counts.
+// counts in any case.
 func (c *Config) findPlace(lookup func(string) (string, bool)) {
 	if c.Controller == MPI {
-		return // MPI tells
+		return // the place comes from MPI
 	}
 	p, err := environment.Find(lookup)
 	if err != nil {
@@ -344,7 +342,7 @@ func (c *Config) StartedByOthers() bool {
 		c.Told.Place.Size > 1
 }
 
-// Agreed returns the knobs that all ranks must share, as text by name.
+// Agreed returns the knobs that must be the same on all ranks, as text by name.
 func (c *Config) Agreed() map[string]string {
 	agreed := make(map[string]string)
 	for _, k := range Knobs {
@@ -355,8 +353,8 @@ func (c *Config) Agreed() map[string]string {
 	return agreed
 }
 
-// Adopt sets the agreed knobs to rank 0's, and returns the names of those that differed. It never turns off encryption
-// that this rank was asked for: then it returns an error.
+// Adopt sets the agreed knobs to rank 0's, and returns the names of those that differed. If this rank was asked for
+// encryption and rank 0 was not, it returns an error.
 func (c *Config) Adopt(zero map[string]string) ([]string, error) {
 	if c.TLS && zero["GOROVOD_TLS"] == "0" {
 		return nil, errors.New("GOROVOD_TLS is 1 on this rank and not on rank 0: it must be set for all ranks, for " +

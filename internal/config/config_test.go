@@ -41,7 +41,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Several addresses of the launcher, and the one that is in two variables as the last.
+// The launcher can have several addresses; the one that is in two variables comes last.
 func TestRendezvousAddresses(t *testing.T) {
 	c, err := Load(env("HOROVOD_SIZE", "2", "HOROVOD_SECRET_KEY", testKey, "GOROVOD_RENDEZVOUS_ADDRS",
 		"10.0.0.1:7, [fd00::1]:7", "HOROVOD_GLOO_IFACE", "eth0,ib0"))
@@ -64,7 +64,7 @@ func TestRendezvousAddresses(t *testing.T) {
 	}
 }
 
-// Another launcher's variables count where Horovod's own do not tell the place.
+// Another launcher's variables count if Horovod's own do not give the place.
 func TestStartedByOthers(t *testing.T) {
 	srun := []string{"SLURM_JOB_ID", "7", "SLURM_STEP_ID", "0", "SLURM_PROCID", "2", "SLURM_STEP_NUM_TASKS", "3",
 		"SLURM_LOCALID", "0", "SLURM_NODEID", "1", "SLURM_STEP_TASKS_PER_NODE", "2,1", "SLURMD_NODENAME", "n1"}
@@ -77,7 +77,7 @@ func TestStartedByOthers(t *testing.T) {
 	if err != nil || c.StartedByOthers() || c.Told.Rank != 0 || c.Told.Size != 1 || c.Told.Hostname != "h" {
 		t.Errorf("horovodrun in a step: error %v, %+v", err, c)
 	}
-	// Where mpirun does not say how the ranks lie on the hosts they find out later.
+	// If mpirun does not say which ranks are on which host, the ranks find out later.
 	c, err = Load(env("PMI_RANK", "1", "PMI_SIZE", "2"))
 	if err != nil || c.Told.Rank != 1 || c.Told.LocalSize != 1 || c.Told.CrossSize != 1 {
 		t.Errorf("error %v, %+v", err, c)
@@ -108,7 +108,8 @@ func TestReportsAndOperations(t *testing.T) {
 	}
 }
 
-// MPI for one thing means MPI for the other, unless that is said; then the environment need not tell the place.
+// If one of the two is MPI and the other is not set, the other is MPI, too. With MPI the environment need not give the
+// place.
 func TestMPI(t *testing.T) {
 	for _, c := range []struct {
 		env             []string
@@ -132,7 +133,7 @@ func TestMPI(t *testing.T) {
 	}
 }
 
-// Each error names the variable, the value and what is wrong.
+// Each error names the variable, the value and the mistake.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		env  []string
@@ -171,7 +172,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"HOROVOD_CPU_OPERATIONS", "ccl"}, []string{"HOROVOD_CPU_OPERATIONS=ccl", "no oneCCL", "gloo"}},
 		{[]string{"HOROVOD_ENABLE_XLA_OPS", "1"}, []string{"HOROVOD_ENABLE_XLA_OPS=1", "no XLA"}},
 		{[]string{"DDL_OPTIONS", "-mode p:4x2"}, []string{"DDL_OPTIONS=-mode p:4x2", "no DDL"}},
-		// all of them, each on a line
+		// all mistakes, each on a line
 		{[]string{"HOROVOD_RANK", "a\n", "HOROVOD_SIZE", "b"}, []string{`HOROVOD_RANK="a\n"`, "HOROVOD_SIZE=b"}},
 	} {
 		_, err := Load(env(c.env...))
@@ -186,7 +187,7 @@ func TestErrors(t *testing.T) {
 // testKey is the shortest secret that a job may have.
 const testKey = "00112233445566778899aabbccddeeff"
 
-// What can be guessed is refused, and no error tells it.
+// A secret that can be guessed is refused, and no error contains it.
 func TestSecretsThatAreNone(t *testing.T) {
 	for secret, want := range map[string]string{"hunter2": "not hexadecimal", testKey + "0": "not hexadecimal",
 		"ab": "openssl rand", testKey[2:]: "fewer than 32 hexadecimal digits"} {
@@ -219,7 +220,7 @@ func TestRankZerosKnobsAreAdopted(t *testing.T) {
 	}
 }
 
-// Who asks for encryption gets it, or an error.
+// A rank that asks for encryption gets it, or an error.
 func TestEncryptionIsNotLostByMistake(t *testing.T) {
 	for _, v := range []string{"yes", "true", "on", "l"} {
 		if c, err := Load(env("GOROVOD_TLS", v)); err == nil || !strings.Contains(err.Error(),
@@ -250,7 +251,7 @@ func TestAdoptWithoutAnEnvironment(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	for _, c := range []struct {
 		env  []string
-		want string // in the only warning; empty for none
+		want string // part of the only warning; empty for none
 	}{
 		{[]string{"HOROVOD_LOG_HIDE_TIME", "true"}, "HOROVOD_LOG_HIDE_TIME=true: it is not a number"},
 		{[]string{"HOROVOD_LOG_LEVEL", "loud"}, "HOROVOD_LOG_LEVEL=loud: there is no such level"},
@@ -279,7 +280,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Flags are read as C's strtol does.
+// Flags are read as C's strtol reads them.
 func TestTruth(t *testing.T) {
 	for v, want := range map[string]bool{"0": false, "1": true, " 2": true, "-1": true, "+1": true, "1x": true,
 		"00": false, "true": false, "x1": false, "0x1": false, "-": false, "99999999999999999999": true} {
@@ -289,7 +290,7 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// What is left open is not the same as 0, and rank 0's silence counts, too.
+// An open hint is not the same as 0, and rank 0's open hint counts, too.
 func TestHints(t *testing.T) {
 	for v, want := range map[string]Hint{"": NoHint, "auto": NoHint, "0": No, "1": Yes, " 2": Yes, "yes": No} {
 		c, err := Load(env("HOROVOD_HIERARCHICAL_ALLREDUCE", v))

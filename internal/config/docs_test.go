@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "rewrite docs/knobs.md")
 
 const docsFile = "../../docs/knobs.md"
 
-// docs/knobs.md is the table.
+// docs/knobs.md agrees with the table.
 func TestDocs(t *testing.T) {
 	want := docs()
 	if *update {
@@ -31,7 +31,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// A cell says what fits into a glance; the rest is a section of its own.
+// A cell is short enough to read at a glance; details have a section of their own.
 func TestCellsAreShort(t *testing.T) {
 	for _, k := range implemented {
 		if n := len(k.Doc); n > 200 {
@@ -45,7 +45,7 @@ func TestCellsAreShort(t *testing.T) {
 	}
 }
 
-// detail is what testdata/details.md says of a variable.
+// detail is testdata/details.md's text about a variable.
 type detail struct{ name, about, costs, touch string }
 
 var details = sync.OnceValue(func() (all []detail) {
@@ -120,7 +120,7 @@ func docs() string {
 	return b.String()
 }
 
-// folded is a paragraph in lines of at most 120 characters.
+// folded breaks a paragraph into lines of at most 120 characters.
 func folded(text string) string {
 	var b strings.Builder
 	length := 0
@@ -179,7 +179,7 @@ func knob(name string) *Knob {
 	return nil
 }
 
-// cell is what the table says of a knob, with a link to its details.
+// cell is the table's text about a knob, with a link to its details.
 func cell(k *Knob) string {
 	for _, d := range details() {
 		if d.name == k.Name {
@@ -216,5 +216,5 @@ func defaultOf(k *Knob) string {
 
 var page = regexp.MustCompile(`docs/([a-z_]+\.md)`)
 
-// linked makes links of the names of pages.
+// linked turns the names of pages into links.
 func linked(text string) string { return page.ReplaceAllString(text, "[docs/$1]($1)") }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Check says what is wrong with the value of a variable that horovodrun or Python reads; nil if nothing is. An empty
+// Check says what is wrong with the value of a variable that horovodrun or Python reads; nil if it is valid. An empty
 // value counts as not set.
 func Check(name, value string) error {
 	i := slices.IndexFunc(Knobs, func(k Knob) bool { return k.Name == name })
@@ -21,7 +21,7 @@ func Check(name, value string) error {
 	return nil
 }
 
-// Elsewhere runs Check for all such variables of an environment. It returns an error for each invalid one.
+// Elsewhere runs Check on all such variables of an environment. The error has one line for each invalid variable.
 func Elsewhere(lookup func(name string) (string, bool)) error {
 	var all []error
 	for i := range Knobs {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Reasons of several variables.
+// Reasons that several variables share.
 const (
 	noFusion  = "there is no fusion buffer on a GPU: NCCL gets a batch as one group"
 	noNVTX    = "there are no NVTX ranges"
@@ -48,7 +48,7 @@ var foreign = slices.Concat(
 		HOROVOD_MIXED_INSTALL HOROVOD_TEST_GPU MAKEFLAGS CCL_ROOT`),
 )
 
-// meaningless makes a knob of each name, all with the same reason.
+// meaningless makes a knob for each name, all with the same reason.
 func meaningless(why, names string) []Knob {
 	var knobs []Knob
 	for _, name := range strings.Fields(names) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever the environment holds, Load returns; an error names a variable that is set or
-// missing, and what is taken can be shown and adopted again.
+// For any environment, Load returns. An error names a variable that is set or missing; a Config that is accepted can be
+// shown and adopted again.
 func FuzzLoad(f *testing.F) {
 	f.Add("HOROVOD_RANK=1\nHOROVOD_SIZE=2\nHOROVOD_GLOO_RENDEZVOUS_ADDR=a\nHOROVOD_GLOO_RENDEZVOUS_PORT=1\n" +
 		"HOROVOD_SECRET_KEY=" + testKey)
@@ -51,7 +51,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// namesVariable reports that a sentence has the name of a knob, or of what is set.
+// namesVariable reports that a sentence has the name of a knob, or of a variable that is set.
 func namesVariable(line string, vars map[string]string) bool {
 	for _, k := range Knobs {
 		if strings.Contains(line, k.Name) {

@@ -25,7 +25,7 @@ func ParseKey(v string) ([]byte, error) {
 	return key, nil
 }
 
-// ReadKey is ParseKey for the text of a file; white space around it does not count.
+// ReadKey is ParseKey for the text of a file, without white space around it.
 func ReadKey(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -6,18 +6,18 @@ import "fmt"
 type Knob struct {
 	Name  string
 	Class Class
-	// Doc is the meaning of an implemented knob, and for the others the reason of their class.
+	// Doc is the meaning of an implemented knob; for other knobs, the reason for their class.
 	Doc string
-	// By is the program that reads it; empty for the engine.
+	// By is the program that reads the variable; empty for the engine.
 	By string
-	// Agreed knobs must be the same on all ranks: rank 0's value counts.
+	// Agreed: all ranks must have the same value, which is rank 0's.
 	Agreed bool
-	// Secret values are never shown.
+	// Secret: the value is never shown.
 	Secret bool
 
 	section section
 	setting
-	// check says what is wrong with the value of a variable that By reads; nil if any value is valid.
+	// check says what is wrong with a value, for a variable that By reads; nil if any value is valid.
 	check func(v string) error
 }
 
@@ -26,8 +26,8 @@ type Class int
 
 const (
 	Implemented Class = iota
-	Meaningless       // accepted without effect, because there is nothing here that it could change
-	Refused           // setting it to what asks for something is an error
+	Meaningless       // accepted without effect, because there is nothing here for it to change
+	Refused           // a value that asks for something is an error
 )
 
 func (c Class) String() string {
@@ -52,17 +52,17 @@ const (
 	elsewhere // read by horovodrun or Python
 )
 
-// setting reads and shows a knob. Both functions are nil for a knob that the engine does not read; show is nil for one
-// without a field in Config.
+// setting reads and shows a knob. Both functions are nil for a knob that the engine does not read; show is nil for a
+// knob without a field in Config.
 type setting struct {
-	// parse sets the field from text that is not empty. With a remark as error, it has set the field.
+	// parse sets the field from text that is not empty. If the error is a remark, parse has set the field.
 	parse func(c *Config, v string) error
 	// show is the inverse: parse(c, show(c)) changes nothing. Empty text means that the field is not set; parse never
-	// gets it.
+	// gets empty text.
 	show func(c *Config) string
 }
 
-// remark is an error of parse about a value that works, but perhaps differently than its author meant.
+// remark is parse's error for a value that works, but perhaps not as its author meant.
 type remark string
 
 func (r remark) Error() string { return string(r) }
@@ -70,7 +70,7 @@ func (r remark) Error() string { return string(r) }
 // isSet is shown instead of a secret.
 const isSet = "set"
 
-// Default is the value without the variable, empty for none.
+// Default is the value if the variable is not set; empty for none.
 func (k *Knob) Default() string {
 	if k.show == nil {
 		return ""
@@ -84,7 +84,7 @@ type Origin int
 const (
 	FromDefault Origin = iota
 	FromEnvironment
-	FromRankZero // adopted, since it differed here
+	FromRankZero // adopted, because this rank had another value
 )
 
 func (o Origin) String() string {
@@ -102,7 +102,7 @@ func (o Origin) String() string {
 // Setting is the value of one Knob in a Config.
 type Setting struct {
 	*Knob
-	// Value is the value in effect, or the variable's value for a knob without effect; empty for none, "set" for a
+	// Value is the value in effect; for a knob without effect, the variable's value. Empty for none, "set" for a
 	// secret.
 	Value  string
 	Origin Origin

@@ -59,7 +59,7 @@ func fraction(field func(*Config) *float64) setting {
 	}
 }
 
-// duration is a number of units, which may have decimals. zero says whether it may be 0; need is the error for other
+// duration is a number of units, which may have decimals. zero: it may be 0. need is the error's text for other
 // numbers.
 func duration(field func(*Config) *time.Duration, unit time.Duration, most float64, zero bool, need string) setting {
 	return setting{
@@ -75,7 +75,7 @@ func duration(field func(*Config) *time.Duration, unit time.Duration, most float
 	}
 }
 
-// units returns d as a number of units, exact enough to be read back as d.
+// units returns d as a number of units, exact enough to get d back from it.
 func units(d, unit time.Duration) string {
 	return strconv.FormatFloat(float64(d)/float64(unit), 'f', -1, 64)
 }
@@ -89,7 +89,7 @@ func text(field func(*Config) *string) setting {
 	}
 }
 
-// list is text between commas. check says what is wrong with an element.
+// list is text with commas between the elements. check says what is wrong with an element.
 func list(field func(*Config) *[]string, check func(v string) error) setting {
 	return setting{
 		parse: func(c *Config, v string) error {
@@ -153,7 +153,7 @@ func boolean(field func(*Config) *bool) setting {
 	}
 }
 
-// protection is a boolean that a typing error never turns off: text that is no number is refused.
+// protection is a boolean that a typing error never turns off: it refuses text that is no number.
 func protection(field func(*Config) *bool) setting {
 	s := boolean(field)
 	s.parse = func(c *Config, v string) error {
@@ -166,7 +166,7 @@ func protection(field func(*Config) *bool) setting {
 	return s
 }
 
-// hint is 0, 1, or auto, which leaves it open.
+// hint is 0, 1, or auto, which leaves the choice open.
 func hint(field func(*Config) *Hint) setting {
 	names := []string{NoHint: "auto", No: "0", Yes: "1"}
 	return setting{
@@ -199,7 +199,7 @@ func numeric(v string) bool {
 	return ok
 }
 
-// leadingInt is C's strtol; ok reports whether there was a number.
+// leadingInt is C's strtol. ok: there was a number.
 func leadingInt(v string) (n int64, ok bool) {
 	v = strings.TrimLeft(v, " \t\n\v\f\r")
 	end := 0
@@ -210,11 +210,11 @@ func leadingInt(v string) (n int64, ok bool) {
 	for end < len(v) && '0' <= v[end] && v[end] <= '9' {
 		end++
 	}
-	n, _ = strconv.ParseInt(v[:end], 10, 64) // beyond its range it returns the nearest
+	n, _ = strconv.ParseInt(v[:end], 10, 64) // beyond the range it returns the nearest number
 	return n, end > digits
 }
 
-// backend is a choice among Horovod's backends. why has the reason for each missing one, by its name in small letters.
+// backend is a choice among Horovod's backends. why has the reason for each missing backend, by its name in lower case.
 func backend(field func(*Config) *Backend, why map[string]string) setting {
 	return setting{
 		parse: func(c *Config, v string) error {
@@ -234,8 +234,8 @@ func backend(field func(*Config) *Backend, why map[string]string) setting {
 	}
 }
 
-// refuse is for a variable without a field: an error if asks says that the value asks for something that this version
-// does not have.
+// refuse is for a variable without a field. It is an error if asks says that the value asks for something that this
+// version does not have.
 func refuse(asks func(v string) bool, why string) setting {
 	return setting{parse: func(_ *Config, v string) error {
 		if asks(v) {
@@ -290,7 +290,7 @@ var logFormat = setting{
 	show: func(c *Config) string { return string(c.LogFormat) },
 }
 
-// printable returns v for a line of text: quoted if need be.
+// printable returns v for a line of text, quoted if necessary.
 func printable(v string) string {
 	if strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
 		return strconv.Quote(v)
@@ -298,10 +298,10 @@ func printable(v string) string {
 	return v
 }
 
-// leastHeartbeat is the least useful value: ranks ask only after a wait of a second.
+// leastHeartbeat is the least useful value, because ranks ask only after a wait of a second.
 const leastHeartbeat = 5 * time.Second
 
-// heartbeat is 0, or not below leastHeartbeat.
+// heartbeat is 0, or at least leastHeartbeat.
 var heartbeat = setting{
 	parse: func(c *Config, v string) error {
 		const need = "0, or a number of seconds from 5 to 1000000,"

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// hisVariables are all that Horovod's documentation and sources name.
+// hisVariables are all variables that Horovod's documentation and sources name.
 const hisVariables = `
 HOROVOD_FUSION_THRESHOLD HOROVOD_CYCLE_TIME HOROVOD_CACHE_CAPACITY HOROVOD_HIERARCHICAL_ALLREDUCE HOROVOD_HIERARCHICAL_ALLGATHER
 HOROVOD_TORUS_ALLREDUCE HOROVOD_AUTOTUNE HOROVOD_AUTOTUNE_LOG HOROVOD_AUTOTUNE_WARMUP_SAMPLES HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE
@@ -53,7 +53,7 @@ func TestEveryVariableOfHorovodIsInTheTable(t *testing.T) {
 	}
 }
 
-// A wish for GPUs that cannot be carried out is an error.
+// A wish for GPUs that cannot be met is an error.
 func TestGPU(t *testing.T) {
 	for value, want := range map[string]string{
 		"auto": "", "staged": "", "nccl": "", "off": "",
@@ -72,7 +72,7 @@ func TestGPU(t *testing.T) {
 	}
 }
 
-// What each class promises, and that every knob says why it is there.
+// Each class keeps its promise, and every knob says why it is there.
 func TestClasses(t *testing.T) {
 	backends := []string{"ccl", "nccl", "ddl", "xla"}
 	for _, k := range Knobs {
@@ -103,7 +103,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// Whatever is accepted as meaningless changes nothing and says nothing.
+// A variable that is accepted as meaningless changes nothing and says nothing.
 func TestMeaninglessVariablesAreAccepted(t *testing.T) {
 	var all []string
 	for _, k := range Knobs {
@@ -117,7 +117,7 @@ func TestMeaninglessVariablesAreAccepted(t *testing.T) {
 	}
 }
 
-// Default text and text of values that are read back: show is parse's inverse.
+// show is parse's inverse, for defaults and for values that are read back.
 func TestShowIsTheInverseOfParse(t *testing.T) {
 	samples := map[string][]string{
 		"HOROVOD_FUSION_THRESHOLD":                {"0", "1", "9223372036854775807"},

@@ -19,7 +19,7 @@ import (
 
 // Options is the input of Ranks.
 type Options struct {
-	Config  *config.Config // its knobs; the agreed ones are rank 0's
+	Config  *config.Config // the rank's knobs; the agreed ones are rank 0's
 	Place   roster.Place
 	Members roster.Members
 	// Session is nil in a world of one.
@@ -30,9 +30,9 @@ type Options struct {
 	Generation uint64
 	Knocks     *auth.Knocks
 
-	// NextDeath returns a channel that is closed when the next rank dies; dead says that one has died already.
+	// NextDeath returns a channel that is closed when the next rank dies; dead: a rank has died already.
 	NextDeath func() (news <-chan struct{}, dead bool)
-	// Vanished is called when the process of a rank of this host is gone.
+	// Vanished is called when the process of a rank on this host is gone.
 	Vanished func(rank, pid int, exit transport.Exit)
 	// Wake wakes the engine.
 	Wake func()
@@ -44,7 +44,7 @@ type Options struct {
 // connector connects one rank.
 type connector struct {
 	Options
-	waiting *door // for the messages between ranks, between its opening and endpoint
+	waiting *door // for messages between ranks; set from its opening until endpoint uses it
 }
 
 // Ranks connects this rank with the others, and blocks until all are connected. It returns the network, and the
@@ -66,21 +66,21 @@ func Ranks(ctx context.Context, o Options) (network transport.Network, messages 
 	return network, messages, nil
 }
 
-// cards is the number of cards of a board, which exists even if the cache is disabled.
+// cards is how many cards a board has. A board exists even if the cache is disabled.
 func (c *connector) cards() int { return max(1, c.Config.CacheCapacity) }
 
 // endpoint opens the endpoint for messages between ranks.
 func (c *connector) endpoint(ctx context.Context, network transport.Network) (*p2p.Endpoint, error) {
 	key := c.Secret
 	switch {
-	case c.waiting != nil: // opened together with the network's
+	case c.waiting != nil: // opened together with the network's listener
 	case c.Session == nil:
 		l, _, err := c.listen()
 		if err != nil {
 			return nil, err
 		}
 		key = []byte(rand.Text())                             // only this rank sends to itself
-		c.waiting = &door{l, c.toward([][]byte{nil}, 0, nil)} // nor is anything dialled for that
+		c.waiting = &door{l, c.toward([][]byte{nil}, 0, nil)} // and nothing is dialled for that
 	default:
 		doors, err := c.openDoors(ctx, "messages", 1)
 		if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/gorovod/gorovod/internal/reach"
 )
 
-// door is a listener of this rank for one purpose, and the ways to the other ranks' listeners for it.
+// door is a listener of this rank for one purpose, with the ways to the other ranks' listeners for that purpose.
 type door struct {
 	net.Listener
 	*ways
 }
 
-// openDoors opens n doors, and exchanges their addresses with all ranks, which must open as many at a time. One
-// exchange serves all doors, because every rank reads all the others' addresses.
+// openDoors opens n doors, and exchanges their addresses with all ranks; each must open n doors, too. One exchange
+// serves all doors, because every rank reads the addresses of every other rank.
 func (c *connector) openDoors(ctx context.Context, purpose string, n int) (doors []door, err error) {
 	defer func() {
 		if err != nil {
@@ -58,13 +58,13 @@ func (c *connector) openDoors(ctx context.Context, purpose string, n int) (doors
 // notice lists the addresses of a rank's doors, in their order.
 type notice []doorNotice
 
-// doorNotice has Addresses. A door with the addresses of the one before has only its Port.
+// doorNotice has Addresses. If a door has the addresses of the one before, it has only its Port.
 type doorNotice struct {
 	Port      uint16          `json:"p,omitempty"`
 	Addresses []reach.Address `json:"o,omitempty"`
 }
 
-// add adds a door with these addresses, which have one port.
+// add adds a door with these addresses, all of which have one port.
 func (n *notice) add(addresses []reach.Address) {
 	if len(*n) > 0 && len(addresses) > 0 {
 		port := portOf(addresses[0].Addr)
@@ -109,7 +109,7 @@ func portOf(addr string) uint16 {
 	return at.Port()
 }
 
-// withPort returns the same addresses with another port, without those that it cannot parse.
+// withPort returns the same addresses with another port. It leaves out addresses that it cannot parse.
 func withPort(addresses []reach.Address, port uint16) []reach.Address {
 	var all []reach.Address
 	for _, a := range addresses {
@@ -122,18 +122,18 @@ func withPort(addresses []reach.Address, port uint16) []reach.Address {
 }
 
 // ways are the ways from this rank to the others for one purpose. It reads and sorts a rank's addresses on first use,
-// since most are never used.
+// because most are never used.
 type ways struct {
 	*connector
 	notices [][]byte // by rank
-	door    int      // of those that the notices tell of
+	door    int      // index of the door in the notices
 	own     []reach.Own
 
 	mu      sync.Mutex
 	ordered map[int][]reach.Way
 }
 
-// toward returns the ways to a door of the ranks that have sent these notices.
+// toward returns the ways to one door of the ranks that have sent these notices.
 func (c *connector) toward(notices [][]byte, door int, own []reach.Own) *ways {
 	return &ways{connector: c, notices: notices, door: door, own: own, ordered: make(map[int][]reach.Way)}
 }

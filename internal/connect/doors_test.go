@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/reach"
 )
 
-// What a rank says of its doors comes back; addresses that they share are said once.
+// A rank's notice is read back unchanged, and addresses that doors share are sent once.
 func TestNotice(t *testing.T) {
 	at := func(addrs string) (addresses []reach.Address) {
 		for _, a := range strings.Fields(addrs) {
@@ -19,12 +19,12 @@ func TestNotice(t *testing.T) {
 	}
 	for _, c := range []struct {
 		doors  []string
-		shared int // doors that say a port alone
+		shared int // doors for which only a port is sent
 	}{
 		{[]string{"10.0.0.1:5 [fd00::1]:5 172.17.0.1:5"}, 0},
 		{[]string{"10.0.0.1:5 [fd00::1]:5 172.17.0.1:5", "10.0.0.1:6 [fd00::1]:6 172.17.0.1:6",
 			"10.0.0.1:7 [fd00::1]:7 172.17.0.1:7"}, 2},
-		{[]string{"10.0.0.1:5 10.1.0.1:5", "10.0.0.1:6"}, 0}, // an interface has gone in between
+		{[]string{"10.0.0.1:5 10.1.0.1:5", "10.0.0.1:6"}, 0}, // an interface has disappeared between the two
 		{[]string{"10.0.0.1:5", "10.0.0.1:6 10.1.0.1:7"}, 0},
 	} {
 		var n notice

@@ -10,9 +10,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// listen opens a listener for the other ranks, and returns its addresses. A caller must prove the job's secret before
-// anything else. It listens on loopback alone if all ranks are on one host, else on the interfaces that the user has
-// named, else on all.
+// listen opens a listener for the other ranks, and returns its addresses. A peer must first prove the job's secret. It
+// listens on loopback alone if all ranks are on one host; else on the interfaces that the user has named; else on all.
 func (c *connector) listen() (net.Listener, []reach.Address, error) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if len(c.Config.Interfaces) == 0 && c.Members.OneNetwork() {
@@ -51,7 +50,8 @@ func listening(l net.Listener, own []reach.Own) []reach.Address {
 	return all
 }
 
-// addresses returns the addresses at which other hosts may reach this one. The first is the one toward the launcher.
+// addresses returns the addresses at which other hosts may reach this one. The first is the one on the way to the
+// launcher.
 func (c *connector) addresses() ([]reach.Own, error) {
 	own, err := c.onInterfaces()
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *connector) addresses() ([]reach.Own, error) {
 
 func (c *connector) onInterfaces() ([]reach.Own, error) { return onInterfaces(c.Config.Interfaces) }
 
-// onInterfaces returns the addresses of the interfaces that the user has named, else of all.
+// onInterfaces returns the addresses of the interfaces that the user has named; without names, of all interfaces.
 func onInterfaces(names []string) ([]reach.Own, error) {
 	if len(names) == 0 {
 		return reach.OnHost()

@@ -13,8 +13,8 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
-// heard is what a rank tells the others of where it listens, its members being on those machines. Each address
-// is tried.
+// heard is the list of addresses that a rank sends to the others if its members are on those machines. It tries each
+// address.
 func heard(t *testing.T, iface []string, machines ...roster.Machine) ([]reach.Address, error) {
 	t.Helper()
 	c := &connector{Options: Options{Config: &config.Config{Interfaces: iface}}}
@@ -66,7 +66,7 @@ func TestWhereRanksListen(t *testing.T) {
 	}
 }
 
-// A rank that listens on one interface is not heard on another.
+// A rank that listens on one interface cannot be reached at another.
 func TestInterfacesRestrict(t *testing.T) {
 	own, err := reach.OnHost()
 	if err != nil || len(own) == 0 {
@@ -78,7 +78,7 @@ func TestInterfacesRestrict(t *testing.T) {
 	}
 	defer l.Close()
 	addr := l.Addr().(*net.TCPAddr)
-	// On loopback that port may be another program's, who then hears this.
+	// On loopback that port may belong to another program, which then gets this.
 	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", addr.Port)); err == nil {
 		defer c.Close()
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/gorovod/gorovod/internal/transport/shm"
 )
 
-// shareMemory attaches the ranks of each host to a segment of its own. It returns the lists of ranks that really share
-// memory, the same on all ranks. If one rank cannot attach, each rank of its host is in a list of its own, and trouble
-// has the first such host's reason. local is nil if this rank is alone. It leaves time for TCP, and does not wait for
-// a rank that has died.
+// shareMemory attaches the ranks of each host to a segment of their own. It returns the lists of ranks that really
+// share memory, the same on all ranks. If one rank of a host cannot attach, each rank of the host gets a list of its
+// own, and trouble has the reason, that of the first such host. local is nil if this rank is alone. shareMemory leaves
+// time for TCP, and does not wait for a rank that has died.
 func (c *connector) shareMemory(ctx context.Context) (byHost [][]int, local *shm.Network, trouble string, err error) {
 	insisted := c.Config.Transport == "shm"
 	supposed := c.Members.SupposedHosts()
@@ -43,7 +43,7 @@ func (c *connector) shareMemory(ctx context.Context) (byHost [][]int, local *shm
 		return nil, nil, "", err
 	}
 	for _, ranks := range supposed {
-		var troubles []string // one, if the ranks could tell one another
+		var troubles []string // one reason, if the ranks could exchange it
 		for _, r := range ranks {
 			if v := string(verdicts[r]); v != attached && !slices.Contains(troubles, v) {
 				troubles = append(troubles, v)
@@ -72,13 +72,13 @@ func (c *connector) shareMemory(ctx context.Context) (byHost [][]int, local *shm
 	return byHost, local, trouble, nil
 }
 
-// attach attaches this rank to the segment of its host. several says that the job has other hosts.
+// attach attaches this rank to the segment of its host. several: the job has other hosts.
 func (c *connector) attach(ctx context.Context, ranks []int, several bool) (*shm.Network, error) {
 	limit := c.Config.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline))
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit/3) // all ranks have met already
+	ctx, cancel := context.WithTimeout(ctx, limit/3) // a third suffices, because all ranks have met already
 	defer cancel()
 	news, dead := c.NextDeath()
 	if dead {
@@ -87,7 +87,7 @@ func (c *connector) attach(ctx context.Context, ranks []int, several bool) (*shm
 	guard.Go("the joining", func(error) { cancel() }, func() {
 		select {
 		case <-news:
-			cancel() // the exchange that follows fails with the launcher's report
+			cancel() // then the exchange below fails with the launcher's report
 		case <-ctx.Done():
 		}
 	})

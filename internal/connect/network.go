@@ -13,7 +13,7 @@ import (
 )
 
 // network chooses the transport: shared memory between the ranks of a host if all of them could map the segment, and
-// TCP between hosts. All ranks choose alike, because they exchange the outcome.
+// TCP between hosts. All ranks make the same choice, because they exchange their results.
 func (c *connector) network(ctx context.Context) (transport.Network, error) {
 	failpoint.Here("attach")
 	var byHost [][]int
@@ -55,8 +55,8 @@ func (c *connector) network(ctx context.Context) (transport.Network, error) {
 	return network, nil
 }
 
-// overTCP tells the other ranks where this one listens, also for messages between ranks, and returns the configuration
-// of the network over TCP with its listener.
+// overTCP tells the other ranks where this one listens, for the network and for messages between ranks. It returns the
+// configuration of the network over TCP, with its listener.
 func (c *connector) overTCP(ctx context.Context) (tcp.Config, error) {
 	doors, err := c.openDoors(ctx, "tcp", 2)
 	if err != nil {

@@ -6,21 +6,21 @@ import (
 	"github.com/gorovod/gorovod/internal/roster"
 )
 
-// Rails returns over how many of its host's interfaces this rank could spread data: 0 if no other host takes part, or
-// the user has chosen the number of connections.
+// Rails returns over how many of its host's interfaces this rank could spread data. It is 0 if there is no other host,
+// or the user has chosen the number of connections.
 func Rails(c *config.Config, p roster.Place) int {
 	if c.TCPStreams != 0 || p.LocalSize == p.Size {
 		return 0
 	}
 	own, err := onInterfaces(c.Interfaces)
 	if err != nil {
-		return 0 // listen tells of it
+		return 0 // listen returns the error
 	}
 	return reach.Rails(own, len(c.Interfaces) > 0)
 }
 
-// Streams returns how many connections carry the data from a rank to another, if the user has not chosen: enough for
-// the interfaces of the host with the most. All ranks come to the same number.
+// Streams returns how many connections carry the data from one rank to another, if the user has not chosen: enough for
+// the interfaces of the host that has the most. All ranks get the same number.
 func Streams(members roster.Members) int {
 	n := 1
 	for r := range members {

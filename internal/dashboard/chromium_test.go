@@ -17,7 +17,7 @@ import (
 	"github.com/gorovod/gorovod/internal/overview"
 )
 
-// tab is a page in a headless Chromium, spoken to over its debugging pipe.
+// tab is a page in a headless Chromium, controlled over its debugging pipe.
 type tab struct {
 	t       *testing.T
 	to      *os.File
@@ -34,14 +34,14 @@ type answer struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// complains reports whether a is an error of the script, or one that the security policy has met.
+// complains reports whether a is an error of the script, or a violation of the security policy.
 func (a *answer) complains() bool {
 	return a.Method == "Runtime.exceptionThrown" || a.Method == "Log.entryAdded" &&
 		(strings.Contains(string(a.Params), `"source":"security"`) ||
 			strings.Contains(string(a.Params), `"source":"javascript"`))
 }
 
-// browse opens a page, or skips the test where Chromium is missing.
+// browse opens a page. It skips the test if there is no Chromium.
 func browse(t *testing.T, page string) *tab {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
@@ -95,7 +95,7 @@ func browse(t *testing.T, page string) *tab {
 	return b
 }
 
-// do sends a command, and returns its result. What the page complains of meanwhile fails the test.
+// do sends a command, and returns its result. Complaints of the page in the meantime fail the test.
 func (b *tab) do(method string, params any) json.RawMessage {
 	b.t.Helper()
 	b.next++
@@ -135,7 +135,7 @@ func (b *tab) size(width, height int) {
 		"deviceScaleFactor": 1, "mobile": false})
 }
 
-// value is what an expression in the page gives.
+// value is the value of an expression in the page.
 func (b *tab) value(expression string) string {
 	b.t.Helper()
 	var v struct{ Result struct{ Value any } }
@@ -159,7 +159,7 @@ func (b *tab) until(expression string) {
 	}
 }
 
-// keep writes a picture of the page into the folder that GOROVOD_TEST_PICTURES names, for people to look at.
+// keep writes a picture of the page into the folder in GOROVOD_TEST_PICTURES, for people to look at.
 func (b *tab) keep(name string) {
 	dir := os.Getenv("GOROVOD_TEST_PICTURES")
 	if dir == "" {
@@ -176,7 +176,7 @@ func (b *tab) keep(name string) {
 	}
 }
 
-// TestInChromium looks at the page with a browser: it shows what the job says, as text, and takes keys.
+// TestInChromium looks at the page with a browser: it shows the job's texts as text, and reacts to keys.
 func TestInChromium(t *testing.T) {
 	s, _ := open(t, door.Options{Address: "0"})
 	b := browse(t, s.URL())
@@ -217,7 +217,7 @@ func TestInChromium(t *testing.T) {
 	b.until(`document.getElementById("state").textContent.includes("ended")`)
 }
 
-// TestLoginInChromium gives the token, and sees the last lines of a rank.
+// TestLoginInChromium enters the token, and sees the last lines of a rank.
 func TestLoginInChromium(t *testing.T) {
 	s, _ := open(t, door.Options{Address: "0", Token: token})
 	b := browse(t, s.URL())
@@ -236,13 +236,13 @@ func TestLoginInChromium(t *testing.T) {
 	}
 }
 
-// TestManyRanksInChromium looks at a job of 512 ranks on 64 hosts, and at how long the page takes.
+// TestManyRanksInChromium looks at a job of 512 ranks on 64 hosts, and at the page's times.
 func TestManyRanksInChromium(t *testing.T) {
 	const ranks = 512
 	s, job := open(t, door.Options{Address: "0"})
 	job.Keep()
 	manyRanks(job, ranks)
-	time.Sleep(20 * time.Second) // a past worth to be seen
+	time.Sleep(20 * time.Second) // so that there is a past to see
 	began := time.Now()
 	b := browse(t, s.URL())
 	opened := time.Now()
@@ -279,7 +279,7 @@ func TestManyRanksInChromium(t *testing.T) {
 	b.keep("512-dark-narrow")
 }
 
-// manyRanks makes the job one of many ranks, eight on a host, which wait for rank 77.
+// manyRanks gives the job many ranks, eight on a host, which wait for rank 77.
 func manyRanks(job *overview.Job, ranks int) {
 	figures := make([]feed.Figures, ranks)
 	job.Form(ranks, 1<<20, func() int { return ranks }, func() {

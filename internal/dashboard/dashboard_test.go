@@ -27,7 +27,7 @@ const stackInjection = "<img src=x onerror=alert(2)>"
 
 const injection = "</script><img src=x onerror=alert(1)>\r\n\r\nevent: now\r\n\x1b[2J"
 
-// open serves a job of two ranks of which one waits.
+// open serves a job of two ranks, one of which waits.
 func open(t *testing.T, o door.Options) (*Server, *overview.Job) {
 	t.Helper()
 	before := leak.Now()
@@ -139,7 +139,7 @@ func TestThePageIsAlone(t *testing.T) {
 	}
 }
 
-// TestNothingFromTheJobIsMarkup checks that what ranks say stays inside of JSON, on one line.
+// TestNothingFromTheJobIsMarkup checks that the ranks' texts stay inside JSON, on one line.
 func TestNothingFromTheJobIsMarkup(t *testing.T) {
 	s, _ := open(t, door.Options{Address: "0"})
 	a := ask(t, http.MethodGet, s.URL()+"events", nil, nil)
@@ -299,8 +299,8 @@ type cookies struct {
 
 func (c *cookies) Header() http.Header { return c.header }
 
-// TestReadersThatNeverRead takes all places with readers of events that never read. The job goes on, and so does the
-// page, once they are gone.
+// TestReadersThatNeverRead takes all places with readers of events that never read. The job goes on, and once they are
+// gone, so does the page.
 func TestReadersThatNeverRead(t *testing.T) {
 	s, job := open(t, door.Options{Address: "0"})
 	address := strings.TrimSuffix(strings.TrimPrefix(s.URL(), "http://"), "/")
@@ -313,7 +313,7 @@ func TestReadersThatNeverRead(t *testing.T) {
 		kept = append(kept, c)
 		fmt.Fprintf(c, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	}
-	for range 500 { // each is closed at once
+	for range 500 { // the server closes each at once
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)

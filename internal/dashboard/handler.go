@@ -14,10 +14,10 @@ import (
 	"github.com/gorovod/gorovod/internal/overview"
 )
 
-// eventTime is how long a reader may take to take one event.
+// eventTime is how long a reader may take to read one event.
 const eventTime = 10 * time.Second
 
-// farewellTime is how long the end of a job waits for readers that hear of it.
+// farewellTime is how long the end of a job waits until readers have got its event.
 const farewellTime = 2 * time.Second
 
 // view is the page of one job.
@@ -25,14 +25,14 @@ type view struct {
 	job      *overview.Job
 	token    string
 	sessions *sessions
-	streams  chan struct{} // a place for each reader that hears of news
+	streams  chan struct{} // a place for each reader of events
 	over     <-chan struct{}
 	private  bool // only this user and root can connect
 	farewell time.Duration
 }
 
-// handler answers these paths and nothing else. With a token, all but /login and /healthz need it, as a session's
-// cookie or as "Authorization: Bearer TOKEN".
+// handler answers these paths and no others. With a token, all but /login and /healthz need it, as a session's cookie
+// or as "Authorization: Bearer TOKEN".
 //
 //	/          the page
 //	/login     the form for the token
@@ -53,7 +53,7 @@ func (v *view) handler(loopback, secure bool) http.Handler {
 	return door.Guard(loopback, policy, mux, "/login")
 }
 
-// only lets readers pass who have the token. A browser is led to the form.
+// only lets readers with the token pass. It sends browsers to the form.
 func (v *view) only(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -122,8 +122,8 @@ func (v *view) lines(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]string{"stdout": stdout, "stderr": stderr})
 }
 
-// events sends the past, and then each Snapshot. A reader that does not read loses the connection; one that is slow
-// misses Snapshots.
+// events sends the past, and then each Snapshot. A reader that does not read loses its connection; a slow reader misses
+// Snapshots.
 func (v *view) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case v.streams <- struct{}{}:
@@ -138,7 +138,7 @@ func (v *view) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := http.NewResponseController(w)
-	c.SetReadDeadline(time.Time{}) // the connection says nothing more
+	c.SetReadDeadline(time.Time{}) // the other end sends nothing more, so reads have no deadline
 	send := func(name string, data []byte) bool {
 		c.SetWriteDeadline(time.Now().Add(eventTime))
 		_, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, bytes.ReplaceAll(data, []byte("\n"), nil))
@@ -165,7 +165,7 @@ func (v *view) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// finish waits until readers have heard of the end, but not for long.
+// finish waits until readers have got the last event, at most farewell.
 func (v *view) finish() {
 	limit := time.After(v.farewell)
 	for range maxStreams {

@@ -16,7 +16,8 @@ import (
 	"github.com/gorovod/gorovod/test/leak"
 )
 
-// TestLocalReaders reads a job over the socket of this process, up to its end. The ranks are asked for nothing before.
+// TestLocalReaders reads a job over the socket of this process, up to the job's end. Before the first reader, the ranks
+// are not asked for figures.
 func TestLocalReaders(t *testing.T) {
 	before := leak.Now()
 	job := overview.New()

@@ -28,7 +28,7 @@ var (
 		`<p role="alert" class="wrong">This is not the token.</p>`, 1))
 )
 
-// policy lets the pages use nothing but their own style and script, and their own server.
+// policy allows the pages only their own style and script, and their own server.
 var policy = "default-src 'none'; script-src 'sha256-" + digest(scriptText) + "'; style-src 'sha256-" +
 	digest(styleText) + "'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; " +
 	"frame-ancestors 'none'"
@@ -37,7 +37,7 @@ func whole(text string) []byte {
 	return []byte(strings.NewReplacer("{{style}}", styleText, "{{script}}", scriptText).Replace(text))
 }
 
-// digest is what a Content-Security-Policy says of an element's text.
+// digest is an element's text as a Content-Security-Policy names it.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return base64.StdEncoding.EncodeToString(sum[:])

@@ -1,6 +1,6 @@
-// Package dashboard is the page on which people see a job. Package overview says what is on it, and package door who
-// may come in. The page is one file without any outside resource; it hears of news by server-sent events. The engine
-// and package hvd never import this package.
+// Package dashboard is the page on which people see a job. Package overview decides what is on it, and package door who
+// may read it. The page is one file without outside resources; it gets news by server-sent events. The engine and
+// package hvd never import this package.
 package dashboard
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/gorovod/gorovod/internal/overview"
 )
 
-// Variable has the page's address by default.
+// Variable has the default of the page's address.
 const Variable = "GOROVOD_DASHBOARD"
 
-// maxConns is the number of connections at a time, and maxStreams how many of these may hear of news.
+// maxConns is how many connections may be open at a time; maxStreams is how many of these may read events.
 const (
 	maxConns   = 64
 	maxStreams = 32
@@ -46,7 +46,7 @@ func Open(o door.Options, job *overview.Job) (*Server, error) {
 		o.Certificate != ""), nil
 }
 
-// OpenLocal serves the same to this user's processes on this host: see door.ListenLocal.
+// OpenLocal serves the same page to this user's processes on this host: see door.ListenLocal.
 func OpenLocal(job *overview.Job) (*Server, error) {
 	l, err := door.ListenLocal(maxConns)
 	if err != nil {
@@ -63,7 +63,7 @@ func serve(l net.Listener, address string, v *view, loopback, secure bool) *Serv
 	return s
 }
 
-// URL is where the page is; empty after OpenLocal.
+// URL is the page's address; empty after OpenLocal.
 func (s *Server) URL() string { return s.address }
 
 // Close tells the readers that the job has ended, ends all connections, and waits for the server's goroutines.

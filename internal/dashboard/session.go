@@ -14,7 +14,7 @@ const (
 	mostSessions = 64
 )
 
-// sessions are readers that have given the token. A session's cookie is a random number, and not the token.
+// sessions are readers that have presented the token. A session's cookie is a random number, not the token.
 type sessions struct {
 	secure bool // over TLS
 
@@ -23,7 +23,7 @@ type sessions struct {
 }
 
 type session struct {
-	digest [sha256.Size]byte // of the cookie, so that a comparison tells nothing
+	digest [sha256.Size]byte // of the cookie, so that the time of a comparison reveals nothing
 	until  time.Time
 }
 
@@ -38,7 +38,7 @@ func (s *sessions) begin(w http.ResponseWriter) {
 		HttpOnly: true, Secure: s.secure, SameSite: http.SameSiteStrictMode})
 }
 
-// has reports whether a request is of a session.
+// has reports whether a request belongs to a session.
 func (s *sessions) has(r *http.Request) bool {
 	c, err := r.Cookie(cookieName)
 	if err != nil {

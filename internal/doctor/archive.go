@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// archive is the file of a bundle, of the kind that its name says.
+// archive is the file of a bundle. Its name decides its format.
 type archive struct {
 	add   func(name string, text []byte) error
 	close func() error
-	// read prints all texts of the file %s.
+	// read is a shell command that prints all texts of the file %s.
 	read string
 }
 
-// form returns what makes the archive that a name stands for.
+// form returns the function that makes the format for a name.
 func form(file string) (func(w io.Writer, at time.Time) archive, error) {
 	switch name := strings.ToLower(filepath.Base(file)); {
 	case strings.HasSuffix(name, ".zip"):

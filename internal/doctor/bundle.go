@@ -18,7 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/version"
 )
 
-// bundle is what a user sends to somebody who is to help: a few texts, without secrets.
+// bundle is a file of a few texts, without secrets, that a user sends to somebody who helps.
 type bundle struct {
 	options
 	environ []string
@@ -32,7 +32,7 @@ type document struct {
 	write       func(b *bundle, w io.Writer) error
 }
 
-// documents are those of every bundle, in their order; dumps of a job come after them.
+// documents are the documents of every bundle, in order; dumps of a job follow them.
 var documents = []document{
 	{"versions.txt", "versions of gorovod, of what is in it, of the kernel and the system", (*bundle).versions},
 	{"environment.txt", "variables of gorovod, Horovod and launchers, and a few others (PATH, OMP_NUM_THREADS, …)",
@@ -43,7 +43,7 @@ var documents = []document{
 	{"dumps/", "the same of each rank, as JSON", nil},
 }
 
-// others are the variables that a bundle has besides those that gorovod knows.
+// others are the variables that a bundle has in addition to those that gorovod knows.
 var others = []string{
 	"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG",
 	"LC_ALL", "TMPDIR",
@@ -61,13 +61,13 @@ var others = []string{
 	"LSB_JOBID", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE",
 }
 
-// write makes the bundle's file, whole or not at all, and tells of it on stdout.
+// write makes the bundle's file, whole or not at all, and prints its contents on stdout.
 func (b *bundle) write(stdout io.Writer) (err error) {
 	archiveOf, err := form(b.Bundle)
 	if err != nil {
 		return Misuse{err}
 	}
-	f, err := os.OpenFile(b.Bundle, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // EXCL: through no link, and over nothing
+	f, err := os.OpenFile(b.Bundle, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // EXCL: follow no link, overwrite nothing
 	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("--bundle %s: it exists already: name a new file", b.Bundle)
 	}
@@ -100,7 +100,7 @@ func (b *bundle) write(stdout io.Writer) (err error) {
 	return err
 }
 
-// contents tells what is in the bundle, and what is not.
+// contents says what is in the bundle, and what is not.
 func (b *bundle) contents() string {
 	var text strings.Builder
 	for _, d := range documents {
@@ -134,7 +134,7 @@ func (b *bundle) fill(add func(name string, content []byte) error) error {
 	return b.dumps(add)
 }
 
-// versions tells what runs here.
+// versions says what runs here.
 func (b *bundle) versions(w io.Writer) error {
 	fmt.Fprintf(w, "gorovod %s, interface of Horovod %s\n%s, %s/%s\n", version.Version, version.Horovod,
 		runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -166,7 +166,7 @@ func (b *bundle) versions(w io.Writer) error {
 	return nil
 }
 
-// environment has the variables that are allowed there, by name.
+// environment writes the allowed variables, by name.
 func (b *bundle) environment(w io.Writer) error {
 	allowed := map[string]bool{}
 	for _, name := range others {
@@ -195,7 +195,7 @@ func (b *bundle) environment(w io.Writer) error {
 	return nil
 }
 
-// examination is what the doctor finds; that a job could not run is a finding like others.
+// examination is the doctor's report. That a job could not run is a finding, and no error.
 func (b *bundle) examination(w io.Writer) error {
 	err := b.examine(b.Cluster, w)
 	if errors.Is(err, ErrUnwell) {
@@ -204,7 +204,7 @@ func (b *bundle) examination(w io.Writer) error {
 	return err
 }
 
-// dumps adds what ranks remember: those of the job that was named, or of all jobs of this user that run on this host.
+// dumps adds the ranks' records: those of the named job, or of all jobs of this user that run on this host.
 func (b *bundle) dumps(add func(name string, content []byte) error) error {
 	var text bytes.Buffer
 	jobs := [][]*flight.Dump{}

@@ -50,7 +50,7 @@ func unpack(t *testing.T, file string) map[string]string {
 	}
 }
 
-// planted are secrets of many kinds; each is somewhere that a bundle reads, or could.
+// planted are secrets of many kinds. Each is in a place that a bundle reads, or could read.
 var planted = map[string]string{
 	"key":       "c0ffeec0ffeec0ffeec0ffeec0ffeec0",
 	"variable":  "correct horse",

@@ -1,7 +1,6 @@
-// Package doctor tells a user what gorovod sees: gorovod doctor --env prints every
-// variable of the environment that it knows, its value, and what it does with it;
-// without it, the hosts of a job are examined (package cluster). gorovod doctor --bundle packs all of this for
-// somebody who is to help.
+// Package doctor shows a user what gorovod sees. gorovod doctor examines the hosts of a job (package cluster). With
+// --env it prints every variable of the environment that it knows, its value, and its effect. With --bundle it packs
+// all of this for somebody who helps.
 package doctor
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
-// options are those of gorovod doctor.
+// options are the options of gorovod doctor.
 type options struct {
 	Cluster
 	Dump    string `placeholder:"PID|DIR" help:"Print the last operations of a job's ranks on this host, what each rank waits for, and which ranks are missing. PID is the process id of the launcher or of a rank; DIR is the job's GOROVOD_DUMP_DIR. Default: examine hosts."`
@@ -24,8 +23,7 @@ type options struct {
 	Bundle  string `placeholder:"FILE" help:"Write a report for others into a new FILE (.tar.gz, .tgz or .zip), without secrets: versions, the doctor's findings, variables, and the last operations of the jobs that run on this host, or of the job of --dump. Default: print the findings." xor:"pack"`
 }
 
-// Cluster says which hosts are to be examined, and how they are reached, as
-// horovodrun's options do.
+// Cluster says which hosts to examine, and how to reach them, with horovodrun's options.
 type Cluster struct {
 	Hosts           string `short:"H" placeholder:"HOST:SLOTS,..." help:"The hosts to examine, with the connections between them. Default: this host." xor:"what"`
 	Hostfile        string `placeholder:"FILE" help:"Read the hosts from a file, with a line 'HOST slots=SLOTS' for each. Default: --hosts." xor:"what"`
@@ -57,24 +55,23 @@ var Command = &commandline.Command{
 	Grammar: func() any { return &options{} },
 }
 
-// ErrUnwell is what an examination ends with that found reasons for which a job
-// cannot run, and has told them.
+// ErrUnwell is the error of an examination that has found, and printed, reasons why a job cannot run.
 var ErrUnwell = errors.New("a job cannot run")
 
-// Misuse is an error of examine's that says that the arguments make no sense.
+// Misuse is examine's error for arguments that make no sense.
 type Misuse struct{ Err error }
 
 func (m Misuse) Error() string { return m.Err.Error() }
 func (m Misuse) Unwrap() error { return m.Err }
 
-// exitUsage is the exit code for arguments that make no sense.
+// exitUsage is the exit code for invalid arguments.
 const exitUsage = 2
 
-// Main is the subcommand: name is how it was called, args its arguments and
-// environ the environment, as os.Environ has it. It returns the exit code: 1 if
-// something is wrong, 2 if the arguments make no sense. examine looks at hosts and prints what it finds.
+// Main is the subcommand. name is the name by which it was called, args its arguments, and environ the environment, as
+// from os.Environ. It returns the exit code: 1 if something is wrong, 2 if the arguments make no sense. examine
+// examines hosts and prints its findings.
 func Main(name string, args, environ []string, stdout, stderr io.Writer, examine func(Cluster, io.Writer) error) int {
-	// what hosts and ranks say of themselves
+	// because hosts and ranks choose some of the text
 	stdout, stderr = printable.Writer{To: stdout}, printable.Writer{To: stderr}
 	code, err := run(name, args, environ, stdout, examine)
 	if err != nil && !errors.Is(err, ErrUnwell) {
@@ -116,7 +113,7 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 	return ended(examine(o.Cluster, stdout))
 }
 
-// ended adds the exit code to an error: 2 for arguments that make no sense, 1 for another, 0 for none.
+// ended adds the exit code to an error: 2 for invalid arguments, 1 for other errors, 0 for none.
 func ended(err error) (int, error) {
 	switch {
 	case errors.As(err, new(Misuse)):

@@ -12,7 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 )
 
-// row is the table's line of a variable, columns apart.
+// row is a variable's line of the table, cut into columns.
 func row(t *testing.T, table, name string) []string {
 	t.Helper()
 	for _, line := range strings.Split(table, "\n") {
@@ -112,7 +112,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// examined stands for the examination of hosts.
+// examined replaces the examination of hosts.
 func examined(c Cluster, w io.Writer) error {
 	port := "-"
 	if c.SSHPort != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/gorovod/gorovod/internal/frtrace"
 )
 
-// Dump prints what the ranks of a job have done last and what each waits for: what is a
-// process id of the job on this host, or a directory of dumps. With frTrace it writes them
-// into that folder, too, for PyTorch's analyser.
+// Dump prints what the ranks of a job did last, and what each waits for. what is a process id of the job on this host,
+// or a directory of dumps. If frTrace is not empty, Dump also writes the dumps into that folder, for PyTorch's
+// analyser.
 func Dump(w io.Writer, what, frTrace string) error {
 	dumps, silent, err := find(what)
 	if err != nil {
@@ -36,7 +36,7 @@ func Dump(w io.Writer, what, frTrace string) error {
 	return err
 }
 
-// find asks a job, or reads a directory.
+// find asks a job for its dumps, or reads a directory.
 func find(what string) (dumps []*flight.Dump, silent []flight.Silent, err error) {
 	pid, err := strconv.Atoi(what)
 	switch {

@@ -13,13 +13,12 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 )
 
-// errUnusable is Env's error for an environment with which no job starts; the
-// reasons have been printed.
+// errUnusable is Env's error for an environment with which no job starts. Env has then printed the reasons.
 var errUnusable = errors.New("with this environment no job starts")
 
-// Env prints the table of variables with the values that a rank with this
-// environment has before it meets the others; then what is wrong, and what may be.
-// It returns errUnusable if the launcher, the front end or init would fail, or w's error.
+// Env prints the table of variables, with the values that a rank in this environment has before it meets the others.
+// Below it prints what is wrong, or may be wrong. It returns errUnusable if the launcher, the front end or init would
+// fail; else w's error.
 func Env(w io.Writer, environ []string) error {
 	values := make(map[string]string, len(environ))
 	for _, e := range environ {
@@ -43,7 +42,7 @@ func Env(w io.Writer, environ []string) error {
 	return nil
 }
 
-// table has a row for each variable, those with an effect first.
+// table has a row for each variable; variables with an effect come first.
 func table(w io.Writer, c *config.Config) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "VARIABLE\tVALUE\tFROM\tCLASS\tMEANING")
@@ -67,7 +66,7 @@ func table(w io.Writer, c *config.Config) {
 	t.Flush()
 }
 
-// notes are what a user should know though nothing is wrong.
+// notes are facts that a user should know although nothing is wrong.
 func notes(c *config.Config, values map[string]string) []string {
 	all := slices.Clone(c.Warnings)
 	return append(all, config.Unknown(slices.Collect(maps.Keys(values)))...)

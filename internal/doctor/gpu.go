@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// GPU prints what a process of a Python has of GPUs. This program cannot say: it has no C, and not that Python's
-// libraries.
+// GPU prints which GPUs a process of a Python can use. This program cannot find out itself: it has no C, and not that
+// Python's libraries.
 func GPU(w io.Writer, python string, environ []string) error {
 	cmd := exec.Command(python, "-m", "horovod._gpu_report")
 	var said bytes.Buffer

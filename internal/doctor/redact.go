@@ -14,20 +14,20 @@ import (
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
-// removed stands in a bundle where a secret was.
+// removed replaces a secret in a bundle.
 const removed = "(removed)"
 
-// shortestSecret is the length from which the value of a secret variable is looked for in all texts: what is shorter,
-// such as 1 or true, is everywhere.
+// shortestSecret is the length from which a secret variable's value is searched for in all texts. A shorter value, such
+// as 1 or true, is everywhere.
 const shortestSecret = 6
 
-// secretName tells of variables whose values are secrets, as far as names tell.
+// secretName matches names of variables whose values are secrets, as far as names tell.
 var secretName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)SECRET|TOKEN|PASS(W|PHRASE|$|_)|PWD_|_PWD|CRED|PRIVATE|KEY|AUTH|COOKIE|` +
 		`JWT|BEARER|SESSION|SIGNATURE|(^|_)PAT($|_)`)
 })
 
-// shapes are what secrets look like. What the first group holds stays.
+// shapes match text that looks like a secret. The text of the first group stays.
 var shapes = sync.OnceValue(func() []*regexp.Regexp {
 	const word = `[\w.-]*(?:secret|token|passw(?:or)?d|passphrase|credential|pwd|api[_-]?key|access[_-]?key|` +
 		`private[_-]?key|auth|signature)[\w.-]*`
@@ -55,10 +55,10 @@ var shapes = sync.OnceValue(func() []*regexp.Regexp {
 	return all
 })
 
-// opaque may be a secret without a mark: what matters is what it is made of.
+// opaque matches what may be a secret without a mark; looksRandom then decides by its characters.
 var opaque = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z0-9+/_=-]{32,}`) })
 
-// redactor takes secrets out of texts: what looks like one, and the values of variables whose names say that they are.
+// redactor removes secrets from texts: text that looks like one, and the values of variables with names of secrets.
 type redactor struct{ values *strings.Replacer }
 
 func newRedactor(environ []string) *redactor {
@@ -69,7 +69,7 @@ func newRedactor(environ []string) *redactor {
 			continue
 		}
 		for _, line := range append(strings.Split(value, "\n"), value) {
-			quoted, _ := json.Marshal(line) // a string has no error
+			quoted, _ := json.Marshal(line) // a string always has a JSON form
 			for _, v := range []string{line, strings.TrimSpace(line), strings.Trim(string(quoted), `"`),
 				strings.Trim(strconv.Quote(line), `"`),
 				url.QueryEscape(line), url.PathEscape(line), printable.Text(line)} {
@@ -80,7 +80,7 @@ func newRedactor(environ []string) *redactor {
 		}
 	}
 	slices.SortFunc(values, func(a, b string) int {
-		return cmp.Or(len(b)-len(a), strings.Compare(a, b)) // the whole before its parts
+		return cmp.Or(len(b)-len(a), strings.Compare(a, b)) // a whole value before its parts
 	})
 	var pairs []string
 	for _, v := range slices.Compact(values) {

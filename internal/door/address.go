@@ -1,5 +1,5 @@
-// Package door is the way to what the launcher shows over HTTP: who may come in, from where, and how much of it there
-// may be. A reader can do nothing but read, and never holds up the job.
+// Package door guards what the launcher shows over HTTP: which readers may come in, from where, and how many. A reader
+// can only read, and never delays the job.
 package door
 
 import (
@@ -12,31 +12,31 @@ import (
 	"strings"
 )
 
-// Options say where something is shown, and to whom.
+// Options say where something is shown, and to which readers.
 type Options struct {
 	// Address is PORT, for this host's loopback, or HOST:PORT. With port 0 the system chooses.
 	Address string
-	// Token, if not empty, is what readers have to present. It is needed on addresses that other hosts reach.
+	// Token, if not empty, is the token that readers must present. Addresses that other hosts reach need one.
 	Token string
 	// Certificate and Key are the files of a TLS certificate and its key; both or none.
 	Certificate, Key string
-	// Encrypted says that the job's own connections are encrypted. Then other hosts may read the figures over TLS only.
+	// Encrypted: the job's own connections are encrypted. Then other hosts may read only over TLS.
 	Encrypted bool
 }
 
-// The variables with what Options need.
+// The variables for Options.
 const (
 	TokenVariable       = "GOROVOD_METRICS_TOKEN"
 	TokenFileVariable   = "GOROVOD_METRICS_TOKEN_FILE"
 	CertificateVariable = "GOROVOD_METRICS_CERT"
 	KeyVariable         = "GOROVOD_METRICS_KEY"
-	EncryptedVariable   = "GOROVOD_TLS" // the job's: anything but 0 counts as yes
+	EncryptedVariable   = "GOROVOD_TLS" // the job's: any value but 0 counts as yes
 )
 
-// leastToken is the least length of a token.
+// leastToken is the least length of a token, in characters.
 const leastToken = 16
 
-// From are the options for address, whose other parts are variables.
+// From returns the options for address; the other options come from variables.
 func From(address string, getenv func(string) string) (Options, error) {
 	encrypted := getenv(EncryptedVariable)
 	o := Options{Address: address, Token: getenv(TokenVariable), Certificate: getenv(CertificateVariable),
@@ -53,7 +53,7 @@ func From(address string, getenv func(string) string) (Options, error) {
 	return o, o.check()
 }
 
-// check refuses options that cannot be meant.
+// check refuses options that make no sense.
 func (o *Options) check() error {
 	if _, _, err := o.split(); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (o *Options) split() (host string, port int, err error) {
 	return host, port, nil
 }
 
-// Listen opens the address, and refuses one that other hosts reach if these could read without a token, or in the clear
-// what the job encrypts. At most conns connections are open at a time.
+// Listen opens the address. If other hosts reach the address, Listen refuses it without a token, and without TLS if the
+// job is encrypted. At most conns connections are open at a time.
 func (o *Options) Listen(conns int) (l net.Listener, loopback bool, err error) {
 	if err := o.check(); err != nil {
 		return nil, false, err

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// bounded is a Listener with at most so many open connections as room has places. It closes all others at once, so that
-// they cost the launcher neither memory nor descriptors.
+// bounded is a Listener with at most as many open connections as room has places. It closes further connections at
+// once, so that they cost the launcher neither memory nor descriptors.
 type bounded struct {
 	net.Listener
 	room chan struct{}
@@ -39,10 +39,10 @@ func (c *boundedConn) Close() error {
 	return err
 }
 
-// quota allows so many requests a second in the long run, and a burst of them.
+// quota allows a number of requests per second on average, and bursts.
 type quota struct {
 	mu    sync.Mutex
-	spent time.Time // when what has been spent so far will have been earned
+	spent time.Time // when the requests so far will have been earned
 }
 
 const (

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The bounds of a server. A reader that is slower loses its connection.
+// The limits of a server. A slower reader loses its connection.
 const (
 	readTimeout  = 5 * time.Second
 	writeTimeout = 10 * time.Second
@@ -20,7 +20,7 @@ const (
 	maxHeader    = 8 << 10
 )
 
-// NewServer returns a server within these bounds. It logs nothing, since requests can hold secrets.
+// NewServer returns a server with these limits. It logs nothing, because requests can hold secrets.
 func NewServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
@@ -30,9 +30,10 @@ func NewServer(h http.Handler) *http.Server {
 // mostForm is the most bytes of a form.
 const mostForm = 1 << 10
 
-// Guard lets only GET and HEAD pass, without a body, and not too many of them; forms are paths that also take a POST of
-// a small form from a page of their own. On loopback the request's Host must name loopback, so that a web page cannot
-// read what is here through a name of its own that leads here. policy is the answer's Content-Security-Policy.
+// Guard lets only GET and HEAD requests without a body pass, within the quota. forms are paths that also accept a POST
+// of a small form from a page of their own. On loopback the request's Host must name loopback. Otherwise a foreign web
+// page could read the answers through its own name, if that name leads here. policy is the answers'
+// Content-Security-Policy.
 func Guard(loopback bool, policy string, next http.Handler, forms ...string) http.Handler {
 	var requests quota
 	foreign := http.NewCrossOriginProtection()
@@ -46,7 +47,7 @@ func Guard(loopback bool, policy string, next http.Handler, forms ...string) htt
 		form := r.Method == http.MethodPost && slices.Contains(forms, r.URL.Path)
 		if form {
 			r.Body = http.MaxBytesReader(w, r.Body, mostForm)
-		} else if r.ContentLength != 0 { // the server would otherwise wait for the body
+		} else if r.ContentLength != 0 { // otherwise the server would wait for the body
 			r.Body = http.MaxBytesReader(w, r.Body, 0)
 			h.Set("Connection", "close")
 		}
@@ -66,7 +67,7 @@ func Guard(loopback bool, policy string, next http.Handler, forms ...string) htt
 	})
 }
 
-// Authorized reports whether a request has the token, if one is needed, as "Authorization: Bearer TOKEN".
+// Authorized reports whether a request has the token as "Authorization: Bearer TOKEN". An empty token needs none.
 func Authorized(r *http.Request, token string) bool {
 	if token == "" {
 		return true
@@ -75,13 +76,13 @@ func Authorized(r *http.Request, token string) bool {
 	return Same(given, token) && ok
 }
 
-// Same compares digests, which takes equally long for all tokens.
+// Same compares digests, so that it takes equally long for all tokens.
 func Same(given, token string) bool {
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// namesLoopback reports whether a request's Host is localhost or an address of the loopback.
+// namesLoopback reports whether a request's Host is localhost or an address of loopback.
 func namesLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

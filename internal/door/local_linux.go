@@ -11,8 +11,8 @@ import (
 	"github.com/gorovod/gorovod/internal/peercred"
 )
 
-// localPrefix is how the sockets for readers on this host are called, before the process id; a further number tells
-// those of one process apart. They are abstract: nothing is left of them.
+// localPrefix begins the names of the sockets for readers on this host. The process id follows, and a number that
+// distinguishes the sockets of one process. The sockets are abstract, so they leave no files behind.
 const localPrefix = "@gorovod/watch/"
 
 // ListenLocal opens a socket that only processes of this user and of root on this host can read. At most conns
@@ -42,8 +42,8 @@ func (l own) Accept() (net.Conn, error) {
 	}
 }
 
-// Locals are the sockets of ListenLocal on this host, of all users, by the id of the process that really listens:
-// anyone can call a socket by the number of another process.
+// Locals are the sockets of ListenLocal on this host, of all users, by the id of the process that really listens,
+// because any process can name a socket after another process.
 func Locals() (map[int]string, error) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
@@ -64,8 +64,8 @@ func Locals() (map[int]string, error) {
 	return names, nil
 }
 
-// listener is the process that listens at a socket; 0 if there is none. It does not wait: where many have connected,
-// the kernel refuses at once.
+// listener is the process that listens at a socket; 0 if there is none. It does not wait: if many connections are
+// pending, the kernel refuses at once.
 func listener(name string) int {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
@@ -79,11 +79,11 @@ func listener(name string) int {
 	return int(p.Pid)
 }
 
-// ErrOther says that a socket is not that of the process whose number it has, or that the process is another user's.
+// ErrOther: the socket is not that of the process whose number it has, or the process is another user's.
 var ErrOther = errors.New("it belongs to another user")
 
-// DialLocal connects to the socket of a process: see Locals. It refuses one that another process has opened under this
-// process's number, and one of another user, unless this is root.
+// DialLocal connects to the socket of a process: see Locals. It refuses a socket that another process has opened under
+// this process's number. It refuses another user's socket, unless this user is root.
 func DialLocal(pid int, name string, limit time.Duration) (net.Conn, error) {
 	c, err := net.DialTimeout("unix", name, limit)
 	if err != nil {

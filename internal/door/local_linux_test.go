@@ -51,7 +51,7 @@ func TestLocal(t *testing.T) {
 	}
 	defer false1.Close()
 	names, err = Locals()
-	if err != nil || names[1] != "" || names[os.Getpid()] == "" { // whose socket it is the kernel says
+	if err != nil || names[1] != "" || names[os.Getpid()] == "" { // the kernel says which process owns a socket
 		t.Errorf("%v, %v", names, err)
 	}
 	if _, err := DialLocal(1, localPrefix+"1/1", time.Minute); !errors.Is(err, ErrOther) {

@@ -32,8 +32,8 @@ var (
 const (
 	dialTimeout  = 30 * time.Second
 	writeTimeout = 10 * time.Second
-	// lostPause delays the news of the driver's end. Whoever passes this process's output on to the same launcher
-	// finds out by itself; without the pause the last output would be lost.
+	// lostPause delays the news of the driver's end. A program that passes this process's output on to the same
+	// launcher also notices the end; without the pause the last output would be lost.
 	lostPause = time.Second
 )
 
@@ -57,7 +57,7 @@ type Options struct {
 type Client struct {
 	conn  net.Conn
 	o     Options
-	ended chan struct{} // closed when the connection is over; err says why
+	ended chan struct{} // closed when the connection has ended; err says why
 
 	writing sync.Mutex
 
@@ -71,8 +71,8 @@ type Client struct {
 	news    chan struct{} // capacity 1: an update has come
 }
 
-// Dial connects to the driver at one of addrs, which it tries as rendezvous.Join does, and proves both ends. It blocks
-// at most 30 s.
+// Dial connects to the driver at one of addrs, which it tries as rendezvous.Join does. Both ends prove the job's
+// secret. Dial blocks at most 30 s.
 func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, error) {
 	hello, err := json.Marshal(Hello{Protocol: Protocol, Shape: Shape(), Worker: o.Worker, PID: os.Getpid(),
 		TLS: o.TLS})
@@ -115,7 +115,7 @@ func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, 
 	return c, nil
 }
 
-// enter proves this end, and begins TLS if that is wanted. Use the result instead of conn.
+// enter proves this end, and begins TLS if tls is set. Use the result instead of conn.
 func enter(conn net.Conn, finish func() error, key []byte, tls bool) (net.Conn, error) {
 	conn.SetDeadline(time.Now().Add(dialTimeout))
 	defer conn.SetDeadline(time.Time{})
@@ -128,14 +128,15 @@ func enter(conn net.Conn, finish func() error, key []byte, tls bool) (net.Conn, 
 	return auth.Seal(conn, key, true)
 }
 
-// Register asks for a place in the next epoch; r says what the worker has. It blocks until the driver gives one, which
-// may take as long as the job waits for others, or until ctx ends. The error is ErrDismissed, ErrLost or ctx's.
+// Register asks for a place in the next epoch; r says what the worker has. It blocks until the driver gives a place,
+// which may take as long as the job waits for other workers, or until ctx ends. The error is ErrDismissed, ErrLost or
+// ctx's.
 func (c *Client) Register(ctx context.Context, r membership.Registration) (Assignment, error) {
 	c.mu.Lock()
 	c.number++
 	number := c.number
 	select {
-	case <-c.placed: // of a registration that was given up
+	case <-c.placed: // an answer to an earlier registration that was given up
 	default:
 	}
 	c.mu.Unlock()
@@ -149,7 +150,7 @@ func (c *Client) Register(ctx context.Context, r membership.Registration) (Assig
 		return Assignment{}, fmt.Errorf("wait for a place in the elastic job: %w", ctx.Err())
 	case <-c.ended:
 		select {
-		case m := <-c.placed: // it came before
+		case m := <-c.placed: // the answer came before the end
 			return answer(m)
 		default:
 			return Assignment{}, c.cause()
@@ -164,8 +165,7 @@ func answer(m Message) (Assignment, error) {
 	return *m.Assignment, nil
 }
 
-// Updates returns the driver's news of the hosts since the last place, and forgets it; 0 and NoUpdate if there is
-// none.
+// Updates returns the driver's news of the hosts since the last place, and forgets it; 0 and NoUpdate if there is none.
 func (c *Client) Updates() (stamp int64, update membership.HostUpdate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +193,7 @@ func (c *Client) AwaitUpdates(ctx context.Context) error {
 	}
 }
 
-// Err is nil while the driver is there. Otherwise it wraps ErrLost.
+// Err is nil while the connection to the driver lives. Otherwise it wraps ErrLost.
 func (c *Client) Err() error {
 	select {
 	case <-c.ended:
@@ -203,7 +203,7 @@ func (c *Client) Err() error {
 	}
 }
 
-// Close ends the connection. The driver then expects the end of this process.
+// Close ends the connection. From then on the driver expects this process to end.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closing = true
@@ -226,7 +226,7 @@ func (c *Client) read() {
 func (c *Client) take(m Message) {
 	switch m.Type {
 	case TypePing:
-		c.write(Message{Type: TypePong}) // where it fails the connection has ended
+		c.write(Message{Type: TypePong}) // if it fails, the connection has ended
 		return
 	case TypePlace:
 		if m.Assignment == nil {
@@ -238,7 +238,7 @@ func (c *Client) take(m Message) {
 	defer c.mu.Unlock()
 	switch m.Type {
 	case TypePlace:
-		// What was said before concerns an epoch that is over.
+		// Earlier updates concern an epoch that is over.
 		c.stamp, c.update = 0, membership.NoUpdate
 		if m.Number != c.number {
 			return
@@ -288,7 +288,7 @@ func (c *Client) lost(cause error) {
 	c.end(cause)
 }
 
-// end closes the connection; the first cause stays.
+// end closes the connection. Only the first cause counts.
 func (c *Client) end(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

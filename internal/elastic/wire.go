@@ -16,10 +16,10 @@ import (
 // Protocol is the version of the messages between workers and driver.
 const Protocol = 1
 
-// maxFrame bounds every frame; the largest has the process sets of a job.
+// maxFrame bounds every frame, in bytes. The largest frames have the process sets of a job.
 const maxFrame = 1 << 20
 
-// Shape differs between builds that have other messages, even if nobody has raised Protocol.
+// Shape differs between builds whose messages differ, even if nobody has raised Protocol.
 var Shape = sync.OnceValue(func() string { return shape.Digest(Protocol, Hello{}, Message{}) })
 
 // Hello is what a worker says about itself inside the proof.
@@ -28,17 +28,17 @@ type Hello struct {
 	Shape    string
 	Worker   int
 	PID      int
-	TLS      bool `json:",omitempty"` // it begins TLS after the proof
+	TLS      bool `json:",omitempty"` // the worker begins TLS after the proof
 }
 
 // Types of messages.
 const (
-	// From a worker.
-	TypeReady = "ready" // it waits for a place: Number, Registration
+	// From a worker:
+	TypeReady = "ready" // the worker waits for a place: Number, Registration
 	TypePong  = "pong"
-	// From the driver.
+	// From the driver:
 	TypePlace   = "place"   // Number as in ready, Assignment
-	TypeDismiss = "dismiss" // Text: why there is no place for the worker any more
+	TypeDismiss = "dismiss" // Text: why the worker gets no more places
 	TypeUpdate  = "update"  // Stamp, Update
 	TypePing    = "ping"
 )

@@ -48,7 +48,7 @@ func TestEpochsHaveKeysOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Whatever comes, Decode returns, with an error or with what Encode can send again.
+// For any input Decode returns an error, or a message that Encode can send again.
 func FuzzDecode(f *testing.F) {
 	for _, m := range []Message{{Type: TypePong},
 		{Type: TypeReady, Registration: &membership.Registration{Sets: [][]int{{1}}}},

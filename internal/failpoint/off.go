@@ -5,14 +5,14 @@
 // tag, its functions are empty and cost nothing.
 package failpoint
 
-// Enabled says whether this build has failpoints.
+// Enabled: this build has failpoints.
 const Enabled = false
 
-// Here is a point at which the rank may be made to fail.
+// Here is a point at which the environment can make the rank fail.
 func Here(string) {}
 
 // Share offers words that other processes share, for the action corrupt.
 func Share(string, ...[]byte) {}
 
-// Scramble is a point at which the action corrupt changes p, which others read.
+// Scramble is a point at which the action corrupt changes p, which other ranks read.
 func Scramble(string, []byte) {}

@@ -4,13 +4,13 @@
 //
 //	GOROVOD_FAILPOINT=point=action[#n]
 //
-// acts when the rank passes the point for the n-th time (default: the first), and says
-// so on stderr: "failpoint point action time", the time in nanoseconds since 1970.
+// The action happens when the rank passes the point for the n-th time (default: the first). The rank says so on stderr:
+// "failpoint point action time", with the time in nanoseconds since 1970.
 //
 //	kill, exit, panic, stop   stop is SIGSTOP
-//	emfile                    the process can open no descriptor any more
+//	emfile                    the process can open no more descriptors
 //	corrupt                   damages words of shared memory that matter at this point, or
-//	                          what this rank tells others, as GOROVOD_SEED chooses
+//	                          data for other ranks, as GOROVOD_SEED chooses
 //	cut                       runs GOROVOD_CUT, a command that cuts this host off
 package failpoint
 
@@ -28,10 +28,10 @@ import (
 	"time"
 )
 
-// Enabled says whether this build has failpoints.
+// Enabled: this build has failpoints.
 const Enabled = true
 
-// plan is what the environment says, read when a point is passed for the first time.
+// plan is the fault from the environment, read when the first point is passed.
 var plan = sync.OnceValue(func() *fault {
 	spec, n, _ := strings.Cut(os.Getenv("GOROVOD_FAILPOINT"), "#")
 	f := new(fault)
@@ -54,8 +54,7 @@ var (
 	shared = map[string][][]byte{}
 )
 
-// Share offers words that other processes share, for the action corrupt: what they are,
-// and where. The last offer counts.
+// Share offers words that other processes share, for the action corrupt. what names the words. The last offer counts.
 func Share(what string, words ...[]byte) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -72,7 +71,7 @@ var targets = map[string][]string{
 	"shutdown":   {"board", "mailboxes"},
 }
 
-// Scramble is a point at which the action corrupt changes p, which others read.
+// Scramble is a point at which the action corrupt changes p, which other ranks read.
 func Scramble(name string, p []byte) {
 	f := plan()
 	if name != f.point || f.action != "corrupt" || f.left.Add(-1) != 0 {
@@ -86,7 +85,7 @@ func Scramble(name string, p []byte) {
 	}
 }
 
-// Here is a point at which the rank may be made to fail.
+// Here is a point at which the environment can make the rank fail.
 func Here(name string) {
 	f := plan()
 	if name != f.point || f.action == "corrupt" && targets[name] == nil || f.left.Add(-1) != 0 {
@@ -123,8 +122,8 @@ func random() *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// exhaust opens what can be opened, under a limit that the next one reaches soon. The
-// limit stays above what is open: poll refuses to work otherwise.
+// exhaust opens as many descriptors as it can, under a limit that the next open soon reaches. The limit stays above the
+// number of open descriptors, because poll refuses to work otherwise.
 func exhaust() {
 	const spare = 64
 	f, err := os.Open(os.DevNull)
@@ -138,8 +137,7 @@ func exhaust() {
 	}
 }
 
-// corrupt changes one word of those that matter, to one that it could be or to one that
-// it could not.
+// corrupt changes one of the words that matter, to a value that it could have or to one that it could not.
 func corrupt(f *fault) {
 	mu.Lock()
 	defer mu.Unlock()

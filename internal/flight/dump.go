@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Dump is what one rank knows.
+// Dump is the state of one rank.
 type Dump struct {
 	Job     string    `json:"job"` // the same on all ranks of a job
 	Rank    int       `json:"rank"`
@@ -23,7 +23,7 @@ type Dump struct {
 	Network string    `json:"network"`
 	Time    time.Time `json:"time"`
 	Failure string    `json:"failure,omitempty"`
-	// Sets has the world ranks of each process set but the world.
+	// Sets has the world ranks of each process set except the world.
 	Sets    map[int][]int `json:"sets,omitempty"`
 	Records []Record      `json:"records"`
 }
@@ -31,7 +31,7 @@ type Dump struct {
 // Who names the rank.
 func (d *Dump) Who() string { return fmt.Sprintf("rank %d on %s (pid %d)", d.Rank, d.Host, d.PID) }
 
-// Write writes the dump as JSON, record by record: a reader sees at once that there is an answer, however long it is.
+// Write writes the dump as JSON, record by record, so that a reader sees progress at once, however long the dump is.
 func (d *Dump) Write(w io.Writer) error {
 	head := *d
 	head.Records = nil
@@ -41,7 +41,7 @@ func (d *Dump) Write(w io.Writer) error {
 	}
 	out := bufio.NewWriterSize(w, 16<<10)
 	encoder := json.NewEncoder(out)
-	out.Write(bytes.TrimSuffix(text, []byte("null}"))) // of Records, the last field
+	out.Write(bytes.TrimSuffix(text, []byte("null}"))) // Records is the last field, so its null is cut off
 	before := byte('[')
 	for i := range d.Records {
 		out.WriteByte(before)
@@ -57,15 +57,15 @@ func (d *Dump) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-// maxDump bounds what is read of a file or a rank.
+// maxDump is how many bytes of a file, or of a rank's answer, are read at most.
 const maxDump = 64 << 20
 
 // errTooLong is the error for a dump that is longer than what is read of it.
 var errTooLong = errors.New("it is too long")
 
-// Read reads what Write has written, by whomever: nothing in it is believed.
+// Read reads a dump that Write has written. It trusts nothing in it, because anybody may have written it.
 func Read(r io.Reader) (*Dump, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxDump+1)) // first all, since a rank does not wait for long
+	text, err := io.ReadAll(io.LimitReader(r, maxDump+1)) // everything first, because a rank does not wait for long
 	if err == nil && len(text) > maxDump {
 		err = fmt.Errorf("%w: more than %d MiB", errTooLong, maxDump>>20)
 	}
@@ -82,7 +82,7 @@ func Read(r io.Reader) (*Dump, error) {
 	return &d, nil
 }
 
-// Save writes the dump to a file of its own in dir, whole or not at all.
+// Save writes the dump to a new file in dir, whole or not at all.
 func (d *Dump) Save(dir string) (name string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
@@ -105,7 +105,7 @@ func (d *Dump) Save(dir string) (name string, err error) {
 
 // Load reads the dumps of a directory.
 func Load(dir string) ([]*Dump, error) {
-	entries, err := os.ReadDir(dir) // not Glob, to which the directory's own name would be a pattern
+	entries, err := os.ReadDir(dir) // not Glob, which would read the directory's own name as a pattern
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func Load(dir string) ([]*Dump, error) {
 	return dumps, nil
 }
 
-// Text writes the last n operations in lines, for people.
+// Text writes the last n operations as lines for people.
 func (d *Dump) Text(w io.Writer, n int) {
 	for _, r := range d.Records[max(0, len(d.Records)-n):] {
 		fmt.Fprintf(w, "  %-9s %s %q %s %v, submitted %s\n", r.Phase(), r.Op, r.Name, r.DType, r.Shape,

@@ -21,7 +21,7 @@ func begin(r *Recorder, name string, at int64, shape ...int64) *Entry {
 	return e
 }
 
-// The ring keeps the last operations, in order, and tells whose place has been taken.
+// The ring keeps the last operations, in order, and shows which places were taken.
 func TestTheLastOperationsAreKept(t *testing.T) {
 	r := NewRecorder(3)
 	first := begin(r, "a", 1, 4)
@@ -56,13 +56,13 @@ func TestRecordingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// dump is what a rank would say of these operations.
+// dump is a rank's dump with these operations.
 func dump(rank, size int, records ...Record) *Dump {
 	return &Dump{Job: "j", Rank: rank, Size: size, Host: "h", PID: 100 + rank, Records: records}
 }
 
-// The rank that has not submitted what others wait for, the one with another shape, and
-// the one of whom nothing is known.
+// Merge names the rank that has not submitted a tensor that others wait for, the rank with another shape, and the
+// unknown rank.
 func TestTheOddOneOutIsNamed(t *testing.T) {
 	waiting := func(name string, n int64) Record {
 		return Record{Name: name, Op: "ALLREDUCE", DType: "float32", Shape: []int64{n}, Submitted: 5}
@@ -87,7 +87,7 @@ func TestTheOddOneOutIsNamed(t *testing.T) {
 	}
 }
 
-// A process that does not answer is a rank that is missing: the one that its environment names, or the only one left.
+// A process that does not answer is a missing rank: the one in its environment, or the only one left.
 func TestWhoDoesNotAnswerIsNamed(t *testing.T) {
 	grad := Record{Name: "grad", Op: "ALLREDUCE", Submitted: 5}
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestADumpIsSavedAndLoaded(t *testing.T) {
 	}
 }
 
-// This process answers itself: it is its own ancestor.
+// A process that asks itself gets an answer, because it counts as its own ancestor.
 func TestAskingAProcess(t *testing.T) {
 	l, err := Listen()
 	if err != nil {
@@ -155,11 +155,11 @@ func TestAskingAProcess(t *testing.T) {
 	}
 }
 
-// Only a process that belongs to one job is asked for it: not what all processes descend
-// from, and not one below which several jobs run.
+// A process stands for a job only if it belongs to one: not the ancestor of all processes, and not a process below
+// which several jobs run.
 func TestAskingForOneOfSeveralJobs(t *testing.T) {
 	ranks := map[string]int{}
-	for _, job := range []string{"one", "", "two"} { // "": a job of one rank
+	for _, job := range []string{"one", "", "two"} { // "" is a job of one rank
 		child := exec.Command("sleep", "60")
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func TestAskingForOneOfSeveralJobs(t *testing.T) {
 	}
 }
 
-// Whatever a file or a socket says, reading and merging it is harmless.
+// Reading and merging is harmless for any content of a file or a socket.
 func FuzzRead(f *testing.F) {
 	var b bytes.Buffer
 	dump(1, 2, Record{Name: "x", Op: "ALLREDUCE", Shape: []int64{1}, Submitted: 7}).Write(&b)
@@ -219,7 +219,7 @@ func BenchmarkRecord(b *testing.B) {
 	}
 }
 
-// TestNow checks the line about a job: who waits for whom comes before what is done.
+// TestNow checks the line about a job: waits come before what the ranks are doing.
 func TestNow(t *testing.T) {
 	at := time.Unix(1000, 0)
 	before := func(seconds float64) int64 { return at.Add(-time.Duration(seconds * 1e9)).UnixNano() }

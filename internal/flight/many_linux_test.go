@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Ranks with the most records that can be kept answer in full. The race detector makes this four times as slow.
+// Ranks that keep the most records answer in full. The race detector makes this four times as slow.
 func TestRanksWithVeryManyRecords(t *testing.T) {
 	const ranks, most = 5, 65536
 	records := make([]Record, most)

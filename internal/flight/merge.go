@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Merge tells what the ranks of a job wait for, and who is the odd one out: who has not
-// submitted what others wait for, and what he does instead; whose type or shape differs.
-// silent are processes of the job from which there is no dump, as they do not answer, or too much.
+// Merge says what the ranks of a job wait for, and which rank differs: a rank that has not submitted a tensor that
+// others wait for, and its present operation; a rank with another type or shape. silent are processes of the job
+// without a dump, because they do not answer, or answer with too much.
 func Merge(w io.Writer, dumps []*Dump, silent []Silent) {
 	slices.SortFunc(dumps, func(a, b *Dump) int { return a.Rank - b.Rank })
 	for _, d := range dumps {
@@ -25,7 +25,7 @@ func Merge(w io.Writer, dumps []*Dump, silent []Silent) {
 	var mute []int
 	for _, s := range identify(silent, unknown) {
 		i := slices.Index(unknown, s.Rank)
-		if s.TooLong { // it may have submitted anything
+		if s.TooLong { // it may have submitted any tensor
 			who := "a rank"
 			if s.Rank >= 0 {
 				who = fmt.Sprint("rank ", s.Rank)
@@ -49,7 +49,7 @@ func Merge(w io.Writer, dumps []*Dump, silent []Silent) {
 	}
 }
 
-// state is what a rank does now.
+// state says what a rank is doing.
 func (d *Dump) state() string {
 	var open []string
 	for _, r := range d.Records {
@@ -70,7 +70,7 @@ func (d *Dump) state() string {
 		clock(last.Ended))
 }
 
-// maxListed is how many of a rank's operations are named.
+// maxListed is how many of a rank's operations a line names.
 const maxListed = 4
 
 // key names a tensor.
@@ -79,8 +79,8 @@ type key struct {
 	name string
 }
 
-// pending are the tensors that some rank waits for because not all have submitted
-// them, in the order in which they were first submitted.
+// pending are the tensors that some rank waits for because not all ranks have submitted them, in the order in which
+// they were first submitted.
 func pending(dumps []*Dump) []key {
 	first := map[key]int64{}
 	for _, d := range dumps {
@@ -114,8 +114,8 @@ func ranks(list []int) string {
 	return "ranks " + b.String()
 }
 
-// tell says who waits for a tensor and who does not, and how the ranks' ideas of it
-// differ. mute are the ranks that do not answer, unknown those on other hosts, perhaps.
+// tell says which ranks wait for a tensor, which do not, and how their types and shapes differ. mute are the ranks that
+// do not answer; unknown are the ranks that may be on other hosts.
 func (k key) tell(w io.Writer, dumps []*Dump, mute, unknown []int) {
 	var waits, missing []int
 	kinds := map[string][]int{}
@@ -123,7 +123,7 @@ func (k key) tell(w io.Writer, dumps []*Dump, mute, unknown []int) {
 		r := d.last(k)
 		rank := d.Rank
 		if r == nil || r.Phase() != "waiting" {
-			if k.set == 0 || r != nil { // of a process set it is not known who is in it
+			if k.set == 0 || r != nil { // the members of a process set are not known here
 				missing = append(missing, rank)
 			}
 			continue
@@ -165,7 +165,7 @@ func (d *Dump) last(k key) *Record {
 	return nil
 }
 
-// sorted are the kinds, the rarest first: the odd one out.
+// sorted are the kinds, the rarest, which is the odd one out, first.
 func sorted(kinds map[string][]int) []string {
 	var names []string
 	for n := range kinds {
@@ -180,7 +180,7 @@ func sorted(kinds map[string][]int) []string {
 	return names
 }
 
-// absent are the ranks of whom there is no dump.
+// absent are the ranks without a dump.
 func absent(dumps []*Dump) (missing []int) {
 	have := map[int]bool{}
 	size := 0

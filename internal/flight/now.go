@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// patient is how long an operation may take before Now says how long.
+// patient is how long an operation may take before Now says for how long it has run.
 const patient = time.Second
 
-// Now says on one line what a job does, by the dumps of its ranks on this host, in the order of their ranks: what it
-// failed of, whom the ranks wait for and how long, or what they did last.
+// Now says on one line what a job does, by the dumps of its ranks on this host, in the order of their ranks: why it
+// failed; or which ranks are waited for, and how long; or what the ranks did last.
 func Now(dumps []*Dump) string {
 	if len(dumps) == 0 {
 		return "unknown"
@@ -46,7 +46,7 @@ func Now(dumps []*Dump) string {
 	return fmt.Sprintf("works; its last operation is %s %q", last.Op, last.Name)
 }
 
-// now says who waits for whom, if somebody has waited for long.
+// now says which ranks wait for which, if a wait has been long.
 func (k key) now(dumps []*Dump) string {
 	var waits, missing []int
 	var longest time.Duration
@@ -56,7 +56,7 @@ func (k key) now(dumps []*Dump) string {
 		case r != nil && r.Phase() == "waiting":
 			waits, op = append(waits, d.Rank), r.Op
 			longest = max(longest, d.since(r.Submitted))
-		case k.set == 0: // of a process set it is not known who is in it
+		case k.set == 0: // the members of a process set are not known here
 			missing = append(missing, d.Rank)
 		}
 	}
@@ -77,7 +77,7 @@ func (k key) now(dumps []*Dump) string {
 	return fmt.Sprintf("%s %s for %s in %s %q, for %s", some(waits), verb, who, op, k.name, seconds(longest))
 }
 
-// some are ranks, but not more than a line has room for.
+// some lists ranks, at most as many as fit on a line.
 func some(list []int) string {
 	if more := len(list) - maxListed; more > 1 {
 		return fmt.Sprintf("%s and %d more", ranks(list[:maxListed]), more)
@@ -85,10 +85,10 @@ func some(list []int) string {
 	return ranks(list)
 }
 
-// since is how long before the dump something was.
+// since is how long before the dump a time was.
 func (d *Dump) since(ns int64) time.Duration { return d.Time.Sub(time.Unix(0, ns)) }
 
-// seconds is a time for people: 2.1 s, 3m20s.
+// seconds writes a duration for people: 2.1 s, 3m20s.
 func seconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())

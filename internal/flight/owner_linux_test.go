@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// askVariable makes the test binary one that asks that process.
+// askVariable makes the test binary a program that asks that process.
 const askVariable = "GOROVOD_FLIGHT_TEST_ASK"
 
-// deceiveVariable makes the test binary one that opens many sockets under the numbers of other processes, and never
-// answers there.
+// deceiveVariable makes the test binary a program that opens many sockets under the numbers of other processes, and
+// never answers there.
 const deceiveVariable = "GOROVOD_FLIGHT_TEST_DECEIVE"
 
 // deceitful is how many sockets that program has.
@@ -55,7 +55,7 @@ func asOther(t *testing.T, variable, value string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("/tmp", "gorovod-flight") // that others can enter
+	dir, err := os.MkdirTemp("/tmp", "gorovod-flight") // a directory that others can enter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func serve(t *testing.T, dump func() *Dump) {
 	t.Cleanup(func() { l.Close(); <-served })
 }
 
-// A rank whose answer is too long is not said to be silent.
+// A rank whose answer is too long does not count as silent.
 func TestAnAnswerThatIsTooLong(t *testing.T) {
 	long := strings.Repeat("x", maxDump)
 	serve(t, func() *Dump { return &Dump{Job: long, Size: 1, PID: os.Getpid()} })
@@ -103,7 +103,7 @@ func TestAnAnswerThatIsTooLong(t *testing.T) {
 	}
 }
 
-// The processes of another user cannot make root read without end.
+// Another user's processes cannot make root read without end.
 func TestAnswersOfOneUserAreBounded(t *testing.T) {
 	var u users
 	const most, each = 10000, 4000
@@ -131,7 +131,7 @@ func TestAnswersOfOneUserAreBounded(t *testing.T) {
 	}
 }
 
-// Another user than that of the ranks is told whose they are, and who may ask.
+// Another user hears which user owns the ranks, and who may ask them.
 func TestRanksOfAnotherUser(t *testing.T) {
 	c := asOther(t, askVariable, strconv.Itoa(os.Getpid()))
 	serveDump(t)
@@ -142,7 +142,7 @@ func TestRanksOfAnotherUser(t *testing.T) {
 	}
 }
 
-// Sockets of another user that pretend to be this process's neither hide it nor hold root up.
+// Sockets of another user that pretend to be this process's neither hide this process nor delay root.
 func TestAnotherUserDeceivesNobody(t *testing.T) {
 	c := asOther(t, deceiveVariable, strconv.Itoa(os.Getpid()))
 	in, err := c.StdinPipe()
@@ -157,7 +157,7 @@ func TestAnotherUserDeceivesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { in.Close(); c.Wait() }()
-	io.Copy(io.Discard, out) // it is ready
+	io.Copy(io.Discard, out) // it is ready now
 	serveDump(t)
 	began := time.Now()
 	all, answers, _, err := askAll()

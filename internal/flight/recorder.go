@@ -1,7 +1,6 @@
-// Package flight is a rank's flight recorder: it remembers what became of the rank's
-// last operations. Recording costs a few stores into memory that is there already. A
-// rank makes a Dump on failure, on a stall, or for gorovod doctor --dump. Merge puts
-// several ranks' dumps together, and says which rank is missing where others wait.
+// Package flight is a rank's flight recorder: it remembers the rank's last operations, and how far they came. Recording
+// costs a few stores into memory that is allocated before. A rank makes a Dump on failure, on a stall, or for gorovod
+// doctor --dump. Merge puts several ranks' dumps together, and names the rank that is missing while others wait.
 package flight
 
 import (
@@ -9,16 +8,15 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Record is one operation of this rank. Times are nanoseconds since 1970, 0 for what
-// has not happened.
+// Record is one operation of this rank. Times are nanoseconds since 1970; 0 for a step that has not happened.
 type Record struct {
 	Set   int     `json:"set,omitempty"` // process set
 	Name  string  `json:"name"`
 	Op    string  `json:"op"`
 	DType string  `json:"dtype"`
 	Shape []int64 `json:"shape,omitempty"` // the first MaxDims lengths
-	// Sequence is the operation's place in the order on which the members of its process set have agreed, the same on
-	// all of them; 0 before they have agreed.
+	// Sequence is the operation's place in the agreed order of its process set, the same on all members; 0 before they
+	// have agreed.
 	Sequence  uint64 `json:"sequence,omitempty"`
 	Submitted int64  `json:"submitted"`
 	Agreed    int64  `json:"agreed,omitempty"`  // all members have submitted it
@@ -27,7 +25,7 @@ type Record struct {
 	Failed    bool   `json:"failed,omitempty"`
 }
 
-// Phase says in a word how far it has come.
+// Phase says in a word how far the operation has come.
 func (r *Record) Phase() string {
 	switch {
 	case r.Failed:
@@ -45,9 +43,8 @@ func (r *Record) Phase() string {
 // MaxDims is how many lengths of a shape are recorded.
 const MaxDims = 6
 
-// Entry is a Record as the ring keeps it: nothing in it is allocated. Its owner holds a
-// pointer until the operation has ended; another operation may have taken its
-// place by then, which Number tells.
+// Entry is a Record as the ring keeps it: it has no allocated parts. Its owner keeps a pointer until the operation has
+// ended. By then another operation may have taken its place, which Number shows.
 type Entry struct {
 	Number    uint64
 	Set       int
@@ -64,18 +61,18 @@ type Entry struct {
 	Failed    bool
 }
 
-// Recorder is the ring. It is not safe for concurrent use: the engine's lock, which
-// every operation takes anyway, guards it.
+// Recorder is the ring. It is not safe for concurrent use: the engine's lock, which every operation takes anyway,
+// guards it.
 type Recorder struct {
 	ring []Entry
 	next uint64
 }
 
-// NewRecorder makes one for the last n operations; 0: it records nothing.
+// NewRecorder makes a Recorder for the last n operations; with 0 it records nothing.
 func NewRecorder(n int) *Recorder { return &Recorder{ring: make([]Entry, n)} }
 
-// Begin takes the place of the oldest operation; nil where nothing is recorded. The
-// caller fills in who it is.
+// Begin takes the place of the oldest operation; nil if the Recorder records nothing. The caller fills in the
+// operation's identity.
 func (r *Recorder) Begin(shape []int64, at int64) *Entry {
 	if len(r.ring) == 0 {
 		return nil
@@ -87,7 +84,7 @@ func (r *Recorder) Begin(shape []int64, at int64) *Entry {
 	return e
 }
 
-// Records are the operations, the oldest first.
+// Records returns the operations, the oldest first.
 func (r *Recorder) Records() []Record {
 	n := uint64(len(r.ring))
 	var out []Record

@@ -5,18 +5,17 @@ import "fmt"
 // Silent is a process of a job that does not answer, or whose answer is too long.
 type Silent struct {
 	PID int
-	// Rank is -1 where it is not known.
+	// Rank is -1 if it is not known.
 	Rank int
-	// Stopped says that the process was stopped, by SIGSTOP or a debugger.
+	// Stopped: SIGSTOP or a debugger has stopped the process.
 	Stopped bool
-	// TooLong says that it answers with more records than are read.
+	// TooLong: the process answers with more records than are read.
 	TooLong bool
-	// Owner is the user to whom the process belongs, where that is another: ranks tell
-	// their own user and root only.
+	// Owner is the user who owns the process, if it is another user: ranks answer only their own user and root.
 	Owner string
 }
 
-// Why says why it does not answer, as far as that is known.
+// Why says why the process does not answer, as far as that is known.
 func (s Silent) Why() string {
 	if s.Owner != "" {
 		return fmt.Sprintf("its process %d belongs to user %s, and tells only this user and root: ask as one of "+
@@ -32,7 +31,7 @@ func (s Silent) Why() string {
 	return fmt.Sprintf("its process %d may hang", s.PID)
 }
 
-// identify gives the one process whose rank is not known the one rank that is left.
+// identify: if one process has an unknown rank and one rank is left, the process has that rank.
 func identify(silent []Silent, missing []int) []Silent {
 	if len(silent) != 1 || len(missing) != 1 || silent[0].Rank >= 0 {
 		return silent

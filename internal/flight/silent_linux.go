@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// silentOf is what the system knows of a process that does not answer, or whose answer is too long.
+// silentOf is the system's information on a process that does not answer, or whose answer is too long.
 func silentOf(pid int, tooLong bool) Silent {
 	state := state(pid)
 	s := Silent{PID: pid, Rank: -1, TooLong: tooLong, Stopped: state == "T" || state == "t", Owner: otherOwner(pid)}
@@ -21,7 +21,7 @@ func silentOf(pid int, tooLong bool) Silent {
 	for variable := range bytes.SplitSeq(environ, []byte{0}) {
 		name, value, _ := bytes.Cut(variable, []byte{'='})
 		switch string(name) {
-		case "GOROVOD_ELASTIC_WORKER": // its rank changes
+		case "GOROVOD_ELASTIC_WORKER": // the worker's rank changes
 			s.Rank = -1
 			return s
 		case "HOROVOD_RANK":
@@ -33,7 +33,7 @@ func silentOf(pid int, tooLong bool) Silent {
 	return s
 }
 
-// otherOwner is the user to whom a process belongs, empty where it is this one, or this one is root.
+// otherOwner is the user who owns a process; empty if it is this user, or if this user is root.
 func otherOwner(pid int) string {
 	var st unix.Stat_t
 	me := os.Geteuid()
@@ -47,7 +47,7 @@ func otherOwner(pid int) string {
 	return id
 }
 
-// state is the letter for what a process does, empty where there is no such process.
+// state is the letter for a process's state; empty if there is no such process.
 func state(pid int) string {
 	if fields := stat(pid); len(fields) > 0 {
 		return fields[0]

@@ -21,19 +21,19 @@ import (
 	"github.com/gorovod/gorovod/internal/peercred"
 )
 
-// prefix is how the sockets are called, before the process id; a further number tells
-// the worlds of one process apart. They are abstract: nothing is left of them.
+// prefix begins the names of the sockets. The process id follows, and a number that distinguishes the worlds of one
+// process. The sockets are abstract, so they leave no files behind.
 const prefix = "gorovod/flight/"
 
 const (
-	// patience is how long an end of a connection waits for the other one to do anything.
+	// patience is how long one end of a connection waits for the other end to make progress.
 	patience = 2 * time.Second
-	// mostPatience bounds a whole answer. The most that a rank can have to tell takes seconds where other programs use
-	// the cores.
+	// mostPatience is the time limit of a whole answer. The longest answer of a rank takes seconds if other programs
+	// use the cores.
 	mostPatience = 20 * time.Second
 )
 
-// steady is a connection that breaks if its other end does nothing for patience, or at the end.
+// steady is a connection that fails if its other end makes no progress for patience, or if the time limit is over.
 type steady struct {
 	net.Conn
 	end time.Time
@@ -46,7 +46,7 @@ func (p steady) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// Write writes b in pieces, because each makes some way.
+// Write writes b in pieces, because each piece counts as progress.
 func (p steady) Write(b []byte) (n int, err error) {
 	const piece = 64 << 10
 	for part := range slices.Chunk(b, piece) {
@@ -74,14 +74,14 @@ func Listen() (*net.UnixListener, error) {
 		time.Now().UnixNano()), Net: "unix"})
 }
 
-// Serve answers who asks, if he is this user or root, until the listener is closed.
+// Serve answers each process that asks, if it runs as this user or as root, until the listener is closed.
 func Serve(l *net.UnixListener, dump func() *Dump) {
 	for {
 		c, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors, say
+		if err != nil { // descriptors have run out, for instance
 			time.Sleep(patience / 10)
 			continue
 		}
@@ -92,10 +92,9 @@ func Serve(l *net.UnixListener, dump func() *Dump) {
 	}
 }
 
-// Ask asks the ranks on this host of the job to which a process belongs: the launcher, a
-// supervisor or a rank. silent are those below it that do not answer. A process below which
-// ranks of several jobs run, as those of a login or of the whole host do, belongs to none:
-// the error then names the ranks among which to choose.
+// Ask asks the ranks on this host of the job to which a process belongs: the launcher, a supervisor or a rank. silent
+// are the ranks below the process that do not answer. If ranks of several jobs run below the process, as below a login
+// shell or init, it belongs to no job: the error then names the ranks to choose from.
 func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
 	if _, err := os.Lstat("/proc/self"); err != nil {
 		return nil, nil, errors.New("that needs /proc, which is not mounted here: `mount -t proc proc /proc` mounts it")
@@ -107,7 +106,7 @@ func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	jobs := map[string]int{} // those below the process: a rank of each
+	jobs := map[string]int{} // by job: a rank below the process
 	own := ""                // the job in which the process itself is a rank
 	for owner, its := range answers {
 		if !below(owner, pid) {
@@ -144,8 +143,8 @@ func Ask(pid int) (dumps []*Dump, silent []Silent, err error) {
 	return dumps, silent, nil
 }
 
-// Running are the dumps of all jobs of this user that run on this host, by rank. silent are their processes that do not
-// answer, and those of other users.
+// Running returns the dumps of all of this user's jobs that run on this host, by rank. silent are this user's processes
+// that do not answer, and those of other users.
 func Running() (jobs [][]*Dump, silent []Silent, err error) {
 	all, answers, long, err := askAll()
 	if err != nil {
@@ -181,17 +180,16 @@ func Launcher(pid int) int {
 	return 0
 }
 
-// askAll asks everyone. all are the answers by job; answers are the jobs in which each
-// process that has a socket is a rank, none where it is silent; long are the processes with
-// an answer that is too long. Those of one user are asked by themselves, so that the
-// processes of another one can neither hide them nor hold them up.
+// askAll asks every process that has a socket. all are the answers by job. answers are the jobs in which each such
+// process is a rank; none if it is silent. long are the processes whose answer is too long. It asks the processes of
+// each user separately, so that those of one user can neither hide nor delay another's.
 func askAll() (all map[string][]*Dump, answers map[int][]string, long map[int]bool, err error) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	all, answers, long = map[string][]*Dump{}, map[int][]string{}, map[int]bool{}
-	asked := map[string]bool{} // connections that a process has not accepted are called as its socket
+	asked := map[string]bool{} // connections that a process has not accepted have the name of its socket
 	found := map[uint32]*users{}
 	for _, line := range strings.Split(string(table), "\n") {
 		fields := strings.Fields(line)
@@ -208,7 +206,7 @@ func askAll() (all map[string][]*Dump, answers map[int][]string, long map[int]bo
 			answers[owner] = []string{}
 		}
 		if os.Getuid() != 0 && cred.Uid != 0 && int(cred.Uid) != os.Getuid() {
-			c.Close() // another user's, who would not answer, unless to deceive
+			c.Close() // another user's process, which would answer only to deceive
 			continue
 		}
 		if found[cred.Uid] == nil {
@@ -231,7 +229,7 @@ func askAll() (all map[string][]*Dump, answers map[int][]string, long map[int]bo
 				continue
 			}
 			job := d.Job
-			if job == "" { // of one rank, which has no rendezvous
+			if job == "" { // a job of one rank, which has no rendezvous
 				job = fmt.Sprint("alone ", d.PID)
 			}
 			all[job] = append(all[job], d)
@@ -241,17 +239,18 @@ func askAll() (all map[string][]*Dump, answers map[int][]string, long map[int]bo
 	return all, answers, long, nil
 }
 
-// users are the sockets of one user, and what they answer.
+// users are the sockets of one user, and the answers.
 type users struct {
 	owners []int
 	conns  []net.Conn
-	dumps  []*Dump      // nil where there is no answer
+	dumps  []*Dump      // by socket; nil if there is no answer
 	long   []bool       // the answer is too long
 	left   atomic.Int64 // how many bytes all answers together may still have
 }
 
-// mostOf bounds the answers of all processes of a user together. Root trusts no other user: of his processes it reads
-// as much as a dozen ranks with the most records that GOROVOD_FLIGHT_RECORDS allows have to tell.
+// mostOf is the most bytes of the answers of all processes of a user together. Root trusts no other user: from such a
+// user's processes it reads as many bytes as a dozen ranks write that keep the most records that GOROVOD_FLIGHT_RECORDS
+// allows.
 func mostOf(uid uint32) int64 {
 	if int(uid) == os.Getuid() {
 		return mostOfUser * maxDump
@@ -259,7 +258,7 @@ func mostOf(uid uint32) int64 {
 	return 4 * maxDump
 }
 
-// rationed reads an answer. Its bytes come out of what those of a user may still have.
+// rationed reads an answer. Its bytes count against the user's limit.
 type rationed struct {
 	answer io.Reader
 	left   *atomic.Int64
@@ -273,7 +272,7 @@ func (r rationed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// mostOfUser bounds how many sockets of one user are asked.
+// mostOfUser is how many sockets of one user are asked.
 const mostOfUser = 1024
 
 // add adds the socket of a process.
@@ -286,11 +285,11 @@ func (u *users) add(owner int, c net.Conn) {
 	u.dumps, u.long = append(u.dumps, nil), append(u.long, false)
 }
 
-// unanswered leaves a question without an answer, which is what a failure to ask it comes to.
+// unanswered leaves a question without an answer, as any failure to ask does.
 func unanswered(error) {}
 
-// ask asks them all at once. It takes at most patience, however many are silent, and at most mostPatience if one tells
-// little by little.
+// ask asks all of them at once. It takes at most patience, however many are silent; at most mostPatience if one answers
+// slowly.
 func (u *users) ask() {
 	var asking sync.WaitGroup
 	for i, c := range u.conns {
@@ -304,8 +303,8 @@ func (u *users) ask() {
 	asking.Wait()
 }
 
-// ownerOf is the process whose socket it is: the one that its name says, if the user who listens owns that process,
-// too. Else anyone could call a socket by the number of another user's process.
+// ownerOf is the process that owns a socket: the one in the socket's name, if the listening user owns that process.
+// Without this check any user could name a socket after another user's process.
 func ownerOf(name string, cred *unix.Ucred) int {
 	text, _, _ := strings.Cut(strings.TrimPrefix(name, "@"+prefix), "/")
 	var st unix.Stat_t
@@ -316,8 +315,8 @@ func ownerOf(name string, cred *unix.Ucred) int {
 	return int(cred.Pid)
 }
 
-// dial connects to a socket, and says who listens there. It does not wait: where many have connected, the kernel
-// refuses at once.
+// dial connects to a socket, and says which process listens there. It does not wait: if many connections are pending,
+// the kernel refuses at once.
 func dial(name string) (net.Conn, *unix.Ucred) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
@@ -331,7 +330,7 @@ func dial(name string) (net.Conn, *unix.Ucred) {
 	return c, cred
 }
 
-// maxNamed bounds how many ranks an error lists.
+// maxNamed is how many ranks an error lists.
 const maxNamed = 8
 
 // someOf names a rank of each job, by its process.
@@ -347,7 +346,7 @@ func someOf(all map[string][]*Dump, jobs map[string]int) string {
 	return strings.Join(names, ", ")
 }
 
-// isLauncher reports whether a process is one of ours, by the name under which it was started.
+// isLauncher reports whether a process is one of our launchers, by the name under which it was started.
 func isLauncher(pid int) bool {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	name, _, _ := strings.Cut(string(line), "\x00")
@@ -355,7 +354,7 @@ func isLauncher(pid int) bool {
 	return name == "horovodrun" || name == "gorovod"
 }
 
-// below reports whether a process is another one or descends from it.
+// below reports whether a process is ancestor, or descends from it.
 func below(pid, ancestor int) bool {
 	for range 64 {
 		if pid == ancestor {
@@ -373,7 +372,7 @@ func below(pid, ancestor int) bool {
 	return false
 }
 
-// stat is what the system tells of a process, from its state on; nil where there is none.
+// stat is the fields of a process in /proc/PID/stat, from the state on; nil if there is no process.
 func stat(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

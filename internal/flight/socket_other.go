@@ -9,17 +9,17 @@ import (
 
 var errUnsupported = errors.New("ranks can be asked on Linux only; GOROVOD_DUMP_DIR works everywhere")
 
-// Listen is for Linux.
+// Listen is implemented on Linux only.
 func Listen() (*net.UnixListener, error) { return nil, errUnsupported }
 
-// Serve is for Linux.
+// Serve is implemented on Linux only.
 func Serve(*net.UnixListener, func() *Dump) {}
 
-// Ask is for Linux.
+// Ask is implemented on Linux only.
 func Ask(int) ([]*Dump, []Silent, error) { return nil, nil, errUnsupported }
 
-// Running is for Linux.
+// Running is implemented on Linux only.
 func Running() ([][]*Dump, []Silent, error) { return nil, nil, errUnsupported }
 
-// Launcher is for Linux.
+// Launcher is implemented on Linux only.
 func Launcher(int) int { return 0 }

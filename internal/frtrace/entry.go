@@ -8,9 +8,10 @@ import (
 	"github.com/gorovod/gorovod/internal/flight"
 )
 
-// entry is what the analyser reads of an operation on the rank of d, the index-th of its file. r is the rank's record.
-// It is nil where the rank has none of an operation on which it has agreed: then it has joined, or the record is
-// older than those that are kept. The others' record stands for it. ranks is the size of the process set.
+// entry is an operation on the rank of d, in the form that the analyser reads; it is the index-th entry of the rank's
+// file. r is the rank's record. r is nil if the rank has none of an agreed operation: the rank has joined, or the
+// record is older than those that are kept. Then another rank's record replaces it. ranks is the size of the process
+// set.
 func entry(o *op, r *flight.Record, d *flight.Dump, index, ranks int) []field {
 	about := ""
 	if r == nil {
@@ -27,7 +28,7 @@ func entry(o *op, r *flight.Record, d *flight.Dump, index, ranks int) []field {
 		{"collective_seq_id", int64(o.number)},
 		{"p2p_seq_id", 0},
 		{"op_id", int64(o.number)},
-		// nccl is the one library that all versions of the analyser know.
+		// nccl is the only library that all versions of the analyser know
 		{"profiling_name", "nccl:" + kind + " " + strings.Map(plain, r.Name)},
 		{"time_created_ns", r.Submitted},
 		{"input_sizes", in},
@@ -40,14 +41,14 @@ func entry(o *op, r *flight.Record, d *flight.Dump, index, ranks int) []field {
 		{"retired", r.Ended != 0},
 		{"timeout_ms", 0},
 		{"is_p2p", false},
-		// The analyser prints it as "NAME at FILE:LINE", the operation's stack.
+		// The analyser prints it as "NAME at FILE:LINE", as the operation's stack.
 		{"frames", []any{[]field{
 			{"name", fmt.Sprintf("%s %q of %s %v%s", r.Op, r.Name, r.DType, r.Shape, about)},
 			{"filename", d.Host}, {"line", d.PID}}}},
 	}
 }
 
-// plain keeps an operation's name one word without colons, at which the analyser parts it.
+// plain keeps an operation's name one word without colons, because the analyser cuts at these.
 func plain(c rune) rune {
 	if c == ':' || c <= ' ' {
 		return '_'
@@ -62,7 +63,7 @@ func when(ns int64) any {
 	return ns
 }
 
-// state is how far an operation has come. One that has failed stays where it was.
+// state is how far an operation has come. A failed operation keeps its last state.
 func state(r *flight.Record) string {
 	switch {
 	case r.Ended != 0 && !r.Failed:
@@ -73,7 +74,8 @@ func state(r *flight.Record) string {
 	return "scheduled"
 }
 
-// kindOf is PyTorch's name of an operation. Those that it does not know are meetings of all ranks, as barriers are.
+// kindOf is PyTorch's name of an operation. An operation that PyTorch does not have becomes a barrier, because all
+// ranks meet in it.
 func kindOf(label string) string {
 	switch label {
 	case "ALLREDUCE", "ADASUM":
@@ -107,8 +109,8 @@ func dtype(name string) string {
 }
 
 var (
-	unknown = []any{[]any{}}  // sizes that a rank does not know; the analyser asks for none there
-	uneven  = []any{[]any{0}} // sizes that differ among ranks and may: the analyser would take that for a mistake
+	unknown = []any{[]any{}}  // sizes that a rank does not know; the analyser does not require them
+	uneven  = []any{[]any{0}} // may differ between ranks: the analyser would call that a mistake
 	list    = func(shape []int64) []any {
 		dims := make([]any, len(shape))
 		for i, n := range shape {
@@ -118,7 +120,7 @@ var (
 	}
 )
 
-// sizes are an operation's input and output sizes. A rank records its input's shape only; the output's follows.
+// sizes are an operation's input and output sizes. A rank records only its input's shape; the output's follows from it.
 func sizes(o *op, r *flight.Record, kind string, ranks int64) (in, out []any) {
 	switch kind {
 	case "barrier":
@@ -147,7 +149,7 @@ func sizes(o *op, r *flight.Record, kind string, ranks int64) (in, out []any) {
 	return list(r.Shape), list(r.Shape)
 }
 
-// rowsDiffer reports whether the ranks' tensors differ in the first dimension alone, as they may in an allgather.
+// rowsDiffer reports whether the ranks' tensors differ in the first dimension alone, as an allgather allows.
 func (o *op) rowsDiffer() bool {
 	differ := false
 	first := o.any().Shape

@@ -1,10 +1,10 @@
-// Package frtrace writes the flight records of a job's ranks as PyTorch's flight recorder does, so that its analyser
-// (torchfrtrace, torch.distributed.flight_recorder.fr_trace) reads them: a folder with a pickle for each rank. The
-// format is the version 2.3 of PyTorch 2.5; later analysers read it, too. Pickles are written here, and never read.
+// Package frtrace writes the flight records of a job's ranks as PyTorch's flight recorder does, so that PyTorch's
+// analyser (torchfrtrace, torch.distributed.flight_recorder.fr_trace) can read them: a folder with a pickle for each
+// rank. The format is version 2.3, that of PyTorch 2.5; later analysers read it, too. This package writes pickles and
+// never reads them.
 //
-// The analyser pairs the ranks' operations by number, as NCCL needs one order on all ranks. Ranks of gorovod pair
-// operations by name, and may submit them in any order; so the numbers are those by which the ranks have agreed:
-// see order.go.
+// The analyser pairs the ranks' operations by number, because NCCL needs one order on all ranks. Ranks of gorovod pair
+// operations by name, and may submit them in any order. So the numbers are those of the agreed order: see order.go.
 package frtrace
 
 import (
@@ -18,18 +18,18 @@ import (
 	"github.com/gorovod/gorovod/internal/flight"
 )
 
-// Prefix is how the files are called, before the rank: what the analyser's --prefix is.
+// Prefix begins the names of the files; the rank follows. It is the value of the analyser's --prefix.
 const Prefix = "rank_"
 
-// formatVersion is the newest that does not ask for the output sizes of an alltoall, which a rank that waits does not
-// know.
+// formatVersion is the newest format that does not require the output sizes of an alltoall, which a waiting rank does
+// not know.
 const formatVersion = "2.3"
 
-// mostRanks bounds what a damaged dump makes this program write.
+// mostRanks limits how much a damaged dump makes this program write.
 const mostRanks = 1 << 16
 
-// Save writes a file for each dump into dir, which is new or empty. missing are the ranks without a dump: the analyser
-// then needs its option --allow-incomplete-ranks.
+// Save writes a file for each dump into dir, which must be new or empty. missing are the ranks without a dump: with
+// any, the analyser needs its option --allow-incomplete-ranks.
 func Save(dir string, dumps []*flight.Dump) (missing []int, err error) {
 	dumps, missing, err = check(dumps)
 	if err != nil {
@@ -53,7 +53,7 @@ func Save(dir string, dumps []*flight.Dump) (missing []int, err error) {
 	return missing, nil
 }
 
-// check sorts the dumps by rank. They must be of one world.
+// check sorts the dumps by rank. They must belong to one world.
 func check(dumps []*flight.Dump) (sorted []*flight.Dump, missing []int, err error) {
 	if len(dumps) == 0 {
 		return nil, nil, errors.New("there are no dumps")
@@ -112,7 +112,7 @@ func files(dumps []*flight.Dump) [][]byte {
 	return texts
 }
 
-// members are the ranks of each process set, as far as the dumps know them.
+// members are the ranks of each process set, as far as the dumps tell.
 func members(dumps []*flight.Dump) map[int][]int {
 	sets := map[int][]int{}
 	for r := range dumps[0].Size {
@@ -124,7 +124,7 @@ func members(dumps []*flight.Dump) map[int][]int {
 		}
 	}
 	for _, d := range dumps {
-		for _, r := range d.Records { // of a set that has been removed since
+		for _, r := range d.Records { // the set has been removed since
 			if known := sets[r.Set]; d.Sets[r.Set] == nil && !slices.Contains(known, d.Rank) {
 				sets[r.Set] = append(slices.Clone(known), d.Rank)
 			}

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// reader prints the pickles of a folder as JSON. It refuses classes, as they would be code to run.
+// reader prints the pickles of a folder as JSON. It refuses classes, because they could run code.
 const reader = `
 import json, pathlib, pickle, sys
 class Plain(pickle.Unpickler):
@@ -24,7 +24,7 @@ class Plain(pickle.Unpickler):
 print(json.dumps({p.name: Plain(p.open("rb")).load() for p in pathlib.Path(sys.argv[1]).iterdir()}))
 `
 
-// fileOf is what a file holds, as far as the tests look.
+// fileOf is the part of a file that the tests read.
 type fileOf struct {
 	Version string
 	Groups  map[string]struct{ Name, Desc, Ranks string } `json:"pg_config"`
@@ -74,7 +74,7 @@ func dump(rank, size int, records ...flight.Record) *flight.Dump {
 		Sets: map[int][]int{3: {0, 2}}}
 }
 
-// done is an operation on which the ranks have agreed as the n-th.
+// done is an operation on which the ranks have agreed as number n.
 func done(name, op string, n uint64, shape ...int64) flight.Record {
 	return flight.Record{Name: name, Op: op, DType: "float32", Shape: shape, Sequence: n, Submitted: int64(n),
 		Agreed: int64(n), Started: int64(n), Ended: 1 << 40}
@@ -84,9 +84,10 @@ func waiting(name string, at int64, shape ...int64) flight.Record {
 	return flight.Record{Name: name, Op: "ALLREDUCE", DType: "float32", Shape: shape, Submitted: at}
 }
 
-// Ranks submit in different orders; the file numbers their operations alike. What only some wait for comes last.
+// Ranks submit in different orders, but their files have the same numbers. Operations for which only some ranks wait
+// come last.
 func TestRanksNumberOperationsAlike(t *testing.T) {
-	behind := waiting("c", 3, 7) // the others have read that all agree
+	behind := waiting("c", 3, 7) // the others have read that all ranks agree
 	files := saved(t,
 		dump(2, 3, done("b", "ALLREDUCE", 2, 5), done("a", "ALLREDUCE", 1, 4), behind),
 		dump(0, 3, done("a", "ALLREDUCE", 1, 4), done("b", "ALLREDUCE", 2, 5), done("c", "ALLREDUCE", 3, 7),
@@ -105,7 +106,7 @@ func TestRanksNumberOperationsAlike(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"rank_0": "[1 a [4] completed 2 b [5] completed 3 c [7] completed 4 grad_0 [10] scheduled]",
-		// b of rank 1 is gone, and all have agreed on it
+		// rank 1's record of b is gone, and all ranks have agreed on b
 		"rank_1": "[1 a [4] completed 2 b [5] completed 3 c [7] completed 4 grad_0 [11] scheduled " +
 			"5 other [1] scheduled]",
 		"rank_2": "[1 a [4] completed 2 b [5] completed 3 c [7] scheduled]",
@@ -132,7 +133,8 @@ func TestRanksNumberOperationsAlike(t *testing.T) {
 	}
 }
 
-// The sizes are those that the analyser compares: equal where ranks may differ, and told where they may not.
+// The sizes are those that the analyser compares: one constant where ranks may differ, and the real sizes where they
+// must not.
 func TestSizesOfEachKind(t *testing.T) {
 	of := func(rank int, rows int64) *flight.Dump {
 		return dump(rank, 2, done("r", "ALLREDUCE", 1, 2, 3), done("g", "ALLGATHER", 2, 3, 2),

@@ -7,19 +7,19 @@ import (
 	"github.com/gorovod/gorovod/internal/flight"
 )
 
-// An operation's number is its Sequence, the place in the log that all members of its process set read. An operation
-// on which the ranks have not agreed has none yet. It gets one after all others, the same on each rank that waits for
-// that name. But if another rank has read already that they have agreed on it, it is that rank's number.
+// An operation's number is its Sequence, its place in the log that all members of its process set read. An operation on
+// which the ranks have not agreed has no number yet. It gets one after all others, the same on each rank that waits for
+// that name. If another rank has already read in the log that they have agreed, the operation has that rank's number.
 
 // op is an operation of the job.
 type op struct {
 	set     int
-	number  uint64 // in its process set, from 1
+	number  uint64 // in its process set, from 1 on
 	agreed  bool
-	records []*flight.Record // of each dump; nil where there is none
+	records []*flight.Record // by dump; nil if the dump has none
 }
 
-// any is one of the records.
+// any returns one of the records.
 func (o *op) any() *flight.Record {
 	for _, r := range o.records {
 		if r != nil {
@@ -29,21 +29,21 @@ func (o *op) any() *flight.Record {
 	return nil
 }
 
-// tensor is what ranks pair operations by, beside the order in which each submits them.
+// tensor is the key by which ranks pair operations; the order of each rank's submissions of a key does the rest.
 type tensor struct {
 	set  int
 	name string
 }
 
-// place is where an operation stands in its process set: a Sequence, or, where that is 0, the index among those of
-// the tensor that wait.
+// place says where an operation is in its process set: its Sequence, or, if that is 0, its index among the waiting
+// operations of the tensor.
 type place struct {
 	tensor
 	sequence uint64
 	waiting  int
 }
 
-// order puts the operations of the dumps in the order of their numbers, one process set after another.
+// order sorts the operations of the dumps by number, one process set after another.
 func order(dumps []*flight.Dump) []*op {
 	agreed := map[tensor][]uint64{} // ascending
 	for _, d := range dumps {
@@ -86,7 +86,7 @@ func order(dumps []*flight.Dump) []*op {
 	return ops
 }
 
-// next is the first of the ascending numbers above n, 0 if there is none.
+// next is the first of the ascending numbers above n; 0 if there is none.
 func next(numbers []uint64, n uint64) uint64 {
 	i, known := slices.BinarySearch(numbers, n)
 	if known {
@@ -98,8 +98,8 @@ func next(numbers []uint64, n uint64) uint64 {
 	return numbers[i]
 }
 
-// sort puts those that wait behind the others of their process set, in the order of their first submission, and
-// numbers them all anew within each process set: a Sequence has its set's number of additions in its upper half.
+// sort puts waiting operations behind the others of their process set, by their first submission. It numbers all
+// operations anew within each process set, because the upper half of a Sequence counts how often the set was added.
 func sort(ops []*op) {
 	slices.SortStableFunc(ops, func(a, b *op) int {
 		switch {
@@ -129,7 +129,7 @@ func sort(ops []*op) {
 	}
 }
 
-// since is when the first rank has submitted it.
+// since is when the first rank submitted the operation.
 func (o *op) since() (first int64) {
 	for _, r := range o.records {
 		if r != nil && (first == 0 || r.Submitted < first) {

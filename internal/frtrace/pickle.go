@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// pickler writes Python values in protocol 2 of the pickle format. It knows only plain values, no classes: a reader
-// that refuses classes can load what it writes.
+// pickler writes Python values in protocol 2 of the pickle format. It writes only plain values, no classes, so that a
+// reader that refuses classes can load them.
 type pickler struct{ out bytes.Buffer }
 
-// The opcodes, by the names in Python's pickletools.
+// The opcodes, named as in Python's pickletools.
 const (
 	opProto     = 0x80
 	opStop      = '.'
@@ -32,7 +32,7 @@ const (
 // pair is a tuple of two.
 type pair [2]any
 
-// field is an item of a dict. A dict is written as fields, so that its order is this program's.
+// field is an item of a dict. A dict is written as fields, so that this program decides the order.
 type field struct {
 	key   string
 	value any
@@ -62,7 +62,7 @@ func (p *pickler) write(v any) {
 	case int64:
 		p.integer(v)
 	case string:
-		v = strings.ToValidUTF8(v, "\ufffd") // which Python demands
+		v = strings.ToValidUTF8(v, "\ufffd") // Python demands valid UTF-8
 		p.out.WriteByte(opUnicode)
 		p.out.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(v))))
 		p.out.WriteString(v)

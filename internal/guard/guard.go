@@ -1,8 +1,6 @@
-// Package guard turns a panic on a goroutine of the engine into an error with the
-// stack. The goroutine's owner makes an abort of it, so the other ranks learn the
-// cause. The packages inside a rank start every goroutine through guard (see its
-// test). Nobody can recover a fatal error of the Go runtime: it ends the process,
-// and the peers name the process.
+// Package guard turns a panic on a goroutine of the engine into an error with the stack. The goroutine's owner aborts
+// with it, so the other ranks learn the cause. The packages inside a rank start every goroutine through guard (see its
+// test). A fatal error of the Go runtime cannot be recovered: it ends the process, and the peers name the process.
 package guard
 
 import (
@@ -13,8 +11,7 @@ import (
 	"sync"
 )
 
-// Go runs f on a goroutine of its own. What f panics with is given to failed, on
-// that goroutine, after f's deferred calls.
+// Go runs f on a goroutine of its own. If f panics, failed gets the error, on that goroutine, after f's deferred calls.
 func Go(what string, failed func(error), f func()) {
 	go func() {
 		defer Recover(what, failed)
@@ -32,7 +29,7 @@ func In(group *sync.WaitGroup, what string, failed func(error), f func()) {
 	}()
 }
 
-// Recover, deferred, gives a panic to failed, as Caught has it.
+// Recover, deferred, passes a panic to failed, in the form of Caught.
 func Recover(what string, failed func(error)) {
 	if err := Caught(what, recover()); err != nil {
 		failed(err)
@@ -42,8 +39,8 @@ func Recover(what string, failed func(error)) {
 // maxFrames is how many callers an error names.
 const maxFrames = 8
 
-// Caught makes an error of what recover has returned, on one line: where it was, what
-// was wrong, and who called whom. It is called by a deferred function. Nil for nil.
+// Caught makes a one-line error of recover's result: where the panic was, what was wrong, and the callers. Call it in a
+// deferred function. It returns nil for nil.
 func Caught(what string, p any) error {
 	if p == nil {
 		return nil

@@ -29,8 +29,8 @@ func TestAPanicIsAnError(t *testing.T) {
 	}
 }
 
-// Every goroutine of what runs inside a rank is started here: a panic on another one
-// would end the process, without a cause that the other ranks could show.
+// All code inside a rank starts its goroutines through this package: a panic on any other goroutine would end the
+// process, without a cause that the other ranks could show.
 func TestEveryGoroutineIsGuarded(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", `{{if and .Module .Module.Main}}{{.Dir}}{{end}}`, "../../hvd",
 		"../process").Output()
@@ -72,10 +72,10 @@ func inspect(t *testing.T, name string) {
 		case *ast.GoStmt:
 			t.Errorf("%v: a go statement; use guard.Go", set.Position(n.Pos()))
 		case *ast.CallExpr:
-			// WaitGroup.Go is what has one argument; guard.Go has three.
+			// WaitGroup.Go has one argument; guard.Go has three.
 			sel, ok := n.Fun.(*ast.SelectorExpr)
 			if ok && sel.Sel.Name == "Go" && len(n.Args) == 1 {
-				if x, ok := sel.X.(*ast.Ident); !ok || x.Name != "a" { // link.Acceptor.Go is its user's, who guards
+				if x, ok := sel.X.(*ast.Ident); !ok || x.Name != "a" { // the user of link.Acceptor.Go guards it
 					t.Errorf("%v: WaitGroup.Go; use guard.In", set.Position(n.Pos()))
 				}
 			}

@@ -34,14 +34,14 @@ type options struct {
 	JSON bool `name:"json" help:"Print a JSON object for each job."`
 }
 
-// Job is what is known of a job, of which at least one rank runs on this host.
+// Job describes a job of which at least one rank runs on this host.
 type Job struct {
 	PID     int       `json:"pid"`     // of the launcher, or of the first rank here
-	Ranks   []int     `json:"ranks"`   // those on this host that answer
+	Ranks   []int     `json:"ranks"`   // the ranks on this host that answer
 	Size    int       `json:"size"`    // of the job
-	Network string    `json:"network"` // what the ranks here are connected by
-	Started time.Time `json:"started"` // of the first rank's process; zero if that is not known
-	Now     string    `json:"now"`     // what it does or waits for
+	Network string    `json:"network"` // what connects the ranks here
+	Started time.Time `json:"started"` // when the first rank's process started; zero if that is not known
+	Now     string    `json:"now"`     // what the job does or waits for
 	Command string    `json:"command"` // of the first rank here
 }
 
@@ -89,7 +89,7 @@ func failed(err error) int {
 	return 0
 }
 
-// describe makes a Job of the dumps of its ranks here, of which there is one at least.
+// describe makes a Job from the dumps of its ranks here, at least one.
 func describe(dumps []*flight.Dump) Job {
 	first := dumps[0]
 	j := Job{PID: flight.Launcher(first.PID), Size: first.Size, Network: first.Network, Started: started(first.PID),
@@ -113,7 +113,7 @@ func writeJSON(out io.Writer, jobs []Job) error {
 	return nil
 }
 
-// writeTable writes the jobs for people, and below them who does not answer.
+// writeTable writes the jobs for people, and below them the processes that do not answer.
 func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time) error {
 	if len(jobs) == 0 && len(silent) == 0 {
 		_, err := fmt.Fprintln(out, "no job of this user runs on this host")
@@ -153,12 +153,12 @@ func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time
 // CommandOf is the command line of a process on this host, for a terminal; "?" if it is not known.
 func CommandOf(pid int) string { return short(cell(commandOf(pid))) }
 
-// cell is a text from a rank, which may be anything, as one cell of the table.
+// cell makes one cell of the table from a text of a rank, which may be anything.
 func cell(s string) string {
 	return strings.Join(strings.Fields(printable.Text(s)), " ")
 }
 
-// mostCommand is how many characters of a command line the table has room for.
+// mostCommand is how many characters of a command line fit into the table.
 const mostCommand = 40
 
 func short(s string) string {

@@ -25,7 +25,7 @@ func serve(t *testing.T, dumps ...flight.Dump) {
 	}
 }
 
-// lineOf is what ps prints of the job that this process serves.
+// lineOf is ps's line about the job that this process serves.
 func lineOf(t *testing.T, args ...string) string {
 	t.Helper()
 	var out strings.Builder
@@ -42,8 +42,8 @@ func lineOf(t *testing.T, args ...string) string {
 	return ""
 }
 
-// TestPs serves two ranks of a job of three, and reads what is said of them. What a rank says cannot change the
-// terminal, or make another line.
+// TestPs serves two ranks of a job of three, and reads ps's output. A rank's text cannot control the terminal, or add a
+// line.
 func TestPs(t *testing.T) {
 	if l := flight.Launcher(os.Getpid()); l != 0 {
 		t.Skipf("this test runs below the launcher %d", l)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ticks is how many of the units in /proc/PID/stat a second has, on every Linux (USER_HZ).
+// ticks is how many units of /proc/PID/stat a second has, on every Linux (USER_HZ).
 const ticks = 100
 
 // started is when a process began; zero if that is not known.
@@ -24,7 +24,7 @@ func started(pid int) time.Time {
 	if len(fields) < 20 {
 		return time.Time{}
 	}
-	since, err := strconv.ParseInt(fields[19], 10, 64) // the boot, in ticks
+	since, err := strconv.ParseInt(fields[19], 10, 64) // since the boot, in ticks
 	var now unix.Timespec
 	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
 		return time.Time{}

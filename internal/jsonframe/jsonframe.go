@@ -1,6 +1,5 @@
-// Package jsonframe carries values between the parts of a job, over a proved connection:
-// a frame is four bytes of length, big endian, and a value in JSON. The users (packages
-// rendezvous and elastic) define the values.
+// Package jsonframe carries values between the parts of a job, over a proved connection. A frame is four bytes of
+// length, big endian, and a value in JSON. The users (packages rendezvous and elastic) define the values.
 package jsonframe
 
 import (
@@ -10,11 +9,11 @@ import (
 	"io"
 )
 
-// headerSize is that of the length before each value.
+// headerSize is the size of the length before each value, in bytes.
 const headerSize = 4
 
-// Append adds the frame of v to p. A frame whose value has more than limit bytes is an
-// error; the other end would refuse it.
+// Append adds the frame of v to p. A value of more than limit bytes is an error, because the other end would refuse the
+// frame.
 func Append(p []byte, v any, limit int) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -23,7 +22,7 @@ func Append(p []byte, v any, limit int) ([]byte, error) {
 	return AppendBody(p, body, limit)
 }
 
-// AppendBody adds a frame whose body is made already, JSON or not.
+// AppendBody adds a frame with a ready body, JSON or not.
 func AppendBody(p, body []byte, limit int) ([]byte, error) {
 	if len(body) > limit {
 		return p, tooLong(len(body), limit)
@@ -31,8 +30,8 @@ func AppendBody(p, body []byte, limit int) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint32(p, uint32(len(body))), body...), nil
 }
 
-// Read blocks until one frame has come, and puts its value into v, a pointer. The errors
-// are ReadBody's, and one for a body that is not JSON.
+// Read blocks until one frame has come, and puts its value into v, a pointer. Errors are ReadBody's, and one for a body
+// that is not JSON.
 func Read(r io.Reader, v any, limit int) error {
 	body, err := ReadBody(r, limit)
 	if err != nil {
@@ -41,9 +40,8 @@ func Read(r io.Reader, v any, limit int) error {
 	return Decode(body, v)
 }
 
-// ReadBody blocks until one frame has come, and returns its body, which is the caller's.
-// The error is io.EOF where r ends before a frame. No length above limit is believed: at
-// most limit bytes are allocated, whatever comes.
+// ReadBody blocks until one frame has come, and returns its body, which the caller owns. The error is io.EOF if r ends
+// before a frame. A length above limit is refused, so at most limit bytes are allocated.
 func ReadBody(r io.Reader, limit int) ([]byte, error) {
 	var size [headerSize]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {

@@ -10,8 +10,8 @@ import (
 
 const notThere = "gorovod is not there under that name: say with --remote-command what it is called there"
 
-// sshAdvice says what the user can do about ssh's messages. ssh is its command line without the remote command, and
-// code its exit code.
+// sshAdvice says what the user can do about ssh's messages. ssh is the command line without the remote command; code is
+// ssh's exit code.
 func sshAdvice(ssh []string, host string, code int, text string) string {
 	for _, a := range []struct{ says, advice string }{
 		{"HOST IDENTIFICATION HAS CHANGED", forgetKey(host, text)},
@@ -49,9 +49,9 @@ func sshAdvice(ssh []string, host string, code int, text string) string {
 	return ""
 }
 
-// ssh's message about a changed key: the name, with the port if it is not ssh's usual one, and the file with the old
-// key. The user's configuration (HostName, Port, HostKeyAlias, UserKnownHostsFile) decides both, and the name may be a
-// jump host's.
+// Both match ssh's message about a changed key: changedName the host's name (with the port unless it is 22),
+// changedFile the file with the old key. The user's configuration (HostName, Port, HostKeyAlias, UserKnownHostsFile)
+// decides both, and the name may be a jump host's.
 var (
 	changedName = lazyregexp.New(`ost key for (\S+) has changed and you have requested`)
 	changedFile = lazyregexp.New(`(?m)^Offending \S+ key in (.+):[0-9]+\s*$`)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A key that has changed can be forgotten with the very command that is advised: by the
-// name and in the file that ssh looked in, whatever the host is called here.
+// The advised command forgets the changed key, by the name and in the file in which ssh has looked, whatever the host
+// is called here.
 func TestAdviceOnKeys(t *testing.T) {
 	const warning = "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\nAdd correct host key in " +
 		"/home/u/.ssh/known_hosts to get rid of this message.\n"
@@ -26,7 +26,7 @@ func TestAdviceOnKeys(t *testing.T) {
 	}
 }
 
-// What is advised to be run goes the way that ssh has gone.
+// The advised commands reach the host as ssh has reached it.
 func TestAdviceOnCommands(t *testing.T) {
 	ssh := []string{"/usr/bin/ssh", "-F", "my config", "-T", "-o", "BatchMode=yes", "-p", "2222", "-i", "/key", "h"}
 	for says, advises := range map[string]string{

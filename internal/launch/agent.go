@@ -18,37 +18,37 @@ import (
 	"github.com/gorovod/gorovod/internal/reach"
 )
 
-// The launcher pings each agent, and the agent answers. The end that hears nothing for too long takes the connection
-// for lost. The agent is more patient, since a user may stop the launcher for a moment.
+// The launcher pings each agent, and the agent answers. An end that hears nothing for too long treats the connection as
+// lost. The agent waits longer, because a user may stop the launcher for a moment.
 const (
 	pingInterval  = 5 * time.Second
-	agentSilence  = 20 * time.Second // the launcher's patience
-	launchSilence = 2 * time.Minute  // the agent's
-	deafSilence   = time.Second      // the agent's, with a launcher that takes nothing any more
+	agentSilence  = 20 * time.Second // how long the launcher waits
+	launchSilence = 2 * time.Minute  // how long the agent waits
+	deafSilence   = time.Second      // how long the agent waits once it cannot write to the launcher
 )
 
-// agent runs the launcher's commands on another host: a localCrew behind frames. When the connection is lost, it ends
-// them all, and itself.
+// agent runs the launcher's commands on another host: a localCrew behind frames. When the connection is lost, the agent
+// ends all commands and itself.
 type agent struct {
 	sender
 	crew *localCrew // nil before the job
 	key  []byte     // the job's secret
 	// launcher is the launcher's address as this host sees it; empty if it is not known.
 	launcher string
-	// own: the job's commands start where this program did; the launcher's working directory is another host's.
+	// own: the job's commands start in this program's working directory, because the launcher's is on another host.
 	own bool
-	// going brings the reason why this host is to leave the job, which goes on without it. If it is not nil, signals
-	// are its sender's business, and an empty reason ends the agent at once.
+	// going brings the reason why this host leaves the job, which goes on without it. If going is not nil, its sender
+	// handles signals, and an empty reason ends the agent at once.
 	going <-chan string
-	// over is set to the job's exit code when the launcher has told it.
+	// over is the job's exit code; nil until the launcher has told it.
 	over *int
-	// leaves: the job lets this host leave it. SIGTERM has it leave, and parting says that it is to.
+	// leaves: the job lets this host leave. Then SIGTERM makes the host leave, which sets parting.
 	leaves, parting bool
-	// turnedAway says why the launcher does without this agent.
+	// turnedAway is the launcher's reason for refusing this agent.
 	turnedAway string
-	// gone: the launcher has gone, or is silent, and this is why the agent ends.
+	// gone: the agent ends because the launcher is gone or silent.
 	gone bool
-	lost chan struct{} // closed when the launcher cannot be told anything any more
+	lost chan struct{} // closed when a write to the launcher has failed
 	once sync.Once
 
 	mu      sync.Mutex
@@ -154,7 +154,7 @@ func (a *agent) serve(notes <-chan *note, signals <-chan os.Signal) int {
 		case <-silence.C:
 			a.gone = true
 			return 1
-		case <-lost: // what it said last may still be on its way
+		case <-lost: // the launcher's last notes may still be on their way
 			patience, lost = deafSilence, nil
 			silence.Reset(patience)
 		}
@@ -264,7 +264,7 @@ func (a *agent) check(err error) {
 	}
 }
 
-// drop discards what reporters have not sent.
+// drop discards the output that reporters have not sent.
 func (a *agent) drop() {
 	a.once.Do(func() {
 		close(a.lost)
@@ -278,7 +278,7 @@ func (a *agent) drop() {
 	})
 }
 
-// end ends all commands, and waits until nothing of them is left that can be ended.
+// end ends all commands, and waits for a bounded time until their processes are gone.
 func (a *agent) end() {
 	a.drop()
 	if a.crew == nil {
@@ -332,7 +332,7 @@ func (r *reporter) Output(stream int, p []byte) {
 	for len(p) > 0 {
 		n := r.take(stream, len(p))
 		if n == 0 {
-			return // nobody is there to read it
+			return // the launcher is gone
 		}
 		r.agent.check(r.agent.output(r.id, stream, p[:n]))
 		p = p[n:]

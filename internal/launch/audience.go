@@ -17,14 +17,14 @@ import (
 )
 
 // audience is who watches a job: readers of its metrics, of its dashboard, of gorovod top, and of the summary at its
-// end, for which the ranks are asked once in ten seconds. All methods do nothing on a nil audience.
+// end. For the summary, the launcher asks the ranks once in ten seconds. All methods do nothing on a nil audience.
 type audience struct {
 	metrics  *metrics.Server   // nil: not shown
 	page     *dashboard.Server // nil: not shown
 	local    *dashboard.Server // for gorovod top; nil where the system has no such sockets
 	overview *overview.Job
 	ledger   *summary.Ledger // nil: the job ends without a summary
-	least    time.Duration   // that a job lasts which ends with one
+	least    time.Duration   // a shorter job ends without a summary
 	over     chan struct{}
 	running  sync.WaitGroup
 }
@@ -53,7 +53,7 @@ func (f *flags) openAudience(name string) (*audience, error) {
 	return a, nil
 }
 
-// asked is what an option says, or the variable that has its default, and how to call that in an error.
+// asked returns an option's value, or else its variable's, and the name of the one it took, for errors.
 func asked(value, option, variable string) (address, said string) {
 	if value != "" {
 		return value, option
@@ -61,8 +61,8 @@ func asked(value, option, variable string) (address, said string) {
 	return os.Getenv(variable), variable
 }
 
-// doorVariable is a variable of package door. Whether the job is encrypted the ranks' environment says, which -x can
-// change; the rest is the launcher's own.
+// doorVariable is a variable of package door. The ranks' environment, which -x can change, says whether the job is
+// encrypted; the other variables are the launcher's own.
 func (f *flags) doorVariable(name string) string {
 	if name == door.EncryptedVariable {
 		return lookEnv(f.environ(os.Environ()), name)
@@ -129,8 +129,9 @@ func (a *audience) form(s *rendezvous.Server, size int) {
 	}
 }
 
-// inquiry asks the ranks of a world for several readers. All of them get each answer, and a rank answers only so often:
-// so the overview, which looks each second, asks whenever it wants, and the others only if nobody has asked of late.
+// inquiry asks the ranks of a world on behalf of several readers. All of them get each answer, and a rank answers only
+// so often. So the overview, which looks each second, asks whenever it wants, and the others ask only if nobody has
+// asked of late.
 type inquiry struct {
 	ask func()
 
@@ -138,13 +139,14 @@ type inquiry struct {
 	last time.Time
 }
 
-// How old an answer may be that is as good as a new one: somewhat less than the time between two questions.
+// An answer that is younger than this is as good as a new one. Each is somewhat less than the time between two
+// questions.
 const (
 	metricsAge = 1500 * time.Millisecond
 	ledgerAge  = 900 * time.Millisecond
 )
 
-// unless asks, unless somebody has asked within that time.
+// unless returns a function that asks if nobody has asked within that time.
 func (q *inquiry) unless(within time.Duration) func() {
 	return func() {
 		now := time.Now()
@@ -169,7 +171,7 @@ func (j *Job) watchWorld(s *rendezvous.Server, size int) {
 	j.awaitRanks(s, size)
 }
 
-// setLines sets where the last lines of a rank come from; in an elastic job of a worker.
+// setLines sets the function that returns the last lines of a rank, in an elastic job of a worker.
 func (a *audience) setLines(f func(number int) (stdout, stderr string)) {
 	if a != nil {
 		a.overview.SetLines(f)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestReadersShareAnswers checks that the readers who look seldom do not take the answers from the one who looks often.
+// TestReadersShareAnswers checks that readers who ask seldom do not take answers away from the one who asks often.
 func TestReadersShareAnswers(t *testing.T) {
 	asked := 0
 	q := &inquiry{ask: func() { asked++ }}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// inNamespaces has a launcher start in namespaces of its own, in which a shell has done something
-// before. It skips the test where that may not be.
+// inNamespaces starts a launcher in namespaces of its own, after a shell has run before there. It skips the test where
+// that is not allowed.
 func inNamespaces(t *testing.T, namespaces, before string, env []string, args ...string) *launcher {
 	t.Helper()
 	unshare, err := exec.LookPath("unshare")
@@ -30,7 +30,7 @@ func inNamespaces(t *testing.T, namespaces, before string, env []string, args ..
 	return l
 }
 
-// A host may have no IPv4 at all; one whose loopback is down is told what to do.
+// A host may have no IPv4 at all. If its loopback is down, the error says what to do.
 func TestHostsWithoutIPv4(t *testing.T) {
 	for _, mode := range [][]string{nil, {"--min-np", "2"}} {
 		l := inNamespaces(t, "-n", "ip link set lo up && ip addr del 127.0.0.1/8 dev lo", program("join"),
@@ -44,7 +44,7 @@ func TestHostsWithoutIPv4(t *testing.T) {
 		"ip link set lo up")
 }
 
-// Without /proc jobs run, with an input, too, and what is in a rank's process group ends with it.
+// Without /proc jobs run, also with an input, and the processes of a rank's group end with the rank.
 func TestWithoutProc(t *testing.T) {
 	input := t.TempDir() + "/input"
 	if err := os.WriteFile(input, []byte("the input\n"), 0o600); err != nil {

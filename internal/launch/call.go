@@ -47,7 +47,7 @@ func (c *calls) connect(ctx context.Context, job assignment) (*remoteCrew, error
 			return nil, err
 		}
 		select {
-		case <-time.After(pause/2 + rand.N(pause)): // those that were turned away together do not come together again
+		case <-time.After(pause/2 + rand.N(pause)): // hosts turned away together must not retry together
 		case <-ctx.Done():
 			return nil, err
 		}
@@ -71,9 +71,9 @@ func (r *remoteShell) line(host string) (*line, error) {
 	return l, nil
 }
 
-// turnedAway reports whether ssh's message means that an sshd has hung up before it knew who came.
+// turnedAway reports whether ssh's message means that an sshd has hung up before authentication.
 func turnedAway(code int, text string) bool {
-	if code != sshFailed || strings.Contains(text, "Host key verification failed") { // of a jump host: nobody was asked
+	if code != sshFailed || strings.Contains(text, "Host key verification failed") { // a jump host's key
 		return false
 	}
 	for _, says := range []string{"kex_exchange_identification: ", "ssh_exchange_identification: ",

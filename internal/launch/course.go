@@ -12,8 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// newsPatience is how long the launcher waits after the first failure for news that is under way. News counts in the
-// order of the events, not of its arrival.
+// newsPatience is how long the launcher waits after the first failure for news that is under way. It orders news by the
+// time of the events, not by the time of arrival.
 const newsPatience = vigilInterval + tailPatience + 50*time.Millisecond
 
 // reportTime is how long the launcher waits for the reports of processes that have ended.
@@ -35,7 +35,7 @@ const (
 	gone // no process of the rank is left
 )
 
-// The stages of the end of all that is left.
+// The stages of ending the processes that are left.
 const (
 	runs = iota
 	grace
@@ -56,10 +56,10 @@ type course struct {
 
 	stage int
 	next  <-chan time.Time // when the next stage begins
-	asked time.Time        // when SIGTERM was sent: those that end later may do so by it
+	asked time.Time        // when SIGTERM was sent: a process that ends later may have ended by it
 
-	outlook    string           // what will happen to the others, as it was at the first failure
-	concluding <-chan time.Time // when the first failure is told
+	outlook    string           // what will happen to the others, as of the first failure
+	concluding <-chan time.Time // fires when the first failure is to be told
 	concluded  bool
 	told       bool
 }
@@ -161,7 +161,7 @@ func (c *course) enter(stage int) {
 		c.next = time.After(c.job.Grace)
 	case terminated:
 		if c.concluded {
-			c.tell(true) // nobody ends by himself any more
+			c.tell(true) // SIGTERM comes now, so no process ends by itself any more
 		}
 		c.job.tell("terminating the processes that are left")
 		c.pass(syscall.SIGTERM)
@@ -179,8 +179,7 @@ func (c *course) enter(stage int) {
 	}
 }
 
-// conclude announces the first failure when all news that was under way has come, the reports of ended processes
-// included.
+// conclude announces the first failure. It first waits, at most reportTime, for the reports of ended processes.
 func (c *course) conclude() {
 	c.concluding, c.concluded = nil, true
 	var over []int
@@ -193,9 +192,9 @@ func (c *course) conclude() {
 	c.tell(false)
 }
 
-// root is the end of the process that failed first. If a rank has reported another rank before, it is the end of the
-// reported rank: the others' ends are consequences, however early they come. It is unknown while that rank lives,
-// which may end by itself.
+// root is the end of the process that failed first. If a rank has reported another rank before, root is the end of the
+// reported rank: the other ends are consequences, however early they come. The root is unknown while the reported rank
+// lives, because that rank may end by itself.
 func (c *course) root() (d rendezvous.Death, known bool) {
 	own := slices.DeleteFunc(slices.Clone(c.failures),
 		func(d rendezvous.Death) bool { return !c.asked.IsZero() && d.At.After(c.asked) })
@@ -215,7 +214,7 @@ func (c *course) root() (d rendezvous.Death, known bool) {
 	return d, c.living[c.first.About] == nil
 }
 
-// tell announces the first failure, once, as soon as it is known. now says that nothing more can come.
+// tell announces the first failure, once, as soon as its root is known. now: nothing more can come.
 func (c *course) tell(now bool) {
 	if c.told || len(c.failures) == 0 {
 		return
@@ -234,7 +233,7 @@ func (c *course) tell(now bool) {
 	}
 	because := ""
 	if c.first != nil && c.first.About != d.Rank {
-		because = fmt.Sprintf(" because of rank %d", c.first.About) // whose own end is no failure, or has not come
+		because = fmt.Sprintf(" because of rank %d", c.first.About) // that rank's end is no failure, or has not come
 	}
 	c.job.sayError("Process %d exit with status code %d%s.%s", d.Rank, exitCode(d), because, c.outlook)
 }
@@ -266,7 +265,7 @@ func (c *course) end(signals <-chan os.Signal) (int, error) {
 		c.job.explain(d, c.first)
 		return exitCode(d), nil
 	case c.interrupted == syscall.SIGPIPE:
-		return 128 + int(c.interrupted), nil // and nothing to say
+		return 128 + int(c.interrupted), nil // the reader is gone, so there is nothing to say
 	case c.interrupted != 0:
 		c.job.summarize()
 		c.job.sayWhy(interruption(c.interrupted))
@@ -281,15 +280,15 @@ func interruption(sig syscall.Signal) string {
 	return fmt.Sprintf("interrupted by signal %d (%s)", int(sig), rendezvous.SignalName(int(sig)))
 }
 
-// explain prints the last block: which process failed first, how, and its last output. first is the earlier report, or
-// nil.
+// explain prints the last block: which process failed first, how, and its last output. first is a rank's report before
+// the failures; nil if there is none.
 func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 	var b strings.Builder
 	used := len(j.server.Joined()) > 0
-	d.NeverJoined = d.NeverJoined && used // nobody used Horovod so far: it says nothing
+	d.NeverJoined = d.NeverJoined && used // no rank used Horovod, so a rank that never joined means nothing
 	culprit := d.Rank
 	switch {
-	case first != nil: // what failed after it is a consequence, whichever process was the first to end
+	case first != nil: // later failures are consequences, whichever process ended first
 		culprit = first.About
 		b.WriteString("root cause: " + first.Text)
 	default:
@@ -300,7 +299,7 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 	}
 	if v := j.server.Verdict(); v != nil && (strings.Contains(b.String(), v.Cause) || first != nil &&
 		strings.Contains(v.Cause, first.Text)) {
-		b.WriteString(v.View) // of this failure
+		b.WriteString(v.View) // the verdict is about this failure
 	}
 	stderr := j.ranks[culprit].streams[stderrStream]
 	absent := ""
@@ -311,8 +310,8 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 	j.sayFailure(b.String(), j.lastLines(j.why.Stderr, stderr.prefix, stderr.shown.Load()), absent)
 }
 
-// lastLines says where to find the last lines that a process wrote to stderr; the last of them is line shown of the
-// output. If they are out of sight, it repeats them, with prefix.
+// lastLines says where to find the last lines that a process wrote to stderr. The last of them is line number shown of
+// the launcher's stderr. If they have scrolled away, lastLines repeats them instead.
 func (j *Job) lastLines(text, prefix string, shown int64) string {
 	switch {
 	case text == "":

@@ -50,9 +50,9 @@ const (
 
 var streamNames = [streamCount]string{"stdout", "stderr", "results"}
 
-// watcher gets the events of one command: Started at most once, Ended once, then Gone once, then Over once, each on
-// some goroutine of the crew. Output comes until Over, also after Gone: a process ends before a slow reader has read
-// all its output. Nothing follows Over.
+// watcher gets the events of one command: Started at most once, then Ended, Gone and Over, each once and each on some
+// goroutine of the crew. Output comes until Over, also after Gone: a process can end before a slow reader has read all
+// its output. Nothing follows Over.
 type watcher interface {
 	// Started: the command runs with this pid of its host.
 	Started(pid int)
@@ -69,14 +69,14 @@ type watcher interface {
 
 // outcome is how a command ended.
 type outcome struct {
-	PID    int // 0 where it is not known, or the command did not start
-	Signal int // that killed it; 0 where it exited by itself
-	Code   int // of its exit; where it could not start, what a shell would exit with
-	// At is when it ended, by this host's clock; zero if that is not known.
+	PID    int // 0 if it is not known, or the command did not start
+	Signal int // the signal that killed the command; 0 if it exited by itself
+	Code   int // the exit code; if the command could not start, a shell's exit code for that
+	// At is when the command ended, by this host's clock; zero if that is not known.
 	At time.Time
 	// Err says why the command could not start; otherwise nil.
 	Err error
-	// Lost says how the host was lost, so that nothing is known of the end; otherwise nil.
+	// Lost says how the host was lost, so that nobody knows how the command ended; otherwise nil.
 	Lost error
 }
 

@@ -8,20 +8,20 @@ import (
 	"syscall"
 )
 
-// startsAtATime is how many supervisors start together: more would only compete for the processors.
+// startsAtATime is how many supervisors start together. More would only compete for the processors.
 const startsAtATime = 8
 
-// localCrew runs commands on this host. A process has at most one, because it is the reaper of everything that its
-// supervisors may leave behind.
+// localCrew runs commands on this host. A process has at most one, because the process is the reaper of everything that
+// the crew's supervisors may leave behind.
 type localCrew struct {
 	host    string
 	orphans *orphanage
 	room    chan struct{} // holds one for each start that is under way
-	never   chan struct{} // Lost: this host is not lost
+	never   chan struct{} // Lost returns it, and nobody closes it: this host is not lost
 	input   *os.File      // what each command reads at its stdin; nil for nothing
 
-	// starting is held for reading while a supervisor starts, or a command is taken over from a dead one. It is held
-	// for writing while orphans are told from living supervisors and reaped.
+	// starting is held for reading while a supervisor starts, or while a vigil takes a command over from a dead
+	// supervisor. It is held for writing while the crew tells orphans from living supervisors, and reaps them.
 	starting sync.RWMutex
 
 	mu        sync.Mutex
@@ -29,8 +29,8 @@ type localCrew struct {
 	processes map[int]*process // that are not gone, by id
 }
 
-// newLocalCrew makes the crew of this host. All its commands have secret as secretVariable. others says that this
-// process has other children.
+// newLocalCrew makes the crew of this host. All its commands have secret as secretVariable. others: this process has
+// other children, too.
 func newLocalCrew(host, secret string, others bool) (*localCrew, error) {
 	orphans, err := adopt(secret, others)
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *localCrew) Host() string          { return c.host }
 func (c *localCrew) Lost() <-chan struct{} { return c.never }
 func (c *localCrew) Err() error            { return nil }
 
-// feed gives each further command a stdin with these bytes; nil is an empty one.
+// feed gives each command that starts from now on a stdin with these bytes; nil is an empty stdin.
 func (c *localCrew) feed(input []byte) (err error) {
 	if input != nil {
 		c.input, err = inMemory("input", input)
@@ -89,7 +89,7 @@ func notStarted(w watcher, code int, err error) {
 	w.Gone()
 }
 
-// run is one command's life.
+// run runs one command from its start to its end.
 func (c *localCrew) run(p *process, w watcher) {
 	c.room <- struct{}{}
 	c.starting.RLock()

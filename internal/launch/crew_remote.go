@@ -20,11 +20,11 @@ import (
 // nobody waits for it.
 const closePatience = 2 * time.Second
 
-// answerTime is how long an agent may be silent after it was told to kill a command.
+// answerTime is how long an agent may be silent after the launcher told it to kill a command.
 const answerTime = 3 * time.Second
 
-// lastWords is how long the end of an ssh's stderr is awaited after the ssh has ended: a process that it has left in
-// the background may hold stderr open.
+// lastWords is how long the launcher waits for the end of an ssh's stderr after the ssh has ended: a process that ssh
+// left in the background may hold stderr open.
 const lastWords = 500 * time.Millisecond
 
 // remoteCrew is the launcher's end of an agent on another host.
@@ -32,10 +32,10 @@ type remoteCrew struct {
 	*line
 	host  string
 	ready readiness
-	noise tailOf           // what came before the agent's greeting, as a login shell may print
-	clock rendezvous.Clock // the host's. receive's goroutine
+	noise tailOf           // bytes before the agent's greeting, as a login shell may print
+	clock rendezvous.Clock // the host's. Owned by receive's goroutine
 
-	frames atomic.Int64  // that have come
+	frames atomic.Int64  // how many have come
 	queue  chan struct{} // capacity 1: there is something to send
 	lost   chan struct{}
 	once   sync.Once
@@ -47,8 +47,8 @@ type remoteCrew struct {
 	mu      sync.Mutex
 	notes   []note // to be sent
 	workers map[int]*remoteWorker
-	asked   int                // how many questions there were. mu
-	answers map[int]chan *note // where the next answers go, each with room for one. mu
+	asked   int                // how many questions were asked. mu
+	answers map[int]chan *note // where each answer goes; capacity 1. mu
 }
 
 // dial gives the agent at the other end of a host's line its assignment. It owns the line from then on, and returns
@@ -144,7 +144,8 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 	return nil
 }
 
-// unreachable is the error for a connection that has ended. printed is what came instead of an agent's greeting.
+// unreachable is the error for a connection that has ended. printed is the text that came instead of an agent's
+// greeting.
 func (c *remoteCrew) unreachable(printed string) error {
 	code, fate := -1, "was cut short"
 	select {
@@ -165,7 +166,7 @@ func (c *remoteCrew) unreachable(printed string) error {
 		what += ": " + text
 	}
 	advice := ""
-	if c.args != nil { // it is an ssh
+	if c.args != nil { // a program (ssh) runs the line
 		advice = sshAdvice(c.args, c.host, code, text)
 	}
 	if advice == "" && printed != "" {
@@ -210,7 +211,7 @@ func (c *remoteCrew) Signal(id int, sig syscall.Signal) {
 	if sig != syscall.SIGKILL {
 		return
 	}
-	// An agent that is stopped, say, ends everything once its connection has ended.
+	// A stopped agent, for example, does not answer. It ends everything once its connection has ended.
 	c.tell(note{Type: pingNote})
 	before := c.frames.Load()
 	time.AfterFunc(answerTime, func() {
@@ -245,7 +246,7 @@ func (c *remoteCrew) send() {
 			return
 		case <-c.closed:
 			c.pour(s)
-			c.in.Close() // which the agent takes for the end
+			c.in.Close() // the agent ends at the end of its input
 			return
 		}
 		if c.pour(s) != nil {
@@ -272,7 +273,7 @@ func (c *remoteCrew) pour(s *sender) error {
 func (c *remoteCrew) receive(frames *receiver) {
 	for {
 		select {
-		case <-c.died: // what is in the pipe comes without waiting
+		case <-c.died: // read what is in the pipe, and do not wait for more
 		default:
 			c.out.SetReadDeadline(time.Now().Add(agentSilence))
 		}
@@ -374,11 +375,11 @@ func (c *remoteCrew) ask(ctx context.Context, q query) ([]byte, error) {
 	}
 }
 
-// lose ends the connection: everything that ran there is lost.
+// lose ends the connection, and tells every worker that its command is lost.
 func (c *remoteCrew) lose(err error) {
 	c.once.Do(func() {
 		select {
-		case <-c.closed: // as it should be
+		case <-c.closed: // Close was called: this is no fault
 			err = errors.New("the launcher has closed the connection")
 		default:
 			switch {
@@ -458,7 +459,7 @@ func (k *remoteWorker) conclude(e outcome) {
 	k.events <- &note{Type: overNote, ID: k.id}
 }
 
-// cut ends a worker whose crew is lost.
+// cut tells a worker that its crew is lost.
 func (k *remoteWorker) cut(err error) { k.lost <- err }
 
 // follow reports the command's events to the watcher.
@@ -500,7 +501,7 @@ func (k *remoteWorker) follow() {
 		case n := <-k.events:
 			take(n)
 		case err := <-k.lost:
-			// What has come before the loss counts.
+			// Events that came before the loss count.
 			for len(k.events) > 0 {
 				take(<-k.events)
 			}
@@ -524,7 +525,7 @@ func (k *remoteWorker) follow() {
 	k.w.Over()
 }
 
-// inflow is one stream between the connection and its watcher. The window bounds it.
+// inflow is one stream between the connection and its watcher. The window bounds its size.
 type inflow struct {
 	more chan struct{} // capacity 1: there is something to take
 	over chan struct{} // closed when the watcher has all
@@ -550,7 +551,7 @@ func (s *inflow) put(p []byte) error {
 	return nil
 }
 
-// run passes the bytes to output, and grants as many again.
+// run passes the bytes to output, and grants the agent the same number again.
 func (s *inflow) run(output func(p []byte), grant func(n int)) {
 	defer close(s.over)
 	var spare []byte

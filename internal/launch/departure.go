@@ -12,14 +12,14 @@ import (
 // leaveVariable is --leave-on as a variable.
 const leaveVariable = "GOROVOD_LEAVE_ON"
 
-// departure is the news that this node is to leave the job.
+// departure brings the news that this node is to leave the job.
 type departure struct {
-	why  chan string  // a reason; or an empty one, if the node is to end at once
+	why  chan string  // a reason; empty if the node is to end at once
 	code atomic.Int32 // the launcher's exit code, once there is a reason
 }
 
-// departures listens for signals, and looks for the notice at where, unless that is empty. A node's exit code is that
-// of a process which the signal has killed, so that nobody takes its work for done. say gets lines for the user.
+// departures listens for signals, and looks for the notice at where, unless that is empty. A node that leaves exits as
+// if the signal had killed it, so that nobody takes its work for done. say gets lines for the user.
 func departures(where string, say func(text string)) *departure {
 	d := &departure{why: make(chan string, 8)}
 	signals := make(chan os.Signal, 4)

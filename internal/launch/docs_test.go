@@ -18,7 +18,7 @@ What each command's ` + "`--help`" + ` says, on one page. ` + "`man gorovod`" + 
 [Exit codes](errors.md#exit-codes-of-horovodrun) and [environment variables](knobs.md) have pages of their own.
 `
 
-// docs/command-line.md is what the tables of options say.
+// docs/command-line.md agrees with the tables of options.
 func TestCommandLineReference(t *testing.T) {
 	const file = "../../docs/command-line.md"
 	want := commandLineIntro + gorovod().Markdown()
@@ -36,7 +36,7 @@ func TestCommandLineReference(t *testing.T) {
 	}
 }
 
-// Every command prints its help when it is asked for, whatever else it needs.
+// Every command prints its help when asked, without anything else that it needs.
 func TestEveryCommandHasHelp(t *testing.T) {
 	for _, c := range gorovod().Commands {
 		help, err := c.Parse("gorovod "+c.Name, c.Grammar(), []string{"--help"})

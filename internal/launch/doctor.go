@@ -30,10 +30,10 @@ type query struct {
 
 // The questions.
 const (
-	inspectQuery = "inspect" // answered by cluster.Facts
-	timeQuery    = "time"    // by a time.Time
-	listenQuery  = "listen"  // by a port, which waits for one probe
-	probeQuery   = "probe"   // by a cluster.Path
+	inspectQuery = "inspect" // the answer is a cluster.Facts
+	timeQuery    = "time"    // the answer is a time.Time
+	listenQuery  = "listen"  // the answer is a port, which waits for one probe
+	probeQuery   = "probe"   // the answer is a cluster.Path
 )
 
 // answer answers a question for this host. key is the secret of this examination. It blocks for a bounded time.
@@ -43,7 +43,7 @@ func (q *query) answer(ctx context.Context, key []byte) (any, error) {
 		env := overlay(withoutSecrets(os.Environ()), q.Env)
 		path, _, err := findCommand(q.Python, lookEnv(env, "PATH"))
 		if err != nil {
-			path = q.Python // which is then none
+			path = q.Python // there is no such interpreter; doctor then reports none
 		}
 		return cluster.Inspect(ctx, path, env), nil
 	case timeQuery:

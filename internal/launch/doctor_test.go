@@ -36,10 +36,10 @@ func TestDoctorIsASubcommand(t *testing.T) {
 	t.Errorf("exit code %d, output:\n%s", code, out)
 }
 
-// On other hosts the Python counts that ranks there would get: the one of the launcher's
-// PATH, in the launcher's environment, not the one that sshd's PATH has.
+// On other hosts doctor inspects the Python that ranks there would get: the one of the launcher's PATH, in the
+// launcher's environment, not the one of sshd's PATH.
 func TestDoctorAsksTheRanksPython(t *testing.T) {
-	ssh, _ := strings.CutPrefix(remotely(t), sshVariable+"=") // its agents have the PATH of now
+	ssh, _ := strings.CutPrefix(remotely(t), sshVariable+"=") // its agents have this PATH
 	text, err := os.ReadFile(ssh)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ echo "{\"Version\": \"$KEPT\", \"Packages\": {\"torch\": \"7$HOROVOD_SECRET_KEY\
 	var out bytes.Buffer
 	err = examine(doctor.Cluster{Hosts: "localhost:1,far.invalid:1", Python: "ranks-python", NoPairs: true,
 		StartTimeout: 20}, &out)
-	if err != nil && !errors.Is(err, doctor.ErrUnwell) { // as on a host without a network
+	if err != nil && !errors.Is(err, doctor.ErrUnwell) { // a host without a network is unwell
 		t.Error(err)
 	}
 	if strings.Count(out.String(), " 9.8.7 ") != 2 || strings.Count(out.String(), "torch 7 ") != 2 {

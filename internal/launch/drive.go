@@ -12,8 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
-// driveCommand is for programs that start the processes of an elastic job themselves, so the list of commands is
-// without it.
+// driveCommand is for programs that start the processes of an elastic job themselves. The list of commands does not
+// show it.
 var driveCommand = &commandline.Command{
 	Name:  "drive",
 	Usage: "",
@@ -53,7 +53,8 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	return 0, nil
 }
 
-// driveNetwork has workers find the driver at near, and each epoch's rendezvous at a place like it.
+// driveNetwork returns how the workers reach the driver (at near) and each epoch's rendezvous (at a meeting point like
+// near).
 func driveNetwork(c drive.Config, near *meetingPoint) drive.Network {
 	interfaces := c.Interfaces
 	if near.local {
@@ -72,7 +73,7 @@ func driveNetwork(c drive.Config, near *meetingPoint) drive.Network {
 		Environment: func(a membership.Start) map[string]string {
 			set := slotOf(a).variables()
 			maps.Copy(set, elasticVariables(nil, a, near.seenFrom(c.Address), interfaces))
-			delete(set, secretVariable) // the starter has it, and hands it over where nobody else can read it
+			delete(set, secretVariable) // the starter has it, and hands it to workers in private
 			return set
 		},
 	}

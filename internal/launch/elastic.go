@@ -27,23 +27,23 @@ type elasticJob struct {
 	*Job
 	key     []byte
 	driver  *driver.Driver
-	slots   func(host string) int // at a time, that a host is prepared for
+	slots   func(host string) int // how many commands a host may run at a time
 	fleet   *fleet                // the nodes, if each has a launcher; else nil
 	going   *leavers              // the hosts that leave, if a script lists the hosts; else nil
 	isLocal func(host string) bool
-	calls   calls // to other hosts
+	calls   calls // connections to other hosts
 	alone   bool  // the hosts are fixed, and all of them are this one
 
 	mu      sync.Mutex
-	near    *meetingPoint // where workers find the driver: on this host
-	far     *meetingPoint // and from others; nil while there are none
+	near    *meetingPoint // where workers of this host find the driver
+	far     *meetingPoint // where workers of other hosts find the driver; nil while there are none
 	serving sync.WaitGroup
 	here    *localCrew
 	crews   map[string]*post  // of other hosts
 	seen    map[string]string // the launcher's address as other hosts have seen it
 	workers map[int]*workerProcess
-	shown   map[int]int64 // of workers that have failed: which line of the output was the last of their stderr
-	started int           // how many workers there were: their numbers are below
+	shown   map[int]int64 // by worker that has failed: the number of the output line that was the last of its stderr
+	started int           // how many workers have started: their numbers are below
 	closed  bool
 }
 
@@ -85,7 +85,7 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 	return f.launchElastic(e, o, far)
 }
 
-// elasticJob is the job, but for the way to other hosts.
+// elasticJob makes the job, without the way to other hosts.
 func (f *flags) elasticJob(name, path string, env []string, input []byte) *elasticJob {
 	e := &elasticJob{
 		Job: &Job{Name: name, Path: path, Args: f.command, Env: env,
@@ -98,9 +98,9 @@ func (f *flags) elasticJob(name, path string, env []string, input []byte) *elast
 	return e
 }
 
-// launchElastic runs the job to its end. far says that it may have other hosts.
+// launchElastic runs the job to its end. far: the job may have other hosts.
 func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code int, why report, err error) {
-	if f.OutputFilename != "" { // else each worker would fail on its own, and be tried again
+	if f.OutputFilename != "" { // otherwise each worker would fail on its own, and be tried again
 		if err := os.MkdirAll(f.OutputFilename, 0o777); err != nil {
 			return 1, why, fmt.Errorf("--output-filename: %w", err)
 		}
@@ -123,8 +123,7 @@ func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code i
 	return code, e.why, err
 }
 
-// run runs the job to its end. The exit codes are those of Job.Run; what counts is
-// the first failure in the last epoch.
+// run runs the job to its end. The exit codes are those of Job.Run, for the first failure of the last epoch.
 func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	signals, end := e.begin()
 	defer end()
@@ -143,7 +142,7 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	if e.fleet != nil {
 		defer func() {
 			e.fleet.close()
-			if interrupted != syscall.SIGTERM { // node 0 comes back; the others wait for it
+			if interrupted != syscall.SIGTERM { // on SIGTERM node 0 comes back, and the others wait for it
 				farewell(e.remoteCrews(), code, err)
 			}
 		}()
@@ -175,7 +174,7 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	case err != nil:
 		return 1, err
 	case interrupted == syscall.SIGPIPE:
-		return 128 + int(interrupted), nil // and nothing to say
+		return 128 + int(interrupted), nil // the reader is gone, so there is nothing to say
 	case interrupted != 0:
 		e.summarize()
 		e.sayWhy(outcome.Reason)
@@ -308,7 +307,7 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 	}
 	if e.isLocal(a.Host) {
 		interfaces := e.Interfaces
-		if e.alone { // else others may come that must reach it
+		if e.alone { // otherwise other hosts may come, whose workers must reach this one
 			interfaces = []string{"lo"}
 		}
 		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces),
@@ -329,8 +328,8 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 	return nil
 }
 
-// lateOutput is where the output of a worker goes when this launcher is gone: the files of --output-filename, or one
-// on its host.
+// lateOutput is where the output of a worker goes once this launcher is gone: to the files of --output-filename, or to
+// one on the worker's host.
 func (e *elasticJob) lateOutput(w *workerProcess, here bool) string {
 	if dir, err := filepath.Abs(w.directory()); here && e.OutputDir != "" && err == nil {
 		return dir
@@ -446,7 +445,7 @@ func (e *elasticJob) close() {
 	e.serving.Wait()
 }
 
-// inherited are the variables of an outer job in which this launcher runs.
+// inherited matches the variables of an outer job in which this launcher runs.
 var inherited = lazyregexp.New(
 	`^(HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_RENDEZVOUS_ADDRS|GOROVOD_ELASTIC_(DRIVER|WORKER))=`)
 
@@ -461,8 +460,8 @@ func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.Ad
 	return slotOf(a).environ(env, elasticVariables(e.key, a, addrs, interfaces))
 }
 
-// elasticVariables tell a worker its driver's addresses. At each hvd.init() the driver tells it the rank, and where to
-// meet the others. For programs that look before, Horovod's variables have the driver's address.
+// elasticVariables tell a worker its driver's addresses. At each hvd.init() the driver tells the worker its rank, and
+// where to meet the others. Horovod's variables have the driver's address, for programs that look before hvd.init().
 func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, interfaces []string) map[string]string {
 	set := shared(key, addrs, interfaces)
 	set[elasticVariable] = set[candidatesVariable]
@@ -471,7 +470,7 @@ func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, in
 	return set
 }
 
-// slotOf is the foreseen place of a worker at its start.
+// slotOf is the place that the driver foresees for a worker at its start.
 func slotOf(a membership.Start) Slot {
 	p := a.Place
 	return Slot{p.Host, p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize}

@@ -22,9 +22,9 @@ const (
 	defaultElasticTimeout = 600 * time.Second
 	// discoverEvery is the time between two discoveries of hosts, as in Horovod.
 	discoverEvery = time.Second
-	// scriptLimit is how long a discovery script may take; --start-timeout sets another limit for the first time.
+	// scriptLimit is how long a discovery script may take; --start-timeout sets the limit for the first run.
 	scriptLimit = 60 * time.Second
-	// slowDiscovery is the time after which the user hears that the first answer is still to come.
+	// slowDiscovery is how long the first run may take before the user is told.
 	slowDiscovery = 5 * time.Second
 	// maxScriptOutput is the most output of a discovery script.
 	maxScriptOutput = 1 << 20
@@ -64,7 +64,7 @@ func (f *flags) checkElastic() error {
 			return fmt.Errorf("--%s %d: a number from %d to %d is needed", v.name, *v.value, v.least, maxSlots)
 		}
 	}
-	counted := f.NumProc > 0 // with --nnodes the nodes' slots count
+	counted := f.NumProc > 0 // with --nnodes the nodes' slots decide, not -np
 	if counted && f.MinNP != nil && *f.MinNP > f.NumProc {
 		return fmt.Errorf("--min-np %d is above -np %d", *f.MinNP, f.NumProc)
 	}
@@ -81,7 +81,7 @@ func (f *flags) checkElastic() error {
 	return config.Check(blacklistVariable, os.Getenv(blacklistVariable))
 }
 
-// blacklistVariable says what a failure costs.
+// blacklistVariable says what a failure costs: "host" excludes the whole host, anything else one slot.
 const blacklistVariable = "GOROVOD_ELASTIC_BLACKLIST"
 
 // membership are the rules of an elastic job.
@@ -106,7 +106,7 @@ func (f *flags) membership(env []string) membership.Config {
 	return c
 }
 
-// cooldown is how long failed slots and hosts are left out.
+// cooldown is how long failed slots and hosts stay excluded.
 func (f *flags) cooldown() (c membership.Cooldown) {
 	if r := f.BlacklistCooldown; r != nil {
 		c.Min, c.Max = time.Duration(r[0])*time.Second, time.Duration(r[1])*time.Second
@@ -126,8 +126,7 @@ func (f *flags) firstDiscovery() driver.Limit {
 	return limit
 }
 
-// patience is how long a worker may be silent: as long as the ranks themselves
-// wait for one another.
+// patience is how long a worker may be silent before the driver gives it up: as long as the ranks wait for one another.
 func patience(heartbeat string) time.Duration {
 	seconds, err := strconv.ParseFloat(heartbeat, 64)
 	switch {
@@ -142,7 +141,7 @@ func patience(heartbeat string) time.Duration {
 // discovery runs a script that lists hosts.
 type discovery struct {
 	script string
-	slots  int // of a host that does not say
+	slots  int // for a host whose line has no number
 }
 
 // hosts runs the script through a shell, as Horovod does, and parses its lines.
@@ -154,13 +153,13 @@ func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", d.script)
 	cmd.Env = exportable(os.Environ())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is for the launcher
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's Ctrl-C goes only to the launcher
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	var out, errs limited
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) { // it has ended well; a process that it has left behind holds its output open
+	if errors.Is(err, exec.ErrWaitDelay) { // it ended well; a process that it left behind holds its output open
 		cmd.Cancel()
 		err = nil
 	}
@@ -201,7 +200,7 @@ func (d discovery) advice(err error) string {
 	return ""
 }
 
-// lastOf is the end of a script's output, short enough for a message.
+// lastOf returns the end of a script's output, short enough for a message.
 func lastOf(text string) string {
 	const most = 4 << 10
 	if len(text) > most {
@@ -210,7 +209,7 @@ func lastOf(text string) string {
 	return text
 }
 
-// after is the output of a failed script, below the error.
+// after formats the output of a failed script for the lines below the error.
 func after(text string) string {
 	if text = strings.TrimSpace(text); text != "" {
 		return ":\n  " + strings.ReplaceAll(text, "\n", "\n  ")
@@ -253,7 +252,7 @@ func (d discovery) parse(text string) ([]membership.Host, error) {
 // limited keeps the first maxScriptOutput bytes that are written to it.
 type limited struct {
 	kept bytes.Buffer
-	over bool // there was more
+	over bool // there was more than maxScriptOutput
 }
 
 func (l *limited) Write(p []byte) (int, error) {
@@ -274,7 +273,7 @@ func (f *flags) elasticHosts() ([]membership.Host, error) {
 		hosts[0].Slots = *f.MaxNP
 	}
 	var merged []membership.Host
-	index := map[string]int{} // a host that is named twice counts as one
+	index := map[string]int{} // a host that is named twice counts as one host
 	total := 0
 	for _, h := range hosts {
 		total += h.Slots

@@ -116,8 +116,8 @@ func TestDiscoveryScript(t *testing.T) {
 	}
 }
 
-// The options that bound the start of a job bound the first run of its discovery script.
-// A process that a discovery script leaves behind, and that holds its output open, changes nothing, and is ended.
+// A process that a discovery script leaves behind, and that holds the script's output open, changes no result, and is
+// ended.
 func TestDiscoveryLeavesNothingBehind(t *testing.T) {
 	left := filepath.Join(t.TempDir(), "pid")
 	hosts, err := discovery{"sleep 100 & echo $! >" + left + "; echo a:2", 1}.hosts(t.Context())
@@ -159,8 +159,8 @@ func TestFirstDiscovery(t *testing.T) {
 	}
 }
 
-// A worker has the variables of Horovod's launcher as they are foreseen at its start, and none that
-// this launcher has inherited.
+// A worker has the variables of Horovod's launcher, as foreseen at the worker's start, and none that this launcher has
+// inherited.
 func TestWorkersEnvironment(t *testing.T) {
 	e := &elasticJob{key: []byte{0xab, 0xcd}}
 	place := membership.Place{Worker: 7, Host: "b", Rank: 3, Size: 5, LocalRank: 1, LocalSize: 2, CrossRank: 2,

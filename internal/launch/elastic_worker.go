@@ -26,7 +26,7 @@ type workerProcess struct {
 
 	mu      sync.Mutex
 	crew    crew           // nil until the command is started
-	pending syscall.Signal // came before
+	pending syscall.Signal // a signal that came before the crew
 }
 
 // open makes the streams of its output.

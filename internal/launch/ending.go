@@ -11,7 +11,7 @@ import (
 const (
 	// readerPatience is how long the end of a job waits for a reader of its output that does not read.
 	readerPatience = 2 * time.Second
-	// lastMessage is the same once readers were given up, or a second signal has come.
+	// lastMessage replaces readerPatience once readers were given up, or after a second signal.
 	lastMessage = 100 * time.Millisecond
 	// forceTime is how long the launcher may take to end after a second signal.
 	forceTime = 2 * time.Second
@@ -47,8 +47,8 @@ func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 	}
 }
 
-// force ends the launcher forceTime after a second signal, and at a third one, whatever it waits for, for example a
-// host that does not answer. The rest of the job ends by itself.
+// force ends the launcher forceTime after a second signal, or at a third one at once, whatever the launcher waits for,
+// for example a host that does not answer. The rest of the job ends by itself.
 func force(signals <-chan os.Signal) {
 	first, ok := <-signals
 	if !ok {
@@ -71,7 +71,7 @@ func force(signals <-chan os.Signal) {
 	timer.Stop()
 }
 
-// patience is how long the job waits for readers now.
+// patience is how long the job waits for readers now: readerPatience, or lastMessage once it is in a hurry.
 func (j *Job) patience() time.Duration {
 	if j.hurried {
 		return lastMessage
@@ -93,7 +93,7 @@ func (j *Job) print(limit time.Duration) {
 	}
 }
 
-// lastWord prints this program's last message on stderr. It does not wait for long if nobody reads.
+// lastWord prints this program's last message on stderr. It waits for a reader only a short time.
 func lastWord(text string) {
 	written := make(chan struct{})
 	go func() {
@@ -106,8 +106,9 @@ func lastWord(text string) {
 	}
 }
 
-// drain waits for the output that is left when all processes have ended: while somebody reads it, and readerPatience
-// more. Once the end was asked for, it waits readerPatience in all. A signal ends the wait, and is returned; else 0.
+// drain waits, after all processes have ended, until the remaining output is written. It gives readers up when none has
+// read anything for readerPatience; if the job was asked to end, readerPatience after the start. A signal ends the
+// wait, and is returned; otherwise drain returns 0.
 func (j *Job) drain(signals <-chan os.Signal, asked bool) syscall.Signal {
 	j.out.enlarge()
 	j.err.enlarge()
@@ -152,7 +153,7 @@ func (j *Job) drain(signals <-chan os.Signal, asked bool) syscall.Signal {
 // dropUnread discards the output for readers that do not read.
 func (j *Job) dropUnread() {
 	j.hurried = true
-	out, err := j.out.isBusy(), j.err.isBusy() // before the one is told of the other
+	out, err := j.out.isBusy(), j.err.isBusy() // ask both first: drop reports a loss on the other printer
 	if out {
 		j.out.drop()
 	}

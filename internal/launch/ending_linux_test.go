@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventually waits for what must come to be, however slow the machine is.
+// eventually waits until is() holds. Its limit suits slow machines.
 func (l *launcher) eventually(what string, is func() bool) {
 	l.t.Helper()
 	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
@@ -29,7 +29,7 @@ func (l *launcher) eventually(what string, is func() bool) {
 	}
 }
 
-// unread is the end of a pipe for writing whose other end is open, and is not read.
+// unread returns the writing end of a pipe that nobody reads.
 func unread(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -51,11 +51,11 @@ func (l *launcher) waitCode() int {
 	if err := l.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 		l.t.Fatal(err)
 	}
-	return l.ProcessState.ExitCode() // -1 where it had to be killed
+	return l.ProcessState.ExitCode() // -1 if it had to be killed
 }
 
-// Whoever does not read the launcher's output does not keep a job from its end, and nothing
-// false is said of processes that have ended.
+// A reader that does not read the launcher's output does not keep a job from ending, and the launcher says nothing
+// false about processes that have ended.
 func TestOutputThatNobodyReads(t *testing.T) {
 	ssh := remotely(t)
 	for name, c := range map[string]struct {
@@ -105,13 +105,13 @@ func TestOutputThatNobodyReads(t *testing.T) {
 	}
 }
 
-// The files of --output-filename have all that ranks have written, also what a reader has not taken, and
-// the job's end says that.
+// The files of --output-filename have everything that the ranks have written, also text that a reader has not taken.
+// The job's last message says so.
 func TestFilesHaveWhatNobodyReads(t *testing.T) {
 	dir := t.TempDir()
 	l := launched(t, []string{"DIR=" + dir}, "-np", "2", "--output-filename", dir, "sh", "-c",
 		`pad=$(printf %1000s); while :; do i=$((i+1)); echo "$pad$i"; echo $i >$DIR/count.$HOROVOD_RANK; done`)
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) // that nobody can enlarge
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) // nobody can enlarge it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,8 +202,8 @@ func TestTheRootCauseDecides(t *testing.T) {
 	}
 }
 
-// Where nobody reports, the process that ended first is the cause, even if a launcher that was
-// stopped hears of all at once.
+// If no rank reports a failure, the process that ended first is the cause, even if a stopped launcher hears of all ends
+// at once.
 func TestTheFirstToEndDecides(t *testing.T) {
 	for _, hosts := range []string{"localhost:4", "localhost:2,far.invalid:2"} {
 		dir := t.TempDir()
@@ -228,7 +228,7 @@ func TestTheFirstToEndDecides(t *testing.T) {
 	}
 }
 
-// stat is a process's state, as ps has it.
+// stat is a process's state letter, as ps shows it.
 func stat(pid int) byte {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -237,8 +237,8 @@ func stat(pid int) byte {
 	return text[strings.LastIndexByte(string(text), ')')+2]
 }
 
-// Supervisors and agents that are stopped, with ranks and their children that are, outlive neither the
-// job nor a launcher that is killed.
+// Stopped supervisors, agents and ranks, with the ranks' children, outlive neither the job nor a launcher that is
+// killed.
 func TestStoppedProcessesAreEnded(t *testing.T) {
 	ssh := remotely(t)
 	for _, hosts := range []string{"localhost:2", "localhost:1,far.invalid:1"} {
@@ -267,8 +267,8 @@ func TestStoppedProcessesAreEnded(t *testing.T) {
 	}
 }
 
-// A supervisor that is stopped does not hide how its rank has ended: the launcher notices, and ends the supervisor.
-// Before that, while the rank runs, the supervisor is left alone.
+// A stopped supervisor does not hide how its rank has ended: the launcher notices, and ends the supervisor. While the
+// rank runs, the launcher leaves the supervisor alone.
 func TestAStoppedSupervisorHidesNoEnd(t *testing.T) {
 	ssh := remotely(t)
 	for how, c := range map[string]struct {
@@ -327,7 +327,7 @@ func TestAStoppedSupervisorHidesNoEnd(t *testing.T) {
 	}
 }
 
-// A supervisor that was stopped, and goes on before its rank ends, tells of that as ever.
+// A supervisor that was stopped, and continues before its rank ends, reports the end as usual.
 func TestASupervisorThatGoesOn(t *testing.T) {
 	l := launched(t, nil, "-np", "2", "sh", "-c", `echo ready; sleep 0.5; exit 4$HOROVOD_RANK`)
 	l.until("ready", 2)
@@ -344,8 +344,8 @@ func TestASupervisorThatGoesOn(t *testing.T) {
 	}
 }
 
-// A rank that ends with code 0, and has not left, is the cause where operations of others fail because of that,
-// and only there.
+// A rank that ends with code 0 and did not leave is the cause if operations of other ranks fail because of it, and only
+// then.
 func TestAnEndWithCode0(t *testing.T) {
 	for _, victims := range []string{"", "all"} {
 		l := launched(t, program("vanishes", "VICTIMS="+victims), "-np", "3", self())
@@ -361,7 +361,7 @@ func TestAnEndWithCode0(t *testing.T) {
 	}
 }
 
-// A rank that has left and does not end is named as the cause, beside the process whose exit code counts.
+// The message names a rank that has left and does not end as the cause, beside the process whose exit code counts.
 func TestACauseThatLivesOn(t *testing.T) {
 	l := launched(t, program("lingers"), "-np", "3", "--grace-period", "0.3", self())
 	code, said := l.code(), l.stderr.String()

@@ -15,12 +15,12 @@ import (
 // secretVariable has the job's secret for the processes, in hexadecimal.
 const secretVariable = "HOROVOD_SECRET_KEY"
 
-// notExported are the names that processes do not inherit from the launcher, as in Horovod; each matches from the
-// start of the name. Secrets of other jobs are not passed on either.
+// notExported matches the names of variables that processes do not inherit from the launcher, as in Horovod. Each
+// alternative matches from the start of the name. Secrets of other jobs are not passed on either.
 var notExported = lazyregexp.New(`^(BASH_FUNC_.*|OLDPWD|.*CUDA_VISIBLE_DEVICES)`)
 
-// exportable returns the variables of env that processes inherit, without those of the launcher's own place in another
-// launcher's job.
+// exportable returns the variables of env that processes inherit. If another launcher has started this one as a process
+// of its job, the variables of that place are left out.
 func exportable(env []string) []string {
 	inherited := environment.Inherited(func(name string) (string, bool) {
 		for _, e := range env {
@@ -53,7 +53,8 @@ func setenv(env []string, name, value string) []string {
 	return append(kept, name+"="+value)
 }
 
-// ofOneHost are variables about the launcher's host, or its user's session there. They would be wrong on another host.
+// ofOneHost matches variables about the launcher's host, or about its user's session there. They would be wrong on
+// another host.
 var ofOneHost = lazyregexp.New(
 	`^(SSH_.*|HOSTNAME|XDG_RUNTIME_DIR|XDG_SESSION_.*|DBUS_SESSION_BUS_ADDRESS|TMUX.*|STY|WINDOWID)$`)
 

@@ -32,7 +32,7 @@ func documented(t *testing.T, heading string) map[string][]string {
 	return rows
 }
 
-// Every code that the documentation has is what a real job ends with.
+// A real job ends with every code that the documentation lists.
 func TestDocumentedExitCodesOfJobs(t *testing.T) {
 	cases := endings(t)
 	rows := documented(t, "## Exit codes of `horovodrun`")
@@ -71,7 +71,7 @@ type ending struct {
 	code   int
 }
 
-// endings are jobs by their row in the table.
+// endings are jobs, by their row in the table.
 func endings(t *testing.T) map[string][]ending {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
@@ -129,7 +129,7 @@ func endings(t *testing.T) map[string][]ending {
 	}
 }
 
-// expectAfter is expect for what a signal ends once it has printed text.
+// expectAfter is expect for a job that a signal ends once the job has printed text.
 func (l *launcher) expectAfter(text string, s syscall.Signal, code int) {
 	l.t.Helper()
 	l.until(text, 1)
@@ -148,7 +148,8 @@ func TestDocumentedExitCodesOfCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	// For each command its arguments that end with 0, 1 and 2. What begins with > has nowhere to print.
+	// For each command the arguments that end it with 0, 1 and 2. A ">" at the beginning gives it a stdout that is
+	// full.
 	cases := map[string][3][]string{
 		"`gorovod doctor`": {{"doctor"}, {"doctor", "-H", "198.18.0.1:1"}, {"doctor", "--nonsense"}},
 		"`gorovod doctor --env`": {{"doctor", "--env"}, {"doctor", "--env", "HOROVOD_RANK=x"},
@@ -177,7 +178,7 @@ func TestDocumentedExitCodesOfCommands(t *testing.T) {
 		}
 		for code, args := range commands {
 			if args == nil {
-				continue // a test of that command's own has it
+				continue // that command's own test covers it
 			}
 			t.Run(fmt.Sprint(row, "/", code), func(t *testing.T) {
 				env := []string{broken}

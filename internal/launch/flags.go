@@ -91,8 +91,11 @@ type flags struct {
 	NumNCCLStreams *int `group:"Accepted for compatibility" name:"num-nccl-streams" placeholder:"N" help:"No effect: each process set has one stream and one communicator."`
 	ThreadAffinity *int `group:"Accepted for compatibility" placeholder:"CORE" help:"No effect: the engine has no thread of its own to bind."`
 
-	// For horovod.run: each process's stdin; the folder for the third streams, a file for each rank; the file for a
-	// report; and a descriptor whose end means that the caller is gone.
+	// For horovod.run:
+	//  Input: the file with each process's stdin
+	//  Results: the folder for the third streams, a file for each rank
+	//  Report: the file for a report
+	//  Lifeline: a descriptor whose end means that the caller is gone
 	Input    string `hidden:"" placeholder:"FILE"`
 	Results  string `hidden:"" placeholder:"DIR"`
 	Report   string `hidden:"" placeholder:"FILE"`
@@ -101,15 +104,15 @@ type flags struct {
 	// For horovod.runner.launch.parse_args: print the parsed arguments, and start nothing.
 	Parsed bool `hidden:""`
 
-	warnings []string // what check has to say about options and variables without effect
+	warnings []string // what check says about options and variables without effect
 
 	mpiByVariable bool // no option has set MPI: see chooseController
 
 	help    string   // --help was given: print it
 	command []string // from the first argument that is no option
 
-	place  *nodes.Place // where each node has a launcher
-	mpiJob bool         // the hosts are those that an MPIJob's operator has written down
+	place  *nodes.Place // this node's place in a job in which each node has a launcher; else nil
+	mpiJob bool         // the hosts are those that an MPIJob's operator has listed
 }
 
 const (
@@ -188,7 +191,7 @@ func (f *flags) check(options []string) error {
 	return nil
 }
 
-// checkNumbers refuses numbers out of their range.
+// secondsFrom reads a number of seconds from a variable, for an option that was not given.
 func secondsFrom(variable string, option **int) error {
 	env := os.Getenv(variable)
 	if *option != nil || env == "" {
@@ -197,11 +200,12 @@ func secondsFrom(variable string, option **int) error {
 	if err := config.Check(variable, env); err != nil {
 		return err
 	}
-	n, _ := strconv.Atoi(env) // Check has looked
+	n, _ := strconv.Atoi(env) // Check has refused anything else
 	*option = &n
 	return nil
 }
 
+// checkNumbers refuses numbers out of their range.
 func (f *flags) checkNumbers() error {
 	for _, v := range []struct {
 		name  string
@@ -323,7 +327,7 @@ func (f *flags) tunesSearch() bool {
 		f.AutotuneBayesOptMaxSamples != nil || f.AutotuneGaussianProcessNoise != nil
 }
 
-// separate splits options that were given as one list.
+// separate splits options that were given as lists into their items.
 func separate(lists []string) (items []string) {
 	for _, l := range lists {
 		for _, item := range strings.Split(l, ",") {
@@ -338,7 +342,7 @@ func separate(lists []string) (items []string) {
 // variableName matches the names that shells accept.
 var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// launchers are the variables of a process's place, which options cannot set.
+// launchers matches the variables of a process's place, which options cannot set.
 var launchers = lazyregexp.New(
 	`^(_?HOROVOD_SECRET_KEY|HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_(RENDEZVOUS_ADDRS|ELASTIC_DRIVER|ELASTIC_WORKER|RESULT_FD))$`)
 

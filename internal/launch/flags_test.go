@@ -40,7 +40,8 @@ func TestSplitFindsTheCommand(t *testing.T) {
 	}
 }
 
-// TestDashboardTakesItsAddressAfterASign checks that the option does not take the command for an address.
+// TestDashboardTakesItsAddressAfterASign checks that --dashboard reads an address only after "=", and not from the
+// command.
 func TestDashboardTakesItsAddressAfterASign(t *testing.T) {
 	for args, want := range map[string]string{"-np 2 --dashboard a": anyPort, "-np 2 --dashboard=9500 a": "9500",
 		"-np 2 --dashb=[::1]:0 a": "[::1]:0", "-np 2 a": ""} {
@@ -177,7 +178,7 @@ func TestHintsReachTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"HOROVOD_HIERARCHICAL_ALLREDUCE=1", "HOROVOD_HIERARCHICAL_ALLGATHER=0"}
-	if got := f.tune(nil); !slices.Equal(got, want) { // of the torus nothing is said
+	if got := f.tune(nil); !slices.Equal(got, want) { // --torus-allreduce sets nothing
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if f, err = parseFlags("horovodrun", strings.Fields("-np 2 --no-torus-allreduce x")); err != nil {
@@ -223,7 +224,7 @@ func TestTunablesReachTheEnvironment(t *testing.T) {
 	}
 }
 
-// What the options say is what the engine reads, under the names it knows.
+// The engine reads the settings of the options, under the names that it knows.
 func TestReportOptionsReachTheEngine(t *testing.T) {
 	for args, want := range map[string]func(*config.Config) bool{
 		"--cycle-time-ms 2.5": func(c *config.Config) bool {
@@ -265,7 +266,7 @@ func TestReportOptionsReachTheEngine(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		// The opposite of what most of the options say.
+		// These variables contradict most of the options.
 		env := []string{"HOROVOD_CYCLE_TIME=1000", "HOROVOD_TIMELINE=t", "HOROVOD_TIMELINE_MARK_CYCLES=1",
 			"HOROVOD_STALL_CHECK_DISABLE=1", "HOROVOD_LOG_HIDE_TIME=1"}
 		if slices.Contains([]string{"--timeline-mark-cycles", "--no-stall-check", "--log-without-timestamp",
@@ -284,7 +285,7 @@ func TestReportOptionsReachTheEngine(t *testing.T) {
 	}
 }
 
-// Options that are hints are accepted, with a word where they change nothing.
+// Options that are hints are accepted, with a note if they change nothing.
 func TestHintsAreNoted(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                        "",
@@ -309,7 +310,7 @@ func TestHintsAreNoted(t *testing.T) {
 	}
 }
 
-// What the environment says of MPI counts, or a word says why not.
+// The environment's choice of MPI counts, or a message says why not.
 func TestTheEnvironmentChoosesMPI(t *testing.T) {
 	for _, c := range []struct {
 		env, args string
@@ -345,7 +346,7 @@ func TestTheEnvironmentChoosesMPI(t *testing.T) {
 	}
 }
 
-// The mistakes of a file are told in its own words.
+// Messages about mistakes in a file use the file's own words.
 func TestConfigFileMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"params:\n  cache_capacity: many\n": `line 2: params.cache_capacity: a whole number is needed, not "many"`,

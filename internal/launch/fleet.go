@@ -10,9 +10,9 @@ import (
 	"github.com/gorovod/gorovod/internal/nodes"
 )
 
-// fleet are the nodes of an elastic job that have a launcher each. They come to node 0, where the driver is, and leave
-// when they like. The driver knows each that has come by a name of its own: what happened to a node does not count
-// against the one that replaces it, whatever the replacement calls itself.
+// fleet are the nodes of an elastic job in which each node has a launcher. The nodes come to node 0, where the driver
+// is, and leave when they like. The driver knows each visit by a name of its own, so what happened to a node does not
+// count against its replacement, whatever the replacement calls itself.
 type fleet struct {
 	job   *elasticJob
 	place nodes.Place
@@ -31,7 +31,7 @@ type fleet struct {
 // visitor is a node that has come.
 type visitor struct {
 	nodes.Node
-	name  string // the driver's for it
+	name  string // the driver's name for the node
 	line  *line
 	going bool // it is to leave
 }
@@ -41,14 +41,14 @@ func newFleet(e *elasticJob, place nodes.Place, self nodes.Node, key []byte, l n
 	return &fleet{job: e, place: place, self: self, key: key, listener: l, used: map[string]int{self.Host: 1}}
 }
 
-// open lets nodes come. The driver must be there.
+// open lets nodes come. The driver must exist by then.
 func (f *fleet) open() {
 	if f.listener != nil {
 		f.reception = nodes.Receive(f.listener, f.place, f.key, f.came, func(text string) { f.job.say("%s", text) })
 	}
 }
 
-// close lets nobody come any more.
+// close lets no more nodes come.
 func (f *fleet) close() {
 	f.mu.Lock()
 	f.closed = true
@@ -80,7 +80,7 @@ func (f *fleet) came(n nodes.Node) {
 	}
 	f.job.tell("%s has come, with %d slots", v.name, n.Slots)
 	crew, err := f.job.remote(v.name)
-	if err != nil { // remote has said so
+	if err != nil { // remote has told the user
 		f.drop(v)
 		return
 	}
@@ -108,7 +108,8 @@ func (f *fleet) unused(host string) string {
 	return host
 }
 
-// same is the node that has come before with the number of n, or, if n has none, with its name. f.mu is held.
+// same is the node here that has the number of n or, if n has no number, the name of n; nil if there is none. f.mu is
+// held.
 func (f *fleet) same(n nodes.Node) *visitor {
 	for _, v := range f.here {
 		if v.Rank == n.Rank && (n.Rank >= 0 || v.Host == n.Host) {
@@ -138,7 +139,7 @@ func (f *fleet) drop(v *visitor) {
 // offer tells the driver which nodes there are.
 func (f *fleet) offer() {
 	f.mu.Lock()
-	defer f.mu.Unlock() // offers come in their order
+	defer f.mu.Unlock() // offers reach the driver in the order in which they are made
 	hosts := []membership.Host{{Name: f.self.Host, Slots: f.self.Slots}}
 	for _, v := range f.here {
 		if !v.going {
@@ -148,7 +149,7 @@ func (f *fleet) offer() {
 	f.job.driver.Offer(hosts)
 }
 
-// openLine is the connection to a node, for the job's agents.
+// openLine returns the connection to a node, for the job's agents.
 func (f *fleet) openLine(name string) (*line, error) {
 	if v := f.visitor(name); v != nil {
 		return v.line, nil
@@ -192,7 +193,7 @@ func (e *elasticJob) remoteCrews() map[string]crew {
 	return crews
 }
 
-// replaced ends the crew of a host whose place another has taken.
+// replaced ends the crew of a host whose place another node has taken.
 func (e *elasticJob) replaced(host string) {
 	if c, ok := e.remoteCrews()[host].(*remoteCrew); ok {
 		c.tell(note{Type: refusedNote, Text: "another node has come with this node's number or name, and has " +

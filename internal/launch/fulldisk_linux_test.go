@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// onSmallDisk has a launcher start with a disk of its own at dir, which is gone with
-// it; options are mount's. It skips the test, with the reason, where it may not.
+// onSmallDisk starts a launcher with a disk of its own at dir, which is gone when the launcher is gone; options are
+// mount's. It skips the test, with the reason, where mounting is not allowed.
 func onSmallDisk(t *testing.T, dir, options string, args ...string) *launcher {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -34,15 +34,15 @@ func onSmallDisk(t *testing.T, dir, options string, args ...string) *launcher {
 	return l
 }
 
-// A disk that is full in the middle costs the job its files, which is told once for
-// each and counts in the end, but nothing of what goes to the terminal, and no rank.
+// A disk that fills up while the job runs costs the job its files. The launcher says so once for each file, and the
+// exit code counts it; the terminal gets all output, and no rank ends.
 func TestADiskThatFills(t *testing.T) {
 	dir := t.TempDir()
 	l := onSmallDisk(t, dir, "size=64k", "-np", "2", "--output-filename", dir, "sh", "-c",
 		"yes 'a line' | head -n 20000; echo the end >&2")
 	l.expect(1, "horovodrun: output is lost: write "+dir+"/rank.0/stdout: no space left on device",
 		"/rank.1/stdout: no space left on device")
-	if n := strings.Count(l.stderr.String(), "output is lost"); n < 2 || n > 4 { // each of four files at most once
+	if n := strings.Count(l.stderr.String(), "output is lost"); n < 2 || n > 4 { // four files, each at most once
 		t.Errorf("it is told %d times: %s", n, &l.stderr)
 	}
 	if n := strings.Count(l.stdout.String(), ">:a line\n"); n != 40000 {
@@ -53,7 +53,7 @@ func TestADiskThatFills(t *testing.T) {
 	}
 }
 
-// One on which there is no room for the files at all keeps the job from starting.
+// A disk without room for the files keeps the job from starting.
 func TestADiskThatIsFull(t *testing.T) {
 	dir := t.TempDir()
 	l := onSmallDisk(t, dir, "size=64k,nr_inodes=2", "-np", "2", "--output-filename", dir, "echo", "started")

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// Lists of hosts, from an option, a file or a script, are read or refused; the ranks of
-// those that are read have places.
+// Lists of hosts, from an option, a file or a script, are read or refused. If they are read, all ranks have places.
 func FuzzHosts(f *testing.F) {
 	f.Add("a:2,b:4")
 	f.Add("[fe80::1%eth0]:1,localhost:1048576,localhost:1048576")
@@ -56,7 +55,7 @@ func FuzzHosts(f *testing.F) {
 	})
 }
 
-// A file of settings is read or refused, whatever it holds.
+// A file of settings is read or refused, whatever bytes it has.
 func FuzzConfigFile(f *testing.F) {
 	f.Add("controller: gloo\nparams:\n  fusion_threshold_mb: 32\n  cycle_time_ms: 1.5\ntimeline:\n  filename: t\n")
 	f.Add("params: &a\n  cache_capacity: 99999999999999999999\n")
@@ -74,8 +73,8 @@ func FuzzConfigFile(f *testing.F) {
 	})
 }
 
-// Command lines are understood or refused with words, that of the launcher and those
-// that it builds for agents and other launchers.
+// Command lines are understood or refused with words. So are those that the launcher builds for agents and other
+// launchers.
 func FuzzFlags(f *testing.F) {
 	for _, line := range []string{"-np 2 python train.py", "-H a:1,b:2 --verbose -- x",
 		"--min-np 1 --max-np 3 --host-discovery-script ./d --slots-per-host 2 x",
@@ -85,7 +84,7 @@ func FuzzFlags(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		if strings.Contains(line, "config-file") && !strings.Contains(line, "/dev/null") {
-			return // it reads what it is told to
+			return // the option names a file to read
 		}
 		o, err := parseFlags("horovodrun", strings.Fields(line))
 		switch {
@@ -97,8 +96,7 @@ func FuzzFlags(f *testing.F) {
 	})
 }
 
-// What another version, or a shell that is no agent, says first is no greeting or names
-// its version.
+// The first line of another version, or of a shell that is no agent, is not taken for a greeting, or names its version.
 func FuzzGreeting(f *testing.F) {
 	f.Add("gorovod-agent 1 0.1 /usr/bin/gorovod\n")
 	f.Add("gorovod-agent 99999999999999999999 x")

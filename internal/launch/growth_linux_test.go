@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// More hosts than there are descriptors for are refused before anything is started.
+// More hosts than this host has descriptors for are refused before anything starts.
 func TestRemotesHaveLimits(t *testing.T) {
 	if err := checkRemotes(1, 1); err != nil {
 		t.Error(err)
@@ -31,8 +31,8 @@ func TestRemotesHaveLimits(t *testing.T) {
 	}
 }
 
-// BenchmarkHosts is how a launch grows with the number of hosts, ssh's own costs aside, where this
-// host plays all of them: with an agent, a supervisor, a shell and a command for each.
+// BenchmarkHosts measures how a launch grows with the number of hosts, without ssh's own costs. This host plays all
+// hosts: each has an agent, a supervisor, a shell and a command.
 func BenchmarkHosts(b *testing.B) {
 	for _, n := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -47,17 +47,16 @@ func BenchmarkHosts(b *testing.B) {
 	}
 }
 
-// What stands for the network in BenchmarkLauncher: a distant one, and what ssh does on
-// it before it runs anything (TCP, versions, two rounds of key exchange, service, two of
-// authentication, session, command).
+// The network of BenchmarkLauncher: a distant one, and the rounds that ssh needs on it before it runs anything (TCP,
+// versions, two for the key exchange, service, two for authentication, session, command).
 const (
 	standInRound = 50 * time.Millisecond
 	standInLogin = 8 * standInRound
 )
 
-// BenchmarkLauncher is how the launcher's own part grows: the hosts are stand-ins that
-// cost next to no processor time, but answer as late as distant hosts do. It counts
-// the rounds that follow one on another, those of the login included.
+// BenchmarkLauncher measures how the launcher's own part grows. The hosts are stand-ins that cost next to no processor
+// time, but answer as late as distant hosts. It counts the rounds that follow one on another, including those of the
+// login.
 func BenchmarkLauncher(b *testing.B) {
 	for _, n := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

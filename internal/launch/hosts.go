@@ -31,7 +31,7 @@ type Slot struct {
 // maxSlots keeps sums of slots far from overflow.
 const maxSlots = 1 << 20
 
-// hostEntry matches a name or an address with slots. ssh would take a name that begins with a dash for an option.
+// hostEntry matches a name or an address with slots. ssh would read a name that begins with a dash as an option.
 var hostEntry = lazyregexp.New(`^(?:\w[\w.-]*|\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]):[0-9]+$`)
 
 // parseHosts parses host1:2,host2:4.
@@ -184,7 +184,7 @@ func locals(hosts []Host) map[string]bool {
 	return found
 }
 
-// isLocal is locals for one name.
+// isLocal reports whether one name means this host.
 func isLocal(name string) bool { return ownNames().mean(name) }
 
 // selves are this host's names.

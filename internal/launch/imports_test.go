@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What serves the command line stays out of the library and of package hvd.
+// The library and package hvd do not depend on the packages of the command line.
 func TestTheLibraryKnowsNoCommandLine(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "../../hvd", "../../cmd/libgorovod").Output()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A rank has the descriptors and limits that it would have without a launcher;
-// but for its standard ones, which are an empty input and two pipes.
+// A rank has the descriptors and limits that it would have without a launcher, except the standard ones: an empty input
+// and two pipes.
 func TestRanksInheritNothingOfTheLauncher(t *testing.T) {
 	const script = "cat; for f in /proc/$$/fd/*; do echo ${f##*/}; done; ulimit -n"
 	keepOwnDescriptors(t)
@@ -33,7 +33,7 @@ func TestRanksInheritNothingOfTheLauncher(t *testing.T) {
 	}
 }
 
-// keepOwnDescriptors keeps from our children what our own parent left open, such as a lock.
+// keepOwnDescriptors keeps our children from inheriting descriptors that our own parent left open, such as a lock.
 func keepOwnDescriptors(t *testing.T) {
 	t.Helper()
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {

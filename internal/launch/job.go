@@ -44,8 +44,9 @@ type Job struct {
 	// Remote connects to other hosts. Local reports which hosts are this one.
 	Remote remoteShell
 	Local  func(host string) bool
-	// Apart: the other hosts' environment is their own, and gets Settings alone; and their agents are told how the job
-	// ended. Else it gets Env, as far as that has a meaning there.
+	// Apart: another launcher started the other hosts' agents. The ranks there get the hosts' own environment and
+	// Settings alone, and the agents hear how the job ended. Otherwise the ranks there get Env, without the variables
+	// that make sense on one host only.
 	Apart    bool
 	Settings []string
 	// Interfaces are the interfaces that the job may use; empty for any.
@@ -55,7 +56,7 @@ type Job struct {
 	// Input is each process's stdin; nil for an empty one.
 	Input []byte
 	// ResultDir is the folder of the processes' third streams, in files named after the ranks; empty for none. In an
-	// elastic job it is the rank in the last world. Files of workers without a rank there are called worker.<number>.
+	// elastic job these are the ranks of the last world. A worker without a rank there has a file worker.<number>.
 	ResultDir  string
 	Timestamps bool
 	Verbose    bool
@@ -63,7 +64,7 @@ type Job struct {
 	Audience *audience
 	// Telemetry, if set, is told of the job's worlds and failures.
 	Telemetry *otlp.Job
-	// Grace is how long the others may go on after the first failure.
+	// Grace is how long the other ranks may go on after the first failure.
 	Grace          time.Duration
 	Stdout, Stderr io.Writer
 
@@ -72,20 +73,21 @@ type Job struct {
 	large    atomic.Bool    // the present world is large: see largeJob
 	worlds   atomic.Int64   // how many there were
 	moved    chan struct{}  // capacity 1: some output was written
-	taking   sync.WaitGroup // commands whose output has not all come
-	hurried  bool           // nobody waits for readers any more; of the goroutine that runs the job
+	taking   sync.WaitGroup // commands whose output is still coming
+	hurried  bool           // the job waits no longer for readers; only the goroutine that runs the job uses it
 	lost     atomic.Bool    // some output could not be written
-	hungUp   chan struct{}  // closed when nobody reads stdout or stderr any more
+	hungUp   chan struct{}  // closed when the reader of stdout or stderr is gone
 	hangUp   sync.Once
 	server   *rendezvous.Server
 	ranks    []*rank
-	why      report // the job has failed; of the goroutine that runs it
+	why      report // why the job has failed; only the goroutine that runs the job uses it
 }
 
-// Run starts the job and returns when nothing of it is left. Call it once. An error means that the job could not
-// start. The exit code is that of the process that failed first and made the others fail: 128+n if signal n killed it,
-// and 128+n if signal n interrupted the launcher. SIGPIPE stands for a reader of the output that is gone. It is 1 if
-// all went well but output could not be written.
+// Run starts the job and returns when nothing of it is left. Call it once. An error means that the job could not start.
+// The exit code is:
+//   - that of the process that failed first and made the others fail; 128+n if signal n killed it
+//   - 128+n if signal n interrupted the launcher; SIGPIPE stands for a reader of the output that is gone
+//   - 1 if all went well but output could not be written
 func (j *Job) Run() (code int, err error) {
 	signals, end := j.begin()
 	defer end()
@@ -125,7 +127,7 @@ func (j *Job) Run() (code int, err error) {
 	return code, err
 }
 
-// written is code, unless that is 0 and output was lost.
+// written returns code; if code is 0 and output was lost, it returns the code for that.
 func (j *Job) written(code int) int {
 	if code == 0 && j.lost.Load() {
 		code = 1
@@ -165,7 +167,7 @@ func (j *Job) meet(far bool) (m *meetingPoint, err error) {
 	return m, err
 }
 
-// muster makes the crews. A signal, or the end of the output's reader, interrupts it: then code is the exit code.
+// muster makes the crews. A signal, or a reader of the output that goes, interrupts it; then code is the exit code.
 func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signal) (crews map[string]crew, code int,
 	err error) {
 	slots := map[string]int{}
@@ -268,8 +270,8 @@ func (j *Job) start(crews map[string]crew, key []byte, m *meetingPoint) {
 	}
 }
 
-// lose notes output that could not be written, and reports it elsewhere. A reader that has gone, as head does, wants
-// no more output, and no message.
+// lose notes output that could not be written, and reports it on the other printer. If the reader has gone, as head
+// does, it wants no more output, and no message.
 func (j *Job) lose(err error, elsewhere *printer) {
 	j.lost.Store(true)
 	if brokenPipe(err) {
@@ -309,7 +311,7 @@ func (j *Job) prepare(heard chan<- news) error {
 	return nil
 }
 
-// linesOf are the last lines of a rank. It is safe on any goroutine after prepare.
+// linesOf returns the last lines of a rank. It is safe on any goroutine after prepare.
 func (j *Job) linesOf(number int) (stdout, stderr string) {
 	if number >= len(j.ranks) {
 		return "", ""
@@ -324,7 +326,7 @@ func (j *Job) closeFiles() {
 	}
 }
 
-// exitCode is a shell's exit code for it.
+// exitCode is the exit code that a shell would have for a death.
 func exitCode(d rendezvous.Death) int {
 	if d.Lost != "" {
 		return exitLost
@@ -341,7 +343,7 @@ const exitLost = 255
 // say prints a message of the launcher's own.
 func (j *Job) say(format string, args ...any) { j.log(slog.LevelWarn, format, args...) }
 
-// sayError is say for an error that fails the job, or a part of it.
+// sayError prints an error that fails the job, or a part of it.
 func (j *Job) sayError(format string, args ...any) { j.log(slog.LevelError, format, args...) }
 
 func (j *Job) log(level slog.Level, format string, args ...any) {
@@ -349,13 +351,13 @@ func (j *Job) log(level slog.Level, format string, args ...any) {
 	j.announce(level, text, text)
 }
 
-// sayFailure is sayError for the cause of the job's failure. lines are the last lines of a rank's stderr, which can
-// hold secrets: only the launcher's stderr has them, not the job's readers and collectors.
+// sayFailure prints the cause of the job's failure. lines are the last lines of a rank's stderr, which can hold
+// secrets: only the launcher's stderr gets them, not the job's readers and collectors.
 func (j *Job) sayFailure(cause, lines, more string) {
 	j.announce(slog.LevelError, cause+lines+more, cause+more)
 }
 
-// announce prints text, and lets the job's readers and collectors see shown.
+// announce prints text on stderr, and shows the job's readers and collectors shown instead.
 func (j *Job) announce(level slog.Level, text, shown string) {
 	if level >= slog.LevelError {
 		j.Telemetry.Fail(shown)
@@ -366,13 +368,13 @@ func (j *Job) announce(level slog.Level, text, shown string) {
 	j.err.say("%s", logging.Message(level, j.Name, text))
 }
 
-// sayWhy is sayError for the cause of the job's failure, its last message.
+// sayWhy prints the cause of the job's failure, its last message.
 func (j *Job) sayWhy(text string) {
 	j.why = report{Text: text}
 	j.sayError("%s", text)
 }
 
-// tell is say, only with --verbose.
+// tell prints a message only with --verbose.
 func (j *Job) tell(format string, args ...any) {
 	if j.Verbose {
 		j.log(slog.LevelInfo, format, args...)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lateOutput reads the command's output when the launcher has gone, so that no process dies of a broken pipe while it
-// still has something to say, or a commit to keep.
+// lateOutput reads the command's output once the launcher is gone. Without it a process that still has something to
+// say, or a commit to keep, would die of a broken pipe.
 type lateOutput struct {
 	where string
 	pipes [2]*os.File // stdout and stderr
@@ -19,10 +19,10 @@ type lateOutput struct {
 	said  sync.WaitGroup
 
 	mu    sync.Mutex
-	files map[string]*os.File // nil: it cannot be opened
+	files map[string]*os.File // by name; nil if the file cannot be opened
 }
 
-// inheritLateOutput owns the pipes that begin at descriptor fd. It is nil if there are none.
+// inheritLateOutput takes over the pipes that begin at descriptor fd. It returns nil if there are none.
 func inheritLateOutput(fd int) *lateOutput {
 	where := os.Getenv(lateOutputVariable)
 	if where == "" {
@@ -37,7 +37,7 @@ func inheritLateOutput(fd int) *lateOutput {
 	return l
 }
 
-// take begins to read the output. It makes the files once there is some.
+// take begins to read the output. The files appear with the first output.
 func (l *lateOutput) take() {
 	if l == nil || l.taken {
 		return
@@ -61,7 +61,7 @@ func (l *lateOutput) take() {
 
 // put writes a stream's output; what it cannot write is lost.
 func (l *lateOutput) put(stream int, text []byte) {
-	// A directory for temporary files is everybody's: the file must be new.
+	// A directory for temporary files is open to all users, so the file must be new.
 	name, how := filepath.Join(os.TempDir(), l.where), os.O_EXCL
 	if filepath.IsAbs(l.where) {
 		name, how = filepath.Join(l.where, streamNames[stream]), os.O_APPEND
@@ -82,8 +82,8 @@ func (l *lateOutput) put(stream int, text []byte) {
 	}
 }
 
-// end waits for the end of the output, for a bounded time, since an escaped process may hold a pipe open. gone says
-// that the launcher is gone, which the command may have noticed first.
+// end waits for the end of the output, for a bounded time, because an escaped process may hold a pipe open. gone: the
+// launcher is gone; the command may have noticed before this program.
 func (l *lateOutput) end(gone bool) {
 	if l == nil {
 		return

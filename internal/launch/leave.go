@@ -24,7 +24,8 @@ The preStop hook of an MPIJob's worker runs this.`,
 // leaveEvery is the time between two looks for agents.
 const leaveEvery = 50 * time.Millisecond
 
-// leave is gorovod leave: it sends SIGTERM to each agent on this host, once, and waits until there is none.
+// leave is the command gorovod leave: it sends SIGTERM to each agent on this host, once, and waits until no agent is
+// left.
 func leave(name string, args []string) (code int, err error) {
 	help, err := leaveCommand.Parse(name, &struct{}{}, args)
 	switch {

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// agentsHere lists the agents on this host, by their pids: of a program of this name, wherever it is installed, since a
-// job may have another installation than the one that a hook finds. A host is a network namespace, so the agents of a
-// container belong to another host than those of the machine that it runs on.
+// agentsHere lists the pids of the agents on this host. An agent is any program with this program's name, wherever it
+// is installed, because a job may use another installation than the hook that calls gorovod leave. A host is a network
+// namespace, so the agents in a container are not on the host of its machine.
 func agentsHere() (pids []int, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
-// leftPause is for how long a host that has left is not used although the discovery script lists it: a pod that is
-// drained ends soon after its agent.
+// leftPause is how long a host that has left is not used although the discovery script still lists it: a drained pod
+// ends soon after its agent.
 const leftPause = 10 * time.Second
 
-// leavers are the hosts of a discovery script whose agents have said that they leave.
+// leavers are those hosts of a discovery script whose agents have said that they leave.
 type leavers struct {
 	job *elasticJob
 
@@ -21,7 +21,7 @@ type leavers struct {
 	hosts map[string]bool
 }
 
-// without is discover without these hosts.
+// without returns discover without the hosts that leave.
 func (l *leavers) without(discover func(context.Context) ([]membership.Host, error)) func(context.Context) (
 	[]membership.Host, error) {
 	return func(ctx context.Context) ([]membership.Host, error) {
@@ -32,8 +32,10 @@ func (l *leavers) without(discover func(context.Context) ([]membership.Host, err
 	}
 }
 
-// await returns when a crew is lost. If it says before that its host leaves, the host's workers leave in order, and
-// then the crew is closed.
+// await returns when a crew is lost. If the crew's agent says before that its host leaves:
+//  1. The discovery leaves the host out.
+//  2. The driver lets the host's workers leave.
+//  3. The crew is closed.
 func (l *leavers) await(c *remoteCrew) {
 	select {
 	case why := <-c.leaves:
@@ -42,7 +44,7 @@ func (l *leavers) await(c *remoteCrew) {
 		return
 	}
 	l.set(c.host, true)
-	time.AfterFunc(2*discoverEvery, func() { // when the driver knows
+	time.AfterFunc(2*discoverEvery, func() { // by then the driver has discovered that the host is gone
 		l.job.driver.Vacated(c.host, c.Close)
 	})
 	<-c.Lost()

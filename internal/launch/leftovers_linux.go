@@ -13,17 +13,17 @@ import (
 // sharedDir is where shared memory has its names.
 const sharedDir = "/dev/shm"
 
-// family is the set of processes of a rank while it was being ended. It removes their shared memory: PyTorch passes
-// tensors between processes in files called torch_<pid>_<random>_<n>. A process that is killed before it has removed
-// its file leaves it for good. One goroutine uses a family.
+// family is the set of processes of a rank while the rank is being ended. It removes their shared memory: PyTorch
+// passes tensors between processes in files called torch_<pid>_<random>_<n>, and a process that is killed before it has
+// removed its file leaves the file for good. One goroutine uses a family.
 type family struct {
 	pids  map[int]bool
 	since time.Time // when the first of them may have begun
 }
 
-// newFamily makes one whose processes begin from now on.
+// newFamily makes a family whose processes begin from now on.
 func newFamily() *family {
-	// Times of files come from a coarser clock, which is a little late.
+	// The times of files come from a coarser clock, which lags a little.
 	return &family{pids: map[int]bool{}, since: time.Now().Add(-time.Second)}
 }
 

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// supervisors lists those of the job, which until has started.
+// supervisors lists the supervisors of the job, once until has returned.
 func (l *launcher) supervisors() (pids []int) {
 	for _, p := range l.marked() {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p))
@@ -45,7 +45,7 @@ func TestDeathOfASupervisorLeavesNobody(t *testing.T) {
 	}
 }
 
-// With all supervisors dead at once, each orphan still gets its SIGTERM first.
+// If all supervisors die at once, each orphan still gets SIGTERM first.
 func TestOrphansMayCleanUp(t *testing.T) {
 	dir := t.TempDir()
 	l := launched(t, nil, "-np", "2", "--grace-period", "0", "bash", "-c",
@@ -60,7 +60,7 @@ func TestOrphansMayCleanUp(t *testing.T) {
 	}
 }
 
-// A launcher that was exec'd may have children of before: they are not the job's.
+// A launcher may have become one by exec and have older children. They are not the job's.
 func TestStrangersAreLeftAlone(t *testing.T) {
 	bash, err := exec.LookPath("bash") // exec -a is not in every sh
 	if err != nil {
@@ -104,8 +104,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// What PyTorch's workers leave in shared memory goes, however the job ends; what
-// others have there stays.
+// Files of PyTorch's workers in shared memory are removed, however the job ends; files of other programs stay.
 func TestSharedMemoryOfTheDeadIsRemoved(t *testing.T) {
 	const file = sharedDir + "/torch_$$_${TAG}"
 	const script = `: >` + file + `_1; : >` + file + `_old; touch -d "1 hour ago" ` + file + `_old
@@ -123,7 +122,7 @@ func TestSharedMemoryOfTheDeadIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		named := sharedDir + "/torch_*_" + tag + "_*"
-		t.Cleanup(func() { // however the test ends
+		t.Cleanup(func() { // also if the test fails
 			names, _ := filepath.Glob(named)
 			for _, name := range names {
 				os.Remove(name)
@@ -145,7 +144,7 @@ func TestSharedMemoryOfTheDeadIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer g.Close()
-		g.WriteString("\n\n") // a line for each rank
+		g.WriteString("\n\n") // separates the ranks' lines
 		switch how {
 		case "INT":
 			l.Process.Signal(syscall.SIGINT)
@@ -221,7 +220,7 @@ func TestLostOutputIsToldAndCounts(t *testing.T) {
 	l.expect(1, "no space left on device")
 }
 
-// Whose reader is gone, as under head, ends quietly and leaves nobody.
+// If the reader of the output is gone, as under head, the job ends quietly and leaves no process.
 func TestClosedPipeEndsTheJob(t *testing.T) {
 	for _, c := range []struct{ script, first string }{
 		{`echo hi; exit 0`, ""},

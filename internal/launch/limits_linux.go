@@ -9,33 +9,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cost is what each of many processes or connections takes of this host's limits.
+// cost is how much one process or one connection takes of this host's limits.
 type cost struct {
 	tasks       uint64 // processes and threads
 	descriptors uint64
 }
 
 var (
-	// A supervisor is a few threads, and the command at least one. Pipes with both ends until it has
-	// started, two files, process, connections.
+	// One rank. Tasks: a few threads of the supervisor, and at least one of the command. Descriptors: pipes with both
+	// ends until the supervisor has started, two files, the process, connections.
 	ofRank = cost{tasks: 8, descriptors: 14}
-	// ssh, and the thread that waits for its end. Three pipes with both ends until it has started, process.
+	// One host. Tasks: ssh, and the thread that waits for its end. Descriptors: three pipes with both ends until ssh
+	// has started, the process.
 	ofHost = cost{tasks: 2, descriptors: 7}
 )
 
-// descriptorsOfOwn is how many descriptors the launcher has in any case.
+// descriptorsOfOwn is how many descriptors the launcher needs anyway.
 const descriptorsOfOwn = 64
 
-// limit is one of this host's.
+// limit is one of this host's limits.
 type limit struct {
 	value, each, own uint64
 	what, raise      string
 }
 
-// most is how many the limit is enough for.
+// most is how many processes or connections the limit allows.
 func (l limit) most() uint64 { return (max(l.value, l.own) - l.own) / l.each }
 
-// checkLimits refuses a number of processes that this host cannot carry, before the job starts.
+// checkLimits refuses, before the job starts, more processes than this host can carry.
 func checkLimits(np int) error {
 	if l := exceeded(uint64(np), ofRank, 0); l != nil {
 		return fmt.Errorf("-np %d: this host's limit on %s is %d, which is enough for about %d processes; %s", np,
@@ -44,7 +45,7 @@ func checkLimits(np int) error {
 	return nil
 }
 
-// checkRemotes refuses a number of other hosts to which this one cannot keep connections.
+// checkRemotes refuses more other hosts than this host can keep connections to.
 func checkRemotes(hosts, ranks int) error {
 	if l := exceeded(uint64(hosts), ofHost, uint64(ranks)); l != nil {
 		return fmt.Errorf("%d hosts: this host's limit on %s is %d, which is enough for about %d hosts and "+
@@ -53,16 +54,16 @@ func checkRemotes(hosts, ranks int) error {
 	return nil
 }
 
-// exceeded is the first limit that n of a cost exceed; nil if none does. Other descriptors are wanted besides.
+// exceeded returns the first limit that n times the cost c exceeds; nil if none. descriptors are needed besides.
 func exceeded(n uint64, c cost, descriptors uint64) *limit {
 	var limits []limit
 	var r unix.Rlimit
-	// The runtime has raised the soft limit to the hard one.
+	// Getrlimit reads the soft limit, which Go's runtime has raised to the hard one.
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
 		limits = append(limits, limit{r.Cur, c.descriptors, descriptorsOfOwn + descriptors, "open files (ulimit -n)",
 			"raise it with ulimit -n or in /etc/security/limits.conf"})
 	}
-	// The superuser is exempt from this one.
+	// The superuser is exempt from this limit.
 	if os.Geteuid() != 0 && unix.Getrlimit(unix.RLIMIT_NPROC, &r) == nil && r.Cur != unix.RLIM_INFINITY {
 		limits = append(limits, limit{r.Cur, c.tasks, 0, "processes of this user (ulimit -u)",
 			"raise it with ulimit -u or in /etc/security/limits.conf"})

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// line is a connection to an agent: a program, usually ssh, that passes its stdin and stdout on to another host, or the
-// agent's own connection. Its owner reads out, writes in, and closes both.
+// line is a connection to an agent. It is a program, usually ssh, that passes its stdin and stdout on to another host,
+// or the agent's own connection. The line's owner reads out, writes in, and closes both.
 type line struct {
-	name string         // of the program
-	args []string       // its command line, but for what runs on the other host; nil for a connection
+	name string         // the program, or the connection in words
+	args []string       // its command line, without the remote command; nil for a connection
 	in   io.WriteCloser // its stdin
 	out  outlet         // its stdout
 	says *tailOf        // its stderr
-	said chan struct{}  // closed when that has come to its end
+	said chan struct{}  // closed at the end of stderr
 	died chan struct{}  // closed when the program has ended
 	code int            // its exit code, when died is closed; -1 if a signal killed it
-	fate string         // the same in words
-	kill func()         // ends it, and what it has started to reach the host; not after died
+	fate string         // how it ended, in words
+	kill func()         // ends it and what it has started to reach the host; do not call it after died
 }
 
-// outlet is the end of a line that is read.
+// outlet is the end of a line from which the launcher reads.
 type outlet interface {
 	io.ReadCloser
 	SetReadDeadline(t time.Time) error
@@ -54,8 +54,8 @@ func openLine(cmd *exec.Cmd) (*line, error) {
 	}
 	defer stderr.Close()
 	l.in, l.out = in, out
-	// Files, not pipes of exec's: a process that ssh leaves in the background, for later connections, may hold them
-	// open.
+	// Files instead of exec's pipes, because exec waits for its pipes' end, and a process that ssh leaves in the
+	// background for later connections may hold them open.
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/gorovod/gorovod/internal/logging"
 )
 
-// The launcher leaves a rank's log in JSON as it is, however the pieces of a line come, and says whose the other
-// lines are.
+// The launcher passes a rank's JSON log on as it is, however its lines are cut into pieces, and marks all other lines
+// with their rank.
 func TestJSONLinesOfARankHaveNoPrefix(t *testing.T) {
 	const log = `{"logger":"gorovod","level":"info","rank":3}` + "\n"
 	for _, c := range []struct {
 		format logging.Format
-		pieces string // apart by |
+		pieces string // separated by |
 		want   string
 	}{
 		{logging.JSON, log, log},

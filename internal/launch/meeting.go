@@ -20,7 +20,7 @@ const candidatesVariable = "GOROVOD_RENDEZVOUS_ADDRS"
 type meetingPoint struct {
 	listeners []net.Listener
 	addrs     []netip.AddrPort // the likeliest first
-	loopback  netip.AddrPort   // for ranks of this host; invalid where interfaces were chosen
+	loopback  netip.AddrPort   // for ranks of this host; invalid if the user chose interfaces
 	local     bool             // it is on loopback only
 }
 
@@ -101,7 +101,7 @@ func meetAnywhere(interfaces []string) (*meetingPoint, error) {
 	for _, a := range own {
 		m.addrs = append(m.addrs, netip.AddrPortFrom(a, port))
 	}
-	if home, err := loopback(); err == nil { // else ranks of this host come to its other addresses
+	if home, err := loopback(); err == nil { // otherwise ranks of this host use its other addresses
 		m.loopback = netip.AddrPortFrom(home, port)
 	}
 	return m, nil
@@ -113,8 +113,8 @@ func (m *meetingPoint) close() {
 	}
 }
 
-// seenFrom lists the addresses for a host that sees the launcher at an address. The address is empty, or not this
-// host's, if that is not known. The first is the likeliest to work.
+// seenFrom lists the addresses for a host that sees the launcher at address, the likeliest to work first. An address
+// that is empty, or not this host's, means that nobody knows how that host sees the launcher.
 func (m *meetingPoint) seenFrom(address string) []netip.AddrPort {
 	seen, err := netip.ParseAddr(address)
 	if err != nil {
@@ -167,7 +167,7 @@ func ownAddresses(interfaces []string) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// usable are the addresses of those of the job's interfaces that this host has.
+// usable returns the addresses of the job's interfaces that this host has.
 func usable(interfaces []string) ([]reach.Own, error) {
 	own, err := reach.OnInterfaces(interfaces)
 	if err != nil {
@@ -176,7 +176,7 @@ func usable(interfaces []string) ([]reach.Own, error) {
 	return own, nil
 }
 
-// nobodys are the job's interfaces that no host has.
+// nobodys are the job's interfaces that no host has. found lists each host's interfaces.
 func nobodys(interfaces []string, found [][]string) (names []string) {
 	for _, name := range interfaces {
 		if !slices.ContainsFunc(found, func(its []string) bool { return slices.Contains(its, name) }) {
@@ -186,7 +186,7 @@ func nobodys(interfaces []string, found [][]string) (names []string) {
 	return names
 }
 
-// secluded are the hosts that have none of the job's interfaces but loopback.
+// secluded are the hosts that have none of the job's interfaces except loopback.
 func secluded(hosts []string, found [][]string) (cut []string) {
 	for i, its := range found {
 		if !slices.ContainsFunc(its, func(name string) bool { return name != "lo" }) {

@@ -10,11 +10,11 @@ import (
 // mpiJobDirectory is where the operator of an MPIJob of Kubeflow puts files for the launcher.
 const mpiJobDirectory = "/etc/mpi"
 
-// mpiJobCooldown is the cooldown range of an elastic MPIJob, in seconds: a pod that is gone is replaced by one of the
-// same name.
+// mpiJobCooldown is the cooldown range of an elastic MPIJob, in seconds. It is short, because the operator replaces a
+// pod that is gone by one of the same name.
 var mpiJobCooldown = []int{2, 30}
 
-// inMPIJob reports whether this launcher is that of an MPIJob, and the user names no hosts.
+// inMPIJob reports whether this is the launcher of an MPIJob and the user names no hosts.
 func (f *flags) inMPIJob(getenv func(string) string) bool {
 	if f.NNodes != "" || f.Hosts != "" || f.Hostfile != "" || f.DiscoveryScript != "" || getenv("PET_NNODES") != "" {
 		return false
@@ -22,9 +22,9 @@ func (f *flags) inMPIJob(getenv func(string) string) bool {
 	return isFile(filepath.Join(mpiJobDirectory, "hostfile"))
 }
 
-// useMPIJob takes the hosts that the operator has written down. given says that -np was given; without it the job has
-// a process for each slot, or, if it is elastic, begins with --min-np processes. The operator's script prints names
-// alone; its hostfile says how many slots each worker has.
+// useMPIJob takes the hosts from the operator's files. given: -np was given. Without -np the job has a process for each
+// slot; an elastic job begins with --min-np processes. The operator's script prints names alone; its hostfile has the
+// slots of each worker.
 func (f *flags) useMPIJob(given bool) error {
 	f.Hostfile = filepath.Join(mpiJobDirectory, "hostfile")
 	script := filepath.Join(mpiJobDirectory, "discover_hosts.sh")
@@ -34,7 +34,7 @@ func (f *flags) useMPIJob(given bool) error {
 	}
 	if f.MinNP != nil {
 		if isFile(script) {
-			f.DiscoveryScript = "/bin/sh " + script // whether its file may be executed or not
+			f.DiscoveryScript = "/bin/sh " + script // through sh, so that the script needs no right to be executed
 			if f.SlotsPerHost == nil && len(hosts) > 0 {
 				f.SlotsPerHost = &hosts[0].Slots
 			}
@@ -55,7 +55,7 @@ func (f *flags) useMPIJob(given bool) error {
 	return nil
 }
 
-// sayMPIJob says where the hosts come from that the user has not named.
+// sayMPIJob says where the hosts come from, because the user has not named them.
 func (f *flags) sayMPIJob(name string) {
 	from := f.Hostfile
 	if f.DiscoveryScript != "" {

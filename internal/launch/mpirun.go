@@ -23,7 +23,7 @@ const (
 	openMPILauncher  mpiLauncher = iota + 1
 	spectrumLauncher             // IBM's Open MPI
 	hydraLauncher                // MPICH's
-	intelLauncher                // one that Intel has made of it
+	intelLauncher                // Intel's variant of Hydra
 )
 
 // mpiLauncherOf recognises an mpirun by the output of mpirun --version.
@@ -44,11 +44,11 @@ func mpiLauncherOf(version string) (mpiLauncher, error) {
 		"calls itself %q", first)
 }
 
-// manyHosts is the number of hosts from which on Open MPI's tree of ssh connections is turned off.
+// manyHosts is how many hosts make this program turn off Open MPI's tree of ssh connections.
 const manyHosts = 64
 
-// mpirun is the command that starts the job with MPI, with Horovod's arguments. It runs in env, and passes variables
-// on by name, so that no argument has a value.
+// mpirun is the command that starts the job by MPI, with Horovod's arguments. The command runs in env. It passes
+// variables on by name, so that no argument holds a value.
 func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, error) {
 	names := make([]string, 0, len(env))
 	for _, e := range env {
@@ -67,7 +67,7 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 	return slices.Concat([]string{"mpirun"}, words, strings.Fields(f.MPIArgs), f.command), nil
 }
 
-// optionsOfHydra are those of the mpirun of MPICH and Intel. names are the variables for all ranks.
+// optionsOfHydra are the options for the mpirun of MPICH and Intel. names are the variables for all ranks.
 func (f *flags) optionsOfHydra(l mpiLauncher, hosts []Host, names []string) (words []string, err error) {
 	add := func(more ...string) { words = append(words, more...) }
 	ssh, nics := f.sshOptions(), strings.Join(f.NetworkInterfaces, ",")
@@ -107,7 +107,7 @@ func (f *flags) optionsOfHydra(l mpiLauncher, hosts []Host, names []string) (wor
 	return words, nil
 }
 
-// optionsOfOpenMPI are those of the mpirun of Open MPI and Spectrum MPI.
+// optionsOfOpenMPI are the options for the mpirun of Open MPI and Spectrum MPI. names are the variables for all ranks.
 func (f *flags) optionsOfOpenMPI(l mpiLauncher, hosts []Host, names []string) (words []string, err error) {
 	add := func(more ...string) { words = append(words, more...) }
 	ssh, nics := f.sshOptions(), strings.Join(f.NetworkInterfaces, ",")
@@ -170,8 +170,8 @@ func (f *flags) sshOptions() string {
 // hydraArgsVariable has arguments for the ssh of MPICH's mpirun, which takes none on its command line.
 const hydraArgsVariable = "HYDRA_LAUNCHER_EXTRA_ARGS"
 
-// bridgesOfAll are interfaces that have the same address on every host. Open MPI would wait for a neighbour on them
-// for ever.
+// bridgesOfAll are interfaces that have the same address on every host. On them Open MPI would wait for a neighbour for
+// ever.
 const bridgesOfAll = "lo,docker0,virbr0"
 
 // choosesInterfaces reports whether the user tells Open MPI which interfaces to use, by an argument or a variable.

@@ -82,8 +82,8 @@ func TestMPICommand(t *testing.T) {
 	}
 }
 
-// MPICH's mpirun gets the options for its ssh, and the user's own, by a variable. That GOROVOD_SSH does not count is
-// told.
+// MPICH's mpirun gets the options for its ssh, and the user's own, by a variable. A note says that GOROVOD_SSH has no
+// effect.
 func TestSSHOptionsReachMPICH(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'HYDRA build details:'; exit; }\necho " +

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// dialsAtATime is how many hosts are connected to at a time. Each is an ssh, which stays as long as the job, and
-	// mostly waits for the other end.
+	// dialsAtATime is how many hosts the launcher connects to at a time. Each connection is an ssh, which stays as long
+	// as the job, and mostly waits for the other end.
 	dialsAtATime = 512
 	// moreFailures is how long, after a host has failed, the launcher waits for other failures.
 	moreFailures = time.Second
 )
 
-// muster makes the crews of all hosts, by name; the names of this host share one. An error lists every host that has
-// failed; then no crew is left.
+// muster makes the crews of all hosts, by name; the names of this host share one crew. On an error, which lists every
+// host that has failed, no crew is left.
 func muster(ctx context.Context, hosts []string, local func(host string) bool, c *calls, job assignment,
 	slots map[string]int) (map[string]crew, error) {
 	crews := map[string]crew{}
@@ -122,7 +122,7 @@ func dialAll(ctx context.Context, hosts []string, calls *calls, job assignment, 
 	return errors.New(b.String())
 }
 
-// The causes that end the connecting.
+// The causes that cancel the connecting.
 var (
 	errOthersFailed = errors.New("other hosts have failed")
 	errInterrupted  = errors.New("interrupted")

@@ -24,8 +24,8 @@ const secretFileVariable = "GOROVOD_SECRET_FILE"
 // defaultNodesTimeout is how long the nodes wait for one another: a cluster may take minutes to find room for a pod.
 const defaultNodesTimeout = 10 * time.Minute
 
-// apart reports whether each node has a launcher: the user says so, or the environment does, and the user says nothing
-// of hosts and processes. given says that -np was given.
+// apart reports whether each node has a launcher. It is so if the user says so, or if the environment says so and the
+// user names no hosts or processes. given: -np was given.
 func (f *flags) apart(given bool, getenv func(string) string) bool {
 	if f.NNodes != "" || f.NodeRank != nil || f.MasterAddr != "" || f.MasterPort != nil || f.NprocPerNode != "" ||
 		f.RdzvID != "" || f.LeaveOn != "" {
@@ -60,7 +60,7 @@ func (f *flags) checkNodes(getenv func(string) string) error {
 	if err != nil {
 		return err
 	}
-	file, _ := os.ReadFile("/etc/hosts") // without it the short name is all there is
+	file, _ := os.ReadFile("/etc/hosts") // if /etc/hosts cannot be read, the short name must do
 	asked := nodes.Asked{Nodes: f.NNodes, Rank: f.NodeRank, Port: f.MasterPort, Slots: f.NprocPerNode,
 		Head: f.MasterAddr, ID: f.RdzvID, Elastic: f.MinNP != nil}
 	place, found, err := nodes.Find(asked, getenv, nodes.FullName(host, string(file)))
@@ -133,7 +133,7 @@ func (f *flags) launchNodes(name string, input []byte) (code int, why report, er
 	return f.launchAt(name, path, input, all)
 }
 
-// interrupted is err, or in its place that a signal has ended ctx.
+// interrupted returns err; if a signal has ended ctx, it returns an error that says so.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted before all nodes had met")
@@ -151,7 +151,7 @@ func (f *flags) self() (n nodes.Node, err error) {
 	return n, err
 }
 
-// nodesKey is the secret by which the launchers know one another.
+// nodesKey is the secret by which the launchers of a job recognise one another.
 func nodesKey(getenv func(string) string) ([]byte, error) {
 	if file := getenv(secretFileVariable); file != "" {
 		key, err := config.ReadKey(file)
@@ -249,7 +249,7 @@ func farewell(crews map[string]crew, code int, err error) {
 	}
 }
 
-// nodeLine makes a line of a node's connection.
+// nodeLine makes a line from a node's connection.
 func nodeLine(n nodes.Node, host string) *line {
 	l := &line{name: fmt.Sprintf("the connection to node %d (%s)", n.Rank, host), says: &tailOf{},
 		said: make(chan struct{}), died: make(chan struct{}), code: -1, fate: "was cut short"}
@@ -263,12 +263,12 @@ func nodeLine(n nodes.Node, host string) *line {
 	return l
 }
 
-// sending is the half of a connection that is written.
+// sending is the writing half of a connection.
 type sending struct{ *auth.Sealed }
 
 func (s sending) Close() error { return s.CloseWrite() }
 
-// receiving is the half of a connection that is read. It calls end when nothing more comes.
+// receiving is the reading half of a connection. It calls end when nothing more comes.
 type receiving struct {
 	*auth.Sealed
 	end func()
@@ -298,7 +298,8 @@ func serveNode(conn *auth.Sealed) (code int, err error) {
 	return code, nil
 }
 
-// nodeAgent obeys node 0 until that is gone, or this node has left. going makes it leave; nil never does.
+// nodeAgent obeys node 0 until node 0 is gone, or this node has left. A reason from going makes this node leave; with a
+// nil going it never leaves.
 func nodeAgent(conn *auth.Sealed, going <-chan string) (a *agent, code int, err error) {
 	defer conn.Close()
 	head, _, err := net.SplitHostPort(conn.NetConn().RemoteAddr().String())

@@ -57,7 +57,7 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 	return f.launchElastic(e, o, f.place.Count > 1)
 }
 
-// fleetRules are the rules of the job. Numbers of nodes count as so many times node 0's slots.
+// fleetRules are the rules of the job. A number of nodes means that many times node 0's slots.
 func (f *flags) fleetRules(env []string, slots int) membership.Config {
 	c := f.membership(env)
 	c.Fixed = f.place.Count == 1
@@ -78,7 +78,7 @@ func (f *flags) fleetRules(env []string, slots int) membership.Config {
 	return c
 }
 
-// leaveOn is where the notice will be; empty for none.
+// leaveOn is where the notice to leave will be; empty for none.
 func (f *flags) leaveOn() string {
 	if f.LeaveOn != "" {
 		return f.LeaveOn
@@ -86,8 +86,8 @@ func (f *flags) leaveOn() string {
 	return os.Getenv(leaveVariable)
 }
 
-// joinFleet puts this node at node 0's disposal until the job is over or this node leaves it. If node 0 is lost, this
-// node waits for it to come back. It returns the launcher's exit code.
+// joinFleet lets node 0 use this node until the job is over or this node leaves it. If node 0 is lost, this node waits
+// for it to come back. The result is the launcher's exit code.
 func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, err error) {
 	say := func(text string) { warn(name, text) }
 	leaving := departures(f.leaveOn(), say)
@@ -124,7 +124,7 @@ func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, e
 	}
 }
 
-// joinOrLeave joins, unless this node is to leave meanwhile.
+// joinOrLeave joins the job, unless this node has to leave first; then left is true.
 func joinOrLeave(ctx context.Context, leaving *departure, join func(context.Context) (*auth.Sealed, error)) (
 	conn *auth.Sealed, left bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -16,23 +16,23 @@ const (
 	noticeEvery = time.Second
 	// noticeTimeout is how long a request may take.
 	noticeTimeout = 5 * time.Second
-	// noticePatience is for how long looks may fail before the user hears of it: a pod's network may come late.
+	// noticePatience is how long requests may fail before the user hears of it: a pod's network may come late.
 	noticePatience = 10 * time.Second
 )
 
-// The metadata service of Amazon's machines, version 2, answers only those who have fetched a token from it.
+// Version 2 of the metadata service of Amazon's machines answers only clients that have fetched a token from it.
 const (
 	tokenPath   = "/latest/api/token"
 	tokenHeader = "X-aws-ec2-metadata-token"
 	ttlHeader   = "X-aws-ec2-metadata-token-ttl-seconds"
-	tokenTTL    = "21600" // seconds: the longest that there is
+	tokenTTL    = "21600" // seconds: the longest that the service allows
 )
 
-// noticeClient uses no proxy: the metadata service of a cloud is at the machine itself.
+// noticeClient uses no proxy, because a cloud's metadata service is on the machine itself.
 var noticeClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// awaitNotice returns, with words for it, when the notice is there: a file, or a URL that answers with success and
-// anything but FALSE. say hears once if the URL cannot be asked for a while.
+// awaitNotice returns, with words for the user, when the notice is there. A notice is a file, or a URL that answers
+// with success and anything but FALSE. If the URL cannot be asked for noticePatience, say is called once.
 func awaitNotice(where string, say func(text string)) string {
 	board := &noticeBoard{url: where}
 	worked, told := time.Now(), false
@@ -56,18 +56,18 @@ func awaitNotice(where string, say func(text string)) string {
 	}
 }
 
-// noticeBoard is the URL of a notice.
+// noticeBoard is the URL at which a notice will be.
 type noticeBoard struct {
 	url   string
-	token string // of Amazon's service; empty before it asks for one
+	token string // of Amazon's service; empty until the service asks for one
 }
 
-// look asks once. Without an error the answer is understood, and there says whether it is a notice.
+// look asks once. If err is nil, the answer was understood, and there says whether it is a notice.
 func (b *noticeBoard) look() (text string, there bool, err error) {
 	code, text, err := b.ask(http.MethodGet, b.url, map[string]string{
-		"Metadata-Flavor": "Google", // which Google's cloud demands, and others ignore
+		"Metadata-Flavor": "Google", // Google's cloud demands it, and others ignore it
 		tokenHeader:       b.token})
-	if err == nil && code == http.StatusUnauthorized { // Amazon's: there is no token yet, or the last one is too old
+	if err == nil && code == http.StatusUnauthorized { // Amazon's: the token is missing or too old
 		if b.token, err = b.fetchToken(); err != nil {
 			return "", false, err
 		}
@@ -84,7 +84,7 @@ func (b *noticeBoard) look() (text string, there bool, err error) {
 	return "", false, fmt.Errorf("%s answers %d %s", b.url, code, http.StatusText(code))
 }
 
-// fetchToken gets a token from the service that the URL belongs to.
+// fetchToken gets a token from the service at the URL's host.
 func (b *noticeBoard) fetchToken() (string, error) {
 	u, err := url.Parse(b.url)
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *noticeBoard) fetchToken() (string, error) {
 	return token, nil
 }
 
-// ask sends a request with those of the headers that have a value.
+// ask sends a request with the non-empty headers.
 func (b *noticeBoard) ask(method, where string, headers map[string]string) (code int, text string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), noticeTimeout)
 	defer cancel()

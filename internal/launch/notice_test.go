@@ -45,7 +45,7 @@ func TestNoticeOfURL(t *testing.T) {
 	}
 }
 
-// amazon is the metadata service of a machine that is asked by version 2 only. It gives tokens that hold until it
+// amazon is the metadata service of a machine that allows version 2 only. It gives out tokens, which hold until it
 // forgets them, and a notice once there is one.
 type amazon struct {
 	t      *testing.T
@@ -74,7 +74,7 @@ func (a *amazon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Amazon's service gives its notices only to those who present a token of its own, which does not hold for ever.
+// Amazon's service shows notices only for a token of its own, which expires.
 func TestNoticeNeedsToken(t *testing.T) {
 	a := &amazon{t: t}
 	s := httptest.NewServer(a)

@@ -8,8 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// checkOpposites refuses an option beside the one that negates it. Either one may be a leftover of a script, so the
-// user's intention is unclear. Horovod's parser refuses them, too.
+// checkOpposites refuses an option together with the one that negates it. Either may be left over from an older script,
+// so the user's intention is unclear. Horovod's parser refuses them, too.
 func checkOpposites(parser *kong.Kong, options []string) error {
 	type meaning struct {
 		flag string
@@ -21,13 +21,13 @@ func checkOpposites(parser *kong.Kong, options []string) error {
 		if no == "" {
 			continue
 		}
-		if no == "_" { // kong's word for the usual one
+		if no == "_" { // kong's name for the usual negation
 			no = "no-" + flag.Name
 		}
 		meanings["--"+flag.Name] = meaning{flag.Name, true}
 		meanings["--"+no] = meaning{flag.Name, false}
 	}
-	given := map[meaning]string{} // as it was spelt
+	given := map[meaning]string{} // as the user spelt it
 	for _, option := range options {
 		name, value, inline := strings.Cut(option, "=")
 		m, ok := meanings[name]

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Each option that has an opposite is refused beside it, in whatever order and spelling,
-// and goes with itself.
+// Each option that has an opposite is refused together with it, in whatever order and spelling, and accepted twice.
 func TestOppositeOptions(t *testing.T) {
 	pairs := map[string]string{"--log-with-timestamp": "--log-without-timestamp"}
 	for _, name := range strings.Fields("hierarchical-allreduce hierarchical-allgather torus-allreduce autotune " +
@@ -42,14 +41,14 @@ func TestOppositeOptions(t *testing.T) {
 		!strings.Contains(err.Error(), "one of them") {
 		t.Errorf("another name of an opposite: %v", err)
 	}
-	// These say different things.
+	// These are no opposites.
 	if _, err := parseFlags("horovodrun", strings.Fields("-np 2 --torus-allreduce --no-hierarchical-allreduce "+
 		"--log-without-timestamp -prefix-timestamp x")); err != nil {
 		t.Error(err)
 	}
 }
 
-// Old names are obeyed, and named with the new ones; settings of what is off are noted.
+// Old names are obeyed, and a warning gives the new ones; a note names settings of features that are off.
 func TestWordsOnOptions(t *testing.T) {
 	t.Setenv("HOROVOD_AUTOTUNE", "")
 	const idle = "--autotune-...: nothing is searched for without --autotune"

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// orphanage makes the launcher the reaper of the processes of a killed supervisor, and ends them.
+// orphanage makes the launcher the reaper of the processes that a killed supervisor leaves, and ends them.
 type orphanage struct {
 	// tag is in the environment of the job's processes, unless they clear it. It is nil unless orphans may belong to
 	// others: the launcher has other children, or had some before exec as another program, or it is the first process
@@ -19,11 +19,11 @@ type orphanage struct {
 	tag []byte
 
 	mu  sync.Mutex // one sweep at a time
-	all *family    // what was swept. mu
+	all *family    // all processes that were swept. mu
 }
 
-// adopt makes the launcher a reaper. Call it before anything starts. The job's processes have secret as
-// secretVariable. others says that the launcher has other children, too.
+// adopt makes the launcher a reaper. Call it before anything starts. The job's processes have secret as secretVariable.
+// others: the launcher has other children, too.
 func adopt(secret string, others bool) (*orphanage, error) {
 	o := &orphanage{all: newFamily()}
 	if others || os.Getpid() == 1 || hasChildren() {
@@ -35,8 +35,8 @@ func adopt(secret string, others bool) (*orphanage, error) {
 	return o, nil
 }
 
-// hasChildren asks the kernel whether this process has any children, dead ones included. It looks at no other process,
-// since a host may have many.
+// hasChildren asks the kernel whether this process has any children, dead ones included. It does not read /proc,
+// because a host may have many processes.
 func hasChildren() bool {
 	err := error(unix.EINTR)
 	for err == unix.EINTR {
@@ -45,13 +45,13 @@ func hasChildren() bool {
 	return err != unix.ECHILD
 }
 
-// close gives orphans back to the process that would get them without a job.
+// close gives up the reaper's role: orphans go again where they would go without a job.
 func (o *orphanage) close() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }
 
-// sweep ends all orphans: each gets SIGTERM, then SIGKILL after leftoverGrace. It returns when none is left, or after
-// sweepLimit more. It does not touch living supervisors and the processes below them: living calls a function with
-// their pids, and lets none start until it returns. command is what the dead supervisor had started, which it may have
-// reaped at its end; 0 if unknown.
+// sweep ends all orphans: each gets SIGTERM, then SIGKILL after leftoverGrace. It returns when no orphan is left, or
+// after sweepLimit more. It spares living supervisors and the processes below them: living calls a function with their
+// pids, and lets no supervisor start until that function returns. command is the pid of the dead supervisor's command,
+// which the supervisor may have reaped at its end; 0 if unknown.
 func (o *orphanage) sweep(command int, living func(func(pids []int))) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,14 +73,14 @@ func (o *orphanage) sweep(command int, living func(func(pids []int))) {
 	}
 }
 
-// round looks for orphans once. It asks each to end, or ends it; asked has the time of the first request. It reports
-// whether there were any.
+// round looks for orphans once. It asks each new one to end, and kills those whose time is over; asked has the time of
+// each first request. found: there were orphans.
 func (o *orphanage) round(supervisors []int, asked map[int]time.Time) (found bool) {
 	for _, p := range descendants(os.Getpid(), supervisors...) {
 		if !o.ours(p) {
 			continue
 		}
-		found = true // a dead one, too: it may have had children
+		found = true // a dead one counts, too: it may have had children
 		o.all.add(p)
 		if reaped, err := syscall.Wait4(p, nil, syscall.WNOHANG, nil); err == nil && reaped == p {
 			continue

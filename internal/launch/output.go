@@ -26,12 +26,12 @@ const (
 	tailLineBytes = 400
 )
 
-// output writes lines: those of all ranks to the launcher's stdout or stderr, those of one rank to a file. Except for
-// files, one Write has whole lines only. Write may be called on any goroutine.
+// output writes lines: those of all ranks to the launcher's stdout or stderr, or those of one rank to a file. Each
+// Write to a stdout or stderr has whole lines only. Write may be called on any goroutine.
 type output struct {
 	w io.Writer
-	// lost is called for the first Write that fails, by the writing goroutine. It may write to another output.
-	// Optional.
+	// lost is called on the first failed Write, by the writing goroutine. It may write to another output. It may be
+	// nil.
 	lost func(err error)
 
 	mu  sync.Mutex
@@ -46,7 +46,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// write continues after an error, because a full disk may get room again. A pipe without a reader stays broken.
+// write tries again after an error, because a full disk may get room again. A pipe without a reader stays broken.
 func (o *output) write(p []byte) (n int, err error, first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,8 +63,8 @@ func (o *output) write(p []byte) (n int, err error, first bool) {
 // brokenPipe reports whether the reader is gone for good.
 func brokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
-// createOutput makes a directory and in it the file for a stream of a process. It refuses a pipe of that name, which
-// would soon block the process if nobody reads it.
+// createOutput makes a directory, and in it the file for a stream of a process. It refuses a pipe of that name, which
+// would block the process if nobody reads it.
 func createOutput(dir, stream string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fmt.Errorf("--output-filename: %w", err)
@@ -87,17 +87,17 @@ type stream struct {
 	file   io.Writer // the bytes as they are; nil for none
 	prefix string    // like [3]<stdout>:
 	stamp  bool      // put the time before the prefix
-	// json: lines of the rank's log are JSON, and go without a prefix: they name the rank. All lines end at \n then,
-	// as log collectors know no other end.
+	// json: ranks log in JSON. These lines get no prefix, because they name the rank themselves. All lines then end at
+	// \n alone, because log collectors know no other end.
 	json bool
 	now  func() time.Time
 
 	apart   separator // for json
 	partial []byte    // a line that has begun, at most maxLine bytes
-	out     []byte    // whole lines, prefixed, for the next Write
-	afterCR bool      // the last byte was \r: a \n that follows belongs to it
+	out     []byte    // whole lines, with their prefixes, for the next Write
+	afterCR bool      // the last byte was \r, so a \n that follows belongs to it
 
-	shown atomic.Int64 // the number of the output's line that was this rank's last
+	shown atomic.Int64 // the number, in the launcher's output, of this rank's last line
 
 	mu   sync.Mutex
 	tail [][]byte // the last lines. mu
@@ -108,10 +108,10 @@ func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
 		json: logging.InUse() == logging.JSON, now: time.Now}
 }
 
-// linePrefix is what each line of a rank's stream begins with.
+// linePrefix begins each line of a rank's stream.
 func linePrefix(rank int, name string) string { return "[" + strconv.Itoa(rank) + "]<" + name + ">:" }
 
-// write takes the next bytes; an empty p is the end. It drops what it cannot write, so that a rank never blocks; the
+// write takes the next bytes; an empty p is the end. It drops what cannot be written, so that a rank never blocks; the
 // outputs report the loss.
 func (s *stream) write(p []byte) {
 	end := len(p) == 0
@@ -133,7 +133,7 @@ func (s *stream) take(p []byte) {
 	if s.afterCR && len(p) > 0 {
 		s.afterCR = false
 		if p[0] == '\n' {
-			if !s.json { // else the line has ended so already
+			if !s.json { // with json, the \r did not end the line
 				s.out = append(s.out, '\n')
 			}
 			p = p[1:]
@@ -164,7 +164,7 @@ func (s *stream) take(p []byte) {
 	s.flush()
 }
 
-// line adds the line that partial begins and rest ends.
+// line adds the line that begins with partial and ends with rest.
 func (s *stream) line(rest []byte, end string) {
 	bare := s.json && logging.IsJSON(slices.Concat(s.partial, rest[:min(len(rest), 64)]))
 	if s.stamp && !bare {

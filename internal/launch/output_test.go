@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// copyFrom gives s what r has, to its end.
+// copyFrom gives s everything from r.
 func (s *stream) copyFrom(r io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -73,7 +73,7 @@ func TestLongLinesAreCut(t *testing.T) {
 	}
 }
 
-// However the bytes arrive, the same lines go out, each in one piece.
+// However the bytes are cut, the same lines come out, each in one piece.
 func TestChunksDoNotMatter(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -9,7 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
-// runCommand is horovodrun, which is gorovod run, too.
+// runCommand is horovodrun, also called gorovod run.
 var runCommand = &commandline.Command{
 	Name:  "run",
 	Usage: "-np N [options] command…",
@@ -30,13 +30,13 @@ You may cut an option short if no other one begins the same way: --verb is --ver
 	Runs:    true,
 }
 
-// otherNames are deprecated options that mean the opposite of the ones that they negate.
+// otherNames are deprecated options. Each means the opposite of the option whose name it negates.
 var otherNames = map[string]string{
 	"--log-hide-timestamp":    "--log-without-timestamp",
 	"--no-log-hide-timestamp": "--log-with-timestamp",
 }
 
-// emptyMeansNone are options whose value is a list of words, which may have none.
+// emptyMeansNone are options whose value is a list of words; the list may be empty.
 var emptyMeansNone = map[string]bool{"--mpi-args": true, "--binding-args": true}
 
 // parseFlags parses the arguments, and checks everything that does not depend on the host.
@@ -146,7 +146,7 @@ func split(args []string) (options, command, warnings []string, err error) {
 			return nil, nil, nil, fmt.Errorf("%s %s: two numbers of seconds are needed, MIN MAX", option, given)
 		}
 		if strings.HasPrefix(option, "--") {
-			// Joined, so that a negative number is not taken for an option.
+			// Joined, so that the parser does not read a negative number as an option.
 			options = append(options, option+"="+value)
 		} else {
 			options = append(options, option, value)
@@ -155,7 +155,7 @@ func split(args []string) (options, command, warnings []string, err error) {
 	return options, nil, warnings, nil
 }
 
-// dashboardOption may go without its value, which is then anyPort.
+// dashboardOption needs no value; without one it means anyPort.
 const (
 	dashboardOption = "--dashboard"
 	anyPort         = "0"

@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// parsed is the options and the command as JSON, by the options' names, for horovod.runner.launch.parse_args: so only
+// parsed is the options and the command as JSON, by the options' names, for horovod.runner.launch.parse_args. So only
 // this package has the table of options. An option that was not given is null, or empty.
 func (f *flags) parsed() (string, error) {
 	parser, err := kong.New(f)

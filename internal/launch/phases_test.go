@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A connection to a host may end at any time in a launch. Whenever it does, the host is
-// named and the launcher ends; before all are ready, nothing runs anywhere.
+// A connection to a host may end at any time during a launch. Whenever it ends, the launcher names the host and ends.
+// Until all hosts are ready, nothing runs anywhere.
 func TestConnectionsThatEndInEachPhase(t *testing.T) {
 	greeting := fmt.Sprintf("printf '%s %d %s /opt/gorovod\\n'\n", agentGreeting, agentProtocol, build())
 	ready := frameOf(`n{"Type":"ready","Ready":{"PID":1}}`)

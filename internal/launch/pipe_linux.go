@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostPipe is the largest pipe that a user may have by default (/proc/sys/fs/pipe-max-size).
+// mostPipe is the largest pipe, in bytes, that a user may make by default (/proc/sys/fs/pipe-max-size).
 const mostPipe = 1 << 20
 
-// enlarge makes a pipe as large as this user may have it. It ignores other files.
+// enlarge makes a pipe as large as this user may make it. It ignores other files.
 func enlarge(f *os.File) {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Names that a user or another process gives cannot tell the terminal of the launcher's user what to do.
+// Names from a user or another process cannot send control sequences to the launcher's terminal.
 func TestNamesDoNotReachTheTerminalRaw(t *testing.T) {
 	const evil, shown = "a\x1b[31m\rb\x07", `a\x1b[31m\rb\a`
 	dir := t.TempDir()

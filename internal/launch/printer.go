@@ -15,7 +15,7 @@ const (
 	// mostSaid is the most bytes of the launcher's own messages beyond that, so that the launcher does not grow while
 	// nobody reads.
 	mostSaid = 1 << 20
-	// printerPiece is about how many bytes one Write has, in whole lines, so that a slow reader is seen to read.
+	// printerPiece is about how many bytes of whole lines one Write has. Small pieces show that a slow reader reads.
 	printerPiece = 8 << 10
 	// screenful is how many further lines leave the last lines of a rank's stderr visible, so that the message about a
 	// failure need not repeat them.
@@ -26,22 +26,22 @@ const (
 var errUnread = errors.New("nobody reads it")
 
 // printer prints the lines of many goroutines on the launcher's stdout or stderr, from a goroutine of its own. So a
-// reader that does not read blocks only the ranks that print, and never the launcher.
+// reader that does not read blocks only the ranks that print, never the launcher.
 type printer struct {
 	name  string
 	to    *output
-	moved chan<- struct{} // capacity 1: told of each piece that was written
+	moved chan<- struct{} // capacity 1: signalled after each piece that was written
 
 	mu      sync.Mutex
 	changed sync.Cond // of the fields below
-	queue   []byte    // what is to be written. mu
+	queue   []byte    // lines to be written. mu
 	writing bool      // a piece is being written. mu
 	lines   int64     // how many were queued so far. mu
-	failed  bool      // some could not be written. mu
-	dropped bool      // the reader was given up: everything is dropped. mu
+	failed  bool      // some lines could not be written. mu
+	dropped bool      // the reader was given up: all lines are dropped. mu
 }
 
-// newPrinter makes a printer; lost is as in output.
+// newPrinter makes a printer. lost is output's field.
 func newPrinter(name string, w io.Writer, moved chan<- struct{}, lost func(err error)) *printer {
 	p := &printer{name: name, to: &output{w: w, lost: lost}, moved: moved}
 	p.changed.L = &p.mu
@@ -49,7 +49,7 @@ func newPrinter(name string, w io.Writer, moved chan<- struct{}, lost func(err e
 	return p
 }
 
-// Write takes whole lines. It blocks while too many bytes wait for the reader.
+// Write takes whole lines. It blocks while printerRoom bytes or more wait for the reader.
 func (p *printer) Write(lines []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *printer) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// say prints a message of the launcher's own. It never blocks.
+// say prints a message of the launcher's own. It never blocks: beyond mostSaid it drops the message.
 func (p *printer) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,14 +117,14 @@ func (p *printer) count() int64 {
 	return p.lines
 }
 
-// sees reports whether the line with that number is still visible to a reader.
+// sees reports whether the reader can still see the line with that number.
 func (p *printer) sees(line int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.failed && !p.dropped && p.lines-line <= screenful
 }
 
-// pieceOf is the length of the first piece of some lines: as many as printerPiece has room for, or one.
+// pieceOf is the length of the first piece of lines: as many lines as fit into printerPiece, or one.
 func pieceOf(lines []byte) int {
 	if len(lines) <= printerPiece {
 		return len(lines)
@@ -160,7 +160,7 @@ func (p *printer) isBusy() bool {
 	return !p.dropped && (p.writing || len(p.queue) > 0)
 }
 
-// drop discards everything for this reader.
+// drop gives the reader up: it discards all lines, now and later.
 func (p *printer) drop() {
 	p.mu.Lock()
 	p.dropped, p.queue = true, nil

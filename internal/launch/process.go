@@ -16,42 +16,42 @@ import (
 // drainLimit is how long the launcher waits for more output of a command after all its processes have ended.
 const drainLimit = time.Second
 
-// tailPatience is how long the news of a failure waits for the last lines of stderr.
+// tailPatience is how long the report of a failure waits for the last lines of stderr.
 const tailPatience = 100 * time.Millisecond
 
 // vigilInterval is the time between two looks at a supervisor that has not reported its command's end.
 const vigilInterval = 50 * time.Millisecond
 
-// obedience is how long a supervisor may take to end after SIGKILL was ordered. Then it is killed, and the launcher
-// ends the processes below it.
+// obedience is how long a supervisor may take to end after the order SIGKILL. Then the launcher kills the supervisor,
+// and ends the processes below it.
 const obedience = 2 * time.Second
 
-// resultVariable has the descriptor of a command's results.
+// resultVariable names the descriptor of a command's results.
 const resultVariable = "GOROVOD_RESULT_FD"
 
-// lateOutputVariable tells a supervisor where the output of its command goes when the launcher is gone: a directory,
-// with a file for each stream, or a file's name in the directory for temporary files. The supervisor then has the read
-// ends of stdout and stderr as its last descriptors. The command does not get the variable.
+// lateOutputVariable tells a supervisor where the output of its command goes once the launcher is gone. It is a
+// directory, with a file for each stream, or a file's name in the directory for temporary files. The supervisor then
+// has the read ends of stdout and stderr as its last descriptors. The command does not get the variable.
 const lateOutputVariable = "_GOROVOD_LATE_OUTPUT"
 
 // process is one command on this host with its supervisor.
 type process struct {
 	command
 	supervisor atomic.Pointer[os.Process] // nil until it is started
-	state      *os.ProcessState           // the supervisor's end, for reap
-	reaped     atomic.Bool                // the supervisor's pid may belong to another
-	pid        int                        // of the command, 0 until it is known; watch's goroutine
-	vigil      *vigil                     // nil until the pid is known; watch's goroutine
-	sweeps     *sync.RWMutex              // no orphan is swept while it is held for reading
+	state      *os.ProcessState           // how the supervisor ended, for reap
+	reaped     atomic.Bool                // the supervisor was reaped: its pid may belong to another process
+	pid        int                        // of the command, 0 until it is known. Owned by watch's goroutine
+	vigil      *vigil                     // nil until the pid is known. Owned by watch's goroutine
+	sweeps     *sync.RWMutex              // held for reading, it keeps orphans from being swept
 
 	control *os.File
 	status  *os.File
-	pipes   [streamCount]*os.File // where the streams are read; the last one is nil without Results
-	theirs  []*os.File            // the supervisor's ends, until it has them
+	pipes   [streamCount]*os.File // where this process reads the streams; the last one is nil without Results
+	theirs  []*os.File            // the supervisor's ends, until the supervisor has them
 }
 
-// open makes the pipes. From now on signals can be sent. The command reads input from its beginning; nil is an empty
-// one.
+// open makes the pipes. From then on signals can be sent. The command reads input from its beginning; a nil input is
+// empty.
 func (p *process) open(input *os.File) error {
 	stdin, err := openInput(input)
 	if err != nil {
@@ -105,7 +105,8 @@ func openInput(input *os.File) (*os.File, error) {
 	if err == nil {
 		return stdin, nil
 	}
-	// Without /proc a pipe brings it. If the command ends before it has read all, the writing ends, too.
+	// Without /proc a pipe brings the input. If the command ends before it has read all of it, the goroutine that
+	// writes ends, too.
 	stdin, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -145,7 +146,7 @@ func (p *process) start() (code int, err error) {
 	return 0, nil
 }
 
-// handOver closes the supervisor's ends of the pipes here.
+// handOver closes this process's copies of the supervisor's ends.
 func (p *process) handOver() {
 	for _, f := range p.theirs {
 		f.Close()
@@ -153,15 +154,15 @@ func (p *process) handOver() {
 	p.theirs = nil
 }
 
-// signal lets the supervisor send sig to the command; SIGKILL, to everything below it. If the command is to end, a
-// stopped supervisor is continued, and killed if it does not obey.
+// signal lets the supervisor send sig to the command's process group; SIGKILL goes to everything below the supervisor.
+// For SIGTERM and SIGKILL it also continues a stopped supervisor. It kills a supervisor that does not obey SIGKILL.
 func (p *process) signal(sig syscall.Signal) {
-	p.control.Write([]byte{byte(sig)}) // a supervisor that is gone needs no orders
+	p.control.Write([]byte{byte(sig)}) // an error means that the supervisor is gone, and so is its command
 	if sig == syscall.SIGTERM || sig == syscall.SIGKILL {
 		p.wake()
 	}
 	if supervisor := p.supervisor.Load(); sig == syscall.SIGKILL && supervisor != nil {
-		time.AfterFunc(obedience, func() { supervisor.Kill() }) // nothing happens to one that has ended
+		time.AfterFunc(obedience, func() { supervisor.Kill() }) // Kill does nothing if the supervisor has ended
 	}
 }
 
@@ -173,10 +174,10 @@ func (p *process) wake() {
 }
 
 // watch follows the command to its end, and reports to w. It calls orphaned if the supervisor was killed and the
-// processes below it must be ended. It returns when nothing of the command is left, and all its output was taken.
+// processes below it are left to end. It returns when nothing of the command is left, and all its output was taken.
 func (p *process) watch(w watcher, orphaned func()) {
 	var drained [streamCount]chan struct{}
-	over := make(chan struct{}) // all processes of the command have ended
+	over := make(chan struct{}) // closed when all processes of the command have ended
 	for i, pipe := range p.pipes {
 		drained[i] = make(chan struct{})
 		if pipe == nil {
@@ -225,7 +226,7 @@ func pour(d *drain, stream int, w watcher) {
 }
 
 // drain reads a command's pipe to its end. Once the command is over, only a process that has escaped from the
-// supervisor can hold the pipe open: then no read waits longer than drainLimit. Bytes in the pipe are never lost,
+// supervisor can hold the pipe open: from then on a read waits at most drainLimit. Bytes in the pipe are never lost,
 // however slowly they are taken.
 type drain struct {
 	pipe *os.File
@@ -247,7 +248,7 @@ func (p *process) follow(w watcher) outcome {
 	for {
 		var what string
 		var n int
-		var at int64 // of an end
+		var at int64 // when the command ended, in Unix ns
 		line, err := lines.ReadString('\n')
 		if err == nil {
 			var fields int
@@ -279,10 +280,10 @@ func (p *process) follow(w watcher) outcome {
 	}
 }
 
-// orphaned handles a command whose supervisor has been killed: unless the command had ended before, the kernel has
-// killed it with its supervisor.
+// orphaned returns how a command ended whose supervisor was killed. The kernel kills the command with its supervisor,
+// unless the command had ended before.
 func (p *process) orphaned(err error) outcome {
-	p.supervisor.Load().Kill() // should it live, and talk nonsense
+	p.supervisor.Load().Kill() // in case it lives, and its reports make no sense
 	p.vigil.end()
 	how, at, known := p.vigil.fate()
 	p.sweeps.RLock()
@@ -301,7 +302,7 @@ func (p *process) orphaned(err error) outcome {
 	case e.PID == 0 && state.Exited():
 		return outcome{Code: 1, Err: fmt.Errorf("its supervisor has ended early: %w", err)}
 	case e.PID == 0:
-		e.PID = p.supervisor.Load().Pid // all that is known
+		e.PID = p.supervisor.Load().Pid // no other pid is known
 	}
 	return e
 }
@@ -311,14 +312,14 @@ func (p *process) reap() *os.ProcessState {
 	if p.state == nil {
 		var err error
 		if p.state, err = p.supervisor.Load().Wait(); err != nil {
-			p.state = &os.ProcessState{} // nothing is known of it
+			p.state = &os.ProcessState{} // nothing is known of its end
 		}
 		p.reaped.Store(true)
 	}
 	return p.state
 }
 
-// leave leaves the output to the supervisor, which notices the launcher's end.
+// leave hands the output over to the supervisor, which notices when the launcher ends.
 func (p *process) leave() {
 	if p.LateOutput == "" {
 		return

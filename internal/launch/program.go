@@ -14,7 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/version"
 )
 
-// gorovod is the program as its users see it.
+// gorovod describes the program to its users.
 func gorovod() *commandline.Program {
 	return &commandline.Program{
 		Name:  "gorovod",
@@ -101,7 +101,7 @@ func manual(name string, args []string) (code int, err error) {
 	return printNamed(manCommand, name, args, gorovod().Man)
 }
 
-// printNamed prints what the one argument of a command names.
+// printNamed prints the text for the one argument of a command.
 func printNamed(c *commandline.Command, name string, args []string, make func(what string) (string, error)) (code int,
 	err error) {
 	var o named

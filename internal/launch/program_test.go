@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// argparse has the options of Horovod's launcher as Python's own parser has them, and tells
-// for each start of each of them what it takes it for: itself, or nothing.
+// argparse has the options of Horovod's launcher in Python's own parser. For each prefix of each option it prints the
+// option that the parser finds; nothing if there is none.
 const argparse = `
 import argparse, json, sys
 parser = argparse.ArgumentParser()
@@ -33,8 +33,8 @@ for name in names:
 print(json.dumps(found))
 `
 
-// What is unique for Horovod's parser means the same here; what is ambiguous there is
-// ambiguous here, but where all that it could mean is one option.
+// A prefix that is unique for Horovod's parser means the same here. A prefix that is ambiguous there is ambiguous here,
+// unless all its candidates are one option here.
 func TestPrefixesAreThoseOfArgparse(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -47,7 +47,7 @@ func TestPrefixesAreThoseOfArgparse(t *testing.T) {
 		}
 		var names []string
 		for _, name := range o.Names {
-			if !slices.Contains(o.Names, name[1:]) || name == "--hostfile" { // we alone have --np beside -np
+			if !slices.Contains(o.Names, name[1:]) || name == "--hostfile" { // only we have --np beside -np
 				names = append(names, name)
 			}
 		}
@@ -101,7 +101,7 @@ func TestAbbreviations(t *testing.T) {
 		"--fus":             "--fus: a value is missing",
 		"--vrebose":         "did you mean --verbose?",
 		"--input-nothing":   "unknown option",
-		"--inp f":           "unknown option --inp", // hidden options are not for users
+		"--inp f":           "unknown option --inp", // users cannot see hidden options
 		"--cycle-tmie-ms 1": "did you mean --cycle-time-ms?",
 	} {
 		f, err := parseFlags("horovodrun", append([]string{"-np", "2"}, strings.Fields(args)...))
@@ -168,7 +168,7 @@ func TestCheckBuild(t *testing.T) {
 		os.Mkdir(filepath.Join(dir, module), 0o700)
 		os.WriteFile(filepath.Join(dir, module, "__init__.py"), nil, 0o600)
 	}
-	os.MkdirAll(filepath.Join(dir, "bin", "torch"), 0o700) // which is no package of anything
+	os.MkdirAll(filepath.Join(dir, "bin", "torch"), 0o700) // a directory that is no package
 	alone := fmt.Sprintf("#!/bin/sh\nPYTHONPATH=%s exec %s -S \"$@\"\n", dir, python)
 	os.WriteFile(filepath.Join(dir, "bin", "python3"), []byte(alone), 0o700)
 	empty := fmt.Sprintf("#!/bin/sh\nexec %s -S -E \"$@\"\n", python)
@@ -185,7 +185,7 @@ func TestCheckBuild(t *testing.T) {
 		"has no horovod package") {
 		t.Errorf("%s%s", out, errs)
 	}
-	// what its processes could use of NCCL
+	// the job's Python tells what its processes could use of NCCL
 	util := filepath.Join(dir, "horovod", "common", "util.py")
 	os.MkdirAll(filepath.Dir(util), 0o700)
 	for built, line := range map[string]string{"21805": "    [X] NCCL\n", "0": "    [ ] NCCL\n",
@@ -203,7 +203,7 @@ func TestCheckBuild(t *testing.T) {
 	}
 }
 
-// Lines that a user may have typed, and what the shells offer, in part; "" for nothing.
+// Lines that a user may have typed, each with a part of the shell's offers; "" for none.
 var completions = []struct{ line, offer string }{
 	{"gorovod ", "doctor"},
 	{"gorovod do", "doctor"},
@@ -226,8 +226,8 @@ var completions = []struct{ line, offer string }{
 	{"gorovod bench ", ""},
 }
 
-// A shell's program that prints what the completion in the file $1 offers for the line $2.
-// Bash's sets what bash sets, which cuts words at = and :, too.
+// A shell program that prints the offers of the completion in file $1 for the line $2. Bash's sets the variables that
+// bash sets; bash also cuts words at = and :.
 const bashTry = `
 source "$1"
 COMP_LINE=$2 COMP_POINT=${#2} COMP_WORDS=()
@@ -250,8 +250,8 @@ printf '%s\n' "${COMPREPLY[@]}"
 
 const fishTry = `source $argv[1]; complete -C "$argv[2]"`
 
-// zshTry types lines into a shell at a terminal, and waits for what is to come: file, then
-// line and offer by turns.
+// zshTry types lines into a shell at a terminal, and waits for each offer. Its arguments are the file, then line and
+// offer by turns.
 const zshTry = `
 zmodload zsh/zpty
 zpty z zsh -f -i
@@ -282,7 +282,7 @@ func TestCompletion(t *testing.T) {
 	t.Run("zsh", func(t *testing.T) {
 		var lines []string
 		for _, c := range completions {
-			if c.offer != "" { // it cannot be waited for
+			if c.offer != "" { // no offer: nothing to wait for
 				lines = append(lines, c.line, c.offer)
 			}
 		}
@@ -290,7 +290,7 @@ func TestCompletion(t *testing.T) {
 	})
 }
 
-// typed has a shell complete in a directory of its own.
+// typed lets a shell complete lines in a directory of its own.
 func typed(t *testing.T, shell string, try []string, lines ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(shell); err != nil {
@@ -316,7 +316,7 @@ func typed(t *testing.T, shell string, try []string, lines ...string) string {
 	return string(out)
 }
 
-// The pages are such that nothing complains of them.
+// groff does not complain about the pages.
 func TestManPages(t *testing.T) {
 	for _, name := range []string{"", "gorovod", "horovodrun"} {
 		page, err := gorovod().Man(name)

@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// largeJob is how many ranks a job has whose start is told of without --verbose where stderr is no terminal.
+	// largeJob is the number of ranks from which on the launcher reports the start even without --verbose and a
+	// terminal.
 	largeJob = 16
-	// mostAwaited is how many hosts the line names.
+	// mostAwaited is how many hosts the line names at most.
 	mostAwaited = 4
 )
 
-// openProgress makes the line that tells people who wait for the job's ranks how far they are. It comes before the
-// printers, whose lines have to push it aside.
+// openProgress makes the line that tells people how many ranks the job still waits for. Call it before the printers are
+// made, because their lines push the line aside.
 func (j *Job) openProgress() {
 	var terminal io.Writer
 	if logging.InUse() != logging.JSON {
@@ -34,7 +35,7 @@ func (j *Job) openProgress() {
 	})
 }
 
-// awaitRanks shows how many ranks of a world of that size have joined at s, until all have.
+// awaitRanks shows how many of a world's size ranks have joined at s, until all have.
 func (j *Job) awaitRanks(s *rendezvous.Server, size int) {
 	j.large.Store(size >= largeJob)
 	again := j.worlds.Load() > 1
@@ -55,7 +56,7 @@ func (j *Job) awaitRanks(s *rendezvous.Server, size int) {
 	})
 }
 
-// awaited names the hosts whose ranks are missing, those with the most first.
+// awaited names the hosts of missing ranks, those with the most missing ranks first.
 func awaited(away map[string]int) string {
 	hosts := slices.SortedFunc(maps.Keys(away), func(a, b string) int {
 		if away[a] != away[b] {

@@ -2,7 +2,7 @@ package launch
 
 import "testing"
 
-// The line names the hosts that most is missing on.
+// The line names the hosts with the most missing ranks.
 func TestAwaited(t *testing.T) {
 	for _, c := range []struct {
 		away map[string]int

@@ -94,7 +94,7 @@ func (r *rank) Ended(e outcome) {
 	if e.Lost != nil {
 		d.Lost = e.Lost.Error()
 		if h := (*hostError)(nil); errors.As(e.Lost, &h) {
-			d.Lost = h.What // its name stands elsewhere
+			d.Lost = h.What // without the host's name, which the message has elsewhere
 		}
 	}
 	if d.Failed() {

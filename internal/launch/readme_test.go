@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What the pages tell a Go programmer works from an empty folder.
+// The pages' examples for Go programmers work from an empty folder.
 func TestGoExamplesOfTheDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds programs")
@@ -19,7 +19,7 @@ func TestGoExamplesOfTheDocs(t *testing.T) {
 	}
 }
 
-// followGoExample builds and starts the program under a heading of a page, by the commands below it.
+// followGoExample builds and starts the program below a heading of a page, by the commands there.
 func followGoExample(t *testing.T, page, heading string) {
 	repository, err := filepath.Abs("../..")
 	if err != nil {
@@ -40,7 +40,7 @@ func followGoExample(t *testing.T, page, heading string) {
 		return code + "\n"
 	}
 
-	// At its own path, packages that are compiled already need not be again.
+	// At the repository's own path, compiled packages are found in the cache.
 	commands := strings.ReplaceAll(block("sh"), "../gorovod", repository)
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/main.go", []byte(block("go")), 0o644); err != nil {
@@ -48,7 +48,7 @@ func followGoExample(t *testing.T, page, heading string) {
 	}
 	sh := exec.Command("sh", "-e", "-c", commands)
 	sh.Dir = dir
-	// What this repository needs is on the machine already; no network, then.
+	// This repository's modules are on the machine already, so no network is needed.
 	sh.Env = append(os.Environ(), "PWD="+dir, "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=-buildvcs=false", "GOWORK=off")
 	var problems strings.Builder
 	sh.Stderr = &problems

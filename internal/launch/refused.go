@@ -2,8 +2,8 @@ package launch
 
 import "fmt"
 
-// refused are Horovod's options that this version does not have, with the reason or the alternative. An accepted
-// option has its effect, or is a hint on which nothing depends here (flags.notes).
+// refused are Horovod's options that this version does not have, each with the reason or the alternative. An option
+// that is accepted has its effect, or is a hint on which nothing depends here (flags.notes).
 var refused = map[string]string{
 	"--jsrun": "jsrun is not used to start processes; inside its jobs, programs that jsrun has started find " +
 		"one another",

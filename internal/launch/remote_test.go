@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// fakeSSH is a program that runs on this host what ssh would run on another, in
-// another directory and with little environment.
+// fakeSSH is a program that runs on this host the command that ssh would run on another, in another directory and with
+// little environment.
 const fakeSSH = `#!/bin/sh
 while [ $# -gt 2 ]; do shift; done
 cd /
 exec env -i PATH="$PATH" GORACE="$GORACE" FAKE_HOST="$1" sh -c "$2"
 `
 
-// remotely has a launcher reach other hosts by fakeSSH.
+// remotely lets a launcher reach other hosts by fakeSSH.
 func remotely(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ssh")
@@ -34,8 +34,7 @@ func remotely(t testing.TB) string {
 	return sshVariable + "=" + path
 }
 
-// farHosts are addresses of hosts that nobody takes for this one. Names would have to
-// be looked up.
+// farHosts are addresses of hosts that are never this one. Names would have to be looked up.
 func farHosts(n, slots int) string {
 	var names []string
 	for i := range n {
@@ -81,7 +80,7 @@ func TestNoSecretReachesSSHsArguments(t *testing.T) {
 	}
 }
 
-// What horovod.run hands to its ranks may be more than a frame can hold.
+// The input that horovod.run gives to its ranks may be larger than a frame.
 func TestFarRanksGetAllOfALargeInput(t *testing.T) {
 	input, dir := filepath.Join(t.TempDir(), "input"), t.TempDir()
 	if err := os.WriteFile(input, bytes.Repeat([]byte("0123456789abcdef"), maxFrame/16+1), 0o600); err != nil {
@@ -97,7 +96,7 @@ func TestFarRanksGetAllOfALargeInput(t *testing.T) {
 	}
 }
 
-// Who names loopback for a job of several hosts is told, before the ranks fail to meet.
+// A user who names loopback for a job of several hosts gets an error before the ranks fail to meet.
 func TestLoopbackLeadsToNoOtherHost(t *testing.T) {
 	l := launched(t, []string{remotely(t)}, "-np", "2", "-H", "localhost:1,far.invalid:1", "--network-interfaces",
 		"lo", "true")
@@ -130,7 +129,7 @@ func TestWithoutSSH(t *testing.T) {
 		expect(1, "host 5: ", "could not connect to some hosts via ssh")
 }
 
-// An agent sends no more of a stream than was granted, and obeys all the while.
+// An agent sends no more of a stream than was granted, and obeys meanwhile.
 func TestOutputWaitsForCredit(t *testing.T) {
 	cmd := exec.Command(self(), "agent")
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
@@ -199,7 +198,7 @@ func TestOutputWaitsForCredit(t *testing.T) {
 	}
 }
 
-// What an agent hears before it knows that a launcher speaks, it does not obey.
+// An agent does not obey frames that come before a launcher's greeting and job.
 func TestAgentsObeyLaunchersOnly(t *testing.T) {
 	for in, code := range map[string]int{
 		"":                        exitUsage,
@@ -233,7 +232,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) > 3 && in[0]|in[1] != 0 {
-			return // frames beyond 64 KiB only cost time
+			return // longer frames only cost time
 		}
 		r := &receiver{r: bufio.NewReader(bytes.NewReader(in))}
 		for {
@@ -282,7 +281,7 @@ func TestSSHCommands(t *testing.T) {
 	}
 }
 
-// Kubeflow's script gives its pods no stdin; what is made of it does.
+// Kubeflow's script gives its pods no stdin; the command that kubexec makes of it does.
 func TestKubexec(t *testing.T) {
 	dir := t.TempDir()
 	os.WriteFile(dir+"/kubectl", []byte("#!/bin/sh\necho \"$@\"\n"), 0o700)
@@ -329,7 +328,7 @@ func TestWhereTheRendezvousIs(t *testing.T) {
 			t.Errorf("hosts with %s: nobody has %s, want %s", hosts, got, want)
 		}
 	}
-	one, err := meetAnywhere([]string{"none0", "lo"}) // as another host calls its own
+	one, err := meetAnywhere([]string{"none0", "lo"}) // another host may name its interface so
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// Ranks whose environment is what gorovod rendezvous has printed meet there,
-// until it gets a signal.
+// Ranks meet at gorovod rendezvous, with the environment that it prints, until it gets a signal.
 func TestRanksMeetByHand(t *testing.T) {
 	for _, secret := range []string{"", hex.EncodeToString([]byte("a secret of the user's"))} {
 		printed, stdout := io.Pipe()
@@ -51,7 +50,7 @@ func TestRanksMeetByHand(t *testing.T) {
 	}
 }
 
-// meet is a rank that tells its number.
+// meet is a rank that shares its number with the others.
 func meet(t *testing.T, rank string, env map[string]string) {
 	c, err := config.Load(func(name string) (string, bool) {
 		if name == "HOROVOD_RANK" {

@@ -20,8 +20,8 @@ type report struct {
 	Stderr string `json:"stderr"`
 }
 
-// reportOption is the option with the report's file. The launcher looks for it before it parses the options, whose
-// errors it reports, too.
+// reportOption is the option with the report's file. The launcher looks for it before it parses the options, so that it
+// can report their errors, too.
 const reportOption = "--report="
 
 // reportFile is that file, empty for none.

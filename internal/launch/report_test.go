@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Why a job has failed is told to the file that wants to know; that it was refused, only
-// where nothing was started, and even where the options cannot be parsed.
+// The report's file says why a job has failed. It says "refused" only if nothing was started, even if the options
+// cannot be parsed.
 func TestReports(t *testing.T) {
 	for _, c := range []struct {
 		args    string
@@ -48,15 +48,15 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// Files of results are called after ranks in the end, those of workers that have lost
-// their places after the workers.
+// At the end, files of results are named after the ranks; those of workers that have lost their places, after the
+// workers.
 func TestResultsOfElasticJobs(t *testing.T) {
 	for _, c := range []struct {
 		ranks map[int]int
 		want  string
 	}{
 		{map[int]int{2: 0, 1: 1}, "0=2 1=1 worker.0=0"},
-		{map[int]int{1: 0, 7: 1}, "0=1 worker.0=0 worker.2=2"}, // 7 has none
+		{map[int]int{1: 0, 7: 1}, "0=1 worker.0=0 worker.2=2"}, // worker 7 has no file
 		{nil, "0=0 1=1 2=2"},
 	} {
 		dir := t.TempDir()

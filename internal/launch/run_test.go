@@ -28,8 +28,8 @@ import (
 // programVariable makes the test binary a program that a rank runs.
 const programVariable = "GOROVOD_LAUNCH_TEST_PROGRAM"
 
-// TestMain lets the test binary play all parts: under its own name it runs the
-// tests, as horovodrun the launcher, which starts it again as supervisor.
+// TestMain lets the test binary play all parts: under its own name it runs the tests, as horovodrun it is the launcher,
+// which starts the binary again as supervisor.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
 	case name == supervisorName || name == "horovodrun" || name == "gorovod" || len(os.Args) == 2 &&
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// joinHere comes to the rendezvous of the job.
+// joinHere joins the job's rendezvous.
 func joinHere(ctx context.Context) (*rendezvous.Session, error) {
 	rank, _ := strconv.Atoi(os.Getenv("HOROVOD_RANK"))
 	size, _ := strconv.Atoi(os.Getenv("HOROVOD_SIZE"))
@@ -53,10 +53,9 @@ func joinHere(ctx context.Context) (*rendezvous.Session, error) {
 			Generation: 1})
 }
 
-// programs are what ranks run that sh cannot do.
+// programs are what ranks run if sh cannot do it.
 var programs = map[string]func() int{
-	// join comes to the rendezvous and exchanges; rank 1 exits first, as
-	// EXIT says: with a code, or killed.
+	// join joins the rendezvous and exchanges. Rank 1 exits first, as EXIT says: with a code, or killed.
 	"join": func() int {
 		if os.Getenv("HOROVOD_RANK") == "1" {
 			switch how := os.Getenv("EXIT"); how {
@@ -83,7 +82,7 @@ var programs = map[string]func() int{
 		s.Close()
 		return 0
 	},
-	// interrupted waits for SIGINT or SIGTERM and tells which it was.
+	// interrupted waits for SIGINT or SIGTERM and prints which one came.
 	"interrupted": func() int {
 		c := make(chan os.Signal, 1)
 		signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)
@@ -91,8 +90,7 @@ var programs = map[string]func() int{
 		fmt.Println("got", <-c)
 		return 0
 	},
-	// raises are ranks of which rank 1 reports a failure, REPORT, and is the last to end; without GO, once DIR/go
-	// exists.
+	// raises: rank 1 reports a failure, REPORT, and is the last to end; if GO is not set, it ends once DIR/go exists.
 	"raises": func() int {
 		dir, rank := os.Getenv("DIR"), os.Getenv("HOROVOD_RANK")
 		wait := func(done func() bool) {
@@ -101,7 +99,7 @@ var programs = map[string]func() int{
 			}
 		}
 		exists := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
-		note := func(name, text string) { // whole from the first moment that it exists
+		note := func(name, text string) { // the file has its whole text from the moment it exists
 			path := filepath.Join(dir, name)
 			os.WriteFile(path+".new", []byte(text), 0o600)
 			os.Rename(path+".new", path)
@@ -126,8 +124,8 @@ var programs = map[string]func() int{
 		}
 		return 3
 	},
-	// vanishes are ranks of which rank 1 ends with code 0 and does not leave. The others hear of it; where VICTIMS is
-	// set, they have operations that fail because of it. Rank 2 then ends with code 9.
+	// vanishes: rank 1 ends with code 0 and does not leave. The others hear of it; with VICTIMS, they have operations
+	// that fail because of it. Rank 2 then ends with code 9.
 	"vanishes": func() int {
 		s, err := joinHere(context.Background())
 		if err == nil {
@@ -151,8 +149,7 @@ var programs = map[string]func() int{
 		s.Close()
 		return 0
 	},
-	// lingers are ranks of which rank 1 has left, and lives on, as rank 0 does. Rank 2 reports that, and ends with code
-	// 9.
+	// lingers: rank 1 has left, and lives on, and so does rank 0. Rank 2 reports that, and ends with code 9.
 	"lingers": func() int {
 		s, err := joinHere(context.Background())
 		if err == nil {
@@ -171,7 +168,7 @@ var programs = map[string]func() int{
 		time.Sleep(time.Hour)
 		return 0
 	},
-	// stubborn ignores what can be ignored.
+	// stubborn ignores the signals that it can ignore.
 	"stubborn": func() int {
 		signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 		fmt.Println("ready")
@@ -421,7 +418,7 @@ func TestManyRanksWriteWholeLines(t *testing.T) {
 	}
 }
 
-// Whoever reads the launcher's output slowly still gets all of it.
+// A slow reader of the launcher's output still gets all of it.
 func TestSlowReadersLoseNothing(t *testing.T) {
 	const size = 1 << 20
 	l := launched(t, nil, "-np", "1", "sh", "-c", fmt.Sprintf("echo ready; yes | head -c %d", size))
@@ -467,8 +464,8 @@ func TestFirstFailureIsNamedAndDecides(t *testing.T) {
 	}
 }
 
-// The last lines of the process that failed are repeated where others have written so much
-// since then that they are out of sight, or where they could not be written at all.
+// The message repeats the last lines of the process that failed if they have scrolled out of sight, or could not be
+// written.
 func TestLastLinesOutOfSight(t *testing.T) {
 	for kind, program := range map[string]string{
 		"a static job":   "-np 2",
@@ -491,7 +488,7 @@ func TestLastLinesOutOfSight(t *testing.T) {
 	}
 }
 
-// refusing is a full disk.
+// refusing is a writer like a full disk.
 type refusing struct{}
 
 func (refusing) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
@@ -560,7 +557,7 @@ func TestSecondInterruptKills(t *testing.T) {
 	l := launched(t, program("stubborn"), "-np", "2", "--grace-period", "1000", self())
 	l.until("ready", 2)
 	l.Process.Signal(syscall.SIGINT)
-	l.Process.Signal(syscall.SIGTERM) // another signal, as two equal ones may be merged
+	l.Process.Signal(syscall.SIGTERM) // a different signal, because the kernel may merge two equal ones
 	l.Wait()
 	if code := l.ProcessState.ExitCode(); code != 130 && code != 143 {
 		t.Errorf("exit code %d: %s", code, &l.stderr)
@@ -644,7 +641,7 @@ func TestRanksMeet(t *testing.T) {
 	}
 }
 
-// Who waits in the rendezvous learns at once who cannot come.
+// Ranks that wait in the rendezvous learn at once which rank cannot come.
 func TestARankThatNeverJoinsIsNamedByTheOthers(t *testing.T) {
 	for exit, c := range map[string]struct {
 		code int
@@ -688,8 +685,8 @@ func TestLicenses(t *testing.T) {
 	}
 }
 
-// A shell starts what runs in the background with SIGINT ignored. The launcher
-// obeys one all the same, and so do the processes, who find it at its default.
+// A shell starts background commands with SIGINT ignored. The launcher still obeys a SIGINT, and its processes have
+// SIGINT at its default.
 func TestInterruptInTheBackground(t *testing.T) {
 	l := launched(t, nil, "-np", "2", "sh", "-c", "echo ready; exec sleep 60")
 	l.Args = append([]string{"sh", "-c", `trap "" INT; exec -a horovodrun "$0" "$@"`, l.Path}, l.Args[1:]...)

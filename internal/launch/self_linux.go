@@ -5,13 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"unsafe" // and for linkname
+	"unsafe" // also for linkname
 
 	"golang.org/x/sys/unix"
 )
 
-// runningProgram is the file of the running program, even if its name has changed. Without /proc, it is the name by
-// which the kernel has started it.
+// runningProgram is the file of the running program, even if the file was renamed. Without /proc, it is the name by
+// which the kernel started the program.
 var runningProgram = sync.OnceValues(func() (string, error) {
 	const self = "/proc/self/exe"
 	if _, err := os.Lstat(self); err == nil {

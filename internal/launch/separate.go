@@ -6,15 +6,16 @@ import (
 	"github.com/gorovod/gorovod/internal/logging"
 )
 
-// separator begins each line of a rank's log, in JSON, at a line's start. The rank's program shares the stream and may
-// have left an unfinished line there, for example "50% ". The line of the log then follows it whole.
+// separator makes each JSON line of a rank's log begin at the start of a line. The rank's program shares the stream and
+// may have left an unfinished line there, for example "50% "; then the log's line follows on a line of its own.
 type separator struct {
 	held  []byte // may be the beginning of logging.JSONPrefix
-	amid  bool   // what was passed on last did not end a line
+	amid  bool   // the byte that was passed on last did not end a line
 	ready []byte // what apart returns
 }
 
-// apart returns the stream up to p, with added newlines; without p, the rest. It is valid until the next call.
+// apart returns the stream up to p, with the newlines that were missing; an empty p is the end, which returns the rest.
+// The result is valid until the next call.
 func (s *separator) apart(p []byte) []byte {
 	s.ready = s.ready[:0]
 	end := len(p) == 0
@@ -47,7 +48,7 @@ func (s *separator) pass(p []byte) {
 	}
 }
 
-// begun is how many bytes at the end of p may be the beginning of a line of the log.
+// begun is how many bytes at the end of p may begin a line of the log.
 func begun(p []byte) int {
 	for n := min(len(p), len(logging.JSONPrefix)-1); n > 0; n-- {
 		if bytes.HasPrefix([]byte(logging.JSONPrefix), p[len(p)-n:]) {

@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// maxSettings is the most bytes of a file that a user names; a hostfile of a hundred thousand hosts is smaller.
+	// maxSettings is the most bytes of a file that a user names. Even a hostfile of a hundred thousand hosts is
+	// smaller.
 	maxSettings = 4 << 20
 	// maxQuoted is the most text of such a file that a message repeats.
 	maxQuoted = 200
 )
 
-// settingsPatience is the most time for reading: a pipe may have nobody at its other end, and a file may be on another
-// host. Tests shorten it.
+// settingsPatience is the most time for reading: a pipe may have nobody at its other end, and a file may be on a slow
+// network. Tests shorten it.
 var settingsPatience = 10 * time.Second
 
 // readSettings reads a file that a user has named, or a pipe such as a shell's <(command). The error names the file if
@@ -26,7 +27,7 @@ func readSettings(path string) ([]byte, error) {
 		err  error
 	}
 	read := make(chan content, 1)
-	go func() { // whoever opens a pipe waits for its other end, and nothing can interrupt that
+	go func() { // opening a pipe waits for its other end, and nothing can interrupt that
 		text, err := readAtMost(path, maxSettings)
 		read <- content{text, err}
 	}()

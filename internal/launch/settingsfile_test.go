@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// What is no file of settings is refused in bounded time and space, by its name and with
-// the option's, wherever files are named.
+// A file that is no file of settings is refused in bounded time and space. The error has the file's name and the
+// option, for every option that names a file.
 func TestFilesThatAreNone(t *testing.T) {
 	dir := t.TempDir()
 	large, long := filepath.Join(dir, "large"), filepath.Join(dir, "long")
@@ -27,7 +27,7 @@ func TestFilesThatAreNone(t *testing.T) {
 	for path, says := range map[string]string{
 		"/dev/zero":                "more than 4 MiB",
 		large:                      "more than 4 MiB",
-		long:                       "", // one line that is none
+		long:                       "", // one line that is no setting
 		dir:                        "it is a directory",
 		filepath.Join(dir, "none"): "no such file",
 		"/dev/null":                "names no hosts",
@@ -52,7 +52,7 @@ func TestFilesThatAreNone(t *testing.T) {
 	}
 }
 
-// A pipe into which nobody writes is given up.
+// The launcher gives up a pipe into which nobody writes.
 func TestPipesWithoutAnEnd(t *testing.T) {
 	defer func(d time.Duration) { settingsPatience = d }(settingsPatience)
 	settingsPatience = 50 * time.Millisecond
@@ -60,7 +60,7 @@ func TestPipesWithoutAnEnd(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { // lets go whoever waits at it
+	defer func() { // releases a goroutine that waits at the pipe
 		if f, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
 			f.Close()
 		}
@@ -71,7 +71,7 @@ func TestPipesWithoutAnEnd(t *testing.T) {
 	}
 }
 
-// A pipe into which somebody writes is as good as a file, as bash's <(command) is.
+// A pipe with a writer, as bash's <(command) makes it, is as good as a file.
 func TestHostsThroughAPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -84,8 +84,8 @@ func TestHostsThroughAPipe(t *testing.T) {
 	}
 }
 
-// An option whose value is empty, as that of a variable that is not set, says nothing of
-// what was meant: without it the job would run elsewhere, or lose its output.
+// An option with an empty value, for example from a variable that is not set, is refused: without its value the job
+// would run elsewhere, or lose its output.
 func TestEmptyValues(t *testing.T) {
 	for _, option := range strings.Fields("-H --hosts --hostfile -hostfile --config-file --output-filename " +
 		"--host-discovery-script -i --remote-command --network-interfaces --timeline-filename --autotune-log-file -x") {
@@ -102,7 +102,7 @@ func TestEmptyValues(t *testing.T) {
 	}
 }
 
-// Where output cannot go, that is said before anything is started, by every kind of job.
+// If output cannot be written, every kind of job says so before anything starts.
 func TestOutputThatIsNone(t *testing.T) {
 	dir := t.TempDir()
 	for _, rank := range []string{"rank.0", "rank.1"} {
@@ -125,7 +125,7 @@ func TestOutputThatIsNone(t *testing.T) {
 	}
 }
 
-// What a message repeats of a file is bounded.
+// The part of a file that a message repeats is bounded.
 func TestQuotable(t *testing.T) {
 	for n, want := range map[int]int{0: 0, maxQuoted: maxQuoted, maxQuoted + 1: maxQuoted + len("…"),
 		1 << 20: maxQuoted + len("…")} {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// sshVariable names a program in place of ssh, with its first arguments. Only a program called ssh gets ssh's options.
-// Every program gets the host, and the remote command as one argument.
+// sshVariable names a program to use in place of ssh, with its first arguments. Only a program called ssh gets ssh's
+// options. Every program gets the host, and the remote command as one argument.
 const sshVariable = "GOROVOD_SSH"
 
 // kubexecVariable names the program by which an MPIJob of Kubeflow reaches its pods; kubexecPath is its usual place.
@@ -25,7 +25,7 @@ const (
 type remoteShell struct {
 	Port     int    // 0: ssh's own choice
 	Identity string // a file with a key; empty: ssh's own choice
-	// Agent is the command gorovod there; empty to look for it.
+	// Agent is the command for gorovod on the other host; empty to look for it there.
 	Agent string
 	// Timeout is how long a host may take.
 	Timeout time.Duration
@@ -36,7 +36,7 @@ type remoteShell struct {
 	// Getenv looks a variable of the launcher up.
 	Getenv func(string) string
 
-	// open, if not nil, replaces the program: tests and benchmarks have hosts of their own.
+	// open, if not nil, replaces the program. Tests and benchmarks connect to hosts of their own by it.
 	open func(host string) (*line, error)
 }
 
@@ -56,8 +56,7 @@ func (r *remoteShell) command(host string) (*exec.Cmd, error) {
 	args := program[1:]
 	if filepath.Base(program[0]) == "ssh" {
 		seconds := max(1, int(r.Timeout/time.Second))
-		// Nobody is there to answer questions. Keys of hosts that are new are
-		// taken, changed ones are not.
+		// No user is there to answer questions. ssh accepts the keys of new hosts, and refuses changed keys.
 		args = append(args, "-T", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o",
 			"ConnectTimeout="+strconv.Itoa(seconds))
 		if r.Port != 0 {
@@ -88,8 +87,8 @@ func (r *remoteShell) shell() string {
 	if r.Agent != "" {
 		return r.Agent + " agent"
 	}
-	// This program's own path comes first: hosts with shared files or equal installations have this very version
-	// there. A program called horovodrun may be Horovod's own.
+	// This program's own path comes first: hosts with shared files or equal installations have this very version there.
+	// horovodrun comes last, because it may be Horovod's own program.
 	candidates := []string{r.Self, "gorovod"}
 	for _, dir := range r.Near {
 		candidates = append(candidates, filepath.Join(dir, "gorovod"))
@@ -128,7 +127,7 @@ type hostError struct {
 	Host   string
 	What   string
 	Advice string // empty where there is none
-	// TurnedAway: an sshd on the way has hung up, as it does with too many connections at once.
+	// TurnedAway: an sshd on the way has hung up, as sshd does when it has too many connections.
 	TurnedAway bool
 }
 

@@ -13,11 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervisorName is the supervisor's argv[0]. Its arguments are the path of the
-// command and the command's own argv. It inherits the rank's environment,
-// stdin, stdout and stderr, and two pipes: on the first, each byte is a signal
-// to send to the command's process group (SIGKILL: to everything below); its
-// end means that the launcher is gone. To the second it writes lines:
+// supervisorName is the supervisor's argv[0]. Its arguments are the path of the command and the command's own argv. It
+// inherits the rank's environment, stdin, stdout and stderr, and two pipes. From the first it reads bytes: each is a
+// signal to send to the command's process group (SIGKILL goes to everything below). The end of this pipe means that the
+// launcher is gone. To the second it writes lines:
 //
 //	started PID
 //	failed ERRNO      the command could not be started
@@ -25,10 +24,10 @@ import (
 //	killed SIGNAL TIME
 //
 // TIME is when the command ended, in Unix nanoseconds. A launcher that was stopped reads several ends at once, and
-// orders them by it.
+// orders them by TIME.
 //
-// With resultVariable in its environment it inherits one more pipe, for the command,
-// and with lateOutputVariable two more, from it.
+// With resultVariable in its environment it inherits one more pipe, for the command. With lateOutputVariable it
+// inherits two more, from the command.
 const supervisorName = "gorovod-supervisor"
 
 const (
@@ -45,17 +44,17 @@ const (
 	leftoverGrace = time.Second
 	// farewellTime is how long a worker of an elastic job may take to end by itself when the launcher is gone.
 	farewellTime = 5 * time.Second
-	// keepTime is the same for a worker that may have to write a commit to a disk, however large.
+	// keepTime replaces farewellTime for a worker that may have to write a large commit to a disk.
 	keepTime = time.Minute
 	// sweepInterval is the pause between two rounds of SIGKILL.
 	sweepInterval = 20 * time.Millisecond
-	// sweepLimit is when those that survive SIGKILL (in the kernel, waiting for a
-	// disk) are given up.
+	// sweepLimit is how long SIGKILL is repeated. Processes that survive it (in the kernel, waiting for a disk) are
+	// given up.
 	sweepLimit = 10 * time.Second
 )
 
-// supervisorAttr starts a supervisor in a session of its own. If the launcher dies while the supervisor is stopped,
-// the kernel continues it.
+// supervisorAttr starts a supervisor in a session of its own. If the launcher dies while the supervisor is stopped, the
+// kernel sends the supervisor SIGCONT.
 func supervisorAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 }
@@ -71,7 +70,7 @@ func supervise(args []string) int {
 	}
 	unix.CloseOnExec(statusFD)
 	unix.CloseOnExec(controlFD)
-	// Not ignored: the command would inherit that.
+	// Caught rather than ignored, because the command would inherit an ignored signal.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -90,7 +89,7 @@ func supervise(args []string) int {
 		Pdeathsig: unix.SIGKILL}}
 	pid, err := syscall.ForkExec(args[0], args[1:], attr)
 	if errors.Is(err, unix.ENOEXEC) {
-		// A script without #!: for the shell, as shells do it.
+		// A script without #!: sh runs it, as in a shell.
 		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", args[0]}, args[2:]...), attr)
 	}
 	if err != nil {
@@ -119,9 +118,9 @@ func supervise(args []string) int {
 type supervisor struct {
 	pid    int
 	status io.Writer
-	dead   bool // the command has been reaped: its pid may belong to another
+	dead   bool // the command has been reaped: its pid may belong to another process
 	words  *lateOutput
-	all    *family // the command, and all that lived when it ended or after
+	all    *family // the command, and all processes that lived when it ended or after
 }
 
 // run returns when no descendant is left that can be killed.
@@ -150,7 +149,7 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 				orders = nil
 				s.words.take()
 				if os.Getenv(elasticVariable) != "" {
-					farewell = time.After(farewellTime) // it notices by itself
+					farewell = time.After(farewellTime) // the worker notices the launcher's end by itself
 					if os.Getenv("GOROVOD_CHECKPOINT_DIR") != "" {
 						farewell = time.After(keepTime)
 					}
@@ -169,7 +168,7 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 		case c := <-reaped:
 			switch {
 			case c.pid != s.pid:
-				// One that was orphaned earlier may be long gone, and its pid another's.
+				// A process that was orphaned before the command ended may be long gone, and its pid reused.
 				if s.dead {
 					s.all.add(c.pid)
 				}
@@ -198,9 +197,10 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 	}
 }
 
-// signal sends sig to the command's process group; after the command's end, to each process that it has left behind.
+// signal sends sig to the command's process group; after the command's end, to each process that the command left
+// behind.
 func (s *supervisor) signal(sig unix.Signal) {
-	targets := s.living() // at any rate, as they are known no longer once they have ended
+	targets := s.living() // remember them now: nobody can list them once they have ended
 	if !s.dead {
 		targets = []int{-s.pid}
 	}
@@ -217,7 +217,7 @@ func (s *supervisor) living() []int {
 	pids := descendants(os.Getpid())
 	s.all.add(pids...)
 	if len(pids) == 0 && !hasProc() {
-		return []int{-s.pid} // nobody knows more than the command's process group
+		return []int{-s.pid} // without /proc only the command's process group is known
 	}
 	return pids
 }
@@ -241,8 +241,9 @@ type child struct {
 	at  time.Time
 }
 
-// reap waits for all children, also those that were orphaned below. It reports pid before the processes that its end
-// has orphaned, then once that others are left, and closes none when there are none.
+// reap waits for all children, also for processes that were orphaned below. Once pid has ended, it reports pid before
+// the processes orphaned by that end, then says once on leftovers that others are left. It closes none when no child is
+// left.
 func reap(pid int, reaped chan<- child, leftovers chan<- struct{}, none chan<- struct{}) {
 	defer close(none)
 	told, ended := false, false
@@ -265,7 +266,7 @@ func reap(pid int, reaped chan<- child, leftovers chan<- struct{}, none chan<- s
 		case p == pid:
 			ended = true
 		case !ended:
-			// The kernel reports the dead in any order.
+			// The kernel reports dead children in any order.
 			var how syscall.WaitStatus
 			if c, err := syscall.Wait4(pid, &how, syscall.WNOHANG, nil); err == nil && c == pid {
 				ended = true
@@ -276,8 +277,9 @@ func reap(pid int, reaped chan<- child, leftovers chan<- struct{}, none chan<- s
 	}
 }
 
-// wakeWithParent lets the kernel send SIGCONT to this process when its parent dies: a stopped process must continue to
-// see that it has to end. It binds the calling goroutine to its thread, since the effect lasts as long as the thread.
+// wakeWithParent makes the kernel send SIGCONT to this process when its parent dies, because a stopped process must
+// still notice that it has to end. It binds the calling goroutine to its thread: the effect lasts as long as the
+// thread.
 func wakeWithParent() {
 	runtime.LockOSThread()
 	unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0)

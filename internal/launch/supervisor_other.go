@@ -20,7 +20,7 @@ const (
 	commandResultFD = 3
 )
 
-// supervise is never reached: checkLimits refuses the job before.
+// supervise is never called: checkLimits refuses the job before.
 func supervise([]string) int { return 1 }
 
 func checkLimits(int) error {
@@ -29,14 +29,14 @@ func checkLimits(int) error {
 
 func checkRemotes(int, int) error { return checkLimits(0) }
 
-// orphanage does nothing where no job is started.
+// orphanage does nothing: no job is started.
 type orphanage struct{}
 
 func adopt(string, bool) (*orphanage, error)         { return &orphanage{}, nil }
 func (*orphanage) sweep(int, func(func(pids []int))) {}
 func (*orphanage) close()                            {}
 
-// vigil is never kept: no job is started.
+// vigil is never made: no job is started.
 type vigil struct{}
 
 func keepVigil(*process) *vigil                                         { return nil }
@@ -44,7 +44,7 @@ func (*vigil) end()                                                     {}
 func (*vigil) fate() (how syscall.WaitStatus, at time.Time, known bool) { return }
 func takeOrphan(int) (how syscall.WaitStatus, ok bool)                  { return }
 
-// inMemory is never reached: no job is started.
+// inMemory is never called: no job is started.
 func inMemory(string, []byte) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 // enlarge does nothing: no job is started.
@@ -53,11 +53,11 @@ func enlarge(*os.File) {}
 // wakeWithParent does nothing: no job is started.
 func wakeWithParent() {}
 
-// supervisorAttr is never used: no job is started.
+// supervisorAttr is never called: no job is started.
 func supervisorAttr() *syscall.SysProcAttr { return nil }
 
-// runningProgram is never asked for: no job is started.
+// runningProgram is never called: no job is started.
 func runningProgram() (string, error) { return "", errors.ErrUnsupported }
 
-// agentsHere is never needed: no job is started.
+// agentsHere is never called: no job is started.
 func agentsHere() ([]int, error) { return nil, errors.ErrUnsupported }

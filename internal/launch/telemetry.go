@@ -7,7 +7,7 @@ import (
 	"github.com/gorovod/gorovod/internal/otlp"
 )
 
-// openTelemetry begins to tell a collector of OpenTelemetry what becomes of the job, if the user asks for it; else it
+// openTelemetry begins to report the job to a collector of OpenTelemetry, if the user asks for that; otherwise it
 // returns nil.
 func (f *flags) openTelemetry(name string) (*otlp.Job, error) {
 	o, on, err := otlp.From(os.Getenv)

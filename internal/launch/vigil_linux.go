@@ -9,23 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vigil waits for the end of a command in parallel with its supervisor, which reports nothing while it is stopped
-// (SIGSTOP). If the command ends meanwhile, vigil kills the supervisor, and takes the dead command over. It ignores a
-// stopped supervisor whose command runs, since the supervisor may continue in time.
+// vigil waits for the end of a command beside its supervisor, because a stopped supervisor (SIGSTOP) reports nothing.
+// If the command ends while the supervisor is stopped, vigil kills the supervisor, and reaps the command itself. It
+// leaves a stopped supervisor alone while the command runs, because the supervisor may continue in time.
 type vigil struct {
 	process *process
 	pidfd   *os.File
 	over    chan struct{} // closed by end
 	keeping sync.WaitGroup
 
-	// Used by the goroutine; by others once end has returned.
+	// Owned by the goroutine of keepVigil until end has returned.
 	taken bool
-	how   syscall.WaitStatus // where taken
-	at    time.Time          // when the command ended; zero where that was not seen
+	how   syscall.WaitStatus // if taken
+	at    time.Time          // when the command ended; zero if vigil has not seen the end
 }
 
-// keepVigil begins a vigil over the command of p, whose supervisor has reported the pid. It is nil on a kernel without
-// pidfds, and for a command that has been reaped.
+// keepVigil begins a vigil over the command of p, whose supervisor has reported the pid. It returns nil if the kernel
+// has no pidfds, or if the command has been reaped.
 func keepVigil(p *process) *vigil {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
@@ -57,7 +57,8 @@ func readable(fd uintptr) bool {
 	return err == nil && n > 0
 }
 
-// watch checks, after the command's end, whether the supervisor is stopped, until it has reported the end.
+// watch runs after the command's end. It checks whether the supervisor is stopped, until the supervisor has reported
+// the end.
 func (v *vigil) watch() {
 	look := time.NewTicker(vigilInterval)
 	defer look.Stop()
@@ -68,7 +69,7 @@ func (v *vigil) watch() {
 		case <-look.C:
 		}
 		if supervisor := v.process.supervisor.Load(); isStopped(supervisor.Pid) {
-			v.process.sweeps.RLock() // a sweep would reap the command and tell nobody how it ended
+			v.process.sweeps.RLock() // a sweep would reap the command, and how it ended would be lost
 			defer v.process.sweeps.RUnlock()
 			supervisor.Kill()
 			awaitEnd(supervisor.Pid)
@@ -78,7 +79,7 @@ func (v *vigil) watch() {
 	}
 }
 
-// end ends the vigil. It may be called again, and on nil.
+// end ends the vigil. It may be called again, and on a nil vigil.
 func (v *vigil) end() {
 	if v == nil {
 		return
@@ -92,7 +93,7 @@ func (v *vigil) end() {
 	v.keeping.Wait()
 }
 
-// fate says how and when the command has ended, if the vigil has found out. Call it after end; nil is allowed.
+// fate says how and when the command ended, if the vigil knows. Call it after end; a nil vigil knows nothing.
 func (v *vigil) fate() (how syscall.WaitStatus, at time.Time, known bool) {
 	if v == nil {
 		return 0, time.Time{}, false
@@ -113,7 +114,7 @@ func awaitEnd(child int) {
 	}
 }
 
-// takeOrphan reaps a dead process that this one got from its dead parent.
+// takeOrphan reaps a dead process that this process inherited from the dead parent.
 func takeOrphan(pid int) (how syscall.WaitStatus, ok bool) {
 	if pid == 0 {
 		return 0, false

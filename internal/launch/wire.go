@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// The launcher and the agent on another host speak through an ssh's stdin and stdout. Each begins with a line that
-// names its version. Ends of different versions exchange nothing more. Frames follow: four bytes of length (big
-// endian), a byte of kind, and the body.
+// The launcher and the agent on another host speak through an ssh's stdin and stdout. Each end first sends a line with
+// its version. Ends of different versions exchange nothing more. Frames follow: four bytes of length (big endian), a
+// byte of kind, and the body.
 //
 // Output never blocks other frames: each end sends only as many bytes of a stream as the other has granted by credits,
 // so the other end has room for them.
 
-// agentProtocol changes when the frames do.
+// agentProtocol changes whenever the frames change.
 const agentProtocol = 5
 
 const (
@@ -32,21 +32,21 @@ const (
 
 const (
 	maxGreeting = 1 << 10
-	maxNoise    = 64 << 10 // before the agent's greeting: what a login prints
+	maxNoise    = 64 << 10 // before the agent's greeting, for what a login shell prints
 	maxFrame    = 64 << 20
-	// streamWindow is the most bytes of one stream under way.
+	// streamWindow is the most bytes of one stream that are under way.
 	streamWindow = 256 << 10
 	// inputPiece is the most bytes of the job's input in a frame; the input may be larger than any frame.
 	inputPiece = 1 << 20
-	// grantAt is how many read bytes are granted again in one message.
+	// grantAt is how many bytes must have been read before one message grants them again.
 	grantAt = streamWindow / 4
 )
 
 // The kinds of frames.
 const (
 	noteFrame   = 'n' // a note in JSON
-	outputFrame = 'o' // uvarint id, stream byte, bytes; no bytes are the stream's end
-	inputFrame  = 'i' // bytes, more of the job's Input; before the job's note
+	outputFrame = 'o' // uvarint id, stream byte, bytes; without bytes it is the stream's end
+	inputFrame  = 'i' // bytes: a piece of the job's Input, before the job's note
 )
 
 // note is every frame but output. Type says which fields have a meaning.
@@ -61,10 +61,10 @@ type note struct {
 	Text    string   `json:",omitempty"`
 	Stream  int      `json:",omitempty"`
 	Bytes   int      `json:",omitempty"`
-	// At, in an ended note, is when the command ended, else when the agent sent the note, as Unix time in ns of the
-	// agent's host.
+	// At is a Unix time in ns of the agent's host. In an ended note, it is when the command ended; in others, when the
+	// agent sent the note.
 	At int64     `json:",omitempty"`
-	at time.Time // the same by this host's clock, of an ended note that was received
+	at time.Time // At by this host's clock, in an ended note that was received
 
 	Job   *assignment `json:",omitempty"`
 	Ready *readiness  `json:",omitempty"`
@@ -77,22 +77,22 @@ const (
 	jobNote    = "job"    // Job, once, before all others
 	startNote  = "start"  // ID, Command
 	signalNote = "signal" // ID, Signal
-	creditNote = "credit" // ID, Stream, Bytes: so many more may be sent
+	creditNote = "credit" // ID, Stream, Bytes: how many more bytes may be sent
 	pingNote   = "ping"
 	queryNote  = "query" // ID, Query
-	// outcomeNote: Code is the job's exit code; the last note.
+	// outcomeNote: Code is the job's exit code. It is the last note.
 	outcomeNote = "outcome"
-	// A refused note, of either end, ends the conversation.
+	// Either end may send a refused note. It ends the conversation.
 
-	readyNote   = "ready"   // Ready: the job was taken
-	refusedNote = "refused" // Text: it was not, or the agent gives up
+	readyNote   = "ready"   // Ready: the agent has taken the job
+	refusedNote = "refused" // Text: why the agent refuses the job, or gives up
 	startedNote = "started" // ID, PID, At
-	endedNote   = "ended"   // ID, PID, Signal, Code, At; Text where it could not start
+	endedNote   = "ended"   // ID, PID, Signal, Code, At; Text if the command could not start
 	goneNote    = "gone"    // ID
 	overNote    = "over"    // ID
 	pongNote    = "pong"    // At
-	replyNote   = "reply"   // ID, Reply; Text where there is none
-	goingNote   = "going"   // Text: the host is to leave the job, and why
+	replyNote   = "reply"   // ID, Reply; Text if there is no reply
+	goingNote   = "going"   // Text: why the host is to leave the job
 )
 
 // assignment is the job's data for an agent.
@@ -100,20 +100,20 @@ type assignment struct {
 	Host   string // as the user names the agent's host
 	Dir    string // where commands run
 	Secret string // of the job, in hexadecimal
-	Slots  int    // how many commands are to be expected at a time
-	Input  []byte `json:"-"` // each command's stdin, nil for an empty one; in frames of its own
-	// Interfaces are those that the job may use, of which the host must have one; empty for any.
+	Slots  int    // how many commands may run at a time
+	Input  []byte `json:"-"` // each command's stdin, nil for an empty one; sent in frames of its own
+	// Interfaces are those that the job may use. The host must have one of them. Empty: any.
 	Interfaces []string `json:",omitempty"`
-	// Leaves: the job goes on without the host if the agent says by a going note that it is to leave.
+	// Leaves: if the agent sends a going note, the job goes on without the host.
 	Leaves bool `json:",omitempty"`
 }
 
 // readiness is an agent's report about its host.
 type readiness struct {
 	PID int
-	// Launcher is the address from which ssh came, as the host sees it; empty if unknown.
+	// Launcher is the address from which ssh came, as this host sees it; empty if unknown.
 	Launcher string `json:",omitempty"`
-	// Interfaces are those of the job's that the host has.
+	// Interfaces are the job's interfaces that the host has.
 	Interfaces []string `json:",omitempty"`
 }
 
@@ -123,10 +123,10 @@ func greet(w io.Writer, who, path string) error {
 	return err
 }
 
-// greeting is the content of such a line.
+// greeting is the content of that line.
 type greeting struct {
 	protocol      int
-	version, path string // version is a build's
+	version, path string // version is build's result
 }
 
 func parseGreeting(who, line string) (g greeting, ok bool) {
@@ -148,10 +148,10 @@ func parseGreeting(who, line string) (g greeting, ok bool) {
 	return g, true
 }
 
-// same reports whether the other side is this version.
+// same reports whether the other end is this version.
 func (g greeting) same() bool { return g.protocol == agentProtocol && g.version == build() }
 
-// errLineTooLong is readLine's error for a line that is too long for a greeting.
+// errLineTooLong is the error for a line that is too long for a greeting.
 var errLineTooLong = errors.New("the line is too long")
 
 // readLine reads a line of at most most bytes.
@@ -211,7 +211,7 @@ func (s *sender) frame(kind byte, head, body []byte) error {
 	return err
 }
 
-// frame is a received frame; its input and output are valid until the next.
+// frame is a received frame. Its input and output are valid until the next frame is read.
 type frame struct {
 	note  *note
 	input []byte

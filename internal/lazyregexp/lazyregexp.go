@@ -1,5 +1,5 @@
-// Package lazyregexp compiles regular expressions at their first use. A launch starts
-// agents and supervisors by the hundred, which are this program too and need none of them.
+// Package lazyregexp compiles regular expressions at their first use. A launch starts agents and supervisors by the
+// hundred; they are the same program and need none of the expressions.
 package lazyregexp
 
 import (

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// form turns a record into a line with its newline. The line has no characters that a terminal obeys.
+// form turns a record into a line with its newline. The line has no control characters.
 type form interface {
 	line(at time.Time, level slog.Level, text string, attributes []slog.Attr) string
 }

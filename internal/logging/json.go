@@ -12,7 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
-// JSONPrefix is what each line in JSON begins with. By it the launcher knows a rank's log in its output.
+// JSONPrefix begins each line in JSON. By it the launcher recognises a rank's log in the rank's output.
 const JSONPrefix = `{"logger":"gorovod",`
 
 // IsJSON reports whether a line of a rank's output comes from its log, in JSON.
@@ -33,7 +33,7 @@ type jsonForm struct {
 	hideTime bool
 }
 
-// attributes are a record's values besides its text, by name.
+// attributes are a record's values, without its text, by name.
 type attributes map[string]any
 
 func newJSONForm(o Options) jsonForm {
@@ -42,7 +42,7 @@ func newJSONForm(o Options) jsonForm {
 
 func messageForm(program string) jsonForm { return jsonForm{Program: program, Host: hostName("")} }
 
-// hostName is the name of this host in the job, unless that name means every host.
+// hostName is this host's name in the job, unless that name fits every host.
 func hostName(known string) string {
 	if known != "" && known != "localhost" {
 		return known
@@ -69,7 +69,7 @@ func (f jsonForm) line(at time.Time, level slog.Level, text string, of []slog.At
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(f); err != nil { // of plain values, none
+	if err := e.Encode(f); err != nil { // plain values always have a JSON form
 		return fmt.Sprintf("%s\"level\":\"error\",\"message\":%q}\n", JSONPrefix, err.Error())
 	}
 	return b.String()

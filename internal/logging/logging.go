@@ -1,6 +1,6 @@
-// Package logging writes gorovod's own messages on stderr: the engine's log, through slog, and the messages of the
-// launcher. Both have two forms: lines for people, and one JSON object a line for programs that collect logs
-// (GOROVOD_LOG_FORMAT=json). A process uses one form for all.
+// Package logging writes gorovod's own messages on stderr: the engine's log, through slog, and the launcher's messages.
+// Both have two forms: lines for people, and one JSON object a line for programs that collect logs
+// (GOROVOD_LOG_FORMAT=json). A process uses one form for everything.
 package logging
 
 import (
@@ -50,13 +50,13 @@ func InUse() Format {
 
 // Options is the input of New.
 type Options struct {
-	Level    slog.Level // what is below it is left out
+	Level    slog.Level // lower levels are left out
 	HideTime bool
 	Rank     int
-	Host     string // empty: the name that the system gives
+	Host     string // empty: the system's name for the host
 }
 
-// New returns a rank's log. It writes each record in the form that is in use then, by one Write.
+// New returns a rank's log. It writes each record by one Write, in the form that is then in use.
 func New(out io.Writer, o Options) *slog.Logger {
 	return slog.New(&handler{out: out, options: o, text: textForm{o.HideTime, o.Rank}, json: newJSONForm(o)})
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// says is what a log writes of one record.
+// says is a log's output for one record.
 func says(t *testing.T, f Format, o Options, level slog.Level, text string, attributes ...any) string {
 	t.Helper()
 	Use(f)

@@ -1,17 +1,17 @@
 package manifests
 
-// service gives the pods names that last. A JobSet, a TrainJob and an MPIJob have one that their controller makes.
+// service gives the pods stable names. A JobSet, a TrainJob and an MPIJob have a Service from their controller.
 func (j *Job) service() object[serviceSpec] {
 	return object[serviceSpec]{APIVersion: "v1", Kind: "Service", Metadata: j.metadata(j.Name), Spec: &serviceSpec{
 		ClusterIP: "None", PublishNotReady: true, Selector: j.pods(), Ports: []servicePort{{"meet", port}}}}
 }
 
-// Placeholder stands in a Secret until somebody fills it. It is no valid key, so no job starts with it.
+// Placeholder is the Secret's content until a user fills it in. It is no valid key, so no job starts with it.
 const Placeholder = "PUT-64-HEXADECIMAL-DIGITS-HERE"
 
 func (j *Job) secret() object[none] {
 	entries := map[string]string{}
-	if j.Kind != MPIJob { // its operator makes keys for ssh
+	if j.Kind != MPIJob { // an MPIJob's operator makes keys for ssh
 		entries[secretKey] = Placeholder
 	}
 	if j.Metrics > 0 {
@@ -21,8 +21,9 @@ func (j *Job) secret() object[none] {
 		StringData: entries}
 }
 
-// policy lets only the job's own pods reach them: ranks listen on ports that the kernel gives. Everybody may reach the
-// port of the metrics, which asks for a token: the manifests do not know where Prometheus runs.
+// policy lets only the job's own pods reach the job's pods, because ranks listen on ports that the kernel chooses.
+// Every pod may reach the port of the metrics, which needs a token, because the manifests do not know where Prometheus
+// runs.
 func (j *Job) policy() object[policySpec] {
 	rules := []ingress{{From: []peer{{selector{j.pods()}}}}}
 	if j.Metrics > 0 {
@@ -32,9 +33,9 @@ func (j *Job) policy() object[policySpec] {
 		Spec: &policySpec{PodSelector: selector{j.pods()}, PolicyTypes: []string{"Ingress"}, Ingress: rules}}
 }
 
-// budgets keep a drain waiting until the job is over, or an elastic one has pods to spare: with one pod less the job
-// would end. It counts pods, since Kubernetes refuses shares and maxUnavailable for pods whose controller cannot be
-// scaled. An MPIJob has another for its launcher: no spare worker stands in for that.
+// budgets make a drain wait until the job is over, or an elastic job has pods to spare. They count pods, because
+// Kubernetes refuses percentages and maxUnavailable for pods whose controller cannot be scaled. An MPIJob has a second
+// budget for its launcher, which no spare worker can replace.
 func (j *Job) budgets() []object[budgetSpec] {
 	pods := j.Nodes
 	if j.Least > 0 {

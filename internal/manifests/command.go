@@ -34,7 +34,7 @@ mpijob), a NetworkPolicy, a PodDisruptionBudget, and the ClusterTrainingRuntime 
 	Words:   append([]string{"render"}, Kinds...),
 }
 
-// options are those of the command line.
+// options are the options of the command line.
 type options struct {
 	Action string   `arg:"" optional:""`
 	Kind   string   `arg:"" optional:""`
@@ -94,7 +94,7 @@ func Main(name string, args []string, stdout io.Writer) (code int, err error) {
 	return 0, nil
 }
 
-// job is the job whose processes run command.
+// job makes the Job whose processes run command.
 func (o *options) job(command []string) (*Job, error) {
 	switch {
 	case o.Action != "render":

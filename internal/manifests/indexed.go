@@ -2,8 +2,8 @@ package manifests
 
 import "strconv"
 
-// exitUsage, exitNotExecutable and exitNotFound are the codes with which horovodrun ends if the command line makes no
-// sense: starting it again does not help. exitLeft is that of a pod which left an elastic job after SIGTERM.
+// With exitUsage, exitNotExecutable and exitNotFound horovodrun says that the command line makes no sense, so another
+// start does not help. exitLeft is the code of a pod that left an elastic job after SIGTERM.
 const (
 	exitUsage         = 2
 	exitNotExecutable = 126
@@ -11,7 +11,7 @@ const (
 	exitLeft          = 143
 )
 
-// onExit is a rule for a pod whose horovodrun has ended with one of codes.
+// onExit is a rule for a pod whose horovodrun has ended with one of the codes.
 func onExit(action string, codes ...int) podFailureRule {
 	return podFailureRule{Action: action,
 		OnExitCodes: &exitCodes{ContainerName: "node", Operator: "In", Values: codes}}
@@ -22,12 +22,12 @@ func (j *Job) indexed() object[jobSpec] {
 	return object[jobSpec]{APIVersion: "batch/v1", Kind: "Job", Metadata: j.metadata(j.Name), Spec: j.jobSpec()}
 }
 
-// jobSpec is the Job's specification, by what starts again after a failure:
+// jobSpec is the Job's specification. What starts again after a failure depends on the kind:
 //
-//	job      all pods. If one fails, all do, so a restart costs as many failures as there are pods.
+//	job      all pods. If one fails, all fail, so a restart costs as many failures as there are pods.
 //	jobset   all pods, by the JobSet's controller.
-//	elastic  the pod that has failed, or has been drained, evicted or deleted, which does not count. When pod 0 has
-//	         succeeded, the job has.
+//	elastic  the pod that failed, or was drained, evicted or deleted; only the former counts as a failure. When pod 0
+//	         has succeeded, the job has.
 func (j *Job) jobSpec() *jobSpec {
 	spec := &jobSpec{Completions: j.Nodes, Parallelism: j.Nodes, CompletionMode: "Indexed", Template: j.node()}
 	refused := onExit("FailJob", exitUsage, exitNotExecutable, exitNotFound)
@@ -50,7 +50,7 @@ func (j *Job) jobSpec() *jobSpec {
 	return spec
 }
 
-// nodes is what horovodrun is told of the number of pods.
+// nodes is the number of pods, in the form for horovodrun.
 func (j *Job) nodes() string {
 	if j.Least > 0 {
 		return strconv.Itoa(j.Least) + ":" + strconv.Itoa(j.Nodes)

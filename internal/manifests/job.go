@@ -1,5 +1,5 @@
 // Package manifests writes the Kubernetes manifests of a job: plain YAML, the same bytes for the same job, ready for
-// kubectl, kustomize or a chart. It asks no cluster anything. Only the program imports it.
+// kubectl, kustomize or a chart. It talks to no cluster. Only the program imports it.
 package manifests
 
 import (
@@ -11,50 +11,50 @@ import (
 
 // The kinds of jobs.
 const (
-	IndexedJob = "job"      // batch/v1, with nothing to install
+	IndexedJob = "job"      // batch/v1, which needs no installation
 	JobSet     = "jobset"   // jobset.x-k8s.io/v1alpha2
 	MPIJob     = "mpijob"   // kubeflow.org/v2beta1
 	TrainJob   = "trainjob" // trainer.kubeflow.org/v1alpha1
 )
 
-// Kinds lists them.
+// Kinds lists the kinds of jobs.
 var Kinds = []string{IndexedJob, JobSet, MPIJob, TrainJob}
 
-// DefaultRuntime is the name of the ClusterTrainingRuntime that a TrainJob brings along.
+// DefaultRuntime is the name of the ClusterTrainingRuntime that render prints with a TrainJob.
 const DefaultRuntime = "horovod-distributed"
 
-// port is where the launchers of all pods meet pod 0's.
+// port is where the launchers of all pods meet the launcher of pod 0.
 const port = 29500
 
-// Job is what a user says of a job.
+// Job is a user's description of a job.
 type Job struct {
 	Kind, Name string
-	Namespace  string   // empty leaves it to kubectl
+	Namespace  string   // empty: kubectl decides
 	Image      string   // of all pods
-	Command    []string // that each process runs
+	Command    []string // the program of each process
 	Nodes      int      // pods with processes
-	Least      int      // pods with which an elastic job goes on; 0: the job is not elastic
-	Grace      int      // seconds that a pod has after SIGTERM; 0: what Kubernetes gives
+	Least      int      // pods with which an elastic job can go on; 0: the job is not elastic
+	Grace      int      // seconds that a pod has after SIGTERM; 0: Kubernetes' default
 	Slots      int      // processes in a pod; 0: as many as it has GPUs, or else whole CPUs
-	GPUs       int      // of a pod
-	CPU        string   // of a pod, as a quantity; empty for no limit
-	Memory     string   // of a pod, as a quantity; empty for no limit
+	GPUs       int      // per pod
+	CPU        string   // per pod, as a quantity; empty for no limit
+	Memory     string   // per pod, as a quantity; empty for no limit
 	Env        []Env    // of all processes
 	Restarts   int      // how often the whole job may start again
-	Secret     string   // the name of a Secret that is there already; empty: print a placeholder
+	Secret     string   // the name of an existing Secret; empty: print a placeholder
 	Claim      string   // the name of a PersistentVolumeClaim for checkpoints; empty for none
-	Runtime    string   // the name of a ClusterTrainingRuntime that is there already; empty: print one
-	Metrics    int      // the port of the metrics' page for Prometheus; 0: there is none
-	MetricsTLS string   // the name of a Secret with the page's certificate; empty: the page comes without TLS
-	User       string   // as which the programs of an MPIJob's image run, with the home /home/USER; empty: root
-	Apart      bool     // print a TrainingRuntime of the job's own, not the ClusterTrainingRuntime that jobs share
+	Runtime    string   // the name of an existing ClusterTrainingRuntime; empty: print one
+	Metrics    int      // the port of the page of metrics for Prometheus; 0: no page
+	MetricsTLS string   // the name of a Secret with the page's certificate; empty: no TLS
+	User       string   // the user of the programs in an MPIJob's image, whose home is /home/USER; empty: root
+	Apart      bool     // print a TrainingRuntime for this job alone, not the ClusterTrainingRuntime that jobs share
 }
 
-// maxName is how long a name may be: the longest name made of it, NAME-worker-65535, is a label of the domain name
-// system, which has at most 63 characters.
+// maxName is the longest name of a job, in characters. The longest name made from it, NAME-worker-65535, is a label in
+// the domain name system, which allows 63 characters.
 const maxName = 50
 
-// MaxNodes and maxSlots are the bounds that horovodrun has, too.
+// MaxNodes and maxSlots are the same limits as horovodrun's.
 const (
 	MaxNodes = 1 << 16
 	maxSlots = 1 << 16
@@ -135,7 +135,7 @@ func (j *Job) Check() error {
 	return j.checkEnv()
 }
 
-// own are the variables that the manifests set, or leave to Kubernetes.
+// own are the variables that the manifests set, or that Kubernetes sets.
 var own = []string{nodesVariable, slotsVariable, rankVariable, secretVariable, keyVariable, indexVariable}
 
 func (j *Job) checkEnv() error {
@@ -158,10 +158,10 @@ func (j *Job) checkEnv() error {
 	return nil
 }
 
-// zero reports whether a quantity is none.
+// zero reports whether a quantity is zero.
 func zero(quantity string) bool { return strings.Trim(quantity, "0.kKMGTPEim") == "" }
 
-// slots is how many processes a pod has, for kinds that cannot leave that to horovodrun.
+// slots is how many processes a pod has, for kinds of jobs in which horovodrun cannot count them.
 func (j *Job) slots() int {
 	switch {
 	case j.Slots > 0:
@@ -171,7 +171,7 @@ func (j *Job) slots() int {
 	}
 	whole := 0
 	if !strings.HasSuffix(j.CPU, "m") {
-		fmt.Sscan(j.CPU, &whole) // up to the point; without a limit it stays 0
+		fmt.Sscan(j.CPU, &whole) // reads the whole part; without a limit it stays 0
 	} else {
 		fmt.Sscan(strings.TrimSuffix(j.CPU, "m"), &whole)
 		whole /= 1000

@@ -27,8 +27,8 @@ type kustomization struct {
 	Configurations []string
 }
 
-// Base returns the manifests as files that kustomize takes for a base. j has passed Check. The job has a runtime of its
-// own, because overlays rename and move all objects of a base: a shared one belongs to none.
+// Base returns the manifests as the files of a base for kustomize. j must have passed Check. The job gets a runtime of
+// its own, because overlays rename and move all objects of a base, and a shared runtime belongs to no base.
 func (j *Job) Base() (map[string][]byte, error) {
 	apart := *j
 	apart.Apart = true
@@ -55,8 +55,8 @@ func (j *Job) base() (map[string][]byte, error) {
 	return files, nil
 }
 
-// WriteBase writes the files of Base into dir, which it makes if need be. It overwrites only files that begin with
-// mark, and writes nothing if there are others of these names.
+// WriteBase writes the files of Base into dir, which it makes if necessary. It overwrites only files that begin with
+// mark; if another file has one of these names, it writes nothing.
 func (j *Job) WriteBase(dir string) error {
 	files, err := j.Base()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A base can be written again, also with other options, and holds what render prints.
+// A base can be written again, also with other options. It holds the manifests that render prints.
 func TestBase(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "base")
 	for _, nodes := range []string{"3", "2"} {
@@ -34,7 +34,7 @@ func read(t *testing.T, dir, name string) string {
 	return string(text)
 }
 
-// What somebody else has written stays, and nothing is written beside it.
+// A file of another author stays, and then nothing is written.
 func TestBaseKeepsOthersFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, kustomizationFile), []byte("resources: []\n"), 0o666); err != nil {
@@ -53,7 +53,7 @@ func TestBaseKeepsOthersFiles(t *testing.T) {
 	}
 }
 
-// The TrainJob of a base brings a runtime of its own: overlays give each object a namespace.
+// The TrainJob of a base comes with a runtime of its own, because overlays give each object a namespace.
 func TestBaseBelongsToNamespaces(t *testing.T) {
 	dir := t.TempDir()
 	rendered(t, strings.Fields("trainjob n --image i --nodes 2 -o "+dir+" -- x")...)

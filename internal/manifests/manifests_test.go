@@ -55,7 +55,7 @@ func rendered(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// Options change what they are for.
+// Each option changes the manifests as it should.
 func TestOptions(t *testing.T) {
 	base := "--image i --nodes 3"
 	for _, c := range []struct{ line, has, lacks string }{
@@ -110,7 +110,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Whatever cannot become a job is refused, with the option's name.
+// A description that cannot become a job is refused, and the error names the option.
 func TestRefusals(t *testing.T) {
 	good := "--image i --nodes 2"
 	for _, c := range []struct{ line, want string }{
@@ -175,7 +175,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Options after the -- belong to the command.
+// Options after -- belong to the command.
 func TestCommandsKeepTheirOptions(t *testing.T) {
 	text := rendered(t, "job", "n", "--image", "i", "--nodes", "2", "--", "train", "--nodes", "9", "--", "-x", "a$b")
 	for _, want := range []string{"- --nodes\n", `- "9"`, "- --\n", "- -x\n", "- a$$b\n", "completions: 2"} {
@@ -185,7 +185,7 @@ func TestCommandsKeepTheirOptions(t *testing.T) {
 	}
 }
 
-// The placeholder is no token: the job would not open the page with it.
+// The placeholder is no token, so the job does not open the page with it.
 func TestPlaceholderIsNoToken(t *testing.T) {
 	file := t.TempDir() + "/token"
 	if err := os.WriteFile(file, []byte(TokenPlaceholder), 0o600); err != nil {

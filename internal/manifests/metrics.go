@@ -15,14 +15,14 @@ const (
 	certKeyVariable     = "GOROVOD_METRICS_KEY"
 	tlsVariable         = "GOROVOD_TLS"
 
-	tokenKey = "metrics-token" // the Secret's entry
+	tokenKey = "metrics-token" // the Secret's key
 	tlsPath  = "/etc/gorovod-tls"
 )
 
-// TokenPlaceholder stands in a Secret until somebody fills it. It is no valid token, so no job starts with it.
+// TokenPlaceholder is the Secret's content until a user fills it in. It is no valid token, so no job starts with it.
 const TokenPlaceholder = "PUT A TOKEN HERE"
 
-// The labels of the pod that has the page, besides those of all pods. roleLabel is also that of an MPIJob's workers.
+// The labels of the pod that has the page, in addition to those of all pods. roleLabel also marks an MPIJob's workers.
 const (
 	indexLabel = "batch.kubernetes.io/job-completion-index"
 	roleLabel  = "training.kubeflow.org/job-role"
@@ -55,12 +55,12 @@ func (j *Job) checkMetrics() error {
 	return nil
 }
 
-// metricsOwn are the variables that the manifests set, or that would say otherwise, if there is a page.
+// metricsOwn are the variables that the manifests set, or that would contradict them, if there is a page.
 func (j *Job) metricsOwn() []string {
 	return []string{metricsVariable, tokenVariable, tokenFileVariable, certificateVariable, certKeyVariable}
 }
 
-// metricsOption has the launcher open the page for other pods, too. Those need the token.
+// metricsOption makes the launcher open the page for other pods, too. Those need the token.
 func (j *Job) metricsOption() []string {
 	if j.Metrics == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (j *Job) metricsOption() []string {
 	return []string{"--metrics-port", "0.0.0.0:" + strconv.Itoa(j.Metrics)}
 }
 
-// metricsEnv is what the launcher needs for the page.
+// metricsEnv is the launcher's environment for the page.
 func (j *Job) metricsEnv() (env []Env) {
 	if j.Metrics > 0 {
 		env = append(env, Env{Name: tokenFileVariable, Value: secretPath + "/" + tokenKey})
@@ -80,7 +80,7 @@ func (j *Job) metricsEnv() (env []Env) {
 	return env
 }
 
-// metricsPorts is the page's port, of a container that may have the page.
+// metricsPorts is the page's port, for a container that may have the page.
 func (j *Job) metricsPorts() []containerPort {
 	if j.Metrics == 0 {
 		return nil
@@ -88,8 +88,8 @@ func (j *Job) metricsPorts() []containerPort {
 	return []containerPort{{Name: "metrics", ContainerPort: j.Metrics}}
 }
 
-// metricsService leads to the one pod that has the page: pod 0, or an MPIJob's launcher. The annotations, by which
-// Prometheus finds it, are the Service's: if all pods had them, Prometheus would report the others as down.
+// metricsService leads to the one pod that has the page: pod 0, or an MPIJob's launcher. The Service has the
+// annotations by which Prometheus finds the page: if all pods had them, Prometheus would report the other pods as down.
 func (j *Job) metricsService() object[serviceSpec] {
 	about := j.metadata(j.Name + "-metrics")
 	about.Annotations = map[string]string{"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics",

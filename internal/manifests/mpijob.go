@@ -10,8 +10,8 @@ const sshPort = 2222
 
 // mpiJob is an MPIJob: a launcher pod, which reaches the worker pods by ssh. The operator makes the keys.
 //
-// The launcher of an elastic job starts at once, and takes in each worker when it comes; that of another waits until
-// all workers are ready. A worker of an elastic job that is drained, evicted or deleted commits before it ends.
+// The launcher of an elastic job starts at once, and takes in each worker when it comes. Otherwise the launcher waits
+// until all workers are ready. A worker of an elastic job that is drained, evicted or deleted commits before it ends.
 func (j *Job) mpiJob() object[mpiJobSpec] {
 	no := false
 	creation, lifecycle := "WaitForWorkersReady", (*lifecycle)(nil)
@@ -51,8 +51,9 @@ func (j *Job) mpiJob() object[mpiJobSpec] {
 		}}
 }
 
-// sshKeys is where the operator puts the keys: where ssh of the image's user looks for them. Only those of root, the
-// operator's default, are closed to other users, as ssh demands of a user's own files; others' belong to root.
+// sshKeys is where the operator puts the keys: where ssh of the image's user looks for them. ssh requires that a user's
+// key files are closed to other users. The operator's default, root's, are; another user's key files belong to root, so
+// ssh does not require it of them.
 func (j *Job) sshKeys() string {
 	if j.User == "" {
 		return ""
@@ -60,9 +61,9 @@ func (j *Job) sshKeys() string {
 	return "/home/" + j.User + "/.ssh"
 }
 
-// sshd is what a worker runs, and how its container is confined. The folder of the keys may be written by all, as
-// Kubernetes mounts it, so StrictModes is off. An sshd of root goes by the image's configuration. It needs
-// capabilities, and a folder that Debian's service would make. Another user's sshd needs no right that the user lacks.
+// sshd is the command of a worker, and its container's confinement. Kubernetes mounts the folder of the keys writable
+// for all, so StrictModes is off. An sshd of root uses the image's configuration. It needs capabilities, and a folder
+// that Debian's service would make. An sshd of another user needs no rights beyond that user's.
 func (j *Job) sshd() (command []string, confinement *securityContext) {
 	if j.User == "" {
 		return []string{"/bin/sh", "-c", "mkdir -p /run/sshd && exec /usr/sbin/sshd -De -p " + strconv.Itoa(sshPort) +
@@ -72,5 +73,6 @@ func (j *Job) sshd() (command []string, confinement *securityContext) {
 		"-o", "PidFile=none", "-o", "HostKey=" + j.sshKeys() + "/id_rsa"}, confined()
 }
 
-// beforeStop has Kubernetes run a command before it ends a container. The pod's grace period counts from its start.
+// beforeStop makes Kubernetes run a command before it ends a container. The pod's grace period counts from the
+// command's start.
 func beforeStop(command ...string) *lifecycle { return &lifecycle{PreStop: hook{Exec: exec{command}}} }

@@ -2,8 +2,8 @@ package manifests
 
 import "strings"
 
-// transformers tell kustomize what it does not know of the job's objects: where one names another, and where images
-// are. So namePrefix, nameSuffix, images and generated Secrets work for all kinds of jobs.
+// transformers tell kustomize what it does not know about the job's objects: which fields name other objects, and where
+// images are. With them, namePrefix, nameSuffix, images and generated Secrets work for all kinds of jobs.
 type transformers struct {
 	NameReference []nameReference `yaml:"nameReference"`
 	Images        []fieldSpec     `yaml:",omitempty"`
@@ -21,7 +21,7 @@ type fieldSpec struct {
 	Path string
 }
 
-// Where the parts of an object are that Kubernetes' own kinds and several custom ones share.
+// Paths in objects, which several of Kubernetes' own and custom kinds share.
 const (
 	jobSetPods   = "spec/replicatedJobs/template/spec/template/"
 	volumeSecret = "spec/volumes/secret/secretName"
@@ -64,11 +64,11 @@ func (j *Job) transformers() transformers {
 	}
 }
 
-// instanceLabel holds the job's name, on all its objects and most pods.
+// instanceLabel holds the job's name, on all objects of the job and most pods.
 const instanceLabel = "app.kubernetes.io/instance"
 
-// instances are the labels and selectors that hold the job's name: those of its objects, those of its pods, whose
-// templates are at templates in objects of kind, and those that choose the pods.
+// instances are the labels and selectors that hold the job's name: those of the job's objects, those of its pods (whose
+// templates are at templates in objects of kind), and those that choose the pods.
 func (j *Job) instances(kind string, templates ...string) []fieldSpec {
 	label := func(key string) string { return strings.ReplaceAll(key, "/", `\/`) }
 	all := []fieldSpec{{Path: "metadata/labels/" + label(instanceLabel)}}

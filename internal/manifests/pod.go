@@ -18,7 +18,7 @@ const (
 	checkpointVariable = "GOROVOD_CHECKPOINT_DIR"
 )
 
-// Where the volumes are, and the Secret's entry.
+// Where the volumes are mounted, and the keys in the Secret.
 const (
 	secretPath     = "/etc/gorovod"
 	secretKey      = "key"
@@ -32,13 +32,13 @@ func (j *Job) labels() map[string]string {
 
 // pods are the labels that choose the job's pods and no others.
 func (j *Job) pods() map[string]string {
-	if j.Kind == TrainJob { // its pods have what the JobSet gives them
+	if j.Kind == TrainJob { // a TrainJob's pods have the labels of its JobSet
 		return map[string]string{"jobset.sigs.k8s.io/jobset-name": j.Name}
 	}
 	return j.labels()
 }
 
-// mpiPods are the labels that choose those pods of an MPIJob that have a role, as its operator calls it.
+// mpiPods are the labels that choose the pods of an MPIJob with a role; the operator names the roles.
 func (j *Job) mpiPods(role string) map[string]string {
 	chosen := maps.Clone(j.pods())
 	chosen[roleLabel] = role
@@ -49,10 +49,10 @@ func (j *Job) metadata(name string) metadata {
 	return metadata{Name: name, Namespace: j.Namespace, Labels: j.labels()}
 }
 
-// needsSecret reports whether a Secret belongs to the job.
+// needsSecret reports whether the job needs a Secret.
 func (j *Job) needsSecret() bool { return j.Kind != MPIJob || j.Metrics > 0 }
 
-// secretName is the Secret whose key the launchers share, and whose token the readers of the metrics present.
+// secretName is the name of the Secret with the launchers' shared key, and the token for readers of the metrics.
 func (j *Job) secretName() string {
 	if j.Secret != "" {
 		return j.Secret
@@ -60,7 +60,7 @@ func (j *Job) secretName() string {
 	return j.Name
 }
 
-// command is what a pod runs.
+// command is the command of a pod.
 func (j *Job) command(options ...string) []string {
 	line := slices.Concat([]string{"horovodrun"}, options, j.metricsOption())
 	for _, word := range j.Command {
@@ -69,10 +69,10 @@ func (j *Job) command(options ...string) []string {
 	return line
 }
 
-// literal is text as it must stand in a manifest, since Kubernetes replaces $(NAME) and $$ in commands and values.
+// literal escapes text for a manifest, because Kubernetes replaces $(NAME) and $$ in commands and values.
 func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-// env is the environment of the processes, after what the kind of job sets.
+// env is the environment of the processes: first the variables of the kind of job, then the user's.
 func (j *Job) env(first ...Env) []Env {
 	first = append(first, j.metricsEnv()...)
 	if j.Claim != "" {
@@ -84,7 +84,7 @@ func (j *Job) env(first ...Env) []Env {
 	return first
 }
 
-// resources are what a pod may use, nil for no limit.
+// resources are the limits of a pod; nil for none.
 func (j *Job) resources() *resources {
 	limits := map[string]string{}
 	for name, value := range map[string]string{"cpu": j.CPU, "memory": j.Memory} {
@@ -101,8 +101,8 @@ func (j *Job) resources() *resources {
 	return &resources{Limits: limits}
 }
 
-// volumes are what a pod's processes see, and its launcher. shm is /dev/shm for data loaders and NCCL, which need more
-// there than the 64 MiB that a container has otherwise; keys are the Secret, and the certificate of the metrics.
+// volumes are the volumes of a pod's processes and launcher. shm: mount /dev/shm for data loaders and NCCL, which need
+// more than a container's usual 64 MiB. keys: mount the Secret, and the certificate of the metrics.
 func (j *Job) volumes(shm, keys bool) (mounts []mount, volumes []volume) {
 	if shm {
 		mounts = append(mounts, mount{Name: "shm", MountPath: "/dev/shm"})
@@ -123,12 +123,12 @@ func (j *Job) volumes(shm, keys bool) (mounts []mount, volumes []volume) {
 	return mounts, volumes
 }
 
-// confined takes from a container what training does not need. A new user's program may still run as root.
+// confined takes from a container the rights that training does not need. The image's program may still run as root.
 func confined() *securityContext {
 	return &securityContext{Capabilities: &capabilities{Drop: []string{"ALL"}}, Seccomp: seccomp{"RuntimeDefault"}}
 }
 
-// node is the pod of an indexed Job that runs a launcher for its processes.
+// node is the pod of an indexed Job. It runs a launcher for the pod's processes.
 func (j *Job) node() podTemplate {
 	env := []Env{{Name: nodesVariable, Value: j.nodes()}}
 	if j.Slots > 0 {

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Render returns the manifests, as documents of one YAML stream. j has passed Check.
+// Render returns the manifests, as documents of one YAML stream. j must have passed Check.
 func (j *Job) Render() ([]byte, error) {
 	var out bytes.Buffer
 	for _, d := range j.documents() {
@@ -24,7 +24,7 @@ func (j *Job) Render() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// encode is v as YAML, indented as render's manifests are.
+// encode is v as YAML, with the manifests' indentation.
 func encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	e := yaml.NewEncoder(&out)
@@ -42,8 +42,8 @@ type document struct {
 	object  any
 }
 
-// documents are the objects in the order in which a cluster should get them: the job comes last, when all that it needs
-// is there.
+// documents are the objects in the order in which a cluster should get them: the job comes last, after everything that
+// it needs.
 func (j *Job) documents() (all []document) {
 	if j.Kind == IndexedJob {
 		all = append(all, document{object: j.service()})

@@ -5,8 +5,8 @@ import "maps"
 const trainerVersion = "trainer.kubeflow.org/v1alpha1"
 
 // runtime is a runtime of Kubeflow Trainer for horovodrun. Trainer gives its pods the variables of its torch runtime,
-// so torchrun works in it, too. The one that all jobs share belongs to no namespace and knows nothing of a job; a job
-// that mounts a volume, shows metrics or starts again needs one of its own.
+// so torchrun works in it, too. The runtime that jobs share belongs to no namespace and has no job's settings; a job
+// that mounts a volume, shows metrics or starts again needs a runtime of its own.
 func (j *Job) runtime() object[runtimeSpec] {
 	labels := map[string]string{"trainer.kubeflow.org/framework": "torch"}
 	step := map[string]string{"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
@@ -33,7 +33,8 @@ func (j *Job) runtime() object[runtimeSpec] {
 		Spec: &runtimeSpec{MLPolicy: mlPolicy{NumNodes: 1}, Template: jobSetTemplate{spec}}}
 }
 
-// ownRuntime reports whether the job shares no runtime, or the shared one lacks something that the job needs.
+// ownRuntime reports whether the job must have its own runtime: it shares none, or the shared one lacks something that
+// the job needs.
 func (j *Job) ownRuntime() bool {
 	return j.Runtime == "" && (j.Apart || j.Grace > 0 || j.Restarts > 0 || j.Claim != "" || j.Metrics > 0)
 }
@@ -49,8 +50,8 @@ func (j *Job) runtimeRef() reference {
 	return reference{DefaultRuntime, "ClusterTrainingRuntime"}
 }
 
-// trainJob is the TrainJob. The key comes by a variable, since every version of TrainJob can set these, and mounting a
-// Secret into one job differs between versions.
+// trainJob is the TrainJob. The key comes by a variable, because every version of TrainJob can set variables, while
+// versions differ in how to mount a Secret into one job.
 func (j *Job) trainJob() object[trainJobSpec] {
 	key := Env{Name: keyVariable, ValueFrom: &envSource{keySelector{Name: j.secretName(), Key: secretKey}}}
 	return object[trainJobSpec]{APIVersion: trainerVersion, Kind: "TrainJob",

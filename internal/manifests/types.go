@@ -1,7 +1,7 @@
 package manifests
 
-// These types are those parts of Kubernetes' objects that the manifests use, in the order in which they are printed.
-// The modules of Kubernetes have all of them; they would make the program larger by half.
+// These types are the parts of Kubernetes' objects that the manifests use, in the order in which they are printed. The
+// modules of Kubernetes have all parts, but would make the program larger by half.
 
 type object[S any] struct {
 	APIVersion string `yaml:"apiVersion"`
@@ -119,7 +119,7 @@ type jobTemplate struct {
 	Spec     any       // *jobSpec or runtimeJobSpec
 }
 
-// runtimeJobSpec is what a runtime says of its Job; its TrainJobs say the rest.
+// runtimeJobSpec is a runtime's part of its Job; TrainJobs have the rest.
 type runtimeJobSpec struct {
 	BackoffLimit int `yaml:"backoffLimit"`
 	Template     podTemplate

@@ -12,7 +12,7 @@ import (
 )
 
 // desc describes a metric. Labels have few values: kinds of operations, element types, classes of sizes, at most 17
-// process sets, and at most 513 ranks. Names of tensors and hosts are no labels.
+// process sets, and at most 513 ranks. Names of tensors and hosts are not among them.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("horovod_"+name, help, labels, nil)
 }
@@ -62,10 +62,10 @@ var (
 		"Bytes of these collectives over what they could have held, since the start.")
 )
 
-// Describe sends nothing: which metrics there are depends on what the job does.
+// Describe sends nothing, because the set of metrics depends on what the job does.
 func (j *Job) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends all metrics. What is not known is left out.
+// Collect sends all metrics. It leaves out unknown values.
 func (j *Job) Collect(out chan<- prometheus.Metric) {
 	joined, size := j.Ready()
 	j.mu.Lock()
@@ -83,7 +83,7 @@ func (j *Job) Collect(out chan<- prometheus.Metric) {
 	gauge(reporting, float64(len(j.ranks)))
 	count(resets, float64(max(0, j.worlds-1)))
 	if len(j.total.byRank) == 0 {
-		return // nobody has told anything
+		return // no rank has sent figures
 	}
 	s := &j.total
 	byOp := map[string]uint64{}
@@ -156,7 +156,7 @@ func (j *Job) gauges(gauge func(d *prometheus.Desc, v float64, labels ...string)
 	}
 }
 
-// rankName is a rank's number, or "other" for those without figures of their own.
+// rankName is a rank's number; "other" for ranks without figures of their own.
 func rankName(rank int) string {
 	if rank >= maxRanks {
 		return "other"

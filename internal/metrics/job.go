@@ -1,6 +1,6 @@
-// Package metrics shows what all ranks of a job have counted: as Prometheus' text and as OpenMetrics, over HTTP, from
-// the launcher. Package rendezvous brings the figures. A reader can do nothing but read, and never holds up the job.
-// The engine and package hvd never import this package.
+// Package metrics shows the counts of all ranks of a job: as Prometheus' text and as OpenMetrics, over HTTP, from the
+// launcher. Package rendezvous brings the figures. A reader can only read, and never delays the job. The engine and
+// package hvd never import this package.
 package metrics
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Job adds up the figures of a job's ranks. What earlier worlds of an elastic job have counted stays in the sums, which
+// Job adds up the figures of a job's ranks. The counts of earlier worlds of an elastic job stay in the sums, which
 // never shrink. Its methods are safe on any goroutine.
 type Job struct {
 	mu     sync.Mutex
 	size   int             // of the present world
-	worlds int             // that there have been
+	worlds int             // how many there were
 	from   uint64          // the first generation of the present world
 	ranks  map[int]*teller // of the present world
 	total  sums            // of all ranks and worlds
@@ -25,13 +25,13 @@ type Job struct {
 	joined func() int      // how many ranks of the present world have joined
 }
 
-// teller is a rank that has told its figures.
+// teller is a rank that has sent its figures.
 type teller struct {
 	generation uint64
 	last       *feed.Figures
 }
 
-// sums are what only grows.
+// sums are values that only grow.
 type sums struct {
 	works       map[work]*feed.Work
 	tensors     map[kind]uint64
@@ -45,10 +45,10 @@ type sums struct {
 	byRank      map[int]*rankSums
 }
 
-// rankSums are the sums of one rank, or of all from maxRanks on.
+// rankSums are the sums of one rank, or of all ranks from maxRanks on.
 type rankSums struct {
 	waited, nans uint64
-	waitedFor    uint64 // by the others, because this rank was the last
+	waitedFor    uint64 // by the other ranks, because this rank was the last
 }
 
 type (
@@ -63,16 +63,16 @@ type (
 	}
 )
 
-// maxRanks is the number of ranks that have figures of their own. Those of the others are added up.
+// maxRanks is how many ranks have figures of their own. Those of the other ranks are added up.
 const maxRanks = 512
 
-// NewJob returns a job without a world: see Form.
+// NewJob returns a job without a world: call Form.
 func NewJob() *Job {
 	return &Job{ranks: map[int]*teller{}, total: sums{works: map[work]*feed.Work{}, tensors: map[kind]uint64{},
 		byRank: map[int]*rankSums{}}}
 }
 
-// Form begins a world of size ranks, whose generations are from or later. joined counts those that have come.
+// Form begins a world of size ranks, whose generations are from or later. joined counts the ranks that have come.
 func (j *Job) Form(size int, from uint64, joined func() int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -81,12 +81,12 @@ func (j *Job) Form(size int, from uint64, joined func() int) {
 	clear(j.ranks)
 }
 
-// Take takes what a rank has told: see rendezvous.Server.Figures. It drops figures that are damaged or of an earlier
+// Take takes a rank's figures: see rendezvous.Server.Figures. It drops figures that are damaged or belong to an earlier
 // world.
 func (j *Job) Take(rank int, generation uint64, _ string, value []byte) {
 	f, err := feed.Decode(value)
 	if err != nil {
-		return // the rank has none yet
+		return // the rank has no figures yet
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -112,7 +112,7 @@ func (j *Job) Take(rank int, generation uint64, _ string, value []byte) {
 	t.last = f
 }
 
-// label is the rank under whose number figures of a rank are added up.
+// label is the number under which a rank's figures are added up.
 func label(rank int) int { return min(rank, maxRanks) }
 
 func (s *sums) of(rank int) *rankSums {
@@ -124,7 +124,7 @@ func (s *sums) of(rank int) *rankSums {
 	return r
 }
 
-// add adds what f has more than before, figures of the same rank and generation.
+// add adds the growth from before to f, which are figures of one rank and generation.
 func (s *sums) add(rank int, before, f *feed.Figures) {
 	old := map[work]*feed.Work{}
 	for i := range before.Works {
@@ -169,7 +169,7 @@ func (s *sums) add(rank int, before, f *feed.Figures) {
 	r.nans += more(before.NaNs, f.NaNs)
 }
 
-// more is by how much a counter has grown. One that shrinks is a lie, and counts nothing.
+// more is how much a counter has grown. A counter that shrinks is wrong, and counts nothing.
 func more(before, now uint64) uint64 { return max(now, before) - before }
 
 func grow(sum, before, now *feed.Histogram) {
@@ -179,7 +179,7 @@ func grow(sum, before, now *feed.Histogram) {
 	sum.Sum += more(before.Sum, now.Sum)
 }
 
-// Ready says how many ranks of the present world have joined, and how many there are; 0 of 0 before the first world.
+// Ready says how many ranks of the present world have joined, and how many it has; 0 of 0 before the first world.
 func (j *Job) Ready() (joined, size int) {
 	j.mu.Lock()
 	count, size := j.joined, j.size

@@ -14,7 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// figures are those of a rank after n allreduces of 4 bytes and a wait.
+// figures are the figures of a rank after n allreduces of 4 bytes and a wait.
 func figures(n uint64, waited time.Duration) *feed.Figures {
 	f := &feed.Figures{Samples: 32 * n, Waited: uint64(waited), Marks: n, Pending: 1, Oldest: uint64(time.Second),
 		Resident: 1 << 20,
@@ -68,10 +68,10 @@ func TestSumsOfAllRanks(t *testing.T) {
 		t.Errorf("figures before any rank has told some: %s", page)
 	}
 	for rank := range 3 {
-		for _, n := range []uint64{1, 10} { // cumulative: only the last counts
+		for _, n := range []uint64{1, 10} { // the counts are cumulative, so only the last ones matter
 			f := figures(n, time.Duration(rank)*time.Second)
 			j.Take(rank, 1, "", f.Append(nil))
-			f.Works, f.Tensors = nil, nil // that have not changed are left out
+			f.Works, f.Tensors = nil, nil // unchanged figures are left out
 			j.Take(rank, 1, "", f.Append(nil))
 		}
 	}
@@ -87,8 +87,8 @@ func TestSumsOfAllRanks(t *testing.T) {
 		"samples_total 960")
 }
 
-// TestSumsOutliveWorlds checks that nothing shrinks when an elastic job is formed anew, and that figures of an earlier
-// world that come late, or that a rank takes back, count nothing.
+// TestSumsOutliveWorlds checks that no sum shrinks when an elastic job forms anew. Late figures of an earlier world, or
+// figures that a rank takes back, count nothing.
 func TestSumsOutliveWorlds(t *testing.T) {
 	j := NewJob()
 	j.Form(2, 1<<20, all(2))
@@ -97,15 +97,15 @@ func TestSumsOutliveWorlds(t *testing.T) {
 	j.Form(1, 2<<20, all(1))
 	j.Take(0, 2<<20+1, "", figures(5, 2*time.Second).Append(nil))
 	j.Take(0, 1<<20+1, "", figures(100, time.Hour).Append(nil))
-	j.Take(1, 2<<20+1, "", figures(100, time.Hour).Append(nil)) // there is no such rank any more
+	j.Take(1, 2<<20+1, "", figures(100, time.Hour).Append(nil)) // that rank no longer exists
 	j.Take(0, 2<<20+2, "", figures(1, 0).Append(nil))           // the program has called Init again
 	j.Take(0, 2<<20+2, "", figures(0, 0).Append(nil))
 	has(t, shown(t, j), "world_size 1", `collectives_total{dtype="float32",op="allreduce",process_set="0"} 26`,
 		`wait_seconds_total{rank="0"} 3`, "steps_total 16", "samples_total 832", "elastic_resets_total 1", "reporting_ranks 1", "pending_operations 1")
 }
 
-// TestWaitingIsCharged checks that what ranks tell of others is added up, and that nothing is charged to ranks that the
-// world does not have.
+// TestWaitingIsCharged checks that the ranks' reports about other ranks are added up, and that ranks outside the world
+// are charged nothing.
 func TestWaitingIsCharged(t *testing.T) {
 	j := NewJob()
 	j.Form(3, 0, all(3))
@@ -144,7 +144,7 @@ func TestManyRanksHaveBoundedLabels(t *testing.T) {
 	}
 }
 
-// TestDamagedFiguresCountNothing feeds what no rank says.
+// TestDamagedFiguresCountNothing feeds figures that no rank sends.
 func TestDamagedFiguresCountNothing(t *testing.T) {
 	j := NewJob()
 	j.Form(2, 0, all(2))

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// Variable has the page's address by default.
+	// Variable has the default of the page's address.
 	Variable = "GOROVOD_METRICS"
-	// maxConns is the number of connections at a time. Prometheus uses one.
+	// maxConns is how many connections may be open at a time. Prometheus uses one.
 	maxConns    = 32
-	maxTogether = 4 // answers with metrics
+	maxTogether = 4 // answers with metrics at a time
 )
 
 // askEvery is the time between two rounds of figures.
@@ -36,7 +36,7 @@ type Server struct {
 	running  sync.WaitGroup
 
 	mu  sync.Mutex
-	ask func() // of the present world's rendezvous
+	ask func() // asks the present world's ranks, by its rendezvous
 }
 
 // Open listens as o says, and serves from then on until Close.
@@ -57,10 +57,10 @@ func Open(o door.Options) (*Server, error) {
 	return s, nil
 }
 
-// URL is where the metrics are.
+// URL is the address of the metrics.
 func (s *Server) URL() string { return s.address }
 
-// Job is what the server shows.
+// Job is the job that the server shows.
 func (s *Server) Job() *Job { return s.job }
 
 // Form begins a world, see Job.Form. ask asks its ranks for their figures, and must not block.

@@ -91,7 +91,7 @@ func TestPaths(t *testing.T) {
 func TestHostsOfOthersAreRefused(t *testing.T) {
 	s := open(t, door.Options{Address: "0"})
 	for host, want := range map[string]int{"localhost": 200, "LOCALHOST:1": 200, "127.0.0.1:80": 200, "127.9.9.9": 200,
-		"[::1]:80": 200, "": 200, // Go's client puts the address there
+		"[::1]:80": 200, "": 200, // Go's client then takes the address
 		"evil.example": 421, "localhost.evil.example": 421, "10.0.0.1": 421, "127.0.0.1.evil.example:80": 421} {
 		for _, path := range []string{"/metrics", "/healthz"} {
 			if code, _ := get(t, s, path, func(r *http.Request) { r.Host = host }); code != want {
@@ -186,7 +186,7 @@ func TestTLS(t *testing.T) {
 	r.Body.Close()
 }
 
-// TestReadersThatMisbehave checks that the server keeps to its bounds, whatever comes, and answers afterwards.
+// TestReadersThatMisbehave checks that the server keeps its limits with bad readers, and answers afterwards.
 func TestReadersThatMisbehave(t *testing.T) {
 	s := open(t, door.Options{Address: "0"})
 	addr := s.listener.Addr().String()
@@ -203,12 +203,12 @@ func TestReadersThatMisbehave(t *testing.T) {
 		}
 		return c
 	}
-	for i := range maxConns { // all places are taken by readers that ask and never read
+	for i := range maxConns { // readers that ask and never read take all places
 		c := dial()
 		kept = append(kept, c)
 		fmt.Fprintf(c, "GET /metrics?%d HTTP/1.1\r\nHost: localhost\r\n\r\n", i)
 	}
-	for range 1000 { // each is closed at once
+	for range 1000 { // the server closes each at once
 		c := dial()
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if n, err := c.Read(make([]byte, 1)); n > 0 || os.IsTimeout(err) {
@@ -235,7 +235,7 @@ func TestReadersThatMisbehave(t *testing.T) {
 		c.Close()
 	}
 	tries := 0
-	for ; tries < 100; tries++ { // until the places are free again, and the quota allows for it
+	for ; tries < 100; tries++ { // until the places are free again, and the quota allows it
 		r, err := http.Get(s.URL())
 		if err != nil {
 			time.Sleep(50 * time.Millisecond)

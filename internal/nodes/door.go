@@ -15,13 +15,13 @@ import (
 // proofTimeout is how long a connection may take to prove itself.
 const proofTimeout = 10 * time.Second
 
-// maxStrangers bounds the connections that have not proved themselves, besides one for each node.
+// maxStrangers is the most connections that have not proved themselves, in addition to one for each node.
 const maxStrangers = 64
 
-// maxLine bounds a line of the conversation.
+// maxLine is the most bytes of a line of the conversation.
 const maxLine = 4 << 10
 
-// hello is what a node says of itself, as part of its proof.
+// hello is what a node says about itself, as part of its proof.
 type hello struct {
 	Version     int
 	Count, Rank int
@@ -31,7 +31,7 @@ type hello struct {
 	Slots       int
 }
 
-// helloVersion changes when the conversation does.
+// helloVersion changes whenever the conversation changes.
 const helloVersion = 2
 
 // verdict is node 0's answer, a line of JSON.
@@ -42,11 +42,11 @@ type verdict struct {
 // keepAlive configures the probes that notice the loss of a node or its network.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
 
-// door is where nodes come in at node 0: it has them prove the secret, and says who cannot take part.
+// door lets nodes in at node 0: it makes them prove the secret, and refuses nodes that cannot take part.
 type door struct {
 	place    Place
 	key      []byte
-	enter    func(n *Node) // takes an admitted node; on some goroutine
+	enter    func(n *Node) // gets an admitted node, on some goroutine
 	lobby    *auth.Lobby
 	knocks   *auth.Knocks
 	say      func(text string)
@@ -58,7 +58,7 @@ func newDoor(l net.Listener, place Place, key []byte, enter func(*Node), say fun
 		knocks: auth.NewKnocks(say), say: say, listener: l}
 }
 
-// shut lets nobody in any more.
+// shut lets no more nodes in.
 func (d *door) shut() {
 	d.listener.Close()
 	d.lobby.Close()
@@ -74,13 +74,13 @@ func (d *door) serve() {
 			go d.attend(conn)
 		case errors.Is(err, net.ErrClosed):
 			return
-		default: // out of descriptors, for instance: the pause keeps the loop from spinning
+		default: // descriptors have run out, for instance: the pause keeps the loop from spinning
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
 }
 
-// attend takes a node in, or turns a connection away.
+// attend lets a node in, or turns its connection away.
 func (d *door) attend(conn net.Conn) {
 	conn.SetDeadline(time.Now().Add(proofTimeout))
 	raw, err := auth.Accept(conn, d.key)
@@ -111,14 +111,14 @@ func (d *door) attend(conn net.Conn) {
 	d.enter(n)
 }
 
-// watch has the kernel notice the loss of the other end.
+// watch makes the kernel notice the loss of the other end.
 func watch(conn net.Conn) {
 	if t, ok := conn.(*net.TCPConn); ok {
 		t.SetKeepAliveConfig(keepAlive)
 	}
 }
 
-// admit reads what a node says of itself, and says why it cannot take part.
+// admit reads what a node says about itself. refused says why the node cannot take part; empty if it can.
 func (d *door) admit(raw []byte, conn *auth.Sealed) (n *Node, refused string) {
 	var h hello
 	if err := json.Unmarshal(raw, &h); err != nil || h.Version != helloVersion {
@@ -144,7 +144,7 @@ func (d *door) admit(raw []byte, conn *auth.Sealed) (n *Node, refused string) {
 	return &Node{Rank: h.Rank, Host: h.Host, Slots: h.Slots, Conn: conn}, ""
 }
 
-// readVerdict reads node 0's answer, and nothing of what follows.
+// readVerdict reads node 0's answer, and no byte beyond it.
 func readVerdict(r io.Reader) (v verdict, err error) {
 	var line []byte
 	for c := make([]byte, 1); len(line) < maxLine; line = append(line, c[0]) {

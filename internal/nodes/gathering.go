@@ -15,20 +15,20 @@ import (
 
 // Node is a node of the job that has come to node 0.
 type Node struct {
-	Rank  int    // below 0 if it has none
-	Host  string // its own name for itself
-	Slots int    // how many processes it may run
-	// Conn is the connection to its Join; nil for node 0 itself. Its owner closes it.
+	Rank  int    // below 0 if the node has none
+	Host  string // the node's own name for itself
+	Slots int    // how many processes the node may run
+	// Conn is the connection to the node's Join; nil for node 0 itself. Its owner closes it.
 	Conn *auth.Sealed
 }
 
-// Gathering is the place at node 0 to which the other nodes come. Its methods may be called on any goroutine.
+// Gathering is where the other nodes come to node 0. Its methods may be called on any goroutine.
 type Gathering struct {
 	*door
-	change chan struct{} // capacity 1: somebody has come
+	change chan struct{} // capacity 1: a node has come
 
 	mu     sync.Mutex
-	here   map[int]*Node // by rank; node 0, too
+	here   map[int]*Node // by rank, including node 0
 	closed bool
 }
 
@@ -42,7 +42,7 @@ func Gather(l net.Listener, place Place, self Node, key []byte, say func(text st
 }
 
 // Wait blocks until all nodes are here, and returns them by rank. The caller then owns their connections. If ctx ends
-// first, the error names the nodes that are missing. While it waits, it says every so often who is awaited.
+// first, the error names the missing nodes. While Wait waits, it tells the user now and then which nodes are missing.
 func (g *Gathering) Wait(ctx context.Context) ([]Node, error) {
 	pause := firstWord
 	word := time.NewTimer(pause)
@@ -77,7 +77,7 @@ func (g *Gathering) Wait(ctx context.Context) ([]Node, error) {
 	}
 }
 
-// The pauses between words to a user who waits.
+// The pauses between messages to a user who waits.
 const (
 	firstWord = 5 * time.Second
 	lastWord  = time.Minute
@@ -118,7 +118,8 @@ func (g *Gathering) Close() {
 	}
 }
 
-// enter adds a node. One that has come before is taken for lost: its launcher was started again.
+// enter adds a node. If a node with the same rank has come before, its launcher was started again, and the earlier
+// connection is closed.
 func (g *Gathering) enter(n *Node) {
 	g.mu.Lock()
 	before, late := g.here[n.Rank], g.closed
@@ -140,7 +141,8 @@ func (g *Gathering) enter(n *Node) {
 	}
 }
 
-// Names gives the nodes host names that differ, in their order: a node's own, with its rank if another has the same.
+// Names gives the nodes different host names, in their order: a node's own name, with its rank if another node has the
+// same name.
 func Names(all []Node) []string {
 	names := make([]string, len(all))
 	for i, n := range all {

@@ -18,14 +18,14 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// RefusedError is node 0's reason for not taking a node.
+// RefusedError is node 0's reason for refusing a node.
 type RefusedError struct{ Text string }
 
 func (e *RefusedError) Error() string { return e.Text }
 
-// Join goes to node 0, and returns the connection on which it was taken. It tries until ctx ends: node 0 may start
-// later, and its name be unknown until then. It says every so often what it waits for. host is this node's name, slots
-// the number of processes that it may run, and key the secret that all nodes share.
+// Join goes to node 0, and returns the connection on which node 0 has let this node in. It tries until ctx ends,
+// because node 0 may start later, and its name may be unknown until then. It says now and then what it waits for. host
+// is this node's name, slots how many processes it may run, and key the secret that all nodes share.
 func Join(ctx context.Context, place Place, host string, slots int, key []byte, say func(text string)) (*auth.Sealed,
 	error) {
 	h, err := json.Marshal(hello{Version: helloVersion, Count: place.Count, Rank: place.Rank, Elastic: place.Elastic,
@@ -62,7 +62,7 @@ func Join(ctx context.Context, place Place, host string, slots int, key []byte, 
 	}
 }
 
-// forHowLong says what is left until ctx ends.
+// forHowLong says how much time is left until ctx ends.
 func forHowLong(ctx context.Context) string {
 	end, limited := ctx.Deadline()
 	if !limited {
@@ -72,7 +72,7 @@ func forHowLong(ctx context.Context) string {
 		time.Until(end).Round(time.Second))
 }
 
-// visit is one attempt.
+// visit tries once to reach node 0.
 func visit(ctx context.Context, address string, key, hello []byte) (*auth.Sealed, error) {
 	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func visit(ctx context.Context, address string, key, hello []byte) (*auth.Sealed
 		conn.Close()
 		return nil, err
 	}
-	if !stop() { // the deadline has been set
+	if !stop() { // ctx has ended, and has set the deadline
 		conn.Close()
 		return nil, context.Cause(ctx)
 	}

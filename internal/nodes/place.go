@@ -1,6 +1,6 @@
-// Package nodes lets launchers meet of which each node of a job has one: in the pods of a Kubernetes Job, say, where no
-// launcher can start anything on other nodes. Every node but node 0 goes to node 0, and puts itself at its disposal:
-// there it is Join, at node 0 a Gathering. The package reads only the variables that it is given.
+// Package nodes lets launchers meet if each node of a job has one: for example in the pods of a Kubernetes Job, where
+// no launcher can start anything on other nodes. Every node but node 0 calls Join, which goes to node 0 and lets node 0
+// use the node. Node 0 has a Gathering. The package reads only the variables that it is given.
 package nodes
 
 import (
@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// DefaultPort is node 0's port if nothing says another: torchrun's.
+// DefaultPort is node 0's port if nothing names another. It is torchrun's.
 const DefaultPort = 29500
 
-// MaxNodes bounds how many nodes a job may have.
+// MaxNodes is the most nodes of a job.
 const MaxNodes = 1 << 16
 
 // Place is a node's place in a job.
 type Place struct {
-	// Count is how many nodes there are, or Least to Count in an elastic job, whose nodes come and go.
+	// Count is how many nodes there are. An elastic job, whose nodes come and go, has Least to Count.
 	Count, Least int
 	Elastic      bool
 	// Rank is the node's number. In an elastic job it may be at or above Count, and below 0 if the node has none.
 	Rank int
-	// ID is the job's name, which all nodes have to agree on; empty for none.
+	// ID is the job's name, which must be the same on all nodes; empty for none.
 	ID string
-	// Slots says how many processes this node may run: a number, or "auto", "gpu", "cpu" to count what there is.
+	// Slots says how many processes this node may run: a number, or "auto", "gpu", "cpu" to count the devices.
 	Slots string
 	// Head is the name or address of node 0, and Port its port.
 	Head string
@@ -36,17 +36,17 @@ type Place struct {
 // Address is where node 0 listens.
 func (p Place) Address() string { return net.JoinHostPort(p.Head, strconv.Itoa(p.Port)) }
 
-// Asked is what the user says in so many words; a zero value leaves it to the variables.
+// Asked holds the user's options; a zero value leaves the choice to the variables.
 type Asked struct {
 	Rank, Port             *int
 	Nodes, Slots, Head, ID string // Nodes is a number, or "2:4" for from 2 to 4
-	Elastic                bool   // the nodes come and go although Nodes has no range
+	Elastic                bool   // the nodes come and go, even if Nodes is no range
 }
 
 // given reports whether the user has said anything.
 func (a Asked) given() bool { return a != Asked{} }
 
-// The variables: torchrun's, each of which stands for one of its options, and those of an indexed Job of Kubernetes.
+// The variables: torchrun's, each of which stands for one of its options, and that of an indexed Job of Kubernetes.
 const (
 	countVariable = "PET_NNODES"
 	rankVariable  = "PET_NODE_RANK"
@@ -58,8 +58,8 @@ const (
 	indexVariable = "JOB_COMPLETION_INDEX"
 )
 
-// Find returns the node's place, and false if neither the user nor the environment says that the job has several
-// nodes. getenv looks a variable up, one with an empty value counts as not set. host is this node's full name.
+// Find returns the node's place, and false if neither the user nor the environment says that the job has several nodes.
+// getenv looks a variable up; an empty value counts as not set. host is this node's full name.
 func Find(a Asked, getenv func(string) string, host string) (p Place, found bool, err error) {
 	if !a.given() && getenv(countVariable) == "" {
 		if index := getenv(indexVariable); index != "" {
@@ -90,7 +90,7 @@ func Find(a Asked, getenv func(string) string, host string) (p Place, found bool
 	return p, true, nil
 }
 
-// count sets how many nodes there are.
+// count sets the number of nodes.
 func (p *Place) count(a Asked, getenv func(string) string) error {
 	name, text := "--nnodes", a.Nodes
 	if text == "" {
@@ -116,12 +116,12 @@ func (p *Place) count(a Asked, getenv func(string) string) error {
 	return nil
 }
 
-// head sets node 0's name and port, if anything says them.
+// head sets node 0's name and port, if an option or a variable names them.
 func (p *Place) head(a Asked, getenv func(string) string) (err error) {
 	p.Head, p.Port = first(a.Head, getenv(headVariable)), DefaultPort
 	if point := getenv(pointVariable); p.Head == "" && point != "" {
 		host, port, err := net.SplitHostPort(point)
-		if err != nil { // it says no port
+		if err != nil { // there is no port
 			host, port = strings.Trim(point, "[]"), ""
 		}
 		p.Head = host
@@ -133,7 +133,7 @@ func (p *Place) head(a Asked, getenv func(string) string) (err error) {
 	return err
 }
 
-// overlaid is getenv with another value for one variable.
+// overlaid is getenv with another value of one variable.
 func overlaid(getenv func(string) string, name, value string) func(string) string {
 	return func(asked string) string {
 		if asked == name {
@@ -143,7 +143,7 @@ func overlaid(getenv func(string) string, name, value string) func(string) strin
 	}
 }
 
-// rank sets the node's number. In an elastic job a node without one is node 0 if the name of node 0 is its own.
+// rank sets the node's number. In an elastic job, a node without a number is node 0 if it has node 0's name.
 func (p *Place) rank(a Asked, getenv func(string) string, host string) (err error) {
 	most := p.Count - 1
 	if p.Elastic {
@@ -161,7 +161,7 @@ func (p *Place) rank(a Asked, getenv func(string) string, host string) (err erro
 	return err
 }
 
-// number is an option's value, or that of the first variable that is set.
+// number is an option's value, or else the value of the first variable that is set.
 func number(option string, asked *int, least, most int, getenv func(string) string, variables ...string) (int, error) {
 	name, text := option, ""
 	if asked != nil {
@@ -191,10 +191,10 @@ func first(texts ...string) string {
 	return ""
 }
 
-// numbered matches a name such as those of the pods of an indexed Job, JobSet or StatefulSet: NAME-3.
+// numbered matches a name with a number, such as NAME-3, which pods of an indexed Job, JobSet or StatefulSet have.
 var numbered = regexp.MustCompile(`^([^.]+)-([0-9]+)(\..*)?$`)
 
-// sibling is the name of node 0, if host, this node's full name, ends with this node's number.
+// sibling is the name of node 0, derived from host, this node's full name, if that ends with this node's number.
 func sibling(host string, rank int) (string, error) {
 	m := numbered.FindStringSubmatch(host)
 	if m == nil || m[2] != strconv.Itoa(rank) {
@@ -204,8 +204,8 @@ func sibling(host string, rank int) (string, error) {
 	return m[1] + "-0" + m[3], nil
 }
 
-// FullName returns the longer name of host that a hosts file has, as Kubernetes writes it there for a pod with a
-// subdomain; otherwise host.
+// FullName returns the longer name of host in a hosts file, where Kubernetes writes it for a pod with a subdomain; host
+// if there is none.
 func FullName(host, hostsFile string) string {
 	for line := range strings.Lines(hostsFile) {
 		line, _, _ = strings.Cut(line, "#")

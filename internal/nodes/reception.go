@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Reception is the place at node 0 of an elastic job, to which other nodes may come at any time.
+// Reception is where other nodes of an elastic job may come to node 0, at any time.
 type Reception struct {
 	*door
 	came func(Node)
@@ -14,8 +14,8 @@ type Reception struct {
 	closed bool
 }
 
-// Receive lets nodes come to l, which the Reception owns from then on. It hands each to came, which owns the node's
-// connection, on some goroutine. key is the secret that all nodes share. say gets lines for the user.
+// Receive lets nodes come to l, which the Reception owns from then on. It passes each node to came, on some goroutine;
+// came owns the node's connection. key is the secret that all nodes share. say gets lines for the user.
 func Receive(l net.Listener, place Place, key []byte, came func(Node), say func(text string)) *Reception {
 	r := &Reception{came: came}
 	r.door = newDoor(l, place, key, r.enter, say)
@@ -34,7 +34,7 @@ func (r *Reception) enter(n *Node) {
 	r.came(*n)
 }
 
-// Close lets nobody in any more.
+// Close lets no more nodes in.
 func (r *Reception) Close() {
 	r.mu.Lock()
 	r.closed = true

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// maxSlots bounds how many processes a node may run.
+// maxSlots is the most processes that a node may run.
 const maxSlots = 1 << 16
 
-// gpuFile matches a GPU's file in /dev.
+// gpuFile matches the name of a GPU's file in /dev.
 var gpuFile = regexp.MustCompile(`^nvidia[0-9]+$`)
 
-// Count is how many processes a node may run: asked, a number; or by what there is: "gpu", "cpu", or "auto" for GPUs,
-// if there are any, else CPUs. root is the file system, getenv looks a variable up.
+// Count is how many processes a node may run. asked is a number, or says what to count: "gpu", "cpu", or "auto" for
+// GPUs, if there are any, else CPUs. root is the file system; getenv looks a variable up.
 func Count(asked string, root fs.FS, getenv func(string) string) (int, error) {
 	switch asked {
 	case "gpu":
@@ -49,7 +49,7 @@ func gpus(root fs.FS, getenv func(string) string) int {
 		return strings.Count(visible, ",") + 1
 	}
 	n := 0
-	entries, _ := fs.ReadDir(root, "dev") // without it there are none
+	entries, _ := fs.ReadDir(root, "dev") // without /dev there are no GPUs
 	for _, e := range entries {
 		if gpuFile.MatchString(e.Name()) {
 			n++
@@ -58,8 +58,8 @@ func gpus(root fs.FS, getenv func(string) string) int {
 	return n
 }
 
-// cpus is how many CPUs this container may use at a time, at least 1: its limit rounded down, so that no process has
-// less than a CPU.
+// cpus is how many CPUs this container may use at a time, at least 1. It is the container's limit, rounded down, so
+// that no process has less than a CPU.
 func cpus(root fs.FS) int {
 	n := runtime.NumCPU()
 	if quota, period, ok := limit(root); ok && quota > 0 && period > 0 {
@@ -68,7 +68,7 @@ func cpus(root fs.FS) int {
 	return n
 }
 
-// limit is the container's limit of CPU time, as the kernel has it in control groups of version 2 or 1.
+// limit is the container's limit of CPU time, from control groups of version 2 or 1.
 func limit(root fs.FS) (quota, period float64, ok bool) {
 	if text, err := fs.ReadFile(root, "sys/fs/cgroup/cpu.max"); err == nil {
 		_, err := fmt.Sscan(string(text), &quota, &period) // "max 100000" has no limit
@@ -82,7 +82,7 @@ func limit(root fs.FS) (quota, period float64, ok bool) {
 		x, err = strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
 		return x, err == nil
 	}
-	quota, first := read("cpu.cfs_quota_us") // -1: none
+	quota, first := read("cpu.cfs_quota_us") // -1: no limit
 	period, second := read("cpu.cfs_period_us")
 	return quota, period, first && second
 }

@@ -1,4 +1,4 @@
-// Package notices holds the licences of all that is linked into gorovod's programs. The engine and package hvd
+// Package notices holds the licences of everything that is linked into gorovod's programs. The engine and package hvd
 // never import it.
 package notices
 

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// mostQueued is how many spans wait for the collector. There are few: a job has one for each world and failure.
+	// mostQueued is how many spans can wait for the collector. A job has few spans: one for each world and failure.
 	mostQueued = 1024
-	// gather is how long the exporter lets spans come together.
+	// gather is how long the exporter gathers spans before it sends them.
 	gather = time.Second
-	// pause is how long the exporter leaves a collector alone that did not take a request.
+	// pause is how long the exporter waits after a collector has refused a request.
 	pause = 15 * time.Second
-	// lastWait bounds how long the job's end waits for the last request.
+	// lastWait is how long the job's end waits for the last request.
 	lastWait = 2 * time.Second
 )
 
-// exporter sends spans. Its methods never block, but for close.
+// exporter sends spans. Its methods never block, except close.
 type exporter struct {
 	options Options
 	client  http.Client
@@ -40,13 +40,13 @@ func newExporter(o Options) *exporter {
 	e := &exporter{options: o, queue: make(chan span, mostQueued), over: make(chan struct{}),
 		ended: make(chan struct{}), cancel: cancel}
 	e.client = http.Client{Timeout: o.Timeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment},
-		// The headers may hold a key, which is for the collector alone.
+		// No redirects: the headers may hold a key, which is for the collector alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	go e.run(ctx)
 	return e
 }
 
-// add queues a span, or drops it.
+// add queues a span, or drops it if the queue is full.
 func (e *exporter) add(s span) {
 	select {
 	case e.queue <- s:
@@ -95,7 +95,7 @@ func (e *exporter) wait(d time.Duration) (over bool) {
 	}
 }
 
-// rest adds to batch what is queued now.
+// rest adds the queued spans to batch.
 func (e *exporter) rest(batch []span) []span {
 	for {
 		select {
@@ -107,7 +107,7 @@ func (e *exporter) rest(batch []span) []span {
 	}
 }
 
-// mostAnswer is how much of an answer is read, so that the connection can be used again.
+// mostAnswer is how many bytes of an answer are read, so that the connection can be used again.
 const mostAnswer = 64 << 10
 
 // send sends one request.
@@ -139,14 +139,14 @@ func (e *exporter) send(ctx context.Context, spans []span) error {
 	return nil
 }
 
-// plain is u without what may be secret: a password, and the query.
+// plain is u without parts that may be secret: a password, and the query.
 func plain(u *url.URL) string {
 	p := *u
 	p.User, p.RawQuery = nil, ""
 	return p.String()
 }
 
-// close sends what is queued, and returns after lastWait at the latest.
+// close sends the queued spans, and returns after lastWait at the latest.
 func (e *exporter) close() {
 	close(e.over)
 	t := time.NewTimer(lastWait)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Job makes spans of what happens to a job:
+// Job makes spans of the events of a job:
 //
 //	job                  from the launcher's start to its end; failed if the job has
 //	├── world            a world of ranks, from its beginning to the next one's, or to the job's end
@@ -14,7 +14,7 @@ import (
 //	│   └── failure      a message of the launcher about an error, such as the death of a rank
 //	└── world …          an elastic job's next
 //
-// The methods of a nil Job do nothing. They never block, but for End.
+// The methods of a nil Job do nothing. They never block, except End.
 type Job struct {
 	e       *exporter
 	program string
@@ -25,20 +25,20 @@ type Job struct {
 	forming sync.WaitGroup
 
 	mu     sync.Mutex
-	world  *span // that has not ended
+	world  *span // the world that has not ended
 	worlds int
 }
 
-// Start begins the job's span. program is the name of what its ranks run.
+// Start begins the job's span. program is the name of the ranks' program.
 func Start(o Options, program string) *Job {
 	return &Job{e: newExporter(o), program: program, trace: randomID(16), id: randomID(8), began: time.Now(),
 		over: make(chan struct{})}
 }
 
-// joinedEvery is how often a Job looks whether a world's ranks have joined.
+// joinedEvery is how often a Job checks whether a world's ranks have joined.
 const joinedEvery = 50 * time.Millisecond
 
-// Form begins a world of size ranks, of which joined counts those that have joined.
+// Form begins a world of size ranks. joined counts those that have joined.
 func (j *Job) Form(size int, joined func() int) {
 	if j == nil {
 		return
@@ -57,7 +57,7 @@ func (j *Job) Form(size int, joined func() int) {
 	j.forming.Go(func() { j.follow(form, number, size, joined) })
 }
 
-// follow ends the span of a world's forming when all its ranks have joined, or when there is another world.
+// follow ends the span of a world's forming when all ranks have joined, or when the next world begins.
 func (j *Job) follow(form span, world, size int, joined func() int) {
 	tick := time.NewTicker(joinedEvery)
 	defer tick.Stop()
@@ -90,10 +90,10 @@ func (j *Job) endWorld(now time.Time) {
 	}
 }
 
-// mostText is how much of a message a span has.
+// mostText is how many bytes of a message a span has.
 const mostText = 4096
 
-// Fail notes an error of the job: a span of its own, since that of its world ends later.
+// Fail notes an error of the job. The error gets a span of its own, because its world's span ends later.
 func (j *Job) Fail(message string) {
 	if j == nil {
 		return
@@ -114,7 +114,7 @@ func (j *Job) Fail(message string) {
 		Events: []event{{now, "exception", []attribute{text("exception.message", message)}}}})
 }
 
-// End ends all spans, and sends what has not been sent; it takes no longer than 2 s.
+// End ends all spans, and sends the rest; it takes at most 2 s.
 func (j *Job) End(code int) {
 	if j == nil {
 		return

@@ -1,10 +1,10 @@
-// Package otlp tells a collector of OpenTelemetry what becomes of a job: as spans, by OTLP over HTTP, encoded as JSON.
-// The launcher alone imports it. It is off unless GOROVOD_OTLP is set.
+// Package otlp reports a job to a collector of OpenTelemetry: as spans, by OTLP over HTTP, encoded as JSON. Only the
+// launcher imports it. It is off unless GOROVOD_OTLP is set.
 //
 //	launcher ── Job (spans of the job, its worlds, its failures) ──▶ queue ── exporter ──▶ POST …/v1/traces
 //
-// A collector that is slow, absent or answers nonsense costs the job nothing: what finds no room in the queue is lost,
-// a request takes a bounded time on a goroutine of its own, and one warning says so.
+// A collector that is slow, absent or answers nonsense costs the job nothing: spans for which the queue has no room are
+// lost, a request takes a bounded time on a goroutine of its own, and one warning tells the user.
 package otlp
 
 import (
@@ -20,15 +20,15 @@ const Variable = "GOROVOD_OTLP"
 
 // Options say where spans go.
 type Options struct {
-	URL     string // all of it, such as http://localhost:4318/v1/traces
+	URL     string // the whole URL, such as http://localhost:4318/v1/traces
 	Headers map[string]string
 	Service string
 	Timeout time.Duration // of a request
-	// Warn is told once of a collector that does not take the spans.
+	// Warn is called once if a collector does not take the spans.
 	Warn func(text string)
 }
 
-// The names of OpenTelemetry's variables. Those for traces count more than those for all signals.
+// The names of OpenTelemetry's variables. A variable for traces overrides the one for all signals.
 const (
 	endpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	tracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -41,10 +41,10 @@ const (
 	service        = "OTEL_SERVICE_NAME"
 )
 
-// defaultTimeout bounds a request. OpenTelemetry's default is 10 s, which a job's end should not take.
+// defaultTimeout limits a request. OpenTelemetry's default is 10 s, too long for a job's end.
 const defaultTimeout = 5 * time.Second
 
-// From reads the variables. on is false where the export is not asked for.
+// From reads the variables. on: the user asks for the export.
 func From(getenv func(string) string) (o Options, on bool, err error) {
 	switch v := getenv(Variable); v {
 	case "", "0":

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// collector decodes what it gets as strictly as the protocol's JSON allows: no unknown field, ids of the right length,
+// collector decodes requests as strictly as the protocol's JSON allows: no unknown fields, ids of the right length,
 // times as strings.
 type collector struct {
 	mu     sync.Mutex
@@ -72,14 +72,14 @@ func (c *collector) take(body []byte) error {
 	return nil
 }
 
-// options are those for a server at url, whose warnings are counted.
+// options are the options for a server at url. It counts the warnings.
 func options(url string) (Options, *atomic.Int32) {
 	var warnings atomic.Int32
 	return Options{URL: url + "/v1/traces", Service: "s", Timeout: time.Second, Headers: map[string]string{"Key": "k"},
 		Warn: func(string) { warnings.Add(1) }}, &warnings
 }
 
-// An elastic job that loses a rank: its spans are a tree, and say what happened.
+// If an elastic job loses a rank, its spans are a tree, and say what happened.
 func TestSpansOfAJob(t *testing.T) {
 	c := &collector{}
 	server := httptest.NewServer(c)
@@ -132,7 +132,7 @@ func TestSpansOfAJob(t *testing.T) {
 	}
 }
 
-// A world whose ranks do not all join ends as failed.
+// A world that some ranks never join ends as failed.
 func TestAWorldThatDoesNotForm(t *testing.T) {
 	c := &collector{}
 	server := httptest.NewServer(c)
@@ -152,8 +152,8 @@ func TestAWorldThatDoesNotForm(t *testing.T) {
 	}
 }
 
-// Collectors that are absent, never answer, answer nonsense or want the spans elsewhere: one warning, and no wait but
-// the last one.
+// Collectors that are absent, never answer, answer nonsense or redirect cause one warning, and no wait except the last
+// one.
 func TestBadCollectors(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -184,7 +184,7 @@ func TestBadCollectors(t *testing.T) {
 		"garbage": "http://" + garbage.Addr().String(), "moved": moved.URL} {
 		t.Run(name, func(t *testing.T) {
 			o, warnings := options(url)
-			o.Timeout = time.Minute // the job's end is not to wait for it
+			o.Timeout = time.Minute // the job's end must not wait this long
 			j := Start(o, "python")
 			began := time.Now()
 			for range 3 * mostQueued {
@@ -208,7 +208,7 @@ func TestBadCollectors(t *testing.T) {
 	}
 }
 
-// TestSecretsOfAnAddress: what is logged of a collector's address has neither its password nor its query.
+// TestSecretsOfAnAddress: logs of a collector's address have neither its password nor its query.
 func TestSecretsOfAnAddress(t *testing.T) {
 	refusing := httptest.NewServer(http.NotFoundHandler())
 	defer refusing.Close()
@@ -222,7 +222,7 @@ func TestSecretsOfAnAddress(t *testing.T) {
 	}
 }
 
-// TestCollectorThatRefusesOnce: the spans of the job's end are sent though the collector has just refused others.
+// TestCollectorThatRefusesOnce: the spans of the job's end are sent although the collector has just refused others.
 func TestCollectorThatRefusesOnce(t *testing.T) {
 	c, refused := &collector{}, make(chan struct{})
 	var once sync.Once
@@ -241,7 +241,7 @@ func TestCollectorThatRefusesOnce(t *testing.T) {
 	j := Start(o, "python")
 	j.Fail("x")
 	<-refused
-	time.Sleep(100 * time.Millisecond) // the exporter hears of it, and leaves the collector alone
+	time.Sleep(100 * time.Millisecond) // the exporter gets the refusal, and begins its pause
 	j.End(0)
 	if n := len(c.spans); n == 0 || c.spans[n-1].Name != "job" {
 		t.Errorf("the collector got %d spans, and no job", n)
@@ -287,7 +287,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// No Job: nothing happens.
+// A nil Job does nothing.
 func TestNone(t *testing.T) {
 	var j *Job
 	j.Form(2, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/version"
 )
 
-// span is a Span of the protocol's trace.proto, as its JSON has it: ids are hexadecimal, and numbers of 64 bits are
+// span is a Span of the protocol's trace.proto in its JSON form: ids are hexadecimal, and numbers of 64 bits are
 // strings.
 type span struct {
 	TraceID    string      `json:"traceId"`
@@ -62,7 +62,7 @@ func number(key string, v int) attribute {
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
-// randomID is a new id of n bytes.
+// randomID returns a new id of n bytes.
 func randomID(n int) string {
 	b := make([]byte, n)
 	rand.Read(b)

@@ -1,2 +1,2 @@
-// Package peercred tells which process is at the other end of a Unix socket, as the kernel has it.
+// Package peercred tells which process is at the other end of a Unix socket, according to the kernel.
 package peercred

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of returns the process that has connected, or that listens, with its user.
+// Of returns the process at the other end, which has connected or listens, with its user.
 func Of(c *net.UnixConn) (cred *unix.Ucred, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

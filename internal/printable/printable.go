@@ -1,6 +1,6 @@
-// Package printable makes text fit for a terminal. Names of tensors, hosts and files, and what other
-// processes report, may hold characters that a terminal would obey: they could hide or forge
-// lines of its user's. The packages that print call it where text leaves the program.
+// Package printable makes text fit for a terminal. Names of tensors, hosts and files, and reports of other processes,
+// may hold characters that control a terminal: they could hide or forge lines. The packages that print call it where
+// text leaves the program.
 package printable
 
 import (
@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text is s with all that a terminal might obey written as Go writes it in quotes, such as \x1b. Newlines and
-// tabs stay.
+// Text is s with every character that might control a terminal written as in a quoted Go string, such as \x1b. Newlines
+// and tabs stay.
 func Text(s string) string {
 	i := strings.IndexFunc(s, obeyed)
 	if i < 0 {
@@ -33,15 +33,14 @@ func Text(s string) string {
 	return string(b)
 }
 
-// obeyed tells of control characters, of those that change the direction of text, and of bytes that are no
-// character.
+// obeyed reports whether a terminal might obey r: control characters, characters that change the direction of text, and
+// bytes that are no character.
 func obeyed(r rune) bool {
 	return r != '\n' && r != '\t' && (r == utf8.RuneError || unicode.IsControl(r) ||
 		unicode.Is(unicode.Bidi_Control, r))
 }
 
-// Writer passes on what is written to it as Text. A character must not be cut by the end of a
-// Write.
+// Writer passes the text that is written to it on as Text. A Write must not end inside a character.
 type Writer struct{ To io.Writer }
 
 func (w Writer) Write(p []byte) (int, error) {

@@ -12,12 +12,12 @@ import (
 // ErrNoCheckpoints: GOROVOD_CHECKPOINT_DIR was not set at Init.
 var ErrNoCheckpoints = errors.New("there is no directory for checkpoints: set GOROVOD_CHECKPOINT_DIR before hvd.init()")
 
-// lastWorld is the world of the last Init that succeeded. It outlives Shutdown, because a process whose launcher is
-// gone still writes its state.
+// lastWorld is the last world that Init has joined. It outlives Shutdown, because a process whose launcher is gone
+// still writes its state.
 var lastWorld struct {
 	sync.Mutex
 	dir   string // for checkpoints; empty: none
-	every int    // commits
+	every int    // in commits
 	rank  int
 	log   *slog.Logger
 }
@@ -35,9 +35,8 @@ func checkpointDir() (dir string, log *slog.Logger) {
 	return lastWorld.dir, lastWorld.log
 }
 
-// CheckpointDue reports whether this process has to write this commit. With final every commit counts, as for a job
-// that goes no further. With a negative number it reports whether commits are written at all, the same on all
-// processes.
+// CheckpointDue reports whether this process has to write this commit. final: the job goes no further, so every commit
+// counts. With a negative number, it reports whether commits are written at all; all processes get the same answer.
 func CheckpointDue(number int64, final bool) bool {
 	lastWorld.Lock()
 	defer lastWorld.Unlock()
@@ -47,7 +46,7 @@ func CheckpointDue(number int64, final bool) bool {
 	return lastWorld.rank == 0 && (final || (number+1)%int64(lastWorld.every) == 0)
 }
 
-// SaveCheckpoint writes the state of a commit. It blocks until the disk has it.
+// SaveCheckpoint writes the state of a commit. It blocks until the state is on the disk.
 func SaveCheckpoint(number int64, data []byte) error {
 	dir, _ := checkpointDir()
 	if dir == "" {

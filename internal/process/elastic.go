@@ -15,29 +15,29 @@ import (
 	"github.com/gorovod/gorovod/internal/world"
 )
 
-// elasticity is this process's part in an elastic job.
+// elasticity is this process's state in an elastic job.
 var elasticity struct {
 	client atomic.Pointer[elastic.Client] // nil in other jobs, and before the first Init
 	commit atomic.Int64                   // 1 + the number of the newest commit; 0: none
-	intact atomic.Bool                    // the state is that of all members, so that none needs another's
+	intact atomic.Bool                    // this process has the state of all members, so it needs no other's
 	place  atomic.Pointer[elastic.Assignment]
 
-	sets [][]int // the process sets of the last epoch, as they were asked for. mu
+	sets [][]int // the process sets of the last epoch, as the program asked for them. mu
 }
 
-// Membership is the standing of this process in an elastic job.
+// Membership says whether this process takes part in an elastic job.
 type Membership int
 
 const (
 	NotElastic Membership = iota // the job is not elastic
-	Member                       // it takes part, or may
-	Dismissed                    // there is no place for it any more: it is to end, with code 0
-	Abandoned                    // the launcher is gone: it is to end
+	Member                       // the process takes part, or may
+	Dismissed                    // the job has no place for the process: it must end, with code 0
+	Abandoned                    // the launcher is gone: the process must end
 )
 
 var membershipNow atomic.Int32
 
-// Elastic returns the standing of this process in an elastic job; NotElastic before Init.
+// Elastic returns this process's Membership; NotElastic before Init.
 func Elastic() Membership {
 	if c := elasticity.client.Load(); c != nil && c.Err() != nil && Membership(membershipNow.Load()) == Member {
 		return Abandoned
@@ -48,7 +48,7 @@ func Elastic() Membership {
 // Committed notes that this process holds the state of a commit, from 0 on.
 func Committed(number int64) { elasticity.commit.Store(number + 1) }
 
-// Intact notes, for the next Init only, that this process has the state of all members and needs no other.
+// Intact notes, for the next Init only, that this process has the state of all members and needs no other state.
 func Intact() { elasticity.intact.Store(true) }
 
 // NeedsSync reports whether the members of the last Init may have different states.
@@ -66,7 +66,7 @@ func HostUpdates() (stamp int64, update membership.HostUpdate) {
 	return c.Updates()
 }
 
-// AwaitHostUpdates blocks until HostUpdates has news. One goroutine may call it at a time. An error says that no news
+// AwaitHostUpdates blocks until HostUpdates has news. One goroutine may call it at a time. An error means that no news
 // will come: the job is not elastic, its launcher is gone, or ctx has ended.
 func AwaitHostUpdates(ctx context.Context) error {
 	c := elasticity.client.Load()
@@ -112,7 +112,7 @@ func elasticInit(ctx context.Context, c *config.Config, lookup func(string) (str
 
 // joinEpoch joins the world of one epoch.
 func joinEpoch(ctx context.Context, key []byte, lookup func(string) (string, bool), a elastic.Assignment) error {
-	c, err := config.Load(lookup) // anew: each world adopts rank 0's knobs
+	c, err := config.Load(lookup) // loaded anew, because each world adopts rank 0's knobs
 	if err != nil {
 		return err
 	}
@@ -125,19 +125,19 @@ func joinEpoch(ctx context.Context, key []byte, lookup func(string) (string, boo
 	return nil
 }
 
-// driverLost interrupts this process's waits when its launcher is gone.
+// driverLost aborts this process's operations when its launcher is gone.
 func driverLost(err error) {
 	if w := current.Load(); w != nil {
 		w.Abort(err)
 	}
 }
 
-// clipSets reduces process sets to a world of size ranks. Sets without a remaining rank are left out, and come back
+// clipSets reduces process sets to a world of size ranks. A set without a remaining rank is left out, and comes back
 // when the job has grown.
 func clipSets(sets [][]int, size int) [][]int {
 	var clipped [][]int
 	for _, s := range sets {
-		if c := clip(s, size); len(c) > 0 || len(s) == 0 { // no list means all ranks
+		if c := clip(s, size); len(c) > 0 || len(s) == 0 { // an empty list means all ranks
 			clipped = append(clipped, c)
 		}
 	}
@@ -148,8 +148,8 @@ func clip(ranks []int, size int) []int {
 	return slices.DeleteFunc(slices.Clone(ranks), func(r int) bool { return r >= size })
 }
 
-// known finds an existing process set of an elastic job: a process that came later adds the set as others have done
-// before. In a job that has shrunk, a set with all ranks is the world.
+// known finds an existing process set of an elastic job, because a process that came later adds a set that others have
+// added before. In a job that has shrunk, a set of all its ranks is the world.
 func known(w *world.World, ranks []int) (id int, ok bool) {
 	if len(w.Config.ElasticDriver) == 0 {
 		return 0, false

@@ -15,7 +15,7 @@ type Handles struct {
 
 type handle struct {
 	entry  *engine.Entry
-	number int64 // upper bits: how often the cell was used; lower: its index + 1
+	number int64 // upper bits: how often the cell was used; lower bits: its index + 1
 }
 
 const indexBits = 24
@@ -27,13 +27,13 @@ func (h *Handles) Add(e *engine.Entry) int64 {
 	return h.add(e)
 }
 
-// AddUntilOK is Add for an operation whose Ended is h.ReleaseIfOK: if the operation succeeds, the number becomes
-// invalid, at once if it has ended already.
+// AddUntilOK is Add for an operation whose Ended is h.ReleaseIfOK. If the operation succeeds, the number becomes
+// invalid; if it has ended before, at once.
 func (h *Handles) AddUntilOK(e *engine.Entry) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	number := h.add(e)
-	if e.Done() && e.Err() == nil { // ReleaseIfOK has found no number, or waits for the lock and will find none
+	if e.Done() && e.Err() == nil { // ReleaseIfOK has found no number, or will find none once it has the lock
 		h.remove(number)
 		e.Release()
 		return number

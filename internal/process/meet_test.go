@@ -19,7 +19,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// rankRole makes this test's binary a rank: it initialises twice, sums, and tells.
+// rankRole makes this test's binary a rank: it initialises twice, sums, and prints its results.
 const rankRole = "PROCESS_TEST_RANK"
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// ranks runs one process with each environment, and returns what each has said.
+// ranks runs one process with each environment, and returns the processes' outputs.
 func ranks(t *testing.T, envs ...[]string) []string {
 	t.Helper()
 	said := make([]string, len(envs))
@@ -75,8 +75,8 @@ func openMPI(rank, size, localRank, localSize int, more ...string) []string {
 		"PMIX_NAMESPACE=4711"}, more...)
 }
 
-// Ranks of another launcher meet by a file in a shared directory, on hosts of different
-// sizes, though an earlier start of the job has left a file that leads nowhere.
+// Ranks of another launcher meet by a file in a shared directory, on hosts of different sizes, although an earlier
+// start of the job has left a file that leads nowhere.
 func TestRanksMeetByAFile(t *testing.T) {
 	dir := t.TempDir()
 	env := func(rank, localRank, localSize int, host string) []string {
@@ -110,7 +110,7 @@ func TestRanksMeetByAFile(t *testing.T) {
 	}
 }
 
-// Ranks that were given the secret find rank 0 where it follows from that.
+// Ranks that know the secret find rank 0, because its place follows from the secret.
 func TestRanksMeetByTheSecretAlone(t *testing.T) {
 	key := "HOROVOD_SECRET_KEY=" + hex.EncodeToString([]byte(t.Name()))
 	env := func(rank int) []string {
@@ -125,7 +125,7 @@ func TestRanksMeetByTheSecretAlone(t *testing.T) {
 	}
 }
 
-// Without a way to hand over a secret the ranks are refused, with advice, and at once.
+// Without a way to hand over a secret, the ranks are refused at once, with advice.
 func TestNoWayToMeet(t *testing.T) {
 	for _, text := range ranks(t, []string{"PMI_RANK=0", "PMI_SIZE=2"}) {
 		for _, want := range []string{"mpiexec (PMI) has started 2 ranks", "HOROVOD_SECRET_KEY",

@@ -8,8 +8,8 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 )
 
-// EndsByExit says that the process ends by C's exit, as Python does: MPI is finalized then, and Init may follow
-// Shutdown. Otherwise Shutdown finalizes MPI. Set it before Init.
+// EndsByExit: the process ends by C's exit, as Python does. Then exit finalizes MPI, and Init may follow Shutdown.
+// Otherwise Shutdown finalizes MPI. Set it before Init.
 var EndsByExit bool
 
 // MPIBuilt reports whether MPI can be used: it finds and loads a libmpi, without initialising it.
@@ -25,7 +25,8 @@ func MPIEnabled() bool {
 	return w != nil && (w.Config.Controller == config.MPI || w.Config.CPUOperations == config.MPI)
 }
 
-// GlooEnabled reports the same about Gloo, which stands for the native transports.
+// GlooEnabled reports whether the ranks have met over Gloo, or Gloo carries the data; true without a world. Gloo stands
+// for the native transports.
 func GlooEnabled() bool {
 	w := current.Load()
 	return w == nil || w.Config.Controller == config.Gloo || w.Config.CPUOperations == config.Gloo
@@ -69,7 +70,7 @@ func MPISet(argument uintptr) (id int, ok bool) {
 	return 0, false
 }
 
-// withMPI is an environment in which the ranks meet over MPI.
+// withMPI returns an environment in which the ranks meet over MPI.
 func withMPI(lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		if name == "HOROVOD_CONTROLLER" {

@@ -28,21 +28,21 @@ import (
 // leaveLimit is the most time that Shutdown waits for operations that all ranks have agreed to execute.
 const leaveLimit = 10 * time.Second
 
-// TrackFD, if set before Init, is called with every descriptor that lives as long as the world: a forked child must
-// close them.
+// TrackFD, if set before Init, is called with every descriptor that lives as long as the world, because a forked child
+// must close these.
 var TrackFD func(fd int, open bool)
 
 // MainThread, if set before Init, reports whether the calling goroutine runs on the process's main thread and stays
 // there, as it does when C calls Go. See engine.Options.MainThread.
 var MainThread func() bool
 
-// Devices, if set before Init, makes what carries tensors in the memory of devices. See world.Options.
+// Devices, if set before Init, makes the carrier of tensors in the memory of devices. See world.Options.
 var Devices func(w *world.World) engine.Devices
 
 var (
 	mu         sync.Mutex // held during Init and Shutdown
 	generation uint64     // of the job
-	job        string     // where its ranks meet, and their secret; another one counts its generations anew
+	job        string     // where the job's ranks meet, and their secret; for another job, generations count anew
 	current    atomic.Pointer[world.World]
 	overMPI    *mpi.Communicator // of the current world, if it uses MPI
 
@@ -59,10 +59,10 @@ type Options struct {
 	// Sets are process sets to register, the same on all ranks.
 	Sets [][]int
 	// MPIRanks, if not empty, are the processes of MPI_COMM_WORLD that make up the world, in the order of its ranks.
-	// This process is one of them. It has no effect if the ranks do not meet over MPI.
+	// This process must be one of them. Without a meeting over MPI it has no effect.
 	MPIRanks []int
 	// MPIComms, if not nil, returns communicators of the program. The processes of the first one are the ranks. Each
-	// other one has some of these, and makes a process set, before Sets. It implies MPI.
+	// other one has some of these processes, and becomes a process set, before Sets. It implies MPI.
 	MPIComms func(*mpi.Library) []uintptr
 }
 
@@ -76,7 +76,8 @@ func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int)
 	return InitWith(ctx, lookup, Options{Sets: sets})
 }
 
-// misspelt lists, on rank 0, unknown variables that begin with GOROVOD_. Other software also uses Horovod's prefix.
+// misspelt lists, on rank 0, unknown variables that begin with GOROVOD_. It ignores Horovod's prefix, which other
+// software uses, too.
 func misspelt(c *config.Config, lookup func(string) (string, bool)) []string {
 	if c.Told.Rank > 0 {
 		return nil
@@ -92,7 +93,7 @@ func misspelt(c *config.Config, lookup func(string) (string, bool)) []string {
 	return config.Unknown(names)
 }
 
-// internals are variables of tests (see package failpoint) and of horovod.run.
+// internals are variables for tests (see package failpoint) and for horovod.run.
 var internals = []string{"GOROVOD_FAILPOINT", "GOROVOD_SEED", "GOROVOD_CUT", "GOROVOD_CHAOS_JOB", "GOROVOD_RESULT_FD"}
 
 // InitWith is Init with Options.
@@ -151,8 +152,8 @@ func join(ctx context.Context, s bootstrap.Start, c *config.Config, sets [][]int
 	return nil
 }
 
-// Shutdown leaves the world. Pending operations of this process fail, and so do those of other ranks that this rank
-// had not submitted.
+// Shutdown leaves the world. Pending operations of this process fail, and so do operations of other ranks that this
+// rank has not submitted.
 func Shutdown() {
 	mu.Lock()
 	defer mu.Unlock()
@@ -180,7 +181,7 @@ func Fail(reason string) {
 	}
 }
 
-// Failure returns the failure that has ended the current engine, "" if there is none.
+// Failure returns the failure that has ended the current engine; "" if there is none.
 func Failure() string {
 	if w := current.Load(); w != nil {
 		return w.Failure()
@@ -188,7 +189,7 @@ func Failure() string {
 	return ""
 }
 
-// World returns the current world, nil before Init and after Shutdown.
+// World returns the current world; nil before Init and after Shutdown.
 func World() *world.World { return current.Load() }
 
 // Enqueue submits an operation to the current engine.
@@ -209,7 +210,7 @@ func EnqueueGroup(name string, ops []engine.Op) ([]*engine.Entry, *engine.Error)
 	return w.Engine.EnqueueGroup(name, ops)
 }
 
-// logger makes a rank's log as the environment asks for it.
+// logger makes a rank's log with the settings of the environment.
 func logger(c *config.Config, p roster.Place) *slog.Logger {
 	logging.Use(c.LogFormat)
 	return logging.New(os.Stderr, logging.Options{Level: c.LogLevel, HideTime: c.LogHideTime, Rank: p.Rank,

@@ -13,8 +13,8 @@ import (
 var ErrSetsAreFixed = errors.New("process sets are fixed: set HOROVOD_DYNAMIC_PROCESS_SETS=1 before hvd.init() to " +
 	"add and remove them later")
 
-// AddSet registers a process set; see engine.AddSet. In an elastic job a set keeps those of its ranks that exist over
-// the epochs, and AddSet returns at once if the set is registered already.
+// AddSet registers a process set; see engine.AddSet. In an elastic job, a set keeps those of its ranks that exist
+// through all epochs, and AddSet returns at once if the set is registered already.
 func AddSet(ranks []int) (int, error) {
 	w := current.Load()
 	if w == nil {
@@ -25,7 +25,7 @@ func AddSet(ranks []int) (int, error) {
 	}
 	there := ThereOf(w, ranks)
 	if len(there) == 0 {
-		there = ranks // all ranks, or none that there is: an error
+		there = ranks // all ranks, or no existing rank, which is an error
 	}
 	if id, ok := known(w, there); ok {
 		rememberSet(w, ranks)
@@ -38,7 +38,8 @@ func AddSet(ranks []int) (int, error) {
 	return id, err
 }
 
-// ThereOf returns the ranks of a process set that w has, ascending: in an elastic job some may be beyond its size.
+// ThereOf returns, ascending, those ranks of a process set that exist in w: in an elastic job some may be beyond w's
+// size.
 func ThereOf(w *world.World, ranks []int) []int {
 	if len(w.Config.ElasticDriver) == 0 {
 		return ranks
@@ -65,8 +66,8 @@ func RemoveSet(id int) error {
 	return err
 }
 
-// Place returns this rank's number among the members of a process set, and their number. kind says, for an error,
-// which operation asks.
+// Place returns this rank's number among the members of a process set, and how many members there are. kind names the
+// operation that asks, for an error.
 func Place(kind string, set int) (rank, size int, err error) {
 	w := current.Load()
 	if w == nil {

@@ -11,7 +11,7 @@ import (
 var ErrTimelineNotEnabled = errors.New("the timeline is not enabled: set HOROVOD_TIMELINE=DYNAMIC, or to a file, " +
 	"before initialisation")
 
-// StartTimeline starts a timeline in the file at path, on rank 0; on the others it does nothing. But if path has
+// StartTimeline starts a timeline in the file at path, on rank 0; on other ranks it does nothing. If path contains
 // {rank}, each rank writes a file. It does file I/O.
 func StartTimeline(path string, markCycles bool) error {
 	w, err := recording()

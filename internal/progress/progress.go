@@ -1,6 +1,6 @@
-// Package progress tells people who wait how far something is: on a terminal by one line that is written over and
-// disappears, elsewhere by a line now and then. What is over soon it does not mention. Commands use it; the engine and
-// hvd never do.
+// Package progress tells people who wait how far something is: on a terminal by one line, which is written over and
+// disappears; elsewhere by a line now and then. It does not mention short waits. Only commands use it, never the engine
+// and hvd.
 package progress
 
 import (
@@ -15,49 +15,49 @@ import (
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
-// The times at which something is said. What takes less than the first is not mentioned.
+// When a wait is mentioned. A shorter wait than the first time is not.
 const (
 	firstDrawn = 2 * time.Second        // on a terminal
-	drawEvery  = 200 * time.Millisecond // there
+	drawEvery  = 200 * time.Millisecond // on a terminal
 	firstSaid  = 5 * time.Second        // elsewhere
-	sayEvery   = 5 * time.Second        // there, and only what differs from what was said last
-	lookEvery  = time.Second            // there
+	sayEvery   = 5 * time.Second        // elsewhere, and only if the text has changed
+	lookEvery  = time.Second            // elsewhere
 	// lastDraw is how long Close waits for the terminal.
 	lastDraw = 100 * time.Millisecond
 )
 
-// erase takes the cursor to the line's beginning, and removes what is there.
+// erase moves the cursor to the beginning of the line, and clears the line.
 const erase = "\r\x1b[K"
 
-// Line is the place for the news of one wait after another. Its methods may be called on any goroutine, and on a nil
-// Line, which shows nothing. They do not wait for the terminal.
+// Line shows the progress of one wait after another. Its methods may be called on any goroutine, and on a nil Line,
+// which shows nothing. They do not wait for the terminal.
 type Line struct {
-	terminal *os.File          // where it is drawn; nil: it is said
-	say      func(text string) // if it is not drawn
+	terminal *os.File          // where the line is drawn; nil: say is used
+	say      func(text string) // used if the line is not drawn
 	over     chan struct{}
 	gone     chan struct{} // closed when the goroutine has ended
 	ended    sync.Once
 
 	mu   sync.Mutex
-	wait int64     // counts the waits
-	news News      // of this wait; nil: nobody waits
-	from time.Time // since when somebody has
+	wait int64     // how many waits there were
+	news News      // of the present wait; nil: there is none
+	from time.Time // when the present wait began
 
-	// screen is held while something is written to the terminal.
+	// screen is held while the terminal is written.
 	screen sync.Mutex
-	shown  string // what of the line is on the terminal. screen
+	shown  string // the text of the line on the terminal. screen
 }
 
-// News says how far something is, or false if it is over. An empty text is not shown.
+// News says how far something is; waiting is false once it is over. An empty text is not shown.
 type News func() (text string, waiting bool)
 
-// New makes a Line on w if that is a terminal; otherwise say gets its lines, each without its end. Close it.
+// New makes a Line on w, if w is a terminal; otherwise say gets the lines, each without its newline. Close the Line.
 func New(w io.Writer, say func(text string)) *Line {
 	return open(w, say, pace{every: drawEvery, first: firstDrawn},
 		pace{every: lookEvery, first: firstSaid, between: sayEvery})
 }
 
-// open is New with the times at which a Line is drawn or said.
+// open is New with the paces for drawing and for saying.
 func open(w io.Writer, say func(text string), drawn, said pace) *Line {
 	l := &Line{say: say, over: make(chan struct{}), gone: make(chan struct{})}
 	p := said
@@ -68,11 +68,11 @@ func open(w io.Writer, say func(text string), drawn, said pace) *Line {
 	return l
 }
 
-// pace are the times of a Line.
+// pace is the timing of a Line.
 type pace struct {
-	every   time.Duration // between two looks at the news
-	first   time.Duration // from the beginning of a wait to the first word
-	between time.Duration // at least, from one word to the next
+	every   time.Duration // between two calls of news
+	first   time.Duration // from the beginning of a wait to the first text
+	between time.Duration // from one text to the next, at least
 }
 
 // IsTerminal reports whether f is a terminal on which a line can be written over.
@@ -88,7 +88,7 @@ func columns(f *os.File) int {
 	return 80
 }
 
-// size is a terminal's size, and nil for a file that is none. f stays as it is: Fd would make it block.
+// size is a terminal's size; nil for a file that is no terminal. It does not use f.Fd, which would make f block.
 func size(f *os.File) (s *unix.Winsize) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -102,8 +102,8 @@ func size(f *os.File) (s *unix.Winsize) {
 	return s
 }
 
-// Wait begins a wait, or goes on with other news if there is one already. news is called every so often, on a goroutine
-// of the Line, and must not block.
+// Wait begins a wait, or changes the news of the present one. The Line calls news regularly, on its own goroutine; news
+// must not block.
 func (l *Line) Wait(news News) {
 	if l == nil {
 		return
@@ -117,7 +117,7 @@ func (l *Line) Wait(news News) {
 	l.news = news
 }
 
-// Done ends the wait. The line disappears before something else is written by Over.
+// Done ends the wait. The line disappears before Over's writer writes anything.
 func (l *Line) Done() {
 	if l == nil {
 		return
@@ -127,7 +127,7 @@ func (l *Line) Done() {
 	l.news = nil
 }
 
-// Close ends the Line. What was drawn is gone then, unless the terminal does not take it.
+// Close ends the Line. A drawn line disappears, unless the terminal does not accept it within lastDraw.
 func (l *Line) Close() {
 	if l == nil {
 		return
@@ -140,7 +140,7 @@ func (l *Line) Close() {
 	}
 }
 
-// Over returns a writer to w that takes the line away first, for whatever else is written to the terminal.
+// Over returns a writer to w that first removes the line. Use it for everything else that goes to the terminal.
 func (l *Line) Over(w io.Writer) io.Writer {
 	if l == nil || l.terminal == nil {
 		return w
@@ -160,7 +160,7 @@ func (a *above) Write(p []byte) (int, error) {
 	return a.to.Write(p)
 }
 
-// hide takes the line away. screen is held.
+// hide removes the line. The caller holds screen.
 func (l *Line) hide() {
 	if l.shown != "" {
 		io.WriteString(l.terminal, erase)
@@ -168,7 +168,7 @@ func (l *Line) hide() {
 	}
 }
 
-// now is what there is to show, and for how long somebody has waited.
+// now returns the text to show, and how long the wait has lasted.
 func (l *Line) now() (text string, waited time.Duration) {
 	l.mu.Lock()
 	wait, news, from := l.wait, l.news, l.from
@@ -188,7 +188,7 @@ func (l *Line) now() (text string, waited time.Duration) {
 	return text, time.Since(from)
 }
 
-// run is the goroutine that shows.
+// run is the goroutine that shows the line.
 func (l *Line) run(p pace) {
 	defer close(l.gone)
 	tick := time.NewTicker(p.every)
@@ -214,7 +214,7 @@ func (l *Line) run(p pace) {
 	}
 }
 
-// draw shows text in place of what is shown.
+// draw replaces the shown text by text.
 func (l *Line) draw(text string) {
 	l.screen.Lock()
 	defer l.screen.Unlock()
@@ -222,14 +222,14 @@ func (l *Line) draw(text string) {
 		l.hide()
 		return
 	}
-	text = fit(text, columns(l.terminal)-1) // in the last column some terminals begin a line
+	text = fit(text, columns(l.terminal)-1) // after the last column, some terminals begin a line
 	if text != l.shown {
 		io.WriteString(l.terminal, erase+text)
 		l.shown = text
 	}
 }
 
-// fit makes text one line of at most so many columns.
+// fit makes text one line of at most this many columns.
 func fit(text string, columns int) string {
 	runes := []rune(printable.Text(strings.Join(strings.Fields(text), " ")))
 	if len(runes) > columns {

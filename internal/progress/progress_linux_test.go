@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit is far more than anything here takes.
+// limit is far longer than anything here takes.
 const limit = time.Minute
 
-// screen is what was written to a terminal.
+// screen is the text that a terminal has got.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -39,7 +39,7 @@ func (s *screen) await(t *testing.T, what string, passes func(text string) bool)
 	}
 }
 
-// terminal makes a terminal of so many columns.
+// terminal makes a terminal with this many columns.
 func terminal(t *testing.T, columns uint16) (*os.File, *screen) {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
@@ -76,7 +76,7 @@ func terminal(t *testing.T, columns uint16) (*os.File, *screen) {
 		}
 	}()
 	t.Cleanup(func() {
-		far.Close() // then the reader's end has nobody
+		far.Close() // then the reader's end is at its end, too
 		<-done
 		near.Close()
 	})
@@ -89,7 +89,7 @@ var (
 	never = pace{every: time.Millisecond, first: time.Hour}
 )
 
-// The line is written over, makes room for others, and disappears.
+// The line is written over, gives way to other output, and disappears.
 func TestDrawn(t *testing.T) {
 	to, got := terminal(t, 40)
 	l := open(to, func(text string) { t.Error("said:", text) }, soon, soon)
@@ -107,7 +107,7 @@ func TestDrawn(t *testing.T) {
 	got.await(t, "the end", func(s string) bool { return strings.HasSuffix(s, erase+"1 of 2"+erase) })
 }
 
-// What is soon over is not drawn.
+// A short wait is not drawn.
 func TestSoonOver(t *testing.T) {
 	to, got := terminal(t, 40)
 	l := open(to, nil, never, soon)
@@ -124,7 +124,7 @@ func TestSoonOver(t *testing.T) {
 	}
 }
 
-// Elsewhere the news are said, each once, until they are over.
+// Without a terminal each text is said once, until the wait is over.
 func TestSaid(t *testing.T) {
 	said := make(chan string, 64)
 	var news atomic.Value
@@ -151,7 +151,7 @@ func TestSaid(t *testing.T) {
 	var at int64
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
 		if now := looks.Load(); now == at {
-			break // nobody asks any more
+			break // no wait asks for news any more
 		} else {
 			at = now
 		}
@@ -164,7 +164,7 @@ func TestSaid(t *testing.T) {
 	}
 }
 
-// A line fits into the terminal, and holds nothing that a terminal obeys.
+// A line fits into the terminal, and has no control characters.
 func TestFit(t *testing.T) {
 	for text, want := range map[string]string{
 		"short":                 "short",

@@ -1,16 +1,15 @@
-// Package pulse tells whether the host at the other end of a TCP connection still
-// answers. It asks the kernel what the other kernel has acknowledged. So it does not
-// matter what the process there does, and the connection's own protocol is not used.
+// Package pulse tells whether the host at the other end of a TCP connection still answers. It asks the kernel what the
+// other kernel has acknowledged. So the state of the process there does not matter, and the connection's own protocol
+// is not used.
 package pulse
 
 import "time"
 
-// Pulse is what is known of the life at the other end of one connection. Its
-// methods are not safe for concurrent use.
+// Pulse watches the other end of one connection. Its methods are not safe for concurrent use.
 type Pulse struct{ since time.Time }
 
-// Beat has the kernels at both ends talk every so often from now on, and returns
-// for how long the other one has not answered meanwhile: 0 at first.
+// Beat makes the kernels at both ends talk every so often from now on, and returns how long the other kernel has not
+// answered since then: 0 at first.
 func (p *Pulse) Beat(fd int, every time.Duration) time.Duration {
 	now := time.Now()
 	if p.since.IsZero() {
@@ -21,12 +20,12 @@ func (p *Pulse) Beat(fd int, every time.Duration) time.Duration {
 	}
 	silent, err := Silence(fd)
 	if err != nil {
-		return 0 // it is being closed
+		return 0 // the connection is being closed
 	}
 	return min(silent, now.Sub(p.since))
 }
 
-// Rest ends that.
+// Rest ends the talk that Beat began.
 func (p *Pulse) Rest(fd int) {
 	if !p.since.IsZero() {
 		keepAlive(fd, 0)

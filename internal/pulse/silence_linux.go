@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepAlive has the kernel ask the other end's kernel for a sign of life, every so
-// often while nothing comes; 0: it does not. The kernel never breaks the
-// connection for that: who asked looks at Silence, and decides.
+// keepAlive makes the kernel probe the other end's kernel every so often while nothing comes; with 0 it does not. The
+// kernel never breaks the connection for a missing answer: the caller looks at Silence, and decides.
 func keepAlive(fd int, every time.Duration) error {
 	if every <= 0 {
 		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 0)
@@ -27,8 +26,8 @@ func keepAlive(fd int, every time.Duration) error {
 	return nil
 }
 
-// Silence is for how long neither data nor an acknowledgement has come. The other
-// end's kernel acknowledges also while its process is stopped or busy.
+// Silence is how long neither data nor an acknowledgement has come. The other end's kernel acknowledges even while its
+// process is stopped or busy.
 func Silence(fd int) (time.Duration, error) {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

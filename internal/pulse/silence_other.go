@@ -4,8 +4,8 @@ package pulse
 
 import "time"
 
-// keepAlive does nothing where Silence cannot tell.
+// keepAlive does nothing, because Silence knows nothing here.
 func keepAlive(int, time.Duration) error { return nil }
 
-// Silence is not known here.
+// Silence knows nothing here.
 func Silence(int) (time.Duration, error) { return 0, nil }

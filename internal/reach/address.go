@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Address is where a process can be reached, as it tells the others.
+// Address is where a process can be reached, in the form that other processes get.
 type Address struct {
 	Addr   string `json:"a"` // host:port
 	Bridge bool   `json:"b,omitempty"`
@@ -19,16 +19,15 @@ type Address struct {
 type Own struct {
 	Prefix    netip.Prefix // the address with the size of its subnet
 	Interface string
-	Bridge    bool // of containers or virtual machines on this host
+	Bridge    bool // the interface is for containers or virtual machines on this host
 	Speed     int  // of the interface, in Mbit/s; 0: unknown
 }
 
-// maxAddresses bounds what a process says of itself; a host may have an address for each
-// of its containers.
+// maxAddresses is how many addresses a process offers; a host may have one for each of its containers.
 const maxAddresses = 16
 
-// OnHost lists the addresses of this host's interfaces that are up, loopback and
-// link-local ones left out: these mean something else to other processes.
+// OnHost lists the addresses of this host's interfaces that are up, without loopback and link-local ones, which mean
+// something else to other processes.
 func OnHost() ([]Own, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -43,9 +42,8 @@ func OnHost() ([]Own, error) {
 	return own, nil
 }
 
-// OnInterfaces lists the addresses of those of the named interfaces that this host has,
-// and that are up with an address: other hosts may call theirs otherwise. Loopback has one
-// address. That there are none is an error, which says what this host has instead.
+// OnInterfaces lists the addresses of those of the named interfaces that this host has and that are up; other hosts may
+// use other names. Loopback has one address. If there are no addresses, the error says what this host has instead.
 func OnInterfaces(names []string) ([]Own, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -71,7 +69,7 @@ func OnInterfaces(names []string) ([]Own, error) {
 	return own, nil
 }
 
-// describe names interfaces, and says of those that lead nowhere why.
+// describe names interfaces, and says of each useless one why it is useless.
 func describe(all []net.Interface) string {
 	var there []string
 	for _, i := range all {
@@ -100,8 +98,8 @@ func Names(own []Own) (names []string) {
 	return names
 }
 
-// Best puts a host's addresses into the order in which it tells them, and cuts their number: first the one
-// from which first is reached, bridges last, IPv4 before IPv6.
+// Best returns a host's addresses in the order in which the host offers them, shortened: first the one from which the
+// host reaches first, bridges last, IPv4 before IPv6.
 func Best(own []Own, first netip.Addr) ([]Own, error) {
 	if len(own) == 0 {
 		return nil, errors.New("this host has no address at which ranks on other hosts could reach it")
@@ -110,7 +108,7 @@ func Best(own []Own, first netip.Addr) ([]Own, error) {
 	return own[:min(len(own), maxAddresses)], nil
 }
 
-// Sorted is own in the order of Best, uncut.
+// Sorted is own in the order of Best, not shortened.
 func Sorted(own []Own, first netip.Addr) []Own {
 	own = slices.Clone(own)
 	sortFamilies(own, first)
@@ -157,12 +155,11 @@ func of(i net.Interface) (own []Own) {
 	return own
 }
 
-// docker0 is the address of Docker's default bridge, the same on every host. The
-// containers on it have others of its subnet, at which they can well be reached.
+// docker0 is the address of Docker's default bridge, the same on every host. Containers on the bridge have other
+// addresses of its subnet, at which they can be reached.
 var docker0 = netip.AddrFrom4([4]byte{172, 17, 0, 1})
 
-// isBridge tells an interface for containers or virtual machines by its name, or by
-// its address.
+// isBridge reports whether an interface is for containers or virtual machines, by its name or address.
 func isBridge(name string, ip netip.Addr) bool {
 	for _, prefix := range []string{"docker", "br-", "virbr", "cni", "lxcbr", "lxdbr", "podman", "flannel", "cali"} {
 		if strings.HasPrefix(name, prefix) {
@@ -172,9 +169,9 @@ func isBridge(name string, ip netip.Addr) bool {
 	return ip == docker0
 }
 
-// Toward is this host's address on the way to a host:port; invalid if there is no way.
+// Toward is this host's address on the way to addr, which is host:port; invalid if there is no way.
 func Toward(addr string) netip.Addr {
-	c, err := net.Dial("udp", addr) // sends nothing
+	c, err := net.Dial("udp", addr) // UDP: this sends nothing
 	if err != nil {
 		return netip.Addr{}
 	}

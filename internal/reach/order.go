@@ -10,12 +10,11 @@ import (
 type Way struct {
 	Addr string // host:port
 	Why  string
-	// Level is smaller for what is tried sooner; ways of one level are equally good.
+	// Level is smaller for ways to try sooner; ways of one level are equally good.
 	Level Level
-	// speed is that of this host's interface to it, in Mbit/s; 0: unknown.
+	// speed is the speed of this host's interface to it, in Mbit/s; 0: unknown.
 	speed int
-	// again: another address family of what a better way leads through already, so
-	// that nothing is won by taking both.
+	// again: a better way uses the same interface by another address family, so both together gain nothing.
 	again bool
 }
 
@@ -27,20 +26,19 @@ const (
 	Loopback   Level = iota // the same host
 	SameSubnet              // on a network that this host is on, too
 	Routed                  // elsewhere
-	Bridged                 // of a bridge for containers or virtual machines
+	Bridged                 // on a bridge for containers or virtual machines
 )
 
-// Order puts the addresses of another process into the order in which it is tried from
-// here. own are this host's addresses, and sameNetwork says that both processes are
-// in one network namespace. Loopback leads there only then; an address that is this
-// host's own, too, leads to another host never, and is left out.
+// Order puts the addresses of another process into the order in which this host tries them. own are this host's
+// addresses. sameNetwork: both processes are in one network namespace. Only then does loopback lead to the other
+// process. An address that this host has, too, never leads to another host, and is left out.
 func Order(addresses []Address, own []Own, sameNetwork bool) []Way {
 	var ways []Way
-	through := make(map[string]string) // address: this host's interface to it, empty if unknown
+	through := make(map[string]string) // by address: this host's interface to it; empty if unknown
 	for _, a := range addresses {
 		at, err := netip.ParseAddrPort(a.Addr)
 		if err != nil {
-			continue // a peer's nonsense leads nowhere
+			continue // the peer sent nonsense
 		}
 		w := Way{Addr: a.Addr}
 		ip := at.Addr().Unmap()
@@ -75,15 +73,15 @@ func Order(addresses []Address, own []Own, sameNetwork bool) []Way {
 	return ways
 }
 
-// behindSecondFamilies puts, within each level, the ways of an interface's second
-// address family behind all others. An interface with IPv4 and IPv6 would else count
-// twice where connections are spread, and get more of them than one with IPv4 alone.
+// behindSecondFamilies puts, within each level, the ways of an interface's second address family behind all others.
+// Otherwise an interface with IPv4 and IPv6 would count twice, and get more of the spread connections than one with
+// IPv4 alone.
 func behindSecondFamilies(ways []Way, through map[string]string) {
 	type link struct {
 		level Level
 		name  string
 	}
-	first := make(map[link]bool) // whether its first way is IPv4
+	first := make(map[link]bool) // by link: its first way is IPv4
 	for i := range ways {
 		w := &ways[i]
 		is4 := netip.MustParseAddrPort(w.Addr).Addr().Unmap().Is4()
@@ -114,8 +112,8 @@ func Addrs(ways []Way) []string {
 	return addrs
 }
 
-// Equal is how many of the first ways are equally good and fast, and of interfaces of their own
-// as far as that is known: over these, several connections may be spread.
+// Equal is how many of the first ways are equally good and fast, and (as far as that is known) use different
+// interfaces. Several connections may be spread over these.
 func Equal(ways []Way) int {
 	n := 0
 	for n < len(ways) && ways[n].Level == ways[0].Level && ways[n].speed == ways[0].speed && !ways[n].again {

@@ -1,7 +1,6 @@
-// Package reach finds a way from one process of a job to another that has several
-// addresses. It says which addresses to offer and in which order to try a peer's, and
-// it tries them. It does not believe an address that answers: the dialler proves the
-// other end, so an address that means another host here does no harm.
+// Package reach finds a way from one process of a job to another that has several addresses. It says which addresses to
+// offer and in which order to try a peer's, and it tries them. It does not trust an address that answers: the dialler
+// proves the other end, so an address that belongs to another process here does no harm.
 package reach
 
 import (
@@ -11,15 +10,13 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// Stagger is the head start that an address has over the next one. An address
-// that fails sooner gives way at once.
+// Stagger is the head start of an address over the next one. If an address fails sooner, the next one starts at once.
 const Stagger = 250 * time.Millisecond
 
-// Race calls dial for addresses 0 to n-1, each a Stagger after the one before or as
-// soon as that has failed, and returns the first that succeeds with its number. It
-// then ends the context of the others, waits for them, and gives what they have
-// achieved nevertheless to discard. If none succeeds, errs are their errors, by
-// number; ctx's end fails those that have not begun.
+// Race calls dial for the addresses 0 to n-1, each one Stagger after the one before, or as soon as that has failed. It
+// returns the first success, with the address's number. It then ends the context of the other calls, waits for them,
+// and passes late successes to discard. If none succeeds, errs are their errors, by number. When ctx ends, addresses
+// that have not begun fail.
 func Race[T any](ctx context.Context, n int, dial func(ctx context.Context, i int) (T, error), discard func(T)) (won T,
 	number int, errs []error) {
 	ctx, cancel := context.WithCancel(ctx)

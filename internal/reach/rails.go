@@ -2,14 +2,13 @@ package reach
 
 import "net/netip"
 
-// MaxRails bounds how many interfaces count.
+// MaxRails is how many interfaces count at most.
 const MaxRails = 8
 
-// Rails is over how many of this host's interfaces it pays to spread the data to another
-// host: those as fast as the fastest, each in a subnet of its own, since the kernel
-// sends to one subnet through one interface. A slow one beside a fast one, such as that of
-// the administrators' network, would hold up its share. Where drivers do not tell
-// their speed, only interfaces that the user has chosen count as equal. At least 1.
+// Rails is over how many of this host's interfaces data to another host should be spread, at least 1. It counts the
+// interfaces that are as fast as the fastest, each in a subnet of its own, because the kernel sends to one subnet
+// through one interface. A slow one beside a fast one, such as one to the administrators' network, would delay its
+// share. If drivers do not tell the speed, only interfaces that the user has chosen count as equal.
 func Rails(own []Own, chosen bool) int {
 	best := 0
 	for _, o := range own {

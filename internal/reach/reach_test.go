@@ -50,7 +50,7 @@ func TestOrder(t *testing.T) {
 	if Equal(ways) != 2 || !strings.Contains(ways[1].Why, "ib0") || Equal(nil) != 0 {
 		t.Errorf("%+v", ways)
 	}
-	// An interface with two address families counts once, wherever its second one stands.
+	// An interface with two address families counts once, wherever the second one is in the list.
 	for _, text := range []string{"10.0.0.2:1 10.1.0.2:1 [fd00::2]:1", "10.0.0.2:1 [fd00::2]:1 10.1.0.2:1"} {
 		var addresses []Address
 		for _, addr := range strings.Fields(text) {
@@ -126,10 +126,10 @@ func TestBridges(t *testing.T) {
 
 var errDial = errors.New("nobody there")
 
-// An address that fails gives way at once; what comes too late is discarded.
+// When an address fails, the next one starts at once; a late success is discarded.
 func TestRace(t *testing.T) {
 	for _, c := range []struct {
-		plan string // by address: f fails, s succeeds, h hangs until its context ends, l succeeds then nevertheless
+		plan string // by address: f fails, s succeeds, h hangs until its context ends, l then still succeeds
 		want int
 	}{{"s", 0}, {"fs", 1}, {"ffffffffs", 8}, {"hs", 1}, {"lsh", 1}, {"ff", -1}, {"", -1}} {
 		var discarded, begun atomic.Int32

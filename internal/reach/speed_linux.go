@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ethtoolSettings is the kernel's struct ethtool_cmd, as far as it is read.
+// ethtoolSettings is the beginning of the kernel's struct ethtool_cmd.
 type ethtoolSettings struct {
 	command   uint32
 	_, _      uint32
@@ -19,9 +19,9 @@ type ethtoolSettings struct {
 	_         [14]byte
 }
 
-// speedOf is what an interface's driver says of its speed, in Mbit/s; 0 where it says
-// nothing, as those of many virtual machines. It asks the kernel rather than /sys, which shows
-// the interfaces of the network namespace that it was mounted in.
+// speedOf is the speed that an interface's driver reports, in Mbit/s; 0 if it reports none, as in many virtual
+// machines. It asks the kernel rather than /sys, which shows the interfaces of the network namespace in which it was
+// mounted.
 func speedOf(name string) int {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -38,7 +38,7 @@ func speedOf(name string) int {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
 	runtime.KeepAlive(settings)
 	speed := uint32(settings.speedHigh)<<16 | uint32(settings.speedLow)
-	if errno != 0 || speed == math.MaxUint32 || speed == math.MaxUint16 { // unknown, in the old form too
+	if errno != 0 || speed == math.MaxUint32 || speed == math.MaxUint16 { // unknown, also in the old form
 		return 0
 	}
 	return int(speed)

@@ -2,5 +2,5 @@
 
 package reach
 
-// speedOf is not known here.
+// speedOf knows no speed here.
 func speedOf(string) int { return 0 }

@@ -12,9 +12,9 @@ type inquiries struct {
 
 	// Guarded by Session.mu.
 	onAsk  func() []byte
-	asks   uint64     // how many Asks there have been; numbers them from 1
-	asking uint64     // the answers that come are to this one, and to those before
-	open   []*inquiry // Asks that have not returned, in order of their numbers
+	asks   uint64     // how many Asks there were; it numbers them from 1
+	asking uint64     // arriving answers are to this Ask, and to those before it
+	open   []*inquiry // Asks that have not returned, by number
 }
 
 // inquiry is an Ask that has not returned.
@@ -24,9 +24,9 @@ type inquiry struct {
 	done    chan struct{} // closed when no more answers will come
 }
 
-// OnAsk sets the function that answers when any rank asks, this one included. Its result is cut to MaxValue bytes. f
-// runs on a goroutine of the session, one call at a time, and possibly once more after Close has returned. While f
-// blocks, this rank does not answer, but nothing else waits. Before OnAsk the answer is empty.
+// OnAsk sets the function that answers when any rank asks, this one included. The session cuts the answer to MaxValue
+// bytes. f runs on a goroutine of the session, one call at a time, and possibly once more after Close has returned.
+// While f blocks, this rank does not answer, but nothing else waits. Before OnAsk the answer is empty.
 func (s *Session) OnAsk(f func() []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *Session) Ask(ctx context.Context) ([][]byte, error) {
 		case <-ctx.Done():
 		case <-s.ended:
 			select {
-			case <-q.done: // before that
+			case <-q.done: // the answers were complete before the end
 			default:
 				err = s.cause()
 			}
@@ -76,13 +76,13 @@ func (s *Session) Ask(ctx context.Context) ([][]byte, error) {
 	return q.answers, err
 }
 
-// hear handles the frames of questions; false for all others. The caller holds s.mu.
+// hear handles the frames of questions; false for other frames. The caller holds s.mu.
 func (s *Session) hear(m message) bool {
 	switch m.Type {
 	case typeQuestion:
 		select {
 		case s.questions <- struct{}{}:
-		default: // the answer to come serves this one too
+		default: // the answer that is being made serves this question, too
 		}
 	case typeAsking:
 		s.asking = m.Use
@@ -112,7 +112,7 @@ func (s *Session) hear(m message) bool {
 	return true
 }
 
-// reply is the goroutine that answers, so that a slow answer does not hold up the news.
+// reply is the goroutine that answers, so that a slow answer does not delay the news.
 func (s *Session) reply() {
 	for {
 		select {
@@ -127,7 +127,7 @@ func (s *Session) reply() {
 		if f != nil {
 			value = f()
 		}
-		// Where it fails the session has ended.
+		// If this fails, the session has ended.
 		s.write(message{Type: typeAnswer, Value: value[:min(len(value), MaxValue)]})
 	}
 }

@@ -26,7 +26,7 @@ func asked(t *testing.T, srv *Server, rank int) {
 	t.Fatalf("rank %d has not been asked", rank)
 }
 
-// stopped is a rank that answers nothing until it goes on.
+// stopped makes a rank answer nothing until goOn is called.
 func stopped(s *Session) (goOn func()) {
 	stop := make(chan struct{})
 	s.OnAsk(func() []byte { <-stop; return []byte("late") })
@@ -55,7 +55,7 @@ func TestEveryoneAnswers(t *testing.T) {
 	for _, c := range []struct{ ranks, large int }{
 		{1, MaxValue},
 		{2, MaxValue},
-		{17, 8000}, // several writes all the same
+		{17, 8000}, // several writes, although values are small
 	} {
 		t.Run(fmt.Sprintf("%d ranks, up to %d bytes", c.ranks, c.large), func(t *testing.T) {
 			srv, addr := serve(t, c.ranks)
@@ -105,7 +105,7 @@ func TestAnswersAreCutAndEmptyWithoutOnAsk(t *testing.T) {
 	}
 }
 
-// Each Ask hears what holds after it was called.
+// Each Ask gets answers that were made after it was called.
 func TestAnswersAreNewWhereNoneMayBeShared(t *testing.T) {
 	srv, addr := serve(t, 1)
 	srv.freshTime = 0
@@ -142,7 +142,7 @@ func TestWhoDoesNotAnswerIsNil(t *testing.T) {
 	goOn := stopped(two)
 	defer goOn()
 
-	// Rank 1 has gone before, rank 2 is stopped: its answer is awaited until the context ends.
+	// Rank 1 is gone, and rank 2 is stopped: Ask waits for its answer until the context ends.
 	one.Close()
 	for {
 		srv.mu.Lock()
@@ -156,12 +156,12 @@ func TestWhoDoesNotAnswerIsNil(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	got, err := zero.Ask(ctx)
-	if got[0] == nil { // this rank's own, too, can be slower than that
+	if got[0] == nil { // this rank's own answer, too, can be slower than that
 		got[0] = []byte("here")
 	}
 	mustAnswer(t, got, err, `"here" nil nil nil`)
 
-	// It goes on: its answer serves the second Ask, with one question.
+	// Rank 2 goes on: its answer to the one question serves the second Ask.
 	asked(t, srv, 2)
 	type result struct {
 		got [][]byte
@@ -177,7 +177,7 @@ func TestWhoDoesNotAnswerIsNil(t *testing.T) {
 	mustAnswer(t, r.got, r.err, `"here" nil "late" nil`)
 }
 
-// A rank that goes while its answer is awaited ends the wait.
+// A rank that leaves while others wait for its answer ends their wait.
 func TestLeavingEndsTheWaitForAnAnswer(t *testing.T) {
 	for _, how := range []string{"leaves", "dies"} {
 		srv, addr := serve(t, 2)
@@ -200,8 +200,7 @@ func TestLeavingEndsTheWaitForAnAnswer(t *testing.T) {
 	}
 }
 
-// A rank that blocks in its answer hears the news, takes part in exchanges,
-// and asks.
+// A rank whose answer blocks still hears the news, takes part in exchanges, and asks.
 func TestAStuckAnswerHoldsUpNothing(t *testing.T) {
 	srv, addr := serve(t, 3)
 	one, two := join(t, addr, options(0, 3)), join(t, addr, options(1, 3))
@@ -223,8 +222,7 @@ func TestAStuckAnswerHoldsUpNothing(t *testing.T) {
 	<-done
 }
 
-// Asks at the same time on one session: the last one's answers serve all, and
-// there is a limit.
+// Of several Asks at one time on one session, the last one's answers serve all. The number of such Asks is limited.
 func TestAsksOnOneSession(t *testing.T) {
 	srv, addr := serve(t, 2)
 	srv.freshTime = 0
@@ -295,7 +293,7 @@ func TestGenerationsDoNotAnswerOneAnother(t *testing.T) {
 	mustAnswer(t, got, err, `nil "2"`)
 }
 
-// Who knows the secret but lies loses its connection; the others' asks end.
+// A rank that knows the secret but lies loses its connection; the others' Asks end.
 func TestLyingAnswersEndOnlyTheirConnection(t *testing.T) {
 	for name, m := range map[string]message{
 		"unasked":   {Type: typeAnswer, Value: []byte("x")},
@@ -321,8 +319,7 @@ func TestLyingAnswersEndOnlyTheirConnection(t *testing.T) {
 	}
 }
 
-// A server that lies does not harm the session: ranks out of range, answers to
-// Asks that never were.
+// False answers from the server (ranks out of range, answers to Asks that never were) do not harm the session.
 func TestSessionIgnoresFalseAnswers(t *testing.T) {
 	s := &Session{o: Options{Size: 2}}
 	q := &inquiry{use: 2, answers: make([][]byte, 2), done: make(chan struct{})}
@@ -348,8 +345,7 @@ func TestSessionIgnoresFalseAnswers(t *testing.T) {
 	<-q.done
 }
 
-// A rank that asks without end and reads nothing makes the server keep one
-// survey, and does not slow the others down.
+// A rank that asks without end and reads nothing makes the server keep one survey, and does not slow the others down.
 func TestAskerThatDoesNotReadIsBounded(t *testing.T) {
 	srv, addr := serve(t, 2)
 	srv.freshTime = time.Hour
@@ -360,7 +356,7 @@ func TestAskerThatDoesNotReadIsBounded(t *testing.T) {
 	if _, err := all[0].Ask(bounded(t)); err != nil {
 		t.Fatal(err)
 	}
-	all[1].mu.Lock() // its reader stops at the next frame
+	all[1].mu.Lock() // its reader blocks at the next frame
 	for use := range uint64(200) {
 		if err := all[1].write(message{Type: typeAsk, Use: use + 1}); err != nil {
 			all[1].mu.Unlock()

@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	// pingPause is the time for which a rank that has just been heard of is not asked again.
+	// pingPause is how long the server does not ping a rank that it has just heard from.
 	pingPause = time.Second / 2
-	// maxTick is the most silence that may pass between two looks. A longer gap does not count as silence, since
-	// nobody has looked.
+	// maxTick is the most silence that one look can add. A longer gap does not count as silence, because nobody looked
+	// in between.
 	maxTick = 10 * time.Second
 	// maxSilent is the most silent ranks in one answer.
 	maxSilent = 64
 )
 
-// Silence is the time for which a rank has not answered. A session answers by itself, so a silent rank is not one that
-// computes: its process is stopped, or its host cannot be reached.
+// Silence is how long a rank has not answered. A session answers by itself, while its rank computes. So a silent rank
+// is stopped, or its host cannot be reached.
 type Silence struct {
 	Rank int
 	For  time.Duration
 }
 
-// liveness is what the server knows of a peer's life. Guarded by Server.mu.
+// liveness is the server's state of a peer's life. Guarded by Server.mu.
 type liveness struct {
 	heard  time.Time     // when the last frame came
-	asked  bool          // a ping has not been answered
-	looked time.Time     // when silent was counted last
-	silent time.Duration // since the ping
+	asked  bool          // the peer has not answered a ping
+	looked time.Time     // when silent was last counted
+	silent time.Duration // how long since the unanswered ping
 }
 
-// alive notes that something has arrived from the peer.
+// alive notes that a frame has arrived from the peer.
 func (p *liveness) alive(now time.Time) { p.heard, p.asked, p.silent = now, false, 0 }
 
 // look adds to the silence, and reports whether a ping is due.
@@ -53,8 +53,8 @@ func (p *liveness) look(now time.Time) (ping bool) {
 	return true
 }
 
-// beat pings the other members of p's generation, and tells p at once which of them have not answered earlier pings.
-// It keeps nothing for p, which has to ask again.
+// beat pings the other members of p's generation, and tells p at once which of them have not answered earlier pings. It
+// keeps no state for p, which has to ask again.
 func (s *Server) beat(p *peer, now time.Time) {
 	m := message{Type: typeBeats}
 	for r, q := range p.gen.members {
@@ -73,12 +73,12 @@ func (s *Server) beat(p *peer, now time.Time) {
 	s.send(p, m)
 }
 
-// Beat asks the launcher which ranks are silent, the longest first. The answer comes at once, and is about the pings
-// of earlier Beats, of any rank: so call it every few seconds while you wait, one call at a time. If the launcher does
-// not answer before ctx ends, the error wraps that of ctx.
+// Beat asks the launcher which ranks are silent, the longest first. The answer comes at once, and is about the pings of
+// earlier Beats, of any rank. So call it every few seconds while you wait, one call at a time. If the launcher does not
+// answer before ctx ends, the error wraps ctx's error.
 func (s *Session) Beat(ctx context.Context) ([]Silence, error) {
 	select {
-	case <-s.beats: // too late for an earlier one
+	case <-s.beats: // an answer that came too late for an earlier Beat
 	default:
 	}
 	if err := s.write(message{Type: typeBeat}); err != nil {
@@ -107,8 +107,8 @@ func (s *Session) hearBeats(m message) bool {
 	return true
 }
 
-// Mute is the time for which the launcher's kernel has acknowledged nothing, not even Beats. If it is short, a
-// launcher that does not answer is stopped, not gone.
+// Mute is how long the launcher's kernel has acknowledged nothing, not even Beats. If that is short, a launcher that
+// does not answer is stopped, not gone.
 func (s *Session) Mute() (silent time.Duration, known bool) {
 	conn := s.conn
 	if w, wraps := conn.(interface{ NetConn() net.Conn }); wraps {

@@ -8,30 +8,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The signals of Linux: those with names, and the real-time ones.
+// Linux has signals with names, and real-time signals.
 const (
 	lastNamedSignal     = 31
 	firstRealTimeSignal = 34
 	lastSignal          = 64
 )
 
-// Death says how the process of one rank ended. It is also an error: errors.As finds it in the failures that it
+// Death says how the process of one rank ended. It is also an error: errors.As finds it in the failures that the death
 // caused.
 type Death struct {
 	Rank int
 	Host string
-	// PID is the process that the launcher started. A rank that runs under a wrapper has joined with another one.
+	// PID is the process that the launcher started. A rank under a wrapper has joined with another PID.
 	PID int
 	// Signal is the signal that killed it; 0 if it exited by itself.
 	Signal int
 	// ExitCode is meaningful if Signal is 0.
 	ExitCode int
-	// Lost says why the launcher has lost the host. Then nothing is known of the end. Otherwise empty.
+	// Lost says why the launcher has lost the host. Then nobody knows how the process ended. Otherwise empty.
 	Lost string `json:",omitempty"`
-	// Told is the end in words, if the program that started the process knows no more: "was killed by Ray, …".
-	// Otherwise empty.
+	// Told describes the end in words, if the program that started the process knows nothing more exact: "was killed by
+	// Ray, …". Otherwise empty.
 	Told string `json:",omitempty"`
-	// Apart says why the process, which lives, could not join the others. Otherwise empty.
+	// Apart says why the process, which still lives, could not join the others. Otherwise empty.
 	Apart string `json:",omitempty"`
 	// Stderr holds the last lines of its stderr, without a newline at the end.
 	Stderr string `json:",omitempty"`
@@ -39,7 +39,7 @@ type Death struct {
 	Reason string `json:",omitempty"`
 	// NeverJoined says that the process ended before it came to the rendezvous. The server sets it.
 	NeverJoined bool `json:",omitempty"`
-	// At is when it ended, by this host's clock. If it is zero, the server sets the time of the news.
+	// At is when the process ended, by this host's clock. If it is zero, the server sets the time of the news.
 	At time.Time `json:"-"`
 }
 
@@ -53,7 +53,7 @@ func (d Death) String() string {
 	return fmt.Sprintf("rank %d on host %s (pid %d) %s", d.Rank, d.Host, d.PID, d.How())
 }
 
-// How says how it ended, such as "exited with code 1".
+// How says how the process ended, such as "exited with code 1".
 func (d Death) How() string {
 	before := ""
 	if d.NeverJoined {
@@ -72,11 +72,11 @@ func (d Death) How() string {
 	return fmt.Sprintf("exited with code %d%s%s", d.ExitCode, d.passedOn(), before)
 }
 
-// passedOn names the signal in an exit code of 128+n. A shell ends with this code when its command was killed, and a
-// rank may run under a shell.
+// passedOn names the signal n of an exit code 128+n. A shell exits with this code if its command was killed, and a rank
+// may run under a shell.
 func (d Death) passedOn() string {
 	n := d.ExitCode - 128
-	// The C library keeps the two signals below its first real-time one for itself.
+	// The C library uses the two signals below its first real-time signal itself.
 	if n < 1 || n > lastSignal || (n > lastNamedSignal && n < firstRealTimeSignal) {
 		return ""
 	}

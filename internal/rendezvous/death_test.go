@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A rank under a shell is seen to exit, with what the shell makes of a signal.
+// If a signal kills a rank under a shell, the shell exits with a code that stands for the signal.
 func TestExitCodesOfShellsNameTheSignal(t *testing.T) {
 	for code, says := range map[int]string{
 		1: "code 1", 128: "code 128", 129: "code 129 (128+1: SIGHUP)", 137: "code 137 (128+9: SIGKILL)",

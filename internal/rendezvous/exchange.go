@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// generation is one world: the ranks that joined with the same number, each at most once. If a rank joins twice with
-// one number, because its command runs two programs one after the other, it comes into another generation the second
-// time. Guarded by Server.mu.
+// generation is one world: the ranks that joined with the same number, each at most once. A rank may join twice with
+// one number, because its command runs two programs one after the other; the second time it gets into another
+// generation. Guarded by Server.mu.
 type generation struct {
 	number    uint64 // agreed: unique in the job
-	claimed   uint64 // by the ranks
+	claimed   uint64 // the number that the ranks gave
 	members   map[int]*peer
-	first     *peer          // the member that came first
-	gone      map[int]string // members that cannot contribute any more, and why
+	first     *peer          // the member that joined first
+	gone      map[int]string // the members that can contribute no more, each with the reason
 	odd       string         // why this generation can never be complete; "" if it can
 	exchanges map[exchangeKey]*exchange
-	verdict   *Verdict // why its operations have ended; nil while they have not
+	verdict   *Verdict // why its operations have ended; nil until then
 }
 
 type exchangeKey struct {
@@ -32,7 +32,7 @@ type exchange struct {
 	from   []*peer
 }
 
-// next is the first generation with the claimed number to which rank has not belonged.
+// next is the first generation with the claimed number that rank was never in.
 func (s *Server) next(rank int, claimed uint64) *generation {
 	for _, g := range s.gens {
 		if g.claimed == claimed && g.members[rank] == nil {
@@ -64,7 +64,7 @@ func (s *Server) open(claimed uint64) *generation {
 	return g
 }
 
-// otherArch describes how the processor of p, which is new, differs from the others'.
+// otherArch describes how the processor of p, which is about to join, differs from the others'; empty if it does not.
 func (g *generation) otherArch(p *peer) string {
 	if g.first == nil {
 		g.first = p
@@ -105,7 +105,7 @@ func (s *Server) contribute(p *peer, m message) bool {
 	return true
 }
 
-// endExchanges ends the exchanges of g that are complete, and those that can never be.
+// endExchanges ends the exchanges of g that are complete, and those that can never become complete.
 func (s *Server) endExchanges(g *generation) {
 	for key, x := range g.exchanges {
 		if len(x.values) == s.size && g.odd == "" {
@@ -121,7 +121,7 @@ func (s *Server) endExchanges(g *generation) {
 	}
 }
 
-// hopeless says why x can never be completed.
+// hopeless says why x can never become complete.
 func (s *Server) hopeless(g *generation, x *exchange) (message, bool) {
 	m := message{Type: typeFailed, Name: x.name, Use: x.use, Text: g.odd}
 	if len(s.deaths) > 0 {
@@ -132,7 +132,7 @@ func (s *Server) hopeless(g *generation, x *exchange) (message, bool) {
 		return m, true
 	}
 	if len(g.gone) == 0 && !s.someEnded {
-		return m, false // nobody is, which is so at nearly every call, and there is one for each rank
+		return m, false // a shortcut: nearly every call comes here, and there is a call for each rank
 	}
 	for r := range s.ranks {
 		if _, ok := x.values[r]; ok {
@@ -148,8 +148,8 @@ func (s *Server) hopeless(g *generation, x *exchange) (message, bool) {
 	return m, false
 }
 
-// complete sends all values to all, in frames of bounded size, encoded once for all ranks. If all values are equal,
-// which is common, the frame has one.
+// complete sends all values to all ranks, in frames of bounded size, which are encoded once for all ranks. If all
+// values are equal, which is common, the frame has one value.
 func (s *Server) complete(x *exchange) {
 	alike := true
 	for _, v := range x.values {
@@ -170,7 +170,7 @@ func (s *Server) complete(x *exchange) {
 		}
 		frame, err := encode(m)
 		if err != nil {
-			panic(err) // batchBytes and maxName are chosen so that it fits
+			panic(err) // batchBytes and maxName are small enough to fit
 		}
 		for _, p := range x.from {
 			s.sendFrame(p, frame)
@@ -178,13 +178,13 @@ func (s *Server) complete(x *exchange) {
 	}
 }
 
-// giveUp tells p, whose time is over, who is missing. It tells the others that wait, too, because p will not take part
-// in what follows.
+// giveUp tells p, whose time is over, who is missing. It also tells the other ranks that wait, because p will not take
+// part in later exchanges.
 func (s *Server) giveUp(p *peer, m message) {
 	key := exchangeKey{m.Name, m.Use}
 	x := p.gen.exchanges[key]
 	if x == nil {
-		return // its end is on the way to p
+		return // p will hear of the exchange's end in a moment
 	}
 	text := s.missing(p.gen, x)
 	for _, other := range x.from {
@@ -198,7 +198,7 @@ func (s *Server) giveUp(p *peer, m message) {
 	delete(p.gen.exchanges, key)
 }
 
-// missing describes an incomplete exchange: for whom it waits, what is known of them, and who is there.
+// missing describes an incomplete exchange: which ranks it waits for, what is known of them, and which are there.
 func (s *Server) missing(g *generation, x *exchange) string {
 	var there, away []int
 	for r := range s.ranks {

@@ -7,24 +7,24 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// Figures are what a rank tells of its work when the launcher asks: package feed encodes them. The server asks a
-// rank again only after it has answered, so that neither a stopped rank nor a stopped launcher lets frames pile up.
+// Figures are a rank's report of its work, for which the launcher asks; package feed encodes them. The server asks a
+// rank again only after the rank has answered. So frames do not pile up, even if a rank or the launcher is stopped.
 
 const (
 	// maxFigures is the most bytes of one answer.
 	maxFigures = 16 << 10
-	// figuresRate is how many bytes a second a rank may tell in the long run.
+	// figuresRate is how many bytes per second a rank may send on average.
 	figuresRate = 1000
 )
 
-// telling is what the server knows of a peer's answers. Guarded by Server.mu.
+// telling is the server's state of a peer's answers. Guarded by Server.mu.
 type telling struct {
-	asked bool      // and has not answered
-	at    time.Time // when it was asked last
-	next  time.Time // not to be asked before
+	asked bool      // the peer has not answered the last question
+	at    time.Time // when the server last asked the peer
+	next  time.Time // the server does not ask the peer before then
 }
 
-// AskFigures asks each rank that is connected for its figures, unless it still owes an answer or has told much lately.
+// AskFigures asks each connected rank for its figures, unless the rank still owes an answer or has sent much lately.
 // The answers go to Server.Figures.
 func (s *Server) AskFigures() {
 	now := time.Now()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// answers collects what ranks tell.
+// answers collects the ranks' figures.
 type answers chan string
 
 func (a answers) take(rank int, generation uint64, host string, value []byte) {
@@ -25,7 +25,7 @@ func (a answers) next(t *testing.T) string {
 	}
 }
 
-// TestRanksTellWhenAsked checks that ranks tell only then, and that one without figures answers, too.
+// TestRanksTellWhenAsked checks that ranks send figures only when asked, and that a rank without figures answers, too.
 func TestRanksTellWhenAsked(t *testing.T) {
 	s, addr := serve(t, 2)
 	got := make(answers, 10)
@@ -39,7 +39,7 @@ func TestRanksTellWhenAsked(t *testing.T) {
 		if want := []string{"0 1 node0 ", "1 1 node1 figures"}; !slices.Equal(both, want) {
 			t.Errorf("%q, not %q", both, want)
 		}
-		time.Sleep(10 * time.Millisecond) // rank 1 has told 7 bytes, so 7 ms go by
+		time.Sleep(10 * time.Millisecond) // rank 1 has sent 7 bytes, so it is not asked for 7 ms
 	}
 	if len(got) > 0 {
 		t.Errorf("%q is told unasked", <-got)
@@ -79,12 +79,12 @@ func TestRanksTellWithinTheirRate(t *testing.T) {
 	hold, calls := make(chan struct{}), 0
 	all[0].OnTell(func(bool) []byte { calls++; <-hold; return make([]byte, maxFigures+1) })
 	for range 5 {
-		s.AskFigures() // the first is not answered yet
+		s.AskFigures() // the first answer has not come
 	}
 	close(hold)
 	got.next(t)
 	for range 5 {
-		s.AskFigures() // 16 KiB have been told, which is enough for 16 s
+		s.AskFigures() // 16 KiB were sent, which is enough for 16 s
 	}
 	if _, err := all[0].Exchange(bounded(t), "all frames before have come", nil); err != nil || calls != 1 {
 		t.Errorf("asked %d times (%v)", calls, err)

@@ -14,18 +14,18 @@ import (
 	"github.com/gorovod/gorovod/internal/reach"
 )
 
-// ErrNoServer: no address has led to the job's server.
+// ErrNoServer: none of the addresses led to the job's server.
 var ErrNoServer = errors.New("no server of this job")
 
-// A crowded server may hang up on a rank before its proof, see auth.Lobby. The rank tries again for crowdTime, after
-// pauses.
+// A crowded server may hang up on a rank before its proof (see auth.Lobby). The rank tries again, with pauses, for
+// crowdTime.
 const (
 	crowdTime  = 5 * time.Second
 	crowdPause = 20 * time.Millisecond
 )
 
 // found is a connection whose other end has proved that it is the job's server. The server knows nothing of this end
-// before finish.
+// until finish.
 type found struct {
 	conn   net.Conn
 	addr   string
@@ -76,7 +76,7 @@ type notFound struct{ error }
 func (e notFound) Is(target error) bool { return target == ErrNoServer }
 func (e notFound) Unwrap() error        { return e.error }
 
-// sound connects to one address, and lets the other end prove itself.
+// sound connects to one address. The other end must prove itself.
 func sound(ctx context.Context, addr string, key, hello []byte) (conn net.Conn, finish func() error, err error) {
 	conn, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -9,19 +9,19 @@ import (
 
 // Failure is a report of a rank, or the end of a process that failed.
 type Failure struct {
-	Rank  int // who reports
-	About int // who has failed: mostly the same
+	Rank  int // the rank that reports
+	About int // the rank that has failed: mostly the same
 	Text  string
 	At    time.Time // when it happened, by this host's clock
 
-	reported bool // by a rank: it is not the end of a process
+	reported bool // a rank reported it; otherwise it is the end of a process
 }
 
-// wake is the time within which a failure counts as a consequence of an earlier one.
+// wake is how long after a failure another one counts as its consequence.
 const wake = 30 * time.Second
 
-// note inserts a failure in the order in which failures happened. News can arrive in another order: for instance all
-// at once, at a launcher that was stopped for a while.
+// note inserts a failure in the order in which failures happened. News can arrive in another order: for instance, a
+// launcher that was stopped hears all of it at once.
 func (s *Server) note(f Failure) {
 	i := len(s.failures)
 	for i > 0 && f.At.Before(s.failures[i-1].At) {
@@ -30,8 +30,8 @@ func (s *Server) note(f Failure) {
 	s.failures = slices.Insert(s.failures, i, f)
 }
 
-// First returns the recent report that came before other reports and before any process had failed: it is the cause of
-// the later failures. Nil if there is none.
+// First returns the recent report that came before other reports and before the end of any failed process. It is the
+// cause of the later failures. Nil if there is none.
 func (s *Server) First() *Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,16 +48,16 @@ func (s *Server) First() *Failure {
 	return &found
 }
 
-// Clock translates the times of another host's clock into this one's. Each message from there bounds how far the
-// clocks differ. Within these bounds they count as equal, as the clocks of most clusters are. The zero value is the
-// clock of this host.
+// Clock translates the times of another host's clock into this host's. Each message from the other host bounds how far
+// the clocks differ. If the bounds allow equal clocks, they count as equal, as the clocks of most clusters are. The
+// zero value is the clock of this host.
 type Clock struct {
-	least, most time.Duration // by which the other clock is behind this one
+	least, most time.Duration // bounds on how far the other clock is behind this one
 	heard       bool
 }
 
-// Hear notes a message that the other host sent at then by its clock, in Unix ns: not before earliest, if that is
-// known, and not after now.
+// Hear notes a message that the other host sent at then by its clock, in Unix ns. By this host's clock, the message was
+// sent after earliest, if that is known, and before now.
 func (c *Clock) Hear(then int64, earliest, now time.Time) {
 	if then == 0 {
 		return
@@ -71,15 +71,15 @@ func (c *Clock) Hear(then int64, earliest, now time.Time) {
 	case !earliest.IsZero():
 		c.least = max(c.least, earliest.Sub(sent))
 	case c.least == math.MinInt64:
-		c.least = c.most // the quickest message tells best
+		c.least = c.most // the quickest message bounds best
 	}
 	c.least = min(c.least, c.most)
 }
 
-// behind is the time by which the other clock is behind.
+// behind is how far the other clock is behind.
 func (c *Clock) behind() time.Duration { return min(max(0, c.least), c.most) }
 
-// Here translates a time of the other clock. It returns now if the other host has told no time, or one in the future.
+// Here translates a time of the other clock. It returns now if then is 0, or lies in the future.
 func (c *Clock) Here(then int64, now time.Time) time.Time {
 	if then == 0 {
 		return now
@@ -90,7 +90,7 @@ func (c *Clock) Here(then int64, now time.Time) time.Time {
 	return now
 }
 
-// sameHost reports whether both ends of a connection have one address, and so one clock.
+// sameHost reports whether both ends of a connection have the same address, and so the same clock.
 func sameHost(conn net.Conn) bool {
 	ours, ok := conn.LocalAddr().(*net.TCPAddr)
 	theirs, ok2 := conn.RemoteAddr().(*net.TCPAddr)

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A launcher that was stopped hears of everything at once, in any order: what happened
-// first is the cause all the same.
+// A launcher that was stopped hears all news at once, in any order. The first failure is still the cause.
 func TestTheFirstFailureIsTheOneThatHappenedFirst(t *testing.T) {
 	now := time.Now()
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms-10000) * time.Millisecond) }
@@ -41,16 +40,16 @@ func TestTheFirstFailureIsTheOneThatHappenedFirst(t *testing.T) {
 	}
 }
 
-// Times of another host's clock become this one's, within what its messages allow.
+// Clock translates times of another host's clock into this host's, within the bounds that the messages give.
 func TestClock(t *testing.T) {
 	now := time.Now()
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
-	for _, ahead := range []int{3600_000, 20, 0, -20, -3600_000} { // the other clock, in ms
+	for _, ahead := range []int{3600_000, 20, 0, -20, -3600_000} { // how far the other clock is ahead, in ms
 		there := func(t int) int64 { return at(t + ahead).UnixNano() }
 		var c, alone Clock
-		c.Hear(there(5), at(0), at(50))        // sent after 0, it came at 50
-		c.Hear(there(1000), at(995), at(1002)) // the best
+		c.Hear(there(5), at(0), at(50))        // sent after 0, came at 50
+		c.Hear(there(1000), at(995), at(1002)) // the tightest bound
 		c.Hear(there(2000), time.Time{}, at(3000))
 		alone.Hear(there(0), time.Time{}, at(50))
 		alone.Hear(there(1000), time.Time{}, at(1002))
@@ -61,7 +60,7 @@ func TestClock(t *testing.T) {
 			t.Errorf("%d ms ahead: 3000 ms there are %d here, without bounds", ahead, got)
 		}
 	}
-	var same Clock // of this host
+	var same Clock // the zero value: this host's clock
 	if got := same.Here(now.UnixNano(), now.Add(time.Second)); !got.Equal(now) {
 		t.Errorf("%v is %v here", now, got)
 	}

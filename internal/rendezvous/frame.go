@@ -12,7 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/shape"
 )
 
-// Limits of what each side accepts from the other.
+// Limits on the messages that each side accepts from the other.
 const (
 	// MaxValue is the largest value of an Exchange, and the largest answer, in bytes.
 	MaxValue = 64 << 10
@@ -22,8 +22,8 @@ const (
 	maxHost = 256
 	// maxText is the longest report or error text that travels.
 	maxText = 4 << 10
-	// maxFrame bounds every frame. The largest are an answer, in base64, and a frame of
-	// values: at most batchBytes of them.
+	// maxFrame bounds every frame, in bytes. The largest frames are an answer, in base64, and a frame of values, of
+	// which there are at most batchBytes.
 	maxFrame   = 192 << 10
 	batchBytes = 96 << 10
 	// maxPending is the most Exchanges that one rank may have open at a time, and the most Asks.
@@ -32,8 +32,8 @@ const (
 	maxQueue = 64 << 20
 )
 
-// hello is what a rank says about itself inside the proof. Its fields keep their meaning in all versions, so that two
-// versions can recognise each other.
+// hello is what a rank says about itself inside the proof. Its fields keep their meaning in all versions, so that
+// different versions can recognise each other.
 type hello struct {
 	Protocol   int
 	Arch       string
@@ -41,29 +41,29 @@ type hello struct {
 	Host       string
 	PID        int
 	Generation uint64
-	TLS        bool   `json:",omitempty"` // it begins TLS now
-	Shape      string `json:",omitempty"` // Shape(); those that knew of none say nothing
-	Now        int64  `json:",omitempty"` // its host's clock, as Unix time in ns
+	TLS        bool   `json:",omitempty"` // the rank begins TLS now
+	Shape      string `json:",omitempty"` // Shape(); empty from versions that knew of none
+	Now        int64  `json:",omitempty"` // the clock of the rank's host, as Unix time in ns
 }
 
 // message is one frame: a type and the fields that belong to it.
 type message struct {
 	Type string
 
-	// The k-th use of a name on one rank belongs to the k-th on the others.
+	// The k-th use of a name on one rank belongs to the k-th use on the others.
 	Name string `json:",omitempty"`
 	Use  uint64 `json:",omitempty"` // ask, asking, answered: the number of the asker's Ask
 
 	Value  []byte   `json:",omitempty"` // exchange, answer
-	First  int      `json:",omitempty"` // values: the rank of Values[0]; answer from the server: whose it is
+	First  int      `json:",omitempty"` // values: the rank of Values[0]; answer from the server: the rank that answered
 	Values [][]byte `json:",omitempty"`
-	Alike  bool     `json:",omitempty"` // values: all ranks have given Values[0]
+	Alike  bool     `json:",omitempty"` // values: all ranks gave Values[0]
 
 	Text       string    `json:",omitempty"` // refused, failed, missing, give up, report, cause, verdict
 	View       string    `json:",omitempty"` // cause, verdict
-	Left       bool      `json:",omitempty"` // cause, verdict: nothing has failed, but a rank has left
-	About      int       `json:",omitempty"` // report: 1 + the rank that has failed; 0: the one that reports
-	At         int64     `json:",omitempty"` // report, victim: when it failed, by its host's clock, as Unix time in ns
+	Left       bool      `json:",omitempty"` // cause, verdict: nothing failed, but a rank has left
+	About      int       `json:",omitempty"` // report: 1 + the rank that failed; 0: the rank that reports
+	At         int64     `json:",omitempty"` // report, victim: when it happened, as Unix time in ns of the rank's host
 	Death      *Death    `json:",omitempty"` // death, failed
 	Silent     []Silence `json:",omitempty"` // beats
 	Generation uint64    `json:",omitempty"` // welcome
@@ -71,38 +71,39 @@ type message struct {
 }
 
 const (
-	// From a rank.
+	// From a rank:
 	typeExchange = "exchange"
-	typeGiveUp   = "give up" // I have waited for so long (Text): who is missing in this exchange?
+	typeGiveUp   = "give up" // the rank has waited for so long (Text), and asks who is missing
 	typeAsk      = "ask"     // to all members, this one included
-	typeAnswer   = "answer"  // to a question; and from the server, passed on to who has asked
+	typeAnswer   = "answer"  // to a question; from the server, an answer passed on to the asker
 	typeReport   = "report"
-	typeCause    = "cause"  // why this rank's operations end
-	typeVictim   = "victim" // operations have failed because of that
+	typeCause    = "cause"  // why this rank's operations ended
+	typeVictim   = "victim" // operations have failed because of the verdict
 	typeLeave    = "leave"
-	typeBeat     = "beat" // I wait: is everybody alive?
+	typeBeat     = "beat" // the rank waits, and asks which ranks are silent
 	typePong     = "pong"
-	typeFigures  = "figures" // the answer to tell
-	// From the server.
+	typeFigures  = "figures" // the answer to typeTell
+	// From the server:
 	typeWelcome = "welcome"
 	typeRefused = "refused"
 	typeValues  = "values"
 	typeFailed  = "failed"
 	typeMissing = "missing"
 	typeDeath   = "death"
-	typeVerdict = "verdict" // why those of all ranks end
-	// The server sends this because of another rank's Ask.
+	typeVerdict = "verdict" // why the operations of all ranks end
+	// The server sends this when another rank asks.
 	typeQuestion = "question"
-	// The answers that follow are to the Ask with this number; there are no more of them.
+	// typeAsking: the answers that follow are to the Ask with this number. typeAnswered: no more answers to that Ask
+	// follow.
 	typeAsking   = "asking"
 	typeAnswered = "answered"
-	// The server sends this because of another rank's Beat, and the rank answers it.
+	// The server sends this when another rank sends a Beat. The rank answers it.
 	typePing  = "ping"
 	typeBeats = "beats"
 	typeTell  = "tell" // the launcher wants this rank's figures
 )
 
-// Shape differs between builds that have other messages or know other operations, even if nobody has raised Protocol.
+// Shape differs between builds whose messages or operations differ, even if nobody has raised Protocol.
 var Shape = sync.OnceValue(func() string { return shape.Digest(Protocol, operation.Version(), hello{}, message{}) })
 
 // encode returns the frame: JSON, or the form of appendValues.

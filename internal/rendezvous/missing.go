@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// NotCome describes, for a message, which ranks have not come and which have, if they have not met at a server. come
-// and hosts are by rank, and equally long. A host is empty if it is not known. Some rank has not come.
+// NotCome describes, for a message, which ranks have come and which have not, for ranks that do not meet at a server.
+// come and hosts are by rank, and equally long. A host is empty if it is not known. At least one rank has not come.
 func NotCome(come []bool, hosts []string) string {
 	var a absence
 	for r, here := range come {
@@ -42,12 +42,12 @@ func Places(hosts []string) string {
 	return byHost(ranks, func(r int) string { return on(hosts[r]) })
 }
 
-// absence is what is known while some ranks wait for others.
+// absence is the server's knowledge while some ranks wait for others.
 type absence struct {
 	there, away []int                 // ascending
-	host        func(rank int) string // of one that is there; empty if unknown
-	// stage and whereabouts say where a missing rank is, and how far it has come. stage is short, for many ranks; it
-	// is nowhere if nothing is known.
+	host        func(rank int) string // of a rank that is there; empty if unknown
+	// stage and whereabouts say where a missing rank is, and how far it has come. stage is short, for many ranks; it is
+	// nowhere if nothing is known of the rank.
 	stage, whereabouts func(rank int) string
 }
 
@@ -56,7 +56,7 @@ func (a absence) String() string {
 	size := len(a.there) + len(a.away)
 	who := are(a.there) + " there"
 	if slices.ContainsFunc(a.away, func(r int) bool { return a.stage(r) == nowhere }) {
-		// On which host that one should be is not known here. The reader may see it from the others.
+		// The host of the missing rank is not known here. The reader may guess it from the others.
 		who += ": " + byHost(a.there, func(r int) string { return on(a.host(r)) })
 	}
 	const most = 8
@@ -70,7 +70,7 @@ func (a absence) String() string {
 	return fmt.Sprintf("%s; %s", strings.Join(parts, ", "), who)
 }
 
-// nowhere is the stage of an unknown rank: a launcher other than horovodrun has started it, or nobody has.
+// nowhere is the stage of an unknown rank: another launcher than horovodrun has started it, or it was not started.
 const nowhere = "(not heard of)"
 
 // placed is the stage of a rank that only its launcher knows.
@@ -86,7 +86,7 @@ func on(host string) string {
 // maxGroups is the most hosts that a message lists.
 const maxGroups = 32
 
-// byHost lists many ranks. It puts those together that have the same host and stage.
+// byHost lists many ranks. It groups ranks that have the same host and stage.
 func byHost(ranks []int, say func(rank int) string) string {
 	members := map[string][]int{}
 	var groups []string
@@ -108,7 +108,7 @@ func byHost(ranks []int, say func(rank int) string) string {
 	return strings.Join(parts, "; ")
 }
 
-// are is "ranks 0, 1, 4-9 are", with runs of ranks shortened.
+// are returns "ranks 0, 1, 4-9 are", with runs of ranks shortened.
 func are(ranks []int) string {
 	if len(ranks) == 1 {
 		return fmt.Sprintf("rank %d is", ranks[0])
@@ -116,7 +116,7 @@ func are(ranks []int) string {
 	return fmt.Sprintf("ranks %s are", ranges(ranks))
 }
 
-// ranges is "0, 1, 4-9", with runs of ranks shortened.
+// ranges returns "0, 1, 4-9", with runs of ranks shortened.
 func ranges(ranks []int) string {
 	var parts []string
 	for i := 0; i < len(ranks); {

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// relay is the server's state of one peer for questions among the members of a generation. The server asks a member
+// relay is the server's state of one peer, for questions among the members of a generation. The server asks a member
 // one question at a time, however many ranks ask: its next answer goes to all of them. Each member keeps only its last
-// answer, and an asker gets answers as fast as it reads them. So neither many nor slow askers use much memory. Guarded
-// by Server.mu.
+// answer, and an asker gets answers as fast as it reads them. So memory stays small, with many askers and with slow
+// ones. Guarded by Server.mu.
 type relay struct {
-	asked    bool      // its answer is awaited
-	answer   []byte    // the last one, as the frame that askers get; nil if there is none
+	asked    bool      // the server waits for the peer's answer
+	answer   []byte    // the last answer, as the frame that askers get; nil if there is none
 	answered time.Time // when answer came
-	asks     uint64    // the highest number of its own asks
-	survey   *survey   // its own ask, nil if it has none open
+	asks     uint64    // the highest number of the peer's own Asks
+	survey   *survey   // the peer's own open Ask; nil if it has none
 }
 
-// survey is one peer's ask that is not complete.
+// survey is one peer's Ask that is not complete.
 type survey struct {
 	use      uint64
-	awaiting map[*peer]struct{} // have not answered
-	ready    []*peer            // have, which the asker has not been told
+	awaiting map[*peer]struct{} // members that have not answered
+	ready    []*peer            // members that have answered; the asker has not got their answers
 }
 
-// ask begins a survey for p. It replaces an earlier one.
+// ask begins a survey for p. It replaces p's earlier survey.
 func (s *Server) ask(p *peer, use uint64) {
 	if use <= p.asks {
-		return // overtaken on the way by a later one, whose answers serve both
+		return // a later Ask came first, and its answers serve both
 	}
 	p.asks = use
 	s.send(p, message{Type: typeAsking, Use: use})
@@ -56,7 +56,7 @@ func (s *Server) passOn(p *peer, value []byte) bool {
 	}
 	frame, err := encode(message{Type: typeAnswer, First: p.Rank, Value: value})
 	if err != nil {
-		panic(err) // MaxValue is chosen so that it fits
+		panic(err) // MaxValue is small enough to fit
 	}
 	p.asked = false
 	p.answer, p.answered = frame, time.Now()
@@ -79,14 +79,14 @@ func (s *Server) unask(p *peer) {
 	}
 }
 
-// drop ends the wait for p, and reports whether there was one.
+// drop removes p from the awaited members, and reports whether it was one.
 func (v *survey) drop(p *peer) bool {
 	_, awaited := v.awaiting[p]
 	delete(v.awaiting, p)
 	return awaited
 }
 
-// answers removes some of the ready frames of p's survey. The rest follows after they have been written.
+// answers takes some of the ready frames of p's survey. It returns the others once these have been written.
 func (p *peer) answers() (frames net.Buffers) {
 	v := p.survey
 	if v == nil {
@@ -97,7 +97,7 @@ func (p *peer) answers() (frames net.Buffers) {
 			p.rouse()
 			return frames
 		}
-		// Who has gone since has no answer any more.
+		// A member that has gone since has no answer any more.
 		if f := v.ready[0].answer; f != nil {
 			frames = append(frames, f)
 			bytes += len(f)
@@ -106,7 +106,7 @@ func (p *peer) answers() (frames net.Buffers) {
 	if len(v.awaiting) == 0 {
 		end, err := encode(message{Type: typeAnswered, Use: v.use})
 		if err != nil {
-			panic(err) // a number fits
+			panic(err) // a number always fits
 		}
 		frames = append(frames, end)
 		p.survey = nil

@@ -20,8 +20,8 @@ import (
 
 var key = []byte("the secret of this job, 32 bytes")
 
-// serve starts a server of size ranks on the loopback and checks at the end
-// that nothing of it, nor of its sessions, is left.
+// serve starts a server of size ranks on the loopback. At the end of the test it checks that nothing of the server, or
+// of its sessions, is left.
 func serve(t *testing.T, size int) (s *Server, addr string) {
 	t.Helper()
 	before := leak.Now()
@@ -111,20 +111,20 @@ func mustSay(t *testing.T, err error, texts ...string) {
 	}
 }
 
-// Values of all sizes from none to the largest reach every rank.
+// Values of every size, from none to the largest, reach every rank.
 func TestExchangeGathersEveryonesValues(t *testing.T) {
 	for _, c := range []struct{ ranks, large int }{
 		{1, MaxValue},
 		{2, MaxValue},
 		{5, MaxValue},
-		{33, 4000}, // several frames all the same
+		{33, 4000}, // several frames, although values are small
 	} {
 		t.Run(fmt.Sprintf("%d ranks, up to %d bytes", c.ranks, c.large), func(t *testing.T) {
 			_, addr := serve(t, c.ranks)
 			var wg sync.WaitGroup
 			for r, s := range joinAll(t, addr, c.ranks) {
 				wg.Go(func() {
-					// The second name is used before the first is done elsewhere, and names repeat.
+					// The second name is used before the first one is done on other ranks, and names repeat.
 					for _, bytes := range []func(rank int) int{
 						func(rank int) int { return rank },
 						func(int) int { return 0 },
@@ -140,7 +140,7 @@ func TestExchangeGathersEveryonesValues(t *testing.T) {
 	}
 }
 
-// exchangeBytes gives as many bytes as size says of each rank, and checks those of the others.
+// exchangeBytes contributes size(rank) bytes, and checks the values of the other ranks.
 func exchangeBytes(t *testing.T, s *Session, rank int, name string, size func(rank int) int) {
 	value := func(r int) []byte { return bytes.Repeat([]byte{byte(r)}, size(r)) }
 	got, err := s.Exchange(bounded(t), name, value(rank))
@@ -164,7 +164,7 @@ func TestTooLargeAValueIsRefused(t *testing.T) {
 func TestWhoIsMissingIsNamed(t *testing.T) {
 	srv, addr := serve(t, 4)
 	srv.Started(3, "node3", 4711)
-	join(t, addr, options(2, 4)) // comes, but not to the exchange
+	join(t, addr, options(2, 4)) // it joins, but does not come to the exchange
 	patient := begin(bounded(t), join(t, addr, options(1, 4)), "join", "v")
 	contributed(srv, 1)
 	zero := join(t, addr, options(0, 4))
@@ -179,7 +179,7 @@ func TestWhoIsMissingIsNamed(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v is not DeadlineExceeded", err)
 	}
-	// Who has more patience is told what the first has found out.
+	// The patient rank gets the findings of the first one.
 	mustSay(t, <-patient, `rendezvous "join": rank 0 on host node0 waited `, "s for rank 2 of 4 (joined from",
 		"rank 3 of 4 (not heard of")
 	if got := fmt.Sprint(srv.Joined(), srv.Missing()); got != "[0 1 2] [3]" {
@@ -229,7 +229,7 @@ func TestDeathEndsExchangesAndIsNewsToAll(t *testing.T) {
 	if d := <-news; d.String() != text {
 		t.Errorf("news: %v", d)
 	}
-	// Who is not waiting yet fails when it does, in this generation and any other.
+	// A rank that is not waiting yet fails when it begins to wait, in this generation and in any other.
 	mustSay(t, <-begin(bounded(t), b, "other", ""), text)
 	o := options(0, 3)
 	o.Generation = 2
@@ -268,7 +268,7 @@ func TestExitWithoutLeavingIsNews(t *testing.T) {
 	all := joinAll(t, addr, 2)
 	news := make(chan Death, 1)
 	all[0].OnDeath(func(d Death) { news <- d })
-	all[1].conn.Close() // as the kernel does at exit
+	all[1].conn.Close() // as the kernel does when a process exits
 	srv.Died(Death{Rank: 1, Host: "h", PID: 5})
 	if d := <-news; d.Rank != 1 || d.Failed() || d.NeverJoined {
 		t.Errorf("%+v", d)
@@ -332,7 +332,7 @@ func TestDifferentRanksAreNamed(t *testing.T) {
 	})
 }
 
-// A rank that joins late hears of a refused rank by its death, and why it was refused.
+// A rank that joins late hears of a refused rank by its death, which says why it was refused.
 func TestADifferentRankIsNamedAfterItsDeath(t *testing.T) {
 	srv, addr := serve(t, 2)
 	o := options(1, 2)
@@ -355,8 +355,8 @@ func TestTwoProcessesOfOneRank(t *testing.T) {
 	mustSay(t, err, "rank 0 has already joined from host node0 (pid 100)")
 }
 
-// A rank's command may run two programs, one after the other: the second
-// meets the others' second, under a number of its own.
+// A rank's command may run two programs, one after the other. The second program meets the others' second, under a
+// number of its own.
 func TestProgramsInSequence(t *testing.T) {
 	_, addr := serve(t, 2)
 	var numbers []uint64
@@ -400,7 +400,7 @@ func TestNobodyThere(t *testing.T) {
 	mustSay(t, err, "the launcher does not answer")
 }
 
-// Somebody listens, and never answers.
+// A listener that never answers.
 func TestJoinEndsWithItsContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -461,7 +461,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	}
 }
 
-// A rank that knows the secret but breaks the rules hurts only itself.
+// A rank that knows the secret but breaks the rules harms only itself.
 func TestBrokenFramesEndOnlyTheirConnection(t *testing.T) {
 	for _, junk := range []string{
 		"\xff\xff\xff\xff",
@@ -535,7 +535,7 @@ func TestRankLists(t *testing.T) {
 	}
 }
 
-// Texts of any length and any bytes fit into frames.
+// Texts of any length and any bytes are cut to fit into frames.
 func TestOverlongTextsTravelCut(t *testing.T) {
 	srv, addr := serve(t, 2)
 	long := strings.Repeat("\x00<", 200<<10)
@@ -575,8 +575,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// The server is found among addresses where nobody is, nobody answers, somebody
-// speaks another language and another job is, and it hears of the rank once.
+// Among the addresses one has no listener, one does not answer, one speaks another protocol, and one has another job.
+// The rank finds the server, and the server hears of the rank once.
 func TestTheServerIsFoundByItsProof(t *testing.T) {
 	srv, addr := serve(t, 1)
 	foreign, other := listening(t), listening(t)
@@ -596,7 +596,7 @@ func TestTheServerIsFoundByItsProof(t *testing.T) {
 	defer stranger.Close()
 	nobody := listening(t)
 	nobody.Close()
-	silent := listening(t) // it takes connections, and says nothing
+	silent := listening(t) // it accepts connections, and says nothing
 	candidates := []string{nobody.Addr().String(), foreign.Addr().String(), other.Addr().String(),
 		silent.Addr().String(), addr, addr}
 	s, err := Join(bounded(t), candidates, key, options(0, 1))

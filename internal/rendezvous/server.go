@@ -25,42 +25,43 @@ import (
 // Protocol is the version of the messages between ranks and launcher.
 const Protocol = 5
 
-// maxStrangers is the most unproved connections at a time, besides one for each rank.
+// maxStrangers is the most unproved connections at a time, in addition to one for each rank.
 const maxStrangers = 64
 
 const (
-	proofTimeout = 10 * time.Second // for a connection to prove itself
+	proofTimeout = 10 * time.Second // for a connection to prove the secret
 	writeTimeout = 10 * time.Second // for a rank to take one frame
-	// successionTime is the time for which a joining rank waits for the connection of its earlier process to close.
+	// successionTime is how long a joining rank waits until the connection of its earlier process is closed.
 	successionTime = 2 * time.Second
-	// lossTime is the time for which a lost connection waits for the launcher's report of a death, which says more.
+	// lossTime is how long the server waits, after it lost a connection, for the launcher's report of a death, which
+	// says more.
 	lossTime = time.Second
 	// freshTime is the greatest age of an answer that the server gives to another asker.
 	freshTime = time.Second
-	// drainTime is the time for which Died waits until the connection of a process that ended with code 0 is closed,
-	// to learn whether the process had left properly.
+	// drainTime is how long Died waits, after a process ended with code 0, until its connection is closed: then the
+	// server knows whether the process had left properly.
 	drainTime = 250 * time.Millisecond
 )
 
 // Server is the launcher's end. All methods are safe on any goroutine.
 type Server struct {
-	// ServedBy names the process that serves, such as "rank 0", if it is not the launcher. Set before Serve.
+	// ServedBy names the process that serves, such as "rank 0"; empty for the launcher. Set before Serve.
 	ServedBy string
-	// Knocks notes connections that do not prove themselves. Optional. Set before Serve; Close closes it.
+	// Knocks records connections that do not prove the secret. Optional. Set before Serve; Close closes it.
 	Knocks *auth.Knocks
 	// Epoch distinguishes the generations of this server from those of the job's other servers. Set before Serve.
 	Epoch uint64
-	// Figures, if set, gets what ranks answer to AskFigures, for one rank one after the other. An empty value says that
-	// the rank has none yet. Set before Serve.
+	// Figures, if set, gets the ranks' answers to AskFigures, those of one rank one after the other. An empty value
+	// means that the rank has no figures yet. Set before Serve.
 	Figures func(rank int, generation uint64, host string, value []byte)
 
 	key  []byte
 	size int
-	// How long to wait for news after a connection has closed; tests shorten it.
+	// How long to wait for news after a connection has closed. Tests shorten it.
 	successionTime, lossTime time.Duration
 	freshTime                time.Duration
 	wg                       sync.WaitGroup
-	lobby                    *auth.Lobby // of those that have not proved themselves
+	lobby                    *auth.Lobby // of connections that have not proved the secret
 
 	mu        sync.Mutex
 	closed    bool
@@ -69,23 +70,23 @@ type Server struct {
 	peers     map[*peer]struct{} // connected now
 	inspected []int              // ranks: see Inspect
 	ranks     []standing
-	someEnded bool          // some rank's standing says so: see hopeless
-	deaths    []Death       // the news so far, in order of arrival
+	someEnded bool          // some rank has ended, by its standing: see hopeless
+	deaths    []Death       // in order of arrival
 	failures  []Failure     // reports and failed deaths, in the order in which they happened: see First
 	gens      []*generation // gens[i] has the agreed number i+1
-	verdict   *Verdict      // the last one
+	verdict   *Verdict      // of the last generation that failed
 }
 
-// standing is what the server knows of one rank over all generations.
+// standing is the server's state of one rank over all generations.
 type standing struct {
-	host     string // where the launcher started it; "" where unknown
+	host     string // where the launcher started it; "" if unknown
 	pid      int
 	joined   bool   // at least once
-	lost     bool   // a connection of it ended without leave
-	ended    string // it left, exited with code 0 and will not come again
+	lost     bool   // one of its connections has ended without leave
+	ended    string // set once it left and exited with code 0, so that it will not come again
 	report   string
 	reported bool
-	peers    []*peer // those that are connected
+	peers    []*peer // its connected peers
 }
 
 // peer is one proved connection.
@@ -93,17 +94,17 @@ type peer struct {
 	hello
 	conn net.Conn
 	gen  *generation
-	left bool          // said leave. Server.mu
-	gone chan struct{} // closed when the connection has been taken out of the server
+	left bool          // it has said leave. Server.mu
+	gone chan struct{} // closed when the server has removed the connection
 
-	queued int           // bytes of queue. Server.mu
+	queued int           // how many bytes queue has. Server.mu
 	queue  [][]byte      // Server.mu
 	wake   chan struct{} // capacity 1: there is something to deliver
 
 	relay
 	pulse   liveness
 	telling telling
-	clock   Clock // of its host
+	clock   Clock // of the peer's host
 }
 
 // NewServer returns the server of a job of size ranks whose secret is key. Call Serve next.
@@ -140,8 +141,8 @@ func (s *Server) Serve(l net.Listener) error {
 			if closed || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			// Out of descriptors, for instance: the ranks that are connected
-			// go on, and the pause keeps the loop from spinning.
+			// For instance, descriptors have run out. The connected ranks go on, and the pause keeps the loop from
+			// spinning.
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
@@ -153,8 +154,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// failed ends the rendezvous after a panic in it: every rank learns that its server is gone, and nobody waits for
-// ever.
+// failed ends the rendezvous after a panic in it: every rank learns that its server is gone, so no rank waits for ever.
 func (s *Server) failed(err error) {
 	logging.Print(slog.LevelError, "gorovod", err.Error())
 	guard.Go("the end of the rendezvous", func(error) {}, func() { s.Close() })
@@ -173,7 +173,7 @@ func (s *Server) hold(conn net.Conn) bool {
 	return true
 }
 
-// attend is the goroutine of one connection, from the proof to its end.
+// attend serves one connection from the proof to its end, on a goroutine of its own.
 func (s *Server) attend(conn net.Conn) {
 	defer s.wg.Done()
 	defer func() {
@@ -189,7 +189,7 @@ func (s *Server) attend(conn net.Conn) {
 		if !s.isClosed() {
 			s.Knocks.Note(conn, err)
 		}
-		return // a stranger is no rank's news
+		return // an unproved connection brings no news of a rank
 	}
 	if !stayed {
 		return
@@ -244,16 +244,16 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// admit puts p into its generation, or says why not.
+// admit adds p to its generation, or returns the reason why not.
 func (s *Server) admit(p *peer) (refusal string) {
 	deadline := time.Now().Add(s.successionTime)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.Rank < 0 || p.Rank >= s.size || p.Size != s.size || p.Protocol != Protocol || p.Shape != Shape() {
-		// It can never take part. Those who wait for others learn of it too.
+		// p can never take part. Ranks that wait for others must learn that, too.
 		text := s.strange(p)
 		if p.Rank >= 0 && p.Rank < s.size && !s.ranks[p.Rank].joined {
-			// Its death, which follows, may be the first that the others hear of it.
+			// p's death follows; it may be the first news of p that the others get.
 			s.ranks[p.Rank].report, s.ranks[p.Rank].reported = text, true
 		}
 		p.gen = s.latest(p.Generation)
@@ -269,7 +269,7 @@ func (s *Server) admit(p *peer) (refusal string) {
 		if old == nil {
 			break
 		}
-		// A process that has just ended may still look connected.
+		// The connection of a process that has just ended may still be there.
 		wait := time.Until(deadline)
 		if wait <= 0 {
 			return fmt.Sprintf("rank %d has already joined from host %s (pid %d): are two processes running "+
@@ -299,7 +299,7 @@ func (s *Server) admit(p *peer) (refusal string) {
 	return ""
 }
 
-// strange says why p does not belong to this job.
+// strange says why p does not belong to this job; empty if it does.
 func (s *Server) strange(p *peer) string {
 	switch {
 	case p.Protocol != Protocol:
@@ -324,7 +324,7 @@ func (s *Server) connected(rank int, claimed uint64) *peer {
 	return nil
 }
 
-// dismiss removes p from the server, and tells its generation.
+// dismiss removes p from the server, and tells p's generation.
 func (s *Server) dismiss(p *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,7 +355,7 @@ func (s *Server) farewell(p *peer, what string) string {
 	return text
 }
 
-// take handles one frame of p. False ends the connection.
+// take handles one frame of p. False: end the connection.
 func (s *Server) take(p *peer, m message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -395,11 +395,11 @@ func (s *Server) take(p *peer, m message) bool {
 	return true
 }
 
-// send queues m for p. It never blocks; the server cuts off a rank that does not read.
+// send queues m for p. It never blocks: the server cuts off a rank that does not read.
 func (s *Server) send(p *peer, m message) {
 	frame, err := encode(m)
 	if err != nil {
-		panic(err) // every text in it has been clipped
+		panic(err) // every text in m has been clipped
 	}
 	s.sendFrame(p, frame)
 }
@@ -438,14 +438,14 @@ func (s *Server) deliver(p *peer) {
 		p.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 		_, err := frames.WriteTo(p.conn)
 		if err == nil && len(answers) > 0 {
-			// They can be more than the kernel buffers, and a rank that is
-			// stopped for a while must find its connection when it goes on.
+			// The answers can be more than the kernel buffers, and a rank that is stopped for a while must find its
+			// connection when it goes on.
 			p.conn.SetWriteDeadline(time.Time{})
 			_, err = answers.WriteTo(p.conn)
 		}
 		if err != nil {
-			// The rank is gone, or does not read. What it has sent before, such as a report, still counts;
-			// then attend ends.
+			// The rank is gone, or does not read. Frames that it sent before, such as a report, still count. Then
+			// attend ends.
 			p.conn.SetReadDeadline(time.Now().Add(drainTime))
 			<-p.gone
 			return
@@ -453,14 +453,15 @@ func (s *Server) deliver(p *peer) {
 	}
 }
 
-// Started notes where a rank's process runs, for the messages about ranks that do not come.
+// Started notes where a rank's process runs, for messages about ranks that do not come.
 func (s *Server) Started(rank int, host string, pid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ranks[rank].host, s.ranks[rank].pid = clip(host, maxHost), pid
 }
 
-// Awaited is how many ranks have not joined, by the host on which they were started; those that were not are under "".
+// Awaited counts the ranks that have not joined, by the host on which they were started; "" for ranks that were not
+// started.
 func (s *Server) Awaited() (hosts map[string]int) {
 	hosts = map[string]int{}
 	s.mu.Lock()
@@ -474,8 +475,8 @@ func (s *Server) Awaited() (hosts map[string]int) {
 }
 
 // Died tells every rank of every generation, now and later, that the process of d.Rank has ended, or takes no part
-// (d.Apart). It returns d with what the server knows. If the rank left properly and exited with code 0, Died tells
-// only the ranks that wait for it in an Exchange. Died can block for a quarter of a second.
+// (d.Apart). It returns d with the server's knowledge added. If the rank left properly and exited with code 0, only
+// ranks that wait for it in an Exchange are told. Died can block for drainTime.
 func (s *Server) Died(d Death) Death {
 	if !d.Failed() {
 		s.Drain(drainTime, d.Rank)
@@ -512,8 +513,8 @@ func (s *Server) Died(d Death) Death {
 	return d
 }
 
-// Drain waits until the server has read what ended processes have sent, at most limit: a descendant can hold a
-// connection open.
+// Drain waits until the server has read everything that ended processes have sent. It waits at most limit, because a
+// descendant can hold a connection open.
 func (s *Server) Drain(limit time.Duration, ranks ...int) {
 	timeout := time.After(limit)
 	var peers []*peer
@@ -531,10 +532,10 @@ func (s *Server) Drain(limit time.Duration, ranks ...int) {
 	}
 }
 
-// Joined lists the ranks that have come to the rendezvous at least once.
+// Joined lists the ranks that have joined at least once.
 func (s *Server) Joined() []int { return s.list(true) }
 
-// Missing lists the ranks that have not.
+// Missing lists the ranks that have never joined.
 func (s *Server) Missing() []int { return s.list(false) }
 
 func (s *Server) list(joined bool) (ranks []int) {

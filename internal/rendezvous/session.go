@@ -24,7 +24,7 @@ var errClosed = errors.New("the session has been closed")
 const (
 	// joinTimeout limits Join if its context does not.
 	joinTimeout = 30 * time.Second
-	// askTimeout is the time that the server has to say who is missing.
+	// askTimeout is how long the server may take to say who is missing.
 	askTimeout = time.Second
 )
 
@@ -43,7 +43,8 @@ type Options struct {
 	// forked child can close its copy.
 	TrackFD func(fd int, open bool)
 
-	// 0: Protocol, and empty: Shape(). Tests pretend to be another version.
+	// protocol and shape replace Protocol (if not 0) and Shape() (if not empty). Tests use them to pretend to be
+	// another version.
 	protocol int
 	shape    string
 }
@@ -52,22 +53,22 @@ type Options struct {
 type Session struct {
 	o      Options
 	conn   net.Conn
-	addr   string // at which conn was made
+	addr   string // the address that conn connects to
 	fd     int
 	agreed uint64
-	server string        // who serves, if it is not the launcher
-	ended  chan struct{} // closed when the connection is over; err says why
-	judged chan struct{} // closed when verdict is there
-	failed chan struct{} // closed when verdict is there, and not only that a rank has left
+	server string        // the process that serves; empty for the launcher
+	ended  chan struct{} // closed when the connection has ended; err says why
+	judged chan struct{} // closed when there is a verdict
+	failed chan struct{} // closed when there is a verdict that says more than that a rank has left
 
 	writing sync.Mutex
 
 	mu      sync.Mutex
-	changed sync.Cond // a death arrived, or the session ended
-	closing bool      // Close was called: whatever ends the session now, that was the cause
+	changed sync.Cond // signalled when a death arrives, or the session ends
+	closing bool      // Close was called: it is the cause of whatever ends the session now
 	err     error     // set once, before ended is closed
 	deaths  []Death
-	verdict *Verdict // its words are set once
+	verdict *Verdict // Cause and View are set once
 	uses    map[string]uint64
 	waits   map[exchangeKey]*wait
 	inquiries
@@ -84,9 +85,10 @@ type wait struct {
 	missing chan string // capacity 1
 }
 
-// Join connects to the server, proves the secret both ways and enters the generation. addrs are where the server may
-// be, the likeliest first. Join tries them side by side, each a little after the one before, and keeps the first that
-// proves that it knows the secret. It fails at once if nobody listens at any of them, and after 30 s or when ctx ends.
+// Join connects to the server, proves the secret both ways and enters the generation. addrs are the addresses where the
+// server may be, the likeliest first. Join tries them in parallel, each a little later than the one before, and keeps
+// the first one that proves that it knows the secret. It fails at once if nobody listens at any address; otherwise it
+// fails after 30 s or when ctx ends.
 func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session, error) {
 	if o.Rank < 0 || o.Rank >= o.Size {
 		return nil, fmt.Errorf("rendezvous: rank %d of %d", o.Rank, o.Size)
@@ -118,7 +120,7 @@ func Join(ctx context.Context, addrs []string, key []byte, o Options) (*Session,
 	s.beats = make(chan []Silence, 1)
 	s.changed.L = &s.mu
 	s.track()
-	// The end of the context interrupts blocked calls.
+	// When ctx ends, the deadline interrupts blocked calls.
 	stop := context.AfterFunc(ctx, func() { a.conn.SetDeadline(time.Unix(1, 0)) })
 	err = s.enter(a.finish, key)
 	if !stop() && err == nil {
@@ -162,8 +164,8 @@ func (s *Session) enter(finish func() error, key []byte) error {
 // Addr returns the server's address.
 func (s *Session) Addr() string { return s.addr }
 
-// Generation returns the agreed number of this generation: the same on all its ranks, and different from all others of
-// the job.
+// Generation returns the agreed number of this generation. It is the same on all its ranks, and no other generation of
+// the job has it.
 func (s *Session) Generation() uint64 { return s.agreed }
 
 // ServedBy names the process that serves, such as "rank 0"; empty for the launcher.
@@ -178,7 +180,7 @@ func (s *Session) read() {
 			return
 		}
 		if m.Type == typePing {
-			s.write(message{Type: typePong}) // here, so that nothing else of the rank is needed
+			s.write(message{Type: typePong}) // answered here, so that a rank lives as long as this goroutine runs
 			continue
 		}
 		if m.Type == typeTell {
@@ -203,7 +205,7 @@ func (s *Session) take(m message) {
 	key := exchangeKey{m.Name, m.Use}
 	w := s.waits[key]
 	if w == nil {
-		return // its caller has given up
+		return // Exchange has given up
 	}
 	switch m.Type {
 	case typeValues:
@@ -237,12 +239,13 @@ func (s *Session) take(m message) {
 	close(w.done)
 }
 
-// Exchange sends value (at most MaxValue bytes) to all ranks of this generation and returns everyone's, by rank. An
-// empty value stays empty, not nil. Equal values may share memory. All ranks call it with the same name, which may be
-// used again; several names may be under way at a time.
+// Exchange sends value (at most MaxValue bytes) to all ranks of this generation, and returns the values of all ranks,
+// by rank. An empty value stays empty, not nil. Equal values may share memory. All ranks call Exchange with the same
+// name. A name may be used again, and several names may be under way at a time.
+//
 // Exchange blocks until the last rank has called it, or ctx ends here or on another rank: then the error says who is
-// missing. It fails at once if a rank can never come: the error wraps the Death of a rank that died, and ErrLost if
-// the launcher is gone.
+// missing. It fails at once if a rank can never come: the error wraps the Death of a rank that died, or ErrLost if the
+// launcher is gone.
 func (s *Session) Exchange(ctx context.Context, name string, value []byte) ([][]byte, error) {
 	if len(name) > maxName || len(value) > MaxValue {
 		return nil, fmt.Errorf("rendezvous %q: a name of %d and a value of %d bytes, at most %d and %d are allowed",
@@ -298,7 +301,7 @@ func (s *Session) Exchange(ctx context.Context, name string, value []byte) ([][]
 	return nil, &timeoutError{fmt.Sprintf("rendezvous %q: waited %v for %s", name, waited, text)}
 }
 
-// Call result once done is closed.
+// result returns the values or the error. Call it once done is closed.
 func (w *wait) result() ([][]byte, error) {
 	if w.err != nil {
 		return nil, w.err
@@ -306,7 +309,7 @@ func (w *wait) result() ([][]byte, error) {
 	return w.values, nil
 }
 
-// orEnded returns the answer of an ended connection: an answer that arrived before the end counts.
+// orEnded returns the result after the connection has ended: an answer that arrived before the end counts.
 func (w *wait) orEnded(s *Session, name string) ([][]byte, error) {
 	select {
 	case <-w.done:
@@ -316,15 +319,15 @@ func (w *wait) orEnded(s *Session, name string) ([][]byte, error) {
 	}
 }
 
-// timeoutError is the end of the context's time with a text of its own.
+// timeoutError is the end of a context's time, with its own text.
 type timeoutError struct{ text string }
 
 func (e *timeoutError) Error() string { return e.text }
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// OnDeath calls f for each rank that has died, also in the past, one after the other on a goroutine of its own, until
-// the session ends. It leaves out a rank that left properly (Close) and exited with code 0, but not one that exited
-// with code 0 without leaving.
+// OnDeath calls f for each rank that has died, also for earlier deaths, one after the other on a goroutine of its own,
+// until the session ends. It leaves out a rank that left properly (Close) and exited with code 0. It does not leave out
+// a rank that exited with code 0 without leaving.
 func (s *Session) OnDeath(f func(Death)) {
 	guard.Go("the news of deaths", s.end, func() {
 		s.mu.Lock()
@@ -341,15 +344,15 @@ func (s *Session) OnDeath(f func(Death)) {
 	})
 }
 
-// unlocked calls f without the lock, which the caller holds.
+// unlocked calls f without mu, which the caller holds.
 func (s *Session) unlocked(f func(Death), d Death) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	f(d)
 }
 
-// OnLost calls f once, on a goroutine of its own, when the connection to the launcher has ended other than by Close,
-// also if it had ended before. The error wraps ErrLost.
+// OnLost calls f once, on a goroutine of its own, when the connection to the launcher ends other than by Close, or has
+// ended so before. The error wraps ErrLost.
 func (s *Session) OnLost(f func(error)) {
 	guard.Go("the news of the launcher's end", s.end, func() {
 		<-s.ended
@@ -363,7 +366,7 @@ func (s *Session) OnLost(f func(error)) {
 // blocks at most 10 s.
 func (s *Session) Report(text string) { s.ReportOn(s.o.Rank, text) }
 
-// ReportOn tells the launcher of another rank's failure that this rank has noticed.
+// ReportOn tells the launcher of a failure of another rank that this rank has noticed.
 func (s *Session) ReportOn(rank int, text string) {
 	s.write(message{Type: typeReport, About: 1 + rank, Text: clip(text, maxText), At: time.Now().UnixNano()})
 }
@@ -382,7 +385,7 @@ func (s *Session) ReportVictim(limit time.Duration) {
 	}
 }
 
-// Close leaves the generation. Every Exchange under way fails here, and on other ranks if this rank has not
+// Close leaves the generation. Every Exchange under way fails here; on other ranks it fails if this rank has not
 // contributed. Closing twice is allowed.
 func (s *Session) Close() error {
 	s.mu.Lock()
@@ -413,7 +416,7 @@ func (s *Session) write(m message) error {
 	return nil
 }
 
-// end closes the connection and wakes everyone; the first cause stays.
+// end closes the connection and wakes all waiters. Only the first cause counts.
 func (s *Session) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -421,7 +424,7 @@ func (s *Session) end(cause error) {
 		return
 	}
 	if s.closing {
-		cause = errClosed // the server may have answered the farewell already
+		cause = errClosed // the server may have closed the connection already, after the farewell
 	}
 	s.err = cause
 	if s.fd >= 0 && s.o.TrackFD != nil {

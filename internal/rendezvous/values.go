@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Every rank reads a value of every other one, several times while a job starts, so the cost of a value decides how
-// starting grows with the job. Hence frames of values are not JSON:
+// Every rank reads a value of every other rank, several times while a job starts. So the cost of a value decides how
+// the start grows with the job, and frames of values are not JSON:
 //
 //	'v'  name  use  first  alike (0 or 1)  count  count × value
 //
@@ -38,7 +38,7 @@ func appendBytes(b, p []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(p))), p...)
 }
 
-// readValues undoes appendValues. The values are parts of body; an empty one is not nil.
+// readValues reverses appendValues. The values are parts of body; an empty value is not nil.
 func readValues(body []byte) (m message, err error) {
 	r := fields(body[1:])
 	m.Type = typeValues
@@ -50,7 +50,7 @@ func readValues(body []byte) (m message, err error) {
 	first, ok := r.number(ok)
 	alike, ok := r.number(ok)
 	count, ok := r.number(ok)
-	if !ok || first > 1<<31 || alike > 1 || count > uint64(len(r)) { // a value takes a byte at least
+	if !ok || first > 1<<31 || alike > 1 || count > uint64(len(r)) { // each value takes a byte at least
 		return m, errValues
 	}
 	m.First, m.Alike = int(first), alike == 1
@@ -69,7 +69,7 @@ func readValues(body []byte) (m message, err error) {
 // fields is the unread rest of a frame.
 type fields []byte
 
-// number reads a number if everything before it was valid.
+// number reads a number, if ok: everything before it was valid.
 func (f *fields) number(ok bool) (uint64, bool) {
 	n, used := binary.Uvarint(*f)
 	if !ok || used <= 0 {

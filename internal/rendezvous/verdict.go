@@ -6,21 +6,21 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// Verdict is why a generation's operations have ended, in the words of the rank that told the server first. All ranks
-// use these words, so that a failure reads the same everywhere.
+// Verdict says why a generation's operations have ended, in the words of the rank that told the server first. All ranks
+// use these words, so that a failure reads the same on all of them.
 type Verdict struct {
-	// Cause says what has failed: rank, host, process, how.
+	// Cause says what failed: rank, host, process, how.
 	Cause string
-	// View says when which rank noticed it, and what that rank was doing.
+	// View says which rank noticed it, when, and what that rank was doing.
 	View string
-	// Left: nothing has failed, but a rank has left. The operations on which all have agreed still run, and each rank
-	// finds out by itself when to give up the others.
+	// Left: nothing failed, but a rank has left. The operations on which all ranks have agreed still run, and each rank
+	// decides by itself when to give up the others.
 	Left bool
 }
 
-// judge takes p's reason for the end of its operations. The first reason counts, and the server tells every member,
-// also those that no other rank can reach. If something fails after a rank has left, it tells them again, in the same
-// words, to end at once.
+// judge takes p's reason for the end of its operations. The first reason counts, and the server sends it to every
+// member, also to those that no other rank can reach. If an operation fails after a rank has left, the server sends the
+// same words again; that means: end at once.
 func (s *Server) judge(p *peer, m message) {
 	g := p.gen
 	switch {
@@ -31,7 +31,7 @@ func (s *Server) judge(p *peer, m message) {
 	case g.verdict.Left && !m.Left:
 		g.verdict = &Verdict{g.verdict.Cause, g.verdict.View, false}
 	default:
-		return // p has been told, or will be in a moment
+		return // p has the verdict, or will have it in a moment
 	}
 	s.verdict = g.verdict
 	for q := range s.peers {
@@ -41,8 +41,8 @@ func (s *Server) judge(p *peer, m message) {
 	}
 }
 
-// blame counts the end of a process with code 0 as a failure, once p says that operations failed because of it. The
-// end alone is none: a rank may end without leaving while nobody has anything to do.
+// blame counts the end of a process with code 0 as a failure, once p says that operations failed because of it. Without
+// that it is no failure: a rank may end without leaving while no rank has anything to do.
 func (s *Server) blame(p *peer, m message) {
 	if p.gen.verdict == nil {
 		return
@@ -56,23 +56,23 @@ func (s *Server) blame(p *peer, m message) {
 	}
 }
 
-// Unfinished is appended to the end of a rank which made others fail.
+// Unfinished is appended to the description of an end that made other ranks fail.
 const Unfinished = " while other ranks had operations to do"
 
-// Verdict returns that of the last generation that failed; nil if none has.
+// Verdict returns the verdict of the last generation that failed; nil if none has.
 func (s *Server) Verdict() *Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.verdict
 }
 
-// Agree sends this rank's account of a failure, and returns the one that counts on all ranks. It blocks until the
-// server has answered, at most limit. After that time, or if the server cannot be reached, it returns this rank's own
+// Agree sends this rank's account of a failure, and returns the account that counts on all ranks. It blocks until the
+// server has answered, at most limit. After limit, or if the server cannot be reached, it returns this rank's own
 // account. Further calls return the same.
 func (s *Session) Agree(own Verdict, limit time.Duration) Verdict {
 	agreed := s.Agreed()
 	if agreed == nil || agreed.Left && !own.Left {
-		// The write may block behind another one, if the server does not read.
+		// The write may block behind another one if the server does not read.
 		guard.Go("the account of a failure", s.end, func() {
 			s.write(message{Type: typeCause, Text: clip(own.Cause, maxText), View: clip(own.View, maxText),
 				Left: own.Left})
@@ -95,7 +95,7 @@ func (s *Session) Agree(own Verdict, limit time.Duration) Verdict {
 }
 
 // OnVerdict calls f once, on a goroutine of its own, when the server says that this generation's operations end at
-// once. If the session ends before, it never does.
+// once. It does not call f if the session ends before.
 func (s *Session) OnVerdict(f func(Verdict)) {
 	guard.Go("the news of a failure", s.end, func() {
 		select {
@@ -108,7 +108,7 @@ func (s *Session) OnVerdict(f func(Verdict)) {
 	})
 }
 
-// Agreed returns the server's verdict, nil before there is one.
+// Agreed returns the server's verdict; nil before there is one.
 func (s *Session) Agreed() *Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()

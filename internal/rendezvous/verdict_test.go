@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// However many ranks tell of a failure at once, all use the words of one.
+// If many ranks report a failure at once, all use the words of one.
 func TestAllAgreeOnOneAccount(t *testing.T) {
 	const size = 5
 	srv, addr := serve(t, size)
@@ -24,7 +24,7 @@ func TestAllAgreeOnOneAccount(t *testing.T) {
 	heard := make(chan Verdict, 1)
 	all[size-1].OnVerdict(func(v Verdict) { heard <- v })
 	telling.Wait()
-	told[size-1] = <-heard // who has said nothing is told, too
+	told[size-1] = <-heard // a rank that has said nothing hears the verdict, too
 	for r, v := range told {
 		if v != told[0] {
 			t.Errorf("rank %d has %+v, rank 0 %+v", r, v, told[0])
@@ -42,7 +42,7 @@ func TestAllAgreeOnOneAccount(t *testing.T) {
 	}
 }
 
-// A generation's failure is no news for the next one.
+// A verdict on one generation does not reach the next.
 func TestAVerdictIsOfItsGeneration(t *testing.T) {
 	_, addr := serve(t, 2)
 	all := joinAll(t, addr, 2)
@@ -54,11 +54,11 @@ func TestAVerdictIsOfItsGeneration(t *testing.T) {
 	}
 }
 
-// Where the server cannot answer, a rank has its own words, in bounded time.
+// If the server cannot answer, each rank uses its own words, after a bounded time.
 func TestWithoutAServerEachHasItsOwnAccount(t *testing.T) {
 	srv, addr := serve(t, 2)
 	all := joinAll(t, addr, 2)
-	srv.mu.Lock() // as a launcher that is stopped
+	srv.mu.Lock() // like a stopped launcher
 	v := all[0].Agree(Verdict{Cause: "mine", View: " [my view]"}, 20*time.Millisecond)
 	srv.mu.Unlock()
 	if v.Cause != "mine" || v.View != " [my view]" {
@@ -70,7 +70,7 @@ func TestWithoutAServerEachHasItsOwnAccount(t *testing.T) {
 	}
 }
 
-// That a rank has left ends nothing at once, but its words count for what fails afterwards.
+// A rank that leaves ends nothing at once, but its words count for operations that fail afterwards.
 func TestARankThatHasLeft(t *testing.T) {
 	srv, addr := serve(t, 3)
 	all := joinAll(t, addr, 3)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Claim is the part of a rank's place that Horovod's variables set. A size of 0 has not been set. Values from another
+// Claim is the part of a rank's place that Horovod's variables set; a size of 0 is not set. Values from another
 // launcher, from MPI or from a default are not part of it. Programs choose GPUs and shards of data by these variables,
 // so impossible claims are refused rather than passed on.
 type Claim struct {
@@ -14,12 +14,12 @@ type Claim struct {
 	CrossRank, CrossSize int
 }
 
-// CheckClaims returns an error for places that no ranks on hosts of these names can have. All ranks come to the same
+// CheckClaims returns an error for places that ranks on hosts of these names cannot have. All ranks get the same
 // result. It checks only if all ranks have a claim.
 //
 // The ranks of one host name may form several groups, for example if several hosts have no name of their own, or one
 // host stands for several. Each group of n ranks has LOCAL_SIZE n and the local ranks 0 to n-1. Across the groups,
-// CROSS_RANK and CROSS_SIZE number the ranks of each local rank, or, as some launchers do it, the groups.
+// CROSS_RANK and CROSS_SIZE number the ranks of each local rank, or (with some launchers) the groups.
 func (members Members) CheckClaims() error {
 	if members.usualClaims() {
 		return nil
@@ -73,7 +73,7 @@ func (members Members) CheckClaims() error {
 // usualClaims reports whether the places are those that horovodrun gives, host after host. Such claims are right, and
 // in a large world this check is much cheaper than the full one.
 func (members Members) usualClaims() bool {
-	var across []int // by local rank: how many there have been
+	var across []int // by local rank: how many so far
 	for r := 0; r < len(members); {
 		host, size := members[r].Host, members[r].Claim.LocalSize
 		if size < 1 || size > len(members)-r {
@@ -99,7 +99,7 @@ const placeAdvice = "correct what sets these variables, as horovodrun does (rank
 
 // SharedPlace finds two ranks on one host with the same local rank, for example if every rank was told that it is
 // alone. A program would give both the same GPU. This can be intended, if one host stands for several. b is 0 if there
-// are none.
+// are no such ranks.
 func (members Members) SharedPlace() (a, b int) {
 	type at struct {
 		host string
@@ -133,7 +133,7 @@ func count(ranks []int, of func(rank int) numbered) map[numbered]int {
 }
 
 // oddOnes returns nil if the ranks can be put into groups in which each has its number. Otherwise it returns the ranks
-// that claim the size of the group that cannot be.
+// that claim the size of the impossible group.
 func oddOnes(ranks []int, of func(rank int) numbered) (odd []int, size int) {
 	counts := count(ranks, of)
 	total := make(map[int]int) // by size: how many ranks
@@ -143,7 +143,7 @@ func oddOnes(ranks []int, of func(rank int) numbered) (odd []int, size int) {
 	for _, r := range ranks {
 		at := of(r)
 		if total[at.size] == counts[at]*at.size {
-			continue // as many of this number as of each other one, if that holds of all of them
+			continue // as many with this number as with each other one, if that holds for all
 		}
 		for _, other := range ranks {
 			if of(other).size == at.size {
@@ -191,7 +191,7 @@ func covers(all, part map[numbered]int) bool {
 	return true
 }
 
-// maxListed bounds how many ranks an error lists.
+// maxListed is how many ranks an error lists.
 const maxListed = 16
 
 // listPlaces names ranks with their numbers: "rank 0 (NAME=0), rank 1 (NAME=0)".

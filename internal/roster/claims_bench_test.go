@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every rank checks the places of all.
+// Every rank checks the places of all ranks.
 func BenchmarkPlaces(b *testing.B) {
 	const hosts, local = 512, 8
 	var members Members

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// parsePlaces makes members of words like a:0/2,1/2, which is a rank on host a with local
-// rank 0 of 2 and cross rank 1 of 2; - stands for what has not been told.
+// parsePlaces makes members from words like a:0/2,1/2, a rank on host a with local rank 0 of 2 and cross rank 1 of 2; -
+// stands for an unset value.
 func parsePlaces(t *testing.T, text string) (members Members) {
 	t.Helper()
 	for _, word := range strings.Fields(text) {
@@ -25,8 +25,8 @@ func parsePlaces(t *testing.T, text string) (members Members) {
 	return members
 }
 
-// What ranks can be told of their places, by whatever launcher, is taken; what cannot be
-// is refused, with the host, the ranks and the values.
+// Places that some launcher can give are accepted. Impossible places are refused, with the host, the ranks and the
+// values.
 func TestPlaces(t *testing.T) {
 	for _, c := range []struct{ name, places, says string }{
 		{"as usual: two hosts", "a:0/2,0/2 a:1/2,0/2 b:0/2,1/2 b:1/2,1/2", ""},
@@ -83,7 +83,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Two ranks of one host with one place are found, those of two machines are not.
+// Two ranks of one host with the same place are found; ranks of two machines are not.
 func TestSharedPlaces(t *testing.T) {
 	for text, want := range map[string][2]int{
 		"a:0/1,- a:0/1,-":                 {0, 1},

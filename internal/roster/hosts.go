@@ -2,9 +2,9 @@ package roster
 
 import "slices"
 
-// SupposedHosts lists the ranks of each host, according to names and machines: the same lists on all ranks, each
-// ascending, in the order of their first ranks. Only a trial shows whether the ranks of a host can share memory. Ranks
-// with different host names count as on different hosts.
+// SupposedHosts lists the ranks of each host, by names and machines. The lists are the same on all ranks, each
+// ascending, in the order of their first ranks. Only an attempt shows whether the ranks of a host can share memory.
+// Ranks with different host names count as on different hosts.
 func (members Members) SupposedHosts() [][]int {
 	type place struct {
 		host string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Ranks are on one host only if name, network and processes are the same.
+// Ranks are on one host only if name, network and processes are equal.
 func TestSupposedHosts(t *testing.T) {
 	var members Members
 	for _, m := range []string{"a 1 1", "b 1 1", "a 1 1", "a 2 1", "a 1 2", "b 1 1"} {

@@ -14,12 +14,12 @@ type Member struct {
 	Machine   Machine
 	Knobs     map[string]string // rank 0's
 	MPIRank   int               // -1 without MPI
-	// over how many interfaces of its host data may be spread, see reach.Rails; 0: it does not know
+	// Rails is over how many interfaces of its host data may be spread, see reach.Rails; 0: unknown
 	Rails int
 }
 
-// Every rank reads every other one's Member, so its size decides how starting grows with the job. Hence it is not
-// JSON, and members share in memory what they have in common.
+// Every rank reads every other rank's Member, so its size decides how the start grows with the job. Hence it is not
+// JSON, and members share equal values in memory.
 //
 //	host  network  processes  pid  local size  claim: local rank  size  cross rank  size
 //	MPI's rank + 1  rails  count  count × (name  value)
@@ -47,7 +47,7 @@ func appendText(b []byte, s string) []byte {
 
 var errMember = errors.New("it is malformed")
 
-// decode undoes Encode. It shares with before, another rank's Member, what is equal.
+// decode reverses Encode. It shares equal values with before, another rank's Member.
 func (m *Member) decode(b []byte, before *Member) error {
 	r := memberReader{b: b}
 	m.Host = r.text(before.Host)
@@ -71,7 +71,7 @@ func (m *Member) decode(b []byte, before *Member) error {
 	return nil
 }
 
-// memberReader reads fields. After a missing field it is bad and reads nothing more.
+// memberReader reads fields. After a missing field it is bad and reads no more.
 type memberReader struct {
 	b   []byte
 	bad bool

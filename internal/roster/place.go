@@ -13,8 +13,8 @@ type Place struct {
 	Host string
 }
 
-// Complete fills in the local and cross ranks and sizes that nobody has set. It numbers the host names in the order of
-// their first ranks, and the ranks on a host in their own.
+// Complete fills in the local and cross ranks and sizes that are not set. It numbers the host names by their first
+// ranks, and the ranks on a host by their own.
 func (p *Place) Complete(names []string) {
 	hosts, mine := byName(names, p.Rank)
 	if p.LocalSize == 0 {
@@ -27,7 +27,7 @@ func (p *Place) Complete(names []string) {
 	}
 }
 
-// byName lists the ranks of each host, and those of one rank's.
+// byName lists the ranks of each host, and the ranks of rank's host.
 func byName(names []string, rank int) (hosts [][]int, its []int) {
 	number := make(map[string]int)
 	for r, name := range names {

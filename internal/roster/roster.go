@@ -1,5 +1,5 @@
-// Package roster holds what the ranks of a world tell one another about themselves when they meet, and what follows
-// from it, equally on all ranks: who is where, which ranks may share a host, and whether the claimed places are
+// Package roster holds what the ranks of a world tell one another about themselves when they meet, and conclusions that
+// are the same on all ranks: which rank is where, which ranks may share a host, and whether the claimed places are
 // possible.
 //
 // It does no I/O. Package world exchanges the members.
@@ -14,7 +14,7 @@ import (
 // Members are the members of a world, by rank. All ranks have the same list.
 type Members []Member
 
-// Decode decodes what the ranks have sent, by rank.
+// Decode decodes the ranks' messages, by rank.
 func Decode(sent [][]byte) (Members, error) {
 	members := make(Members, len(sent))
 	for r, b := range sent {
@@ -33,7 +33,7 @@ func (members Members) Describe(rank int) string {
 	return fmt.Sprintf("rank %d on host %s (pid %d)", rank, printable.Text(members[rank].Host), members[rank].PID)
 }
 
-// RankOfMPI returns the rank of a process of MPI, -1 if it is not in the world.
+// RankOfMPI returns the rank of a process of MPI; -1 if it is not in the world.
 func (members Members) RankOfMPI(process int) int {
 	for r := range members {
 		if members[r].MPIRank == process {

@@ -1,6 +1,5 @@
-// Package shape tells builds apart that would not understand each other: by a digest of
-// the types that they send, as JSON sees them. A version number does not change with
-// every field.
+// Package shape tells builds apart that would not understand each other, by a digest of the types that they send, as
+// JSON sees them. A version number does not change with every field.
 package shape
 
 import (
@@ -11,9 +10,9 @@ import (
 	"reflect"
 )
 
-// Digest is eight hexadecimal digits, the same wherever the values have types of the
-// same fields with the same names, tags and kinds, whatever the types are called; numbers
-// count by their values, so that versions of what has no type can be among them.
+// Digest is eight hexadecimal digits. Values whose types have the same fields, with the same names, tags and kinds,
+// give the same digest, whatever the types are called. Numbers count by their values, so that versions can be among the
+// values.
 func Digest(values ...any) string {
 	h := sha256.New()
 	for _, v := range values {
@@ -27,7 +26,7 @@ func Digest(values ...any) string {
 	return hex.EncodeToString(h.Sum(nil)[:4])
 }
 
-// describe writes a type; above are those that it is a part of, where recursion ends.
+// describe writes a type. above are the types that contain it, at which recursion ends.
 func describe(w io.Writer, t reflect.Type, above []reflect.Type) {
 	for i, a := range above {
 		if a == t {

@@ -10,7 +10,7 @@ type tree struct {
 	Sub  []inner
 }
 
-// Each of these differs from the others in something that the other end would miss.
+// Each of these differs from the others in something that matters to the other end.
 func TestDigestsTellTypesApart(t *testing.T) {
 	seen := map[string]int{}
 	for i, v := range []any{

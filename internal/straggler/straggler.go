@@ -1,5 +1,5 @@
-// Package straggler decides from a few seconds of a job's figures which rank slows the others down, and by what.
-// Package overview asks it once a second. It is a pure function: it holds no state and reads no clock.
+// Package straggler decides, from a few seconds of a job's figures, which rank slows the others down, and why. Package
+// overview asks it once a second. It is a pure function: it has no state and reads no clock.
 package straggler
 
 import (
@@ -7,80 +7,81 @@ import (
 	"slices"
 )
 
-// Kind is what a straggler does instead of being in time.
+// Kind says what a straggler does instead of being in time.
 type Kind string
 
 // The kinds.
 const (
-	Computes Kind = "computes" // or does what the figures do not show
+	Computes Kind = "computes" // or does something that no figure shows
 	Sleeps   Kind = "sleeps"   // waits for time to pass
 	Reads    Kind = "reads"    // waits for a file, a pipe, a socket or another process, as for a data loader
 	Locked   Kind = "locked"   // waits for another thread of its process
 	Starves  Kind = "starves"  // gets no core
 	SlowLink Kind = "link"     // its connection to another rank is slow
-	Blocked  Kind = "blocked"  // waits for something; the kernel does not tell for what
+	Blocked  Kind = "blocked"  // waits; the kernel does not tell for what
 )
 
-// Share is what a rank has done in a Window. Each field is a share of the time.
+// Share is what a rank did in a Window. Each field is a share of the time.
 type Share struct {
-	Late    float64 // the others have waited for it, on average over them
-	Waiting float64 // it has waited for others
+	Late    float64 // the other ranks waited for it, on average over them
+	Waiting float64 // it waited for others
 	Busy    float64 // in collectives that all ranks had submitted
 
-	// Of its main thread.
+	// Of its main thread:
 	Known                   bool
 	Running, Starved        float64
-	Looked                  bool // the next ones are known
+	Looked                  bool // the next fields are known
 	Asleep, Reading, Locked float64
 
-	// Of its busiest connection.
-	Link float64 // had data under way
-	Rate float64 // bytes a second in that time; 0 where it has sent nothing
+	// Of its busiest connection:
+	Link float64 // it had data under way
+	Rate float64 // bytes per second in that time; 0 if it sent nothing
 }
 
-// Window is what each rank has done in one second, by rank.
+// Window is what each rank did in one second, by rank.
 type Window []Share
 
-// Verdict is a rank that slows the others down.
+// Verdict names a rank that slows the others down.
 type Verdict struct {
 	Rank int
 	Kind Kind
-	// Share is the part of the time that the others lose.
+	// Share is the share of the time that the others lose.
 	Share float64
 }
 
 const (
-	// Windows is how many of them a verdict needs: with a second each, a straggler is named within five seconds.
+	// Windows is how many windows a verdict needs. With one each second, a straggler is named within five seconds.
 	Windows = 4
-	// MostWindows is how many are looked at where steps are longer than a second, and steps how many of them must have
-	// ended a step.
+	// MostWindows is how many windows are examined if steps are longer than a second. steps is how many of them must
+	// contain the end of a step.
 	MostWindows = 12
 	steps       = 3
-	// least is the smallest loss that is worth a sentence: who looks for a twentieth has a profiler.
+	// least is the smallest loss that is mentioned. For a smaller one, users have profilers.
 	least = 0.05
-	// leastOfFew is the smallest loss where fewer than Windows have ended a step: three times in a row the same rank is
-	// the last one by chance, too.
+	// leastOfFew is the smallest loss if fewer than Windows windows contain the end of a step: by chance, the same rank
+	// can be the last three times in a row.
 	leastOfFew = 0.1
-	// unrest is how much more a rank must be late where the ranks share cores with one another or with other programs,
-	// as a part of the time in which the ranks get none. There chance alone can make one rank the last for seconds.
+	// unrest is how much more a rank must be late if the ranks share cores with one another or with other programs, as
+	// a fraction of the time in which the ranks get no core. Then chance alone can make one rank the last for seconds.
 	unrest = 0.2
-	// dominance is how many times more the others must wait for the straggler than for all other ranks together.
-	// Where ranks share cores each of them is late at times, and no one is to blame.
+	// dominance is how many times longer the others must wait for the straggler than for all other ranks together.
+	// Ranks that share cores are all late at times, and none is to blame.
 	dominance = 2
-	// steady is the part of its mean that a straggler must reach in all windows but one. One window may differ, since
-	// steps do not end with the seconds. By chance the same rank is seldom the last one in second after second.
+	// steady is the fraction of its mean that a straggler must reach in all windows but one. One window may differ,
+	// because steps do not end when seconds do. By chance the same rank is seldom the last in second after second.
 	steady = 0.5
-	// explained is the part of the loss that one cause must explain to be named.
+	// explained is the fraction of the loss that one cause must explain to be named.
 	explained = 0.5
 
-	// leastLink is the share of the time in which a slow connection has data under way, twice least because some of it
-	// is needed anyway. slower is how many times faster the others' connections are: more than what the load of two
-	// hosts usually makes of equal networks.
+	// leastLink is the share of the time in which a slow connection has data under way. It is twice least, because some
+	// of that time is needed anyway. slower is how many times faster the other ranks' connections must be: more than
+	// different loads of two hosts usually make of equal networks.
 	leastLink = 0.1
 	slower    = 2
 )
 
-// Find finds the rank that slows the others down in the last windows, the newest last; ok is false if there is none.
+// Find finds the rank that slows the others down in the last windows, of which the newest is last. ok is false if there
+// is none.
 func Find(windows []Window) (v Verdict, ok bool) {
 	windows, telling := recent(windows)
 	if windows == nil {
@@ -95,8 +96,9 @@ func Find(windows []Window) (v Verdict, ok bool) {
 	return late, isLate
 }
 
-// recent are the last windows that suffice for a verdict, and those of them in which a step has ended. With steps of
-// less than a second all of them have. It returns nil if there are too few, or not all are of the same job.
+// recent returns the last windows that suffice for a verdict (all), and those of them in which a step has ended
+// (telling). With steps of less than a second, telling is all of them. It returns nil if there are too few, or if they
+// are of different jobs.
 func recent(windows []Window) (all, telling []Window) {
 	for i := len(windows) - 1; i >= 0 && len(windows)-i <= MostWindows; i-- {
 		w := windows[i]
@@ -118,9 +120,9 @@ func (w Window) tells() bool {
 	return slices.ContainsFunc(w, func(s Share) bool { return s.Late > 0 || s.Busy > 0 || s.Link > 0 })
 }
 
-// Lost is the share of the time in which ranks have waited for others in the last windows, on average; 0 unless they
-// did so again and again. One wait that is longer than all others counts as the longest of the others. A wait is
-// charged to the window in which it ends, so it can fill the time before it, too.
+// Lost is the average share of the time in which ranks waited for others in the last windows; 0 unless they waited
+// repeatedly. If one wait is longer than all others, it counts as the second longest. A wait is charged to the window
+// in which it ends, so it can fill the time before that window, too.
 func Lost(windows []Window) float64 {
 	windows, _ = recent(windows)
 	lates := make([]float64, len(windows))
@@ -143,7 +145,7 @@ func Lost(windows []Window) float64 {
 	return all / float64(len(windows))
 }
 
-// latest is the rank for which the others wait.
+// latest finds the rank for which the others wait.
 func latest(windows []Window, mean Window) (v Verdict, ok bool) {
 	worst := top(mean, func(s *Share) float64 { return s.Late })
 	all := 0.0
@@ -183,7 +185,7 @@ func cause(mean Window, rank int) Kind {
 		{Starves, func(s *Share) float64 { return s.Starved }, true},
 		{Sleeps, func(s *Share) float64 { return s.Asleep }, m.Looked},
 		{Reads, func(s *Share) float64 { return s.Reading }, m.Looked},
-		// Whoever waits in a collective waits for a thread of the engine.
+		// A rank that waits in a collective waits for a thread of the engine.
 		{Locked, func(s *Share) float64 { return max(0, s.Locked-s.Waiting-s.Busy) }, m.Looked},
 		{Blocked, func(s *Share) float64 { return max(0, 1-s.Running-s.Starved-s.Waiting-s.Busy) }, true},
 	}
@@ -194,17 +196,18 @@ func cause(mean Window, rank int) Kind {
 				best, most = c.kind, more
 			}
 			if c.kind == Locked && best != Computes {
-				break // Blocked is all that waits: it is said only where nothing says for what
+				break // Blocked includes all waits: it is named only if no other kind is
 			}
 		}
 	}
 	return best
 }
 
-// scarce is the share of the time without a core from which on that is the cause, unless it waits for something else.
+// scarce is the share of the time without a core that makes the lack of cores the cause, unless the rank waits for
+// something else.
 const scarce = 0.2
 
-// Mostly is what a rank does for which all others wait all the time.
+// Mostly is what a rank does while all others wait for it all the time.
 func (s *Share) Mostly() Kind {
 	switch {
 	case s.Asleep > explained:
@@ -221,7 +224,7 @@ func (s *Share) Mostly() Kind {
 	return Computes
 }
 
-// slowest is the rank with a slow connection.
+// slowest finds the rank with a slow connection.
 func slowest(windows []Window, mean Window) (v Verdict, ok bool) {
 	worst := top(mean, func(s *Share) float64 { return s.Link })
 	m := &mean[worst]
@@ -243,7 +246,7 @@ func slowest(windows []Window, mean Window) (v Verdict, ok bool) {
 	return Verdict{Rank: worst, Kind: SlowLink, Share: min(1, m.Link-median(links))}, true
 }
 
-// often reports whether something holds in all windows but one, or in all if they are few.
+// often reports whether something holds in all windows but one; in all windows, if they are few.
 func often(windows []Window, holds func(Window) bool) bool {
 	n := 0
 	for _, w := range windows {
@@ -254,7 +257,7 @@ func often(windows []Window, holds func(Window) bool) bool {
 	return n == len(windows) || n == len(windows)-1 && len(windows) >= Windows
 }
 
-// excess is how much more of something a rank does than the others.
+// excess is how much more of something a rank does than the other ranks.
 func excess(w Window, rank int, of func(*Share) float64) float64 {
 	var others []float64
 	for i := range w {
@@ -275,7 +278,7 @@ func top(w Window, of func(*Share) float64) (rank int) {
 	return rank
 }
 
-// median is the middle of a list, which it sorts; of two, their mean.
+// median is the middle value of a list, which it sorts; the mean of the two middle ones if the length is even.
 func median(list []float64) float64 {
 	slices.SortFunc(list, cmp.Compare[float64])
 	n := len(list)
@@ -285,7 +288,7 @@ func median(list []float64) float64 {
 	return (list[(n-1)/2] + list[n/2]) / 2
 }
 
-// average is the mean of the windows, by rank. What is not known in all of them is not known.
+// average is the mean of the windows, by rank. A value that is unknown in any window is unknown.
 func average(windows []Window) Window {
 	mean := make(Window, len(windows[0]))
 	for i := range mean {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// job is a window of ranks that compute for 60 % of the time, and wait for rank late in a share of it.
+// job is a window of ranks that compute for 60 % of the time, and wait for rank late for a share of it.
 func job(ranks, late int, share float64, does func(*Share)) Window {
 	w := make(Window, ranks)
 	for i := range w {
@@ -51,7 +51,7 @@ func TestASlowConnection(t *testing.T) {
 		if v, ok := Find([]Window{w, w, w, w}); !ok || v.Rank != 1 || v.Kind != SlowLink {
 			t.Errorf("of %d ranks, rank 1 has a slow connection: %+v, %v", ranks, v, ok)
 		}
-		w[1].Rate = 1e9 // as fast as the others': it only sends more
+		w[1].Rate = 1e9 // as fast as the others; it only sends more
 		if v, ok := Find([]Window{w, w, w, w}); ok {
 			t.Errorf("a rank that sends much is blamed: %+v", v)
 		}
@@ -88,7 +88,7 @@ func TestNobodyIsBlamed(t *testing.T) {
 	}
 }
 
-// TestOneWindowMayDiffer checks that a step that ends just behind a second hides nothing.
+// TestOneWindowMayDiffer checks that a step that ends just after a second hides nothing.
 func TestOneWindowMayDiffer(t *testing.T) {
 	late, well := job(4, 1, 0.3, func(*Share) {}), job(4, -1, 0, nil)
 	if v, ok := Find([]Window{late, well, late, late}); !ok || v.Rank != 1 {
@@ -96,8 +96,8 @@ func TestOneWindowMayDiffer(t *testing.T) {
 	}
 }
 
-// TestLost checks how much is lost where ranks are late in turn, by less and by more than a window, and that one wait
-// is not taken for many.
+// TestLost checks how much is lost if ranks are late in turn, by less and by more than a window, and that one wait does
+// not count as many.
 func TestLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		lates     []float64
@@ -129,8 +129,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestChance counts how often ranks are blamed that are late by chance: each step one of four at random, eight steps
-// a second, as where four ranks share two cores.
+// TestChance counts how often ranks are blamed that are late by chance: each step one of four at random, with eight
+// steps a second, as when four ranks share two cores.
 func TestChance(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	alarms := 0

@@ -15,7 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch"
 )
 
-// rankVariable makes this program a rank, and says for how long.
+// rankVariable makes this program a rank, for the time in the variable.
 const rankVariable = "GOROVOD_TEST_RANK_TIME"
 
 func TestMain(m *testing.M) {
@@ -54,7 +54,7 @@ func rank() error {
 	}
 }
 
-// run runs a job of two ranks, and returns what the launcher says.
+// run runs a job of two ranks, and returns the launcher's output.
 func run(t *testing.T, length time.Duration, value string) (stdout, stderr string, code int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -70,8 +70,8 @@ func run(t *testing.T, length time.Duration, value string) (stdout, stderr strin
 	return out.String(), errs.String(), c.ProcessState.ExitCode()
 }
 
-// TestTheEndOfAJob runs jobs with and without a summary. On a busy machine ranks may need longer until they have told
-// something.
+// TestTheEndOfAJob runs jobs with and without a summary. On a busy machine, ranks may need longer until they have sent
+// figures.
 func TestTheEndOfAJob(t *testing.T) {
 	for length := 4 * time.Second; ; length *= 2 {
 		stdout, stderr, code := run(t, length, "1")

@@ -1,6 +1,6 @@
-// Package summary says at the end of a job where its time went, and what to try. The launcher hands it the ranks'
-// figures, which it asks for now and then: see Run. docs/dashboard.md defines all figures. The engine and package hvd
-// never import it.
+// Package summary says at the end of a job where its time went, and what to try. The launcher asks the ranks for
+// figures now and then (see Run), and passes them on. docs/dashboard.md defines all figures. The engine and package hvd
+// never import this package.
 package summary
 
 import (
@@ -14,10 +14,10 @@ import (
 // Variable says whether there is a summary.
 const Variable = "GOROVOD_SUMMARY"
 
-// Auto is how long a job has to run for a summary that nobody has asked for.
+// Auto is how long a job must run to get a summary that the user has not asked for.
 const Auto = 30 * time.Second
 
-// From is what the value of Variable asks for: least is how long a job must run, on that there is a summary at all.
+// From reads the value of Variable. least is how long a job must run to get a summary; on: there are summaries at all.
 func From(value string) (least time.Duration, on bool, err error) {
 	switch value {
 	case "":
@@ -31,41 +31,41 @@ func From(value string) (least time.Duration, on bool, err error) {
 		Variable, value)
 }
 
-// Ledger adds up what the ranks tell. Its methods are safe on any goroutine.
+// Ledger adds up the ranks' figures. Its methods are safe on any goroutine.
 type Ledger struct {
 	mu    sync.Mutex
 	ask   func()
 	world *world // the present one; nil before Form
-	best  *world // the earlier one that was longest; nil for none
+	best  *world // the longest earlier world; nil for none
 }
 
-// world is one world of an elastic job; another job has one.
+// world is one world of an elastic job; other jobs have only one.
 type world struct {
 	from   uint64 // the first generation
 	formed time.Time
 	ranks  []rank
-	rounds int // in which ranks have waited
+	rounds int // rounds in which ranks have waited
 	last   time.Time
 }
 
-// rank is what one rank has told.
+// rank is the figures of one rank.
 type rank struct {
 	generation uint64
 	host       string
 	told       time.Time     // zero: never
-	last       *feed.Figures // of generation
+	last       *feed.Figures // the last figures of generation
 
-	seconds                    float64 // that the sums are of
+	seconds                    float64 // how many seconds the sums cover
 	waited, busy, cpu, starved uint64  // nanoseconds
 	running                    uint64
-	looks                      uint64 // at the main thread; the next ones are parts of them
+	looks                      uint64 // looks at the main thread; the next fields count parts of them
 	asleep, reading, locked    uint64
 	works, bytes               uint64
 	kinds                      map[kind]*feed.Work
 
-	charged uint64 // nanoseconds that the others have waited for it
-	before  uint64 // charged at the end of the last round
-	won     int    // rounds in which the others waited for it most
+	charged uint64 // nanoseconds that the other ranks have waited for it
+	before  uint64 // charged, at the end of the last round
+	won     int    // rounds in which the other ranks waited for it most
 }
 
 type kind struct {
@@ -73,8 +73,8 @@ type kind struct {
 	class feed.Class
 }
 
-// Form begins a world of size ranks, whose generations are from or later. ask asks all for their figures, and must not
-// block.
+// Form begins a world of size ranks, whose generations are from or later. ask asks all ranks for their figures, and
+// must not block.
 func (l *Ledger) Form(size int, from uint64, ask func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,11 +82,11 @@ func (l *Ledger) Form(size int, from uint64, ask func()) {
 	l.ask, l.world = ask, &world{from: from, formed: time.Now(), ranks: make([]rank, size)}
 }
 
-// Take takes what a rank has told: see rendezvous.Server.Figures.
+// Take takes a rank's figures: see rendezvous.Server.Figures.
 func (l *Ledger) Take(number int, generation uint64, host string, value []byte) {
 	f, err := feed.Decode(value)
 	if err != nil {
-		return // the rank has none yet
+		return // the rank has no figures yet
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,8 +95,8 @@ func (l *Ledger) Take(number int, generation uint64, host string, value []byte) 
 	}
 }
 
-// take adds what is new since the rank's last answer. The first one of a generation is where its sums begin, so that
-// the start of the program is not in them.
+// take adds the growth since the rank's last answer. The sums begin with the first answer of a generation, so they do
+// not include the start of the program.
 func (w *world) take(now time.Time, number int, generation uint64, host string, f *feed.Figures) {
 	if generation < w.from || number < 0 || number >= len(w.ranks) || generation < w.ranks[number].generation {
 		return
@@ -115,7 +115,7 @@ func (w *world) take(now time.Time, number int, generation uint64, host string, 
 	r.generation, r.host, r.told, r.last = generation, host, now, f
 }
 
-// add adds what a rank has done between two answers.
+// add adds a rank's work between two answers.
 func (r *rank) add(seconds float64, before, now *feed.Figures) {
 	r.seconds += seconds
 	r.waited += more(before.Waited, now.Waited)
@@ -148,7 +148,7 @@ func (r *rank) add(seconds float64, before, now *feed.Figures) {
 		}
 		took, count := more(b.Times.Sum, n.Times.Sum), more(b.Times.Count(), n.Times.Count())
 		sum.Times.Sum += took
-		sum.Times.Counts[0] += count // only the number of all counts here
+		sum.Times.Counts[0] += count // only the total number of all counts is needed here
 		sum.Bytes += more(b.Bytes, n.Bytes)
 		r.busy, r.works, r.bytes = r.busy+took, r.works+count, r.bytes+more(b.Bytes, n.Bytes)
 	}
@@ -156,7 +156,7 @@ func (r *rank) add(seconds float64, before, now *feed.Figures) {
 
 func more(before, now uint64) uint64 { return max(before, now) - before }
 
-// round ends a round: it notes for which rank the others have waited most since the last one.
+// round ends a round: it notes the rank for which the others have waited most since the last round.
 func (w *world) round() {
 	worst, most := -1, uint64(0)
 	for i := range w.ranks {
@@ -172,7 +172,7 @@ func (w *world) round() {
 	}
 }
 
-// seconds is how long the ranks' sums are, on average.
+// seconds is how many seconds the ranks' sums cover, on average.
 func (w *world) seconds() (s float64) {
 	for i := range w.ranks {
 		s += w.ranks[i].seconds
@@ -180,7 +180,7 @@ func (w *world) seconds() (s float64) {
 	return s / float64(max(1, len(w.ranks)))
 }
 
-// longest is the world with the most to tell. The caller holds mu.
+// longest is the world with the longest sums. The caller holds mu.
 func (l *Ledger) longest() *world {
 	if w := l.world; w != nil && len(w.ranks) > 1 && (l.best == nil || w.seconds() >= l.best.seconds()) {
 		return w
@@ -188,14 +188,14 @@ func (l *Ledger) longest() *world {
 	return l.best
 }
 
-// The time between two rounds: a tenth of the world's age, within these bounds, and longer with very many ranks.
+// The time between two rounds is a tenth of the world's age, within these limits, and longer with very many ranks.
 const (
 	leastRound = time.Second
 	mostRound  = 10 * time.Second
 	perRank    = time.Millisecond
 )
 
-// Run asks the ranks until over is closed: at first each second, later each ten seconds.
+// Run asks the ranks until over is closed: at first every second, later every ten seconds.
 func (l *Ledger) Run(over <-chan struct{}) {
 	tick := time.NewTicker(leastRound)
 	defer tick.Stop()

@@ -10,18 +10,18 @@ import (
 	"github.com/gorovod/gorovod/internal/straggler"
 )
 
-// The bounds of what is worth a word.
+// Thresholds for what the summary mentions.
 const (
-	notable  = 0.05 // share of the time that the others wait for a rank, before the rank is named
-	apart    = 3    // and how much more than for another one on average
-	beyond   = 1.5  // and than for the next one
-	sigmas   = 4    // by how many standard deviations more often than by chance it has to be the last one
-	crowded  = 0.1  // share of the time in which main threads have no core, from which on all ranks are late by turns
+	notable  = 0.05 // share of the time that the others wait for a rank, from which on the rank is named
+	apart    = 3    // and how many times the average of the other ranks
+	beyond   = 1.5  // and how many times the next rank
+	sigmas   = 4    // how many standard deviations more often than by chance it must be the last
+	crowded  = 0.1  // share of the time without a core for main threads, from which on all ranks are late by turns
 	certain  = 0.25
 	farApart = 4
 )
 
-// shares are where the time of a rank went, or of all on average.
+// shares say where the time of a rank went, or of all ranks on average.
 type shares struct {
 	computing, waiting, communicating float64
 	cores, starved                    float64
@@ -39,7 +39,7 @@ func (r *rank) shares() (s shares) {
 	return s
 }
 
-// average is the average over all ranks but one; -1 leaves out none.
+// average is the average over all ranks except one; with -1, over all.
 func (w *world) average(without int) (a shares) {
 	n := 0.0
 	for i := range w.ranks {
@@ -58,7 +58,7 @@ func (w *world) average(without int) (a shares) {
 	return shares{a.computing / n, a.waiting / n, a.communicating / n, a.cores / n, a.starved / n}
 }
 
-// Text is the summary, of five lines; "" if the ranks have told of less than least, or have not worked together.
+// Text is the summary, of five lines; "" if the figures cover less than least, or the ranks have not worked together.
 func (l *Ledger) Text(least time.Duration) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,20 +76,21 @@ func (l *Ledger) Text(least time.Duration) string {
 	}
 	a := w.average(-1)
 	worst := w.standsOut()
-	rest := 1 - (math.Round(100*a.waiting)+math.Round(100*a.communicating))/100 // so that all make 100 %
+	rest := 1 - (math.Round(100*a.waiting)+math.Round(100*a.communicating))/100 // the rest, so that the sum is 100 %
 	return fmt.Sprintf("where the time of %d ranks went in %v (%s=0 hides this):\n  computing %s, waiting for other "+
 		"ranks %s, communicating %s, on average over the ranks\n  slowest: %s\n  collectives: %s\n  to try: %s",
 		len(w.ranks), length.Round(time.Second), Variable, percent(rest), percent(a.waiting),
 		percent(a.communicating), w.slowest(worst), w.collectives(), w.advice(worst, a))
 }
 
-// late is the share of the time in which the others have waited for a rank, on average.
+// late is the share of the time in which the other ranks have waited for rank i, on average.
 func (w *world) late(i int) float64 {
 	return feed.Seconds(w.ranks[i].charged) / float64(len(w.ranks)-1) / max(1e-9, w.seconds())
 }
 
-// standsOut is the rank for which the others waited, if that cannot be chance; else -1. Chance makes another rank the
-// last one each time. Ranks that share cores are late by turns, and so have to be late much more often.
+// standsOut is the rank for which the others waited, if that is more than chance; else -1. Chance makes another rank
+// the last one each time. Ranks that share cores are late by turns, so a straggler among them must be late much more
+// often.
 func (w *world) standsOut() int {
 	worst, next, all := 0, 0.0, 0.0
 	for i := range w.ranks {
@@ -138,7 +139,7 @@ func (w *world) named(i int) string {
 	return fmt.Sprintf("rank %d", i)
 }
 
-// collectives is the line about what they move, and in which kind the most time goes.
+// collectives is the line about the data that collectives move, and the kind that takes most time.
 func (w *world) collectives() string {
 	var works, bytes, seconds float64
 	sums := map[kind]*feed.Work{}
@@ -174,12 +175,12 @@ func (w *world) collectives() string {
 	return text + fmt.Sprintf("; most of their time in %s %s, %v each", top.op, size, round(mean))
 }
 
-// advice is what to try, with the figure that says so. a is the average over all ranks.
+// advice says what to try, with the figure that supports it. a is the average over all ranks.
 func (w *world) advice(worst int, a shares) string {
 	if worst >= 0 {
 		return w.help(worst)
 	}
-	size := 0.0 // of a collective
+	size := 0.0 // bytes of one collective
 	if r := &w.ranks[0]; r.works > 0 {
 		size = float64(r.bytes) / float64(r.works)
 	}
@@ -228,7 +229,7 @@ func (w *world) help(worst int) string {
 		worst, percent(r.computing), percent(others.computing))
 }
 
-// does is what a rank that stands out does instead of being in time.
+// does says what a straggler does instead of being in time.
 func (r *rank) does() straggler.Kind {
 	s := r.shares()
 	if s.computing > 0 && s.starved > s.computing/2 {
@@ -243,12 +244,12 @@ func (r *rank) does() straggler.Kind {
 	return straggler.Blocked
 }
 
-// part is the share of the looks at a rank's main thread that found what n counts.
+// part is the share of the looks at a rank's main thread that n counts.
 func (r *rank) part(n uint64) float64 { return float64(n) / float64(max(1, r.looks)) }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", math.Round(100*share)) }
 
-// short is a number with three digits.
+// short writes a number with three digits.
 func short(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)
@@ -256,7 +257,7 @@ func short(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// round is a time with about three digits.
+// round rounds a duration to about three digits.
 func round(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Second:

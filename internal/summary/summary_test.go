@@ -11,13 +11,13 @@ import (
 	"github.com/gorovod/gorovod/internal/operation"
 )
 
-// conduct is what a rank does in each second, in milliseconds.
+// conduct says what a rank does in each second, in milliseconds.
 type conduct struct{ waits, busy, cpu, starved uint64 }
 
 const ms = uint64(time.Millisecond)
 
-// live makes a ledger follow ranks for so many seconds. lateFor says for which rank rank i waits in a second, and how
-// many milliseconds; -1 for none.
+// live makes a ledger follow ranks for some seconds. lateFor says for which rank a rank waits in a second (-1 for
+// none), and for how many milliseconds.
 func live(l *Ledger, size, seconds int, do func(rank int) conduct, lateFor func(second, rank int) (int, uint64)) {
 	l.Form(size, 0, func() {})
 	at := time.Unix(1e9, 0)
@@ -42,7 +42,7 @@ func live(l *Ledger, size, seconds int, do func(rank int) conduct, lateFor func(
 			}
 			told := *f
 			if told.Works = []feed.Work{w}; s%3 == 1 {
-				told.Works = nil // as where an answer has no room
+				told.Works = nil // as in an answer without room for them
 			}
 			l.world.take(at.Add(time.Duration(s)*time.Second), i, 1, fmt.Sprintf("host-%d", i), &told)
 		}
@@ -95,8 +95,8 @@ func TestTheSlowRankIsNamed(t *testing.T) {
 	}
 }
 
-// TestChanceAccusesNobody has ranks that are late by turns, as those are that share cores: a thousand jobs of several
-// lengths, in each of which chance says who is the last one.
+// TestChanceAccusesNobody has ranks that are late by turns, like ranks that share cores: a thousand jobs of several
+// lengths, in which chance makes each time another rank the last one.
 func TestChanceAccusesNobody(t *testing.T) {
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -141,7 +141,7 @@ func TestAdviceWithoutASlowRank(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsKnownIsTold has jobs without a summary, and one that is formed anew.
+// TestOnlyWhatIsKnownIsTold has jobs without a summary, and one that forms anew.
 func TestOnlyWhatIsKnownIsTold(t *testing.T) {
 	l := &Ledger{}
 	if l.Text(0) != "" {
@@ -159,10 +159,10 @@ func TestOnlyWhatIsKnownIsTold(t *testing.T) {
 	l = &Ledger{}
 	l.Form(2, 7, func() {})
 	at := time.Unix(1e9, 0)
-	l.world.take(at, 0, 6, "h", &feed.Figures{}) // of the world before
+	l.world.take(at, 0, 6, "h", &feed.Figures{}) // from the world before
 	l.world.take(at, 5, 7, "h", &feed.Figures{})
 	l.world.take(at, 0, 8, "h", &feed.Figures{Waited: 5e9, WaitedFor: []feed.Late{{Rank: 1, Nanoseconds: 9}}})
-	l.world.take(at.Add(time.Second), 0, 9, "h", &feed.Figures{Waited: 3e9}) // Init again: all counts begin anew
+	l.world.take(at.Add(time.Second), 0, 9, "h", &feed.Figures{Waited: 3e9}) // after another Init all counts begin anew
 	l.world.take(at.Add(2*time.Second), 0, 9, "h", &feed.Figures{Waited: 4e9, WaitedFor: []feed.Late{{Rank: 1,
 		Nanoseconds: 1e9}, {Rank: 99, Nanoseconds: 1}}})
 	if r := &l.world.ranks[0]; r.seconds != 1 || r.waited != 1e9 || l.world.ranks[1].charged != 1e9 {

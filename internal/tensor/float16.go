@@ -2,12 +2,10 @@ package tensor
 
 import "math"
 
-// The 16-bit floats travel as their bits. Widening to float32 is exact.
-// Narrowing rounds to the nearest value, ties to even, and overflows to
-// infinity. A NaN stays a NaN both ways: it keeps its sign and the leading bits
-// of its payload and becomes quiet, as x86's conversion instructions have it.
-// Integer arithmetic alone decides, so that a thread's floating-point mode
-// (flush to zero, rounding) cannot change a result.
+// 16-bit floats travel as their bits. Widening to float32 is exact. Narrowing rounds to the nearest value, ties to
+// even, and overflows to infinity. A NaN stays a NaN in both directions: it keeps its sign and the leading bits of its
+// payload, and becomes quiet, as with x86's conversion instructions. The code uses only integer arithmetic, so that a
+// thread's floating-point mode (flush to zero, rounding) cannot change a result.
 
 const quiet32 = 0x0040_0000 // the bit of a float32 NaN that makes it quiet
 

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// float16Value is the textbook value of a finite or infinite binary16, by
-// float64 arithmetic; the second result is false for a NaN.
+// float16Value is the textbook value of a finite or infinite binary16, by float64 arithmetic; ok is false for a NaN.
 func float16Value(h uint16) (float64, bool) {
 	return value(h, 5, 10)
 }
@@ -71,7 +70,7 @@ func TestWideningIsExactAndNarrowingUndoesIt(t *testing.T) {
 	}
 }
 
-// Between each two neighbours lie a tie and the float32 values just beside it.
+// Between two neighbours lie a tie and the float32 values next to it.
 func TestNarrowingRoundsToNearestEven(t *testing.T) {
 	for _, f := range formats {
 		for h := range f.inf {
@@ -79,7 +78,7 @@ func TestNarrowingRoundsToNearestEven(t *testing.T) {
 			hi, _ := f.value(h + 1)
 			if math.IsInf(hi, 0) {
 				below, _ := f.value(h - 1)
-				hi = lo + (lo - below) // what the next value would be, had the exponent room
+				hi = lo + (lo - below) // the next value, if the exponent had room
 			}
 			tie := float32(lo + (hi-lo)/2)
 			even := h + h&1

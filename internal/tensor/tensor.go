@@ -31,8 +31,8 @@ const (
 	Float8E5M2   DType = 12
 
 	NumDTypes = 13
-	// NumReducible is the number of those types, the first ones, that host memory can combine. It only moves the
-	// others.
+	// NumReducible is the number of types, the first ones, that host memory can combine. Elements of other types it can
+	// only move.
 	NumReducible = 11
 )
 
@@ -68,7 +68,7 @@ func (d DType) String() string {
 }
 
 // ReduceOp says how the members' elements are combined. C callers and the wire see the numbers, which are Horovod's.
-// Those of bits are additions.
+// The operations on bits are additions.
 type ReduceOp uint8
 
 // The reduce operations.

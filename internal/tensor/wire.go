@@ -5,12 +5,12 @@ import (
 	"strconv"
 )
 
-// Wire is the form in which the elements of a reduction travel between hosts. Inside a host they never change their
-// form. C callers and the wire see the numbers.
+// Wire is the form in which the elements of a reduction travel between hosts. Inside a host they keep their form. C
+// callers and the wire see the numbers.
 //
 //	fp16, bf16  each number as a 16-bit float; of float32 and float64
-//	int8        blocks of 32 numbers of 8 bits with a common scale; of float32. Errors are kept by the tensor's name,
-//	            and added to what the tensor contributes next (Keeps). What is short travels as it is
+//	int8        blocks of 32 numbers of 8 bits with a common scale; of float32. The rounding errors are kept under the
+//	            tensor's name, and added to the tensor's next contribution (Keeps). A short tensor travels as it is
 type Wire uint8
 
 // The forms.
@@ -49,8 +49,8 @@ func ParseWire(s string) (Wire, error) {
 	return WireAsIs, fmt.Errorf("none, fp16, bf16 or int8 is needed")
 }
 
-// For returns w if it is a form of elements of type dt and op tolerates the rounding: sums and averages of float32, and
-// of float64 but for int8. Otherwise it returns WireAsIs.
+// For returns w if w is a form for elements of type dt and op tolerates the rounding: for sums and averages of float32,
+// and of float64 except with int8. Otherwise it returns WireAsIs.
 func (w Wire) For(dt DType, op ReduceOp) Wire {
 	if (dt == Float32 || dt == Float64 && w != WireInt8) && (op == Sum || op == Average) {
 		return w
@@ -58,10 +58,10 @@ func (w Wire) For(dt DType, op ReduceOp) Wire {
 	return WireAsIs
 }
 
-// Keeps reports whether the form keeps something of a tensor from one allreduce to the next.
+// Keeps reports whether the form keeps state of a tensor from one allreduce to the next.
 func (w Wire) Keeps() bool { return w == WireInt8 }
 
-// DType returns the type that elements of type dt have on the wire. WireInt8 has scales besides.
+// DType returns the type that elements of type dt have on the wire. WireInt8 has scales in addition.
 func (w Wire) DType(dt DType) DType {
 	if w == WireAsIs {
 		return dt

@@ -1,8 +1,8 @@
 package timeline
 
-// What an operation may be doing, by Horovod's names: tools look for them.
+// What an operation may be doing, by Horovod's names, because tools look for these.
 const (
-	Queue                  = "QUEUE" // ready, but others are executed first
+	Queue                  = "QUEUE" // ready, but other operations run first
 	WaitForData            = "WAIT_FOR_DATA"
 	WaitForOtherTensorData = "WAIT_FOR_OTHER_TENSOR_DATA"
 	InitFusionBuffer       = "INIT_FUSION_BUFFER"
@@ -13,6 +13,6 @@ const (
 	GlooAllgather          = "GLOO_ALLGATHER"
 	GlooBcast              = "GLOO_BCAST"
 	GlooReducescatter      = "GLOO_REDUCESCATTER"
-	MPIAlltoall            = "MPI_ALLTOALL" // of Gloo too
+	MPIAlltoall            = "MPI_ALLTOALL" // also over Gloo
 	MPIAdasumAllreduce     = "MPI_ADASUM_ALLREDUCE"
 )

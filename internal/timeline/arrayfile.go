@@ -5,29 +5,26 @@ import (
 	"io"
 )
 
-// arrayFile is a file with a JSON array that grows, and that is valid at any
-// moment at which the process may be killed. It is
+// arrayFile is a file with a growing JSON array. It is valid at any moment at which the process may be killed. It is
 //
 //	[ record, record, … blanks … ]
 //
-// and a batch of records takes the place of blanks. A write to a file is not one
-// step: when the process is killed, the kernel may stop between two pages. So no
-// record, with the comma before it, lies across a boundary between blocks, and
-// whichever blocks of a batch have been written, they end with a whole record.
+// and a batch of records takes the place of blanks. A write to a file is not atomic: when the process is killed, the
+// kernel may stop between two pages. So no record, with the comma before it, crosses a boundary between blocks.
+// Whichever blocks of a batch were written, they end with a whole record.
 //
-// Blanks are added in large pieces, which is also when a full disk is noticed:
-// what is in the file stays valid. The one weak moment is between the two writes
-// of grow that move the bracket: then it is missing, which viewers forgive. The
-// same holds for close. A record longer than a block (its tensor's name must be)
-// is weak while it is written.
+// Blanks are added in large pieces. A full disk shows itself then, and the content of the file stays valid. There is
+// one weak moment: between the two writes of grow that move the bracket, and likewise in close, the bracket is missing,
+// which viewers forgive. A record longer than a block (because its tensor's name is long) is invalid while it is
+// written.
 //
 // Not safe for concurrent use.
 type arrayFile struct {
 	f     file
-	batch []byte // records to be written at at
+	batch []byte // records to be written at position at
 	at    int64  // where the blanks begin
-	end   int64  // where the bracket is, the last byte of a block
-	comma bool   // there is a record
+	end   int64  // where the bracket is, which is the last byte of a block
+	comma bool   // there is a record, so the next one needs a comma
 }
 
 // file is the part of os.File that an arrayFile uses.
@@ -47,8 +44,7 @@ const (
 
 var blanks = bytes.Repeat([]byte{' '}, minGrowth)
 
-// newArrayFile writes an empty array to f, which is empty, and owns f if there is
-// no error.
+// newArrayFile writes an empty array to f, which must be empty. It owns f if there is no error.
 func newArrayFile(f file) (*arrayFile, error) {
 	first := bytes.Repeat([]byte{' '}, block)
 	first[0], first[block-1] = '[', ']'
@@ -95,7 +91,7 @@ func (a *arrayFile) flush() error {
 	return nil
 }
 
-// grow moves the bracket to after or behind it.
+// grow moves the bracket to after, or beyond it.
 func (a *arrayFile) grow(after int64) error {
 	end := after + min(max(after, minGrowth), maxGrowth)
 	end += block - 1 - end%block
@@ -116,8 +112,8 @@ func (a *arrayFile) grow(after int64) error {
 	return nil
 }
 
-// close writes the batch, removes the blanks and closes the file. After an error
-// of another method, it is to be abandoned instead.
+// close writes the batch, removes the blanks and closes the file. After an error of another method, call abandon
+// instead.
 func (a *arrayFile) close() error {
 	err := a.flush()
 	if err == nil {

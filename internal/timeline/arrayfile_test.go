@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// memFile is a file in memory, written block by block as a kernel does. After
-// each block it calls seen with what a process killed there would leave behind.
+// memFile is a file in memory, written block by block as by a kernel. After each block it calls seen with the bytes
+// that would be left if the process were killed there.
 type memFile struct {
 	data   []byte
 	limit  int // size of the disk; 0: none
@@ -50,21 +50,20 @@ func (f *memFile) Close() error {
 	return nil
 }
 
-// numbered is a record of size bytes, at least 12, that is not valid if it is cut.
+// numbered is a record of size bytes, at least 12. It is invalid if it is cut.
 func numbered(i, size int) []byte {
 	head := fmt.Appendf(nil, `{"n":%d`, i)
 	return append(append(head, bytes.Repeat([]byte{' '}, max(0, size-len(head)-1))...), '}')
 }
 
-// parseArray is what a strict reader makes of an array of numbered records.
+// parseArray reads an array of numbered records as a strict reader does.
 func parseArray(data []byte) (records []struct{ N int }, err error) {
 	err = json.Unmarshal(data, &records)
 	return records, err
 }
 
-// killedAnywhere makes f check, after each block of each write, that the file has
-// all records it had and is valid, or lacks nothing but the bracket: how often
-// that happened is counted.
+// killedAnywhere makes f check, after each block of each write, that the file still has all its records, and is valid
+// except perhaps for the bracket. It counts how often the bracket is missing.
 func killedAnywhere(t *testing.T, f *memFile) (bracketless *int) {
 	bracketless = new(int)
 	looks, had := 0, 0
@@ -85,9 +84,9 @@ func killedAnywhere(t *testing.T, f *memFile) (bracketless *int) {
 	return bracketless
 }
 
-// TestAnyPrefixOfAWriteIsValid looks at the file after each block of each write,
-// with records of any length up to a block and batches of any length. All must be
-// valid, except that the bracket is missing once for each time the file grows.
+// TestAnyPrefixOfAWriteIsValid looks at the file after each block of each write, with records of any length up to a
+// block and batches of any length. All states must be valid, except that the bracket is missing once for each time the
+// file grows.
 func TestAnyPrefixOfAWriteIsValid(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -139,9 +138,8 @@ func TestAnyPrefixOfAWriteIsValid(t *testing.T) {
 	}
 }
 
-// TestRecordAtTheEndOfABlock adds a record that leaves, or lacks, a few bytes of
-// the first block, which has the bracket at its end, and another after it: in one
-// batch, and each in its own.
+// TestRecordAtTheEndOfABlock adds a record that leaves, or exceeds, the first block by a few bytes; the block ends with
+// the bracket. Another record follows, in the same batch or in its own.
 func TestRecordAtTheEndOfABlock(t *testing.T) {
 	for left := -3; left <= 10; left++ {
 		for _, batched := range []bool{false, true} {
@@ -168,8 +166,7 @@ func TestRecordAtTheEndOfABlock(t *testing.T) {
 	}
 }
 
-// TestRecordLongerThanABlock cannot be safe while it is written, but must be
-// right afterwards.
+// TestRecordLongerThanABlock: such a record cannot be safe while it is written, but must be right afterwards.
 func TestRecordLongerThanABlock(t *testing.T) {
 	f := &memFile{}
 	a, err := newArrayFile(f)
@@ -189,7 +186,7 @@ func TestRecordLongerThanABlock(t *testing.T) {
 	}
 }
 
-// TestFullDisk expects an error, and a valid file with all that was flushed.
+// TestFullDisk expects an error, and a valid file with all flushed records.
 func TestFullDisk(t *testing.T) {
 	if _, err := newArrayFile(&memFile{limit: block - 1}); !errors.Is(err, errDiskFull) {
 		t.Errorf("error %v", err)
@@ -216,8 +213,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestTraceEndsWhenTheDiskIsFull checks that the engine is rid of it at once and
-// that stop says why.
+// TestTraceEndsWhenTheDiskIsFull checks that the timeline is off for the engine at once, and that stop says why.
 func TestTraceEndsWhenTheDiskIsFull(t *testing.T) {
 	f := &memFile{limit: 200_000}
 	tr, err := newTrace(f, 1<<10, nil)

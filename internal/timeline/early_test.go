@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Ranks that are ready for a tensor's next operation while the last one goes on are all marked, each with
-// its own NegotiateStart.
+// If several ranks are ready for a tensor's next operation while the last one still runs, each rank gets a mark with a
+// NegotiateStart of its own.
 func TestAllEarlyRanksAreMarked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "timeline.json")
 	tl := New()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// victimEnv tells this test binary to be the process that is killed.
+// victimEnv makes this test binary the process that is killed.
 const victimEnv = "TIMELINE_TEST_VICTIM"
 
 // victim writes a timeline until it is killed.
@@ -30,11 +30,9 @@ func victim(path string) {
 	}
 }
 
-// TestKilledProcessLeavesAValidFile kills a process that writes a timeline with
-// all its might. The only thing that may be wrong with the file is the bracket,
-// if the kill came between the two writes of arrayFile.grow, some µs in each
-// second: so rarely that it may happen to one file, not to two.
-// TestAnyPrefixOfAWriteIsValid is the exact form of this test.
+// TestKilledProcessLeavesAValidFile kills a process that writes a timeline as fast as it can. Only the bracket may be
+// missing, if the kill came between the two writes of arrayFile.grow. These take some µs of each second, so that may
+// happen to one file, not to two. TestAnyPrefixOfAWriteIsValid is the exact form of this test.
 func TestKilledProcessLeavesAValidFile(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

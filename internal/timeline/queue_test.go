@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestQueueKeepsEachProducersOrder lets producers race through a queue that is
-// much smaller than what they put, and trying again when it is full: each event
-// must come out once, and those of one producer in order.
+// TestQueueKeepsEachProducersOrder lets producers race through a queue that is much smaller than their events; they try
+// again when it is full. Each event must come out once, and those of one producer in order.
 func TestQueueKeepsEachProducersOrder(t *testing.T) {
 	const producers, each = 4, 5000
 	q := newQueue(16)
@@ -46,7 +45,7 @@ func TestQueueKeepsEachProducersOrder(t *testing.T) {
 	}
 }
 
-// TestQueueKeepsRoomForEnds fills the queue: the last eighth takes ends only.
+// TestQueueKeepsRoomForEnds fills the queue: the last eighth takes only events that end a phase.
 func TestQueueKeepsRoomForEnds(t *testing.T) {
 	const size = 64
 	fill := func(q *queue, k kind) (n int) {
@@ -83,8 +82,8 @@ func TestQueueKeepsRoomForEnds(t *testing.T) {
 	}
 }
 
-// TestQueueWaitsForASlowProducer: an event that is claimed and not yet published
-// holds up the consumer, not the producers.
+// TestQueueWaitsForASlowProducer: an event that is claimed and not yet published delays the consumer, not the
+// producers.
 func TestQueueWaitsForASlowProducer(t *testing.T) {
 	q := newQueue(8)
 	slow, slowPos := q.claim(rankReady)

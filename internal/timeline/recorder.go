@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// recorder turns events into records. It knows the phase of each tensor, so that
-// what it writes is well nested whatever events are missing: one that ends what
-// has not begun is left out, and one that begins ends what should have ended.
+// recorder turns events into records. It knows the phase of each tensor, so that the records are well nested even if
+// events are missing: it leaves out an event that ends a phase which has not begun, and before it begins a phase it
+// ends those that should have ended.
 type recorder struct {
 	out     *arrayFile
 	own     bool              // the file has an Identity
 	tensors map[string]*track // at most limit
 	limit   int
-	crowd   track             // of all other tensors; pid 0 until there is one
-	holder  string            // the tensor that has crowd now, if its phase is not unknown
-	skipped int64             // events of tensors that found crowd taken
+	crowd   track             // of all other tensors; pid 0 until it is needed
+	holder  string            // the tensor that crowd shows now, if its phase is not unknown
+	skipped int64             // events of tensors that were left out because crowd was taken
 	cycles  int64             // µs: the last cycle mark
 	quoted  map[string]string // JSON of operations and activities
-	buf     []byte            // the record being made
-	err     error             // the first of out
+	buf     []byte            // the record in work
+	err     error             // the first error of out
 }
 
-// track is the line of one tensor in the viewer, which takes it for a process.
+// track is the line of one tensor in the viewer, which shows it as a process.
 type track struct {
 	pid   int
 	phase phase
-	last  int64 // µs: no record of this track has an earlier time
+	last  int64 // µs: the latest time of a record of this track
 
-	// Another rank has asked for the next operation before this one has ended:
-	// its negotiation is shown when it has.
+	// Another rank has asked for the next operation before this one has ended. The next negotiation is shown once this
+	// operation has ended.
 	early      bool
 	earlyOp    string
 	earlyRanks []int32
@@ -45,9 +45,8 @@ const (
 	activity
 )
 
-// maxTensors is how many tensors have a track of their own. Names that never come
-// again (of unnamed operations) would else fill memory and the viewer. The others
-// share one track, which shows one of them at a time.
+// maxTensors is how many tensors have a track of their own. Names that never come again (of unnamed operations) would
+// otherwise fill memory and the viewer. All further tensors share one track, which shows one of them at a time.
 const maxTensors = 8192
 
 // maxQuoted limits the memory for names of operations and activities.
@@ -71,7 +70,7 @@ func newRecorder(out *arrayFile, began time.Time, own *Identity) *recorder {
 	return r
 }
 
-// identify writes whose file it is.
+// identify writes which rank's file it is.
 func (r *recorder) identify(own *Identity) {
 	r.buf = append(r.buf[:0], `{"name":"gorovod_rank","ph":"M","pid":0,"args":{"rank":`...)
 	r.buf = strconv.AppendInt(r.buf, int64(own.Rank), 10)
@@ -86,7 +85,7 @@ func (r *recorder) identify(own *Identity) {
 	r.write(`}}`)
 }
 
-// record writes what e means. After an error it does nothing.
+// record writes the records for e. After an error it does nothing.
 func (r *recorder) record(e *event) {
 	if r.err != nil {
 		return
@@ -106,7 +105,7 @@ func (r *recorder) record(e *event) {
 	r.step(t, e)
 }
 
-// track finds the track of e's tensor, or makes it; nil if e is to be left out.
+// track finds or makes the track of e's tensor; nil if e is to be left out.
 func (r *recorder) track(e *event) *track {
 	if t := r.tensors[e.name]; t != nil {
 		return t
@@ -121,7 +120,7 @@ func (r *recorder) track(e *event) *track {
 		r.skipped++
 		return nil
 	case e.kind != negotiateStart && e.kind != opStart:
-		return nil // it belongs to what has not begun
+		return nil // its phase has not begun
 	case full:
 		if crowd.pid == 0 {
 			crowd.pid = r.limit + 1
@@ -136,7 +135,7 @@ func (r *recorder) track(e *event) *track {
 	return t
 }
 
-// step is the state machine of a tensor.
+// step is the state machine of one tensor.
 func (r *recorder) step(t *track, e *event) {
 	switch e.kind {
 	case negotiateStart:
@@ -150,7 +149,7 @@ func (r *recorder) step(t *track, e *event) {
 		}
 	case rankReady:
 		switch {
-		case r.own && e.rank == 0: // the coordinator of a process set is member 0, and has submitted
+		case r.own && e.rank == 0: // the coordinator of a process set is member 0, which has submitted
 		case t.early:
 			t.earlyRanks = append(t.earlyRanks, e.rank)
 		case t.phase == negotiating:
@@ -161,7 +160,7 @@ func (r *recorder) step(t *track, e *event) {
 			r.ready(t, e.rank, true)
 		}
 	case negotiateEnd:
-		if t.early { // OpEnd is missing
+		if t.early { // an OpEnd is missing
 			r.unwind(t)
 			r.startEarly(t)
 		}
@@ -195,7 +194,7 @@ func (r *recorder) step(t *track, e *event) {
 	}
 }
 
-// startEarly shows the negotiation that came too early, if there is one, in phase unknown.
+// startEarly shows the early negotiation, if there is one. t must be in phase unknown.
 func (r *recorder) startEarly(t *track) {
 	if !t.early {
 		return
@@ -207,7 +206,7 @@ func (r *recorder) startEarly(t *track) {
 	}
 }
 
-// unwind ends whatever t is in.
+// unwind ends all phases that t is in.
 func (r *recorder) unwind(t *track) {
 	if t.phase == activity {
 		r.end(t, topLevel)
@@ -217,14 +216,14 @@ func (r *recorder) unwind(t *track) {
 	}
 }
 
-// freeCrowd ends what the shared track shows: to be called when events have been
-// lost, since its end may be among them.
+// freeCrowd ends the phase on the shared track. Call it when events were lost, because the event that ends the phase
+// may be among them.
 func (r *recorder) freeCrowd() {
 	r.crowd.early = false
 	r.unwind(&r.crowd)
 }
 
-// tell says in the file how many of its events are missing in all.
+// tell writes into the file how many events are missing in all.
 func (r *recorder) tell(n int64) {
 	r.buf = append(r.buf[:0], `{"name":"process_labels","ph":"M","pid":0,"args":{"labels":"`...)
 	r.buf = strconv.AppendInt(r.buf, n, 10)
@@ -279,7 +278,7 @@ func (r *recorder) endOp(t *track, e *event) {
 	r.write(`]"}}`)
 }
 
-// endNegotiation writes the E record of a negotiation, with the operation's number where the file has an Identity.
+// endNegotiation writes the E record of a negotiation; in a file with an Identity, with the operation's number.
 func (r *recorder) endNegotiation(t *track, e *event) {
 	if !r.own {
 		r.end(t, unknown)
@@ -295,7 +294,7 @@ func (r *recorder) endNegotiation(t *track, e *event) {
 	r.write(`}}`)
 }
 
-// ready writes the X record of a member that is ready; own: it is this rank.
+// ready writes the X record of a member that is ready. own: the member is this rank.
 func (r *recorder) ready(t *track, rank int32, own bool) {
 	r.buf = append(r.buf[:0], `{"ph":"X","name":"`...)
 	r.buf = strconv.AppendInt(r.buf, int64(rank), 10)
@@ -308,7 +307,7 @@ func (r *recorder) ready(t *track, rank int32, own bool) {
 	r.write(`,"dur":0}`)
 }
 
-// announce writes the records that name a track and give it its place.
+// announce writes the records that name a track and sort it.
 func (r *recorder) announce(pid int, name string) {
 	r.buf = append(r.buf[:0], `{"name":"process_name","ph":"M","pid":`...)
 	r.buf = strconv.AppendInt(r.buf, int64(pid), 10)
@@ -334,7 +333,7 @@ func (r *recorder) place(t *track) {
 	r.buf = strconv.AppendInt(r.buf, int64(t.pid), 10)
 }
 
-// write ends the record in buf with tail and adds it to the file.
+// write ends the record in buf with tail and adds the record to the file.
 func (r *recorder) write(tail string) {
 	r.buf = append(r.buf, tail...)
 	if err := r.out.add(r.buf); err != nil && r.err == nil {
@@ -342,7 +341,7 @@ func (r *recorder) write(tail string) {
 	}
 }
 
-// quote is encode for the few strings that come again and again.
+// quote is encode with a cache, for the few strings that come again and again.
 func (r *recorder) quote(s string) string {
 	q, ok := r.quoted[s]
 	if !ok {
@@ -356,6 +355,6 @@ func (r *recorder) quote(s string) string {
 
 // encode is s as JSON.
 func encode(s string) string {
-	b, _ := json.Marshal(s) // a string always can be; bad UTF-8 is replaced
+	b, _ := json.Marshal(s) // a string can always be encoded; invalid UTF-8 is replaced
 	return string(b)
 }

@@ -28,8 +28,8 @@ var kinds = map[string]kind{
 //
 //	µs kind [tensor [operation, activity or rank]]
 //
-// and what comes out are the records added to the file. "lost n=5" tells the
-// recorder of dropped events; "limit n=1" sets how many tensors have a track.
+// The output is the records added to the file. "lost n=5" tells the recorder of dropped events; "limit n=1" sets how
+// many tensors have a track.
 func TestRecords(t *testing.T) {
 	transcript.Walk(t, "testdata/records", func(t *testing.T, path string) {
 		f := &memFile{}

@@ -1,10 +1,8 @@
-// Package timeline writes what the engine does with each tensor to a file that
-// Chrome's tracing page and Perfetto open: negotiation, operation, activities
-// (Horovod's page "Analyze Performance"). The engine of rank 0 calls it from its
-// driver and from the threads that enqueue; it must never make them wait. So a
-// call only puts a small record into a bounded queue, without a lock and without
-// allocating; if the queue is full the record is dropped and counted. A goroutine
-// of its own, which exists only while a file is open, does everything else.
+// Package timeline writes the life of each tensor in the engine to a file that Chrome's tracing page and Perfetto open:
+// negotiation, operation, activities (Horovod's page "Analyze Performance"). The engine of rank 0 calls it from its
+// driver and from the threads that enqueue, and a call must never make them wait. So a call only puts a small record
+// into a bounded queue, without a lock and without allocating; if the queue is full the record is dropped and counted.
+// A goroutine, which exists only while a file is open, does everything else.
 //
 //	engine ── queue ── trace.run: recorder (phases, pids, JSON) ── arrayFile
 //
@@ -23,12 +21,11 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Timeline is a trace that can be switched on and off. All methods are safe on
-// any goroutine. Start and Stop do file I/O and may block; the others never do,
-// and while the timeline is off they cost one atomic load.
+// Timeline is a trace that can be switched on and off. All methods are safe on any goroutine. Start and Stop do file
+// I/O and may block. The others never block, and while the timeline is off they cost one atomic load.
 //
-// The names, operations and activities given to its methods are kept after they
-// return: their bytes must not change. A shape is copied.
+// The names, operations and activities given to its methods are kept after they return: do not change their bytes. A
+// shape is copied.
 //
 // The events of one tensor come in this order; any of them may be missing, in
 // particular those before the timeline was switched on:
@@ -36,23 +33,22 @@ import (
 //	NegotiateStart  Submitted  RankReady…  NegotiateEnd
 //	OpStart  (ActivityStart  ActivityEnd)…  OpEnd
 //
-// The next NegotiateStart of a name may come before OpEnd, since another rank may
-// be ahead; its NegotiateEnd may not. Two operations of the same name that run at
-// once, in two process sets, need different names here.
+// The next NegotiateStart of a name may come before OpEnd, because another rank may be ahead; the next NegotiateEnd may
+// not. Two operations of one name that run at the same time, in two process sets, need different names here.
 type Timeline struct {
 	current atomic.Pointer[trace]  // nil: off
 	look    atomic.Pointer[func()] // see Watch
 
-	mu   sync.Mutex            // held by Start, Stop and Identify, which alone set the following
-	own  *Identity             // nil for a file of rank 0 alone
-	last atomic.Pointer[trace] // that of current, or what it was before it became nil
+	mu   sync.Mutex            // held by Start, Stop and Identify; only they set the fields below
+	own  *Identity             // nil if rank 0 alone writes a file
+	last atomic.Pointer[trace] // current's trace, or the last one before current became nil
 }
 
 // New makes a Timeline that is off.
 func New() *Timeline { return new(Timeline) }
 
-// Identity says whose file a timeline is. A job of which each rank writes a file needs it, so that gorovod trace merge
-// can put the files together.
+// Identity says which rank's file a timeline is. If each rank of a job writes a file, the files need it, because
+// gorovod trace merge puts them together by it.
 type Identity struct {
 	Rank, Size int
 	Host       string
@@ -60,27 +56,24 @@ type Identity struct {
 	Generation uint64
 }
 
-// Identify has the files that Start opens from now on say whose they are, and hold what merging them needs: this rank's
-// own submissions, and the numbers of the operations. Nil: they are as Horovod's rank 0 writes them.
+// Identify makes the files that Start opens from now on name their rank, and hold what merging needs: this rank's own
+// submissions, and the numbers of the operations. With nil they are like the files of Horovod's rank 0.
 func (t *Timeline) Identify(own *Identity) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.own = own
 }
 
-// Start opens the file at path, replacing what is in it, and switches the
-// timeline on. If a file is being written already, it is completed first, unless
-// it is the same: then only markCycles is taken over. With markCycles,
-// CycleStart writes a mark.
+// Start opens the file at path, replaces its content, and switches the timeline on. With markCycles, CycleStart writes
+// a mark. If another file is being written, Start completes it first; if it is the same file, only markCycles changes.
 //
-// The error names path, if path cannot be written to: what was running goes on
-// then. If the earlier file cannot be completed, its error is returned and the
-// timeline is off.
+// The error names path if path cannot be written; then the earlier file goes on. If the earlier file cannot be
+// completed, Start returns that error and the timeline is off.
 func (t *Timeline) Start(path string, markCycles bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// Neither truncated yet, as it may be the current one, nor opened for writing
-	// only, as that blocks on a pipe that nobody reads.
+	// Not truncated yet, because it may be the current file. Not opened for writing only, because that blocks on a pipe
+	// that nobody reads.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return fmt.Errorf("start timeline: %w", err)
@@ -114,7 +107,7 @@ func (t *Timeline) Start(path string, markCycles bool) error {
 	}
 	tr.path, tr.info = path, info
 	tr.markCycles.Store(markCycles)
-	// A trace that can no longer write switches the timeline off itself.
+	// A trace that can no longer write switches the timeline off.
 	tr.off = func() { t.current.CompareAndSwap(tr, nil) }
 	t.last.Store(tr)
 	t.current.Store(tr)
@@ -126,8 +119,8 @@ func (t *Timeline) Start(path string, markCycles bool) error {
 // LookEvery is how often Watch's function is called while the timeline is on.
 const LookEvery = time.Millisecond
 
-// Watch has look called every LookEvery while the timeline is on: for what the engine has to look for, as
-// nobody tells it. It must not block.
+// Watch makes the timeline call look every LookEvery while it is on. The engine uses it for changes that nothing
+// signals. look must not block.
 func (t *Timeline) Watch(look func()) { t.look.Store(&look) }
 
 func (t *Timeline) watch(tr *trace) {
@@ -145,9 +138,9 @@ func (t *Timeline) watch(tr *trace) {
 	}
 }
 
-// Stop switches the timeline off. The file holds every event whose call returned
-// before, other than those counted by Dropped, and is closed. The error is the
-// first that writing met: the file ends before it then. Without a file, Stop does nothing.
+// Stop switches the timeline off, and closes the file. The file has every event whose call returned before, except
+// those counted by Dropped. The error is the first that writing met; then the file ends before it. Without a file, Stop
+// does nothing.
 func (t *Timeline) Stop() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,8 +162,8 @@ func (t *Timeline) stop() error {
 // On reports whether events are recorded. It is false after an error in writing.
 func (t *Timeline) On() bool { return t.current.Load() != nil }
 
-// Dropped is how many events the current file, or the last one if the timeline
-// is off, lacks because the queue was full or there were too many tensors.
+// Dropped is how many events are missing in the current file (if the timeline is off, in the last one) because the
+// queue was full or there were too many tensors.
 func (t *Timeline) Dropped() int64 {
 	tr := t.last.Load()
 	if tr == nil {
@@ -179,8 +172,8 @@ func (t *Timeline) Dropped() int64 {
 	return tr.dropped.Load()
 }
 
-// NegotiateStart says that the coordinator heard of the tensor for the first
-// time. op is the operation's name in upper case, such as "ALLREDUCE".
+// NegotiateStart says that the coordinator heard of the tensor for the first time. op is the operation's name in upper
+// case, such as "ALLREDUCE".
 func (t *Timeline) NegotiateStart(name, op string) {
 	if tr := t.current.Load(); tr != nil {
 		tr.put(negotiateStart, name, op, 0)
@@ -194,32 +187,30 @@ func (t *Timeline) RankReady(name string, setRank int) {
 	}
 }
 
-// Submitted says that this rank, the member with this number in its process set, is ready. Files without an Identity
-// have that from RankReady alone.
+// Submitted says that this rank, which has this number in its process set, is ready. Files without an Identity get that
+// from RankReady alone.
 func (t *Timeline) Submitted(name string, setRank int) {
 	if tr := t.current.Load(); tr != nil && tr.own {
 		tr.put(submitted, name, "", setRank)
 	}
 }
 
-// NegotiateEnd says that all members are ready, or that the tensor is refused. order is the operation's place among
-// those of its process set, the same on all members.
+// NegotiateEnd says that all members are ready, or that the tensor was refused. order is the operation's place in the
+// order of its process set, the same on all members.
 func (t *Timeline) NegotiateEnd(name string, set int, order uint64) {
 	if tr := t.current.Load(); tr != nil {
 		tr.putAgreed(name, set, order)
 	}
 }
 
-// OpStart says that the operation is this tensor's concern from now on. op is as
-// in NegotiateStart.
+// OpStart says that the operation has begun for this tensor. op is as in NegotiateStart.
 func (t *Timeline) OpStart(name, op string) {
 	if tr := t.current.Load(); tr != nil {
 		tr.put(opStart, name, op, 0)
 	}
 }
 
-// ActivityStart says what the operation does now, for example
-// MemcpyInFusionBuffer. It ends the activity before.
+// ActivityStart says what the operation does now, for example MemcpyInFusionBuffer. It ends the activity before.
 func (t *Timeline) ActivityStart(name, activity string) {
 	if tr := t.current.Load(); tr != nil {
 		tr.put(activityStart, name, activity, 0)
@@ -233,15 +224,15 @@ func (t *Timeline) ActivityEnd(name string) {
 	}
 }
 
-// OpEnd ends the operation, and its activity. dtype and shape are shown with it;
-// an invalid dtype stands for an operation without a tensor, such as a barrier.
+// OpEnd ends the operation and its activity. The file shows dtype and shape; an invalid dtype stands for an operation
+// without a tensor, such as a barrier.
 func (t *Timeline) OpEnd(name string, dtype tensor.DType, shape tensor.Shape) {
 	if tr := t.current.Load(); tr != nil {
 		tr.putEnd(name, dtype, shape)
 	}
 }
 
-// CycleStart marks the begin of a negotiated batch, if Start was told so.
+// CycleStart marks the beginning of a negotiated batch, if Start was called with markCycles.
 func (t *Timeline) CycleStart() {
 	if tr := t.current.Load(); tr != nil && tr.markCycles.Load() {
 		tr.put(cycleStart, "", "", 0)

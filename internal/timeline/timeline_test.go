@@ -56,9 +56,8 @@ func names(records []record) map[float64]string {
 	return m
 }
 
-// checkNested fails unless B and E pair up on each track (but for phases that
-// are open at the end), times never decrease there, and each track is announced
-// before it is used.
+// checkNested fails unless B and E pair up on each track (except phases that are open at the end), times never decrease
+// on a track, and each track is announced before its first record.
 func checkNested(t interface{ Fatalf(string, ...any) }, records []record) {
 	depth, last, known := map[float64]int{}, map[float64]float64{}, map[float64]bool{}
 	for i, r := range records {
@@ -139,7 +138,7 @@ func TestFileOfASmallJob(t *testing.T) {
 	}
 }
 
-// recordSmallJob tells tl of an allreduce, a barrier and an allgather.
+// recordSmallJob records an allreduce, a barrier and an allgather.
 func recordSmallJob(tl *Timeline) {
 	a, b := `layer "1"/weight`, "bärrier\n"
 	tl.NegotiateStart(a, "ALLREDUCE")
@@ -159,7 +158,7 @@ func recordSmallJob(tl *Timeline) {
 	tl.OpEnd(a, tensor.Int64, tensor.Shape{})
 }
 
-// smallJob is its file; each T is a time.
+// smallJob is the file of recordSmallJob; each T is a time.
 const smallJob = `[
 {"name":"process_name","ph":"M","pid":0,"args":null},
 {"name":"process_sort_index","ph":"M","pid":0,"args":{"sort_index":0}},
@@ -184,7 +183,7 @@ const smallJob = `[
 {"ph":"E","ts":"T","pid":1,"args":{"dtype":"int64","shape":"[]"}}
 ]`
 
-// TestFileOfARank has what merging the files of all ranks needs, and nothing else besides.
+// TestFileOfARank checks that the file has what merging needs, and nothing more.
 func TestFileOfARank(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.json")
 	tl := New()
@@ -193,7 +192,7 @@ func TestFileOfARank(t *testing.T) {
 		t.Fatal(err)
 	}
 	tl.NegotiateStart("x", "ALLREDUCE")
-	tl.RankReady("x", 0) // of a coordinator, which has submitted, or is going to
+	tl.RankReady("x", 0) // from a coordinator, which has submitted or will submit
 	tl.RankReady("x", 1)
 	tl.Submitted("x", 0)
 	tl.NegotiateEnd("x", 5, 1<<40)
@@ -241,7 +240,7 @@ func TestFileOfARank(t *testing.T) {
 	}
 }
 
-// TestTimeIsTakenAtTheCall would fail if the writer stamped the events.
+// TestTimeIsTakenAtTheCall fails if the writer takes the events' times.
 func TestTimeIsTakenAtTheCall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.json")
 	synctest.Test(t, func(t *testing.T) {
@@ -292,10 +291,10 @@ func TestStartAndStopAgain(t *testing.T) {
 		t.Error("off after Start")
 	}
 	op("a")
-	must(tl.Start(one, false)) // the same: goes on
+	must(tl.Start(one, false)) // the same file goes on
 	must(tl.Start(dir+"/../"+filepath.Base(dir)+"/one.json", true))
 	op("b")
-	must(tl.Start(two, false)) // completes one
+	must(tl.Start(two, false)) // completes file one
 	op("c")
 	must(tl.Stop())
 	if tl.On() {
@@ -333,8 +332,8 @@ func TestStartAndStopAgain(t *testing.T) {
 	count(one, "d", 0)
 }
 
-// TestFileIsWrittenSoon checks that neither a full batch nor Stop is needed, also
-// after the writer has gone to sleep.
+// TestFileIsWrittenSoon checks that a record is written without a full batch or Stop, even after the writer has gone to
+// sleep.
 func TestFileIsWrittenSoon(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.json")
 	tl := New()
@@ -399,9 +398,8 @@ func TestPathThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestSwitchWhileInUse lets threads run operations while the file is changed. It
-// is for the race detector; and each file must be valid and well nested although
-// it begins and ends in the middle of operations.
+// TestSwitchWhileInUse lets threads run operations while the file is changed, for the race detector. Each file must be
+// valid and well nested although it begins and ends in the middle of operations.
 func TestSwitchWhileInUse(t *testing.T) {
 	dir := t.TempDir()
 	tl := New()
@@ -453,7 +451,7 @@ func TestSwitchWhileInUse(t *testing.T) {
 	}
 }
 
-// operation is what the engine does with a tensor.
+// operation makes the engine's calls for one tensor.
 func operation(tl *Timeline, name string) {
 	tl.NegotiateStart(name, "ALLREDUCE")
 	tl.RankReady(name, 0)
@@ -479,7 +477,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	if err := tl.Start(filepath.Join(t.TempDir(), "t.json"), true); err != nil {
 		t.Fatal(err)
 	}
-	check("on") // the writer's buffers have grown in the first run, or count as less than 1
+	check("on") // the first run has grown the writer's buffers
 	if err := tl.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -492,8 +490,8 @@ func BenchmarkOff(b *testing.B) {
 	}
 }
 
-// BenchmarkEvent is the cost of an event to the engine. The queue is emptied by
-// the benchmark, outside the measured time, so that none is dropped.
+// BenchmarkEvent is the cost of an event to the engine. The benchmark empties the queue outside the measured time, so
+// that no event is dropped.
 func BenchmarkEvent(b *testing.B) {
 	tr := benchTrace(b)
 	b.ReportAllocs()

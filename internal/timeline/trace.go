@@ -12,16 +12,14 @@ import (
 )
 
 const (
-	// queueSize is how many events can wait for the writer (8 MiB): what thousands
-	// of tensors cause within pause.
+	// queueSize is how many events can wait for the writer (8 MiB). Thousands of tensors cause that many within pause.
 	queueSize = 1 << 16
-	// pause is how long the writer lets events gather. It bounds what a crash
-	// loses, and keeps a busy engine from waking it for every event.
+	// pause is how long the writer lets events gather. A crash loses at most this much, and a busy engine does not wake
+	// the writer for every event.
 	pause = 10 * time.Millisecond
-	// drainTime bounds how long the last drain waits for a producer that has been
-	// descheduled between claim and publish.
+	// drainTime is how long the last drain waits for a producer that was descheduled between claim and publish.
 	drainTime = 100 * time.Millisecond
-	// stopTime bounds how long stop waits for a file system that hangs.
+	// stopTime is how long stop waits for a file system that hangs.
 	stopTime = 10 * time.Second
 )
 
@@ -29,28 +27,28 @@ const (
 type trace struct {
 	path       string
 	info       fs.FileInfo
-	own        bool      // it has an Identity
-	began      time.Time // its monotonic reading is time 0 of the file
+	own        bool      // the file has an Identity
+	began      time.Time // time 0 of the file is its monotonic reading
 	markCycles atomic.Bool
-	off        func() // takes the trace away from producers
+	off        func() // detaches the trace from producers
 
 	queue   *queue
 	dropped atomic.Int64
-	idle    atomic.Bool   // the writer sleeps until woken
+	idle    atomic.Bool   // the writer sleeps until it is woken
 	wake    chan struct{} // capacity 1
 	quit    chan struct{} // closed by stop
 	done    chan struct{} // closed when the writer has ended and the file is closed
 	err     error         // valid after done
 	stopped bool          // guarded by Timeline.mu
 
-	// Of the writer.
+	// Owned by the writer:
 	rec   *recorder
-	told  int64 // dropped, as last said in the file
+	told  int64 // how many events were dropped, as the file last said
 	timer *time.Timer
 }
 
-// newTrace writes the head of an empty file, which is valid from then on, and
-// owns f if there is no error. The caller sets off and starts run.
+// newTrace writes the head of an empty file, which is valid from then on. It owns f if there is no error. The caller
+// sets off, and starts run.
 func newTrace(f file, size int, own *Identity) (*trace, error) {
 	out, err := newArrayFile(f)
 	if err != nil {
@@ -114,7 +112,7 @@ func (tr *trace) putEnd(name string, dtype tensor.DType, shape tensor.Shape) {
 	tr.rouse()
 }
 
-// rouse wakes the writer if it sleeps: after a time without events only.
+// rouse wakes the writer if it sleeps, which it does only after a time without events.
 func (tr *trace) rouse() {
 	if tr.idle.Load() && tr.idle.CompareAndSwap(true, false) {
 		select {
@@ -124,17 +122,17 @@ func (tr *trace) rouse() {
 	}
 }
 
-// broken ends the trace after a panic: it must not take the training down with it.
+// broken ends the trace after a panic, which must not end the training.
 func (tr *trace) broken(err error) {
 	tr.off()
 	tr.rec.out.abandon()
 	tr.err = fmt.Errorf("writing %s: %w", tr.path, err)
 }
 
-// run writes what is queued until stop is called or the file cannot be written.
+// run is the writer's goroutine. It writes queued events until stop is called or the file cannot be written.
 func (tr *trace) run() {
 	defer close(tr.done)
-	defer guard.Recover("the timeline", tr.broken) // before done is closed
+	defer guard.Recover("the timeline", tr.broken) // runs before done is closed
 	defer tr.timer.Stop()
 	for {
 		some := tr.drain()
@@ -160,11 +158,10 @@ func (tr *trace) run() {
 	tr.finish()
 }
 
-// sleep returns when an event has been queued since the last drain; true means
-// that stop has been called.
+// sleep returns when an event was queued since the last drain. quit: stop was called.
 func (tr *trace) sleep() (quit bool) {
 	tr.idle.Store(true)
-	// A producer that did not see idle has published before.
+	// A producer that did not see idle has published before this look.
 	if tr.queue.front() != nil {
 		tr.idle.Store(false)
 		return false
@@ -177,7 +174,7 @@ func (tr *trace) sleep() (quit bool) {
 	}
 }
 
-// drain records what is published, writes it, and reports whether there was any.
+// drain records and writes the published events, and reports whether there were any.
 func (tr *trace) drain() (some bool) {
 	for e := tr.queue.front(); e != nil; e = tr.queue.front() {
 		tr.rec.record(e)
@@ -203,8 +200,7 @@ func (tr *trace) drain() (some bool) {
 	return some
 }
 
-// finish drains the queue for the last time, when no producer comes any more, and
-// completes the file.
+// finish drains the queue for the last time, when producers add no more, and completes the file.
 func (tr *trace) finish() {
 	for deadline := time.Now().Add(drainTime); ; runtime.Gosched() {
 		tr.drain()
@@ -224,8 +220,8 @@ func (tr *trace) finish() {
 	tr.err = tr.rec.out.close()
 }
 
-// stop completes the file, after it has been taken away from producers, and
-// returns the first error of writing it. Called again it does nothing.
+// stop completes the file, and returns the first error of writing it. The trace must be detached from producers before.
+// A second call does nothing.
 func (tr *trace) stop() error {
 	if tr.stopped {
 		return nil

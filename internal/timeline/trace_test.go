@@ -10,7 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// memTrace is a trace into memory whose writer does not run yet.
+// memTrace is a trace into memory. Its writer does not run yet.
 func memTrace(t *testing.T, queueSize int) (*trace, *memFile) {
 	t.Helper()
 	f := &memFile{}
@@ -36,7 +36,7 @@ func finished(t *testing.T, tr *trace, f *memFile) []record {
 	return records
 }
 
-// told is the number of dropped events by the last record that says so.
+// told is the number of dropped events in the last record that has it.
 func told(records []record) (n int64) {
 	for _, r := range records {
 		if r["name"] == "process_labels" {
@@ -46,8 +46,8 @@ func told(records []record) (n int64) {
 	return n
 }
 
-// TestOverflowIsCounted puts more than the queue holds while the writer stands
-// still. What is in the file and what is counted must be all there was.
+// TestOverflowIsCounted puts more events than the queue holds while the writer does not run. The events in the file and
+// the counted ones must be all events.
 func TestOverflowIsCounted(t *testing.T) {
 	const size, ops = 64, 100
 	tr, f := memTrace(t, size)
@@ -78,7 +78,7 @@ func TestOverflowIsCounted(t *testing.T) {
 	}
 }
 
-// TestOverflowWhileWriting does the same with a writer that works.
+// TestOverflowWhileWriting does the same while the writer runs.
 func TestOverflowWhileWriting(t *testing.T) {
 	tr, f := memTrace(t, 64)
 	go tr.run()
@@ -102,7 +102,7 @@ func TestOverflowWhileWriting(t *testing.T) {
 	}
 }
 
-// TestDrainedQueueTakesStartsAgain: the producers must hear of the room.
+// TestDrainedQueueTakesStartsAgain: producers must notice that there is room again.
 func TestDrainedQueueTakesStartsAgain(t *testing.T) {
 	const size = 64
 	tr, f := memTrace(t, size)
@@ -119,8 +119,8 @@ func TestDrainedQueueTakesStartsAgain(t *testing.T) {
 	finished(t, tr, f)
 }
 
-// TestCrowdIsFreedAfterLosses: the end of x is dropped while x has the shared
-// track; y can have it afterwards. What was left out before counts as dropped.
+// TestCrowdIsFreedAfterLosses: the end of x is dropped while x has the shared track; afterwards y can have the track.
+// Events that were left out before count as dropped.
 func TestCrowdIsFreedAfterLosses(t *testing.T) {
 	const size = 8
 	tr, f := memTrace(t, size)
@@ -150,8 +150,8 @@ func TestCrowdIsFreedAfterLosses(t *testing.T) {
 	}
 }
 
-// TestWriterSeesAnEventBeforeItSleeps: one that is queued between the last drain
-// and sleep wakes nobody.
+// TestWriterSeesAnEventBeforeItSleeps: an event that is queued between the last drain and sleep wakes no writer, so
+// sleep must see it.
 func TestWriterSeesAnEventBeforeItSleeps(t *testing.T) {
 	tr, f := memTrace(t, 64)
 	tr.put(opStart, "a", "ALLREDUCE", 0)
@@ -170,8 +170,8 @@ func TestWriterSeesAnEventBeforeItSleeps(t *testing.T) {
 	finished(t, tr, f)
 }
 
-// TestStopDoesNotWaitForeverForAProducer leaves an event claimed and not
-// published, as a thread that never runs again would.
+// TestStopDoesNotWaitForeverForAProducer leaves an event claimed and not published, like a thread that never runs
+// again.
 func TestStopDoesNotWaitForeverForAProducer(t *testing.T) {
 	tr, f := memTrace(t, 64)
 	tr.put(opStart, "a", "ALLREDUCE", 0)

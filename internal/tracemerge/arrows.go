@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// arrow leads from the rank that came last to one that waited. Times are the job's.
+// arrow leads from the rank that came last to one that waited. Times are by the job's clock.
 type arrow struct {
 	from, to           *Rank
 	fromTrack, toTrack int
-	came               int64 // the last rank came
-	waited             int64 // since when the other had waited
-	began              int64 // the other's operation
+	came               int64 // when the last rank came
+	waited             int64 // since when the other rank had waited
+	began              int64 // when the other rank's operation began
 }
 
-// arrows calls draw for each wait of a world that took min or longer, and sums up who was waited for.
+// arrows calls draw for each wait of a world that took min or longer, and adds up which ranks were waited for.
 func (rep *Report) arrows(world []*Rank, min time.Duration, draw func(arrow)) error {
 	for set := range sets(world) {
 		err := join(world, set, func(ops []*operation) {
@@ -30,11 +30,11 @@ func (rep *Report) arrows(world []*Rank, min time.Duration, draw func(arrow)) er
 	return nil
 }
 
-// surely is how much longer than the last known rank others must have waited, where the very last rank may be one that
-// no file tells of.
+// surely: if a rank without a file may have been the last, the others must have waited this many times as long as the
+// last known rank.
 const surely = 10
 
-// arrowsOf draws the arrows of one operation. whole: the files tell of every rank.
+// arrowsOf draws the arrows of one operation. whole: every rank has a file.
 func (rep *Report) arrowsOf(world []*Rank, ops []*operation, whole bool, min float64, draw func(arrow)) {
 	last, longest := -1, false
 	for i, o := range ops {
@@ -46,7 +46,7 @@ func (rep *Report) arrowsOf(world []*Rank, ops []*operation, whole bool, min flo
 		return
 	}
 	came := world[last].Clock.at(ops[last].came)
-	if !whole { // the last known rank may itself have waited for another
+	if !whole { // the last known rank may itself have waited for an unknown rank
 		min = max(min, surely*float64(ops[last].agreed-ops[last].came))
 	}
 	decided := true
@@ -57,7 +57,7 @@ func (rep *Report) arrowsOf(world []*Rank, ops []*operation, whole bool, min flo
 		wait := float64(came - world[i].Clock.at(o.came))
 		doubt := doubt(world[i], world[last])
 		longest = longest || wait >= min
-		if !(wait > doubt) { // or the doubt is unknown
+		if !(wait > doubt) { // or the doubt is not a number
 			decided = false
 		}
 	}
@@ -80,7 +80,7 @@ func (rep *Report) arrowsOf(world []*Rank, ops []*operation, whole bool, min flo
 		world[last].Caused += came - since
 		began := world[i].Clock.at(o.began)
 		if o.began == 0 || began < came {
-			continue // its file ends before, or the clocks were wrong by more than the wait for the others
+			continue // its file ends before, or the clocks' error exceeds the wait
 		}
 		rep.Arrows++
 		draw(arrow{from: world[last], to: world[i], fromTrack: ops[last].track, toTrack: o.track, came: came,
@@ -88,7 +88,7 @@ func (rep *Report) arrowsOf(world []*Rank, ops []*operation, whole bool, min flo
 	}
 }
 
-// doubt is how much the times of two ranks may be wrong against each other.
+// doubt is how far the times of two ranks may be wrong relative to each other.
 func doubt(a, b *Rank) float64 {
 	if math.IsNaN(a.Clock.Error) || math.IsNaN(b.Clock.Error) {
 		return math.NaN()

@@ -11,22 +11,23 @@ import (
 //   - no rank hears that all have come to an operation before each has come to it
 //   - no rank ends a sum before each has begun it
 //
-// So an operation says: what came first on one rank's clock and second on the other's bounds the offset from one side.
-// Operations of which now one and now the other rank is first bound it from both sides, and the shortest do so best.
-// The offset is the middle of what all operations leave, and its error half of that width. If no offset suits them
-// all, the clocks have drifted apart: then the offset is a line over the time.
+// So two operations give bounds: if one comes first on one rank's clock, and second on the other's, it bounds the
+// offset from one side. Operations to which now one rank and now the other came first bound it from both sides, and the
+// shortest give the tightest bounds. The offset is the middle of the range that all operations leave, and its error is
+// half the width. If no offset fits all of them, the clocks have drifted apart; then the offset is a line over the
+// time.
 
-// Clock is how a rank's clock relates to that of the reference.
+// Clock says how a rank's clock relates to the reference's.
 type Clock struct {
-	// Offset is to be added to the rank's times, in µs, at the rank's beginning; Drift is what to add in each µs after.
+	// Add Offset, in µs, to the rank's times at the rank's beginning, and Drift for each µs after that.
 	Offset, Drift float64
-	// Error bounds the error of the offset, in µs; NaN where nothing is known.
+	// Error is the largest error of the offset, in µs; NaN if it is not known.
 	Error float64
 	Basis Basis
 	since int64 // the rank's beginning
 }
 
-// Basis is what an offset was found from.
+// Basis says how an offset was found.
 type Basis string
 
 // The bases of offsets.
@@ -62,7 +63,7 @@ func micros(us float64) string {
 	return time.Duration(us * 1000).Round(time.Microsecond).String()
 }
 
-// then is the clock of a rank whose clock is c by the clock of a rank whose clock is o.
+// then combines two clocks: c leads to the clock of a rank whose clock is o.
 func (c Clock) then(o Clock) Clock {
 	c.Error += o.Error
 	c.Offset += o.Offset + o.Drift*(float64(c.since)+c.Offset-float64(o.since))
@@ -70,7 +71,7 @@ func (c Clock) then(o Clock) Clock {
 	return c
 }
 
-// bounds are what the operations of a stretch of time leave for an offset.
+// bounds are the range that the operations of a stretch of time leave for an offset.
 type bounds struct{ low, high float64 }
 
 func (b *bounds) narrow(o bounds) {
@@ -79,7 +80,7 @@ func (b *bounds) narrow(o bounds) {
 
 var unbounded = bounds{math.Inf(-1), math.Inf(1)}
 
-// windows are the bounds over time. They are few: when more are needed, each gets twice as long.
+// windows are the bounds over time. Their number is limited: when more are needed, each gets twice as long.
 type windows struct {
 	since  int64
 	length int64 // µs
@@ -113,7 +114,7 @@ func (w *windows) add(at int64, b bounds) {
 	w.list[i].narrow(b)
 }
 
-// within is what all windows leave for the offset at since, if the clock drifts by slope.
+// within is the range that all windows leave for the offset at since, if the clock drifts by slope.
 func (w *windows) within(slope float64) bounds {
 	all := unbounded
 	for i, b := range w.list {
@@ -123,10 +124,10 @@ func (w *windows) within(slope float64) bounds {
 	return all
 }
 
-// maxDrift is how fast clocks may drift apart: much more than quartz does.
+// maxDrift is how fast clocks may drift apart. Quartz clocks drift much less.
 const maxDrift = 1e-3
 
-// clock is the offset that the windows leave, if they bound it from both sides.
+// clock is the offset that the windows leave. ok: they bound it from both sides.
 func (w *windows) clock() (Clock, bool) {
 	c := Clock{Basis: Bounds, since: w.since}
 	b := w.within(0)
@@ -145,7 +146,7 @@ func (w *windows) clock() (Clock, bool) {
 	return c, true
 }
 
-// slope is the drift that leaves the most: the width is a concave function of it.
+// slope is the drift that leaves the widest range. The width is a concave function of the drift.
 func (w *windows) slope() float64 {
 	width := func(s float64) float64 { b := w.within(s); return b.high - b.low }
 	low, high := -maxDrift, maxDrift
@@ -160,8 +161,8 @@ func (w *windows) slope() float64 {
 	return (low + high) / 2
 }
 
-// compare is what an operation says of the offset between the reference and another rank. Times are whole µs, rounded
-// down, so it leaves one more on each side.
+// compare is the range that one operation leaves for the offset between the reference and another rank. Times are whole
+// µs, rounded down, so it adds one µs on each side.
 func compare(ref, other *operation) bounds {
 	b := unbounded
 	if ref.came != 0 {
@@ -176,8 +177,8 @@ func compare(ref, other *operation) bounds {
 	return bounds{b.low - 1, b.high + 1}
 }
 
-// align finds the clocks of all ranks. The reference is the lowest rank of the first world. A later world has in common
-// with earlier ones the hosts on which it runs.
+// align finds the clocks of all ranks. The reference is the lowest rank of the first world. A later world is related to
+// the earlier ones by the hosts on which it runs.
 func (rep *Report) align() error {
 	hosts := map[string]Clock{}
 	for _, world := range rep.worlds() {
@@ -208,7 +209,7 @@ func (rep *Report) align() error {
 				hosts[r.Host] = r.Clock
 			}
 		}
-		for i, r := range world { // those with no operation in common
+		for i, r := range world { // ranks that have no operation in common with the reference
 			if i == ref || clocks[i] != nil {
 				continue
 			}
@@ -221,14 +222,15 @@ func (rep *Report) align() error {
 	return nil
 }
 
-// from is the same clock for another rank of its host, which began at since.
+// from is the same clock for another rank of its host, whose file began at since.
 func (c Clock) from(since int64) Clock {
 	c.Offset += c.Drift * float64(since-c.since)
 	c.since, c.Basis = since, SameHost
 	return c
 }
 
-// reference is the file of a world to which the others are compared: the first on a known host, else the first.
+// reference is the file of a world to which the other files are compared: the first one on a known host, or else the
+// first.
 func reference(world []*Rank, hosts map[string]Clock) int {
 	for i, r := range world {
 		if _, known := hosts[r.Host]; known {
@@ -238,7 +240,7 @@ func reference(world []*Rank, hosts map[string]Clock) int {
 	return 0
 }
 
-// against finds the clocks of a world's ranks by the clock of one of them; nil where that is impossible.
+// against finds the clocks of a world's ranks relative to one rank's; nil for a rank for which that is impossible.
 func against(world []*Rank, ref int) ([]*Clock, error) {
 	found := make([]*windows, len(world))
 	for i, r := range world {

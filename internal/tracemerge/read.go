@@ -7,36 +7,36 @@ import (
 	"strings"
 )
 
-// operation is what a rank's timeline says of one operation. Times are µs since 1970 by the rank's own clock. Those
-// that the file does not have are 0.
+// operation is one operation in a rank's timeline. Times are µs since 1970 by the rank's own clock; 0 if the file does
+// not have them.
 type operation struct {
-	order     uint64 // its place among those of its process set
-	track     int    // the tensor, by the file's own number
-	came      int64  // this rank has submitted the tensor
-	agreed    int64  // this rank has heard that all have
-	began     int64  // the execution
+	order     uint64 // its place in the order of its process set
+	track     int    // the tensor, by the file's own numbers
+	came      int64  // when this rank submitted the tensor
+	agreed    int64  // when this rank heard that all ranks have submitted
+	began     int64  // when the execution began
 	ended     int64
-	symmetric bool // it cannot end on one rank before it has begun on each
+	symmetric bool // it cannot end on any rank before it has begun on all
 }
 
-// mostOpen bounds the operations of a process set that wait in memory for their end.
+// mostOpen is how many operations of a process set may wait in memory for their end.
 const mostOpen = 1 << 14
 
 // reader follows the phases of one file.
 type reader struct {
 	*Rank
-	first  bool // no record has been read
-	known  bool // the record that says whose file it is has come
+	first  bool // no record has been read yet
+	known  bool // the record that names the file's rank has been read
 	phases map[int]*phase
-	queues map[int][]*operation // by process set: in their order, not yet in the spool
+	queues map[int][]*operation // by process set: operations in their order, which are not in the spool yet
 }
 
-// phase is what a tensor does.
+// phase is what a tensor is doing.
 type phase struct {
 	depth       int
 	negotiating bool
 	came        int64
-	op          *operation // agreed on, until it ends
+	op          *operation // the agreed operation, until it ends
 }
 
 // read reads the file for the first time.
@@ -76,7 +76,7 @@ func (r *Rank) closeSpools() {
 	}
 }
 
-// errNobodys: Horovod's own timelines, and those of rank 0 alone, do not say whose they are.
+// errNobodys: Horovod's own timelines, and those of rank 0 alone, do not name their rank.
 var errNobodys = errors.New("it does not say which rank wrote it: give the timeline a name with {rank}, such as " +
 	"--timeline-filename 'trace-{rank}.json'; then each rank writes a file that can be merged")
 
@@ -140,7 +140,7 @@ func (r *reader) about(rec *record) error {
 	return nil
 }
 
-// mostRanks bounds what a damaged file makes this program do.
+// mostRanks limits how much work a damaged file can cause.
 const mostRanks = 1 << 20
 
 // phase follows a tensor.
@@ -178,7 +178,7 @@ func (r *reader) phase(rec *record, at int64) {
 	}
 }
 
-// agreed notes that all ranks have come to an operation.
+// agreed notes that all ranks have submitted an operation.
 func (r *reader) agreed(p *phase, rec *record, at int64) {
 	var args struct {
 		Set   int
@@ -194,7 +194,7 @@ func (r *reader) agreed(p *phase, rec *record, at int64) {
 	}
 }
 
-// spill hands operations to the spool, in their order: those that have ended, or all.
+// spill moves operations to the spool, in their order: with all, every operation; otherwise those that have ended.
 func (r *reader) spill(set int, all bool) {
 	s := r.spools[set]
 	if s == nil {

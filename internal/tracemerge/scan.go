@@ -21,13 +21,13 @@ type record struct {
 
 const (
 	chunk = 256 << 10
-	// mostLine bounds a record: a longer line is damage.
+	// mostLine is the most bytes of a record; a longer line is damaged.
 	mostLine = 1 << 20
 )
 
 // scan calls f for each record of a file, and says how the file ended. A rank writes one record on a line, and fills
-// the rest of a block with blanks. Lines that are no records are counted and left out. They come from a machine that
-// went down, or from a copy that was cut.
+// the rest of a block with blanks. scan counts and skips lines that are no records; they come from a machine that went
+// down, or from a copy that was cut.
 func scan(path string, f func(*record) error) (torn bool, damaged int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -51,14 +51,14 @@ func scan(path string, f func(*record) error) (torn bool, damaged int64, err err
 			return false, 0, err
 		}
 		line = bytes.TrimRight(line, padding)
-		if bytes.HasSuffix(line, []byte("]")) { // no record ends so
+		if bytes.HasSuffix(line, []byte("]")) { // no record ends like this
 			torn, line = false, bytes.TrimRight(line[:len(line)-1], padding)
 		}
 		if len(line) > 0 {
 			rec = record{}
 			switch {
 			case long || line[0] != '{' || json.Unmarshal(line, &rec) != nil || rec.Ph == "":
-				if err != io.EOF { // else it is what is torn
+				if err != io.EOF { // at the file's end the line is what is torn
 					damaged++
 				}
 			default:
@@ -73,7 +73,7 @@ func scan(path string, f func(*record) error) (torn bool, damaged int64, err err
 	}
 }
 
-// padding is what stands between records. A machine that went down leaves zeros.
+// padding is the bytes between records. A machine that went down leaves zeros.
 const padding = ", \t\r\n\x00"
 
 // opening reads the bracket with which a timeline begins.
@@ -93,7 +93,8 @@ func opening(in *bufio.Reader) error {
 	}
 }
 
-// next reads a line, without the blanks around it. long: it was too long, and is cut. At the file's end err is io.EOF.
+// next reads a line, without the blanks around it. long: the line was too long, and is cut. At the file's end err is
+// io.EOF.
 func next(in *bufio.Reader) (line []byte, long bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')

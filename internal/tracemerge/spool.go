@@ -8,20 +8,20 @@ import (
 	"os"
 )
 
-// spool keeps the operations of one process set of one rank, in their order: a few bytes each, in memory while there
-// are few, else in a temporary file without a name.
+// spool keeps the operations of one process set of one rank, in their order, in a few bytes each. A small spool is in
+// memory, a larger one in a temporary file without a name.
 type spool struct {
-	last  operation // the numbers of the next are told as differences to its
+	last  operation // the last operation added: the next one is written as the difference to it
 	count int
 	buf   []byte
 	file  *os.File
-	err   error // the first
+	err   error // the first error
 }
 
-// mostInMemory is how many bytes a spool keeps before it makes a file.
+// mostInMemory is how many bytes a spool keeps in memory before it makes a file.
 const mostInMemory = 64 << 10
 
-// add appends an operation. Those that go back in their order, as a damaged file may have them, are left out.
+// add appends an operation. It skips an operation that goes back in the order, as a damaged file may have.
 func (s *spool) add(o *operation) {
 	if s.err != nil || s.count > 0 && o.order <= s.last.order {
 		return
@@ -38,7 +38,7 @@ func (s *spool) add(o *operation) {
 			s.buf = append(s.buf, 0)
 			continue
 		}
-		// Nothing is exactly as far away as the unit's end, so 0 is free to say that there is none.
+		// A difference from 0 on is written as one more, so that 0 can mean that there is no time.
 		d := at - o.agreed
 		if d >= 0 {
 			d++
@@ -59,7 +59,7 @@ func (s *spool) add(o *operation) {
 	s.buf = s.buf[:0]
 }
 
-// operations reads the spool from its beginning. Nothing is added any more.
+// operations reads the spool from its beginning. Add nothing afterwards.
 func (s *spool) operations() *operations {
 	var in io.Reader = bytes.NewReader(s.buf)
 	if s.file != nil {
@@ -82,7 +82,7 @@ type operations struct {
 	operation
 }
 
-// next reads the next operation. It reports false at the end.
+// next reads the next operation. It returns false at the end.
 func (o *operations) next() (bool, error) {
 	if o.left == 0 {
 		return false, nil
@@ -119,8 +119,8 @@ func (o *operations) next() (bool, error) {
 	return true, nil
 }
 
-// join calls f for each operation of a process set, in their order, with what each rank of the world says of it; nil
-// where it says nothing. f may not keep them.
+// join calls f for each operation of a process set, in their order. ops has each rank's record of the operation; nil if
+// the rank has none. f must not keep ops.
 func join(world []*Rank, set int, f func(ops []*operation)) error {
 	heads := make([]*operations, len(world))
 	for i, r := range world {

@@ -1,9 +1,10 @@
-// Package tracemerge is gorovod trace merge: the timelines of a job's ranks as one trace, for Perfetto and Chrome. The
-// ranks' clocks are aligned, and arrows lead from the last rank that came to an operation to those that waited for it.
+// Package tracemerge is gorovod trace merge: it makes one trace, for Perfetto and Chrome, of the timelines of a job's
+// ranks. It aligns the ranks' clocks, and draws arrows from the last rank that came to an operation to the ranks that
+// waited for it.
 //
-// Each file is read twice. The first time its operations go to a file of their own (spool.go), so that memory depends
-// on neither the files' lengths nor the clocks' differences. The operations of all ranks are then joined by their
-// numbers:
+// It reads each file twice. The first time, the file's operations go into a file of their own (spool.go), so that
+// memory depends neither on the files' lengths nor on the clocks' differences. Then it joins the operations of all
+// ranks by their numbers:
 //
 //	timeline ── scan ──▶ spool ──┐
 //	timeline ── scan ──▶ spool ──┼─ join ──▶ clocks (clock.go), then arrows (arrows.go)
@@ -33,9 +34,10 @@ type Options struct {
 // Report says what the trace has.
 type Report struct {
 	Ranks []*Rank
-	// Missing are ranks without a file, by the number of the world.
+	// Missing are the ranks without a file, by the number of the world.
 	Missing map[uint64][]int
-	// Arrows are drawn; Undecided operations have none, since the clocks do not tell who came last.
+	// Arrows counts the arrows. Undecided counts operations without arrows, because the clocks do not tell which rank
+	// came last.
 	Arrows, Operations, Undecided int64
 }
 
@@ -46,15 +48,15 @@ type Rank struct {
 	Generation uint64
 	File       string
 	Clock      Clock
-	Events     int64 // records with a time
-	Dropped    int64 // events that the rank did not write, as it had no time
-	Open       int   // phases that had not ended
+	Events     int64 // records that have a time
+	Dropped    int64 // events that the rank dropped
+	Open       int   // phases that have no end
 	Damaged    int64 // lines that are no records
 	Torn       bool  // the file ends in the middle
-	Last       int64 // operations to which it came last, as far as the clocks tell
-	Caused     int64 // µs that the others waited there, all of them together
+	Last       int64 // operations to which this rank came last, as far as the clocks tell
+	Caused     int64 // µs that all other ranks waited for this rank, added up
 	tensors    map[int]string
-	began, end int64 // µs since 1970, by its own clock
+	began, end int64 // µs since 1970, by the rank's own clock
 	job        string
 	spools     map[int]*spool // by process set
 }
@@ -62,7 +64,7 @@ type Rank struct {
 // Who names the rank.
 func (r *Rank) Who() string { return fmt.Sprintf("rank %d on %s", r.Rank, r.Host) }
 
-// Merge writes the trace. It replaces the output only when all has been written.
+// Merge writes the trace. It replaces the output only once everything has been written.
 func Merge(o Options) (*Report, error) {
 	rep := &Report{Missing: map[uint64][]int{}}
 	defer func() {
@@ -119,7 +121,7 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// order sorts the files, checks that they are one job's, and finds who is missing.
+// order sorts the files, checks that they belong to one job, and finds the missing ranks.
 func (rep *Report) order() error {
 	slices.SortStableFunc(rep.Ranks, func(a, b *Rank) int {
 		if a.Generation != b.Generation {
@@ -173,7 +175,7 @@ func (rep *Report) worlds() (worlds [][]*Rank) {
 	return worlds
 }
 
-// Text is the report for people.
+// Text is the report as text for people.
 func (rep *Report) Text(output string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d operations, %d arrows", output, rep.Operations, rep.Arrows)
@@ -218,7 +220,7 @@ func list(ranks []int) string {
 	return strings.Join(words, ", ")
 }
 
-// notes are what is wrong with the file.
+// notes say what is wrong with the file.
 func (r *Rank) notes() (notes []string) {
 	if r.Torn {
 		notes = append(notes, "the file ends in the middle")

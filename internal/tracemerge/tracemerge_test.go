@@ -18,14 +18,14 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// job writes the timelines of a job that never was, by clocks that are wrong in a known way.
+// job writes the timelines of an invented job, by clocks with known errors.
 type job struct {
 	size       int
 	operations int
 	every      int64 // µs from one operation to the next
 	generation int
 	hosts      []string
-	// clock is what a rank's clock shows at a true time, in µs.
+	// clock is a rank's clock at a true time, in µs.
 	clock func(rank int, at int64) int64
 	// late is the rank that comes 10 ms after the others.
 	late func(op int) int
@@ -89,7 +89,7 @@ func merged(t *testing.T, files ...string) *Report {
 	return rep
 }
 
-// One rank is late always, so operations bound its offset from one side only; sums bound it from the other.
+// One rank is always late, so its operations bound the offset from one side only; sums bound it from the other.
 func TestOffsetsAreWithinTheirErrors(t *testing.T) {
 	wrong := []int64{0, -7_200_000_000, 1_234_567}
 	j := small()
@@ -106,7 +106,7 @@ func TestOffsetsAreWithinTheirErrors(t *testing.T) {
 	}
 }
 
-// Clocks that drift apart by 40 millionths are aligned at all times of a run of 10 minutes.
+// Clocks that drift apart by 40 millionths are aligned throughout a run of 10 minutes.
 func TestDrift(t *testing.T) {
 	j := small()
 	j.operations, j.every, j.late = 3000, 200_000, func(op int) int { return op % 3 }
@@ -128,7 +128,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// A clock that was set during the run is told as such.
+// A note tells of a clock that was set during the run.
 func TestAClockThatWasSet(t *testing.T) {
 	j := small()
 	j.clock = func(rank int, at int64) int64 {
@@ -142,7 +142,7 @@ func TestAClockThatWasSet(t *testing.T) {
 	}
 }
 
-// Ranks come at the same time, as far as the clocks tell: nobody is blamed.
+// If ranks come at the same time, as far as the clocks tell, no rank is blamed.
 func TestNobodyIsBlamedByChance(t *testing.T) {
 	j := small()
 	j.late = func(int) int { return -1 }
@@ -155,7 +155,7 @@ func TestNobodyIsBlamedByChance(t *testing.T) {
 	}
 }
 
-// The ranks of a later world have the clocks that their hosts had, and its reference is a host that is known.
+// The ranks of a later world get the clocks of their hosts; its reference is a known host.
 func TestAnElasticJob(t *testing.T) {
 	wrong := map[string]int64{"a": 0, "b": 5_000_000, "c": -9_000_000}
 	first, second := small(), small()

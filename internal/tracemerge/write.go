@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// writer writes the trace: the object form of Chrome's format, of which otherData is what the records do not say.
+// writer writes the trace in the object form of Chrome's format. otherData has the facts that are in no record.
 type writer struct {
 	out    *bufio.Writer
-	base   int64 // µs since 1970 by the reference: time 0 of the trace
+	base   int64 // µs since 1970 by the reference's clock: time 0 of the trace
 	buf    []byte
 	quoted map[string]string
 	comma  bool
@@ -51,7 +51,7 @@ func (rep *Report) write(f io.Writer, min time.Duration) error {
 
 func minimum(a, b int64) int64 { return min(a, b) }
 
-// world says of which world a file is, where there are several.
+// world says which world a file belongs to, if there are several.
 func (rep *Report) world(r *Rank) string {
 	worlds := rep.worlds()
 	for i, world := range worlds {
@@ -85,7 +85,7 @@ func (rep *Report) about(base int64) map[string]any {
 	return about
 }
 
-// rank writes the records of a file, as the process pid of which each tensor is a thread.
+// rank writes the records of a file. The rank is the process pid, and each tensor is a thread.
 func (w *writer) rank(r *Rank, pid int, world string) error {
 	w.about("process_name", pid, 0, `"name":`+w.quote(r.Who()+world))
 	w.about("process_sort_index", pid, 0, `"sort_index":`+strconv.Itoa(pid))
@@ -103,7 +103,7 @@ func (w *writer) rank(r *Rank, pid int, world string) error {
 			open[rec.PID]++
 		case "E":
 			if open[rec.PID] == 0 {
-				return nil // its begin was damaged
+				return nil // the beginning of the phase was damaged
 			}
 			open[rec.PID]--
 		case "X", "i":
@@ -137,9 +137,9 @@ func (w *writer) rank(r *Rank, pid int, world string) error {
 	return err
 }
 
-// arrow writes the two ends of an arrow: in the phase in which the last rank came, and in the operation of the other.
-// Perfetto draws an arrow from the earlier phase to the later, whichever end is which; so the phase in which the other
-// waited, which began before, is no end.
+// arrow writes the two ends of an arrow: one in the phase in which the last rank came, one in the other rank's
+// operation. The phase in which the other rank waited cannot be an end: it began earlier, and Perfetto draws an arrow
+// from the earlier phase to the later one, whichever end is which.
 func (w *writer) arrow(a arrow, numbers map[*Rank]int) {
 	w.arrows++
 	id := strconv.FormatInt(w.arrows, 10)

@@ -30,12 +30,12 @@ func TestTheOtherWayMustWinByTheMargin(t *testing.T) {
 		margin float64
 		want   int
 	}{
-		{0, [2]float64{10, 10}, 1, 0}, {1, [2]float64{10, 10}, 1, 1}, // as good is no reason
+		{0, [2]float64{10, 10}, 1, 0}, {1, [2]float64{10, 10}, 1, 1}, // an equal cost is no reason to change
 		{0, [2]float64{10, 9}, 1, 1}, {1, [2]float64{9, 10}, 1, 0},
-		{0, [2]float64{11, 10}, 1.25, 0}, {1, [2]float64{10, 11}, 1.25, 1}, // better, and not by the margin
+		{0, [2]float64{11, 10}, 1.25, 0}, {1, [2]float64{10, 11}, 1.25, 1}, // better, but not by the margin
 		{0, [2]float64{13, 10}, 1.25, 1}, {1, [2]float64{10, 13}, 1.25, 0},
 		{0, [2]float64{1, 50}, 1.25, 0}, {1, [2]float64{50, 1}, 1.25, 1},
-		{0, [2]float64{-3, -5}, 1, 1}, // scores, more of which are better, as negative costs
+		{0, [2]float64{-3, -5}, 1, 1}, // scores, of which more are better, as negative costs
 	} {
 		if got := Better(c.used, c.cost, c.margin); got != c.want {
 			t.Errorf("way %d is in use, costs %v, margin %v: way %d, want %d", c.used, c.cost, c.margin, got, c.want)

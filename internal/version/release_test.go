@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// make release refuses what would not be the release of its version, before it builds anything.
+// make release refuses a tree that would not be the release of its version, before it builds anything.
 func TestAReleaseIsRefused(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestAReleaseIsRefused(t *testing.T) {
 		}
 	}
 	run("git", "clone", "-q", "--shared", root, clone)
-	run("cp", filepath.Join(root, "scripts/release.sh"), "scripts/release.sh") // as it is now
+	run("cp", filepath.Join(root, "scripts/release.sh"), "scripts/release.sh") // the working tree's
 	run("git", "config", "user.name", "a test")
 	run("git", "config", "user.email", "test@localhost")
 	run("git", "commit", "-q", "--allow-empty", "-am", "as it is now")
@@ -59,7 +59,7 @@ func TestAReleaseIsRefused(t *testing.T) {
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "scripts/release.sh", "python3")
 			cmd.Dir = clone
-			cmd.WaitDelay = time.Second // what it has started may hold its output
+			cmd.WaitDelay = time.Second // programs that it has started may hold its output open
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "release: ") || !strings.Contains(string(out), c.says) {
 				t.Errorf("%v: %s", err, out)

@@ -12,7 +12,7 @@ var update = flag.Bool("update", false, "rewrite python/horovod/_version.py")
 
 const pythonFile = "../../python/horovod/_version.py"
 
-// Python's version is made of this package's.
+// Python's version is derived from this package's.
 func TestPython(t *testing.T) {
 	want := fmt.Sprintf(`"""The version. Generated from internal/version by go generate; do not edit."""
 

@@ -2,5 +2,5 @@
 
 package vitals
 
-// oldSelect is no call of this architecture.
+// oldSelect: this architecture does not have the call.
 const oldSelect = -1

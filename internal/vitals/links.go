@@ -8,22 +8,22 @@ import (
 // Links are this process's connections to other ranks. Its methods are safe on any goroutine.
 type Links struct {
 	mu    sync.Mutex
-	open  map[int]traffic // of each descriptor, when Busiest was called last
+	open  map[int]traffic // by descriptor: its traffic at the last call of Busiest
 	total Link
 }
 
 // Link is the connection that was busiest between the last two calls of Busiest.
 type Link struct {
-	To string // the address of its other end, "" without one
-	// Busy and Bytes add up over all calls what the busiest one has done: for how long it had data under way, in
-	// nanoseconds, and what it has sent.
+	To string // the address of its other end; "" if there is none
+	// Busy and Bytes add up, over all calls, the work of the busiest connection: how long it had data under way, in
+	// nanoseconds, and how many bytes it has sent.
 	Busy, Bytes uint64
 }
 
-// traffic is what a connection has done.
+// traffic is the work of a connection.
 type traffic struct{ us, bytes uint64 }
 
-// Track is told of each descriptor when it opens and before it closes. Some are no connections.
+// Track notes each descriptor when it opens and before it closes. Some descriptors are not connections.
 func (l *Links) Track(fd int, open bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// load is what a TCP connection has sent so far, and for how many microseconds it has had data under way that the other
-// end had not confirmed, without the time in which the other end had no room for more. ok is false for what is none.
+// load is how many bytes a TCP connection has sent so far, and for how many microseconds it had unacknowledged data
+// under way. The time in which the other end had no room for more does not count. ok is false for other descriptors.
 func load(fd int) (l traffic, ok bool) {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.SOL_TCP, unix.TCP_INFO)
 	if err != nil {

@@ -31,7 +31,7 @@ func openThread() (*thread, error) {
 
 func (t *thread) close() { t.file.Close() }
 
-// does is what the thread does now.
+// does says what the thread does now.
 func (t *thread) does() doing {
 	n, err := t.file.ReadAt(t.text[:], 0)
 	if err != nil && err != io.EOF {
@@ -40,8 +40,8 @@ func (t *thread) does() doing {
 	return meaning(t.text[:n])
 }
 
-// meaning is what a line of /proc/PID/task/TID/syscall says: "running", or the number of the call and its arguments, or
-// -1 where the thread is blocked outside of a call.
+// meaning interprets a line of /proc/PID/task/TID/syscall: "running", or the number of the call and its arguments, or
+// -1 if the thread is blocked outside of a call.
 func meaning(line []byte) doing {
 	fields := bytes.Fields(line)
 	if len(fields) < 2 {
@@ -75,7 +75,7 @@ var calls = map[int]doing{
 // sysFutexWaitv has this number on all architectures.
 const sysFutexWaitv = 449
 
-// scheduled is how long the main thread has had a core, and has wanted one, in nanoseconds.
+// scheduled is how long the main thread has had a core, and has waited for one, in nanoseconds.
 func scheduled() (running, starved uint64) {
 	text, err := os.ReadFile("/proc/self/schedstat")
 	if fields := bytes.Fields(text); err == nil && len(fields) > 1 {

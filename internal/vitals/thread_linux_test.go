@@ -39,7 +39,7 @@ func TestABusyConnectionIsFound(t *testing.T) {
 	if got := links.Busiest(); got != (Link{}) {
 		t.Errorf("%+v without connections", got)
 	}
-	links.Track(1<<20, true) // is none
+	links.Track(1<<20, true) // it is no connection
 	const size = 1 << 20
 	for _, rate := range []int{0, 10 * size} {
 		c, err := net.Dial("tcp", l.Addr().String())

@@ -1,5 +1,5 @@
 // Package vitals looks at this process from inside: what its main thread does, and how busy its connections are.
-// Package world asks it when somebody watches the job. It sends nothing, signals nobody, and needs no lock of the
+// Package world asks it while somebody watches the job. It sends nothing, signals no thread, and needs no lock of the
 // program.
 package vitals
 
@@ -10,22 +10,22 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// Thread is what the main thread has done since the first Ask. Durations are in nanoseconds, 0 where unknown. The other
-// fields count looks at it: Looks are all, each other one is a part of them.
+// Thread is what the main thread has done since the first Ask. Durations are in nanoseconds; 0 if unknown. The other
+// fields count looks at the thread: Looks counts all, and each other field a part of them.
 type Thread struct {
-	Running uint64 // had a core
-	Starved uint64 // could have run, but had no core
+	Running uint64 // it had a core
+	Starved uint64 // it could have run, but had no core
 
 	Looks   uint64
-	Asleep  uint64 // in a call that waits for time to pass
-	Reading uint64 // waits for a file, a pipe, a socket, a page of a file or another process
-	Locked  uint64 // waits for another thread
+	Asleep  uint64 // it was in a call that waits for time to pass
+	Reading uint64 // it waited for a file, a pipe, a socket, a page of a file or another process
+	Locked  uint64 // it waited for another thread
 }
 
 const (
-	// pause is the time between two looks. A look takes some microseconds, so that looking costs 0.05 % of a core.
+	// pause is the time between two looks. A look takes some microseconds, so this costs 0.05 % of a core.
 	pause = 25 * time.Millisecond
-	// patience is how long nobody may ask before the looking ends. The launcher asks each second or two.
+	// patience is how long the looks go on after the last Ask. The launcher asks every second or two.
 	patience = 5 * time.Second
 )
 
@@ -40,7 +40,7 @@ type Watch struct {
 	running sync.WaitGroup
 }
 
-// Ask returns what is known so far. From now on the main thread is looked at, until nobody has asked for a while.
+// Ask returns the counts so far. From now on Watch looks at the main thread, until patience after the last Ask.
 func (w *Watch) Ask() Thread {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/gorovod/gorovod/test/leak"
 )
 
-// TestTheMainThreadIsLookedAt checks that looking begins with the first Ask and ends with Close.
+// TestTheMainThreadIsLookedAt checks that the looks begin with the first Ask and end with Close.
 func TestTheMainThreadIsLookedAt(t *testing.T) {
 	probe, err := openThread()
 	if err != nil {

@@ -1,4 +1,4 @@
-"""What ``gorovod doctor --gpu`` prints: what a process of this Python has of GPUs, CUDA and NCCL.
+"""The output of ``gorovod doctor --gpu``: which GPUs, CUDA and NCCL a process of this Python can use.
 
 It imports PyTorch, whose NCCL is then that of the process. If PyTorch sees a GPU, a job of one rank tries it.
 """
@@ -15,12 +15,12 @@ _LONGEST_TRIAL_S = 300
 
 
 def _pytorch() -> str:
-    """What PyTorch says of itself."""
+    """PyTorch's report about itself."""
     try:
         import torch
     except ModuleNotFoundError:
         return "PyTorch: none"
-    except Exception as e:  # a library that it needs is missing or broken
+    except Exception as e:  # one of its libraries is missing or broken
         return f"PyTorch: cannot be imported ({e})"
     if torch.version.cuda is None:
         return f"PyTorch: {torch.__version__}, without CUDA: install a build for CUDA to use its GPUs"
@@ -42,12 +42,12 @@ def report() -> str:
 
 
 def trial() -> str:
-    """Tell what a job of one rank has found on the first GPU, in a process of its own: it may die or hang."""
+    """Say what a job of one rank finds on the first GPU. Its process is its own, because it may die or hang."""
     try:
         import torch
 
         seen = torch.cuda.is_available()
-    except Exception:  # the report tells
+    except Exception:  # the report says what went wrong
         seen = False
     if not seen:
         return "Trial: none, since PyTorch sees no GPU\n"

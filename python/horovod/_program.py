@@ -1,7 +1,7 @@
-"""The commands ``gorovod`` and ``horovodrun``: one native program, which goes by the name that it is called by.
+"""The commands ``gorovod`` and ``horovodrun``: one native program, whose name decides what it does.
 
-It is looked for at ``horovod/bin/gorovod`` (where a wheel has it), then at ``build/gorovod`` of the checkout that this
-file is in.
+It is looked for at ``horovod/bin/gorovod`` (its place in a wheel), then at ``build/gorovod`` of the checkout that has
+this file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def path() -> Path:
 
 
 def _become(name: str) -> NoReturn:
-    """Go on as the program, in this process: signals and exit code are its own."""
+    """Continue as the program, in this process, so that signals and the exit code are the program's."""
     found = problem()
     if found is not None:
         print(f"{name}: warning: {found}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What Horovod itself, whose package has the same name, has done to this installation of gorovod."""
+"""The damage that Horovod itself, whose package has the same name, can do to this installation of gorovod."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _AGAIN = "pip uninstall horovod gorovod, then install gorovod again"
 
 
 def problem() -> Optional[str]:
-    """What is wrong, and what to do; None if nothing is."""
+    """The problem, and what to do; None if there is none."""
     return conflict() or _removed() or _left()
 
 
 @functools.lru_cache(maxsize=None)
 def conflict() -> Optional[str]:
-    """What is wrong if the distribution ``horovod`` is installed too, and what to do; None if it is not.
+    """The problem if the distribution ``horovod`` is installed, too, and what to do; None if it is not.
 
-    Both have a folder ``horovod``. In one site-packages the later installation has overwritten files of the other; in
-    two, the order of ``sys.path`` decides which one is imported. A distribution of that name without the package, as
+    Both have a folder ``horovod``. In one site-packages, the later installation has overwritten files of the other. In
+    two, the order of ``sys.path`` decides which one is imported. A distribution of that name without the package, which
     some make to satisfy a requirement, does no harm.
     """
     if not any(map(_may_hold, sys.path)):
@@ -45,7 +45,7 @@ def conflict() -> Optional[str]:
 
 
 def _removed() -> Optional[str]:
-    """Whether files of gorovod are gone: pip removes them with a Horovod that had files of these names."""
+    """Whether files of gorovod are gone. pip removes them with a Horovod that had files of the same names."""
     for name in ("__init__.py", "torch/__init__.py", "tensorflow/__init__.py"):
         if not (_FOLDER / name).is_file():
             return f"{_FOLDER / name} is missing. pip removes it with a Horovod that was there before: {_AGAIN}"
@@ -64,7 +64,7 @@ def _left() -> Optional[str]:
 
 
 def _may_hold(folder: str) -> bool:
-    """Whether the metadata of a distribution ``horovod`` seems to be in a folder of ``sys.path``."""
+    """Whether a folder of ``sys.path`` seems to have the metadata of a distribution ``horovod``."""
     with contextlib.suppress(OSError):
         return any(
             name.startswith("horovod-") and name.endswith((".dist-info", ".egg-info"))

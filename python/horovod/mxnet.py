@@ -1,4 +1,4 @@
-"""Horovod for MXNet, which gorovod does not have: the import says why, and what to do."""
+"""Horovod for MXNet, which gorovod does not have. The import fails, and says why and what to do."""
 
 raise ModuleNotFoundError(
     "gorovod has no horovod.mxnet: Apache MXNet was retired in 2023, and its last wheel, 1.9.1, cannot be imported "

@@ -6,8 +6,8 @@
  * thread, and the engine's callback ends the call. So XLA can go on with steps that do not need the result: ranks
  * may run their operations in any order, and operations never use up XLA's threads.
  *
- * XLA runs a small program on the thread that calls it, and this goes on when the program has ended. So if it is the
- * main thread, it waits for the operation, of which the engine is told: see GOROVOD_HOLDS_CALLER.
+ * XLA runs a small program on the thread that calls it, which continues once the program has ended. So if this is the
+ * main thread, it waits for the operation. The engine is told so: see GOROVOD_HOLDS_CALLER.
  *
  * For CUDA, XLA calls the handler while it gives a stream its work. XLA owns the buffers until the stream has come to
  * the steps after the call:
@@ -32,7 +32,7 @@
 /* How long XLA's thread waits, unless other operations are under way without one. */
 enum { WAIT_MS = 1 };
 
-static atomic_int absent; /* executions that go on without a thread of XLA's */
+static atomic_int absent; /* executions that continue without a thread of XLA */
 
 struct operand {
   struct run *run;
@@ -40,7 +40,7 @@ struct operand {
   int64_t handle;
   int32_t status;
   void *result;
-  int64_t rows, given_rows; /* of the result: as the program has them, and as they came if those are others */
+  int64_t rows, given_rows; /* the result's: as the program expects, and as received if that differs */
   size_t bytes;
 };
 
@@ -49,9 +49,9 @@ struct run {
   struct site *site;
   const struct xla_api *api;
   xla_future *future;
-  char *names[2]; /* where the site's own do not serve: of a group, and of an array by itself */
-  atomic_int left; /* operands that have not ended, and the handler until it has returned */
-  char *_Atomic reason; /* why the first has failed */
+  char *names[2]; /* if the site's do not fit: a group's, and a single array's */
+  atomic_int left; /* operands under way, and the handler until it returns */
+  char *_Atomic reason; /* why the first one failed */
   int n, room;
   const gorovod_op **list;
   int64_t *handles;
@@ -84,7 +84,7 @@ static struct run *run_begin(struct site *s, const struct xla_api *api, int n) {
   return r;
 }
 
-/* Gives the memory back, and returns the error that has been noted. */
+/* Frees the memory, and returns the noted error. */
 static xla_error *run_end(struct run *r) {
   xla_error *error = NULL;
   char *reason = atomic_exchange(&r->reason, NULL);
@@ -98,7 +98,7 @@ static xla_error *run_end(struct run *r) {
   return error;
 }
 
-/* Notes a failure, in the words of Python's exceptions, by which programs know them. */
+/* Notes a failure, with the name of Python's exception, by which programs recognise it. */
 static void note(struct run *r, const struct operand *o, int status, const char *reason) {
   char *text;
   int n;
@@ -130,7 +130,7 @@ static int dtype_of(int type) {
     case XLA_F8E4M3FN: return GOROVOD_FLOAT8_E4M3FN;
     case XLA_F8E5M2: return GOROVOD_FLOAT8_E5M2;
   }
-  return -1; /* which the engine refuses */
+  return -1; /* the engine refuses it */
 }
 
 static size_t size_of(int dtype) {
@@ -144,7 +144,7 @@ static size_t size_of(int dtype) {
 
 /* The memory of a result that has the rows that the program expects. */
 static void *give(void *context, size_t bytes, int ndim, const int64_t *shape) {
-  static char empty[64]; /* XLA may have no memory for nothing */
+  static char empty[64]; /* XLA may give no memory for an empty result */
   struct operand *o = context;
   int64_t rows = ndim > 0 ? shape[0] : 1;
   if (rows != o->rows || bytes != o->bytes) {
@@ -171,7 +171,7 @@ static void describe(struct operand *o, const struct site *s, const struct xla_b
   };
 }
 
-/* Names that tell the devices of a process apart, each of which runs the program. */
+/* Names that distinguish the devices of a process, each of which runs the program. */
 static void name_for_device(struct run *r, xla_context *context) {
   struct xla_device_ordinal device = {{sizeof device, NULL}, context, 0};
   if (r->site->name == NULL || r->api->device_ordinal(&device) != NULL || device.ordinal <= 0) return;
@@ -180,7 +180,7 @@ static void name_for_device(struct run *r, xla_context *context) {
     abort();
 }
 
-/* Submits the operations. stay: this thread waits for them. Reports whether they have been submitted. */
+/* Submits the operations, and reports whether that succeeded. stay: this thread waits for them. */
 static bool submit(struct run *r, bool stay) {
   int status;
   for (int i = 0; stay && i < r->n; i++) r->operands[i].op.flags |= GOROVOD_WILL_WAIT;
@@ -208,25 +208,25 @@ static bool wait(struct run *r) {
   return true;
 }
 
-/* Notes the failure of an operation that has ended, if it has failed. */
+/* Notes the failure of an ended operation, if it failed. */
 static void close_operand(struct run *r, struct operand *o) {
   int32_t status = status_of(o);
   if (status == GOROVOD_OK) return;
-  engine.wait(o->handle, 0); /* for the reason */
+  engine.wait(o->handle, 0); /* sets the reason */
   note(r, o, status, engine.last_error());
   engine.release(o->handle);
 }
 
-/* One of those that left counts has ended; the last one ends the call. */
+/* One of the things that left counts has ended; the last one ends the call. */
 static void drop(struct run *r) {
   if (atomic_fetch_sub(&r->left, 1) != 1) return;
   const struct xla_api *api = r->api;
   struct xla_future_end end = {{sizeof end, NULL}, r->future, NULL};
   end.error = run_end(r);
   atomic_fetch_sub(&absent, 1);
-  /* From here on the site may be gone. This may run what comes next in the program, on this thread. */
+  /* From here on the site may be gone. This may run the program's next steps, on this thread. */
   xla_error *refused = end.error == NULL ? api->future_set_available(&end) : api->future_set_error(&end);
-  if (refused != NULL) abort(); /* XLA would wait for ever */
+  if (refused != NULL) abort(); /* otherwise XLA would wait for ever */
 }
 
 static void on_done(void *context, int64_t handle, int status, const char *reason) {
@@ -239,11 +239,11 @@ static void on_done(void *context, int64_t handle, int status, const char *reaso
   drop(r);
 }
 
-/* Lets the operations go on without this thread. */
+/* Lets the operations continue without this thread. */
 static xla_error *leave(struct run *r, struct xla_call *call) {
   struct xla_future_create create = {{sizeof create, NULL}, NULL};
   xla_error *error = r->api->future_create(&create);
-  if (error != NULL) { /* the buffers are the engine's until the end */
+  if (error != NULL) { /* the engine uses the buffers until the end */
     for (int i = 0; i < r->n; i++)
       while (status_of(&r->operands[i]) == GOROVOD_IN_PROGRESS) engine.wait(r->operands[i].handle, -1);
     return error;
@@ -256,7 +256,7 @@ static xla_error *leave(struct run *r, struct xla_call *call) {
     struct operand *o = &r->operands[i];
     o->run = r;
     if (status_of(o) == GOROVOD_IN_PROGRESS && engine.on_done(o->handle, on_done, o) == GOROVOD_OK) continue;
-    close_operand(r, o); /* it has ended meanwhile, and its handle may be gone */
+    close_operand(r, o); /* it has ended meanwhile, so its handle may be invalid */
     drop(r);
   }
   drop(r);

@@ -22,7 +22,7 @@ const char *gorovod_jax_bind(const char *path) {
   BIND(release, "gorovod_release")
   BIND(last_error, "gorovod_last_error")
 #undef BIND
-  return NULL; /* the reference to the library is kept: programs may run until the end */
+  return NULL; /* the library stays open, because programs may run until the end */
 }
 
 xla_error *fail(const struct xla_api *api, int code, const char *format, ...) {
@@ -43,7 +43,7 @@ bool asked(struct xla_call *call, struct xla_type_id state, xla_error **error) {
   metadata->traits = 0;
   *error = NULL;
   const struct xla_api *api = call->api;
-  if (api == NULL) return true; /* 0.1 and older, which refuse the version by themselves */
+  if (api == NULL) return true; /* 0.1 and older refuse the version by themselves */
   if (api->version.major != XLA_MAJOR || api->version.minor < XLA_MINOR || api->base.size < sizeof *api) {
     *error = fail(api, XLA_CODE_INVALID_ARGUMENT, "XLA's foreign function interface is %d.%d; %d.%d or a later %d.x is needed",
                   api->version.major, api->version.minor, XLA_MAJOR, XLA_MINOR, XLA_MAJOR);

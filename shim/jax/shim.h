@@ -2,8 +2,8 @@
  * shim.h: the parts of libgorovod_jax.so, which is what JAX's compiled programs call for
  * a collective on the CPU, and on a GPU with CUDA.
  *
- * The front end registers the handlers below with JAX under names of its own. Before
- * one of them runs, gorovod_jax_bind tells where the engine is.
+ * The front end registers the handlers below with JAX under its own names. Call
+ * gorovod_jax_bind, which finds the engine, before one of them runs.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -30,8 +30,8 @@ struct engine {
 
 extern struct engine engine;
 
-/* Finds the engine in the library at path, which has been loaded already. Returns
- * NULL, or what is missing. */
+/* Finds the engine in the library at path, which must be loaded already. Returns
+ * NULL, or the name of what is missing. */
 EXPORTED const char *gorovod_jax_bind(const char *path);
 
 /* Handlers. Of each pair the first makes a struct site while a program is loaded. The second runs that site's
@@ -43,19 +43,19 @@ EXPORTED xla_error *gorovod_jax_cuda_execute(struct xla_call *call);
 /* Does nothing: see horovod/jax/_program.py. */
 EXPORTED xla_error *gorovod_jax_pad(struct xla_call *call);
 
-/* shim.c: what all handlers begin with. Whether XLA only asks about the handler; *error is then the answer. */
+/* shim.c: the beginning of all handlers. True if XLA only asks about the handler; *error is then the answer. */
 bool asked(struct xla_call *call, struct xla_type_id state, xla_error **error);
 
-/* An error of XLA's from a format. */
+/* An error for XLA, from a format. */
 xla_error *fail(const struct xla_api *api, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * site.c: one place of one compiled program at which a collective stands.
+ * site.c: one place in a compiled program that has a collective.
  *
- * Ranks match places by their names. One name may stand at several places of a program: XLA copies an inner
+ * Ranks match places by their names. Several places of a program may have one name: XLA copies an inner
  * function that is called twice, and the body of a loop that it unrolls. XLA runs independent places in any
- * order, and at the same time. So the second place with a name is called NAME#1, the third NAME#2, in the
- * order in which XLA has laid the program out. That order is the same on all ranks that run the same program.
+ * order, and at the same time. So the second place with a name is called NAME#1, the third NAME#2, in XLA's
+ * order of the program, which is the same on all ranks that run the same program.
  */
 struct site {
   struct site *next; /* guarded by the list's lock, like the three below */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct site *sites; /* that live */
+static struct site *sites; /* the existing ones */
 
 static void destroy(void *site);
 
@@ -47,7 +47,7 @@ static void add(struct site *s) {
   if (n < 0 || asprintf(&s->single, "%s.0", s->name) < 0) abort();
 }
 
-/* The attributes of a call, as the front end has written them. */
+/* The attributes of a call, from the front end. */
 #define NUMBERS(N) \
   N(type) N(reduce_op) N(root_rank) N(process_set) N(wire) N(program)
 #define FACTORS(N) N(prescale) N(postscale)

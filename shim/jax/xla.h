@@ -1,8 +1,8 @@
 /*
- * xla.h: what this shim needs of XLA's foreign function interface, by which JAX's
- * compiled programs call functions of C. The declarations restate the interface's
- * version 0.3 (xla/ffi/api/c_api.h, which jaxlib ships since 0.9); XLA hands over its
- * functions at run time, so that nothing of it is needed to build or to link.
+ * xla.h: the part of XLA's foreign function interface that this shim needs. JAX's
+ * compiled programs call C functions through it. The declarations restate version 0.3
+ * of the interface (xla/ffi/api/c_api.h, which jaxlib has since 0.9). XLA passes its
+ * functions at run time, so building and linking need nothing of XLA.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -17,7 +17,7 @@ enum { XLA_MAJOR = 0, XLA_MINOR = 3 };
 
 typedef struct xla_error xla_error;     /* NULL is success; the receiver owns it */
 typedef struct xla_context xla_context; /* of one call */
-typedef struct xla_future xla_future;   /* the end of a call that has returned before it */
+typedef struct xla_future xla_future;   /* the end of a call that has returned earlier */
 
 /* Element types. */
 enum {
@@ -27,7 +27,7 @@ enum {
 
 enum { XLA_CODE_INVALID_ARGUMENT = 3, XLA_CODE_INTERNAL = 13 };
 
-/* Each structure begins with its own size, which XLA checks to be large enough, and with a list of extensions. */
+/* Each structure begins with its size, which XLA checks, and a list of extensions. */
 struct xla_base {
   size_t size;
   struct xla_extension *extensions;
@@ -50,12 +50,12 @@ struct xla_type_id {
   int64_t id; /* 0: none */
 };
 
-/* What XLA asks a handler for when it is registered. */
+/* XLA's question to a handler that is registered. */
 struct xla_metadata {
   size_t size;
-  struct xla_version version; /* that the handler was written for */
+  struct xla_version version; /* the handler was written for it */
   uint32_t traits;
-  struct xla_type_id state; /* of what an instantiating handler makes */
+  struct xla_type_id state; /* the type that an instantiating handler makes */
 };
 
 struct xla_metadata_extension {
@@ -81,7 +81,7 @@ struct xla_buffer {
   int64_t *shape;
 };
 
-/* Arguments, or results: all of them buffers. */
+/* Arguments, or results. All are buffers. */
 struct xla_buffers {
   struct xla_base base;
   int64_t n;
@@ -108,7 +108,7 @@ struct xla_call {
   int stage;
   struct xla_buffers arguments, results;
   struct xla_attributes attributes;
-  /* Set by a handler that returns before it has ended: buffers stay as they are until then. */
+  /* Set by a handler that returns before its end: buffers stay as they are until the end. */
   xla_future *future;
 };
 
@@ -144,7 +144,7 @@ struct xla_future_create {
   xla_future *future; /* out */
 };
 
-struct xla_future_end { /* of Future_SetAvailable, which looks at no error, and of Future_SetError */
+struct xla_future_end { /* of Future_SetAvailable, which ignores error, and of Future_SetError */
   struct xla_base base;
   xla_future *future;
   xla_error *error;

@@ -1,17 +1,17 @@
 /*
  * async_2_12.c: asynchronous kernels for TensorFlow 2.12, whose C interface has only
- * kernels that hold a thread until they have ended.
+ * kernels that occupy a thread until their end.
  *
- * TensorFlow asks each kernel's object whether it is an AsyncOpKernel. So this makes
- * a class derived from that one, by hand: its table of virtual functions is a copy of
- * AsyncOpKernel's, in which the destructors and the one pure virtual function,
- * ComputeAsync, are replaced. What is used of C++ is what the Itanium ABI says of
- * objects and calls on Linux, symbols that TensorFlow's library exports for others, and
- * the size of an OpKernel. All of it belongs to 2.12 alone, which changes no more.
+ * TensorFlow asks each kernel's object whether it is an AsyncOpKernel. So this file
+ * makes a class derived from AsyncOpKernel, by hand: its table of virtual functions is
+ * a copy of AsyncOpKernel's, with other destructors and another ComputeAsync, which is
+ * the one pure virtual function. It relies on the Itanium ABI's rules for objects and
+ * calls on Linux, on symbols that TensorFlow's library exports, and on the size of an
+ * OpKernel. All of this is for 2.12 alone, which no longer changes.
  *
  * The C interface's TF_OpKernelConstruction and TF_OpKernelContext are the C++ objects
- * by another name, and its TF_AsyncOpKernelDoneCallback is the std::function that
- * ComputeAsync gets, so the same kernels serve here as for later versions.
+ * under another name, and its TF_AsyncOpKernelDoneCallback is the std::function that
+ * ComputeAsync gets. So the same kernels work here as for later versions.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -49,7 +49,7 @@ struct string_view { /* std::string_view */
   const char *start;
 };
 
-/* Functions of classes get the object first. Constructors and destructors are those of a base. */
+/* Functions of classes get the object first. Constructors and destructors are those for a base class. */
 #define CXX_FUNCTIONS(F)                                                                            \
   F(void, op_kernel_make, (void *, TF_OpKernelConstruction *),                                      \
     "_ZN10tensorflow8OpKernelC2EPNS_20OpKernelConstructionE")                                       \
@@ -85,8 +85,8 @@ static void object_compute(struct object *o, TF_OpKernelContext *context, TF_Asy
   o->kernel.compute(o->data, context, done);
 }
 
-/* AsyncOpKernel's table: two words that stand before the functions, the destructors,
- * Compute, and others. MOST is far beyond what it has. */
+/* AsyncOpKernel's table: two words before the functions, the destructors, Compute,
+ * and others. MOST is far more than it has. */
 enum { BEFORE = 2, DESTRUCTORS = 2, MOST = 32 };
 static function object_virtuals[MOST];
 

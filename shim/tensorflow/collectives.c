@@ -1,7 +1,7 @@
 /*
  * collectives.c: the operations that end when the other ranks have done their part.
  * Their kernels are asynchronous: they submit and return, and the engine's
- * completion ends them. So no thread of TensorFlow's ever waits, and ranks may run
+ * completion ends them. So no thread of TensorFlow ever waits, and ranks may run
  * their operations in any order.
  *
  * SPDX-License-Identifier: Apache-2.0
@@ -17,7 +17,7 @@
 #include "async.h"
 #include "done.h"
 
-/* What stands in the graph about one operation. */
+/* One operation's description in the graph. */
 struct kernel {
   int32_t type; /* GOROVOD_ALLREDUCE, … */
   bool grouped;
@@ -25,7 +25,7 @@ struct kernel {
   int32_t reduce_op, root_rank, process_set;
   int32_t wire; /* GOROVOD_WIRE_NONE, … */
   float prescale, postscale;
-  char *name; /* by which the ranks know it */
+  char *name; /* the name by which ranks match it */
 };
 
 /* One execution of a kernel. Its functions run on any thread, done() for several tensors at once. */
@@ -34,7 +34,7 @@ struct call;
 struct operand {
   struct call *call;
   int index; /* of the input and of the output */
-  TF_Tensor *in, *out; /* in is NULL where out has taken its memory over */
+  TF_Tensor *in, *out; /* in is NULL if out has taken over its memory */
   char *name;
 };
 
@@ -44,7 +44,7 @@ struct call {
   struct done done;
   TF_Tensor *splits;
   pthread_mutex_t lock; /* guards left and status */
-  int left;             /* operands that have not ended */
+  int left;             /* operands under way */
   TF_Status *status;    /* the first failure */
   int n;
   struct operand operands[];
@@ -76,16 +76,16 @@ static int code_of(int status) {
   return TF_UNKNOWN;
 }
 
-/* Says why the engine has not done an operation. A failure that elastic training
- * survives says whose it is, as a node may have any name: that is how
- * horovod.tensorflow.elastic knows it. */
+/* Says why the engine has not done an operation. If elastic training survives the
+ * failure, "Horovod: " precedes the reason, because a node may have any name: by this
+ * word horovod.tensorflow.elastic recognises the failure. */
 static void fail_as(TF_Status *to, int status, const char *name, const char *reason) {
   int code = code_of(status);
   bool survivable = code == TF_UNKNOWN || code == TF_ABORTED;
   fail(to, code, "%s: %s%s", name, survivable ? "Horovod: " : "", reason);
 }
 
-/* Ends the execution: nothing of it is used afterwards. */
+/* Ends the execution. Do not use it afterwards. */
 static void finish(struct call *c) {
   if (tf.TF_GetCode(c->status) != TF_OK) tf.TF_OpKernelContext_Failure(c->context, c->status);
   for (int i = 0; i < c->n; i++) {
@@ -102,7 +102,7 @@ static void finish(struct call *c) {
   done_run(&done);
 }
 
-/* An alltoall's second output: how many rows have come from each member. */
+/* An alltoall's second output: how many rows came from each member. */
 static void set_received(struct call *c, int64_t handle) {
   int32_t none;
   int n = engine.received_splits(handle, 0, &none);
@@ -139,9 +139,9 @@ static void on_done(void *context, int64_t handle, int status, const char *reaso
   if (last) finish(c);
 }
 
-/* Makes an output whose shape is known only now. */
+/* Makes an output whose shape is known only at the end. */
 static void *allocate(void *context, size_t bytes, int ndim, const int64_t *shape) {
-  static char empty[64]; /* TensorFlow may have no memory for nothing */
+  static char empty[64]; /* TensorFlow may give no memory for an empty tensor */
   struct operand *o = context;
   struct call *c = o->call;
   pthread_mutex_lock(&c->lock);
@@ -164,7 +164,7 @@ static void copy(TF_OpKernelContext *context, TF_Tensor *from, TF_Tensor *to) {
   tf.TF_DeleteTensor(to);
 }
 
-/* The memory of input i, a variable, in which it has no readers: TensorFlow copies it first if others hold it, too. */
+/* The memory of input i, a variable, without other readers: TensorFlow copies it first if others hold it. */
 static TF_Tensor *variable_of(struct call *c, int i) {
   TF_Tensor *value = NULL;
   tf.TF_GetInputTensorFromVariable(c->context, i, false, false, false, copy, &value, c->status);
@@ -172,7 +172,7 @@ static TF_Tensor *variable_of(struct call *c, int i) {
   return value;
 }
 
-/* Takes input i, and its memory for output i if nobody else needs it. shape has room for MAX_DIMS. */
+/* Takes input i, and its memory for output i if nothing else needs it. shape has room for MAX_DIMS. */
 static void take(struct call *c, int i, gorovod_op *op, int64_t *shape) {
   struct operand *o = &c->operands[i];
   if (c->kernel->in_variable)
@@ -195,7 +195,7 @@ static void take(struct call *c, int i, gorovod_op *op, int64_t *shape) {
   if (c->kernel->in_variable) {
     op->output = tf.TF_TensorData(o->in);
   } else if (keeps_shape(c->kernel->type)) {
-    /* The reference in our hand would keep the memory from being taken over. */
+    /* Our own reference would keep the memory from being taken over. */
     tf.TF_DeleteTensor(o->in);
     o->in = NULL;
     int from = -1;
@@ -282,8 +282,8 @@ static void destroy(void *data) {
   free(k);
 }
 
-/* The name by which the ranks know an operation: that of its node, or what the
- * attribute tensor_name says, where a node has no name of its own. */
+/* The name by which ranks match an operation: that of its node; if the node has no
+ * name of its own, the attribute tensor_name. */
 static char *name_of(TF_OpKernelConstruction *c, TF_Status *status) {
   int32_t list, length = 0;
   tf.TF_OpKernelConstruction_GetAttrSize(c, "tensor_name", &list, &length, status);
@@ -371,7 +371,7 @@ static struct kernel *new_kernel(TF_OpKernelConstruction *c, int32_t type, bool 
   static void *create##op(TF_OpKernelConstruction *c) { return new_kernel(c, type, grouped, reduces, rooted); }
 COLLECTIVES(CREATE)
 
-/* Broadcasts of variables in their own memory, where TensorFlow lets a kernel have that. */
+/* Broadcasts of variables in their own memory, if TensorFlow gives it to a kernel. */
 static void *createBroadcastInplace(TF_OpKernelConstruction *c) {
   struct kernel *k = new_kernel(c, GOROVOD_BROADCAST, false, false, true);
   if (k != NULL) k->in_variable = true;

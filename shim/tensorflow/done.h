@@ -1,11 +1,11 @@
 /*
  * done.h: a copy of the callback that ends an asynchronous kernel.
  *
- * TensorFlow hands compute_async a pointer to a std::function<void()>. Up to some
- * version that function is a parameter of the caller's, which dies when compute_async returns,
- * so it must be copied while it lives. The C interface offers no copy; what is
- * used here is the layout that libstdc++ has had since its first std::function
- * and cannot change without breaking every C++ program.
+ * TensorFlow passes compute_async a pointer to a std::function<void()>. Up to some
+ * version that function is a parameter of the caller, which dies when compute_async returns,
+ * so it must be copied before. The C interface offers no copy. This file relies on the
+ * layout of libstdc++'s std::function, which cannot change without breaking every
+ * C++ program.
  *
  * SPDX-License-Identifier: Apache-2.0
  */

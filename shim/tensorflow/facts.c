@@ -1,6 +1,6 @@
 /*
- * facts.c: operations that tell a process's place in the world when the graph
- * runs, not when it is built: a graph outlives a world in elastic training.
+ * facts.c: operations that return a process's place in the world when the graph
+ * runs, not when it is built, because in elastic training a graph outlives a world.
  *
  * SPDX-License-Identifier: Apache-2.0
  */

@@ -34,7 +34,7 @@ const char *gorovod_tensorflow_bind(const char *path) {
   BIND(process_set_size, "horovod_process_set_size")
   BIND(process_set_included, "horovod_process_set_included")
 #undef BIND
-  return NULL; /* the reference to the library is kept: kernels may run until the end */
+  return NULL; /* the library stays open, because kernels may run until the end */
 }
 
 void fail(TF_Status *status, int code, const char *format, ...) {
@@ -55,7 +55,7 @@ void define(const char *name, const char *const *attrs, const char *const *input
   for (; *attrs; attrs++) tf.TF_OpDefinitionBuilderAddAttr(b, *attrs);
   for (; *inputs; inputs++) tf.TF_OpDefinitionBuilderAddInput(b, *inputs);
   for (; *outputs; outputs++) tf.TF_OpDefinitionBuilderAddOutput(b, *outputs);
-  /* Two equal collectives are not one, and an unused result does not make one superfluous. */
+  /* TensorFlow must neither merge two equal collectives, nor remove one whose result is not used. */
   tf.TF_OpDefinitionBuilderSetIsStateful(b, true);
   tf.TF_OpDefinitionBuilderSetShapeInferenceFunction(b, shape);
   tf.TF_RegisterOpDefinition(b, status);

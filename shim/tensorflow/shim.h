@@ -2,8 +2,8 @@
  * shim.h: the parts of libgorovod_tensorflow.so.
  *
  * Loading the library (tf.load_op_library) registers Horovod's operations and their
- * kernels with TensorFlow. Before one of them runs, gorovod_tensorflow_bind tells
- * where the engine is.
+ * kernels with TensorFlow. Call gorovod_tensorflow_bind, which finds the engine,
+ * before one of them runs.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -32,8 +32,8 @@ struct engine {
 
 extern struct engine engine;
 
-/* Finds the engine in the library at path, which has been loaded already. Returns
- * NULL, or what is missing. */
+/* Finds the engine in the library at path, which must be loaded already. Returns
+ * NULL, or the name of what is missing. */
 __attribute__((visibility("default"))) const char *gorovod_tensorflow_bind(const char *path);
 /* NULL, or why the operations could not be registered when this library was loaded. */
 __attribute__((visibility("default"))) const char *gorovod_tensorflow_error(void);
@@ -53,7 +53,7 @@ void define(const char *name, const char *const *attrs, const char *const *input
             const char *const *outputs, void (*shape)(TF_ShapeInferenceContext *, TF_Status *),
             TF_Status *status);
 
-/* Text for a TF_Status from a format; keeps what is there if that is an error. */
+/* Sets a TF_Status from a format, unless it is an error already. */
 void fail(TF_Status *status, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -11,15 +11,15 @@ static const char *const libraries[] = {
   "_pywrap_tensorflow_internal.so", "libtensorflow_framework.2.dylib", "libtensorflow_cc.2.dylib",
 };
 
-/* Looks a symbol up in TensorFlow's libraries, which have been loaded before, but
- * maybe not for everybody. */
+/* Looks a symbol up in TensorFlow's libraries, which are loaded already, but perhaps
+ * without global visibility. */
 static void *lookup(const char *name) {
   void *p = dlsym(RTLD_DEFAULT, name);
   for (size_t i = 0; p == NULL && i < sizeof libraries / sizeof *libraries; i++) {
     void *library = dlopen(libraries[i], RTLD_NOW | RTLD_NOLOAD);
     if (library != NULL) {
       p = dlsym(library, name);
-      dlclose(library); /* it stays: TensorFlow holds it */
+      dlclose(library); /* it stays loaded, because TensorFlow uses it */
     }
   }
   return p;

@@ -1,6 +1,6 @@
 /*
- * tf.h: what this shim needs of TensorFlow's C interface, found at run time in the
- * TensorFlow that has been loaded, so that one library serves every version. The
+ * tf.h: the part of TensorFlow's C interface that this shim needs. It is found at run
+ * time in the loaded TensorFlow, so that one library serves every version. The
  * declarations restate a stable interface (tensorflow/c/{tf_status,tf_tensor,ops,kernels}.h).
  *
  * SPDX-License-Identifier: Apache-2.0
@@ -102,7 +102,7 @@ enum {
   F(void, TF_OpKernelConstruction_GetAttrString,                                                 \
     (TF_OpKernelConstruction *, const char *, char *, size_t, TF_Status *))
 
-/* Those that are NULL in some versions, older or newer ones. */
+/* These are NULL in some versions, older or newer ones. */
 #define TF_OPTIONAL_FUNCTIONS(F)                                                                    \
   F(TF_KernelBuilder *, TF_NewAsyncKernelBuilder,                                                \
     (const char *, const char *, void *(*)(TF_OpKernelConstruction *),                           \
@@ -118,10 +118,10 @@ struct tf_functions {
 #undef FIELD
 };
 
-/* Valid once tf_find has returned NULL. */
+/* Use it only after tf_find has returned NULL. */
 extern struct tf_functions tf;
 
-/* Looks all functions up. Returns the name of one that every version should have and this one lacks, or NULL. */
+/* Finds all functions. Returns NULL, or the name of a required function that this version lacks. */
 const char *tf_find(void);
 
 #endif

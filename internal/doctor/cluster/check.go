@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// Host is what was found out about one host.
+// Host is what the examination found about one host.
 type Host struct {
 	Name  string
 	Slots int
-	// Err is why nothing was found out; the other fields are empty then.
+	// Err says why nothing was found; then the other fields are empty.
 	Err   error
 	Facts Facts
-	// Clock is how far the host's clock is ahead of this one's, and Doubt how
-	// exactly that is known.
+	// Clock is how far the host's clock is ahead of this host's. Doubt is the error of that.
 	Clock, Doubt time.Duration
 }
 
-// Pair is what was measured between two hosts, by their indexes.
+// Pair is the measurement between two hosts, by their indexes.
 type Pair struct {
 	From, To int
 	Path     Path
@@ -33,12 +32,12 @@ type Level int
 const (
 	Note Level = iota // good to know
 	Warning
-	Failure // a job cannot run so
+	Failure // a job cannot run like this
 )
 
 func (l Level) String() string { return [...]string{"note", "warning", "FAILURE"}[l] }
 
-// Finding is something about a host, or about all where Host is empty.
+// Finding is a fact about a host, or about all hosts if Host is empty.
 type Finding struct {
 	Level  Level
 	Host   string
@@ -46,7 +45,7 @@ type Finding struct {
 	Advice string
 }
 
-// What is thought to be too little, or too much.
+// Values that count as too little, or too much.
 const (
 	leastShm   = 1 << 30
 	leastFiles = 4096
@@ -55,7 +54,7 @@ const (
 	slowLink   = 4 // times slower than the median
 )
 
-// Check judges what was found. Failures come first.
+// Check judges the facts and measurements. Failures come first.
 func Check(hosts []Host, pairs []Pair) (all []Finding) {
 	add := func(level Level, host, advice, format string, args ...any) {
 		all = append(all, Finding{level, host, fmt.Sprintf(format, args...), advice})
@@ -138,7 +137,7 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 	return all
 }
 
-// judge finds what is wrong between hosts.
+// judge finds problems between hosts.
 func judge(hosts []Host, pairs []Pair) (all []Finding) {
 	var speeds []float64
 	for _, p := range pairs {
@@ -163,7 +162,7 @@ func judge(hosts []Host, pairs []Pair) (all []Finding) {
 	return all
 }
 
-// census says which hosts have which value, and whether all have the same.
+// census lists the hosts by their value. same: all hosts have the same value.
 func census(hosts []Host, value func(Facts) string) (text string, same bool) {
 	var values []string
 	by := map[string][]string{}
@@ -188,7 +187,7 @@ func census(hosts []Host, value func(Facts) string) (text string, same bool) {
 	return strings.Join(parts, ", "), len(values) < 2
 }
 
-// usable is how many cores processes of the host can keep busy.
+// usable is how many cores the host's processes can keep busy.
 func (f Facts) usable() float64 {
 	if f.Quota > 0 {
 		return min(float64(f.Cores), f.Quota)

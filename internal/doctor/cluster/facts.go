@@ -1,7 +1,6 @@
-// Package cluster examines hosts for what a job over them needs. Each host answers
-// questions about itself (Inspect) and measures its ways to others (Listen, Probe);
-// Check judges the answers, and Report prints them. Package launch carries questions
-// and answers.
+// Package cluster examines hosts for the needs of a job. Each host answers questions about itself (Inspect) and
+// measures its paths to other hosts (Listen, Probe). Check judges the answers, and Report prints them. Package launch
+// carries questions and answers.
 package cluster
 
 import (
@@ -18,19 +17,19 @@ import (
 	"github.com/gorovod/gorovod/internal/version"
 )
 
-// Facts are what a host says of itself. Sizes are in bytes; 0 is what could not be
-// found out, unlimited is a limit that is none.
+// Facts are a host's report about itself. Sizes are in bytes; 0 is an unknown size, and unlimited means that there is
+// no limit.
 type Facts struct {
 	Version string
 	Program string // this program's file
-	Name    string // the host's own
+	Name    string // the host's name for itself
 	Kernel  string
 	Arch    string
 
-	Cores    int     // that processes may use
-	Affinity string  // which these are, such as 0-3,8; empty where that is not known
-	Online   int     // cores that there are
-	Quota    float64 // processors' worth of time that the control groups have; 0: no limit
+	Cores    int     // cores that processes may use
+	Affinity string  // which cores, such as 0-3,8; empty if unknown
+	Online   int     // cores of the host
+	Quota    float64 // processors' worth of time that the control groups allow; 0: no limit
 
 	Memory      int64
 	MemoryLimit int64 // of the control groups; 0: none
@@ -38,7 +37,7 @@ type Facts struct {
 	ShmFree     int64
 	Files       int64 // open files (ulimit -n)
 	Locked      int64 // locked memory (ulimit -l)
-	Ports       int   // that the kernel gives to who asks for any
+	Ports       int   // how many ports the kernel has for programs that ask for any port
 
 	Time      time.Time
 	Addresses []Address
@@ -48,22 +47,22 @@ type Facts struct {
 	Frameworks map[string]string // versions by name
 	MPI        string            // first line of mpirun --version
 	NCCL       string            // the version that collectives can use; empty: none
-	Java       string            // the program's file, which Spark needs
+	Java       string            // the file of java, which Spark needs; empty: none
 }
 
-// Address is one of a host's, but for loopback's.
+// Address is an address of a host, except loopback's.
 type Address struct {
 	Interface string
 	Address   string // without its prefix length
 }
 
-// unlimited is a limit that is none.
+// unlimited says that there is no limit.
 const unlimited = 1<<63 - 1
 
 const mpiTimeout = 5 * time.Second
 
-// Inspect collects the facts of this host. python is the file of the interpreter to ask
-// for frameworks, env the environment in which it runs.
+// Inspect collects the facts of this host. python is the file of the interpreter to ask for frameworks; env is the
+// environment in which it runs.
 func Inspect(ctx context.Context, python string, env []string) Facts {
 	f := Facts{Version: version.Version, Arch: runtime.GOARCH, Cores: runtime.NumCPU()}
 	f.Program, _ = os.Executable()
@@ -111,7 +110,7 @@ func mpi(ctx context.Context) string {
 	return line
 }
 
-// java finds the program as Spark does: that of JAVA_HOME, else in PATH.
+// java finds java as Spark does: in JAVA_HOME, or else in PATH.
 func java() string {
 	name := "java"
 	if home := os.Getenv("JAVA_HOME"); home != "" {
@@ -124,7 +123,7 @@ func java() string {
 	return file
 }
 
-// number parses a file with one number; "max" and what is not there are 0.
+// number reads a file with one number; it returns 0 for "max" and for a missing file.
 func number(path string) int64 {
 	text, err := os.ReadFile(path)
 	if err != nil {

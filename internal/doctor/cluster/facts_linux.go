@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system fills in what the kernel says.
+// system fills in the kernel's facts.
 func (f *Facts) system() {
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
@@ -52,8 +52,8 @@ func limit(what int) int64 {
 	return int64(r.Cur)
 }
 
-// controlGroups are the directories of this process's group and those above it, each of
-// which can limit it: what ssh starts has a session's group, in a user's.
+// controlGroups are the directories of this process's control group and of those above it. Each can limit the process:
+// ssh, for example, starts it in a session's group within a user's.
 func controlGroups() (dirs []string) {
 	const root = "/sys/fs/cgroup"
 	for path := filepath.Clean("/" + field("/proc/self/cgroup", "0::")); ; path = filepath.Dir(path) {
@@ -64,7 +64,7 @@ func controlGroups() (dirs []string) {
 	}
 }
 
-// quota is how many processors' worth of time a control group has, 0 if it may use all.
+// quota is how many processors' worth of time a control group allows; 0 if it has no limit.
 func quota(group string) float64 {
 	text, err := os.ReadFile(filepath.Join(group, "cpu.max"))
 	if err != nil {
@@ -87,8 +87,7 @@ func memory() int64 {
 	return kb << 10
 }
 
-// ports is how many the kernel has for listeners and connections that name none, at
-// each address.
+// ports is how many ports the kernel has, at each address, for listeners and connections that name no port.
 func ports() int {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
@@ -101,8 +100,7 @@ func ports() int {
 	return last - first + 1
 }
 
-// field is the rest of the first line that begins with name, without blanks around it;
-// empty if there is none.
+// field is the rest of the first line that begins with name, without surrounding blanks; empty if there is none.
 func field(path, name string) string {
 	f, err := os.Open(path)
 	if err != nil {

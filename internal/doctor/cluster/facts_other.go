@@ -2,5 +2,5 @@
 
 package cluster
 
-// system fills in nothing: jobs run on Linux only.
+// system knows nothing more here, because jobs run on Linux only.
 func (f *Facts) system() { f.Online = f.Cores }

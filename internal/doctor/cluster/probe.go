@@ -12,27 +12,27 @@ import (
 	"github.com/gorovod/gorovod/internal/auth"
 )
 
-// A probe is a ping-pong of small messages, then a stream in one direction. Each
-// frame begins with a byte that says which.
+// A probe is a ping-pong of small messages, and then a stream in one direction. The first byte of each frame says
+// which.
 const (
 	pings      = 200
 	pingBytes  = 64
 	chunkBytes = 256 << 10
 	// streamTime is how long the stream lasts.
 	streamTime = 300 * time.Millisecond
-	// probeTimeout bounds all of a probe.
+	// probeTimeout limits the whole probe.
 	probeTimeout = 10 * time.Second
-	// dialTimeout bounds the tries of one address.
+	// dialTimeout limits the attempts at one address.
 	dialTimeout = 2 * time.Second
 )
 
-// probeHello is what a probing connection says of itself.
+// probeHello is the hello of a probing connection.
 const probeHello = "doctor"
 
-// Path is what a host has measured on its way to another.
+// Path is a host's measurement of its path to another host.
 type Path struct {
-	Address   string        // of the other host, that was reached
-	Latency   time.Duration // there and back, half of it: the median
+	Address   string        // the other host's address that was used
+	Latency   time.Duration // half of the round trip: the median
 	Bandwidth float64       // bytes per second, one connection
 }
 
@@ -42,7 +42,7 @@ type Listener struct {
 	key []byte
 }
 
-// Listen opens a port for one probe of who knows key, which Serve answers.
+// Listen opens a port for one probe by a host that knows key. Serve answers the probe.
 func Listen(key []byte) (*Listener, error) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -51,11 +51,10 @@ func Listen(key []byte) (*Listener, error) {
 	return &Listener{l, key}, nil
 }
 
-// Port is where it listens.
+// Port is the port on which the Listener listens.
 func (l *Listener) Port() int { return l.Addr().(*net.TCPAddr).Port }
 
-// Serve answers one probe, refuses all others, and closes the listener. It blocks
-// for a bounded time.
+// Serve answers one probe, refuses all other connections, and closes the listener. It blocks for a bounded time.
 func (l *Listener) Serve() {
 	defer l.Close()
 	deadline := time.Now().Add(probeTimeout)
@@ -76,7 +75,7 @@ func (l *Listener) Serve() {
 	}
 }
 
-// answer sends pings back, then takes a stream and tells its length.
+// answer sends pings back, then reads a stream and returns its length to the sender.
 func answer(conn net.Conn) error {
 	ping := make([]byte, pingBytes)
 	for range pings {
@@ -95,8 +94,8 @@ func answer(conn net.Conn) error {
 	return err
 }
 
-// Probe measures the way to a Listener at one of the addresses, the first that
-// works. The error names all that did not.
+// Probe measures the path to a Listener at the first of the addresses that works. The error names all addresses that
+// did not work.
 func Probe(ctx context.Context, key []byte, addresses []string) (Path, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -160,14 +159,14 @@ func measure(conn *net.TCPConn, address string) (Path, error) {
 		begin).Seconds()}, nil
 }
 
-// Rounds pairs n hosts off so that each is in one pair of a round at most, and each
-// pair in one round. At most most rounds are made.
+// Rounds makes pairs of n hosts. Each host is in at most one pair of a round, and each pair in one round. It makes at
+// most most rounds.
 func Rounds(n, most int) (rounds [][][2]int) {
-	seats := n + n%2 // the last one may be nobody's
+	seats := n + n%2 // the last seat may be empty
 	for r := 0; r < seats-1 && r < most; r++ {
 		var round [][2]int
 		for i := range seats / 2 {
-			// The circle method: the last seat is fixed, the others move on.
+			// The circle method: the last seat is fixed, and the others rotate.
 			a, b := (r+i)%(seats-1), (r+seats-1-i)%(seats-1)
 			if i == 0 {
 				b = seats - 1

@@ -7,26 +7,24 @@ import (
 	"time"
 )
 
-// packages are the Python distributions that matter to a job, by the names that
-// users know.
+// packages are the Python distributions that matter to a job, by the names that users know.
 var packages = []string{"gorovod", "horovod", "torch", "tensorflow", "tensorflow-cpu", "keras", "jax", "numpy",
 	"cloudpickle", "mpi4py", "pyspark"}
 
-// Python is what an interpreter says of itself.
+// Python is an interpreter's report about itself.
 type Python struct {
 	Version  string            // empty: there is no such interpreter
-	Packages map[string]string // versions of those that matter, by name
-	// Modules are the frameworks, and this project's package, that it can import, from
-	// whatever distribution they come.
+	Packages map[string]string // versions of packages, by name
+	// Modules are those of the frameworks, and of this project's package, that it can import, from any distribution.
 	Modules []string
-	// NCCL is the version of the NCCL that collectives of its processes can use, such as 2.18.5; empty: none.
+	// NCCL is the version of NCCL that collectives of its processes can use, such as 2.18.5; empty: none.
 	NCCL string
 }
 
 const pythonTimeout = 10 * time.Second
 
-// pythonProgram imports nothing large, which would take long. It ignores modules in the working
-// directory, since a job's programs lie elsewhere.
+// pythonProgram imports nothing large, which would take long. It ignores modules in the working directory, because a
+// job's programs are elsewhere.
 const pythonProgram = `
 import json, sys
 sys.path[:] = [entry for entry in sys.path if entry]
@@ -60,8 +58,8 @@ except Exception:
 print(json.dumps({"Version": sys.version.split()[0], "Packages": packages, "Modules": modules, "NCCL": nccl}))
 `
 
-// AskPython asks the interpreter in a file what it has. env is the environment in which it
-// runs. It blocks for pythonTimeout at most.
+// AskPython asks an interpreter, by its file, for its report. env is the environment in which it runs. AskPython blocks
+// at most pythonTimeout.
 func AskPython(ctx context.Context, file string, env []string) (p Python) {
 	ctx, cancel := context.WithTimeout(ctx, pythonTimeout)
 	defer cancel()

@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// mostInMatrix is how many hosts a table of pairs may have.
+// mostInMatrix is how many hosts a table of pairs has at most.
 const mostInMatrix = 12
 
-// Report prints what was found as tables, then the findings. It reports whether a
-// job can run, that is, whether there is no Failure.
+// Report prints the facts as tables, and then the findings. well: a job can run, because no finding is a Failure.
 func Report(w io.Writer, hosts []Host, pairs []Pair) (well bool, err error) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "HOST\tSLOTS\tCORES\tMEMORY\t/dev/shm\tFILES\tLOCKED\tPORTS\t"+
@@ -68,7 +67,7 @@ func Report(w io.Writer, hosts []Host, pairs []Pair) (well bool, err error) {
 	return well, err
 }
 
-// matrix prints one value of each pair, those that were measured.
+// matrix prints one value of each measured pair.
 func matrix(w io.Writer, title string, hosts []Host, pairs []Pair, value func(Path) string) {
 	fmt.Fprintf(w, "\n%s\n", title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -95,7 +94,7 @@ func matrix(w io.Writer, title string, hosts []Host, pairs []Pair, value func(Pa
 	t.Flush()
 }
 
-// slowest prints the pairs at the ends of the scale.
+// slowest prints the pairs with the extreme values.
 func slowest(w io.Writer, hosts []Host, pairs []Pair) {
 	var good []Pair
 	for _, p := range pairs {
@@ -164,7 +163,7 @@ func where(addresses []Address) string {
 	return strings.Join(list, ", ")
 }
 
-// atMost is the smaller of a value and a limit, which is 0 for none.
+// atMost is the smaller of a value and a limit; a limit of 0 is none.
 func atMost(value, limit int64) int64 {
 	if limit > 0 {
 		return min(value, limit)

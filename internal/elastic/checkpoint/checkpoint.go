@@ -1,5 +1,5 @@
-// Package checkpoint keeps the state of a job on a disk, one file for each commit. A file is complete or not there,
-// and has a checksum.
+// Package checkpoint keeps the state of a job on a disk, one file for each commit. A file is complete or absent, and
+// has a checksum.
 package checkpoint
 
 import (
@@ -24,14 +24,14 @@ const (
 	headerSize = len(magic) + 8 + 8 + sha256.Size
 
 	prefix, suffix = "commit-", ".checkpoint"
-	partial        = ".partial" // of a file that is being written
-	// kept is how many of the newest files stay: if the last one is damaged, another one is left.
+	partial        = ".partial" // the suffix of a file that is being written
+	// kept is how many of the newest files stay: if the last one is damaged, an earlier one is left.
 	kept = 2
 )
 
-// Save writes the state of a commit into a directory, which it creates. When it returns nil, the file is on the disk
-// and survives a crash of this host; until then the earlier files do. It removes all but the newest files. One process
-// at a time may save into a directory.
+// Save writes the state of a commit into a directory, which it creates. When Save returns nil, the file is on the disk
+// and survives a crash of this host; until then the earlier files stay. Then it removes all but the newest files. One
+// process at a time may save into a directory.
 func Save(dir string, number int64, data []byte) (err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fmt.Errorf("checkpoint of commit %d: %w", number, err)
@@ -76,7 +76,7 @@ func write(name string, parts ...[]byte) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// syncDir makes a renaming survive a crash of the host.
+// syncDir makes a rename in a directory survive a crash of the host.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -85,7 +85,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// prune removes files older than the kept newest up to number, and unfinished files of an earlier process.
+// prune removes older files than the newest kept ones up to number, and unfinished files of an earlier process.
 func prune(dir string, number int64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -112,7 +112,7 @@ func prune(dir string, number int64) error {
 	return nil
 }
 
-// parse parses a file's name. A number that no commit can have is negative.
+// parse parses a file's name. The result is -1 for a number that no commit can have.
 func parse(name string) (number int64, ok bool) {
 	digits, ok := strings.CutPrefix(name, prefix)
 	if !ok {
@@ -133,8 +133,8 @@ func parse(name string) (number int64, ok bool) {
 	return number, true
 }
 
-// Newest reads the newest intact file of a directory. It calls skipped for each newer one that is damaged. number is
-// -1 if there is none. The error is that of a directory that exists and cannot be read.
+// Newest reads the newest intact file of a directory. It calls skipped for each newer, damaged file. number is -1 if
+// there is no intact file. The error says that the directory exists and cannot be read.
 func Newest(dir string, skipped func(error)) (number int64, data []byte, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -165,7 +165,7 @@ func Newest(dir string, skipped func(error)) (number int64, data []byte, err err
 	return -1, nil, nil
 }
 
-// read reads one file, whose name says number.
+// read reads one file. number is the one in the file's name.
 func read(name string, number int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestTheNewestIsRead(t *testing.T) {
 	if len(entries) != kept {
 		t.Errorf("%d files are left: %v", len(entries), entries)
 	}
-	// A job that begins again does not remove what it has not surpassed.
+	// A job that begins again does not remove files with higher numbers.
 	if err := Save(dir, 3, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestDamagedFilesAreSkipped(t *testing.T) {
 	other := filepath.Join(dir, "commit-0000000000000000000.checkpoint")
 	misnamed, _ := os.ReadFile(other)
 	check("misnamed", misnamed, "that of commit 0")
-	// A number that is too large hides nothing, but it is no secret.
+	// A file whose number is too large hides no other file, and is reported.
 	large := filepath.Join(dir, "commit-9999999999999999999.checkpoint")
 	if err := os.WriteFile(large, whole, 0o600); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestDamagedFilesAreSkipped(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What is not ours is neither read nor removed.
+	// Files of other programs are neither read nor removed.
 	for _, foreign := range []string{"commit-1.checkpoint", "model.pt",
 		"commit-0000000000000000009.checkpoint.partial"} {
 		if err := os.WriteFile(filepath.Join(dir, foreign), whole, 0o600); err != nil {
@@ -117,7 +117,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	if err := Save(dir, 1, []byte("one")); err != nil {
 		t.Fatal(err)
 	}
-	// A directory in the way of the partial file stands for a disk that takes nothing.
+	// A directory in the way of the partial file stands for a full disk.
 	if err := os.Mkdir(filepath.Join(dir, "commit-0000000000000000002.checkpoint"+partial), 0o700); err != nil {
 		t.Fatal(err)
 	}

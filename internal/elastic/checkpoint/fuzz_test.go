@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A file of any content and any name is skipped with a reason, unless it is what Save has
-// written; the older commit beside it is found then.
+// A file of any content and any name is skipped with a reason, unless Save has written it; then the older commit beside
+// it is found.
 func FuzzNewest(f *testing.F) {
 	whole := append(header(7, []byte("state")), "state"...)
 	f.Add("commit-0000000000000000007.checkpoint", whole)
@@ -28,7 +28,7 @@ func FuzzNewest(f *testing.F) {
 		}
 		path := filepath.Join(dir, name)
 		if os.WriteFile(path, content, 0o600) != nil {
-			return // no name of a file here
+			return // it cannot be the name of a file
 		}
 		defer os.Remove(path)
 		skipped := 0

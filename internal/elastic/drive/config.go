@@ -11,14 +11,14 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
-// Config is the first request. Times are in seconds. What is not given has the default of horovodrun.
+// Config is the first request. Times are in seconds. A missing field has horovodrun's default.
 type Config struct {
 	Type    string `json:"type"`
 	Version int    `json:"version"`
 	// Key is the job's secret, in hexadecimal: every worker needs it as HOROVOD_SECRET_KEY. No event has it.
 	Key string `json:"key"`
-	// NP is how many slots the job needs to start, Min how many workers to go on (default: NP), and Max how many it
-	// takes (default: as many as there are slots).
+	// NP is how many slots the job needs to start. Min is how many workers it needs to go on (default: NP). Max is how
+	// many workers it takes (default: as many as there are slots).
 	NP  int `json:"np"`
 	Min int `json:"min"`
 	Max int `json:"max"`
@@ -28,19 +28,20 @@ type Config struct {
 	Timeout *float64 `json:"timeout"`
 	// Heartbeat is how long a worker may be silent while others wait for it; 0: for ever.
 	Heartbeat *float64 `json:"heartbeat"`
-	// Cooldown is the range of times for which what has failed is left out. Default: for ever.
+	// Cooldown is the range of times for which a failed slot or host stays out of use. Default: for ever.
 	Cooldown *[2]float64 `json:"cooldown"`
-	// WholeHosts has a failed worker cost its whole host and not just its slot.
+	// WholeHosts: a failed worker costs its whole host and not just its slot.
 	WholeHosts bool `json:"whole_hosts"`
-	// Resumable says that new workers can take the state from a disk.
+	// Resumable: new workers can take the state from a disk.
 	Resumable bool `json:"resumable"`
 	// Grace is how long a process may take to end after SIGTERM.
 	Grace *float64 `json:"grace"`
-	// Address is that of this host as workers on others see it, and Interfaces are those to use. By default all
-	// addresses but loopback's are offered. With an address of loopback no other host can take part.
+	// Address is the address of this host as workers on other hosts see it. Interfaces are the interfaces to use. By
+	// default the driver offers all addresses except loopback's. With an address of loopback no other host can take
+	// part.
 	Address    string   `json:"address"`
 	Interfaces []string `json:"interfaces"`
-	// Terms are what the starter's users call these settings, for messages. Default: horovodrun's options.
+	// Terms are the names of these settings for the starter's users, in messages. Default: horovodrun's options.
 	Terms struct {
 		Min      string `json:"min"`
 		Timeout  string `json:"timeout"`
@@ -108,11 +109,11 @@ func (c *Config) check() error {
 	return nil
 }
 
-// options are the driver's; what is left to set are its hosts and what it calls.
+// options are the driver's options, without the hosts and the functions that the driver calls.
 func (c *Config) options() driver.Options {
 	key, err := config.ParseKey(c.Key)
 	if err != nil {
-		panic(err) // check has seen it
+		panic(err) // check has refused a bad key
 	}
 	m := membership.Config{NP: c.NP, Min: c.Min, Max: c.Max, ResetLimit: -1, Timeout: seconds(*c.Timeout),
 		Patience: seconds(*c.Heartbeat), WholeHosts: c.WholeHosts, Resumable: c.Resumable, Random: rand.Float64,

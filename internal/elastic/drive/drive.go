@@ -1,12 +1,12 @@
-// Package drive is the driver of an elastic job whose processes another program starts: Ray's actors, Spark's
-// tasks, pods. That program, the starter, runs `gorovod drive` and exchanges lines of JSON with it. The driver
-// decides; the starter starts and ends processes, and tells what becomes of them:
+// Package drive is the driver of an elastic job whose processes another program starts: Ray's actors, Spark's tasks,
+// pods. That program, the starter, runs `gorovod drive` and exchanges lines of JSON with it. The driver decides; the
+// starter starts and ends processes, and reports what happens to them:
 //
 //	starter ──Request──▶ stdin ── drive ── driver.Driver ◀──TCP──▶ workers, in hvd.init()
 //	        ◀──Event──── stdout ─┘
 //
-// Nothing here knows which platform the starter serves. When stdin ends the starter is dead: the driver ends at
-// once, and the workers, which lose it, end by themselves.
+// This package does not know the starter's platform. When stdin ends the starter is dead: the driver ends at once, and
+// the workers, which lose it, end by themselves.
 package drive
 
 import (
@@ -24,10 +24,10 @@ import (
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
-// ErrStarterGone says that the input has ended before the job.
+// ErrStarterGone says that the input ended before the job.
 var ErrStarterGone = errors.New("the program that started this one is gone; the workers end by themselves")
 
-// Network is where workers find the driver and one another.
+// Network says where workers find the driver and one another.
 type Network struct {
 	// Listeners are where the driver serves workers. Run's caller closes them.
 	Listeners []net.Listener
@@ -37,9 +37,9 @@ type Network struct {
 	Environment func(membership.Start) map[string]string
 }
 
-// Run drives one job: it reads requests and writes events until the job is over, and returns after the outcome is
-// written. listen makes the network for a job, and is called once. The error is ErrStarterGone, a *RequestError, or
-// that of writing or listening.
+// Run drives one job. It reads requests and writes events until the job is over, and returns once the outcome is
+// written. It calls listen once, to make the job's network. The error is ErrStarterGone, a *RequestError, or an error
+// of writing or listening.
 func Run(in io.Reader, out io.Writer, listen func(Config) (Network, error)) error {
 	lines := newLines(in)
 	config, hosts, err := begin(lines)
@@ -86,14 +86,14 @@ func begin(lines *lines) (c Config, hosts []membership.Host, err error) {
 	return c, hosts, nil
 }
 
-// session is a job that runs.
+// session is a running job.
 type session struct {
 	driver      *driver.Driver
 	events      *events
 	environment func(membership.Start) map[string]string
 }
 
-// run runs the job to its end, or to that of the input.
+// run runs the job until it ends, or the input ends.
 func (s *session) run(lines *lines) error {
 	type end struct {
 		outcome driver.Outcome

@@ -28,14 +28,14 @@ const (
 
 // TestTranscripts plays the conversations in testdata, one file each. KEY in a request stands for the job's key:
 //
-//	send [events=1]     the requests that follow go in; so many events come out
+//	send [events=1]     send the requests below; print so many events
 //	ready w=0 commit=3  a worker registers, as hvd.init() does
-//	placed w=(0,1)      the places that registered workers have got
-//	asked w=1           what the driver has said of the hosts to a worker that trains
-//	end                 the input ends
-//	over                how Run ends
+//	placed w=(0,1)      print the places that registered workers have got
+//	asked w=1           print what the driver has said of the hosts to a worker that trains
+//	end                 end the input
+//	over                print how Run ends
 //
-// To accept what they print now: go test ./internal/elastic/drive -run Transcripts -rewrite
+// To accept the present output: go test ./internal/elastic/drive -run Transcripts -rewrite
 func TestTranscripts(t *testing.T) {
 	transcript.Walk(t, "testdata", func(t *testing.T, path string) {
 		c := converse(t)
@@ -215,7 +215,7 @@ func (c *conversation) over() string {
 	}
 }
 
-// A starter that no longer reads ends the job: the driver does not wait for it.
+// A starter that no longer reads ends the job, because the driver does not wait for it.
 func TestAnOutputThatBreaks(t *testing.T) {
 	requests, in := io.Pipe()
 	defer in.Close()

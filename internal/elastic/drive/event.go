@@ -26,32 +26,32 @@ type Event struct {
 	Environment map[string]string `json:"environment,omitempty"`
 	Signal      int               `json:"signal,omitempty"`
 	Text        string            `json:"text,omitempty"`
-	// Failure is the end that counts, of the last epoch where there is one; Earlier says that others failed in
-	// earlier epochs, which the job survived.
+	// Failure is the failure that counts: of the last epoch, if that has one. Earlier: workers failed in earlier
+	// epochs, which the job survived.
 	Failure *Failure `json:"failure,omitempty"`
 	Earlier bool     `json:"earlier,omitempty"`
-	// Ranks are those of the last epoch's workers, by worker.
+	// Ranks are the ranks of the last epoch's workers, by worker.
 	Ranks map[int]int `json:"ranks,omitempty"`
 }
 
-// Failure is how a worker has failed.
+// Failure says how a worker has failed.
 type Failure struct {
 	Worker int    `json:"worker"`
-	Rank   int    `json:"rank"` // in its last epoch; its number if it had a place in none
+	Rank   int    `json:"rank"` // in the worker's last epoch; the worker's number if it had a place in none
 	Host   string `json:"host"`
 	PID    int    `json:"pid,omitempty"`
-	Text   string `json:"text"` // one line: who, and how it ended
-	// Reported is what the rank itself has said, and Stderr the end of what it has written there.
+	Text   string `json:"text"` // one line: which worker, and how it ended
+	// Reported is the rank's own report, and Stderr the last lines of its stderr.
 	Reported string `json:"reported,omitempty"`
 	Stderr   string `json:"stderr,omitempty"`
 }
 
-// maxEvents is how many may wait for the starter to read them.
+// maxEvents is how many events may wait for the starter to read them.
 const maxEvents = 1 << 16
 
 var errNotRead = errors.New("the program that started this one does not read its output")
 
-// events writes events in order, so that the driver never waits for the starter.
+// events writes events in order, on a goroutine of its own, so that the driver never waits for the starter.
 type events struct {
 	queue   chan Event
 	written chan struct{} // closed when the writer has ended
@@ -59,7 +59,7 @@ type events struct {
 
 	once sync.Once
 	end  sync.Once
-	err  error // why; to be read after failed is closed
+	err  error // why writing failed; read it only after failed is closed
 }
 
 func newEvents(out io.Writer) *events {
@@ -68,7 +68,7 @@ func newEvents(out io.Writer) *events {
 	return e
 }
 
-// send may be called on one goroutine at a time, and not after close.
+// send queues an event. Call it on one goroutine at a time, and not after close.
 func (e *events) send(event Event) {
 	select {
 	case e.queue <- event:
@@ -84,7 +84,7 @@ func (e *events) fail(err error) {
 	})
 }
 
-// write is the goroutine that writes, and flushes when no other event waits.
+// write is the goroutine that writes. It flushes when no other event waits.
 func (e *events) write(out io.Writer) {
 	defer close(e.written)
 	w := bufio.NewWriter(out)
@@ -104,7 +104,7 @@ func (e *events) write(out io.Writer) {
 
 func (e *events) close() { e.end.Do(func() { close(e.queue) }) }
 
-// flush waits until everything is written, or cannot be.
+// flush closes the queue, and waits until everything is written or writing has failed.
 func (e *events) flush() error {
 	e.close()
 	select {

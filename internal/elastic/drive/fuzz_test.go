@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever the starter sends is understood, and then within its bounds, or refused with words.
+// Every line from the starter is understood, and its values are within bounds, or it is refused with words.
 func FuzzParse(f *testing.F) {
 	for _, line := range []string{
 		`{"type":"config","version":1,"key":"` + key + `","np":4,"min":2,"max":8,"reset_limit":3,"timeout":60,

@@ -11,18 +11,18 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
-// Version is that of the lines, in the configuration. It changes when a line means something else than before.
+// Version is the version of the lines, which the configuration names. It changes when the meaning of a line changes.
 const Version = 1
 
-// Types of requests. Config comes first, and then Hosts; from then on the others come in any order.
+// Types of requests. Config comes first, then Hosts, then the others in any order.
 const (
 	TypeConfig    = "config"    // Config's fields
-	TypeHosts     = "hosts"     // Hosts: all that there are now. Workers of others leave at the next commit
+	TypeHosts     = "hosts"     // Hosts: all that exist now. Workers of other hosts leave at the next commit
 	TypeStarted   = "started"   // Worker, PID
-	TypeEnded     = "ended"     // Worker; Code, Signal or Reason if it has failed; Host, PID, Stderr if known
-	TypeGone      = "gone"      // Worker: nothing is left of it, so that its slot is free
+	TypeEnded     = "ended"     // Worker; Code, Signal or Reason if the worker has failed; Host, PID, Stderr if known
+	TypeGone      = "gone"      // Worker: none of its processes is left, so its slot is free
 	TypeHostLost  = "host_lost" // Host: it cannot be reached any more
-	TypeInterrupt = "interrupt" // Reason: end the job; a second one has every worker killed at once
+	TypeInterrupt = "interrupt" // Reason: end the job; a second one makes the driver kill every worker at once
 )
 
 // Request is a line of input.
@@ -40,7 +40,7 @@ type Request struct {
 	Stderr string
 }
 
-// fields are those that each type has.
+// fields lists the fields of each type.
 var fields = map[string]struct {
 	needed, possible []string
 }{
@@ -58,8 +58,8 @@ const (
 	maxSignal = 64
 )
 
-// Parse reads one line. A field that its type does not have is an error: an option that were ignored would
-// mislead the starter.
+// Parse reads one line. A field that the line's type does not have is an error, because the starter would believe that
+// it has an effect.
 func Parse(line []byte) (r Request, err error) {
 	var given map[string]json.RawMessage
 	if err := decode(line, &given, false); err != nil {
@@ -98,7 +98,7 @@ func Parse(line []byte) (r Request, err error) {
 	return r, nil
 }
 
-// decode takes exactly one value of JSON.
+// decode reads exactly one value of JSON.
 func decode(line []byte, v any, strict bool) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if strict {

@@ -9,8 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 )
 
-// firstHosts finds the hosts with which the job begins, within FirstDiscovery. An interruption ends the search: then
-// the job is over, and the list is empty.
+// firstHosts finds the first hosts of the job, within FirstDiscovery. An interruption ends the search and the job, and
+// the list is empty.
 func (d *Driver) firstHosts(ctx context.Context) ([]membership.Host, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.o.FirstDiscovery.Limit,
 		fmt.Errorf("it has not ended within %v (%s)", d.o.FirstDiscovery.Limit, d.o.FirstDiscovery.Option))
@@ -40,12 +40,12 @@ func (d *Driver) firstHosts(ctx context.Context) ([]membership.Host, error) {
 	}
 }
 
-// discover is the goroutine that asks for the hosts now and then. It reports later failures, once for each text, tries
-// again, and reports when discovery works again.
+// discover is the goroutine that asks for the hosts every DiscoverEvery. It reports later failures, once for each text,
+// tries again, and reports when discovery works again.
 func (d *Driver) discover(ctx context.Context, known []membership.Host) {
 	every := time.NewTicker(d.o.DiscoverEvery)
 	defer every.Stop()
-	failed := "" // how it failed the last time
+	failed := "" // the last failure's text; empty if the last attempt succeeded
 	for {
 		select {
 		case <-ctx.Done():
@@ -67,7 +67,7 @@ func (d *Driver) discover(ctx context.Context, known []membership.Host) {
 			d.o.Say("discover hosts: it works again")
 		}
 		failed = ""
-		// The order of a script's lines means nothing: hosts that are known keep theirs.
+		// The order of a script's lines means nothing, so known hosts keep their order.
 		hosts = keepOrder(known, hosts)
 		if !slices.Equal(known, hosts) {
 			known = hosts

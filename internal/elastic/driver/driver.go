@@ -1,7 +1,7 @@
-// Package driver runs an elastic job from the launcher: it carries out the decisions of package membership. Each
-// worker keeps a connection, on which it asks for a place and hears about changes. Each epoch has a rendezvous of its
-// own, with its own key and numbers, so no layer below knows of elastic jobs: the driver reports a death to the
-// epoch's rendezvous, and every rank aborts with its cause.
+// Package driver runs an elastic job from the launcher: it carries out the decisions of package membership. Each worker
+// keeps a connection, on which it asks for a place and hears about changes. Each epoch has a rendezvous of its own,
+// with its own key and numbers, so no layer below knows of elastic jobs. The driver reports a death to the epoch's
+// rendezvous, and then every rank aborts with that cause.
 //
 // The caller starts and signals processes, and reports what happens to them (Started, Ended, Gone).
 package driver
@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// lossTime is how long a lost connection waits for the report of its process's end.
+	// lossTime is how long the driver waits, after it lost a worker's connection, for the report of the process's end.
 	lossTime = 2 * time.Second
 	// leaveTime is how long a dismissed worker may take to end by itself.
 	leaveTime = 10 * time.Second
@@ -31,26 +31,26 @@ type Options struct {
 	membership.Config
 	// Key is the job's secret.
 	Key []byte
-	// Discover, if set, returns the hosts. It is called every DiscoverEvery, on a goroutine of its own. Otherwise the
-	// job has the hosts of Hosts.
+	// Discover, if set, returns the hosts. The driver calls it every DiscoverEvery, on a goroutine of its own. If it is
+	// nil, the job has the hosts of Hosts.
 	Discover      func(ctx context.Context) ([]membership.Host, error)
 	DiscoverEvery time.Duration
-	// FirstDiscovery is how long the first discovery may take. After SlowDiscovery the driver tells the user that it
-	// is under way.
+	// FirstDiscovery is how long the first discovery may take. After SlowDiscovery the driver tells the user that
+	// discovery is under way.
 	FirstDiscovery Limit
 	SlowDiscovery  time.Duration
 	Hosts          []membership.Host
-	// Start begins to start a worker. Signal signals one: its process group, and for SIGKILL all its descendants. Both
-	// run on the driver's goroutine, and must not block.
+	// Start begins to start a worker. Signal sends a signal to a worker's process group, and SIGKILL also to all its
+	// descendants. Both run on the driver's goroutine, and must not block.
 	Start  func(membership.Start)
 	Signal func(worker int, sig syscall.Signal)
 	// Meet opens an epoch's rendezvous, and returns its addresses for each host.
 	Meet func() ([]net.Listener, func(host string) []string, error)
-	// Serves, if set, is told of each epoch's rendezvous before it serves, and of the number of its ranks.
+	// Serves, if set, gets each epoch's rendezvous before it serves, and the number of its ranks.
 	Serves func(s *rendezvous.Server, size int)
-	// Failed, if set, is told of each failure of a worker, as the user is.
+	// Failed, if set, gets each message about a failed worker, as the user does.
 	Failed func(text string)
-	// Say tells the user something, and Debug a user who wants to know more.
+	// Say prints a message for the user. Debug prints one for a user who asked for details.
 	Say, Debug func(format string, args ...any)
 	// Grace is how long processes may take to end after SIGTERM.
 	Grace time.Duration
@@ -59,15 +59,15 @@ type Options struct {
 // Limit bounds a wait.
 type Limit struct {
 	Limit  time.Duration
-	Option string // of the launcher, which sets it
+	Option string // the launcher's option that sets the limit
 }
 
 // Outcome is how a job ended.
 type Outcome struct {
-	// Reason says why it was stopped; empty if it has finished.
+	// Reason says why the job was stopped; empty if it has finished.
 	Reason string
-	// Failure is the failure that counts: the first one in the last epoch, or the first of all if the job has ended
-	// without one there. Nil if there is none.
+	// Failure is the failure that counts: the first one in the last epoch, or the first of all if the last epoch had
+	// none. Nil if no worker failed.
 	Failure *Failure
 	// Earlier says that workers failed in earlier epochs, which the job survived.
 	Earlier bool
@@ -99,7 +99,7 @@ type Driver struct {
 	events chan func()
 	done   chan struct{} // closed when Run returns
 
-	// What follows belongs to Run's goroutine.
+	// The fields below belong to Run's goroutine.
 	state    *membership.State
 	workers  map[int]*worker
 	epoch    *epoch
@@ -118,12 +118,12 @@ type worker struct {
 	id      int
 	host    string
 	pid     int
-	conn    *conn  // nil if it has none now
+	conn    *conn  // nil if it has no connection now
 	number  uint64 // of its registration
 	epoch   uint64 // the last in which it had a place
 	rank    int
 	ended   bool // its process has ended
-	leaving bool // it is to end
+	leaving bool // it was told to end
 }
 
 // New makes a driver; Run runs it.
@@ -188,7 +188,7 @@ func (d *Driver) post(f func()) {
 
 func (d *Driver) now() time.Duration { return time.Since(d.began) }
 
-// over reports whether nothing is left to wait for.
+// over reports whether the job is over: it is stopping, and all workers are gone or given up.
 func (d *Driver) over() bool { return d.stopping && (len(d.workers) == 0 || d.stage == givenUp) }
 
 // Started reports that a worker's process runs.
@@ -203,7 +203,7 @@ func (d *Driver) Started(id, pid int) {
 // Ended reports how a worker's process has ended, or that it could not start. Report Gone afterwards.
 func (d *Driver) Ended(id int, death rendezvous.Death) { d.post(func() { d.ended(id, death) }) }
 
-// Gone reports that nothing is left of a worker, so that its slot is free.
+// Gone reports that no process of a worker is left, so that its slot is free.
 func (d *Driver) Gone(id int) {
 	d.post(func() {
 		w := d.workers[id]
@@ -215,7 +215,8 @@ func (d *Driver) Gone(id int) {
 	})
 }
 
-// Vacated calls f, on a goroutine of its own, once no worker of a host is left. Offer the hosts without it before.
+// Vacated calls f, on a goroutine of its own, once a host has no workers left. Offer the hosts without this host
+// before.
 func (d *Driver) Vacated(host string, f func()) {
 	d.post(func() {
 		d.vacating[host] = f
@@ -251,8 +252,8 @@ func (d *Driver) Offer(hosts []membership.Host) {
 	})
 }
 
-// Abandon ends Run at once, because nobody is left who could start or end a process. The workers see their connections
-// end.
+// Abandon ends Run at once, because the program that starts and ends processes is gone. The workers see their
+// connections end.
 func (d *Driver) Abandon() {
 	d.post(func() {
 		d.stopping = true
@@ -286,8 +287,8 @@ func (d *Driver) ended(id int, death rendezvous.Death) {
 	if d.epoch != nil && w.epoch == d.epoch.number {
 		death = d.epoch.server.Died(death)
 	}
-	// The epoch's rendezvous cannot tell: a worker that is alone needs none, and who was in an
-	// earlier epoch has been initialized. A worker has a place only because hvd.init() asked for it.
+	// The epoch's rendezvous cannot tell: a worker that is alone needs no rendezvous, and a member of an earlier epoch
+	// has been initialized. A worker has a place only because its hvd.init() asked for one.
 	death.NeverJoined = w.epoch == 0 && d.epoch != nil
 	f := Failure{Worker: id, Epoch: w.epoch, Death: death}
 	switch {
@@ -344,7 +345,7 @@ func (d *Driver) do(actions []membership.Action) {
 	}
 }
 
-// end ends a worker's process, by force if it takes too long.
+// end ends a worker's process with SIGTERM, and with SIGKILL if that takes longer than Grace.
 func (d *Driver) end(id int) {
 	w := d.workers[id]
 	if w == nil || w.ended {
@@ -361,7 +362,7 @@ func (d *Driver) end(id int) {
 	})
 }
 
-// dismiss tells a worker to end by itself, and ends it if it does not.
+// dismiss tells a worker to end by itself, and ends its process if it does not.
 func (d *Driver) dismiss(id int, reason string) {
 	d.tell(id, elastic.Message{Type: elastic.TypeDismiss, Text: reason})
 	w := d.workers[id]
@@ -388,10 +389,10 @@ func (d *Driver) halt(reason string) {
 	}
 }
 
-// The stages of the end of all that is left.
+// The stages of ending the processes that are left.
 const (
-	trains     = iota // there is no end yet
-	asked             // who was dismissed ends by itself
+	trains     = iota // the job is not ending yet
+	asked             // dismissed workers end by themselves
 	terminated        // SIGTERM was sent
 	killed            // SIGKILL was sent
 	givenUp
@@ -438,8 +439,8 @@ func (d *Driver) outcome() Outcome {
 	return o
 }
 
-// rootOfEpoch is the index of the failure that made the others of the last epoch fail: that of the rank that was
-// reported first, or else the first to end. It is -1 if there is none.
+// rootOfEpoch is the index of the failure that made the others of the last epoch fail: that of the rank that a rank
+// reported first, or else the first process to end. It is -1 if there is none.
 func (d *Driver) rootOfEpoch() int {
 	var first *rendezvous.Failure
 	if d.epoch != nil {

@@ -118,7 +118,7 @@ func (j *job) outcome() Outcome {
 	}
 }
 
-// dial connects as the next worker that is started.
+// dial connects as the next worker that the driver starts.
 func (j *job) dial() (int, *elastic.Client) {
 	j.t.Helper()
 	id := <-j.started
@@ -130,7 +130,7 @@ func (j *job) dial() (int, *elastic.Client) {
 	return id, c
 }
 
-// place is what Register has returned.
+// place is a result of Register.
 type place struct {
 	elastic.Assignment
 	err error
@@ -164,8 +164,8 @@ func (p place) meet(t *testing.T) *rendezvous.Session {
 	return s
 }
 
-// Workers get places, meet, hear of a death by the epoch's rendezvous, and meet again;
-// a newcomer is announced to them.
+// Workers get places, meet, hear of a death by the epoch's rendezvous, and meet again. The driver announces a new
+// worker to them.
 func TestEpochs(t *testing.T) {
 	j := start(t, membership.Config{NP: 2, Min: 1, Max: 2}, membership.Host{Name: "a", Slots: 3})
 	_, first := j.dial()
@@ -191,7 +191,7 @@ func TestEpochs(t *testing.T) {
 	if r.err != nil || r.Epoch != 2 || r.Place.Size != 1 {
 		t.Fatalf("got %+v", r)
 	}
-	// The old epoch's rendezvous is gone, and its key opens nothing of the new one.
+	// The old epoch's rendezvous is gone, and the old key opens nothing in the new one.
 	if _, err := rendezvous.Join(context.Background(), r.Addrs, elastic.EpochKey(key, 1), rendezvous.Options{Rank: 0,
 		Size: 1, Generation: 1}); err == nil {
 		t.Error("the key of epoch 1 opens epoch 2")
@@ -227,7 +227,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// A worker that answers no pings is ended, and gets no place when it goes on.
+// A worker that does not answer pings is ended, and gets no place when it goes on.
 func TestSilence(t *testing.T) {
 	j := start(t, membership.Config{NP: 2, Min: 1, Patience: 40 * time.Millisecond}, membership.Host{Name: "a",
 		Slots: 2})
@@ -258,7 +258,7 @@ func TestSilence(t *testing.T) {
 	for {
 		m, err := elastic.Decode(c)
 		if err != nil {
-			break // it has been killed, or was told
+			break // it has been killed, or has heard of its end
 		}
 		if m.Type == elastic.TypePlace && m.Number == 2 {
 			t.Fatal("it has got a place")
@@ -273,7 +273,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// What breaks the protocol, or proves nothing, disturbs nobody.
+// Connections that break the protocol, or prove nothing, disturb no worker.
 func TestStrangers(t *testing.T) {
 	j := start(t, membership.Config{NP: 1, Min: 1}, membership.Host{Name: "a", Slots: 1})
 	id, worker := j.dial()
@@ -301,7 +301,7 @@ func TestStrangers(t *testing.T) {
 	j.outcome()
 }
 
-// What a worker and the driver say to each other can be read on the way, but not with TLS.
+// Without TLS, the messages between a worker and the driver can be read on the way; with TLS they cannot.
 func TestTLS(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		j := start(t, membership.Config{NP: 1, Min: 1}, membership.Host{Name: "a", Slots: 1})
@@ -315,7 +315,7 @@ func TestTLS(t *testing.T) {
 			t.Errorf("TLS %v: got %+v", tls, p)
 		}
 		j.driver.Interrupt(syscall.SIGTERM, "over")
-		if p := <-register(c, 8); !errors.Is(p.err, elastic.ErrDismissed) { // both ends write more than once
+		if p := <-register(c, 8); !errors.Is(p.err, elastic.ErrDismissed) { // so that both ends write more than once
 			t.Errorf("TLS %v: got %+v", tls, p)
 		}
 		j.ends(id, rendezvous.Death{})
@@ -330,7 +330,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// spy passes one connection on, and hears both directions.
+// spy passes one connection on, and records both directions.
 type spy struct {
 	addr  string
 	ended chan struct{}
@@ -368,13 +368,13 @@ func listenIn(t *testing.T, to string) *spy {
 	return s
 }
 
-// heard waits for the end of the connection.
+// heard waits for the end of the connection, and returns what was recorded.
 func (s *spy) heard() (there, back []byte) {
 	<-s.ended
 	return s.said[0].Bytes(), s.said[1].Bytes()
 }
 
-// The first failure of the last epoch counts, and its exit code.
+// The first failure of the last epoch counts, and so does its exit code.
 func TestOutcome(t *testing.T) {
 	j := start(t, membership.Config{NP: 2, Min: 2}, membership.Host{Name: "a", Slots: 2})
 	_, first := j.dial()
@@ -392,13 +392,14 @@ func TestOutcome(t *testing.T) {
 		o.Failure.Death.Stderr != "boom" || !strings.Contains(o.Reason, "slots") {
 		t.Errorf("got %+v", o)
 	}
-	// It has never met others in the rendezvous, but it had come for its place.
+	// The worker never met others in the rendezvous, but it had come for its place.
 	if s := o.Failure.String(); s != "worker 1 on host a (pid 0) exited with code 3" || o.Earlier {
 		t.Errorf("got %q %v", s, o.Earlier)
 	}
 }
 
-// Of a job that has survived a failure, the one that ended it is not the first. Who dies alone was initialized.
+// If a job survives a failure, the failure that ends it later is not the first. A worker that dies alone was
+// initialized.
 func TestOutcomeAfterAnotherEpoch(t *testing.T) {
 	j := start(t, membership.Config{NP: 2, Min: 1}, membership.Host{Name: "a", Slots: 2})
 	first, stays := j.dial()
@@ -418,7 +419,7 @@ func TestOutcomeAfterAnotherEpoch(t *testing.T) {
 	}
 }
 
-// A script that fails is told of once for each of its errors, and when it works again.
+// The user hears of a failing script once for each of its errors, and when it works again.
 func TestDiscoveryErrors(t *testing.T) {
 	answers := make(chan error)
 	var said []string
@@ -455,7 +456,7 @@ func TestDiscoveryErrors(t *testing.T) {
 	}
 }
 
-// An interruption ends a search for hosts that would not end.
+// An interruption ends a search for hosts that would not end by itself.
 func TestInterruptDuringTheFirstDiscovery(t *testing.T) {
 	searching := make(chan struct{})
 	d := New(Options{Config: membership.Config{NP: 1, Min: 1}, DiscoverEvery: time.Second, FirstDiscovery: Limit{limit,
@@ -488,7 +489,7 @@ func TestFirstDiscoveryHangs(t *testing.T) {
 	}
 }
 
-// A first search that takes long is told of while it lasts.
+// While a first search takes long, the user hears that it is under way.
 func TestFirstDiscoveryIsSlow(t *testing.T) {
 	said := make(chan string, 1)
 	found := errors.New("found nothing")
@@ -523,7 +524,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// Who cannot join an epoch says so, and who has joined it hears why.
+// A member that cannot join an epoch says so, and members that have joined hear why.
 func TestOneCannotJoin(t *testing.T) {
 	j := start(t, membership.Config{NP: 2, Min: 2}, membership.Host{Name: "a", Slots: 2})
 	_, first := j.dial()

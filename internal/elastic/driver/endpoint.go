@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	proofTimeout = 10 * time.Second // for a connection to prove itself
-	writeTimeout = 10 * time.Second // for a worker to take what is sent
+	proofTimeout = 10 * time.Second // for a connection to prove the job's secret
+	writeTimeout = 10 * time.Second // for a worker to take a message
 	// maxStrangers is the most unproved connections at a time.
 	maxStrangers = 256
 	// maxQueue is the most frames that may wait to be sent to one worker.
@@ -37,7 +37,7 @@ func (d *Driver) Serve(l net.Listener) {
 			return
 		}
 		if err != nil {
-			// Out of descriptors, for instance; the pause keeps the loop from spinning.
+			// For instance, descriptors have run out; the pause keeps the loop from spinning.
 			select {
 			case <-time.After(20 * time.Millisecond):
 			case <-d.done:
@@ -47,7 +47,7 @@ func (d *Driver) Serve(l net.Listener) {
 		select {
 		case strangers <- struct{}{}:
 		default:
-			c.Close() // a worker would try again; a crowd of strangers has to wait
+			c.Close() // a worker tries again; a crowd of strangers has to wait
 			continue
 		}
 		attended.Go(func() {
@@ -101,8 +101,8 @@ func strange(h elastic.Hello) string {
 	return ""
 }
 
-// turnAway answers a worker that asks for a place with the reason why it gets none. It returns once the worker has
-// ended the connection, or after proofTimeout.
+// turnAway gives a worker that asks for a place the reason why it gets none. It returns once the worker has ended the
+// connection, or after proofTimeout.
 func (d *Driver) turnAway(c net.Conn, text string) {
 	d.post(func() { d.o.Say("%s", text) })
 	c.SetDeadline(time.Now().Add(proofTimeout))
@@ -114,14 +114,14 @@ func (d *Driver) turnAway(c net.Conn, text string) {
 		return
 	}
 	if _, err := c.Write(frame); err == nil {
-		io.Copy(io.Discard, c) // bytes that nobody has read would make the kernel drop the answer
+		io.Copy(io.Discard, c) // if bytes stayed unread, the kernel would drop the answer
 	}
 }
 
 // conn is one worker's connection.
 type conn struct {
 	net.Conn
-	queue chan []byte // for deliver; what does not fit ends the connection
+	queue chan []byte // for deliver; if it is full, the connection ends
 	once  sync.Once
 	gone  chan struct{}
 }
@@ -133,7 +133,7 @@ func (c *conn) close() {
 	})
 }
 
-// deliver is the goroutine that writes, so that the driver never waits for a worker.
+// deliver is the goroutine that writes to the worker, so that the driver never waits for it.
 func (c *conn) deliver() {
 	for {
 		select {
@@ -149,13 +149,13 @@ func (c *conn) deliver() {
 	}
 }
 
-// attend is the life of a proved connection.
+// attend serves a proved connection to its end.
 func (d *Driver) attend(raw net.Conn, hello elastic.Hello) {
 	c := &conn{Conn: raw, queue: make(chan []byte, maxQueue), gone: make(chan struct{})}
 	go c.deliver()
 	stop := make(chan struct{})
 	defer close(stop)
-	go func() { // the job's end ends the connection
+	go func() { // ends the connection when the job ends
 		select {
 		case <-d.done:
 			c.close()
@@ -165,7 +165,7 @@ func (d *Driver) attend(raw net.Conn, hello elastic.Hello) {
 	d.post(func() {
 		w := d.workers[hello.Worker]
 		if w == nil || w.conn != nil && w.conn != c {
-			c.close() // nobody that is known
+			c.close() // no worker of this job has this number
 			return
 		}
 		w.conn = c
@@ -208,8 +208,8 @@ func (d *Driver) hear(id int, c *conn, m elastic.Message) {
 	}
 }
 
-// apart tells the others of a worker's epoch that it could not join, and why. Those that have joined would wait for
-// it.
+// apart tells the other members of a worker's epoch that the worker could not join, and why. Without that, members that
+// have joined would wait for it.
 func (d *Driver) apart(w *worker, trouble string) {
 	if trouble != "" && d.epoch != nil && w.epoch == d.epoch.number {
 		d.o.Debug("worker %d could not join epoch %d: %s", w.id, w.epoch, trouble)
@@ -217,7 +217,8 @@ func (d *Driver) apart(w *worker, trouble string) {
 	}
 }
 
-// parted handles the end of a connection. Its process may have ended, too; that news says more.
+// parted handles the end of a connection. The worker's process may have ended, too; the report of that end says more,
+// so parted waits lossTime for it.
 func (d *Driver) parted(id int, c *conn) {
 	w := d.workers[id]
 	if w == nil || w.conn != c {
@@ -233,7 +234,7 @@ func (d *Driver) parted(id int, c *conn) {
 	})
 }
 
-// tell sends a message to a worker. It never blocks; a worker that does not read is cut off.
+// tell sends a message to a worker. It never blocks: it closes the connection of a worker that does not read.
 func (d *Driver) tell(id int, m elastic.Message) {
 	w := d.workers[id]
 	if w == nil || w.conn == nil {

@@ -15,7 +15,7 @@ type epoch struct {
 	listeners []net.Listener
 }
 
-// close ends the rendezvous. Ranks that are still connected, for example because they were stopped, find it gone.
+// close ends the rendezvous. Ranks that are still connected, for example stopped ones, lose their connection.
 func (e *epoch) close() {
 	e.server.Close()
 	for _, l := range e.listeners {
@@ -23,8 +23,8 @@ func (e *epoch) close() {
 	}
 }
 
-// form opens an epoch's rendezvous and sends its members there. It closes the rendezvous of the last epoch, which all
-// its members have left.
+// form opens an epoch's rendezvous and sends the members there. It closes the rendezvous of the last epoch, which all
+// members of that epoch have left.
 func (d *Driver) form(a membership.Form) error {
 	listeners, addrs, err := d.o.Meet()
 	if err != nil {

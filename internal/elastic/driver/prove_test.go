@@ -8,7 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic"
 )
 
-// proveAs makes a connection a worker's, by hand.
+// proveAs proves a connection as a worker, without a Client.
 func proveAs(c net.Conn, worker int) error {
 	hello, err := json.Marshal(elastic.Hello{Protocol: elastic.Protocol, Shape: elastic.Shape(), Worker: worker,
 		PID: 1})

@@ -2,7 +2,7 @@ package membership
 
 import "fmt"
 
-// Action is something that the caller must do. Actions are done in order.
+// Action is something that the caller must do. Carry actions out in order.
 type Action interface{ String() string }
 
 // Start starts a worker.
@@ -10,8 +10,8 @@ type Start struct {
 	Worker int
 	Host   string
 	Slot   int // the worker's number among the slots of the host
-	// Place is the worker's place if all workers came that the job has now. LocalRank is the slot, which no other
-	// worker of the host has. The real place comes with Form.
+	// Place is the worker's place if all current workers of the job came. LocalRank is the slot, which no other worker
+	// of the host has. The real place comes with Form.
 	Place Place
 }
 
@@ -21,24 +21,24 @@ type End struct {
 	Reason string
 }
 
-// Dismiss tells a waiting worker that there is no place for it, so that it ends by itself. If it does not, end it.
-// Report its end by Ended, if the worker is known.
+// Dismiss tells a waiting worker that there is no place for it, so that it ends by itself. If it does not end, end its
+// process. Report the end by Ended, if the worker is known.
 type Dismiss struct {
 	Worker int
 	Reason string
 }
 
-// Form begins an epoch of workers that all wait for a place.
+// Form begins an epoch of workers, all of which wait for a place.
 type Form struct {
 	Epoch  uint64
 	Places []Place // by rank
-	// Sync says that the members may have different states.
+	// Sync: the members may have different states.
 	Sync bool
 	// Sets are the process sets of rank 0: lists of ranks, some of which may be beyond this epoch's size.
 	Sets [][]int
 }
 
-// Notify tells the members of the epoch that workers have come, or must go. They become ready when it suits them.
+// Notify tells the members of the epoch that workers have come, or must go. Members become ready when it suits them.
 type Notify struct {
 	Workers []int
 	Update  HostUpdate
@@ -47,7 +47,7 @@ type Notify struct {
 // Ping asks a worker whether it lives. Report its answer by Heard.
 type Ping struct{ Worker int }
 
-// Stop ends the job and all workers that are left. Reason is empty if the job has finished. No action follows it.
+// Stop ends the job and all remaining workers. Reason is empty if the job has finished. No action follows it.
 type Stop struct{ Reason string }
 
 // Tell is a message for the user.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// maxStrikes is how many epochs in a row may fail to come together although nobody has died.
+// maxStrikes is how many epochs in a row may fail to come together although no worker has died.
 const maxStrikes = 3
 
 // form begins the next epoch, if it can.
@@ -24,7 +24,7 @@ func (s *State) form() {
 		return
 	}
 	if s.lacked && s.gathering() {
-		return // those who come together with the first that makes them enough
+		return // wait for workers that start together with the one that makes them enough
 	}
 	if s.epoch > 0 {
 		if s.c.ResetLimit >= 0 && s.resets >= s.c.ResetLimit {
@@ -44,7 +44,7 @@ func (s *State) form() {
 	s.begin(came)
 }
 
-// apart says why the last epoch could not be joined although nobody was lost.
+// apart says why the last epoch could not be joined, if no member was lost.
 func (s *State) apart(came []*worker) string {
 	if s.lost {
 		return ""
@@ -58,7 +58,7 @@ func (s *State) apart(came []*worker) string {
 	return ""
 }
 
-// begin forms an epoch of the workers that have come. Workers with the state go first.
+// begin forms an epoch of the workers that have come. Workers that have the state go first.
 func (s *State) begin(came []*worker) {
 	slices.SortStableFunc(came, func(a, b *worker) int {
 		return cmp.Or(compare(b.veteran, a.veteran), cmp.Compare(a.id, b.id))
@@ -66,7 +66,7 @@ func (s *State) begin(came []*worker) {
 	if most := s.c.Max; most > 0 {
 		for _, w := range came {
 			if s.leaving(w) {
-				most++ // it only hands the state over
+				most++ // a leaving source takes part only to hand its state over
 			}
 		}
 		came = came[:min(len(came), most)]

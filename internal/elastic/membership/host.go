@@ -12,16 +12,16 @@ type Host struct {
 	Slots int
 }
 
-// host is the state of one host. It is never forgotten, since its failures count.
+// host is the state of one host. The State never forgets a host, because its failures count.
 type host struct {
 	name    string
-	offered int // slots; 0 while it is taken away
+	offered int // slots; 0 while discovery does not offer the host
 	// barred are the slots lost to failed workers, with the time at which each can be used again.
 	barred map[int]time.Duration
-	// banned is the time at which the whole host can be used again; 0: it can.
+	// banned is the time at which the whole host can be used again; 0: it is not banned.
 	banned   time.Duration
 	failures int
-	// cooling is the time until which another failure costs the whole host.
+	// Until cooling, another failure costs the whole host.
 	cooling time.Duration
 	loop
 }
@@ -61,7 +61,7 @@ func (s *State) thaw() {
 	for _, h := range s.hosts {
 		if h.banned != 0 && h.banned <= s.now {
 			h.banned = 0
-			if h.offered > 0 { // else it has been taken away meanwhile
+			if h.offered > 0 { // otherwise discovery no longer offers it
 				s.tell("host %s may be used again", h.name)
 			}
 		}
@@ -74,7 +74,7 @@ func (s *State) thaw() {
 	}
 }
 
-// thawing is the next time at which something can be used again; never if nothing can.
+// thawing is the next time at which a slot or a host can be used again; never if there is none.
 func (s *State) thawing() time.Duration {
 	next := never
 	for _, h := range s.hosts {
@@ -88,13 +88,13 @@ func (s *State) thawing() time.Duration {
 	return next
 }
 
-// fail takes a worker's slot, or its host, out of use after its failure. member says that the worker was a member of
-// the epoch, which the others then form anew.
+// fail takes a worker's slot, or its host, out of use after the worker failed. member: the worker was a member of the
+// epoch, and the other members form the next one.
 func (s *State) fail(w *worker, member bool) {
 	s.failures++
 	h := w.host
 	if h.banned != 0 {
-		return // it has paid
+		return // the whole host is out of use already
 	}
 	if s.c.WholeHosts {
 		s.blacklist(h, "a worker of it has failed")
@@ -129,8 +129,8 @@ func (s *State) cost(failed []*worker) string {
 	return fmt.Sprintf("the slots of %s are %s", named(failed), s.left(until))
 }
 
-// left says for how long something stays out of use that can be used again at until. Once it also says how a user can
-// change that.
+// left says how long a slot or host stays out of use if it can be used again at until. The first time, it also says how
+// the user can change that.
 func (s *State) left(until time.Duration) string {
 	switch {
 	case until == never && s.advised:
@@ -142,14 +142,14 @@ func (s *State) left(until time.Duration) string {
 	return fmt.Sprintf("not used for %v", (until - s.now).Round(time.Second/10))
 }
 
-// blacklist bans a host and ends what is left on it.
+// blacklist bans a host and ends the workers on it.
 func (s *State) blacklist(h *host, why string) {
 	if h.banned != 0 {
 		return
 	}
 	h.banned = s.cooled(h)
 	h.cooling = h.banned
-	if h.offered > 0 { // else it has been taken away already
+	if h.offered > 0 { // otherwise discovery no longer offers it
 		s.tell("host %s is %s: %s", h.name, s.left(h.banned), why)
 	}
 	for _, w := range s.on(h) {
@@ -171,13 +171,13 @@ func (s *State) cooled(h *host) time.Duration {
 		return never
 	}
 	delay := high
-	if h.failures < 30 { // else it overflows, and is above any high
+	if h.failures < 30 { // otherwise the shift overflows; the result is above any high anyway
 		delay = low<<h.failures + time.Duration(s.c.Random()*float64(low))
 	}
 	return s.now + min(max(delay, low), high)
 }
 
-// elsewhere reports whether the job can go on without h: others than its workers hold the state. The last host with
+// elsewhere reports whether the job can go on without h: a worker on another host holds the state. The last host with
 // the state is not blacklisted for its workers' failures.
 func (s *State) elsewhere(h *host) bool {
 	return slices.ContainsFunc(s.workers, func(w *worker) bool {

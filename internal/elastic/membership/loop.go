@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// provenTime is how long a worker must live, after its first place or else its start, so that its failure is no
-	// crash.
+	// provenTime is how long a worker must live, after its first place or else its start, so that its failure does not
+	// count as a crash.
 	provenTime = 30 * time.Second
-	// freeCrashes is the number of crashes in a row without a pause.
+	// freeCrashes is how many crashes in a row cause no pause.
 	freeCrashes = 2
 	// longestPause is the longest pause of a host after a crash.
 	longestPause = 30 * time.Second
 )
 
-// loop finds crash loops on a host: workers that fail soon, each started after the failure of the one before, while
-// nothing is committed.
+// loop finds crash loops on a host. In a crash loop, workers fail soon after their start, each starts after the failure
+// of the one before, and nothing is committed.
 type loop struct {
 	crashes int           // in a row
-	last    time.Duration // when the last of them was
-	joined  bool          // the last of them was a member of the epoch
-	paused  time.Duration // until when no worker is started on the host; 0: they are
-	told    bool          // of the pause
+	last    time.Duration // when the last crash was
+	joined  bool          // the worker of the last crash was a member of the epoch
+	paused  time.Duration // until when no worker starts on the host; 0: workers start
+	told    bool          // the user knows of the pause
 }
 
 // crashed counts a worker's failure. From the third crash on it pauses the host: for 1 s, then twice as long each
@@ -31,7 +31,7 @@ type loop struct {
 func (s *State) crashed(w *worker, member bool) {
 	h := w.host
 	if h.crashes > 0 && w.started < h.last {
-		return // it was there when the last one failed: that was one failure of several workers
+		return // it already ran when the last worker failed: one failure took several workers
 	}
 	if s.now-w.since >= provenTime {
 		h.loop = loop{}
@@ -46,7 +46,7 @@ func (s *State) crashed(w *worker, member bool) {
 	h.paused, h.told = s.now+min(time.Second<<min(again, 10), longestPause), !s.spare(h)
 }
 
-// pauses are the hosts' pauses that the user has not been told.
+// pauses describes the hosts' pauses of which the user has not been told.
 func (s *State) pauses() (list []string) {
 	for _, h := range s.hosts {
 		if h.paused == 0 || h.told {
@@ -59,7 +59,8 @@ func (s *State) pauses() (list []string) {
 	return list
 }
 
-// tellPauses tells the user about them, unless a report will do so: survivors may yet report a commit.
+// tellPauses tells the user about new pauses, unless a report is coming that does so: survivors may yet report a
+// commit.
 func (s *State) tellPauses() {
 	if s.stopped || s.lost && slices.ContainsFunc(s.workers, func(w *worker) bool { return w.member }) {
 		return
@@ -76,8 +77,8 @@ func (l *loop) wake(now time.Duration) {
 	}
 }
 
-// advanced ends the loops of hosts whose newest workers were in the last epoch, if it has committed anything. came are
-// the workers that wait for a place.
+// advanced ends the crash loops of hosts whose newest workers were in the last epoch, if that epoch has committed
+// anything. came are the workers that wait for a place.
 func (s *State) advanced(came []*worker) {
 	commits := slices.ContainsFunc(came, func(w *worker) bool { return w.Commit > s.newest })
 	for _, h := range s.hosts {

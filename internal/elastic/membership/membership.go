@@ -8,13 +8,12 @@
 //
 //  1. A member is lost. The others leave the epoch.
 //  2. Each reports as ready, with the number of the newest commit that it holds.
-//  3. When all have reported, and they are at least Config.Min, a new epoch begins.
-//     The epoch does not wait for workers that are starting.
-//  4. A new worker reports when it has started. Then the members are asked to come
-//     together again (Notify).
+//  3. When all have reported, and they are at least Config.Min, a new epoch begins. It does not wait for starting
+//     workers.
+//  4. A new worker reports when it has started. Then the driver asks the members to come together again (Notify).
 //
-// The member with the newest commit becomes rank 0, and the others take its state.
-// So a commit that any survivor holds is never undone.
+// The member with the newest commit becomes rank 0, and the others take its state. So a commit that any survivor holds
+// is never undone.
 package membership
 
 import (
@@ -26,12 +25,12 @@ import (
 
 // Config holds the rules of a job.
 type Config struct {
-	// NP is how many slots the job needs to start, Min how many workers it needs to go on, and Max how many it takes;
-	// 0: all slots.
+	// NP is how many slots the job needs to start. Min is how many workers it needs to go on. Max is how many workers
+	// it takes; 0: one for each slot.
 	NP, Min, Max int
 	// ResetLimit is how often the job may form anew; below 0: without limit.
 	ResetLimit int
-	// Timeout limits each wait: for slots, and for a member that lives and does not come.
+	// Timeout limits each wait: for slots, and for a member that answers pings but does not come.
 	Timeout time.Duration
 	// Patience is how long a member may leave pings unanswered while others wait for it.
 	Patience time.Duration
@@ -39,9 +38,9 @@ type Config struct {
 	WholeHosts bool
 	// Cooldown is how long a failed slot or host stays out of use; the zero value: for ever.
 	Cooldown Cooldown
-	// Fixed says that the hosts never change, so that the job does not wait for others.
+	// Fixed: the hosts never change, so the job does not wait for other hosts.
 	Fixed bool
-	// Resumable says that a new worker can take the state from a disk.
+	// Resumable: a new worker can take the state from a disk.
 	Resumable bool
 	// Random is uniform in [0, 1), for cooldowns.
 	Random func() float64
@@ -49,7 +48,7 @@ type Config struct {
 	Terms Terms
 }
 
-// Terms are names of settings, for messages that advise the user to change them.
+// Terms are the names of settings in messages that advise the user to change them.
 type Terms struct{ Min, Timeout, Cooldown string }
 
 // Cooldown is the range of --blacklist-cooldown-range.
@@ -62,35 +61,35 @@ const never = time.Duration(1<<63 - 1)
 type State struct {
 	c       Config
 	now     time.Duration
-	hosts   []*host // in the order in which they came; the order of the ranks
+	hosts   []*host // in the order in which they came, which is the order of the ranks
 	workers []*worker
 	started int    // workers so far; their ids count from 0
-	epoch   uint64 // the last that was formed; 0: none
+	epoch   uint64 // the last epoch's number; 0: none yet
 	resets  int
 	source  *worker // rank 0 of the epoch; it may be gone
-	newest  int64   // the commit that the epoch began with; below 0: none
-	lost    bool    // a member of the epoch has been lost, so that it cannot go on
-	lacked  bool    // since the last epoch there were too few workers for another
+	newest  int64   // the commit that the epoch began with; below 0: no commit
+	lost    bool    // the epoch has lost a member, so it cannot go on
+	lacked  bool    // since the last epoch there were too few workers for the next one
 	strikes int     // epochs in a row that could not be joined although nobody died
-	// The members that have been asked to come together, by the kind of reason.
+	// asked holds the kinds of news for which the members were asked to come together.
 	asked HostUpdate
 
-	startup time.Duration // the longest that a worker has taken to come
-	news    time.Duration // since when there is something to notify; never: there is not
-	gather  time.Duration // until when the news waits for workers that start; never: it does not
-	size    int           // workers of the epoch that stay
+	startup time.Duration // the longest time that a worker has taken to come
+	news    time.Duration // since when there is news for the members; never: there is no news
+	gather  time.Duration // until when the news waits for starting workers; never: it does not wait
+	size    int           // how many workers of the epoch stay
 	costs   []*worker     // members whose failures have cost their slots since the last report
-	trouble string        // why the last epoch could not be joined, for the next one's report
+	trouble string        // why the last epoch could not be joined, for the next report
 
-	waiting    time.Duration // since when slots are missing; never: they are not
-	holding    time.Duration // since when workers wait for others that do not come; never: they do not
-	overdue    time.Duration // when those must have come
-	complained bool          // that slots are missing
-	advised    bool          // that slots and hosts can have a cooldown
-	replaced   bool          // workers that did not come
+	waiting    time.Duration // since when slots are missing; never: none are
+	holding    time.Duration // since when workers wait for others that do not come; never: none wait
+	overdue    time.Duration // when the awaited workers must have come
+	complained bool          // the user knows that slots are missing
+	advised    bool          // the user knows that slots and hosts can have a cooldown
+	replaced   bool          // workers that did not come were replaced
 	failures   int
-	finisher   *worker   // the first member that has ended with success, which finishes the job; nil: none has
-	unfinished []*worker // who had yet to train then, and got no place for it
+	finisher   *worker   // the first member that ended with success, which finishes the job; nil: none
+	unfinished []*worker // workers that still had to train then, and got no place
 	stopped    bool
 	actions    []Action
 }
@@ -134,8 +133,7 @@ func (s *State) Heard(now time.Duration, id int) {
 	}
 }
 
-// Ended reports that nothing is left of a worker's process, which may never have started. failed is false if it exited
-// with code 0.
+// Ended reports that a worker's process is gone, or could not start. failed is false if it exited with code 0.
 func (s *State) Ended(now time.Duration, id int, failed bool) []Action {
 	s.now = max(s.now, now)
 	if w := s.worker(id); w != nil {
@@ -150,7 +148,7 @@ func (s *State) HostLost(now time.Duration, name string) []Action {
 	if h := s.host(name); h != nil {
 		for _, w := range s.on(h) {
 			if s.epoch > 0 || s.c.Fixed {
-				s.failures++ // else no program has failed: a host that has just been discovered may not listen yet
+				s.failures++ // otherwise no program has failed: a new host may not listen yet
 			}
 			s.lost = s.lost || w.member
 		}
@@ -198,7 +196,7 @@ func (s *State) proceed(now time.Duration) []Action {
 func (s *State) remove(w *worker, failed bool) {
 	s.workers = slices.DeleteFunc(s.workers, func(o *worker) bool { return o == w })
 	if w.phase == ending {
-		return // it has been given up before
+		return // it was given up before
 	}
 	if w.member {
 		s.lost = true
@@ -212,7 +210,7 @@ func (s *State) remove(w *worker, failed bool) {
 			s.finisher = w
 		}
 	default:
-		s.fail(w, w.member) // it was to take part, and did not
+		s.fail(w, w.member) // it was to take part in the epoch, and did not
 	}
 }
 
@@ -233,8 +231,8 @@ func (s *State) give(w *worker, why string) {
 	s.act(End{Worker: w.id, Reason: why})
 }
 
-// dismissLeaving dismisses workers without a slot that are in no epoch. If nobody else holds the state, they wait to
-// hand it over to newcomers.
+// dismissLeaving dismisses workers that have lost their slots and are in no epoch. If only such workers hold the state,
+// they wait, to hand it over to new workers.
 func (s *State) dismissLeaving() {
 	held := slices.ContainsFunc(s.workers,
 		func(w *worker) bool { return w.veteran && w.phase != ending && !s.leaving(w) })
@@ -251,7 +249,7 @@ func (s *State) dismissLeaving() {
 }
 
 // strand dismisses the workers that a finished job leaves behind: members that come back because their operations
-// failed, and, before the first epoch, workers that wait for it.
+// failed; before the first epoch, also workers that wait for it.
 func (s *State) strand() {
 	if s.finisher == nil {
 		return
@@ -273,7 +271,7 @@ func (s *State) wind() {
 			w.phase, w.member = ending, false
 			s.act(Dismiss{Worker: w.id, Reason: "the job has finished"})
 		case starting:
-			if s.epoch > 0 { // else these are programs that need no others
+			if s.epoch > 0 { // before the first epoch, the programs need no other workers
 				s.give(w, "the job has finished")
 			}
 		}

@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	// News waits for starting workers: at least shortGather, at most longGather.
+	// News waits for starting workers, at least shortGather and at most longGather after their start.
 	shortGather = 2 * time.Second
 	longGather  = time.Minute
 )
 
-// notify asks the members to come together if that would change something. All workers of one discovery cause one
-// reset, if they start in time.
+// notify asks the members to come together if that would change anything. All workers of one discovery cause one reset,
+// if they start in time.
 func (s *State) notify() {
 	members := s.in(running)
 	if s.stopped || s.lost || s.epoch == 0 || len(members) == 0 {
@@ -35,7 +35,7 @@ func (s *State) notify() {
 	s.act(n)
 }
 
-// update is what coming together would change for the members.
+// update says what would change for the members if they came together.
 func (s *State) update(members []*worker) (update HostUpdate) {
 	if s.c.Max == 0 || len(members) < s.c.Max || slices.ContainsFunc(members, s.leaving) {
 		if slices.ContainsFunc(s.in(ready), func(w *worker) bool { return !w.member }) {
@@ -48,8 +48,8 @@ func (s *State) update(members []*worker) (update HostUpdate) {
 	return update
 }
 
-// gathering reports whether news waits for workers that were starting when it came: it waits twice as long, from their
-// start, as any worker of the job has needed so far.
+// gathering reports whether the news waits for workers that were starting when it came. It waits, from their start,
+// twice as long as the slowest worker of the job has needed so far.
 func (s *State) gathering() bool {
 	s.news = min(s.news, s.now)
 	hold := min(max(2*s.startup, shortGather), longGather)

@@ -9,8 +9,8 @@ import (
 // mostNamed is the most workers that a message names.
 const mostNamed = 8
 
-// report says in one line with how many workers of how many slots the job goes on, and why. came are the members of
-// the new epoch.
+// report says in one line how many workers on how many slots the job goes on with, and why. came are the members of the
+// new epoch.
 func (s *State) report(came []*worker) {
 	before := s.size
 	s.size = s.count(came)
@@ -29,7 +29,7 @@ func (s *State) report(came []*worker) {
 	s.tell("%s", text)
 }
 
-// changes describes what has happened to the workers since the last epoch began.
+// changes describes the changes of the workers since the last epoch began.
 func (s *State) changes(came []*worker) (list []string) {
 	var joined, coming []*worker
 	for _, w := range came {
@@ -51,7 +51,7 @@ func (s *State) changes(came []*worker) (list []string) {
 	if len(coming) > 0 {
 		list = append(list, named(coming)+plural(coming, " is starting", " are starting"))
 	}
-	// Some slots have cooled down already.
+	// Some slots may have cooled down already.
 	costs := slices.DeleteFunc(s.costs, func(w *worker) bool { return w.host.barred[w.slot] == 0 })
 	if len(costs) > 0 {
 		list = append(list, s.cost(costs))
@@ -60,13 +60,13 @@ func (s *State) changes(came []*worker) (list []string) {
 	return append(list, s.pauses()...)
 }
 
-// finish says whose end has finished the job.
+// finish says which worker's end has finished the job.
 func (s *State) finish() string {
 	return fmt.Sprintf("worker %d on host %s ended with code 0, which ends the job", s.finisher.id,
 		s.finisher.host.name)
 }
 
-// early says whose end has finished the job, and for whom that was too early.
+// early says which worker's end has finished the job, and for which workers that was too early.
 func (s *State) early() string {
 	slices.SortFunc(s.unfinished, func(a, b *worker) int { return a.id - b.id })
 	who := named(s.unfinished)

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// TestSimulation plays jobs at random: workers start, train, commit, die, stop and
-// go on, hosts come, go and are lost. After each step the invariants of check must
-// hold, and once the trouble is over the job must come together.
+// TestSimulation plays jobs at random: workers start, train, commit, die, stop and go on; hosts come, go and are lost.
+// After each step the invariants of check must hold. Once the trouble is over the job must come together.
 func TestSimulation(t *testing.T) {
 	for seed := range uint64(400) {
 		sim := newSimulation(seed)
@@ -26,19 +25,19 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// process is what a worker does, as the driver would see it.
+// process is a worker's process, as the driver would see it.
 type process struct {
 	id         int
 	host       string
 	slot       int
 	registered bool
-	epoch      uint64 // in which it trains; 0: in none
-	broken     bool   // its epoch has ended, and it has yet to notice
-	asked      bool   // to come together
-	veteran    bool   // it was in an epoch
+	epoch      uint64 // the epoch in which it trains; 0: none
+	broken     bool   // its epoch has ended, and it has not noticed yet
+	asked      bool   // it was asked to come together
+	veteran    bool   // it has been in an epoch
 	frozen     bool
 	dismissed  bool
-	doomed     bool // it is to be ended
+	doomed     bool // it was ordered to end
 	commit     int64
 }
 
@@ -50,7 +49,7 @@ type simulation struct {
 	offered   []Host
 	processes map[int]*process
 	epoch     *Form
-	newest    int64 // the newest commit of any process that lives
+	newest    int64 // the newest commit of any living process
 	stop      *Stop
 	failure   string
 	log       string
@@ -92,7 +91,7 @@ func (sim *simulation) discover() {
 	sim.do(sim.s.Hosts(sim.now, sim.offered))
 }
 
-// one picks a process for which f holds.
+// one picks a process for which f is true.
 func (sim *simulation) one(f func(p *process) bool) *process {
 	var fit []*process
 	for id := range sim.s.started {
@@ -112,7 +111,7 @@ func (sim *simulation) step() {
 	switch k := sim.IntN(100); {
 	case k < 40:
 		sim.live(sim.one(awake))
-	case k < 60: // all members commit, but some may be broken off before
+	case k < 60: // all members commit, but some may be cut off before
 		for _, p := range sim.processes {
 			if p.epoch == sim.s.Epoch() && p.epoch > 0 && !p.broken && !p.frozen {
 				p.commit = sim.newest + 1
@@ -161,7 +160,7 @@ func (sim *simulation) step() {
 	sim.check()
 }
 
-// tick lets time pass. The next tick must lie in the future, else the driver would spin.
+// tick lets time pass. The next tick must lie in the future, or the driver would spin.
 func (sim *simulation) tick() {
 	sim.do(sim.s.Tick(sim.now))
 	if next, ok := sim.s.Next(); ok && next <= sim.now {
@@ -169,7 +168,7 @@ func (sim *simulation) tick() {
 	}
 }
 
-// live lets a process do what is next for it.
+// live lets a process take its next step.
 func (sim *simulation) live(p *process) {
 	switch {
 	case p == nil:
@@ -310,7 +309,7 @@ func (sim *simulation) form(f Form) {
 	sim.epoch = &f
 }
 
-// check compares what the State believes with what there is.
+// check compares the State's view with the simulation's.
 func (sim *simulation) check() {
 	for _, p := range sim.processes {
 		if !p.doomed && !p.dismissed && sim.s.worker(p.id) == nil {
@@ -319,8 +318,7 @@ func (sim *simulation) check() {
 	}
 }
 
-// calm ends the trouble. The job must come together in bounded time: all who can
-// take part do.
+// calm ends the trouble. The job must come together in bounded time, with all processes that can take part.
 func (sim *simulation) calm() {
 	if sim.stop != nil {
 		return
@@ -335,7 +333,7 @@ func (sim *simulation) calm() {
 			case p == nil || sim.stop != nil:
 			case p.doomed || p.dismissed:
 				sim.end(p, p.doomed)
-			case p.frozen: // for ever
+			case p.frozen: // it stays so for ever
 			default:
 				sim.live(p)
 			}
@@ -363,7 +361,7 @@ func (sim *simulation) calm() {
 			working++
 		}
 	}
-	// A worker that is frozen holds its slot, and its place until others wait for it.
+	// A frozen worker keeps its slot, and keeps its place until others wait for it.
 	for _, p := range sim.processes {
 		if p.frozen {
 			want--

@@ -10,19 +10,19 @@ import (
 	"github.com/gorovod/gorovod/test/transcript"
 )
 
-// TestTranscripts plays the scenarios in testdata, one file each. The commands;
-// each may have at=SECONDS, and time stands still else:
+// TestTranscripts plays the scenarios in testdata, one file each. Each command may have at=SECONDS; without it time
+// stands still:
 //
 //	job np=4 [min=2] [max=4] [resets=0] [timeout=600] [patience=30] [cooldown=(10,100)] [fixed] [resumable] [wholehosts]
-//	hosts a:4 b:2                what is discovered
+//	hosts a:4 b:2                discovery finds these hosts
 //	ready w=(0,1) [commit=3] [intact] [sets=2] [trouble=text]   workers wait for a place
 //	ended w=(0,1) [failed]       their processes are gone
 //	heard w=1                    a worker has answered a ping
-//	unreachable w=1
+//	unreachable w=1              a worker's connection is gone
 //	lost host=a                  a host is gone
 //	tick                         time has passed
 //
-// To accept what they print now: go test ./internal/elastic/membership -run Transcripts -rewrite
+// To accept the present output: go test ./internal/elastic/membership -run Transcripts -rewrite
 func TestTranscripts(t *testing.T) {
 	transcript.Walk(t, "testdata", func(t *testing.T, path string) {
 		var s *State

@@ -10,8 +10,9 @@ import (
 const pingInterval = time.Second
 
 // holdOut reports whether the next epoch has to wait for workers: the members that have not left the last one. While
-// anybody waits, these members are pinged, and given up if they do not answer. A member that answers may take its
-// time. Once its epoch has ended, it has Timeout to notice.
+// another worker waits:
+//   - These members get pings, and a member that does not answer for Patience is given up.
+//   - A member that answers may take its time until its epoch has ended. From then on it has Timeout to come.
 func (s *State) holdOut() bool {
 	came := s.in(ready)
 	holdouts := s.in(running)
@@ -32,7 +33,7 @@ func (s *State) holdOut() bool {
 	}
 	late := s.now >= s.overdue
 	if s.epoch == 0 {
-		return !late // one may be slow to start: in time those who are there begin
+		return !late // before the first epoch, a slow starter delays the others at most until overdue
 	}
 	for _, w := range holdouts {
 		silent := s.now - max(w.heard, s.holding)
@@ -53,11 +54,11 @@ func (s *State) holdOut() bool {
 	return false
 }
 
-// pingEvery leaves time for several pings within Patience.
+// pingEvery is the time between two pings, short enough for several pings within Patience.
 func (s *State) pingEvery() time.Duration { return min(pingInterval, s.c.Patience/4) }
 
-// abandoned reports whether the job cannot go on: the last worker has failed, or the last one that holds the state. It
-// stops the job once all have ended.
+// abandoned reports whether the job cannot go on: the last worker has failed, or the last worker that holds the state.
+// It stops the job once all workers have ended.
 func (s *State) abandoned() bool {
 	if s.failures == 0 || (s.epoch > 0 && s.c.Resumable) {
 		return false
@@ -92,7 +93,7 @@ func (s *State) short(came, need int) bool {
 		s.tell("%s: waiting for others, at most %v", s.lacking(need), s.c.Timeout-(s.now-s.waiting))
 	}
 	if late := s.in(starting); s.now-s.waiting >= s.c.Timeout && len(late) > 0 && !s.replaced {
-		// Others may come in their places, once.
+		// Other workers may start in their places, once.
 		for _, w := range late {
 			s.evict(w, fmt.Sprintf("it has not come to hvd.init() for %v", s.c.Timeout))
 		}
@@ -127,8 +128,10 @@ func (s *State) lacking(need int) string {
 		(next - s.now).Round(time.Second/10))
 }
 
-// hopeless reports whether waiting for more slots is useless: they never change; or nobody holds the state any more,
-// and discovery offers enough hosts, or nothing at all, apart from those lost to failures.
+// hopeless reports whether waiting for more slots is useless. It is so in two cases:
+//   - The hosts never change.
+//   - No worker holds the state any more, and discovery offers enough hosts or none at all, not counting those lost to
+//     failures.
 func (s *State) hopeless(need int) bool {
 	usable, offered := s.slots(), s.offered()
 	if usable >= need || s.thawing() != never {
@@ -141,8 +144,8 @@ func (s *State) hopeless(need int) bool {
 	return !held && usable < offered && (usable == 0 || offered >= need)
 }
 
-// Next returns the time at which Tick is needed if nothing else happens before; false: not at all. It lies after the
-// last event, because everything due has been done.
+// Next returns the time at which Tick is needed if nothing else happens before; false if Tick is not needed. The time
+// lies after the last event, because everything due has been done.
 func (s *State) Next() (time.Duration, bool) {
 	if s.stopped {
 		return 0, false
@@ -156,7 +159,7 @@ func (s *State) Next() (time.Duration, bool) {
 	return next, next != never
 }
 
-// dates are the times at which something is or was due.
+// dates are the times at which something becomes, or was, due.
 func (s *State) dates() []time.Duration {
 	list := []time.Duration{s.thawing(), s.gather}
 	for _, h := range s.hosts {

@@ -10,11 +10,11 @@ import (
 type Registration struct {
 	// Commit is the number of the newest commit that it holds; below 0: none.
 	Commit int64
-	// Intact says that it has the same state as all members of its last epoch.
+	// Intact: the worker has the same state as all members of its last epoch.
 	Intact bool
-	// Sets are the process sets of its last epoch.
+	// Sets are the process sets of the worker's last epoch.
 	Sets [][]int
-	// Trouble says why it could not join its last epoch; empty if it could.
+	// Trouble says why the worker could not join its last epoch; empty if it could.
 	Trouble string
 }
 
@@ -24,7 +24,7 @@ const (
 	starting phase = iota // its process was started
 	ready                 // it waits for a place
 	running               // it has a place in the epoch
-	ending                // its process is to end, and what it does means nothing
+	ending                // its process is to end; nothing that it does counts
 )
 
 // worker is one process.
@@ -34,10 +34,10 @@ type worker struct {
 	host    *host
 	slot    int
 	phase   phase
-	member  bool // of the last epoch
-	veteran bool // of any epoch: it has the state
+	member  bool // it is a member of the last epoch
+	veteran bool // it was a member of some epoch, so it has the state
 	started time.Duration
-	since   time.Duration // its first place, or its start if it has had none
+	since   time.Duration // when it got its first place; its start if it has had none
 	heard   time.Duration
 	pinged  time.Duration
 }
@@ -78,7 +78,7 @@ func (s *State) leaving(w *worker) bool {
 // staying counts the workers that stay in the job.
 func (s *State) staying() int { return s.count(s.workers) }
 
-// count counts those of the workers that stay in the job.
+// count counts those of the given workers that stay in the job.
 func (s *State) count(workers []*worker) (n int) {
 	for _, w := range workers {
 		if w.phase != ending && !s.leaving(w) {
@@ -122,7 +122,7 @@ func (s *State) fill() {
 	}
 }
 
-// taken reports whether a process, which may be ending, is on the slot.
+// taken reports whether a worker, which may be ending, is on the slot.
 func (s *State) taken(h *host, slot int) bool {
 	return slices.ContainsFunc(s.workers, func(w *worker) bool { return w.host == h && w.slot == slot })
 }

@@ -55,16 +55,16 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// The bill of a real program has the modules that are in it, and no others, with their licences.
+// The bill of a real program has the modules in it, and no others, with their licences.
 func TestBill(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "generate")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program,
-		"../../../cmd/gorovod") // as make build
+		"../../../cmd/gorovod") // built as make build does
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	other, err := exec.LookPath("true") // in which there is no Go
+	other, err := exec.LookPath("true") // a program without Go
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// known are the licences whose code may be linked, each by phrases that its text has.
+// known are the licences whose code may be linked, each with phrases of its text.
 var known = []struct {
-	id      string // of SPDX
+	id      string // its SPDX identifier
 	phrases []string
 	unless  string
 }{
@@ -28,7 +28,7 @@ var forbidden = []string{"general public license", "mozilla public license", "bu
 	"server side public license",
 	"creative commons", "eclipse public license", "non-commercial"}
 
-// judge finds the module's licences, and refuses what is not known to be permissive.
+// judge finds the module's licences, and refuses a licence that is not known to be permissive.
 func (m *module) judge() error {
 	for _, t := range m.Texts {
 		ids, err := identify(t.Content)
@@ -46,7 +46,7 @@ func (m *module) judge() error {
 	return nil
 }
 
-// identify names the licences that a text gives.
+// identify names the licences in a text.
 func identify(content string) (ids []string, err error) {
 	plain := strings.Join(strings.Fields(strings.ToLower(content)), " ")
 	for _, phrase := range forbidden {
@@ -69,7 +69,7 @@ func identify(content string) (ids []string, err error) {
 
 var rule = strings.Repeat("=", 100)
 
-// notices is the file that goes with the programs.
+// notices is the file that is distributed with the programs.
 func notices(modules []*module) string {
 	var b strings.Builder
 	b.WriteString("gorovod is under the Apache License 2.0. Its programs and libraries contain code of " +
@@ -93,7 +93,7 @@ func (m *module) name() string {
 	return m.Path + " " + m.Version
 }
 
-// clean is a text without spaces at the ends of its lines, and with lines that end as here.
+// clean removes spaces at the ends of lines, and uses this system's line ends.
 func clean(content string) string {
 	lines := strings.Split(strings.ReplaceAll(content, "\r\n", "\n"), "\n")
 	for i, line := range lines {

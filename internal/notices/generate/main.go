@@ -1,7 +1,7 @@
-// Command generate tells what is linked into gorovod's programs, besides gorovod: the licences' texts, or, with
-// -sbom, a software bill of materials of programs that were built.
+// Command generate lists what is linked into gorovod's programs, besides gorovod: the licences' texts, or, with -sbom,
+// a software bill of materials of built programs.
 //
-// It fails where a licence is none of the permissive ones that it knows.
+// It fails on a licence that is not one of the permissive ones that it knows.
 package main
 
 import (

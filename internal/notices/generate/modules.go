@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// module is one that is linked into a program; the standard library counts as one.
+// module is a module that is linked into a program; the standard library counts as one.
 type module struct {
 	Path     string
-	Version  string // empty for the standard library: it is the toolchain's
+	Version  string // empty for the standard library, whose version is the toolchain's
 	Licences []string
 	Texts    []text
 }
@@ -29,13 +29,13 @@ const (
 	standard = "std"
 )
 
-// programs are what is released, and for which machines.
+// programs are the released programs; the machines are those that they are released for.
 var (
 	programs = []string{self + "/cmd/gorovod", self + "/cmd/libgorovod"}
 	machines = []string{"amd64", "arm64"}
 )
 
-// elsewhere are the conditions of packages that their modules do not keep beside LICENSE.
+// elsewhere are files with the conditions of packages that their modules do not keep in LICENSE.
 var elsewhere = map[string]string{
 	"golang.org/x/image/font/gofont/goregular": "font/gofont/ttfs/README", // the font
 }
@@ -60,7 +60,7 @@ func linked() ([]*module, error) {
 	return all, nil
 }
 
-// collect adds what is linked on one kind of machine.
+// collect adds the modules that are linked on one kind of machine.
 func collect(machine string, found map[string]*module) error {
 	cmd := exec.Command("go", append([]string{"list", "-deps", "-json=ImportPath,Dir,Root,Standard,Module"},
 		programs...)...)
@@ -103,12 +103,12 @@ func collect(machine string, found map[string]*module) error {
 	}
 }
 
-// read adds the conditions that stand in dir, and in the directories above it up to the module's root.
+// read adds the files with conditions in dir, and in the directories above it up to the module's root.
 func (m *module) read(root, dir, besides string) error {
 	var files []string
 	for at := dir; ; at = filepath.Dir(at) {
 		for _, kind := range []string{"LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "PATENTS*"} {
-			in, _ := filepath.Glob(filepath.Join(at, kind)) // the pattern is fine
+			in, _ := filepath.Glob(filepath.Join(at, kind)) // the pattern is valid
 			files = append(files, in...)
 		}
 		if at == root || at == filepath.Dir(at) {

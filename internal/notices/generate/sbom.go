@@ -18,7 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/version"
 )
 
-// The parts of a bill in CycloneDX 1.6 that are used here.
+// The parts of a bill in CycloneDX 1.6 that this program uses.
 type (
 	document struct {
 		Schema       string       `json:"$schema"`
@@ -63,8 +63,8 @@ type (
 	}
 )
 
-// bill tells of files, programs and libraries, and of the modules in them as Go has noted there. It is the same
-// for the same files; its time is SOURCE_DATE_EPOCH, if that is set.
+// bill describes files, programs and libraries, and the modules in them, as Go has noted there. It is the same for the
+// same files; its time is SOURCE_DATE_EPOCH, if that is set.
 func bill(modules []*module, files []string) (string, error) {
 	d := document{Schema: "http://cyclonedx.org/schema/bom-1.6.schema.json", Format: "CycloneDX",
 		SpecVersion: "1.6", Version: 1}
@@ -103,13 +103,13 @@ func bill(modules []*module, files []string) (string, error) {
 	}
 	d.Dependencies = append(d.Dependencies, top)
 	id := all.Sum(nil)
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // a UUID of one's own making (RFC 9562, version 8)
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // a UUID of our own scheme (RFC 9562, version 8)
 	d.Serial = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 	text, err := json.MarshalIndent(d, "", "  ")
 	return string(text) + "\n", err
 }
 
-// linkedInto lists the modules in a file that Go has built; none in another.
+// linkedInto lists the modules in a file that Go has built; none for other files.
 func linkedInto(file string, modules []*module) (all []component, err error) {
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {

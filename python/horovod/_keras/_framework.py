@@ -1,4 +1,4 @@
-"""What Horovod for Keras needs of the framework that Keras runs on."""
+"""The interface through which Horovod for Keras uses the framework below Keras."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 
 
 class Framework:
-    """A framework under Keras. A derived class has its collectives, and what differs."""
+    """A framework under Keras. A derived class adds the framework's collectives, and overrides methods."""
 
-    Compression: Any  # that of the framework's front end
-    Gradients: Any  # what a distributed optimizer does with gradients: a class that is derived from Gradients below
+    Compression: Any  # the class of the framework's front end
+    Gradients: Any  # a class derived from Gradients below: a distributed optimizer's work on gradients
     front_end: Any  # has the framework's allreduce, allgather, broadcast, reducescatter and broadcast_object
 
     def tensor(self, value: Any) -> Any:
@@ -28,25 +28,27 @@ class Framework:
         return tensor
 
     def check_compression(self, compression: Any) -> Any:
-        """``compression``; TypeError for what is none."""
+        """``compression``; TypeError if it is no compression."""
         return compressor(compression)
 
     def prepare(self, optimizer: Any, is_distributed: Callable[[Any], bool]) -> None:
-        """Called with each distributed optimizer. ``is_distributed`` tells for any optimizer whether it is one."""
+        """Called for each distributed optimizer. ``is_distributed(optimizer)`` says whether an optimizer is one."""
 
     def internal_error(self, error: BaseException) -> Optional[HorovodInternalError]:
-        """What an exception of the framework is to an elastic job; None if it is not the error of a collective."""
+        """The HorovodInternalError for an exception of the framework; None if it is not the error of a collective."""
         return None
 
     def check_consistency(self, model: Any, process_set: ProcessSet = global_process_set) -> None:
-        """Compare what ``model`` trains on all ranks of ``process_set``, bit for bit. All of them call this. Blocks.
+        """Compare the trained variables of ``model`` on all ranks of ``process_set``, bit for bit. All of them call
+        this. Blocks.
 
         Args:
             model: a model of Keras, or a list or a dict of variables.
             process_set: the ranks that take part.
 
         Raises:
-            ConsistencyError: a variable differs. The message names it and the ranks that have other values than most.
+            ConsistencyError: a variable differs. The message names it, and the ranks whose values differ from the
+                majority's.
             TypeError: ``model`` is anything else.
 
         Example:
@@ -54,7 +56,7 @@ class Framework:
             >>> model.build((None, 2))
             >>> hvd.check_consistency(model)
         """
-        process_set_id(process_set)  # says what is wrong
+        process_set_id(process_set)  # raises the right error
         prints = _consistency.fingerprints_of_variables(model, self.values)
         gather = self.front_end.allgather_object
         _consistency.check(
@@ -64,7 +66,7 @@ class Framework:
         )
 
     def values(self, variable: Any) -> Any:
-        """What NumPy can read of a variable."""
+        """The variable in a form that NumPy can read."""
         return variable.numpy()
 
     def broadcast_object(self, obj: Any, root_rank: int) -> Any:
@@ -81,11 +83,11 @@ class Framework:
         """Overwrite all global variables of a graph of TensorFlow 1 with those of one rank.
 
         Args:
-            root_rank: the rank whose variables all get.
+            root_rank: the rank whose variables all ranks get.
             process_set: the ranks that take part.
 
         Raises:
-            RuntimeError: there are no global variables: in eager mode, and on other frameworks than TensorFlow.
+            RuntimeError: there are no global variables, as in eager mode and on other frameworks than TensorFlow.
 
         Example:
             >>> hvd.broadcast_global_variables(0)
@@ -111,11 +113,11 @@ class Framework:
         """Reduce ``value`` over the ranks of ``process_set``: the average, unless ``op`` says otherwise. Blocks.
 
         Args:
-            value: an array, or what can be made one; shape and dtype must be equal on all ranks.
-            name: by which ranks match their calls.
+            value: an array, or a value that can become one; shape and dtype must be equal on all ranks.
+            name: the name by which ranks match their calls.
             average: deprecated form of ``op``: True is Average, False is Sum.
-            prescale_factor: each element is multiplied by it before.
-            postscale_factor: the same, after.
+            prescale_factor: each element is multiplied by it before the reduction.
+            postscale_factor: each element is multiplied by it after the reduction.
             op: a reduce operation of the framework's front end.
             compression: how the value travels, see ``Compression``.
             process_set: the ranks that take part.
@@ -143,8 +145,8 @@ class Framework:
         """Concatenate the values of all ranks along their first dimension, which may differ. Blocks.
 
         Args:
-            value: an array, or what can be made one.
-            name: by which ranks match their calls.
+            value: an array, or a value that can become one.
+            name: the name by which ranks match their calls.
             process_set: the ranks that take part.
 
         Returns:
@@ -162,9 +164,9 @@ class Framework:
         """Copy the value of one rank to all ranks of ``process_set``. Blocks.
 
         Args:
-            value: an array, or what can be made one.
-            root_rank: the rank whose value it is, a rank of the world.
-            name: by which ranks match their calls.
+            value: an array, or a value that can become one.
+            root_rank: the rank whose value all ranks get, a rank of the world.
+            name: the name by which ranks match their calls.
             process_set: the ranks that take part.
 
         Returns:
@@ -183,8 +185,8 @@ class Framework:
         """Reduce ``value`` over the ranks of ``process_set``, and give each rank its rows. Blocks.
 
         Args:
-            value: an array, or what can be made one.
-            name: by which ranks match their calls.
+            value: an array, or a value that can become one.
+            name: the name by which ranks match their calls.
             op: Average or Sum.
             process_set: the ranks that take part.
 
@@ -200,7 +202,7 @@ class Framework:
 
 
 class Gradients:
-    """Reduces the gradients of one optimizer, but for those of local variables."""
+    """Reduces the gradients of one optimizer, except those of local variables."""
 
     def __init__(self, name: str, options: Options) -> None:
         self._name = name
@@ -213,7 +215,7 @@ class Gradients:
         self._local[id(variable)] = variable
 
     def register_local_layers(self, layers: Sequence[Any]) -> None:
-        """Keep the gradients of the weights of ``layers``, also those that they do not have yet, from being reduced."""
+        """Keep the gradients of the weights of ``layers`` from being reduced, also of weights that are made later."""
         self._local_layers.extend(layers)
 
     def _register_weights(self) -> None:
@@ -225,5 +227,5 @@ class Gradients:
     def apply(
         self, optimizer: Any, gradients: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
     ) -> Any:
-        """``apply`` reduced gradients; while they are being added up only count the step of ``optimizer``."""
+        """``apply`` reduced gradients. While gradients are being added up, only count the step of ``optimizer``."""
         raise NotImplementedError

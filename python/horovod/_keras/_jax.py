@@ -68,15 +68,15 @@ class Jax(Framework):
     front_end = hvd
 
     def tensor(self, value: Any) -> jax.Array:
-        """An array. ``value`` may be a list of lists, which JAX takes for a tree."""
+        """An array. ``value`` may be a list of lists, which JAX itself would treat as a tree."""
         return jax.numpy.asarray(value)
 
     def check_compression(self, compression: Any) -> int:
-        """``compression``, one of JAX's; TypeError for what is none."""
+        """``compression``, one of JAX's; TypeError if it is none of them."""
         return check_compression(compression)
 
     def internal_error(self, error: BaseException) -> Optional[HorovodInternalError]:
-        """The error of a collective that JAX's ``error`` stands for."""
+        """The HorovodInternalError for JAX's ``error``; None if it is not the error of a collective."""
         return _errors.internal_error(error)
 
     def broadcast_variables(

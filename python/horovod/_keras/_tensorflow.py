@@ -21,7 +21,7 @@ from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregati
 
 
 def _native(variable: Any) -> Any:
-    """TensorFlow's variable of a variable of Keras 3; others as they are."""
+    """TensorFlow's variable of a variable of Keras 3; other variables as they are."""
     return variable if isinstance(variable, tf.Variable) else getattr(variable, "_value", variable)
 
 
@@ -66,17 +66,17 @@ class Gradients(_framework.Gradients):
         register(_native(variable))
 
     def _reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        # By number, because names of layers may differ by rank.
+        # By number, because names of layers may differ between ranks.
         return self._reducer(gradients, variables, use_generic_names=True)
 
     def apply(
         self, optimizer: Any, gradients: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
     ) -> Any:
-        """``apply`` reduced gradients; while they are being added up only count the step of ``optimizer``."""
+        """``apply`` reduced gradients. While gradients are being added up, only count the step of ``optimizer``."""
         return self.apply_reduced(optimizer, self.reduce(gradients, variables), variables, apply)
 
     def reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        """Reduced gradients for :meth:`apply_reduced`; while they are being added up, the sums."""
+        """Reduced gradients for :meth:`apply_reduced`. While gradients are being added up, the sums."""
         self._register_weights()
         native = [_native(v) for v in variables]
         if self.helper is not None:
@@ -86,14 +86,14 @@ class Gradients(_framework.Gradients):
     def apply_reduced(
         self, optimizer: Any, reduced: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
     ) -> Any:
-        """``apply`` what :meth:`reduce` has returned, or what was made of it."""
+        """``apply`` the result of :meth:`reduce`, or gradients that were computed from it."""
         if self.helper is None:
             return apply(reduced)
         pairs = list(zip(reduced, map(_native, variables)))
         return self.helper.apply_gradients(lambda: apply(reduced), optimizer, pairs)
 
     def reduced(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        """Reduced gradients, for who applies them elsewhere. ValueError where they are to be added up first."""
+        """Reduced gradients, to apply elsewhere. ValueError if gradients are to be added up first."""
         if self.helper is not None:
             raise ValueError(
                 "backward_passes_per_step > 1 does not work inside of a LossScaleOptimizer; put it inside: "
@@ -104,7 +104,7 @@ class Gradients(_framework.Gradients):
 
     @staticmethod
     def of_loss(loss: Any, variables: Sequence[Any], grad_loss: Any, tape: Any) -> list[Any]:
-        """The gradients, not yet reduced, of ``loss``, a tensor of ``tape`` or a function."""
+        """The unreduced gradients of ``loss``, a tensor of ``tape`` or a function."""
         if callable(loss):
             with tape or tf.GradientTape() as tape:
                 tape.watch(variables)
@@ -115,7 +115,7 @@ class Gradients(_framework.Gradients):
 
     @staticmethod
     def in_graph(loss: Any, variables: Sequence[Any]) -> list[Any]:
-        """The gradients, not yet reduced, of ``loss``, a tensor of the graph that is being built."""
+        """The unreduced gradients of ``loss``, a tensor of the graph that is being built."""
         return tf.gradients(loss, list(variables))
 
     def _reduced(self, gradients: Sequence[Any], native: Sequence[Any]) -> list[Any]:
@@ -137,22 +137,22 @@ class TensorFlow(Framework):
     )
 
     def tensor(self, value: Any) -> Any:
-        """A tensor, eager or of a graph."""
+        """A tensor, eager or in a graph."""
         return tf.convert_to_tensor(value)
 
     def evaluated(self, tensor: Any) -> Any:
-        """``tensor`` in eager mode, else its value as an array."""
+        """``tensor`` in eager mode; otherwise its value as an array."""
         if tf.executing_eagerly():
             return tensor
         of_keras_2 = getattr(tf.compat.v1.keras.backend, "get_session", functions.default_session)
         return of_keras_2().run(tensor)
 
     def internal_error(self, error: BaseException) -> Optional[HorovodInternalError]:
-        """The error of a collective that TensorFlow's ``error`` stands for."""
+        """The HorovodInternalError for TensorFlow's ``error``; None if it is not the error of a collective."""
         return _errors.internal_error(error)
 
     def prepare(self, optimizer: Any, is_distributed: Callable[[Any], bool]) -> None:
-        """Keep Keras 3 from compiling a model with this optimizer by XLA, which has no collectives of others."""
+        """Keep Keras 3 from compiling a model with this optimizer by XLA, which cannot run its collectives."""
         if not hasattr(type(optimizer), "stateless_apply"):
             return
         from keras.src.trainers import trainer

@@ -24,15 +24,15 @@ class Gradients(_framework.Gradients):
 
     def __init__(self, name: str, options: Options) -> None:
         super().__init__(name, options)
-        self._sums: dict[int, torch.Tensor] = {}  # by the ids of variables
+        self._sums: dict[int, torch.Tensor] = {}  # by variables' ids
         self._passes = 0
         factor = options.gradient_predivide_factor
-        self._scales = (1.0 / factor, factor)  # before the sum and after it
+        self._scales = (1.0 / factor, factor)  # before and after the sum
 
     def apply(
         self, optimizer: Any, gradients: list[Any], variables: Sequence[Any], apply: Callable[[list[Any]], Any]
     ) -> Any:
-        """``apply`` reduced gradients; while they are being added up only count the step of ``optimizer``."""
+        """``apply`` reduced gradients. While gradients are being added up, only count the step of ``optimizer``."""
         passes = self._options.backward_passes_per_step
         if passes > 1:
             for gradient, variable in zip(gradients, variables):
@@ -78,7 +78,7 @@ class Gradients(_framework.Gradients):
         return prepare_to_send(self._options.compression, gradient.contiguous(), self._options.op)
 
     def _groups(self, shared: list[int], variables: Sequence[Any]) -> list[list[int]]:
-        """Which gradients travel as a group: lists of indices."""
+        """The gradients that travel as groups: lists of indices."""
         groups = self._options.groups
         if not shared:
             return []

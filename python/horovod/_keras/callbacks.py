@@ -1,6 +1,6 @@
-"""The callbacks, for any Keras: each is mixed into a callback of the Keras that it is for.
+"""The callbacks, for any Keras. Each is mixed into a callback of the Keras that it is for.
 
-``_keras`` is that module of Keras.
+``_keras`` is that Keras' module.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ def optimizer_variables(optimizer: Any) -> list[Any]:
 class BroadcastGlobalVariables(_Callback):
     """Makes all ranks start with the model and the optimizer of ``root_rank``.
 
-    The model is broadcast before the first batch if all ranks have built it then, and, with the variables of the
-    optimizer, after it. Needed where training starts from random weights, or from a checkpoint that one rank restores.
+    The model is broadcast before the first batch, if all ranks have built it by then. After the first batch it is
+    broadcast together with the variables of the optimizer. Use it if training starts from random weights, or from a
+    checkpoint that one rank restores.
 
     Args:
-        root_rank: the rank whose model all get.
-        device: accepted as in Horovod; the communication is the CPU's.
+        root_rank: the rank whose model all ranks get.
+        device: accepted as in Horovod; the communication runs on the CPU.
         local_variables: variables of the model that stay each rank's own.
-        process_set: the ranks that train together; elsewhere the callback does nothing.
+        process_set: the ranks that train together; on other ranks the callback does nothing.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -101,7 +102,7 @@ class MetricAverage(_Callback):
     """Averages the metrics of an epoch over the ranks of ``process_set``. Place it before callbacks that use them.
 
     Args:
-        device: accepted as in Horovod; the communication is the CPU's.
+        device: accepted as in Horovod; the communication runs on the CPU.
         process_set: the ranks that train together; others keep their metrics.
 
     Raises:
@@ -154,7 +155,7 @@ class LearningRateSchedule(_Callback):
             epoch.
         momentum_correction: scale the momentum by new rate / old rate when the rate changes, as
             https://arxiv.org/abs/1706.02677 recommends for SGD.
-        steps_per_epoch: needed for a fraction, where Keras does not know it.
+        steps_per_epoch: needed for a fraction if Keras does not know it.
 
     Raises:
         ValueError: there is no ``initial_lr``.
@@ -207,7 +208,7 @@ class LearningRateSchedule(_Callback):
         )
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Find out how many steps an epoch has, if that is needed."""
+        """Find out how many steps an epoch has, if the schedule needs that."""
         if not self.staircase and not self.steps_per_epoch:
             self.steps_per_epoch = self._find_steps_per_epoch()
 
@@ -227,7 +228,7 @@ class LearningRateSchedule(_Callback):
             self._adjust(self.current_epoch)
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Take a correction of this batch's momentum back."""
+        """Undo the correction of this batch's momentum."""
         if self._restore_momentum is not None:
             self._restore_momentum()
             self._restore_momentum = None
@@ -255,10 +256,11 @@ def _value(keras: Any, variable: Any) -> float:
 
 
 def correct_momentum(keras: Any, optimizer: Any, ratio: float) -> Optional[Callable[[], None]]:
-    """Multiply the momentum of the next step of an SGD or RMSprop by ``ratio``. Returns what must be called after it.
+    """Multiply the momentum of the next step of an SGD or RMSprop by ``ratio``. Call the returned function after that
+    step.
 
-    The momentum itself is a number that a compiled step has in it, except in Keras 2's legacy optimizers, where it is
-    a variable. Elsewhere the velocities are multiplied, to the same effect.
+    A compiled step contains the momentum as a number, except with Keras 2's legacy optimizers, which have a variable
+    for it. For other optimizers this multiplies the velocities, to the same effect.
     """
     if "momentum" in getattr(optimizer, "_hyper", {}):
         momentum = _value(keras, optimizer.momentum)
@@ -283,8 +285,8 @@ class LearningRateWarmup(LearningRateSchedule):
 
     Args:
         initial_lr: the rate for all ranks together, usually one rank's multiplied by ``hvd.size()``.
-        warmup_epochs: how many epochs it takes.
-        momentum_correction, steps_per_epoch: as of ``LearningRateScheduleCallback``.
+        warmup_epochs: how many epochs the warm-up takes.
+        momentum_correction, steps_per_epoch: as for ``LearningRateScheduleCallback``.
         verbose: above 0 prints the rate at the end.
 
     Raises:
@@ -339,7 +341,7 @@ def best_model_checkpoint(keras: Any) -> Any:
             self, monitor: str, verbose: int, save_weights_only: bool, mode: str, save_freq: Union[str, int]
         ) -> None:
             super().__init__(
-                filepath="best.weights.h5" if save_weights_only else "best.keras",  # Keras looks at how it ends
+                filepath="best.weights.h5" if save_weights_only else "best.keras",  # Keras looks at the suffix
                 monitor=monitor,
                 verbose=verbose,
                 save_best_only=True,

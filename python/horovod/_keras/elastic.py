@@ -16,8 +16,8 @@ from horovod.common.elastic import ObjectState
 def run(keras: Any, func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a training function whose first argument is a ``KerasState``, or another ``State``.
 
-    It is called again, after the job was joined anew, when the error of a collective or a HostsUpdatedInterrupt leaves
-    it; see :mod:`horovod.common.elastic`. Other exceptions go through.
+    If the error of a collective or a HostsUpdatedInterrupt leaves the function, the job is joined anew and the function
+    is called again; see :mod:`horovod.common.elastic`. Other exceptions propagate.
 
     Args:
         func: the training function.
@@ -42,8 +42,8 @@ class State(ObjectState):
     """The weights of a model, the variables of its optimizer, and plain values, each an attribute by its keyword.
 
     Args:
-        model: a model that is built.
-        optimizer: that of the model by default; it is built for the model, too.
+        model: a built model.
+        optimizer: the model's by default; it is built for the model, too.
         kwargs: the plain values.
 
     Raises:
@@ -94,7 +94,7 @@ class State(ObjectState):
         super().save()
 
     def restore(self) -> None:
-        """Make variables and values what they were at the last :meth:`save`."""
+        """Set variables and values to what they were at the last :meth:`save`."""
         pairs = list(zip(self._variables(), self._values))
         if _frameworks.major(self._keras) == 3:
             for variable, value in pairs:
@@ -111,7 +111,7 @@ class State(ObjectState):
         super()._take_saved(values)
 
     def sync(self) -> None:
-        """Make variables and values those of rank 0, on all ranks, and remember them. Blocks."""
+        """Set variables and values to those of rank 0, on all ranks, and remember them. Blocks."""
         with self._converting():
             _frameworks.framework(self._keras).broadcast_variables(self._variables(), 0)
         self._save_variables()
@@ -119,7 +119,7 @@ class State(ObjectState):
 
 
 def _build(optimizer: Any, model: Any) -> None:
-    """Have ``optimizer`` make its variables, so that it has the same ones on all ranks."""
+    """Make ``optimizer`` create its variables, so that it has the same ones on all ranks."""
     if hasattr(optimizer, "_create_all_weights"):  # a legacy optimizer of Keras 2
         optimizer._create_all_weights(model.trainable_variables)
     elif hasattr(optimizer, "build") and not getattr(optimizer, "built", False):
@@ -133,7 +133,7 @@ class CommitState:
 
     Args:
         state: the state.
-        batches_per_commit: how many batches there are between two commits.
+        batches_per_commit: how many batches lie between two commits.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -167,10 +167,10 @@ class CommitState:
 
 
 class UpdateBatchState:
-    """Keeps ``state.batch``: the batch of the epoch that was done last, 0 after an epoch.
+    """Keeps ``state.batch``: the number of the last finished batch of the epoch, 0 after an epoch.
 
-    After a restart ``params["steps"]`` of the first epoch is less by the batches that had been done. Not all versions
-    of Keras look at it: pass ``steps_per_epoch`` to ``fit``, too, where an epoch is not to begin anew.
+    After a restart, ``params["steps"]`` of the first epoch is smaller by the batches that were finished before. Not all
+    versions of Keras use it: also pass ``steps_per_epoch`` to ``fit`` if an epoch must not start over.
 
     Args:
         state: the state, which has a value ``batch``.
@@ -198,7 +198,7 @@ class UpdateBatchState:
         self.steps_per_epoch = None
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        """Leave out of the first epoch what is done."""
+        """Leave the finished batches out of the first epoch."""
         if not self.params.get("steps"):
             return
         if self.steps_per_epoch is None:
@@ -217,7 +217,7 @@ class UpdateBatchState:
 
 
 class UpdateEpochState:
-    """Keeps ``state.epoch``: how many epochs are done, those before a restart included.
+    """Keeps ``state.epoch``: how many epochs are finished, including those before a restart.
 
     After a restart pass ``epochs=total - state.epoch`` to ``fit``.
 
@@ -241,7 +241,7 @@ class UpdateEpochState:
         self.initial_epoch = state.epoch
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Note how many epochs are done already."""
+        """Note how many epochs are finished already."""
         self.initial_epoch = self.state.epoch
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:

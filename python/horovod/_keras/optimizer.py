@@ -1,7 +1,7 @@
-"""Distributed optimizers: the classes of Keras, with gradients that are reduced over the ranks before they are applied.
+"""Distributed optimizers: classes of Keras whose gradients are reduced over the ranks before they are applied.
 
-The class of a distributed optimizer has the name, the module and the configuration of the class that it is made of, so
-that a model that is saved with it is loaded without Horovod, too.
+The class of a distributed optimizer has the name, module and configuration of the class that it is made from. So a
+model that is saved with it can be loaded without Horovod.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from horovod.common import _arguments, _patches
 from horovod.common._options import Options
 
 if TYPE_CHECKING:
-    _OfKeras = Any  # the class that the following ones are mixed into
+    _OfKeras = Any  # the class that the classes below are mixed into
 else:
     _OfKeras = object
 
 
 class _Distributed(_OfKeras):
-    """What all distributed optimizers offer."""
+    """The methods of all distributed optimizers."""
 
     def _distribute(self, gradients: Any) -> None:
-        # Without __setattr__: Keras would search it for variables, and save them with the model.
+        # Not by __setattr__, because Keras would search it for variables, and save them with the model.
         self.__dict__["_horovod_gradients"] = gradients
 
     def register_local_var(self, var: Any) -> None:
@@ -32,7 +32,7 @@ class _Distributed(_OfKeras):
         self._horovod_gradients.register_local_var(var)
 
     def register_local_layers(self, layers: Sequence[Any]) -> None:
-        """Keep the gradients of all weights of ``layers``, which may be built later, from being reduced."""
+        """Keep the gradients of all weights of ``layers`` from being reduced. The layers may be built later."""
         self._horovod_gradients.register_local_layers(layers)
 
     @contextlib.contextmanager
@@ -50,7 +50,7 @@ class _Distributed(_OfKeras):
 
 class _OfKeras3(_Distributed):
     def apply(self, grads: Sequence[Any], trainable_variables: Optional[Sequence[Any]] = None) -> None:
-        """As Keras' own, with the reduced gradients."""
+        """As Keras' method, with the reduced gradients."""
         grads = list(grads)
         if not grads or self._takes_reduced():
             return super().apply(grads, trainable_variables)
@@ -58,7 +58,7 @@ class _OfKeras3(_Distributed):
             variables = self._trainable_variables
         else:
             variables = trainable_variables = list(trainable_variables)
-            if not self.built:  # here, since below this may be inside of a branch
+            if not self.built:  # here, because below this may be inside a branch
                 self.build(variables)
 
         apply = super().apply
@@ -68,9 +68,9 @@ class _OfKeras3(_Distributed):
 
 
 class _OfKeras2(_Distributed):
-    """Horovod's for Keras 2 reduces where gradients are computed; this one also where others are applied.
+    """Horovod's class for Keras 2 reduces where gradients are computed. This one also reduces gradients from elsewhere.
 
-    So gradients of :meth:`_compute_gradients` and :meth:`get_gradients` are not reduced again by what is called next.
+    So the calls that follow do not reduce the gradients of :meth:`_compute_gradients` and :meth:`get_gradients` again.
     """
 
     def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> list[Any]:
@@ -95,16 +95,16 @@ class _OfKeras2(_Distributed):
         return reduced
 
     def _were_reduced(self) -> bool:
-        """Whether the gradients that are handed over now have been reduced where they were computed. Asked once."""
+        """Whether the gradients that arrive now were reduced where they were computed. Ask once."""
         return self.__dict__.pop("_horovod_reduced_last", False)
 
     @property
     def _agg_helper(self) -> Any:
-        """What adds gradients up over ``backward_passes_per_step``; None where each is reduced at once."""
+        """The object that adds gradients up over ``backward_passes_per_step``; None if each pass is reduced at once."""
         return self._horovod_gradients.helper
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """As Keras' own, with the reduced gradients, unless the arguments say that these are."""
+        """As Keras' method, with the reduced gradients, unless the arguments say that they are reduced already."""
         pairs = list(grads_and_vars)
         were_reduced = self._were_reduced()
         reduced_elsewhere = kwargs.get("skip_gradients_aggregation") or not kwargs.get(
@@ -129,7 +129,7 @@ class _OfKeras2(_Distributed):
         return self._aggregated(super().aggregate_gradients(grads_and_vars))
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
-        """The same by the name that legacy optimizers have for it."""
+        """The same, under the name in legacy optimizers."""
         return self._aggregated(super()._aggregate_gradients(grads_and_vars))
 
     def _aggregated(self, grads_and_vars: Any) -> Any:
@@ -143,7 +143,7 @@ class _OfKeras2(_Distributed):
 
 
 def is_distributed(optimizer: Any) -> bool:
-    """Whether ``optimizer``, or the one that it scales the loss for, reduces gradients already."""
+    """Whether ``optimizer``, or the optimizer inside a LossScaleOptimizer, reduces gradients already."""
     return isinstance(optimizer, _Distributed) or isinstance(getattr(optimizer, "inner_optimizer", None), _Distributed)
 
 
@@ -166,7 +166,7 @@ def distributed_class(kind: Any) -> Any:
 
 
 def _save_as(made: type, kind: type) -> None:
-    """Have Keras 3, and Keras 2 for classes that it does not know, save objects of ``made`` as those of ``kind``."""
+    """Make Keras 3, and Keras 2 for classes that it does not know, save objects of ``made`` as those of ``kind``."""
     for package in ("keras", "tf_keras"):
         try:
             source = __import__(f"{package}.src", fromlist=["src"])
@@ -183,10 +183,10 @@ def _save_as(made: type, kind: type) -> None:
 
 
 def _reduce_before_unscaling(keras: Any) -> None:
-    """Have a LossScaleOptimizer of Keras 3 reduce gradients before it looks whether they are finite, not after that.
+    """Make a LossScaleOptimizer of Keras 3 reduce gradients before it checks whether they are finite, not after.
 
-    This is for those around a distributed optimizer, where ``compile`` puts one if the model computes in float16: a
-    rank whose gradients are not finite would leave the others waiting.
+    ``compile`` puts a LossScaleOptimizer around a distributed optimizer if the model computes in float16. Without this,
+    a rank whose gradients are not finite would skip the reduction, and the others would wait for it.
     """
     kind = getattr(keras.optimizers, "LossScaleOptimizer", None)
     if kind is None or not _is_of_keras_3(kind) or getattr(kind, "_knows_horovod", False):
@@ -206,7 +206,7 @@ def _reduce_before_unscaling(keras: Any) -> None:
         inner = self.inner_optimizer
         if not isinstance(inner, _Distributed):
             return plain_apply(self, grads, trainable_variables)
-        if not self.built:  # here, since below this may be inside of a branch
+        if not self.built:  # here, because below this may be inside a branch
             self.build(list(trainable_variables))
         variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
         apply_reduced(inner, grads, variables, lambda reduced: plain_apply(self, reduced, trainable_variables) and None)
@@ -228,7 +228,7 @@ def _reduce_before_unscaling(keras: Any) -> None:
 
 
 def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options) -> Any:
-    """A distributed optimizer that does what ``optimizer`` does. TypeError or ValueError for options that cannot be."""
+    """A distributed optimizer that does the work of ``optimizer``. TypeError or ValueError for impossible options."""
     _arguments.name(name)
     framework = _frameworks.framework(keras)
     options.check_for_keras(framework.check_compression)
@@ -255,7 +255,7 @@ def distribute_in_place(keras: Any, optimizer: Any, options: Options) -> None:
 
 
 def _config(optimizer: Any) -> dict[str, Any]:
-    """The configuration, in which a learning rate schedule is the object itself: its class need not be registered."""
+    """The configuration. A learning rate schedule is the object itself, so its class need not be registered."""
     config = optimizer.get_config()
     rate = vars(optimizer).get("_learning_rate", vars(optimizer).get("_hyper", {}).get("learning_rate"))
     if isinstance(config.get("learning_rate"), dict) and callable(rate):
@@ -264,7 +264,7 @@ def _config(optimizer: Any) -> dict[str, Any]:
 
 
 def _keep_state(optimizer: Any, made: Any) -> None:
-    """Copy what an optimizer of Keras 3 has learnt; others cannot tell which variables it belongs to."""
+    """Copy the state of a Keras 3 optimizer; other ones cannot tell which variables their state belongs to."""
     variables = getattr(optimizer, "_trainable_variables", None)
     if not (_is_of_keras_3(type(optimizer)) and optimizer.built and variables):
         return

@@ -17,23 +17,23 @@ def load_model(
     compression: Any,
     legacy_opts: bool,
 ) -> Any:
-    """Load a model that Keras has saved, with or without Horovod; its optimizer becomes a distributed one.
+    """Load a model that Keras has saved, with or without Horovod. Its optimizer becomes a distributed one.
 
-    The optimizer keeps its state. Let all ranks load a model, or one, and a BroadcastGlobalVariablesCallback send it to
-    the others.
+    The optimizer keeps its state. Load the model on all ranks, or on one, with a BroadcastGlobalVariablesCallback that
+    sends it to the others.
 
     Args:
-        filepath: where the model is.
+        filepath: the path of the model.
         custom_optimizers: classes of optimizers that Keras does not know.
-        custom_objects: other objects by their names.
-        compression: as of ``DistributedOptimizer``.
-        legacy_opts: load the optimizer as one of Keras 2's legacy ones.
+        custom_objects: other objects, by name.
+        compression: as for ``DistributedOptimizer``.
+        legacy_opts: load the optimizer as one of Keras 2's legacy optimizers.
 
     Returns:
         The model.
 
     Raises:
-        ValueError: ``legacy_opts`` with Keras 3, which has none.
+        ValueError: ``legacy_opts`` with Keras 3, which has no legacy optimizers.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])

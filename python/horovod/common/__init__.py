@@ -1,1 +1,1 @@
-"""What the front ends share: life cycle and topology, process sets, exceptions, and the binding of the C library."""
+"""The code that front ends share: life cycle, topology, process sets, exceptions, and the binding of the C library."""

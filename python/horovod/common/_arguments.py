@@ -1,6 +1,6 @@
-"""Checks of arguments that front ends share: what is wrong is said by the call that has it, not when a graph runs.
+"""Checks of arguments that front ends share. They fail in the call that has the argument, not when a graph runs.
 
-Each takes an argument, and returns it in the form in which it is used.
+Each check takes an argument, and returns it in the form that the caller uses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from horovod.common.process_sets import ProcessSet
 
 
 def name(value: Any) -> Optional[str]:
-    """The name of an operation, or None. TypeError for what is no str, ValueError for one that C cannot have."""
+    """The name of an operation, or None. TypeError unless it is a str, ValueError if C cannot have such a name."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"name must be a str, not {value!r}")
     if value is not None and "\0" in value:
@@ -31,7 +31,7 @@ def name(value: Any) -> Optional[str]:
 
 
 def number(value: Any, what: str) -> float:
-    """A number to scale by. TypeError for what is none; ``what`` is the argument's name."""
+    """A number to scale by. TypeError unless it is a number; ``what`` is the argument's name."""
     if not isinstance(value, (str, bytes)):
         try:
             return float(value)
@@ -41,7 +41,7 @@ def number(value: Any, what: str) -> float:
 
 
 def predivide_factor(value: Any) -> float:
-    """A ``gradient_predivide_factor``. TypeError or ValueError unless one can divide by it, and multiply."""
+    """A ``gradient_predivide_factor``. TypeError or ValueError unless one can divide and multiply by it."""
     if not isinstance(value, numbers.Real):
         raise TypeError(f"gradient_predivide_factor must be a number, not {value!r}")
     if value == 0 or not math.isfinite(value):
@@ -50,7 +50,7 @@ def predivide_factor(value: Any) -> float:
 
 
 def passes(value: Any) -> int:
-    """A number of backward passes. TypeError for what is no int, ValueError for one that is not above 0."""
+    """A number of backward passes. TypeError unless it is an int, ValueError unless it is above 0."""
     if not isinstance(value, numbers.Integral):
         raise TypeError(f"backward_passes_per_step must be an int, not {value!r}")
     if value <= 0:
@@ -59,12 +59,12 @@ def passes(value: Any) -> int:
 
 
 def root_rank(value: Any) -> int:
-    """A rank of the world to broadcast from. TypeError for what is no integer; that there is one the engine says."""
+    """A rank of the world to broadcast from. TypeError unless it is an integer; the engine checks the rest."""
     return _lib.int32(value, "root_rank")
 
 
 def reduce_op(value: Any, known: Collection[int], names: str) -> int:
-    """One of ``known``, which ``names`` lists for the user. ValueError for what is none of them."""
+    """One of ``known``, which ``names`` lists for the user. ValueError if it is none of them."""
     if not isinstance(value, numbers.Integral) or value not in known:
         for name, number in _facts.reduce_ops().items():
             if isinstance(value, numbers.Integral) and value == number:
@@ -74,7 +74,7 @@ def reduce_op(value: Any, known: Collection[int], names: str) -> int:
 
 
 def compressor(value: Any) -> Any:
-    """A class or object that compresses and decompresses. TypeError for what does not."""
+    """A class or object that compresses and decompresses. TypeError if it does not."""
     for method in ("compress", "decompress"):
         if not callable(getattr(value, method, None)):
             raise TypeError(f"compression must be one of hvd.Compression, or another Compressor, not {value!r}")
@@ -82,14 +82,14 @@ def compressor(value: Any) -> Any:
 
 
 def process_set(value: Any) -> ProcessSet:
-    """A process set, which may not be initialised yet. TypeError for what is none, as the number of one."""
+    """A process set, which may not be initialised yet. TypeError for anything else, such as a set's number."""
     if not isinstance(value, ProcessSet):
         raise TypeError(f"process_set must be a ProcessSet, not {value!r}")
     return value
 
 
 def process_set_id(value: Any) -> int:
-    """The number of a process set. TypeError for what is none, ValueError for one that there is not now."""
+    """The number of a process set. TypeError if it is no process set, ValueError if the set does not exist now."""
     number = process_set(value).process_set_id
     if number is None:
         raise ValueError(f"{value} is not initialized; pass it to hvd.init() or to hvd.add_process_set().")
@@ -99,7 +99,7 @@ def process_set_id(value: Any) -> int:
 
 
 def tensors(value: Iterable[Any]) -> list[Any]:
-    """The tensors of a group. TypeError for one tensor, whose rows nobody means, ValueError for None among them."""
+    """The tensors of a group. TypeError for a single tensor, ValueError for None among them."""
     if hasattr(value, "dtype") or isinstance(value, (str, bytes, dict)) or not hasattr(value, "__iter__"):
         raise TypeError(f"tensors must be a list of tensors, not {value!r}")
     given = list(value)

@@ -1,11 +1,11 @@
-"""The memory of operations under way: what ``gorovod_enqueue`` reads, and where the engine says how it went.
+"""The memory of operations under way: ``gorovod_enqueue`` reads it, and the engine writes the operation's status to it.
 
-A *cell* holds a ``gorovod_op`` (see ``include/gorovod.h``), the name and the shape that it points to, and the status
-that the engine writes when the operation has ended. Cells are reused, so that a submission costs one packing of
-numbers and one call, and an end is seen without a call.
+A *cell* holds a ``gorovod_op`` (see ``include/gorovod.h``), the name and the shape that this points to, and the status
+that the engine writes when the operation has ended. Cells are reused. So a submission costs one packing of numbers and
+one call, and the end is visible without a call.
 
-The submitting calls keep the GIL: they never wait for another rank, and giving it up would let another thread take it
-for milliseconds. The engine calls nothing of Python while it holds a lock of its own.
+The submitting calls keep the GIL: they never wait for another rank, and if they released the GIL, another thread could
+keep it for milliseconds. The engine never calls Python while it holds a lock of its own.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class _Event(ctypes.Structure):
 
 
 class DeviceEvent:
-    """Something that a device has yet to do, such as a copy.
+    """Work that a device has yet to do, such as a copy.
 
-    ``address`` is CUDA's (or such) name of it, ``keep`` keeps that valid. ``query`` is the address of a C function that
-    takes this name and returns ``pending`` as long as it is not done; it may be called on any thread.
+    ``address`` is CUDA's (or another library's) handle of it, and ``keep`` keeps that valid. ``query`` is the address
+    of a C function, which takes this handle and returns ``pending`` until the work is done. Any thread may call it.
     """
 
     __slots__ = ("_keep", "memory")
@@ -94,7 +94,7 @@ _DIMS = 8
 
 
 class _Memory(ctypes.Structure):
-    """A cell. From the name to the output all is packed anew for each operation."""
+    """A cell. The fields from the name to the output are packed anew for each operation."""
 
     _fields_ = [
         ("handle", ctypes.c_int64),
@@ -102,7 +102,7 @@ class _Memory(ctypes.Structure):
         ("name", ctypes.c_char * _NAME_BYTES),
         ("shape", ctypes.c_int64 * _DIMS),
         ("op", _Op),
-        ("_", ctypes.c_int64 * 4),  # the statuses lie in cache lines of their own
+        ("_", ctypes.c_int64 * 4),  # the statuses are in cache lines of their own
     ]
 
 
@@ -110,7 +110,7 @@ _BYTES = ctypes.sizeof(_Memory)
 _OP_SIZE = ctypes.sizeof(_Op)
 _AT_NAME, _AT_OP, _AT_STATUS = _Memory.name.offset, _Memory.op.offset, _Memory.status.offset
 _AT_STREAM = _AT_OP + _Op.stream.offset
-_AT_ONCE = 64  # cells are made
+_AT_ONCE = 64  # how many cells are made at a time
 
 _NAME = f"{_NAME_BYTES - 1}sx{_Memory.shape.offset - _AT_NAME - _NAME_BYTES}x"
 _SHAPE = f"{8 * _DIMS}s"
@@ -120,14 +120,14 @@ _pack = struct.Struct(f"={_NAME}{_SHAPE}{_NUMBERS}").pack_into
 assert struct.calcsize(f"={_NAME}{_SHAPE}") == _AT_OP - _AT_NAME
 assert struct.calcsize(f"={_NUMBERS}") == _Op.alloc.offset
 assert _Memory.handle.offset == 0 and _BYTES % 8 == 0
-# Packs a shape, by the number of dimensions. It is a call of its own, because *shape among other arguments costs more.
+# Packs a shape, by the number of dimensions. A call of its own is cheaper than *shape among other arguments.
 _lengths = [struct.Struct(f"={n}q").pack for n in range(_DIMS + 1)]
 
 
 class Cell:
     """Memory for one operation at a time. ``words[word]`` is its status, ``_lib.IN_PROGRESS`` until its end.
 
-    ``keeps`` is the submitter's: what must be kept alive until then. ``flags`` are those of the operation.
+    ``keeps`` belongs to the submitter: it keeps objects alive until then. ``flags`` are the operation's flags.
     """
 
     __slots__ = (
@@ -160,7 +160,7 @@ class Cell:
         self.start = index * _BYTES + _AT_NAME
         self.word = (index * _BYTES + _AT_STATUS) // 4
         self._memory = own = memory[index]
-        self._extra: Optional[list] = None  # keeps alive what the engine uses: a long name, splits, events
+        self._extra: Optional[list] = None  # keeps memory alive that the engine uses: a long name, splits, events
         base = ctypes.addressof(own)
         self.address = base + _AT_OP
         self.name_address = base + _AT_NAME
@@ -171,23 +171,23 @@ class Cell:
 
     @property
     def handle(self) -> int:
-        """The engine's handle. It names nothing if it was to be released at the end, which has come."""
+        """The engine's handle. If the engine was to release it at the end, it is invalid after the end."""
         return self._handles[self._handle]
 
     @property
     def name(self) -> Optional[bytes]:
-        """The operation's name, if it was given one of its own. Slow."""
+        """The operation's name, if the submitter gave it one. Slow."""
         address = self._memory.op.name
         return None if address is None else ctypes.string_at(address)
 
     def set_splits(self, splits: Sequence[int]) -> None:
-        """Set how many rows go to each member. Raises ValueError for a number that does not fit into C's."""
+        """Set how many rows go to each member. Raises ValueError for a number that does not fit into C's type."""
         rows = _lib.array_type(ctypes.c_int32, len(splits))(*(_lib.int32(rows, "split") for rows in splits))
         self._extra = [self._extra, rows]
         self._memory.op.splits, self._memory.op.nsplits = ctypes.addressof(rows), len(splits)
 
     def give_output(self, address: int, size: int) -> None:
-        """Have an allgather or alltoall write its output, which must have ``size`` bytes, to ``address``."""
+        """Make an allgather or alltoall write its output, which must have ``size`` bytes, to ``address``."""
         memory = _GivenMemory(address, size)
         self._extra = [self._extra, memory]
         op = self._memory.op
@@ -196,13 +196,13 @@ class Cell:
             memory.data = op.context  # any address: a tensor without elements has none, and the engine refuses NULL
 
     def wait_for(self, event: DeviceEvent) -> None:
-        """Have the input not be read before the event. Not together with :meth:`give_output`."""
+        """Keep the engine from reading the input before the event. Not together with :meth:`give_output`."""
         self._extra = [self._extra, event]
         op = self._memory.op
         op.ready, op.context = _event_complete, ctypes.addressof(event.memory)
 
     def on_device(self, device: int, stream: int) -> None:
-        """Say that input and output are a CUDA device's, made by what one of its streams has been given so far."""
+        """Say that input and output are a CUDA device's; the work given to ``stream`` so far makes the input."""
         self._extra = [self._extra]
         op = self._memory.op
         op.device, op.device_stream = device, stream
@@ -213,18 +213,18 @@ class Cell:
         return self._memory.op.device
 
     def set_wire(self, wire: int) -> None:
-        """Set how the operation travels between hosts."""
+        """Set the form in which the operation travels between hosts."""
         self._extra = [self._extra]
         self._memory.op.wire = wire
 
     def stand_for(self, input: int, output: int) -> None:
-        """Say of what addresses input and output are copies. 0 is none."""
+        """Say of which addresses input and output are copies; 0 if they are none."""
         self._extra = [self._extra]
         op = self._memory.op
         op.input_of, op.output_of = input, output
 
     def set_stream(self, stream: int) -> None:
-        """Have the operation follow those of this stream, other than 0, that use its memory."""
+        """Order the operation after the operations of this stream, other than 0, that use its memory."""
         self._handles[self._stream], self._streamed = stream, True
 
     def _set_large(self, name: Optional[bytes], shape: Sequence[int]) -> None:
@@ -236,7 +236,7 @@ class Cell:
         op.name = text if text is None else ctypes.addressof(text)
 
     def free(self) -> None:
-        """Let another operation have the memory. Nobody may use it for this one any more, the engine least of all."""
+        """Let another operation have the memory. Nobody may use it for this operation any more, nor the engine."""
         if self._extra is not None:
             self._extra = None
             op = self._memory.op
@@ -252,7 +252,7 @@ AnyCell = TypeVar("AnyCell", bound=Cell)
 
 
 class Pool(Generic[AnyCell]):
-    """Cells of one class, which are made when they are needed, and then reused."""
+    """Cells of one class, made on demand, and then reused."""
 
     def __init__(self, cell_class: type[AnyCell]) -> None:
         self._class = cell_class
@@ -285,7 +285,7 @@ class Pool(Generic[AnyCell]):
 
         The memory is the host's, unless :meth:`Cell.on_device` says otherwise.
 
-        Raises ValueError for a number that does not fit into C's, TypeError for what is no number.
+        Raises ValueError for a number that does not fit into C's type, TypeError for anything that is no number.
         """
         try:
             cell = self._free.pop()
@@ -332,7 +332,7 @@ def enqueue(cell: Cell) -> None:
 
 
 def enqueue_group(name: Optional[bytes], cells: Sequence[Cell]) -> None:
-    """Submit operations that start together, all or none. The i-th of n without a name, from 1, is named NAME_iofn.
+    """Submit operations that start together, all or none. The i-th of n without a name is called NAME_iofn, from i = 1.
 
     Without ``name`` the engine names the group. Otherwise as :func:`enqueue`.
     """

@@ -1,4 +1,4 @@
-"""Whether ranks have the same tensors: digests are compared, and the odd ranks named."""
+"""Checks whether ranks have the same tensors: compares digests, and names the ranks that differ."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from horovod.common import _lib
 from horovod.common.exceptions import ConsistencyError
 from horovod.common.process_sets import ProcessSet
 
-_MOST_SAID = 8  # tensors that an error describes
+_MOST_SAID = 8  # how many tensors an error describes
 
 
 class Print(NamedTuple):
-    """What is known of one tensor of a rank."""
+    """The digest and description of one tensor of a rank."""
 
     kind: str  # element type and shape
     digest: bytes
 
 
 def fingerprint(kind: str, address: Union[int, bytes], size: int) -> Print:
-    """That of ``size`` bytes at an address, or of a bytes object."""
+    """The fingerprint of ``size`` bytes at an address, or of a bytes object."""
     digest = (ctypes.c_uint64 * 2)()
     _lib.load().gorovod_digest(address, size, digest)
     return Print(kind, bytes(digest))
 
 
 def fingerprints(values: Iterable[tuple[str, Any]]) -> dict[str, Print]:
-    """Those of tensors that NumPy can read, by name. Equal names are told apart by numbers, in order."""
+    """The fingerprints of tensors that NumPy can read, by name. Equal names get numbers, in order."""
     import numpy as np
 
     prints: dict[str, Print] = {}
@@ -45,7 +45,7 @@ def fingerprints(values: Iterable[tuple[str, Any]]) -> dict[str, Print]:
 
 
 def fingerprints_of_variables(model: Any, value_of: Callable[[Any], Any]) -> dict[str, Print]:
-    """Those of what a model of TensorFlow or Keras trains; or of a dict, or a list, of variables or tensors."""
+    """The fingerprints of a model of TensorFlow or Keras; or of a dict or list of variables or tensors."""
     if isinstance(model, Mapping):
         named = list(model.items())
     else:
@@ -57,7 +57,7 @@ def fingerprints_of_variables(model: Any, value_of: Callable[[Any], Any]) -> dic
 
 
 def _name(variable: Any, number: int) -> str:
-    """Keras 3 calls it path. A tensor of an eager program has no name, and says so by an exception."""
+    """Keras 3 calls it path. A tensor of an eager program has no name, and raises an exception."""
     try:
         return str(getattr(variable, "path", None) or variable.name)
     except (AttributeError, ValueError):
@@ -72,12 +72,12 @@ def ranks_of(process_set: ProcessSet) -> Sequence[int]:
 
 
 def check(mine: dict[str, Print], ranks: Sequence[int], gather: Callable[[Any, str], list[Any]]) -> None:
-    """Compare the tensors of ``ranks``, which all call this. Raises ConsistencyError on all of them.
+    """Compare the tensors of ``ranks``, all of which call this. Raises ConsistencyError on all of them.
 
     Args:
         mine: this rank's tensors, by name.
-        ranks: who takes part.
-        gather: gives each rank the objects of all, under a name.
+        ranks: the ranks that take part.
+        gather: a function that returns the objects of all ranks, under a name.
     """
     everything = "\0".join(f"{name}\0{p.kind}\0{p.digest.hex()}" for name, p in sorted(mine.items())).encode()
     if len(set(gather(fingerprint("", everything, len(everything)).digest, "check_consistency"))) == 1:
@@ -93,7 +93,7 @@ def check(mine: dict[str, Print], ranks: Sequence[int], gather: Callable[[Any, s
 
 
 def _difference(name: str, tables: Sequence[dict[str, Any]], ranks: Sequence[int]) -> Optional[tuple[str, list[int]]]:
-    """Say how the tensor differs, and on which ranks; None if it does not."""
+    """How the tensor differs, and on which ranks; None if it does not."""
     having: dict[Any, list[int]] = {}
     for rank, table in zip(ranks, tables):
         having.setdefault(table.get(name), []).append(rank)

@@ -1,6 +1,6 @@
-"""What the library says of its operations: the front ends ask here, and compute none of it themselves.
+"""The library's facts about its operations. The front ends ask here, and compute none of it themselves.
 
-The functions load the library. What they return is the same each time, and must not be changed.
+The functions load the library. They return the same value each time, which must not be changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Kind(NamedTuple):
     """A kind of operation. The numbers are those that ``gorovod_op`` takes."""
 
     number: int
-    reduce_ops: frozenset[int]  # reduce operations that it takes; empty if it does not combine elements
+    reduce_ops: frozenset[int]  # reduce operations that the kind accepts; empty if it does not combine elements
     sized_by_all: bool  # the output's size depends on the other ranks, so the engine may allocate it
 
 
@@ -27,13 +27,13 @@ def _all() -> Any:
 
 @functools.lru_cache(maxsize=None)
 def element_types() -> dict[str, int]:
-    """The numbers of the element types, by names that frameworks use, too, such as ``float32``."""
+    """The numbers of the element types, by names such as ``float32``, which frameworks use, too."""
     return {t["name"]: t["number"] for t in _all()["element_types"]}
 
 
 @functools.lru_cache(maxsize=None)
 def reduced_types() -> frozenset[str]:
-    """The names of the element types that host memory can combine. It only moves the others."""
+    """The names of the element types that host memory can combine. Elements of other types it can only move."""
     return frozenset(t["name"] for t in _all()["element_types"] if t["reduced"])
 
 
@@ -57,16 +57,16 @@ def kinds() -> dict[str, Kind]:
 
 
 def share(rows: int, process_set_id: int) -> Optional[int]:
-    """How many of the rows of a reducescatter are this process's; None if it is no member of the set."""
+    """How many rows of a reducescatter this process gets; None if it is no member of the set."""
     member = _lib.rank_and_size(process_set_id)
     return None if member is None else _lib.load().gorovod_share(rows, *member)
 
 
 def symbolic_share(rows: Any, process_set_id: int) -> Any:
-    """As :func:`share`, of a number that a compiler has a symbol for: nothing is compared with it.
+    """As :func:`share`, for a number of rows that is a symbol of a compiler. The function compares nothing with it.
 
-    The rows are dealt out in turn, so the ranks differ in which row is their first one. For a process that is no member
-    the set is one of this rank alone.
+    The rows are dealt out in turn, so the ranks differ only in their first row. A process that is no member gets the
+    rows of a set that has only this rank.
     """
     rank, size = _lib.rank_and_size(process_set_id) or (0, 1)
     gorovod_share = _lib.load().gorovod_share

@@ -9,7 +9,7 @@ Groups = Union[None, int, Sequence[Sequence[Any]]]
 
 
 def resolve_groups(num_groups: int, groups: Groups) -> Groups:
-    """``groups``, or ``num_groups`` (deprecated) in its place. Raises ValueError for what is neither."""
+    """``groups``, or ``num_groups`` (deprecated) in its place. Raises ValueError for anything else."""
     if num_groups != 0:
         warnings.warn(
             "Parameter `num_groups` has been replaced by `groups` and will be removed in v0.23.0.",

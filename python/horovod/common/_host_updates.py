@@ -11,7 +11,7 @@ from horovod.common import _lib
 
 
 class HostUpdateResult(enum.IntFlag):
-    """What has become of the job's hosts."""
+    """How the job's hosts have changed."""
 
     no_update = 0
     removed = 1
@@ -20,18 +20,18 @@ class HostUpdateResult(enum.IntFlag):
 
 
 class Listener(Protocol):
-    """Whoever wants to know, such as a :class:`horovod.common.elastic.State`."""
+    """An object that wants to know of changes, such as a :class:`horovod.common.elastic.State`."""
 
     def on_hosts_updated(self, timestamp: int, update_res: int) -> None:
-        """Hear of a change, on a thread of the notifier's, as soon as this process knows. It must not block."""
+        """Called on the notifier's thread for each change, as soon as this process knows. It must not block."""
 
 
 class WorkerNotificationManager:
-    """Passes on what the driver of an elastic job says to the listeners of this process. Any thread may call."""
+    """Passes the news of an elastic job's driver on to the listeners of this process. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._passing_on = threading.RLock()  # held while a thread takes news and tells all listeners
+        self._passing_on = threading.RLock()  # held while a thread takes news and calls all listeners
         self._listeners: list[Listener] = []
         self._thread: Optional[threading.Thread] = None
 
@@ -45,7 +45,7 @@ class WorkerNotificationManager:
     ) -> None:
         """Start the thread that hears of changes, in an elastic job, after ``hvd.init()``. Other calls do nothing.
 
-        The arguments say where Horovod's driver is; ``hvd.init()`` has connected to ours.
+        The arguments say where Horovod's driver is; ``hvd.init()`` has connected to gorovod's.
         """
         with self._lock:
             if self._thread is None and _lib.load().gorovod_elastic() != _lib.NOT_ELASTIC:
@@ -56,15 +56,15 @@ class WorkerNotificationManager:
         while _lib.await_elastic_updates():
             with self._passing_on:
                 stamp, result = _lib.elastic_updates()
-                if result:  # otherwise the news is about a world that is over
+                if result:  # otherwise the news is about a world that has ended
                     self.handle_hosts_updated(stamp, result)
 
     def paused(self) -> ContextManager[Any]:
-        """Pass nothing on inside ``with``: during a reset, whose end forgets what is known of the world before it."""
+        """Pass nothing on inside ``with``, for a reset: at its end, the news of the world before it is dropped."""
         return self._passing_on
 
     def register_listener(self, listener: Listener) -> None:
-        """Have ``listener`` told of changes from now on."""
+        """Call ``listener`` for changes from now on."""
         with self._lock:
             if not any(known is listener for known in self._listeners):
                 self._listeners.append(listener)
@@ -75,11 +75,11 @@ class WorkerNotificationManager:
             self._listeners = [known for known in self._listeners if known is not listener]
 
     def handle_hosts_updated(self, timestamp: int, update_res: int) -> None:
-        """Tell every listener of a change: ``timestamp`` in seconds, and a :class:`HostUpdateResult`."""
+        """Call every listener for a change: ``timestamp`` in seconds, and a :class:`HostUpdateResult`."""
         with self._lock:
             listeners = list(self._listeners)
         for listener in listeners:
             try:
                 listener.on_hosts_updated(timestamp, update_res)
             except Exception:
-                traceback.print_exc()  # and go on: other listeners, and later news, must not suffer from it
+                traceback.print_exc()  # and go on, so that other listeners, and later news, do not suffer

@@ -1,4 +1,4 @@
-"""What a rank says when an exception ends it: the cause to all ranks, or that it is a consequence."""
+"""The last message of a rank that an exception ends: the cause, to all ranks; or that it is only a consequence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_BYTES = 1000
 
 
 def install() -> None:
-    """Have uncaught exceptions reported from now on; what ``sys.excepthook`` was is still called for root causes."""
+    """Report uncaught exceptions from now on. For root causes, the earlier ``sys.excepthook`` still runs."""
     previous = sys.excepthook
 
     def hook(kind: Type[BaseException], value: BaseException, tb: Optional[TracebackType]) -> None:
@@ -25,14 +25,14 @@ def install() -> None:
             print(_consequence(kind, tb, failure), file=sys.stderr, flush=True)
             return
         previous(kind, value, tb)
-        sys.stderr.flush()  # before the other ranks can say what follows from it
+        sys.stderr.flush()  # before the other ranks can print their consequences
         _tell(value)
 
     _patches.replace("excepthook", sys, "excepthook", hook)
 
 
 def tell(value: BaseException) -> None:
-    """Tell all ranks which exception ends this one, as happens for one that nobody catches."""
+    """Tell all ranks which exception ends this one, as for an uncaught exception."""
     if not _cause(value):
         _tell(value)
 
@@ -43,7 +43,7 @@ def _tell(value: BaseException) -> None:
 
 
 def _cause(value: BaseException) -> str:
-    """The failure of another rank from which the exception came; empty if it came from none."""
+    """The failure of another rank that caused the exception; empty if there is none."""
     of_job = failure()
     return of_job if of_job and any(of_job in str(e) for e in _chain(value)) else ""
 
@@ -54,7 +54,7 @@ def failure() -> str:
 
 
 def _chain(value: Optional[BaseException]) -> Iterator[BaseException]:
-    """The exception, and those from which it came."""
+    """The exception, and the exceptions that caused it."""
     seen = set()
     while value is not None and id(value) not in seen:
         seen.add(id(value))
@@ -63,7 +63,7 @@ def _chain(value: Optional[BaseException]) -> Iterator[BaseException]:
 
 
 def _consequence(kind: Type[BaseException], tb: Optional[TracebackType], failure: str) -> str:
-    """One line in place of a traceback: where this rank was when another one's failure ended it."""
+    """One line in place of a traceback: where this rank was when another rank's failure ended it."""
     frames = traceback.extract_tb(tb)
     own = [f for f in frames if "/horovod/" not in f.filename.replace("\\", "/")] or frames
     where = f" at {own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else ""

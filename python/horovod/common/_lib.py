@@ -1,10 +1,10 @@
-"""The binding of libgorovod.so. Only this module talks to it, and ``_cells``, which submits operations.
+"""The binding of libgorovod.so. Only this module uses it, and ``_cells``, which submits operations.
 
-The library is looked for at ``$GOROVOD_LIBRARY``, then at ``horovod/lib/libgorovod.so`` (where a wheel has it), then
-at ``build/libgorovod.so`` of the checkout that this file is in. The C interface is described in ``include/gorovod.h``.
+The library is looked for at ``$GOROVOD_LIBRARY``, then at ``horovod/lib/libgorovod.so`` (its place in a wheel), then at
+``build/libgorovod.so`` of the checkout that has this file. ``include/gorovod.h`` describes the C interface.
 
-Every call of this module goes out without the GIL. ``gorovod_last_error`` belongs to the calling thread, so whoever
-wants the reason of a failure asks in the thread that made the call.
+Every call of this module releases the GIL. ``gorovod_last_error`` belongs to the calling thread: to get the reason for
+a failure, ask in the thread that made the call.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ GATHER = 69
 SCATTER = 70
 NAMED_BARRIER = 71
 
-# What this process is in an elastic job.
+# This process's part in an elastic job.
 NOT_ELASTIC = 0
 ELASTIC_MEMBER = 1
 ELASTIC_DISMISSED = 2
 ELASTIC_ABANDONED = 3
 
-# The longest that a wait stays in C, because Python handles signals (Ctrl-C) only between two calls.
+# The longest wait in C in one call, because Python handles signals (Ctrl-C) only between two calls.
 WAIT_SLICE_MS = 100
 
 _int_p = ctypes.POINTER(ctypes.c_int)
@@ -196,7 +196,7 @@ def path() -> Path:
     )
 
 
-# Whether this process is a forked child of the one that loaded the library. Such a child must not use the library.
+# Whether this process is a forked child of the process that loaded the library. Such a child must not use the library.
 forked = False
 
 
@@ -218,14 +218,14 @@ def load() -> ctypes.CDLL:
     except (OSError, AttributeError) as e:
         raise ImportError(f"{file} cannot be used: {e}") from e
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    if limited and not library.gorovod_version():  # else nothing waits for Go's runtime here
+    if limited and not library.gorovod_version():  # otherwise no call here waits for Go's runtime
         raise ImportError((library.gorovod_last_error() or b"").decode(errors="replace"))
     os.register_at_fork(after_in_child=_after_fork)
     return library
 
 
 def last_error() -> str:
-    """Reason of this thread's last failed call, or an empty string."""
+    """The reason for this thread's last failed call, or an empty string."""
     return (load().gorovod_last_error() or b"").decode(errors="replace")
 
 
@@ -246,9 +246,9 @@ def not_initialized() -> ValueError:
 
 
 def int32(value: int, what: str) -> int:
-    """``value`` as C's int holds it. Raises ValueError, saying ``what`` it is, if it does not fit; ctypes would cut it.
+    """``value`` as C's int. Raises ValueError, with ``what``, if it does not fit; ctypes would cut it.
 
-    TypeError for what is no integer.
+    TypeError unless it is an integer.
     """
     try:
         number = operator.index(value)
@@ -275,10 +275,10 @@ def wait(handle: int) -> int:
 
 
 def output(handle: int, ndim: int) -> tuple[Optional[int], tuple[int, ...]]:
-    """Address and shape of the output that the engine owns: of ``ndim`` dimensions, as many as the input has.
+    """Address and shape of an output that the engine owns. It has ``ndim`` dimensions, as many as the input.
 
     The address is valid until the release, or until :func:`take_output`. A finished allgather, alltoall or
-    reducescatter has such an output, unless it was submitted with one.
+    reducescatter has such an output, unless it was submitted with its own.
     """
     data, dims, shape = ctypes.c_void_p(), ctypes.c_int(), array_type(ctypes.c_int64, ndim)()
     status = load().gorovod_output(handle, data, ndim, dims, shape)
@@ -290,9 +290,9 @@ def output(handle: int, ndim: int) -> tuple[Optional[int], tuple[int, ...]]:
 
 
 def take_output(handle: int, size: int) -> memoryview:
-    """The ``size`` bytes that :func:`output` tells of, which from now on belong to the returned view, and die with it.
+    """The ``size`` bytes at the address from :func:`output`, as a view. From now on the view owns them.
 
-    They outlive the engine, and are ordinary memory in a forked child, too. ``size`` must not be 0.
+    They outlive the engine, and are ordinary memory in a forked child. ``size`` must not be 0.
     """
     data = ctypes.c_void_p()
     status = load().gorovod_take_output(handle, data)
@@ -305,9 +305,9 @@ def take_output(handle: int, size: int) -> memoryview:
 
 
 def take_output_address(handle: int) -> int:
-    """The address of the output that :func:`output` tells of, which from now on belongs to the caller.
+    """The address from :func:`output`, whose memory belongs to the caller from now on.
 
-    It is for the outputs of operations on a device's memory: free them with ``gorovod_free_on_device``.
+    It is for outputs in a device's memory: free them with ``gorovod_free_on_device``.
     """
     data = ctypes.c_void_p()
     status = load().gorovod_take_output(handle, data)
@@ -348,7 +348,7 @@ def last_joined(handle: int) -> int:
 
 
 def name(handle: int) -> str:
-    """The operation's name, which the engine has given if the submitter has not."""
+    """The operation's name. The engine has chosen it if the submitter did not."""
     return (load().gorovod_name(handle) or b"").decode(errors="replace")
 
 
@@ -366,10 +366,10 @@ Done = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, cty
 
 
 def on_done(handle: int, done: Any, context: int) -> None:
-    """Have ``done``, a :data:`Done` that lives for ever, called with ``context`` (not 0) at the operation's end.
+    """Call ``done``, a :data:`Done` that lives for ever, with ``context`` (not 0) at the operation's end.
 
-    It is called on a thread of the engine's, once; perhaps before this returns. Raises as :func:`error` says, also if
-    the operation has such a callback already.
+    A thread of the engine calls it, once, perhaps before this function returns. Raises as :func:`error` says, also if
+    the operation already has such a callback.
     """
     status = load().gorovod_on_done(handle, ctypes.cast(done, ctypes.c_void_p), context)
     if status != OK:
@@ -379,7 +379,7 @@ def on_done(handle: int, done: Any, context: int) -> None:
 def send(to: int, tag: int, label: int, address: int, size: int, timeout_ms: int = -1) -> None:
     """Send a message of ``size`` bytes to a rank, and return when the memory may be reused. Raises as :func:`error`.
 
-    ``label``, of 16 bits, goes with it.
+    ``label``, of 16 bits, travels with the message.
     """
     status = load().gorovod_send(to, tag, label, address, size, timeout_ms)
     if status != OK:
@@ -389,8 +389,8 @@ def send(to: int, tag: int, label: int, address: int, size: int, timeout_ms: int
 def recv(source: Optional[int], tag: int, address: int, size: int) -> tuple[int, int, int]:
     """Wait for a message of at most ``size`` bytes, from any rank if ``source`` is None.
 
-    Returns the sender, the length and the label. A message that is longer than ``size`` has not been received: it is
-    there for the next call. Raises as :func:`error` says.
+    Returns the sender, the length and the label. A message that is longer than ``size`` is not received: it stays for
+    the next call. Raises as :func:`error` says.
     """
     received, label = ctypes.c_size_t(), ctypes.c_uint16()
     sender = ctypes.c_int(-1 if source is None else source)
@@ -413,14 +413,14 @@ def serve(host: str, key: bytes, size: int) -> int:
 
 
 def elastic_updates() -> tuple[int, int]:
-    """Time stamp and kind of what the driver has said of the hosts since the last init, once; (0, 0) if nothing."""
+    """Time stamp and kind of the driver's news of the hosts since the last init, once; (0, 0) if there is none."""
     stamp = ctypes.c_int64()
     result = load().gorovod_elastic_updates(stamp)
     return stamp.value, result
 
 
 def await_elastic_updates() -> bool:
-    """Wait until :func:`elastic_updates` has something to say. False if nothing will come. One thread may wait."""
+    """Wait until :func:`elastic_updates` has news. False if none will come. Only one thread may wait."""
     return bool(load().gorovod_elastic_await(-1) > 0)
 
 

@@ -1,4 +1,4 @@
-"""The life of an operation that a front end submits. It is the same for all of them:
+"""The life of an operation that a front end submits. It is the same in all front ends:
 
     describe ──▶ submit ──▶ poll, or wait ──▶ output, or failure ──▶ release
 
@@ -25,21 +25,21 @@ _OK, _IN_PROGRESS, _RELEASE_IF_OK = _lib.OK, _lib.IN_PROGRESS, _cells.RELEASE_IF
 
 
 class Operation(_cells.Cell):
-    """One operation, which is described. After its release the cell is another operation's.
+    """One operation, which has been described. After its release the cell belongs to another operation.
 
-    ``submit()`` hands it to the engine. If that raises, as ``_lib.error`` says, free the operation.
+    ``submit()`` passes it to the engine. If that raises, as ``_lib.error`` says, free the operation.
     """
 
     __slots__ = ()
 
-    submit = _cells.enqueue  # the function itself, without a wrapper: one more call for each operation is measurable
+    submit = _cells.enqueue  # the function without a wrapper: one more call for each operation is measurable
 
     def status(self) -> int:
-        """How the operation has ended, or IN_PROGRESS. Asks nobody."""
+        """How the operation has ended, or IN_PROGRESS. It makes no call."""
         return self.words[self.word]
 
     def poll(self) -> int:
-        """As :meth:`status`, for whoever waits by asking again and again: the engine then knows that somebody waits."""
+        """As :meth:`status`, for a caller that polls: the engine then knows that the caller waits."""
         status = self.words[self.word]
         if status == _IN_PROGRESS:
             _lib.load().gorovod_wait(self.handle, 0)
@@ -54,7 +54,7 @@ class Operation(_cells.Cell):
         return self.words[self.word]
 
     def failure(self) -> Exception:
-        """What the operation, which has not ended well, has died of."""
+        """The error of the operation, which has failed."""
         return _lib.error(_lib.wait(self.handle))
 
     def output(
@@ -64,10 +64,10 @@ class Operation(_cells.Cell):
         empty: Callable[[tuple[int, ...]], tuple[Any, int]],
         on_memory: Optional[Callable[[memoryview, tuple[int, ...]], Any]] = None,
     ) -> Any:
-        """The output that the engine has made, of ``ndim`` dimensions, whose elements have ``item_bytes``.
+        """The output that the engine has made, of ``ndim`` dimensions, with elements of ``item_bytes``.
 
-        ``empty`` makes a result of a shape, and returns it with its address. ``on_memory`` makes a large result of the
-        engine's own memory, which then belongs to the result.
+        ``empty`` makes a result of a shape, and returns it with its address. ``on_memory`` makes a large result from
+        the engine's own memory, which then belongs to the result.
         """
         address, shape = _lib.output(self.handle, ndim)
         size = math.prod(shape) * item_bytes
@@ -79,7 +79,7 @@ class Operation(_cells.Cell):
         return result
 
     def release(self, reuse: bool = True) -> None:
-        """Forget the operation, which has ended; ``reuse`` says that nobody looks at its cell any more."""
+        """Release the operation, which has ended. ``reuse``: nobody reads its cell any more."""
         status = self.words[self.word]
         if status != _OK or not self.flags & _RELEASE_IF_OK:
             _lib.release(self.handle)
@@ -93,7 +93,7 @@ describe = _cells.Pool(Operation).describe
 
 
 class Group(Generic[AnyOperation]):
-    """Operations that start together, or one that is handled like several."""
+    """Operations that start together, or one operation that is used like several."""
 
     __slots__ = ("operations",)
 
@@ -101,18 +101,18 @@ class Group(Generic[AnyOperation]):
         self.operations = operations
 
     def submit(self, name: Optional[bytes]) -> None:
-        """As of an operation: all are submitted, or none is. See ``_cells.enqueue_group`` for the name."""
+        """As for an operation: all are submitted, or none is. See ``_cells.enqueue_group`` for the name."""
         _cells.enqueue_group(name, self.operations)
 
     def submit_as_fits(self, name: Optional[bytes]) -> None:
-        """As :meth:`submit`, but one operation is no group, and none needs nothing."""
+        """As :meth:`submit`, but a single operation is submitted without a group, and an empty list does nothing."""
         if len(self.operations) == 1:
             self.operations[0].submit()
         elif self.operations:
             self.submit(name)
 
     def status(self) -> int:
-        """As of an operation: some failure if there is one, once all have ended."""
+        """As for an operation, once all have ended: a failure, if there is one."""
         statuses = {operation.words[operation.word] for operation in self.operations}
         if _lib.IN_PROGRESS in statuses:
             return _lib.IN_PROGRESS
@@ -120,29 +120,29 @@ class Group(Generic[AnyOperation]):
         return statuses.pop() if statuses else _lib.OK
 
     def poll(self) -> int:
-        """As of an operation."""
+        """As for an operation."""
         for operation in reversed(self.operations):
             if operation.poll() == _lib.IN_PROGRESS:
                 return _lib.IN_PROGRESS
         return self.status()
 
     def wait(self) -> int:
-        """As of an operation."""
-        # Wait for the last one first: most others have ended then, too.
+        """As for an operation."""
+        # Wait for the last one first: by then most others have ended, too.
         for operation in reversed(self.operations):
             operation.wait()
         return self.status()
 
     def failed(self) -> int:
-        """The index of the first operation that has failed."""
+        """The index of the first operation that failed."""
         return next(i for i, operation in enumerate(self.operations) if operation.status() != _lib.OK)
 
     def failure(self) -> Exception:
-        """What the first operation that has failed has died of."""
+        """The error of the first operation that failed."""
         return self.operations[self.failed()].failure()
 
     def release(self, reuse: bool = True) -> None:
-        """As of an operation."""
+        """As for an operation."""
         for operation in self.operations:
             operation.release(reuse)
 
@@ -153,9 +153,9 @@ class Group(Generic[AnyOperation]):
 
 
 def wait_until(handles: Sequence[int], deadline: float) -> bool:
-    """Wait until ``time.monotonic()`` is ``deadline`` at most, and return whether all the operations have ended.
+    """Wait at most until ``time.monotonic()`` is ``deadline``, and return whether all the operations have ended.
 
-    For whoever cannot know that no other thread releases the operations meanwhile: a handle is never another's.
+    Use it if another thread may release the operations meanwhile: a handle never refers to another operation.
     """
     gorovod_wait = _lib.load().gorovod_wait
     for handle in handles:
@@ -174,7 +174,7 @@ _abandoned: list[Group] = []
 
 
 def abandon(group: Group) -> None:
-    """Keep ``group``, and what its operations keep, until it has ended, though nobody waits for it any more."""
+    """Keep ``group``, and the objects that its operations keep, until it has ended, although nobody waits for it."""
     _abandoned.append(group)
     ended = [other for other in _abandoned if other.status() != _lib.IN_PROGRESS]
     for other in ended:

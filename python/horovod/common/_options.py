@@ -1,4 +1,4 @@
-"""How the optimizers and tapes of TensorFlow and Keras reduce gradients: their arguments in one value, and checked."""
+"""How the optimizers and tapes of TensorFlow and Keras reduce gradients: their arguments, checked, in one value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 class Options(NamedTuple):
     """The arguments of ``DistributedOptimizer`` and ``DistributedGradientTape`` that say how gradients are reduced.
 
-    ``groups`` are as :func:`._groups.resolve_groups` returns them. A tape in eager mode makes Options at each step.
+    ``groups`` are as returned by :func:`._groups.resolve_groups`. A tape in eager mode makes Options at each step.
     """
 
     compression: Any
@@ -29,7 +29,7 @@ class Options(NamedTuple):
     scale_local_gradients: bool = True
 
     def check(self, check_compression: Callable[[Any], Any] = _arguments.compressor) -> None:
-        """Raise TypeError or ValueError for what is wrong, or does not go together."""
+        """Raise TypeError or ValueError for wrong options, and for options that exclude each other."""
         check_compression(self.compression)
         _arguments.process_set(self.process_set)
         _arguments.predivide_factor(self.gradient_predivide_factor)

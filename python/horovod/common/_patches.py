@@ -1,4 +1,5 @@
-"""What gorovod changes in Python and in frameworks outside of their public interfaces: every such change is made here.
+"""The changes that gorovod makes to Python and to frameworks outside their public interfaces. All of them are made
+here.
 
 ``docs/patches.md`` shows this table to users. ``GOROVOD_WITHOUT_PATCHES`` names the patches that a user does not want.
 """
@@ -13,7 +14,7 @@ VARIABLE = "GOROVOD_WITHOUT_PATCHES"
 
 
 class Patch(NamedTuple):
-    """A change: what is changed and when, why, and what a program without it has to do."""
+    """A change: what is changed and when, why, and what a program must do without it."""
 
     changes: str
     why: str

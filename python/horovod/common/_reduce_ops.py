@@ -1,4 +1,4 @@
-"""The reduce operations, by the numbers that the library has for them. Front ends re-export this list."""
+"""The reduce operations, by the library's numbers. Front ends re-export this list."""
 
 from horovod.common._job import basics
 from horovod.common.util import get_average_backwards_compatibility_fun
@@ -10,7 +10,7 @@ Min = basics.Min
 Max = basics.Max
 Product = basics.Product
 
-# What Horovod's functions take. The engine takes more: torch.distributed has further operations.
+# The operations of Horovod's functions. The engine has more, for torch.distributed.
 ALLREDUCE_OPS = frozenset((Average, Sum, Adasum, Min, Max, Product))
 SCATTER_OPS = frozenset((Average, Sum))
 

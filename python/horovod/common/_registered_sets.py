@@ -1,4 +1,4 @@
-"""The process sets that the library knows, by number."""
+"""The process sets that exist in the library, by number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from horovod.common.exceptions import HorovodInternalError
 
 
 class RegisteredSets:
-    """Registers and removes process sets, and tells their ranks: a part of ``HorovodBasics``."""
+    """Registers and removes process sets, and finds their ranks: a part of ``HorovodBasics``."""
 
     MPI_LIB_CTYPES: ctypes.CDLL
 
@@ -24,7 +24,7 @@ class RegisteredSets:
     HOROVOD_PROCESS_SET_ERROR_EXISTING_SET = -6
 
     def _add_process_set_impl(self, ranks: Sequence[int]) -> Optional[int]:
-        """Register a set on all ranks and return its id, or None if there is one of these ranks. Blocks."""
+        """Register a set on all ranks and return its id, or None if a set of these ranks exists. Blocks."""
         array = _lib.int_array(ranks)
         result, reason = _interruptibly(lambda: self.MPI_LIB_CTYPES.horovod_add_process_set(array, len(ranks)))
         if result == self.HOROVOD_PROCESS_SET_ERROR_EXISTING_SET:
@@ -32,7 +32,7 @@ class RegisteredSets:
         return self._dynamic_result(result, reason)
 
     def _remove_process_set_impl(self, process_set_id: int) -> Optional[int]:
-        """Remove a set on all ranks and return its id, or None if there is none of this id. Blocks."""
+        """Remove a set on all ranks and return its id, or None if no set has this id. Blocks."""
         number = _lib.int32(process_set_id, "process set id")
         result, reason = _interruptibly(lambda: self.MPI_LIB_CTYPES.horovod_remove_process_set(number))
         if result == self.HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET:
@@ -73,13 +73,13 @@ class RegisteredSets:
 
     def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
         """Every set's ranks by its id. Raises ValueError if not initialised."""
-        while True:  # another thread may remove a set meanwhile; it ends, because each removal leaves fewer sets
+        while True:  # another thread may remove a set meanwhile; each removal leaves fewer sets, so the loop ends
             sets = self._read_process_sets()
             if sets is not None:
                 return sets
 
     def _read_process_sets(self) -> Optional[dict[int, list[int]]]:
-        """Every set's ranks by its id; None if a set went meanwhile."""
+        """Every set's ranks by its id; None if a set disappeared meanwhile."""
         if not self.MPI_LIB_CTYPES.horovod_is_initialized():
             raise _lib.not_initialized()
         ids = _lib.int_array([-1] * self.MPI_LIB_CTYPES.horovod_number_of_process_sets())
@@ -110,7 +110,7 @@ class RegisteredSets:
 
 
 def _interruptibly(call: Callable[[], int]) -> tuple[int, str]:
-    """Call into the library in a thread, so that Ctrl-C works meanwhile; the call goes on then.
+    """Call into the library in a thread, so that Ctrl-C works meanwhile. After Ctrl-C the call itself continues.
 
     Returns the result, and the thread's last error.
     """

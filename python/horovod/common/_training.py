@@ -1,4 +1,4 @@
-"""The loop around a training function, as the front ends have it: it converts their errors, and joins the job anew."""
+"""The loop around a training function, for the front ends: it converts their errors, and joins the job anew."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from horovod.common import _job
 from horovod.common.elastic import run_fn
 from horovod.common.exceptions import HorovodInternalError
 
-# What an exception of a framework is to an elastic job; None if it is not the error of a collective.
+# The HorovodInternalError for an exception of a framework; None if it is not the error of a collective.
 InternalError = Callable[[BaseException], Optional[HorovodInternalError]]
 
 
 @contextlib.contextmanager
 def converting(internal_error: InternalError) -> Iterator[None]:
-    """Raise HorovodInternalError in place of the exceptions of a framework that stand for it."""
+    """Raise HorovodInternalError in place of a framework's exceptions that stand for it."""
     try:
         yield
     except Exception as e:
@@ -27,7 +27,7 @@ def converting(internal_error: InternalError) -> Iterator[None]:
 
 
 def run(func: Callable[..., Any], internal_error: InternalError = lambda _: None) -> Callable[..., Any]:
-    """Wrap ``func`` into the loop of :func:`run_fn`, which leaves this process's job and joins it anew."""
+    """Wrap ``func`` into the loop of :func:`run_fn`, whose reset leaves this process's job and joins it anew."""
 
     @functools.wraps(func)
     def converted(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Life cycle and topology: what every front end re-exports as module functions."""
+"""Life cycle and topology: every front end re-exports these as module functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from horovod.common._registered_sets import RegisteredSets
 from horovod.common.process_sets import ProcessSet, _init_process_sets, _rebind_process_sets
 from horovod.common.util import is_iterable
 
-# Functions of the front ends: init calls the first ones before the job begins, shutdown the others after it has ended.
+# Functions of the front ends: init calls the first list before the job begins, shutdown the second after it has ended.
 before_init: list[Callable[[], None]] = []
 after_shutdown: list[Callable[[], None]] = []
 
@@ -57,8 +57,8 @@ class HorovodBasics(RegisteredSets):
     ) -> None:
         """Join the job, and return when all its ranks have joined. A second call does nothing.
 
-        In an elastic job the call waits for enough processes, as long as the driver does. The process sets are those of
-        rank 0 then: see :class:`ProcessSet`. Ctrl-C ends the wait.
+        In an elastic job the call waits for enough processes, as long as the driver does. The process sets are then
+        those of rank 0: see :class:`ProcessSet`. Ctrl-C ends the wait.
 
         Args:
             comm: one of three things. A communicator of mpi4py: its processes are the ranks, whoever started them.
@@ -113,7 +113,7 @@ class HorovodBasics(RegisteredSets):
             _init_process_sets(self, process_sets)
 
     def _split_comm(self, comm: object) -> tuple[list[int], list[object]]:
-        """Ranks, or communicators, of which at most one list is not empty."""
+        """Ranks, or communicators; at least one of the two lists is empty."""
         things: list = list(comm) if is_iterable(comm) else [] if comm is None else [comm]  # type: ignore[call-overload]
         if not any(_like_a_communicator(thing) for thing in things):
             if comm is not None and not is_iterable(comm):
@@ -144,7 +144,7 @@ class HorovodBasics(RegisteredSets):
             >>> hvd.init()
         """
         self.MPI_LIB_CTYPES.horovod_shutdown()
-        for forget in after_shutdown:  # from here on the engine touches no tensor
+        for forget in after_shutdown:  # from here on the engine uses no tensor
             forget()
 
     def is_initialized(self) -> bool:
@@ -163,8 +163,8 @@ class HorovodBasics(RegisteredSets):
         """Let rank 0 write a trace from now on. HOROVOD_TIMELINE must have been set at :meth:`init`.
 
         Args:
-            file_path: the file to write. With ``{rank}`` in it, each rank writes a file of its own, with its rank in
-                that place, for ``gorovod trace merge``.
+            file_path: the file to write. If it contains ``{rank}``, each rank writes a file with its rank in that
+                place, for ``gorovod trace merge``.
             mark_cycles: mark each negotiated batch in it.
 
         Raises:
@@ -185,11 +185,11 @@ class HorovodBasics(RegisteredSets):
             raise OSError(_lib.last_error())
 
     def stop_timeline(self) -> None:
-        """End the trace that :meth:`start_timeline`, or HOROVOD_TIMELINE, has begun.
+        """End the trace that :meth:`start_timeline`, or HOROVOD_TIMELINE, began.
 
         Raises:
             ValueError: Horovod is not initialised.
-            OSError: the file could not be written to its end.
+            OSError: the file could not be completed.
 
         Example:
             >>> hvd.stop_timeline()
@@ -304,7 +304,7 @@ class HorovodBasics(RegisteredSets):
         return bool(self.MPI_LIB_CTYPES.horovod_is_homogeneous())
 
     def metrics(self) -> dict[str, Any]:
-        """What this process has counted since :meth:`init`: collectives by size, with their times, and its waiting.
+        """The counts of this process since :meth:`init`: collectives by size, with their times, and its waiting.
 
         All counts only grow until :meth:`shutdown`. The call sends nothing, and may run on any thread. The page
         "Metrics" explains each field. ``horovodrun --metrics-port`` shows the figures of all ranks.
@@ -421,7 +421,8 @@ class HorovodBasics(RegisteredSets):
         """Version code of the NCCL of this process, such as 21805 for 2.18.5.
 
         Returns:
-            The code, or 0 if collectives cannot use NCCL: no driver, or no NCCL that fits it. CUDA is not started.
+            The code, or 0 if collectives cannot use NCCL: there is no driver, or no NCCL that fits it. This does not
+                start CUDA.
 
         Example:
             >>> hvd.nccl_built()
@@ -454,7 +455,7 @@ class HorovodBasics(RegisteredSets):
         return bool(self.MPI_LIB_CTYPES.horovod_ccl_built())
 
     def cuda_built(self) -> bool:
-        """Tell whether collectives run on CUDA memory itself; without it, tensors go through the host.
+        """Tell whether collectives run in CUDA memory; otherwise tensors go through the host.
 
         Returns:
             Whether they do.
@@ -466,7 +467,7 @@ class HorovodBasics(RegisteredSets):
         return bool(self.MPI_LIB_CTYPES.horovod_cuda_built())
 
     def rocm_built(self) -> bool:
-        """Tell whether collectives run on ROCm memory itself.
+        """Tell whether collectives run in ROCm memory.
 
         Returns:
             Whether they do.
@@ -523,7 +524,7 @@ def _init_interruptibly(
         while thread.is_alive():
             thread.join(0.1)
     except BaseException:
-        # The caller was interrupted, so the process must not stay a rank: leave the job, now or when init ends.
+        # The caller was interrupted, so the process must not remain a rank: leave the job now, or when init ends.
         with decision:
             abandoned = True
             leave = outcome == [None]

@@ -1,13 +1,13 @@
-"""Training that survives errors and changes of the hosts: state that can be rolled back, and the loop around it.
+"""Training that survives errors and changes of hosts: state that can be rolled back, and the loop around it.
 
 A training function runs inside :func:`run_fn`. It works on a :class:`State`, which it commits now and then. After a
-:class:`HorovodInternalError` the state is restored as it was committed last; after a :class:`HostsUpdatedInterrupt`
-it stays as it is. Then the job is joined anew, the state is made that of rank 0 everywhere, and the function is called
-again. It must be able to go on from any state that was committed.
+:class:`HorovodInternalError` the state is restored to the last commit; after a :class:`HostsUpdatedInterrupt` it stays
+as it is. Then the process joins the job anew, all ranks get the state of rank 0, and the function is called again. It
+must be able to continue from any committed state.
 
-Under ``horovodrun --min-np`` or ``--host-discovery-script`` the job then consists of those who are left, and of who
-has come. Commits are numbered, and whoever has the newest is rank 0. With ``GOROVOD_CHECKPOINT_DIR`` rank 0 writes
-commits to a disk, too, from which a job goes on that is started again.
+Under ``horovodrun --min-np`` or ``--host-discovery-script``, the job then consists of the remaining processes and of
+new ones. Commits are numbered, and a process with the newest commit becomes rank 0. With ``GOROVOD_CHECKPOINT_DIR``
+rank 0 also writes commits to a disk, and a job that is started again continues from these.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ notification_manager = WorkerNotificationManager()
 
 
 class State:
-    """What a training function changes, and what must not be lost.
+    """The values that a training function changes, and that must not be lost.
 
-    A derived class offers :meth:`save`, :meth:`restore` and :meth:`sync`. The front ends have such classes, for
-    instance ``horovod.torch.elastic.TorchState``.
+    A derived class has :meth:`save`, :meth:`restore` and :meth:`sync`. The front ends have such classes, for instance
+    ``horovod.torch.elastic.TorchState``.
 
     Args:
         bcast_object: a function of one value. It returns rank 0's value on every rank, as ``hvd.broadcast_object``
@@ -65,7 +65,7 @@ class State:
         self._reset_callbacks: list[Callable[[], Any]] = []
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
-        """Call further functions after each reset: to scale the learning rate by the new size, for example.
+        """Also call these functions after each reset: to scale the learning rate by the new size, for example.
 
         Args:
             callbacks: functions without arguments.
@@ -83,7 +83,7 @@ class State:
         """Note a change of the hosts for :meth:`check_host_updates`.
 
         A thread calls this on every rank as soon as the launcher has told this process. A state of your own may
-        override it, for example to commit early. It must call this method, and must not block.
+        override it, for example to commit early. The override must call this method, and must not block.
 
         Args:
             timestamp: a number that grows with each change.
@@ -92,7 +92,7 @@ class State:
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
-        """:meth:`save`, then :meth:`check_host_updates`. Each call costs both, so not every batch needs one.
+        """:meth:`save`, then :meth:`check_host_updates`. Each call costs both, so do not call it for every batch.
 
         With ``GOROVOD_CHECKPOINT_DIR`` rank 0 also writes every ``GOROVOD_CHECKPOINT_EVERY``-th commit to the disk.
 
@@ -109,8 +109,8 @@ class State:
     def check_host_updates(self) -> None:
         """Ask rank 0 whether hosts have changed. All ranks call this. Blocks until they have.
 
-        The state is not saved. Work done since the last commit is kept after this interrupt, but lost if an error
-        follows.
+        The state is not saved. After this interrupt, work done since the last commit is kept; if an error follows, it
+        is lost.
 
         Raises:
             HostsUpdatedInterrupt: on all ranks, if hosts have changed.
@@ -124,7 +124,7 @@ class State:
         previous, last, result = self._bcast_object((previous, last, int(result)))
         self._last_updated_timestamp = last
         if last > previous:
-            # If hosts have only gone, every remaining rank has the state already.
+            # If hosts have only left, every remaining rank has the state already.
             raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
 
     def _take_messages(self) -> list[tuple[int, int]]:
@@ -136,7 +136,7 @@ class State:
                 return messages
 
     def _synchronise(self) -> None:
-        """:meth:`sync`, and the number of the last commit. What rank 0 has on the disk counts where nobody has more."""
+        """:meth:`sync`, and the last commit's number. Rank 0's state on the disk counts if no rank has a newer one."""
         numbered = _lib.load().gorovod_elastic() != _lib.NOT_ELASTIC or bool(_lib.load().gorovod_checkpoint_due(-1, 0))
         if self._commits < 0 and _lib.load().gorovod_checkpoint_due(0, 1):
             self._read_checkpoint()
@@ -168,11 +168,11 @@ class State:
         self._commits = number
 
     def _saved(self) -> Any:
-        """What :meth:`save` has remembered, to be pickled; None for a state that cannot be written to a disk."""
+        """The state that :meth:`save` has remembered, to be pickled; None if the state cannot be written to a disk."""
         return None
 
     def _take_saved(self, saved: Any) -> None:
-        """Remember what :meth:`_saved` has returned, in another process."""
+        """Remember the result of :meth:`_saved`, in another process."""
         raise NotImplementedError
 
     def save(self) -> None:
@@ -180,21 +180,21 @@ class State:
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Make the state what it was at the last :meth:`save`."""
+        """Set the state to what it was at the last :meth:`save`."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Make the state that of rank 0, on all ranks, and remember it. All ranks call this. Blocks."""
+        """Set the state to that of rank 0, on all ranks, and remember it. All ranks call this. Blocks."""
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Adapt to a job whose size and ranks are others than before."""
+        """Adapt to a job whose size and ranks have changed."""
 
 
 class ObjectState(State):
     """Picklable values, each an attribute named by its keyword.
 
-    A save keeps the value itself, and makes no copy. So replace values, such as numbers, rather than changing them in
+    A save keeps the value itself, without a copy. So replace values, such as numbers, rather than changing them in
     place.
 
     Args:
@@ -226,7 +226,7 @@ class ObjectState(State):
         self._saved_state = {name: getattr(self, name) for name in self._saved_state}
 
     def restore(self) -> None:
-        """Make the values what they were at the last :meth:`save`."""
+        """Set the values to what they were at the last :meth:`save`."""
         self._assign()
 
     def _saved(self) -> Any:
@@ -236,7 +236,7 @@ class ObjectState(State):
         self._saved_state = {name: saved.get(name, value) for name, value in self._saved_state.items()}
 
     def sync(self) -> None:
-        """Make the values those of rank 0, on all ranks, and remember them. All ranks call this. Blocks."""
+        """Set the values to those of rank 0, on all ranks, and remember them. All ranks call this. Blocks."""
         if self._saved_state:
             self.save()
             self._saved_state = self._bcast_object(self._saved_state)
@@ -252,7 +252,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
 
     Returns:
         The function in its loop. It returns what ``func`` returns. HorovodInternalError and HostsUpdatedInterrupt start
-        it anew; every other exception goes through, also one that ``reset`` raises.
+        ``func`` anew; every other exception propagates, also one from ``reset``.
 
     Example:
         >>> from horovod.common.elastic import ObjectState, run_fn
@@ -287,7 +287,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                 with notification_manager.paused():
                     _reset(state, reset)
                     state.on_reset()
-                # If another rank is new, or came because of an error, all ranks must synchronise.
+                # If another rank is new, or joins because of an error, all ranks must synchronise.
                 skip_sync = skip_sync and not (_in_elastic_job() and _lib.load().gorovod_elastic_needs_sync())
         finally:
             notification_manager.remove_listener(state)
@@ -296,14 +296,14 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
 
 
 class _Setbacks:
-    """Says why training does not get on: the launcher tells only of processes that die."""
+    """Tells the user why training does not advance, because the launcher reports only processes that die."""
 
     def __init__(self) -> None:
         self._commits = -1
         self._number = 0
 
     def count(self, commits: int, error: HorovodInternalError) -> None:
-        """Note a failure after this commit. The second one is told, the fourth, the eighth and so on."""
+        """Note a failure after this commit. It reports the second failure, the fourth, the eighth and so on."""
         self._number = self._number + 1 if commits == self._commits else 1
         self._commits = commits
         if self._number > 1 and self._number & (self._number - 1) == 0:

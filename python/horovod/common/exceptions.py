@@ -18,8 +18,8 @@ class ConsistencyError(RuntimeError):
     """Ranks that should have the same tensors do not. All ranks raise it, with the same message.
 
     Args:
-        message: names the tensors, and the ranks whose values are not those of most ranks.
-        odd_ranks: these ranks, by tensor; all ranks where no value is that of most.
+        message: names the tensors, and the ranks whose values differ from the majority's.
+        odd_ranks: these ranks, by tensor; all ranks if no value has a majority.
 
     Example:
         >>> from horovod.common.exceptions import ConsistencyError

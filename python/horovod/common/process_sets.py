@@ -10,7 +10,7 @@ from horovod.common.util import is_iterable
 
 
 class _Basics(Protocol):
-    """What the sets ask of :class:`horovod.common.basics.HorovodBasics`."""
+    """The methods of :class:`horovod.common.basics.HorovodBasics` that the sets use."""
 
     def rank(self) -> int: ...
 
@@ -31,7 +31,7 @@ _basics: Optional[_Basics] = None
 
 
 def _setup(basics: _Basics) -> None:
-    """Make ``basics`` the one that the sets ask."""
+    """Make ``basics`` the object that the sets use."""
     global _basics
     _basics = basics
 
@@ -48,7 +48,7 @@ class ProcessSet:
     :func:`init` or :func:`add_process_set` gives it a ``process_set_id``; it is usable from then on. ``ranks`` is
     sorted. The n-th operation of a kind without a name on one rank meets the n-th one on the other ranks of the set.
 
-    In an elastic job a set keeps its ranks when the job is formed anew, as far as they exist: ``ranks`` are those below
+    In an elastic job a set keeps those of its ranks that exist when the job is formed anew: ``ranks`` are those below
     the size. If none exists, the set has no id until the job has grown. A process that joins later adds the sets that
     the others have, without waiting for them.
 
@@ -136,7 +136,7 @@ def _init_process_sets(basics: _Basics, process_sets: Sequence[ProcessSet]) -> N
     for number, process_set in enumerate(process_sets):
         if process_set.mpi_comm is not None:
             continue
-        ranks = process_set.ranks or world  # an empty list is another set of all ranks
+        ranks = process_set.ranks or world  # an empty list is one more set of all ranks
         process_set_id = next((i for i in sorted(known) if known[i] == ranks), None)
         if process_set_id is None:
             raise ValueError(
@@ -147,17 +147,17 @@ def _init_process_sets(basics: _Basics, process_sets: Sequence[ProcessSet]) -> N
         process_set.process_set_id = process_set_id
 
 
-# The sets of this process. After each reset of an elastic job _rebind_process_sets finds their new ids.
+# The sets of this process. After each reset of an elastic job, _rebind_process_sets finds their new ids.
 _added: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
 
 
 def _present(places: Sequence[int], world: list[int]) -> list[int]:
-    """Those of ``places`` that there are; an empty list means all."""
+    """Those of ``places`` that exist; an empty list means all."""
     return [rank for rank in places if rank < len(world)] if places else world
 
 
 def _rebind_process_sets(basics: _Basics, process_sets: Sequence[ProcessSet]) -> None:
-    """After init in an elastic job: find the sets that there are now."""
+    """After init in an elastic job: find the sets that exist now."""
     known = basics._get_process_set_ids_and_ranks()
     world = global_process_set.ranks = known.pop(0)
     _added.update(process_sets)
@@ -177,7 +177,7 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
         The set, with an id.
 
     Raises:
-        ValueError: there is such a set, a rank does not exist, the ranks disagree, or sets are not dynamic.
+        ValueError: the set exists already, a rank does not exist, the ranks disagree, or sets are not dynamic.
         NotImplementedError: the set is defined by a communicator of MPI.
         HorovodInternalError: a rank dies or leaves meanwhile.
 
@@ -211,7 +211,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         process_set: the set.
 
     Returns:
-        Whether it was there; False for the global set and for one that is not initialised.
+        Whether it existed; False for the global set, and for a set that is not initialised.
 
     Raises:
         ValueError: as :func:`add_process_set`.

@@ -1,4 +1,4 @@
-"""Functions of ``horovod.common.util`` that have a meaning for one prebuilt library."""
+"""Functions of ``horovod.common.util`` that make sense for one prebuilt library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 from horovod.common import _lib
 
 EXTENSIONS = ["tensorflow", "torch", "mxnet"]
-_FRAMEWORKS = ("tensorflow", "torch", "keras", "jax")  # those with a front end
+_FRAMEWORKS = ("tensorflow", "torch", "keras", "jax")  # frameworks that have a front end
 
 
 def get_ext_suffix() -> str:
@@ -258,8 +258,8 @@ def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[Option
         reduce_ops: an object whose attributes ``Average`` and ``Sum`` are the operations.
 
     Returns:
-        The function, of ``op`` and ``average``. It raises ValueError if both are given, warns if ``average`` is, and
-        returns Average if neither is.
+        The function, of ``op`` and ``average``. It raises ValueError if both are given, warns if ``average`` is given,
+        and returns Average if neither is given.
 
     Example:
         >>> from horovod.common.basics import HorovodBasics

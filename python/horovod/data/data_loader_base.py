@@ -1,4 +1,4 @@
-"""Data loaders that say how their batches are made, and a thread that makes them ahead."""
+"""Data loaders that define how their batches are made, and a thread that makes batches ahead."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Iterator, NamedTuple, Optional
 
 __all__ = ["AsyncDataLoaderMixin", "BaseDataLoader"]
 
-_SLICE = 0.1  # seconds after which a thread that waits for room looks whether anybody still wants batches
+_SLICE = 0.1  # seconds after which a thread that waits for room checks whether batches are still wanted
 
 
 class BaseDataLoader:
-    """A data loader. A subclass says how many batches there are (``__len__``), and what they are (``_iterate``).
+    """A data loader. A subclass defines how many batches there are (``__len__``), and makes them (``_iterate``).
 
     Example:
         >>> class Loader(BaseDataLoader):
@@ -40,7 +40,7 @@ class BaseDataLoader:
             yield self._process_batch(batch)
 
     def _process_batch(self, batch: Any) -> Any:
-        """What becomes of a batch in the thread of the loop, such as a move to a device. A subclass may define it."""
+        """Process a batch in the thread of the loop, such as a move to a device. A subclass may define it."""
         return batch
 
 
@@ -49,7 +49,7 @@ class AsyncDataLoaderMixin:
 
     Args:
         async_loader_queue_size: how many batches to make ahead; 0 makes them in the loop.
-        debug_data_loader: whether to tell on stderr how many batches were ready when the loop asked.
+        debug_data_loader: whether to print on stderr how many batches were ready when the loop asked.
         args: for the loader's class.
         kwargs: for the loader's class.
 
@@ -75,7 +75,7 @@ class AsyncDataLoaderMixin:
         super().__init__(*args, **kwargs)
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches of an iteration, of which a thread of its own makes the next ones. An error comes in its turn."""
+        """The batches of an iteration. A thread makes the next ones ahead. An error is raised in its turn."""
         batches: Iterator[Any] = self._iterate()  # type: ignore[attr-defined]
         if not self.async_loader_queue_size:
             for batch in batches:
@@ -92,7 +92,7 @@ class AsyncDataLoaderMixin:
             ahead.close()
 
     def close_async_loader(self) -> None:
-        """End the threads of iterations that have not come to their end. These iterations end, too."""
+        """End the threads of unfinished iterations. These iterations end, too."""
         for ahead in list(self._running):
             ahead.close()
 
@@ -128,7 +128,7 @@ class _Ahead:
             self._put(_Made(end=True))
 
     def _put(self, made: _Made) -> bool:
-        """Whether anybody still wants it."""
+        """Whether batches are still wanted."""
         while not self._closed.is_set():
             try:
                 self._queue.put(made, timeout=_SLICE)
@@ -155,7 +155,7 @@ class _Ahead:
             yield made.batch
 
     def close(self) -> None:
-        """End the thread. It ends when the batch that it makes is made."""
+        """End the thread, once it has made its present batch."""
         self._closed.set()
         if self._thread is not threading.current_thread():
             self._thread.join()

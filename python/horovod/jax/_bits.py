@@ -1,7 +1,7 @@
-"""Arrays of types that the engine does not know, as arrays of types that it knows, with the same bits.
+"""Arrays of types that the engine does not know, as arrays of known types with the same bits.
 
-What only moves may have any type of whole bytes: unsigned integers, complex numbers, keys of ``jax.random``. Complex
-numbers can be added, too: they are pairs.
+Operations that only move data accept any type of whole bytes: unsigned integers, complex numbers, keys of
+``jax.random``. Complex numbers can also be added, because they are pairs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REDUCTIONS = {_lib.ALLREDUCE: "allreduce", _lib.REDUCESCATTER: "reducescatter"}
 
 
 class Encoded(NamedTuple):
-    """An array that the engine can take, of the same rows, and what makes an array of the original type of one."""
+    """An array that the engine accepts, with the same rows, and the function that restores the original type."""
 
     array: Any
     decode: Callable[[Any], Any]

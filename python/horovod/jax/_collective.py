@@ -20,7 +20,7 @@ from horovod.jax import _library, _now
 from horovod.jax._host import Operation, run_as_expected
 from horovod.jax._program import ORDER, Program
 
-Shapes = Optional[tuple[tuple[int, ...], ...]]  # of the results; None if they are those of the arrays
+Shapes = Optional[tuple[tuple[int, ...], ...]]  # of the results; None if they equal those of the arrays
 
 collective = Primitive("gorovod_collective")
 collective.multiple_results = True
@@ -46,7 +46,7 @@ collective.def_impl(_impl)
 collective.def_abstract_eval(_abstract)
 
 
-# An effect, so that JAX keeps a collective whose result the program does not use: other ranks wait for it.
+# Without this, JAX would remove a collective whose result the program does not use, and other ranks would wait for it.
 pe.dce_rules[collective] = lambda used, equation: ([True] * len(equation.invars), equation)
 
 
@@ -94,7 +94,7 @@ def _batch(arrays: Sequence[Any], axes: Sequence[Any], operation: Operation, sha
         raise NotImplementedError("an allreduce with Adasum cannot be batched: it would not keep the elements apart")
     if shapes is None:
         return bind(operation, arrays, None), axes
-    # Rows stay the first dimension, and the batch becomes the second one.
+    # Rows stay the first dimension, and the batch becomes the second.
     moved = [a if axis is None else jax.numpy.moveaxis(a, axis, 1) for a, axis in zip(arrays, axes)]
     wider = tuple(s if axis is None else (s[0], a.shape[1], *s[1:]) for s, a, axis in zip(shapes, moved, axes))
     return bind(operation, moved, wider), [None if axis is None else 1 for axis in axes]
@@ -104,7 +104,7 @@ batching.primitive_batchers[collective] = lambda arrays, axes, **of: _batch(arra
 
 
 def _differentiate(primals: Sequence[Any], tangents: Sequence[Any], operation: Operation, shapes: Shapes) -> Any:
-    """Sums and averages are linear: their derivative is the same reduction, of the tangents."""
+    """Sums and averages are linear: the derivative is the same reduction, of the tangents."""
     results = bind(operation, primals, shapes)
     moving = [i for i, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)]
     changes: list[Any] = [ad.Zero(jax.typeof(result).to_tangent_aval()) for result in results]

@@ -1,4 +1,4 @@
-"""Which errors of JAX are those of collectives: JAX raises its own classes, whatever has failed in a program."""
+"""Finds out which errors of JAX are errors of collectives. JAX raises its own classes for any failure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _FAILURES = (jax.errors.JaxRuntimeError, ValueError)
 def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
     """Tell whether an exception is the error of a collective in a compiled program.
 
-    JAX raises it as a JaxRuntimeError, and as a ValueError where a small program fails at once.
+    JAX raises it as a JaxRuntimeError; if a small program fails at once, as a ValueError.
 
     Args:
         error: the exception.
 
     Returns:
-        The HorovodInternalError that it stands for; None where it is another one.
+        The HorovodInternalError that it stands for; None if it is another error.
 
     Example:
         >>> hvd.elastic.internal_error(KeyError("x")) is None
@@ -36,9 +36,9 @@ def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
 
 @contextlib.contextmanager
 def internal_errors() -> Iterator[None]:
-    """Raise HorovodInternalError where a collective fails in a compiled program; other errors go through.
+    """Raise HorovodInternalError if a collective fails in a compiled program; other errors propagate.
 
-    A program may fail after its call has returned: then the error is raised where a result is looked at.
+    A program may fail after its call has returned: then the error is raised when a result is used.
 
     Returns:
         A context manager.

@@ -1,4 +1,4 @@
-"""Collectives on numpy arrays, which block: what the functions for JAX run, now or inside of a compiled program."""
+"""Blocking collectives on numpy arrays: the functions for JAX run these, now or inside a compiled program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHAPED_BY_ALL = frozenset(kind.number for kind in _facts.kinds().values() if ki
 
 
 class Operation(NamedTuple):
-    """One collective of some arrays, which are a group if there are several. The fields are those of ``gorovod_op``."""
+    """One collective of arrays, which are a group if there are several. The fields are those of ``gorovod_op``."""
 
     kind: int
     name: str
@@ -39,9 +39,9 @@ def run(
 ) -> list[np.ndarray]:
     """Run one operation on each of ``arrays``, all as a group, and return the results. Blocks; any thread may call.
 
-    ``name`` is by which ranks match their calls; the engine numbers those without one by process set and kind, so all
-    its ranks must make them in the same order. The other arguments are those of ``gorovod_op``. Raises as
-    ``_lib.error`` says.
+    Ranks match their calls by ``name``. Calls without a name are numbered by process set and kind, so all ranks of the
+    set must make them in the same order. The other arguments are those of ``gorovod_op``. Raises as ``_lib.error``
+    says.
     """
     inputs = [np.require(array, requirements="CA") for array in arrays]
     flags |= _cells.WILL_WAIT

@@ -1,7 +1,7 @@
 """The handlers that compiled programs call on the CPU and on CUDA's devices: a small library, registered with any JAX.
 
-``libgorovod_jax.so`` stands beside ``libgorovod.so``. XLA hands it its functions at run time, so nothing is compiled on
-the user's machine. It needs XLA's foreign function interface 0.3, which jaxlib has since 0.9.
+``libgorovod_jax.so`` is in the folder of ``libgorovod.so``. It gets XLA's functions at run time, so nothing is compiled
+on the user's machine. It needs XLA's foreign function interface 0.3, which jaxlib has since 0.9.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ XLA for the CPU is to run independent collectives side by side, so that ranks ma
 collective from starting until another one has ended, in two ways:
 
 - It runs a short list of steps one by one.
-- It gives one place in memory to several arrays, one after the other. A step then waits for the earlier user of its
+- It puts several arrays into one place in memory, one after the other. A step then waits for the earlier user of its
   place.
 
-If another rank began with the collective that may not start, both ranks would wait for ever. So a list of steps with
-independent collectives gets further steps, which do nothing: enough of them that XLA runs the list as a graph, and a
-last one that uses all arrays of these collectives, so that each keeps its place until then.
+If another rank began with the collective that may not start here, both ranks would wait for ever. So a list of steps
+with independent collectives gets further steps that do nothing: enough of them to make XLA run the list as a graph; and
+a last step that uses all arrays of these collectives, so that each array keeps its place until then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ORDER = jax.core.ShapedArray((1,), np.dtype(np.uint8))
 
 
 class Program:
-    """What is known of a module while it is lowered. The number tells programs apart, in this process."""
+    """The state of a module while it is lowered. The number distinguishes programs in this process."""
 
     _numbers = itertools.count(1)
 
@@ -45,7 +45,7 @@ class Program:
 
     @classmethod
     def of(cls, context: Any) -> Program:
-        """The one of the module that ``context``, of a rule for lowering, belongs to."""
+        """The Program of the module to which ``context``, of a rule for lowering, belongs."""
         kept = context.module_context.keepalives
         for thing in kept:
             if isinstance(thing, cls):
@@ -64,7 +64,7 @@ class Program:
 
 
 class _Steps:
-    """The steps of one function, or of one body of a loop, as far as they have been lowered."""
+    """The steps of one function, or of one body of a loop, that have been lowered so far."""
 
     def __init__(self, block: Any) -> None:
         self.block = block
@@ -93,7 +93,7 @@ class _Steps:
         self._hold = _pad(context, arrays).owner
 
     def _depends(self, collective: Any) -> frozenset[Any]:
-        """The collectives of this sequence whose results ``collective`` needs, by whatever way through this block."""
+        """The collectives of this sequence whose results ``collective`` needs, by any way through this block."""
         stack = [collective]
         while stack:
             operation = stack[-1]

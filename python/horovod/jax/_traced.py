@@ -1,4 +1,4 @@
-"""Collectives inside of compiled programs: as operations of XLA where it can have them, else as ordered callbacks."""
+"""Collectives inside compiled programs: operations of XLA if it can run them, otherwise ordered callbacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from horovod.common import _facts, _lib
 from horovod.jax import _host, _library
 from horovod.jax._host import Operation
 
-# Count calls without a name by process set and kind, because only the members of a set trace its calls.
+# Calls without a name are counted by process set and kind, because only the members of a set trace its calls.
 _calls: dict[tuple[int, int], itertools.count] = collections.defaultdict(lambda: itertools.count(1))
 _KINDS = {kind.number: name for name, kind in _facts.kinds().items()}
 
@@ -22,7 +22,7 @@ _KINDS = {kind.number: name for name, kind in _facts.kinds().items()}
 def run(
     kind: int, arrays: Sequence[Any], shapes: Optional[Sequence[tuple[int, ...]]], name: Optional[str], **of: Any
 ) -> list[Any]:
-    """The results for ``arrays``, some of which are tracers; ``shapes`` are theirs, if they are others.
+    """The results for ``arrays``, some of which are tracers. ``shapes`` are the results' shapes, if they differ.
 
     ``of`` are the other fields of an Operation. Raises ValueError for arrays of a type that no operation takes.
     """

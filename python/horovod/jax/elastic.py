@@ -10,8 +10,8 @@
     state = hvd.elastic.JaxState(weights=weights, step=0)
     train(state)
 
-The loop and its rules are those of :mod:`horovod.common.elastic`. An array that a compiled program returns may tell of
-an error only when it is looked at, which ``state.commit()`` does.
+The loop and its rules are those of :mod:`horovod.common.elastic`. An array from a compiled program may show its error
+only when it is used; ``state.commit()`` uses all arrays.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class JaxState(ObjectState):
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
 
     def save(self) -> None:
-        """Remember the values, once all arrays are there.
+        """Remember the values, once all arrays are computed.
 
         Raises:
             HorovodInternalError: a collective in the program that makes one of the arrays has failed.
@@ -59,8 +59,8 @@ class JaxState(ObjectState):
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a training function whose first argument is a :class:`JaxState`, or another ``State``.
 
-    It is called again, after the job was joined anew, when the error of a collective, in a compiled program or not, or
-    a HostsUpdatedInterrupt leaves it; see :mod:`horovod.common.elastic`. Other exceptions go through.
+    If the error of a collective (in a compiled program or not) or a HostsUpdatedInterrupt leaves the function, the job
+    is joined anew and the function is called again; see :mod:`horovod.common.elastic`. Other exceptions propagate.
 
     Args:
         func: the training function.

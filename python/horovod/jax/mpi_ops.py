@@ -5,8 +5,8 @@ program, which ranks match by their names: without a name, by the place among th
 the same program. Where XLA cannot have them, on a TPU or a GPU without CUDA or with an old jaxlib, they are callbacks
 into the host in the order of the source.
 
-Errors are HorovodInternalError or ValueError; from inside of a compiled program they come as JAX's runtime error with
-that text.
+Errors are HorovodInternalError or ValueError. Inside a compiled program, JAX raises its own runtime error with that
+text.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from horovod.jax import _bits, _host, _now, _traced
 
 
 class Compression:
-    """How sums and averages of float32 and float64 travel between hosts. Inside a host nothing is rounded.
+    """The form in which sums and averages of float32 and float64 travel between hosts. Inside a host nothing is
+    rounded.
 
-    ``int8`` sends 8 bits a number, of float32 only. Each rank keeps the errors of a tensor by its name and process set,
-    and adds them to the next allreduce of that name, so that they do not add up.
+    ``int8`` sends 8 bits a number, of float32 only. Each rank keeps the rounding errors of a tensor by its name and
+    process set, and adds them to the next allreduce of that name, so that they do not accumulate.
 
     Example:
         >>> float(hvd.allreduce(jnp.float32(1), compression=hvd.Compression.fp16))
@@ -47,7 +48,7 @@ _WIRES = frozenset((Compression.none, Compression.fp16, Compression.bf16, Compre
 
 
 def check_compression(compression: Any) -> int:
-    """``compression``, one of :class:`Compression`. TypeError for what is none."""
+    """``compression``, one of :class:`Compression`. TypeError for anything else."""
     if not isinstance(compression, int) or compression not in _WIRES:
         raise TypeError(f"compression must be one of hvd.Compression, not {compression!r}")
     return compression
@@ -58,7 +59,7 @@ def _is_traced(leaves: list[Any]) -> bool:
 
 
 def _run(kind: int, leaves: list[Any], shapes: Optional[list[tuple[int, ...]]], name: Optional[str], **of: Any) -> Any:
-    """The results for ``leaves``, in JAX's arrays; ``shapes`` are theirs, if they are others."""
+    """The results for ``leaves``, as JAX's arrays. ``shapes`` are the results' shapes, if they differ."""
     _arguments.name(name)
     if not leaves:
         return []
@@ -90,11 +91,11 @@ def allreduce(
     Args:
         tensor: an array, or a tree of arrays, which start together. Shapes and dtypes must be equal on all ranks.
         average: deprecated form of ``op``: True is Average, False is Sum.
-        name: by which ranks match their calls.
+        name: the name by which ranks match their calls.
         compression: how the tensor travels between hosts, one of :class:`Compression`.
         op: Average (default), Sum, Min, Max, Product or, on floating-point arrays of all ranks, Adasum.
-        prescale_factor: each element is multiplied by it before.
-        postscale_factor: the same, after.
+        prescale_factor: each element is multiplied by it before the reduction.
+        postscale_factor: each element is multiplied by it after the reduction.
         process_set: the ranks that take part.
 
     Returns:
@@ -102,7 +103,7 @@ def allreduce(
 
     Raises:
         TypeError, ValueError: an argument is wrong.
-        HorovodInternalError: the ranks disagree, or one of them is gone; out of a compiled program as JAX's runtime
+        HorovodInternalError: the ranks disagree, or one of them is gone; from a compiled program as JAX's runtime
             error.
 
     Example:
@@ -140,8 +141,8 @@ def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet =
 
     Args:
         tensor: an array, or a tree of arrays, which start together. The numbers of rows may differ between ranks, but
-            not inside of ``jax.jit``, where the shape of the result must be known.
-        name: by which ranks match their calls.
+            not inside ``jax.jit``, where the shape of the result must be known.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
 
     Returns:
@@ -173,8 +174,8 @@ def broadcast(
 
     Args:
         tensor: an array, or a tree of arrays, which start together. Shapes and dtypes must be equal on all ranks.
-        root_rank: the rank whose array it is, a rank of the world.
-        name: by which ranks match their calls.
+        root_rank: the rank whose array all ranks get, a rank of the world.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
 
     Returns:
@@ -204,21 +205,21 @@ def reducescatter(
 ) -> Any:
     """Reduce an array over the ranks, and give each rank its rows. Blocks.
 
-    The first ranks get one more row where the rows cannot be divided equally.
+    If the rows cannot be divided equally, the first ranks get one more row.
 
     Args:
         tensor: an array, or a tree of arrays, which start together. Shapes and dtypes must be equal on all ranks.
         op: Average or Sum.
-        name: by which ranks match their calls.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
-        prescale_factor: each element is multiplied by it before.
-        postscale_factor: the same, after.
+        prescale_factor: each element is multiplied by it before the reduction.
+        postscale_factor: each element is multiplied by it after the reduction.
 
     Returns:
         This rank's rows, in the form of ``tensor``.
 
     Raises:
-        ValueError: an array has no dimension, or ``op`` is another one.
+        ValueError: an array has no dimension, or ``op`` is not allowed.
         TypeError, HorovodInternalError: as :func:`allreduce`.
 
     Example:
@@ -243,11 +244,11 @@ def reducescatter(
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Give all ranks of ``process_set`` the ``obj`` of one rank: pickled on the way. Blocks.
+    """Give all ranks of ``process_set`` the ``obj`` of one rank, pickled on the way. Blocks.
 
     Args:
-        obj: any picklable object; that of other ranks does not matter.
-        root_rank: the rank whose object all get.
+        obj: any picklable object; only that of the root matters.
+        root_rank: the rank whose object all ranks get.
         name: must be the same on all ranks.
         process_set: the ranks that take part.
 
@@ -271,7 +272,7 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> list[Any]:
-    """Give all ranks of ``process_set`` the objects of all: pickled on the way. Blocks.
+    """Give all ranks of ``process_set`` the objects of all of them, pickled on the way. Blocks.
 
     Args:
         obj: any picklable object.

@@ -1,6 +1,6 @@
 """Horovod for Keras: ``import horovod.keras as hvd``.
 
-For the module ``keras``, Keras 2 on TensorFlow, or Keras 3 on TensorFlow, PyTorch or JAX, whichever it is set to use.
+It is for the module ``keras``: Keras 2 on TensorFlow, or Keras 3 on TensorFlow, PyTorch or JAX, as configured.
 
 The examples know ``keras`` and NumPy as ``np``, and ``hvd.init()`` has been called, in a job of one rank.
 """
@@ -65,27 +65,27 @@ def DistributedOptimizer(
     num_groups: int = 0,
     groups: Groups = None,
 ) -> Any:
-    """Give ``optimizer`` a form that applies gradients which are reduced over the ranks first.
+    """Give ``optimizer`` a form that reduces gradients over the ranks before it applies them.
 
-    Pass the result to ``model.compile``. Its class has the name of the optimizer's, so that a saved model can be loaded
-    without Horovod.
+    Pass the result to ``model.compile``. Its class has the name of the optimizer's class, so that a saved model can be
+    loaded without Horovod.
 
     Args:
         optimizer: one of Keras.
-        name: of the operations; "Distributed" and the name of the optimizer's class by default.
-        device_dense, device_sparse: where the arithmetic around the communication is done, in TensorFlow.
-        compression: used on the way, see :class:`Compression`.
+        name: the name of the operations; "Distributed" and the name of the optimizer's class by default.
+        device_dense, device_sparse: the devices for the arithmetic around the communication, in TensorFlow.
+        compression: for the way between ranks, see :class:`Compression`.
         sparse_as_dense: turn sparse gradients into dense ones first.
         gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
         op: ``Average`` or ``Sum``.
         num_groups: deprecated form of a number of ``groups``.
-        groups: a number of groups, or lists of variables, whose gradients are reduced as one.
+        groups: a number of groups, or lists of variables whose gradients are reduced together.
 
     Returns:
         The optimizer. Its ``register_local_var(variable)`` keeps the gradient of a variable from being reduced.
 
     Raises:
-        TypeError, ValueError: an argument is wrong, or what is given cannot be combined.
+        TypeError, ValueError: an argument is wrong, or arguments exclude each other.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -125,16 +125,16 @@ def PartialDistributedOptimizer(
 
     Args:
         optimizer: one of Keras.
-        name: of the operations; "Distributed" and the name of the optimizer's class by default.
-        device_dense, device_sparse: where the arithmetic around the communication is done, in TensorFlow.
-        compression: used on the way, see :class:`Compression`.
+        name: the name of the operations; "Distributed" and the name of the optimizer's class by default.
+        device_dense, device_sparse: the devices for the arithmetic around the communication, in TensorFlow.
+        compression: for the way between ranks, see :class:`Compression`.
         sparse_as_dense: turn sparse gradients into dense ones first.
         gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
         op: ``Average`` or ``Sum``.
-        backward_passes_per_step: how many gradients are added up before they are reduced and applied; until then the
-            steps are only counted.
+        backward_passes_per_step: how many gradients are added up before they are reduced and applied; until then steps
+            are only counted.
         average_aggregated_gradients: whether these sums are divided by their number.
-        groups: a number of groups, or lists of variables, whose gradients are reduced as one.
+        groups: a number of groups, or lists of variables whose gradients are reduced together.
         process_set: the ranks that train together.
         local_layers: a layer or a list of layers, which may be built later.
         scale_local_gradients: divide gradients that are not reduced by the number of ranks.
@@ -143,7 +143,7 @@ def PartialDistributedOptimizer(
         As :func:`DistributedOptimizer`.
 
     Raises:
-        ValueError: ``local_layers`` has something else than layers; or as :func:`DistributedOptimizer`.
+        ValueError: ``local_layers`` contains something that is no layer; or as :func:`DistributedOptimizer`.
 
     Example:
         >>> own = keras.layers.Dense(2)

@@ -41,9 +41,9 @@ class BestModelCheckpoint(_impl.best_model_checkpoint(keras)):  # type: ignore[m
     """Keras' ModelCheckpoint of the best model only. Set ``filepath`` before training.
 
     Args:
-        monitor: the metric that tells which model is the best.
-        verbose: above 0 tells of each model that is saved.
-        mode: whether the least or the greatest is the best: min, max or auto.
+        monitor: the metric by which models are compared.
+        verbose: above 0 prints a line for each model that is saved.
+        mode: whether the least or the greatest value is the best: min, max or auto.
         save_freq: "epoch", or a number of batches.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Whether the workers run the same programs as the driver."""
+"""Checks that the workers run the same programs as the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ASKED_S = 20.0
 
 
 def same_as_driver(workers: Sequence[Facts]) -> None:
-    """Raise RuntimeError, which names the nodes, where workers have another Python or another gorovod."""
+    """Raise RuntimeError, which names the nodes, if workers have another Python or another gorovod."""
     found = ((f"{w.address} ({w.node_id[:8]})", _differs(w.python, w.gorovod, w.package)) for w in workers)
     wrong = _refusal(found)
     if wrong is not None:
@@ -22,7 +22,7 @@ def same_as_driver(workers: Sequence[Facts]) -> None:
 
 
 def why_no_start(error: Exception) -> Exception:
-    """What to raise when workers could not be started: which nodes lack what, if that is the reason, else ``error``."""
+    """The error for workers that could not be started: which nodes lack what, if that is the reason; else ``error``."""
     found = []
     for node in ray.nodes():
         if node["Alive"]:
@@ -31,7 +31,7 @@ def why_no_start(error: Exception) -> Exception:
 
 
 def _lacks(node_id: str) -> str:
-    """What a node lacks for a worker; empty if nothing, or if it does not answer."""
+    """What a node lacks for a worker; empty if nothing is missing, or if the node does not answer."""
     there = NodeAffinitySchedulingStrategy(node_id, soft=False)
     answer = ray.remote(_nodes.portable()).options(num_cpus=0, scheduling_strategy=there, max_retries=0).remote()
     try:

@@ -1,4 +1,4 @@
-"""Which rank has which place on which host."""
+"""The place of each rank on its host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Coordinator:
     Local ranks are numbered in the order of the ranks, hosts in the order of their first registration.
 
     Args:
-        settings: those of the job.
+        settings: the job's settings.
 
     Example:
         >>> from horovod.ray.runner import Coordinator, MiniSettings
@@ -84,9 +84,9 @@ class Coordinator:
     def establish_rendezvous(self) -> dict[str, str]:
         """Serve the ranks' rendezvous in this process.
 
-        The secret is in this process's environment then; the ranks need it, too.
+        Afterwards this process has the secret in its environment; the ranks need it, too.
 
         Returns:
-            The variables that lead there.
+            The variables by which ranks find it.
         """
         return _rendezvous.establish(self.world_size, self.settings.nics, _secret.own())

@@ -19,13 +19,13 @@ _MOST_COLUMNS = 300
 _MOST_BYTES = 16384
 _NOT_SHOWN = (":", "Extension modules:")  # Ray's marks, and a list of some kilobytes
 _READ_S = 5.0
-# For how long Ray may take to say what has become of an actor whose connection has ended, or of its node.
+# How long Ray may take to say what happened to an actor whose connection has ended, or to its node.
 _VERDICT_S = 30.0
 _LOOKS_S = 0.5
-# Ray's text about a dead actor comes to the point after these, and is of no more use after those.
+# In Ray's text about a dead actor, the useful part begins after one of these, and ends before _END.
 _POINTS = ("Worker exit detail: ", "The actor is dead because ", "The actor died because ")
 _END = "\nObject store memory usage:"  # a page of figures, which are in Ray's logs, too
-# Of what Ray says about a process that it has killed for its node's memory.
+# Part of Ray's message about a process that it has killed because of its node's memory.
 _USED = re.compile(r"was ([\d.]+)GB used / ([\d.]+)GB limit")
 _ALLOWED = re.compile(r"exceeded threshold of \d+B \(([\d.]+%) of")
 
@@ -34,8 +34,8 @@ class WorkerDiedError(RayActorError, RuntimeError):
     """The process of a rank has ended while the rank had something to do.
 
     Attributes:
-        rank: which rank; the lowest if a node has ended with several.
-        ranks: all of them.
+        rank: the rank; the lowest one if a node has ended with several.
+        ranks: all ranks that have ended.
     """
 
     def __init__(self, text: str, rank: int, actor_id: Optional[str] = None, ranks: Sequence[int] = ()) -> None:
@@ -46,14 +46,14 @@ class WorkerDiedError(RayActorError, RuntimeError):
 
 
 def is_one(error: Exception) -> bool:
-    """Whether Ray says by it that a process, or its node, has ended; or that it has killed it for its memory."""
+    """Whether Ray's error means that a process or its node has ended, or that Ray has killed it because of memory."""
     return isinstance(error, (RayActorError, OutOfMemoryError, NodeDiedError))
 
 
 def of(place: Place, name: str, error: Exception, view: str = "", places: Sequence[Place] = ()) -> WorkerDiedError:
-    """The death of the rank at ``place`` that Ray tells by ``error``.
+    """The death of the rank at ``place``, from Ray's ``error``.
 
-    ``view`` is what another rank says of it; ``places`` are those of all ranks.
+    ``view`` is another rank's report of it; ``places`` are the places of all ranks.
     """
     actor_id = getattr(error, "actor_id", None)
     unsure = isinstance(error, ActorUnavailableError)
@@ -77,12 +77,12 @@ def of(place: Place, name: str, error: Exception, view: str = "", places: Sequen
 
 
 def shown(lines: str) -> str:
-    """The last lines of a process, as what ends a message."""
+    """The last lines of a process, as the end of a message."""
     return "\nThe last lines of its stderr:\n" + textwrap.indent(lines, "  ") if lines else ""
 
 
 def point(error: BaseException) -> str:
-    """What Ray says about a death, without what tells a user nothing."""
+    """The useful part of Ray's text about a death."""
     if isinstance(error, OutOfMemoryError):
         return f"it has killed the process, because the node was short of memory: {memory(error)}"
     text = str(error)
@@ -94,7 +94,7 @@ def point(error: BaseException) -> str:
 
 
 def memory(error: OutOfMemoryError) -> str:
-    """How much memory was in use on a node when Ray killed a process there for that, in a clause."""
+    """How much memory was in use on a node when Ray killed a process there because of it, as a clause."""
     used, allowed = _USED.search(str(error)), _ALLOWED.search(str(error))
     if used is None or allowed is None:
         return str(error).partition("\n")[0]
@@ -102,7 +102,7 @@ def memory(error: OutOfMemoryError) -> str:
 
 
 def is_lost(node_id: str, patience_s: float = 0.0) -> bool:
-    """Whether Ray counts a node as dead, or comes to do so within ``patience_s`` seconds."""
+    """Whether Ray counts a node as dead, now or within ``patience_s`` seconds."""
     end = time.monotonic() + patience_s
     while any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes()):
         if time.monotonic() >= end:
@@ -121,14 +121,14 @@ def _ranks(places: Sequence[Place]) -> str:
 
 
 def last_lines(facts: Facts) -> str:
-    """The last lines that a worker's process has written to stderr, if its node still answers."""
+    """The last lines of a worker's stderr, if its node still answers."""
     if not os.path.isabs(facts.stderr) or is_lost(facts.node_id):
         return ""
     there = NodeAffinitySchedulingStrategy(facts.node_id, soft=False)
     lines = ray.remote(_tail).options(num_cpus=0, scheduling_strategy=there, max_retries=0).remote(facts.stderr)
     try:
         return str(ray.get(lines, timeout=_READ_S))
-    except Exception:  # it is only a help
+    except Exception:  # the lines are only a help
         lines.future()
         return ""
 

@@ -1,4 +1,4 @@
-"""Calls that the ranks have not ended when the driver makes the next, which begins after them."""
+"""Calls that the ranks have not finished when the driver makes the next call, which begins after them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from horovod.ray._saying import say
 
 
 class _Last(NamedTuple):
-    """The last of the earlier calls of one rank: its function, and a reference that is there once it has ended."""
+    """A rank's last earlier call: its function, and a reference that is ready once the call has ended."""
 
     place: Place
     name: str
@@ -20,23 +20,23 @@ class _Last(NamedTuple):
 
 
 class Earlier:
-    """The ranks that have earlier calls to end, and the word to the driver's user if that takes long.
+    """The ranks with unfinished earlier calls, and a message to the user if they take long.
 
-    References to the calls' own results would keep these results in memory, so each rank promises another thing: to
-    return nothing, after them.
+    References to the results of the calls would keep these results in memory. So each rank promises something else: to
+    return nothing, after the calls.
     """
 
     def __init__(self) -> None:
         self._last: dict[int, _Last] = {}  # by rank
 
     def add(self, name: str, workers: Iterable[tuple[Place, Any]]) -> None:
-        """Note that these workers have been given a call, or have not ended one."""
+        """Note that these workers have got a call, or have not finished one."""
         for place, worker in workers:
             ended = worker.idle.options(name=f"horovod: end of {name}, rank {place.rank}").remote()
             self._last[place.rank] = _Last(place, name, ended)
 
     def wait(self) -> None:
-        """Wait until the ranks have ended them. Says after 5 s, and then ever more seldom, which have not."""
+        """Wait until the ranks have finished them. After 5 s, and then ever more seldom, say which have not."""
         pause = _waiting.FIRST_WORD_S
         while self._last:
             refs = {last.ended: rank for rank, last in self._last.items()}

@@ -1,4 +1,4 @@
-"""The coordinator of an elastic job: an actor that starts and ends the workers as the job's driver says."""
+"""The coordinator of an elastic job: an actor that starts and ends the workers as the job's driver tells it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MOST_TEXT = 400
 
 @dataclasses.dataclass
 class Spec:
-    """What a job is to be.
+    """The description of a job.
 
     Attributes:
         config: the settings of docs/drive.md, without version, key and address.
-        per_worker: the resources that a worker takes.
+        per_worker: the resources of one worker.
         variables: of the workers' environment.
-        name: of the function, for Ray's pages.
+        name: the function's name, for Ray's pages.
         work: a reference to the function.
-        executable: a reference to what the function's object is made of; None for none.
-        discover_every: seconds between looks at Ray's nodes; None: somebody else offers the hosts.
+        executable: a reference to the parts of the function's object; None for none.
+        discover_every: seconds between looks at Ray's nodes; None: another process offers the hosts.
     """
 
     config: Mapping[str, Any]
@@ -45,12 +45,12 @@ class Spec:
 
 @dataclasses.dataclass
 class Result:
-    """How a job has ended: the driver's last event, and references to what the workers have returned, by rank."""
+    """How a job has ended: the driver's last event, and references to the workers' results, by rank."""
 
     outcome: Mapping[str, Any]
     values: Mapping[int, Any]
-    error: Any = None  # a reference to what the worker has raised whose failure counts
-    there: str = ""  # what the cluster has
+    error: Any = None  # a reference to the exception of the worker whose failure counts
+    there: str = ""  # the cluster's resources
     stderr: str = ""  # the last lines of the worker whose failure counts, if it has died
 
 
@@ -60,7 +60,7 @@ class _Worker:
     host: str
     slot: int
     actor: Any = None
-    facts: Optional[Facts] = None  # None before its process runs
+    facts: Optional[Facts] = None  # None until its process runs
     value: Any = None  # a reference
     ending: bool = False
 
@@ -72,7 +72,7 @@ class ElasticJob(JobSecret):
         super().__init__()
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
-        self._workers: dict[int, _Worker] = {}  # those of which something is left
+        self._workers: dict[int, _Worker] = {}  # the workers that have not ended completely
         self._values: dict[int, Any] = {}
         self._errors: dict[int, Any] = {}
         self._died: dict[int, Facts] = {}  # the workers that have died without an exception
@@ -82,7 +82,7 @@ class ElasticJob(JobSecret):
         self._waits = False
 
     def news(self, wait_s: float = _NEWS_S) -> list[tuple[str, Any]]:
-        """What there is to tell: ``("say", text)`` or ``("log", message)``. Waits ``wait_s`` if there is nothing."""
+        """The next messages: ``("say", text)`` or ``("log", message)``. Waits ``wait_s`` if there are none."""
         found = []
         try:
             found.append(self._news.get(timeout=wait_s))
@@ -92,15 +92,15 @@ class ElasticJob(JobSecret):
             return found
 
     def tell(self, message: Any) -> None:
-        """Have the driver's callbacks hear of a message of rank 0."""
+        """Pass a message of rank 0 on to the driver's callbacks."""
         self._news.put(("log", message))
 
     def offer(self, hosts: Mapping[str, int]) -> None:
-        """Say which hosts there are, with how many slots, where it is not this actor that looks for them."""
+        """Tell which hosts exist, with how many slots, if this actor does not look for them."""
         self._inbox.put(("hosts", dict(hosts)))
 
     def kill_workers(self, address: str) -> None:
-        """Kill the workers on the nodes with this address, for a drill."""
+        """Kill the workers on the nodes with this address, for drills."""
         self._inbox.put(("kill", address))
 
     def run(self, spec: Spec) -> Result:
@@ -128,7 +128,7 @@ class ElasticJob(JobSecret):
         return Result(outcome, values, self._errors.get(failed), _resources.there(), stderr)
 
     def _attend(self) -> Optional[Mapping[str, Any]]:
-        """Take what comes, until the driver tells the outcome. None if it ends without one."""
+        """Handle events until the driver reports the outcome. None if it ends without one."""
         every = self._spec.discover_every
         look = time.monotonic()
         while True:
@@ -182,7 +182,7 @@ class ElasticJob(JobSecret):
             return
         worker.ending = True
         _kill(worker.actor)
-        if worker.facts is None:  # Ray may yet take long to start what it then ends, but nothing of the job is there
+        if worker.facts is None:  # Ray may start the process late, and then ends it; it has nothing of the job
             self._leaves(worker)
 
     def _start(self, event: Mapping[str, Any]) -> None:
@@ -207,18 +207,18 @@ class ElasticJob(JobSecret):
         self._await("ready", worker, facts)
 
     def _await(self, kind: str, worker: _Worker, ref: Any) -> None:
-        """Put what becomes of ``ref`` into the inbox."""
+        """Put the result of ``ref`` into the inbox."""
         ref.future().add_done_callback(lambda done: self._inbox.put((kind, worker, done)))
 
     def _joined(self, worker: _Worker, done: Any) -> None:
-        """Have a worker whose process runs do its work."""
+        """Let a worker whose process runs do its work."""
         if worker.number not in self._workers:
             return
         try:
             facts = done.result()
             _checks.same_as_driver([facts])
         except Exception as error:
-            alone = not any(w.facts for w in self._workers.values())  # else the others would wait for the answer
+            alone = not any(w.facts for w in self._workers.values())  # otherwise the others would wait for the answer
             self._fails(worker, _checks.why_no_start(error) if alone and isinstance(error, RayActorError) else error)
             return
         worker.facts = facts
@@ -244,14 +244,14 @@ class ElasticJob(JobSecret):
             self._nodes.touch(worker.host)
             if isinstance(error, ActorUnavailableError):
                 self._nodes.suspect(worker.host)
-            self._discover()  # its node may have gone: then its slot is no loss
+            self._discover()  # its node may be gone: then its slot is no loss
         if worker.facts is not None and not isinstance(error, RayTaskError):
             self._died[worker.number] = worker.facts
         lost = worker.facts is not None and _deaths.is_lost(worker.facts.node_id)
         self._leaves(worker, reason=how_it_ended(error, lost), stderr=_traceback(error))
 
     def _leaves(self, worker: _Worker, **how: Any) -> None:
-        """Tell the driver that a worker has ended, and free what it had."""
+        """Tell the driver that a worker has ended, and free its resources."""
         self._nodes.touch(worker.host)
         del self._workers[worker.number]
         self._drive.request(
@@ -265,7 +265,7 @@ class ElasticJob(JobSecret):
         self._drive.request("gone", worker=worker.number)
 
     def _tell_waits(self) -> None:
-        """Say after 5 s, and then ever more seldom, what the job waits for, if Ray has not given it yet."""
+        """After 5 s, and then ever more seldom, say what the job waits for, if Ray has not provided it."""
         now = time.monotonic()
         text = self._lacks(now)
         if not text:
@@ -292,7 +292,7 @@ class ElasticJob(JobSecret):
 
 
 def how_it_ended(error: BaseException, lost: bool = False) -> str:
-    """How a worker has ended, in words that continue "worker 3 …". ``lost``: its node has."""
+    """How a worker has ended, in words that continue "worker 3 …". ``lost``: its node is lost."""
     if isinstance(error, RayTaskError):
         cause = error.cause
         return _one_line(f"raised {type(cause).__name__}: {cause}")

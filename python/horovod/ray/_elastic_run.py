@@ -1,4 +1,4 @@
-"""The driver's end of an elastic job: it starts the coordinator, passes on what that tells, and takes the results."""
+"""The driver's end of an elastic job: it starts the coordinator, passes its messages on, and collects the results."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ running: list[Any] = []  # the coordinators of this process's jobs
 
 
 class ElasticJobError(RuntimeError):
-    """An elastic job has failed. ``rank`` is that of the worker whose failure counts, if there is one.
+    """An elastic job has failed. ``rank`` is the rank of the worker whose failure counts, if there is one.
 
-    ``__cause__`` is what Ray says of it: a copy of the exception that the worker has raised, or an ActorDiedError.
+    ``__cause__`` is Ray's error: a copy of the worker's exception, or an ActorDiedError.
     """
 
     rank: Optional[int] = None
 
 
 def run(spec: Spec, discovery: Optional[HostDiscovery] = None, callbacks: Callbacks = None) -> list[Any]:
-    """Run the job, and return what its workers return, by rank. ``discovery`` finds the hosts, if it is given."""
+    """Run the job, and return its workers' results, by rank. ``discovery``, if given, finds the hosts."""
     job = ray.remote(ElasticJob).options(**_options(spec.name)).remote()
     running.append(job)
     try:
@@ -53,11 +53,11 @@ def run(spec: Spec, discovery: Optional[HostDiscovery] = None, callbacks: Callba
         ) from None
     finally:
         running.remove(job)
-        ray.kill(job)  # the workers are its own, so Ray ends what is left of them
+        ray.kill(job)  # Ray then ends the remaining workers, which belong to it
 
 
 def _options(name: str) -> dict[str, Any]:
-    """Where the coordinator runs: beside the driver, or on the head of the cluster where that is a client's."""
+    """The coordinator's node: the driver's own, or the head of the cluster if the driver is a client."""
     options: dict[str, Any] = {"num_cpus": 0, "max_concurrency": _AT_ONCE}
     if ray.util.client.ray.is_connected():
         options["resources"] = {"node:__internal_head__": 0.001}
@@ -68,7 +68,7 @@ def _options(name: str) -> dict[str, Any]:
 
 
 class _Finder:
-    """Asks a discovery for the hosts now and then, and tells the coordinator of changes."""
+    """Asks a discovery for the hosts regularly, and tells the coordinator of changes."""
 
     def __init__(self, job: Any, discovery: Optional[HostDiscovery]) -> None:
         self._job = job
@@ -128,7 +128,7 @@ def _results(result: Result, spec: Spec) -> list[Any]:
 
 
 def _raised(reference: Any) -> Optional[BaseException]:
-    """What the worker has raised."""
+    """The worker's exception."""
     if reference is None:
         return None
     try:

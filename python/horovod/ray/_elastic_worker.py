@@ -9,21 +9,21 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from horovod.ray import _facts, _secret, _sending, ray_logger
 from horovod.ray.worker import BaseHorovodWorker
 
-LEFT = "left"  # what a worker says that has ended without a result, because the job goes on without it
+LEFT = "left"  # the answer of a worker that has ended without a result, because the job goes on without it
 DONE = "done"
 
 
 class ElasticWorker(BaseHorovodWorker):
-    """One worker of an elastic job: a process that keeps its number while its rank may change."""
+    """One worker of an elastic job: a process that keeps its number although its rank may change."""
 
     def __repr__(self) -> str:
         return f"worker {os.environ.get('GOROVOD_ELASTIC_WORKER', '?')}"
 
     def prepare(self, variables: Mapping[str, str], job: Any, gpus: Optional[tuple[int, int]] = None) -> _facts.Facts:
-        """Take the job's variables and its secret, and say where this process runs.
+        """Set the job's variables and its secret, and return where this process runs.
 
-        ``job`` is the handle of the job's coordinator. ``gpus`` are how many the node has, and the number of this
-        worker among its host's.
+        ``job`` is the handle of the job's coordinator. ``gpus`` are the node's number of GPUs, and this worker's number
+        among those of its host.
         """
         facts = _facts.of_this_process()
         self.update_env_vars({**variables, "HOROVOD_HOSTNAME": facts.node_id})
@@ -34,9 +34,9 @@ class ElasticWorker(BaseHorovodWorker):
         return facts
 
     def work(self, func: Callable[[Any], Any], made_of: Optional[tuple[Any, Any, Any]] = None) -> tuple[str, Any]:
-        """Run ``func``, and return how that has ended, and the result.
+        """Run ``func``, and return how it ended, and its result.
 
-        ``made_of`` is what :meth:`start_executable_of` takes.
+        ``made_of`` is the argument of :meth:`start_executable_of`.
         """
         try:
             if made_of is not None:
@@ -54,7 +54,7 @@ class ElasticWorker(BaseHorovodWorker):
 
 
 class _OfRankZero:
-    """What ``ray_logger`` puts messages into: they go to the coordinator, if they are rank 0's of this moment."""
+    """The queue of ``ray_logger``: messages go to the coordinator, if this worker is rank 0 at the moment."""
 
     def __init__(self, job: Any) -> None:
         self._job = job
@@ -67,9 +67,9 @@ class _OfRankZero:
 
 
 def gpu_order(own: Sequence[str], there: int, slot: int) -> list[str]:
-    """All GPUs of the node, those that Ray has given this worker where its local rank looks for them.
+    """All GPUs of the node, in an order in which this worker's GPUs from Ray are where its local rank looks for them.
 
-    So ``torch.cuda.set_device(hvd.local_rank())`` takes a GPU of its own on every worker.
+    So ``torch.cuda.set_device(hvd.local_rank())`` chooses a different GPU on every worker.
 
     >>> gpu_order(["0"], 4, 2)
     ['2', '1', '0', '3']

@@ -1,4 +1,4 @@
-"""Where a worker runs, and with which versions: those of all workers must suit the driver's."""
+"""Where a worker runs, and its versions: those of all workers must suit the driver's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import horovod
 
 
 class Facts(NamedTuple):
-    """What one process says of itself."""
+    """The facts of one process."""
 
     node_id: str
     hostname: str
@@ -21,12 +21,12 @@ class Facts(NamedTuple):
     python: str
     gorovod: str
     package: str
-    stderr: str  # the path of the file that it goes to, if it goes to one
+    stderr: str  # the path of the file that stderr goes to, if there is one
     hears: bool = False  # it can be interrupted
 
 
 class Place(NamedTuple):
-    """Which rank runs where."""
+    """The host of one rank."""
 
     rank: int
     facts: Facts

@@ -1,7 +1,7 @@
-"""What a worker does about an exception that a user's function raises: it tells the other ranks, and leaves the job.
+"""A worker's reaction to an exception of a user's function: it tells the other ranks, and leaves the job.
 
-The ranks whose function has returned leave the job before their next call. Else they would go on in a job that has
-failed, while the others wait for them in a new one: ``hvd.init()`` does nothing in a process that is in a job.
+A rank whose function has returned leaves the job before its next call. Otherwise it would go on in a job that has
+failed, while the others wait for it in a new one: ``hvd.init()`` does nothing in a process that is in a job.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Iterator
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """Run user's code. If it raises while this process is a rank, no other rank waits for it any longer."""
+    """Run user's code. If it raises while this process is a rank, the other ranks stop waiting for this one."""
     try:
         yield
     except BaseException as error:
-        # The process lives on, for further functions, so nothing else would end what the others wait for.
+        # The process lives on, for further functions, so nothing else would end the other ranks' waits.
         if "horovod.common._job" in sys.modules:
             _leave(error)
         raise
 
 
 def leave(only_failed: bool = False) -> None:
-    """Leave the job that this process is in, if any; with ``only_failed``, if this process knows that it has failed."""
+    """Leave this process's job, if there is one; with ``only_failed``, only if it is known to have failed."""
     if "horovod.common._job" not in sys.modules:
         return
     from horovod.common import _job, _last_words

@@ -1,4 +1,4 @@
-"""Whether a user's arguments make sense, before anything is started."""
+"""Checks of a user's arguments, before anything starts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def names(name: str, value: Any) -> None:
 
 
 def hosts(value: Any) -> dict[str, int]:
-    """What a discovery has found, checked: the number of slots by host."""
+    """The hosts that a discovery has found, checked: the number of slots by host."""
     if not isinstance(value, Mapping) or not all(isinstance(host, str) for host in value):
         raise TypeError(f"find_available_hosts_and_slots() returned {value!r}: a dict of hosts and slots is needed")
     return {host: positive(f"the slots of host {host}", slots, least=0) for host, slots in value.items()}

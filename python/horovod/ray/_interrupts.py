@@ -1,8 +1,8 @@
-"""Ending a call of a worker that runs: the driver has its function raise KeyboardInterrupt.
+"""Ending a running call of a worker: the driver makes its function raise KeyboardInterrupt.
 
-Ray cannot end a method of an actor, only the process: ``ray.cancel`` does not even keep a process from beginning what
-it has been sent. So a task on the worker's node sends a signal to the worker's process. It is not SIGINT, which Ray's
-processes block, because a terminal sends that to all processes of a cluster that a program has started.
+Ray cannot end a method of an actor, only the process; with ``ray.cancel`` the process still begins the calls that it
+has received. So a task on the worker's node sends a signal to the worker's process. It is not SIGINT, because Ray's
+processes block that: a terminal sends it to all processes of a cluster that a program has started.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from horovod.ray._facts import Place
 _SIGNAL = signal.SIGRTMIN + 9 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR1
 _SENT_S = 5.0
 
-_hears = False  # the main thread runs what an interrupt is to end
+_hears = False  # the main thread runs code that an interrupt may end
 
 
 def prepare() -> bool:
-    """In a worker's process: have the signal end nothing but what :func:`heard` surrounds. False if it cannot."""
+    """In a worker's process: make the signal end only code inside :func:`heard`. False if that is impossible."""
     if threading.current_thread() is not threading.main_thread():
         return False
     signal.signal(_SIGNAL, _interrupt)
@@ -46,7 +46,7 @@ def heard() -> Iterator[None]:
 def _interrupt(number: int, frame: Any) -> None:
     global _hears
     if _hears:
-        _hears = False  # a second one does not disturb what the first has begun
+        _hears = False  # so that a second interrupt does not disturb the handling of the first
         raise KeyboardInterrupt("the driver has been interrupted")
 
 
@@ -66,7 +66,7 @@ def send(places: Iterable[Place]) -> None:
         sent.append(task.remote(pids))
     ray.wait(sent, num_returns=len(sent), timeout=_SENT_S)
     for ref in sent:
-        ref.future()  # a node that has gone needs none
+        ref.future()  # a node that is gone needs none
 
 
 def _signal_all(pids: Sequence[int]) -> None:

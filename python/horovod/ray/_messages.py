@@ -1,4 +1,4 @@
-"""What rank 0 logs for the driver's callbacks."""
+"""Rank 0's messages for the driver's callbacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BETWEEN_LOOKS_S = 0.1
 
 @dataclasses.dataclass
 class Sender:
-    """Rank 0's end of ``queue``: it says of each message which call of the driver's it belongs to."""
+    """Rank 0's end of ``queue``: it marks each message with the driver's call that it belongs to."""
 
     queue: Any
     call: int
@@ -23,9 +23,9 @@ class Sender:
 
 
 class Messages:
-    """What rank 0 has logged for the driver's callbacks; nothing if ``queue`` or ``callbacks`` is None.
+    """Rank 0's messages for the driver's callbacks; none if ``queue`` or ``callbacks`` is None.
 
-    Only messages of ``call`` count. The queue may have others: a call that has failed leaves rank 0 running.
+    Only messages of ``call`` count. The queue may have others, because a failed call leaves rank 0 running.
     """
 
     def __init__(self, queue: Optional[Any] = None, callbacks: Callbacks = None, call: int = 0) -> None:
@@ -34,13 +34,13 @@ class Messages:
         self._call = call
 
     def limit(self, timeout_s: Optional[float]) -> Optional[float]:
-        """For how long to wait before the next look, if the wait could take ``timeout_s`` seconds."""
+        """How long to wait before the next look, in a wait of at most ``timeout_s`` seconds."""
         if self._queue is None:
             return timeout_s
         return _BETWEEN_LOOKS_S if timeout_s is None else min(_BETWEEN_LOOKS_S, timeout_s)
 
     def deliver(self) -> None:
-        """Hand what has come to each callback."""
+        """Pass the messages that have come to each callback."""
         if self._queue is None:
             return
         there = self._queue.size()

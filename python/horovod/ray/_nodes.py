@@ -1,4 +1,4 @@
-"""What a node's Python says of itself, where gorovod may be missing. Its function is sent whole, not by its name."""
+"""A report of a node's Python, where gorovod may be missing. Its function is sent whole, not by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 
 def portable() -> Callable[[], tuple[str, str, str, str]]:
-    """A function for any node: its Python's version, horovod's, the folder of horovod, and why it is of no use."""
+    """A function for any node: its Python's version, horovod's, horovod's folder, and why that is unusable."""
 
     def inspect() -> tuple[str, str, str, str]:
         import importlib

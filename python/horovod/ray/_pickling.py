@@ -1,4 +1,4 @@
-"""Sending a user's function to the workers; and which object it is that cannot be sent."""
+"""Sending a user's function to the workers, and finding the object in it that cannot be sent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from horovod.runner import _unpicklable
 
 
 def put(value: Any, name: str) -> Any:
-    """Put ``value`` where all workers can read it, once. Raises TypeError, which names what cannot be pickled.
+    """Put ``value`` where all workers can read it, once. Raises TypeError, which names the object that cannot be
+    pickled.
 
-    ``name`` is that of the user's function.
+    ``name`` is the name of the user's function.
     """
     try:
         return ray.put(value)
@@ -28,5 +29,5 @@ def put(value: Any, name: str) -> Any:
 
 
 def culprit(value: Any, reason: Exception) -> str:
-    """A clause: which object of ``value`` cannot be pickled, as Ray does it, and why. ``reason`` is why all cannot."""
+    """A clause: which object of ``value`` Ray cannot pickle, and why. ``reason`` is the error for the whole."""
     return _unpicklable.culprit(value, reason, cloudpickle.dumps)

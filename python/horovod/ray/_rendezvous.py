@@ -1,4 +1,4 @@
-"""Where the ranks of a job meet that is not elastic: in the process of rank 0."""
+"""The meeting place of the ranks of a job that is not elastic: in the process of rank 0."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from horovod.runner.util import network
 def establish(size: int, nics: Optional[Sequence[str]], key: str) -> dict[str, str]:
     """Serve the rendezvous of ``size`` ranks in this process until it ends, or until the next call.
 
-    Returns the variables that all ranks need besides ``key``, the job's secret. ``nics`` are the interfaces that the
-    ranks may use. Without them the address is the one by which Ray's other nodes reach this one.
+    Returns the variables that all ranks need in addition to ``key``, the job's secret. ``nics`` are the interfaces that
+    the ranks may use. Without them the address is the one at which Ray's other nodes reach this one.
     """
     import ray
 

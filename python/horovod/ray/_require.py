@@ -1,4 +1,4 @@
-"""Whether Ray is installed, and new enough. Importing this module raises ImportError if not."""
+"""Checks that Ray is installed, and new enough. Otherwise importing this module raises ImportError."""
 
 import re
 
@@ -21,7 +21,7 @@ if tuple(map(int, re.findall(r"\d+", _found)[:2])) < _OLDEST:
 
 
 def inside(error: Exception) -> ImportError:
-    """What to raise where a name is missing that Ray does not promise to have, though nothing it promises would do."""
+    """The error for a missing name that Ray does not promise to keep; no promised name can replace it."""
     return ImportError(
         f"this Ray, {_found}, lacks what gorovod uses inside it ({error}). gorovod works with Ray 2.60: "
         "pip install 'ray==2.60.*', or a newer gorovod"

@@ -1,4 +1,4 @@
-"""What a cluster has and what a job asks for, in words."""
+"""A cluster's resources, and a job's demands, in words."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TIMED_OUT = (
 
 
 def words(resources: Mapping[str, float], like: Optional[Mapping[str, float]] = None) -> str:
-    """Such as ``{CPU: 4, GPU: 1}``. ``like`` says of which resources."""
+    """Such as ``{CPU: 4, GPU: 1}``. ``like`` decides which resources to name."""
     shown = [name for name in _SHOWN if name in (like or resources)]
-    # A placement group's own entries, such as CPU_group_0_e77f, repeat what its nodes have.
+    # Entries of placement groups, such as CPU_group_0_e77f, repeat the resources of their nodes.
     shown += [n for n in resources if n not in _SHOWN and not n.startswith(_NOT_SHOWN) and "_group_" not in n]
     return "{" + ", ".join(f"{name}: {resources.get(name, 0):g}" for name in shown) + "}"
 
@@ -31,7 +31,7 @@ def asked(bundles: Sequence[Mapping[str, float]], strategy: str) -> str:
 
 
 def there() -> str:
-    """What each node of the cluster has, and how much is free in all."""
+    """The resources of each node of the cluster, and how much is free in total."""
     nodes = [node for node in ray.nodes() if node["Alive"]]
     has = [f"{node['NodeManagerAddress']} ({node['NodeID'][:8]}) {words(node['Resources'])}" for node in nodes]
     if len(has) > _MOST_NODES:
@@ -41,7 +41,7 @@ def there() -> str:
 
 
 def check_room(group: PlacementGroup, per_worker: Mapping[str, float], workers: int) -> None:
-    """Raise TimeoutError if the placement group could never have room for so many workers."""
+    """Raise TimeoutError if the placement group could never have room for this many workers."""
     room = sum(_fits(bundle, per_worker) for bundle in group.bundle_specs)
     if room < workers:
         bundles = ", ".join(words(bundle) for bundle in group.bundle_specs)
@@ -53,5 +53,5 @@ def check_room(group: PlacementGroup, per_worker: Mapping[str, float], workers: 
 
 
 def _fits(bundle: Mapping[str, float], per_worker: Mapping[str, float]) -> int:
-    """How many workers the bundle has room for."""
+    """How many workers fit into the bundle."""
     return min((int(bundle.get(name, 0) // amount) for name, amount in per_worker.items() if amount), default=1 << 30)

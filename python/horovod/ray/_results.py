@@ -1,4 +1,4 @@
-"""What the workers return, in order of rank; or the failure from which all others follow."""
+"""The workers' results, in order of rank; or the failure that caused all others."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from horovod.ray._facts import Place
 from horovod.ray._messages import Messages
 from horovod.ray._saying import say
 
-# Seconds for which the cause is awaited once a rank has failed as a consequence of another one's failure.
+# Seconds to wait for the cause, once a rank has failed as a consequence of another rank's failure.
 _CAUSE_S = 10.0
-# Seconds for which the other ranks' view of a death is awaited.
+# Seconds to wait for the other ranks' view of a death.
 _VIEW_S = 3.0
-# Seconds for which interrupted ranks may go on before the driver does.
+# Seconds that interrupted ranks may take before the driver goes on.
 _INTERRUPTED_S = 5.0
 _BETWEEN_INTERRUPTS_S = 1.0
 
@@ -27,7 +27,7 @@ class Call:
     """A function that the ranks execute, ``name``.
 
     Attributes:
-        pending: what the ranks promise that have not ended it.
+        pending: the promises of the ranks that have not finished it.
     """
 
     def __init__(self, refs: Sequence[Any], places: Sequence[Place], name: str) -> None:
@@ -38,14 +38,14 @@ class Call:
         self._values: dict[Any, Any] = {}
 
     def collect(self, messages: Optional[Messages] = None) -> list[Any]:
-        """Wait for what the ranks return, by rank.
+        """Wait for the ranks' results, and return them by rank.
 
-        Raises the first failure. If a rank raises an error because another rank has failed, this waits some seconds for
-        the other's failure, and raises that one. If this wait is interrupted, so are the ranks.
+        Raises the first failure. If a rank fails because another rank has failed, this waits some seconds for the
+        other's failure, and raises that one. If this wait is interrupted, so are the ranks.
         """
         try:
             failure = self._attend(messages or Messages())
-        except BaseException:  # Ctrl-C, or what a callback has raised
+        except BaseException:  # Ctrl-C, or an exception of a callback
             self._interrupt()
             raise
         finally:
@@ -55,11 +55,11 @@ class Call:
         return [self._values[ref] for ref in self._refs]
 
     def running(self) -> list[Place]:
-        """The ranks that have not ended it."""
+        """The ranks that have not finished it."""
         return [self._places[ref] for ref in self.pending]
 
     def _attend(self, messages: Messages) -> Optional[Exception]:
-        """Take what comes, until all is there, or a failure is known."""
+        """Handle results until all have come, or a failure is known."""
         consequence: Optional[Exception] = None
         end: Optional[float] = None
         while self.pending and (end is None or time.monotonic() < end):
@@ -79,7 +79,7 @@ class Call:
         return consequence
 
     def _take(self, ref: Any) -> Optional[Exception]:
-        """Keep what a rank has returned, or return what it has raised."""
+        """Keep a rank's result, or return its exception."""
         try:
             self._values[ref] = ray.get(ref)
             return None
@@ -90,10 +90,10 @@ class Call:
             return error
 
     def _interrupt(self) -> None:
-        """Have the ranks end it, each by KeyboardInterrupt."""
+        """Make the ranks end it by KeyboardInterrupt."""
         end = time.monotonic() + _INTERRUPTED_S
         while self.pending and time.monotonic() < end:
-            _interrupts.send(self.running())  # again and again: a rank that has not begun it hears nothing
+            _interrupts.send(self.running())  # repeatedly: a rank that has not begun the call ignores the signal
             wait_s = min(_BETWEEN_INTERRUPTS_S, max(0.0, end - time.monotonic()))
             _, self.pending = ray.wait(self.pending, num_returns=len(self.pending), timeout=wait_s)
         if self.pending:
@@ -105,7 +105,7 @@ class Call:
 
 
 def _view(pending: list[Any]) -> str:
-    """What the first of the other ranks says that fails because of a death; empty if none does so soon."""
+    """The report of the first other rank that fails because of a death; empty if none does so soon."""
     end = time.monotonic() + _VIEW_S
     while pending and time.monotonic() < end:
         ready, pending = ray.wait(pending, timeout=max(0.0, end - time.monotonic()))
@@ -120,7 +120,7 @@ def _view(pending: list[Any]) -> str:
 
 
 def _is_consequence(error: BaseException) -> bool:
-    """Whether a rank raised it because another one has failed."""
+    """Whether a rank raised it because another rank has failed."""
     return isinstance(error, HorovodInternalError) or (
         isinstance(error, RayTaskError) and isinstance(error.cause, HorovodInternalError)
     )

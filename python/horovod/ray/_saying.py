@@ -1,4 +1,4 @@
-"""What horovod.ray says to the person at the driver: lines of the logger ``horovod.ray``, which go to stderr."""
+"""Messages of horovod.ray to the user at the driver: lines of the logger ``horovod.ray``, which go to stderr."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ logger = logging.getLogger("horovod.ray")
 
 
 def say(text: str) -> None:
-    """Say one line. Warnings are shown even where nobody has configured logging."""
+    """Print one line. Warnings appear even if logging is not configured."""
     logger.warning("horovod.ray: %s", text)

@@ -1,6 +1,6 @@
-"""The job's secret, by which its ranks know one another.
+"""The job's secret, by which its ranks recognise one another.
 
-It is made inside an actor, and the others ask that actor for it. So it travels only as a method's return value, which
+An actor makes it, and the other processes ask that actor for it. So it travels only as a method's return value, which
 Ray shows to nobody. Never put it into an argument, a name, a runtime environment or a log: Ray's dashboard shows those.
 """
 
@@ -44,5 +44,5 @@ def adopt(keeper: Any) -> str:
 
 
 def own() -> str:
-    """This process's secret, which is made if it has none."""
+    """This process's secret; a new one if it has none."""
     return os.environ.setdefault(VARIABLE, secrets.token_hex(32))

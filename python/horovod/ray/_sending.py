@@ -1,4 +1,4 @@
-"""What a worker sends back: results and exceptions, which may be such that they cannot be pickled."""
+"""A worker's results and exceptions on their way back; some of them cannot be pickled."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ray import cloudpickle
 
 from horovod.ray import _pickling
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)  # what can always be pickled
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)  # types that can always be pickled
 
 
 def call(func: Callable[[], Any], who: str) -> Any:
-    """Call ``func``, and return what Ray can send for its result; or raise what Ray can send for its exception.
+    """Call ``func``, and return its result, or raise its exception, in a form that Ray can send.
 
-    ``who`` is the worker, such as ``"rank 3"``. The driver gets the result itself. Where it cannot be pickled, Ray
-    raises a TypeError of ours in its place.
+    ``who`` is the worker, such as ``"rank 3"``. The driver gets the result itself. If the result cannot be pickled, Ray
+    raises a TypeError of ours instead.
     """
     try:
         value = func()
@@ -32,14 +32,14 @@ def call(func: Callable[[], Any], who: str) -> Any:
 
 
 class Result:
-    """A result on its way: pickling it pickles ``value``, and unpickling it returns that."""
+    """A result on its way: pickling it pickles ``value``, and unpickling it returns ``value``."""
 
     def __init__(self, value: Any, who: str) -> None:
         self.value = value
         self._who = who
 
     def __reduce__(self) -> tuple[Any, ...]:
-        buffers: list[pickle.PickleBuffer] = []  # arrays: they are not copied
+        buffers: list[pickle.PickleBuffer] = []  # arrays, which are not copied
         try:
             data = cloudpickle.dumps(self.value, protocol=5, buffer_callback=buffers.append)
         except Exception as error:
@@ -51,7 +51,7 @@ class Result:
 
 
 def _stand_in(error: Exception, who: str) -> Optional[Exception]:
-    """What is raised in place of an exception that cannot be pickled and unpickled; None for one that can."""
+    """The exception to raise in place of one that cannot be pickled and unpickled; None if it can."""
     try:
         pickle.loads(cloudpickle.dumps(error))
         return None

@@ -15,10 +15,10 @@ class MiniSettings:
 
     Args:
         nics: names of the network interfaces that the ranks may use; None is all.
-        verbose: above 0 the job tells more.
+        verbose: above 0 the job prints more.
         key: always None: the ranks make the job's secret themselves, so that nobody can read it here.
-        ssh_port: not used, as nothing is started by ssh.
-        ssh_identity_file: the path of the file that ``create_settings`` has written ``ssh_str`` to.
+        ssh_port: not used, because nothing is started by ssh.
+        ssh_identity_file: the path of the file with ``create_settings``' ``ssh_str``.
         timeout_s: seconds until all ranks must have met in ``hvd.init()``.
         placement_group_timeout_s: seconds until the cluster must have room for all workers.
         elastic: whether ranks may come and go. RayExecutor sets it.
@@ -49,7 +49,7 @@ class MiniSettings:
 
 
 def write_identity(path: Optional[str], content: Optional[str]) -> None:
-    """Write an ssh key to a file that is not there yet, readable by this user only."""
+    """Write an ssh key to a file that does not exist yet, readable by this user only."""
     if content is None:
         return
     if path is None:
@@ -63,7 +63,7 @@ def write_identity(path: Optional[str], content: Optional[str]) -> None:
 
 
 def refuse_unknown(call: str, given: dict[str, Any], instead: dict[str, str]) -> None:
-    """Raise TypeError for arguments that ``call`` does not have. ``instead`` says what others mean."""
+    """Raise TypeError for arguments that ``call`` does not have. ``instead`` names the right ones."""
     for name in given:
         hint = f"; {instead[name]}" if name in instead else ""
         raise TypeError(f"{call} has no parameter {name!r}{hint}")

@@ -23,7 +23,7 @@ from horovod.ray.strategy import BaseStrategy
 
 @dataclasses.dataclass
 class _Work:
-    """A function with its arguments, as what a worker executes."""
+    """A function with its arguments, as a worker executes it."""
 
     function: Callable[..., Any]
     args: Sequence[Any]
@@ -68,7 +68,7 @@ class StaticAdapter(Adapter):
             raise
 
     def _join(self, workers: list[Any], extra: dict[str, Any]) -> None:
-        """Give each worker its rank, and all the way to one another."""
+        """Give each worker its rank, and all workers the way to one another."""
         facts = self._await_start(workers)
         _checks.same_as_driver(facts)
         order = host_by_host([f.node_id for f in facts])
@@ -136,13 +136,13 @@ class StaticAdapter(Adapter):
         callbacks: Callbacks = None,
         workers: Optional[list[Any]] = None,
     ) -> list[Any]:
-        """Have the workers execute it, and return what they promise."""
+        """Let the workers execute it, and return their promises."""
         workers = self._started() if workers is None else workers
         shared = _pickling.put(work, _name(named_for))
         if callbacks and self._queue is None:
             self._queue = Queue(actor_options={"num_cpus": 0})
         self._call += 1
-        if self._failed:  # not all ranks may know it yet
+        if self._failed:  # some ranks may not know it yet
             _waiting.let_go([worker.leave_job.remote() for worker in self.workers])
             self._failed = False
         workers[0].set_queue.remote(Sender(self._queue, self._call) if callbacks else None)
@@ -183,7 +183,7 @@ class StaticAdapter(Adapter):
 
 
 def host_by_host(nodes: Sequence[str]) -> list[int]:
-    """The indices of ``nodes``, those of one node together, nodes in the order of their first index."""
+    """The indices of ``nodes``, grouped by node; nodes are in the order of their first index."""
     first: dict[str, int] = {}
     for index, node in enumerate(nodes):
         first.setdefault(node, index)
@@ -191,7 +191,7 @@ def host_by_host(nodes: Sequence[str]) -> list[int]:
 
 
 def visible_gpus(facts: Sequence[Facts]) -> list[dict[str, str]]:
-    """The variables that show each worker all GPUs of its host's workers, in one order: that of the local ranks."""
+    """The variables that show each worker all GPUs of its host's workers, in the order of the local ranks."""
     of_node: dict[str, list[str]] = {}
     for f in facts:
         seen = of_node.setdefault(f.node_id, [])

@@ -1,4 +1,4 @@
-"""Waiting for Ray, with word of what for when it takes long."""
+"""Waiting for Ray, with a message about what is awaited if it takes long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ MOST_BETWEEN_WORDS_S = 60.0
 
 
 def until(ref: Any, timeout_s: float, what: Callable[[], str]) -> bool:
-    """Wait until ``ref`` is there, and raise if it is an error. False if that takes more than ``timeout_s`` seconds.
+    """Wait until ``ref`` is ready, and raise its error, if it is one. False if it takes more than ``timeout_s``
+    seconds.
 
     After 5 s, and then ever more seldom, the driver says what it waits for.
     """
@@ -25,7 +26,7 @@ def until(ref: Any, timeout_s: float, what: Callable[[], str]) -> bool:
 def for_workers(refs: list[Any], timeout_s: float, resources: Mapping[str, float], reserved: bool) -> list[Any]:
     """Wait until all workers have answered, and return the answers.
 
-    ``resources`` are what each worker takes; ``reserved`` says that there is room for all.
+    ``resources`` are those of each worker; ``reserved``: there is room for all workers.
     """
 
     def text(pending: int) -> str:
@@ -42,13 +43,13 @@ def for_workers(refs: list[Any], timeout_s: float, resources: Mapping[str, float
 
 
 def let_go(refs: Iterable[Any]) -> None:
-    """Say that nobody will ask for these, so that Ray does not print their errors."""
+    """Say that nobody will ask for these references, so that Ray does not print their errors."""
     for ref in refs:
         ref.future()
 
 
 def _unready(refs: list[Any], timeout_s: float, what: Callable[[int], str]) -> list[Any]:
-    """What is not there after ``timeout_s`` seconds. Raises the first error among what is."""
+    """The references that are not ready after ``timeout_s`` seconds. Raises the first error among the ready ones."""
     now = time.monotonic()
     end, pause = now + timeout_s, FIRST_WORD_S
     word, pending = now + pause, refs

@@ -1,4 +1,4 @@
-"""What stands behind a RayExecutor: a job whose size is fixed, or an elastic one."""
+"""The implementations of a RayExecutor: a job whose size is fixed, or an elastic one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Callbacks = Optional[Sequence[Callable[[Any], Any]]]
 
 
 class Adapter(abc.ABC):
-    """The work of a RayExecutor. Its methods are those of RayExecutor, which says what they do."""
+    """The work of a RayExecutor. Its methods are RayExecutor's, which documents them."""
 
     @abc.abstractmethod
     def start(
@@ -22,7 +22,7 @@ class Adapter(abc.ABC):
         """Start the workers, or make ready to.
 
         Args:
-            executable_cls: is called on each worker; :meth:`execute` hands the object to functions.
+            executable_cls: called on each worker; :meth:`execute` passes the object to functions.
             executable_args: its positional arguments.
             executable_kwargs: its keyword arguments.
             extra_env_vars: variables of the workers' environment.
@@ -33,8 +33,8 @@ class Adapter(abc.ABC):
         """Call ``fn(executable)`` on every worker. Blocks.
 
         Args:
-            fn: the function. It gets the object that :meth:`start` has made, or None.
-            callbacks: as of :meth:`run`.
+            fn: the function. It gets the object from :meth:`start`, or None.
+            callbacks: as for :meth:`run`.
 
         Returns:
             The results, by rank.
@@ -54,7 +54,7 @@ class Adapter(abc.ABC):
             fn: the function.
             args: its positional arguments.
             kwargs: its keyword arguments.
-            callbacks: functions of one argument, called here with what rank 0 logs.
+            callbacks: functions of one argument, called here with rank 0's messages.
 
         Returns:
             The results, by rank.
@@ -91,4 +91,4 @@ class Adapter(abc.ABC):
 
     @abc.abstractmethod
     def shutdown(self) -> None:
-        """End the workers, and release what they took of the cluster."""
+        """End the workers, and release their resources."""

@@ -1,4 +1,4 @@
-"""ElasticRayExecutor, the older way to elastic jobs; ``RayExecutor(min_workers=…)`` is the newer one."""
+"""ElasticRayExecutor, the older interface for elastic jobs; ``RayExecutor(min_workers=…)`` is the newer one."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class RayHostDiscovery(elastic_v2.RayHostDiscovery):
 
 
 class TestDiscovery(elastic_v2.TestDiscovery):
-    """Has hosts come and go at random, for drills: each change adds or removes one host.
+    """Makes hosts come and go at random, for drills: each change adds or removes one host.
 
     Args:
         min_hosts: the fewest hosts.
         max_hosts: the most.
         change_frequency_s: seconds between changes.
-        use_gpu: as RayHostDiscovery has it, like the next two.
+        use_gpu: as for RayHostDiscovery, like the next two.
         cpus_per_slot: CPUs that a worker needs.
         gpus_per_slot: GPUs that a worker needs.
-        verbose: say each change.
-        _graceful: a host that goes leaves at the next commit. If not, its workers are killed, too.
+        verbose: print each change.
+        _graceful: a host that goes leaves at the next commit. Otherwise its workers are killed, too.
 
     Example:
         >>> from horovod.ray.elastic import TestDiscovery
@@ -72,12 +72,12 @@ class ElasticSettings(MiniSettings):
     """Settings of an elastic job. ``ElasticRayExecutor.create_settings`` makes one.
 
     Args:
-        min_num_proc: the fewest workers with which the job goes on.
-        max_num_proc: the most; None is as many as there is room for.
+        min_num_proc: the fewest workers with which the job can go on.
+        max_num_proc: the most workers; None: as many as there is room for.
         reset_limit: how often the job may be formed anew; None is any number of times.
         elastic_timeout: seconds for each wait for room, and for workers.
-        cooldown_range: for how many seconds a slot is left alone whose worker has failed; None is for ever.
-        discovery: finds the hosts, if the executor is to use it.
+        cooldown_range: for how many seconds a failed worker's slot stays unused; None: for ever.
+        discovery: finds the hosts, if the executor uses it.
     """
 
     min_num_proc: int = 1
@@ -94,10 +94,10 @@ class ElasticRayExecutor:
     Args:
         settings: from :meth:`create_settings`.
         use_gpu: give each worker GPUs.
-        cpus_per_slot: how many CPUs each worker takes of Ray's.
+        cpus_per_slot: how many of Ray's CPUs each worker takes.
         gpus_per_slot: how many GPUs, 1 by default.
         env_vars: variables of the workers' environment.
-        override_discovery: look for the hosts in Ray; if not, ``settings.discovery`` finds them.
+        override_discovery: look for the hosts in Ray; otherwise ``settings.discovery`` finds them.
 
     Raises:
         ValueError: arguments exclude one another, or make no sense.
@@ -125,16 +125,16 @@ class ElasticRayExecutor:
         """Make the settings of a job.
 
         Args:
-            min_num_proc: the fewest workers with which the job goes on.
-            max_num_proc: the most; None is as many as there is room for.
+            min_num_proc: the fewest workers with which the job can go on.
+            max_num_proc: the most workers; None: as many as there is room for.
             reset_limit: how often the job may be formed anew.
             elastic_timeout: seconds for each wait for room, and for workers.
             timeout_s: seconds until all ranks must have met in ``hvd.init()``.
-            ssh_identity_file: is kept; nothing is started by ssh.
+            ssh_identity_file: stored without effect; nothing is started by ssh.
             nics: names of the network interfaces that the ranks may use; all by default.
             min_np: old name of ``min_num_proc``, which wins.
             max_np: old name of ``max_num_proc``, which wins.
-            kwargs: ``cooldown_range``, ``discovery``, ``verbose`` or ``key``, as ElasticSettings has them.
+            kwargs: ``cooldown_range``, ``discovery``, ``verbose`` or ``key``, as in ElasticSettings.
 
         Returns:
             The settings.
@@ -190,7 +190,7 @@ class ElasticRayExecutor:
         )
 
     def start(self) -> None:
-        """Make ready. The workers are started by :meth:`run`, and end with it."""
+        """Prepare. :meth:`run` starts the workers, and they end with it."""
         self._adapter.start(extra_env_vars=self._env_vars)
 
     def run(self, worker_fn: Callable[[], Any], callbacks: Callbacks = None) -> list[Any]:
@@ -202,11 +202,11 @@ class ElasticRayExecutor:
                 ``horovod.ray.ray_logger.log``, while the workers run.
 
         Returns:
-            The results of the workers that are there at the end, by rank.
+            The results of the workers that exist at the end, by rank.
 
         Raises:
-            RuntimeError: the job has failed; the text and the cause say which rank, and how.
-            TimeoutError: the cluster has had no room for the least number of workers.
+            RuntimeError: the job has failed; the text and the cause say which rank failed, and how.
+            TimeoutError: the cluster had no room for the least number of workers.
             TypeError: ``worker_fn`` cannot be pickled.
         """
         return self._adapter.run(worker_fn, callbacks=callbacks)

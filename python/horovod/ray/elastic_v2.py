@@ -1,4 +1,4 @@
-"""Elastic jobs of RayExecutor: what finds their hosts, and how they are started."""
+"""Elastic jobs of RayExecutor: how their hosts are found, and how they are started."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class RayHostDiscovery(HostDiscovery):
         self.gpus_per_worker = 1 if gpus_per_worker is None else gpus_per_worker
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
-        """Look at the nodes of the cluster that live.
+        """Look at the living nodes of the cluster.
 
         Returns:
-            Their addresses, each with its slots. Nodes without any are left out.
+            Their addresses, each with its slots. Nodes without slots are left out.
         """
         per_worker = per_worker_resources(self.cpus_per_worker, self.gpus_per_worker if self.use_gpu else 0)
         hosts: dict[str, int] = {}
@@ -55,17 +55,17 @@ class RayHostDiscovery(HostDiscovery):
 
 
 class TestDiscovery(RayHostDiscovery):
-    """Has hosts come and go at random, for drills: each change adds or removes one host.
+    """Makes hosts come and go at random, for drills: each change adds or removes one host.
 
     Args:
         min_hosts: the fewest hosts.
         max_hosts: the most.
         change_frequency_s: seconds between changes.
-        use_gpu: as RayHostDiscovery has it, like the next two.
+        use_gpu: as for RayHostDiscovery, like the next two.
         cpus_per_worker: CPUs that a worker needs.
         gpus_per_worker: GPUs that a worker needs.
-        verbose: say each change.
-        _graceful: a host that goes leaves at the next commit. If not, its workers are killed, too.
+        verbose: print each change.
+        _graceful: a host that goes leaves at the next commit. Otherwise its workers are killed, too.
 
     Example:
         >>> from horovod.ray.elastic_v2 import TestDiscovery
@@ -74,7 +74,7 @@ class TestDiscovery(RayHostDiscovery):
         1
     """
 
-    __test__ = False  # it is no test of pytest's
+    __test__ = False  # it is no test for pytest
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class TestDiscovery(RayHostDiscovery):
         self._random = random.Random()
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
-        """Make a change, if it is time, and say what is there now.
+        """Make a change, if it is time, and return the present hosts.
 
         Returns:
             The addresses of the hosts, each with its slots.
@@ -130,29 +130,29 @@ class TestDiscovery(RayHostDiscovery):
 
 
 def kill_workers_of(address: str) -> None:
-    """Kill the elastic workers that this driver's jobs have on the nodes with this address."""
+    """Kill the elastic workers of this driver's jobs on the nodes with this address."""
     for job in list(_elastic_run.running):
         job.kill_workers.remote(address)
 
 
 def per_worker_resources(cpus: float, gpus: float) -> dict[str, float]:
-    """What one worker takes."""
+    """The resources of one worker."""
     return {name: amount for name, amount in (("CPU", cpus), ("GPU", gpus)) if amount}
 
 
 class ElasticAdapter(Adapter):
-    """A job whose workers come and go. They are started by each call of :meth:`run`, and end with it.
+    """A job whose workers come and go. Each call of :meth:`run` starts them, and they end with it.
 
     Args:
-        settings: of the job. If ``override_discovery`` is False, its attribute ``discovery`` finds the hosts.
-        min_workers: the fewest with which the job goes on.
-        max_workers: the most; None is as many as there is room for.
+        settings: the job's settings. If ``override_discovery`` is False, the attribute ``discovery`` finds the hosts.
+        min_workers: the fewest workers with which the job can go on.
+        max_workers: the most workers; None: as many as there is room for.
         use_gpu: workers need GPUs.
         cpus_per_worker: CPUs that a worker takes.
         gpus_per_worker: GPUs that a worker takes.
         override_discovery: look for the hosts in Ray.
         reset_limit: how often the job may be formed anew; None is any number of times.
-        cooldown_range: for how many seconds a slot is left alone whose worker has failed; None is for ever.
+        cooldown_range: for how many seconds a failed worker's slot stays unused; None: for ever.
         elastic_timeout: seconds for each wait for room, and for workers.
 
     Raises:

@@ -10,15 +10,15 @@ _warned = False
 
 
 def configure(queue: Optional[Any]) -> None:
-    """Have :func:`log` put what it is given into ``queue``, a ``ray.util.queue.Queue``. None ends that."""
+    """Make :func:`log` put its arguments into ``queue``, a ``ray.util.queue.Queue``. None ends that."""
     global _queue
     _queue = queue
 
 
 def log(info_dict: Mapping[str, Any]) -> None:
-    """Send ``info_dict`` to the callbacks of the driver. Other ranks than 0 may call it: nothing is sent then.
+    """Send ``info_dict`` to the callbacks of the driver. Other ranks than 0 may call it; then nothing is sent.
 
-    Warns once, and sends nothing, where the driver has given no callbacks.
+    If the driver has no callbacks, it warns once, and sends nothing.
     """
     global _warned
     if _queue is not None:
@@ -31,7 +31,7 @@ def log(info_dict: Mapping[str, Any]) -> None:
 
 
 def _is_quiet() -> bool:
-    """Whether this is a rank above 0, whose dictionaries nobody wants."""
+    """Whether this is a rank above 0, whose dictionaries are not sent."""
     import os
 
     return os.environ.get("HOROVOD_RANK", "0") != "0"

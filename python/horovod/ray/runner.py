@@ -16,34 +16,34 @@ __all__ = ["Coordinator", "MiniSettings", "RayExecutor"]
 
 
 class _BothGiven(ValueError, AssertionError):
-    """Two parameters of which only one may be given; Horovod has an AssertionError here."""
+    """Two parameters exclude each other; Horovod raises an AssertionError here."""
 
 
 class RayExecutor:
     """A job whose ranks are actors of Ray.
 
-    Give ``num_workers``, or ``num_hosts`` with ``num_workers_per_host``, for a job of a fixed size; or ``min_workers``
-    for an elastic one. Workers take part as soon as they call ``hvd.init()``.
+    Give ``num_workers``, or ``num_hosts`` with ``num_workers_per_host``, for a job of a fixed size; give
+    ``min_workers`` for an elastic job. Workers take part as soon as they call ``hvd.init()``.
 
     Args:
-        settings: from :meth:`create_settings`; the defaults where there are none.
+        settings: from :meth:`create_settings`; None: the defaults.
         num_workers: the number of ranks, packed onto few hosts.
-        num_hosts: the number of hosts, each of which has ``num_workers_per_host`` ranks.
+        num_hosts: the number of hosts, each with ``num_workers_per_host`` ranks.
         num_workers_per_host: ranks on each host.
-        cpus_per_worker: how many CPUs each rank takes of Ray's.
+        cpus_per_worker: how many of Ray's CPUs each rank takes.
         use_gpu: give each rank GPUs.
-        gpus_per_worker: how many, 1 by default.
+        gpus_per_worker: how many GPUs, 1 by default.
         use_current_placement_group: run in the placement group that this process runs in, if there is one.
-        min_workers: the fewest ranks with which an elastic job goes on.
-        max_workers: the most of an elastic job.
+        min_workers: the fewest ranks with which an elastic job can go on.
+        max_workers: the most ranks of an elastic job.
         reset_limit: how often an elastic job may be formed anew.
-        cooldown_range: for how many seconds a host is left alone that has failed: the least and the most.
+        cooldown_range: for how many seconds a failed host stays unused: the least and the most.
         elastic_timeout: seconds until an elastic job must have its ranks again.
         override_discovery: look for the hosts of an elastic job in Ray.
-        unknown: nothing else is taken.
+        unknown: no other parameters are accepted.
 
     Raises:
-        TypeError: there is no such parameter.
+        TypeError: a parameter does not exist.
         ValueError: arguments exclude one another, or make no sense.
 
     Example:
@@ -66,12 +66,12 @@ class RayExecutor:
         """Make the settings of a job.
 
         Args:
-            timeout_s: seconds until all ranks must have met in ``hvd.init()``, once the first is there.
+            timeout_s: seconds until all ranks must have met in ``hvd.init()``, counted from the first.
             ssh_identity_file: the path of a file for ``ssh_str``.
-            ssh_str: is written to ``ssh_identity_file`` if that is not there. Nothing is started by ssh.
+            ssh_str: written to ``ssh_identity_file`` if that file does not exist. Nothing is started by ssh.
             placement_group_timeout_s: seconds until the cluster must have room for all workers.
             nics: names of the network interfaces that the ranks may use; all by default.
-            unknown: nothing else is taken.
+            unknown: no other parameters are accepted.
 
         Returns:
             The settings.
@@ -156,7 +156,7 @@ class RayExecutor:
         """Start the workers. Blocks until all run.
 
         Args:
-            executable_cls: is called on each worker; :meth:`execute` hands the object to functions.
+            executable_cls: called on each worker; :meth:`execute` passes the object to functions.
             executable_args: its positional arguments.
             executable_kwargs: its keyword arguments.
             extra_env_vars: variables of the workers' environment.
@@ -168,11 +168,11 @@ class RayExecutor:
         self.adapter.start(executable_cls, executable_args, executable_kwargs, extra_env_vars)
 
     def execute(self, fn: Callable[[Any], Any], callbacks: Callbacks = None) -> list[Any]:
-        """Call ``fn(executable)`` on every worker. Blocks. It raises as :meth:`run` does.
+        """Call ``fn(executable)`` on every worker. Blocks. Raises as :meth:`run` does.
 
         Args:
-            fn: the function. It gets the object that :meth:`start` has made, or None.
-            callbacks: as of :meth:`run`.
+            fn: the function. It gets the object from :meth:`start`, or None.
+            callbacks: as for :meth:`run`.
 
         Returns:
             The results, by rank.
@@ -200,9 +200,9 @@ class RayExecutor:
             The results, by rank.
 
         Raises:
-            TypeError: ``fn``, or what it returns, cannot be pickled.
-            RayTaskError: a worker has raised; it is an instance of that exception's class, too.
-            WorkerDiedError: a worker's process has ended, or its node.
+            TypeError: ``fn``, or its result, cannot be pickled.
+            RayTaskError: a worker has raised an exception; the error is also an instance of that exception's class.
+            WorkerDiedError: a worker's process or node has ended.
             KeyboardInterrupt: Ctrl-C. Then, and if a callback raises, the workers end the call by KeyboardInterrupt.
         """
         _given.callbacks(callbacks)
@@ -230,7 +230,7 @@ class RayExecutor:
         """Call ``fn(executable)`` on rank 0 only. Blocks.
 
         Args:
-            fn: the function. It gets the object that :meth:`start` has made, or None.
+            fn: the function. It gets the object from :meth:`start`, or None.
 
         Returns:
             The result.
@@ -238,7 +238,7 @@ class RayExecutor:
         return self.adapter.execute_single(fn)
 
     def shutdown(self) -> None:
-        """End the workers, and release what they took of the cluster. :meth:`start` may follow."""
+        """End the workers, and release their resources. :meth:`start` may follow."""
         self.adapter.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""Where the workers of a job run: placement groups, and the actors in them."""
+"""The placement of a job's workers: placement groups, and the actors in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from horovod.ray import _resources, _waiting
 from horovod.ray._settings import MiniSettings
 from horovod.ray.worker import BaseHorovodWorker
 
-_LEAST = 0.0001  # what Ray counts resources in
+_LEAST = 0.0001  # Ray's unit of resources
 
 
 def create_placement_group(
@@ -22,8 +22,8 @@ def create_placement_group(
 ) -> tuple[PlacementGroup, list[dict[str, float]]]:
     """Reserve ``num_bundles`` bundles of these resources, and return the group and its bundles.
 
-    Blocks until the cluster has room. Raises TimeoutError, which says what there is and what was asked for, if that
-    takes longer than ``pg_timeout`` seconds. Then nothing stays reserved.
+    Blocks until the cluster has room. If that takes longer than ``pg_timeout`` seconds, it raises TimeoutError, which
+    says what exists and what was asked for; then nothing stays reserved.
     """
     bundles = [dict(resources_per_bundle) for _ in range(num_bundles)]
     # Ray refuses a second group of the same name in one namespace; a driver may have several executors.
@@ -49,7 +49,7 @@ class BaseStrategy(abc.ABC):
 
     Attributes:
         placement_group: the group that the workers run in; None before :meth:`create_workers`.
-        workers: their handles, in the order in which they were started.
+        workers: their handles, in the order of their start.
     """
 
     placement_group: Optional[PlacementGroup] = None
@@ -67,14 +67,14 @@ class BaseStrategy(abc.ABC):
     @property
     @abc.abstractmethod
     def num_workers(self) -> int:
-        """How many workers there are to be."""
+        """How many workers the job has."""
 
     @abc.abstractmethod
     def _reserve(self) -> list[int]:
-        """See to the placement group, and return the index of each worker's bundle; -1 is any."""
+        """Reserve the placement group, and return the index of each worker's bundle; -1 means any."""
 
     def create_workers(self, runtime_env: Optional[dict[str, Any]] = None) -> list[Any]:
-        """Start the actors, and return their handles. Does not wait for the actors, only for room."""
+        """Start the actors, and return their handles. Waits for room, but not for the actors."""
         bundles = self._reserve()
         actor = ray.remote(BaseHorovodWorker)
         for index, bundle in enumerate(bundles):
@@ -91,7 +91,7 @@ class BaseStrategy(abc.ABC):
         return self.workers
 
     def resources_per_worker(self) -> dict[str, float]:
-        """What one worker takes."""
+        """The resources of one worker."""
         resources: dict[str, float] = {"CPU": self.cpus_per_worker}
         if self.use_gpu:
             resources["GPU"] = self.gpus_per_worker
@@ -102,14 +102,14 @@ class BaseStrategy(abc.ABC):
         workers, group = self.workers, self._created_placement_group
         self.workers, self._created_placement_group, self.placement_group = [], None, None
         if not ray.is_initialized():
-            return  # they have ended with the connection; ray.kill would make another
+            return  # they have ended with the connection, and ray.kill would open another
         try:
             for worker in workers:
                 ray.kill(worker)
             if group is not None:
                 ray.util.remove_placement_group(group)
         except ray.exceptions.ActorHandleNotFoundError:
-            pass  # they are of an earlier connection
+            pass  # they belong to an earlier connection
 
 
 class ColocatedStrategy(BaseStrategy):
@@ -124,7 +124,7 @@ class ColocatedStrategy(BaseStrategy):
 
     @property
     def num_workers(self) -> int:
-        """How many workers there are to be."""
+        """How many workers the job has."""
         return self.num_hosts * self.num_workers_per_host
 
     def _reserve(self) -> list[int]:
@@ -137,13 +137,13 @@ class ColocatedStrategy(BaseStrategy):
 
 
 class PGStrategy(BaseStrategy):
-    """A number of workers on as few hosts as possible, or in a placement group that is there already.
+    """A number of workers on as few hosts as possible, or in an existing placement group.
 
     Args:
-        settings: of the job.
+        settings: the job's settings.
         num_workers: how many workers.
-        placement_group: the group to use; by default the one that this process runs in, if it does.
-        force_create_placement_group: make a group of the job's own even then.
+        placement_group: the group to use; by default the one that this process runs in, if there is one.
+        force_create_placement_group: make a new group even then.
         per_worker: ``use_gpu``, ``cpus_per_worker`` and ``gpus_per_worker``.
     """
 
@@ -162,7 +162,7 @@ class PGStrategy(BaseStrategy):
 
     @property
     def num_workers(self) -> int:
-        """How many workers there are to be."""
+        """How many workers the job has."""
         return self._num_workers
 
     def _reserve(self) -> list[int]:
@@ -182,5 +182,5 @@ class PGStrategy(BaseStrategy):
 
 
 def _or_nothing(resources: dict[str, float]) -> dict[str, float]:
-    """A bundle must ask for something, though little."""
+    """A bundle must ask for something, so this asks for very little if the resources are empty."""
     return resources or {"CPU": _LEAST}

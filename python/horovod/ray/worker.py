@@ -10,10 +10,11 @@ from horovod.ray import _facts, _failing, _interrupts, _rendezvous, _secret, _se
 
 
 class BaseHorovodWorker:
-    """One rank of a job, as an actor. Its process is the rank's, so what a function leaves there is there for the next.
+    """One rank of a job, as an actor. The rank is the actor's process, so the state that a function leaves stays for
+    the next.
 
     Args:
-        world_rank: the rank, until :meth:`update_env_vars` says another.
+        world_rank: the rank, until :meth:`update_env_vars` sets another.
         world_size: the number of ranks, likewise.
 
     Example:
@@ -28,7 +29,7 @@ class BaseHorovodWorker:
     executable: Any = None
 
     def __init__(self, world_rank: int = 0, world_size: int = 1) -> None:
-        os.environ.pop(_secret.VARIABLE, None)  # that of another job, in which somebody has started the cluster
+        os.environ.pop(_secret.VARIABLE, None)  # of another job, inside which the cluster was started
         self.update_env_vars({"HOROVOD_RANK": world_rank, "HOROVOD_SIZE": world_size})
 
     def __repr__(self) -> str:
@@ -84,10 +85,10 @@ class BaseHorovodWorker:
         executable_args: Optional[Sequence[Any]] = None,
         executable_kwargs: Optional[Mapping[str, Any]] = None,
     ) -> None:
-        """Make the object that :meth:`execute` hands to functions.
+        """Make the object that :meth:`execute` passes to functions.
 
         Args:
-            executable_cls: is called for it. None: there is no such object.
+            executable_cls: called to make it. None: there is no such object.
             executable_args: its positional arguments.
             executable_kwargs: its keyword arguments.
         """
@@ -96,7 +97,7 @@ class BaseHorovodWorker:
                 self.executable = executable_cls(*(executable_args or ()), **(executable_kwargs or {}))
 
     def start_executable_of(self, made_of: tuple[Any, Any, Any]) -> None:
-        """Do as :meth:`start_executable`, with all its arguments in one.
+        """Do as :meth:`start_executable`, with all its arguments in one tuple.
 
         Args:
             made_of: the class, its positional arguments and its keyword arguments.
@@ -107,22 +108,22 @@ class BaseHorovodWorker:
         """Call a function in this process.
 
         Args:
-            func: the function. It gets the object that :meth:`start_executable` has made; None if it has made none.
+            func: the function. It gets the object from :meth:`start_executable`; None if there is none.
 
         Returns:
-            What the function returns.
+            The function's result.
         """
         with _failing.told():
             return func(self.executable)
 
     def call(self, func: Callable[[Any], Any]) -> Any:
-        """Do as :meth:`execute`, for the driver: it can interrupt this, and learns what cannot be sent to it.
+        """Do as :meth:`execute`, for the driver, which can interrupt this call, and learns what cannot be sent.
 
         Args:
             func: the function.
 
         Returns:
-            What the function returns, in the form in which it is sent to the driver.
+            The function's result, in the form in which it is sent to the driver.
         """
         _failing.leave(only_failed=True)
         with _interrupts.heard():
@@ -133,10 +134,10 @@ class BaseHorovodWorker:
         _failing.leave()
 
     def set_queue(self, queue: Any) -> None:
-        """Have ``ray_logger.log`` put what it is given into a queue.
+        """Make ``ray_logger.log`` put its arguments into a queue.
 
         Args:
-            queue: one of Ray's; None for no queue.
+            queue: one of Ray's queues; None for no queue.
         """
         ray_logger.configure(queue)
 
@@ -144,15 +145,15 @@ class BaseHorovodWorker:
         """Return once the calls before this one have ended."""
 
     def facts(self) -> _facts.Facts:
-        """Say where this actor runs, and with which versions.
+        """Say where this actor runs, and its versions.
 
         Returns:
-            What the driver compares and places ranks by.
+            The facts that the driver compares, and by which it places ranks.
         """
         return _facts.of_this_process()._replace(hears=_interrupts.prepare())
 
     def secret_key(self) -> str:
-        """Hand out the job's secret, for another process of the job. It is made here if this one has none.
+        """Return the job's secret, for another process of the job. It is made here if this process has none.
 
         Returns:
             The secret.

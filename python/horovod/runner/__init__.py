@@ -37,33 +37,33 @@ def run(
     min_np: Optional[int] = None,
     max_np: Optional[int] = None,
 ) -> list[Any]:
-    """Call ``func(*args, **kwargs)`` in each of ``num_proc`` processes, and return what they return. Blocks.
+    """Call ``func(*args, **kwargs)`` in each of ``num_proc`` processes, and return the results. Blocks.
 
-    The processes are started as ``horovodrun`` does. The function, its arguments and what it returns travel by
-    cloudpickle. An interrupt ends all processes.
+    The processes are started as by ``horovodrun``. The function, its arguments and its results travel by cloudpickle.
+    An interrupt ends all processes.
 
     Args:
         func: the function.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        num_proc: how many processes there are; in an elastic job, at the start.
-        min_num_proc: the fewest with which an elastic job goes on.
-        max_num_proc: the most of an elastic job.
-        slots: of a host of the discovery script that names none.
+        num_proc: the number of processes; in an elastic job, at the start.
+        min_num_proc: the fewest processes with which an elastic job can go on.
+        max_num_proc: the most processes of an elastic job.
+        slots: for a host of the discovery script that names no number.
         reset_limit: how often an elastic job may be formed anew.
-        cooldown_range: for how many seconds a host is left alone that has failed: the least and the most.
-        hosts: as ``"a:2,b:2"``; this one by default.
+        cooldown_range: for how many seconds a failed host stays unused: the least and the most.
+        hosts: such as ``"a:2,b:2"``; by default this host.
         hostfile: the path of a file with the hosts.
-        host_discovery_script: prints the hosts that there are; makes the job elastic.
+        host_discovery_script: prints the existing hosts; makes the job elastic.
         start_timeout: seconds until all processes must have started.
-        ssh_port: of the other hosts.
+        ssh_port: the port of the other hosts' sshd.
         ssh_identity_file: the key for the other hosts.
         disable_cache: accepted as in Horovod, without effect.
         output_filename: a folder for the processes' output.
-        verbose: above 0 tells more.
-        use_gloo: start the processes without MPI, as happens anyway.
-        use_mpi: have mpirun start the processes.
-        mpi_args: further arguments of mpirun.
+        verbose: above 0 prints more.
+        use_gloo: start the processes without MPI, which is the default anyway.
+        use_mpi: let mpirun start the processes.
+        mpi_args: further arguments for mpirun.
         network_interface: deprecated; names separated by commas, which win over ``network_interfaces``.
         network_interfaces: the interfaces to use.
         executable: the Python that runs the processes, this one's by default.
@@ -72,11 +72,11 @@ def run(
         max_np: old name of ``max_num_proc``, which wins.
 
     Returns:
-        The results by rank. Of an elastic job those of the first ``min_num_proc`` ranks that have returned something.
+        The results by rank. For an elastic job, those of the first ``min_num_proc`` ranks that have returned a result.
 
     Raises:
-        RuntimeError: the job cannot be started or a process fails; with what the launcher and the process said.
-        TypeError: ``func`` cannot be called. Nothing is started then.
+        RuntimeError: the job cannot be started or a process fails; with the messages of the launcher and the process.
+        TypeError: ``func`` cannot be called. Then nothing is started.
         ValueError: arguments make no sense, such as more processes than slots.
 
     Example:

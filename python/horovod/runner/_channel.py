@@ -15,7 +15,7 @@ def listen(only_here: bool) -> socket.socket:
 
 
 def welcome(connected: socket.socket, key: bytes) -> Connection:
-    """Take an accepted connection. Raises OSError, EOFError, AuthenticationError or ValueError for a stranger."""
+    """Take an accepted connection. A stranger's raises OSError, EOFError, AuthenticationError or ValueError."""
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection = Connection(connected.detach())
     try:
@@ -30,8 +30,8 @@ def welcome(connected: socket.socket, key: bytes) -> Connection:
 def connect(addresses: Iterable[str], port: int, key: bytes, whom: str) -> Connection:
     """Connect to the first of the addresses that answers.
 
-    Raises ConnectionError, which says that ``whom`` cannot be reached, or AuthenticationError. It is a
-    ConnectionRefusedError if nobody listens at any of the addresses.
+    Raises ConnectionError, which says that ``whom`` cannot be reached, or AuthenticationError. If nobody listens at any
+    of the addresses, it is a ConnectionRefusedError.
     """
     connection = Connection(_connected(addresses, port, whom).detach())
     answer_challenge(connection, key)

@@ -1,4 +1,4 @@
-"""A process that runs a function below a supervisor of the launcher's, which ends it with all that it has started.
+"""A process that runs a function below a supervisor of the launcher, which ends it together with all its descendants.
 
 The process is ``python -m horovod.runner.run_task``. It ends when this process does, even by SIGKILL.
 """
@@ -17,13 +17,13 @@ from horovod import _program
 # The descriptors of a supervisor (internal/launch/supervisor_linux.go).
 _STDIN, _STDOUT, _STDERR, _CONTROL, _STATUS, _RESULT = range(6)
 _COMMANDS_RESULT = 3
-_ABOVE = 16  # no descriptor of ours is among those
-_LAST_OUTPUT_S = 1.0  # for output that comes after the process's end
+_ABOVE = 16  # our own descriptors are above those
+_LAST_OUTPUT_S = 1.0  # how long to wait for output after the process's end
 _IGNORED_BY_DEFAULT = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGQUIT, signal.SIGTERM)
 
 
 class Ending(NamedTuple):
-    """How a process has ended: with a code, or by a signal, or it could not start because of ``error``."""
+    """How a process has ended: with a code, or by a signal; or ``error`` kept it from starting."""
 
     code: Optional[int] = None
     signal: Optional[int] = None
@@ -31,25 +31,25 @@ class Ending(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """The code, or the signal's number below 0, as the module subprocess has it."""
+        """The code, or the signal's number as a negative one, as in the module subprocess."""
         if self.signal is not None:
             return -self.signal
         return 127 if self.code is None else self.code
 
 
 class Child:
-    """A process that has been started.
+    """A started process.
 
     Args:
         python: the interpreter.
         environment: all of its variables.
-        heard: is called with ``("stdout", bytes)`` and ``("stderr", bytes)``, on a thread for each stream.
+        heard: called with ``("stdout", bytes)`` and ``("stderr", bytes)``, on a thread for each stream.
     """
 
     def __init__(self, python: str, environment: Mapping[str, str], heard: Callable[[str, bytes], None]) -> None:
         try:
             program = str(_program.path())
-        except SystemExit as e:  # it is meant for a command line
+        except SystemExit as e:  # SystemExit is meant for a command line
             raise RuntimeError(e.code) from None
         theirs: list[int] = []
         ours: list[int] = []
@@ -88,13 +88,13 @@ class Child:
         self._statuses = os.fdopen(ours[_STATUS], "r")
 
     def begin(self, task: bytes) -> int:
-        """Hand over the function, as ``run_task`` reads it, and return the process's id; 0 if it could not start."""
+        """Send the function, in ``run_task``'s form, and return the process's id; 0 if it could not start."""
         threading.Thread(target=self._write, args=(task,), daemon=True).start()
         self._first = self._statuses.readline().split()
         return int(self._first[1]) if self._first[:1] == ["started"] else 0
 
     def wait(self) -> tuple[Ending, bytes]:
-        """After :meth:`begin`, wait for the end. Returns how it ended, and what ``run_task`` wrote as its result."""
+        """After :meth:`begin`, wait for the end. Returns how it ended, and the result from ``run_task``."""
         if self._first[:1] == ["failed"]:
             ending = Ending(error=f"{self._python}: {os.strerror(int(self._first[1]))}")
         else:
@@ -105,13 +105,13 @@ class Child:
         return ending, self._result
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process's group; SIGKILL goes to all that it has started."""
+        """Send a signal to the process's group; SIGKILL goes to all its descendants."""
         with self._lock, contextlib.suppress(OSError):
             if self._control is not None:
                 os.write(self._control, bytes([number]))
 
     def close(self) -> None:
-        """End what is left of the process, and wait until nothing is."""
+        """End the rest of the process, and wait until nothing is left."""
         with self._lock:
             if self._control is not None:
                 os.close(self._control)
@@ -130,7 +130,7 @@ class Child:
 
 
 def _raised(descriptor: int) -> int:
-    """The descriptor, moved out of the way of those that the supervisor has."""
+    """The descriptor, moved away from the numbers that the supervisor uses."""
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
     os.close(descriptor)
     return high

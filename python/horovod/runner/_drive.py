@@ -1,4 +1,4 @@
-"""The driver of an elastic job: the program ``gorovod drive``, to which lines of JSON go, and from which they come."""
+"""The driver of an elastic job: the program ``gorovod drive``, which reads and writes lines of JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Drive:
     """One job's driver.
 
     Args:
-        heard: is called with every event, on a thread of its own; and, when the program has ended, with None.
+        heard: called with every event, on a thread of its own; and with None when the program has ended.
 
     The requests and events are those of docs/drive.md.
     """
@@ -23,7 +23,7 @@ class Drive:
     def __init__(self, heard: Callable[[Any], None]) -> None:
         try:
             program = str(_program.path())
-        except SystemExit as e:  # it is meant for a command line
+        except SystemExit as e:  # SystemExit is meant for a command line
             raise RuntimeError(e.code) from None
         self._errors = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
@@ -33,23 +33,23 @@ class Drive:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            start_new_session=True,  # a Ctrl-C at the terminal is not for it
+            start_new_session=True,  # the terminal's Ctrl-C must not reach it
         )
         self._heard = heard
         threading.Thread(target=self._read, daemon=True).start()
 
     def request(self, kind: str, **fields: Any) -> None:
-        """Send a request. One that comes after the end of the program is lost."""
+        """Send a request. A request after the end of the program is lost."""
         message: Mapping[str, Any] = {"type": kind, **fields}
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
         except (OSError, ValueError):
-            pass  # its end is news of its own
+            pass  # the program's end is reported separately
 
     def close(self) -> str:
-        """End the program, and return what it has said on stderr; nothing the second time."""
+        """End the program, and return its stderr; nothing the second time."""
         if self._errors.closed:
             return ""
         assert self._process.stdin is not None

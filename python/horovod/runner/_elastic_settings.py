@@ -11,7 +11,7 @@ _BLACKLIST = "GOROVOD_ELASTIC_BLACKLIST"
 
 
 def told_by_environment(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of docs/drive.md's ``config`` that follow from the workers' ``variables`` and this process's."""
+    """Fields of docs/drive.md's ``config``, derived from the workers' ``variables`` and this process's."""
     told: dict[str, Any] = {}
     environment = {**os.environ, **variables}
     if environment.get(_HEARTBEAT):

@@ -1,9 +1,9 @@
-"""How :func:`horovod.runner.run` and processes that ``mpirun`` has started exchange the function and its results.
+"""How :func:`horovod.runner.run` and processes started by ``mpirun`` exchange the function and its results.
 
     caller: Handover ◀── TCP, both prove that they know the secret ──▶ Caller: run_task, in each process
                           rank ◀──   task ──▶   result ◀──
 
-The launcher's own processes need none of this: their stdin is the function, and a third stream has the result.
+The launcher's own processes need none of this: they get the function on stdin, and a third stream has the result.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from horovod.runner import _channel
 from horovod.runner.common.util.env import get_env_rank_and_size
 
 VARIABLE = "GOROVOD_RUN_CALLER"  # where the caller listens, and the secret
-_LAST_RESULTS_S = 5.0  # for which close waits for results that are still being received
+_LAST_RESULTS_S = 5.0  # how long close waits for results that are being received
 
 
 class Handover:
-    """The caller's end: hands ``task`` to every process that asks, and writes each one's result to ``results/RANK``."""
+    """The caller's end: sends ``task`` to every process that asks, and writes each one's result to ``results/RANK``."""
 
     def __init__(self, task: bytes, results: Path, hosts: Iterable[str]) -> None:
-        """Listen where ``hosts`` can reach this one; at the loopback interface alone where no other host takes part."""
+        """Listen where ``hosts`` can reach this host; on loopback alone if there are no other hosts."""
         self._task = task
         self._results = results
         self._key = secrets.token_bytes(32)
@@ -44,11 +44,11 @@ class Handover:
         self._accepting.start()
 
     def environ(self) -> dict[str, str]:
-        """What tells the processes where to ask."""
+        """The variables that tell the processes where to ask."""
         return {VARIABLE: json.dumps(self._where)}
 
     def close(self) -> None:
-        """Listen no more, and return when the results that have been sent are written."""
+        """Stop listening, and return when the results that were sent are written."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
@@ -77,7 +77,7 @@ class Handover:
 
 
 class Caller:
-    """A process's end. The process is killed when the caller is gone, since nobody would wait for its result."""
+    """A process's end. The process is killed when the caller is gone, because nobody waits for its result."""
 
     def __init__(self, said: str) -> None:
         """``said`` is the value of the variable. Raises ConnectionError if the caller cannot be reached."""
@@ -99,7 +99,7 @@ class Caller:
         self._written.set()
 
     def send(self, result: bytes) -> None:
-        """Hand over the result; returns when the caller has written it."""
+        """Send the result; returns when the caller has written it."""
         self._connection.send_bytes(result)
         self._written.wait()
 
@@ -114,7 +114,7 @@ def _addresses_seen_from(hosts: Iterable[str]) -> list[str]:
 
 
 def _sources(host: str) -> list[str]:
-    """The addresses from which this host would send to ``host``; none if its name means nothing here."""
+    """The addresses from which this host would send to ``host``; none if the name is unknown here."""
     sources = []
     with contextlib.suppress(OSError):
         for *_, address in socket.getaddrinfo(host, 9, socket.AF_INET, socket.SOCK_DGRAM):

@@ -1,8 +1,8 @@
-"""What :func:`horovod.runner.run` does: it has the launcher start a Python for each rank (module ``run_task``).
+"""The work of :func:`horovod.runner.run`: the launcher starts a Python for each rank (module ``run_task``).
 
-The function travels as each process's stdin; the results come back over a third stream that the launcher makes. So
-there is nothing to listen to, and other hosts need no more than they need for ``horovodrun``. Where mpirun starts the
-processes they ask this one instead (module ``_handover``).
+The function travels as each process's stdin; the results return over a third stream from the launcher. So nothing
+listens, and other hosts need no more than for ``horovodrun``. If mpirun starts the processes, they ask this one instead
+(module ``_handover``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from horovod.runner.common.util.hosts import parse_host_files
 
 @dataclasses.dataclass
 class Settings:
-    """The arguments of ``run`` that are the launcher's."""
+    """The arguments of ``run`` that are meant for the launcher."""
 
     num_proc: int
     min_num_proc: Optional[int]
@@ -54,7 +54,7 @@ class Settings:
         return self.host_discovery_script is not None or self.min_num_proc is not None
 
     def check(self) -> None:
-        """Raise ValueError for what excludes one another."""
+        """Raise ValueError for arguments that exclude one another."""
         if self.hosts is not None and self.hostfile is not None:
             raise ValueError("Argument hosts and hostfile only allow one provided.")
         if self.use_gloo and self.use_mpi:
@@ -63,7 +63,7 @@ class Settings:
             raise ValueError(f"num_proc={self.num_proc}: at least 1 process is needed")
 
     def host_names(self) -> list[str]:
-        """The hosts that take part, as far as this process can tell; what is wrong with them is for the launcher."""
+        """The hosts of the job, as far as this process can tell. The launcher checks them."""
         entries = self.hosts or "localhost"
         if self.hostfile is not None:
             with contextlib.suppress(OSError):
@@ -128,7 +128,7 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _launch_by_mpi(options: list[str], settings: Settings, task: bytes, results: Path) -> int:
-    """As :func:`_launch`, for processes that mpirun starts, which ask for ``task``."""
+    """As :func:`_launch`, for processes that mpirun starts. They ask for ``task``."""
     from horovod.runner._handover import Handover
 
     handover = Handover(task, results, settings.host_names())
@@ -139,9 +139,9 @@ def _launch_by_mpi(options: list[str], settings: Settings, task: bytes, results:
 
 
 def _launch(options: list[str], executable: Optional[str], variables: Optional[dict[str, str]] = None) -> int:
-    """Run the launcher to its end, which an interrupt brings about, and so does the end of this process.
+    """Run the launcher to its end. An interrupt ends it early, and so does the end of this process.
 
-    ``variables`` come on top of the environment.
+    ``variables`` are added to the environment.
     """
     from horovod import _program
 
@@ -173,7 +173,7 @@ def _launch(options: list[str], executable: Optional[str], variables: Optional[d
 
 
 def _why(report: Path) -> tuple[str, str]:
-    """Why the job has failed, in the launcher's words, and the last lines of the stderr of the first process to fail.
+    """Why the job failed, in the launcher's words, and the last stderr lines of the first process that failed.
 
     Raises ValueError if the launcher has refused to start the job.
     """
@@ -187,13 +187,13 @@ def _why(report: Path) -> tuple[str, str]:
 
 
 def _collect(code: int, folder: Path, settings: Settings, why: str, stderr: str = "") -> list[Any]:
-    """The results that were written, or the error that was."""
+    """The results that were written, or the error if one was."""
     import cloudpickle
 
     values: dict[int, Any] = {}
     failures: dict[str, str] = {}
-    written: dict[str, int] = {}  # when the launcher received each error, in nanoseconds
-    for file in folder.iterdir():  # named for the rank, or for an elastic worker that lost its rank to another one
+    written: dict[str, int] = {}  # by rank: when the launcher received the error, in nanoseconds
+    for file in folder.iterdir():  # its name is the rank, or that of an elastic worker that lost its rank to another
         try:
             kind, content = pickle.loads(file.read_bytes())
         except (EOFError, pickle.UnpicklingError):
@@ -210,7 +210,7 @@ def _collect(code: int, folder: Path, settings: Settings, why: str, stderr: str 
         )
         text += f": {why}" if why else "; its last message may say more."
         if failures:
-            # HorovodInternalError is what victims raise: another rank's error is the cause.
+            # HorovodInternalError is a consequence: another rank's error is the cause.
             rank = min(failures, key=lambda r: ("HorovodInternalError" in failures[r], written[r], r))
             who = f"Rank {rank}" if rank.isdigit() else rank.replace(".", " ").capitalize()
             text += f"\n{who} raised:\n{failures[rank]}"

@@ -1,4 +1,4 @@
-"""Which object of a user's function it is that cannot be pickled."""
+"""Finds the object in a user's function that cannot be pickled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _shown(value: Any) -> str:
 
 
 class _Named(NamedTuple):
-    """An object, and which object of the user's it is: ``"'lock', to which train refers, "``."""
+    """An object, and its description for the user: ``"'lock', to which train refers, "``."""
 
     name: str
     value: Any
@@ -50,7 +50,7 @@ def why_not(value: Any, dumps: Dumps = cloudpickle.dumps) -> Optional[Exception]
 
 
 def _innermost(named: _Named, dumps: Dumps, deep: int) -> _Named:
-    """The first object below ``named`` that cannot be pickled, and has none below it that cannot."""
+    """The first object below ``named`` that cannot be pickled, and that contains no other such object."""
     if deep > 0:
         for part in _parts(named.value):
             if why_not(part.value, dumps) is not None:
@@ -59,7 +59,7 @@ def _innermost(named: _Named, dumps: Dumps, deep: int) -> _Named:
 
 
 def _parts(value: Any) -> Iterator[_Named]:
-    """What is pickled with ``value``."""
+    """The objects that are pickled with ``value``."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield _Named(f"the item {key!r} of a dict ", part)

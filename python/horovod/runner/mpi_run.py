@@ -1,4 +1,4 @@
-"""Jobs that ``mpirun`` starts, by ``horovodrun --mpi``; and which MPI's ``mpirun`` is there."""
+"""Jobs that ``mpirun`` starts, by ``horovodrun --mpi``; and the kind of the installed ``mpirun``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = (
 
 
 def _kind(env: Optional[Mapping[str, str]]) -> Optional[str]:
-    """Which MPI's ``mpirun`` is the first in the PATH of ``env``; None if there is none that Horovod knows."""
+    """The MPI of the first ``mpirun`` in the PATH of ``env``; None if there is none that Horovod knows."""
     environment = dict(os.environ if env is None else env)
     environment.setdefault("PATH", os.defpath)
     try:

@@ -13,7 +13,7 @@ from horovod.runner import _handover
 
 
 def main() -> int:
-    """Call the function that the program behind ``horovod.run`` has, and hand the result back to that program.
+    """Call the function of ``horovod.run``, and return the result to the program that called ``horovod.run``.
 
     Returns:
         The exit code: 0 if the function returned, 1 if it raised, 2 if no ``horovod.run`` started this process.
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _call(task: bytes) -> tuple[str, Any]:
-    """``("value", …)`` with what the function has returned, or ``("error", …)`` with the traceback."""
+    """``("value", …)`` with the function's result, or ``("error", …)`` with the traceback."""
     try:
         return "value", _result(task)
     except Exception as error:
@@ -54,7 +54,7 @@ def _call(task: bytes) -> tuple[str, Any]:
 
 
 def _own_frames(error: Exception) -> Optional[TracebackType]:
-    """The traceback from the function's own frame on."""
+    """The traceback, starting at the function's own frame."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next

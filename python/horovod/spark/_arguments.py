@@ -17,7 +17,7 @@ _DEFAULT_START_TIMEOUT_S = 600.0
 
 
 def pickled(fn: Callable[..., Any], args: Sequence[Any], kwargs: Optional[Mapping[str, Any]]) -> bytes:
-    """The function with its arguments. Raises TypeError, which says what is wrong with it."""
+    """The pickled function with its arguments. Raises TypeError, which says what is wrong with it."""
     if not callable(fn):
         raise TypeError(f"horovod.spark calls a function in each process, but {fn!r} is not callable")
     if isinstance(args, (str, bytes)) or not isinstance(args, Iterable):
@@ -38,12 +38,12 @@ def pickled(fn: Callable[..., Any], args: Sequence[Any], kwargs: Optional[Mappin
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """What the function is called."""
+    """The function's name."""
     return str(getattr(fn, "__name__", type(fn).__name__))
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
-    """The number, which must be whole and at least ``least``."""
+    """The number. It must be whole and at least ``least``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -56,7 +56,7 @@ def whole(name: str, value: Any, least: int = 1) -> int:
 
 
 def is_silent(verbose: Any) -> bool:
-    """Whether ``verbose``, a whole number or a bool, asks for silence."""
+    """Whether ``verbose``, a whole number or a bool, means silence."""
     if not isinstance(verbose, int):
         raise TypeError(f"verbose={verbose!r}: a whole number is needed, such as 0 or 1")
     return verbose < 1
@@ -75,12 +75,12 @@ def start_limit(asked: Optional[float]) -> float:
 
 
 def elastic_limit(asked: Optional[float]) -> float:
-    """Seconds for each wait for processes of an elastic job."""
+    """Seconds for each wait of an elastic job for processes."""
     return _limit("elastic_timeout", asked, _ELASTIC_TIMEOUT)
 
 
 def _limit(name: str, asked: Optional[float], variable: str) -> float:
-    """The seconds that the caller asks for, or the environment's ``variable``."""
+    """The caller's seconds, or those in the environment's ``variable``."""
     value: Any = asked
     if asked is None:
         name, value = variable, os.environ.get(variable) or _DEFAULT_START_TIMEOUT_S
@@ -96,7 +96,7 @@ def _limit(name: str, asked: Optional[float], variable: str) -> float:
 
 
 def variables(env: Optional[Mapping[str, str]]) -> dict[str, str]:
-    """The variables that the user asks for, as text."""
+    """The user's variables, as text."""
     if env is not None and not isinstance(env, Mapping):
         raise TypeError(f"env={env!r}: a dict of variables is needed")
     for name, value in (env or {}).items():

@@ -1,4 +1,4 @@
-"""What Spark itself says of its executors and tasks. Only a driver with a SparkContext can ask."""
+"""Spark's own reports about its executors and tasks. Only a driver with a SparkContext can get them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Executor(NamedTuple):
 
     id: str
     host: str
-    slots: int  # for tasks
-    busy: int  # of them
+    slots: int  # room for tasks
+    busy: int  # slots in use
 
     def __str__(self) -> str:
         return f"executor {self.id} on {self.host} has {self.slots} slots, {self.busy} of them busy"
 
 
 def executors(context: Any) -> list[Executor]:
-    """The executors that there are; empty if Spark does not say."""
+    """The existing executors; empty if Spark does not say."""
     try:
         found = context._jsc.sc().statusStore().executorList(True)
         every = [found.apply(index) for index in range(found.size())]
@@ -31,7 +31,7 @@ def executors(context: Any) -> list[Executor]:
             for e in every
             if alone or e.id() != "driver"
         ]
-    except Exception:  # it is only a help, by methods that are not public
+    except Exception:  # the report is only a help, by methods that are not public
         return []
 
 
@@ -54,7 +54,7 @@ def running(context: Any, group: str) -> int:
 
 
 def executor_of(context: Any, group: str) -> dict[int, str]:
-    """The executors' names, by the ids of the attempts of a job group's tasks, as far as Spark says."""
+    """The executors' names, by the ids of the attempts of a job group's tasks, as far as Spark knows."""
     return {task.taskId(): task.executorId() for task in _tasks(context, group)}
 
 
@@ -67,7 +67,7 @@ def failed(context: Any, group: str) -> str:
 
 
 def _tasks(context: Any, group: str) -> list[Any]:
-    """The first attempts of a job group's tasks, as far as Spark says."""
+    """The first attempts of a job group's tasks, as far as Spark knows."""
     found: list[Any] = []
     try:
         tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
@@ -75,13 +75,13 @@ def _tasks(context: Any, group: str) -> list[Any]:
             for stage in tracker.getJobInfo(job).stageIds:
                 tasks = store.taskList(stage, 0, _MOST_TASKS)
                 found += [tasks.apply(index) for index in range(tasks.size())]
-    except Exception:  # it is only a help, by methods that are not public
+    except Exception:  # the report is only a help, by methods that are not public
         pass
     return found
 
 
 def addresses(context: Any) -> list[str]:
-    """Where the executors reach this process."""
+    """The addresses at which the executors reach this process."""
     return [str(context.getConf().get("spark.driver.host", "127.0.0.1"))]
 
 

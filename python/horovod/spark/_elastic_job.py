@@ -1,4 +1,4 @@
-"""The driver's end of an elastic job: Spark's tasks are the hosts, and ``gorovod drive`` decides who takes part."""
+"""The driver's end of an elastic job: Spark's tasks are the hosts, and ``gorovod drive`` decides which take part."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DEFAULT_ATTEMPTS = 4  # Spark's spark.task.maxFailures
 
 @dataclasses.dataclass
 class Result:
-    """What the workers have returned, by rank, or why the job has failed."""
+    """The workers' results, by rank, or why the job has failed."""
 
     values: dict[int, bytes]
     error: str = ""
@@ -47,12 +47,12 @@ class ElasticJob:
 
     Args:
         session: of Spark.
-        name: of the user's function.
-        size: how many tasks there are: the most workers.
+        name: the name of the user's function.
+        size: the number of tasks, which is the most workers.
         config: the settings of docs/drive.md, without version, key and address.
-        job: what :func:`horovod.spark._spec.of_job` takes, beside ``kind``, ``where`` and ``key``.
-        output: for what the workers write.
-        silent: do not say what is waited for.
+        job: the arguments of :func:`horovod.spark._spec.of_job`, without ``kind``, ``where`` and ``key``.
+        output: for the workers' output.
+        silent: do not print what the job waits for.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ElasticJob:
         self._config = config
         self._events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._hosts: dict[str, Member] = {}
-        self._workers: dict[int, _Worker] = {}  # those that run, or are being started
+        self._workers: dict[int, _Worker] = {}  # the workers that run, or are being started
         self._ended: dict[int, _Worker] = {}
         self._key = secrets.token_hex(32)
         self._patience = _patience.Patience(job["start_timeout"], self._awaited, silent)
@@ -84,7 +84,7 @@ class ElasticJob:
         self._size = size
 
     def run(self) -> Result:
-        """Run it, and return what has come of it. An interrupt ends all workers."""
+        """Run the job, and return its result. An interrupt ends all workers."""
         try:
             self._spark = self._begin()
             self._request(
@@ -112,7 +112,7 @@ class ElasticJob:
         self._drive.request(kind, **fields)
 
     def _attend(self) -> Result:
-        """Take what comes, until the driver tells the outcome."""
+        """Handle events until the driver reports the outcome."""
         begun = False
         while True:
             with contextlib.suppress(queue.Empty):
@@ -133,7 +133,7 @@ class ElasticJob:
                 self._patience.look()
 
     def _obey(self, event: Mapping[str, Any]) -> None:
-        """Do what the driver says."""
+        """Carry out the driver's event."""
         if event["type"] == "start":
             worker = _Worker(event["worker"], event["host"])
             self._workers[worker.number] = worker
@@ -150,7 +150,7 @@ class ElasticJob:
             say(event["text"])
 
     def _take(self, kind: str, member: Member, fields: dict[str, Any], payload: bytes) -> None:
-        """Take what a task says."""
+        """Handle a task's message."""
         if kind == "here":
             member.name = f"{member.facts['host']}/task-{member.facts['attempt']}"
             self._hosts[member.name] = member
@@ -179,7 +179,7 @@ class ElasticJob:
         if how:
             how["stderr"] = self._output.last_of(str(worker.number))
         if fields["leaves"]:
-            del self._hosts[member.name]  # Spark makes another attempt, which is another host
+            del self._hosts[member.name]  # Spark makes another attempt, which counts as another host
         self._leaves(worker, **how)
         if fields["leaves"]:
             self._offer()
@@ -196,7 +196,7 @@ class ElasticJob:
         self._request("hosts", hosts=[{"name": name, "slots": 1} for name in self._hosts])
 
     def _result(self, outcome: Mapping[str, Any]) -> Result:
-        """What has come of the job."""
+        """The result of the job."""
         ranks = {int(worker): rank for worker, rank in outcome.get("ranks", {}).items()}
         done = {number: worker.value for number, worker in self._ended.items() if worker.value is not None}
         if not ranks:  # no function has called hvd.init()
@@ -220,13 +220,13 @@ class ElasticJob:
         return Result({}, text)
 
     def _sparks_end(self, error: Optional[Exception]) -> Exception:
-        """What to raise because Spark has ended the job before its outcome."""
+        """The error for the case that Spark ended the job before its outcome."""
         if error is None:
             return RuntimeError("Spark has ended all tasks of the elastic job: all their attempts have failed")
         return _refusal.of(error, self._size)
 
     def _end(self) -> None:
-        """End what is left: workers, tasks, Spark's job and the driver."""
+        """End the rest: workers, tasks, Spark's job and the driver."""
         try:
             for member in list(self._hosts.values()):
                 member.send("end")
@@ -240,7 +240,7 @@ class ElasticJob:
             self._output.finish()
 
     def _await_tasks(self) -> None:
-        """Wait until all tasks have ended their workers, for a while."""
+        """Wait, for a limited time, until all tasks have ended their workers."""
         limit = time.monotonic() + _TASKS_END_S
         members = set(self._hosts.values())
         while members and time.monotonic() < limit:
@@ -258,7 +258,7 @@ class ElasticJob:
 
 
 def most_attempts(context: Any) -> int:
-    """How often Spark starts a task before it gives the job up."""
+    """How often Spark starts a task before it fails the job."""
     local = re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+))?\])?", context.master)
     if local:
         return int(local[1] or 1)

@@ -1,4 +1,4 @@
-"""What a task of an elastic job does: it is a host with one slot, on which the driver starts workers."""
+"""A task of an elastic job: a host with one slot, on which the driver starts workers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from horovod.runner._child import Child, Ending
 from horovod.spark import _environment, _place, _rank
 from horovod.spark._hub import LOST, Link
 
-_TOLD_S = 5.0  # for the driver to hear of a failure before Spark does
+_TOLD_S = 5.0  # how long the driver may take to hear of a failure before Spark does
 
 
 class WorkerFailed(RuntimeError):
-    """Why a task ends: its worker has failed, and Spark may try again, here or elsewhere."""
+    """The error of a task whose worker has failed. Spark may start the task again, here or elsewhere."""
 
 
 def elastic(spec: Mapping[str, Any]) -> Iterator[bytes]:
-    """A task of an elastic job. Yields nothing: results take the way of all other news."""
+    """A task of an elastic job. Yields nothing: results are messages like all others."""
     from pyspark import TaskContext
 
     _Task(spec, TaskContext.get()).run()
@@ -36,16 +36,16 @@ class _Task:
         self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._gpus = _environment.gpus(context, spec["env"])
         self._hash = _place.host()
-        # Spark ends the whole job with a task's last attempt, so that one never counts as failed.
+        # If a task's last attempt failed, Spark would end the whole job; so that attempt never fails.
         self._may_fail = context.attemptNumber() + 1 < spec["most_attempts"]
         self._child: Optional[Child] = None
         self._worker = -1
-        self._ordered = False  # whether the driver has had the worker end
+        self._ordered = False  # the driver has ordered the worker to end
         facts = {"partition": context.partitionId(), "attempt": context.taskAttemptId(), "host": socket.gethostname()}
         self._link = Link(spec["where"], lambda kind, fields: self._events.put((kind, fields)), facts)
 
     def run(self) -> None:
-        """Do as the driver says until it has no more use for this task."""
+        """Obey the driver until it needs this task no more."""
         try:
             while True:
                 kind, what = self._events.get()
@@ -78,7 +78,7 @@ class _Task:
         threading.Thread(target=lambda: self._events.put(("ended", (worker, *child.wait()))), daemon=True).start()
 
     def _tell(self, worker: int, ending: Ending, result: bytes) -> None:
-        """Tell how the worker has ended, and have Spark know of a failure."""
+        """Report how the worker has ended, and let Spark see a failure."""
         assert self._child is not None
         self._child.close()
         self._child = None

@@ -6,7 +6,7 @@ import os
 from typing import Any, Mapping, Sequence
 
 _LOCAL_RANK_CHOOSES = "HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX"
-# What Spark tells its own Python workers, and what another job has told a process that this one comes from.
+# Variables for Spark's own Python workers, and of another job that an ancestor of this process belonged to.
 _NOT_FOR_RANKS = ("PYTHON_WORKER_", "PYTHON_DAEMON_", "PYTHON_UDF_", "SPARK_REUSE_WORKER", "SPARK_BUFFER_SIZE")
 _OF_OTHER_JOBS = (
     "HOROVOD_RANK HOROVOD_SIZE HOROVOD_LOCAL_RANK HOROVOD_LOCAL_SIZE HOROVOD_CROSS_RANK HOROVOD_CROSS_SIZE "
@@ -16,12 +16,12 @@ _OF_OTHER_JOBS = (
 ).split()
 
 
-# Which allocator Arrow has. Threads that read rows leave much unused memory in its own choice, mimalloc.
+# Arrow's allocator. With Arrow's own choice, mimalloc, threads that read rows leave much unused memory.
 _POOL = ("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
 
 
 def of_process(asked: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a rank's process: the executor's, and those that the user has ``asked`` for."""
+    """The variables of a rank's process: the executor's, and the user's in ``asked``."""
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -41,9 +41,9 @@ def gpus(context: Any, asked: Mapping[str, str]) -> list[str]:
 
 
 def visible(of_ranks: Sequence[Sequence[str]], local_rank: int) -> tuple[dict[str, str], list[str]]:
-    """The variable that shows a host's GPUs to one of its ranks, and which of these are the rank's own.
+    """The variable that shows a host's GPUs to one of its ranks, and which of these the rank owns.
 
-    The first GPU of each rank comes first, so that the device ``hvd.local_rank()`` is the rank's.
+    The first GPU of each rank comes first, so that device ``hvd.local_rank()`` belongs to the rank.
 
     >>> visible([["4", "5"], ["0", "1"]], 1)
     ({'CUDA_VISIBLE_DEVICES': '4,0,5,1'}, ['1', '3'])

@@ -10,7 +10,7 @@ from typing import Optional, Sequence
 FAILED = (
     "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be terminated."
 )
-_CONSEQUENCE = "HorovodInternalError"  # what victims raise: another rank's error is the cause
+_CONSEQUENCE = "HorovodInternalError"  # the error of a rank that fails because of another rank's error
 
 
 @dataclasses.dataclass
@@ -18,14 +18,14 @@ class Failure:
     """The end of one rank.
 
     Attributes:
-        rank: which.
+        rank: the rank.
         host: the name of its host.
         attempt: the id of the task's attempt at Spark.
-        pid: of its process, 0 if it has none.
-        code: the exit code, that of a signal below 0; None: its task is gone.
-        why: what else is known, such as why it could not start.
-        traceback: of what the function has raised.
-        executor: what Spark calls the executor, once that is known.
+        pid: the process's id, 0 if there is none.
+        code: the exit code; below 0, a signal's number; None: the task is gone.
+        why: further information, such as why the process could not start.
+        traceback: of the function's exception.
+        executor: Spark's name of the executor, once known.
     """
 
     rank: int
@@ -56,12 +56,12 @@ class Failure:
 
 
 def cause(failures: Sequence[Failure]) -> Failure:
-    """The failure from which the others follow: the first that is not one of a rank that another one's has ended."""
+    """The failure that caused the others: the first one of a rank that no other rank has ended."""
     return min(failures, key=lambda failure: _CONSEQUENCE in failure.traceback)
 
 
 def error(failures: Sequence[Failure], stderr: str, spark_says: str = "") -> RuntimeError:
-    """What to raise. ``stderr`` are the last lines of the cause's."""
+    """The error to raise. ``stderr`` are the last lines of the cause's stderr."""
     first = cause(failures)
     if first.code == 0:
         return RuntimeError(

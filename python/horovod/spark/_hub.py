@@ -1,7 +1,7 @@
-"""How the tasks of a job and the process that watches over them talk: by messages over TCP.
+"""How the tasks of a job and the process that watches them communicate: by messages over TCP.
 
-Both ends prove that they know a secret. A message is a kind, fields in JSON, and a payload of bytes. The first is the
-task's ``here``.
+Both ends prove that they know a secret. A message is a kind, fields in JSON, and a payload of bytes. The task's first
+message is ``here``.
 
     watching process: Hub ◀── here, rank, started, output, ended ── Link: each task
                              ── start, signal, end ──▶
@@ -21,7 +21,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from horovod.runner import _channel
 
-LOST = "lost"  # what is heard when a connection has ended
+LOST = "lost"  # reported when a connection has ended
 
 
 class Member:
@@ -29,7 +29,7 @@ class Member:
 
     Attributes:
         facts: the fields of its ``here``.
-        name: under which its output is printed.
+        name: the name before its output.
     """
 
     def __init__(self, connection: Connection, facts: Mapping[str, Any]) -> None:
@@ -38,13 +38,13 @@ class Member:
         self._wire = _Wire(connection)
 
     def send(self, kind: str, payload: bytes = b"", **fields: Any) -> None:
-        """Send a message; one to a task that is gone is lost."""
+        """Send a message. If the task is gone, the message is lost."""
         with contextlib.suppress(OSError):
             self._wire.send(kind, fields, payload)
 
 
 class Hub:
-    """Where the tasks connect to.
+    """Accepts the connections of the tasks.
 
     Args:
         addresses: of this host, as the tasks see it.
@@ -63,7 +63,7 @@ class Hub:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Listen no more, and end all connections: tasks end their processes then."""
+        """Stop listening, and end all connections; then tasks end their processes."""
         self._closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -122,7 +122,7 @@ class Link:
         threading.Thread(target=self._read, daemon=True).start()
 
     def send(self, kind: str, payload: bytes = b"", **fields: Any) -> None:
-        """Send a message; one to a hub that is gone is lost."""
+        """Send a message. If the hub is gone, the message is lost."""
         with contextlib.suppress(OSError):
             self._wire.send(kind, fields, payload)
 

@@ -1,4 +1,4 @@
-"""Spark's end of a job of ours: a thread that has Spark run the tasks, and the names under which Spark shows them."""
+"""Spark's part in a job: a thread in which Spark runs the tasks, and the names under which Spark shows them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark import InheritableThread
 from horovod.spark import _session
 
 _numbers = itertools.count()
-_AGAIN_S = 0.25  # between two calls to Spark to cancel a job: it forgets one that comes before the job
+_AGAIN_S = 0.25  # between two requests to Spark to cancel a job: Spark forgets one that comes before the job
 
 Task = Callable[[], Iterator[bytes]]
 
@@ -27,7 +27,7 @@ class SparkJob:
         size: how many tasks there are.
         name: of the user's function, for Spark's pages.
         task: yields pickled rows.
-        done: is called with the rows and None, or with None and an exception, on another thread.
+        done: called with the rows and None, or with None and an exception, on another thread.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SparkJob:
         def partition(_: Iterable[Any]) -> Iterator[bytes]:
             return task()
 
-        partition.__module__ = "__main__"  # it travels by value
+        partition.__module__ = "__main__"  # so that it travels by value
         context.setJobGroup(self.group, self.description, True)
         # A barrier stage takes its tasks' places all at once; other tasks start as places become free.
         parts = context.parallelize(range(self._size), self._size)

@@ -1,4 +1,4 @@
-"""What the ranks write, at the driver: whole lines, each with its rank."""
+"""The ranks' output at the driver: whole lines, each with its rank."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Output:
         self._timestamps = timestamps
         self._begun: dict[tuple[str, str], bytes] = {}
         self._last: dict[str, collections.deque[str]] = {}
-        self._failing: set[str] = set()  # streams whose file does not take what is written
+        self._failing: set[str] = set()  # streams whose file raises errors
         self._lock = threading.Lock()
 
     def write(self, who: str, stream: str, data: bytes) -> None:
-        """Print what a rank has written, as far as it consists of whole lines."""
+        """Print the whole lines of a rank's output."""
         with self._lock:
             *lines, rest = (self._begun.get((who, stream), b"") + data).split(b"\n")
             self._begun[who, stream] = rest
             self._print(who, stream, lines)
 
     def finish(self) -> None:
-        """Print lines that have no end."""
+        """Print unfinished lines."""
         with self._lock:
             for (who, stream), rest in self._begun.items():
                 self._print(who, stream, [rest] if rest else [])
@@ -70,7 +70,7 @@ class Output:
             try:
                 file.write("".join(f"{now}[{who}]<{stream}>:{text}\n" for text in texts))
                 file.flush()
-            except Exception as error:  # the file is the user's, such as a notebook's, and does not end the job
+            except Exception as error:  # the file is the user's, such as a notebook's; its errors end no job
                 self._lost(stream, error)
 
     def _lost(self, stream: str, error: Exception) -> None:
@@ -80,7 +80,7 @@ class Output:
 
 
 class Kept(Output):
-    """Keeps the last part of what each rank writes, where nobody can print it yet."""
+    """Keeps the last part of each rank's output, if it cannot be printed yet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Kept(Output):
         self._sizes: dict[str, int] = {}
 
     def write(self, who: str, stream: str, data: bytes) -> None:
-        """Keep it, and forget the oldest of what is too much."""
+        """Keep it, and drop the oldest part beyond the limit."""
         with self._lock:
             kept = self._kept.setdefault(who, collections.deque())
             kept.append((stream, data))
@@ -100,7 +100,7 @@ class Kept(Output):
         """Do nothing: :meth:`pieces` has all."""
 
     def pieces(self) -> list[tuple[str, str, bytes]]:
-        """What is kept, by rank: rank, stream and text."""
+        """The kept output, by rank: rank, stream and text."""
         with self._lock:
             ranks = sorted(self._kept, key=lambda who: (len(who), who))
             return [(who, stream, data) for who in ranks for stream, data in self._kept[who]]

@@ -1,4 +1,4 @@
-"""Waiting for a job's tasks, with word of what for, and an end."""
+"""Waiting for a job's tasks, with messages about what is awaited, and a limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Patience:
 
     Args:
         timeout_s: the limit.
-        what: what is waited for, as text; it is asked for only when that is said.
+        what: returns what is awaited, as text; called only for a message.
         silent: say nothing before the end.
     """
 
@@ -31,7 +31,7 @@ class Patience:
         self._word = now + self._pause
 
     def look(self) -> None:
-        """Say what is waited for, after 5 s and then ever more seldom. Raises TimeoutException at the end."""
+        """After 5 s, and then ever more seldom, say what is awaited. Raises TimeoutException at the limit."""
         now = time.monotonic()
         if now >= self._end:
             raise TimeoutException(

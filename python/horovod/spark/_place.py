@@ -1,4 +1,4 @@
-"""On which host a task runs, and which rank each task of a barrier stage becomes."""
+"""The host of a task, and the rank that each task of a barrier stage becomes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from horovod.runner.common.util.host_hash import host_hash
 
 
 def host() -> str:
-    """The name of this task's host, which tasks that share memory have in common. YARN's containers share none."""
+    """The name of this task's host. Tasks that share memory have the same name. YARN's containers share none."""
     return host_hash(os.environ.get("CONTAINER_ID"))
 
 

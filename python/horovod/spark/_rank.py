@@ -1,4 +1,4 @@
-"""What the process of a rank does first: it takes its place in the job, then the user's function."""
+"""The first steps of a rank's process: it takes its place in the job, then calls the user's function."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from horovod.spark import task
 
 
 def work(path: Sequence[str], variables: Mapping[str, str], devices: Sequence[str], function: bytes) -> bytes:
-    """What ``horovod.runner.run_task`` is to be given.
+    """The task for ``horovod.runner.run_task``.
 
-    The variables have the job's secret, so they travel through a pipe: no list of processes shows them.
+    The variables include the job's secret, so they travel through a pipe, which no list of processes shows.
 
     Args:
         path: where the driver finds modules.

@@ -1,4 +1,4 @@
-"""Why Spark has refused a job, or ended it, in words of this package."""
+"""Why Spark has refused or ended a job, in this package's words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FAILED = "Spark job has failed, see the error above."
 
 
 def of(error: Exception, size: int, failed: str = "") -> RuntimeError:
-    """What to raise for an exception of Spark's that ended a job of ``size`` processes.
+    """The error to raise for an exception of Spark that ended a job of ``size`` processes.
 
     ``failed`` says where its first task failed, if that is known.
     """
@@ -45,9 +45,9 @@ def of(error: Exception, size: int, failed: str = "") -> RuntimeError:
 
 
 def of_rows(error: Exception) -> Optional[RuntimeError]:
-    """What to raise for an exception of Spark's that ended the writing of rows.
+    """The error to raise for an exception of Spark that ended the writing of rows.
 
-    None for one that says by itself what is wrong, such as a division by zero.
+    None if the exception itself says what is wrong, such as a division by zero.
     """
     if type(error).__name__ not in _RAW:
         return None
@@ -71,7 +71,7 @@ def _first_part(text: str) -> str:
 
 
 def of_unfit(facts: Sequence[Any], executors: Mapping[int, str]) -> RuntimeError:
-    """What to raise because executors have no gorovod, or another one than the driver.
+    """The error to raise if executors have no gorovod, or another one than the driver.
 
     ``executors`` are their names by the ids of tasks' attempts.
     """
@@ -87,7 +87,7 @@ def of_unfit(facts: Sequence[Any], executors: Mapping[int, str]) -> RuntimeError
 
 
 def _point(text: str) -> str:
-    """Spark's message without the stacks of Java and of Python: what was raised comes after them."""
+    """Spark's message without the stacks of Java and Python. The raised error comes after these."""
     text = re.sub(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*", "", text)
     lines = [line for line in text.splitlines() if not re.match(r"\s+at [\w.$/]+\(?", line)]
     kept = "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Whether PySpark is installed, and new enough. Importing this module raises ImportError if not."""
+"""Checks that PySpark is installed, and new enough. Otherwise importing this module raises ImportError."""
 
 import re
 

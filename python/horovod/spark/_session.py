@@ -16,7 +16,7 @@ _NONE = (
 
 
 def active() -> Any:
-    """The active session, which may be one of Spark Connect. Raises RuntimeError if there is none that lives."""
+    """The active session, which may be one of Spark Connect. Raises RuntimeError if no session is alive."""
     from pyspark.sql import SparkSession
 
     try:
@@ -42,7 +42,7 @@ def _is_silence(error: Exception) -> bool:
     """Whether the error means that Java does not answer: an error that Java itself raised is an answer."""
     if isinstance(error, OSError):
         return True
-    kind = type(error)  # py4j may be missing where Spark Connect is all there is
+    kind = type(error)  # py4j may be missing if there is only Spark Connect
     return kind.__module__.startswith("py4j.") and kind.__name__ != "Py4JJavaError" and not _is_forbidden(error)
 
 
@@ -52,7 +52,7 @@ def _is_forbidden(error: Exception) -> bool:
 
 
 def _is_stopped(context: Any) -> bool:
-    """Whether the context has been stopped, which Spark does by itself where its memory runs out."""
+    """Whether the context has been stopped. Spark does so by itself when its memory runs out."""
     from py4j.protocol import Py4JError
 
     try:
@@ -64,7 +64,7 @@ def _is_stopped(context: Any) -> bool:
 
 
 def _without_java() -> str:
-    """What to say if Spark cannot start here, since it finds no Java where it looks for it."""
+    """The message if Spark cannot start here, because it finds no Java."""
     home = os.environ.get("JAVA_HOME")
     if shutil.which(os.path.join(home, "bin", "java") if home else "java"):
         return ""
@@ -73,7 +73,7 @@ def _without_java() -> str:
 
 
 def _of_context() -> Any:
-    """A session of the context that there is, though this thread has no active one; None if there is no context."""
+    """A session of the existing context, although this thread has no active one; None if there is no context."""
     try:
         from pyspark.core.context import SparkContext
     except ImportError:  # before Spark 4
@@ -91,7 +91,7 @@ def is_connect(session: Any) -> bool:
 
 
 def default_parallelism(session: Any) -> int:
-    """How many processes a job has that names no number. Raises ValueError over Spark Connect if that is not set."""
+    """The number of processes of a job that names none. Raises ValueError over Spark Connect if that is not set."""
     if not is_connect(session):
         return int(session.sparkContext.defaultParallelism)
     number = session.conf.get("spark.default.parallelism", None)
@@ -101,7 +101,7 @@ def default_parallelism(session: Any) -> int:
 
 
 def interruptible(function: _F) -> _F:
-    """Have the function raise KeyboardInterrupt at an interrupt.
+    """Make the function raise KeyboardInterrupt at an interrupt.
 
     Py4J raises an error of its own if the interrupt comes while it talks to Java.
     """
@@ -119,7 +119,7 @@ def interruptible(function: _F) -> _F:
 
 
 def _of_interrupt(error: Optional[BaseException]) -> bool:
-    """Whether the error was raised while an interrupt was on its way up."""
+    """Whether the error was raised while an interrupt propagated."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None

@@ -1,4 +1,4 @@
-"""What tasks of Spark get to know of a job. The driver's pickled function carries it, so it consists of plain types."""
+"""What Spark's tasks need to know about a job. The driver's pickled function carries it, so it has only plain types."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def of_job(
     start_timeout: float = 0.0,
     key: str = "",
 ) -> dict[str, Any]:
-    """Put it together.
+    """Put the description together.
 
     Args:
         kind: "static" or "elastic".
         work: the function with its arguments, pickled.
         path: where the driver finds modules.
-        where: of the driver's hub; None if there is none.
+        where: the addresses of the driver's hub; None if there is none.
         env: variables of the processes.
         nics: the network interfaces that the ranks may use.
         executable: the Python of the processes.
         start_timeout: seconds in which the ranks must meet.
-        key: the job's secret, if the driver has made it.
+        key: the job's secret, if the driver made it.
     """
     return {
         "kind": kind,
@@ -49,7 +49,7 @@ def of_job(
 
 
 def portable(spec: Mapping[str, Any]) -> Callable[[], Iterator[bytes]]:
-    """The function of a task, for any executor, even one without gorovod: what it yields are pickled rows."""
+    """A task's function for any executor, even one without gorovod: it yields pickled rows."""
 
     def task() -> Iterator[bytes]:
         import importlib

@@ -18,15 +18,15 @@ _RANKS_END_S = 10.0  # for the ranks to end: a task has 5 s from SIGTERM to SIGK
 
 
 def run(session: Any, name: str, size: int, job: Mapping[str, Any], output: Output, silent: bool) -> list[bytes]:
-    """Run a job of ``size`` processes, and return what they return, pickled, by rank.
+    """Run a job of ``size`` processes, and return their results, pickled, by rank.
 
     Args:
         session: of Spark.
-        name: of the user's function.
+        name: the name of the user's function.
         size: how many processes there are.
-        job: what :func:`horovod.spark._spec.of_job` takes, beside ``kind`` and ``where``.
-        output: for what the ranks write.
-        silent: do not say what is waited for.
+        job: the arguments of :func:`horovod.spark._spec.of_job`, without ``kind`` and ``where``.
+        output: for the ranks' output.
+        silent: do not print what the job waits for.
     """
     if _session.is_connect(session):
         return _run_on_connect(session, name, size, job, output, silent)
@@ -34,7 +34,7 @@ def run(session: Any, name: str, size: int, job: Mapping[str, Any], output: Outp
 
 
 class _Driver:
-    """The driver, where there is a SparkContext: the tasks talk to it."""
+    """The driver, if there is a SparkContext: the tasks talk to it."""
 
     def __init__(
         self, session: Any, name: str, size: int, job: Mapping[str, Any], output: Output, silent: bool
@@ -50,7 +50,7 @@ class _Driver:
         self._job: Optional[SparkJob] = None
 
     def run(self) -> list[bytes]:
-        """Run the job, and watch over it to its end."""
+        """Run the job, and watch it to its end."""
         try:
             self._job = SparkJob(self._session, "run", self._size, self._name, self._task, self._ended)
             return _values(self._await_rows(), self._size, self._executors)
@@ -62,7 +62,7 @@ class _Driver:
             self._output.finish()
 
     def _end(self) -> None:
-        """End all ranks, so that none has a GPU or a port when the caller hears of the end."""
+        """End all ranks, so that none holds a GPU or a port when the caller hears of the end."""
         self._watch.end()
         if self._job is not None:
             self._job.end(_SPARKS_END_S)
@@ -90,7 +90,7 @@ class _Driver:
                 self._patience.look()
 
     def _outcome(self, rows: Any, error: Optional[Exception]) -> list[Any]:
-        """What Spark has brought, if no rank has failed."""
+        """Spark's result, if no rank has failed."""
         with contextlib.suppress(queue.Empty):
             while True:
                 kind, one, other = self._watch.events.get_nowait()
@@ -130,7 +130,7 @@ class _Driver:
 def _run_on_connect(
     session: Any, name: str, size: int, job: Mapping[str, Any], output: Output, silent: bool
 ) -> list[bytes]:
-    """Run it over Spark Connect: the tasks cannot talk to this process, so that of partition 0 watches."""
+    """Run it over Spark Connect. The tasks cannot talk to this process, so the task of partition 0 watches."""
     events: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
     begun = _Begun(session)
     what = f"{size} tasks to start, all at once"
@@ -161,7 +161,7 @@ def _run_on_connect(
 
 
 class _Begun:
-    """Whether a session of Spark Connect has begun tasks, as far as it says (Spark 4)."""
+    """Whether a session of Spark Connect has begun tasks, as far as it tells (Spark 4)."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -174,14 +174,14 @@ class _Begun:
             self.tasks = True
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if hasattr(self._session, "removeProgressHandler"):
             with contextlib.suppress(Exception):
                 self._session.removeProgressHandler(self._heard)
 
 
 def _values(rows: list[Any], size: int, executors: Callable[[], Mapping[int, str]] = dict) -> list[bytes]:
-    """The results by rank. ``executors`` gives their names by the ids of tasks' attempts."""
+    """The results by rank. ``executors`` are names by the ids of tasks' attempts."""
     values = {}
     for kind, *what in rows:
         if kind == "unfit":

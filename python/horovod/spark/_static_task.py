@@ -1,4 +1,4 @@
-"""What the tasks of a job do: each runs a child process, which is a rank, and tells of it."""
+"""The tasks of a job: each runs a child process, which is a rank, and reports on it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from horovod.spark import _environment, _place, _rank
 from horovod.spark._hub import LOST, Link
 from horovod.spark._watch import Watch
 
-_CANCEL_S = 30.0  # in which the driver cancels a job that has failed
+_CANCEL_S = 30.0  # how long the driver may take to cancel a job that has failed
 GRACE_S = 5.0  # from SIGTERM to SIGKILL
 
 
 def static(spec: Mapping[str, Any]) -> Iterator[bytes]:
-    """A task of a job of a fixed size. Yields rows, pickled: ``("value", rank, bytes)``, or what is wrong."""
+    """A task of a job of a fixed size. Yields rows, pickled: ``("value", rank, bytes)``, or the problem."""
     from pyspark import BarrierTaskContext
 
     context: Any = BarrierTaskContext.get()
@@ -86,7 +86,7 @@ def _serve(spec: Mapping[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _address(said: str) -> str:
-    """The address of this host that Spark's others know, which comes with a port or without, as a name or a number."""
+    """This host's address for Spark's other hosts, with or without a port, as a name or a number."""
     host, _, port = said.rpartition(":")
     return socket.gethostbyname(host.strip("[]") if host and port.isdigit() else said)
 
@@ -119,7 +119,7 @@ def _variables(
 
 
 def _outcome(child: Child, link: Link, events: queue.SimpleQueue[tuple[Any, ...]], rank: int) -> Iterator[bytes]:
-    """Wait for the child's end, or for the word that it is to end. Yields the row with the result, if there is one."""
+    """Wait for the child's end, or for the order to end it. Yields the row with the result, if there is one."""
     _later(lambda: events.put(("ended", child.wait())))
     ended: Optional[tuple[Ending, bytes]] = None
     ordered = False

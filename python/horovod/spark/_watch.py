@@ -1,4 +1,4 @@
-"""Who watches over the ranks of a job of a fixed size: the driver or, over Spark Connect, the task of partition 0."""
+"""Watching the ranks of a job of a fixed size: in the driver or, over Spark Connect, in the task of partition 0."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRACE_S = 5.0
 
 @dataclasses.dataclass
 class Task:
-    """One task, as the messages tell of it."""
+    """One task, according to its messages."""
 
     member: Member
     rank: int = -1
@@ -36,12 +36,12 @@ class Task:
 
 
 class Watch:
-    """Takes what the tasks say.
+    """Handles the tasks' messages.
 
     Args:
         size: of the job.
         addresses: where tasks reach this process.
-        output: for what the ranks write; it is kept without one.
+        output: for the ranks' output; None: it is kept.
 
     Attributes:
         tasks: by member.
@@ -68,7 +68,7 @@ class Watch:
         self.events.put((kind, member, fields))
 
     def take(self, kind: str, member: Member, fields: dict[str, Any]) -> None:
-        """Take one of the events."""
+        """Handle one event."""
         if kind == "here":
             self._joins(member)
         elif member not in self.tasks:
@@ -94,7 +94,7 @@ class Watch:
         partition = member.facts["partition"]
         earlier = [m for m in self.tasks if m.facts["partition"] == partition]
         if self.begun and earlier:
-            member.send("end")  # Spark repeats the stage, but a function is not to run twice
+            member.send("end")  # Spark repeats the stage, but a function must not run twice
             return
         for gone in earlier:
             del self.tasks[gone]
@@ -116,7 +116,7 @@ class Watch:
         return bool(self.failures) and (self.over or time.monotonic() - self._failed_at > GRACE_S)
 
     def end(self) -> None:
-        """Have all ranks end."""
+        """Make all ranks end."""
         for task in list(self.tasks.values()):
             task.member.send("end")
 
@@ -136,7 +136,7 @@ class Watch:
         return {"failures": [dataclasses.asdict(f) for f in self.failures], "output": self.output.pieces()}
 
     def await_end(self, seconds: float) -> None:
-        """Have all ranks end, and wait until they have, or the seconds are over."""
+        """Make all ranks end, and wait until they have, at most for these seconds."""
         limit = time.monotonic() + seconds
         self.end()
         while not all(task.ended for task in self.tasks.values()) and time.monotonic() < limit:

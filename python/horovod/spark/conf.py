@@ -1,4 +1,4 @@
-"""Settings of Spark that decide what becomes of the failing tasks of an elastic job: pairs of key and value.
+"""Settings of Spark that decide what happens to failing tasks of an elastic job: pairs of key and value.
 
 The keys are those of Spark 3.1 and later (``spark.excludeOnFailure``; before, ``spark.blacklist``).
 
@@ -25,10 +25,10 @@ SPARK_CONF_DEFAULT_VALUES = {
 }
 """What Spark has where none of these is set. The others count only if ``spark.excludeOnFailure.enabled`` is true."""
 
-# Start a task again however often it has failed.
+# Start a task again, however often it has failed.
 SPARK_CONF_ALWAYS_RESTART_FAILED_TASK = (_ATTEMPTS, SPARK_CONF_MAX_INT)
 
-# Whether executors and nodes are left alone on which tasks have failed.
+# Whether executors and nodes are excluded on which tasks have failed.
 SPARK_CONF_BLACKLIST_DISABLED = (f"{_EXCLUDE}.enabled", "false")
 SPARK_CONF_BLACKLIST_ENABLED = (f"{_EXCLUDE}.enabled", "true")
 

@@ -1,4 +1,4 @@
-"""``HorovodRunner``, as Databricks' ``sparkdl`` had it."""
+"""``HorovodRunner``, as in Databricks' ``sparkdl``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class HorovodRunner:
 
     Args:
         np: how many processes there are: above 0, in tasks of Spark; below 0, ``-np`` of them on the driver, for
-            trials; 0, as many as Spark's default parallelism.
-        driver_log_verbosity: "all" prints what the processes write. "log_callback_only" does so only where an error
-            has the last lines of it.
+            experiments; 0, as many as Spark's default parallelism.
+        driver_log_verbosity: "all" prints the processes' output. "log_callback_only" prints only the last lines, in an
+            error.
 
     Raises:
         TypeError: ``np`` is no whole number.
@@ -44,10 +44,10 @@ class HorovodRunner:
             kwargs: its arguments.
 
         Returns:
-            What rank 0 returns.
+            Rank 0's result.
 
         Raises:
-            RuntimeError: a process has failed; :func:`horovod.spark.run` says what else there is.
+            RuntimeError: a process has failed; :func:`horovod.spark.run` lists further errors.
         """
         if self._np < 0:
             from horovod import runner
@@ -60,10 +60,10 @@ class HorovodRunner:
 
 
 class _Nobody:
-    """A file that nobody reads."""
+    """A file without a reader."""
 
     def write(self, text: str) -> None:
-        """Forget it."""
+        """Drop the text."""
 
     def flush(self) -> None:
         """Do nothing."""

@@ -30,36 +30,36 @@ def run(
     prefix_output_with_timestamp: bool = False,
     executable: Optional[str] = None,
 ) -> list[Any]:
-    """Call ``fn(*args, **kwargs)`` in ``num_proc`` processes, each in a task of Spark, and return what they return.
+    """Call ``fn(*args, **kwargs)`` in ``num_proc`` processes, each in a task of Spark, and return the results.
 
     The tasks are a barrier stage: Spark starts them all at once, as soon as it has room. Ranks are numbered host by
-    host, that of partition 0 first. Blocks; an interrupt ends all processes.
+    host, starting with the host of partition 0. Blocks; an interrupt ends all processes.
 
     Args:
-        fn: the function. It calls ``hvd.init()``. It travels by cloudpickle, as its arguments and results do.
+        fn: the function. It calls ``hvd.init()``. It travels by cloudpickle, and so do its arguments and results.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        num_proc: how many processes; as many as Spark's default parallelism without it.
-        start_timeout: seconds until all processes must have started; by default those of
+        num_proc: how many processes; None: as many as Spark's default parallelism.
+        start_timeout: seconds until all processes must have started; None: the value of
             ``HOROVOD_SPARK_START_TIMEOUT``, or 600.
         use_mpi: must not be True: Spark starts the processes.
-        use_gloo: changes nothing.
+        use_gloo: no effect.
         extra_mpi_args: must be empty.
-        env: variables of the processes' environment, beside those that the executors have.
-        stdout: a file for text, to which what the processes write goes; ``sys.stdout`` without it.
-        stderr: likewise.
-        verbose: 0 does not say what the job waits for.
-        nics: names of the network interfaces that the ranks may use; all without it.
-        prefix_output_with_timestamp: begin each line of the processes with the time, too.
-        executable: the Python of the processes; that of Spark's tasks without it.
+        env: variables of the processes' environment, in addition to those of the executors.
+        stdout: a text file for the processes' output; None: ``sys.stdout``.
+        stderr: the same for stderr.
+        verbose: 0 does not print what the job waits for.
+        nics: names of the network interfaces that the ranks may use; None: all.
+        prefix_output_with_timestamp: also begin each line of the processes with the time.
+        executable: the Python of the processes; None: that of Spark's tasks.
 
     Returns:
         The results by rank.
 
     Raises:
-        RuntimeError: there is no session, Spark has ended the job, or a process has failed: with what it has raised.
+        RuntimeError: there is no session, Spark has ended the job, or a process has failed, with its exception.
         TimeoutException: of ``horovod.runner.common.util.timeout``: the processes have not started in time.
-        TypeError: ``fn`` cannot be called, or cannot be pickled; it says which object cannot.
+        TypeError: ``fn`` cannot be called, or cannot be pickled; the text names the object that cannot.
         ValueError: arguments make no sense.
 
     Example:
@@ -120,31 +120,31 @@ def run_elastic(
         fn: the function.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        num_proc: with how many processes the job begins; as many as Spark's default parallelism without it.
-        min_num_proc: the fewest with which it goes on; ``num_proc`` without it.
-        max_num_proc: the most; ``num_proc`` without it.
-        start_timeout: seconds until ``num_proc`` tasks must run; by default those of ``HOROVOD_SPARK_START_TIMEOUT``,
-            or 600.
-        elastic_timeout: seconds for each wait for processes later on; by default those of
-            ``HOROVOD_ELASTIC_TIMEOUT``, or 600.
+        num_proc: how many processes the job begins with; None: as many as Spark's default parallelism.
+        min_num_proc: the fewest processes with which it can go on; None: ``num_proc``.
+        max_num_proc: the most processes; None: ``num_proc``.
+        start_timeout: seconds until ``num_proc`` tasks must run; None: the value of ``HOROVOD_SPARK_START_TIMEOUT``, or
+            600.
+        elastic_timeout: seconds for each later wait for processes; None: the value of ``HOROVOD_ELASTIC_TIMEOUT``, or
+            600.
         reset_limit: how often the job may be formed anew.
-        env: as :func:`run` has it, like the rest.
+        env: as for :func:`run`, like the rest.
         stdout: a file for text.
         stderr: likewise.
-        verbose: 0 does not say what happens to the job.
+        verbose: 0 does not print what happens to the job.
         nics: names of network interfaces.
-        prefix_output_with_timestamp: begin each line of the processes with the time, too.
+        prefix_output_with_timestamp: also begin each line of the processes with the time.
         min_np: old name of ``min_num_proc``, which wins.
         max_np: old name of ``max_num_proc``, which wins.
 
     Returns:
-        What the processes of the last world have returned, by rank.
+        The results of the processes of the last world, by rank.
 
     Raises:
-        RuntimeError: there is no session, or the job has failed: with what the process has raised that failed first.
+        RuntimeError: there is no session, or the job has failed, with the exception of the process that failed first.
         TimeoutException: of ``horovod.runner.common.util.timeout``: there were not enough tasks in time.
-        TypeError: ``fn`` cannot be called, or cannot be pickled; it says which object cannot.
-        ValueError: arguments make no sense; or the session is one of Spark Connect, whose client no task can reach.
+        TypeError: ``fn`` cannot be called, or cannot be pickled; the text names the object that cannot.
+        ValueError: arguments make no sense; or the session is one of Spark Connect, whose client tasks cannot reach.
 
     Example:
         >>> import horovod.spark
@@ -190,7 +190,7 @@ def run_elastic(
 
 
 def _loaded(rank: int, result: bytes) -> Any:
-    """What a rank has returned."""
+    """A rank's result."""
     try:
         return cloudpickle.loads(result)
     except Exception as error:
@@ -207,7 +207,7 @@ def _refuse_mpi(use_mpi: Optional[bool], extra_mpi_args: Optional[str]) -> None:
 
 
 def _check_slots(session: Any, size: int) -> None:
-    """Raise ValueError at once where slots can never be enough: a session on this host has what it has."""
+    """Raise ValueError at once if there can never be enough slots: a session on this host cannot grow."""
     if _session.is_connect(session) or not session.sparkContext._jsc.sc().isLocal():
         return
     slots = sum(executor.slots for executor in _cluster.executors(session.sparkContext))

@@ -77,7 +77,7 @@ __all__ += _reduce_ops.__all__
 
 
 def __getattr__(name: str) -> Any:
-    """SyncBatchNormalization is a layer of Keras, which is imported only by those who want it."""
+    """SyncBatchNormalization is a layer of Keras, so Keras is imported only if a program uses it."""
     if name == "SyncBatchNormalization":
         from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
 

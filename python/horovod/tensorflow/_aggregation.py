@@ -1,4 +1,4 @@
-"""What the two helpers have in common that add gradients up over several passes: in graphs, and in eager mode."""
+"""The code that the two gradient aggregation helpers share: the one for graphs, and the one for eager mode."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LocalGradientAggregation:
         self.sparse_as_dense = sparse_as_dense
         self.average_aggregated_gradients = average_aggregated_gradients
         self.process_set = process_set
-        self.counter: Any = None  # how many passes the sums have
+        self.counter: Any = None  # how many passes are in the sums
         self._local = LocalGradients(process_set, scale_local_gradients)
 
     def register_local_var(self, var: Any) -> None:
@@ -67,11 +67,11 @@ class LocalGradientAggregation:
         return results
 
     def _sums_of(self, grads: Sequence[Any], present: list[int], vars: list[Any]) -> Any:
-        """Add the gradients with numbers ``present``, those of ``vars``, up. Returns what their sums now stand for."""
+        """Add up the gradients with numbers ``present``, of ``vars``. Returns what the sums now represent."""
         raise NotImplementedError
 
     def _reduced(self, sums: list[Any], vars: list[Any]) -> list[Any]:
-        """The sums of all passes, reduced and, if so wanted, divided by the number of passes."""
+        """The sums of all passes, reduced and, if wanted, divided by the number of passes."""
         n = self.backward_passes_per_step if self.average_aggregated_gradients else 1
         reduced = self._local.reduced_or_scaled(sums, vars, self.allreduce_func)
         return [value / n if n > 1 else tf.identity(value) for value in reduced]

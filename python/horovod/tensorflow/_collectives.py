@@ -1,4 +1,4 @@
-"""Collectives for users: averages, compression and sparse tensors over those of :mod:`horovod.tensorflow.mpi_ops`."""
+"""Collectives for users: averages, compression and sparse tensors on top of :mod:`horovod.tensorflow.mpi_ops`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _allreduce_slices(
     process_set: ProcessSet,
     ignore_name_scope: bool,
 ) -> tf.IndexedSlices:
-    """Rows of a sparse tensor: those of all ranks, one after the other, which add up where indices repeat."""
+    """Rows of a sparse tensor: those of all ranks, one after the other. Rows with the same index add up."""
     if op not in (Average, Sum):
         raise NotImplementedError(
             "Sparse tensors (tf.IndexedSlices) can be reduced with Average and Sum only; to use another operation, "
@@ -66,16 +66,16 @@ def allreduce(
     """Reduce ``tensor`` over the ranks of ``process_set``: the average, unless ``op`` says otherwise. Differentiable.
 
     Args:
-        tensor: a tensor, variable, array or ``tf.IndexedSlices``; shape and dtype must be equal on all ranks, but for
+        tensor: a tensor, variable, array or ``tf.IndexedSlices``; shape and dtype must be equal on all ranks, except
             the number of rows of the latter.
         average: deprecated form of ``op``: True is Average, False is Sum.
-        device_dense: where the arithmetic around the communication is done; the communication is the CPU's.
+        device_dense: the device for the arithmetic around the communication; the communication runs on the CPU.
         device_sparse: the same for ``tf.IndexedSlices``.
         compression: how the tensor travels, see :class:`Compression`.
         op: Average (default), Sum, Min, Max, Product or, on floating-point tensors of all ranks, Adasum.
-        prescale_factor: each element is multiplied by it before.
-        postscale_factor: the same, after.
-        name: by which ranks match their calls.
+        prescale_factor: each element is multiplied by it before the reduction.
+        postscale_factor: each element is multiplied by it after the reduction.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
         ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
 
@@ -86,7 +86,7 @@ def allreduce(
         TypeError, ValueError: an argument is wrong.
         tf.errors.FailedPreconditionError: the ranks disagree.
         tf.errors.UnknownError: a rank has died or left.
-        NotImplementedError: Adasum or sparse tensors cannot do this.
+        NotImplementedError: impossible for Adasum or sparse tensors.
 
     Example:
         >>> hvd.allreduce(tf.constant([1.0, 2.0]), op=hvd.Sum).numpy().tolist()
@@ -120,7 +120,7 @@ Prepared = tuple[tf.Tensor, Any, int]  # as compression.prepare returns it
 
 
 def _alike(tensors: Sequence[Prepared]) -> list[list[int]]:
-    """Indices of ``tensors`` by dtype and wire, each in order: a native group has one of both."""
+    """Indices of ``tensors`` by dtype and wire, each in order: a native group has one dtype and one wire."""
     kinds: dict[tuple[tf.DType, int], list[int]] = {}
     for i, (tensor, _, wire) in enumerate(tensors):
         kinds.setdefault((tensor.dtype, wire), []).append(i)
@@ -128,7 +128,7 @@ def _alike(tensors: Sequence[Prepared]) -> list[list[int]]:
 
 
 def _grouped(tensors: Sequence[Prepared], compression: Any, name: Optional[str], run: Any) -> list[Any]:
-    """``run(tensors, wire, name)`` on those that are alike, and decompress; in the order of ``tensors``."""
+    """``run(tensors, wire, name)`` on tensors that are alike, then decompression; in the order of ``tensors``."""
     results: list[Any] = [None] * len(tensors)
     kinds = _alike(tensors)
     for kind in kinds:
@@ -152,18 +152,18 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: Optional[str] = None,
 ) -> list[Any]:
-    """Reduce many tensors at once, each as :func:`allreduce`: none of the dense ones of a dtype before all are ready.
+    """Reduce many tensors at once, each as :func:`allreduce`. Dense ones of a dtype start when all of them are ready.
 
     Args:
         tensors: a list of tensors; all ranks give as many, in the same order.
         average: deprecated form of ``op``: True is Average, False is Sum.
-        device_dense: where the arithmetic around the communication is done; the communication is the CPU's.
+        device_dense: the device for the arithmetic around the communication; the communication runs on the CPU.
         device_sparse: the same for ``tf.IndexedSlices``.
         compression: how the tensor travels, see :class:`Compression`.
         op: Average (default), Sum, Min, Max, Product or, on floating-point tensors of all ranks, Adasum.
-        prescale_factor: each element is multiplied by it before.
-        postscale_factor: the same, after.
-        name: by which ranks match their calls.
+        prescale_factor: each element is multiplied by it before the reduction.
+        postscale_factor: each element is multiplied by it after the reduction.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
         ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
 
@@ -235,17 +235,17 @@ def reducescatter(
 
     Args:
         tensor: a tensor, variable or array with at least one dimension; shape and dtype must be equal on all ranks.
-        device_dense: where the arithmetic around the communication is done; the communication is the CPU's.
-        compression: what compresses the tensor before, and decompresses it after.
+        device_dense: the device for the arithmetic around the communication; the communication runs on the CPU.
+        compression: a compressor, which works before and after the operation.
         op: Average or Sum.
-        name: by which ranks match their calls.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
         ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
-        prescale_factor: each element is multiplied by it before.
-        postscale_factor: the same, after.
+        prescale_factor: each element is multiplied by it before the reduction.
+        postscale_factor: each element is multiplied by it after the reduction.
 
     Returns:
-        This rank's rows of the result; the first ranks get one more if they cannot be equal.
+        This rank's rows of the result; if they cannot be divided equally, the first ranks get one more.
 
     Raises:
         TypeError, ValueError: an argument is wrong.
@@ -275,16 +275,16 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[Any]:
-    """Reduce and deal out many tensors at once, each as :func:`reducescatter`: those of a dtype as one.
+    """Reduce and deal out many tensors at once, each as :func:`reducescatter`; those of a dtype together.
 
     Args:
         tensors: a list of tensors; all ranks give as many, in the same order.
-        device_dense: where the arithmetic around the communication is done; the communication is the CPU's.
-        compression: what compresses the tensor before, and decompresses it after.
+        device_dense: the device for the arithmetic around the communication; the communication runs on the CPU.
+        compression: a compressor, which works before and after the operation.
         op: Average or Sum.
         process_set: the ranks that take part.
-        prescale_factor: each element is multiplied by it before.
-        postscale_factor: the same, after.
+        prescale_factor: each element is multiplied by it before the reduction.
+        postscale_factor: each element is multiplied by it after the reduction.
 
     Returns:
         The list of the results.

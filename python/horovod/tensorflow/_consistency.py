@@ -1,4 +1,4 @@
-"""Whether ranks have the same variables."""
+"""Checks whether ranks have the same variables."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ def check_consistency(
     Each rank makes a digest of each variable, at the speed of memory, and only digests travel.
 
     Args:
-        model: what has ``trainable_variables``, such as a model of Keras or a ``tf.Module``, or a list of variables
-            or tensors, the same on all ranks in the same order, or a dict of them.
+        model: an object with ``trainable_variables``, such as a model of Keras or a ``tf.Module``; or a list of
+            variables or tensors, the same on all ranks in the same order; or a dict of them.
         process_set: the ranks that take part.
 
     Raises:
-        ConsistencyError: a variable differs. The message names it and the ranks that have other values than most.
+        ConsistencyError: a variable differs. The message names it, and the ranks whose values differ from the
+            majority's.
         TypeError: ``model`` is anything else.
-        RuntimeError: this is a graph.
+        RuntimeError: called in a graph.
 
     Example:
         >>> hvd.check_consistency([tf.Variable([1.0])])
     """
     if not tf.executing_eagerly():
         raise RuntimeError("hvd.check_consistency() is for eager mode: call it outside of tf.function and graphs")
-    _arguments.process_set_id(process_set)  # says what is wrong
+    _arguments.process_set_id(process_set)  # raises the right error
     prints = _consistency.fingerprints_of_variables(model, np.asarray)
     _consistency.check(
         prints,

@@ -1,4 +1,4 @@
-"""Which errors of TensorFlow are those of collectives."""
+"""Finds out which errors of TensorFlow are errors of collectives."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import tensorflow as tf
 
 from horovod.common.exceptions import HorovodInternalError
 
-# What the shim's operations raise for a failure of the engine; a mismatch among the ranks is a FailedPreconditionError.
+# The shim's operations raise these for a failure of the engine; for a mismatch among the ranks,
+# FailedPreconditionError.
 _FAILURES = (tf.errors.UnknownError, tf.errors.AbortedError)
 
 
 def internal_error(error: BaseException) -> Optional[HorovodInternalError]:
-    """The HorovodInternalError that TensorFlow's ``error`` stands for; None where it has another cause."""
+    """The HorovodInternalError for TensorFlow's ``error``; None if it has another cause."""
     if isinstance(error, _FAILURES) and "Horovod" in str(error):
         return HorovodInternalError(str(error))
     return None

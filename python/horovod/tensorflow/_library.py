@@ -1,7 +1,7 @@
-"""The native operations: one small library, registered with whichever TensorFlow is installed.
+"""The native operations: one small library, which the installed TensorFlow loads.
 
-``libgorovod_tensorflow.so`` stands beside ``libgorovod.so`` and finds TensorFlow's C interface when it is loaded, so
-nothing is compiled on the user's machine, and one file serves every version.
+``libgorovod_tensorflow.so`` is in the folder of ``libgorovod.so``. It finds TensorFlow's C interface when it is loaded,
+so nothing is compiled on the user's machine, and one file serves every version.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ COLLECTIVES = (
 
 
 def _run_in_any_order() -> None:
-    """Keep ``tf.function`` from running the collectives one after the other, in the order of the program.
+    """Keep ``tf.function`` from running the collectives one after the other, in the program's order.
 
-    They are stateful, so that TensorFlow neither merges two of them nor prunes one whose result is not used. But it
-    also runs stateful operations in sequence, which would make ranks with another order wait for one another for ever,
-    and would let no two gradients travel at the same time.
+    They are stateful, so that TensorFlow neither merges two of them nor removes one whose result is not used. But
+    TensorFlow also runs stateful operations in sequence. Then ranks with different orders would wait for one another
+    for ever, and gradients could not travel at the same time.
     """
     independent = "MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS"
     known = getattr(auto_control_deps, independent)
@@ -45,7 +45,7 @@ def _run_in_any_order() -> None:
 
 @functools.lru_cache(maxsize=None)
 def load() -> ModuleType:
-    """The module with the generated functions of the operations. Raises ImportError that tells what is missing."""
+    """The module with the generated functions of the operations. Raises ImportError, which says what is missing."""
     engine = _lib.path()
     _lib.load()
     file = engine.parent / FILE_NAME

@@ -1,4 +1,4 @@
-"""What optimizers and tapes have in common: gradients in, reduced gradients out."""
+"""The code that optimizers and tapes share: gradients in, reduced gradients out."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ def check(options: Options) -> None:
 
 
 def predivided(gradient_predivide_factor: float, op: int) -> tuple[float, float]:
-    """What to scale by before and after the sum, so that the whole is an average."""
+    """The factors before and after the sum that make the result an average."""
     if op != Average:
         return 1.0, 1.0
     return 1.0 / gradient_predivide_factor, gradient_predivide_factor
 
 
 def reference(variable: Any) -> Any:
-    """What identifies a variable in a dict or set."""
+    """A key that identifies a variable in a dict or set."""
     return variable.ref() if hasattr(variable, "ref") else id(variable)
 
 
 def elastic() -> bool:
-    """Whether the number of ranks may change while a graph lives."""
+    """Whether the number of ranks may change while a graph exists."""
     return os.environ.get("HOROVOD_ELASTIC") == "1"
 
 
 def when_shared(process_set: ProcessSet, reduce: Callable[[], Any], alone: Callable[[], Any]) -> Any:
-    """``reduce()`` where this process has partners in ``process_set``, else ``alone()``.
+    """``reduce()`` if this process has partners in ``process_set``, else ``alone()``.
 
-    ValueError for a set with this process that is not initialised, elsewhere than in an elastic job for any such set.
+    ValueError if the set is not initialised and has this process; outside elastic jobs, if it is not initialised at
+    all.
     """
     if not elastic():
         if process_set.included() is False:
@@ -83,7 +84,7 @@ class Reducer:
     ) -> list[Any]:
         """The reduced gradients in the order of ``gradients``; None stays None. Each is differentiable.
 
-        ``variables`` belong to the gradients; they are needed where ``groups`` lists variables.
+        ``variables`` belong to the gradients; they are needed if ``groups`` lists variables.
         ``use_generic_names`` names gradients by their numbers, for graphs in which their names differ between ranks.
         """
         gradients = list(gradients)
@@ -92,7 +93,7 @@ class Reducer:
         return self._reduce(gradients, variables, use_generic_names)
 
     def _in_function(self, gradients: list[Any], variables: Optional[Sequence[Any]]) -> list[Any]:
-        """In eager mode as one function, so that all gradients travel together."""
+        """In eager mode, one function for all gradients, so that they travel together."""
         present = [i for i, g in enumerate(gradients) if g is not None]
         if not isinstance(self.groups, list):
             variables = None  # a source that is a tensor is a new object at each step, so it cannot be a key
@@ -139,7 +140,7 @@ class Reducer:
 
     @staticmethod
     def _same_kind(gradient: Any) -> Any:
-        """A copy that can stand beside a reduced gradient in a tf.cond."""
+        """A copy of the kind that a tf.cond needs beside a reduced gradient."""
         return tf.nest.map_structure(tf.identity, gradient, expand_composites=True) if elastic() else gradient
 
     def _reduce_group(
@@ -165,7 +166,7 @@ class Reducer:
         return allreduce(gradient, name=name, **self.options, **scales)
 
     def _groups(self, present: list[int], variables: Optional[Sequence[Any]]) -> list[list[int]]:
-        """Which gradients travel as a group: lists of indices, single ones for all others."""
+        """The gradients that travel as groups: lists of indices; single indices for all others."""
         if self.groups is None:
             return [[i] for i in present]
         if isinstance(self.groups, int):
@@ -188,9 +189,9 @@ _MOST_REDUCERS = 64
 
 
 def shared_reducer(name: str, options: Options) -> Reducer:
-    """A :class:`Reducer` with these arguments, the same one for the same arguments.
+    """A :class:`Reducer` with these arguments; the same object for the same arguments.
 
-    A tape in eager mode asks for one at each step. So the reducer keeps the functions that were traced.
+    A tape in eager mode asks for one at each step, and the reducer keeps the traced functions.
     """
     groups, process_set = options.groups, options.process_set
     lists = groups if not isinstance(groups, list) else tuple(tuple(reference(v) for v in g) for g in groups)
@@ -215,7 +216,7 @@ def shared_reducer(name: str, options: Options) -> Reducer:
 
 
 class LocalGradients:
-    """Which variables keep gradients of their own, as those of layers that only this rank has."""
+    """The variables that keep gradients of their own, such as those of layers that only this rank has."""
 
     def __init__(self, process_set: ProcessSet, scale: bool) -> None:
         self.process_set = process_set
@@ -227,11 +228,11 @@ class LocalGradients:
         self.variables.add(reference(variable))
 
     def contains(self, variable: Any) -> bool:
-        """Whether the gradients of ``variable`` stay here."""
+        """Whether the gradients of ``variable`` stay local."""
         return reference(variable) in self.variables
 
     def scaled(self, gradient: Any) -> Any:
-        """A local gradient, divided by the number of ranks where the others are averages."""
+        """A local gradient, divided by the number of ranks if the others are averages."""
         if gradient is None or not self.scale:
             return gradient
 
@@ -245,7 +246,7 @@ class LocalGradients:
     def reduced_or_scaled(
         self, gradients: Sequence[Any], variables: Sequence[Any], reduce: Callable[[list[Any], list[Any]], list[Any]]
     ) -> list[Any]:
-        """Local gradients :meth:`scaled`, the others as ``reduce``, a function of gradients and variables, has them."""
+        """Local gradients :meth:`scaled`; the others from ``reduce``, a function of gradients and variables."""
         shared = [i for i, variable in enumerate(variables) if not self.contains(variable)]
         results = [self.scaled(g) if self.contains(v) else g for g, v in zip(gradients, variables)]
         for i, gradient in zip(shared, reduce([gradients[i] for i in shared], [variables[i] for i in shared])):

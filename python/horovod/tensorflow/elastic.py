@@ -30,8 +30,8 @@ __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a training function whose first argument is a :class:`TensorFlowState`, or another ``State``.
 
-    It is called again, after the job was joined anew, when the error of a collective or a HostsUpdatedInterrupt leaves
-    it; see :mod:`horovod.common.elastic`. Other exceptions go through.
+    If the error of a collective or a HostsUpdatedInterrupt leaves the function, the job is joined anew and the function
+    is called again; see :mod:`horovod.common.elastic`. Other exceptions propagate.
 
     Args:
         func: the training function.
@@ -56,8 +56,8 @@ class TensorFlowKerasState(_KerasState):
     """The weights of a Keras model, the variables of its optimizer, and plain values, each an attribute by its keyword.
 
     Args:
-        model: of ``tf.keras``, and built.
-        optimizer: that of the model by default; it is built for the model, too.
+        model: a built model of ``tf.keras``.
+        optimizer: the model's by default; it is built for the model, too.
         backend: accepted as in Horovod.
         kwargs: the plain values.
 
@@ -84,7 +84,7 @@ class TensorFlowState(ObjectState):
 
     Args:
         variables: all global variables by default.
-        session: in a graph, what runs; the default session by default.
+        session: in a graph, the session to use; the default session by default.
         kwargs: the plain values.
 
     Example:
@@ -120,7 +120,7 @@ class TensorFlowState(ObjectState):
         super().save()
 
     def restore(self) -> None:
-        """Make the variables and values what they were at the last :meth:`save`."""
+        """Set the variables and values to what they were at the last :meth:`save`."""
         for variable, value in zip(self.variables, self._values):
             if tf.executing_eagerly():
                 variable.assign(value)
@@ -136,7 +136,7 @@ class TensorFlowState(ObjectState):
         super()._take_saved(values)
 
     def sync(self) -> None:
-        """Make the variables and values those of rank 0, on all ranks, and remember them. Blocks."""
+        """Set the variables and values to those of rank 0, on all ranks, and remember them. Blocks."""
         with _training.converting(internal_error):
             if tf.executing_eagerly():
                 broadcast_variables(self.variables, root_rank=0)

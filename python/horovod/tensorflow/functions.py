@@ -1,4 +1,4 @@
-"""Making ranks equal at the start: variables and objects from one rank to all."""
+"""Makes ranks equal at the start: sends variables and objects from one rank to all."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def broadcast_variables(
 
     Args:
         variables: a list of variables, the same on all ranks, in the same order.
-        root_rank: the rank whose variables all get.
+        root_rank: the rank whose variables all ranks get.
         process_set: the ranks that take part.
         inplace: write into the memory of resource variables instead of assigning new values, if this TensorFlow lets a
             kernel do that.
 
     Returns:
-        In a graph, the operation that does so.
+        In a graph, the operation that does it.
 
     Raises:
-        TypeError: one of them is no variable.
+        TypeError: one of them is not a variable.
         NotImplementedError: ``inplace``, and TensorFlow is older than 2.6.
 
     Example:
@@ -51,13 +51,13 @@ def _operations(values: Sequence[Any]) -> list[Any]:
 
 
 def _assign_broadcast(variables: Sequence[Any], root_rank: int, process_set: ProcessSet) -> Any:
-    """As one function in eager mode, so that all variables travel together."""
+    """In eager mode, one function for all variables, so that they travel together."""
     check_variables(variables)
 
     def assign() -> Any:
         assigned = []
         for i, variable in enumerate(variables):
-            # By number, because names of variables may repeat, and may differ by rank.
+            # By number, because names of variables may repeat, and may differ between ranks.
             value = broadcast(variable, root_rank, f"HorovodBroadcast_{i}", process_set=process_set)
             assigned.append(
                 variable.assign(value) if hasattr(variable, "assign") else tf.compat.v1.assign(variable, value)
@@ -75,7 +75,7 @@ def broadcast_global_variables(root_rank: int, process_set: ProcessSet = global_
     """Make the operation that overwrites all global variables with those of one rank.
 
     Args:
-        root_rank: the rank whose variables all get.
+        root_rank: the rank whose variables all ranks get.
         process_set: the ranks that take part.
 
     Returns:
@@ -101,11 +101,11 @@ def broadcast_global_variables(root_rank: int, process_set: ProcessSet = global_
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
     """Makes all ranks start with the variables of ``root_rank``, for ``MonitoredTrainingSession`` and estimators.
 
-    Needed where training starts from random weights, or from a checkpoint that one rank restores.
+    Use it if training starts from random weights, or from a checkpoint that one rank restores.
 
     Args:
-        root_rank: the rank whose variables all get.
-        device: where the operation is placed; the communication is the CPU's.
+        root_rank: the rank whose variables all ranks get.
+        device: where the operation is placed; the communication runs on the CPU.
         process_set: the ranks that take part.
 
     Example:
@@ -146,7 +146,7 @@ def _to_array(obj: Any) -> np.ndarray:
 
 
 def _evaluate(session: Optional[Any], build: Callable[[Any], Any], value: np.ndarray) -> np.ndarray:
-    """``build(value)`` as an array: at once in eager mode, else in ``session``."""
+    """``build(value)`` as an array: at once in eager mode, otherwise in ``session``."""
     if tf.executing_eagerly():
         return build(tf.convert_to_tensor(value)).numpy()
     return (session or default_session()).run(build(tf.convert_to_tensor(value)))
@@ -167,12 +167,12 @@ def broadcast_object(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Give all ranks of ``process_set`` the ``obj`` of one rank: pickled on the way. Blocks.
+    """Give all ranks of ``process_set`` the ``obj`` of one rank, pickled on the way. Blocks.
 
     Args:
-        obj: any picklable object; that of other ranks does not matter.
-        root_rank: the rank whose object all get.
-        session: what runs in a graph; the default session by default.
+        obj: any picklable object; only that of the root matters.
+        root_rank: the rank whose object all ranks get.
+        session: the session to use in a graph; the default session by default.
         name: must be the same on all ranks.
         process_set: the ranks that take part.
 
@@ -203,12 +203,12 @@ def broadcast_object_fn(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[Any], Any]:
-    """Make a function that does what :func:`broadcast_object` does, any number of times.
+    """Make a function that does the work of :func:`broadcast_object`, any number of times.
 
-    In a graph its operations are built once, so that it may be called after the graph is finalised.
+    In a graph its operations are built once, so you can call it after the graph is finalised.
 
     Args:
-        root_rank, session, name, process_set: as of :func:`broadcast_object`.
+        root_rank, session, name, process_set: as for :func:`broadcast_object`.
 
     Returns:
         A function of one object.
@@ -244,11 +244,11 @@ def allgather_object(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Give all ranks of ``process_set`` the objects of all: pickled on the way. Blocks.
+    """Give all ranks of ``process_set`` the objects of all of them, pickled on the way. Blocks.
 
     Args:
         obj: any picklable object.
-        session: what runs in a graph; the default session by default.
+        session: the session to use in a graph; the default session by default.
         name: must be the same on all ranks.
         process_set: the ranks that take part.
 

@@ -1,4 +1,4 @@
-"""Adding gradients up over several passes before they are reduced, in graphs (TensorFlow 1 style)."""
+"""Adds gradients up over several passes before they are reduced, in graphs (TensorFlow 1 style)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def apply_op_to_not_none_tensors(tensor_op: Callable[..., Any], tensors: Sequenc
 
 
 def get_not_none_from_list(tensors: Sequence[Any]) -> list[Any]:
-    """Leave out what is None.
+    """Remove None from a list.
 
     Args:
         tensors: a list.
@@ -145,7 +145,7 @@ class LocalGradientAggregationHelper(LocalGradientAggregation):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Change the variables at every n-th pass; at the others only count the step.
+        """Change the variables at every n-th pass; otherwise only count the step.
 
         Args:
             apply_grads_closure: a function without arguments that changes the variables.
@@ -176,7 +176,7 @@ class LocalGradientAggregationHelper(LocalGradientAggregation):
 
 
 def _added(total: Any, gradient: Any, first: Any) -> Any:
-    """Add ``gradient`` to ``total``, a variable; at the first pass it is the total."""
+    """Add ``gradient`` to ``total``, a variable; at the first pass, replace the total."""
     before = total.read_value() if _resource(total) else total
     return total.assign(tf.where(first, gradient, before + gradient))
 

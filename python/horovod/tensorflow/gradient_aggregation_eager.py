@@ -1,4 +1,4 @@
-"""Adding gradients up over several passes before they are reduced, eagerly and in ``tf.function``."""
+"""Adds gradients up over several passes before they are reduced, eagerly and in ``tf.function``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LocalGradientAggregationHelperEager(LocalGradientAggregation):
 
     def _make_sums(self, gradients: Sequence[Any]) -> list[Any]:
         if self._sums is None:
-            with tf.init_scope():  # outside of the function that is being traced
+            with tf.init_scope():  # outside the function that is being traced
                 self.counter = tf.Variable(0, trainable=False, dtype=tf.int32)
                 self._sums = [
                     None if g is None else tf.Variable(tf.zeros(g.shape, g.dtype), trainable=False) for g in gradients
@@ -84,7 +84,7 @@ class LocalGradientAggregationHelperEager(LocalGradientAggregation):
         return tf.equal(self.counter, self.backward_passes_per_step)
 
     def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Change the variables at every n-th pass; at the others only count the step.
+        """Change the variables at every n-th pass; otherwise only count the step.
 
         Args:
             apply_grads_closure: a function without arguments that changes the variables.

@@ -1,6 +1,6 @@
 """The names of TensorFlow's former ``tf.contrib.mpi_collectives``, where Horovod began, over Horovod's operations.
 
-Sizes and ranks are operations, as they were there: their values are those of the run. A session needs nothing special.
+Sizes and ranks are operations, as they were there: their values are those when the graph runs. Any session will do.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def allgather(tensor: Any, name: Optional[str] = None) -> tf.Tensor:
     """Put the tensors of all ranks one after the other, along the first dimension.
 
     Args:
-        tensor: of at least one dimension. The first may differ by rank.
+        tensor: of at least one dimension. The first may differ between ranks.
         name: of the operation.
 
     Returns:

@@ -1,12 +1,12 @@
 """Collectives as TensorFlow operations, and their gradients.
 
-They work eagerly, in ``tf.function`` and in graphs with sessions. Ranks may run them in any order; those of one name
-belong together. In a graph that is the name of the node, in eager mode the argument ``name``, and where there is none,
-the kind of the operation. Their kernels run on the CPU and occupy no thread while they wait.
+They work eagerly, in ``tf.function`` and in graphs with sessions. Ranks may run them in any order, and match them by
+name. In a graph that is the name of the node; in eager mode it is the argument ``name``, or else the kind of the
+operation. Their kernels run on the CPU and occupy no thread while they wait.
 
 An argument of a wrong type or value is a ``TypeError`` or ``ValueError``, at once. A failure raises
-``tf.errors.FailedPreconditionError`` where ranks disagree, ``InvalidArgumentError`` for what only the engine can see to
-be wrong, and ``UnknownError`` where a rank has died or left, with the cause in the message.
+``tf.errors.FailedPreconditionError`` if ranks disagree, ``InvalidArgumentError`` for arguments that only the engine can
+refuse, and ``UnknownError`` if a rank has died or left, with the cause in the message.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _native = _library.load()
 
 
 def check_reduce_op(op: Any) -> int:
-    """``op``, an operation of allreduces. ValueError for what is none."""
+    """``op``, an operation of allreduces. ValueError if it is none."""
     return _arguments.reduce_op(op, ALLREDUCE_OPS, "Average, Sum, Adasum, Min, Max or Product")
 
 
 def check_scatter_op(op: Any) -> int:
-    """``op``, an operation of reducescatters. NotImplementedError for Adasum, ValueError for what else is none."""
+    """``op``, an operation of reducescatters. NotImplementedError for Adasum, ValueError for other values."""
     if op == Adasum:
         raise NotImplementedError("The Adasum reduction is not supported for reducescatter.")
     return _arguments.reduce_op(op, SCATTER_OPS, "Average or Sum")
@@ -46,7 +46,7 @@ def _normalize_name(name: str) -> str:
 
 
 def _names(kind: str, name: Optional[str], *tensors: Any) -> dict[str, str]:
-    """The arguments by which an operation gets its name: that of its node, and in eager mode that of the tensor."""
+    """The arguments that give an operation its name: that of its node, and in eager mode that of the tensor."""
     _arguments.name(name)
     if tf.executing_eagerly():
         return {"tensor_name": name} if name else {}
@@ -56,7 +56,7 @@ def _names(kind: str, name: Optional[str], *tensors: Any) -> dict[str, str]:
 
 
 def _set_id(process_set: ProcessSet) -> int:
-    """The number of a process set. ValueError for one that is not there when the operation is made."""
+    """The number of a process set. ValueError if the set does not exist when the operation is made."""
     if isinstance(process_set, _SameSet):
         return process_set.process_set_id
     return _arguments.process_set_id(process_set)
@@ -85,7 +85,7 @@ def _allreduce(
 ) -> tf.Tensor:
     """The reduction of ``tensor`` over the ranks of ``process_set``, of one shape and dtype. Differentiable.
 
-    ``wire`` is in what form sums and averages of float32 and float64 travel between hosts.
+    ``wire`` is the form in which sums and averages of float32 and float64 travel between hosts.
     """
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_allreduce(
@@ -109,9 +109,9 @@ def _grouped_allreduce(
     process_set: ProcessSet = global_process_set,
     wire: int = _lib.WIRE_AS_IT_IS,
 ) -> list[tf.Tensor]:
-    """The reductions of ``tensors``, of one dtype, none before all are ready on all ranks. Differentiable.
+    """The reductions of ``tensors``, of one dtype. They start when all are ready on all ranks. Differentiable.
 
-    ``wire`` is in what form sums and averages of float32 and float64 travel between hosts.
+    ``wire`` is the form in which sums and averages of float32 and float64 travel between hosts.
     """
     tensors = [tf.convert_to_tensor(t) for t in _arguments.tensors(tensors)]
     if not tensors:
@@ -137,7 +137,7 @@ def allgather(
 
     Args:
         tensor: a tensor, variable or array; the first dimension may differ.
-        name: by which ranks match their calls.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
         ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
 
@@ -168,11 +168,11 @@ def grouped_allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
-    """Gather many tensors at once, each as :func:`allgather`: none before all are ready on all ranks.
+    """Gather many tensors at once, each as :func:`allgather`. They start when all are ready on all ranks.
 
     Args:
         tensors: a list of tensors of one dtype; all ranks give as many, in the same order.
-        name: by which ranks match their calls.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
         ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
 
@@ -210,8 +210,8 @@ def broadcast(
 
     Args:
         tensor: a tensor, variable or array; shape and dtype must be equal on all ranks.
-        root_rank: the rank whose tensor it is, a rank of the world.
-        name: by which ranks match their calls.
+        root_rank: the rank whose tensor all ranks get, a rank of the world.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
         ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
 
@@ -245,16 +245,16 @@ def broadcast_(
 ) -> list[Any]:
     """Overwrite ``variables`` with those of one rank.
 
-    Resource variables are overwritten where they are, if TensorFlow has what this needs, else assigned.
+    Resource variables are overwritten in place, if TensorFlow allows that; others are assigned.
 
     Args:
         variables: a list of variables, the same on all ranks.
-        root_rank: the rank whose variables all get.
-        name: by which ranks match their calls.
+        root_rank: the rank whose variables all ranks get.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
 
     Returns:
-        Their new values, in a graph what assigns them.
+        Their new values; in a graph, the operation that assigns them.
 
     Raises:
         TypeError, ValueError: an argument is wrong.
@@ -280,14 +280,14 @@ def broadcast_(
 
 
 def check_variables(variables: Sequence[Any]) -> None:
-    """TypeError if one of ``variables`` is none, as a tensor that nobody can assign to."""
+    """TypeError if one of ``variables`` is no variable, for example a tensor, which cannot be assigned to."""
     for i, variable in enumerate(variables):
         if not hasattr(variable, "assign") and not getattr(getattr(variable, "dtype", None), "_is_ref_dtype", False):
             raise TypeError(f"number {i} of the variables (from 0) is not a tf.Variable: {variable!r}")
 
 
 def _has_memory_of_its_own(variable: Any) -> bool:
-    """Whether ``variable`` is one that :func:`_broadcast_inplace` takes, under this TensorFlow."""
+    """Whether :func:`_broadcast_inplace` can take ``variable``, under this TensorFlow."""
     handle = getattr(variable, "handle", None)
     return hasattr(_native, "horovod_broadcast_inplace") and getattr(handle, "dtype", None) == tf.resource
 
@@ -317,12 +317,12 @@ def alltoall(
     Args:
         tensor: a tensor, variable or array; dtype and the other dimensions must be equal on all ranks.
         splits: how many rows go to each rank; None sends the same number to each.
-        name: by which ranks match their calls.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
         ignore_name_scope: leave TensorFlow's name scope out of the operation's name.
 
     Returns:
-        The rows that have come, in the order of the ranks; with ``splits`` also how many have come from each (int32).
+        The received rows, in the order of the ranks; with ``splits`` also the number from each rank (int32).
 
     Raises:
         TypeError, ValueError: an argument is wrong.
@@ -375,7 +375,7 @@ def _grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[tf.Tensor]:
-    """:func:`_reducescatter` of each of ``tensors``, of one dtype, none before all are ready on all ranks."""
+    """:func:`_reducescatter` of each of ``tensors``, of one dtype. They start when all are ready on all ranks."""
     tensors = [tf.convert_to_tensor(t) for t in _arguments.tensors(tensors)]
     if not tensors:
         return []
@@ -509,7 +509,7 @@ def _reduction(op: Any) -> dict[str, Any]:
 
 
 def _incoming(op: Any, grads: Sequence[Any]) -> list[tf.Tensor]:
-    """The gradients of the outputs, in the operation's own type: what follows may have computed in another one."""
+    """The gradients of the outputs, in the operation's own type: later code may have used another one."""
     return [tf.cast(tf.convert_to_tensor(grad), x.dtype) for x, grad in zip(op.inputs, grads)]
 
 

@@ -1,4 +1,4 @@
-"""Distributed optimizers: those of ``tf.compat.v1.train`` here, Keras' in :mod:`horovod.tensorflow.keras`."""
+"""Distributed optimizers of ``tf.compat.v1.train``. Those of Keras are in :mod:`horovod.tensorflow.keras`."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
 
 
 class _Wrapping(_LegacyOptimizer):
-    """Wraps ``optimizer``, which has the slots and the variables."""
+    """Wraps ``optimizer``, which keeps the slots and the variables."""
 
     def __init__(self, optimizer: Any, name: str, use_locking: bool) -> None:
         super().__init__(name=name, use_locking=use_locking)
         self._optimizer = optimizer
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
+        """As in the wrapped optimizer."""
         return self._optimizer.get_slot(*args, **kwargs)
 
     def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
+        """As in the wrapped optimizer."""
         return self._optimizer.get_slot_names(*args, **kwargs)
 
     def variables(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
+        """As in the wrapped optimizer."""
         return self._optimizer.variables(*args, **kwargs)
 
 
@@ -74,7 +74,7 @@ class _DistributedOptimizer(_Wrapping):
             self._local.register(var)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
-        """The gradients and variables of the wrapped optimizer, the gradients reduced over the ranks."""
+        """The gradients and variables of the wrapped optimizer; the gradients are reduced over the ranks."""
         pairs = self._optimizer.compute_gradients(*args, **kwargs)
         gradients = [g for g, _ in pairs]
         variables = [v for _, v in pairs]
@@ -83,7 +83,7 @@ class _DistributedOptimizer(_Wrapping):
         return list(zip(self._local.reduced_or_scaled(gradients, variables, self._reducer), variables))
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
-        """As the wrapped optimizer's; while gradients are being added up it only counts the step."""
+        """As in the wrapped optimizer; while gradients are being added up it only counts the step."""
         pairs = list(grads_and_vars)
 
         def apply() -> Any:
@@ -95,7 +95,7 @@ class _DistributedOptimizer(_Wrapping):
 
 
 class _DistributedAdasumOptimizer(_Wrapping):
-    """Has each rank apply its own gradients; Adasum combines how these have changed the variables."""
+    """Each rank applies its own gradients; Adasum combines the resulting changes of the variables."""
 
     def __init__(self, optimizer: Any, name: str, use_locking: bool, options: Options) -> None:
         super().__init__(optimizer, name, use_locking)
@@ -107,11 +107,11 @@ class _DistributedAdasumOptimizer(_Wrapping):
         self._passes = options.backward_passes_per_step
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """As the wrapped optimizer's."""
+        """As in the wrapped optimizer."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
-        """Apply the gradients; at every n-th pass, combine with the other ranks what has changed since the last one."""
+        """Apply the gradients; at every n-th pass, combine the changes since the last one with the other ranks'."""
         pairs = list(grads_and_vars)
         variables = [v for g, v in pairs if g is not None]
         starts = [self._start_of(v) for v in variables]
@@ -119,7 +119,7 @@ class _DistributedAdasumOptimizer(_Wrapping):
             passes = tf.compat.v1.get_variable(
                 "step_count", shape=(), dtype=tf.int32, trainable=False, initializer=tf.compat.v1.zeros_initializer()
             )
-        # The start is noted before the first of the passes.
+        # The start values are noted before the first pass.
         first = tf.equal(tf.identity(passes) % self._passes, 0)
         with tf.control_dependencies([first]):
             noted = [s.assign(tf.where(first, tf.identity(v), tf.identity(s))) for v, s in zip(variables, starts)]
@@ -165,30 +165,30 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """Give ``optimizer`` a form that applies gradients which are reduced over the ranks first.
+    """Give ``optimizer`` a form that reduces gradients over the ranks before it applies them.
 
     Args:
         optimizer: one of ``tf.compat.v1.train`` or of Keras.
-        name: of the operations; "Distributed" and the name of the optimizer's class by default.
-        device_dense, device_sparse: where the arithmetic around the communication is done, in TensorFlow.
-        compression: used on the way, see :class:`Compression`.
+        name: the name of the operations; "Distributed" and the name of the optimizer's class by default.
+        device_dense, device_sparse: the device for the arithmetic around the communication, in TensorFlow.
+        compression: for the way between ranks, see :class:`Compression`.
         sparse_as_dense: turn sparse gradients into dense ones first.
         gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
-        use_locking: as of the optimizers of ``tf.compat.v1.train``.
+        use_locking: as in the optimizers of ``tf.compat.v1.train``.
         op: Average, Sum or, for ``tf.compat.v1.train``, Adasum.
-        backward_passes_per_step: how many gradients are added up before they are reduced and applied; until then the
-            steps are only counted.
+        backward_passes_per_step: how many gradients are added up before they are reduced and applied; until then steps
+            are only counted.
         average_aggregated_gradients: whether these sums are divided by their number.
         num_groups: deprecated form of a number of ``groups``.
-        groups: a number of groups, or lists of variables, whose gradients are reduced as one.
+        groups: a number of groups, or lists of variables whose gradients are reduced together.
         process_set: the ranks that train together.
         scale_local_gradients: divide gradients that are not reduced by the number of ranks.
 
     Returns:
-        The optimizer. Gradients of variables given to its ``register_local_var`` stay as they are.
+        The optimizer. Its ``register_local_var(variable)`` keeps the gradient of a variable from being reduced.
 
     Raises:
-        TypeError, ValueError: an argument is wrong, or what is given cannot be combined.
+        TypeError, ValueError: an argument is wrong, or arguments exclude each other.
         NotImplementedError: Adasum on a part of the ranks.
 
     Example:

@@ -10,7 +10,7 @@ from horovod.tensorflow.mpi_ops import Sum, _allreduce, size
 
 
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
-    """Keras' BatchNormalization whose mean and variance are those of the batches of all ranks together.
+    """Keras' BatchNormalization, with the mean and variance of all ranks' batches together.
 
     Batches may have different sizes; they count by the number of their elements. Only training communicates: all ranks
     must run the layer, the same number of times.
@@ -37,7 +37,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         self.supports_jit = False  # collectives cannot be compiled by XLA
 
     def _moments(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Keras' mean and variance of this rank's batch, in whichever shape it wants them, made those of all ranks."""
+        """Keras' mean and variance of this rank's batch, in the shape that Keras wants, combined over all ranks."""
         mean, variance = super()._moments(inputs, *args, **kwargs)
         if size() == 1:
             return mean, variance
@@ -46,17 +46,17 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         counts = tf.zeros_like(mean) + count
         total = _allreduce(tf.stack([mean * count, counts]), op=Sum, name=self._operation("mean"))
         all_mean = total[0] / total[1]
-        # Not as the mean of squares minus the square of the mean, which cancels for numbers far from 0.
+        # Not the mean of squares minus the square of the mean, which cancels for numbers far from 0.
         squares = (variance + tf.square(mean - all_mean)) * count
         return all_mean, _allreduce(squares, op=Sum, name=self._operation("variance")) / total[1]
 
     def _operation(self, what: str) -> Any:
-        # In a graph the node's name tells layers apart; in eager mode only this name does.
+        # In a graph the node's name distinguishes layers; in eager mode only this name does.
         return f"sync_batch_normalization.{self.name}.{what}" if tf.executing_eagerly() else None
 
     @staticmethod
     def _count(inputs: Any, mean: Any, mask: Any) -> Any:
-        """How many elements each number of ``mean`` is the mean of."""
+        """How many elements each number of ``mean`` averages."""
         count = tf.cast(tf.size(inputs), mean.dtype) / tf.cast(tf.size(mean), mean.dtype)
         if mask is None:
             return count

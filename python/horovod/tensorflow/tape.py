@@ -14,13 +14,13 @@ from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.mpi_ops import Average
 
 if TYPE_CHECKING:
-    _Tape = Any  # the class of the tape that is wrapped
+    _Tape = Any  # the class of the wrapped tape
 else:
     _Tape = object
 
 
 class _DistributedGradientTape(_Tape):
-    """Mixed into the class of the tape that is wrapped, whose state it takes over."""
+    """Mixed into the class of the wrapped tape, whose state it takes over."""
 
     def _wrap(self, tape: tf.GradientTape, reducer: Reducer, local: LocalGradients) -> None:
         self.__dict__.update(tape.__dict__)
@@ -64,7 +64,7 @@ class _DistributedGradientTape(_Tape):
 
 
 def _flat_like(gradients: Any, n: int) -> list[Any]:
-    """``gradients`` as a list of ``n``; tf.nest would take None and tf.IndexedSlices apart."""
+    """``gradients`` as a list of ``n``; tf.nest would drop None and split tf.IndexedSlices."""
     if isinstance(gradients, (list, tuple)) and len(gradients) == n:
         return list(gradients)
     flat = tf.nest.flatten(gradients)
@@ -86,23 +86,23 @@ def DistributedGradientTape(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """A tape that goes on where ``gradtape`` is, and reduces the gradients that it is asked for.
+    """A tape that continues ``gradtape``, and reduces the gradients that it returns.
 
     Args:
         gradtape: the tape.
-        device_dense, device_sparse: where the arithmetic around the communication is done.
-        compression: used on the way, see :class:`Compression`.
+        device_dense, device_sparse: the device for the arithmetic around the communication.
+        compression: for the way between ranks, see :class:`Compression`.
         sparse_as_dense: turn sparse gradients into dense ones first.
         op: Average, Sum or Adasum.
         gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
         num_groups: deprecated form of a number of ``groups``.
-        groups: a number of groups, or lists of variables, whose gradients are reduced as one.
+        groups: a number of groups, or lists of variables whose gradients are reduced together.
         process_set: the ranks that train together.
         scale_local_gradients: divide gradients that are not reduced by the number of ranks.
 
     Returns:
-        A tape with the methods ``register_local_source``, which keeps the gradient of a variable from being reduced,
-        and ``get_local_and_global_gradients`` besides.
+        A tape that also has the methods ``register_local_source``, which keeps the gradient of a variable from being
+        reduced, and ``get_local_and_global_gradients``.
 
     Raises:
         TypeError, ValueError: an argument is wrong.
@@ -153,16 +153,16 @@ def PartialDistributedGradientTape(
 
     Args:
         gradtape: the tape.
-        device_dense, device_sparse: where the arithmetic around the communication is done.
-        compression: used on the way, see :class:`Compression`.
+        device_dense, device_sparse: the device for the arithmetic around the communication.
+        compression: for the way between ranks, see :class:`Compression`.
         sparse_as_dense: turn sparse gradients into dense ones first.
         op: Average, Sum or Adasum.
         gradient_predivide_factor: divide by this before the sum, and by the rest of the number of ranks after it.
         num_groups: deprecated form of a number of ``groups``.
-        groups: a number of groups, or lists of variables, whose gradients are reduced as one.
+        groups: a number of groups, or lists of variables whose gradients are reduced together.
         process_set: the ranks that train together.
         scale_local_gradients: divide gradients that are not reduced by the number of ranks.
-        local_layers: a layer or a list of layers, which are built.
+        local_layers: a built layer, or a list of them.
 
     Returns:
         As :func:`DistributedGradientTape`.

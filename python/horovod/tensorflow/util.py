@@ -1,4 +1,4 @@
-"""Small functions that programs import from Horovod: which mode TensorFlow is in, and variables as keys of a dict."""
+"""Small functions that programs import from Horovod: TensorFlow's mode, and variables as keys of a dict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _make_subgraph(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
-    """``f``, called once for the same arguments, which must be hashable, and once more for each graph around a call."""
+    """``f``, called once for the same arguments, which must be hashable, and once for each graph around a call."""
 
     @_cached
     def in_graph(_: Any, *args: Any, **kwargs: Any) -> Any:
@@ -54,7 +54,7 @@ def refs_to_vars(refs: Any) -> Any:
     """Undo :func:`vars_to_refs`.
 
     Args:
-        refs: what it returned.
+        refs: the result of :func:`vars_to_refs`.
 
     Returns:
         The variable, or a list of variables.

@@ -1,4 +1,4 @@
-"""Whether torch.compile is looking, and how to keep it out."""
+"""Whether torch.compile traces the caller, and how to keep code from being traced."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ is_compiling: Callable[[], bool] = getattr(getattr(torch, "compiler", None), "is
 
 
 def untraced(function: F) -> F:
-    """``function`` as torch.compile must call it: as it is, with all that it calls, between two graphs.
+    """``function`` in the form in which torch.compile must call it: untraced, with its callees, between two graphs.
 
-    Python code with effects beyond its tensors must not be traced: these would happen once, or not at all. The first
-    call imports the compiler, so call this only if :func:`is_compiling`.
+    Python code with effects beyond its tensors must not be traced: the effects would happen once, or not at all. The
+    first call imports the compiler, so call this only if :func:`is_compiling`.
     """
     return function if is_compiling is _never else torch._disable_dynamo(function)
 
 
 def between_graphs(function: F) -> F:
-    """``function``, which is :func:`untraced` if it is called where torch.compile traces."""
+    """``function``, but :func:`untraced` when it is called while torch.compile traces."""
     if is_compiling is _never:
         return function
     outside: Any = untraced(function)
@@ -46,23 +46,23 @@ def between_graphs(function: F) -> F:
 
 
 def _code_skipper() -> Optional[Callable[[CodeType], Any]]:
-    """PyTorch's own way to exempt a function, if this version has one of the two that there have been."""
+    """PyTorch's own way to exempt a function, if this version has one of the two known ones."""
     try:
         from torch._C._dynamo import eval_frame
     except ImportError:
         return None
     if hasattr(eval_frame, "set_code_exec_strategy"):
         skip = eval_frame._FrameAction.SKIP
-        strategy = eval_frame._FrameExecStrategy(skip, skip)  # the function, and what it calls
+        strategy = eval_frame._FrameExecStrategy(skip, skip)  # the function, and its callees
         return lambda code: eval_frame.set_code_exec_strategy(code, strategy)
     return getattr(eval_frame, "skip_code", None)
 
 
 def never_trace(module: str) -> None:
-    """Keep the compiler from tracing what this module defines, when it is called between graphs.
+    """Keep the compiler from tracing this module's functions when they are called between graphs.
 
-    A call that is not in a graph still runs where the compiler watches: it would trace the callee for itself, and what
-    that calls. Without effect on PyTorch that cannot do this; then it traces, and finds little that it can use.
+    The compiler also watches calls outside graphs: it would trace the callee by itself, and the callee's callees. This
+    has no effect on a PyTorch that cannot exempt functions; that traces, and finds little to use.
     """
     skip_code = _code_skipper() if _patches.wanted("torch-compile-skip") else None
     if skip_code is None:

@@ -1,4 +1,4 @@
-"""Whether ranks have the same parameters."""
+"""Checks whether ranks have the same parameters."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def check_consistency(
 
     Args:
         model: a module, or tensors by name, such as ``model.state_dict()`` or ``model.named_parameters()``.
-        gradients: compare the gradients of a module's parameters, too: after they have been reduced.
-        buffers: compare a module's buffers, too. Running means of batch norms differ by right, unless
-            ``hvd.SyncBatchNorm`` makes them.
+        gradients: also compare the gradients of a module's parameters, once they have been reduced.
+        buffers: also compare a module's buffers. Running means of batch norms may differ rightly, unless they are those
+            of ``hvd.SyncBatchNorm``.
         process_set: the ranks that take part.
 
     Raises:
-        ConsistencyError: a tensor differs. The message names it and the ranks that have other values than most.
+        ConsistencyError: a tensor differs. The message names it, and the ranks whose values differ from the majority's.
         TypeError: ``model`` is anything else.
         HorovodInternalError: as :func:`allgather`.
 
@@ -40,7 +40,7 @@ def check_consistency(
         >>> hvd.check_consistency(torch.nn.Linear(2, 1))
     """
     prints = {name: _fingerprint(tensor) for name, tensor in _tensors(model, gradients, buffers)}
-    process_set_id(process_set)  # says what is wrong
+    process_set_id(process_set)  # raises the right error
     gather = partial(allgather_object, process_set=process_set)
     _consistency.check(prints, _consistency.ranks_of(process_set), gather)
 
@@ -62,7 +62,7 @@ def _tensors(model: object, gradients: bool, buffers: bool) -> list[tuple[str, t
 
 
 def _fingerprint(tensor: torch.Tensor) -> _consistency.Print:
-    """Of the elements in their order, wherever and however they are stored."""
+    """A digest of the elements in their order, independent of how and where they are stored."""
     values = tensor.detach()
     if values.layout != torch.strided:
         values = values.to_dense()

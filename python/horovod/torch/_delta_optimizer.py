@@ -16,10 +16,10 @@ from horovod.torch.mpi_ops import Adasum, allreduce_async_
 
 
 class DeltaOptimizer(HookedOptimizer):
-    """Makes the optimizer's own step with this rank's gradients, for each parameter by itself, and takes it back.
+    """Makes the optimizer's own step with this rank's gradients, for each parameter separately, and undoes it.
 
-    What the step has added, the delta, is combined with those of the other ranks by Adasum (arXiv:2006.02924);
-    ``step`` adds the result. The optimizer's state, such as momentum, is that of this rank's gradients.
+    The change by the step, the delta, is combined with the other ranks' deltas by Adasum (arXiv:2006.02924); ``step``
+    adds the result. The optimizer's state, such as momentum, follows this rank's gradients.
     """
 
     _reduces = True
@@ -41,7 +41,7 @@ class DeltaOptimizer(HookedOptimizer):
         self._submitted[p] = Submitted(Result(handle), ctx)
 
     def _delta(self, p: torch.Tensor) -> torch.Tensor:
-        """What the optimizer's own step adds to ``p``, which stays as it is."""
+        """The change that the optimizer's own step makes to ``p``, which stays as it is."""
         start = p.detach().clone(memory_format=torch.contiguous_format)
         with self._only(p):
             super().step()
@@ -64,7 +64,7 @@ class DeltaOptimizer(HookedOptimizer):
 
     @between_graphs
     def synchronize(self) -> None:
-        """Do nothing: there are no reduced gradients, only reduced steps, for which :meth:`step` waits."""
+        """Do nothing: there are no reduced gradients, only reduced steps, which :meth:`step` waits for."""
 
     def skip_synchronize(self) -> None:
         """Raise AssertionError: there are no reduced gradients that could be used."""
@@ -74,8 +74,8 @@ class DeltaOptimizer(HookedOptimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Add the combined deltas to the parameters. Blocks. Calls ``closure`` first, and returns its result.
 
-        Deltas that backward has not submitted are computed now, of gradients as they are. Raises HorovodInternalError
-        if a reduction failed, after all have ended; then the parameters are as before.
+        Deltas that backward has not submitted are computed now, from the present gradients. Raises HorovodInternalError
+        if a reduction failed, after all have ended; then the parameters are unchanged.
         """
         result = None
         if closure is not None:

@@ -1,16 +1,16 @@
-"""Tensors of a GPU that the engine takes as they are, for NCCL.
+"""GPU tensors that the engine uses in place, for NCCL.
 
-Submission. The engine records an event on the caller's current stream. Its own stream waits for that, so neither the
-caller nor the caller's stream does.
+Submission. The engine records an event on the caller's current stream, and its own stream waits for the event. So
+neither the caller nor the caller's stream waits.
 
-End. :func:`horovod.torch.synchronize` has the stream that is current then wait for the result. With
-``HOROVOD_ENABLE_ASYNC_COMPLETION=1`` the operation has ended when NCCL's kernel is in the engine's stream, so the CPU
-has not waited for the GPU. Otherwise it has ended when the result is there. As with PyTorch's own operations, other
-streams must wait for the one that has synchronised.
+End. :func:`horovod.torch.synchronize` makes the stream that is current then wait for the result. With
+``HOROVOD_ENABLE_ASYNC_COMPLETION=1`` the operation ends when NCCL's kernel is in the engine's stream, so the CPU does
+not wait for the GPU. Otherwise it ends when the result is there. As with PyTorch's own operations, other streams must
+wait for the stream that has synchronised.
 
 Memory. PyTorch's caching allocator does not know the engine's stream. So the operation keeps its tensors until it is
 synchronised. The stream that is current then waits for the operation, and ``record_stream`` tells the allocator that
-this stream uses them. So the memory of a tensor that is dropped at once is not reused before NCCL is done with it.
+this stream uses the tensors. So the memory of a tensor that is dropped at once is not reused before NCCL is done.
 
 If the engine makes the output (allgather, alltoall), it allocates that itself. The current stream copies it into a
 tensor of PyTorch's allocator, and the engine has its memory back after that, for other outputs: to free it would wait
@@ -32,7 +32,7 @@ import torch
 from horovod.common import _lib, basics
 from horovod.common._cells import Cell
 
-# What tests replace: there is no GPU where they run.
+# Tests replace this, because they run without a GPU.
 _cuda: Any = torch.cuda
 
 # In bytes. A copy takes the GPU no longer than about 30 µs.
@@ -43,9 +43,9 @@ _taken: dict[int, bool] = {}
 
 
 def takes(device: int) -> bool:
-    """Whether the engine is to have tensors of this device as they are: NCCL carries them, or GOROVOD_GPU refuses them.
+    """Whether the engine uses tensors of this device in place: NCCL carries them, or GOROVOD_GPU refuses them.
 
-    The first device that is asked for is the only one that NCCL uses in this process. ROCm's devices are not taken.
+    NCCL uses only one device in this process: the first one asked for. Devices of ROCm are not taken.
     """
     taken = _taken.get(device)
     if taken is None:
@@ -57,24 +57,24 @@ def takes(device: int) -> bool:
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _release(_device: int) -> None:
-    """Have PyTorch give back the memory of devices that it keeps and does not use."""
+    """Make PyTorch return unused device memory."""
     _cuda.empty_cache()
 
 
 @atexit.register
 def _stop_releasing() -> None:
-    _lib.load().gorovod_on_low_memory(None)  # no call may begin while Python ends
+    _lib.load().gorovod_on_low_memory(None)  # so that no call begins while Python ends
 
 
 class OnDevice(NamedTuple):
-    """Tensors on a GPU that an operation works on; ``target`` is None if the engine makes the output."""
+    """GPU tensors of an operation; ``target`` is None if the engine makes the output."""
 
     source: torch.Tensor
     target: Optional[torch.Tensor]
     flags: int = 0
 
     def tell(self, operation: Cell, tensor: torch.Tensor) -> None:
-        """Tell an operation on ``tensor``, for which these stand, where they are, and when it may read them."""
+        """Tell an operation on ``tensor``, which these represent, where they are, and when it may read them."""
         device = self.source.get_device()
         operation.on_device(device, _cuda.current_stream(device).cuda_stream)
         if self.source is not tensor:
@@ -82,7 +82,7 @@ class OnDevice(NamedTuple):
             operation.stand_for(address, address if self.target is self.source else 0)
 
     def follow(self, operation: Cell) -> None:
-        """Have the current stream wait for the operation, which has ended well, and keep the memory until then."""
+        """Make the current stream wait for the operation, which has succeeded, and keep the memory until then."""
         stream = _cuda.current_stream(self.source.get_device())
         await_on(stream, operation)
         self.source.record_stream(stream)
@@ -111,14 +111,14 @@ class OnDevice(NamedTuple):
 
 
 def await_on(stream: Any, operation: Cell) -> None:
-    """Have a stream wait for the operation, which has ended well; nobody else does."""
+    """Make a stream wait for the operation, which has succeeded; nothing else waits."""
     status = _lib.load().gorovod_await_on_stream(operation.handle, stream.cuda_stream)
     if status != _lib.OK:
         raise _lib.error(status)
 
 
 def of(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> OnDevice:
-    """``tensor`` and ``output``, or, for negated views, copies on the device that hold their values."""
+    """``tensor`` and ``output``; for negated views, copies on the device that hold their values."""
     if tensor.is_neg():
         source = tensor.detach().resolve_neg()
         return OnDevice(source, source if output is tensor else output)
@@ -128,7 +128,7 @@ def of(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> OnDevice:
 
 
 class _Memory:
-    """Memory of a device that the engine has allocated, as PyTorch takes it. It is freed with this object."""
+    """Device memory that the engine has allocated, in PyTorch's form. It is freed with this object."""
 
     def __init__(self, device: int, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {
@@ -146,7 +146,7 @@ class _Memory:
 
 
 def _as_bytes(memory: _Memory, device: torch.device) -> torch.Tensor:
-    """A tensor of uint8 on ``memory``, which lives as long as that."""
+    """A tensor of uint8 on ``memory``, which it keeps alive."""
     return torch.as_tensor(memory, device=device)
 
 

@@ -1,9 +1,9 @@
-"""What this machine's GPU does with collectives of one rank: the trial of ``gorovod doctor --gpu``.
+"""The trial of ``gorovod doctor --gpu``: collectives of one rank on this machine's GPU.
 
-One process is a job of its own here, so no GPU has a peer: the trial tells whether NCCL can be called, whether results
-have the right bits and are ready in time, and what a call costs. It tells nothing of several GPUs.
+The process is a job of its own, so no GPU has a peer. The trial shows whether NCCL can be called, whether results have
+the right bits and are ready in time, and what a call costs. It shows nothing about several GPUs.
 
-The same lines can be had for host memory (``device`` cpu), which is how the tests try them.
+The same trial runs with host memory (``device`` cpu), for the tests.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _DTYPES = ("uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", 
 _EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2")
 # Bytes of an allreduce, and how often it is timed.
 _SIZES = ((4, 500), (1 << 20, 200), (1 << 26, 20))
-# Of a kernel that keeps the GPU busy, in cycles: about a tenth of a second.
+# Cycles of a kernel that keeps the GPU busy, for about a tenth of a second.
 _LONG = 200_000_000
-# Of the timing of PyTorch's own backend, in seconds.
+# Limit in seconds for timing PyTorch's own backend.
 _LIMIT = 60
 
 
 def lines(device: torch.device) -> Iterator[str]:
-    """Run the trial, and tell each finding. One that should not be begins with WRONG."""
+    """Run the trial, and yield each finding as a line. A wrong one begins with WRONG."""
     modes = ("nccl", "staged") if device.type == "cuda" else ("auto",)
     costs: dict[str, list[float]] = {}
     for mode in modes:
@@ -92,7 +92,7 @@ def _bits(device: torch.device) -> Iterator[str]:
 
 
 def _order(device: torch.device) -> Iterator[str]:
-    """A long kernel before an allreduce delays it, and not the caller."""
+    """A long kernel before an allreduce delays the allreduce, and not the caller."""
     late = 0
     for _ in range(5):
         mine = torch.zeros(1_000_000, device=device)
@@ -119,7 +119,7 @@ def _graph(device: torch.device) -> Iterator[str]:
                 hvd.allreduce(static)
             except ValueError as e:
                 refused = str(e)
-    except RuntimeError as e:  # the capture has failed, too
+    except RuntimeError as e:  # then the capture has failed, too
         refused = refused and f"{refused} (then PyTorch: {e})"
     torch.cuda.synchronize(device)
     if "CUDA graph" in refused:
@@ -133,7 +133,7 @@ def _peer(device: torch.device) -> str:
 
 
 def _costs_of_peer(device: torch.device) -> list[float]:
-    """What ``_time_peer`` prints, in a process that cannot keep this one waiting."""
+    """The output of ``_time_peer``, in a process that cannot keep this one waiting."""
     done = subprocess.run(
         [sys.executable, "-m", __spec__.name, "peer", str(device)], stdout=subprocess.PIPE, timeout=_LIMIT, check=True
     )
@@ -153,7 +153,7 @@ def _time_peer(device: torch.device) -> None:
 
 
 def _costs(device: torch.device, allreduce: Callable[[torch.Tensor], Any]) -> list[float]:
-    """Seconds from the call to the result's being there, for each size."""
+    """Seconds from the call until the result is there, for each size."""
     return [_cost(device, allreduce, *size) for size in _SIZES]
 
 

@@ -1,4 +1,4 @@
-"""The optimizer on reduced gradients: DistributedOptimizer with any operation but Adasum."""
+"""The optimizer on reduced gradients: DistributedOptimizer with any operation except Adasum."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from horovod.torch.compression import Compressor, prepare
 from horovod.torch.functions import broadcast_object
 from horovod.torch.mpi_ops import size, sparse_allreduce_async
 
-# Doing such a reduction twice changes nothing, so optimizers that share a gradient share one.
+# Such a reduction can be repeated without effect, so optimizers that share a gradient share one reduction.
 _IDEMPOTENT = frozenset((Average, Min, Max))
 
 
 class _Reduction(Result):
-    """The result of one reduction in place, or of a group. Equal ``what`` may share it; None: nobody may."""
+    """The result of one reduction in place, or of a group. Reductions with equal ``what`` share it; None: none may."""
 
     __slots__ = ("what",)
 
@@ -41,23 +41,23 @@ _under_way: weakref.WeakValueDictionary[int, _Reduction] = weakref.WeakValueDict
 
 
 def _in_turn(tensor: torch.Tensor, what: Optional[tuple]) -> Optional[_Reduction]:
-    """The reduction under way of the same memory, of another optimizer or parameter, if it is ``what`` is wanted.
+    """The reduction under way on the same memory, from another optimizer or parameter, if it equals ``what``.
 
-    Waits for one that is not: all ranks have begun it before this one, since hooks run in the order of their
-    optimizers.
+    If it does not, this waits for its end: all ranks have begun it before this one, because hooks run in the order of
+    their optimizers.
     """
     earlier = _under_way.get(tensor.data_ptr())
     if earlier is None or not earlier.is_due():
         return None
     if what is not None and earlier.what == what:
         return earlier
-    with contextlib.suppress(Exception):  # its own optimizer raises that
+    with contextlib.suppress(Exception):  # its own optimizer raises the error
         earlier()
     return None
 
 
 class GradientOptimizer(HookedOptimizer):
-    """Reduces each gradient; ``step`` is the optimizer's own, on the results."""
+    """Reduces each gradient; ``step`` is the optimizer's own step on the results."""
 
     def _distribute(
         self,
@@ -73,7 +73,7 @@ class GradientOptimizer(HookedOptimizer):
         self._prepare(named_parameters, backward_passes_per_step, process_set)
         self._compression = compression
         self.op = op
-        # For an average the sum is divided by f before and multiplied by f after, which helps narrow types.
+        # For an average, dividing by f before the sum and multiplying by f after it helps narrow types.
         self._prescale = 1.0 / gradient_predivide_factor
         self._postscale = gradient_predivide_factor
         self.sparse_as_dense = sparse_as_dense
@@ -89,7 +89,7 @@ class GradientOptimizer(HookedOptimizer):
                 self._group_of.update((p, members) for p in members)
 
     def _chunks(self, count: int) -> list[Sequence[torch.Tensor]]:
-        """Cut the trainable parameters into ``count`` groups, by the order that they have on the set's first rank."""
+        """Cut the trainable parameters into ``count`` groups, in the order that they have on the set's first rank."""
         parameters = {self._parameter_names[p]: p for p in self._trainable()}
         first, *_ = self.process_set.ranks or [0]
         names = broadcast_object(list(parameters), first, "DistributedOptimizer.groups", self.process_set)
@@ -142,7 +142,7 @@ class GradientOptimizer(HookedOptimizer):
             self._submitted[q] = Submitted(wait, ctx, dims)
 
     def _reduced(self, tensor: torch.Tensor, name: str, wire: int) -> Result:
-        """Reduce ``tensor`` in place, or if another optimizer, or parameter, does so already, share its result."""
+        """Reduce ``tensor`` in place. If another optimizer or parameter already does so, share its result."""
         reduction = (self.op, self._prescale, self._postscale)
         what = None
         if self.op in _IDEMPOTENT and tensor.numel() > 0:
@@ -170,9 +170,9 @@ class GradientOptimizer(HookedOptimizer):
 
     @between_graphs
     def synchronize(self) -> None:
-        """Make every gradient the reduced one. Blocks.
+        """Replace every gradient by the reduced one. Blocks.
 
-        Gradients that backward has not completed are submitted as they are, missing ones as zeros. Raises
+        Gradients that backward has not completed are submitted as they are; missing ones count as zeros. Raises
         HorovodInternalError if a reduction failed, after all have ended.
         """
         if not self._reduces:
@@ -192,7 +192,7 @@ class GradientOptimizer(HookedOptimizer):
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Inside this context :meth:`step` uses the gradients as they are: after a call of :meth:`synchronize`."""
+        """Inside this context :meth:`step` uses the gradients as they are. Call :meth:`synchronize` before."""
         self._should_synchronize = False
         try:
             yield
@@ -203,8 +203,8 @@ class GradientOptimizer(HookedOptimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Synchronise the gradients, unless inside :meth:`skip_synchronize`, then do the optimizer's own step.
 
-        With a closure, the gradients that it computes are synchronised each time it is called. With
-        GOROVOD_CONSISTENCY, raises ConsistencyError if the ranks have other parameters then.
+        With a closure, its gradients are synchronised each time it is called. With GOROVOD_CONSISTENCY, raises
+        ConsistencyError if the ranks' parameters differ then.
         """
         result = self._synchronized_step(closure)
         self._stepped()
@@ -240,7 +240,7 @@ class GradientOptimizer(HookedOptimizer):
         return super().step(synchronized_closure)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own. Reductions that are under way are waited for, and their results dropped."""
+        """As in the optimizer's own class. Waits for reductions under way, and drops their results."""
         super().load_state_dict(*args, **kwargs)
         self._synchronized = False
         self._should_synchronize = True

@@ -1,11 +1,11 @@
 """The collectives inside graphs of torch.compile.
 
-Where PyTorch has ``torch.library.custom_op`` (2.4), each collective is an opaque operation ``horovod::<name>`` of such
-a graph: it knows the shapes of its results and its gradient, and runs as the call outside a graph would. What cannot
-be in a graph, because its result is a handle or depends on the job, is called between two graphs: see
-:func:`between_graphs`. A graph runs its collectives one after the other, in the order of the program.
+If PyTorch has ``torch.library.custom_op`` (2.4), each collective is an opaque operation ``horovod::<name>`` of such a
+graph: it knows the shapes of its results and its gradient, and runs like the call outside a graph. A call that cannot
+be in a graph, because its result is a handle or depends on the job, runs between two graphs: see
+:func:`between_graphs`. A graph runs its collectives one after the other, in the program's order.
 
-An operation takes what the engine takes: a process set is its number, and a name of None is numbered when it runs.
+An operation takes the engine's arguments: a process set is its number, and a name of None is numbered when it runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _size(number: int) -> int:
     return 1 if member is None else member[1]
 
 
-# What each operation does when a graph runs. The compiler may pass tensors of any memory format.
+# The work of each operation when a graph runs. The compiler may pass tensors of any memory format.
 
 
 def _allreduce(
@@ -72,7 +72,7 @@ def _allgather(tensor: torch.Tensor, name: Optional[str], set_id: int) -> torch.
 
 
 def _own_rows(tensor: torch.Tensor, rows: int, set_id: int) -> torch.Tensor:
-    """This rank's part of the average of ``tensor``, whose rows are those of all ranks, ``rows`` from this one."""
+    """This rank's part of the average of ``tensor``, which has all ranks' rows, ``rows`` of them this rank's."""
     averaged = _allreduce(tensor, None, Average, 1.0, 1.0, 0, set_id)
     counts = _allgather(torch.tensor([rows]), None, set_id)
     member = _lib.rank_and_size(set_id)
@@ -95,7 +95,7 @@ def _alltoall(
 
 
 def _alltoall_back(tensor: torch.Tensor, received: torch.Tensor, rows: int, set_id: int) -> torch.Tensor:
-    """The way back of rows that came by an alltoall: ``rows`` of them, with zeros for what was not sent."""
+    """The way back for rows that came by an alltoall: ``rows`` rows, with zeros for those that were not sent."""
     returned, _ = _alltoall(tensor, received, None, set_id)
     if returned.shape[0] < rows:
         return torch.cat((returned, returned.new_zeros((rows - returned.shape[0], *returned.shape[1:]))))
@@ -111,7 +111,7 @@ def _reducescatter(
 
 
 def _gather_shares(tensor: torch.Tensor, rows: int, set_id: int) -> torch.Tensor:
-    """Of an allgather whose result is known to have ``rows`` rows: the gradient of a reducescatter."""
+    """An allgather whose result is known to have ``rows`` rows: the gradient of a reducescatter."""
     return _allgather(tensor, None, set_id)
 
 
@@ -176,7 +176,7 @@ _SHAPES = {
     _gather_shares: _of_rows,
 }
 
-# The gradients, as they are outside graphs.
+# The gradients; they equal those outside graphs.
 
 
 def _keep_allreduce(ctx: Any, inputs: tuple, output: Any) -> None:
@@ -243,7 +243,7 @@ _GRADIENTS = {
 
 
 def _operation(function: F) -> F:
-    """The operation of a graph that runs ``function``; the function itself where PyTorch has no such operations."""
+    """The operation of a graph that runs ``function``; ``function`` itself if PyTorch has no such operations."""
     if in_graph is not is_compiling:
         return function
     name = f"horovod::{function.__name__.lstrip('_')}"

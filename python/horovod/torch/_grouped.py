@@ -1,6 +1,6 @@
 """Collectives on many tensors in one call.
 
-The tensors of a group start together, when all of them are ready on every rank. Each is named for its place in the
+The tensors of a group start together, when all of them are ready on every rank. Each is named after its place in the
 group, ``grouped_<op>.<name>_<i>of<n>``, so groups may be submitted in any order.
 """
 
@@ -82,8 +82,8 @@ def grouped_allreduce_async(
     """Start :func:`grouped_allreduce`. The tensors must not change before the end. Not recorded by autograd.
 
     Args:
-        tensors, name: as of :func:`grouped_allreduce`.
-        average, op, prescale_factor, postscale_factor, process_set: as of :func:`grouped_allreduce`.
+        tensors, name: as for :func:`grouped_allreduce`.
+        average, op, prescale_factor, postscale_factor, process_set: as for :func:`grouped_allreduce`.
 
     Returns:
         One handle for :func:`poll` and :func:`synchronize`.
@@ -113,8 +113,8 @@ def grouped_allreduce_async_(
     """Start :func:`grouped_allreduce_`. The tensors must not change before the end. Not recorded by autograd.
 
     Args:
-        tensors, name: as of :func:`grouped_allreduce_`.
-        average, op, prescale_factor, postscale_factor, process_set: as of :func:`grouped_allreduce_`.
+        tensors, name: as for :func:`grouped_allreduce_`.
+        average, op, prescale_factor, postscale_factor, process_set: as for :func:`grouped_allreduce_`.
 
     Returns:
         One handle for :func:`poll` and :func:`synchronize`.
@@ -142,9 +142,9 @@ def grouped_allreduce_(
     """Reduce many tensors as :func:`grouped_allreduce`, but into the tensors themselves. Not recorded by autograd.
 
     Args:
-        tensors: as of :func:`grouped_allreduce`; they are overwritten.
-        name: by which ranks match their calls.
-        average, op, prescale_factor, postscale_factor, process_set: as of :func:`grouped_allreduce`.
+        tensors: as for :func:`grouped_allreduce`; they are overwritten.
+        name: the name by which ranks match their calls.
+        average, op, prescale_factor, postscale_factor, process_set: as for :func:`grouped_allreduce`.
 
     Returns:
         The list of the tensors.
@@ -215,18 +215,19 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """Reduce many tensors at once, each as :func:`allreduce`. None starts before all are ready on every rank. Blocks.
+    """Reduce many tensors at once, each as :func:`allreduce`. They start when all are ready on every rank. Blocks.
 
-    Where one tensor is wrong, the whole call fails, after all have ended. The results are differentiable.
+    If one tensor is wrong, the whole call fails, after all have ended. The results are differentiable.
 
     Args:
         tensors: a list of tensors, which may differ in shape and dtype; all ranks give as many, in the same order.
         average: deprecated form of ``op``: True is Average, False is Sum.
-        name: by which ranks match their calls. Calls without a name are matched by their number.
+        name: the name by which ranks match their calls. Calls without a name are matched by their number.
         compression: how the tensors travel, see :class:`Compression`.
         op: Average (default), Sum, Min, Max, Product or, on floating-point tensors of all ranks, Adasum.
-        prescale_factor: each element is multiplied by it before; on integers in double precision, and truncated.
-        postscale_factor: the same, after.
+        prescale_factor: each element is multiplied by it before the reduction; on integers in double precision, and
+            truncated.
+        postscale_factor: each element is multiplied by it after the reduction.
         process_set: the ranks that take part.
 
     Returns:
@@ -274,7 +275,7 @@ def grouped_allgather_async(
     """Start :func:`grouped_allgather`.
 
     Args:
-        tensors, name, process_set: as of :func:`grouped_allgather`.
+        tensors, name, process_set: as for :func:`grouped_allgather`.
 
     Returns:
         One handle for :func:`poll` and :func:`synchronize`.
@@ -319,7 +320,7 @@ def grouped_allgather(
 
     Args:
         tensors: a list of tensors, which may differ in shape and dtype; all ranks give as many, in the same order.
-        name: by which ranks match their calls.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
 
     Returns:
@@ -369,7 +370,7 @@ def grouped_reducescatter_async(
     """Start :func:`grouped_reducescatter`.
 
     Args:
-        tensors, name, op, process_set, prescale_factor, postscale_factor: as of :func:`grouped_reducescatter`.
+        tensors, name, op, process_set, prescale_factor, postscale_factor: as for :func:`grouped_reducescatter`.
 
     Returns:
         One handle for :func:`poll` and :func:`synchronize`.
@@ -429,11 +430,12 @@ def grouped_reducescatter(
 
     Args:
         tensors: a list of tensors, which may differ in shape and dtype; all ranks give as many, in the same order.
-        name: by which ranks match their calls.
-        compression: what compresses the tensors before, and decompresses them after.
+        name: the name by which ranks match their calls.
+        compression: a compressor, which works before and after the operation.
         op: Average or Sum.
-        prescale_factor: each element is multiplied by it before; on integers in double precision, and truncated.
-        postscale_factor: the same, after.
+        prescale_factor: each element is multiplied by it before the reduction; on integers in double precision, and
+            truncated.
+        postscale_factor: each element is multiplied by it after the reduction.
         process_set: the ranks that take part.
 
     Returns:

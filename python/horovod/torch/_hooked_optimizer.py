@@ -1,4 +1,4 @@
-"""What the variants of DistributedOptimizer share: they submit something for each parameter while backward goes on."""
+"""The code that the variants of DistributedOptimizer share: they submit work for each parameter during backward."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from horovod.torch._submission import generation, process_set_id
 class Submitted(NamedTuple):
     """The reduction that belongs to one parameter."""
 
-    wait: Optional[Callable[[], torch.Tensor]]  # for the result; None: not submitted yet
-    ctx: Any = None  # of the compressor
+    wait: Optional[Callable[[], torch.Tensor]]  # waits for the result; None: not submitted yet
+    ctx: Any = None  # the compressor's context
     sparse_dims: int = 0  # of the gradient before it was made dense; 0 if it was dense
     stays_sparse: bool = False
 
@@ -31,16 +31,16 @@ _NOT_YET = Submitted(None)
 
 
 if TYPE_CHECKING:
-    from torch.optim import Optimizer as _Base  # or rather the class of the optimizer that is wrapped
+    from torch.optim import Optimizer as _Base  # in truth the class of the wrapped optimizer
 else:
     _Base = object
 
 
 class HookedOptimizer(_Base):
-    """Stands in front of the optimizer's own class.
+    """Comes before the optimizer's own class in the method resolution order.
 
-    Counts the backward passes of each parameter that is watched, and calls :meth:`_submit` when its gradient is
-    complete. A derived class offers that, ``step``, and ``synchronize``; it calls :meth:`_prepare` first.
+    Counts the backward passes of each watched parameter, and calls :meth:`_submit` when its gradient is complete. A
+    derived class defines that, ``step``, and ``synchronize``; it calls :meth:`_prepare` first.
     """
 
     _reduces: bool  # whether this rank takes part in reductions, so that parameters are watched
@@ -53,7 +53,7 @@ class HookedOptimizer(_Base):
     ) -> None:
         self.process_set = process_set
         self._parameter_names: dict[torch.Tensor, str] = {}  # Horovod's name for it, which programs read
-        self._travel_names: dict[torch.Tensor, str] = {}  # what the reductions are called
+        self._travel_names: dict[torch.Tensor, str] = {}  # the names of the reductions
         self._name(_checked_names(self.param_groups, named_parameters))
         self.backward_passes_per_step = backward_passes_per_step
         self._submitted: dict[torch.Tensor, Submitted] = {}
@@ -68,15 +68,15 @@ class HookedOptimizer(_Base):
         self._travel_names.update(zip(names, distinct))
 
     def _submit(self, p: torch.Tensor) -> None:
-        """Submit the reduction of ``p``, and of whatever goes with it, and note it in ``_submitted``."""
+        """Submit the reduction of ``p``, and of tensors that travel with it, and note it in ``_submitted``."""
         raise NotImplementedError
 
     def _allreduce_grad_async(self, p: torch.Tensor) -> None:
-        """Horovod's name for :meth:`_submit`: programs tell a DistributedOptimizer by it."""
+        """Horovod's name for :meth:`_submit`, by which programs recognise a DistributedOptimizer."""
         self._submit(p)
 
     def _is_complete(self, p: torch.Tensor) -> bool:
-        """Whether backward has done its part for all that is submitted with ``p``."""
+        """Whether backward has finished everything that is submitted with ``p``."""
         return self._delay[p] == 0
 
     def _trainable(self) -> list[torch.Tensor]:
@@ -104,9 +104,9 @@ class HookedOptimizer(_Base):
             self._hooks.append(accumulator)
 
     def _watch_the_rest(self) -> None:
-        """Watch what is trained only since: parameters that were frozen, or that somebody has put into a group's list.
+        """Watch parameters that are trained only now: formerly frozen ones, or ones that were put into a group's list.
 
-        All ranks must have done so before the same step.
+        All ranks must have made the change before the same step.
         """
         for i, group in enumerate(self.param_groups):
             for j, p in enumerate(group["params"]):
@@ -133,7 +133,7 @@ class HookedOptimizer(_Base):
             self._submit(p)
 
     def _submit_the_rest(self) -> Optional[Exception]:
-        """Submit each parameter that backward has not. Returns the first failure; the others are submitted still."""
+        """Submit each parameter that backward has not. Returns the first failure, after submitting all."""
         if self._submitted and self._generation != generation():
             return HorovodInternalError("Horovod was shut down while gradients were being reduced.")
         self._generation = generation()
@@ -157,7 +157,7 @@ class HookedOptimizer(_Base):
             check_consistency([(self._parameter_names[p], p) for p in parameters], process_set=self.process_set)
 
     def _drop_lost(self) -> None:
-        """Forget what was under way, or was to be, when Horovod was shut down."""
+        """Forget reductions that were under way or due when Horovod was shut down."""
         if self._generation != generation():
             self._reset()
 
@@ -169,7 +169,7 @@ class HookedOptimizer(_Base):
 
     @between_graphs
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own. Raises AssertionError while gradients are being reduced."""
+        """As in the optimizer's own class. Raises AssertionError while gradients are being reduced."""
         self._drop_lost()
         if self._submitted:
             raise AssertionError(
@@ -187,7 +187,7 @@ class HookedOptimizer(_Base):
 
     @between_graphs
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own. Reductions that are under way are waited for, and their results dropped."""
+        """As in the optimizer's own class. Waits for reductions under way, and drops their results."""
         for submitted in self._submitted.values():
             if submitted.wait is not None:
                 with contextlib.suppress(Exception):
@@ -196,7 +196,7 @@ class HookedOptimizer(_Base):
         super().load_state_dict(*args, **kwargs)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """As the optimizer's own. Call it on all ranks, in the same order; the parameters get default names."""
+        """As in the optimizer's own class. Call it on all ranks, in one order; the parameters get default names."""
         super().add_param_group(param_group)
         number = len(self.param_groups) - 1
         added = self.param_groups[number]["params"]

@@ -1,4 +1,4 @@
-"""Names for the parameters of several DistributedOptimizers, of which some may be called alike."""
+"""Names for the parameters of several DistributedOptimizers, which may have equal names."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _counted_in = generation()
 
 
 def distinct_names(names: Sequence[str], process_set: int) -> list[str]:
-    """``names``, if nobody was given one of them before; else ``<name>.optimizer<n>``, with the same n for all.
+    """``names``, if none of them was given out before; otherwise ``<name>.optimizer<n>``, with the same n for all.
 
-    Two reductions of one name cannot be under way at a time, and ranks that meet them in different orders would add up
-    gradients of different parameters. Nothing but the order of the calls decides, since all ranks must come to the same
-    names: not, for instance, whether an earlier optimizer is still there. After another init the count begins anew, so
-    that ranks that were there before agree with new ones.
+    Two reductions of one name cannot be under way at a time, and ranks that started them in different orders would add
+    up gradients of different parameters. Only the order of the calls decides, because all ranks must get the same
+    names; whether an earlier optimizer still exists, for instance, does not. After another init the count begins anew,
+    so that ranks of an earlier job agree with new ones.
     """
     global _counted_in
     with _mutex:

@@ -1,21 +1,21 @@
 """From PyTorch tensors to the engine and back.
 
-An operation lives as :mod:`horovod.common._operations` says. It is named by a *handle*, an int. The table
-``_handle_map`` keeps the tensors alive until :func:`synchronize`, however the caller is interrupted, and the memory
-that they had at the submission, even if they get other memory meanwhile (``tensor.data = …``, ``set_``). PyTorch lets
-nobody keep memory from being resized, which frees it: :func:`synchronize` raises an error then. A tensor whose memory
+:mod:`horovod.common._operations` describes the life of an operation. Its name is a *handle*, an int. The table
+``_handle_map`` keeps the tensors alive until :func:`synchronize`, however the caller is interrupted, and also the
+memory that they had at the submission, even if they get other memory meanwhile (``tensor.data = …``, ``set_``). PyTorch
+cannot keep memory from being resized, which frees it: then :func:`synchronize` raises an error. A tensor whose memory
 the engine cannot use goes through a copy, see :mod:`._staging`, and so does one whose memory does not hold its values
 (see ``is_neg``).
 
-A large output that the engine has made stays where it is: the result is a tensor on that memory, which is freed with
-it. Such a tensor is like any other, except that ``resize_`` to more elements is a RuntimeError, as with
+A large output that the engine has made stays in place: the result is a tensor on that memory, which is freed with it.
+Such a tensor is like any other, except that ``resize_`` to more elements is a RuntimeError, as with
 ``torch.from_numpy``.
 
-Ranks match their operations by name: ``<op>.<name>``, or ``<op>.noname.<n>`` without one, as Horovod does. The engine
-counts, by process set and kind of operation, so the members of a set must issue their unnamed operations of a kind in
-the same order. Whatever ranks have issued before a join, they count from 1 again after it.
+Ranks match their operations by name: ``<op>.<name>``, or ``<op>.noname.<n>`` without a name, as in Horovod. The engine
+counts by process set and kind of operation. So the members of a set must issue their unnamed operations of a kind in
+the same order. After a join, all ranks count from 1 again, whatever they issued before.
 
-A tensor of a GPU is the engine's to use where NCCL can carry it, see :mod:`._device_memory`, and otherwise copied.
+The engine uses a GPU tensor in place if NCCL can carry it, see :mod:`._device_memory`; otherwise it is copied.
 """
 
 from __future__ import annotations
@@ -37,44 +37,44 @@ from horovod.torch._staging import check_one_device, for_engine, host_memory, st
 _DTYPES = {getattr(torch, name): number for name, number in _facts.element_types().items() if hasattr(torch, name)}
 _KINDS = {name: kind.number for name, kind in _facts.kinds().items()}
 
-# What a caller calls the i-th tensor of a group, from 0.
+# A function from the index in a group, from 0, to the caller's name of the tensor.
 _Names = Callable[[int], str]
 
 
 class Operation(_operations.Operation):
-    """What a handle stands for: an operation on one tensor, or on none.
+    """The operation of a handle, on one tensor or on none.
 
-    It ``keeps`` its input, its output, the :class:`Copies` or :class:`OnDevice` that the engine has of them if it does
-    not work on host memory of theirs, and the storage that the engine reads.
-    The output is a tensor for the result, perhaps the input itself; None if the engine allocates it. A barrier has
-    neither. As any cell it becomes another operation once it was released: that it stands for a handle is to be seen
-    in ``_handle_map``. Nobody but the engine knows of an output that is not the input before the end.
+    It ``keeps`` its input, its output, the :class:`Copies` or :class:`OnDevice` that the engine gets if it does not
+    work on their host memory, and the storage that the engine reads. The output is a tensor for the result, perhaps the
+    input itself; None if the engine allocates it. A barrier has neither. Like any cell it becomes another operation
+    once it is released: only ``_handle_map`` shows that it belongs to a handle. Before the end, only the engine knows
+    an output that is not the input.
     """
 
     __slots__ = ("forgotten", "get", "waiting")
 
     def __init__(self, *place: Any) -> None:
         super().__init__(*place)
-        self.get: Callable[[Operation], Any] = output_of  # makes the result
+        self.get: Callable[[Operation], Any] = output_of  # makes the result from the operation
         self.waiting = 0  # how many threads wait for the end
-        self.forgotten = False  # by forget_all, while threads waited: the first of them has the result
+        self.forgotten = False  # forget_all was called while threads waited: the first of them gets the result
 
     def failure(self) -> Exception:
-        """What the operation has died of, about what the caller or the engine calls it."""
+        """The error of the operation, with the caller's or the engine's name for it."""
         return self.failure_about(_given_name(self))
 
     def failure_about(self, name: Optional[str]) -> Exception:
         """The same, about ``name``."""
-        if name is None and self.keeps[0] is not None:  # no barrier, and no join
+        if name is None and self.keeps[0] is not None:  # neither a barrier nor a join
             name = _lib.name(self.handle)
         return _about(super().failure(), name)
 
     def result(self) -> Any:
-        """The result of the operation, which has ended well."""
+        """The result of the operation, which has succeeded."""
         return self.get(self)
 
     def tell_ended(self) -> None:
-        """The caller knows that the operation has ended, so from now on it may free the memory."""
+        """Note that the caller knows that the operation has ended, so that the caller may now free the memory."""
         input, output, copies, storage, address = self.keeps
         if storage is not None and is_unmoved(storage, address):
             self.keeps = (input, output, copies, None, 0)
@@ -95,7 +95,7 @@ class Group(_operations.Group[Operation]):
         self.forgotten = False
 
     def failure(self) -> Exception:
-        """What the first operation that has failed has died of, about its name."""
+        """The error of the first operation that failed, with its name."""
         failed = self.failed()
         operation = self.operations[failed]
         return operation.failure() if self.names is None else operation.failure_about(self.names(failed))
@@ -115,12 +115,12 @@ class Group(_operations.Group[Operation]):
 
 
 def _given_name(operation: Operation) -> Optional[str]:
-    """What the caller calls the operation, if it does."""
+    """The caller's name of the operation, if there is one."""
     return None if operation.name is None else operation.name.decode(errors="replace").partition(".")[2]
 
 
 def _about(error: Exception, name: Optional[str]) -> Exception:
-    """``error``, which tells now what it is about, too."""
+    """``error``, with the operation's name added."""
     text = str(error)
     return error if name is None or f'{name}"' in text else type(error)(f"{text} {_tensor(name)}")
 
@@ -131,7 +131,7 @@ def _tensor(name: str) -> str:
 
 
 def output_of(operation: Operation) -> Optional[torch.Tensor]:
-    """The output of an operation that has ended well."""
+    """The output of an operation that has succeeded."""
     input, output, copies, storage, address = operation.keeps
     if storage is not None and (input if copies is None else copies.source).data_ptr() != address:
         check_unmoved(storage, address, _given_name(operation))
@@ -147,18 +147,18 @@ def output_of(operation: Operation) -> Optional[torch.Tensor]:
     return output
 
 
-# The memory that tensors share: a tensor may get another one, and a storage is kept alive by whoever has it.
+# The memory of tensors. A tensor may get another storage, and a reference keeps a storage alive.
 storage_of: Callable[[torch.Tensor], Any] = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor._storage
 
 
 def is_unmoved(storage: Any, address: int) -> bool:
-    """Whether ``storage``, which had memory at ``address``, still has it."""
+    """Whether ``storage`` still has the memory at ``address``."""
     begin = storage.data_ptr()
     return address == 0 or begin <= address <= begin + storage.nbytes()
 
 
 def check_unmoved(storage: Any, address: int, name: Optional[str]) -> None:
-    """Raise ValueError if ``storage`` had memory at ``address`` and has freed it: while an operation was using it."""
+    """Raise ValueError if ``storage`` no longer has its memory at ``address``: freed while an operation used it."""
     if not is_unmoved(storage, address):
         raise _about(
             ValueError(
@@ -190,7 +190,7 @@ def _allocated(operation: Operation, input: torch.Tensor) -> torch.Tensor:
 
     def on_memory(view: memoryview, shape: tuple[int, ...]) -> torch.Tensor:
         output = torch.frombuffer(view, dtype=dtype)
-        return output.resize_(shape)  # unlike view, in place: autograd must not take the result for a view
+        return output.resize_(shape)  # in place, unlike view: autograd must not treat the result as a view
 
     output = operation.output(input.dim(), input.element_size(), empty, on_memory if input.is_cpu else None)
     return to_device(output, input)
@@ -207,7 +207,7 @@ _taking = threading.Lock()
 def forget_all() -> None:
     """Forget the handles, and count from 1 again. Only after the engine's shutdown.
 
-    Who waits for an operation learns how it has ended.
+    A thread that waits for an operation still learns how it ended.
     """
     global _handles, _generation
     with _taking:
@@ -223,21 +223,21 @@ def forget_all() -> None:
 
 
 def generation() -> int:
-    """A number that init and shutdown change: what was submitted under another one is lost."""
+    """A number that init and shutdown change: an operation that was submitted under another number is lost."""
     return _generation
 
 
 def begin_generation() -> None:
-    """Change :func:`generation`; before init."""
+    """Change :func:`generation`; called before init."""
     global _generation
     with _taking:
         _generation += 1
 
 
 def engine_dtype(tensor: torch.Tensor, name: Optional[str] = None) -> int:
-    """Check that the engine can work on ``tensor``, and return its element type. Raises ValueError or TypeError.
+    """Check that the engine can use ``tensor``, and return its element type. Raises ValueError or TypeError.
 
-    Errors mention ``name``.
+    Errors contain ``name``.
     """
     if not isinstance(tensor, torch.Tensor):
         raise _about(TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}"), name)
@@ -255,13 +255,13 @@ def engine_dtype(tensor: torch.Tensor, name: Optional[str] = None) -> int:
 
 
 def empty_like(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
-    """An output for ``tensor``, which is checked before, as :func:`engine_dtype` does."""
+    """An output for ``tensor``, which must be checked before, by :func:`engine_dtype`."""
     engine_dtype(tensor, name)
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
 def process_set_id(process_set: ProcessSet) -> int:
-    """The number by which the engine knows the set. Raises ValueError if it does not, TypeError for what is no set."""
+    """The engine's number of the set. Raises ValueError if the engine does not know it, TypeError if it is no set."""
     if not isinstance(process_set, ProcessSet):
         raise TypeError(f"process_set must be a ProcessSet, not {process_set!r}")
     number = process_set.process_set_id
@@ -273,7 +273,7 @@ def process_set_id(process_set: ProcessSet) -> int:
 def empty_share(tensor: torch.Tensor, process_set: ProcessSet, name: Optional[str] = None) -> Optional[torch.Tensor]:
     """An output for this rank's rows of ``tensor``, which has some dimension and is checked before, as in empty_like.
 
-    None if this process is no member, which the engine will tell.
+    None if this process is no member; the engine then reports the error.
     """
     engine_dtype(tensor, name)
     rows = _facts.share(tensor.shape[0], process_set_id(process_set))
@@ -299,7 +299,7 @@ def submit(
 ) -> int:
     """Submit a collective that reads ``tensor`` and writes ``output`` (see :class:`Operation`), and return a handle.
 
-    ``wait`` says that the caller will wait for it at once, ``get`` makes the result. The other arguments are those of
+    ``wait``: the caller will wait for it at once. ``get`` makes the result. The other arguments are those of
     ``gorovod_op``.
     """
     if is_compiling():
@@ -310,7 +310,7 @@ def submit(
     dtype = engine_dtype(tensor, name)
     set_id = getattr(process_set, "process_set_id", None)
     if set_id is None:
-        set_id = process_set_id(process_set)  # says what is wrong
+        set_id = process_set_id(process_set)  # raises the right error
     if name is not None and (type(name) is not str or "\0" in name or not name.isascii()):
         _arguments.name(name)
     handle = next(_handles)
@@ -332,7 +332,7 @@ def submit(
         operation.set_wire(wire)
     if copies is not None:
         copies.tell(operation, tensor)
-    # Into the table before the submission: it keeps the tensors alive if Ctrl-C interrupts this function afterwards.
+    # Into the table before the submission: so the tensors stay alive if Ctrl-C interrupts this function afterwards.
     _handle_map[handle] = operation
     try:
         operation.submit()
@@ -360,9 +360,9 @@ def submit_group(
     wires: Optional[Sequence[int]] = None,
     names: Optional[Sequence[str]] = None,
 ) -> int:
-    """As :func:`submit`, with many tensors at once: none of them starts before all are ready on every rank.
+    """As :func:`submit`, for many tensors at once: they start when all are ready on every rank.
 
-    ``names`` are for errors: what the caller calls the tensors, if that is not ``<name>_<i>of<n>``.
+    ``names`` are the caller's names of the tensors, for errors, if they are not ``<name>_<i>of<n>``.
     """
     dtypes = [engine_dtype(tensor, None if names is None else names[i]) for i, tensor in enumerate(tensors)]
     set_id = process_set_id(process_set)
@@ -431,7 +431,7 @@ def poll(handle: int) -> bool:
     """Tell whether the operation has ended, so that :func:`synchronize` will not block, and its input may be freed.
 
     Args:
-        handle: of the operation.
+        handle: the operation's handle.
 
     Returns:
         Whether it has.
@@ -461,15 +461,15 @@ def poll(handle: int) -> bool:
 
 
 def _refused() -> Exception:
-    """What the engine says to a forked child."""
+    """The engine's error in a forked child."""
     return _lib.error(_lib.wait(0))
 
 
 def synchronize(handle: int) -> Any:
-    """Wait for the operation. KeyboardInterrupt leaves the handle, its operation and its tensors as they are.
+    """Wait for the operation. After a KeyboardInterrupt the handle, its operation and its tensors stay as they are.
 
     Args:
-        handle: of the operation. It is gone afterwards, whether this returns or raises.
+        handle: the operation's handle. It becomes invalid, whether this returns or raises.
 
     Returns:
         The output: a list for grouped operations, a tensor and the received splits for alltoall. None if the handle was
@@ -510,7 +510,7 @@ def synchronize(handle: int) -> Any:
         elif waited and operation.forgotten:
             operation.forgotten = False
         else:
-            return None  # another thread has the result, or nobody was to have it any more
+            return None  # another thread has the result, or it was dropped
         reuse = operation.waiting == 0
     try:
         if status != _lib.OK:
@@ -524,10 +524,10 @@ _synchronize_between_graphs = untraced(synchronize)
 
 
 class Result:
-    """Of one operation, even when its handle has come to name another.
+    """The result of one operation, even after its handle refers to another one.
 
-    Calling it is as :func:`synchronize`, but it returns the same, or raises the same, as often as it is called.
-    HorovodInternalError if Horovod was shut down before the first time.
+    Calling it is like :func:`synchronize`, but it returns or raises the same each time. HorovodInternalError if Horovod
+    was shut down before the first call.
     """
 
     __slots__ = ("__weakref__", "_failure", "_generation", "_handle", "_output")
@@ -539,7 +539,7 @@ class Result:
         self._failure: Optional[Exception] = None
 
     def is_due(self) -> bool:
-        """Whether nobody has asked for the result yet, and it is not lost."""
+        """Whether the result was not fetched yet, and is not lost."""
         return self._handle is not None and self._generation == _generation
 
     def __call__(self) -> Any:

@@ -1,4 +1,4 @@
-"""Whether this PyTorch is one that horovod.torch can work with; imported before all that would stumble over another."""
+"""Checks that this PyTorch is new enough for horovod.torch. Imported first: other modules would fail otherwise."""
 
 from __future__ import annotations
 

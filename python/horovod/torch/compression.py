@@ -11,7 +11,7 @@ from horovod.common._reduce_ops import Average, Sum
 
 
 class Compressor:
-    """What a compressor offers: two static methods, of which the second undoes the first as far as it can.
+    """The interface of a compressor: two static methods, of which the second undoes the first as far as possible.
 
     Example:
         >>> class Halves(hvd.Compression.none):
@@ -30,10 +30,10 @@ class Compressor:
         """Make the tensor that travels.
 
         Args:
-            tensor: what the program wants to send.
+            tensor: the program's tensor.
 
         Returns:
-            The tensor to send, and what :meth:`decompress` needs to know.
+            The tensor to send, and the value that :meth:`decompress` needs.
         """
         raise NotImplementedError
 
@@ -43,7 +43,7 @@ class Compressor:
 
         Args:
             tensor: the result of the operation.
-            ctx: what :meth:`compress` returned besides its tensor.
+            ctx: the second result of :meth:`compress`.
 
         Returns:
             The tensor in its original form.
@@ -199,15 +199,15 @@ class INT8Compressor(Compressor):
 
 
 class Compression:
-    """The compressors to choose from, or a class of one's own.
+    """The compressors to choose from. You can also use a class of your own.
 
-    In an allreduce with Sum or Average, ``fp16`` and ``bf16`` leave float32 and float64 tensors to the engine: they
-    are rounded where they travel from host to host, and nowhere else. Otherwise a tensor is compressed before the
+    In an allreduce with Sum or Average, ``fp16`` and ``bf16`` leave float32 and float64 tensors to the engine: it
+    rounds them where they travel between hosts, and nowhere else. Otherwise a tensor is compressed before the
     operation, and decompressed after it.
 
-    ``int8`` sends 8 bits a number, and is for sums and averages of float32 in tensors with a name: each rank keeps the
-    errors of a tensor by its name and process set, and adds them to the next allreduce of that name. So they do not
-    add up over the steps of a training.
+    ``int8`` sends 8 bits a number. It is for sums and averages of float32 in tensors with a name: each rank keeps the
+    rounding errors of a tensor by its name and process set, and adds them to the next allreduce of that name. So they
+    do not accumulate over the steps of a training.
 
     Example:
         >>> hvd.allreduce(torch.tensor([1.0]), compression=hvd.Compression.fp16)
@@ -225,7 +225,7 @@ _WIDE = (torch.float32, torch.float64)
 
 
 def wire_of(compression: type[Compressor], tensor: torch.Tensor, op: int) -> int:
-    """In what form the engine is to send ``tensor`` between hosts, in an allreduce with ``op``."""
+    """The form in which the engine sends ``tensor`` between hosts, in an allreduce with ``op``."""
     if compression is FP16Compressor:
         wire = _lib.WIRE_FP16
     elif compression is BF16Compressor:
@@ -238,6 +238,6 @@ def wire_of(compression: type[Compressor], tensor: torch.Tensor, op: int) -> int
 
 
 def prepare(compression: type[Compressor], tensor: torch.Tensor, op: int) -> tuple[torch.Tensor, Any, int]:
-    """What to submit to an allreduce with ``op``, what ``compression.decompress`` needs, and :func:`wire_of` it."""
+    """The tensor for an allreduce with ``op``, the context for ``compression.decompress``, and :func:`wire_of` it."""
     wire = wire_of(compression, tensor, op)
     return (tensor, None, wire) if wire else (*compression.compress(tensor), AS_IT_IS)

@@ -1,4 +1,4 @@
-"""Making ranks equal at the start: parameters, optimizer state and objects from one rank to all."""
+"""Makes ranks equal at the start: sends parameters, optimizer state and objects from one rank to all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def broadcast_parameters(
     Args:
         params: a dict from name to tensor, such as ``model.state_dict()``, or a list of (name, tensor) pairs or
             tensors, such as ``list(model.named_parameters())``; with the same names, shapes and dtypes on all ranks.
-        root_rank: the rank whose parameters all get.
+        root_rank: the rank whose parameters all ranks get.
         process_set: the ranks that take part.
 
     Raises:
@@ -51,7 +51,7 @@ def broadcast_parameters(
 def _broadcast_tensors(
     named: Iterable[tuple[Optional[str], torch.Tensor]], root_rank: int, process_set: ProcessSet
 ) -> None:
-    """Broadcast all in place at once, and wait for all."""
+    """Broadcast all tensors in place at once, and wait for all of them."""
     pending = []
     for name, tensor in named:
         tensor = tensor.detach()
@@ -65,11 +65,11 @@ def _broadcast_tensors(
 
 
 class _Placeholder(NamedTuple):
-    """Stands for a tensor in the description of an optimizer's state."""
+    """Represents a tensor in the description of an optimizer's state."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    with_parameter: bool  # whether it is on the parameter's device; otherwise it is in host memory
+    with_parameter: bool  # on the parameter's device; otherwise in host memory
 
 
 def broadcast_optimizer_state(
@@ -80,15 +80,15 @@ def broadcast_optimizer_state(
 ) -> None:
     """Overwrite hyper-parameters and state of ``optimizer`` with those of one rank. Blocks.
 
-    All ranks of ``process_set`` call this. Their optimizers must have the same parameter groups; only the root's need
-    have state. No step is run for this, so a fresh optimizer stays fresh and parameters stay as they are. As in
-    Horovod, an optimizer without state has gradients of zeros afterwards: sparse ones for SparseAdam, and for weights
-    of ``model`` whose layers are ``sparse``.
+    All ranks of ``process_set`` call this. Their optimizers must have the same parameter groups; only the root's needs
+    state. This runs no step, so a fresh optimizer stays fresh and parameters stay as they are. As in Horovod, an
+    optimizer without state has gradients of zeros afterwards: sparse ones for SparseAdam, and for weights of ``model``
+    whose layers are ``sparse``.
 
     Args:
-        optimizer: what is overwritten.
-        root_rank: the rank whose state all get.
-        model: whose layers tell which gradients are sparse.
+        optimizer: the optimizer to overwrite.
+        root_rank: the rank whose state all ranks get.
+        model: the model whose layers tell which gradients are sparse.
         process_set: the ranks that take part.
 
     Raises:
@@ -158,7 +158,7 @@ def _options(group: Mapping[str, Any]) -> dict[str, Any]:
 def _map_state(value: Any, mine: Any, leaf: Callable[[Any, Any], Any]) -> Any:
     """Rebuild nested dicts, lists and tuples with ``leaf(value, mine)`` for every other value.
 
-    ``mine`` is what stands at the same place in this rank's state, or None.
+    ``mine`` is the value at the same place in this rank's state, or None.
     """
     if isinstance(value, _Placeholder):
         return leaf(value, mine)
@@ -212,11 +212,11 @@ def _from_bytes(tensor: torch.Tensor) -> Any:
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Give all ranks of ``process_set`` the ``obj`` of one rank: pickled on the way. Blocks.
+    """Give all ranks of ``process_set`` the ``obj`` of one rank, pickled on the way. Blocks.
 
     Args:
-        obj: any picklable object; that of other ranks does not matter.
-        root_rank: the rank whose object all get.
+        obj: any picklable object; only that of the root matters.
+        root_rank: the rank whose object all ranks get.
         name: must be the same on all ranks, and not be in use at the time.
         process_set: the ranks that take part.
 
@@ -244,10 +244,10 @@ def broadcast_object(
 def broadcast_object_fn(
     root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Callable[[Any], Any]:
-    """Make a function that does what :func:`broadcast_object` does with these arguments, any number of times.
+    """Make a function that does the work of :func:`broadcast_object` with these arguments, any number of times.
 
     Args:
-        root_rank, name, process_set: as of :func:`broadcast_object`.
+        root_rank, name, process_set: as for :func:`broadcast_object`.
 
     Returns:
         A function of one object.
@@ -261,7 +261,7 @@ def broadcast_object_fn(
 
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> list[Any]:
-    """Give all ranks of ``process_set`` the objects of all: pickled on the way. Blocks.
+    """Give all ranks of ``process_set`` the objects of all of them, pickled on the way. Blocks.
 
     Args:
         obj: any picklable object.

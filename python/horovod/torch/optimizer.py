@@ -50,18 +50,19 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
 ) -> torch.optim.Optimizer:
     """Give ``optimizer`` a form whose ``step`` works on gradients reduced over the ranks of ``process_set``.
 
-    Each gradient is reduced while backward goes on, as soon as it is complete. Construct it after ``hvd.init()``, and
-    start from equal parameters: see ``broadcast_parameters``.
+    Each gradient is reduced during backward, as soon as it is complete. Construct it after ``hvd.init()``, and start
+    from equal parameters: see ``broadcast_parameters``.
 
     A parameter that is unfrozen later, or put into a group, is reduced from the next step on, if all ranks do so.
 
     Several optimizers may have parameters of one name, if all ranks construct them in the same order: timelines and
-    errors then call those of the second ``<name>.optimizer2``, and so on.
+    errors then call those of the second one ``<name>.optimizer2``, and so on.
 
     Args:
-        optimizer: what makes the steps. The result takes over its parameter groups and state, and replaces it.
-        named_parameters: ``model.named_parameters()``. Names match the gradients of different ranks; without them, the
-            positions in the parameter groups do.
+        optimizer: the optimizer that makes the steps. The result takes over its parameter groups and state, and
+            replaces it.
+        named_parameters: ``model.named_parameters()``. Ranks match gradients by these names; without names, by the
+            positions in the parameter groups.
         compression: ``Compression.fp16`` halves the traffic.
         backward_passes_per_step: how many backward passes to add up before a reduction.
         op: Average, Sum, Min, Max, Product or, on all ranks, Adasum. With Adasum and more than one rank, the optimizer
@@ -73,12 +74,12 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         groups: how many groups to cut the parameters into, or lists of parameters; a group is reduced in one call, when
             all its gradients are complete.
         sparse_as_dense: reduce sparse gradients in dense form. Without it their indices and values are gathered.
-        process_set: the ranks whose gradients are reduced. Elsewhere the result does what ``optimizer`` does.
+        process_set: the ranks whose gradients are reduced. On other ranks the result does what ``optimizer`` does.
 
     Returns:
-        An instance of a class derived from that of ``optimizer``. It has the methods ``synchronize``,
-        ``skip_synchronize`` (to clip gradients, call the first and put ``step`` into the second) and
-        ``set_backward_passes_per_step`` besides those of ``optimizer``.
+        An instance of a class derived from that of ``optimizer``. In addition to the methods of ``optimizer`` it has
+        ``synchronize``, ``skip_synchronize`` (to clip gradients, call the first and put ``step`` into the second) and
+        ``set_backward_passes_per_step``.
 
     Raises:
         ValueError, TypeError: arguments are bad.
@@ -96,7 +97,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     if isinstance(optimizer, HookedOptimizer):
         raise ValueError("the optimizer is a DistributedOptimizer already")
     check_reduce_op(op, process_set)
-    process_set_id(process_set)  # says what is wrong
+    process_set_id(process_set)  # raises the right error
     _arguments.compressor(compression)
     _arguments.predivide_factor(gradient_predivide_factor)
     if gradient_predivide_factor != 1.0:
@@ -124,8 +125,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     variant = DeltaOptimizer if combines_deltas else GradientOptimizer
     cls: Any = type(base.__name__, (variant, base), {"__module__": base.__module__, "__doc__": base.__doc__})
     distributed = cls.__new__(cls)
-    # No constructor: that of an arbitrary class may want arguments that only its caller knows. Without "step", which is
-    # there if a learning rate scheduler has wrapped the optimizer's own.
+    # No constructor: that of an arbitrary class may need arguments that only its caller knows. Without "step", which
+    # exists if a learning rate scheduler has wrapped the optimizer's own.
     distributed.__dict__.update((key, value) for key, value in optimizer.__dict__.items() if key != "step")
     if combines_deltas:
         distributed._distribute(named_parameters, compression, backward_passes_per_step)

@@ -18,20 +18,20 @@ from horovod.torch.mpi_ops import size
 class SyncBatchNorm(_BatchNorm):
     """As ``torch.nn.BatchNorm1d`` to ``BatchNorm3d``, with the mean and variance of all ranks' batches together.
 
-    The input has the shape (N, num_features, …), with any N on each rank, 0 included; float16, bfloat16, float32 or
-    float64, and on any device. It synchronises where the statistics of the batch are used, that is in training, or
-    with ``track_running_stats=False``; there all ranks must call it, and backward if they do, in the same order:
-    the operations have fixed names, so two layers cannot be under way at once. Running statistics are the same bits on
-    all ranks.
+    The input has the shape (N, num_features, …), with any N on each rank, including 0; float16, bfloat16, float32 or
+    float64, on any device. The layer synchronises when it uses the batch's statistics, that is in training, or with
+    ``track_running_stats=False``. Then all ranks must call it, and backward if they do, in the same order: the
+    operations have fixed names, so two layers cannot be under way at once. Running statistics have the same bits on all
+    ranks.
 
     The gradients of weight and bias are those of this rank's rows: average or sum them over ranks, as
     ``DistributedOptimizer`` does.
 
     Args:
-        num_features, eps, momentum, affine, track_running_stats: as of ``torch.nn.BatchNorm1d``.
+        num_features, eps, momentum, affine, track_running_stats: as for ``torch.nn.BatchNorm1d``.
 
     Raises:
-        ValueError: an input has less than two dimensions, or there is but one value per channel in all.
+        ValueError: an input has less than two dimensions, or all ranks together have only one value per channel.
 
     Example:
         >>> layer = hvd.SyncBatchNorm(3)
@@ -64,7 +64,7 @@ class SyncBatchNorm(_BatchNorm):
             A tensor of the same shape.
 
         Raises:
-            ValueError: the shape does not fit, or there is but one value for each channel on all ranks together.
+            ValueError: the shape does not fit, or all ranks together have only one value per channel.
         """
         self._check_input_dim(input)
         of_batch = self.training or (self.running_mean is None and self.running_var is None)
@@ -79,7 +79,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @torch.no_grad()
     def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
-        """Take a batch of ``count`` values per channel into the running statistics."""
+        """Update the running statistics by a batch of ``count`` values per channel."""
         self.num_batches_tracked.add_(1)
         part = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         for running, new in [
@@ -90,7 +90,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 class _Normalize(torch.autograd.Function):
-    """Normalises with the statistics of all ranks, which are further results: float64, and not differentiable."""
+    """Normalises with the statistics of all ranks, which are additional results: float64, and not differentiable."""
 
     @staticmethod
     def forward(
@@ -146,7 +146,7 @@ class _Normalize(torch.autograd.Function):
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    """In a type that one can add many numbers up in."""
+    """In a type in which many numbers can be added up."""
     return tensor.float() if tensor.element_size() < 4 else tensor
 
 
@@ -155,7 +155,7 @@ def _all_but_channels(x: torch.Tensor) -> list[int]:
 
 
 def _by_channel(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """``values``, one for each channel, in a form and a type that go with ``x``."""
+    """``values``, one for each channel, in a shape and a type that suit ``x``."""
     return values.to(x.dtype).view(1, -1, *[1] * (x.dim() - 2))
 
 

@@ -6,11 +6,11 @@
     manager = Manager(pg=ProcessGroupGorovod(), ...)
 
 A process has one engine. So it has one :class:`ProcessGroupGorovod` at a time, whose other ranks are other processes,
-and it uses neither ``hvd.init()`` nor the backend ``gorovod`` of ``torch.distributed`` beside it. Where that does not
-fit, :class:`ProcessGroupBabyGorovod` has its engine in a process of its own. Start the program by what starts torchft's
+and it uses neither ``hvd.init()`` nor the backend ``gorovod`` of ``torch.distributed`` as well. If that does not fit,
+use :class:`ProcessGroupBabyGorovod`, whose engine has its own process. Start the program by the launcher of torchft's
 replicas, such as torchrun, and not by horovodrun, whose number of ranks is fixed.
 
-``docs/torch_distributed.md`` tells more. The examples run where torchft is installed.
+``docs/torch_distributed.md`` has more. The examples run if torchft is installed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CHILD_START_S = 120.0
 
 
 def _open(store: dist.Store, rank: int, size: int, timeout: timedelta) -> ProcessGroup:
-    """Start the engine among the ranks that share this store, in place of what ran before, and make their group."""
+    """Start the engine among the ranks that share this store, in place of an earlier one, and make their group."""
     if os.environ.get("HOROVOD_SIZE"):
         raise RuntimeError(
             "horovodrun has started this process, so its rank is fixed; torchft's replicas change: start the program "
@@ -50,14 +50,14 @@ def _open(store: dist.Store, rank: int, size: int, timeout: timedelta) -> Proces
 class ProcessGroupGorovod(_torchft.ProcessGroupWrapper):
     """A process group for torchft whose collectives run on gorovod's engine, in this process.
 
-    Each ``configure`` ends the engine and starts it again among the ranks that share the store's address. A rank that
-    leaves, dies, or is configured anew ends the operations of all others, with its name in the error.
+    Each ``configure`` ends the engine and starts it again among the ranks that share the store's address. If a rank
+    leaves, dies, or is configured anew, the operations of all others end, with the rank's name in the error.
 
     Args:
         timeout: for ``configure``, and for each operation.
 
     Raises:
-        RuntimeError: from ``configure``, if horovodrun has started the process, or the ranks do not meet in time.
+        RuntimeError: from ``configure``, if horovodrun started the process, or the ranks do not meet in time.
 
     Example:
         >>> store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
@@ -80,7 +80,7 @@ class ProcessGroupGorovod(_torchft.ProcessGroupWrapper):
         return "torchft-gorovod"
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Give later operations, and the next ``configure``, another time-out."""
+        """Set the time-out of later operations, and of the next ``configure``."""
         super().set_timeout(timeout)
         if isinstance(self._pg, ProcessGroup):
             self._pg.set_timeout(timeout)
@@ -91,18 +91,18 @@ class ProcessGroupGorovod(_torchft.ProcessGroupWrapper):
         hvd.shutdown()
 
     def shutdown(self) -> None:
-        """As :meth:`abort`, for the end of the program; nothing is logged."""
+        """As :meth:`abort`, for the end of the program. It logs nothing."""
         super().shutdown()
         hvd.shutdown()
 
 
 class ProcessGroupBabyGorovod(_torchft.ProcessGroupBaby):
-    """As :class:`ProcessGroupGorovod`, with the engine in a child process: a program may have several of these.
+    """As :class:`ProcessGroupGorovod`, with the engine in a child process: a program may have several.
 
-    Tensors move to shared memory, which costs a copy the first time.
+    Tensors are moved to shared memory, which costs a copy the first time.
 
     Args:
-        timeout: for waiting; in seconds, if it is a number. ``configure`` starts a process that imports PyTorch, and
+        timeout: for waiting; in seconds, if it is a number. ``configure`` starts a process that imports PyTorch, so it
             waits for at least 120 seconds.
 
     Raises:
@@ -122,7 +122,7 @@ class ProcessGroupBabyGorovod(_torchft.ProcessGroupBaby):
     def configure(
         self, store_addr: str, replica_id: str, rank: int, world_size: int, *args: Any, **kwargs: Any
     ) -> None:
-        """Start a process in place of the one before, whose engine meets those of the ranks that share the store."""
+        """Start a process in place of the one before. Its engine meets those of the ranks that share the store."""
         waiting = self._timeout
         self._timeout = max(waiting, _CHILD_START_S)
         try:

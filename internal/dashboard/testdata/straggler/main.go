@@ -1,5 +1,5 @@
 // Command straggler is a job for tests of the dashboard: steps of a few allreduces, in which one rank is late. Its
-// arguments are the rank, how late it is in each step, and for how long the job runs. With a fourth argument the rank
+// arguments are the rank, how late it is in each step, and how long the job runs. With a fourth argument the rank
 // computes in that time; otherwise it sleeps.
 package main
 

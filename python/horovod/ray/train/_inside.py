@@ -1,4 +1,4 @@
-"""What is used of Ray Train's that Ray does not promise to keep: its public names cannot do it.
+"""Uses of Ray Train's names that Ray does not promise to keep, because its public names cannot do this.
 
 - The callbacks see a wait for room, and workers before their first task: ``ray.train.UserCallback`` sees reports only.
 - ``resume_from_checkpoint`` sets what ``ray.train.get_checkpoint()`` returns.
@@ -18,7 +18,7 @@ try:
     from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils, get_train_fn_utils
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 except ImportError as e:
-    if not (e.name or "").startswith("ray."):  # Ray Train's own requirements are missing
+    if not (e.name or "").startswith("ray."):  # a package that Ray Train requires is missing
         raise
     raise _require.inside(e) from e
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def offer_checkpoint(checkpoint: Any) -> None:
-    """Have ``ray.train.get_checkpoint()`` return it in this worker."""
+    """Make ``ray.train.get_checkpoint()`` return it in this worker."""
     utils = get_train_fn_utils()
     if isinstance(utils, LocalTrainFnUtils):  # the run has no workers
         holder, name = utils, "_last_checkpoint"

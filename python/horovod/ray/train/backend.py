@@ -1,4 +1,4 @@
-"""How Ray Train's controller makes its workers the ranks of a job, each time that it starts them."""
+"""How Ray Train's controller makes its workers the ranks of a job, each time it starts them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from horovod.ray._coordinator import Coordinator
 from horovod.ray._settings import MiniSettings
 from horovod.ray.train import worker
 
-_SHUTDOWN_S = 10  # much more than the engine takes, which waits for nobody
+_SHUTDOWN_S = 10  # much more than the engine needs, which waits for no other rank
 
 
 class HorovodBackend(Backend):
-    """Tells each worker its rank, where the ranks meet, and their secret."""
+    """Gives each worker its rank, the meeting place of the ranks, and their secret."""
 
     share_cuda_visible_devices = True  # so that the device's number is hvd.local_rank()
 
     def on_start(self, worker_group: Any, backend_config: Any) -> None:
-        """Make the workers ranks, with a HorovodConfig. ``worker_group`` has them by rank, node by node."""
+        """Make the workers ranks, by a HorovodConfig. ``worker_group`` has them by rank, node by node."""
         workers = [w.metadata for w in worker_group.get_workers()]
         head = worker_group.get_workers()[0].actor
         rendezvous = worker_group.execute_single(
@@ -38,17 +38,17 @@ class HorovodBackend(Backend):
         )
 
     def on_shutdown(self, worker_group: Any, backend_config: Any) -> None:
-        """Have workers that are done leave the job. A dead one answers at once, with an error that does not matter."""
+        """Let finished workers leave the job. A dead one answers at once, with an error that does not matter."""
         calls = worker_group.execute_async(worker.horovod_shutdown)
         ray.wait(calls, num_returns=len(calls), timeout=_SHUTDOWN_S)
 
 
 def _places(workers: list[Any]) -> dict[int, dict[str, Any]]:
-    """The place of each rank, as variables. Errors name hosts, so a host has its name there, not Ray's number."""
+    """The place of each rank, as variables. Errors name hosts, so hosts appear by name, not by Ray's number."""
     nodes_of_name = Counter({w.node_id: w.hostname for w in workers}.values())
     coordinator = Coordinator(MiniSettings())
     for rank, w in enumerate(workers):
-        # Nodes of a cluster on one machine have one name between them.
+        # Several nodes of a cluster on one machine share one name.
         host = w.hostname if nodes_of_name[w.hostname] == 1 else f"{w.hostname}-{w.node_id[:8]}"
         coordinator.register(w.hostname, host, rank)
     return coordinator.finalize_registration()

@@ -1,4 +1,4 @@
-"""What a user may set of Horovod under Ray Train."""
+"""The settings of Horovod under Ray Train."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class HorovodConfig(BackendConfig):
     Args:
         nics: names of the network interfaces on which the ranks listen for one another; all of a host's by default
             (``HOROVOD_GLOO_IFACE``).
-        verbose: 2 or more has the engine write its debug messages into the workers' logs.
-        key: has no effect: the workers make a fresh secret themselves each time that they start.
-        ssh_port: has no effect, as ``ssh_identity_file`` and ``ssh_str``: nothing is started by ssh.
-        ssh_identity_file: has no effect.
-        ssh_str: has no effect; nothing is written.
-        timeout_s: seconds for which the ranks wait for one another in ``hvd.init()``.
-        placement_group_timeout_s: seconds for which the run waits for room each time that it starts its workers. After
-            that ``fit()`` raises a ``ControllerError`` whose ``controller_failure`` is a TimeoutError. None, the
-            default: without limit, as Ray Train does.
+        verbose: 2 or more makes the engine write its debug messages into the workers' logs.
+        key: no effect: the workers make a fresh secret themselves each time they start.
+        ssh_port: no effect, like ``ssh_identity_file`` and ``ssh_str``: nothing is started by ssh.
+        ssh_identity_file: no effect.
+        ssh_str: no effect; nothing is written.
+        timeout_s: how many seconds the ranks wait for one another in ``hvd.init()``.
+        placement_group_timeout_s: how many seconds the run waits for room each time it starts its workers. After that
+            ``fit()`` raises a ``ControllerError`` whose ``controller_failure`` is a TimeoutError. None, the default,
+            means no limit, as in Ray Train.
 
     Raises:
         ValueError: a time limit is not above 0.
@@ -81,16 +81,16 @@ class HorovodConfig(BackendConfig):
 
     @property
     def backend_cls(self) -> Type[Backend]:
-        """The class that Ray Train has set up and end the workers."""
+        """The class by which Ray Train sets up and ends the workers."""
         return HorovodBackend
 
     @property
     def train_func_context(self) -> Callable[[], Any]:
-        """What Ray Train enters around the training function, on each worker."""
+        """The context in which Ray Train runs the training function, on each worker."""
         return worker.training
 
     def interfaces(self) -> Optional[list[str]]:
-        """Say which interfaces the ranks listen on.
+        """Choose the interfaces on which the ranks listen.
 
         Returns:
             The names of ``nics``, in one order on all ranks; None for all interfaces.
@@ -111,7 +111,7 @@ class HorovodConfig(BackendConfig):
         }
 
     def environment(self) -> dict[str, str]:
-        """Tell the engine of each rank of these settings.
+        """Pass these settings to the engine of each rank.
 
         Returns:
             The variables of its environment.

@@ -1,4 +1,4 @@
-"""Waiting for the workers of a run: what a person is told meanwhile, and for how long it goes on."""
+"""Waiting for the workers of a run: the messages to the user, and the time limit."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _log = logging.getLogger("ray.train.horovod")
 
 
 class Patience(ControllerCallback, WorkerGroupCallback):
-    """Runs in Ray Train's controller. ``limit_s`` bounds each wait for resources; None leaves that to Ray Train."""
+    """Runs in Ray Train's controller. ``limit_s`` limits each wait for resources; with None, Ray Train decides."""
 
     def __init__(self, limit_s: Optional[float]) -> None:
         self._limit_s = limit_s
-        self._since: Optional[float] = None  # when this wait began, over all attempts of Ray Train
+        self._since: Optional[float] = None  # when this wait began, across all attempts of Ray Train
         self._wanted = ""
 
     def after_controller_start(self, train_run_context: Any) -> None:
-        """Have Ray Train come back from an attempt in time. The controller's process is this run's alone."""
+        """Make Ray Train return from an attempt in time. The controller's process belongs to this run alone."""
         if self._limit_s is not None:
             theirs = float(os.environ.get(WORKER_GROUP_START_TIMEOUT_S_ENV_VAR, DEFAULT_WORKER_GROUP_START_TIMEOUT_S))
             os.environ[WORKER_GROUP_START_TIMEOUT_S_ENV_VAR] = f"{min(self._limit_s, theirs):g}"
 
     def before_worker_group_start(self, worker_group_context: Any) -> None:
-        """Before each attempt: raise TimeoutError if the attempts before it have taken the time."""
+        """Before each attempt: raise TimeoutError if the earlier attempts have used up the time."""
         c = worker_group_context
         self._wanted = _resources.asked([c.resources_per_worker] * c.num_workers, c.placement_strategy)
         now = time.monotonic()
@@ -63,7 +63,7 @@ class Patience(ControllerCallback, WorkerGroupCallback):
             timer.cancel()
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        """The workers are there: the next wait begins anew."""
+        """The workers exist now, so the next wait begins anew."""
         self._since = None
 
     def _say(self) -> None:
@@ -74,7 +74,7 @@ class Patience(ControllerCallback, WorkerGroupCallback):
 
 
 def _reserved() -> bool:
-    """Whether Ray has reserved all that this job has asked for. The last digits of a group's number are the job's."""
+    """Whether Ray has reserved all resources for this job. The last digits of a group's number are the job's."""
     job = ray.get_runtime_context().get_job_id()
     groups = ray.util.placement_group_table().items()
     return all(group["state"] in ("CREATED", "REMOVED") for number, group in groups if number.endswith(job))

@@ -1,4 +1,4 @@
-"""Whether the workers of a run can be ranks, before Ray Train gives them anything that they cannot read."""
+"""Checks that the workers of a run can be ranks, before Ray Train gives them anything that they cannot read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Suitability(WorkerGroupCallback):
     """Runs in Ray Train's controller."""
 
     def before_init_train_context(self, workers: list[Any]) -> dict[str, list[Any]]:
-        """Raise RuntimeError, which names the nodes, where workers lack gorovod, or have other versions."""
+        """Raise RuntimeError, which names the nodes, if workers lack gorovod, or have other versions."""
         try:
             facts = ray.get([w.execute_async(worker.horovod_facts) for w in workers])
-        except ray.exceptions.RayTaskError as error:  # it cannot import this package
+        except ray.exceptions.RayTaskError as error:  # the worker cannot import this package
             raise _checks.why_no_start(error) from error
         _checks.same_as_driver(facts)
         return {}

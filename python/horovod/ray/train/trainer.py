@@ -25,18 +25,18 @@ class HorovodTrainer(DataParallelTrainer):
         train_loop_per_worker: the function; it takes nothing, or ``train_loop_config``.
         train_loop_config: a dictionary for the function.
         horovod_config: settings of Horovod.
-        scaling_config: how many workers, and what each gets. With ``num_workers=(low, high)`` Ray Train starts as many
-            as there is room for, and starts all anew when that changes.
+        scaling_config: how many workers, and the resources of each. With ``num_workers=(low, high)`` Ray Train starts
+            as many as there is room for, and restarts all when that changes.
         run_config: name and storage of the run, its failure policy, callbacks.
         datasets: Ray Data's datasets, by name.
         dataset_config: how the datasets are split.
         validation_config: how Ray Train validates reported checkpoints.
-        resume_from_checkpoint: what ``ray.train.get_checkpoint()`` returns until the run has a checkpoint of its own.
-        metadata: Ray Train has removed it: DeprecationWarning, an exception, says what to do instead.
+        resume_from_checkpoint: the result of ``ray.train.get_checkpoint()`` until the run has a checkpoint of its own.
+        metadata: Ray Train has removed it: the exception DeprecationWarning says what to do instead.
 
     Raises:
-        ray.train.TrainingFailedError: by :meth:`fit`. A ``WorkerGroupError`` has each failed rank with its error in
-            ``worker_failures``; a ``ControllerError`` says what kept the workers from starting.
+        ray.train.TrainingFailedError: from :meth:`fit`. A ``WorkerGroupError`` has each failed rank with its error in
+            ``worker_failures``; a ``ControllerError`` says why the workers could not start.
 
     Example:
         >>> import horovod.torch as hvd, ray.train, torch
@@ -86,7 +86,7 @@ class HorovodTrainer(DataParallelTrainer):
 
 
 def _with_callbacks(run_config: Optional[RunConfig], config: HorovodConfig) -> Optional[RunConfig]:
-    """A copy of the user's, with our callbacks after the user's own. Ray Train itself refuses what is no RunConfig."""
+    """A copy of the user's config, with our callbacks after the user's. Ray Train itself refuses other types."""
     if run_config is not None and not isinstance(run_config, RunConfig):
         return run_config
     mine = copy.copy(run_config) if run_config is not None else RunConfig()
@@ -95,7 +95,7 @@ def _with_callbacks(run_config: Optional[RunConfig], config: HorovodConfig) -> O
 
 
 def _resuming(loop: Callable[..., Any], checkpoint: Checkpoint) -> Callable[..., Any]:
-    """The training function, which finds this checkpoint until the run has one of its own."""
+    """The training function, which finds this checkpoint until the run has its own."""
 
     @functools.wraps(loop)
     def resuming(*config: Any) -> Any:

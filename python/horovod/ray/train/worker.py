@@ -1,4 +1,4 @@
-"""What the controller calls in each worker of Ray Train. Ray's pages show the calls by these functions' names."""
+"""Functions that the controller calls in each worker of Ray Train. Ray's pages show their names."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _trained = False  # the training function has returned in this process
 
 
 def horovod_facts() -> _facts.Facts:
-    """Where this worker runs, and with which versions."""
+    """Where this worker runs, and its versions."""
     return _facts.of_this_process()
 
 
 def horovod_serve_rendezvous(size: int, nics: Optional[Sequence[str]]) -> dict[str, str]:
-    """In rank 0: make the job's secret, and serve its rendezvous. Returns the variables that lead there."""
-    os.environ.pop(_secret.VARIABLE, None)  # that of another job, in which somebody has started the cluster
+    """In rank 0: make the job's secret, and serve its rendezvous. Returns the variables by which ranks find it."""
+    os.environ.pop(_secret.VARIABLE, None)  # of another job, inside which the cluster was started
     return _rendezvous.establish(size, nics, _secret.own())
 
 
 def horovod_secret() -> str:
-    """In rank 0: the job's secret, for another of its workers. Only a result carries it, which Ray shows to nobody."""
+    """In rank 0: the job's secret, for another worker. It travels only as a result, which Ray shows to nobody."""
     return _secret.own()
 
 
 def horovod_join(server: Optional[Any], variables: dict[str, Any]) -> None:
-    """Set what ``hvd.init()`` reads. ``server`` is rank 0's actor; None in rank 0 itself."""
+    """Set the variables that ``hvd.init()`` reads. ``server`` is rank 0's actor; None in rank 0 itself."""
     if server is not None:
         call = server.execute.options(name=f"execute.{horovod_secret.__name__}")
         os.environ[_secret.VARIABLE] = ray.get(call.remote(horovod_secret))
@@ -40,7 +40,7 @@ def horovod_join(server: Optional[Any], variables: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def training() -> Iterator[None]:
-    """Around the training function: an exception goes to the other ranks, too, which else would wait for this one."""
+    """Around the training function: sends an exception to the other ranks, which would otherwise wait."""
     global _trained
     with _failing.told():
         yield
@@ -50,7 +50,7 @@ def training() -> Iterator[None]:
 def horovod_shutdown() -> None:
     """Leave the job if the training function has returned, so that a timeline, for instance, is complete.
 
-    Where the function still runs, Ray Train ends the process because of another rank's failure, and that one counts.
+    If the function still runs, Ray Train ends the process because another rank has failed, and that failure counts.
     """
     if _trained:
         from horovod.common import _job

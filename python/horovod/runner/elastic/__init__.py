@@ -1,1 +1,1 @@
-"""Elastic jobs: what their workers have to do with their driver."""
+"""Elastic jobs: what their workers exchange with their driver."""

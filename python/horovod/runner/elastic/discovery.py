@@ -1,4 +1,4 @@
-"""What finds the hosts of an elastic job: Horovod's place for these names."""
+"""Discoveries of the hosts of an elastic job. Horovod has these names in this module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["FixedHosts", "HostDiscovery"]
 
 
 class HostDiscovery(abc.ABC):
-    """Finds the hosts of a job, again and again while it runs. Derive from it to have your own.
+    """Finds the hosts of a job, repeatedly while it runs. Derive your own discovery from it.
 
     Example:
         >>> from horovod.runner.elastic.discovery import HostDiscovery
@@ -22,7 +22,7 @@ class HostDiscovery(abc.ABC):
 
     @abc.abstractmethod
     def find_available_hosts_and_slots(self) -> dict[str, int]:
-        """Find the hosts that there are now.
+        """Find the hosts that exist now.
 
         Returns:
             How many ranks each host may run, by its name.

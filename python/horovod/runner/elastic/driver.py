@@ -1,4 +1,4 @@
-"""The settings of an elastic job's driver that programs set: Horovod's place for these names.
+"""The settings that programs give to an elastic job's driver. Horovod has these names in this module.
 
 The driver itself is the program ``gorovod drive``.
 """

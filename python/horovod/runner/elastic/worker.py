@@ -1,4 +1,4 @@
-"""How a worker hears that the hosts of its job have changed: Horovod's place for these names."""
+"""How a worker hears that the hosts of its job have changed. Horovod has these names in this module."""
 
 from horovod.common._host_updates import HostUpdateResult, WorkerNotificationManager
 

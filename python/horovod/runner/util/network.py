@@ -11,10 +11,10 @@ _SIOCGIFADDR = 0x8915  # of linux/sockios.h
 
 
 def get_driver_ip(nics: Optional[Sequence[str]] = None) -> str:
-    """The IPv4 address by which other hosts reach this one: the first that one of the interfaces ``nics`` has.
+    """The IPv4 address at which other hosts reach this one: the first address that one of the interfaces ``nics`` has.
 
-    Without ``nics`` it is that of the interface with the default route; where there is none, that of the host's name.
-    Raises RuntimeError if no such interface has one.
+    Without ``nics`` it is that of the interface with the default route; if there is none, that of the host's name.
+    Raises RuntimeError if no such interface has an address.
     """
     for nic in nics or ():
         address = _address_of(nic)
@@ -25,7 +25,7 @@ def get_driver_ip(nics: Optional[Sequence[str]] = None) -> str:
         raise RuntimeError(f"none of the interfaces {', '.join(nics)} has an IPv4 address here; this host has {there}")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # an address of no host; nothing is sent
+            probe.connect(("192.0.2.1", 9))  # the address of no host; this sends nothing
             return str(probe.getsockname()[0])
         except OSError:
             return socket.gethostbyname(socket.gethostname())

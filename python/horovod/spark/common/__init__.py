@@ -1,1 +1,1 @@
-"""What the estimators of all frameworks share."""
+"""The code that the estimators of all frameworks share."""

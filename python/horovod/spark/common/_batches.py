@@ -1,4 +1,4 @@
-"""Making batches of the rows that a reader loads: shuffled within a window, and all of one size but the last."""
+"""Makes batches of a reader's rows: shuffled within a window, and all of one size except the last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows(columns: Columns) -> int:
 
 
 def windows(loaded: Iterable[Columns], limit: int) -> Iterator[Columns]:
-    """What is loaded, joined until it takes ``limit`` bytes."""
+    """The loaded rows, joined until they take ``limit`` bytes."""
     parts: list[Columns] = []
     held = 0
     for part in loaded:
@@ -49,13 +49,13 @@ def join(parts: list[Columns]) -> Columns:
 def batches(
     loaded: Iterable[Columns], batch_size: int, shuffle: Optional[np.random.Generator], drop_last: bool
 ) -> Iterator[Columns]:
-    """Batches of ``batch_size`` rows, of which the last may have fewer unless it is dropped.
+    """Batches of ``batch_size`` rows. The last one may have fewer, unless it is dropped.
 
     Args:
         loaded: windows of rows.
         batch_size: rows of a batch.
         shuffle: permutes the rows of each window, or None for their order.
-        drop_last: whether to drop the rows that fill no batch.
+        drop_last: whether to drop rows at the end that fill no batch.
     """
     begun: list[Columns] = []  # parts of the next batch
     for window in loaded:

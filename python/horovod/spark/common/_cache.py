@@ -1,4 +1,4 @@
-"""Which data sets of this process are in use, under which index of their store."""
+"""The data sets of this process that are in use, each with its index in its store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _entries: dict[int, _Entry] = {}
 
 @contextlib.contextmanager
 def use(key: Key, write: Callable[[int], Any]) -> Iterator[int]:
-    """The index of a data set, for as long as the context lasts.
+    """The index of a data set, valid until the context ends.
 
     The first user of a key takes the lowest free index, and writes the data set; the others wait until it is written.
     """

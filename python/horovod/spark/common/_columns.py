@@ -17,17 +17,17 @@ class ShapeError(ValueError):
 
 
 def is_vector(kind: pa.DataType) -> bool:
-    """Whether the type is what Spark's vectors are in Arrow and Parquet."""
+    """Whether the type is that of Spark's vectors in Arrow and Parquet."""
     return pa.types.is_struct(kind) and {field.name for field in kind} == _VECTOR
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether the type is that of lists, of whatever kind."""
+    """Whether the type is that of lists, of any kind."""
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def to_numpy(name: str, column: Any) -> np.ndarray:
-    """A column's values: by rows, and for lists and vectors by the place in each.
+    """A column's values: by rows; for lists and vectors, also by the position in each.
 
     Args:
         name: the column's name, for errors.
@@ -59,7 +59,7 @@ def to_numpy(name: str, column: Any) -> np.ndarray:
 def of_frame(frame: Any) -> dict[str, np.ndarray]:
     """The columns of a pandas.DataFrame as :func:`to_numpy` gives them.
 
-    Its values may also be arrays of several dimensions, which Arrow does not take.
+    Values may also be arrays of several dimensions, which Arrow does not accept.
 
     Raises:
         ShapeError: the rows of a column have different shapes, or lack values.
@@ -106,14 +106,14 @@ def shape(name: str, column: Any) -> list[int]:
 
 
 def nulls(column: Any) -> int:
-    """How many values are null: of scalars and vectors, and of lists and what they have."""
+    """How many values are null: scalars and vectors, or lists and their elements."""
     if not is_list(column.type):
         return int(column.null_count)
     return int(column.null_count) + sum(nulls(chunk.flatten()) for chunk in getattr(column, "chunks", [column]))
 
 
 def without_nulls(counts: Mapping[str, int]) -> None:
-    """Raise ValueError if a column has values that are null. ``counts`` has how many, by column."""
+    """Raise ValueError if a column has null values. ``counts`` has how many, by column."""
     found = {name: count for name, count in counts.items() if count}
     if found:
         told = ", ".join(f"{count} in the column {name!r}" for name, count in found.items())
@@ -124,7 +124,7 @@ def without_nulls(counts: Mapping[str, int]) -> None:
 
 
 def differing(name: str, one: Any, other: Any) -> ShapeError:
-    """What to raise for a column whose rows have different shapes, here or there."""
+    """The error for a column whose rows have different shapes, here or elsewhere."""
     return ShapeError(
         f"column {name!r} has rows of the shapes {list(one)} and {list(other)}: all rows must have the same shape"
     )
@@ -135,7 +135,7 @@ def _without_array(name: str, count: int) -> ShapeError:
 
 
 def _length(name: str, column: Any) -> int:
-    """The length that all lists have."""
+    """The common length of all lists."""
     if column.null_count:
         raise _without_array(name, column.null_count)
     least, most = lengths(column)
@@ -153,14 +153,14 @@ def lengths(column: Any) -> tuple[int, int]:
 
 
 def vector_sizes(column: Any) -> np.ndarray:
-    """How many elements each vector has, those that are zero included."""
+    """How many elements each vector has, including zeros."""
     stored = pc.list_value_length(column.field("values")).fill_null(0).to_numpy(zero_copy_only=False)
     size = column.field("size").fill_null(0).to_numpy(zero_copy_only=False)
     return np.where(_is_dense(column), stored, size)
 
 
 def row_size(column: Any) -> float:
-    """About how many bytes a row takes as an array of numpy, in which vectors have their zeros."""
+    """About how many bytes a row takes as an array of numpy, in which vectors include zeros."""
     if is_vector(column.type):
         return 8.0 * int(vector_sizes(column).max(initial=0))
     return float(column.nbytes) / max(len(column), 1)
@@ -176,7 +176,7 @@ def _is_dense(column: Any) -> np.ndarray:
 
 
 def _vector_size(name: str, column: Any) -> int:
-    """The size that all vectors have."""
+    """The common size of all vectors."""
     if column.null_count:
         raise ShapeError(f"column {name!r} has {column.null_count} rows without a vector: fill them, or drop them")
     sizes = vector_sizes(column)
@@ -250,14 +250,14 @@ def compressed(name: str, column: Any, width: int) -> np.ndarray:
 
 
 def widest(column: Any) -> int:
-    """How many elements that are not zero a vector has at most."""
+    """The largest number of non-zero elements in a vector."""
     counts, _, values = _elements(column)
     rows = np.repeat(np.arange(len(column)), counts)[values != 0]
     return int(np.bincount(rows).max()) if len(rows) else 0
 
 
 def decompress(matrix: np.ndarray, size: int) -> np.ndarray:
-    """What :func:`compressed` was made of: rows of ``size`` elements.
+    """The rows of ``size`` elements from which :func:`compressed` made the matrix.
 
     Args:
         matrix: rows ``[n, n indices, n values, zeros]``.

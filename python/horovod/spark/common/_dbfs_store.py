@@ -1,4 +1,4 @@
-"""Stores on DBFS, the file system of Databricks, which its hosts see below /dbfs."""
+"""Stores on DBFS, the file system of Databricks, which its hosts have below /dbfs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DBFSLocalStore(AbstractFilesystemStore):
     """A store on DBFS. ``dbfs:/path``, ``/dbfs/path``, ``file:/dbfs/path`` and ``file:///dbfs/path`` mean the same.
 
     Args:
-        prefix_path: the folder of all that has no other path.
+        prefix_path: the folder for everything that has no other path.
         args: further arguments of AbstractFilesystemStore.
         kwargs: the same.
 
@@ -51,7 +51,7 @@ class DBFSLocalStore(AbstractFilesystemStore):
 
     @classmethod
     def normalize_path(cls, path: str) -> str:
-        """Tell the path as the hosts see it.
+        """Convert a path to its form on the hosts.
 
         Args:
             path: a path or URL.
@@ -68,7 +68,7 @@ class DBFSLocalStore(AbstractFilesystemStore):
         raise ValueError(f"{path}: a path of DBFS begins with dbfs:/ or /dbfs/")
 
     def get_full_path(self, path: str) -> str:
-        """Tell the path as the hosts see it.
+        """Convert a path to its form on the hosts.
 
         Args:
             path: a path or URL.

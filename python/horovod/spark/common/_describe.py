@@ -10,7 +10,7 @@ from pyspark.sql import types
 
 from horovod.spark.common import _columns, _metadata, _parquet, _prepare, _row_groups
 
-# The types as which Spark reads those that it lacks.
+# The types as which Spark reads types that it lacks.
 _SPARKS = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -18,11 +18,11 @@ _SPARKS = {
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
 }
-_SAMPLE = 1000  # rows whose shapes are looked at; the reader checks the others
+_SAMPLE = 1000  # rows whose shapes are examined; the reader checks the others
 
 
 def part(path: str, storage_options: Mapping[str, Any], columns: Sequence[str]) -> _metadata.Part:
-    """What is known of a folder: what is written there, or what its first rows tell.
+    """The metadata of a folder: from its file, or else from its first rows.
 
     Raises:
         ValueError: it has no rows, not these columns, or rows of different shapes.
@@ -42,7 +42,7 @@ def part(path: str, storage_options: Mapping[str, Any], columns: Sequence[str]) 
 
 
 def _check(path: str, folder: _parquet.Folder, part: _metadata.Part) -> None:
-    """Raise ValueError unless the files are what the metadata says."""
+    """Raise ValueError unless the files agree with the metadata."""
     missing = [name for name in folder.columns if name not in part.columns]
     if folder.rows != part.rows or missing:
         what = f"has no column {missing[0]!r}" if missing else f"says {part.rows} rows, but there are {folder.rows}"
@@ -52,7 +52,7 @@ def _check(path: str, folder: _parquet.Folder, part: _metadata.Part) -> None:
 def refuse_nulls(path: str, storage_options: Mapping[str, Any], columns: Sequence[str]) -> None:
     """Raise ValueError if values of these columns are null, as far as the files' statistics tell.
 
-    What ``prepare_data`` has written has none.
+    Files from ``prepare_data`` have none.
     """
     folder = _parquet.Folder(path, storage_options, columns)
     if folder.part is None:

@@ -10,9 +10,9 @@ _PASSWORD = re.compile(r"://[^/:@\[]*:(?!\d*(?:/|$))[^@]*@")
 
 
 def refuse_secrets(url: str) -> None:
-    """Raise ValueError for a URL with a password or a query, without telling either.
+    """Raise ValueError for a URL with a password or a query. The error shows neither.
 
-    A store's URL is in messages, and its folders' URLs begin with it.
+    Messages show a store's URL, and the URLs of its folders begin with it.
     """
     if _PASSWORD.search(url):
         raise ValueError(
@@ -27,16 +27,16 @@ def refuse_secrets(url: str) -> None:
 
 
 def open_filesystem(url: str, storage_options: Optional[Mapping[str, Any]] = None) -> tuple[Any, str]:
-    """The file system of fsspec that has the URL, and the path there.
+    """The file system of fsspec for the URL, and the path in it.
 
     Raises:
-        ImportError: the package that knows this kind of URL is missing; the text names it.
-        ValueError: nothing knows this kind of URL, or it has a password.
+        ImportError: the package for this kind of URL is missing; the text names it.
+        ValueError: this kind of URL is unknown, or it has a password.
     """
     import fsspec
 
     refuse_secrets(url)
-    if "::" in url and url.startswith(("/", "file:")):  # to fsspec that is a chain of file systems, not a name
+    if "::" in url and url.startswith(("/", "file:")):  # fsspec would read it as a chain of file systems, not as a name
         filesystem = fsspec.filesystem("file", **(storage_options or {}))
         return filesystem, filesystem._strip_protocol(url)
     filesystem, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
@@ -56,12 +56,12 @@ def for_arrow(filesystem: Any) -> Any:
 
 
 def data_files(filesystem: Any, folder: str) -> list[str]:
-    """The files in the folder and below, but for those that Parquet's readers skip, by name.
+    """The files in the folder and below, without those whose names Parquet's readers skip.
 
     Raises:
         FileNotFoundError: there is no such folder.
     """
-    filesystem.invalidate_cache()  # others write here, too
+    filesystem.invalidate_cache()  # other programs write here, too
     if not filesystem.exists(folder):
         raise FileNotFoundError(f"{folder} does not exist")
     above = folder.rstrip("/") + "/"
@@ -76,10 +76,10 @@ def protocols(filesystem: Any) -> tuple[str, ...]:
 
 
 def is_private(filesystem: Any) -> bool:
-    """Whether no other process sees the files."""
+    """Whether only this process sees the files."""
     return "memory" in protocols(filesystem)
 
 
 def is_local(filesystem: Any) -> bool:
-    """Whether the files are of this machine."""
+    """Whether the files are on this machine."""
     return "file" in protocols(filesystem)

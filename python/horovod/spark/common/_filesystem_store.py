@@ -11,10 +11,10 @@ from horovod.spark.common._store import RemoteStore, Store
 
 
 class AbstractFilesystemStore(Store):
-    """A store whose paths lie in one file system.
+    """A store whose paths are in one file system.
 
     Args:
-        prefix_path: the folder of all that has no other path.
+        prefix_path: the folder for everything that has no other path.
         train_path: the folder of the training rows; ``intermediate_train_data`` below the prefix without it.
         val_path: the folder of the validation rows; ``intermediate_val_data`` without it.
         test_path: the folder of the test rows; ``intermediate_test_data`` without it.
@@ -99,7 +99,7 @@ class AbstractFilesystemStore(Store):
         return str(self.fs._strip_protocol(_given.path("path", path)))
 
     def _at(self, path: str) -> tuple[Any, str]:
-        """The file system that has a path, and the path there. The runs may be elsewhere than the rows."""
+        """The file system of a path, and the path in it. The runs may be elsewhere than the rows."""
         if "://" in _given.path("path", path):
             return _files.open_filesystem(path, self.storage_options)
         return self.fs, self.get_localized_path(path)
@@ -167,7 +167,7 @@ class AbstractFilesystemStore(Store):
 
     def exists(self, path: str) -> bool:
         filesystem, path = self._at(path)
-        filesystem.invalidate_cache()  # others write here, too
+        filesystem.invalidate_cache()  # other programs write here, too
         return bool(filesystem.exists(path))
 
     def read(self, path: str) -> bytes:
@@ -205,7 +205,7 @@ class AbstractFilesystemStore(Store):
 class FilesystemStore(AbstractFilesystemStore):
     """A store in a folder: a path, or any URL that fsspec knows, such as ``s3://bucket/folder``.
 
-    A path must be the same files on all hosts, such as those of an NFS. AbstractFilesystemStore tells the arguments.
+    A path must lead to the same files on all hosts, as on an NFS. AbstractFilesystemStore documents the arguments.
 
     Example:
         >>> store = FilesystemStore("/tmp/horovod", checkpoint_filename="latest")
@@ -232,7 +232,7 @@ class LocalStore(FilesystemStore):
     """The older name of FilesystemStore.
 
     Args:
-        prefix_path: the folder of all that has no other path.
+        prefix_path: the folder for everything that has no other path.
         args: further arguments of AbstractFilesystemStore.
         kwargs: the same.
 
@@ -247,7 +247,7 @@ class LocalStore(FilesystemStore):
 
 
 def join(folder: str, name: str) -> str:
-    """The path of what has that name in the folder."""
+    """The path of an entry of the folder."""
     return folder.rstrip("/") + "/" + name
 
 

@@ -1,4 +1,4 @@
-"""Whether parameters of an estimator make sense by themselves, before anything is done."""
+"""Checks of an estimator's parameters, before anything is done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Optional, Sequence
 
 import numpy as np
 
-_LONGEST = 128  # characters of a run's name, so that names of files have room for it
+_LONGEST = 128  # characters of a run's name, so that file names have room for it
 
 
 def path(name: str, value: Any) -> str:
@@ -40,7 +40,7 @@ def run_id(name: str) -> None:
 
 
 def seed(value: Optional[int]) -> None:
-    """Raise ValueError unless all generators take the seed, if there is one."""
+    """Raise ValueError unless all random generators accept the seed, if there is one."""
     if value is not None and not 0 <= value < 1 << 32:
         raise ValueError(f"random_seed={value}: a number from 0 to 2**32 - 1 is needed")
 

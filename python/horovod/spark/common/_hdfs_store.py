@@ -14,15 +14,15 @@ class HDFSStore(AbstractFilesystemStore):
     """A store on HDFS. Each host needs Hadoop's client library: set ``HADOOP_HOME`` and ``CLASSPATH`` there.
 
     Args:
-        prefix_path: ``hdfs://host:port/path``, or a path. Where host and port are missing, Hadoop's settings name them.
-        train_path, val_path, test_path, runs_path, save_runs: as those of AbstractFilesystemStore.
+        prefix_path: ``hdfs://host:port/path``, or a path. If host and port are missing, Hadoop's settings name them.
+        train_path, val_path, test_path, runs_path, save_runs: as for AbstractFilesystemStore.
         host: the name node, in place of the one in the URL.
         port: its port.
-        user: as whom to connect.
+        user: the user who connects.
         kerb_ticket: the path of a Kerberos ticket cache.
-        driver: only ``libhdfs``; pyarrow has no other any more.
+        driver: only ``libhdfs``; pyarrow no longer has another one.
         extra_conf: further settings of Hadoop's client.
-        kwargs: as those of AbstractFilesystemStore.
+        kwargs: as for AbstractFilesystemStore.
 
     Raises:
         ValueError: another driver, or a URL of another kind.
@@ -75,13 +75,13 @@ class HDFSStore(AbstractFilesystemStore):
 
     @classmethod
     def parse_url(cls, url: str) -> tuple[Optional[str], Optional[int], str]:
-        """Take a URL to pieces.
+        """Split a URL.
 
         Args:
             url: a URL or path.
 
         Returns:
-            Host, port and path; None for what it does not say.
+            Host, port and path; None for parts that are missing.
 
         Raises:
             ValueError: it is a URL of another kind, or has a port that is no number, or no absolute path.
@@ -104,7 +104,7 @@ class HDFSStore(AbstractFilesystemStore):
             path: a path or URL.
 
         Returns:
-            The path as a URL, with host and port where they are known.
+            The path as a URL, with host and port if they are known.
         """
         _, _, plain = self.parse_url(path)
         if self._host == "default":

@@ -1,4 +1,4 @@
-"""The batches of an epoch as a training loop wants them: as many on each process, in the form of a framework."""
+"""The batches of an epoch for a training loop: the same number on each process, in a framework's form."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from horovod.spark.common.reader import ParquetReader
 
 
 class Loader:
-    """Batches, of which each iteration has an epoch's.
+    """Batches. Each iteration has those of one epoch.
 
     Args:
         reader: reads them.
-        steps: how many batches an iteration has. With fewer than this process's rows make, iterations continue one
-            another. With more, rows of the same epoch come again, and a process without rows has some of the others'.
-            None means each row of this process once, and then the numbers of batches of two processes may differ by
-            one.
-        convert: makes a batch of a dictionary of arrays.
-        single: whether an epoch's last batch may have a single row. If not, that row joins the batch before, unless
-            all batches are to have one row, or there is no other. Batch normalization cannot do with one.
+        steps: how many batches an iteration has. If this process's rows make more, iterations continue one another. If
+            they make fewer, rows of the same epoch come again, and a process without rows gets some of the others'.
+            None means each row of this process once; then the numbers of batches of two processes may differ by one.
+        convert: makes a batch from a dictionary of arrays.
+        single: whether an epoch's last batch may have a single row. If not, that row joins the batch before, unless all
+            batches have one row, or there is no other batch. Batch normalization cannot train with one row.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Loader:
 
 
 def _without_single(batches: Iterator[Any]) -> Iterator[Any]:
-    """The batches, of which the last one joins the one before if it has a single row."""
+    """The batches. If the last one has a single row, it joins the one before."""
     held: list[Any] = []
     for batch in batches:
         if held and _batches.rows(batch) > 1:

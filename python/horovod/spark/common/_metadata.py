@@ -1,4 +1,4 @@
-"""What a data set says of itself: a file of JSON beside its Parquet files, whose name Parquet's readers skip."""
+"""A data set's description of itself: a file of JSON beside its Parquet files, whose name Parquet's readers skip."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Part:
     Attributes:
         files: their names.
         rows: of all files.
-        size: of the rows, uncompressed, in bytes.
+        size: the rows' uncompressed bytes.
         columns: a dictionary for each column, as users see it, but with the names of Spark's types.
     """
 
@@ -39,7 +39,7 @@ class Part:
 
 
 def begin(filesystem: Any, folder: str) -> None:
-    """Note in a folder that its files are still being written, so that nobody takes some of the rows for all."""
+    """Note in a folder that its files are still being written, so that nobody mistakes some of the rows for all."""
     _write(filesystem, folder, {"unfinished": True})
 
 
@@ -54,9 +54,9 @@ def _write(filesystem: Any, folder: str, fields: dict[str, Any]) -> None:
 
 
 def files(filesystem: Any, folder: str, part: Optional[Part]) -> list[str]:
-    """The paths of a folder's data: the files that its metadata names, or all if it has none.
+    """The paths of a folder's data: the files that its metadata names, or all files if it has no metadata.
 
-    Beside those that are named there may be others, of attempts of Spark's tasks that were killed.
+    Other files may exist there, from attempts of Spark's tasks that were killed.
     """
     if part is None:
         return _files.data_files(filesystem, folder)
@@ -64,10 +64,10 @@ def files(filesystem: Any, folder: str, part: Optional[Part]) -> list[str]:
 
 
 def read(filesystem: Any, folder: str) -> Optional[Part]:
-    """A folder's metadata; None if it has none, as Parquet files of other programs.
+    """A folder's metadata; None if it has none, as with Parquet files of other programs.
 
     Raises:
-        ValueError: the file is not what :func:`write` has written, or the rows are not all there.
+        ValueError: the file is not from :func:`write`, or rows are missing.
     """
     path = posixpath.join(folder, FILE)
     try:
@@ -94,7 +94,7 @@ def read(filesystem: Any, folder: str) -> Optional[Part]:
 
 
 def _is_whole(part: Part) -> bool:
-    """Whether all fields are what :func:`write` writes."""
+    """Whether all fields are as :func:`write` writes them."""
     return (
         isinstance(part.files, list)
         and all(isinstance(name, str) and name not in ("", ".", "..") and "/" not in name for name in part.files)

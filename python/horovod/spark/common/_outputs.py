@@ -1,4 +1,4 @@
-"""Adding a model's outputs to a data frame, as columns of the types of its labels."""
+"""Adds a model's outputs to a data frame, as columns of the types of its labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import types
 
 from horovod.spark.common import _columns, _names
 
-_ROWS, _BYTES = 1024, 16 << 20  # of the features that a model gets at a time; Spark's batches have 10,000 rows
+_ROWS, _BYTES = 1024, 16 << 20  # of the features that a model gets at once; Spark's batches have 10,000 rows
 _WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
 _SCALARS = (*_WHOLE, types.BooleanType, types.FloatType, types.DoubleType)
 
@@ -22,7 +22,7 @@ class Column:
     """An output that becomes a column.
 
     Attributes:
-        name: of the column.
+        name: the column's name.
         label: the class of the label's type: one of Spark's types, DenseVector or SparseVector.
         size: how many numbers the output has for a row.
     """
@@ -32,13 +32,13 @@ class Column:
     size: int
 
     def type(self) -> types.DataType:
-        """The label's type for one number of a scalar label, else that of vectors."""
+        """The label's type, if the output is one number of a scalar label; otherwise the type of vectors."""
         if self.size != 1 or self.label in (DenseVector, SparseVector, types.ArrayType):
             return VectorUDT()
         return self.label() if self.label in _SCALARS else types.DoubleType()
 
     def values(self, output: np.ndarray) -> pa.Array:
-        """The output's rows as the column's values: null where a whole number's type cannot hold one, such as NaN."""
+        """The output's rows as the column's values: null if a whole number's type cannot hold one, such as NaN."""
         rows = np.asarray(output).reshape(len(output), -1)
         kind = self.type()
         if isinstance(kind, VectorUDT):
@@ -68,12 +68,12 @@ Predict = Callable[[dict[str, np.ndarray]], Sequence[np.ndarray]]
 
 
 def add(dataset: Any, features: Sequence[str], columns: Sequence[Column], load: Callable[[], Predict]) -> Any:
-    """The data frame with the outputs.
+    """Return the data frame with the outputs.
 
     Args:
         dataset: the data frame.
         features: the columns that the model takes.
-        columns: of the outputs, in the model's order.
+        columns: the outputs' columns, in the model's order.
         load: makes, once in each task, the function from arrays by feature to an array for each output.
     """
     added = [column.name for column in columns]
@@ -89,7 +89,7 @@ def add(dataset: Any, features: Sequence[str], columns: Sequence[Column], load: 
         for batch in batches:
             for part in _parts(batch, [place for _, place in taken]):
                 predict = predict or load()
-                # Copies where the memory is Arrow's: a model may work in place.
+                # Copies if the memory is Arrow's, because a model may work in place.
                 inputs = {name: _columns.to_numpy(name, part.column(place)) for name, place in taken}
                 outputs = predict({name: np.require(array, requirements="W") for name, array in inputs.items()})
                 values = [column.values(output) for column, output in zip(columns, outputs)]
@@ -99,14 +99,14 @@ def add(dataset: Any, features: Sequence[str], columns: Sequence[Column], load: 
 
 
 def _holds(kind: Any, numbers: np.ndarray) -> np.ndarray:
-    """Where a type of whole numbers holds the numbers, which are whole. ``kind`` is the type's ``numpy.iinfo``."""
+    """Where a type of whole numbers can hold the (whole) numbers. ``kind`` is the type's ``numpy.iinfo``."""
     if numbers.dtype.kind == "f":
         return (numbers >= float(kind.min)) & (numbers < float(kind.max) + 1)
     return (numbers >= kind.min) & (numbers <= kind.max)
 
 
 def _parts(batch: Any, places: Sequence[int]) -> Iterator[Any]:
-    """The batch in parts whose features take little memory, though vectors have their zeros there."""
+    """The batch in parts whose features take little memory, although vectors include zeros there."""
     size = sum(_columns.row_size(batch.column(place)) for place in places)
     most = max(1, min(_ROWS, int(_BYTES / max(size, 1))))
     for first in range(0, batch.num_rows, most):

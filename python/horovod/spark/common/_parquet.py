@@ -1,4 +1,4 @@
-"""The Parquet files of a folder, their row groups, and the rows of a part of one."""
+"""The Parquet files of a folder, their row groups, and the rows of parts of these."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from horovod.spark.common import _columns, _files, _metadata
 from horovod.spark.common._row_groups import Piece, RowGroup
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}  # of a decoded value, in bytes
-_OBJECT = 64  # bytes of a text besides its characters, in Python and in an array
+_OBJECT = 64  # bytes of a text in addition to its characters, in Python and in an array
 _BUFFER = 1 << 20  # of each column's compressed bytes, while a row group is read in pieces
 
 
 class Folder:
-    """The Parquet files of a folder, whoever has written them.
+    """The Parquet files of a folder, from any writer.
 
     Args:
         path: a path or URL.
@@ -88,7 +88,7 @@ class Folder:
         return any(path == name or path.startswith(name + ".") for name in self.columns)
 
     def _open(self, file: int, **options: Any) -> tuple[Any, list[str], dict[str, Any]]:
-        """The file, which of the columns are in it, and those that its path tells, with their values."""
+        """The file, the columns that it has, and the columns that its path tells, with their values."""
         fragment = self._fragments[file]
         told = ds.get_partition_keys(fragment.partition_expression)
         told = {name: value for name, value in told.items() if name in self.columns}
@@ -98,14 +98,14 @@ class Folder:
         return opened, [name for name in self.columns if name not in told], told
 
     def read(self, piece: Piece) -> pa.Table:
-        """The piece's rows, of which the whole row group is decoded."""
+        """The piece's rows. This decodes the whole row group."""
         opened, names, told = self._open(piece.group.file, pre_buffer=not self._local)
         with opened:
             table = opened.read_row_group(piece.group.index, columns=names, use_threads=False)
         return self._complete(table.slice(piece.first, piece.stop - piece.first), told)
 
     def stream(self, pieces: Sequence[Piece]) -> Iterator[pa.Table]:
-        """The rows of each of several pieces of one row group, one after the other, without decoding it as a whole."""
+        """The rows of each of several pieces of one row group, in turn, without decoding the whole row group."""
         group = pieces[0].group
         most = max(piece.stop - piece.first for piece in pieces)
         opened, names, told = self._open(group.file, pre_buffer=False, buffer_size=_BUFFER)
@@ -130,7 +130,7 @@ class Folder:
 
 
 def dataset(filesystem: Any, folder: str, files: Sequence[str]) -> Any:
-    """The files as a data set. Folders below ``folder`` may be partitions, such as ``year=2026``, not those above."""
+    """The files as a data set. Folders below ``folder``, but not above, may be partitions such as ``year=2026``."""
     options = ds.FileSystemFactoryOptions(folder, ds.HivePartitioning.discover())
     return ds.FileSystemDatasetFactory(filesystem, files, ds.ParquetFileFormat(), options).finish()
 

@@ -1,8 +1,8 @@
 """Saving estimators and models as Spark ML does: a folder with one line of JSON.
 
-Parameters that are plain numbers, texts and lists stand there as such. Objects, such as models, are pickled, all in one
-piece: so an optimizer still has the parameters of its model when it is loaded. Whoever can write to the folder can have
-code run where it is loaded.
+Parameters that are plain numbers, texts and lists are in it as they are. Objects, such as models, are pickled, all in
+one piece: so an optimizer still has the parameters of its model after loading. Anybody who can write to the folder can
+run code where it is loaded.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import horovod
 
 
 class Saved(MLWritable, MLReadable):
-    """What can be saved and loaded: ``x.save(path)``, ``x.write().overwrite().save(path)``, ``Class.load(path)``."""
+    """Can be saved and loaded: ``x.save(path)``, ``x.write().overwrite().save(path)``, ``Class.load(path)``."""
 
     def write(self) -> MLWriter:
         """Begin to save this object.
 
         Returns:
-            What saves it: ``x.write().overwrite().save(path)``.
+            The writer: ``x.write().overwrite().save(path)``.
         """
         return _Writer(self)
 
     @classmethod
     def read(cls) -> MLReader[Any]:
-        """Begin to load such an object. Load only what comes from somebody you trust.
+        """Begin to load such an object. Load only objects from somebody whom you trust.
 
         Returns:
-            What loads it: ``Class.read().load(path)``.
+            The reader: ``Class.read().load(path)``.
         """
         return _Reader(cls)
 
@@ -42,7 +42,7 @@ class Saved(MLWritable, MLReadable):
         return objects
 
     def _from_pickle(self, objects: dict[str, Any]) -> dict[str, Any]:
-        """The objects of that form."""
+        """The objects, from that form."""
         return objects
 
 
@@ -69,9 +69,9 @@ class _Reader(MLReader[Any]):
         self._cls = cls
 
     def load(self, path: str) -> Any:
-        """The object that was saved there.
+        """The object that was saved at the path.
 
-        Raises ValueError if it is of another class or version, or damaged.
+        Raises ValueError if it is damaged, or of another class or version.
         """
         try:
             metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
@@ -106,7 +106,7 @@ def _parameters(path: str, instance: Any, saved: Any) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON gives the value back as it was."""
+    """Whether JSON returns the value unchanged."""
     try:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Running jobs in threads ahead of the one that takes their results, in order, while the results fit into a budget."""
+"""Runs jobs in threads ahead of the thread that takes their results, in order, while the results fit into a budget."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import concurrent.futures
 import threading
 from typing import Any, Callable, Iterable, Iterator, NamedTuple
 
-_MOST = 64  # jobs that wait to be taken, so that tiny ones do not become countless objects
+_MOST = 64  # how many jobs may wait to be taken, so that tiny ones do not become countless objects
 
 
 class Job(NamedTuple):
-    """What to call in a thread, and about how many bytes its result takes."""
+    """A function to call in a thread, and about how many bytes its result takes."""
 
     call: Callable[[], Any]
     size: int
@@ -19,17 +19,17 @@ class Job(NamedTuple):
 
 class _Begun(NamedTuple):
     future: concurrent.futures.Future[tuple[Any, int]]  # the result and its size
-    size: int  # as the job expects it
+    size: int  # the job's estimate
 
 
 def ahead(jobs: Iterable[Job], workers: int, budget: int, measure: Callable[[Any], int]) -> Iterator[Any]:
-    """The results of the jobs, in their order. Raises whatever a job raises, in its turn.
+    """The results of the jobs, in their order. If a job raises, so does this, in its turn.
 
     Args:
-        jobs: they begin in this order, and at least one is always under way.
+        jobs: they begin in this order; at least one is always under way.
         workers: how many run at a time.
-        budget: jobs begin as long as the results that are not taken yet stay within so many bytes.
-        measure: the true size of a result. It is called once for each, in a thread.
+        budget: jobs begin as long as the results that were not taken stay within this many bytes.
+        measure: returns the true size of a result. It is called once for each, in a thread.
     """
 
     def measured(call: Callable[[], Any]) -> tuple[Any, int]:
@@ -47,7 +47,7 @@ def ahead(jobs: Iterable[Job], workers: int, budget: int, measure: Callable[[Any
                 following = next(rest, None)
             yield begun.popleft().future.result()[0]
     finally:
-        for each in reversed(begun):  # none begins whose turn would come after one that never runs
+        for each in reversed(begun):  # none begins that would have to wait for one that never runs
             each.future.cancel()
         pool.shutdown(wait=True)
 
@@ -60,7 +60,7 @@ def _has_room(begun: collections.deque[_Begun], size: int, budget: int) -> bool:
 
 
 class InTurn:
-    """The values of an iterator, of which each of several jobs takes one: the job with number n takes the nth."""
+    """The values of an iterator for several jobs, each of which takes one: job number n takes the nth."""
 
     def __init__(self, values: Callable[[], Iterator[Any]]) -> None:
         self._make = values
@@ -70,7 +70,7 @@ class InTurn:
         self._turn = threading.Condition()
 
     def take(self, number: int) -> Any:
-        """The value of that number. Waits for the jobs before it, which must have begun."""
+        """The value with that number. Waits for the jobs before it, which must have begun."""
         with self._turn:
             self._turn.wait_for(lambda: self._next == number or self._broken)
             if self._broken:

@@ -1,4 +1,4 @@
-"""Writing a data frame of Spark to a store, in one pass that also learns the columns' shapes."""
+"""Writes a data frame of Spark to a store, in one pass that also finds the columns' shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from horovod.spark import _refusal, _session
 from horovod.spark.common import _columns, _files, _metadata, _names, _writing, constants
 
 _CHOICE = "__horovod_validation"
-_SEEN = 30.0  # seconds for files to appear here that tasks have written elsewhere
+_SEEN = 30.0  # how many seconds files that tasks wrote elsewhere may take to appear here
 
 Validation = Union[None, float, str]
 
@@ -32,16 +32,16 @@ def prepare(
     partitions: int,
     seed: Optional[int] = None,
 ) -> tuple[_metadata.Part, Optional[_metadata.Part]]:
-    """Write the columns of the data frame to two folders, in place of what is there.
+    """Write the columns of the data frame to two folders, in place of their content.
 
-    With a ``seed`` the same rows come to the same files in the same order, as far as the data frame has an order.
+    With a ``seed``, the same rows get into the same files in the same order, as far as the data frame has an order.
 
     Returns:
-        What has been written to each folder; None for a second one without rows.
+        What was written to each folder; None for a second folder without rows.
 
     Raises:
         ValueError: no rows are left for training, values are null, or rows of a column have different shapes.
-        OSError: the folders cannot be written, or the driver does not see what tasks write there.
+        OSError: the folders cannot be written, or the driver does not see the files that tasks write.
     """
     folders = [_Folder(path, storage_options) for path in (train, val)]
     for folder in folders:
@@ -66,10 +66,10 @@ def _write(
     partitions: int,
     seed: Optional[int],
 ) -> list[_metadata.Part]:
-    """Write the rows and then the metadata, and return what has been written to each folder."""
+    """Write the rows and then the metadata, and return what was written to each folder."""
     from pyspark.sql import functions
 
-    mark = validation if isinstance(validation, str) and validation not in columns else None  # nobody learns it
+    mark = validation if isinstance(validation, str) and validation not in columns else None  # it is not learnt
     df = df.select(*map(_names.quoted, [*columns, mark] if mark is not None else columns))
     widths = _widths(df) if compress_sparse else {}
     choice = _CHOICE if validation else None
@@ -82,7 +82,7 @@ def _write(
     work = _writing.Work(folders[0].url, folders[1].url, dict(storage_options), df.columns, choice, widths)
     rows = _names.numbered(df).repartition(partitions)
     if seed is not None:
-        rows = rows.sortWithinPartitions(rows.columns[-1])  # rows come from several hosts, as each is ready
+        rows = rows.sortWithinPartitions(rows.columns[-1])  # rows come from several hosts, each when it is ready
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from horovod.spark.common import _writing
@@ -101,13 +101,13 @@ def _write(
     if not parts[0].rows:
         others = f": all its {parts[1].rows} rows are for validation" if parts[1].rows else ""
         raise ValueError(f"the data frame has no rows for the training{others}")
-    for folder, part in reversed([*zip(folders, parts)]):  # those for the training last, after all others
+    for folder, part in reversed([*zip(folders, parts)]):  # the training's folder last, after all others
         folder.finish(part)
     return parts
 
 
 def _collect(df: Any) -> list[Any]:
-    """The rows of a data frame; what a task says of the data or the store is raised without Spark's words around it."""
+    """The rows of a data frame. A task's error about the data or the store is raised without Spark's text around it."""
     try:
         return list(df.collect())
     except Exception as e:
@@ -132,7 +132,7 @@ def _chosen(validation: Validation, seed: Optional[int]) -> Any:
 
 
 def _widths(df: Any) -> dict[str, int]:
-    """How many elements that are not zero the vectors of each column have at most."""
+    """The largest number of non-zero elements in the vectors of each column."""
     vectors = [field.name for field in df.schema.fields if _is_vector(field.dataType)]
     if not vectors:
         return {}
@@ -205,7 +205,7 @@ class _Folder:
         self._filesystem, self._path = _files.open_filesystem(path, storage_options)
 
     def empty(self) -> None:
-        """Remove what is there, and make sure that files can be written."""
+        """Remove the folder's content, and make sure that files can be written."""
         if _files.is_private(self._filesystem):
             raise ValueError(
                 f"the store {self.url} is memory of this process, which Spark's tasks do not see: choose a folder that "
@@ -220,7 +220,7 @@ class _Folder:
             raise OSError(f"the store's folder {self.url} cannot be written: {words}") from e
 
     def _refuse_others(self) -> None:
-        """Raise OSError if files are there that no training has written, so that they are not lost."""
+        """Raise OSError if the folder has files that no training wrote, so that these are not lost."""
         there = self._filesystem.find(self._path) if self._filesystem.isdir(self._path) else []
         names = [path.rpartition("/")[2] for path in there]
         others = [name for name in names if not name.endswith(".parquet") and name[:1] not in ("_", ".")]
@@ -233,9 +233,9 @@ class _Folder:
             self._filesystem.rm(self._path, recursive=True)
 
     def abandon(self) -> None:
-        """Remove the rows, so that nobody takes some of them for all.
+        """Remove the rows, so that nobody mistakes some of them for all.
 
-        A task that ends later can still make a whole file appear in an object store: there the folder keeps a file that
+        A task that ends later can still make a whole file appear in an object store. There the folder keeps a file that
         says that rows are missing.
         """
         self.remove()
@@ -243,7 +243,7 @@ class _Folder:
             _metadata.begin(self._filesystem, self._path)
 
     def finish(self, part: _metadata.Part) -> None:
-        """Wait until the files are here, remove those of attempts that were killed, and write the metadata."""
+        """Wait until the files appear, remove those of killed attempts, and write the metadata."""
         until = time.monotonic() + _SEEN
         while True:
             there = self._there()
@@ -269,7 +269,7 @@ class _Folder:
 
 @contextlib.contextmanager
 def described(df: Any, words: str) -> Iterator[None]:
-    """Let Spark's UI show these words for the jobs that begin here."""
+    """Make Spark's UI show this text for the jobs that begin here."""
     session = df.sparkSession
     if _session.is_connect(session):
         yield

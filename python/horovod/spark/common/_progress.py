@@ -1,4 +1,4 @@
-"""A progress bar at the driver for what the process of rank 0 does, if the driver has a terminal."""
+"""A progress bar at the driver for rank 0's process, if the driver has a terminal."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _BETWEEN_S = 0.3
 
 
 def possible() -> bool:
-    """Whether somebody sees a bar: stderr is a terminal."""
+    """Whether somebody would see a bar: stderr is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 class Teller:
-    """Tells the driver how far the training is, at most three times a second.
+    """Reports the training's progress to the driver, at most three times a second.
 
     Args:
-        wanted: whether the driver draws a bar, and this process is to tell.
+        wanted: whether the driver draws a bar, and this process is to report.
         epochs: how many there are.
         steps: batches of an epoch.
     """
@@ -33,14 +33,14 @@ class Teller:
         self._next = 0.0
 
     def step(self, epoch: int, step: int) -> None:
-        """A batch is done; both numbers begin with 0."""
+        """A batch is done; both numbers start at 0."""
         if self._wanted and (step + 1 == self._steps or time.monotonic() >= self._next):
             self._next = time.monotonic() + _BETWEEN_S
             print(_WORD, epoch + 1, self._epochs, step + 1, self._steps, flush=True)
 
 
 class Bar:
-    """A file for the ranks' output: it draws what :class:`Teller` tells, and writes the rest to ``sys.stdout``."""
+    """A file for the ranks' output: it draws the reports of :class:`Teller`, and writes the rest to ``sys.stdout``."""
 
     def __init__(self) -> None:
         self._drawn = False
@@ -61,7 +61,7 @@ class Bar:
         sys.stdout.flush()
 
     def clear(self) -> None:
-        """Take the bar from the terminal."""
+        """Remove the bar from the terminal."""
         if self._drawn:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Which rows of which row groups a process reads in an epoch, and in which pieces. Nothing here reads a file."""
+"""Decides which rows of which row groups a process reads in an epoch, and in which pieces. It reads no files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Piece:
 def order(count: int, seed: Optional[int], epoch: int) -> Sequence[int]:
     """The order in which the row groups are read in an epoch, which is the same in all processes.
 
-    Without a seed it is that of the files.
+    Without a seed it is the order of the files.
     """
     if seed is None:
         return range(count)
@@ -50,9 +50,10 @@ def order(count: int, seed: Optional[int], epoch: int) -> Sequence[int]:
 
 
 def shard(groups: Sequence[RowGroup], ordered: Sequence[int], cur_shard: int, shard_count: int) -> list[Piece]:
-    """The rows of one process: every row belongs to one, and the numbers of any two differ by at most one.
+    """The rows of one process. Each row belongs to one process, and the processes' numbers of rows differ by at most
+    one.
 
-    A row group on the border of two shards is read by both, each taking its rows.
+    Both processes read a row group on the border of their shards, and each takes its rows.
     """
     rows = sum(group.rows for group in groups)
     begin, end = (rows * i // shard_count for i in (cur_shard, cur_shard + 1))

@@ -1,4 +1,4 @@
-"""The interface of stores: where an estimator keeps data, checkpoints and logs."""
+"""The interface of stores, in which an estimator keeps data, checkpoints and logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ kinds: list[tuple[Callable[[str], bool], Callable[..., Store]]] = []
 
 @dataclasses.dataclass(frozen=True)
 class RemoteStore:
-    """What a training process needs of a store: paths and functions for one run. It can be pickled.
+    """The part of a store that a training process needs: paths and functions for one run. It can be pickled.
 
     Args:
         train_data_path: the folder of the training rows.
@@ -29,7 +29,7 @@ class RemoteStore:
         logs_subdir: the name of the logs' folder there.
         storage_options: arguments for the file system of fsspec.
         get_local_output_dir: returns a context manager of a local folder to write in.
-        sync: copies what is new in a local folder to the run's folder.
+        sync: copies new files of a local folder to the run's folder.
 
     Example:
         >>> remote = store.to_remote("run_1", dataset_idx=None)
@@ -50,7 +50,7 @@ class RemoteStore:
     logs_path: Optional[str]
     checkpoint_filename: str
     logs_subdir: str
-    storage_options: dict[str, Any] = dataclasses.field(repr=False)  # it may have keys
+    storage_options: dict[str, Any] = dataclasses.field(repr=False)  # it may hold keys
     get_local_output_dir: Callable[[], ContextManager[str]]
     sync: Callable[[str], None]
 
@@ -58,7 +58,7 @@ class RemoteStore:
 class Store(abc.ABC):
     """Where an estimator keeps intermediate data, checkpoints and logs.
 
-    Whoever can write to a store can make the training processes load what they like: give it only to those you trust.
+    Anybody who can write to a store can make the training processes load anything: share it only with those you trust.
 
     Example:
         >>> store = Store.create("/tmp/horovod")
@@ -68,7 +68,7 @@ class Store(abc.ABC):
 
     @staticmethod
     def create(prefix_path: str, *args: Any, **kwargs: Any) -> Store:
-        """The store that suits a path or URL.
+        """The store for a path or URL.
 
         Args:
             prefix_path: a folder: a path of a file system that all hosts share, or a URL that fsspec knows.
@@ -76,7 +76,8 @@ class Store(abc.ABC):
             kwargs: the same.
 
         Returns:
-            An HDFSStore for ``hdfs://``; on Databricks a DBFSLocalStore for a path of DBFS; else a FilesystemStore.
+            An HDFSStore for ``hdfs://``; on Databricks a DBFSLocalStore for a path of DBFS; otherwise a
+            FilesystemStore.
 
         Raises:
             TypeError: the path is no text.
@@ -254,7 +255,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def get_local_output_dir_fn(self, run_id: str) -> Callable[[], ContextManager[str]]:
-        """Make what gives a run a local folder to write in.
+        """Make a function that gives a run a local folder to write in.
 
         Args:
             run_id: the run's name.
@@ -265,23 +266,23 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def sync_fn(self, run_id: str) -> Callable[[str], None]:
-        """Make what copies a local folder to the run's folder.
+        """Make a function that copies a local folder to the run's folder.
 
         Args:
             run_id: the run's name.
 
         Returns:
-            A function of the local folder, which copies what is new. It can be pickled.
+            A function of the local folder, which copies new files. It can be pickled.
         """
 
     @abc.abstractmethod
     def to_remote(self, run_id: str, dataset_idx: Optional[int]) -> RemoteStore:
-        """Make what a training process needs of this store.
+        """Make the part of this store that a training process needs.
 
         Args:
             run_id: the run's name.
             dataset_idx: the number of the data set, if there are several.
 
         Returns:
-            It can be pickled.
+            A RemoteStore. It can be pickled.
         """

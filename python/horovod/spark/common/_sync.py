@@ -1,4 +1,4 @@
-"""Copying what a run writes on a training process's own disk to its folder in the store."""
+"""Copies the files that a run writes on a training process's own disk to its folder in the store."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from horovod.spark.common import _files
 
 
 class LocalFolder:
-    """Makes a folder of this machine for a run to write in, and removes it afterwards.
+    """Makes a folder on this machine for a run to write in, and removes it afterwards.
 
-    On an executor it is among Spark's own, which Spark removes at the application's end, also after the process was
+    On an executor it is in Spark's own folder, which Spark removes at the application's end, even after the process was
     killed.
     """
 
@@ -34,7 +34,7 @@ class LocalFolder:
 
 
 class Sync:
-    """Copies files that are new, or that changed since the last call. It deletes nothing in the store."""
+    """Copies files that are new or have changed since the last call. It deletes nothing in the store."""
 
     def __init__(self, run_path: str, storage_options: Mapping[str, Any]) -> None:
         self._run_path = run_path
@@ -55,7 +55,7 @@ class Sync:
 
 
 def put(filesystem: Any, source: str, path: str) -> None:
-    """Copy a file of this machine. Readers of ``path`` see the old contents, or all of the new."""
+    """Copy a file from this machine. Readers of ``path`` see either the old or all of the new content."""
     filesystem.makedirs(posixpath.dirname(path), exist_ok=True)
     if not _has_rename(filesystem):
         filesystem.put_file(source, path)
@@ -71,7 +71,7 @@ def put(filesystem: Any, source: str, path: str) -> None:
 
 
 def write(filesystem: Any, path: str, contents: bytes) -> None:
-    """Write a file, and the folders on the way to it. Readers see the old contents, or all of the new."""
+    """Write a file, and the folders above it. Readers see either the old or all of the new content."""
     filesystem.makedirs(posixpath.dirname(path), exist_ok=True)
     target = _beside(path) if _has_rename(filesystem) else path
     with filesystem.open(target, "wb") as file:
@@ -81,14 +81,14 @@ def write(filesystem: Any, path: str, contents: bytes) -> None:
 
 
 def check(filesystem: Any, folder: str) -> None:
-    """Raise OSError or NotImplementedError unless files can be written in the folder, which is made if need be."""
+    """Raise OSError or NotImplementedError unless files can be written in the folder. Makes the folder if necessary."""
     probe = posixpath.join(folder, "_probe")
     write(filesystem, probe, b"")
     filesystem.rm_file(probe)
 
 
 def _has_rename(filesystem: Any) -> bool:
-    """Whether files appear while they are written, and can be renamed. Those of an object store appear when closed."""
+    """Whether files appear while they are written, and can be renamed. In an object store they appear when closed."""
     return _files.is_local(filesystem) or "hdfs" in _files.protocols(filesystem)
 
 

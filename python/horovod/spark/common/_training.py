@@ -1,4 +1,4 @@
-"""What an estimator's driver tells its training processes."""
+"""What an estimator's driver sends to its training processes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from horovod.spark.common.datamodule import ParquetDataModule
 
 @dataclasses.dataclass(frozen=True)
 class Transformation:
-    """What becomes of rows between the files and the training.
+    """The change of rows between the files and the training.
 
     Attributes:
         function: takes rows as a pandas.DataFrame, and returns rows.
-        edited: (name, type of numpy, shape, whether it may be null) of columns that it makes or changes. A shape, or
-            one of its lengths, may be None.
+        edited: (name, type of numpy, shape, whether it may be null) of the columns that the function makes or changes.
+            A shape, or one of its lengths, may be None.
         removed: columns to leave out afterwards.
     """
 
@@ -56,7 +56,7 @@ class Transformation:
 
 
 def _cast(column: Any, kind: Any, shape: Optional[Sequence[Optional[int]]]) -> Any:
-    """The values as numbers, or arrays of the shape; None, for a shape or a length, keeps what is there."""
+    """The values as numbers, or arrays of the shape. None, for a shape or a length, keeps the present one."""
     if shape is None and len(column) and np.ndim(column.iloc[0]):
         return [_array(value, kind) for value in column]
     if not shape:
@@ -65,14 +65,14 @@ def _cast(column: Any, kind: Any, shape: Optional[Sequence[Optional[int]]]) -> A
 
 
 def _array(value: Any, kind: Any) -> np.ndarray:
-    """A row's value as an array of numbers. To pandas, arrays of arrays are arrays of objects."""
+    """A row's value as an array of numbers. pandas treats arrays of arrays as arrays of objects."""
     if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1 and len(value) and np.ndim(value[0]):
         return np.stack([_array(part, kind) for part in value])
     return np.asarray(value, dtype=kind)
 
 
 def _shaped(array: np.ndarray, shape: Sequence[Optional[int]]) -> np.ndarray:
-    """The array in another shape, whose None is the array's own length, or what is left if it has other dimensions."""
+    """The array in another shape. None is the array's own length, or the rest if the dimensions differ."""
     if array.ndim == len(shape):
         return array.reshape([own if length is None else length for own, length in zip(array.shape, shape)])
     if list(shape).count(None) > 1:
@@ -88,21 +88,21 @@ class Data:
 
     Attributes:
         module: the class of the data module.
-        own: whether that is ours as it is. One of the user's is told how many batches to give.
-        columns: what is known of each column: its size, and how it is stored.
+        own: whether the class is ours, unchanged. A user's data module is told how many batches to give.
+        columns: the properties of each column: its size, and how it is stored.
         features: the columns to learn from.
         labels: the columns to learn.
-        weight: the column of the rows' weights.
+        weight: the column with the rows' weights.
         train_rows: how many rows there are for training.
         val_rows: and for validation; 0 for no validation.
         batch_size: rows of a batch.
         val_batch_size: the same for validation.
         shuffle: whether to shuffle the training rows.
-        train_steps: batches of an epoch, if the user has said how many.
+        train_steps: batches of an epoch, if the user has set the number.
         val_steps: the same for validation.
-        transformation: what becomes of the rows.
+        transformation: the change of the rows.
         keep: whether to keep all rows in memory.
-        train_threads: that read.
+        train_threads: threads that read training rows.
         val_threads: the same for validation.
         pool: the kind of readers.
         further: arguments for a data module of the user's.
@@ -129,9 +129,9 @@ class Data:
     further: Mapping[str, Any]
 
     def steps(self, size: int, passes: int = 1) -> tuple[int, int]:
-        """How many batches an epoch has on each of ``size`` processes, for training and validation, rounded up.
+        """How many batches an epoch has on each of ``size`` processes, for training and for validation, rounded up.
 
-        Those for training are rounded up to a multiple of ``passes``, the batches of a step.
+        For training, the number is rounded up to a multiple of ``passes``, the batches of a step.
         """
         train = self.train_steps or math.ceil(self.train_rows / self.batch_size / size / passes) * passes
         return train, self.val_steps or math.ceil(self.val_rows / self.val_batch_size / size)
@@ -173,12 +173,12 @@ class Data:
         return opened
 
     def compressed(self, name: str) -> Optional[int]:
-        """The size of a column's vectors, if they are stored without zeros; else None."""
+        """The size of a column's vectors, if they are stored without zeros; otherwise None."""
         column = self.columns.get(name, {})
         return column["shape"] if column.get("intermediate_format") == CUSTOM_SPARSE else None
 
     def check(self, batch: Mapping[str, Any]) -> None:
-        """Raise ValueError if a batch lacks a column that is learnt."""
+        """Raise ValueError if a batch lacks a column that the training needs."""
         for name in [*self.features, *self.labels, *([self.weight] if self.weight else [])]:
             if name not in batch:
                 raise ValueError(
@@ -187,24 +187,24 @@ class Data:
                 )
 
     def whole(self, name: str, values: np.ndarray) -> np.ndarray:
-        """A column's values, with the zeros that were not stored."""
+        """A column's values, including zeros that were not stored."""
         size = self.compressed(name)
         return values if size is None else _columns.decompress(values, size)
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A training, as each process gets it.
+    """A training, in the form that each process gets.
 
     Attributes:
         store: paths and functions of the run.
         data: the rows.
-        epochs: how often they are learnt.
-        verbose: 0 says nothing.
-        seed: of generators; None for none.
+        epochs: how often the rows are learnt.
+        verbose: 0 prints nothing.
+        seed: for random generators; None for none.
         use_gpu: whether to use GPUs.
-        checkpoint: of an earlier training that goes on.
-        progress: whether rank 0 tells the driver of each batch.
+        checkpoint: of the earlier training that this one continues.
+        progress: whether rank 0 reports each batch to the driver.
     """
 
     store: RemoteStore

@@ -1,4 +1,4 @@
-"""Which types of Spark's columns become numbers, as models take them."""
+"""Decides which types of Spark's columns become numbers for models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check(columns: Mapping[str, Any], texts: Iterable[str] = ()) -> None:
     """Raise ValueError if a column has no numbers.
 
     Args:
-        columns: types by column: objects, or classes, which do not say what an array has.
+        columns: types by column: objects, or classes, which do not tell an array's elements.
         texts: columns that may have text.
     """
     for name, kind in columns.items():

@@ -1,4 +1,4 @@
-"""What a task of Spark does to write its rows as Parquet. It reaches the store by fsspec, as the training does."""
+"""The part of a Spark task that writes its rows as Parquet. It reaches the store by fsspec, as the training does."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyspark import TaskContext
 
 from horovod.spark.common import _columns, _files
 
-PLACE = "__horovod_place"  # the column, if there is one, that says where a row stands in the data frame
-_ROW_GROUP = 8 << 20  # bytes: small enough that processes can share rows evenly, and hold several in memory
+PLACE = "__horovod_place"  # the optional column with a row's position in the data frame
+_ROW_GROUP = 8 << 20  # bytes: small enough for processes to share rows evenly, and to hold several in memory
 
 
 class StoreError(OSError):
@@ -26,15 +26,15 @@ class StoreError(OSError):
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What the tasks write.
+    """The work of the writing tasks.
 
     Attributes:
         train: the folder of the training rows.
         val: the folder of the validation rows.
         storage_options: arguments for the file system.
-        names: of the columns of the rows that come.
-        choice: the column that says which rows are for validation: those where it is above 0. None if there are none.
-        widths: for each column of vectors to compress, how many elements are not zero at most.
+        names: the names of the incoming rows' columns.
+        choice: the column that marks validation rows by values above 0. None if there are none.
+        widths: for each column of vectors to compress, the largest number of non-zero elements.
     """
 
     train: str
@@ -56,7 +56,7 @@ class Written:
         size: of the rows, in bytes.
         shapes: by column, the shape of a row.
         sparse: the columns whose vectors are all sparse.
-        nulls: by column, how many values are null. If there are any, the file has not all rows: nobody may read it.
+        nulls: by column, how many values are null. If there are any, the file lacks rows, and must not be read.
     """
 
     val: bool
@@ -97,7 +97,7 @@ def _split(work: Work, rows: pa.Table) -> Iterator[pa.Table]:
 
 
 class _File:
-    """A file of Parquet that is made when the first rows come."""
+    """A file of Parquet, created with its first rows."""
 
     def __init__(self, work: Work, val: bool) -> None:
         self._work = work
@@ -105,7 +105,7 @@ class _File:
         self._stored: Any = None
         self._writer: Any = None
         self._held: list[pa.Table] = []
-        # By the task's number, since readers take the files by name; and unlike that of another attempt.
+        # Begins with the task's number, because readers sort files by name; ends with the attempt's own id.
         name = f"part-{TaskContext.get().partitionId():05d}-{uuid.uuid4().hex[:12]}.parquet"
         self._written = Written(val, name, 0, 0, {}, [], {})
 
@@ -114,7 +114,7 @@ class _File:
         return self._written.rows
 
     def add(self, rows: pa.Table) -> None:
-        """Write the rows, or hold them until they make a row group."""
+        """Write the rows, or hold them until they fill a row group."""
         if not len(rows):
             return
         if self._count_nulls(rows):
@@ -132,7 +132,7 @@ class _File:
             self._flush()
 
     def _count_nulls(self, rows: pa.Table) -> bool:
-        """Whether any value is null, of these rows or of those before."""
+        """Whether any value is null, in these rows or earlier ones."""
         nulls = self._written.nulls
         for name in rows.column_names:
             count = _columns.nulls(rows.column(name))
@@ -166,14 +166,14 @@ class _File:
             ) from e
 
     def finish(self) -> Written:
-        """Write what is held, and say what has been written."""
+        """Write the held rows, and return what was written."""
         if self._held:
             self._flush()
         self.close()
         return self._written
 
     def close(self) -> None:
-        """Close the file. A file that is closed before :meth:`finish` is in no metadata, and so nobody reads it."""
+        """Close the file. If this happens before :meth:`finish`, no metadata names the file, so nobody reads it."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with self._storing():

@@ -1,4 +1,4 @@
-"""What runs an estimator's training function in parallel processes."""
+"""Backends: they run an estimator's training function in parallel processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Backend", "SparkBackend", "default_num_proc"]
 
 
 class Backend(abc.ABC):
-    """Runs a function in the processes of a job. Derive a class of your own from it for another way to start them.
+    """Runs a function in the processes of a job. To start processes in another way, derive a class from it.
 
     Example:
         >>> class Here(Backend):
@@ -56,9 +56,9 @@ class SparkBackend(Backend):
     """Runs a function in tasks of Spark, by :func:`horovod.spark.run`.
 
     Args:
-        num_proc: how many processes; as many as Spark's default parallelism without it.
-        env: variables of the processes' environment, beside those that the executors have; this process's own are not
-            handed on. ``CUDA_VISIBLE_DEVICES`` is left out, as each executor has GPUs of its own.
+        num_proc: how many processes; None: as many as Spark's default parallelism.
+        env: variables of the processes' environment, in addition to those of the executors; this process's variables
+            are not passed on. ``CUDA_VISIBLE_DEVICES`` is left out, because each executor has GPUs of its own.
         kwargs: further arguments of :func:`horovod.spark.run`.
 
     Example:
@@ -87,7 +87,7 @@ class SparkBackend(Backend):
             fn: the function.
             args: its positional arguments.
             kwargs: its keyword arguments.
-            env: variables of the processes' environment, beside those of this object.
+            env: variables of the processes' environment, in addition to those of this object.
 
         Returns:
             The results by rank.
@@ -107,7 +107,7 @@ class SparkBackend(Backend):
 
 
 def default_num_proc() -> int:
-    """Spark's default parallelism: how many processes a job has that names no number.
+    """Spark's default parallelism: the number of processes of a job that names none.
 
     Returns:
         The number.

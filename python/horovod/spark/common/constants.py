@@ -1,4 +1,4 @@
-"""Words of the metadata of a data set. Programs that inspect it compare with these."""
+"""Words in the metadata of a data set. Programs that read the metadata compare with these."""
 
 ARRAY = "array"
 """A vector column that is stored as an array of all its elements."""

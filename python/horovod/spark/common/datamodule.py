@@ -1,4 +1,4 @@
-"""How an estimator's training process gets its batches: a data module."""
+"""Data modules, from which an estimator's training process gets its batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from horovod.spark.common.reader import DEFAULT_MEMORY, ParquetReader
 __all__ = ["DataModule", "NVTabularDataModule", "ParquetDataModule", "PetastormDataModule"]
 
 
-READER_POOL_TYPES = ("thread", "process", "dummy")  # petastorm's; threads read in any case
+READER_POOL_TYPES = ("thread", "process", "dummy")  # petastorm's; here threads read in all cases
 
 
 class DataModule(abc.ABC):
@@ -26,15 +26,15 @@ class DataModule(abc.ABC):
         train_batch_size: rows of a batch for training.
         val_batch_size: rows of a batch for validation.
         shuffle: whether to shuffle the training rows.
-        transform_fn: turns some rows, as a pandas.DataFrame, into those to use.
+        transform_fn: turns rows, as a pandas.DataFrame, into the rows to use.
         inmemory_cache_all: whether to keep all rows in memory after the first epoch.
         cur_shard: this process among those that share the rows.
         shard_count: how many processes there are.
-        schema_fields: the columns to read; all without it.
+        schema_fields: the columns to read; None: all.
         storage_options: arguments for the file system of fsspec.
         steps_per_epoch_train: batches of an epoch of training.
         steps_per_epoch_val: batches of a validation.
-        verbose: whether to say more.
+        verbose: whether to print more.
         kwargs: for subclasses.
 
     Example:
@@ -92,11 +92,11 @@ class DataModule(abc.ABC):
 
     @abc.abstractmethod
     def __enter__(self) -> Any:
-        """Open what is read."""
+        """Open the readers."""
 
     @abc.abstractmethod
     def __exit__(self, *exception: Any) -> None:
-        """Close it."""
+        """Close the readers."""
 
     @abc.abstractmethod
     def train_data(self) -> Any:
@@ -116,22 +116,22 @@ class DataModule(abc.ABC):
 
 
 class ParquetDataModule(DataModule):
-    """Batches from Parquet files: dictionaries of arrays of numpy by column. See :class:`ParquetReader` for how.
+    """Batches from Parquet files: dictionaries of numpy arrays by column. :class:`ParquetReader` documents the reading.
 
-    ``train_data()`` and ``val_data()`` return objects of which each iteration has an epoch's batches: as many as
-    ``steps_per_epoch_train`` and ``steps_per_epoch_val`` say, or each row once if these are None.
+    Each iteration of ``train_data()`` and ``val_data()`` has an epoch's batches: ``steps_per_epoch_train`` or
+    ``steps_per_epoch_val`` of them, or each row once if these are None.
 
     Args:
-        train_dir, val_dir, args: as those of DataModule.
-        reader_pool_type: ``thread``. Other kinds of petastorm's readers are read by threads, too, with a warning.
+        train_dir, val_dir, args: as for DataModule.
+        reader_pool_type: ``thread``. For other kinds of petastorm's readers threads are used, too, with a warning.
         train_reader_worker_count: threads that read training rows.
         val_reader_worker_count: threads that read validation rows.
-        random_seed: of the shuffling, which all processes must have in common; 0 without it.
+        random_seed: for the shuffling, the same in all processes; None: 0.
         memory: bytes that each of the two readers may take in memory for rows.
-        kwargs: as those of DataModule.
+        kwargs: as for DataModule.
 
     Raises:
-        ValueError: there is no such ``reader_pool_type``.
+        ValueError: ``reader_pool_type`` does not exist.
 
     Example:
         >>> with ParquetDataModule(train_dir, val_dir, train_batch_size=2, steps_per_epoch_train=None) as data:
@@ -199,7 +199,7 @@ class ParquetDataModule(DataModule):
             The batches.
 
         Raises:
-            RuntimeError: nobody has entered the data module.
+            RuntimeError: the data module was not entered.
         """
         if self.train_reader is None:
             raise RuntimeError("enter the data module first: with module: ...")
@@ -224,10 +224,10 @@ PetastormDataModule = ParquetDataModule
 
 
 class NVTabularDataModule:
-    """Horovod's name for a data module that reads by NVTabular on GPUs. It is not in this version, and says so.
+    """Horovod's name for a data module that reads by NVTabular on GPUs. This version does not have it.
 
     Args:
-        args: none is looked at.
+        args: ignored.
         kwargs: the same.
 
     Raises:

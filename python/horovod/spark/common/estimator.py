@@ -1,4 +1,4 @@
-"""What the estimators of all frameworks have in common: from a data frame to a trained model."""
+"""The code that the estimators of all frameworks share: from a data frame to a trained model."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from horovod.spark.common.store import AbstractFilesystemStore, Store
 
 
 class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
-    """Trains a model on the rows of a data frame, in several processes. A subclass knows the framework."""
+    """Trains a model on the rows of a data frame, in several processes. A subclass adds the framework."""
 
     def fit_on_parquet(
         self, params: Optional[Mapping[Any, Any]] = None, dataset_idx: Optional[int] = None
     ) -> HorovodModel:
-        """Train on the Parquet files that lie in the store already.
+        """Train on Parquet files that are already in the store.
 
         Args:
             params: other values of parameters, for this training alone.
@@ -58,7 +58,7 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         return self._train(self._backend(), dataset_idx, *found)
 
     def _fit(self, dataset: Any) -> HorovodModel:
-        """What ``fit(df, params=None)`` does."""
+        """The work of ``fit(df, params=None)``."""
         self._check()
         backend = self._backend()
         if isinstance(dataset, DataFrame):
@@ -82,7 +82,7 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         return self.getOrDefault(name)
 
     def _check(self) -> None:
-        """Raise ValueError for what is missing or makes no sense, before anything is done."""
+        """Raise ValueError for missing or senseless parameters, before anything is done."""
         for name in ("model", "feature_cols", "label_cols", *self._needed()):
             if not self._value(name):
                 raise ValueError(f"{type(self).__name__} needs the parameter {name}")
@@ -117,7 +117,7 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         self._check_framework()
 
     def _check_types(self, kinds: Mapping[str, Any]) -> None:
-        """Raise ValueError if a column that is learnt has no numbers, unless somebody may make numbers of it."""
+        """Raise ValueError if a column that is learnt has no numbers, unless a transformation may make some."""
         if self._value("transformation_fn") is None and self._value("data_module") is None:
             names = [*self._value("feature_cols"), *self._value("label_cols"), self._value("sample_weight_col")]
             _types.check({name: kinds[name] for name in names if name in kinds}, self._texts())
@@ -181,7 +181,7 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         return self._trained(results[0], run_id, columns)
 
     def _transformed(self, columns: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-        """What is known of the columns after the transformation. The size that it may change to any is None."""
+        """The columns' properties after the transformation. A size that it may change is None."""
         known = self._value("transformation_fn") is None
         made = {name: {**column, "shape": column["shape"] if known else None} for name, column in columns.items()}
         for name, _, shape, *_ in self._value("transformation_edit_fields") or ():
@@ -225,21 +225,21 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         return bool(self._value("use_gpu"))
 
     def _environment(self) -> dict[str, str]:
-        """Variables of the processes."""
+        """Variables of the processes' environment."""
         return {}
 
     def _needed(self) -> tuple[str, ...]:
-        """Parameters that the framework needs, too."""
+        """Further parameters that the framework needs."""
         return ("loss", "optimizer")
 
     def _check_framework(self) -> None:
-        """Raise ValueError for parameters that make no sense with this framework."""
+        """Raise ValueError for parameters that the framework cannot use."""
 
     def _check_columns(self, columns: dict[str, dict[str, Any]]) -> None:
         """Raise ValueError if the model cannot take these columns."""
 
     def _check_weights(self, columns: Mapping[str, Any]) -> None:
-        """Raise ValueError if the column of the rows' weights has several numbers in a row."""
+        """Raise ValueError if the column of the rows' weights has several numbers for a row."""
         name = self._value("sample_weight_col")
         if name is None or self._value("transformation_fn") is not None or self._value("data_module") is not None:
             return
@@ -254,11 +254,11 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
 
     @abc.abstractmethod
     def _function(self) -> Any:
-        """What each process calls with the Training. It can be pickled."""
+        """The function that each process calls with the Training. It can be pickled."""
 
     @abc.abstractmethod
     def _trained(self, result: Any, run_id: str, columns: Mapping[str, Any]) -> HorovodModel:
-        """The model, of what the function has returned on rank 0."""
+        """The model, from the function's result on rank 0."""
 
 
 _COUNTS = (
@@ -273,7 +273,7 @@ class HorovodModel(Model, ModelParams, _persistence.Saved):
     _takes_texts = False
 
     def _transform(self, dataset: Any) -> Any:
-        """What ``transform(df, params=None)`` does."""
+        """The work of ``transform(df, params=None)``."""
         for name in ("model", "feature_columns", "label_columns", "_metadata"):
             if self.getOrDefault(name) in (None, [], {}):
                 whose = f"{type(self).__name__} has no {name.strip('_')}"
@@ -305,11 +305,11 @@ class HorovodModel(Model, ModelParams, _persistence.Saved):
 
     @abc.abstractmethod
     def _predictor(self) -> Any:
-        """A function that can be pickled. It makes the one that takes arrays by feature, and returns arrays of rows."""
+        """A function that can be pickled. It makes the function from arrays by feature to arrays of rows."""
 
 
 def _check_run(store: Store, run_id: str) -> None:
-    """Raise OSError unless the run's folder can be written: a checkpoint would fail only after an epoch."""
+    """Raise OSError unless the run's folder can be written: otherwise a checkpoint would fail only after an epoch."""
     if not store.saving_runs() or not isinstance(store, AbstractFilesystemStore):
         return
     folder = store.get_run_path(run_id)
@@ -324,7 +324,7 @@ def _check_run(store: Store, run_id: str) -> None:
 
 @contextlib.contextmanager
 def _alone(store: Store, run_id: str) -> Iterator[None]:
-    """Raise ValueError if another training of this program is at the same run: both would write its checkpoint."""
+    """Raise ValueError if another training of this program uses the same run: both would write its checkpoint."""
     if not store.saving_runs():
         yield
         return

@@ -1,4 +1,4 @@
-"""The parameters of estimators and of the models that they make, in the style of Spark ML.
+"""The parameters of estimators and of their models, in the style of Spark ML.
 
 Each parameter ``some_name`` has ``setSomeName(value)``, which returns the object, and ``getSomeName()``.
 """
@@ -16,12 +16,12 @@ _Converter = Optional[Callable[[Any], Any]]
 
 
 def param(name: str, doc: str, converter: _Converter = None) -> Any:
-    """A parameter of a class of parameters. ``converter`` checks its values; None takes what comes."""
+    """A parameter of a class of parameters. ``converter`` checks its values; None accepts all."""
     return Param(Params._dummy(), name, doc, converter)
 
 
 def _an(kind: type, hint: str) -> Callable[[Any], Any]:
-    """A converter that takes objects of a class."""
+    """A converter that accepts objects of a class."""
 
     def convert(value: Any) -> Any:
         if not isinstance(value, kind):
@@ -32,17 +32,17 @@ def _an(kind: type, hint: str) -> Callable[[Any], Any]:
 
 
 def to_function(value: Any) -> Any:
-    """A converter that takes what can be called."""
+    """A converter that accepts callable objects."""
     if not callable(value):
         raise TypeError(f"{value!r} cannot be called")
     return value
 
 
 def accessors(*older: tuple[str, str]) -> Callable[[type], type]:
-    """Give a class the setter and getter of each of its parameters.
+    """Give a class a setter and a getter for each of its parameters.
 
     Args:
-        older: further words for parameters, with the parameters' names: Horovod's own.
+        older: Horovod's older names of parameters, with the parameters' names.
     """
 
     def add(cls: type) -> type:
@@ -92,14 +92,14 @@ class _Keywords(Params):
     """Parameters that a constructor takes by name."""
 
     def _take(self, given: dict[str, Any]) -> None:
-        """Set what is given. Raises TypeError for a name that is none of a parameter."""
+        """Set the given parameters. Raises TypeError for an unknown name."""
         for name in given:
             if not self.hasParam(name):
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}")
         self._set(**given)
 
     def _set(self, **given: Any) -> Any:
-        """Set parameters, checked by their converters. None brings the default back: constructor, setters, copies."""
+        """Set parameters, checked by converters; None restores the default. Constructors, setters and copies use it."""
         for name, value in given.items():
             if value is None:
                 self.clear(self.getParam(name))
@@ -113,7 +113,7 @@ class _Keywords(Params):
     ("InMemoryCacheAll", "inmemory_cache_all"),
 )
 class EstimatorParams(_Keywords):
-    """What all estimators can be told."""
+    """The parameters of all estimators."""
 
     num_proc = param("num_proc", "how many processes; Spark's default parallelism without it", TypeConverters.toInt)
     store = param("store", "where data, checkpoints and logs go", _an(Store, 'Store.create("/a/folder") makes one'))
@@ -199,7 +199,7 @@ _WITHOUT_DEFAULT = (
     ("OutputCols", "output_cols"),
 )
 class ModelParams(_Keywords):
-    """What all models of estimators can be told."""
+    """The parameters of all estimators' models."""
 
     history = param("history", "what the training has reported, by epoch")
     model = param("model", "the trained model")
@@ -220,7 +220,7 @@ class ModelParams(_Keywords):
         """Name the columns that transform() adds.
 
         Returns:
-            By default the names of the labels, with ``__output`` behind.
+            By default the labels' names followed by ``__output``.
         """
         names = self.getOrDefault(self.output_cols)
         return list(names) if names else [f"{name}__output" for name in self.getOrDefault(self.label_columns) or ()]

@@ -1,4 +1,4 @@
-"""Reading a folder of Parquet files in batches, each process its share.
+"""Reads a folder of Parquet files in batches; each process reads its share.
 
 >>> from horovod.spark.common.reader import ParquetReader
 >>> reader = ParquetReader(store.get_train_data_path(), batch_size=64, cur_shard=hvd.rank(), shard_count=hvd.size())
@@ -27,8 +27,8 @@ DEFAULT_MEMORY = 256 << 20
 class ParquetReader:
     """Batches of the rows that belong to one of several processes.
 
-    Every row belongs to one process, and the numbers of rows of any two differ by at most one. With shuffling, each
-    epoch has another order: of the row groups, so that the processes divide the rows anew, and of the rows in as many
+    Each row belongs to one process, and the processes' numbers of rows differ by at most one. With shuffling, each
+    epoch has another order: of the row groups, so that the processes divide the rows anew; and of the rows in as many
     row groups as fit into a sixth of the memory. All processes must have the same seed.
 
     Each iteration is an epoch. Threads read ahead meanwhile.
@@ -36,19 +36,19 @@ class ParquetReader:
     Args:
         path: a path, or a URL that fsspec knows.
         storage_options: arguments for the file system of fsspec.
-        columns: which columns to read; all without it.
+        columns: the columns to read; None: all.
         batch_size: rows of a batch. An epoch's last batch may have fewer.
         cur_shard: this process among those that share the rows.
         shard_count: how many processes there are.
         shuffle: whether to shuffle.
         seed: of the shuffling.
         workers: threads that read.
-        memory: bytes that rows may take in memory at a time: a sixth read ahead, a sixth to shuffle among, a sixth
-            while one becomes the other, and the rest for what is being decoded. Arrow's allocator mimalloc holds up to
-            50 MiB more; processes of horovod.spark have ``ARROW_DEFAULT_MEMORY_POOL=jemalloc``, which does not.
-        transform_fn: called in a thread with some of the rows, as a pandas.DataFrame; returns those to use, likewise.
-            Values may be arrays, also of several dimensions.
-        keep: whether to keep all rows of this process in memory after the first epoch, whatever ``memory`` says. The
+        memory: how many bytes rows may take in memory at a time: a sixth reads ahead, a sixth is shuffled, a sixth is
+            for moving rows between these, and the rest is for decoding. Arrow's allocator mimalloc holds up to 50 MiB
+            more; processes of horovod.spark have ``ARROW_DEFAULT_MEMORY_POOL=jemalloc``, which does not.
+        transform_fn: called in a thread with some of the rows, as a pandas.DataFrame. It returns the rows to use, also
+            as a pandas.DataFrame. Values may be arrays, also of several dimensions.
+        keep: whether to keep all rows of this process in memory after the first epoch, regardless of ``memory``. The
             process then has the same rows in each epoch.
         drop_last: whether to leave out a last batch with fewer rows.
 
@@ -106,7 +106,7 @@ class ParquetReader:
         return self._folder.rows
 
     def __len__(self) -> int:
-        """How many batches an epoch has, if the transformation leaves the number of rows."""
+        """How many batches an epoch has, if the transformation keeps the number of rows."""
         return self.rows // self.batch_size if self._drop_last else -(-self.rows // self.batch_size)
 
     def __iter__(self) -> Iterator[_batches.Columns]:
@@ -118,7 +118,7 @@ class ParquetReader:
         """Read an epoch.
 
         Args:
-            epoch: its number, of which the first is 0. The same number means the same batches.
+            epoch: its number; the first is 0. The same number gives the same batches.
 
         Returns:
             The batches.
@@ -130,7 +130,7 @@ class ParquetReader:
     def changed(
         self, batch_size: Optional[int] = None, shuffle: Optional[bool] = None, keep: Optional[bool] = None
     ) -> ParquetReader:
-        """Make a reader of the same rows, at its first epoch, with other batches. None means as in this one.
+        """Make a reader of the same rows, at its first epoch, with other batches. None keeps this reader's value.
 
         Args:
             batch_size: rows of a batch.
@@ -153,13 +153,13 @@ class ParquetReader:
         return other
 
     def sample(self) -> _batches.Columns:
-        """Read some rows, no more than a batch's. They are the same in all processes.
+        """Read some rows, at most a batch. They are the same in all processes.
 
         Returns:
-            The rows as batches have them.
+            The rows, in the form of a batch.
 
         Raises:
-            ValueError: there are none.
+            ValueError: there are no rows.
         """
         for group in self._folder.row_groups:
             parts = [
@@ -180,7 +180,7 @@ class ParquetReader:
         self.close()
 
     def close(self) -> None:
-        """Let the kept rows go."""
+        """Release the kept rows."""
         self._kept = None
 
     def _whole(self) -> Iterator[_batches.Columns]:
@@ -193,7 +193,7 @@ class ParquetReader:
     def _load(self, epoch: int) -> Iterator[_batches.Columns]:
         """The rows of this process in an epoch, in pieces. Threads load them ahead.
 
-        A piece that the transformation leaves without rows does not count: its columns have no shape.
+        A piece without rows after the transformation does not count, because its columns have no shape.
         """
         loaded = _prefetch.ahead(self._jobs(epoch), self._workers, self._memory // 6, _batches.size)
         return filter(_batches.rows, loaded)

@@ -1,4 +1,4 @@
-"""Where estimators keep data, checkpoints and logs.
+"""Stores, in which estimators keep data, checkpoints and logs.
 
 >>> from horovod.spark.common.store import Store
 >>> store = Store.create("s3://bucket/folder", storage_options={"anon": False})

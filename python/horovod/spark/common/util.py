@@ -1,4 +1,4 @@
-"""Preparing a data frame for training, and what is known of the prepared data.
+"""Prepares a data frame for training, and describes the prepared data.
 
 >>> from horovod.spark.common import util
 >>> with util.prepare_data(2, store, df, label_columns=["y"], feature_columns=["x"], validation=0.1) as idx:
@@ -51,14 +51,14 @@ def prepare_data(
         df: the data frame. Each column's rows must have the same shape.
         label_columns: the columns to learn.
         feature_columns: the columns to learn from.
-        validation: the share of rows for validation, from 0 to below 1, which are chosen at random; or the column that
-            marks them, by true or by a number above 0. That column is not written, unless it is learnt, too.
+        validation: the fraction of rows for validation, from 0 to below 1, chosen at random; or the column that marks
+            them, by true or by a number above 0. That column is not written, unless it is learnt, too.
         sample_weight_col: the column of the rows' weights.
-        compress_sparse: whether to write of a vector only what is not zero.
+        compress_sparse: whether to write only the non-zero elements of vectors.
         partitions_per_process: files to write for each process.
-        verbose: above 0 says what is done.
-        seed: chooses the rows for validation, and has each row come to the same place in the files again, if those of
-            the data frame come in the same order; at random without it.
+        verbose: above 0 prints what is done.
+        seed: chooses the rows for validation, and gives each row the same place in the files again, if the data frame's
+            rows come in the same order; None: at random.
 
     Returns:
         A context manager of the index of the data set in the store, for ``store.get_train_data_path(index)``. It
@@ -69,7 +69,7 @@ def prepare_data(
         ValueError: there is no such column, ``validation`` makes no sense, there are no rows for the training, values
             are null, or a column's rows have different shapes.
         OSError: the store cannot be written.
-        RuntimeError: Spark could not write the rows, such as for an error in a function that makes them.
+        RuntimeError: Spark could not write the rows, for example because a function that makes them failed.
 
     Example:
         >>> with prepare_data(2, store, df, label_columns=["y"], feature_columns=["x"]) as index:
@@ -114,17 +114,17 @@ def prepare_data(
 
 
 def get_dataset_properties(dataset_idx: int) -> Properties:
-    """What is known of a data set that :func:`prepare_data` has written.
+    """The properties of a data set that :func:`prepare_data` has written.
 
     Args:
-        dataset_idx: the index that it has yielded.
+        dataset_idx: the index from :func:`prepare_data`.
 
     Returns:
         The numbers of rows for training and for validation, a dictionary for each column (``spark_data_type``,
-        ``shape``, ``max_size``, ``intermediate_format``, ``is_sparse_vector_only``), and the bytes of a row on average.
+        ``shape``, ``max_size``, ``intermediate_format``, ``is_sparse_vector_only``), and the average bytes of a row.
 
     Raises:
-        KeyError: no training uses such a data set now.
+        KeyError: no training uses this data set now.
 
     Example:
         >>> with util.prepare_data(2, store, df, label_columns=["y"], feature_columns=["x"]) as index:
@@ -142,10 +142,10 @@ def get_simple_meta_from_parquet(
     sample_weight_col: Optional[str] = None,
     dataset_idx: Optional[int] = None,
 ) -> Properties:
-    """What is known of Parquet files that lie in a store already.
+    """The properties of Parquet files that are already in a store.
 
     Args:
-        store: the store. Its folder for training must have files, that for validation may.
+        store: the store. Its folder for training must have files; that for validation may have some.
         label_columns: the columns to learn.
         feature_columns: the columns to learn from.
         sample_weight_col: the column of the rows' weights.
@@ -174,10 +174,10 @@ def get_simple_meta_from_parquet(
 
 
 def check_validation(validation: Union[None, float, str], df: Any = None) -> None:
-    """Check what an estimator is told of validation.
+    """Check an estimator's parameter for validation.
 
     Args:
-        validation: the share of the rows, or a column.
+        validation: the fraction of the rows, or a column.
         df: the data frame that has the column.
 
     Raises:
@@ -217,15 +217,15 @@ def check_shape_compatibility(
     """Check that the columns have as many elements as the model expects.
 
     Args:
-        metadata: of the columns. A ``shape`` of None is not known, and not checked.
+        metadata: of the columns. A ``shape`` of None is unknown, and not checked.
         feature_columns: the columns to learn from.
         label_columns: the columns to learn.
         input_shapes: of the model's inputs, with -1 (or None) for the rows of a batch, one for each feature column.
-        output_shapes: of the model's outputs, likewise, one for each label column.
-        label_shapes: of the labels, where they differ from the outputs'.
+        output_shapes: the same for the model's outputs, one for each label column.
+        label_shapes: the same for the labels, if they differ from the outputs'.
 
     Raises:
-        ValueError: names the column, its size and the shape.
+        ValueError: a column does not fit; the text has its name, its size and the shape.
 
     Example:
         >>> check_shape_compatibility({"x": {"shape": 784}}, ["x"], [], input_shapes=[[-1, 28, 28]])
@@ -249,7 +249,7 @@ def check_shape_compatibility(
 
 
 def clear_training_cache() -> None:
-    """Forget the data sets of this process, also those in use. The files stay.
+    """Forget the data sets of this process, including those in use. The files stay.
 
     Example:
         >>> clear_training_cache()

@@ -1,4 +1,4 @@
-"""Data loaders that give tensors of PyTorch, from Parquet files.
+"""Data loaders of PyTorch tensors, from Parquet files.
 
 >>> from horovod.spark.common.reader import ParquetReader
 >>> from horovod.spark.data_loaders.pytorch_data_loaders import PytorchAsyncDataLoader
@@ -32,11 +32,11 @@ class PytorchDataLoader(BaseDataLoader):
 
     Args:
         reader: reads the rows.
-        batch_size: rows of a batch; as the reader says without it.
-        shuffling_queue_capacity: above 0 shuffles, whatever the reader says; 0 does not. None is as the reader says.
-        name: of this loader, for its messages.
+        batch_size: rows of a batch; None: as in the reader.
+        shuffling_queue_capacity: above 0 shuffles, 0 does not, regardless of the reader. None: as in the reader.
+        name: this loader's name, for its messages.
         limit_step_per_epoch: how many batches an iteration has at most; -1 for all.
-        verbose: whether to tell of the end of each iteration.
+        verbose: whether to print a line at the end of each iteration.
 
     Example:
         >>> [batch["y"].tolist() for batch in PytorchDataLoader(reader, batch_size=2)]
@@ -74,12 +74,12 @@ class PytorchDataLoader(BaseDataLoader):
 
 
 class PytorchInfiniteDataLoader(PytorchDataLoader):
-    """Batches without an end: epoch after epoch. An iteration has ``limit_step_per_epoch`` of them if that is no -1.
+    """Batches without end: epoch after epoch. An iteration has ``limit_step_per_epoch`` batches, unless that is -1.
 
-    The next iteration goes on where the last one ended.
+    The next iteration continues where the last one ended.
 
     Args:
-        args: as those of PytorchDataLoader.
+        args: as for PytorchDataLoader.
         kwargs: the same.
 
     Example:
@@ -108,12 +108,12 @@ class PytorchInmemDataLoader(PytorchDataLoader):
 
     Args:
         reader: reads the rows.
-        batch_size: rows of a batch; as the reader says without it.
+        batch_size: rows of a batch; None: as in the reader.
         num_epochs: how many epochs an iteration has; None for no end.
-        name: of this loader, for its messages.
-        shuffle: whether to shuffle, whatever the reader says. None is as the reader says.
+        name: this loader's name, for its messages.
+        shuffle: whether to shuffle, regardless of the reader. None: as in the reader.
         limit_step_per_epoch: how many batches an epoch has at most; -1 for all.
-        verbose: whether to tell of the end of each epoch.
+        verbose: whether to print a line at the end of each epoch.
 
     Example:
         >>> [len(batch["y"]) for batch in PytorchInmemDataLoader(reader, batch_size=3, num_epochs=2)]
@@ -144,8 +144,8 @@ class PytorchAsyncDataLoader(AsyncDataLoaderMixin, PytorchDataLoader):
     """A PytorchDataLoader whose tensors a thread makes ahead.
 
     Args:
-        async_loader_queue_size, debug_data_loader: as those of AsyncDataLoaderMixin.
-        args: as those of PytorchDataLoader.
+        async_loader_queue_size, debug_data_loader: as for AsyncDataLoaderMixin.
+        args: as for PytorchDataLoader.
         kwargs: the same.
 
     Example:
@@ -159,8 +159,8 @@ class PytorchInfiniteAsyncDataLoader(AsyncDataLoaderMixin, PytorchInfiniteDataLo
     """A PytorchInfiniteDataLoader whose tensors a thread makes ahead.
 
     Args:
-        async_loader_queue_size, debug_data_loader: as those of AsyncDataLoaderMixin.
-        args: as those of PytorchInfiniteDataLoader.
+        async_loader_queue_size, debug_data_loader: as for AsyncDataLoaderMixin.
+        args: as for PytorchInfiniteDataLoader.
         kwargs: the same.
 
     Example:
@@ -174,8 +174,8 @@ class PytorchInmemAsyncDataLoader(AsyncDataLoaderMixin, PytorchInmemDataLoader):
     """A PytorchInmemDataLoader whose tensors a thread makes ahead.
 
     Args:
-        async_loader_queue_size, debug_data_loader: as those of AsyncDataLoaderMixin.
-        args: as those of PytorchInmemDataLoader.
+        async_loader_queue_size, debug_data_loader: as for AsyncDataLoaderMixin.
+        args: as for PytorchInmemDataLoader.
         kwargs: the same.
 
     Example:

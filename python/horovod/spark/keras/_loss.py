@@ -1,4 +1,4 @@
-"""Whether a label fits its output, for the losses of Keras that would train with one that does not."""
+"""Checks that a label fits its output, for losses of Keras that would accept one that does not."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _ELEMENTWISE = frozenset(
 
 
 def check(losses: Any, names: Sequence[str], labels: Sequence[Any], outputs: Sequence[Any]) -> None:
-    """Raise ValueError if a loss would stretch a label over an output of another size.
+    """Raise ValueError if a loss would broadcast a label over an output of another size.
 
     Args:
-        losses: what ``model.compile`` takes.
+        losses: the losses for ``model.compile``.
         names: of the outputs; none if the model has no such names.
         labels: the labels' shapes, with the rows of a batch first.
         outputs: the outputs' shapes, likewise.
@@ -40,7 +40,7 @@ def _by_output(losses: Any, names: Sequence[str], count: int) -> list[Any]:
 
 
 def _name(loss: Any) -> str:
-    """The name of one of Keras's functions, whichever way it is given; else nothing."""
+    """The name of one of Keras's functions, in any form in which it can be given; otherwise nothing."""
     if isinstance(loss, str):
         loss = tf.keras.losses.get(loss)
     function = getattr(loss, "fn", loss)

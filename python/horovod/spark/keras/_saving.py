@@ -22,11 +22,11 @@ def dump(model: Any) -> bytes:
 
 
 def load(data: bytes, custom_objects: Optional[Mapping[str, Any]]) -> Any:
-    """The model that :func:`dump` was given, not compiled. The bytes are the user's own model: it may have code.
+    """The model that :func:`dump` got, not compiled. The bytes are the user's own model, which may contain code.
 
     Args:
         data: the bytes.
-        custom_objects: classes and functions of the user's that it consists of, by name.
+        custom_objects: the user's classes and functions in it, by name.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.keras")
@@ -37,11 +37,11 @@ def load(data: bytes, custom_objects: Optional[Mapping[str, Any]]) -> Any:
 
 
 def restore(model: Any, optimizer: str, checkpoint: bytes) -> None:
-    """Give a compiled model, and its optimizer, the values that a checkpoint has. No code of the checkpoint runs.
+    """Give a compiled model, and its optimizer, the values of a checkpoint. No code of the checkpoint runs.
 
     Args:
         model: the model.
-        optimizer: the class of its optimizer, as the user has given it: Keras may have put it into another.
+        optimizer: the user's class of its optimizer, which Keras may have wrapped.
         checkpoint: of an earlier training.
 
     Raises:
@@ -60,9 +60,9 @@ def restore(model: Any, optimizer: str, checkpoint: bytes) -> None:
 
 
 def _refuse_other(model: Any, optimizer: str, saved: Mapping[str, Any]) -> None:
-    """Raise ValueError if a checkpoint tells of other layers than the model's, or of another optimizer.
+    """Raise ValueError if a checkpoint has other layers than the model, or another optimizer.
 
-    Names do not count: Keras numbers the layers of one program.
+    Names do not count, because Keras numbers the layers of one program.
     """
     there, here = (list(_layers(config)) for config in (saved, {"config": model.get_config()}))
     if there != here:
@@ -73,7 +73,7 @@ def _refuse_other(model: Any, optimizer: str, saved: Mapping[str, Any]) -> None:
 
 
 def _refuse_other_state(optimizer: Any, weights: Any) -> None:
-    """Raise ValueError if the file has another number of variables of the optimizer: Keras would skip them."""
+    """Raise ValueError if the file has a different number of optimizer variables: Keras would skip them."""
     with h5py.File(weights, "r") as file:
         count = len(file.get("optimizer/vars", ()))
     if count != len(optimizer.variables):
@@ -84,7 +84,7 @@ def _refuse_other_state(optimizer: Any, weights: Any) -> None:
 
 
 def _layers(described: Mapping[str, Any]) -> Iterator[str]:
-    """The classes of all layers, in their order, of what Keras tells of a model."""
+    """The classes of all layers, in order, from Keras's description of a model."""
     config = described.get("config") or {}
     for layer in config.get("layers") or () if isinstance(config, Mapping) else ():
         yield layer["class_name"]

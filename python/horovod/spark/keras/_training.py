@@ -1,4 +1,4 @@
-"""What each process of a KerasEstimator does."""
+"""The work of each process of a KerasEstimator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from horovod.spark.keras import _loss, _saving
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What the process of rank 0 returns.
+    """The result of rank 0's process.
 
     Attributes:
         history: lists of values of the epochs, by name.
@@ -36,11 +36,11 @@ class Trainer:
 
     Attributes:
         model: in the form of ``_saving.dump``.
-        optimizer: as Keras serializes it.
+        optimizer: in Keras's serialized form.
         custom_objects: the user's classes and functions.
         compiling: arguments for ``model.compile``: loss, loss_weights, metrics.
         callbacks: the user's.
-        checkpoint_callback: chooses which epoch's model counts; None for the last.
+        checkpoint_callback: chooses the epoch whose model counts; None for the last one.
         label_shapes: the shape of each label.
         compression: of gradients.
         passes: batches for each step.
@@ -126,7 +126,7 @@ class Trainer:
         return callbacks
 
     def _shaped(self, rows: Any, training: Training, model: Any) -> Any:
-        """Rows by column as what ``model.fit`` takes: inputs, labels, and weights if there are any."""
+        """Rows by column in the form for ``model.fit``: inputs, labels, and weights if there are any."""
         data = training.data
         inputs = list(zip(data.features, _saving.shapes(model.input_shape), [one.dtype for one in model.inputs]))
         outputs = _saving.shapes(model.output_shape)
@@ -151,7 +151,7 @@ _BEST = "best.keras"
 
 
 def _best(callback: Any, folder: str) -> Optional[bytes]:
-    """What the checkpoint callback has kept, if there is one."""
+    """The model that the checkpoint callback has kept, if there is one."""
     path = os.path.join(folder, _BEST)
     if callback is None or not os.path.exists(path):
         return None
@@ -160,7 +160,7 @@ def _best(callback: Any, folder: str) -> Optional[bytes]:
 
 
 class _Progress(tf.keras.callbacks.Callback):
-    """Tells the driver of each batch."""
+    """Reports each batch to the driver."""
 
     def __init__(self, teller: _progress.Teller) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class _Progress(tf.keras.callbacks.Callback):
 
 
 def _logs(folder: str) -> list[Any]:
-    """What writes logs for TensorBoard, if that is installed."""
+    """The callback that writes logs for TensorBoard, if that is installed."""
     if importlib.util.find_spec("tensorboard") is None:
         print("the run has no logs for TensorBoard: pip install tensorboard on the executors", flush=True)
         return []
@@ -207,7 +207,7 @@ class _Save(tf.keras.callbacks.Callback):
 
 
 def _whole(training: Training, name: str, value: Any) -> Any:
-    """A column's values, with the zeros that were not stored."""
+    """A column's values, including zeros that were not stored."""
     size = training.data.compressed(name)
     if size is None:
         return value

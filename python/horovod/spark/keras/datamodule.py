@@ -18,8 +18,8 @@ __all__ = ["DataModule", "NVTabularDataModule", "ParquetDataModule", "PetastormD
 class ParquetDataModule(_ParquetDataModule):
     """Batches from Parquet files, as a ``tf.data.Dataset`` of dictionaries by column.
 
-    The data sets have no end where ``steps_per_epoch_train`` or ``steps_per_epoch_val`` is a number; then tell Keras
-    the same number. Where it is None, each iteration has each row of this process once.
+    If ``steps_per_epoch_train`` or ``steps_per_epoch_val`` is a number, the data set has no end; give Keras the same
+    number. If it is None, each iteration has each row of this process once.
 
     Example:
         >>> with ParquetDataModule(train_dir, val_dir, train_batch_size=64, steps_per_epoch_train=10) as data:

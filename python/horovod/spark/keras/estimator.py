@@ -37,7 +37,8 @@ class KerasEstimator(HorovodEstimator):
 
     The learning rate is multiplied by their number, unless it follows a schedule. An epoch has as many batches on each
     process as the rows need, rounded up, so a few rows may come twice. After each epoch the run's folder in the store
-    gets a checkpoint, a ``.keras`` file; a training with the ``run_id`` of an earlier one goes on from its checkpoint.
+    gets a checkpoint, a ``.keras`` file. A training with the ``run_id`` of an earlier one continues from its
+    checkpoint.
 
     Args:
         params: parameters by name: those of all estimators (docs/spark_estimators.md), and these:
@@ -99,7 +100,7 @@ class KerasEstimator(HorovodEstimator):
         return dict(self._value("backend_env") or {})
 
     def _for_pickle(self, objects: dict[str, Any]) -> dict[str, Any]:
-        """Optimizers of Keras 2 cannot be pickled, so they go as what they were made of."""
+        """Optimizers of Keras 2 cannot be pickled, so their configuration is pickled instead."""
         optimizer = objects.get("optimizer")
         if not isinstance(optimizer, tf.keras.optimizers.Optimizer):
             return objects

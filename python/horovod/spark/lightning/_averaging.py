@@ -12,7 +12,7 @@ _NONE, _DENSE, _SPARSE = range(3)
 def average(parameters: Iterable[Any], hvd: Any, compression: Any) -> None:
     """Set each parameter's gradient to the average of all processes.
 
-    A process without the gradient counts as one with zeros. A gradient that no process has stays away.
+    A process without the gradient counts as zeros. A gradient that no process has stays missing.
 
     Args:
         parameters: the same on all processes.

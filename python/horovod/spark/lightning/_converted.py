@@ -17,7 +17,7 @@ class _Converted(_package.Open):
         optimizer: of its parameters.
         losses: of outputs, labels and weights.
         metrics: functions of an output and its label.
-        rows: how columns become tensors.
+        rows: turns columns into tensors.
     """
 
     def __init__(self, model: Any, optimizer: Any, losses: Any, metrics: Sequence[Any], rows: Rows) -> None:
@@ -29,7 +29,7 @@ class _Converted(_package.Open):
         self._rows = rows
 
     def forward(self, *inputs: Any) -> Any:
-        """What the model does."""
+        """Call the user's model."""
         return self.model(*inputs)
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
@@ -41,7 +41,7 @@ class _Converted(_package.Open):
         return self._step(batch, "val_")
 
     def configure_optimizers(self) -> Any:
-        """The user's."""
+        """The user's optimizer."""
         return self._optimizer
 
     def _step(self, batch: Any, prefix: str) -> Any:

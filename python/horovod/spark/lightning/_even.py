@@ -1,4 +1,4 @@
-"""As many batches on each process: Lightning's loops, hooks and callbacks then meet in the same order everywhere."""
+"""Gives each process the same number of batches, so that Lightning's loops and hooks run in the same order."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, Iterator, Optional
 
 import torch
 
-_FILLING = 2  # rows of a batch that fills an epoch up; batch normalization cannot do with one
+_FILLING = 2  # rows of a batch that fills an epoch up; batch normalization cannot train with one
 
 
 class Even:
-    """A process's batches, of which each iteration has an epoch's; and then, while others have more, a small one again.
+    """A process's batches. Each iteration has an epoch's; while other processes have more, a small batch is repeated.
 
     Args:
         batches: of this process: an iterable whose length may be wrong if ``known`` is false.
         hvd: ``horovod.torch``.
-        known: whether ``len(batches)`` is how many there are. A transformation may leave out rows.
+        known: whether ``len(batches)`` is right. A transformation may remove rows.
     """
 
     def __init__(self, batches: Any, hvd: Any, known: bool) -> None:
@@ -28,7 +28,7 @@ class Even:
         self._own: Optional[int] = None
 
     def __len__(self) -> int:
-        """How many batches an iteration has. Raises TypeError if nobody knows."""
+        """How many batches an iteration has. Raises TypeError if that is unknown."""
         if self._steps is None:
             raise TypeError("the transformation decides how many batches there are")
         return self._steps
@@ -53,7 +53,7 @@ class Even:
             yield batch
 
     def fills(self, step: int) -> bool:
-        """Whether this batch of the epoch comes again, so that it must not count."""
+        """Whether this batch of the epoch is a repetition, which must not count."""
         return self._own is not None and step >= self._own
 
     def _anybodys(self, batch: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What follows a training: its history, the bar at the driver, and the checkpoint after each epoch."""
+"""What accompanies a training: its history, the bar at the driver, and the checkpoint after each epoch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class _Following(_package.Open):
     """The last of the callbacks, in each process.
 
     Args:
-        training: tells the store.
+        training: has the store.
         hvd: ``horovod.torch``.
-        folder: of this process, which rank 0 copies to the store.
-        check: whether parameters that are no finite numbers end the training.
+        folder: this process's folder, which rank 0 copies to the store.
+        check: whether parameters that are not finite end the training.
     """
 
     def __init__(self, training: Training, hvd: Any, folder: str, check: bool) -> None:
@@ -34,13 +34,13 @@ class _Following(_package.Open):
         self.inputs: Optional[Sequence[Any]] = None
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Keep some rows, to see the shapes of the outputs later."""
+        """Keep some rows, to find the shapes of the outputs later."""
         features = self._training.data.features
         if self.inputs is None and isinstance(batch, dict) and all(name in batch for name in features):
             self.inputs = [batch[name][:2].detach().cpu().clone() for name in features]
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Tell the driver, and look at the parameters if that is asked for."""
+        """Report to the driver, and check the parameters if that is wanted."""
         self._told.step(len(self.history), batch_idx)
         if self._check:
             for name, parameter in pl_module.named_parameters():
@@ -48,7 +48,7 @@ class _Following(_package.Open):
                     raise ValueError(f"terminate_on_nan: {name} has values that are no finite numbers")
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Note what is logged, averaged over the processes, and save."""
+        """Note the logged values, averaged over the processes, and save."""
         found = {name: float(value) for name, value in trainer.callback_metrics.items()}
         seen = self._hvd.allgather_object(found, name="spark.logged")
         names = list(dict.fromkeys(name for one in seen for name in one))
@@ -62,7 +62,7 @@ class _Following(_package.Open):
             self.sync()
 
     def sync(self) -> None:
-        """Copy what is new to the store."""
+        """Copy new files to the store."""
         if self._hvd.rank() == 0 and self._training.store.saving_runs:
             self._training.store.sync(self._folder)
 
@@ -72,5 +72,5 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def make(package: Any, *args: Any) -> Any:
-    """The callback for the package's Trainer. As one of Lightning's for checkpoints it comes last."""
+    """The callback for the package's Trainer. It counts as one of Lightning's for checkpoints, so it runs last."""
     return _package.derive(_Following, package.callbacks.Checkpoint)(*args)

@@ -1,6 +1,7 @@
-"""Which package of Lightning a training uses: ``lightning.pytorch`` and ``pytorch_lightning`` have their own classes.
+"""Decides which package of Lightning a training uses: ``lightning.pytorch`` and ``pytorch_lightning`` have separate
+classes.
 
-What is derived from Lightning's classes is written as a class without a base, and gets its base when it is known.
+Classes derived from Lightning's are written without a base, and get the base once the package is known.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ _NAMES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def of(model: Any) -> Optional[Any]:
-    """The package whose LightningModule the model is; None if it is another module."""
+    """The package of the model's LightningModule; None if the model is another module."""
     known = [sys.modules[name] for name in _NAMES if name in sys.modules]
     return next((package for package in known if isinstance(model, package.LightningModule)), None)
 
 
 def preferred() -> Any:
-    """The package to use where the model does not say it.
+    """The package to use if the model does not decide.
 
     Raises:
-        ImportError: there is none, or it is too old.
+        ImportError: no package is installed, or it is too old.
     """
     for name in _NAMES:
         try:

@@ -15,7 +15,7 @@ def scale_optimizer(optimizer: Any, factor: float) -> None:
 
 
 def scale_scheduler(scheduler: Any, factor: float) -> None:
-    """Multiply the learning rates that a scheduler has noted."""
+    """Multiply the learning rates that a scheduler keeps."""
     for name, rates in _noted(vars(scheduler), factor).items():
         setattr(scheduler, name, rates)
     for part in getattr(scheduler, "_schedulers", ()):

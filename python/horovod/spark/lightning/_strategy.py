@@ -1,4 +1,4 @@
-"""How Lightning's Trainer trains in the processes of a job."""
+"""The strategy by which Lightning's Trainer trains in the processes of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from horovod.spark.torch import _training
 
 
 class Earlier:
-    """The checkpoint that a training goes on from.
+    """The checkpoint that a training continues from.
 
     Args:
         content: of the file.
@@ -30,7 +30,7 @@ class Earlier:
             self.epochs: int = _training.load(content)["epoch"] + 1
 
     def load(self, device: Any) -> dict[str, Any]:
-        """What Lightning has saved, with tensors on the device."""
+        """The state that Lightning has saved, with tensors on the device."""
         with self.usable():
             saved: dict[str, Any] = _training.load(self._content, device)
             return saved
@@ -54,12 +54,12 @@ class _Strategy(_package.Open):
         hvd: ``horovod.torch``.
         device: of this process.
         compression: of gradients, or None.
-        terminate_on_nan: whether a loss that is no finite number ends the training.
-        earlier: what the training goes on from; None if it begins.
+        terminate_on_nan: whether a loss that is not finite ends the training.
+        earlier: the checkpoint that the training continues from; None if there is none.
     """
 
     strategy_name = "horovod"
-    is_distributed = True  # or Lightning leaves sync_dist out
+    is_distributed = True  # otherwise Lightning ignores sync_dist
 
     def __init__(
         self, hvd: Any, device: Any, compression: Any, terminate_on_nan: bool, earlier: Optional[Earlier]
@@ -81,7 +81,7 @@ class _Strategy(_package.Open):
         return bool(self._hvd.rank() == 0)
 
     def setup(self, trainer: Any) -> None:
-        """Begin with rank 0's parameters."""
+        """Start with rank 0's parameters."""
         super().setup(trainer)
         self._hvd.broadcast_parameters(self.lightning_module.state_dict(), root_rank=0)
 
@@ -94,7 +94,7 @@ class _Strategy(_package.Open):
             _rates.scale_scheduler(config.scheduler, self._hvd.size())
 
     def backward(self, closure_loss: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compute gradients, and average them before a step of the optimizer: before hooks, scaling and clipping."""
+        """Compute gradients, and average them before a step of the optimizer, before hooks, scaling and clipping."""
         module, precision = self.lightning_module, self.precision_plugin
         if self._terminate_on_nan and not torch.isfinite(closure_loss).all():
             raise ValueError(f"terminate_on_nan: the loss returned in `training_step` is {closure_loss}")
@@ -110,7 +110,7 @@ class _Strategy(_package.Open):
         return closure_loss
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-        """The mean, or what ``reduce_op`` says, over all processes."""
+        """The mean, or the reduction ``reduce_op``, over all processes."""
         if not isinstance(tensor, torch.Tensor):
             return tensor
         word = str(reduce_op or "mean").rpartition(".")[2].lower()
@@ -119,12 +119,12 @@ class _Strategy(_package.Open):
         return self._hvd.allreduce(values, op=getattr(self._hvd, op), name="spark.reduce")
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002 - Lightning's name
-        """Whether all processes say yes, or any."""
+        """Whether all processes say yes, or any process does."""
         votes = self._hvd.allreduce(torch.tensor([int(decision)]), op=self._hvd.Sum, name="spark.votes").item()
         return bool(votes == self._hvd.size() if all else votes > 0)
 
     def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
-        """The tensors of all processes, one below the other."""
+        """The tensors of all processes, concatenated."""
         with contextlib.nullcontext() if sync_grads else torch.no_grad():
             return self._hvd.allgather(tensor.unsqueeze(0), name="spark.gather")
 
@@ -141,7 +141,7 @@ class _Strategy(_package.Open):
         super().save_checkpoint(_rates.scaled(checkpoint, 1 / self._hvd.size()), filepath, storage_options)
 
     def load_checkpoint(self, checkpoint_path: Any, **_: Any) -> dict[str, Any]:
-        """Load what was saved. PyTorch 2 accepts no code in it."""
+        """Load a saved state. PyTorch 2 accepts no code in it."""
         if self.earlier is not None and str(checkpoint_path) == self.earlier.path:
             saved = self.earlier.load(self.root_device)
         else:
@@ -150,7 +150,7 @@ class _Strategy(_package.Open):
         return _rates.scaled(saved, self._hvd.size())
 
     def load_model_state_dict(self, checkpoint: Any, *args: Any, **kwargs: Any) -> None:
-        """Give the model what was saved of it."""
+        """Load the model's saved state."""
         with self._usable():
             super().load_model_state_dict(checkpoint, *args, **kwargs)
 
@@ -170,7 +170,7 @@ def make(package: Any, *args: Any) -> Any:
 
 @contextlib.contextmanager
 def process_group(size: int) -> Iterator[None]:
-    """PyTorch's own process group over this job, by which torchmetrics adds up what processes have seen."""
+    """PyTorch's own process group for this job, by which torchmetrics adds up the processes' values."""
     import torch.distributed as dist
 
     if size == 1 or not dist.is_available() or dist.is_initialized():

@@ -1,4 +1,4 @@
-"""What each process of a Lightning estimator does."""
+"""The work of each process of a Lightning estimator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Trainer:
     """A training: call it in each process. Model and optimizer are pickled together, so that they share parameters.
 
     Attributes:
-        model: a LightningModule, or another module, of which optimizer, losses and metrics are.
+        model: a LightningModule, or another module, with optimizer, losses and metrics.
         optimizer: None for a LightningModule.
         losses: the same.
         metrics: functions of an output and its label.
@@ -82,7 +82,7 @@ class Trainer:
         return _converted.make(package, self.model, self.optimizer, self.losses, self.metrics, rows)
 
     def _data(self, training: Training, rows: Rows, strategy: Any, hvd: Any) -> Any:
-        """The data module. One of ours gives all processes as many batches; the user's are told how many to give."""
+        """The data module. Ours gives all processes the same number of batches; a user's is told how many to give."""
         data = training.data
         if not data.own:
             return data.open(training, hvd.rank(), hvd.size(), data.steps(hvd.size()))
@@ -119,7 +119,7 @@ class Trainer:
         )
 
     def _logger(self, package: Any, training: Training, folder: str) -> Any:
-        """What writes to the run's folder: for TensorBoard where it is installed, else a table."""
+        """The logger for the run's folder: TensorBoard if it is installed, otherwise a table."""
         if not training.store.saving_runs:
             return False
         where = {"save_dir": folder, "name": training.store.logs_subdir, "version": ""}
@@ -130,7 +130,7 @@ class Trainer:
 
 
 def _kept_in(folder: str, callback: Any) -> Any:
-    """The callback; if it is a ModelCheckpoint that says no folder, one that saves in the run's."""
+    """The callback; if it is a ModelCheckpoint without a folder, one that saves in the run's folder."""
     if getattr(callback, "dirpath", folder) is not None:
         return callback
     other = copy.copy(callback)
@@ -139,7 +139,7 @@ def _kept_in(folder: str, callback: Any) -> Any:
 
 
 def _quieten(package: Any, verbose: int, rank: int) -> None:
-    """Let Lightning say what it says once only, on rank 0, and its advice about devices at verbose=2."""
+    """Let Lightning print each message only once, on rank 0, and its advice about devices only with verbose=2."""
     from lightning_utilities.core.rank_zero import rank_zero_only
 
     rank_zero_only.rank = rank

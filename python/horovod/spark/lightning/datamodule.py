@@ -57,7 +57,7 @@ class _Parquet(_ParquetDataModule):
         """Open the files.
 
         Args:
-            stage: none is looked at.
+            stage: ignored.
         """
         self.__enter__()
 
@@ -65,7 +65,7 @@ class _Parquet(_ParquetDataModule):
         """Close them.
 
         Args:
-            stage: none is looked at.
+            stage: ignored.
         """
         self.__exit__()
 
@@ -102,11 +102,11 @@ class ParquetDataModule(of(_package.preferred())):  # type: ignore[misc]
 
     Args:
         args: of DataModule (horovod.spark.common.datamodule).
-        debug_data_loader: whether to tell on stderr how many batches were ready when the training asked.
+        debug_data_loader: whether to print on stderr how many batches were ready when the training asked.
         train_async_data_loader_queue_size: how many training batches a thread makes ahead; None for no such thread.
         val_async_data_loader_queue_size: the same for validation.
-        convert: what becomes of each batch.
-        even: makes, of the batches of a process, those for all processes; they are used as they are without it.
+        convert: a function of each batch.
+        even: turns a process's batches into those for all processes; None: they are used as they are.
         kwargs: of DataModule, and of horovod.spark.common.datamodule.ParquetDataModule.
 
     Example:

@@ -46,11 +46,11 @@ from horovod.spark.torch.estimator import TorchModel as TorchModel
 class TorchEstimator(_TorchEstimator):
     """Trains a LightningModule, or a plain PyTorch model, on the rows of a data frame, in several processes.
 
-    A batch is a dictionary of tensors by column. The learning rates that ``configure_optimizers`` chooses are
-    multiplied by the number of processes, and gradients averaged. An epoch has each row once, unless
-    ``train_steps_per_epoch`` says otherwise. After each epoch the run's folder in the store gets a checkpoint of
-    Lightning; a training with the ``run_id`` of an earlier one goes on from it. The model's history is a list of
-    dictionaries, one for each epoch, of what is logged.
+    A batch is a dictionary of tensors by column. The learning rates from ``configure_optimizers`` are multiplied by the
+    number of processes, and gradients are averaged. An epoch has each row once, unless ``train_steps_per_epoch`` says
+    otherwise. After each epoch the run's folder in the store gets a checkpoint of Lightning; a training with the
+    ``run_id`` of an earlier one continues from it. The model's history is a list of dictionaries of the logged values,
+    one for each epoch.
 
     Args:
         params: parameters by name: those of all estimators (docs/spark_estimators.md), and these:

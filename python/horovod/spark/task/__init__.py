@@ -1,4 +1,4 @@
-"""What a rank can ask about its task of Spark."""
+"""A rank's questions about its task of Spark."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def get_available_devices() -> list[str]:
     """The GPUs that Spark has given to the task of this rank.
 
     Returns:
-        Their numbers among those that ``CUDA_VISIBLE_DEVICES`` shows to this process, the first of which is that of
-        ``hvd.local_rank()``. The list is empty if Spark gives no GPUs (``spark.task.resource.gpu.amount``), and where
+        Their numbers among the GPUs that ``CUDA_VISIBLE_DEVICES`` shows to this process; the first is that of
+        ``hvd.local_rank()``. The list is empty if Spark gives no GPUs (``spark.task.resource.gpu.amount``), or if
         ``HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX`` is 1.
 
     Raises:

@@ -13,7 +13,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run the job in as many tasks as ``--num-proc`` says, or Spark's default parallelism, until it is told to end."""
+    """Run the job in ``--num-proc`` tasks (by default, Spark's default parallelism), until it is told to end."""
     parser = compute_worker.parser(__doc__ or "")
     parser.add_argument("--num-proc", type=int, help="how many processes compute (Spark's default parallelism)")
     told = parser.parse_args(arguments)

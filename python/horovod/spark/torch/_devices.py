@@ -1,4 +1,4 @@
-"""Models that the driver has on a device of its own, such as its GPU: the executors may lack it."""
+"""Handles models that are on a device of the driver, such as its GPU, which the executors may lack."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check(model: torch.nn.Module) -> None:
 
 
 def on_cpu(model: torch.nn.Module, optimizer: Optional[Any] = None) -> tuple[torch.nn.Module, Any]:
-    """The model and its optimizer on the CPU: themselves if they are there, else copies."""
+    """The model and its optimizer on the CPU: themselves if they are there, otherwise copies."""
     if all(tensor.device.type == "cpu" for _, tensor in _tensors(model)):
         return model, optimizer
     model, optimizer = copy.deepcopy((model, optimizer))

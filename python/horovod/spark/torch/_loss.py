@@ -1,4 +1,4 @@
-"""The loss of a model with several outputs, by rows of different weights."""
+"""The loss of a model with several outputs, with rows of different weights."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Losses:
     """The sum of each output's loss by its weight.
 
     Attributes:
-        functions: of an output and its label, such as ``torch.nn.functional.mse_loss`` or ``torch.nn.MSELoss()``. They
-            have the parameter or attribute ``reduction`` if rows have weights.
+        functions: of an output and its label, such as ``torch.nn.functional.mse_loss`` or ``torch.nn.MSELoss()``. If
+            rows have weights, they need a parameter or attribute ``reduction``.
         weights: of the outputs; None for 1 each.
     """
 
@@ -44,7 +44,7 @@ class Losses:
 
 @contextlib.contextmanager
 def _fitting(output: Any, label: Any) -> Iterator[None]:
-    """Make an error of the warning that PyTorch's losses give before they train with a label of another shape."""
+    """Turn the warning that PyTorch's losses give for a label of another shape into an error."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Using a target size", UserWarning)
         try:
@@ -57,7 +57,7 @@ def _fitting(output: Any, label: Any) -> Iterator[None]:
 
 
 def _of_rows(weights: Any, rows: int) -> Any:
-    """The weights as one number for each row. A column of arrays of one number would be stretched over the rows."""
+    """The weights as one number for each row. A column of one-element arrays would be broadcast over the rows."""
     if weights.numel() != rows:
         raise ValueError(
             f"a batch's weights have the shape {tuple(weights.shape)}: one number for each of its {rows} rows is needed"

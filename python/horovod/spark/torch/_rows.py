@@ -1,4 +1,4 @@
-"""Rows by column as what a model takes: inputs and labels, as tensors of suitable shapes and types."""
+"""Turns rows by column into a model's inputs and labels: tensors of suitable shapes and types."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from horovod.spark.common._training import Data
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """How columns become tensors.
+    """Turns columns into tensors.
 
     Attributes:
-        data: tells the columns.
-        input_shapes: the shape of each feature, with -1 for the rows of a batch; None for that of the column.
+        data: has the columns.
+        input_shapes: the shape of each feature, with -1 for the rows of a batch; None: the column's shape.
         label_shapes: the same for the labels.
-        device: to which tensors go.
+        device: the device for the tensors.
     """
 
     data: Data
@@ -37,13 +37,13 @@ class Rows:
         return inputs, labels, None if data.weight is None else self._tensor(batch, data.weight, None)
 
     def columns(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The same by column. Columns that are neither stay as they are."""
+        """The same by column. Columns that are neither input nor label stay as they are."""
         inputs, labels, weights = self.prepare(batch)
         whole = {**batch, **dict(zip(self.data.labels, labels)), **dict(zip(self.data.features, inputs))}
         return whole if weights is None else {**whole, str(self.data.weight): weights}
 
     def shaped(self, outputs: Any, labels: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The outputs as a list; and labels in the shape and type of the outputs where they have as many elements."""
+        """The outputs as a list; and the labels, in the shape and type of the outputs if they have as many elements."""
         outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
         if len(outputs) != len(labels):
             raise ValueError(f"the model has {len(outputs)} outputs, but there are {len(labels)} label columns")
@@ -59,7 +59,7 @@ class Rows:
 
 
 def tensor(values: Any, shape: Optional[Sequence[int]]) -> torch.Tensor:
-    """A tensor of an array of numpy, floating-point numbers in PyTorch's default type."""
+    """A tensor from a numpy array. Floating-point numbers get PyTorch's default type."""
     made = torch.from_numpy(values)
     if made.is_floating_point():
         made = made.to(torch.get_default_dtype())
@@ -67,5 +67,5 @@ def tensor(values: Any, shape: Optional[Sequence[int]]) -> torch.Tensor:
 
 
 def _label(values: torch.Tensor) -> torch.Tensor:
-    """Classes are int64 to PyTorch's losses."""
+    """PyTorch's losses expect classes as int64."""
     return values.long() if values.dtype in (torch.int8, torch.int16, torch.int32, torch.uint8) else values

@@ -1,4 +1,4 @@
-"""What each process of a TorchEstimator does."""
+"""The work of each process of a TorchEstimator."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Minibatch = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What the process of rank 0 returns.
+    """The result of rank 0's process.
 
     Attributes:
         history: of the epochs.
         state: of the model, saved by ``torch.save``.
-        sizes: how many numbers each output has for a row; None if nobody knows.
+        sizes: how many numbers each output has for a row; None if that is unknown.
     """
 
     history: list[dict[str, Any]]
@@ -59,7 +59,7 @@ class Trainer:
         model.to(device)
         if training.checkpoint is not None:
             restore(model, optimizer, training.checkpoint, f"{training.store.checkpoint_path}", device)
-        optimizer.load_state_dict(optimizer.state_dict())  # which moves it to the device
+        optimizer.load_state_dict(optimizer.state_dict())  # this moves it to the device
         for group in optimizer.param_groups:
             group["lr"] *= hvd.size()
         further = {"compression": self.compression} if self.compression is not None else {}
@@ -93,13 +93,13 @@ class _Run:
         self._stepwise = _Stepwise(optimizer, trainer.passes)
         self._rows = Rows(self._data, trainer.input_shapes, trainer.label_shapes, device)
         self._minibatch = trainer.minibatch or minibatch
-        # Of our own module each process gives what it has. A user's has to be told how many batches an epoch has.
+        # Our own module gives each process's batches. A user's module must be told how many batches an epoch has.
         own = self._data.own
         steps = (self._data.train_steps, self._data.val_steps) if own else self._data.steps(hvd.size())
         self._module = self._data.open(training, hvd.rank(), hvd.size(), steps).__enter__()
         self._train = self._module.train_data()
         self._val = self._module.val_data() if self._data.val_rows else None
-        # A transformation may leave out rows, so that nobody knows the number of batches before an epoch.
+        # A transformation may remove rows, so the number of batches is unknown before an epoch.
         unknown = bool(self._data.transformation) and self._data.train_steps is None
         self._uneven = unknown or len(set(hvd.allgather_object(len(self._train)))) > 1
         self.sizes: list[int] = []
@@ -180,14 +180,14 @@ def minibatch(
     labels: Sequence[Any],
     sample_weights: Any,
 ) -> tuple[Any, Any]:
-    """Learn one batch. ``train_minibatch_fn`` takes the place of this function.
+    """Learn one batch. ``train_minibatch_fn`` replaces this function.
 
     Args:
         model: the model.
         optimizer: the distributed optimizer. With several backward passes for each step, ``zero_grad()`` and ``step()``
-            do nothing in between.
+            do nothing between steps.
         transform_outputs: turns ``(outputs, labels)`` into lists of suitable shapes.
-        loss_fn: makes the loss of ``(outputs, labels, sample_weights)``.
+        loss_fn: computes the loss of ``(outputs, labels, sample_weights)``.
         inputs: tensors for the model.
         labels: tensors, one for each label column.
         sample_weights: a tensor of the rows' weights, or None.
@@ -230,7 +230,7 @@ class _Stepwise:
         return self._optimizer.step(*args, **kwargs) if self._done == 0 else None
 
     def finish(self) -> None:
-        """Step with what the last backward passes have left, if these were too few for a step."""
+        """Make a step with the gradients of the last backward passes, if these were too few for a step."""
         if self._done:
             self._done = 0
             self._optimizer.step()
@@ -302,13 +302,13 @@ def dump(value: Any) -> bytes:
 
 
 def load(data: bytes, device: Any = "cpu") -> Any:
-    """A state of bytes that :func:`dump` has made. PyTorch 2 accepts tensors and numbers only, no code."""
+    """A state from bytes that :func:`dump` has made. PyTorch 2 accepts only tensors and numbers, no code."""
     safe = {"weights_only": True} if int(torch.__version__.split(".")[0]) >= 2 else {}  # 1.13 refuses numbers
     return torch.load(io.BytesIO(data), map_location=device, **safe)
 
 
 def restore(model: Any, optimizer: Any, checkpoint: bytes, path: str, device: Any) -> None:
-    """Let model and optimizer go on from a checkpoint. Raises ValueError if it is damaged, or not one of theirs."""
+    """Let model and optimizer continue from a checkpoint. Raises ValueError if it is damaged, or does not fit."""
     wanted = [set(group) for group in optimizer.param_groups]
     try:
         saved = load(checkpoint, device)

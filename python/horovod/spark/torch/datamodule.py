@@ -14,13 +14,14 @@ from horovod.spark.common.reader import ParquetReader
 
 __all__ = ["DataModule", "NVTabularDataModule", "ParquetDataModule", "PetastormDataModule"]
 
-_WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}  # torch lacks operations for these
+_WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}  # torch lacks operations for the former
 
 
 class ParquetDataModule(_ParquetDataModule):
     """Batches from Parquet files: dictionaries of tensors by column.
 
-    An epoch's last batch has no single row, with which batch normalization cannot train: it joins the batch before.
+    An epoch's last batch never has a single row, with which batch normalization cannot train: it joins the batch
+    before.
 
     Example:
         >>> with ParquetDataModule(train_dir, val_dir, train_batch_size=64, steps_per_epoch_train=None) as data:
@@ -37,7 +38,7 @@ PetastormDataModule = ParquetDataModule
 
 
 def to_tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    """The arrays as tensors, which take their memory over.
+    """The arrays as tensors, which take over their memory.
 
     Raises:
         TypeError: names a column that has no numbers.

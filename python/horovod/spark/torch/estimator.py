@@ -39,8 +39,8 @@ class TorchEstimator(HorovodEstimator):
     """Trains a PyTorch model on the rows of a data frame, in several processes.
 
     The learning rate is multiplied by their number. An epoch has each row once, unless ``train_steps_per_epoch`` says
-    otherwise. After each epoch the run's folder in the store gets a checkpoint, ``{"model": ..., "optimizer": ...}``; a
-    training with the ``run_id`` of an earlier one goes on from its checkpoint.
+    otherwise. After each epoch the run's folder in the store gets a checkpoint, ``{"model": ..., "optimizer": ...}``. A
+    training with the ``run_id`` of an earlier one continues from its checkpoint.
 
     Args:
         params: parameters by name: those of all estimators (docs/spark_estimators.md), and these:

@@ -33,7 +33,7 @@ _SIDES = ("compute", "training")
 
 @dataclasses.dataclass(frozen=True)
 class TfDataServiceConfig:
-    """How to find a tf.data service. It has the key: whoever knows it can end the service.
+    """How to find a tf.data service. It holds the key: anybody who knows the key can end the service.
 
     Args:
         dispatchers: how many dispatchers there are.
@@ -44,7 +44,7 @@ class TfDataServiceConfig:
         timeout: seconds for dispatchers and workers to start.
 
     Raises:
-        ValueError: a side that there is not, or a number below 1.
+        ValueError: the side does not exist, or a number below 1.
     """
 
     dispatchers: int
@@ -66,17 +66,17 @@ class TfDataServiceConfig:
         return ComputeClient(self.addresses, self.key, verbose)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, as JSON can have them."""
+        """The fields, in a form that JSON can hold."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**fields, "addresses": dict(self.addresses), "key": self.key.hex()}
 
     @staticmethod
     def from_dict(config: Mapping[str, Any]) -> TfDataServiceConfig:
-        """What :meth:`to_dict` was made of."""
+        """The config from which :meth:`to_dict` made the dict."""
         return TfDataServiceConfig(**{**config, "key": bytes.fromhex(config["key"])})
 
     def write(self, filename: str) -> None:
-        """Write a file of JSON, which only this user may read. Others see it when it is whole."""
+        """Write a file of JSON, which only this user may read. Other processes see it once it is whole."""
         folder, name = os.path.split(os.path.abspath(filename))
         descriptor, beside = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
         try:
@@ -89,7 +89,7 @@ class TfDataServiceConfig:
 
     @staticmethod
     def read(filename: str, wait_for_file_creation: bool = False) -> TfDataServiceConfig:
-        """Read what :meth:`write` has written, if need be after waiting for it without an end."""
+        """Read the file from :meth:`write`; if asked to, first wait for it, without a limit."""
         while wait_for_file_creation and not os.path.exists(filename):
             time.sleep(0.1)
         with open(filename) as file:
@@ -98,9 +98,9 @@ class TfDataServiceConfig:
 
 @contextlib.contextmanager
 def tf_data_service(compute_config: TfDataServiceConfig, rank: int) -> Iterator[str]:
-    """The address of the dispatcher of a rank that trains: its own if there are several, else that of all.
+    """The address of the dispatcher for a training rank: its own if there are several, otherwise the only one.
 
-    Where the training runs the dispatchers, this starts the one of this rank, and stops it in the end.
+    If the training runs the dispatchers, this starts the one of this rank, and stops it in the end.
 
     Args:
         compute_config: of the service.
@@ -137,7 +137,7 @@ def send_to_data_service(
     reuse_dataset: bool = False,
     round_robin: bool = False,
 ) -> Any:
-    """Let the service compute a data set. It is a method of ``tf.data.Dataset``, too.
+    """Let the service compute a data set. ``tf.data.Dataset`` has this as a method, too.
 
     Args:
         dataset: the data set.
@@ -145,14 +145,14 @@ def send_to_data_service(
         rank: of this process in the training.
         size: how many processes train; needed with ``round_robin``.
         processing_mode: how the workers share the data: see ``tf.data.experimental.service.distribute``.
-        reuse_dataset: whether the ranks with one dispatcher share the elements, so that each comes to one of them.
-        round_robin: whether each rank gets every ``size``-th element, in turn; with ``reuse_dataset`` only.
+        reuse_dataset: whether the ranks of one dispatcher share the elements, so that each element goes to one of them.
+        round_robin: whether each rank gets every ``size``-th element, in turn; only with ``reuse_dataset``.
 
     Returns:
         A data set of the same elements.
 
     Raises:
-        RuntimeError: the training runs the dispatchers: use :func:`tf_data_service` then.
+        RuntimeError: the training runs the dispatchers: then use :func:`tf_data_service`.
         ValueError: ``round_robin`` without ``reuse_dataset`` or ``size``.
         TimeoutError: the dispatcher or a worker has not started in time.
     """
@@ -162,7 +162,7 @@ def send_to_data_service(
         )
     if round_robin and not (reuse_dataset and size):
         raise ValueError("round_robin needs reuse_dataset=True and size")
-    with tf_data_service(compute_config, rank) as address:  # such a dispatcher outlives the context
+    with tf_data_service(compute_config, rank) as address:  # this dispatcher outlives the context
         return dataset.apply(
             tf.data.experimental.service.distribute(
                 service=address,
@@ -178,7 +178,7 @@ tf.data.Dataset.send_to_data_service = send_to_data_service
 
 
 def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
-    """Be a process that computes: a worker, and a dispatcher if it is the first of one. Blocks until the service ends.
+    """Run a computing process: a worker, and a dispatcher in the first process of each. Blocks until the service ends.
 
     Call it in each process of a job of ``dispatchers * workers_per_dispatcher`` ranks.
 
@@ -207,7 +207,7 @@ def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
 
 @contextlib.contextmanager
 def _dispatcher(client: ComputeClient, dispatcher_id: int) -> Iterator[None]:
-    """A dispatcher that is registered, under all addresses of this host."""
+    """A registered dispatcher, under all addresses of this host."""
     server = tf.data.experimental.service.DispatchServer()
     port = urlsplit(server.target).port
     client.register_dispatcher(dispatcher_id, " ".join(f"grpc://{a}:{port}" for a in compute_service.addresses_of()))
@@ -221,7 +221,7 @@ def _worker(dispatcher: str) -> Any:
     host = urlsplit(dispatcher).hostname or "localhost"
     config = tf.data.experimental.service.WorkerConfig(
         dispatcher_address=dispatcher.partition("://")[2],
-        worker_address=f"{compute_service.way_to(host)}:%port%",  # TensorFlow fills the port in
+        worker_address=f"{compute_service.way_to(host)}:%port%",  # TensorFlow fills in the port
     )
     return tf.data.experimental.service.WorkerServer(config)
 

@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Be one process of the job: rank 0 writes the file by which the training finds the service."""
+    """Run one process of the job. Rank 0 writes the file by which the training finds the service."""
     told = parser(__doc__ or "").parse_args(arguments)
     hvd.init()
     config = None

@@ -21,7 +21,7 @@ def allgather_async(
     """Start :func:`allgather`.
 
     Args:
-        tensor, name, process_set: as of :func:`allgather`.
+        tensor, name, process_set: as for :func:`allgather`.
 
     Returns:
         A handle for :func:`poll` and :func:`synchronize`.
@@ -56,8 +56,8 @@ def allgather(
     """Concatenate ``tensor`` of all ranks along its first dimension, in the order of ranks. Blocks. Differentiable.
 
     Args:
-        tensor: dtype and the other dimensions must be the same on all ranks; the first may differ and may be 0.
-        name: by which ranks match their calls.
+        tensor: dtype and the other dimensions must be equal on all ranks; the first may differ and may be 0.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
 
     Returns:

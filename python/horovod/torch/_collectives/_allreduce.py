@@ -27,9 +27,9 @@ def allreduce_async(
     """Start :func:`allreduce`. ``tensor`` must not change before the end. Not recorded by autograd.
 
     Args:
-        tensor: as of :func:`allreduce`.
-        name: by which ranks match their calls.
-        average, op, prescale_factor, postscale_factor, process_set: as of :func:`allreduce`.
+        tensor: as for :func:`allreduce`.
+        name: the name by which ranks match their calls.
+        average, op, prescale_factor, postscale_factor, process_set: as for :func:`allreduce`.
 
     Returns:
         A handle for :func:`poll` and :func:`synchronize`.
@@ -60,9 +60,9 @@ def allreduce_async_(
     """Start :func:`allreduce_`: as :func:`allreduce_async`, but into ``tensor`` itself.
 
     Args:
-        tensor: as of :func:`allreduce`; it is overwritten.
-        name: by which ranks match their calls.
-        average, op, prescale_factor, postscale_factor, process_set: as of :func:`allreduce`.
+        tensor: as for :func:`allreduce`; it is overwritten.
+        name: the name by which ranks match their calls.
+        average, op, prescale_factor, postscale_factor, process_set: as for :func:`allreduce`.
 
     Returns:
         A handle for :func:`poll` and :func:`synchronize`.
@@ -92,9 +92,9 @@ def allreduce_(
     """Reduce ``tensor`` as :func:`allreduce`, but into the tensor itself. Not recorded by autograd.
 
     Args:
-        tensor: as of :func:`allreduce`; it is overwritten.
-        name: by which ranks match their calls.
-        average, op, prescale_factor, postscale_factor, process_set: as of :func:`allreduce`.
+        tensor: as for :func:`allreduce`; it is overwritten.
+        name: the name by which ranks match their calls.
+        average, op, prescale_factor, postscale_factor, process_set: as for :func:`allreduce`.
 
     Returns:
         ``tensor``.
@@ -163,19 +163,20 @@ def allreduce(
     """Reduce ``tensor`` elementwise over the ranks of ``process_set``. Blocks. The result is differentiable.
 
     Shape, dtype, ``op``, factors and ``compression`` must be the same on all ranks. Ranks match their calls by
-    ``name``. Those without one are numbered, by one count of the set's allreduces: all its ranks must issue them in the
-    same order.
+    ``name``. Calls without a name are numbered, by one count of the set's allreduces: all ranks of the set must make
+    them in the same order.
 
     Args:
         tensor: dense and contiguous; uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64 or
             bool.
         average: deprecated form of ``op``: True is Average, False is Sum.
-        name: by which ranks match their calls. Calls without a name are matched by their number.
+        name: the name by which ranks match their calls. Calls without a name are matched by their number.
         compression: how the tensor travels, see :class:`Compression`.
         op: Average (default), Sum, Min, Max, Product or, on floating-point tensors of all ranks, Adasum
             (arXiv:2006.02924).
-        prescale_factor: each element is multiplied by it before; on integers in double precision, and truncated.
-        postscale_factor: the same, after.
+        prescale_factor: each element is multiplied by it before the reduction; on integers in double precision, and
+            truncated.
+        postscale_factor: each element is multiplied by it after the reduction.
         process_set: the ranks that take part.
 
     Returns:
@@ -183,8 +184,8 @@ def allreduce(
 
     Raises:
         ValueError: the tensor is not contiguous, is of another dtype, or its name is in use.
-        TypeError: what is given is no tensor.
-        NotImplementedError: Adasum on other than all ranks.
+        TypeError: ``tensor`` is no tensor.
+        NotImplementedError: Adasum on a part of the ranks.
         HorovodInternalError: the ranks disagree, or one of them is gone.
 
     Example:

@@ -1,4 +1,4 @@
-"""Sending rows of a tensor from each rank to each."""
+"""Sending rows of a tensor from each rank to each rank."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def alltoall_async(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Start :func:`alltoall`. :func:`synchronize` returns the received splits too, always.
+    """Start :func:`alltoall`. :func:`synchronize` always returns the received splits, too.
 
     Args:
-        tensor, splits, name, process_set: as of :func:`alltoall`.
+        tensor, splits, name, process_set: as for :func:`alltoall`.
 
     Returns:
         A handle for :func:`poll` and :func:`synchronize`.
@@ -63,7 +63,7 @@ def alltoall_async(
 
 
 class HorovodAlltoall(torch.autograd.Function):
-    """Alltoall whose gradient goes back the way that the rows have come."""
+    """Alltoall whose gradient takes the rows' way back."""
 
     @staticmethod
     def forward(
@@ -95,8 +95,8 @@ def alltoall(
     Args:
         tensor: dtype and the other dimensions must be the same on all ranks.
         splits: how many rows of the first dimension go to each rank: a sequence, or an int32 tensor of one dimension;
-            what is left at the end stays here. None sends equal parts.
-        name: by which ranks match their calls.
+            remaining rows at the end stay here. None sends equal parts.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
 
     Returns:

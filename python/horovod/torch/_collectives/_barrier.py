@@ -14,7 +14,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
         process_set: the ranks that take part.
 
     Raises:
-        HorovodInternalError: a rank cannot, because it is gone.
+        HorovodInternalError: a rank is gone.
 
     Example:
         >>> hvd.barrier()

@@ -1,4 +1,4 @@
-"""Copying a tensor of one rank to all."""
+"""Copying a tensor of one rank to all ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def broadcast_async(
     """Start :func:`broadcast`.
 
     Args:
-        tensor, root_rank, name, process_set: as of :func:`broadcast`.
+        tensor, root_rank, name, process_set: as for :func:`broadcast`.
 
     Returns:
         A handle for :func:`poll` and :func:`synchronize`.
@@ -43,7 +43,7 @@ def broadcast_async_(
     """Start :func:`broadcast_`.
 
     Args:
-        tensor, root_rank, name, process_set: as of :func:`broadcast_`.
+        tensor, root_rank, name, process_set: as for :func:`broadcast_`.
 
     Returns:
         A handle for :func:`poll` and :func:`synchronize`.
@@ -64,8 +64,8 @@ def broadcast_(
     """Copy a tensor as :func:`broadcast`, but into ``tensor`` itself. Not recorded by autograd.
 
     Args:
-        tensor: as of :func:`broadcast`; it is overwritten.
-        root_rank, name, process_set: as of :func:`broadcast`.
+        tensor: as for :func:`broadcast`; it is overwritten.
+        root_rank, name, process_set: as for :func:`broadcast`.
 
     Returns:
         ``tensor``.
@@ -108,8 +108,8 @@ def broadcast(
 
     Args:
         tensor: shape and dtype must be the same on all ranks.
-        root_rank: the rank whose tensor it is, a rank of the world; the same on all ranks.
-        name: by which ranks match their calls.
+        root_rank: the rank whose tensor all ranks get, a rank of the world; the same on all ranks.
+        name: the name by which ranks match their calls.
         process_set: the ranks that take part.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What the collectives have in common: checks, and operations in place in a graph."""
+"""The code that collectives share: checks, and operations in place in a graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PLAIN_OPS = ALLREDUCE_OPS - {Adasum}
 
 
 def check_known_op(op: int) -> None:
-    """Raise ValueError for what is no reduce operation."""
+    """Raise ValueError unless ``op`` is a reduce operation."""
     if op not in ALLREDUCE_OPS:
         raise ValueError(f"unknown reduce operation {op!r}; use Average, Sum, Adasum, Min, Max or Product.")
 
@@ -26,11 +26,11 @@ def check_reduce_op(op: int, process_set: ProcessSet) -> None:
 
 
 def needs_grad(tensor: torch.Tensor) -> bool:
-    """Whether autograd records what happens to ``tensor``."""
+    """Whether autograd records operations on ``tensor``."""
     return isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled()
 
 
 def write_into(tensor: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """What an operation in place is in a graph, where the compiler knows whose memory to use."""
+    """An operation in place, in a graph: there the compiler decides which memory to use."""
     tensor.detach().copy_(result)
     return tensor

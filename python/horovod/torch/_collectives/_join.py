@@ -6,7 +6,7 @@ from horovod.common import _lib
 from horovod.common.process_sets import global_process_set
 from horovod.torch._submission import last_joined, submit_without_tensor, synchronize
 
-joins_ended = 0  # of this process's
+joins_ended = 0  # of this process
 
 
 def join(device: int = -1) -> int:
@@ -16,8 +16,8 @@ def join(device: int = -1) -> int:
     of all ranks. Their other operations fail unless GOROVOD_JOIN_ALL_OPS=1 is set.
 
     Args:
-        device: where Horovod makes these zeros. It has no meaning here: on a GPU they are where this rank's tensors
-            were, or on the device of its local rank.
+        device: where Horovod makes these zeros. No effect: on a GPU they are where this rank's tensors were, or on the
+            device of its local rank.
 
     Returns:
         The rank that has joined last.

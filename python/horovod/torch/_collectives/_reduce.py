@@ -49,7 +49,7 @@ def reduce_async(
     """Start :func:`reduce`.
 
     Args:
-        tensor, root_rank, name, op, prescale_factor, postscale_factor, process_set: as of :func:`reduce`.
+        tensor, root_rank, name, op, prescale_factor, postscale_factor, process_set: as for :func:`reduce`.
 
     Returns:
         A handle for :func:`poll` and :func:`synchronize`.
@@ -76,7 +76,7 @@ def reduce_async_(
     """Start :func:`reduce_`.
 
     Args:
-        tensor, root_rank, name, op, prescale_factor, postscale_factor, process_set: as of :func:`reduce_`.
+        tensor, root_rank, name, op, prescale_factor, postscale_factor, process_set: as for :func:`reduce_`.
 
     Returns:
         A handle for :func:`poll` and :func:`synchronize`.
@@ -104,8 +104,8 @@ def reduce_(
     """Reduce a tensor as :func:`reduce`, but into ``tensor`` itself on the root. Not recorded by autograd.
 
     Args:
-        tensor: as of :func:`reduce`; it is overwritten on the root, and stays as it is on the other ranks.
-        root_rank, name, op, prescale_factor, postscale_factor, process_set: as of :func:`reduce`.
+        tensor: as for :func:`reduce`; it is overwritten on the root, and stays as it is on the other ranks.
+        root_rank, name, op, prescale_factor, postscale_factor, process_set: as for :func:`reduce`.
 
     Returns:
         ``tensor``.
@@ -122,7 +122,7 @@ def reduce_(
 
 
 class HorovodReduce(torch.autograd.Function):
-    """Reduce whose gradient is that of the root's result, for all ranks; what others do with theirs does not count."""
+    """Reduce whose gradient, on all ranks, is that of the root's result; other ranks' results have no gradient."""
 
     @staticmethod
     def forward(
@@ -162,14 +162,14 @@ def reduce(
 ) -> torch.Tensor:
     """Reduce ``tensor`` elementwise over the ranks of ``process_set``, for one of them. Blocks.
 
-    With Average and Sum the root's result is differentiable. Then all ranks call ``backward``, and each gets the
-    gradient that the root has; what the other ranks compute from their results does not count. A rank that has joined
-    takes part with zeros.
+    With Average and Sum the root's result is differentiable. Then all ranks must call ``backward``, and each gets the
+    root's gradient; computations on the other ranks' results do not count. A rank that has joined takes part with
+    zeros.
 
     Args:
         tensor: shape and dtype must be the same on all ranks. It must be contiguous.
         root_rank: the rank that gets the result, a rank of the world; the same on all ranks.
-        name: by which ranks match their calls.
+        name: the name by which ranks match their calls.
         op: Average, Sum, Min, Max or Product; the same on all ranks.
         prescale_factor, postscale_factor: multiply each element before and after the reduction; the same on all ranks.
         process_set: the ranks that take part.

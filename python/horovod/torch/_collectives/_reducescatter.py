@@ -1,4 +1,4 @@
-"""Reducing a tensor over all ranks, for each its rows."""
+"""Reducing a tensor over all ranks, and giving each rank its rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from horovod.torch.compression import Compression, Compressor
 
 
 def check_scattered(tensor: torch.Tensor, op: int) -> None:
-    """Raise ValueError if ``tensor`` has no rows, HorovodInternalError for what Horovod cannot scatter."""
+    """Raise ValueError if ``tensor`` has no rows, HorovodInternalError for a tensor that Horovod cannot scatter."""
     if isinstance(tensor, torch.Tensor) and tensor.dim() == 0:
         raise ValueError("reducescatter does not support scalar inputs.")
     check_known_op(op)
@@ -51,7 +51,7 @@ def reducescatter_async(
     """Start :func:`reducescatter`.
 
     Args:
-        tensor, name, op, process_set, prescale_factor, postscale_factor: as of :func:`reducescatter`.
+        tensor, name, op, process_set, prescale_factor, postscale_factor: as for :func:`reducescatter`.
 
     Returns:
         A handle for :func:`poll` and :func:`synchronize`.
@@ -67,7 +67,7 @@ def reducescatter_async(
 
 
 def scattered_gradient_factor(op: int, prescale: float, postscale: float, process_set: ProcessSet) -> float:
-    """By what the gradient of a reducescatter is multiplied before it is gathered."""
+    """The factor of the gradient of a reducescatter before it is gathered."""
     return prescale * postscale * ((process_set.size() or 1) if op == Sum else 1)
 
 
@@ -107,16 +107,17 @@ def reducescatter(
 ) -> torch.Tensor:
     """Reduce ``tensor`` over the ranks of ``process_set``, and give each rank its rows. Blocks. Differentiable.
 
-    The rows of the first dimension are dealt out in order; where they cannot be divided equally, the first ranks get
-    one more.
+    The rows of the first dimension are dealt out in order; if they cannot be divided equally, the first ranks get one
+    more.
 
     Args:
-        tensor: as of :func:`allreduce`, with at least one dimension.
-        name: by which ranks match their calls.
-        compression: what compresses the tensor before, and decompresses it after.
+        tensor: as for :func:`allreduce`, with at least one dimension.
+        name: the name by which ranks match their calls.
+        compression: a compressor, which works before and after the operation.
         op: Average or Sum.
-        prescale_factor: each element is multiplied by it before; on integers in double precision, and truncated.
-        postscale_factor: the same, after.
+        prescale_factor: each element is multiplied by it before the reduction; on integers in double precision, and
+            truncated.
+        postscale_factor: each element is multiplied by it after the reduction.
         process_set: the ranks that take part.
 
     Returns:
@@ -124,7 +125,7 @@ def reducescatter(
 
     Raises:
         ValueError: the tensor has no dimension; or as :func:`allreduce`.
-        TypeError: what is given is no tensor.
+        TypeError: ``tensor`` is no tensor.
         HorovodInternalError: another ``op``; the ranks disagree, or one of them is gone.
 
     Example:

@@ -22,8 +22,8 @@ def sparse_allreduce_async(
     Args:
         tensor: of layout ``torch.sparse_coo``; size, dtype and number of sparse dimensions must be the same on all
             ranks.
-        name: by which ranks match their calls.
-        op: Average; any other is a sum.
+        name: the name by which ranks match their calls.
+        op: Average; any other value means a sum.
         process_set: the ranks that take part.
 
     Returns:
@@ -52,7 +52,7 @@ def sparse_allreduce_async(
     def total() -> torch.Tensor:
         for result in results:
             with contextlib.suppress(Exception):
-                result()  # both must end, whatever becomes of the first
+                result()  # both must end, even if the first fails
         indices, values = (result() for result in results)
         if op == Average:
             values = values / process_set.size()

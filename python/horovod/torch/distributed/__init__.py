@@ -5,9 +5,9 @@
 
     dist.init_process_group("gorovod")
 
-works under ``horovodrun`` and under ``torchrun``, and so does what builds on process groups: DistributedDataParallel,
-and FSDP2, DTensor and device meshes where PyTorch has them. Horovod's own functions (``horovod.torch``) may be used
-beside it: ``init_process_group`` initialises Horovod too. ``docs/torch_distributed.md`` tells more.
+works under ``horovodrun`` and under ``torchrun``. So does code on top of process groups: DistributedDataParallel, and
+FSDP2, DTensor and device meshes if PyTorch has them. You may use Horovod's own functions (``horovod.torch``) as well:
+``init_process_group`` also initialises Horovod. ``docs/torch_distributed.md`` has more.
 
 The examples know this module as ``gorovod``, ``torch.distributed`` as ``dist``, and ``torch``, in a job of one rank.
 """
@@ -54,12 +54,12 @@ def _create(options: Any, _: Any = None) -> ProcessGroup:
     return ProcessGroup(ranks, rank, _number(options.store, rank), options.timeout)
 
 
-# How many groups this process has numbered, as their rank 0.
+# How many groups this process has numbered, as rank 0 of each.
 _numbered = itertools.count(1)
 
 
 def _number(store: dist.Store, rank: int) -> int:
-    """A number that the group's members share. Two groups of the same lowest rank differ in it."""
+    """A number that the group's members share. It distinguishes two groups with the same lowest rank."""
     if rank == 0:
         store.set("gorovod/number", str(next(_numbered)))
     return int(store.get("gorovod/number"))

@@ -1,4 +1,4 @@
-"""What all operations of a process group use: how they start, in which order, and on whose memory."""
+"""The code that all operations of a process group share: how they start, in which order, and on which memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from horovod.torch._collectives import _join as _joining
 from horovod.torch.distributed import _memory, _sets
 from horovod.torch.distributed._work import Collective, Work
 
-# How many operations of a group have names of their own; then the names come again. What the engine knows of a
-# name's last operation makes the next one cheap if it is alike, so a program's period should divide this, and the
-# engine remembers 1024 of them. Operations of one name wait for one another.
+# How many operations of a group have different names; then names repeat. The engine remembers 1024 names, and an
+# operation is cheap if the last one of its name was alike, so a program's period should divide this number. Operations
+# of one name wait for one another.
 _NAMES = 720
 
 Tensors = Sequence[torch.Tensor]
@@ -34,7 +34,7 @@ def one(tensors: Union[torch.Tensor, Tensors], what: str) -> torch.Tensor:
 
 
 def _are_targets(outputs: Tensors, operations: Sequence[Operation]) -> bool:
-    """Whether the engine writes to ``outputs`` themselves."""
+    """Whether the engine writes to ``outputs`` directly."""
     if len(outputs) == len(operations) == 1:
         return outputs[0].data_ptr() == operations[0].keeps[1][1]
     targets = [operation.keeps[1][1] for operation in operations]
@@ -42,19 +42,19 @@ def _are_targets(outputs: Tensors, operations: Sequence[Operation]) -> bool:
 
 
 class Base(dist.ProcessGroup):
-    """A group of ranks without its operations: those are in classes derived from this one."""
+    """A group of ranks without its operations, which are in derived classes."""
 
     def __init__(self, ranks: Sequence[int], rank: int, number: int, timeout: datetime.timedelta) -> None:
         super().__init__(rank, len(ranks))
         self._ranks = list(ranks)  # of the world
         self._rank = rank
-        self._number = number  # of the group, the same on all members
+        self._number = number  # the group's number, the same on all members
         self._timeout = timeout
         self._set = _sets.acquire(self._ranks, self._rank, timeout)
         self._counter = itertools.count()
-        self._joins = _joining.joins_ended  # when the counter began
+        self._joins = _joining.joins_ended  # when the count of operations began
         self._latest: dict[str, Collective] = {}
-        self._late: list[Collective] = []  # those that bring results to their outputs when they are concluded
+        self._late: list[Collective] = []  # collectives that copy results to their outputs when they are concluded
 
     def rank(self) -> int:
         """This process's rank in the group."""
@@ -64,7 +64,7 @@ class Base(dist.ProcessGroup):
         """Number of ranks in the group."""
         return len(self._ranks)
 
-    # ---- How everything is submitted.
+    # ---- How every operation is submitted.
 
     def _limit(self, options: Any) -> datetime.timedelta:
         timeout = getattr(options, "timeout", None)
@@ -78,11 +78,11 @@ class Base(dist.ProcessGroup):
         options: Any,
         finish: Optional[Callable[[Sequence[int]], None]] = None,
     ) -> Work:
-        """Start what ``describe`` makes for a name: a collective, or those that start together, without names."""
+        """Start what ``describe`` makes for a name: a collective, or several that start together, without names."""
         if self._joins != _joining.joins_ended:
             self._begin_after_join()
         name = f"torch.{self._number}.{next(self._counter) % _NAMES}"
-        # One whose submission is refused has taken its name, too: other ranks count it.
+        # A refused submission uses up a name, too, because other ranks count it.
         what = f"{kind} number {name.rpartition('.')[2]} of group {self._number}"
         _memory.check_written(outputs, what)
         operations = describe(name)
@@ -94,20 +94,20 @@ class Base(dist.ProcessGroup):
             self._late.append(work)
         return work
 
-    # Operations on the same memory run in the order of the calls. The engine sees to that where it works on the memory
-    # itself. Where it works on copies, the caller waits for the earlier operation.
+    # Operations on the same memory run in the order of the calls. If the engine works on the memory itself, the engine
+    # ensures that. If it works on copies, the caller waits for the earlier operation.
 
     def _settle(self, tensors: Tensors) -> None:
-        """Wait for all that is under way on the memory of ``tensors``, from or to which something is to be copied."""
+        """Wait for all operations under way on the memory of ``tensors``, from or to which data will be copied."""
         for work in list(self._latest.values()):
             work.settle(tensors)
 
     def _settle_late(self, tensors: Tensors) -> None:
-        """Wait for all that is still to copy its results to the memory of ``tensors``."""
+        """Wait for all operations that still have to copy results to the memory of ``tensors``."""
         for work in self._late[:]:
             work.settle(tensors)
             if work.is_over():
-                with contextlib.suppress(ValueError):  # another thread has done it
+                with contextlib.suppress(ValueError):  # another thread has removed it
                     self._late.remove(work)
 
     def _readable(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -125,7 +125,7 @@ class Base(dist.ProcessGroup):
         return _memory.packed(tensors)
 
     def _begin_after_join(self) -> None:
-        """Count from 0 again in a group of all ranks: until the join, some ranks have started more operations."""
+        """In a group of all ranks, count from 0 again: before the join, some ranks started more operations."""
         self._joins = _joining.joins_ended
         if self._set.number == 0:
             self._counter = itertools.count()
@@ -135,10 +135,10 @@ class Base(dist.ProcessGroup):
         of: Optional[torch.Tensor], moved: bool = True, reduce_op: int = 0, root_rank: int = 0,
         wire: int = _lib.WIRE_AS_IT_IS,
     ) -> Operation:  # fmt: skip
-        """The description of an engine's operation on ``source``, seen in ``shape``, with its output in ``target``.
+        """The description of an engine's operation on ``source``, as ``shape``, with its output in ``target``.
 
-        ``of`` is a tensor of the caller's, which may be on a GPU when the others are copies in host memory. Whoever
-        starts the operation keeps the tensors alive.
+        ``of`` is a tensor of the caller's, which may be on a GPU while the others are copies in host memory. The code
+        that starts the operation keeps the tensors alive.
         """
         copied = of is not None and of.is_cuda and not source.is_cuda
         given = kind in (_lib.ALLGATHER, _lib.ALLTOALL, _lib.GATHER, _lib.SCATTER)

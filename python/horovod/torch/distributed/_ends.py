@@ -1,4 +1,4 @@
-"""Who sees that a Work has ended that nobody waits for: one whose future somebody has.
+"""How the end of a Work is noticed if nobody waits for it, because a program has only its future.
 
 PyTorch waits for a future in C++, where it cannot drive the engine. So
 
@@ -22,7 +22,7 @@ from horovod.torch.distributed import _threads
 
 
 class Watched(Protocol):
-    """What is seen to: a :class:`horovod.torch.distributed._work.Collective`."""
+    """The watched object: a :class:`horovod.torch.distributed._work.Collective`."""
 
     def _await(self, seconds: float) -> bool: ...
 
@@ -33,7 +33,7 @@ class Watched(Protocol):
     def _outlast(self) -> None: ...
 
 
-# How often the watcher looks for the ends of what it need not wait for,
+# How often, in seconds, the watcher looks for ends that it need not wait for,
 _LOOK_S = 0.005
 # and how many times it does so, with nothing to look for, before it sleeps.
 _IDLE_LOOKS = 100
@@ -43,7 +43,7 @@ _graph_task = getattr(torch._C, "_current_graph_task_id", None)  # PyTorch 2.0
 
 
 def see_to(work: Watched) -> None:
-    """Have ``work`` concluded at its end, though nobody waits for it."""
+    """Make sure that ``work`` is concluded at its end, although nobody waits for it."""
     _watcher.add(work, awaited=_await_in_backward(work))
 
 
@@ -55,13 +55,13 @@ _pass = _Pass()
 
 
 def _await_in_backward(work: Watched) -> bool:
-    """Have this thread's backward pass wait for ``work`` when it ends. False if there is none, or it is ending."""
+    """Make this thread's backward pass wait for ``work`` when it ends. False if there is no pass, or it is ending."""
     if _pass.ending:
         return False
     if _graph_task is not None:
         if _graph_task() == -1:
             return False
-    elif torch.is_grad_enabled():  # asking is dear; in a pass it is not, unless that records a graph of its own
+    elif torch.is_grad_enabled():  # asking is expensive; inside a pass this is False, unless the pass records a graph
         return False
 
     def wait() -> None:
@@ -79,10 +79,10 @@ def _await_in_backward(work: Watched) -> bool:
 
 
 class _Watcher:
-    """A thread that waits for Works and concludes them. The first of them starts it.
+    """A thread that waits for Works and concludes them. The first Work starts it.
 
-    To conclude one is to run callbacks, which may wait for others: who does it gives the watch up before, and resumes
-    it afterwards unless another thread was needed.
+    Concluding a Work runs callbacks, which may wait for other Works. So the concluding thread gives up the watch
+    before, and resumes it afterwards unless another thread had to take over.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class _Watcher:
         self._closing = False
 
     def add(self, work: Watched, awaited: bool) -> None:
-        """Watch ``work``; if it is ``awaited``, only look after it now and then."""
+        """Watch ``work``; if it is ``awaited``, only check it now and then."""
         with self._changed:
             self._works.append((work, awaited))
             if not self._on_watch:
@@ -102,7 +102,7 @@ class _Watcher:
                 self._changed.notify()
 
     def close(self) -> None:
-        """Let the threads end when all that has ended is concluded."""
+        """Let the threads end once all ended Works are concluded."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -123,7 +123,7 @@ class _Watcher:
                 self._on_watch = True
 
     def _next(self) -> Optional[Watched]:
-        """Wait for the end of a Work, and give up the watch. None if all is to end."""
+        """Wait for the end of a Work, and give up the watch. None: all threads are to end."""
         looks = 0
         while True:
             with self._changed:
@@ -151,5 +151,5 @@ _watcher = _Watcher()
 
 
 def close() -> None:
-    """End the watch when what has ended is concluded: before the interpreter ends, after the engine."""
+    """End the watch once ended Works are concluded: before the interpreter ends, and after the engine."""
     _watcher.close()

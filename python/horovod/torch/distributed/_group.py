@@ -1,4 +1,4 @@
-"""The process group: torch.distributed's collectives, made of the engine's."""
+"""The process group: torch.distributed's collectives, on top of the engine's."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from horovod.torch.distributed._reductions import Reductions
 class ProcessGroup(Reductions, Moves, Messages):
     """A group of ranks whose collectives run on the engine. ``torch.distributed`` makes it; all members do.
 
-    Ranks in arguments are those in the group. Tensors may have any dtype if they are only moved, and those of
-    ``horovod.torch.allreduce``, or complex ones, if they are reduced. They must be dense. They need not be contiguous,
-    or in the memory of the host: then they go through copies. Every method starts the operation and returns a
-    :class:`Work`, whose ``wait`` raises HorovodInternalError, a RuntimeError, where the ranks disagree about shape,
-    dtype, operation or order, or a rank has died. Bad arguments are a ValueError at once.
+    Ranks in arguments are ranks in the group. Tensors that are only moved may have any dtype; tensors that are reduced
+    may have the dtypes of ``horovod.torch.allreduce``, or complex ones. They must be dense. Tensors that are not
+    contiguous, or not in host memory, go through copies. Every method starts the operation and returns a :class:`Work`.
+    Its ``wait`` raises HorovodInternalError, a RuntimeError, if the ranks disagree about shape, dtype, operation or
+    order, or a rank has died. Bad arguments are a ValueError at once.
 
     Example:
         >>> dist.init_process_group("gorovod", init_method="horovod://")
@@ -37,10 +37,10 @@ class ProcessGroup(Reductions, Moves, Messages):
     _get_backend_name = getBackendName
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
-        """Give later operations another time-out."""
+        """Set the time-out of later operations."""
         self._timeout = timeout
 
-    # PyTorch 2 keeps names in a group's backends, of which this one has none.
+    # PyTorch 2 keeps names in a group's backends, and this group has none.
 
     group_name = ""
     group_desc = ""
@@ -51,7 +51,7 @@ class ProcessGroup(Reductions, Moves, Messages):
     def _set_group_desc(self, desc: str) -> None:
         self.group_desc = desc
 
-    # PyTorch 2 asks a group's backends for what they support. This group has none; it answers itself.
+    # PyTorch 2 asks a group's backends what they support. This group has none, so it answers itself.
 
     supports_coalescing = False
     supports_splitting = False
@@ -60,7 +60,7 @@ class ProcessGroup(Reductions, Moves, Messages):
         return self
 
     def _start_coalescing(self, *_: Any) -> None:
-        """Operations start at once; nothing has to be collected."""
+        """Operations start at once, so nothing has to be collected."""
 
     def _end_coalescing(self, *_: Any) -> None:
         """See :meth:`_start_coalescing`."""

@@ -1,8 +1,8 @@
 """How the engine is started for torch.distributed, under horovodrun and under other launchers.
 
 Under horovodrun the engine needs nothing, but ``env://`` does: its store is made with the engine's help. Under other
-launchers, such as torchrun, there is a store: rank 0 serves a rendezvous for the engine, and puts its address and the
-job's secret there.
+launchers, such as torchrun, a store exists: rank 0 serves a rendezvous for the engine, and puts the address and the
+job's secret into the store.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _started_by_horovodrun() -> bool:
 
 
 def join(store: dist.Store, rank: int, size: int) -> None:
-    """Start the engine, unless that has happened. All ranks call this.
+    """Start the engine, unless it is running. All ranks call this.
 
     Raises RuntimeError if it runs with another rank or number of ranks, ValueError if it cannot be started.
     """
@@ -53,10 +53,10 @@ def join(store: dist.Store, rank: int, size: int) -> None:
 
 
 def start(store: dist.Store, rank: int, size: int, timeout: Optional[timedelta] = None) -> None:
-    """Start the engine by way of the store, whatever started this process. All ranks call this.
+    """Start the engine by means of the store, whichever launcher started this process. All ranks call this.
 
-    Raises ValueError if it cannot be started, or the ranks do not meet within ``timeout`` (by default
-    HOROVOD_GLOO_TIMEOUT_SECONDS) once the store has all their names.
+    Raises ValueError if it cannot be started, or if the ranks do not meet within ``timeout`` (by default
+    HOROVOD_GLOO_TIMEOUT_SECONDS) after the store has all their names.
     """
     place = _place(store, rank, size)
     if timeout is not None:
@@ -72,16 +72,16 @@ def _leave_at_exit() -> None:
 
 
 def _leave() -> None:
-    """What is under way ends with the engine; what follows from that has some time, unless a callback hangs."""
+    """Operations under way end with the engine. Their callbacks get some time, unless one hangs."""
     hvd.shutdown()
     _ends.close()
     _threads.join(_LEAVE_S)
 
 
 def _place(store: dist.Store, rank: int, size: int) -> dict[str, str]:
-    """What horovodrun would have told this rank, by way of the store."""
+    """The variables that horovodrun would have set for this rank, by means of the store."""
     host = platform.node() or "localhost"
-    # Each start has keys of its own: the store may have seen others.
+    # Each start has keys of its own, because the store may have been used for others.
     start = store.add(f"gorovod/starts/{rank}", 1)
     store.set(f"gorovod/{start}/host/{rank}", host)
     hosts = [store.get(f"gorovod/{start}/host/{r}").decode() for r in range(size)]
@@ -115,16 +115,16 @@ def _place(store: dist.Store, rank: int, size: int) -> dict[str, str]:
 
 
 def _own_address() -> str:
-    """The address by which the other hosts reach this one: that which leads to the master, or to this host's name."""
+    """The address at which other hosts reach this one: that on the way to the master, or of this host's name."""
     target = os.environ.get("MASTER_ADDR") or socket.gethostname()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((target, 1))  # sends nothing
+        probe.connect((target, 1))  # this sends nothing
         return probe.getsockname()[0]
 
 
 @contextlib.contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set these for a while. Children that are started later are no ranks, and need not know the secret."""
+    """Set these variables for a while. Later child processes are no ranks, and must not get the secret."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -140,7 +140,7 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 def horovod_rendezvous(
     url: str, timeout: timedelta = dist.constants.default_pg_timeout, **_: Any
 ) -> Iterator[tuple[dist.Store, int, int]]:
-    """The rendezvous ``horovod://``: ranks as Horovod has them, and a store on rank 0's host."""
+    """The rendezvous ``horovod://``: Horovod's ranks, and a store on rank 0's host."""
     hvd.init(process_sets="dynamic")
     rank, size = hvd.rank(), hvd.size()
     asked = parse_qs(urlparse(url).query)
@@ -149,7 +149,7 @@ def horovod_rendezvous(
             raise ValueError(f"init_process_group was given {name}={asked[name][0]}, but Horovod has {value}")
     address = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((address, 1))  # sends nothing: tells by which address this host is reached from there
+        probe.connect((address, 1))  # this sends nothing, and shows at which address this host is reached from there
         address = probe.getsockname()[0]
     store, failure = None, None
     if rank == 0:
@@ -170,18 +170,18 @@ def horovod_rendezvous(
 
 
 def _tcp_store(address: str, port: int, size: int, is_master: bool, timeout: timedelta) -> dist.TCPStore:
-    """A store that waits for nobody. Port 0: one that the system chooses."""
+    """A store that waits for no process. Port 0: the system chooses one."""
     arguments = {"timeout": timeout, "wait_for_workers": False}
     try:
         return dist.TCPStore(address, port, size, is_master, **arguments)
     except RuntimeError as e:
-        if "libuv" not in str(e):  # Debian's PyTorch 2.6 wants it by default, and is built without
+        if "libuv" not in str(e):  # Debian's PyTorch 2.6 wants it by default, but is built without it
             raise
         return dist.TCPStore(address, port, size, is_master, use_libuv=False, **arguments)
 
 
 def register_rendezvous() -> None:
-    """Offer ``horovod://``, and let ``env://``, the default, mean it where only horovodrun has set the environment."""
+    """Offer ``horovod://``. ``env://``, the default, means the same if only horovodrun has set the environment."""
     dist.register_rendezvous_handler("horovod", horovod_rendezvous)
     handlers = sys.modules["torch.distributed.rendezvous"]._rendezvous_handlers  # the package has a function so named
     by_environment = handlers["env"]

@@ -1,4 +1,4 @@
-"""Tensors as the engine sees them: contiguous memory with an element type, of the host, or of a GPU for NCCL."""
+"""Tensors in the engine's form: contiguous memory with an element type, of the host, or of a GPU for NCCL."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from horovod.torch._submission import _DTYPES as ENGINE_DTYPES
 
 
 def elements(tensor: torch.Tensor, moved: bool) -> int:
-    """The engine's element type. One that the engine does not know travels as bytes if it is only ``moved``.
+    """The engine's element type. A type that the engine does not know travels as bytes if it is only ``moved``.
 
-    Raises ValueError for a tensor to be reduced whose type the engine does not know.
+    Raises ValueError for a tensor that is to be reduced, if the engine does not know its type.
     """
     dtype = ENGINE_DTYPES.get(tensor.dtype)
     if dtype is None and not moved:
@@ -27,9 +27,9 @@ def elements(tensor: torch.Tensor, moved: bool) -> int:
 
 
 def reducible(tensor: torch.Tensor, op: str) -> torch.Tensor:
-    """``tensor``, from :func:`readable` or :func:`writable`, or the numbers that complex ones consist of.
+    """``tensor``, from :func:`readable` or :func:`writable`; for complex elements, the numbers in them.
 
-    Raises ValueError for an operation that cannot be done on those.
+    Raises ValueError for an operation that these numbers do not allow.
     """
     if not tensor.is_complex():
         return tensor
@@ -50,12 +50,12 @@ def size(tensor: torch.Tensor) -> int:
 
 
 def dtype_label(dtype: torch.dtype) -> int:
-    """A number of 16 bits, not 0, that tells a dtype on every rank, whatever versions of PyTorch there are."""
+    """A number of 16 bits, not 0, that identifies a dtype on every rank, in all versions of PyTorch."""
     return zlib.crc32(str(dtype).encode()) % 0xFFFF + 1
 
 
 def described(length: int, label: int) -> str:
-    """A message of so many bytes, for people: with its elements, where the label tells what they are."""
+    """A message's size in words: in bytes, and in elements if the label tells their type."""
     for dtype in vars(torch).values():
         if isinstance(dtype, torch.dtype) and dtype_label(dtype) == label:
             elements, rest = divmod(length, torch.empty((), dtype=dtype, device="meta").element_size())
@@ -65,12 +65,12 @@ def described(length: int, label: int) -> str:
 
 
 def on_device(tensor: torch.Tensor) -> bool:
-    """Whether the engine takes the tensor where a GPU has it; else a tensor of a GPU goes through the host."""
+    """Whether the engine uses the tensor on its GPU; otherwise a GPU tensor goes through the host."""
     return tensor.is_cuda and _device_memory.takes(tensor.get_device())
 
 
 def usable(tensor: torch.Tensor, by_host: bool = False) -> bool:
-    """Whether the engine, or the host, can work on the tensor itself. ValueError for one that is not dense."""
+    """Whether the engine, or the host, can use the tensor itself. ValueError if it is not dense."""
     if tensor.layout is not torch.strided:
         raise ValueError(f"a tensor of layout {tensor.layout} is not supported: make it dense first")
     here = tensor.device.type == "cpu" or not by_host and on_device(tensor)
@@ -78,7 +78,7 @@ def usable(tensor: torch.Tensor, by_host: bool = False) -> bool:
 
 
 def readable(tensor: torch.Tensor, by_host: bool = False) -> torch.Tensor:
-    """The tensor itself, or a copy of it that can be read. ValueError for one that is not dense."""
+    """The tensor itself, or a copy that can be read. ValueError if the tensor is not dense."""
     tensor = tensor.detach()
     if usable(tensor, by_host):
         return tensor
@@ -88,9 +88,9 @@ def readable(tensor: torch.Tensor, by_host: bool = False) -> torch.Tensor:
 
 
 def writable(tensor: torch.Tensor, by_host: bool = False) -> torch.Tensor:
-    """The tensor itself, or memory of its shape that can be written, to be copied into it.
+    """The tensor itself, or memory of its shape that can be written, and is copied into the tensor later.
 
-    Raises ValueError for one that is not dense.
+    Raises ValueError if the tensor is not dense.
     """
     tensor = tensor.detach()
     if usable(tensor, by_host):
@@ -98,22 +98,22 @@ def writable(tensor: torch.Tensor, by_host: bool = False) -> torch.Tensor:
     if not by_host and on_device(tensor):
         return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     if tensor.is_cuda:
-        # What its stream has yet to do with it must not come after the result, which another thread may bring.
+        # Its stream's pending work on it must not come after the result, which another thread may copy.
         _device_memory._cuda.current_stream(tensor.device).synchronize()
     return torch.empty(tensor.shape, dtype=tensor.dtype)
 
 
 def empty(elements: int, like: torch.Tensor) -> torch.Tensor:
-    """Memory for so many elements, where the engine works on tensors like this one."""
+    """Memory for this many elements, where the engine works on tensors like this one."""
     if on_device(like):
         return torch.empty(elements, dtype=like.dtype, device=like.device)
     return torch.empty(elements, dtype=like.dtype)
 
 
 def follow(operations: Sequence[Operation]) -> Any:
-    """A stream that waits for operations that have ended well; None if they were in host memory.
+    """A stream that waits for operations that have succeeded; None if they were in host memory.
 
-    PyTorch's allocator keeps their memory for it.
+    PyTorch's allocator keeps their memory for this stream.
     """
     followed = [operation for operation in operations if operation.device >= 0]
     if not followed:
@@ -132,13 +132,13 @@ def _following(device: int) -> Any:
 
 
 def store(host: torch.Tensor, tensor: torch.Tensor) -> None:
-    """Bring what :func:`writable` or :func:`readable` has returned for ``tensor`` back into it."""
+    """Copy the memory from :func:`writable` or :func:`readable` for ``tensor`` back into it."""
     if host.data_ptr() != tensor.data_ptr() or host.device != tensor.device:
         tensor.detach().copy_(host)
 
 
 def packed(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """One tensor that the engine can use, of one dimension, with the values of all, one after the other.
+    """One tensor of one dimension that the engine can use, with the values of all tensors in sequence.
 
     Raises ValueError if their types differ.
     """
@@ -150,7 +150,7 @@ def packed(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor], into: bool = True) -> None:
-    """Copy the parts of ``flat`` into the tensors, or them into it."""
+    """Copy the parts of ``flat`` into the tensors, or the tensors into ``flat``."""
     at = 0
     for tensor in tensors:
         part = flat[at : at + tensor.numel()].view(tensor.shape)
@@ -162,14 +162,14 @@ def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor], into: bool = Tru
 
 
 def check_unmoved(tensors: Sequence[tuple[torch.Tensor, int]], what: str) -> None:
-    """Raise ValueError if tensors that the operation ``what`` has used are not at these addresses any more."""
+    """Raise ValueError if tensors that the operation ``what`` has used are no longer at these addresses."""
     for tensor, address in tensors:
         if tensor.data_ptr() != address:
             _submission.check_unmoved(_submission.storage_of(tensor), address, what)
 
 
 def check_written(tensors: Sequence[torch.Tensor], what: str) -> None:
-    """Raise ValueError if ``what`` is to write a tensor whose elements share memory, as those of an expanded one."""
+    """Raise ValueError if ``what`` would write a tensor whose elements share memory, such as an expanded one."""
     for tensor in tensors:
         if not tensor.is_contiguous() and _elements_overlap(tensor):
             raise ValueError(
@@ -181,7 +181,7 @@ def check_written(tensors: Sequence[torch.Tensor], what: str) -> None:
 
 def _elements_overlap(tensor: torch.Tensor) -> bool:
     steps = sorted((stride, length) for stride, length in zip(tensor.stride(), tensor.shape) if length > 1)
-    last = 0  # the offset of the last element along the steps so far
+    last = 0  # the offset of the last element along the dimensions so far
     for stride, length in steps:
         if stride <= last or stride == 0:
             break
@@ -197,7 +197,7 @@ def _elements_overlap(tensor: torch.Tensor) -> bool:
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether the tensors have, or span, common memory."""
+    """Whether the tensors share memory, or their address ranges overlap."""
     if a.device != b.device or a.numel() == 0 or b.numel() == 0:
         return False
     return a.data_ptr() < _end(b) and b.data_ptr() < _end(a)

@@ -1,4 +1,4 @@
-"""Messages between two ranks: each goes through a line, in which they keep their order."""
+"""Messages between two ranks. Each goes through a line, which keeps its messages in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from horovod.torch.distributed import _memory, _threads
 from horovod.torch.distributed._base import Base, Tensors, one
 from horovod.torch.distributed._work import Work, hold
 
-_TORCH_TAGS = 1 << 31  # of the engine's tags, those that are torch.distributed's
+_TORCH_TAGS = 1 << 31  # the engine's tags that belong to torch.distributed
 _USER_TAG_BITS = 20
 
 _ENGINES_WORDS = re.compile(r"^(send with tag \d+ to|receive with tag \d+ from) (rank \d+|any rank): ")
@@ -25,7 +25,7 @@ _mutex = threading.Lock()
 
 
 class Message(Work):
-    """A message that is sent or received by ``transfer``, in the background, after those of the same ``line``.
+    """A message that ``transfer`` sends or receives in the background, after earlier messages of the same ``line``.
 
     ``transfer`` returns the sender's rank in the group, and may raise.
     """
@@ -57,9 +57,9 @@ class Message(Work):
         try:
             self._source = self._transfer()
         except Exception as e:
-            # Of rank and tag the engine knows those of the world.
+            # The engine's text names the world's rank and tag, so it is removed.
             self._refused = type(e)(f"{self._what}: {_ENGINES_WORDS.sub('', str(e))}")
-        self._transfer = None  # and the memory with it
+        self._transfer = None  # this frees the memory, too
         self._ended.set()
         self._conclude()
 
@@ -71,10 +71,10 @@ class Message(Work):
             raise self._refused
 
     def _see_to(self) -> None:
-        """The line's thread concludes it."""
+        """The line's thread concludes the message."""
 
     def source_rank(self) -> int:
-        """The sender's rank in the group, of a message that was received from any; waits for it."""
+        """The sender's rank in the group, of a message from any rank; waits for the message."""
         self.wait()
         if self._source is None:
             raise ValueError("only a message that was received has a source")
@@ -108,9 +108,9 @@ class Messages(Base):
         return self._ranks[rank]
 
     def send(self, tensors: Union[torch.Tensor, Tensors], dst: int, tag: int = 0) -> Work:
-        """Send a tensor to a rank. Ends when the tensor may be changed, perhaps before anybody has received it.
+        """Send a tensor to a rank. Ends when the tensor may be changed, which can be before it is received.
 
-        Those of one tag, from 0 to 2**20 - 1, arrive in order.
+        Messages with one tag, from 0 to 2**20 - 1, arrive in order.
         """
         tensor, to, number = one(tensors, "send"), self._peer(dst), self._tag(tag)
         host = _memory.readable(tensor, by_host=True)
@@ -126,7 +126,7 @@ class Messages(Base):
         return self._recv(one(tensors, "recv"), src, tag)
 
     def recv_anysource(self, tensors: Union[torch.Tensor, Tensors], tag: int = 0) -> Work:
-        """Receive a tensor from any rank; ``source_rank()`` of the Work is the one it has come from."""
+        """Receive a tensor from any rank. The Work's ``source_rank()`` is the sender."""
         return self._recv(one(tensors, "recv_anysource"), None, tag)
 
     def _recv(self, tensor: torch.Tensor, src: Optional[int], tag: int) -> Work:

@@ -18,7 +18,7 @@ class Moves(Base):
     """The part of a group that moves tensors between all ranks."""
 
     def broadcast(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
-        """Copy the tensor of rank ``opts.rootRank`` to the tensors of all."""
+        """Copy the tensor of rank ``opts.rootRank`` to the tensors of all ranks."""
         tensor = one(tensors, "broadcast")
         opts = c10d.BroadcastOptions() if opts is None else opts
         root = self._ranks[self._root(opts)]
@@ -38,7 +38,7 @@ class Moves(Base):
         return self._gather_all([gathered], [input], outputs, opts, lambda _: _memory.unpack(gathered, outputs))
 
     def allgather_coalesced(self, output_lists: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
-        """As :meth:`allgather`, of several tensors at once: ``output_lists[rank]`` has one for each of ``inputs``."""
+        """As :meth:`allgather`, for several tensors at once: ``output_lists[rank]`` has one for each of ``inputs``."""
         for i, input in enumerate(inputs):
             _memory.same_size([o[i] for o in output_lists], self.size(), "the outputs of allgather_coalesced", input)
         self._settle([t for outputs in output_lists for t in outputs])
@@ -55,7 +55,7 @@ class Moves(Base):
         return self.allgather_into_tensor_coalesced([output], [input], opts)
 
     def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
-        """As all_gather_into_tensor, of several tensors at once, which start together."""
+        """As all_gather_into_tensor, for several tensors at once, which start together."""
         for output, input in zip(outputs, inputs):
             self._check_share(output, input, "output", "input")
         targets = [self._writable(t) for t in outputs]
@@ -72,7 +72,7 @@ class Moves(Base):
         sources = [self._readable(t) for t in inputs]
 
         def describe(name: str) -> list[Operation]:
-            # One row each: rows of other lengths are a mismatch, which all ranks are told.
+            # One row each: if rows have other lengths, all ranks are told of the mismatch.
             return [
                 self._op(
                     _lib.ALLGATHER, name if len(sources) == 1 else None, s, (1, _memory.rows(s)), t, i
@@ -83,7 +83,7 @@ class Moves(Base):
         return self._start("allgather", describe, outputs, opts, finish)
 
     def gather(self, output_tensors: Sequence[Tensors], input_tensors: Tensors, opts: Any) -> Work:
-        """Copy the tensors of all ranks into a list of tensors on rank ``opts.rootRank``; elsewhere it is empty."""
+        """Copy the tensors of all ranks into a list on rank ``opts.rootRank``; elsewhere the list is empty."""
         input = one(input_tensors, "gather")
         root = self._root(opts)
         outputs = list(output_tensors[0]) if self._rank == root else []
@@ -129,7 +129,7 @@ class Moves(Base):
         splits: Sequence[int], outputs: Tensors, opts: Any, finish: Callable[[Sequence[int]], None],
         number: int = _lib.ALLTOALL, root: int = 0,
     ) -> Work:  # fmt: skip
-        """An alltoall of the engine's, or a gather or scatter, of ``splits`` rows of ``source`` in ``shape``."""
+        """The engine's alltoall, gather or scatter of ``splits`` rows of ``source``, as ``shape``."""
 
         def describe(name: str) -> list[Operation]:
             operation = self._op(number, name, source, shape, target, of, root_rank=self._ranks[root])
@@ -146,9 +146,10 @@ class Moves(Base):
         input_split_sizes: Optional[Sequence[int]] = None,
         opts: Any = None,
     ) -> Work:
-        """Send rows of ``input`` to each rank, and put those of each into ``output``, by rank.
+        """Send rows of ``input`` to each rank, and put the rows from each rank into ``output``, by rank.
 
-        The split sizes are how many rows of the first dimension go to, and come from, each rank; none: equal parts.
+        The split sizes are how many rows of the first dimension go to, and come from, each rank. Without them: equal
+        parts.
         """
         return self._alltoall(output, input, output_split_sizes, input_split_sizes, opts, input)
 
@@ -187,7 +188,7 @@ class Moves(Base):
         return self._exchange("alltoall", source, target, of, (rows, each), sent, [output], opts, finish)
 
     def alltoall(self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None) -> Work:
-        """Send a tensor to each rank, and take one of each. Sizes may differ, dtypes not."""
+        """Send a tensor to each rank, and receive one from each. Sizes may differ, dtypes may not."""
         outputs, inputs = list(output_tensors), list(input_tensors)
         if len(outputs) != self.size() or len(inputs) != self.size():
             raise ValueError(f"alltoall takes {self.size()} tensors for input and output, one for each rank")

@@ -19,7 +19,7 @@ del _ENGINE_OPS["ADASUM"]
 
 
 def _reduce_op(options: Any) -> str:
-    """The name of an options object's ReduceOp, or of one itself. Raises ValueError for one that is not supported."""
+    """The name of a ReduceOp, or of that in an options object. Raises ValueError for one that is not supported."""
     op = getattr(options, "reduceOp", options)
     name = getattr(op, "op", op).name
     if name not in _ENGINE_OPS:
@@ -33,17 +33,17 @@ class Reductions(Base):
     def allreduce(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
         """Reduce a tensor elementwise over the group, in place.
 
-        ReduceOps: SUM, AVG (of integers truncated), MIN, MAX, PRODUCT; BAND, BOR, BXOR of integers and bool. Complex
-        numbers can be added only: SUM, AVG.
+        ReduceOps: SUM, AVG (truncated for integers), MIN, MAX, PRODUCT; BAND, BOR, BXOR for integers and bool. For
+        complex numbers only SUM and AVG.
         """
         return self._allreduce([one(tensors, "allreduce")], opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
-        """As :meth:`allreduce`, of several tensors at once, which start together."""
+        """As :meth:`allreduce`, for several tensors at once, which start together."""
         return self._allreduce(list(tensors), opts)
 
     def _allreduce(self, tensors: Tensors, opts: Any, wire: int = _lib.WIRE_AS_IT_IS) -> Work:
-        """``wire`` is how float32 and float64 travel between hosts."""
+        """``wire`` is the form in which float32 and float64 travel between hosts."""
         opts = dist.ReduceOp.SUM if opts is None else opts
         op = _reduce_op(opts)
         hosts = [self._readable(t) for t in tensors]
@@ -86,20 +86,20 @@ class Reductions(Base):
         return self._start("reduce", describe, [tensor], opts, finish)
 
     def reduce_scatter(self, output_tensors: Tensors, input_tensors: Sequence[Tensors], opts: Any = None) -> Work:
-        """Reduce a list of tensors, one for each rank; each gets its own in its output. ReduceOps as :meth:`allreduce`.
+        """Reduce a list of tensors, one for each rank; each rank gets its own. ReduceOps as for :meth:`allreduce`.
 
-        All must have one size and dtype.
+        All tensors must have one size and dtype.
         """
         output, inputs = one(output_tensors, "reduce_scatter"), list(input_tensors[0])
         _memory.same_size(inputs, self.size(), "the inputs of reduce_scatter", output)
         return self._reduce_scatter([output], [self._packed(inputs)], opts)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
-        """Reduce ``input``, of ``size()`` times the elements of ``output``, and leave this rank's part there."""
+        """Reduce ``input``, of ``size()`` times the elements of ``output``, and put this rank's part there."""
         return self._reduce_scatter([output], [input], opts)
 
     def reduce_scatter_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
-        """As reduce_scatter_tensor, of several tensors at once, which start together."""
+        """As reduce_scatter_tensor, for several tensors at once, which start together."""
         return self._reduce_scatter(list(outputs), list(inputs), opts)
 
     def _reduce_scatter(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:

@@ -1,10 +1,10 @@
-"""Process sets for groups. torch.distributed asks only the members of a group; the engine asks all ranks.
+"""Process sets for groups. torch.distributed calls only the members of a group; the engine needs all ranks.
 
 So every rank has a thread that adds and removes sets on demand. Rank 0 gives their order:
 
     member ── acquire, release ──▶ rank 0: order() ── add, remove, grant ──▶ every rank: obey()
 
-Groups of the same ranks share a set. It is removed when every member has released it as often as acquired.
+Groups of the same ranks share a set. It is removed once every member has released it as often as it has acquired it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MESSAGE_BYTES = 1 << 16
 
 
 class Set:
-    """A process set of the engine's that is in use; ``number`` is its id."""
+    """A process set of the engine that is in use; ``number`` is its id."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 class _Table:
-    """What a rank knows of the sets in one generation of the engine."""
+    """A rank's state of the sets in one generation of the engine."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -64,9 +64,9 @@ def start() -> None:
 
 
 def acquire(ranks: Sequence[int], rank: int, timeout: datetime.timedelta) -> Set:
-    """The set of these world ranks, for a group of theirs; all call it. It is released with the returned object.
+    """The set of these world ranks, for a group of them; all of them call it. Dropping the returned object releases it.
 
-    Raises ValueError if the engine refuses the set, HorovodInternalError if it has come to its end.
+    Raises ValueError if the engine refuses the set, HorovodInternalError if the engine has ended.
     """
     if list(ranks) == list(range(_basics.size())):
         return Set(0)
@@ -95,7 +95,7 @@ def acquire(ranks: Sequence[int], rank: int, timeout: datetime.timedelta) -> Set
 
 def _release(key: tuple[int, ...], table: _Table) -> None:
     if table is _table and table.ended is None:
-        with contextlib.suppress(Exception):  # the engine may have come to its end
+        with contextlib.suppress(Exception):  # the engine may have ended
             _send(0, _REQUESTS, {"do": "release", "ranks": key, "from": _basics.rank(), "ticket": 0}, timeout_ms=1000)
 
 
@@ -121,7 +121,7 @@ def _order(size: int) -> None:
         for rank in range(size):
             _send(rank, _ORDERS, {"do": do, "ranks": key, "ticket": 0})
 
-    with contextlib.suppress(HorovodInternalError):  # the engine's end is this thread's
+    with contextlib.suppress(HorovodInternalError):  # this thread ends with the engine
         while True:
             request = _receive(None, _REQUESTS, buffer)
             key = tuple(request["ranks"])

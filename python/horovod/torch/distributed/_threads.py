@@ -1,7 +1,8 @@
-"""The threads of this package. They are daemons, so a program may end without asking them, but not in their midst:
+"""The threads of this package. They are daemons, so a program may end without asking them.
 
-one that is in PyTorch's C++ and wants to return to Python when the interpreter has ended is ended there, which aborts
-the process. So they are waited for at exit, when the engine has been shut down, which ends what they wait for.
+But a thread must not be cut off in PyTorch's C++: if it returned to Python after the interpreter has ended, it would be
+ended there, which aborts the process. So the program waits for the threads at exit, after the engine's shutdown, which
+ends their own waits.
 """
 
 from __future__ import annotations
@@ -32,6 +33,6 @@ def start(name: str, run: Callable[..., None], *arguments: Any) -> None:
 
 
 def join(seconds: float) -> None:
-    """Wait until none of them runs, at most that long."""
+    """Wait, at most this long, until none of them runs."""
     with _ended:
         _ended.wait_for(lambda: _running == 0, seconds)

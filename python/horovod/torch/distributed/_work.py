@@ -1,4 +1,4 @@
-"""Work: what torch.distributed gets for an operation that has been started."""
+"""Work: torch.distributed's object for an operation that has been started."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import _device_memory
 from horovod.torch.distributed import _ends, _memory
 
-# PyTorch's C++ keeps a Work alive without its Python half, before 2.7 at least: calls then end in the base class, and
-# hang. So every Work is held here until it has ended and somebody has asked for its outcome; of those that nobody asks
-# for, the last ones are.
+# PyTorch's C++ keeps a Work alive without its Python half, at least before 2.7: calls then reach the base class, and
+# hang. So every Work is held here until it has ended and its outcome was asked for. Of Works whose outcome nobody asks
+# for, the latest ones are held.
 _held: dict[int, Work] = {}  # by serial number
 _serials = itertools.count()
 _forgotten: collections.deque[int] = collections.deque()  # those of _held that have ended, and some that are gone
 _FORGOTTEN_KEPT = 64
-_look_at = 2 * _FORGOTTEN_KEPT  # many in _held, it is time to look which have ended
+_look_at = 2 * _FORGOTTEN_KEPT  # so many in _held that it is time to check which have ended
 _holding = threading.Lock()
 
 
 def hold(work: Work) -> None:
-    """Hold a new Work. Now and then, look which of the others have ended without anybody noticing."""
+    """Hold a new Work. Now and then, check which of the others have ended unnoticed."""
     global _look_at
     with _holding:
         _held[work._serial] = work
@@ -43,7 +43,8 @@ def hold(work: Work) -> None:
 class Work(_TorchWork):
     """An operation that has been started; ``outputs`` are the tensors that it writes.
 
-    A derived class offers :meth:`_await`, :meth:`_outcome` and :meth:`_see_to`, and calls :func:`hold` when it is made.
+    A derived class defines :meth:`_await`, :meth:`_outcome` and :meth:`_see_to`, and calls :func:`hold` when it is
+    made.
     All methods may be called on any thread.
 
     Example:
@@ -65,31 +66,31 @@ class Work(_TorchWork):
         self._over = False
         self._failure: Optional[Exception] = None
         self._asked = False
-        self._overdue: Optional[Exception] = None  # for who has the future
+        self._overdue: Optional[Exception] = None  # for a thread that has the future
         self._future: Optional[torch.futures.Future] = None
-        self._end: Optional[torch.futures.Future] = None  # what it follows, until it is told
+        self._end: Optional[torch.futures.Future] = None  # the future that the outcome follows, until it is set
         self._callbacks: list[Callable[[], None]] = []
         self._serial = next(_serials)
-        self._reached: Any = None  # after the end: the event of a GPU at which the outputs are there
+        self._reached: Any = None  # after the end: the GPU's event at which the outputs are ready
 
-    # What derived classes do.
+    # Methods of derived classes.
 
     def _await(self, seconds: float) -> bool:
-        """Wait for the end, at most that long, and return whether it has come."""
+        """Wait for the end, at most this long, and return whether it has come."""
         raise NotImplementedError
 
     def _outcome(self) -> None:
-        """Bring the outputs to their places, or raise what the operation has died of. Called once, after the end."""
+        """Put the outputs into their places, or raise the operation's error. Called once, after the end."""
         raise NotImplementedError
 
     def _see_to(self) -> None:
-        """See to it that :meth:`_conclude` is called at the end, though nobody waits. Called once at most."""
+        """Make sure that :meth:`_conclude` is called at the end, although nobody waits. Called at most once."""
         raise NotImplementedError
 
-    # What they use.
+    # Methods for derived classes.
 
     def _conclude(self) -> None:
-        """Note the outcome, and tell those who wait for it. Only after the end."""
+        """Note the outcome, and notify waiting threads. Only after the end."""
         with self._concluding:
             if self._over:
                 return
@@ -105,7 +106,7 @@ class Work(_TorchWork):
         self._let_go()
 
     def _then(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after the end: at once, or on another thread."""
+        """Call ``callback`` after the end: at once, or later on another thread."""
         with self._mutex:
             over, first = self._over, not self._callbacks
             if not over:
@@ -116,7 +117,7 @@ class Work(_TorchWork):
             self._see_to()
 
     def _let_go(self) -> None:
-        """Hold this Work no longer than somebody may need it."""
+        """Stop holding this Work as soon as nobody can need it."""
         with _holding:
             if not self._over or self._serial not in _held:
                 return
@@ -127,13 +128,14 @@ class Work(_TorchWork):
             while len(_forgotten) > _FORGOTTEN_KEPT:
                 _held.pop(_forgotten.popleft(), None)
 
-    # What torch.distributed calls.
+    # Methods that torch.distributed calls.
 
     def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
         """Wait for the end; then the outputs are valid.
 
-        Raises HorovodInternalError (a RuntimeError) with the cause if the operation failed, or if it has not ended
-        within ``timeout``, or without one, within the group's time-out from its start. It goes on then.
+        Raises HorovodInternalError (a RuntimeError) with the cause if the operation failed. Raises it also if the
+        operation has not ended within ``timeout``; by default, within the group's time-out from its start. Then the
+        operation continues.
         """
         if not self._over:
             limit = timeout.total_seconds()
@@ -163,7 +165,7 @@ class Work(_TorchWork):
         return self.is_completed() and self._failure is None
 
     def exception(self) -> Optional[Exception]:
-        """What the operation has died of; None if it has not."""
+        """The error of the operation; None if it has not failed."""
         return self._failure if self.is_completed() else None
 
     def result(self) -> list[torch.Tensor]:
@@ -179,7 +181,7 @@ class Work(_TorchWork):
                 return self._future
             devices = list({t.device for t in self._outputs if t.device.type == "cuda"})
             self._end = torch.futures.Future(devices=devices)
-            # Only a callback that raises makes a future fail for C++, too.
+            # For C++, too, a future fails only if a callback raises.
             future = self._future = self._end.then(self._value)
         self._then(self._set_future)
         return future
@@ -194,17 +196,17 @@ class Work(_TorchWork):
         failure = self._failure or self._overdue
         if failure is not None:
             raise failure
-        self._join_stream()  # the current stream is one of PyTorch's: it is the future's
+        self._join_stream()  # the current stream is one that PyTorch made for the future
         return self._outputs
 
     def _join_stream(self) -> None:
-        """Have the current stream of the outputs' GPU wait for them, if they have one."""
+        """Make the current stream of the outputs' GPU, if they have one, wait for them."""
         if self._reached is not None:
             stream, event = self._reached
             _device_memory._cuda.current_stream(stream.device).wait_event(event)
 
     def _outlast(self) -> None:
-        """Wait for the end; its future fails if it takes longer than the group allows."""
+        """Wait for the end. The future fails if that exceeds the group's time-out."""
         if self._over or self._await(max(self._started + self._limit - time.monotonic(), 0.0)):
             self._conclude()
         else:
@@ -216,11 +218,11 @@ class Work(_TorchWork):
 
 
 class Collective(Work):
-    """A collective of the engine's, or a group of them that starts together.
+    """A collective of the engine, or a group of them that start together.
 
-    It lives as :mod:`horovod.common._operations` says. ``keep`` keeps its tensors alive. ``finish``, called with the
-    handles, brings the results to the outputs. ``latest`` has the latest operation of each name that is under way: the
-    engine has one of a name at a time, so this one is submitted at the end of the one before. Raises as ``_lib.error``
+    :mod:`horovod.common._operations` describes its life. ``keep`` keeps its tensors alive. ``finish``, called with the
+    handles, copies the results to the outputs. ``latest`` has the latest operation under way of each name: the engine
+    accepts one of a name at a time, so this one is submitted at the end of the one before. Raises as ``_lib.error``
     says.
     """
 
@@ -241,7 +243,7 @@ class Collective(Work):
         super().__init__(what, outputs, timeout)
         latest[name] = self
         self._group = _operations.Group(operations)
-        self._handles: Sequence[int] = ()  # an operation's is another one's once it was released
+        self._handles: Sequence[int] = ()  # after its release, an operation belongs to another collective
         self._keep: object = keep
         self._finish = finish
         self._refused: Optional[Exception] = None
@@ -255,12 +257,12 @@ class Collective(Work):
         hold(self)
 
     def _finish_with(self, finish: Callable[[Sequence[int]], None], outputs: Sequence[torch.Tensor]) -> Collective:
-        """Have ``finish`` called in place of what was given, for other outputs. Before anybody knows of this Work."""
+        """Replace ``finish``, for other outputs. Only before another thread knows this Work."""
         self._finish, self._outputs = finish, list(outputs)
         return self
 
     def is_over(self) -> bool:
-        """Whether the outcome is known and the results are in their places; asks nobody."""
+        """Whether the outcome is known and the results are in place; makes no call."""
         return self._over
 
     def settle(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -288,7 +290,7 @@ class Collective(Work):
             if not before._await(seconds):
                 return False
             before._conclude()
-            while self._before is not None:  # the thread that has concluded it submits this one
+            while self._before is not None:  # the thread that concludes it submits this one
                 if time.monotonic() >= deadline:
                     return False
                 time.sleep(0.0001)
@@ -309,12 +311,12 @@ class Collective(Work):
             else:
                 self._group.free()
             self._group = _operations.Group([])
-            self._keep = self._finish = None  # and the memory with them
+            self._keep = self._finish = None  # this frees the memory, too
             if self._latest.get(self._key) is self:
                 del self._latest[self._key]
 
     def _bring(self) -> None:
-        """Bring the results to the outputs; on a GPU, in a stream."""
+        """Copy the results to the outputs; on a GPU, in a stream."""
         finish = self._finish or (lambda _: None)
         stream = _memory.follow(self._group.operations)
         if stream is None:
@@ -327,7 +329,7 @@ class Collective(Work):
         self._reached = stream, stream.record_event()
 
     def _ended(self) -> bool:
-        """Whether the operation has ended; asks nobody."""
+        """Whether the operation has ended; makes no call."""
         if self._over:
             return True
         if self._before is not None:

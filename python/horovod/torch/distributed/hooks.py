@@ -1,6 +1,6 @@
 """Communication hooks for DistributedDataParallel: ``model.register_comm_hook(state, hook)``."""
 
-# No annotations as strings here: DistributedDataParallel reads those of hooks.
+# No annotations as strings here, because DistributedDataParallel reads the annotations of hooks.
 from typing import Any, Optional
 
 import torch
@@ -13,7 +13,7 @@ from horovod.torch.compression import AS_IT_IS, Compression, Compressor, prepare
 def _averaged(
     tensor: torch.Tensor, group: Optional[dist.ProcessGroup], wire: int = AS_IT_IS
 ) -> torch.futures.Future[torch.Tensor]:
-    """The average of ``tensor``, in place, which travels between hosts as ``wire`` says."""
+    """The average of ``tensor``, in place; it travels between hosts in the form ``wire``."""
     group = dist.distributed_c10d._get_default_group() if group is None else group
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.AVG
@@ -68,10 +68,10 @@ class CompressedState:
 def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of gradients, which travels compressed, for ``DistributedDataParallel.register_comm_hook``.
 
-    ``Compression.fp16`` and ``bf16`` mean what they mean in ``horovod.torch.allreduce``: float32 and float64 are
-    rounded where they travel from host to host, and nowhere else. A compressor of your own compresses the bucket
-    before the operation, and decompresses it after it. ``Compression.int8`` is refused: it keeps errors by the
-    tensors' names, and buckets have none.
+    ``Compression.fp16`` and ``bf16`` have the same meaning as in ``horovod.torch.allreduce``: float32 and float64 are
+    rounded where they travel between hosts, and nowhere else. A compressor of your own compresses the bucket before the
+    operation, and decompresses it after it. ``Compression.int8`` is refused: it keeps errors by the tensors' names, and
+    buckets have none.
 
     Args:
         state: how gradients are compressed; None: by ``Compression.fp16``, in the default group.

@@ -29,8 +29,8 @@ __all__ = ["ElasticSampler", "TorchState", "run"]
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a training function whose first argument is a :class:`TorchState`, or another ``State``.
 
-    It is called again, after the job was joined anew, when a HorovodInternalError or a HostsUpdatedInterrupt leaves it;
-    see :mod:`horovod.common.elastic`. Other exceptions go through.
+    If a HorovodInternalError or a HostsUpdatedInterrupt leaves the function, the job is joined anew and the function is
+    called again; see :mod:`horovod.common.elastic`. Other exceptions propagate.
 
     Args:
         func: the training function.

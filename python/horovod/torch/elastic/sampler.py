@@ -1,4 +1,4 @@
-"""A sampler that goes on in the middle of an epoch, with another number of ranks."""
+"""A sampler that can continue in the middle of an epoch, with another number of ranks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from horovod.torch.mpi_ops import rank, size
 
 
 class ElasticSampler(torch.utils.data.Sampler):
-    """Deals the indices of ``dataset`` that are left of an epoch out to the ranks.
+    """Deals the remaining indices of an epoch of ``dataset`` out to the ranks.
 
-    Record each batch with :meth:`record_batch`, and call :meth:`set_epoch` at the *end* of each epoch. Where the
-    indices cannot be divided equally, the first ones are dealt out again. In a ``TorchState`` the sampler is part of
-    the state.
+    Record each batch with :meth:`record_batch`, and call :meth:`set_epoch` at the *end* of each epoch. If the indices
+    cannot be divided equally, the first ones are dealt out again. In a ``TorchState`` the sampler is part of the state.
 
     Args:
-        dataset: whose indices they are; it has a length.
+        dataset: the data set whose indices are dealt out; it has a length.
         shuffle: give each epoch an order of its own, the same on all ranks.
-        seed: by which the order is made.
+        seed: decides the order.
 
     Raises:
         ValueError: Horovod is not initialised.
@@ -36,10 +35,10 @@ class ElasticSampler(torch.utils.data.Sampler):
     """
 
     epoch: int
-    processed_num: int  # indices of this epoch that are done, of all ranks together
+    processed_num: int  # finished indices of this epoch, over all ranks
     num_replicas: int
     rank: int
-    remaining_indices: list[int]  # of this epoch when it was last reset
+    remaining_indices: list[int]  # of this epoch, at the last reset
     num_samples: int  # for each rank
     total_size: int
 
@@ -74,22 +73,22 @@ class ElasticSampler(torch.utils.data.Sampler):
         """Say how far the sampler is.
 
         Returns:
-            The epoch, and how many of its indices are done on all ranks together; for :meth:`load_state_dict`.
+            The epoch, and how many of its indices are finished on all ranks together; for :meth:`load_state_dict`.
         """
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from where another sampler was.
+        """Continue from the place of another sampler.
 
         Args:
-            state_dict: what its :meth:`state_dict` returned.
+            state_dict: the result of its :meth:`state_dict`.
         """
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict["processed_num"]
         self.reset()
 
     def reset(self) -> None:
-        """Deal the rest of the epoch out anew, to the ranks that there are now.
+        """Deal the rest of the epoch out anew, to the present ranks.
 
         Raises:
             ValueError: Horovod is not initialised.

@@ -1,4 +1,4 @@
-"""The state of training with PyTorch: model, optimizer and sampler by handlers of their kinds, and plain values."""
+"""The state of training with PyTorch: model, optimizer and sampler, each with a handler, and plain values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StateHandler:
         True
     """
 
-    _saved: Any  # what save has remembered; picklable
+    _saved: Any  # the state that save has remembered; picklable
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -42,11 +42,11 @@ class StateHandler:
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Give the value the state that was saved last."""
+        """Give the value the last saved state."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Give the value the state that it has on rank 0, on all ranks, and save it. Blocks."""
+        """Give the value rank 0's state, on all ranks, and save it. Blocks."""
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
@@ -85,7 +85,7 @@ class ModelStateHandler(StateHandler):
         self.value.load_state_dict(self._saved)
 
     def sync(self) -> None:
-        """Broadcast rank 0's, and save them. Blocks."""
+        """Broadcast rank 0's parameters and buffers, and save them. Blocks."""
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
 
@@ -113,17 +113,17 @@ class OptimizerStateHandler(StateHandler):
 
     def restore(self) -> None:
         """Load the copy."""
-        # A copy, since load_state_dict keeps the tensors that fit, and the optimizer goes on to change them.
+        # A copy, because load_state_dict keeps the tensors that fit, and the optimizer changes them later.
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
     def sync(self) -> None:
-        """Broadcast rank 0's, and save it. Blocks."""
+        """Broadcast rank 0's state, and save it. Blocks."""
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 
 
 class SamplerStateHandler(StateHandler):
-    """Handles an :class:`ElasticSampler`: the epoch, and how far it is done.
+    """Handles an :class:`ElasticSampler`: the epoch, and its progress in it.
 
     Args:
         sampler: the sampler.
@@ -140,11 +140,11 @@ class SamplerStateHandler(StateHandler):
         self.save()
 
     def save(self) -> None:
-        """Remember how far the sampler is."""
+        """Remember the sampler's place in the epoch."""
         self._saved = self.value.state_dict()
 
     def restore(self) -> None:
-        """Go on from there."""
+        """Continue from the saved place."""
         self.value.load_state_dict(self._saved)
 
     def sync(self) -> None:
@@ -161,7 +161,7 @@ _handler_registry: list[tuple[type, type[StateHandler]]] = [
 
 
 def get_handler_registry() -> list[tuple[type, type[StateHandler]]]:
-    """Which types of values have handlers in a :class:`TorchState`.
+    """Get the types of values that have handlers in a :class:`TorchState`.
 
     Returns:
         Pairs of a type and its handler's class. The first pair whose type fits a value counts.
@@ -178,7 +178,7 @@ def set_handler_registry(registry: list[tuple[type, type[StateHandler]]]) -> Non
     """Replace the registry, for states that are made from now on.
 
     Args:
-        registry: as :func:`get_handler_registry` returns it.
+        registry: in the form from :func:`get_handler_registry`.
 
     Example:
         >>> from horovod.torch.elastic.state import get_handler_registry, set_handler_registry
@@ -198,13 +198,13 @@ def _handler_of(value: Any) -> Optional[StateHandler]:
 class TorchState(ObjectState):
     """The state of training with PyTorch.
 
-    Each value is an attribute. Assigning to one that is handled saves the new value at once.
+    Each value is an attribute. Assigning to one that has a handler saves the new value at once.
 
     Args:
-        model, optimizer: what is trained, and by what; either may be left out.
+        model, optimizer: the trained model, and its optimizer; either may be left out.
         kwargs: further values. Modules, optimizers and :class:`ElasticSampler` are handled like ``model`` and
-            ``optimizer``: copied at :meth:`save`. Others are plain picklable objects, of which not a copy but the
-            object itself is saved, such as the numbers of epoch and batch.
+            ``optimizer``: copied at :meth:`save`. Others are plain picklable objects, such as the numbers of epoch and
+            batch; of these the object itself is saved, not a copy.
 
     Example:
         >>> state = hvd.elastic.TorchState(model=torch.nn.Linear(2, 1), epoch=0)
@@ -227,7 +227,7 @@ class TorchState(ObjectState):
             handler = _handler_of(value)
             if handler is not None:
                 handled[name] = handler
-        object.__setattr__(self, "_handlers", {})  # which __setattr__ asks for
+        object.__setattr__(self, "_handlers", {})  # __setattr__ looks at this attribute
         for name, handler in handled.items():
             object.__setattr__(self, name, handler.value)
         for name, value in {"model": model, "optimizer": optimizer}.items():
@@ -247,13 +247,13 @@ class TorchState(ObjectState):
             handler.set_value(value)
 
     def save(self) -> None:
-        """Remember copies of what is handled, and the plain values themselves."""
+        """Remember copies of the values with handlers, and the plain values themselves."""
         for handler in self._handlers.values():
             handler.save()
         super().save()
 
     def restore(self) -> None:
-        """Make everything what it was at the last :meth:`save`."""
+        """Set everything to what it was at the last :meth:`save`."""
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
@@ -269,13 +269,13 @@ class TorchState(ObjectState):
         super()._take_saved(values)
 
     def sync(self) -> None:
-        """Make everything that of rank 0, on all ranks, and remember it. All ranks call this. Blocks."""
+        """Set everything to rank 0's state, on all ranks, and remember it. All ranks call this. Blocks."""
         for handler in self._handlers.values():
             handler.sync()
         super().sync()
 
     def reset(self) -> None:
-        """Deal the samplers' indices out to the ranks that there are now, also where no :meth:`sync` follows."""
+        """Deal the samplers' indices out to the present ranks, even if no :meth:`sync` follows."""
         for handler in self._handlers.values():
             if isinstance(handler, SamplerStateHandler):
                 handler.value.reset()

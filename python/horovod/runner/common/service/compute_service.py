@@ -1,6 +1,6 @@
-"""Where the processes of a job that computes data, and of one that trains with them, learn of one another.
+"""Where the processes of a job that computes data, and of a job that trains with the data, find one another.
 
-Each request is a connection of its own: both ends prove that they know a key, then one message of JSON goes each way.
+Each request is a connection: both ends prove that they know a key, then send one message of JSON each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ComputeClient", "ComputeService"]
 
 _LONGEST = 1 << 16  # bytes of a message
 _SIOCGIFADDR = 0x8915
-_GONE = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, EOFError)  # of a service that has ended
+_GONE = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, EOFError)  # errors of a service that has ended
 
 
 class ComputeService:
@@ -30,8 +30,8 @@ class ComputeService:
     Args:
         dispatchers: how many dispatchers there will be.
         workers_per_dispatcher: how many workers each will have.
-        key: what clients must know.
-        nics: the network interfaces by which clients reach this host; all without it.
+        key: the key that clients must know.
+        nics: the network interfaces at which clients reach this host; None: all.
 
     Raises:
         ValueError: a number below 1, or a network interface that this host does not have.
@@ -68,7 +68,7 @@ class ComputeService:
         return self._addresses
 
     def shutdown(self) -> None:
-        """Tell everybody who waits that the service is over, and listen no more."""
+        """Tell all waiting clients that the service is over, and stop listening."""
         with self._changed:
             self._down = True
             self._changed.notify_all()
@@ -77,7 +77,7 @@ class ComputeService:
         self._listener.close()
 
     def wait_for_shutdown(self, timeout: Optional[float] = None) -> bool:
-        """Wait until somebody shuts the service down. Returns whether that has happened."""
+        """Wait until a client shuts the service down. Returns whether that has happened."""
         with self._changed:
             return self._changed.wait_for(lambda: self._down, timeout)
 
@@ -134,7 +134,7 @@ class ComputeService:
             return self._dispatchers[dispatcher]
 
     def _all_workers(self, dispatcher: int, timeout: float) -> int:
-        """How many are missing after the time."""
+        """How many workers are missing when the time is over."""
         with self._changed:
             workers = self._workers[self._number(dispatcher)]
             self._changed.wait_for(lambda: self._down or len(workers) >= self._wanted, timeout)
@@ -145,9 +145,9 @@ class ComputeClient:
     """Asks a :class:`ComputeService`, in another process or this one.
 
     Args:
-        compute_addresses: what the service's ``addresses()`` has returned.
-        key: what the service was given.
-        verbose: above 1 tells of each request.
+        compute_addresses: the result of the service's ``addresses()``.
+        key: the service's key.
+        verbose: above 1 prints each request.
     """
 
     def __init__(self, compute_addresses: Mapping[str, Any], key: bytes, verbose: int = 1) -> None:
@@ -156,15 +156,15 @@ class ComputeClient:
         self._verbose = verbose
 
     def register_dispatcher(self, dispatcher_id: int, dispatcher_address: str) -> None:
-        """Tell where a dispatcher is. Raises ValueError if another one has that number."""
+        """Register a dispatcher's address. Raises ValueError if another one has that number."""
         self._ask("register_dispatcher", dispatcher_id, dispatcher_address)
 
     def register_worker_for_dispatcher(self, dispatcher_id: int, worker_id: int) -> None:
-        """Tell that a worker of a dispatcher is ready."""
+        """Register that a worker of a dispatcher is ready."""
         self._ask("register_worker", dispatcher_id, worker_id)
 
     def wait_for_dispatcher_registration(self, dispatcher_id: int, timeout: float) -> str:
-        """Where a dispatcher is. Raises TimeoutError if nobody has told after so many seconds."""
+        """The address of a dispatcher. Raises TimeoutError if it is not registered after so many seconds."""
         address = self._ask("dispatcher", dispatcher_id, timeout)
         if address is None:
             raise TimeoutError(f"dispatcher {dispatcher_id} has not started within {timeout} seconds")
@@ -187,7 +187,7 @@ class ComputeClient:
             self._ask("shutdown")
 
     def wait_for_shutdown(self) -> None:
-        """Wait until somebody ends the service, or it is gone."""
+        """Wait until the service is shut down, or is gone."""
         while True:
             try:
                 if self._ask("wait_for_shutdown", 60):
@@ -222,7 +222,7 @@ class ComputeClient:
 
 
 def addresses_of(nics: Optional[Sequence[str]] = None) -> list[str]:
-    """The IPv4 addresses of this host, or of some network interfaces, those that others reach first."""
+    """The IPv4 addresses of this host, or of some network interfaces; the most reachable ones first."""
     if nics:
         return [_address_of(nic) for nic in nics]
     found: dict[str, None] = {}
@@ -257,7 +257,7 @@ def reachable(url: str, timeout: float = 5.0) -> bool:
 
 
 def way_to(host: str) -> str:
-    """This host's address on the way to another, by which that one reaches this."""
+    """This host's address on the way to another host, by which the other host reaches this one."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         way.connect((host, 9))
         return str(way.getsockname()[0])

@@ -28,7 +28,7 @@ def dumps_base64(obj: Any, to_ascii: bool = True) -> Any:
 
 
 def loads_base64(encoded: Any) -> Any:
-    """Read an object that :func:`dumps_base64` wrote. Unpickling runs code of the sender, so the text must be from
+    """Read an object that :func:`dumps_base64` wrote. Unpickling runs the sender's code, so the text must be from
     somebody whom you trust.
 
     Args:

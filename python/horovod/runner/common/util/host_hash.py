@@ -1,4 +1,4 @@
-"""Which processes share a host."""
+"""Finds out which processes share a host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def host_hash(salt: Optional[str] = None) -> str:
     """Text that is the same for processes of one host and one set of namespaces, and differs between others.
 
     Args:
-        salt: text that changes the result; for example, it tells jobs apart.
+        salt: text that changes the result; for example, to distinguish jobs.
 
     Returns:
         The host's short name, a dash and 32 hexadecimal digits.

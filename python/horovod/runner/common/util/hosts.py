@@ -32,7 +32,7 @@ class HostInfo:
         """Parse ``"host:slots"``.
 
         Args:
-            host_string: the text. An IPv6 address stands in brackets: ``"[::1]:2"``.
+            host_string: the text. An IPv6 address needs brackets: ``"[::1]:2"``.
 
         Returns:
             The host.

@@ -1,4 +1,4 @@
-"""The secret of a job, and digests that prove who knows it."""
+"""The secret of a job, and digests that prove that the sender knows it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import secrets
 
-HOROVOD_SECRET_KEY = "_HOROVOD_SECRET_KEY"  # the variable that has it, encoded by codec.dumps_base64
+HOROVOD_SECRET_KEY = "_HOROVOD_SECRET_KEY"  # the variable with the secret, encoded by codec.dumps_base64
 DIGEST_LENGTH_BYTES = 32
 SECRET_LENGTH_BYTES = 32
 
@@ -44,12 +44,12 @@ def compute_digest(key: bytes, message: bytes) -> bytes:
 
 
 def check_digest(key: bytes, message: bytes, digest: bytes) -> bool:
-    """Tell whether a digest is that of a message. The time that this takes tells nothing of the secret.
+    """Tell whether a digest belongs to a message. The time that this takes reveals nothing about the secret.
 
     Args:
         key: the secret.
         message: the message.
-        digest: what :func:`compute_digest` returned to the sender.
+        digest: the result of :func:`compute_digest` at the sender.
 
     Returns:
         Whether it is.

@@ -1,4 +1,4 @@
-"""The settings of a job, as programs that start one hand them over."""
+"""The settings of a job, in the form in which programs that start a job pass them on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class BaseSettings:
 
     Args:
         num_proc: the number of processes.
-        verbose: above 0, the launcher tells what it does.
+        verbose: above 0, the launcher prints what it does.
         ssh_port: port of the other hosts' sshd.
         ssh_identity_file: private key for the other hosts.
         extra_mpi_args: more arguments of ``mpirun``.

@@ -1,4 +1,4 @@
-"""Time limits for things that are done in several steps."""
+"""Time limits for tasks of several steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TimeoutException(Exception):  # noqa: N818 (Horovod's name)
 
 
 class Timeout:
-    """A time limit for something that is done in several steps.
+    """A time limit for a task of several steps.
 
     Args:
         timeout: seconds from now.
@@ -58,7 +58,7 @@ class Timeout:
         """Raise the error if the time is over.
 
         Args:
-            activity: what the program does now, for the text of the error.
+            activity: the program's present activity, for the text of the error.
 
         Raises:
             TimeoutException: the time is over. It is another class if the limit was made with one.
