@@ -89,8 +89,8 @@ type place struct {
 	watch   *watch
 }
 
-// alloc allocates memory of the device. If there is none, it frees what it keeps for outputs, waits for what is about to
-// be freed, and asks the program to give back what it keeps unused.
+// alloc allocates memory of the device. If there is none, it frees what it keeps for outputs, waits for what is about
+// to be freed, and asks the program to give back what it keeps unused.
 func (p *place) alloc(bytes int) (cuda.Address, error) {
 	a, err := p.context.Alloc(bytes)
 	if !errors.Is(err, cuda.ErrOutOfMemory) {

@@ -139,7 +139,8 @@ class _Memory:
 
     def free_after(self, stream: Any) -> None:
         """Free it after the present work of a stream, which is the last to use it."""
-        if owned := self._owner.detach():
+        owned = self._owner.detach()
+        if owned is not None:
             device, address = owned[2]
             size = self.__cuda_array_interface__["shape"][0]
             _lib.load().gorovod_free_on_stream(device, address, size, stream.cuda_stream)
