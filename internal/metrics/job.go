@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -16,8 +17,8 @@ import (
 // never shrink. Its methods are safe on any goroutine.
 type Job struct {
 	mu     sync.Mutex
-	size   int             // of the present world
-	worlds int             // that there have been
+	size   int // of the present world
+	resets map[membership.Cause]uint64
 	from   uint64          // the first generation of the present world
 	ranks  map[int]*teller // of the present world
 	total  sums            // of all ranks and worlds
@@ -68,8 +69,9 @@ const maxRanks = 512
 
 // NewJob returns a job without a world: see Form.
 func NewJob() *Job {
-	return &Job{ranks: map[int]*teller{}, total: sums{works: map[work]*feed.Work{}, tensors: map[kind]uint64{},
-		byRank: map[int]*rankSums{}}}
+	return &Job{resets: map[membership.Cause]uint64{}, ranks: map[int]*teller{},
+		total: sums{works: map[work]*feed.Work{}, tensors: map[kind]uint64{},
+			byRank: map[int]*rankSums{}}}
 }
 
 // Form begins a world of size ranks, whose generations are from or later. joined counts those that have come.
@@ -77,8 +79,14 @@ func (j *Job) Form(size int, from uint64, joined func() int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.size, j.from, j.joined = size, from, joined
-	j.worlds++
 	clear(j.ranks)
+}
+
+// Reset counts that the next world is formed anew.
+func (j *Job) Reset(cause membership.Cause) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.resets[cause]++
 }
 
 // Take takes what a rank has told: see rendezvous.Server.Figures. It drops figures that are damaged or of an earlier

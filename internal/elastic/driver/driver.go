@@ -46,8 +46,9 @@ type Options struct {
 	Signal func(worker int, sig syscall.Signal)
 	// Meet opens an epoch's rendezvous, and returns its addresses for each host.
 	Meet func() ([]net.Listener, func(host string) []string, error)
-	// Serves, if set, is told of each epoch's rendezvous before it serves, and of the number of its ranks.
-	Serves func(s *rendezvous.Server, size int)
+	// Serves, if set, is told of each epoch's rendezvous before it serves, of the number of its ranks, and why it is
+	// formed.
+	Serves func(s *rendezvous.Server, size int, cause membership.Cause)
 	// Failed, if set, is told of each failure of a worker, as the user is.
 	Failed func(text string)
 	// Say tells the user something, and Debug a user who wants to know more.

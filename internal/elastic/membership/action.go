@@ -36,7 +36,25 @@ type Form struct {
 	Sync bool
 	// Sets are the process sets of rank 0: lists of ranks, some of which may be beyond this epoch's size.
 	Sets [][]int
+	// Cause says why the job is formed anew; empty of the first epoch.
+	Cause Cause
 }
+
+// Cause is why a job is formed anew. The first one of these that holds counts.
+type Cause string
+
+// The causes.
+const (
+	ByFailure Cause = "failure" // a member has died or could not be reached
+	ByApart   Cause = "apart"   // the members could not join one another
+	ByChange  Cause = "changed" // slots have come, and others were taken away
+	ByRemoval Cause = "removed" // slots were taken away
+	ByArrival Cause = "added"   // workers have come
+	ByError   Cause = "error"   // an operation of the members has failed, and all are alive
+)
+
+// Causes are all of them.
+func Causes() []Cause { return []Cause{ByFailure, ByApart, ByChange, ByRemoval, ByArrival, ByError} }
 
 // Notify tells the members of the epoch that workers have come, or must go. They become ready when it suits them.
 type Notify struct {
@@ -93,7 +111,11 @@ func (a Stop) String() string {
 }
 
 func (a Form) String() string {
-	text := fmt.Sprintf("form epoch %d of %d:", a.Epoch, len(a.Places))
+	text := fmt.Sprintf("form epoch %d of %d", a.Epoch, len(a.Places))
+	if a.Cause != "" {
+		text += fmt.Sprintf(" (%s)", a.Cause)
+	}
+	text += ":"
 	host := ""
 	for _, p := range a.Places {
 		if p.Host != host {
