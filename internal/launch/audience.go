@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/dashboard"
 	"github.com/gorovod/gorovod/internal/door"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/logging"
 	"github.com/gorovod/gorovod/internal/metrics"
 	"github.com/gorovod/gorovod/internal/overview"

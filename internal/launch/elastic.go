@@ -20,6 +20,7 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/driver"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
+	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
 // elasticJob is a job whose processes come and go: package driver decides, and elasticJob runs them by crews.
@@ -116,7 +117,11 @@ func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code i
 	if e.Telemetry, err = f.openTelemetry(e.Name); err != nil {
 		return exitUsage, why, err
 	}
-	o.Serves, o.Failed = e.watchWorld, e.Telemetry.Fail
+	o.Serves = func(s *rendezvous.Server, size int, cause membership.Cause) {
+		e.Audience.formedAnew(cause)
+		e.watchWorld(s, size)
+	}
+	o.Failed = e.Telemetry.Fail
 	code, err = e.run(o)
 	e.Audience.end(code, e.why, err)
 	e.Telemetry.End(code)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/version"
 )
@@ -22,7 +23,7 @@ var (
 	worldSize = desc("world_size", "Number of ranks of the present world.")
 	workers   = desc("workers", "Ranks of the present world that have joined, and that have not.", "state")
 	reporting = desc("reporting_ranks", "Ranks of the present world whose figures are in the sums.")
-	resets    = desc("elastic_resets_total", "How often an elastic job was formed anew.")
+	resets    = desc("elastic_resets_total", "How often an elastic job was formed anew.", "cause")
 	tensors   = desc("collectives_total",
 		"Operations that programs submitted and that were executed, counted on each rank that "+
 			"took part.", "op", "dtype", "process_set")
@@ -81,7 +82,9 @@ func (j *Job) Collect(out chan<- prometheus.Metric) {
 	gauge(workers, float64(joined), "joined")
 	gauge(workers, float64(max(0, size-joined)), "missing")
 	gauge(reporting, float64(len(j.ranks)))
-	count(resets, float64(max(0, j.worlds-1)))
+	for _, cause := range membership.Causes() {
+		count(resets, float64(j.resets[cause]), string(cause))
+	}
 	if len(j.total.byRank) == 0 {
 		return // no rank has sent figures
 	}

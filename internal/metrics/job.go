@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -68,8 +69,9 @@ const maxRanks = 512
 
 // NewJob returns a job without a world: call Form.
 func NewJob() *Job {
-	return &Job{ranks: map[int]*teller{}, total: sums{works: map[work]*feed.Work{}, tensors: map[kind]uint64{},
-		byRank: map[int]*rankSums{}}}
+	return &Job{resets: map[membership.Cause]uint64{}, ranks: map[int]*teller{},
+		total: sums{works: map[work]*feed.Work{}, tensors: map[kind]uint64{},
+			byRank: map[int]*rankSums{}}}
 }
 
 // Form begins a world of size ranks, whose generations are from or later. joined counts the ranks that have come.
@@ -77,7 +79,6 @@ func (j *Job) Form(size int, from uint64, joined func() int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.size, j.from, j.joined = size, from, joined
-	j.worlds++
 	clear(j.ranks)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -83,7 +84,7 @@ func TestSumsOfAllRanks(t *testing.T) {
 		`negotiation_seconds_bucket{le="16.777216"} 0`, "negotiation_seconds_sum 1800", "negotiation_seconds_count 30",
 		`wait_seconds_total{rank="0"} 0`, `wait_seconds_total{rank="2"} 2`, "cache_hits_total 30", "pending_operations 3",
 		"oldest_pending_seconds 1", `resident_memory_bytes{rank="1"} 1.048576e+06`, "fusion_fill_ratio 0.5",
-		"elastic_resets_total 0", `step_seconds_bucket{le="1.048576"} 30`, "step_seconds_sum 30", "steps_total 10",
+		`elastic_resets_total{cause="failure"} 0`, `step_seconds_bucket{le="1.048576"} 30`, "step_seconds_sum 30", "steps_total 10",
 		"samples_total 960")
 }
 
@@ -94,6 +95,7 @@ func TestSumsOutliveWorlds(t *testing.T) {
 	j.Form(2, 1<<20, all(2))
 	j.Take(0, 1<<20+1, "", figures(10, time.Second).Append(nil))
 	j.Take(1, 1<<20+1, "", figures(10, 0).Append(nil))
+	j.Reset(membership.ByFailure)
 	j.Form(1, 2<<20, all(1))
 	j.Take(0, 2<<20+1, "", figures(5, 2*time.Second).Append(nil))
 	j.Take(0, 1<<20+1, "", figures(100, time.Hour).Append(nil))
@@ -101,7 +103,9 @@ func TestSumsOutliveWorlds(t *testing.T) {
 	j.Take(0, 2<<20+2, "", figures(1, 0).Append(nil))           // the program has called Init again
 	j.Take(0, 2<<20+2, "", figures(0, 0).Append(nil))
 	has(t, shown(t, j), "world_size 1", `collectives_total{dtype="float32",op="allreduce",process_set="0"} 26`,
-		`wait_seconds_total{rank="0"} 3`, "steps_total 16", "samples_total 832", "elastic_resets_total 1", "reporting_ranks 1", "pending_operations 1")
+		`wait_seconds_total{rank="0"} 3`, "steps_total 16", "samples_total 832",
+		`elastic_resets_total{cause="failure"} 1`, `elastic_resets_total{cause="added"} 0`, "reporting_ranks 1",
+		"pending_operations 1")
 }
 
 // TestWaitingIsCharged checks that the ranks' reports about other ranks are added up, and that ranks outside the world

@@ -57,8 +57,8 @@ func (p *pairs) add(now time.Time, rank int, late feed.Late) {
 	p.waited[key] += late.Nanoseconds
 }
 
-// place reports whether a rank has a place, and gives it one if it should have one. The pairs of the rank that loses its
-// place are gone; should it get one again, they begin at 0, as counters may.
+// place reports whether a rank has a place, and gives it one if it should have one. The pairs of the rank that loses
+// its place are gone; should it get one again, they begin at 0, as counters may.
 func (p *pairs) place(now time.Time, rank int, sum float64) bool {
 	least, at := math.Inf(1), -1
 	for i, r := range p.places {

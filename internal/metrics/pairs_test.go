@@ -15,8 +15,8 @@ func TestPairsAreShown(t *testing.T) {
 	for _, told := range []struct {
 		rank int
 		late []feed.Late
-	}{{0, []feed.Late{{Rank: 1, Nanoseconds: 2e9}}}, {0, []feed.Late{{Rank: 1, Nanoseconds: 1e9}, {Rank: 2, Nanoseconds: 5e8},
-		{Rank: 3, Nanoseconds: 7e9}}}, {2, []feed.Late{{Rank: 1, Nanoseconds: 4e9}}}} {
+	}{{0, []feed.Late{{Rank: 1, Nanoseconds: 2e9}}}, {0, []feed.Late{{Rank: 1, Nanoseconds: 1e9},
+		{Rank: 2, Nanoseconds: 5e8}, {Rank: 3, Nanoseconds: 7e9}}}, {2, []feed.Late{{Rank: 1, Nanoseconds: 4e9}}}} {
 		f := figures(1, 0)
 		f.WaitedFor = told.late
 		j.Take(told.rank, 1, "", f.Append(nil))

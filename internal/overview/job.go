@@ -24,7 +24,8 @@ type Job struct {
 	worlds  int    // that there have been
 	from    uint64 // the first generation of the present world
 	formed  time.Time
-	whole   bool // all ranks of the world have joined
+	whole   bool   // all ranks of the world have joined
+	because string // why the next world is formed
 	joined  func() int
 	ask     func()
 	inspect func(ranks []int) // sets which ranks say where they are, too
@@ -132,8 +133,20 @@ func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	j.ranks, j.windows, j.waited, j.step = make([]rank, size), nil, longWait{}, 0
 	j.past.begin(size)
 	if j.worlds > 1 {
-		j.note(j.formed, fmt.Sprintf("the job is formed anew, with %d ranks", size))
+		text := fmt.Sprintf("the job is formed anew, with %d ranks", size)
+		if j.because != "" {
+			text += ", since " + j.because
+		}
+		j.note(j.formed, text)
 	}
+	j.because = ""
+}
+
+// Because says why the next world is formed, for the history.
+func (j *Job) Because(text string) {
+	j.mu.Lock()
+	j.because = text
+	j.mu.Unlock()
 }
 
 // Note adds a text to the history.

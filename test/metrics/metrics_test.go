@@ -220,7 +220,7 @@ func TestElasticJobs(t *testing.T) {
 		"1")
 	j.await(t, "two workers", secret, func(page string) bool {
 		return value(page, "world_size") == 2 && value(page, "reporting_ranks") == 2 &&
-			value(page, "elastic_resets_total") == 0
+			value(page, `elastic_resets_total{cause="failure"}`) == 0
 	})
 	if code, _ := j.get("/metrics", ""); code != http.StatusUnauthorized {
 		t.Errorf("without the token: %d", code)

@@ -34,7 +34,7 @@ func (d *Driver) form(a membership.Form) error {
 		listeners: listeners}
 	e.server.Epoch = a.Epoch
 	if d.o.Serves != nil {
-		d.o.Serves(e.server, len(a.Places))
+		d.o.Serves(e.server, len(a.Places), a.Cause)
 	}
 	for _, l := range listeners {
 		go e.server.Serve(l)

@@ -36,6 +36,8 @@ type Form struct {
 	Sync bool
 	// Sets are the process sets of rank 0: lists of ranks, some of which may be beyond this epoch's size.
 	Sets [][]int
+	// Cause says why the job is formed anew; empty of the first epoch.
+	Cause Cause
 }
 
 // Notify tells the members of the epoch that workers have come, or must go. Members become ready when it suits them.
@@ -93,7 +95,11 @@ func (a Stop) String() string {
 }
 
 func (a Form) String() string {
-	text := fmt.Sprintf("form epoch %d of %d:", a.Epoch, len(a.Places))
+	text := fmt.Sprintf("form epoch %d of %d", a.Epoch, len(a.Places))
+	if a.Cause != "" {
+		text += fmt.Sprintf(" (%s)", a.Cause)
+	}
+	text += ":"
 	host := ""
 	for _, p := range a.Places {
 		if p.Host != host {

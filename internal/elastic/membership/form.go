@@ -78,7 +78,7 @@ func (s *State) begin(came []*worker) {
 		}
 	}
 	s.epoch++
-	f := Form{Epoch: s.epoch, Places: s.places(came, source), Sets: source.Sets}
+	f := Form{Epoch: s.epoch, Places: s.places(came, source), Sets: source.Sets, Cause: s.cause(came)}
 	for _, w := range came {
 		f.Sync = f.Sync || !w.Intact || !w.member
 	}
@@ -97,6 +97,25 @@ func (s *State) begin(came []*worker) {
 	s.holding, s.overdue = never, never
 	s.news, s.gather = never, never
 	s.act(f)
+}
+
+// cause says why an epoch is formed, before its members are members.
+func (s *State) cause(came []*worker) Cause {
+	switch {
+	case s.epoch == 1:
+		return ""
+	case s.lost:
+		return ByFailure
+	case s.trouble != "":
+		return ByApart
+	case s.asked == Added|Removed:
+		return ByChange
+	case s.asked == Removed:
+		return ByRemoval
+	case s.asked == Added || slices.ContainsFunc(came, func(w *worker) bool { return !w.member }):
+		return ByArrival
+	}
+	return ByError
 }
 
 // places orders the workers: the host of the source first, then the hosts in
