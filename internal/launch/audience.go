@@ -130,6 +130,24 @@ func (a *audience) form(s *rendezvous.Server, size int) {
 	}
 }
 
+// formedAnew notes why the world that follows is formed; an empty cause is of the first one.
+func (a *audience) formedAnew(cause membership.Cause) {
+	if a == nil || cause == "" {
+		return
+	}
+	if a.metrics != nil {
+		a.metrics.Job().Reset(cause)
+	}
+	a.overview.Because(map[membership.Cause]string{
+		membership.ByFailure: "a worker has died or could not be reached",
+		membership.ByApart:   "the workers could not join one another",
+		membership.ByChange:  "slots have come, and others were taken away",
+		membership.ByRemoval: "slots were taken away",
+		membership.ByArrival: "workers have come",
+		membership.ByError:   "an operation has failed",
+	}[cause])
+}
+
 // inquiry asks the ranks of a world on behalf of several readers. All of them get each answer, and a rank answers only
 // so often. So the overview, which looks each second, asks whenever it wants, and the others ask only if nobody has
 // asked of late.

@@ -17,8 +17,8 @@ import (
 // never shrink. Its methods are safe on any goroutine.
 type Job struct {
 	mu     sync.Mutex
-	size   int             // of the present world
-	worlds int             // how many there were
+	size   int // of the present world
+	resets map[membership.Cause]uint64
 	from   uint64          // the first generation of the present world
 	ranks  map[int]*teller // of the present world
 	total  sums            // of all ranks and worlds
@@ -80,6 +80,13 @@ func (j *Job) Form(size int, from uint64, joined func() int) {
 	defer j.mu.Unlock()
 	j.size, j.from, j.joined = size, from, joined
 	clear(j.ranks)
+}
+
+// Reset counts that the next world is formed anew.
+func (j *Job) Reset(cause membership.Cause) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.resets[cause]++
 }
 
 // Take takes a rank's figures: see rendezvous.Server.Figures. It drops figures that are damaged or belong to an earlier

@@ -40,6 +40,22 @@ type Form struct {
 	Cause Cause
 }
 
+// Cause is why a job is formed anew. The first one of these that holds counts.
+type Cause string
+
+// The causes.
+const (
+	ByFailure Cause = "failure" // a member has died or could not be reached
+	ByApart   Cause = "apart"   // the members could not join one another
+	ByChange  Cause = "changed" // slots have come, and others were taken away
+	ByRemoval Cause = "removed" // slots were taken away
+	ByArrival Cause = "added"   // workers have come
+	ByError   Cause = "error"   // an operation of the members has failed, and all are alive
+)
+
+// Causes are all of them.
+func Causes() []Cause { return []Cause{ByFailure, ByApart, ByChange, ByRemoval, ByArrival, ByError} }
+
 // Notify tells the members of the epoch that workers have come, or must go. Members become ready when it suits them.
 type Notify struct {
 	Workers []int
