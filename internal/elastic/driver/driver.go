@@ -46,7 +46,8 @@ type Options struct {
 	Signal func(worker int, sig syscall.Signal)
 	// Meet opens an epoch's rendezvous, and returns its addresses for each host.
 	Meet func() ([]net.Listener, func(host string) []string, error)
-	// Serves, if set, gets each epoch's rendezvous before it serves, the number of its ranks, and why the epoch is formed.
+	// Serves, if set, gets each epoch's rendezvous before it serves, the number of its ranks, and why the epoch is
+	// formed.
 	Serves func(s *rendezvous.Server, size int, cause membership.Cause)
 	// Failed, if set, gets each message about a failed worker, as the user does.
 	Failed func(text string)

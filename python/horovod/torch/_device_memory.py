@@ -134,6 +134,7 @@ class _Memory:
         self.__cuda_array_interface__ = {
             "data": (address, False), "shape": (size,), "strides": None, "typestr": "|u1", "version": 2,
         }  # fmt: skip
+        self._size = size
         self._owner = weakref.finalize(self, _lib.load().gorovod_free_on_device, device, address)
         self._owner.atexit = False  # its tensor may still be in use while Python exits
 
@@ -142,8 +143,7 @@ class _Memory:
         owned = self._owner.detach()
         if owned is not None:
             device, address = owned[2]
-            size = self.__cuda_array_interface__["shape"][0]
-            _lib.load().gorovod_free_on_stream(device, address, size, stream.cuda_stream)
+            _lib.load().gorovod_free_on_stream(device, address, self._size, stream.cuda_stream)
 
 
 def _as_bytes(memory: _Memory, device: torch.device) -> torch.Tensor:
