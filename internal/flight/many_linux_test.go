@@ -5,6 +5,7 @@ package flight
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -32,5 +33,14 @@ func TestRanksWithVeryManyRecords(t *testing.T) {
 		if len(d.Records) != most {
 			t.Errorf("%d records of rank %d", len(d.Records), d.Rank)
 		}
+	}
+}
+
+// A rank whose answer is too long does not count as silent.
+func TestAnAnswerThatIsTooLong(t *testing.T) {
+	long := strings.Repeat("x", maxDump)
+	serve(t, func() *Dump { return &Dump{Job: long, Size: 1, PID: os.Getpid()} })
+	if _, _, err := Ask(os.Getpid()); err == nil || !strings.Contains(err.Error(), "too many records") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -7,7 +7,8 @@ any order and at the same time. XLA for CUDA runs them in the order of the sourc
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+import functools
+from typing import Any, Callable, Optional, Sequence
 
 import jax
 import numpy as np
@@ -16,11 +17,17 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from horovod.common import _lib
-from horovod.jax import _library, _now
+from horovod.common.exceptions import HorovodInternalError
+from horovod.jax import _host, _library, _placement
 from horovod.jax._host import Operation, run_as_expected
 from horovod.jax._program import ORDER, Program
 
 Shapes = Optional[tuple[tuple[int, ...], ...]]  # of the results; None if they equal those of the arrays
+
+_PROGRAMS = 1024  # that are kept
+
+# The errors that handlers name in their messages, since JAX has no way to choose the class.
+_ERRORS = {"HorovodInternalError: ": HorovodInternalError, "ValueError: ": ValueError}
 
 collective = Primitive("gorovod_collective")
 collective.multiple_results = True
@@ -31,11 +38,31 @@ def bind(operation: Operation, arrays: Sequence[Any], shapes: Shapes) -> list[An
     return collective.bind(*arrays, operation=operation, shapes=shapes)
 
 
+def run(operation: Operation, shapes: Shapes, arrays: Sequence[Any]) -> list[Any]:
+    """Run ``operation`` as a compiled program of its own; the engine names it if it has no name."""
+    for array in arrays:
+        _host.dtype(array)
+    with jax.ensure_compile_time_eval(), jax.disable_jit(False):  # what calls this may be traced, or not be compiled
+        try:
+            return jax.block_until_ready(_program(operation, shapes)(*arrays))
+        except (jax.errors.JaxRuntimeError, ValueError) as e:
+            for prefix, error in _ERRORS.items():
+                _, found, reason = str(e).partition(prefix)
+                if found:
+                    raise error(reason) from None
+            raise
+
+
+@functools.lru_cache(maxsize=_PROGRAMS)
+def _program(operation: Operation, shapes: Shapes) -> Callable[..., list[Any]]:
+    return jax.jit(lambda *arrays: bind(operation, arrays, shapes))
+
+
 def _impl(*arrays: Any, operation: Operation, shapes: Shapes) -> list[Any]:
-    if _now.takes(arrays):
-        return _now.run_compiled(operation, shapes, arrays)
+    if _placement.takes(arrays):
+        return run(operation, shapes, arrays)
     wanted = shapes or [a.shape for a in arrays]
-    return [jax.numpy.asarray(a) for a in run_as_expected(operation, wanted, arrays, _now.flags(arrays))]
+    return [jax.numpy.asarray(a) for a in run_as_expected(operation, wanted, arrays, _placement.flags(arrays))]
 
 
 def _abstract(*arrays: Any, operation: Operation, shapes: Shapes) -> list[Any]:
