@@ -48,14 +48,14 @@ def test_programs_for_cuda_have_collectives_in_the_order_of_the_source(job, jax,
 def test_arrays_of_gpus_become_programs_of_their_own(job, jax):
     """The way of arrays outside of compiled programs, here on the CPU."""
     from horovod.common import _lib
-    from horovod.jax import _placement
+    from horovod.jax import _collective, _placement
     from horovod.jax._host import Operation
 
     n, r = job.size(), job.rank()
     assert not _placement.takes([jax.numpy.ones(2)])
 
     def run(name, *arrays, shapes=None, kind=_lib.ALLREDUCE):
-        return _now.run_compiled(Operation(kind, name, 0, reduce_op=job.Sum), shapes, arrays)
+        return _collective.run(Operation(kind, name, 0, reduce_op=job.Sum), shapes, arrays)
 
     x = jax.numpy.full(3, r + 1.0)
     want = np.full(3, n * (n + 1) / 2)
