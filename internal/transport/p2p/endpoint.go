@@ -21,7 +21,7 @@
 //
 // The states of a Recv's buffer, and the events that change them (waiter.stage, under the box's lock):
 //
-//	WAITING ── a message comes: the reader takes the buffer ──▶ CLAIMED ── it is full ──▶ ENDED
+//	WAITING ── a message comes: the reader takes the buffer ──▶ FILLING ── it is full ──▶ ENDED
 //	   │                                                          │ │                       ▲
 //	   │                                                          │ └─ the connection ends ─┤
 //	   │                               ctx, or the Endpoint, ends ▼                         │
@@ -29,7 +29,7 @@
 //	   └── the buffer is too short, ctx ends, the sender is lost ───────────────────────────┘
 //
 //	WAITING      nobody touches the buffer
-//	CLAIMED      the box's reader alone writes it
+//	FILLING      the box's reader alone writes it
 //	INTERRUPTED  the reader may still write it; Recv waits for ENDED, and a read deadline in the past
 //	             makes that soon
 //	ENDED        it is the caller's again

@@ -121,10 +121,10 @@ func (b *box) waitingFor(tag uint32) bool {
 	return len(b.waiting[tag]) > 0
 }
 
-func (b *box) isClaimedBy(w *waiter) bool {
+func (b *box) isFilling(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return w.stage == claimed
+	return w.stage == filling
 }
 
 func (b *box) keptMessages(tag uint32) int {
@@ -313,7 +313,7 @@ func TestCancelledRecvLosesNothing(t *testing.T) {
 		var head [headerSize]byte
 		putHeader(head[:], kindMessage, 9, 0, size)
 		raw.Write(append(head[:], whole[:cut]...))
-		eventually(t, func() bool { return b.isClaimedBy(w) })
+		eventually(t, func() bool { return b.isFilling(w) })
 		cancel()
 		if err := <-result; !errors.Is(err, context.Canceled) {
 			t.Error(err)

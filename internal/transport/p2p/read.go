@@ -49,7 +49,7 @@ func (in *reader) message(h header) error {
 		b.mu.Unlock()
 		return in.keep(h, make([]byte, h.length), 0)
 	}
-	w.stage = claimed
+	w.stage = filling
 	b.mu.Unlock()
 	n, err := in.full(w.p[:h.length], w)
 	if err != errCancelled {

@@ -47,7 +47,7 @@ type stage uint8
 
 const (
 	waiting     stage = iota // nobody; it is in box.waiting
-	claimed                  // the box's reader
+	filling                  // the box's reader
 	interrupted              // the box's reader; Recv waits for it
 	ended                    // the caller of Recv
 )
@@ -125,7 +125,7 @@ func (b *box) giveUp(tag uint32, w *waiter) {
 		i := slices.Index(b.waiting[tag], w)
 		setOrDelete(b.waiting, tag, slices.Delete(b.waiting[tag], i, i+1))
 		w.finish(header{}, errCancelled)
-	case claimed:
+	case filling:
 		w.stage = interrupted
 		b.conn.SetReadDeadline(past)
 	}
