@@ -52,6 +52,7 @@ func TestLibrary(t *testing.T) {
 		{name: "dies before", ranks: 3, args: []string{"dies", "before"}, says: "survived after", fails: true},
 		{name: "dies amid", ranks: 3, args: []string{"dies", "amid"}, says: "survived after", fails: true},
 		{name: "hangs", ranks: 2, args: []string{"hangs"}, says: "rank 0 was let go", fails: true},
+		{name: "opens no context", ranks: 2, args: []string{"opens"}, says: "rank 0 has left", fails: true},
 		{name: "leaves", ranks: 2, args: []string{"leaves", "at once"}},
 		{name: "leaves in order", ranks: 2, args: []string{"leaves", "shutdown"}},
 		{name: "leaves async", ranks: 2, args: []string{"leaves", "at once"}, env: async},

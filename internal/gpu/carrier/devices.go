@@ -52,11 +52,12 @@ type Devices struct {
 	system  System
 	options Options
 
-	mu    sync.Mutex
-	place *place // of the first tensor; all others are there, too
-	lanes map[*Lane]bool
-	lost  error     // of Abort
-	told  sync.Once // why Takes has said no
+	mu     sync.Mutex
+	place  *place        // of the first tensor; all others are there, too
+	making chan struct{} // closed when the context of place has been made, or could not be; nil: nobody makes it
+	lanes  map[*Lane]bool
+	lost   error     // of Abort
+	told   sync.Once // why Takes has said no
 
 	order order
 	watch watch
@@ -125,26 +126,59 @@ func (d *Devices) use(device int, c Context) *place {
 	return d.place
 }
 
-// at returns the place of the process's device. The first call decides which that is; -1 is whichever it is.
+// at returns the place of the process's device. The first call decides which that is; -1 is whichever it is. It makes
+// the context, which may take seconds or hang, and holds no lock meanwhile. Other calls wait for it.
 func (d *Devices) at(device int) (*place, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.place != nil && (device < 0 || d.place.device == device):
-		return d.place, nil
-	case d.place != nil:
-		return nil, fmt.Errorf("the tensor is on device %d, but the first tensor of this process was on device %d, "+
-			"and its communicators are there; give each rank one device (PyTorch: call "+
-			"torch.cuda.set_device(hvd.local_rank()) before anything else, or set GOROVOD_GPU=staged; JAX: set "+
-			"CUDA_VISIBLE_DEVICES)", device, d.place.device)
-	case device < 0:
-		device = d.options.Default
-		if c, err := d.system.Context(device); err == nil {
-			return d.use(device, c), nil
+	for {
+		d.mu.Lock()
+		p, making := d.place, d.making
+		if p == nil && making == nil {
+			d.making = make(chan struct{})
+			d.mu.Unlock()
+			return d.open(device)
 		}
-		device = 0 // each process of the host sees its own device only
+		d.mu.Unlock()
+		if p != nil {
+			return p, p.is(device)
+		}
+		<-making
+	}
+}
+
+// is says why p is not the place of a device, nil if it is.
+func (p *place) is(device int) error {
+	if device < 0 || p.device == device {
+		return nil
+	}
+	return fmt.Errorf("the tensor is on device %d, but the first tensor of this process was on device %d, "+
+		"and its communicators are there; give each rank one device (PyTorch: call "+
+		"torch.cuda.set_device(hvd.local_rank()) before anything else, or set GOROVOD_GPU=staged; JAX: set "+
+		"CUDA_VISIBLE_DEVICES)", device, p.device)
+}
+
+// open makes the place of a device, for all calls of at.
+func (d *Devices) open(device int) (*place, error) {
+	o := &d.options
+	if o.Abort != nil {
+		longest := inUse * o.Deadline
+		defer time.AfterFunc(longest, func() {
+			o.Abort(fmt.Errorf("%s makes its context of a CUDA device, and CUDA has not returned for %v; look at "+
+				"nvidia-smi there, or set GOROVOD_GPU=staged", o.Describe(o.Rank), longest))
+		}).Stop()
+	}
+	any := device < 0
+	if any {
+		device = o.Default
 	}
 	c, err := d.system.Context(device)
+	if err != nil && any {
+		device = 0 // each process of the host sees its own device only
+		c, err = d.system.Context(device)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.making)
+	d.making = nil
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#include <pthread.h>
+
 #include "rank.h"
 
 /* The contents of memory of the device, read by the caller's stream. */
@@ -404,6 +406,37 @@ static void leaves(const char *how) {
   if (strcmp(how, "shutdown") == 0) horovod_shutdown();
 }
 
+static void *takes_device(void *unused) {
+  (void)unused;
+  gorovod_takes_device(device);
+  return NULL;
+}
+
+/* CUDA does not return from making rank 0's context, on a thread of the program. The failure of rank 1 is noticed all the
+ * same, and rank 0 can leave. */
+static void opens(void) {
+  meet();
+  pthread_t thread;
+  if (rank == 0) {
+    standinFaults("cuDevicePrimaryCtxRetain:1:hang");
+    EXPECT(pthread_create(&thread, NULL, takes_device, NULL) == 0);
+    sleep(1);
+  }
+  meet();
+  double began = now();
+  if (rank == 1) gorovod_fail("gives up");
+  static float x[N];
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "x", N, (CUdeviceptr)x, (CUdeviceptr)x);
+  op.device = -1, op.device_stream = 0;
+  int64_t h;
+  if (gorovod_enqueue(&op, &h) == GOROVOD_OK) EXPECT(ended(h) == GOROVOD_UNKNOWN_ERROR);
+  EXPECT(strstr(gorovod_last_error(), "gives up") != NULL);
+  horovod_shutdown();
+  EXPECT(now() - began < 10);
+  fprintf(stderr, "rank %d has left\n", rank);
+  _exit(7); /* the thread hangs for ever */
+}
+
 int main(int argc, char **argv) {
   const char *what = argc > 1 ? argv[1] : "";
   const char *how = argc > 2 ? argv[2] : NULL;
@@ -420,6 +453,7 @@ int main(int argc, char **argv) {
   else if (strcmp(what, "dies") == 0) dies(how);
   else if (strcmp(what, "hangs") == 0) hangs();
   else if (strcmp(what, "leaves") == 0) leaves(how);
+  else if (strcmp(what, "opens") == 0) opens();
   else return 2;
   if (strcmp(what, "leaves") != 0) horovod_shutdown();
   return 0;
