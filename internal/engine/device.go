@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/operation"
@@ -27,6 +29,9 @@ type Devices interface {
 	// Abort ends calls that hang in the devices. The goroutine that aborts the network calls it, because the driver
 	// itself may hang in such a call. So Abort may be called on any goroutine, and more than once.
 	Abort(cause error)
+	// Settled reports whether the devices have done all that operations gave them which have ended for the program. It
+	// does not block. After an error, which is the job's end, their results are lost. One thread calls it at a time.
+	Settled() (bool, error)
 	// Close frees what is kept for tensors. The engine calls it last. The program may still hold tensors.
 	Close()
 }
@@ -46,6 +51,8 @@ type DeviceCarrier interface {
 	Store(parts []collective.Part, owners []collective.Owner) collective.Op
 	// Reserve returns host memory that Store copies from fast. It is valid until the next Fetch.
 	Reserve(bytes int) ([]byte, error)
+	// Settled is Devices.Settled of this lane, which ends. The driver calls it before Close.
+	Settled() (bool, error)
 }
 
 // copied keeps the memory of an Entry's op on a device while the op refers to copies in host memory.
@@ -280,6 +287,55 @@ func (l *lane) uncopy() {
 	}
 	clear(x.copied)
 	x.copied = x.copied[:0]
+}
+
+// settled reports whether the devices have done all operations that have ended for the program. If they do not end, it
+// aborts.
+func (e *Engine) settled() bool {
+	if e.opts.Devices == nil {
+		return true
+	}
+	settled, err := e.opts.Devices.Settled()
+	if err != nil {
+		e.net.Abort(err)
+	}
+	return settled
+}
+
+// betweenLooks is the time between two questions whether devices have settled.
+const betweenLooks = time.Millisecond
+
+// Settle waits until the devices have settled, unless the engine fails meanwhile. Call it before Shutdown, and before
+// other ranks may end: a device may need theirs.
+func (e *Engine) Settle() {
+	for e.failure.Load() == nil && e.net.Err() == nil && !e.settled() {
+		time.Sleep(betweenLooks)
+	}
+}
+
+// emptying waits until a lane on devices has executed what all of its members will execute, and until the device has
+// done it.
+type emptying struct{ lane *lane }
+
+// empty waits for the set that the current batch removes, and continues then.
+func (l *lane) empty(then func(l *lane)) {
+	x, e := &l.current, l.engine
+	e.mu.Lock()
+	s := e.sets[int(x.parts[0].resp.Root)]
+	e.mu.Unlock()
+	if s == nil || s.lane == nil || s.lane.device == nil {
+		then(l)
+		return
+	}
+	x.op, x.by, x.polled, x.then = emptying{s.lane}, l.run, true, then
+}
+
+// Advance is collective.Op's.
+func (w emptying) Advance() (bool, error) {
+	if l := w.lane; l.current.op != nil || l.next < len(l.plan) {
+		return false, nil
+	}
+	return w.lane.device.Settled()
 }
 
 // closeCarriers closes this member's carriers of the lane, and notes whether they are quiet.

@@ -85,6 +85,8 @@ func (d *farDevices) Share() {}
 
 func (d *farDevices) Close() {}
 
+func (d *farDevices) Settled() (bool, error) { return true, nil }
+
 func (d *farDevices) Refuse(owner collective.Owner) error {
 	if owner != d.memory {
 		return errors.New("this is another device")
@@ -189,6 +191,7 @@ func (c *farCarrier) Advance() (bool, error) {
 func (c *farCarrier) Can() collective.Abilities { return collective.Abilities{Polled: true} }
 func (c *farCarrier) Moved() uint64             { return c.host.Moved() }
 func (c *farCarrier) Tune(collective.Tuning)    {}
+func (c *farCarrier) Settled() (bool, error)    { return true, nil }
 func (c *farCarrier) Free()                     { c.devices.freed++ }
 
 func (c *farCarrier) Close(cause error) bool {

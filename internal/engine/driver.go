@@ -181,7 +181,7 @@ func (e *Engine) progress() bool {
 			return true
 		}
 	}
-	if e.world.shut && !worked && !e.seat.now().Closing() && e.drained() {
+	if e.world.shut && !worked && !e.seat.now().Closing() && e.drained() && e.settled() {
 		e.fail(errLeft)
 		return true
 	}

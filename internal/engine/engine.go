@@ -413,6 +413,7 @@ func (e *Engine) Shutdown(limit time.Duration) {
 		}
 		failpoint.Here("shutdown")
 		e.drive(nil, &timeout{most: limit})
+		e.Settle()
 	}
 	if e.departure.Load() != nil {
 		e.fail(errLeft)

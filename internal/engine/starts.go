@@ -67,7 +67,22 @@ func (l *lane) setAdded(b *negotiate.Batch) {
 	l.result(b.Responses[0].Root)
 }
 
-func (l *lane) setRemoved(b *negotiate.Batch) {
-	l.engine.dropSet(int(b.Responses[0].Root))
-	l.result(b.Responses[0].Root)
+// setRemoved removes a process set, in steps. Operations of the set on devices may have ended for the program on one
+// rank, and be unknown to another one, whose lane executes them meanwhile:
+//
+//	empty    each member waits for its lane and its device
+//	barrier  all ranks wait for each other; members execute what the others wait for
+//	empty    again, for what has been executed since
+//	drop     the lane ends
+func (l *lane) setRemoved(*negotiate.Batch) { l.empty((*lane).setEmptied) }
+
+func (l *lane) setEmptied() {
+	l.carry(collective.Arguments{Kind: collective.Barrier})
+	l.current.then = func(l *lane) { l.empty((*lane).setDropped) }
+}
+
+func (l *lane) setDropped() {
+	id := l.current.parts[0].resp.Root
+	l.engine.dropSet(int(id))
+	l.result(id)
 }

@@ -172,6 +172,7 @@ func (w *World) Abort(cause error) { w.monitor.Abort(cause) }
 
 // Leave ends this rank's membership; see engine.Shutdown.
 func (w *World) Leave(limit time.Duration) {
+	w.Engine.Settle()
 	w.monitor.Leave()
 	w.vitals.Close()
 	w.flight.close()

@@ -28,6 +28,8 @@ type libraryCase struct {
 // the devices the stand-in must find nothing to say about.
 func TestLibrary(t *testing.T) {
 	async := []string{"HOROVOD_ENABLE_ASYNC_COMPLETION=1"}
+	dynamic := append(async, "HOROVOD_DYNAMIC_PROCESS_SETS=1")
+	short := append(dynamic, "HOROVOD_GLOO_TIMEOUT_SECONDS=1")
 	for _, c := range []libraryCase{
 		{name: "nccl", ranks: 2, args: []string{"everything"}, env: []string{"GOROVOD_GPU=nccl"}},
 		{name: "auto", ranks: 3, args: []string{"everything"}},
@@ -55,6 +57,13 @@ func TestLibrary(t *testing.T) {
 		{name: "opens no context", ranks: 2, args: []string{"opens"}, says: "rank 0 has left", fails: true},
 		{name: "leaves", ranks: 2, args: []string{"leaves", "at once"}},
 		{name: "leaves in order", ranks: 2, args: []string{"leaves", "shutdown"}},
+		{name: "backlog at shutdown", ranks: 2, args: []string{"backlog", "shutdown"}, env: async},
+		{name: "backlog of a set", ranks: 3, args: []string{"backlog", "remove"}, env: dynamic},
+		{name: "backlog of a set, not waited for", ranks: 2, args: []string{"backlog", "remove early"}, env: dynamic},
+		{name: "never done at shutdown", ranks: 2, args: []string{"never", "shutdown"}, env: short, fails: true,
+			says: "are lost"},
+		{name: "never done of a set", ranks: 2, args: []string{"never", "remove"}, env: short, fails: true,
+			says: "are lost"},
 		{name: "leaves async", ranks: 2, args: []string{"leaves", "at once"}, env: async},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, programPath(t, "library")) })

@@ -52,12 +52,13 @@ type Devices struct {
 	system  System
 	options Options
 
-	mu     sync.Mutex
-	place  *place        // of the first tensor; all others are there, too
-	making chan struct{} // closed when the context of place has been made, or could not be; nil: nobody makes it
-	lanes  map[*Lane]bool
-	lost   error     // of Abort
-	told   sync.Once // why Takes has said no
+	mu      sync.Mutex
+	place   *place        // of the first tensor; all others are there, too
+	making  chan struct{} // closed when the context of place has been made, or could not be; nil: nobody makes it
+	lanes   map[*Lane]bool
+	lost    error     // of Abort
+	told    sync.Once // why Takes has said no
+	settles settling
 
 	order order
 	watch watch
@@ -75,7 +76,7 @@ func New(s System, o Options) *Devices {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Devices{system: s, options: o, lanes: make(map[*Lane]bool)}
-	d.watch.devices = d
+	d.watch.devices, d.watch.hurry = d, make(chan struct{}, 1)
 	return d
 }
 
@@ -274,6 +275,43 @@ func (d *Devices) Close() {
 		p.events.close(p.context)
 		p.bin.close()
 	}
+}
+
+// Settled is engine.Devices's.
+func (d *Devices) Settled() (bool, error) {
+	return d.settles.over(d, d.watch.allSettled(), "that have ended for a program which leaves the job")
+}
+
+// settling is a wait for operations that have ended for the program, until the device has done them. It is the waiting
+// thread's.
+type settling struct{ since time.Time }
+
+// over reports whether the wait is over. The device may take its time, as long as a call of CUDA may that waits for it.
+func (s *settling) over(d *Devices, settled bool, which string) (bool, error) {
+	if settled || d.aborted() != nil {
+		return true, nil
+	}
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	longest := inUse * d.options.Deadline
+	if time.Since(s.since) < longest {
+		return false, nil
+	}
+	return false, d.lose(fmt.Errorf("the device of %s has not done the operations %s for %v; look for a kernel of the "+
+		"program that does not end, or set a larger HOROVOD_GLOO_TIMEOUT_SECONDS, of which this is four times",
+		d.options.Describe(d.options.Rank), which, longest))
+}
+
+// lose ends the job since results of operations that have ended for the program are lost. It returns the cause.
+func (d *Devices) lose(cause error) error {
+	cause = fmt.Errorf("results that HOROVOD_ENABLE_ASYNC_COMPLETION=1 has promised are lost: %w", cause)
+	d.options.Log.Error(cause.Error())
+	d.Abort(cause)
+	if d.options.Abort != nil {
+		d.options.Abort(cause)
+	}
+	return cause
 }
 
 // aborted is the cause of Abort, nil before.

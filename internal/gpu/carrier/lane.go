@@ -37,6 +37,9 @@ type Lane struct {
 	scales  map[scaling]nccl.ReduceOp
 	issuing bool // NCCL has a program of which not all is in the stream yet
 
+	leaves  atomic.Bool // Settled has been called
+	settles settling
+
 	direct  direct
 	copying copying
 	zeros   buffer // the input of a member that has joined
@@ -101,10 +104,20 @@ const (
 	betweenLooks = 100 * time.Microsecond
 )
 
-// Close ends the communicator. The lane is quiet when the device has nothing more to do in its stream, although the
-// communicator may still wait for the device.
+// Settled is engine.DeviceCarrier's.
+func (l *Lane) Settled() (bool, error) {
+	settled := l.devices.watch.settled(l)
+	return l.settles.over(l.devices, settled, fmt.Sprintf("of process set %d, which is removed", l.id))
+}
+
+// Close ends the communicator. Without a cause the lane is settled. The lane is quiet when the device has nothing more to
+// do in its stream, although the communicator may still wait for the device.
 func (l *Lane) Close(cause error) (quiet bool) {
 	defer l.devices.forget(l)
+	if cause == nil && !l.devices.watch.settled(l) {
+		cause = l.devices.lose(fmt.Errorf("%s leaves process set %d while its device works for it",
+			l.devices.options.Describe(l.devices.options.Rank), l.id))
+	}
 	if !l.devices.watch.remove(l) {
 		l.done = 0 // a call that hangs has it
 	}

@@ -71,8 +71,16 @@ func (d *Devices) Tensor(device int, stream cuda.Stream) (*Tensor, error) {
 
 var tensors = sync.Pool{New: func() any { return new(Tensor) }}
 
-// Wait has a stream of the program wait for the operation, which has ended well. The caller does not wait.
-func (t *Tensor) Wait(stream cuda.Stream) error { return t.place.context.Wait(stream, t.event) }
+// Wait has a stream of the program wait for the operation, which has ended well. The caller does not wait. With
+// Options.Async an abort may have ended it on the device, with any result: nobody knows after an abort.
+func (t *Tensor) Wait(stream cuda.Stream) error {
+	if d := t.place.watch.devices; d.options.Async {
+		if cause := d.aborted(); cause != nil {
+			return fmt.Errorf("the device may not have done it before the job failed: %w", cause)
+		}
+	}
+	return t.place.context.Wait(stream, t.event)
+}
 
 // Reached reports whether the operation's result is there.
 func (t *Tensor) Reached() (bool, error) { return t.place.context.Reached(t.event) }

@@ -15,7 +15,8 @@ import (
 //	timeCalls  a call of CUDA or NCCL does not return. The driver hangs in it, so the other ranks wait for this one,
 //	           whose process is alive
 //	ask        an operation that has ended for the program fails while the device still has it (Options.Async).
-//	           Nobody else asks NCCL for that before the lane's next operation, which may never come
+//	           Nobody else asks NCCL for that before the lane's next operation, which may never come. ask also learns
+//	           when such operations are over on the device, for lanes that end (settled)
 //
 // Each is a goroutine, which looks from time to time, and ends when it has nothing to look after. timeCalls takes no
 // lock, and calls neither CUDA nor NCCL: it would hang where the driver does. ask may.
@@ -30,6 +31,9 @@ type watch struct {
 	lanes   map[*Lane]watched
 	asking  bool  // ask runs
 	subject *Lane // whose communicator and event ask uses now
+
+	hurries atomic.Bool   // the world ends, and waits for ask
+	hurry   chan struct{} // ends ask's pause
 }
 
 // watched is what ask uses of a lane.
@@ -44,6 +48,7 @@ type watched struct {
 // have another operation by then.
 const (
 	betweenQuestions = 100 * time.Millisecond
+	betweenHurried   = time.Millisecond // while somebody waits for the answer
 	calm             = time.Second
 )
 
@@ -135,9 +140,55 @@ func (w *watch) remove(l *Lane) bool {
 	}
 }
 
+// settled reports whether the device has done all operations of a lane that have ended for the program. From the first
+// question on, ask hurries.
+func (w *watch) settled(l *Lane) bool {
+	w.mu.Lock()
+	_, watches := w.lanes[l]
+	w.mu.Unlock()
+	if watches && !l.leaves.Swap(true) {
+		w.wake()
+	}
+	return !watches
+}
+
+// allSettled is settled for all lanes.
+func (w *watch) allSettled() bool {
+	w.mu.Lock()
+	n := len(w.lanes)
+	w.mu.Unlock()
+	if n > 0 && !w.hurries.Swap(true) {
+		w.wake()
+	}
+	return n == 0
+}
+
+func (w *watch) wake() {
+	select {
+	case w.hurry <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// pause waits until the next questions.
+func (w *watch) pause() {
+	most := betweenQuestions
+	w.mu.Lock()
+	for l := range w.lanes {
+		if l.leaves.Load() || w.hurries.Load() {
+			most = betweenHurried
+		}
+	}
+	w.mu.Unlock()
+	select {
+	case <-w.hurry:
+	case <-time.After(most):
+	}
+}
+
 func (w *watch) ask() {
 	for {
-		time.Sleep(betweenQuestions)
+		w.pause()
 		lanes := w.all()
 		if lanes == nil {
 			return
@@ -171,7 +222,7 @@ func (w *watch) look(l *Lane) error {
 	}
 	w.subject = l
 	w.mu.Unlock()
-	ended, err := at.look()
+	ended, err := at.look(l.leaves.Load() || w.hurries.Load())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.subject = nil
@@ -190,8 +241,8 @@ func (w *watch) look(l *Lane) error {
 }
 
 // look reports whether the operation has ended, and how NCCL has failed. It may hang.
-func (at *watched) look() (ended bool, err error) {
-	if _, err = at.comm.Ready(); err != nil || time.Since(at.issued) < calm {
+func (at *watched) look(hurries bool) (ended bool, err error) {
+	if _, err = at.comm.Ready(); err != nil || !hurries && time.Since(at.issued) < calm {
 		return false, err
 	}
 	return at.context.Reached(at.done)

@@ -406,6 +406,62 @@ static void leaves(const char *how) {
   if (strcmp(how, "shutdown") == 0) horovod_shutdown();
 }
 
+/* Rank 0's stream is busy for longer than the engine ever waits for a device without a reason. The operation has ended for
+ * the program, which then leaves, or removes the process set. The result is right all the same. Ranks that are early remove
+ * the set before they wait for their part. */
+static void backlog(const char *how) {
+  int set = 0;
+  bool removes = strncmp(how, "remove", 6) == 0, early = strcmp(how, "remove early") == 0 && rank > 0;
+  if (removes) EXPECT((set = horovod_add_process_set(NULL, 0)) > 0);
+  CUdeviceptr first = numbers(N, rank), other = memory(4);
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "first", N, first, first);
+  op.process_set = set;
+  run(&op);
+  meet();
+  double began = now();
+  if (rank == 0) OK(standinLaunch(STANDIN_FILL, other, 0, 4, 1, 4000000, stream));
+  CUdeviceptr x = numbers(N, rank);
+  op = make(GOROVOD_ALLREDUCE, "x", N, x, x);
+  op.process_set = set;
+  int64_t h = submit(&op);
+  if (!early) finish(h);
+  EXPECT(now() - began < 3);
+  if (removes) EXPECT(horovod_remove_process_set(set) == set);
+  else horovod_shutdown();
+  if (early) finish(h);
+  const float *y = contents(x, N);
+  for (int i = 0; i < N; i++) EXPECT(y[i] == sum(i));
+  EXPECT(gorovod_release(h) == GOROVOD_OK);
+  if (removes) groups("after");
+}
+
+/* A kernel of NCCL does not end after its operation has ended for the program. A rank that leaves, or a process set that is
+ * removed, ends the job after four times the deadline, and the result is refused. */
+static void never(const char *how) {
+  int set = 0;
+  bool removes = strcmp(how, "remove") == 0;
+  if (removes) EXPECT((set = horovod_add_process_set(NULL, 0)) > 0);
+  CUdeviceptr x = numbers(N, rank);
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "first", N, x, x);
+  op.process_set = set;
+  run(&op);
+  meet();
+  if (rank == 0) standinFaults("ncclAllReduce:1:stuck");
+  op = make(GOROVOD_ALLREDUCE, "x", N, x, x);
+  op.process_set = set;
+  int64_t h = submit(&op);
+  EXPECT(ended(h) == GOROVOD_OK);
+  double began = now();
+  if (removes) EXPECT(horovod_remove_process_set(set) < 0);
+  else horovod_shutdown();
+  double took = now() - began;
+  EXPECT(took > 3.5 && took < 20);
+  EXPECT(gorovod_await_on_stream(h, (uintptr_t)stream) == GOROVOD_UNKNOWN_ERROR);
+  EXPECT(strstr(gorovod_last_error(), "has not done the operations") != NULL);
+  horovod_shutdown();
+  exit(7);
+}
+
 static void *takes_device(void *unused) {
   (void)unused;
   gorovod_takes_device(device);
@@ -454,6 +510,8 @@ int main(int argc, char **argv) {
   else if (strcmp(what, "hangs") == 0) hangs();
   else if (strcmp(what, "leaves") == 0) leaves(how);
   else if (strcmp(what, "opens") == 0) opens();
+  else if (strcmp(what, "backlog") == 0) backlog(how);
+  else if (strcmp(what, "never") == 0) never(how);
   else return 2;
   if (strcmp(what, "leaves") != 0) horovod_shutdown();
   return 0;
