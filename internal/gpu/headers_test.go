@@ -13,10 +13,11 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 )
 
-// nvidia is where `make test-nvidia` puts packages of NVIDIA's, whose headers and libraries may not be passed on.
+// nvidia is the folder into which `make test-nvidia` puts NVIDIA's packages, because their headers and libraries may
+// not be passed on.
 const nvidia = "../../build/nvidia"
 
-// packages of NVIDIA's, each with the CUDA headers to read its own with.
+// packages lists NVIDIA's packages of NCCL, each with the folder of the CUDA headers that its own header needs.
 var packages = []struct {
 	folder, cuda  string
 	version, made int // of NCCL, and the CUDA that it was built for
@@ -37,7 +38,7 @@ func site(t *testing.T, folder string) string {
 	return path
 }
 
-// constants is C that compares Go's constants with those of the header.
+// constants returns C source that compares Go's constants with those of the header.
 func constants(withFloat8 bool) string {
 	var b strings.Builder
 	same := func(name string, value int32) { fmt.Fprintf(&b, "SAME(%s, %d);\n", name, value) }
@@ -68,7 +69,7 @@ func constants(withFloat8 bool) string {
 	return b.String()
 }
 
-// compile has the compiler read NVIDIA's headers, ours, and the comparison of both.
+// compile makes the C compiler read NVIDIA's headers, ours, and the comparison of both.
 func compile(t *testing.T, ncclHeaders, cudaHeaders, constants string) (string, error) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -86,7 +87,7 @@ func compile(t *testing.T, ncclHeaders, cudaHeaders, constants string) (string, 
 	return string(out), err
 }
 
-// Our declarations are NVIDIA's: functions, types, numbers, and how a configuration begins.
+// Our declarations agree with NVIDIA's: functions, types, numbers, and the first fields of a configuration.
 func TestHeaders(t *testing.T) {
 	for _, p := range packages {
 		t.Run(p.folder, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// The real libraries load where there is no CUDA, tell what they are, and have all that is needed.
+// The real libraries load without CUDA, tell their versions, and have all functions that are needed.
 func TestRealNCCL(t *testing.T) {
 	for _, p := range packages {
 		t.Run(p.folder, func(t *testing.T) {
@@ -114,7 +115,8 @@ func TestRealNCCL(t *testing.T) {
 	}
 }
 
-// A real NCCL for one CUDA does not go with the real runtime of another.
+// A real NCCL for one CUDA is refused beside the real runtime of another. If the runtime is in a Python package, the
+// NCCL of the packages beside it is taken.
 func TestRealNCCLOfAnotherCUDA(t *testing.T) {
 	of12, of13 := site(t, "cuda12"), filepath.Join(site(t, "cuda13"), "nvidia/nccl/lib")
 	packaged := filepath.Join(of12, "nvidia/cuda_runtime/lib/libcudart.so.12")

@@ -14,7 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 )
 
-// A process can load each library once, so each case is a process: this program, started anew.
+// A process can load each library only once, so each case is a process: this program, started anew.
 const asked = "GPU_TEST_ASKS"
 
 func TestMain(m *testing.M) {
@@ -80,7 +80,7 @@ func buildAt(t *testing.T, cc, folder, name, source string) string {
 	return folder
 }
 
-// aNCCL is the source of a library with a version and, but for one, all functions that are needed. It does nothing.
+// aNCCL returns the source of a library with a version and all functions that are needed, except one. They do nothing.
 func aNCCL(version int, cudaBuild, without string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "const char text[] = \"NCCL version 2.x+cuda%s\";\n", cudaBuild)
@@ -143,8 +143,8 @@ func TestFitNCCL(t *testing.T) {
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+late), "22707 12 true true true "+late)
 }
 
-// The library that the program has is the one, even where another would be found; and if it is unfit, no other is
-// loaded.
+// The NCCL that the program has loaded is taken, even if another one would be found. If the loaded one is unfit, no
+// other is loaded.
 func TestLoadedNCCLComesFirst(t *testing.T) {
 	programs := build(t, libnccl, aNCCL(22005, "12.4", ""))
 	elsewhere := build(t, libnccl, aNCCL(22304, "12.4", ""))
@@ -155,7 +155,7 @@ func TestLoadedNCCLComesFirst(t *testing.T) {
 	expect(t, ask(t, "nccl", old, "LD_LIBRARY_PATH="+elsewhere), "error:", "is version 2.10.5")
 }
 
-// A Python package is found beside any other from which the process has loaded something.
+// NCCL's Python package is found beside any other package from which the process has loaded a library.
 func TestNCCLOfAPythonPackage(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
@@ -168,7 +168,7 @@ func TestNCCLOfAPythonPackage(t *testing.T) {
 	wheel := buildAt(t, cc, filepath.Join(site, "nvidia/nccl/lib"), libnccl, aNCCL(22304, "12.4", ""))
 	expect(t, ask(t, "nccl", preload), "22304 12", wheel)
 
-	// one that is broken does not hide the next
+	// a broken library does not hide the next one
 	if err := os.WriteFile(filepath.Join(wheel, libnccl), nil, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestNCCLOfAPythonPackage(t *testing.T) {
 	expect(t, ask(t, "nccl", preload), "error:", "install its package again", wheel)
 }
 
-// link makes a link whose path has no blank, which LD_PRELOAD takes for the end of a name.
+// link makes a link whose path has no blank, because LD_PRELOAD takes a blank for the end of a name.
 func link(t *testing.T, file string) string {
 	t.Helper()
 	short := filepath.Join(t.TempDir(), filepath.Base(file))
@@ -196,7 +196,7 @@ func TestNCCLOfAnotherCUDA(t *testing.T) {
 	expect(t, ask(t, "nccl", framework, "LD_LIBRARY_PATH="+of12), "22707 12")
 }
 
-// PyTorch may have NCCL linked into it. A second one is not loaded beside it.
+// PyTorch may have NCCL linked into it. Then no second NCCL is loaded.
 func TestNCCLInsidePyTorch(t *testing.T) {
 	const torch = "libtorch_cuda.so"
 	elsewhere := "LD_LIBRARY_PATH=" + build(t, libnccl, aNCCL(22304, "12.4", ""))
@@ -207,7 +207,7 @@ func TestNCCLInsidePyTorch(t *testing.T) {
 		"has its NCCL inside", "a process must not have two")
 }
 
-// aDriver is the source of a driver with a version and devices, but for one of its functions.
+// aDriver returns the source of a driver with a version, devices, and all functions that are needed, except one.
 func aDriver(t *testing.T, version, devices, init int, without string) string {
 	header, err := os.ReadFile("cuda/driver.h")
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 )
 
-// Report says in lines what this process has of CUDA and NCCL, and how it moves tensors of devices. It starts CUDA.
+// Report describes the CUDA and the NCCL of this process in lines of text, and how it moves tensors of devices. It
+// starts CUDA.
 func Report() string {
 	var b strings.Builder
 	loaded := cuda.LoadedFiles()
@@ -37,7 +38,7 @@ func Report() string {
 	return b.String()
 }
 
-// verdict is how tensors of devices travel, and each reason why not by NCCL.
+// verdict says how tensors of devices travel, with each reason that keeps them from NCCL.
 func verdict(driver *cuda.Driver, library *nccl.Library, reasons ...error) string {
 	if driver != nil && library != nil {
 		reasons = append(reasons, library.Runs(driver))
@@ -73,7 +74,7 @@ func builtFor(l *nccl.Library) string {
 	return fmt.Sprintf(", built for CUDA %d", l.CUDA())
 }
 
-// abilities names what this NCCL lacks of what later ones can do.
+// abilities names the features of later NCCLs that this one lacks.
 func abilities(l *nccl.Library) string {
 	var lacks []string
 	if !l.Has(nccl.Float8E4M3) {

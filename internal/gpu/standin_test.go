@@ -20,9 +20,9 @@ import (
 )
 
 // These tests run whole programs on the stand-in for CUDA and NCCL, with a process for each member. The stand-in ends a
-// process that does what a real GPU would not bear.
+// process that breaks the rules of a real GPU.
 
-// member is what a process of these tests has.
+// member is one process of these tests.
 type member struct {
 	rank, size int
 	driver     *cuda.Driver
@@ -32,7 +32,7 @@ type member struct {
 	comm       *nccl.Comm
 }
 
-// programs are what a member can do.
+// programs are the programs of a member, by name.
 var programs = map[string]func(m *member) error{
 	"collectives": collectives,
 	"failing":     failing,
@@ -80,7 +80,7 @@ func (m *member) join() (err error) {
 	return ready(m.comm)
 }
 
-// id is member 0's, which hands it to the others by a file.
+// id returns the communicator's name, which member 0 makes and hands to the others in a file.
 func (m *member) id() (id nccl.UniqueID, err error) {
 	file := filepath.Join(os.Getenv("STANDIN_MEETING"), "id")
 	if m.rank == 0 {
@@ -242,14 +242,14 @@ func collectives(m *member) error {
 	if err := m.comm.FreeScaledSum(half); err != nil {
 		return err
 	}
-	// the mean of both members, which remains it
+	// the mean of both members, which the later rounds do not change
 	if err := errors.Join(sums.take(0.5, 1.5, 5), gathered.take(5, 5), sent.take(10+r, 11-r)); err != nil {
 		return err
 	}
 	return errors.Join(m.context.FreeStream(own), m.context.FreeEvent(made), m.context.FreeEvent(done))
 }
 
-// A call within a group fails, and no group stays open on the thread; the communicator is aborted.
+// A call within a group fails, and no group stays open on the thread. Then the communicator is aborted.
 func failing(m *member) error {
 	runtime.LockOSThread()
 	n, err := m.numbers(1, 2)
@@ -306,7 +306,7 @@ func hanging(m *member) error {
 		return err
 	}
 	fmt.Println("aborted")
-	os.Exit(0) // a call of the stand-in that hangs does so for good
+	os.Exit(0) // leave would end the aborted communicator again
 	return nil
 }
 
@@ -346,7 +346,7 @@ func splitting(m *member) error {
 	return errors.Join(m.sum(part, float32(m.rank)+1, 4), end(part))
 }
 
-// Member 1 goes, and the others go on.
+// Member 1 leaves, and the others go on.
 func shrinking(m *member) error {
 	if m.rank == 1 {
 		err := m.comm.Abort()

@@ -1,10 +1,10 @@
 // Package gpu builds a stand-in for GPUs, with which tests run the code for CUDA and NCCL on any machine: libcuda.so.1
-// and libnccl.so.2, written in C (folder standin). The stand-in checks what it is asked to do, and ends the process
-// with status 99 and a report if a real GPU might do something else with it than the program means:
+// and libnccl.so.2, written in C (folder standin). The stand-in checks each call, and ends the process with status 99
+// and a report of a mistake that a real GPU might not show:
 //
 //   - the CPU touches memory of a device
 //   - two accesses to the same memory, of which one writes, that no event and no stream orders
-//   - use of memory, an event, a stream or a communicator that is no more, or that was never one
+//   - use of memory, an event, a stream or a communicator that has been freed, or that never was one
 //   - memory that is freed, or an end of the process, while something is in use or left
 //   - members of a communicator that disagree about an operation or about their order
 //   - operations of two communicators on one device that no event and no stream orders
@@ -24,10 +24,11 @@ import (
 // StatusReported is the exit status of a process in which the stand-in has found something.
 const StatusReported = 99
 
-// flags are the compiler's, for all that is built here.
+// flags are the compiler's flags for all that is built here.
 var flags = []string{"-std=gnu2x", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"}
 
-// Build compiles the stand-in from its sources in a folder into another one. more are further flags of the compiler.
+// Build compiles the stand-in from its sources in one folder into another folder. more has further flags of the
+// compiler.
 func Build(sources, into string, more ...string) error {
 	libcuda := filepath.Join(into, "libcuda.so.1")
 	for _, library := range []struct {

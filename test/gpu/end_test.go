@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// mostAfterDeath is how long ranks may take to be rid of a dead one, on a loaded machine. See what TestDeath logs.
+// mostAfterDeath is the longest time in which ranks get rid of a dead one, on a loaded machine. TestDeath logs the real
+// times.
 const mostAfterDeath = 5 * time.Second
 
-// TestDeath has a rank kill itself amid a program, so that collectives of NCCL hang in the others' streams. These abort
-// their communicators, name the dead rank, and end with nothing left.
+// TestDeath makes a rank kill itself amid a program, so that collectives of NCCL hang in the streams of the other
+// ranks. The other ranks abort their communicators, name the dead rank, and end with nothing left.
 func TestDeath(t *testing.T) {
 	var heard, rid []time.Duration
 	for i, mode := range []string{"-mode nccl", "-mode nccl -async", "-mode staged"} {
@@ -34,8 +35,8 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// TestExit has a rank end by exit(0) while the engine and the device are at work. It ends so, and the others go on as
-// after a death.
+// TestExit makes a rank end by exit(0) while the engine and the device are at work. The rank's exit status is 0, and
+// the others end as after a death.
 func TestExit(t *testing.T) {
 	for i, mode := range []string{"-mode nccl", "-mode nccl -async", "-mode staged", "-mode auto"} {
 		for k := range max(1, *programs/2000) {
@@ -44,8 +45,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// endsAmid runs a job whose rank 0 ends amid a program. It returns how long each of the others took to hear of that,
-// and to be rid of it.
+// endsAmid runs a job whose rank 0 ends amid a program. It returns the times that each other rank took to hear of that,
+// and to get rid of rank 0.
 func endsAmid(t *testing.T, ranks int, seed uint64, arguments string) (heard, rid []time.Duration) {
 	t.Helper()
 	out, said, err := runRandom(t, ranks, append(strings.Fields(arguments), "-programs", "60", "-die",
@@ -70,7 +71,7 @@ func endsAmid(t *testing.T, ranks int, seed uint64, arguments string) (heard, ri
 	return heard, rid
 }
 
-// moments are the times that ranks print after a text.
+// moments returns the times that ranks print after a text.
 func moments(t *testing.T, out, text string) (all []time.Duration) {
 	for _, m := range regexp.MustCompile(text+` ([0-9a-zµ.]+)`).FindAllStringSubmatch(out, -1) {
 		at, err := time.ParseDuration(m[1])
@@ -82,7 +83,7 @@ func moments(t *testing.T, out, text string) (all []time.Duration) {
 	return all
 }
 
-// spread says the median and the longest.
+// spread describes times by their number, median, 90th percentile and longest.
 func spread(all []time.Duration) string {
 	slices.Sort(all)
 	round := func(d time.Duration) string { return d.Round(time.Millisecond).String() }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestForkedChildren forks ranks amid operations on a device. The children touch nothing of CUDA and NCCL.
+// TestForkedChildren forks ranks amid operations on a device. The children must not call CUDA or NCCL.
 func TestForkedChildren(t *testing.T) {
 	build, err := filepath.Abs(cmp.Or(os.Getenv("GOROVOD_TEST_BUILD"), "../../build"))
 	if err != nil {
@@ -32,7 +32,7 @@ func TestForkedChildren(t *testing.T) {
 	command.Env = append(os.Environ(), "LD_LIBRARY_PATH="+probe.folder, "STANDIN_MEETING="+folder,
 		"STANDIN_REPORT="+said)
 	out, err := command.CombinedOutput()
-	report, _ := os.ReadFile(said) // there is none where nothing was found
+	report, _ := os.ReadFile(said) // there is no file if nothing was found
 	if err != nil || len(report) > 0 || strings.Count(string(out), "forked 4 times") != 2 {
 		t.Errorf("%v\n%s%s", err, out, report)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestJAX has programs in C call the handlers that JAX's compiled programs call for CUDA, as XLA does.
+// TestJAX runs programs in C that call libgorovod_jax.so's handlers for CUDA as XLA does.
 func TestJAX(t *testing.T) {
 	program := programPath(t, "jax")
 	shim := "JAX_SHIM_FOLDER=" + filepath.Dir(builtPath(t, "libgorovod_jax.so"))

@@ -20,12 +20,12 @@ type libraryCase struct {
 	ranks int
 	args  []string
 	env   []string
-	says  string // part of the output; a job whose output must have it may fail, too
+	says  string // part of the output
 	fails bool
 }
 
-// TestLibrary has programs in C submit tensors of devices to libgorovod, whose results must be right, and whose use of
-// the devices the stand-in must find nothing to say about.
+// TestLibrary runs programs in C that submit tensors of devices to libgorovod. The results must be right, and the
+// stand-in must report nothing.
 func TestLibrary(t *testing.T) {
 	async := []string{"HOROVOD_ENABLE_ASYNC_COMPLETION=1"}
 	dynamic := append(async, "HOROVOD_DYNAMIC_PROCESS_SETS=1")
@@ -80,13 +80,13 @@ func (c *libraryCase) run(t *testing.T, program string) {
 	command.Env = append(os.Environ(), append(c.env, "LD_LIBRARY_PATH="+probe.folder, "STANDIN_MEETING="+folder,
 		"STANDIN_REPORT="+said)...)
 	out, err := command.CombinedOutput()
-	report, _ := os.ReadFile(said) // there is none where nothing was found
+	report, _ := os.ReadFile(said) // there is no file if nothing was found
 	if len(report) > 0 || (err != nil) != c.fails || !strings.Contains(string(out), c.says) || ctx.Err() != nil {
 		t.Fatalf("%v\n%s%s", err, report, out)
 	}
 }
 
-// builtPath is where something of make build is.
+// builtPath returns the path of a file that make build makes.
 func builtPath(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(cmp.Or(os.Getenv("GOROVOD_TEST_BUILD"), "../../build"), name))
@@ -99,7 +99,7 @@ func builtPath(t *testing.T, name string) string {
 	return path
 }
 
-// programPath is the compiled testdata/NAME.c.
+// programPath returns the path of the compiled testdata/NAME.c.
 func programPath(t *testing.T, name string) string {
 	t.Helper()
 	probePath(t) // builds the stand-in

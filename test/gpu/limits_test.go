@@ -12,8 +12,8 @@ import (
 
 func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// TestPacking counts the calls for tensors that travel together: each is one call of NCCL, in few groups, and nothing
-// is copied.
+// TestPacking counts the calls for tensors that travel together. Each tensor is one call of NCCL, in few groups, and
+// nothing is copied.
 func TestPacking(t *testing.T) {
 	for _, n := range []int{1, 10, 100} {
 		out, said, err := runRandom(t, 2, "-mode", "nccl", "-pack", fmt.Sprint(n))
@@ -27,7 +27,8 @@ func TestPacking(t *testing.T) {
 	}
 }
 
-// TestOutOfMemory lets the device of a rank that has joined lack memory: for one of its two buffers, for both, for any.
+// TestOutOfMemory makes allocations fail on a rank that has joined: the first, the second, a later one that never
+// comes, or all.
 func TestOutOfMemory(t *testing.T) {
 	for _, c := range []struct {
 		fault, says string
@@ -46,7 +47,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestFloat8 asks an NCCL that cannot combine floats of 8 bits to do so.
+// TestFloat8 submits reductions of floats of 8 bits to an NCCL that cannot do them.
 func TestFloat8(t *testing.T) {
 	t.Setenv("STANDIN_NCCL_VERSION", "22304")
 	out, said, err := runRandom(t, 2, "-mode", "nccl", "-programs", "100")
@@ -56,8 +57,8 @@ func TestFloat8(t *testing.T) {
 	}
 }
 
-// TestDeadline lets rank 0 hang while a communicator is made: in a call that does not return, or in the background. All
-// ranks end, and say which rank hangs where that can be known.
+// TestDeadline makes rank 0 hang while a communicator is made: in a call that does not return, or in the background.
+// All ranks must end, and the other ranks must name rank 0.
 func TestDeadline(t *testing.T) {
 	for fault, says := range map[string]string{
 		"cuDeviceGetUuid_v2:1:hang":      "a call of CUDA or NCCL there has not returned for 2s",

@@ -36,7 +36,7 @@ var jobs = []struct {
 	{3, "-mode auto -async"},
 }
 
-// mostAtOnce is how many programs one job runs, so that many jobs begin and end.
+// mostAtOnce is the largest number of programs in one job. It is small, so that many jobs begin and end.
 const mostAtOnce = 250
 
 // TestRandomPrograms runs programs on the device and on the host, and compares the results: see folder random.
@@ -58,7 +58,7 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// TestWrongResult lets the stand-in compute a wrong result. The comparison must find it.
+// TestWrongResult makes the stand-in compute a wrong result. The comparison must find it.
 func TestWrongResult(t *testing.T) {
 	out, said, err := runRandom(t, 3, "-chain", "-programs", "7", "-during", "ncclAllReduce:2:wrong")
 	if err == nil || said != "" || !strings.Contains(out, "ALLREDUCE of") || !strings.Contains(out, "differs") {
@@ -70,13 +70,13 @@ func TestWrongResult(t *testing.T) {
 	}
 }
 
-// TestDroppedWaits leaves out one wait, one record of an event, or one look at an event on rank 0. The stand-in must
-// report a race, whatever the timing.
+// TestDroppedWaits leaves out one wait, one record of an event, or one query of an event on rank 0. The stand-in must
+// report a race, with any timing.
 func TestDroppedWaits(t *testing.T) {
 	dice := rand.New(rand.NewPCG(*seed, 1))
 	for _, how := range []struct {
 		arguments string
-		calls     map[string]int // so many at least; a look is repeated until the event is reached
+		calls     map[string]int // least number of calls; queries go on until the event is reached
 	}{
 		{"-mode nccl", map[string]int{"cuStreamWaitEvent": 7, "cuEventRecord": 14, "cuEventQuery": 7}},
 		{"-mode nccl -async", map[string]int{"cuStreamWaitEvent": 20, "cuEventRecord": 19}},
@@ -103,7 +103,7 @@ func TestDroppedWaits(t *testing.T) {
 	}
 }
 
-// TestFaults lets calls on rank 0 fail or hang, each in a job of its own: see inject.go in folder random.
+// TestFaults makes calls on rank 0 fail or hang, each in a job of its own: see inject.go in folder random.
 func TestFaults(t *testing.T) {
 	dice := rand.New(rand.NewPCG(*seed, 2))
 	for _, mode := range []string{"-mode nccl", "-mode auto", "-mode nccl -async", "-mode staged"} {
@@ -129,16 +129,16 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestHangs lets a call of CUDA's driver hang for ever on the thread of rank 0 that drives, as after a fault of the
-// device. Nobody can end that. Or a call of NCCL hangs, until the communicator is aborted. The others have to name rank
-// 0, and the job has to end.
+// TestHangs makes a call hang on the thread of rank 0 that drives. A call of CUDA's driver hangs for ever, as after a
+// fault of the device. A call of NCCL hangs until the communicator is aborted. The other ranks must name rank 0, and
+// the job must end.
 func TestHangs(t *testing.T) {
 	dice := rand.New(rand.NewPCG(*seed, 3))
 	for _, mode := range []string{"-mode nccl", "-mode auto", "-mode staged", "-mode nccl -async"} {
 		// The program itself calls none of these.
 		faults := []string{fmt.Sprintf("cuEventQuery:%d:hang", 1+dice.IntN(7)),
 			fmt.Sprintf("cuStreamWaitEvent:%d:hang", 1+dice.IntN(7))}
-		if mode == "-mode nccl -async" { // the communicator's lock is held meanwhile, and its failures are asked for
+		if mode == "-mode nccl -async" { // ncclBroadcast holds the lock for which Comm.Ready waits
 			faults = []string{"ncclBroadcast:1:hang", faults[1]}
 		}
 		for _, fault := range faults {
@@ -158,7 +158,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// everyFault is all that can happen to the calls that the carrier makes.
+// everyFault lists the faults of all calls that the carrier makes.
 func everyFault() (lines []string) {
 	for _, f := range []string{"cuCtxPushCurrent_v2", "cuThreadExchangeStreamCaptureMode", "cuDeviceGetUuid_v2",
 		"cuStreamCreateWithPriority", "cuStreamDestroy_v2", "cuStreamWaitEvent", "cuStreamIsCapturing",
@@ -169,10 +169,10 @@ func everyFault() (lines []string) {
 			lines = append(lines, fmt.Sprintf("%s:%d:700", f, k))
 		}
 	}
-	for k := 1; k <= 12; k++ { // no memory is left
+	for k := 1; k <= 12; k++ { // the device is out of memory
 		lines = append(lines, fmt.Sprintf("cuMemAlloc_v2:%d:2", k), fmt.Sprintf("cuMemHostAlloc:%d:2", k))
 	}
-	for _, of := range []int{2, 3, 5, 8} { // memory comes and goes
+	for _, of := range []int{2, 3, 5, 8} { // the device is out of memory now and then
 		lines = append(lines, fmt.Sprintf("cuMemAlloc_v2:~%d:2", of), fmt.Sprintf("cuMemHostAlloc:~%d:2", of),
 			fmt.Sprintf("cuMemAlloc_v2:~%d:2,cuMemHostAlloc:~%d:2", of, of))
 	}
@@ -182,7 +182,7 @@ func everyFault() (lines []string) {
 	} {
 		for k := 1; k <= 3; k++ {
 			lines = append(lines, fmt.Sprintf("%s:%d:2", f, k))
-			if f == "ncclCommAbort" || f == "ncclGetUniqueId" || f == "ncclGroupStart" { // nothing ends these
+			if f == "ncclCommAbort" || f == "ncclGetUniqueId" || f == "ncclGroupStart" { // an abort does not end these
 				continue
 			}
 			lines = append(lines, fmt.Sprintf("%s:%d:hang", f, k))
@@ -192,7 +192,7 @@ func everyFault() (lines []string) {
 		"ncclAllGather", "ncclReduceScatter", "ncclSend", "ncclRecv"} {
 		lines = append(lines, f+":1:stuck", f+":1:async=6", f+":2:async=6")
 	}
-	// These leave memory behind that nobody frees, so no job that looks for leaks may follow.
+	// These faults leave memory behind that nobody frees, so no job that looks for leaks may follow.
 	slices.SortStableFunc(lines, func(a, b string) int { return cmp.Compare(leaves(a), leaves(b)) })
 	return lines
 }
@@ -227,7 +227,7 @@ func runRandom(t *testing.T, ranks int, arguments ...string) (output, report str
 	command.Env = append(os.Environ(), "LD_LIBRARY_PATH="+probe.folder, "HOROVOD_DYNAMIC_PROCESS_SETS=1",
 		"STANDIN_MEETING="+folder, "STANDIN_REPORT="+said, "STANDIN_DELAY=100", fmt.Sprint("STANDIN_SEED=", *seed))
 	out, err := command.CombinedOutput()
-	text, _ := os.ReadFile(said) // there is none where nothing was found
+	text, _ := os.ReadFile(said) // there is no file if nothing was found
 	return string(out), string(text), err
 }
 

@@ -52,11 +52,11 @@ func probePath(t *testing.T) string {
 type probeCase struct {
 	name   string
 	ranks  int
-	report string // part of the report of at least one rank; empty: all end in peace
+	report string // part of the report of at least one rank; empty: no rank reports or fails
 	env    []string
 }
 
-// TestStandIn has each case of testdata/probe.c do right or wrong, and expects the report for it.
+// TestStandIn runs each case of testdata/probe.c, and expects the report for its mistake, if it makes one.
 func TestStandIn(t *testing.T) {
 	leaks := []string{"STANDIN_LEAKS=1"}
 	for _, c := range []probeCase{
@@ -139,7 +139,7 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// run runs a case on all its ranks. A rank that waits for one that the stand-in has ended is killed.
+// run runs a case on all its ranks. Once a rank has failed, run kills the others, because they may wait for it.
 func (c *probeCase) run(t *testing.T) {
 	path, folder := probePath(t), t.TempDir()
 	said := filepath.Join(folder, "report")

@@ -7,10 +7,10 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// bin frees memory on a goroutine of its own: CUDA may wait for the whole device when it frees memory, and a driver
-// must not (see order). Anybody may throw memory away, also memory that the device still uses.
+// bin frees memory on a goroutine of its own, because CUDA may wait for the whole device when it frees memory, and a
+// driver must not wait for it (see order). Any goroutine may throw memory away, also memory that the device still uses.
 type bin struct {
-	failed func(error) // takes a panic
+	failed func(error) // takes a panic of the goroutine
 
 	mu      sync.Mutex
 	frees   []func()
@@ -18,7 +18,7 @@ type bin struct {
 	closed  bool          // nobody drives any more
 }
 
-// throw has free called soon. After close it waits for that, if the device is not stuck.
+// throw makes the goroutine call free soon. After close, throw waits for that, unless the device is stuck.
 func (b *bin) throw(free func()) {
 	b.mu.Lock()
 	closed := b.closed
@@ -33,7 +33,7 @@ func (b *bin) throw(free func()) {
 	}
 }
 
-// close waits until all is free, if the device is not stuck. Memory that is thrown away later is freed, too.
+// close waits until all memory is free, unless the device is stuck. Memory that is thrown away later is freed, too.
 func (b *bin) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -59,8 +59,8 @@ func (b *bin) run() {
 	}
 }
 
-// empties waits until all is free, and reports whether something has become so. The wait is short: the device may wait
-// for the caller.
+// empties waits up to limit until all memory is free, and reports whether memory has become free. limit is short,
+// because the device may wait for the caller.
 func (b *bin) empties(limit time.Duration) bool {
 	b.mu.Lock()
 	emptied := b.emptied

@@ -67,7 +67,7 @@ func each(ranks []*member, f func(m *member)) {
 	wg.Wait()
 }
 
-// onDevice moves op's tensors to the device: what the program's stream does later makes the input.
+// onDevice moves op's tensors to the device. Later work of the program's stream makes the input.
 func (m *member) onDevice(t *testing.T, op *engine.Op) *engine.Op { return m.onStream(t, op, 0) }
 
 func (m *member) onStream(t *testing.T, op *engine.Op, stream cuda.Stream) *engine.Op {
@@ -147,7 +147,7 @@ func random(dice *rand.Rand, name string, rank, size int) *engine.Op {
 	return op
 }
 
-// number is a small number of a type.
+// number returns the bytes of a small number of a type.
 func number(dt tensor.DType, n int) []byte {
 	b := factorOf(dt, float64(n))
 	if b == nil {
@@ -185,7 +185,7 @@ func (m *member) run(t *testing.T, ops []*engine.Op) (outs [][]byte) {
 	return outs
 }
 
-// copyOut fetches a result by the program's stream.
+// copyOut fetches a result through the program's stream.
 func (m *member) copyOut(t *testing.T, owner *Tensor, p []byte) []byte {
 	if m.devices.options.Async {
 		if err := owner.Wait(0); err != nil {
@@ -197,7 +197,7 @@ func (m *member) copyOut(t *testing.T, owner *Tensor, p []byte) []byte {
 	return <-got
 }
 
-// Random programs have the same results on devices as in host memory, by NCCL, staged, and where one rank has copies.
+// Random programs have the same results on devices as in host memory: by NCCL, staged, and if one rank has copies.
 func TestRandomPrograms(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -250,14 +250,14 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// sum is a sum of one float32 number.
+// sum makes a sum of one float32 number.
 func sum(m *member, t *testing.T, name string) *engine.Op {
 	in := number(tensor.Float32, m.rank+1)
 	return m.onDevice(t, &engine.Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: name,
 		Shape: tensor.Shape{1}, Prescale: 1, Postscale: 1, In: in, Out: in})
 }
 
-// What keeps a job from NCCL: it is staged, and one rank says why, or it fails where NCCL was asked for.
+// A job that cannot use NCCL is staged, and rank 0 logs why. In Mode NCCL its operations fail.
 func TestWithoutNCCL(t *testing.T) {
 	for _, c := range []struct {
 		want   string
@@ -323,7 +323,7 @@ func TestSharedDevice(t *testing.T) {
 	})
 }
 
-// A rank that has joined takes part in sums with zeros, fused ones too.
+// A rank that has joined takes part in sums with zeros, also in fused ones.
 func TestJoin(t *testing.T) {
 	for _, mode := range []Mode{NCCL, Staged} {
 		_, ranks := world(t, 3, func(_ int, _ *device, o *Options) { o.Mode = mode })
@@ -380,7 +380,8 @@ func TestJoinInPieces(t *testing.T) {
 	}
 }
 
-// Floats of 8 bits move everywhere. They are combined by an NCCL that can on all ranks, else refused by name.
+// Floats of 8 bits move everywhere. NCCL reduces them if it can on all ranks, else the operation fails with the type's
+// name.
 func TestFloat8(t *testing.T) {
 	one, _ := tensor.Float8Of(tensor.Float8E4M3FN, 1)
 	two, _ := tensor.Float8Of(tensor.Float8E4M3FN, 2)
@@ -464,7 +465,8 @@ func TestProcessSets(t *testing.T) {
 	})
 }
 
-// An operation of NCCL that hangs, since a rank does not take part, ends when the job does, with the job's cause.
+// An operation of NCCL hangs, because a rank does not take part. It ends when the job is aborted, with the abort's
+// cause.
 func TestAbort(t *testing.T) {
 	_, ranks := world(t, 2, func(_ int, _ *device, o *Options) { o.Mode = NCCL })
 	each(ranks, func(m *member) {
@@ -475,7 +477,7 @@ func TestAbort(t *testing.T) {
 	block := make(chan struct{})
 	defer close(block)
 	ranks[1].device.stuck = true
-	ranks[1].device.queue(0, func() { <-block }) // what makes rank 1's tensor never ends
+	ranks[1].device.queue(0, func() { <-block }) // the work that makes rank 1's tensor does not end
 	began := time.Now()
 	time.AfterFunc(50*time.Millisecond, func() { ranks[0].Abort(errors.New("rank 7 is dead")) })
 	each(ranks, func(m *member) {
@@ -494,7 +496,7 @@ func TestAbort(t *testing.T) {
 	t.Logf("after %v", time.Since(began))
 }
 
-// An operation that ends on the device because its communicator was aborted has not ended well.
+// An operation that ends on the device because its communicator was aborted has an error.
 func TestAbortedIsNotDone(t *testing.T) {
 	_, ranks := world(t, 2, func(_ int, _ *device, o *Options) { o.Mode = NCCL })
 	each(ranks, func(m *member) { m.run(t, []*engine.Op{sum(m, t, "x")}) })
@@ -505,11 +507,11 @@ func TestAbortedIsNotDone(t *testing.T) {
 		for ranks[0].device.issued.Load() == before {
 			time.Sleep(time.Millisecond)
 		}
-		for _, m := range ranks { // neither looks before the stream of rank 0 is done
+		for _, m := range ranks { // no rank polls before the stream of rank 0 is done
 			m.device.hangs.Store(&hang)
 		}
 		time.Sleep(20 * time.Millisecond)
-		ranks[0].devices.Abort(errors.New("rank 7 is dead")) // the network does not know yet
+		ranks[0].devices.Abort(errors.New("rank 7 is dead")) // the network is not aborted yet
 		time.Sleep(100 * time.Millisecond)
 		ranks[0].device.hangs.Store(nil)
 		close(hang)
@@ -531,7 +533,8 @@ func TestAbortedIsNotDone(t *testing.T) {
 	})
 }
 
-// All communicators are aborted together, even while the driver hangs: NCCL's abort of one may wait for the others.
+// All communicators are aborted together, even while the driver hangs, because NCCL's abort of one may wait for the
+// others.
 func TestAbortOfSeveral(t *testing.T) {
 	machine, ranks := world(t, 2, func(_ int, _ *device, o *Options) { o.Mode = NCCL })
 	var sets [2]int
@@ -584,15 +587,15 @@ func TestAbortOfSeveral(t *testing.T) {
 	ranks[0].Abort(errors.New("rank 7 is dead"))
 }
 
-// An operation that has ended for the program, and fails on the device later, ends the job without another operation.
-// An operation that has ended on the device is watched no longer.
+// If an operation has ended for the program and fails on the device later, the job ends, also without another
+// operation. Nobody watches an operation that has ended on the device.
 func TestFailureAfterTheEnd(t *testing.T) {
 	causes := make(chan error, 1)
 	machine, ranks := world(t, 1, func(_ int, _ *device, o *Options) {
 		o.Mode, o.Async, o.Abort = NCCL, true, func(cause error) { causes <- cause }
 	})
 	m, block := ranks[0], make(chan struct{})
-	m.device.queue(0, func() { <-block }) // what makes the first tensor
+	m.device.queue(0, func() { <-block }) // the work that makes the first tensor
 	for i := range 2 {
 		en, err := m.Enqueue(sum(m, t, fmt.Sprint("x", i)))
 		if err != nil || !en.Wait(limit) || en.Err() != nil {
@@ -660,14 +663,14 @@ func (m *member) late(t *testing.T) (s cuda.Stream, release func()) {
 	})
 }
 
-// allreduce is a sum of n numbers that the program's stream makes. NCCL does not know int16.
+// allreduce makes a sum of n numbers that the program's stream makes. NCCL does not know int16.
 func allreduce(m *member, t *testing.T, name string, set int, dt tensor.DType, n int, s cuda.Stream) *engine.Op {
 	in := bytes.Repeat(number(dt, m.rank+1), n)
 	return m.onStream(t, &engine.Op{Type: operation.Allreduce, DType: dt, ReduceOp: tensor.Sum, Name: name, Set: set,
 		Shape: tensor.Shape{int64(n)}, Prescale: 1, Postscale: 1, In: in, Out: in}, s)
 }
 
-// While the device is busy no driver waits for it: whatever grows, ends or is freed, other operations go on.
+// No driver waits for a busy device. Other operations go on while memory grows or is freed, and while process sets end.
 func TestNoDriverWaitsForTheDevice(t *testing.T) {
 	_, ranks := world(t, 1, func(_ int, _ *device, o *Options) { o.Async = true })
 	m := ranks[0]
@@ -684,7 +687,7 @@ func TestNoDriverWaitsForTheDevice(t *testing.T) {
 		t.Fatal(failed)
 	}
 	m.run(t, []*engine.Op{allreduce(m, t, "made and tried", set, tensor.Float32, 1, 0)})
-	for i := range 3 { // each has more memory than the one before, in pieces
+	for i := range 3 { // each needs more memory than the one before, in several chunks
 		m.run(t, []*engine.Op{allreduce(m, t, "staged", set, tensor.Int16, leastChunk<<i, 0),
 			allreduce(m, t, "staged, too", set, tensor.Int16, leastChunk<<i, 0)})
 	}
@@ -723,10 +726,10 @@ func TestTrialOnABusyDevice(t *testing.T) {
 	})
 }
 
-// NCCL's abort may take its time. The memory of a lane is freed once the stream is empty.
+// The memory of a lane is freed once the stream is empty, also while NCCL's abort still runs.
 func TestSlowAbort(t *testing.T) {
 	_, ranks := world(t, 2, nil)
-	each(ranks, func(m *member) { m.run(t, []*engine.Op{sum(m, t, "x")}) }) // tried, for which there is memory
+	each(ranks, func(m *member) { m.run(t, []*engine.Op{sum(m, t, "x")}) }) // the trial allocates memory
 	slow := make(chan struct{})
 	defer close(slow)
 	for _, m := range ranks {
@@ -748,7 +751,7 @@ func TestSlowAbort(t *testing.T) {
 	})
 }
 
-// Tensors that cannot be are refused.
+// Tensors that the engine cannot carry are refused.
 func TestRefusals(t *testing.T) {
 	_, ranks := world(t, 1, nil)
 	m := ranks[0]

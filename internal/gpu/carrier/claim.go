@@ -9,9 +9,9 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 )
 
-// claim is what a member says of itself before a communicator is made.
+// claim is a member's description of itself, for the founding.
 type claim struct {
-	Why     string // not empty: this member cannot use NCCL, and why
+	Why     string // why this member cannot use NCCL; empty if it can
 	Version int    // of NCCL
 	UUID    string // of its device
 	Float8  bool   // NCCL reduces floats of 8 bits on it
@@ -19,7 +19,7 @@ type claim struct {
 	ID      nccl.UniqueID
 }
 
-// A claim has claimBytes, whatever it says.
+// Each claim has claimBytes bytes, so that the members can exchange claims in one allgather.
 const (
 	claimBytes = 512
 	maxUUID    = 64
@@ -50,7 +50,7 @@ func decodeClaim(b []byte) (c claim) {
 	return c
 }
 
-// padded is s, or its beginning, in n bytes.
+// padded returns n bytes with s, or with its beginning, and zeros.
 func padded(s string, n int) []byte {
 	b := make([]byte, n)
 	copy(b, s)
@@ -82,7 +82,7 @@ func unfit(claims []claim, describe func(member int) string) string {
 	return ""
 }
 
-// unready says which members have failed, and of what, given what each says; "" if none has.
+// unready says which members have failed, and why, given the failure of each; "" if none has failed.
 func unready(whys []string, describe func(member int) string) string {
 	var reasons []string // in the order of the first member that has each
 	members := make(map[string][]string)
@@ -101,7 +101,7 @@ func unready(whys []string, describe func(member int) string) string {
 	return strings.Join(few(reasons), "; ")
 }
 
-// few are the first texts, and how many more there are.
+// few returns the first texts, and then the number of further ones.
 func few(texts []string) []string {
 	const most = 4
 	if n := len(texts); n > most {

@@ -7,10 +7,10 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 )
 
-// copying is a set of copies that stands in the stream.
+// copying is a set of copies that are in the stream.
 type copying struct{ lane *Lane }
 
-// Advance waits for the copies.
+// Advance reports whether the copies have ended.
 func (c *copying) Advance() (bool, error) {
 	l := c.lane
 	l.devices.watch.enter()
@@ -25,7 +25,7 @@ func (c *copying) Advance() (bool, error) {
 	return reached, nil
 }
 
-// Fetch is engine.DeviceCarrier's.
+// Fetch implements engine.DeviceCarrier.
 func (l *Lane) Fetch(parts []collective.Part, owners []collective.Owner) collective.Op {
 	if err := l.fetch(parts, owners); err != nil {
 		return failing{l.failed("copy a tensor to host memory", err)}
@@ -61,7 +61,7 @@ func (l *Lane) fetch(parts []collective.Part, owners []collective.Owner) error {
 	return c.Record(l.done, l.stream)
 }
 
-// Store is engine.DeviceCarrier's.
+// Store implements engine.DeviceCarrier.
 func (l *Lane) Store(parts []collective.Part, _ []collective.Owner) collective.Op {
 	if err := l.store(parts); err != nil {
 		return failing{l.failed("copy a result to the device", err)}
@@ -87,21 +87,21 @@ func (l *Lane) store(parts []collective.Part) error {
 	return c.Record(l.done, l.stream)
 }
 
-// Reserve is engine.DeviceCarrier's.
+// Reserve implements engine.DeviceCarrier.
 func (l *Lane) Reserve(bytes int) ([]byte, error) {
 	l.devices.watch.enter()
 	defer l.devices.watch.leave()
 	return l.arena.take(l.place.context, bytes)
 }
 
-// arena gives out host memory of CUDA's, until it is reset. It grows to what one batch needs.
+// arena gives out pinned host memory until it is reset. It grows to the size that one batch needs.
 type arena struct {
 	chunks [][]byte
 	used   int // of the last one
 	total  int // given out
 }
 
-// leastChunk is worth an allocation.
+// leastChunk is the least size of an allocation, in bytes.
 const leastChunk = 1 << 20
 
 // take gives out memory.
@@ -122,7 +122,7 @@ func (a *arena) take(c Context, bytes int) ([]byte, error) {
 	return out, nil
 }
 
-// reset takes all memory back. Several chunks become one, so that the next batch of this size finds it.
+// reset takes all memory back. Several chunks become one, so that the next batch of this size fits into one.
 func (a *arena) reset(at *place) {
 	total := a.total
 	a.used, a.total = 0, 0
@@ -130,7 +130,7 @@ func (a *arena) reset(at *place) {
 		return
 	}
 	a.free(at)
-	if p, err := at.context.AllocHost(total); err == nil { // else the next take tells
+	if p, err := at.context.AllocHost(total); err == nil { // else the next take returns the error
 		a.chunks = append(a.chunks, unsafe.Slice((*byte)(p), total))
 	}
 }
@@ -148,7 +148,8 @@ type buffer struct {
 	size int
 }
 
-// of returns the buffer, of at least so many bytes: zeros, if it is to be.
+// of returns the address of the buffer, which then has at least the given bytes. With zero, new memory is filled with
+// zeros.
 func (b *buffer) of(bytes int, l *Lane, zero bool) (uintptr, error) {
 	if b.size >= bytes {
 		return uintptr(b.at), nil

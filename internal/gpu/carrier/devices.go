@@ -17,19 +17,22 @@ import (
 type Options struct {
 	Rank int
 	Mode Mode
-	// Deadline is how long the making of a communicator may take, and then its trial, from when the device has come to
-	// it. Each call of CUDA or NCCL that the driver makes for that may take as long, any other one four times as long.
+	// Deadline limits the making of a communicator, and then its trial, from the time at which the device is free for
+	// the trial. It also limits each call of CUDA or NCCL that the driver makes for them. Any other call may take four
+	// times as long.
 	Deadline time.Duration
 	// Deterministic keeps reductions from NCCL, which promises no order of the operands.
 	Deterministic bool
-	// Async ends an operation when it is in the device's stream. Tensor.Wait says when its result is there.
+	// Async ends an operation for the program when it is in the device's stream. Tensor.Wait and Tensor.Reached tell
+	// when its result is there.
 	Async bool
-	// Default is the device of a rank that has submitted no tensor; 0 where the process sees no device of that number.
+	// Default is the device of a rank that has submitted no tensor. If the process does not see that device, device 0
+	// is taken.
 	Default int
 	// Abort, if set, ends the job. It may be called on any goroutine.
 	Abort func(cause error)
-	// Reclaim, if set, has the program give back memory of a device that it keeps but does not use. An allocation that
-	// has failed is tried again afterwards. The driver waits for it.
+	// Reclaim, if set, makes the program give back memory of a device that it keeps but does not use. The driver calls
+	// it after a failed allocation, waits for it, and tries the allocation again.
 	Reclaim func(device int)
 	// Describe names a world rank in errors and in the log.
 	Describe func(rank int) string
@@ -91,8 +94,8 @@ type place struct {
 	watch   *watch
 }
 
-// alloc allocates memory of the device. If there is none, it frees what it keeps for outputs, waits for what is about
-// to be freed, and asks the program to give back what it keeps unused.
+// alloc allocates memory of the device. If there is too little, alloc frees the memory kept for outputs, waits for the
+// bin, asks the program to give back memory that it does not use, and tries again.
 func (p *place) alloc(bytes int) (cuda.Address, error) {
 	a, err := p.context.Alloc(bytes)
 	if !errors.Is(err, cuda.ErrOutOfMemory) {
@@ -115,12 +118,12 @@ func (p *place) free(a cuda.Address) {
 	p.bin.throw(func() { _ = p.context.Free(a) }) // the device is lost
 }
 
-// freeHost is free for memory of AllocHost's.
+// freeHost is free for memory of AllocHost.
 func (p *place) freeHost(at unsafe.Pointer) {
 	p.bin.throw(func() { _ = p.context.FreeHost(at) }) // the device is lost
 }
 
-// use makes a device the process's.
+// use makes a device the one of this process.
 func (d *Devices) use(device int, c Context) *place {
 	d.place = &place{device: device, context: c, reclaim: d.options.Reclaim, watch: &d.watch}
 	d.place.bin.failed = func(err error) { d.options.Log.Error("free memory of a device", "error", err) }
@@ -186,16 +189,17 @@ func (d *Devices) open(device int) (*place, error) {
 	return d.use(device, c), nil
 }
 
-// Usable says why tensors of a device cannot be submitted, nil if they can. The first device that is asked for is the
-// one of this process.
+// Usable returns why tensors of a device cannot be submitted, or nil if they can. The device of the first call becomes
+// the one of this process.
 func (d *Devices) Usable(device int) error {
 	_, err := d.at(device)
 	return err
 }
 
-// Takes says whether the program is to submit tensors of a device as they are, else as copies in host memory. In Mode
-// Auto it says no, and once in the log why, where this process cannot use the device or has no NCCL. Otherwise the
-// Mode says it: where tensors of devices are refused, the engine has to see them.
+// Takes reports whether the program is to submit tensors of a device as they are. If not, the program submits copies in
+// host memory. In Mode Auto it returns false if this process cannot use the device or has no NCCL, and logs the reason
+// once. In Mode Staged it returns false. In the other modes it returns true, also in Mode Off, so that the engine sees
+// the tensors and refuses them.
 func (d *Devices) Takes(device int) bool {
 	switch d.options.Mode {
 	case Auto:
@@ -217,7 +221,7 @@ func (d *Devices) Takes(device int) bool {
 	return err == nil
 }
 
-// Refuse is engine.Devices's.
+// Refuse implements engine.Devices.
 func (d *Devices) Refuse(owner collective.Owner) error {
 	switch o := owner.(type) {
 	case Refused:
@@ -232,7 +236,7 @@ func (d *Devices) Refuse(owner collective.Owner) error {
 	return errors.New("it was submitted to an engine that has ended")
 }
 
-// Carrier is engine.Devices's.
+// Carrier implements engine.Devices.
 func (d *Devices) Carrier(id int, _ uint32, members []int, host collective.Carrier) engine.DeviceCarrier {
 	l := &Lane{devices: d, id: id, members: members, host: host}
 	for i, r := range members {
@@ -246,12 +250,12 @@ func (d *Devices) Carrier(id int, _ uint32, members []int, host collective.Carri
 	return l
 }
 
-// Share is engine.Devices's.
+// Share implements engine.Devices.
 func (d *Devices) Share() { d.order.shared = true }
 
-// Abort begins to end all communicators, also while an operation of NCCL hangs. It ends them at the same time: NCCL may
-// wait for the device when it ends one, and so for the operations of the others. Abort may be called on any goroutine,
-// and more than once, and does not wait.
+// Abort begins to end all communicators, also while an operation of NCCL hangs. It ends them at the same time, because
+// NCCL may wait for the device when it ends one, and so for the operations of the others. Abort may be called on any
+// goroutine, and more than once, and does not wait.
 func (d *Devices) Abort(cause error) {
 	d.mu.Lock()
 	d.lost = cause
@@ -265,7 +269,7 @@ func (d *Devices) Abort(cause error) {
 	}
 }
 
-// Close is engine.Devices's. It waits for memory that is being freed, unless the device is stuck.
+// Close implements engine.Devices. It waits for memory that is being freed, unless the device is stuck.
 func (d *Devices) Close() {
 	d.mu.Lock()
 	p := d.place
@@ -321,7 +325,7 @@ func (d *Devices) aborted() error {
 	return d.lost
 }
 
-// latest is until when lanes that end after an abort may wait for the device.
+// latest returns the time until which lanes that close after an abort may wait for the device.
 func (d *Devices) latest() time.Time {
 	if d.ended.IsZero() {
 		d.ended = time.Now()
@@ -329,7 +333,7 @@ func (d *Devices) latest() time.Time {
 	return d.ended.Add(aftermath)
 }
 
-// forget takes a lane that has been closed out.
+// forget removes a lane that has been closed.
 func (d *Devices) forget(l *Lane) {
 	d.order.leave(&l.turn)
 	d.order.ended(l)

@@ -5,7 +5,7 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 )
 
-// direct is the operation that NCCL does.
+// direct is an operation that NCCL does.
 type direct struct {
 	lane    *Lane
 	program nccl.Program
@@ -14,10 +14,10 @@ type direct struct {
 	polls   int
 }
 
-// askEvery is after how many polls for the end NCCL is asked whether something has failed.
+// askEvery is the number of polls for an operation's end after which NCCL is asked for a failure.
 const askEvery = 64
 
-// Start begins an operation that Carries has said yes to.
+// Start begins an operation for which Carries has returned true.
 func (l *Lane) Start(a *collective.Arguments) collective.Op {
 	l.devices.watch.enter()
 	defer l.devices.watch.leave()
@@ -66,7 +66,7 @@ func (o *direct) Advance() (bool, error) {
 		return false, l.because(err)
 	}
 	if cause := l.devices.aborted(); cause != nil {
-		return false, cause // an abort ends it, too, with any result
+		return false, cause // an abort ends the operation, too, and its result may be wrong
 	}
 	o.running = false
 	l.devices.order.ended(l)
@@ -74,7 +74,7 @@ func (o *direct) Advance() (bool, error) {
 	return true, nil
 }
 
-// because is an error of the communicator. If others have aborted it, their cause is the reason.
+// because returns the error for a failure of the communicator. After an abort that is the abort's cause.
 func (l *Lane) because(err error) error {
 	if err == nil {
 		return nil

@@ -21,16 +21,16 @@ import (
 )
 
 // The machine of these tests: devices whose memory only their streams can use, streams that run late, and NCCL among
-// the ranks of this process. What CUDA and NCCL themselves want is tested on stand-ins for their libraries.
+// the ranks of this process. Other tests check the rules of CUDA and NCCL themselves, on stand-ins for their libraries.
 
-// machine is what the ranks share.
+// machine is the state that the ranks share.
 type machine struct {
 	t     testing.TB
 	mu    sync.Mutex
 	cond  *sync.Cond
 	comms map[nccl.UniqueID]*ring
 	next  byte
-	wrong bool  // sums are
+	wrong bool  // sums are wrong
 	deaf  int   // this member never makes a communicator; -1: none
 	live  int   // communicators
 	fails error // of all communicators, once their operations are on the device
@@ -71,7 +71,7 @@ type device struct {
 	freed   []*stream // which may still have work
 	events  map[cuda.Event]*event
 	next    uintptr
-	without error // NCCL
+	without error // Library's; nil if there is NCCL
 	version int
 	uuid    string
 	shares  bool // NCCL allows other ranks there
@@ -79,9 +79,9 @@ type device struct {
 	graphs  bool
 	making  func() // called while a communicator is made
 	stuck   bool   // a stream never ends its work while the engine lives
-	ending  func() // called when a communicator has been aborted, but for the wait for the device
+	ending  func() // called in an abort of a communicator, before the wait for the device
 	issued  atomic.Int32
-	hangs   atomic.Pointer[chan struct{}] // calls of Reached do, until it is closed
+	hangs   atomic.Pointer[chan struct{}] // calls of Reached hang until it is closed
 }
 
 const deviceBytes = 64 << 20
@@ -126,7 +126,7 @@ func (m *machine) device(rank int) *device {
 	return d
 }
 
-// at is where the device's own work finds memory.
+// at returns memory as the device's own work can use it.
 func (d *device) at(a uintptr, n int) []byte {
 	if n == 0 {
 		return nil
@@ -443,7 +443,7 @@ func (c *comm) run(turn int, calls []nccl.Step) {
 	m.mu.Unlock()
 }
 
-// inputs are of each round, by member and call; under machine.mu.
+// inputs has the inputs of each round, by member and call. machine.mu guards it.
 var inputs = make(map[*round]map[int][][]byte)
 
 func add(to map[int][][]byte, rank int, mine [][]byte) map[int][][]byte {
@@ -460,7 +460,7 @@ var ours = map[nccl.DType]tensor.DType{
 	nccl.BFloat16: tensor.BFloat16, nccl.Float8E4M3: tensor.Float32, nccl.Float8E5M2: tensor.Float32, // see wide
 }
 
-// scaled is an input times the factor of its operation.
+// scaled returns an input times the factor of its operation.
 func (c *comm) scaled(s nccl.Step, in []byte) []byte {
 	f, ok := c.factors[s.Op]
 	if !ok || s.Kind < nccl.AllReduce {
@@ -487,12 +487,12 @@ func (c *comm) scaled(s nccl.Step, in []byte) []byte {
 	return narrow(s.DType, out)
 }
 
-// float8s are ours of NCCL's floats of 8 bits.
+// float8s maps NCCL's floats of 8 bits to ours.
 var float8s = map[nccl.DType]tensor.DType{
 	nccl.Float8E4M3: tensor.Float8E4M3FN, nccl.Float8E5M2: tensor.Float8E5M2,
 }
 
-// wide is floats of 8 bits as float32, and others as they are.
+// wide returns floats of 8 bits as float32, and other types unchanged.
 func wide(t nccl.DType, in []byte) (out []byte) {
 	dt, ok := float8s[t]
 	if !ok {

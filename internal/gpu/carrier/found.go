@@ -18,22 +18,22 @@ import (
 //	claiming ─▶ joining ─▶ joined ─▶ queuing ─▶ trying ─▶ tried ─▶ over
 //	    └────────────────────┴────────────────────────────┴─▶ ending ─┘
 //
-//	claiming  the host's carrier gathers what each member says of itself; member 0 also names the communicator
+//	claiming  the host's carrier gathers the claims of all members; that of member 0 also names the communicator
 //	joining   NCCL makes the communicator, or the deadline passes
 //	joined    the members tell each other whether they have it
-//	queuing   the trial waits for its turn, as any operation, and for the device; only in Mode Auto, as the next two
+//	queuing   the trial waits for its turn, like any operation, and for the device; only in Mode Auto, like the next two
 //	trying    an allreduce of known numbers, or the deadline passes
 //	tried     the members tell each other whether they had the right sums
 //	ending    a member has failed: NCCL ends the communicator, or the deadline passes. Only in Mode Auto
 //
-// A member that fails goes on, and says so in the next exchange. So all members end alike: with a communicator, or
-// staged.
+// A member that fails takes part in the next exchange, and says there why it has failed. So all members end alike: with
+// a communicator, or staged, or in Mode NCCL with an error.
 type founding struct {
 	lane     *Lane
 	step     func(f *founding) (done bool, err error)
 	op       collective.Op // of the host's carrier
 	args     collective.Arguments
-	out      []byte // what has been gathered
+	out      []byte // the gathered bytes of all members
 	counts   []int64
 	library  Library
 	why      string // this member's failure
@@ -43,7 +43,7 @@ type founding struct {
 	numbers  []byte // the trial's, on the host
 }
 
-// Found is engine.DeviceCarrier's.
+// Found implements engine.DeviceCarrier.
 func (l *Lane) Found() collective.Op {
 	if l.founded {
 		return nil
@@ -60,8 +60,8 @@ func (l *Lane) Found() collective.Op {
 	return f
 }
 
-// watched has somebody see to it that this member does not hang, until stop is called. It could not say so in an
-// exchange, and the others cannot know for which member they wait.
+// watched makes the watch look after this member until stop is called, because a member that hangs in a call takes part
+// in no exchange, and the others cannot know for which member they wait.
 func (f *founding) watched() (stop func()) {
 	w := &f.lane.devices.watch
 	w.making.Store(true)
@@ -72,7 +72,7 @@ func (f *founding) watched() (stop func()) {
 	}
 }
 
-// Advance takes the steps.
+// Advance takes the next step, if it can.
 func (f *founding) Advance() (bool, error) {
 	defer f.watched()()
 	if f.op != nil {
@@ -86,7 +86,7 @@ func (f *founding) Advance() (bool, error) {
 	return f.step(f)
 }
 
-// gather begins to tell all members what this one says.
+// gather begins an exchange: all members get each member's bytes, of which mine are this one's.
 func (f *founding) gather(mine []byte, bytes int) {
 	n := len(f.lane.members)
 	f.out, f.counts = make([]byte, n*bytes), make([]int64, n)
@@ -97,7 +97,7 @@ func (f *founding) gather(mine []byte, bytes int) {
 	f.op = f.lane.host.Start(&f.args)
 }
 
-// claim is what this member says.
+// claim returns this member's claim, encoded.
 func (f *founding) claim() []byte {
 	l := f.lane
 	c, err := l.claim(f)
@@ -144,7 +144,7 @@ func (f *founding) claiming() (bool, error) {
 		l.comm = comm
 		l.over = make(chan struct{})
 		l.current.Store(&comm)
-		if cause := l.devices.aborted(); cause != nil { // it may not have seen this one
+		if cause := l.devices.aborted(); cause != nil { // Abort may not have seen this communicator
 			l.abort()
 			f.why = cause.Error()
 		}
@@ -153,7 +153,7 @@ func (f *founding) claiming() (bool, error) {
 	return false, nil
 }
 
-// overdue notes that the deadline has passed.
+// overdue reports whether the deadline has passed, and then notes what as this member's failure.
 func (f *founding) overdue(what string) bool {
 	if time.Now().Before(f.deadline) {
 		return false
@@ -176,7 +176,7 @@ func (f *founding) joining() (bool, error) {
 	return false, nil
 }
 
-// exchange tells the members of this one's failure, or that it has none.
+// exchange tells all members this one's failure, or that it has none.
 func (f *founding) exchange(next func(*founding) (bool, error)) {
 	f.gather(padded(f.why, maxWhy), maxWhy)
 	f.step = next
@@ -208,7 +208,7 @@ func (f *founding) queuing() (bool, error) {
 	if comes, err := l.comes(); err != nil || !comes {
 		return false, err
 	}
-	alone, err := l.alone() // else the deadline would be that of other operations, too
+	alone, err := l.alone() // else the deadline would include the time of other operations
 	if err == nil && !alone {
 		return false, nil
 	}
@@ -225,7 +225,8 @@ func (f *founding) queuing() (bool, error) {
 // trialNumbers is how many numbers the trial adds: more than fit into one chunk of NCCL's.
 const trialNumbers = 1 << 18
 
-// try puts an allreduce of the member's number plus the element's into the stream.
+// try copies the trial's numbers to the device, and writes the program of an allreduce on them. Element i is the
+// member's number plus i modulo 4096.
 func (f *founding) try() (err error) {
 	l := f.lane
 	c := l.place.context
@@ -303,7 +304,7 @@ func (f *founding) tried() (bool, error) {
 	return f.over()
 }
 
-// giveUp lets all operations of the lane be staged, or ends the job where that was not wanted.
+// giveUp makes all operations of the lane staged. In Mode NCCL it returns an error instead, which ends the job.
 func (f *founding) giveUp(why string) (bool, error) {
 	l := f.lane
 	l.abort()
@@ -320,7 +321,8 @@ func (f *founding) giveUp(why string) (bool, error) {
 	return false, nil
 }
 
-// ending waits for the communicator, whose trial may be on the device. Until then the trial keeps its turn.
+// ending waits for the end of the communicator, because the trial may still be on the device. Until then the trial
+// keeps its turn.
 func (f *founding) ending() (bool, error) {
 	if f.lane.over != nil && time.Now().Before(f.deadline) {
 		select {

@@ -14,8 +14,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Lane is one member's part in a lane whose tensors are on devices. It belongs to the lane's driver; only abort may be
-// called by others.
+// Lane is one member's part in a lane whose tensors are on devices. It belongs to the driver. Only abort may be called
+// on other goroutines.
 type Lane struct {
 	devices *Devices
 	id      int
@@ -31,8 +31,8 @@ type Lane struct {
 	founded bool
 	found   founding
 	comm    Comm                 // nil where tensors are staged
-	float8  bool                 // it reduces floats of 8 bits
-	current atomic.Pointer[Comm] // comm, or the one that is being made: whoever takes it ends it
+	float8  bool                 // comm reduces floats of 8 bits
+	current atomic.Pointer[Comm] // comm, or the one being made; the goroutine that takes it out ends it
 	over    chan struct{}        // closed when the last communicator has ended; nil: there was none
 	scales  map[scaling]nccl.ReduceOp
 	issuing bool // NCCL has a program of which not all is in the stream yet
@@ -43,7 +43,7 @@ type Lane struct {
 	direct  direct
 	copying copying
 	zeros   buffer // the input of a member that has joined
-	scratch buffer // where its output goes, or another one that nobody wants
+	scratch buffer // for that member's output, and for other outputs that nobody wants
 	short   bool   // the device lacks memory for zeros
 	arena   arena
 	moved   uint64
@@ -57,7 +57,7 @@ type scaling struct {
 	factor float64
 }
 
-// open prepares the device's stream.
+// open makes the lane's stream and event, unless they are there.
 func (l *Lane) open() error {
 	if l.place != nil {
 		return nil
@@ -77,7 +77,7 @@ func (l *Lane) open() error {
 	return nil
 }
 
-// Carries is engine.DeviceCarrier's.
+// Carries implements engine.DeviceCarrier.
 func (l *Lane) Carries(kind operation.Kind, dtype tensor.DType, op tensor.ReduceOp, prescale, postscale float64) bool {
 	if l.comm == nil || !byNCCL(kind, dtype, op, prescale, postscale, len(l.members), l.float8) {
 		return false
@@ -95,8 +95,8 @@ func (l *Lane) Moved() uint64 { return l.moved + l.host.Moved() }
 // Tune changes nothing.
 func (l *Lane) Tune(collective.Tuning) {}
 
-// How long Close waits for the communicator's end and for what is in the stream: what is left then may wait for a
-// stream of the program, which nobody here can end.
+// Limits on Close's wait for the end of the communicator and of the work in the stream. Work that is still left may
+// wait for a stream of the program, which the engine cannot end.
 const (
 	drainTime    = time.Second            // when nothing has failed; twice if the communicator ends in peace
 	aftermath    = time.Second            // after an abort, of all lanes together
@@ -176,7 +176,7 @@ func (l *Lane) issue(p *nccl.Program) (bool, error) {
 	return true, nil
 }
 
-// finish ends c in peace if it can, else at once.
+// finish ends c in order if it can, else at once.
 func (l *Lane) finish(c *Comm) {
 	if l.finalized(*c) && l.current.CompareAndSwap(c, nil) {
 		defer close(l.over)
@@ -194,7 +194,7 @@ func (l *Lane) leave() {
 	l.place = nil
 }
 
-// finalized ends c in peace, and reports whether that could be done.
+// finalized waits until NCCL has finalized c, and reports whether that succeeded.
 func (l *Lane) finalized(c Comm) bool {
 	if c.Finalize() != nil {
 		return false
@@ -252,7 +252,7 @@ func (l *Lane) Free() {
 	l.leave()
 }
 
-// failed is an error of CUDA or NCCL, about this rank.
+// failed makes an error that names this rank from an error of CUDA or NCCL.
 func (l *Lane) failed(what string, err error) error {
 	return fmt.Errorf("%s on %s: %w", what, l.devices.options.Describe(l.devices.options.Rank), err)
 }

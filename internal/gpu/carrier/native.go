@@ -12,7 +12,7 @@ import (
 // Native is the System of a process with CUDA's driver and NCCL.
 type Native struct{}
 
-// Context is System's.
+// Context implements System.
 func (Native) Context(device int) (Context, error) {
 	d, err := cuda.Open()
 	if err != nil {
@@ -25,7 +25,7 @@ func (Native) Context(device int) (Context, error) {
 	return c, nil
 }
 
-// Device is System's.
+// Device implements System.
 func (Native) Device(ordinal int) (cuda.Device, error) {
 	d, err := cuda.Open()
 	if err != nil {
@@ -34,7 +34,7 @@ func (Native) Device(ordinal int) (cuda.Device, error) {
 	return d.Device(ordinal)
 }
 
-// Library is System's.
+// Library implements System.
 func (Native) Library() (Library, error) {
 	d, err := cuda.Open()
 	if err != nil {
@@ -49,7 +49,7 @@ func (Native) Library() (Library, error) {
 
 type library struct{ *nccl.Library }
 
-// NewComm is Library's.
+// NewComm implements Library.
 func (l library) NewComm(c Context, size int, id nccl.UniqueID, rank int) (Comm, error) {
 	context, ok := c.(*cuda.Context)
 	if !ok {

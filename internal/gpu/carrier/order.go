@@ -7,29 +7,30 @@ import (
 )
 
 // order puts the operations of all lanes on this rank's device one after the other, in an order that is the same on all
-// ranks. NCCL asks for that: a kernel of one communicator may keep another one's kernel from the device. If two ranks
-// then run two operations in different orders, each waits for the other for ever. A lane's log orders only the lane's
-// own operations.
+// ranks. NCCL requires that, because a kernel of one communicator may keep another one's kernel from the device. If two
+// ranks then run two operations in different orders, each waits for the other for ever. A lane's log orders only the
+// lane's own operations.
 //
 // The order is that of turns, numbers on which the members of a lane agree for each operation (Skeen's algorithm, from
 // Birman and Joseph, "Reliable communication in the presence of failures", 1987):
 //
 //	propose   each member proposes a number above all that it has seen
 //	agree     the members gather the proposals over the host's carrier; the largest is the operation's turn
-//	issue     a member issues its operation when no other one of its own has or can get an earlier turn. Of equal turns
-//	          the smaller process set's is the earlier one
+//	issue     a member issues its operation when no other operation of this member has, or can still get, an earlier
+//	          turn. Of equal turns, that of the process set with the smaller id is earlier
 //
-// The device keeps to that order: the stream of an operation waits for the one that was issued before it. So of all
-// operations that have not ended, the first one in the order goes on, as long as all drivers do: another rank may need
-// a proposal of this one before it issues what this rank's device waits for. A driver therefore makes no call that
-// waits for the device, such as one that frees memory (see bin). Only where a lane ends it waits, and not for long.
+// The device keeps to that order: the stream of an operation waits for the one that was issued before it. So the first
+// operation that has not ended goes on, as long as all drivers go on: another rank may need this rank's proposal before
+// it issues the operation for which this rank's device waits. A driver therefore makes no call that waits for the
+// device, such as one that frees memory (see bin). Only at the end of a lane it waits, and not for long.
 //
-// A job with the world's lane alone has one log for all, and does none of this. All of it is the driver's.
+// A job that has only the world's lane has one log for all operations, and does none of this. order belongs to the
+// driver.
 type order struct {
 	shared bool    // there has been a second lane
 	clock  uint64  // the largest number seen
-	turns  []*turn // of operations that are not issued
-	last   *Lane   // whose operation was issued last, which its event tells; nil if that is known to have ended
+	turns  []*turn // of the operations that are not issued
+	last   *Lane   // the lane whose operation was issued last; nil if that is known to have ended
 }
 
 // turn is a lane's operation in the order.
@@ -67,8 +68,8 @@ func (l *Lane) queue() {
 	t.op = l.host.Start(&t.args)
 }
 
-// comes reports whether it is the turn of the lane's operation. It then is until issued or leave. The first time, the
-// stream is made to wait for the operation before.
+// comes reports whether it is the turn of the lane's operation. The turn then lasts until issued or leave. The first
+// time, comes makes the stream wait for the operation before.
 func (l *Lane) comes() (bool, error) {
 	t, o := &l.turn, &l.devices.order
 	if t.op != nil {
@@ -96,7 +97,7 @@ func (l *Lane) comes() (bool, error) {
 	return true, nil
 }
 
-// alone reports whether the device has done all that comes before the lane's operation, whose turn it is.
+// alone reports whether the device has done all earlier operations. It must be the turn of the lane's operation.
 func (l *Lane) alone() (bool, error) {
 	last := l.devices.order.last
 	if len(l.members) == 1 || last == nil || last == l {
@@ -109,7 +110,7 @@ func (t *turn) before(other *turn) bool {
 	return t.number < other.number || t.number == other.number && t.lane.id < other.lane.id
 }
 
-// issued gives the turn to the next one. All of the operation is in the stream, with the lane's event.
+// issued gives the turn to the next operation. All of this one is in the stream, with the lane's event.
 func (l *Lane) issued() {
 	l.devices.order.leave(&l.turn)
 	if len(l.members) > 1 {

@@ -34,8 +34,8 @@ const (
 	smallestKept = 512
 )
 
-// blockSize is the size of the block for an output of so many bytes: a power of 2, so that outputs of about one size
-// find each other's blocks. Large outputs have no block.
+// blockSize returns the size of the block for an output of the given bytes: a power of 2, so that outputs of similar
+// sizes can have the same block. A large output has no block.
 func blockSize(bytes int) int {
 	if bytes > largestKept {
 		return bytes
@@ -57,7 +57,7 @@ func (p *place) take(bytes int) (cuda.Address, error) {
 	return b.at, nil
 }
 
-// unused takes a block of that size out, of which the device has reached the event; the zero block if there is none.
+// unused takes out a block of that size whose event the device has reached. It returns the zero block if there is none.
 func (o *outputs) unused(size int, c Context) (block, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,9 +138,9 @@ func (p *place) closeOutputs() {
 	p.dropOutputs()
 }
 
-// GiveBack frees the memory of an output of so many bytes, which Tensor.Alloc has made, after the present work of a
-// stream. The memory may become that of a later output. The caller does not wait. It reports whether the device is
-// that of the process.
+// GiveBack frees the memory of an output that Tensor.Alloc has made, of the given bytes, after the present work of a
+// stream. The memory may become that of a later output. GiveBack does not wait. It reports whether the device is the
+// one of this process.
 func (d *Devices) GiveBack(device int, a cuda.Address, bytes int, s cuda.Stream) bool {
 	d.mu.Lock()
 	p := d.place

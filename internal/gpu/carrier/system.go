@@ -7,9 +7,9 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 )
 
-// System is what a process has of CUDA and NCCL.
+// System is the CUDA and the NCCL of a process.
 type System interface {
-	// Context is the context of a device. The first call loads CUDA.
+	// Context returns the context of a device. The first call loads CUDA.
 	Context(device int) (Context, error)
 	// Device describes a device.
 	Device(ordinal int) (cuda.Device, error)
@@ -17,7 +17,7 @@ type System interface {
 	Library() (Library, error)
 }
 
-// Context is what is needed of a cuda.Context.
+// Context has the methods of a cuda.Context that this package needs.
 type Context interface {
 	NewStream() (cuda.Stream, error)
 	FreeStream(s cuda.Stream) error
@@ -37,7 +37,7 @@ type Context interface {
 	Zero(a cuda.Address, size int, s cuda.Stream) error
 }
 
-// Library is what is needed of an nccl.Library.
+// Library has the methods of an nccl.Library that this package needs.
 type Library interface {
 	Version() int
 	Has(t nccl.DType) bool
@@ -46,7 +46,7 @@ type Library interface {
 	NewComm(c Context, size int, id nccl.UniqueID, rank int) (Comm, error)
 }
 
-// Comm is what is needed of an nccl.Comm.
+// Comm has the methods of an nccl.Comm that this package needs.
 type Comm interface {
 	Ready() (bool, error)
 	Advance(p *nccl.Program) (issued bool, err error)
@@ -57,7 +57,7 @@ type Comm interface {
 	Abort() error
 }
 
-// addressOf is where p is on a device; 0 for nothing.
+// addressOf returns the address of p on a device, or 0 if p is empty.
 func addressOf(p []byte) uintptr {
 	if len(p) == 0 {
 		return 0
@@ -65,7 +65,8 @@ func addressOf(p []byte) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(p)))
 }
 
-// memoryAt is memory of a device as the engine knows it: only its address means something.
+// memoryAt returns memory of a device as the engine knows it: a slice of which only the address and the length mean
+// something.
 func memoryAt(a cuda.Address, size int) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&a)), size)
 }

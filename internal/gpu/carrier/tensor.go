@@ -10,9 +10,11 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 )
 
-// Tensor owns the memory of one operation's tensor on a device. It has one event. At the submission this is what the
-// operation waits for: all work that the program's stream had then. With Options.Async it is, after the operation's
-// end, what the program waits for. (It has been reached already if the tensor was staged.)
+// Tensor owns the memory of one operation's tensor on a device. Its event has two uses:
+//
+//   - After the submission the operation waits for the event: for all work that the program's stream had then.
+//   - With Options.Async, after the operation's end, the program waits for the event. If the tensor was staged, the
+//     event has been reached already.
 type Tensor struct {
 	place *place
 	event cuda.Event
@@ -21,7 +23,7 @@ type Tensor struct {
 // Refused stands for a tensor that cannot be submitted, so that the engine fails the operation on all ranks.
 type Refused struct{ Err error }
 
-// Release is collective.Owner's.
+// Release implements collective.Owner.
 func (Refused) Release() {}
 
 // Owner returns what stands for a tensor that a program submits now: a Tensor, or else a Refused.
@@ -41,8 +43,8 @@ var errCapturing = errors.New("the current stream is being captured into a CUDA 
 	"collectives; " +
 	"leave the collective out of the graph")
 
-// Tensor returns the owner of a tensor that a program submits now: its memory is on a device, and what stands in a
-// stream of the program makes its contents.
+// Tensor returns the owner of a tensor that a program submits now. The tensor's memory is on a device, and the present
+// work of the program's stream makes its contents.
 func (d *Devices) Tensor(device int, stream cuda.Stream) (*Tensor, error) {
 	if d.options.Mode == Off {
 		return nil, errOff
@@ -85,7 +87,7 @@ func (t *Tensor) Wait(stream cuda.Stream) error {
 // Reached reports whether the operation's result is there.
 func (t *Tensor) Reached() (bool, error) { return t.place.context.Reached(t.event) }
 
-// Device is where the tensor is.
+// Device returns the tensor's device.
 func (t *Tensor) Device() int { return t.place.device }
 
 // Alloc makes device memory for an output. The driver calls it.
@@ -99,10 +101,10 @@ func (t *Tensor) Alloc(bytes int) ([]byte, error) {
 	return memoryAt(a, bytes), nil
 }
 
-// Free frees what Alloc has returned, when nothing on the device uses it any more. The caller does not wait: it may be
+// Free frees memory of Alloc once nothing on the device uses it any more. The caller does not wait, because it may be
 // the driver.
 func (t *Tensor) Free(p []byte) {
-	t.place.free(cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(p))))) // also without elements
+	t.place.free(cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(p))))) // p may have no elements
 }
 
 // Release gives the event back: see collective.Owner.

@@ -9,24 +9,24 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// elements are NCCL's types of those that it can reduce.
+// elements maps the types that NCCL can reduce to its own.
 var elements = map[tensor.DType]nccl.DType{
 	tensor.Uint8: nccl.Uint8, tensor.Int8: nccl.Int8, tensor.Int32: nccl.Int32, tensor.Int64: nccl.Int64,
 	tensor.Float16: nccl.Float16, tensor.Float32: nccl.Float32, tensor.Float64: nccl.Float64,
 	tensor.BFloat16: nccl.BFloat16, tensor.Float8E4M3FN: nccl.Float8E4M3, tensor.Float8E5M2: nccl.Float8E5M2,
 }
 
-// float8Capability is the compute capability of devices from which on NCCL reduces floats of 8 bits.
+// float8Capability is the least major compute capability of a device on which NCCL reduces floats of 8 bits.
 const float8Capability = 9
 
 var reduceOps = map[tensor.ReduceOp]nccl.ReduceOp{
 	tensor.Sum: nccl.Sum, tensor.Min: nccl.Min, tensor.Max: nccl.Max, tensor.Product: nccl.Product,
 }
 
-// byNCCL reports whether NCCL can do an operation; float8 says that it reduces floats of 8 bits. It moves elements of
-// any type as bytes. It reduces the types that it knows. It scales floating-point numbers that are added, see
-// scalesAlike: factors of integers are rounded apart, and those of products and extrema do not multiply the result
-// alone.
+// byNCCL reports whether NCCL can do an operation. float8 says whether NCCL reduces floats of 8 bits. NCCL moves
+// elements of any type as bytes, and reduces the types in elements. It scales only sums of floating-point numbers, see
+// scalesAlike. Integers are rounded after each of the two factors, and for products and extrema the two factors cannot
+// become one.
 func byNCCL(kind operation.Kind, dtype tensor.DType, op tensor.ReduceOp, prescale, postscale float64, members int,
 	float8 bool) bool {
 	switch kind {
@@ -48,14 +48,14 @@ func byNCCL(kind operation.Kind, dtype tensor.DType, op tensor.ReduceOp, prescal
 	return op == tensor.Sum && scalesAlike(dtype, prescale, postscale, members)
 }
 
-// scalesAlike reports whether NCCL may do the work of both factors. It multiplies each element by one factor of the
-// element's type before it adds, while host memory scales in float32 or better.
+// scalesAlike reports whether NCCL may do the work of both factors. NCCL multiplies each element by one factor of the
+// element's type before it adds, while the host's kernels scale in float32 or better.
 //
-//   - Types of 16 and 8 bits must have the factor itself: a rounded one would shift all results to one side, by up to
-//     0.2 % for bfloat16. The exception is the average over all members, for which NCCL rounds by itself: staging would
-//     cost more than that. Floats of 8 bits have no exception.
-//   - One factor above 1 and one below keep the sum within the type's range. Their product does not, so float16 is
-//     not scaled by it. Floats of 8 bits are, since host memory cannot add them.
+//   - A type of 16 or 8 bits must have the exact factor. A rounded factor would shift all results to one side, by up to
+//     0.2 % for bfloat16. The exception is the average over all members, for which NCCL rounds the factor itself:
+//     staging would cost more than the error. Floats of 8 bits have no exception.
+//   - One factor above 1 and one below 1 keep the sum within the type's range. Their product does not, so NCCL does not
+//     scale float16 by it. NCCL does scale floats of 8 bits by it, because the host cannot add them.
 //   - NCCL does not scale floats of 8 bits in a communicator of one member.
 func scalesAlike(dtype tensor.DType, prescale, postscale float64, members int) bool {
 	if dtype.IsFloat8() && members == 1 && prescale*postscale != 1 {
@@ -71,13 +71,13 @@ func scalesAlike(dtype tensor.DType, prescale, postscale float64, members int) b
 	return factorOf(dtype, prescale*postscale) != nil
 }
 
-// averages reports whether a factor makes an average over the members, up to the rounding of what it was made of.
+// averages reports whether a factor makes an average over the members, apart from rounding errors in the factor.
 func averages(factor float64, members int) bool {
 	return math.Abs(factor*float64(members)-1) < 1e-12
 }
 
-// factorOf is a factor as an element's bytes; nil if the type does not have it. Types of 32 and 64 bits have all that
-// they can come close to.
+// factorOf returns a factor as the bytes of an element, or nil if the type does not have the factor. For a type of 32
+// or 64 bits the nearest number will do.
 func factorOf(dtype tensor.DType, factor float64) []byte {
 	var b []byte
 	var got float64

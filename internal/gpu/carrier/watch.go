@@ -10,21 +10,21 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// watch ends the job for what the driver cannot notice itself:
+// watch ends the job for two faults that the driver cannot notice itself:
 //
-//	timeCalls  a call of CUDA or NCCL does not return. The driver hangs in it, so the other ranks wait for this one,
-//	           whose process is alive
+//	timeCalls  a call of CUDA or NCCL does not return. The driver hangs in the call, so the other ranks wait for this
+//	           rank, whose process is alive
 //	ask        an operation that has ended for the program fails while the device still has it (Options.Async).
 //	           Nobody else asks NCCL for that before the lane's next operation, which may never come. ask also learns
 //	           when such operations are over on the device, for lanes that end (settled)
 //
-// Each is a goroutine, which looks from time to time, and ends when it has nothing to look after. timeCalls takes no
-// lock, and calls neither CUDA nor NCCL: it would hang where the driver does. ask may.
+// Each is a goroutine that looks every betweenQuestions, and ends when it has nothing to watch. timeCalls takes no
+// lock, and calls neither CUDA nor NCCL, because it would hang where the driver does. ask may hang.
 type watch struct {
 	devices *Devices
-	depth   int           // of calls of enter; the driver's
+	depth   int           // calls of enter without their leave; the driver's
 	calls   atomic.Uint64 // odd while the driver is inside
-	making  atomic.Bool   // it makes a communicator
+	making  atomic.Bool   // the driver makes a communicator
 	timing  atomic.Bool   // timeCalls runs
 
 	mu      sync.Mutex // not held over calls of CUDA or NCCL
@@ -44,16 +44,16 @@ type watched struct {
 	issued  time.Time // the lane's last operation
 }
 
-// How often the goroutines look, and for how long after an operation nobody asks whether that has ended: most lanes
-// have another operation by then.
+// betweenQuestions is the time between two looks. For the time calm after an operation, ask does not ask whether that
+// has ended, because most lanes have another operation by then.
 const (
 	betweenQuestions = 100 * time.Millisecond
 	betweenHurried   = time.Millisecond // while somebody waits for the answer
 	calm             = time.Second
 )
 
-// inUse is how many deadlines a call may take that makes no communicator: one that allocates memory may wait for work
-// that the program has given the device.
+// inUse is the number of deadlines that a call may take if it makes no communicator. It is greater than 1, because a
+// call that allocates memory may wait for the program's work on the device.
 const inUse = 4
 
 // enter notes that the driver is about to call CUDA or NCCL, until leave.
@@ -94,14 +94,14 @@ func (w *watch) timeCalls() {
 	}
 }
 
-// rests reports whether timeCalls is to end. If the driver comes inside meanwhile, either enter sees that nobody times
-// its call, or rests sees the call.
+// rests reports whether timeCalls is to end. If the driver enters meanwhile, either enter sees that nobody times its
+// call, or rests sees the call.
 func (w *watch) rests() bool {
 	w.timing.Store(false)
 	return w.calls.Load()%2 == 0 || !w.timing.CompareAndSwap(false, true)
 }
 
-// longest is how long a call may take.
+// longest returns the longest time that a call may take.
 func (w *watch) longest() time.Duration {
 	if w.making.Load() {
 		return w.devices.options.Deadline
@@ -126,8 +126,8 @@ func (w *watch) add(l *Lane) {
 	}
 }
 
-// remove forgets a lane, and reports whether ask has left its event. It waits for that, but not long: a question may
-// hang.
+// remove forgets a lane, and reports whether ask has stopped using its event. It waits for that up to drainTime,
+// because ask may hang.
 func (w *watch) remove(l *Lane) bool {
 	for deadline := time.Now().Add(drainTime); ; time.Sleep(betweenLooks) {
 		w.mu.Lock()
@@ -201,7 +201,7 @@ func (w *watch) ask() {
 	}
 }
 
-// all are the lanes to ask about. If there are none, ask is to end.
+// all returns the lanes to ask about. If there are none, ask has to end.
 func (w *watch) all() (lanes []*Lane) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,7 +212,7 @@ func (w *watch) all() (lanes []*Lane) {
 	return lanes
 }
 
-// look asks about a lane, and forgets it if the answer is final. The error is the job's end.
+// look asks about a lane, and forgets the lane if the answer is final. An error ends the job.
 func (w *watch) look(l *Lane) error {
 	w.mu.Lock()
 	at, watches := w.lanes[l]
@@ -228,7 +228,7 @@ func (w *watch) look(l *Lane) error {
 	w.subject = nil
 	now, watches := w.lanes[l]
 	if !watches {
-		return nil // the lane ends, and with it what failed
+		return nil // the lane ends, so its failure no longer matters
 	}
 	if err != nil {
 		delete(w.lanes, l)

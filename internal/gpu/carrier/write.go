@@ -10,7 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// write makes a program of an operation: wait for the tensors, let NCCL do the operation as one group, and note the
+// write makes a program of an operation: wait for the tensors, let NCCL do the operation as one group, and record the
 // end.
 func (l *Lane) write(p *nccl.Program, a *collective.Arguments) error {
 	for _, owner := range a.Owners {
@@ -47,7 +47,7 @@ func (l *Lane) write(p *nccl.Program, a *collective.Arguments) error {
 	return nil
 }
 
-// writer writes a program. dtype is what NCCL is told of the elements, size their bytes.
+// writer writes a program. dtype is the elements' type for NCCL, and size is an element's size in bytes.
 type writer struct {
 	*nccl.Program
 	lane  *Lane
@@ -57,10 +57,10 @@ type writer struct {
 	size  int
 }
 
-// count is the number of elements in bytes.
+// count returns the number of elements in the given number of bytes.
 func (w *writer) count(bytes int) int { return bytes / w.size }
 
-// out is where an output goes: anywhere, where nobody wants it.
+// out returns the address for an output. That is scratch memory if nobody wants the output.
 func (w *writer) out(part *collective.Part, bytes int) (uintptr, error) {
 	if part.Out != nil || bytes == 0 {
 		return addressOf(part.Out), nil
@@ -85,7 +85,7 @@ func (w *writer) reduction() error {
 	return w.allreduce()
 }
 
-// allreduce is one group of all parts: NCCL aggregates what is in a group.
+// allreduce writes one group of all parts, because NCCL aggregates the operations of a group.
 func (w *writer) allreduce() error {
 	if w.args.Absent {
 		return w.inPieces(w.AllReduce)
@@ -104,11 +104,11 @@ func (w *writer) allreduce() error {
 	return nil
 }
 
-// absentPiece is the memory that a member which has joined reads or writes at a time, in bytes.
+// absentPiece is the number of bytes that a joined member reads or writes at a time.
 const absentPiece = 4 << 20
 
-// inPieces is a reduction in which a member that has joined takes part with zeros. All members cut it into the same
-// pieces, outside of groups, so that one piece of memory serves that member for all of them.
+// inPieces writes a reduction in which a joined member takes part with zeros. All members cut it into the same pieces,
+// outside of groups, so that the joined member can use one piece of memory for all of them.
 func (w *writer) inPieces(reduce func(to, from uintptr, count int, t nccl.DType, op nccl.ReduceOp)) error {
 	zeros, scratch, err := w.forAbsent()
 	if err != nil {
@@ -136,8 +136,8 @@ func (w *writer) inPieces(reduce func(to, from uintptr, count int, t nccl.DType,
 	return nil
 }
 
-// forAbsent is memory for each piece of the parts that this member does not have: zeros, and a place for the result. If
-// the device lacks memory for both, one place is both.
+// forAbsent returns memory for the pieces of parts that this member does not have: zeros as the input, and scratch
+// memory for the result. If the device lacks memory for both, the two are the same.
 func (w *writer) forAbsent() (zeros, scratch uintptr, err error) {
 	l, most := w.lane, 0
 	for i := range w.args.Parts {
@@ -156,7 +156,7 @@ func (w *writer) forAbsent() (zeros, scratch uintptr, err error) {
 			return zeros, scratch, err
 		}
 		l.short = true
-		if l.zeros.size > 0 { // and the scratch is none: it was about to grow
+		if l.zeros.size > 0 { // and scratch has none, because it could not grow
 			l.scratch, l.zeros = l.zeros, buffer{}
 		}
 		l.devices.options.Log.Warn(fmt.Sprintf("device %d is out of memory: %s, which has joined, takes part in "+
@@ -169,7 +169,7 @@ func (w *writer) forAbsent() (zeros, scratch uintptr, err error) {
 	return scratch, scratch, nil
 }
 
-// aligned is bytes up to the alignment of CUDA's own memory.
+// aligned rounds bytes up to the alignment of CUDA's memory.
 func aligned(bytes int) int { return (bytes + 255) / 256 * 256 }
 
 func (w *writer) reduce() error {
@@ -185,7 +185,7 @@ func (w *writer) reduce() error {
 	return nil
 }
 
-// reducescatter is NCCL's where all members get the same, else a reduction to each.
+// reducescatter writes NCCL's if all members get the same number of bytes, else a reduction to each member.
 func (w *writer) reducescatter() error {
 	part, counts := &w.args.Parts[0], w.args.Counts
 	in := addressOf(part.In) // each member has one
@@ -228,7 +228,7 @@ func (w *writer) broadcast() error {
 	return nil
 }
 
-// allgather is NCCL's where all members have the same, else a broadcast of each.
+// allgather writes NCCL's if all members have the same number of bytes, else a broadcast from each member.
 func (w *writer) allgather() error {
 	part, counts := &w.args.Parts[0], w.args.Counts
 	total := 0
@@ -258,7 +258,7 @@ func (w *writer) allgather() error {
 	return nil
 }
 
-// alltoall is a group of messages, besides what stays on this member.
+// alltoall writes a copy of this member's own share, and a group of messages for the others.
 func (w *writer) alltoall() error {
 	part, counts, received := &w.args.Parts[0], w.args.Counts, w.args.Received
 	total := 0
@@ -307,7 +307,7 @@ func equal(counts []int64) bool {
 // mostScales is how many scaled sums a communicator keeps.
 const mostScales = 64
 
-// reduceOp is NCCL's operation for a's, with the factors.
+// reduceOp returns NCCL's operation for that of a, with a's factors.
 func (l *Lane) reduceOp(a *collective.Arguments) (nccl.ReduceOp, error) {
 	switch factor := a.Prescale * a.Postscale; {
 	case factor == 1:
@@ -321,7 +321,7 @@ func (l *Lane) reduceOp(a *collective.Arguments) (nccl.ReduceOp, error) {
 	}
 }
 
-// scaledSum is a sum with a factor, which is made once.
+// scaledSum returns NCCL's sum with a factor. The communicator keeps up to mostScales of them.
 func (l *Lane) scaledSum(s scaling) (nccl.ReduceOp, error) {
 	if op, ok := l.scales[s]; ok {
 		return op, nil

@@ -19,8 +19,8 @@ type Context struct {
 	handle C.uintptr_t
 }
 
-// Context returns the primary context of a device. It makes the context if the program has not yet, which takes seconds
-// and some hundred MB of the device's memory, and keeps it for as long as the process lives.
+// Context returns the primary context of a device. It makes the context if there is none yet, which takes seconds and
+// some hundred MB of the device's memory, and keeps it until the process ends.
 func (d *Driver) Context(ordinal int) (*Context, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,19 +47,19 @@ func (c *Context) Driver() *Driver { return c.driver }
 // Handle is the CUcontext.
 func (c *Context) Handle() uintptr { return uintptr(c.handle) }
 
-// NewStream makes a stream of the greatest priority, which the default stream does not wait for.
+// NewStream makes a stream of the greatest priority. The default stream does not wait for it.
 func (c *Context) NewStream() (Stream, error) {
 	var s C.uintptr_t
 	code := C.gv_cuda_stream_create(c.driver.f, c.handle, &s)
 	return Stream(s), c.check("cuStreamCreateWithPriority", code)
 }
 
-// FreeStream destroys a stream. What is in it still runs to its end.
+// FreeStream destroys a stream. Work that is in the stream still runs to its end.
 func (c *Context) FreeStream(s Stream) error {
 	return c.call("cuStreamDestroy", C.GV_STREAM_DESTROY, 0, 0, 0, s)
 }
 
-// Idle says whether all work of a stream is done.
+// Idle reports whether all work of a stream is done.
 func (c *Context) Idle(s Stream) (bool, error) {
 	return c.ready("cuStreamQuery", C.GV_STREAM_QUERY, 0, s)
 }
@@ -69,14 +69,14 @@ func (c *Context) Synchronize(s Stream) error {
 	return c.call("cuStreamSynchronize", C.GV_STREAM_SYNCHRONIZE, 0, 0, 0, s)
 }
 
-// Capturing says whether a graph is being captured from a stream: what is enqueued then does not run now.
+// Capturing reports whether a graph is being captured from a stream. Work that is enqueued meanwhile does not run now.
 func (c *Context) Capturing(s Stream) (bool, error) {
 	var status C.int
 	code := C.gv_cuda_capturing(c.driver.f, c.handle, C.uintptr_t(s), &status)
 	return status != C.GV_CU_CAPTURE_NONE, c.check("cuStreamIsCapturing", code)
 }
 
-// NewEvent makes an event without a time.
+// NewEvent makes an event that measures no time.
 func (c *Context) NewEvent() (Event, error) {
 	var e C.uintptr_t
 	code := C.gv_cuda_event_create(c.driver.f, c.handle, &e)
@@ -88,17 +88,18 @@ func (c *Context) FreeEvent(e Event) error {
 	return c.call("cuEventDestroy", C.GV_EVENT_DESTROY, uintptr(e), 0, 0, 0)
 }
 
-// Record has an event reached when a stream has done all its present work. The stream may be anyone's, of this device.
+// Record makes an event reached once a stream has done all its present work. The stream may be any of this device, also
+// one of the program.
 func (c *Context) Record(e Event, s Stream) error {
 	return c.call("cuEventRecord", C.GV_EVENT_RECORD, uintptr(e), 0, 0, s)
 }
 
-// Reached says whether an event has been reached; one that was never recorded has.
+// Reached reports whether an event has been reached. An event that was never recorded counts as reached.
 func (c *Context) Reached(e Event) (bool, error) {
 	return c.ready("cuEventQuery", C.GV_EVENT_QUERY, uintptr(e), 0)
 }
 
-// Wait has a stream go on with later work only when an event, of any device, is reached. The caller does not wait.
+// Wait makes the later work of a stream wait until an event, of any device, is reached. The caller does not wait.
 func (c *Context) Wait(s Stream, e Event) error {
 	return c.call("cuStreamWaitEvent", C.GV_STREAM_WAIT, uintptr(e), 0, 0, s)
 }
@@ -125,14 +126,14 @@ func (c *Context) FreeHost(p unsafe.Pointer) error {
 	return c.call("cuMemFreeHost", C.GV_FREE_HOST, uintptr(p), 0, 0, 0)
 }
 
-// Memory says how many bytes of the device's memory are free, and how many there are.
+// Memory returns how many bytes of the device's memory are free, and how many there are.
 func (c *Context) Memory() (free, total uint64, err error) {
 	var l, t C.size_t
 	code := C.gv_cuda_memory(c.driver.f, c.handle, &l, &t)
 	return uint64(l), uint64(t), c.check("cuMemGetInfo", code)
 }
 
-// Copy copies within the device, as work of a stream, like the three that follow.
+// Copy copies within the device, as work of a stream. The next three functions are work of a stream, too.
 func (c *Context) Copy(to, from Address, size int, s Stream) error {
 	return c.call("cuMemcpyDtoDAsync", C.GV_COPY, uintptr(to), uintptr(from), size, s)
 }

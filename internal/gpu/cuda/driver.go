@@ -38,8 +38,8 @@ const library = "libcuda.so.1"
 // oldest is CUDA 11.4, the first driver with all functions that are needed here.
 const oldest = 11040
 
-// Open loads the driver and initialises it, which makes no context. There is one in a process: later calls return it.
-// The error is a sentence that says what is missing, and what to do.
+// Open loads the driver and initialises it, but makes no context. A process has one Driver, and later calls return the
+// same. The error is a sentence that says what is missing, and what to do.
 func Open() (*Driver, error) {
 	opened.Lock()
 	defer opened.Unlock()
@@ -54,7 +54,8 @@ func Open() (*Driver, error) {
 	return d, nil
 }
 
-// Present says whether there is a driver to load, and why not. It loads the driver, but does not start it.
+// Present returns nil if there is a driver, else an error that says why not. It loads the driver, but does not start
+// it.
 func Present() error {
 	_, _, err := open()
 	return err
@@ -108,8 +109,8 @@ func (d *Driver) initialize() error {
 	return nil
 }
 
-// OpenLibrary opens a library by name or path for as long as the process lives, and says its file; onlyLoaded: only
-// if the process has it already.
+// OpenLibrary opens a library by name or path until the process ends, and returns its file. With onlyLoaded it opens
+// the library only if the process has loaded it already.
 func OpenLibrary(name string, onlyLoaded bool) (handle unsafe.Pointer, file string, err error) {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
@@ -136,7 +137,7 @@ func (d *Driver) Version() int { return d.version }
 // Count is the number of devices that this process sees, at least 1.
 func (d *Driver) Count() int { return d.devices }
 
-// Table is where the driver's functions are, as C's struct gv_cuda, for other packages with C of their own.
+// Table returns the driver's functions, a C struct gv_cuda, for packages with C code of their own.
 func (d *Driver) Table() unsafe.Pointer { return unsafe.Pointer(d.f) }
 
 // Device describes a device.
@@ -153,7 +154,7 @@ func (d *Driver) Device(ordinal int) (Device, error) {
 	}, nil
 }
 
-// DeviceOf is the device whose memory an address belongs to, and -1 if it is no memory of a device.
+// DeviceOf returns the device whose memory an address belongs to, or -1 if the address is no device's.
 func (d *Driver) DeviceOf(address uintptr) (int, error) {
 	var ordinal C.int
 	if code := C.gv_cuda_device_of(d.f, C.uintptr_t(address), &ordinal); code != 0 {
@@ -162,7 +163,7 @@ func (d *Driver) DeviceOf(address uintptr) (int, error) {
 	return int(ordinal), nil
 }
 
-// Failure makes an error of a CUresult that another package's C has got from the driver.
+// Failure makes an error of a CUresult that the C code of another package got from the driver.
 func (d *Driver) Failure(call string, code int) error { return d.fail(call, C.CUresult(code)) }
 
 // fail makes an error of a code that is not success.

@@ -1,7 +1,6 @@
 /*
- * What this package knows of CUDA's driver: the functions that it calls, as libcuda.so.1
- * exports them, and their types. Written by hand, since NVIDIA's headers may not be passed
- * on; a test has the compiler compare both.
+ * The part of CUDA's driver that this package uses: functions, as libcuda.so.1 exports them, and their types. It is
+ * written by hand, because NVIDIA's headers may not be passed on. A test makes the compiler compare both.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -92,9 +91,9 @@ struct gv_cuda {
 };
 
 /*
- * What a call finds on its thread and leaves there again. Go's calls come from any thread, also from a thread of
- * the program that has another device: so a call pushes its context, and pops it at the end. Some functions
- * (allocation, the query of an event) would break a graph that another thread captures; in relaxed mode they do not.
+ * The state of a thread that a call changes and restores. Go's calls come from any thread, also from a thread of the
+ * program that uses another device. So a call pushes its context, and pops it at the end. Some functions (allocation,
+ * the query of an event) would break a graph that another thread captures. In relaxed mode they do not.
  */
 struct gv_cuda_thread {
   CUstreamCaptureMode mode;

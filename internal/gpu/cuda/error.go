@@ -17,13 +17,13 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%s, %d)", e.Call, e.Text, e.Name, e.Code)
 }
 
-// Codes of CUresult that a caller asks for.
+// Codes of CUresult that a caller tests for.
 const (
 	codeOutOfMemory   = 2
 	codeDeinitialized = 4
 )
 
-// Is says whether the error is ErrOutOfMemory or ErrUnloading.
+// Is reports whether the error is ErrOutOfMemory or ErrUnloading.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrOutOfMemory:

@@ -10,13 +10,14 @@
 
 enum { GV_TEXT = 1024 };
 
-/* Opens a library and says its file; only_loaded: only if the process has it already. NULL: not, and why. */
+/* Opens a library, and writes its path to file. With only_loaded it opens the library only if the process has loaded it
+ * already. On failure it returns NULL, and writes the reason to why. */
 void *gv_open(const char *name, int only_loaded, char file[GV_TEXT], char why[GV_TEXT]);
 
-/* Fills the table out of an open library. NULL, or the first function that the library does not have. */
+/* Fills the table from an open library. Returns NULL, or the name of the first function that the library lacks. */
 const char *gv_cuda_fill(struct gv_cuda *f, void *library);
 
-/* A device, as cuDeviceGet* tell of it. */
+/* A device, as the functions cuDeviceGet* describe it. */
 struct gv_device {
   char name[256], bus[32];
   unsigned char uuid[16];
@@ -28,7 +29,7 @@ CUresult gv_cuda_init(const struct gv_cuda *f, int *version, int *devices);
 CUresult gv_cuda_device(const struct gv_cuda *f, int ordinal, struct gv_device *d);
 const char *gv_cuda_text(const struct gv_cuda *f, CUresult code, int name);
 
-/* The calls, each in a context. Handles travel as uintptr_t: Go would take them for pointers of its own. */
+/* The calls. Handles are passed as uintptr_t, because Go would take pointers for its own. */
 CUresult gv_cuda_stream_create(const struct gv_cuda *f, uintptr_t context, uintptr_t *stream);
 CUresult gv_cuda_event_create(const struct gv_cuda *f, uintptr_t context, uintptr_t *event);
 CUresult gv_cuda_retain(const struct gv_cuda *f, int ordinal, uintptr_t *context);
@@ -49,14 +50,14 @@ enum gv_cuda_what {
   GV_ZERO,
 };
 
-/* One call that has no result but its code: a and b are its handles or addresses. */
+/* A call whose only result is its code. a and b are its handles or addresses. */
 CUresult gv_cuda_call(const struct gv_cuda *f, uintptr_t context, int what, uintptr_t a, uintptr_t b, size_t size, uintptr_t stream);
 
 CUresult gv_cuda_alloc(const struct gv_cuda *f, uintptr_t context, size_t size, int host, uintptr_t *address);
 CUresult gv_cuda_memory(const struct gv_cuda *f, uintptr_t context, size_t *left, size_t *total);
 CUresult gv_cuda_capturing(const struct gv_cuda *f, uintptr_t context, uintptr_t stream, int *status);
 
-/* The device of an address; -1: it is no memory of a device. */
+/* Sets ordinal to the device of an address, or to -1 if the address is no device's. */
 CUresult gv_cuda_device_of(const struct gv_cuda *f, uintptr_t address, int *ordinal);
 
 #endif

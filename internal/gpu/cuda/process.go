@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// LoadedFiles lists the files that this process has mapped: its libraries, above all. Nil where there is no /proc.
+// LoadedFiles lists the files that this process has mapped, among them its libraries. It returns nil if there is no
+// /proc.
 func LoadedFiles() []string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -18,8 +19,8 @@ func LoadedFiles() []string {
 	return mappedFiles(string(maps))
 }
 
-// mappedFiles reads /proc/PID/maps: address, rights, offset, device, inode, and then the file's path with all its
-// blanks.
+// mappedFiles parses the text of /proc/PID/maps. A line has address, rights, offset, device, inode, and then the file's
+// path, which may have blanks.
 func mappedFiles(maps string) (files []string) {
 	for line := range strings.Lines(maps) {
 		at := strings.IndexByte(line, '/')
@@ -36,8 +37,8 @@ func mappedFiles(maps string) (files []string) {
 
 var runtimeName = regexp.MustCompile(`^libcudart\.so\.(\d+)`)
 
-// RuntimeMajor is the major version of CUDA's runtime that the program has loaded, which is its framework's; 0 if it
-// has none.
+// RuntimeMajor returns the major version of CUDA's runtime that the program's framework has loaded, or 0 if it has
+// loaded none.
 func RuntimeMajor(loaded []string) int {
 	for _, file := range loaded {
 		if m := runtimeName.FindStringSubmatch(filepath.Base(file)); m != nil {

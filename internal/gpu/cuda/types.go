@@ -11,9 +11,9 @@ type Event uintptr
 // Address is an address of device memory: CUdeviceptr.
 type Address uintptr
 
-// Device is what CUDA tells of a device that this process sees.
+// Device describes a device that this process sees.
 type Device struct {
-	Ordinal      int // as this process counts, which CUDA_VISIBLE_DEVICES decides
+	Ordinal      int // its number in this process, which CUDA_VISIBLE_DEVICES decides
 	Name         string
 	UUID         string // "GPU-…": which device of the machine it is
 	Bus          string // its address on the PCI bus

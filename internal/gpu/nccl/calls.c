@@ -20,7 +20,7 @@ const char *gv_nccl_fill(struct gv_nccl *f, void *library) {
   return NULL;
 }
 
-/* 0, or a code of CUDA's. */
+/* Makes a place's context current. Returns 0, or a code of CUDA's plus GV_CUDA_CODES. */
 static int enter(const struct gv_place *p, struct gv_cuda_thread *thread) {
   int code = (int)gv_cuda_enter(p->cuda, (CUcontext)p->context, thread);
   return code == 0 ? 0 : code + GV_CUDA_CODES;

@@ -1,6 +1,6 @@
 /*
- * What the Go side calls. Each call that concerns a device runs in that device's context. Handles and addresses travel as
- * uintptr_t: Go would take them for pointers of its own.
+ * The functions that the Go side calls. Each call that concerns a device runs in that device's context. Handles and
+ * addresses are passed as uintptr_t, because Go would take pointers for its own.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -9,7 +9,8 @@
 
 #include "nccl.h"
 
-/* Fills the table out of an open library. NULL, or the first function of the necessary ones that it does not have. */
+/* Fills the table from an open library. Returns NULL, or the name of the first necessary function that the library
+ * lacks. */
 const char *gv_nccl_fill(struct gv_nccl *f, void *library);
 
 /* Where a call is made. */
@@ -19,19 +20,19 @@ struct gv_place {
   uintptr_t context;
 };
 
-/* A code of CUDA's is this much greater than NCCL's can be. */
+/* Calls add this to a code of CUDA's, so that it is greater than any code of NCCL's. */
 enum { GV_CUDA_CODES = 1 << 20 };
 
-/* The version code; an error, too, if the library has no such function. */
+/* Sets version to the version code. Returns an error also if the library has no such function. */
 int gv_nccl_version(const struct gv_nccl *f, int *version);
 int gv_nccl_unique_id(const struct gv_nccl *f, void *id);
 
-/* The communicator is made in the background: gv_nccl_state says when. */
+/* These begin to make a communicator in the background. gv_nccl_state tells when it is ready. */
 int gv_nccl_init(const struct gv_place *p, uintptr_t *comm, int size, const void *id, int rank);
 int gv_nccl_split(const struct gv_place *p, uintptr_t comm, int color, int key, uintptr_t *made);
 int gv_nccl_shrink(const struct gv_place *p, uintptr_t comm, int *without, int count, int abort, uintptr_t *made);
 
-/* *state: the result so far of what runs in the background. */
+/* Sets *state to the present result of the work in the background. */
 int gv_nccl_state(const struct gv_place *p, uintptr_t comm, int *state);
 
 enum gv_end { GV_ABORT, GV_FINALIZE, GV_DESTROY };
@@ -67,14 +68,14 @@ struct gv_step {
   uint64_t from, to, count;
 };
 
-/* How far a program is. */
+/* How far a program has run. */
 struct gv_progress {
-  int32_t next;    /* the step that comes next */
-  int32_t pending; /* NCCL still issues what the steps before have asked for */
+  int32_t next;    /* the next step */
+  int32_t pending; /* NCCL still issues earlier steps */
 };
 
-/* Runs a program on a stream, from where it is to its end, or until NCCL is busy in the background. A code, of the step
- * that is next. */
+/* Runs a program on a stream, from its next step to its end, or until NCCL is busy in the background. Returns 0, or the
+ * code with which the next step failed. */
 int gv_nccl_run(const struct gv_place *p, uintptr_t comm, uintptr_t stream, const struct gv_step *steps, int count,
                 struct gv_progress *progress);
 

@@ -11,11 +11,11 @@ import (
 
 const soname = "libnccl.so.2"
 
-// packages is how the path of a file in a Python package begins.
+// packages matches the beginning of the path of a file in a Python package.
 var packages = regexp.MustCompile(`^(.*/(?:site|dist)-packages)/`)
 
-// candidates are where NCCL may be: in the Python package nvidia-nccl-cu12 or -cu13, in each folder of packages that
-// the process has loaded something from, and where the dynamic loader looks.
+// candidates returns the files that may be NCCL: that of the Python package nvidia-nccl-cu12 or -cu13, in each folder
+// of packages from which the process has loaded a file, and last the name for the dynamic loader.
 func candidates(loaded []string) []string {
 	var all []string
 	for _, file := range loaded {
@@ -28,7 +28,8 @@ func candidates(loaded []string) []string {
 	return append(all, soname)
 }
 
-// among is the first of some files that is called so, or begins so: libraries have versions.
+// among returns the first file whose name begins with name, because a version may follow. It returns "" if there is
+// none.
 func among(files []string, name string) string {
 	i := slices.IndexFunc(files, func(f string) bool { return strings.HasPrefix(filepath.Base(f), name) })
 	if i < 0 {
@@ -37,10 +38,10 @@ func among(files []string, name string) string {
 	return files[i]
 }
 
-// built is what NCCL writes into its log when it starts, and so has among its constants.
+// built matches the line that NCCL logs when it starts. The line is among the constants of NCCL's file.
 var built = regexp.MustCompile(`NCCL version \d[^\x00+]*\+cuda(\d+)\.\d+`)
 
-// builtFor is the major version of CUDA that a library's file was built for, and 0 if it does not tell.
+// builtFor returns the major version of CUDA that a library's file was built for, or 0 if the file does not tell.
 func builtFor(file string) int {
 	f, err := elf.Open(file)
 	if err != nil {

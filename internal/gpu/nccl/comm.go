@@ -24,14 +24,15 @@ type Comm struct {
 	context *cuda.Context
 	place   C.struct_gv_place
 
-	// mu is held while C has the communicator. Abort waits for it, but not long: a call may hang until Abort.
+	// mu is held during calls of C on the communicator. Abort waits for mu up to abortGrace, because a call may hang
+	// until Abort.
 	mu   sync.Mutex
 	over atomic.Bool // destroyed or aborted, or about to be
-	// slot holds the ncclComm_t. It is C's memory, and is never freed: NCCL may write to it in the background.
+	// slot holds the ncclComm_t. It is C's memory, and is never freed, because NCCL may write to it in the background.
 	slot *C.uintptr_t
 }
 
-// Calls of C take steps and progress as they are.
+// C reads steps and progress in place, so the layouts must agree. This compares their sizes.
 var (
 	_ [unsafe.Sizeof(Step{})]byte     = [C.sizeof_struct_gv_step]byte{}
 	_ [unsafe.Sizeof(progress{})]byte = [C.sizeof_struct_gv_progress]byte{}
@@ -40,11 +41,11 @@ var (
 // abortGrace is how long Abort waits for a call that is under way. Calls return at once unless something is wrong.
 const abortGrace = 100 * time.Millisecond
 
-// Context is where the communicator's device is.
+// Context returns the context of the communicator's device.
 func (c *Comm) Context() *cuda.Context { return c.context }
 
-// Ready says whether NCCL has done all that it was asked for: the making of the communicator, the issue of operations
-// to a stream, Finalize. The error is what has failed since, also later while operations run on the device.
+// Ready reports whether NCCL has done its work in the background: to make the communicator, to issue operations to a
+// stream, to finalize. The error says what has failed since, also while operations run on the device.
 func (c *Comm) Ready() (bool, error) {
 	if err := c.enter(); err != nil {
 		return false, err
@@ -66,8 +67,8 @@ func (c *Comm) Ready() (bool, error) {
 	return false, c.fail("an operation of NCCL", state)
 }
 
-// Advance puts a program into its stream, as far as NCCL lets it. It says whether all of it is there; else the caller
-// calls it again. Until then nobody else may use the communicator or the stream.
+// Advance puts a program into its stream, as far as NCCL allows, and reports whether the whole program is there. If
+// not, the caller calls Advance again, and until then nobody else may use the communicator or the stream.
 func (c *Comm) Advance(p *Program) (issued bool, err error) {
 	if err := c.enter(); err != nil {
 		return false, err
@@ -82,8 +83,8 @@ func (c *Comm) Advance(p *Program) (issued bool, err error) {
 	return int(p.progress.next) == len(p.Steps) && p.progress.pending == 0, nil
 }
 
-// NewScaledSum makes an operation that multiplies each member's elements by its factor, and adds them. The factor is of
-// the operation's type, as its bytes.
+// NewScaledSum makes an operation that multiplies each member's elements by that member's factor, and adds them. factor
+// has the bytes of an element of type t.
 func (c *Comm) NewScaledSum(t DType, factor []byte) (ReduceOp, error) {
 	if len(factor) != t.Size() {
 		return 0, fmt.Errorf("a factor of %d bytes for elements of %d", len(factor), t.Size())
@@ -100,7 +101,7 @@ func (c *Comm) NewScaledSum(t DType, factor []byte) (ReduceOp, error) {
 	return ReduceOp(op), nil
 }
 
-// FreeScaledSum frees what NewScaledSum returned. Operations that have been issued still have it.
+// FreeScaledSum frees an operation of NewScaledSum. Steps that have been issued can still use it.
 func (c *Comm) FreeScaledSum(op ReduceOp) error {
 	if err := c.enter(); err != nil {
 		return err
@@ -113,7 +114,7 @@ func (c *Comm) FreeScaledSum(op ReduceOp) error {
 }
 
 // Split begins to make a communicator of those members that call with the same color, in the order of their keys. All
-// members call, with -1 as color those that take no part; these get nil.
+// members call. A member that takes no part gives the color -1, and gets nil.
 func (c *Comm) Split(color, key int) (*Comm, error) {
 	if !c.library.CanSplit() {
 		return nil, fmt.Errorf("NCCL %s has no ncclCommSplit", VersionText(c.library.version))
@@ -130,8 +131,8 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	return made.made("ncclCommSplit", code)
 }
 
-// Shrink begins to make a communicator of all members but those given, who need not be alive. Only the others call.
-// With abort it ends first what the communicator is doing.
+// Shrink begins to make a communicator of all members except those in without, which need not be alive. Only the others
+// call. With abort, Shrink first ends the communicator's operations.
 func (c *Comm) Shrink(without []int, abort bool) (*Comm, error) {
 	if !c.library.CanShrink() {
 		return nil, fmt.Errorf("NCCL %s has no ncclCommShrink", VersionText(c.library.version))
@@ -155,7 +156,8 @@ func (c *Comm) Shrink(without []int, abort bool) (*Comm, error) {
 	return made.made("ncclCommShrink", code)
 }
 
-// Finalize begins to end the communicator in peace: Ready says when all its operations are done. Destroy follows.
+// Finalize begins to end the communicator in order. Once Ready reports that all operations are done, the caller calls
+// Destroy.
 func (c *Comm) Finalize() error {
 	if err := c.enter(); err != nil {
 		return err
@@ -177,8 +179,8 @@ func (c *Comm) Destroy() error {
 	return c.end("ncclCommDestroy", C.GV_DESTROY)
 }
 
-// Abort ends the communicator whatever it is doing, and frees it. It may be called on any goroutine, also while a
-// call of the communicator hangs, which it ends. It blocks until the device is rid of the communicator's operations.
+// Abort ends the communicator at once, and frees it. Any goroutine may call it, also while another call of the
+// communicator hangs. Abort ends that call, too, and blocks until the device is rid of the communicator's operations.
 // Later calls return ErrAborted.
 func (c *Comm) Abort() error {
 	if c.over.Swap(true) {
@@ -218,7 +220,7 @@ func (c *Comm) handle() C.uintptr_t {
 	return C.uintptr_t(atomic.LoadUintptr((*uintptr)(unsafe.Pointer(c.slot))))
 }
 
-// made is the end of a call that begins to make a communicator.
+// made makes the results of a call that begins to make a communicator.
 func (c *Comm) made(call string, code C.int) (*Comm, error) {
 	if code != C.GV_NCCL_SUCCESS && code != C.GV_NCCL_IN_PROGRESS {
 		err := c.library.fail(c.context, call, code, 0)
@@ -231,7 +233,7 @@ func (c *Comm) made(call string, code C.int) (*Comm, error) {
 // fail makes an error of a code that a call on the communicator returned.
 func (c *Comm) fail(call string, code C.int) error {
 	if c.over.Load() {
-		return ErrAborted // meanwhile: the handle is no more
+		return ErrAborted // it was aborted meanwhile, and the handle is no longer valid
 	}
 	return c.library.fail(c.context, call, code, c.handle())
 }

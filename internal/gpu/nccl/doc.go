@@ -1,11 +1,10 @@
 // Package nccl calls NCCL, libnccl.so.2, which it finds and loads at run time. It knows communicators and their
-// operations, and nothing of tensors, names or ranks that die: package carrier does.
+// operations. Tensors, names and dead ranks are the concern of package carrier.
 //
-// A process must have one NCCL. So the library that the program has loaded already (PyTorch's) comes first, then the
-// one of the Python packages that the program uses, then the one that the dynamic loader finds. Nothing is loaded
+// A process must have only one NCCL. So Open takes the library that the program has loaded already (PyTorch's). If
+// there is none, Open tries the Python packages that the program uses, and then the dynamic loader. Nothing is loaded
 // before Open.
 //
 // All communicators are non-blocking: a call returns at once, NCCL goes on in a thread of its own, and the caller
-// polls. The calls of one communicator come from one goroutine at a time, on any thread. Only Abort may come at any
-// time.
+// polls. Only one goroutine at a time calls a communicator, on any thread. Abort may be called at any time.
 package nccl

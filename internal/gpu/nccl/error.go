@@ -10,7 +10,7 @@ type Error struct {
 	Call string // the function
 	Code Result
 	Text string // NCCL's words for the code
-	Last string // NCCL's last message of the communicator; empty if there is none
+	Last string // NCCL's last message about the communicator; empty if there is none
 }
 
 func (e *Error) Error() string {

@@ -11,8 +11,8 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 )
 
-// find loads the library of this process: the one that it has already, whatever that is like; else the first that is
-// fit.
+// find returns the library of this process. If the process has loaded an NCCL, find returns that one or says why it is
+// unfit. Otherwise find loads the first candidate that is fit.
 func find() (*Library, error) {
 	loaded := cuda.LoadedFiles()
 	if handle, path, err := cuda.OpenLibrary(soname, true); err == nil {
@@ -48,7 +48,8 @@ func load(file string, loaded []string) (*Library, error) {
 	return nil, fmt.Errorf("NCCL's library %s cannot be loaded (%w): install its package again", file, err)
 }
 
-// inside takes the NCCL that was linked into PyTorch, if others can call it. A second one beside it is never loaded.
+// inside takes the NCCL that was linked into PyTorch, if PyTorch exports its functions. No second NCCL is ever loaded
+// beside it.
 func inside(torch string, loaded []string) (*Library, error) {
 	handle, _, err := cuda.OpenLibrary(torch, true)
 	if err == nil {
@@ -61,7 +62,7 @@ func inside(torch string, loaded []string) (*Library, error) {
 		"must not have two: install a PyTorch that loads %s, as those of PyPI do", torch, err, soname)
 }
 
-// check looks at an open library.
+// check returns an open library, or says why it is unfit.
 func check(handle unsafe.Pointer, path string, loaded []string) (*Library, error) {
 	l, err := fit(handle, path)
 	if err != nil {
@@ -74,7 +75,8 @@ func check(handle unsafe.Pointer, path string, loaded []string) (*Library, error
 	return l, nil
 }
 
-// suits says whether the library is of the framework's CUDA. Major versions do not mix; 0 is not known.
+// suits returns an error if the library was built for another CUDA than that of the framework, whose major version is
+// runtime. Major versions do not mix. A version of 0 is unknown.
 func (l *Library) suits(runtime int) error {
 	if l.cuda == 0 || runtime == 0 || l.cuda == runtime {
 		return nil

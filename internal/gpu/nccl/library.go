@@ -32,8 +32,8 @@ var opened struct {
 	library *Library
 }
 
-// Open finds and loads NCCL, and checks that it is of use. There is one in a process: later calls return it. The
-// error is a sentence that says what is missing or unfit, and what to do. It does not need a device.
+// Open finds and loads NCCL, and checks that it is of use. A process has one Library, and later calls return the same.
+// The error is a sentence that says what is missing or unfit, and what to do. Open needs no device.
 func Open() (*Library, error) {
 	opened.Lock()
 	defer opened.Unlock()
@@ -69,7 +69,7 @@ func fit(handle unsafe.Pointer, path string) (*Library, error) {
 	return l, nil
 }
 
-// versionOf is the version that the library tells, and 0 if it does not.
+// versionOf returns the library's version, or 0 if the library does not tell it.
 func versionOf(f *C.struct_gv_nccl) int {
 	var v C.int
 	if C.gv_nccl_version(f, &v) != 0 {
@@ -87,7 +87,7 @@ func (l *Library) Version() int { return l.version }
 // CUDA is the major version of CUDA that the library was built for; 0 if it does not tell.
 func (l *Library) CUDA() int { return l.cuda }
 
-// Runs says whether a driver can run the library; the error is a sentence that says why not, and what to do.
+// Runs returns nil if a driver can run the library. The error is a sentence that says why not, and what to do.
 func (l *Library) Runs(d *cuda.Driver) error {
 	if l.cuda <= d.Version()/1000 {
 		return nil
@@ -97,24 +97,25 @@ func (l *Library) Runs(d *cuda.Driver) error {
 		VersionText(l.version), l.cuda, d.Path(), cuda.VersionText(d.Version()), d.Version()/1000)
 }
 
-// Has says whether this NCCL knows a type.
+// Has reports whether this NCCL knows a type.
 func (l *Library) Has(t DType) bool {
 	return t < Float8E4M3 || t <= Float8E5M2 && l.version >= withFloat8
 }
 
-// SharesDevices says whether several members of a communicator may have the same device. NCCL asks the user to say so
-// in NCCL_MULTI_RANK_GPU_ENABLE.
+// SharesDevices reports whether several members of a communicator may have the same device. NCCL allows that only if
+// the user sets NCCL_MULTI_RANK_GPU_ENABLE to 1.
 func (l *Library) SharesDevices() bool {
 	return l.version >= withSharing && os.Getenv("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
 }
 
-// CanSplit says whether Comm.Split works.
+// CanSplit reports whether Comm.Split works.
 func (l *Library) CanSplit() bool { return l.version >= withSplit && l.f.ncclCommSplit != nil }
 
-// CanShrink says whether Comm.Shrink works.
+// CanShrink reports whether Comm.Shrink works.
 func (l *Library) CanShrink() bool { return l.version >= withShrink && l.f.ncclCommShrink != nil }
 
-// NewUniqueID makes the name of a communicator. This process must be a member of it, and live while it is made.
+// NewUniqueID makes the name of a communicator. This process must be a member of the communicator, and live until it is
+// made.
 func (l *Library) NewUniqueID() (id UniqueID, err error) {
 	if code := C.gv_nccl_unique_id(l.f, unsafe.Pointer(&id)); code != 0 {
 		return id, l.fail(nil, "ncclGetUniqueId", code, 0)
@@ -122,9 +123,8 @@ func (l *Library) NewUniqueID() (id UniqueID, err error) {
 	return id, nil
 }
 
-// NewComm begins to make a communicator of this process's device in a context, as one member of several; rank is this
-// member's number. It returns at once. Comm.State says when the communicator is ready, which is when all members have
-// called.
+// NewComm begins to make a communicator of size members. This process is member number rank, with the device of c.
+// NewComm returns at once. Comm.Ready reports when the communicator is ready, which is after all members have called.
 func (l *Library) NewComm(c *cuda.Context, size int, id UniqueID, rank int) (*Comm, error) {
 	comm := l.newComm(c)
 	code := C.gv_nccl_init(&comm.place, comm.slot, C.int(size), unsafe.Pointer(&id), C.int(rank))

@@ -1,6 +1,6 @@
 /*
- * What this package knows of NCCL: the functions that it calls, as libnccl.so.2 exports them, and their types. Written
- * by hand, since NVIDIA's headers may not be passed on; a test has the compiler compare both.
+ * The part of NCCL that this package uses: functions, as libnccl.so.2 exports them, and their types. It is written by
+ * hand, because NVIDIA's headers may not be passed on. A test makes the compiler compare both.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -12,7 +12,8 @@
 
 #include "../cuda/driver.h"
 
-/* The layout of 2.14. A later library takes it, and fills in its own defaults, as the struct says its size and version. */
+/* The layout of NCCL 2.14. The struct has its size and version, so a later library accepts it, and fills in its own
+ * defaults for further fields. */
 struct gv_nccl_config {
   size_t size;
   unsigned int magic, version;
@@ -43,7 +44,7 @@ enum {
 };
 #define GV_NCCL_CONFIG_MAGIC 0xcafebeefu
 
-/* What every library must have (2.14)… */
+/* The functions that every library must have (2.14). */
 #define GV_NCCL_FUNCTIONS(X)                                                                                         \
   X(ncclGetVersion, (int *), ncclResult_t)                                                                           \
   X(ncclGetUniqueId, (ncclUniqueId *), ncclResult_t)                                                                 \
@@ -70,7 +71,7 @@ enum {
   X(ncclSend, (const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t), ncclResult_t)                   \
   X(ncclRecv, (void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t), ncclResult_t)
 
-/* … and what later ones have (2.18, 2.27). */
+/* The functions that only later libraries have (2.18, 2.27). */
 #define GV_NCCL_OPTIONAL(X)                                                                                          \
   X(ncclCommSplit, (ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *), ncclResult_t)                               \
   X(ncclCommShrink, (ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int), ncclResult_t)

@@ -2,8 +2,8 @@ package nccl
 
 import "github.com/gorovod/gorovod/internal/gpu/cuda"
 
-// Program is work for one stream, in order: Comm.Advance puts all of it there with one call of C, if NCCL does not
-// keep it waiting. A Program can be used again; then nothing is allocated.
+// Program is a list of work for one stream. Comm.Advance puts all of it into the stream with one call of C, unless NCCL
+// is busy. A Program can be used again, without an allocation.
 type Program struct {
 	Stream cuda.Stream
 	Steps  []Step
@@ -19,10 +19,11 @@ func (p *Program) Reset(s cuda.Stream) {
 	p.Stream, p.Steps, p.progress = s, p.Steps[:0], progress{}
 }
 
-// Rewind has the same steps run once more.
+// Rewind makes the same steps run once more.
 func (p *Program) Rewind() { p.progress = progress{} }
 
-// Step is one thing to do. It has the layout of C's struct gv_step: no pointers, so that a call may have any number.
+// Step is one piece of work. It has the layout of C's struct gv_step, and no Go pointers, so that C may read a slice of
+// steps.
 type Step struct {
 	Kind     Kind
 	DType    DType
@@ -37,12 +38,12 @@ type Kind int32
 
 const (
 	WaitEvent   Kind = iota // the stream waits for From
-	RecordEvent             // To is reached when all before is done
-	Copy                    // within a device, like all addresses here but for the next two
+	RecordEvent             // To is reached when all earlier steps are done
+	Copy                    // within a device, like all addresses except in the next two
 	CopyFromHost
 	CopyToHost
 	Zero
-	GroupStart // what stands between GroupStart and GroupEnd goes together; steps that are not NCCL's stand outside
+	GroupStart // NCCL does the steps up to GroupEnd together; a group has only steps of NCCL
 	GroupEnd
 	AllReduce
 	Broadcast
@@ -53,10 +54,10 @@ const (
 	Recv
 )
 
-// Wait appends: the stream waits for an event.
+// Wait appends a wait of the stream for an event.
 func (p *Program) Wait(e cuda.Event) { p.add(Step{Kind: WaitEvent, From: uint64(e)}) }
 
-// Record appends: the event is reached when all before is done.
+// Record appends the record of an event, which is reached when all earlier steps are done.
 func (p *Program) Record(e cuda.Event) { p.add(Step{Kind: RecordEvent, To: uint64(e)}) }
 
 // Copy appends a copy of bytes within the device.
@@ -64,7 +65,7 @@ func (p *Program) Copy(to, from uintptr, size int) {
 	p.add(Step{Kind: Copy, From: uint64(from), To: uint64(to), Count: uint64(size)})
 }
 
-// Zero appends: fill memory with zeros.
+// Zero appends a step that fills memory with zeros.
 func (p *Program) Zero(to uintptr, size int) {
 	p.add(Step{Kind: Zero, To: uint64(to), Count: uint64(size)})
 }
@@ -90,22 +91,22 @@ func (p *Program) Reduce(to, from uintptr, count int, t DType, op ReduceOp, root
 	p.collective(Reduce, to, from, count, t, op, root)
 }
 
-// AllGather appends an allgather: count elements of each member.
+// AllGather appends an allgather of count elements of each member.
 func (p *Program) AllGather(to, from uintptr, count int, t DType) {
 	p.collective(AllGather, to, from, count, t, 0, 0)
 }
 
-// ReduceScatter appends a reducescatter: count elements for each member.
+// ReduceScatter appends a reducescatter with count elements for each member.
 func (p *Program) ReduceScatter(to, from uintptr, count int, t DType, op ReduceOp) {
 	p.collective(ReduceScatter, to, from, count, t, op, 0)
 }
 
-// Send appends: count elements go to a peer.
+// Send appends a message of count elements to a peer.
 func (p *Program) Send(from uintptr, count int, t DType, peer int) {
 	p.collective(Send, 0, from, count, t, 0, peer)
 }
 
-// Recv appends: count elements come from a peer.
+// Recv appends the receipt of count elements from a peer.
 func (p *Program) Recv(to uintptr, count int, t DType, peer int) {
 	p.collective(Recv, to, 0, count, t, 0, peer)
 }
@@ -116,7 +117,7 @@ func (p *Program) collective(k Kind, to, from uintptr, count int, t DType, op Re
 
 func (p *Program) add(s Step) { p.Steps = append(p.Steps, s) }
 
-// failed names the step that is next.
+// failed names the function of the next step, which has failed.
 func (p *Program) failed() string {
 	if i := int(p.progress.next); i < len(p.Steps) {
 		return kinds[p.Steps[i].Kind]

@@ -38,7 +38,8 @@ static int run_nccl(const struct gv_nccl *f, ncclComm_t comm, cudaStream_t strea
   return -1;
 }
 
-/* Whether NCCL has issued to the stream what it was asked for: until then, what is put there would come first. */
+/* Returns 0 if NCCL has issued all earlier steps to the stream, GV_NCCL_IN_PROGRESS if it has not, or an error. Work
+ * that is put into the stream too early would overtake those steps. */
 static int settle(const struct gv_nccl *f, ncclComm_t comm, struct gv_progress *progress) {
   ncclResult_t state = GV_NCCL_SUCCESS;
   int code = (int)f->ncclCommGetAsyncError(comm, &state);
@@ -47,7 +48,7 @@ static int settle(const struct gv_nccl *f, ncclComm_t comm, struct gv_progress *
   return code;
 }
 
-/* Groups are a property of the thread: none stays open, whatever has happened. */
+/* Closes all open groups, because a group belongs to the thread, and would outlive the call. */
 static void close_group(const struct gv_nccl *f, int depth) {
   while (depth-- > 0) f->ncclGroupEnd();
 }
@@ -59,7 +60,7 @@ static int steps_of(const struct gv_place *p, ncclComm_t comm, CUstream stream, 
     const struct gv_step *s = &steps[progress->next];
     if (progress->pending && depth == 0 && (code = settle(p->nccl, comm, progress)) != 0) break;
     code = s->kind < GV_STEP_GROUP_START ? run_cuda(p->cuda, stream, s) : run_nccl(p->nccl, comm, stream, s);
-    if (s->kind == GV_STEP_GROUP_END) depth--; /* whatever comes of it */
+    if (s->kind == GV_STEP_GROUP_END) depth--; /* also if it failed */
     if (code == GV_NCCL_IN_PROGRESS) {
       progress->pending = 1;
       code = 0;

@@ -2,7 +2,7 @@ package nccl
 
 import "fmt"
 
-// UniqueID names a communicator to be. One member makes it, and hands it to the others.
+// UniqueID names a communicator before it is made. One member makes the name, and hands it to the others.
 type UniqueID [128]byte
 
 // DType is a type of elements: ncclDataType_t.
@@ -62,14 +62,14 @@ const (
 	Timeout
 )
 
-// Versions from which on NCCL has something.
+// The first version of NCCL with each feature.
 const (
 	oldest      = 21400 // non-blocking communicators
 	withSplit   = 21800
 	withFloat8  = 22400
 	withShrink  = 22700
-	withSharing = 23000 // of a device; 2.29.7 has none
-	newestKnown = 2     // the major version whose interface this is
+	withSharing = 23000 // of a device by several members; 2.29.7 lacks it
+	newestKnown = 2     // the one major version whose interface is known here
 )
 
 // VersionText writes a version as people do: 2.18.5 for 21805.

@@ -1,6 +1,5 @@
 /*
- * Compares what the packages cuda and nccl declare with NVIDIA's own headers. It only has to
- * compile.
+ * Compares the declarations of the packages cuda and nccl with NVIDIA's own headers. This file only has to compile.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -24,7 +23,7 @@ GV_NCCL_FUNCTIONS(OF_NCCL)
 GV_NCCL_OPTIONAL(OF_NCCL)
 #endif
 
-/* The types that stand for NVIDIA's in our headers are passed alike. */
+/* Our types for NVIDIA's have the same sizes, so they are passed in the same way. */
 #define INT(type) SAME(sizeof(type), sizeof(int))
 #define POINTER(type) SAME(sizeof(type), sizeof(void *))
 INT(CUresult);
@@ -78,7 +77,7 @@ SAME(NCCL_SHRINK_ABORT, GV_NCCL_SHRINK_ABORT);
 SAME(NCCL_API_MAGIC, GV_NCCL_CONFIG_MAGIC);
 #endif
 
-/* A configuration begins as ours does. */
+/* NCCL's configuration begins with the fields of ours. */
 #define FIELD(name)                                                       \
   SAME(offsetof(ncclConfig_t, name), offsetof(struct gv_nccl_config, name)); \
   SAME(sizeof(((ncclConfig_t *)0)->name), sizeof(((struct gv_nccl_config *)0)->name))

@@ -17,7 +17,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// limit is how long an operation may take on a loaded machine.
+// limit is the longest time that an operation may take on a loaded machine.
 const limit = 60 * time.Second
 
 // running is an operation that has been submitted.
@@ -29,14 +29,15 @@ type running struct {
 	landed unsafe.Pointer // the result, once the device is done
 }
 
-// describe says an operation to the engine, but for its memory.
+// describe makes the engine's form of an operation, without its memory.
 func describe(o *op, name string, s *set, dtype tensor.DType) engine.Op {
 	return engine.Op{Type: o.kind, DType: dtype, ReduceOp: o.reduce, Name: name, Set: s.id, Root: s.ranks[o.root],
 		Shape: tensor.Shape{int64(o.rows(s.rank())), int64(o.width)}, Prescale: o.prescale, Postscale: o.postscale,
 		Splits: o.splits(s.rank())}
 }
 
-// likeInput reports whether the caller has the output's memory. Else the engine asks for it.
+// likeInput reports whether the output has the input's shape, so that the program provides its memory. Otherwise the
+// engine asks for memory.
 func (o *op) likeInput() bool {
 	return o.kind == operation.Allreduce || o.kind == operation.Broadcast || o.kind == operation.Reduce ||
 		o.kind == operation.Adasum
@@ -58,7 +59,7 @@ func onHost(o *op, e *engine.Op, in []byte) {
 	}
 }
 
-// onDevice gives an operation its memory on the device, where the program's stream makes the input.
+// onDevice gives an operation its memory on the device, and lets the program's stream make the input.
 func (r *rank) onDevice(o *op, e *engine.Op, in []byte) (*slot, error) {
 	s, err := r.gpu.produce(o, in)
 	if err != nil {
@@ -81,7 +82,7 @@ func (r *rank) onDevice(o *op, e *engine.Op, in []byte) (*slot, error) {
 	return s, nil
 }
 
-// submit submits a program, on host memory or on the device. The order of its operations is this rank's.
+// submit submits a program, in host memory or on the device. Each rank draws its own order of the operations.
 func (r *rank) submit(p *program, prefix string, device bool) (all []running, err error) {
 	s := r.sets[p.set]
 	ops := make([]engine.Op, len(p.ops))
@@ -129,7 +130,7 @@ func (r *rank) submit(p *program, prefix string, device bool) (all []running, er
 	return all, nil
 }
 
-// wait waits for an operation, and returns where its result is.
+// wait waits for an operation, and returns the memory of its result.
 func (r *rank) wait(a *running) ([]byte, error) {
 	if !a.entry.Wait(limit) {
 		return nil, fmt.Errorf("%v %q does not end", a.op.kind, a.entry.Name())
@@ -144,7 +145,7 @@ func (r *rank) wait(a *running) ([]byte, error) {
 	return out, nil
 }
 
-// release ends the program's interest in operations. Some may not have been submitted.
+// release releases operations. Some may not have been submitted.
 func release(all []running) {
 	for i := range all {
 		if all[i].entry != nil {
@@ -153,7 +154,7 @@ func release(all []running) {
 	}
 }
 
-// burst runs programs at the same time: first all on host memory, then all on the device.
+// burst runs programs at the same time: first all in host memory, then all on the device.
 func (r *rank) burst(programs []program) error {
 	r.gpu.used = [callers]int{}
 	hosts, err := r.submitAll(programs, "host", false)
@@ -192,7 +193,7 @@ func (r *rank) burst(programs []program) error {
 	return nil
 }
 
-// finish waits for an operation on the device, and has its result copied.
+// finish waits for an operation on the device, and lets the program's stream copy its result.
 func (r *rank) finish(a *running, want []byte) error {
 	out, err := r.wait(a)
 	if err != nil {
@@ -218,7 +219,7 @@ func (r *rank) finish(a *running, want []byte) error {
 	return nil
 }
 
-// submitAll submits programs in an order of this rank's. The results are in the order of the programs.
+// submitAll submits programs in an order that this rank draws. The results are in the order of the programs.
 func (r *rank) submitAll(programs []program, prefix string, device bool) ([]running, error) {
 	parts := make([][]running, len(programs))
 	for _, i := range r.dice.Perm(len(programs)) {
@@ -234,7 +235,7 @@ func (r *rank) submitAll(programs []program, prefix string, device bool) ([]runn
 	return slices.Concat(parts...), nil
 }
 
-// meet lets this rank wait for all others, in a join or a barrier. Those who have joined take part with zeros.
+// meet waits for all other ranks, in a join or a barrier. Ranks that have joined take part with zeros.
 func meet(kind operation.Kind) error {
 	entry, failed := process.Enqueue(&engine.Op{Type: kind, Prescale: 1, Postscale: 1})
 	if failed != nil {
@@ -250,7 +251,7 @@ func meet(kind operation.Kind) error {
 	return nil
 }
 
-// compare reads what the device has computed. i is the last program.
+// compare compares the device's results with the host's. i is the number of the last program.
 func (r *rank) compare(i int) error {
 	if err := r.gpu.idle(limit); err != nil {
 		return err
@@ -265,7 +266,7 @@ func (r *rank) compare(i int) error {
 	return nil
 }
 
-// draw is the next burst of programs, the same on all ranks: a join stands alone.
+// draw makes the next burst of programs, the same on all ranks. A program with a join is a burst by itself.
 func draw(i, programs int, sizes []int) []program {
 	dice := rand.New(rand.NewPCG(*seed, uint64(i)))
 	if *chain {
@@ -282,8 +283,8 @@ func draw(i, programs int, sizes []int) []program {
 	return all
 }
 
-// link is one operation of a chain: each uses the memory of the ones before, often in another process set, and has each
-// wait that it needs only once. So none of them can be left out.
+// link makes one operation of a chain. Each operation uses the memory of earlier ones, often in another process set,
+// and has each wait that it needs only once. So no wait can be left out.
 func link(i int, dice *rand.Rand, sizes []int) program {
 	set := i % min(2, len(sizes))
 	o := drawOp(dice, sizes[set])
@@ -297,7 +298,7 @@ func link(i int, dice *rand.Rand, sizes []int) program {
 	}
 	for _, row := range o.counts {
 		for k := range row {
-			row[k] = row[k]%100 + sizes[set] // nobody has nothing
+			row[k] = row[k]%100 + sizes[set] // each member has at least one row
 		}
 	}
 	return program{set: set, ops: []op{o}}

@@ -14,12 +14,12 @@ import (
 // callers are the streams on which the program makes tensors and reads results.
 const callers = 3
 
-// gpu is what the program itself has of this rank's device. The engine has streams of its own there.
+// gpu is the program's own part of this rank's device. The engine has streams of its own there.
 type gpu struct {
 	context *cuda.Context
 	streams [callers]cuda.Stream
-	slots   [callers][]*slot // each stays with its stream, as in PyTorch's caching allocator
-	used    [callers]int     // of these, by the operations of a burst
+	slots   [callers][]*slot // each belongs to one stream, as in PyTorch's caching allocator
+	used    [callers]int     // number of these that operations of the burst use
 	landing []unsafe.Pointer // pinned host memory for one input or result each, until they are compared
 	landed  int
 	busy    cuda.Address // keeps a real device busy; 0 on the stand-in
@@ -31,7 +31,7 @@ const (
 	busyTime  = 20 * time.Microsecond
 )
 
-// kernel has a stream copy memory, after some time.
+// kernel makes a stream copy memory, after some time.
 func (g *gpu) kernel(to, from cuda.Address, size int, takes time.Duration, s cuda.Stream) error {
 	if g.busy == 0 {
 		return copySlowly(g.context, to, from, size, takes, s)
@@ -77,7 +77,7 @@ func openGPU(ordinal int) (*gpu, error) {
 	return g, nil
 }
 
-// slot takes an unused one of a stream.
+// slot takes an unused slot of a stream.
 func (g *gpu) slot(stream int) (*slot, error) {
 	pool, i := &g.slots[stream], g.used[stream]
 	g.used[stream]++
@@ -95,7 +95,7 @@ func (g *gpu) slot(stream int) (*slot, error) {
 	return s, nil
 }
 
-// prepare allocates what a chain needs, so that faults meet the engine.
+// prepare allocates the memory that a chain needs, so that only calls of the engine meet faults.
 func (g *gpu) prepare() error {
 	for i := range callers {
 		if _, err := g.slot(i); err != nil {
@@ -124,7 +124,7 @@ func (g *gpu) land() (unsafe.Pointer, error) {
 	return g.landing[g.landed-1], nil
 }
 
-// produce has the program's stream make an operation's input, after some time. Nobody waits.
+// produce makes the program's stream write an operation's input, after some time. Nobody waits.
 func (g *gpu) produce(o *op, in []byte) (*slot, error) {
 	s, err := g.slot(o.stream)
 	if err != nil || len(in) == 0 {
@@ -142,7 +142,7 @@ func (g *gpu) produce(o *op, in []byte) (*slot, error) {
 	return s, g.kernel(s.input, s.source, len(in), o.takes, stream)
 }
 
-// fetch has the program's stream copy a result, then to host memory. Nobody waits.
+// fetch makes the program's stream copy a result on the device, and then to host memory. Nobody waits.
 func (g *gpu) fetch(o *op, s *slot, from cuda.Address, bytes int) (unsafe.Pointer, error) {
 	host, err := g.land()
 	if err != nil || bytes == 0 {
@@ -178,7 +178,7 @@ func (g *gpu) idle(limit time.Duration) error {
 	return nil
 }
 
-// close frees all that the program has.
+// close frees all streams and memory of the program.
 func (g *gpu) close() (err error) {
 	for i := range callers {
 		for _, s := range g.slots[i] {

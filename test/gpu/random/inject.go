@@ -13,7 +13,7 @@ import (
 	"github.com/gorovod/gorovod/internal/process"
 )
 
-// injectAll runs a job for each line of a file, with the faults that the line says on rank 0. All jobs are of the same
+// injectAll runs a job for each line of a file, with the faults of the line on rank 0. All jobs run in the same
 // processes. Each job ends well, or with an error that says why, and leaves nothing behind.
 func injectAll(path string) error {
 	file, err := os.Open(path)
@@ -29,10 +29,11 @@ func injectAll(path string) error {
 	return nil
 }
 
-// What hangs, hangs until a rank aborts the job: the last one does after its patience. Then all have to end soon.
+// A call that hangs does so until a rank aborts the job. The last rank does that after patience. Then all ranks have to
+// end soon.
 const (
 	patience       = time.Second
-	injectionLimit = patience + 20*time.Second // of a loaded machine; a fault that is not noticed takes for ever
+	injectionLimit = patience + 20*time.Second // on a loaded machine; a job whose fault nobody notices never ends
 )
 
 // inject runs one job.
@@ -72,7 +73,7 @@ func inject(fault string) error {
 	case err != nil && me != 0 && !strings.Contains(outcome, "rank 0") && !strings.Contains(outcome, "gives up"):
 		return fmt.Errorf("rank %d does not say what has happened: %w", me, err)
 	}
-	if !strings.Contains(fault, "Destroy") && !strings.Contains(fault, "Free") { // what cannot be freed stays
+	if !strings.Contains(fault, "Destroy") && !strings.Contains(fault, "Free") { // these leave something behind
 		expectNothing()
 	}
 	return nil

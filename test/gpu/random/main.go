@@ -5,7 +5,7 @@
 // operations run twice, on host memory and on the device. There the engine carries them by internal/gpu/carrier. The
 // results must be equal bit for bit: all numbers are such that the results are exact, whatever the order of operands.
 //
-// The flag -faults lets calls of CUDA's driver and of NCCL fail or hang. With -die a rank kills itself amid an
+// With the flag -faults calls of CUDA's driver and of NCCL fail or hang. With -die a rank kills itself amid an
 // operation, and the others have to end.
 package main
 
@@ -125,7 +125,7 @@ func begin() (*rank, error) {
 	return r, err
 }
 
-// device is the device of a rank.
+// device returns the device of a rank.
 func device(localRank int) int {
 	if *shared {
 		return 0
@@ -133,7 +133,7 @@ func device(localRank int) int {
 	return localRank
 }
 
-// deadline is how long the making of a communicator may take.
+// deadline returns how long the making of a communicator may take.
 func deadline() time.Duration {
 	if *faults != "" {
 		return patience / 2
@@ -141,7 +141,7 @@ func deadline() time.Duration {
 	return *within
 }
 
-// between is how many bursts are on the device before their results are read.
+// between is the number of bursts on the device before the program reads their results.
 const between = 3
 
 func (r *rank) run() error {
@@ -182,8 +182,8 @@ func (r *rank) run() error {
 	return meet(operation.Barrier)
 }
 
-// unlessFailed adds to a wrong result why the job has failed, if it has. An operation may have ended for the program
-// before, with flag async: then nobody promises its result.
+// unlessFailed adds the job's failure, if there is one, to the error about a wrong result. With -async an operation may
+// have ended for the program before the failure, and then its result may be wrong.
 func unlessFailed(wrong error) error {
 	if !*async {
 		return wrong
@@ -191,7 +191,7 @@ func unlessFailed(wrong error) error {
 	return errors.Join(meet(operation.Barrier), wrong)
 }
 
-// end leaves the world, and frees all that the program has.
+// end leaves the world, and frees all memory of the program on the device.
 func (r *rank) end() error {
 	process.Shutdown()
 	if r.gpu == nil {
@@ -201,7 +201,7 @@ func (r *rank) end() error {
 	return cmp.Or(err, r.gpu.close())
 }
 
-// die ends this process, which says first when. The device is at work, and so is the engine.
+// die prints the time and ends this process, while the device and the engine are at work.
 func (r *rank) die() {
 	fmt.Println("dies at", now())
 	if *exits {
@@ -210,7 +210,7 @@ func (r *rank) die() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 }
 
-// now is the machine's monotonic clock, which its processes share.
+// now reads the machine's monotonic clock, which is the same for all its processes.
 func now() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // it cannot fail

@@ -10,8 +10,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// counted are the calls that packed prints: those of NCCL, copies, waits and records. The program makes none of them
-// itself, but for a record with each tensor.
+// counted are the functions whose calls packed prints. The engine makes these calls. Only a cuEventRecord for each
+// tensor comes from the submission.
 var counted = []string{"ncclAllReduce", "ncclGroupStart", "cuMemcpyDtoDAsync_v2", "cuStreamWaitEvent", "cuEventRecord"}
 
 // packed sums tensors that travel together, twice. Rank 0 prints the calls of the second time.

@@ -14,7 +14,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// What programs draw from. NCCL lacks int16, uint16, bool and bits, whose reductions are staged, as Adasum is.
+// The choices for programs. NCCL cannot reduce int16, uint16 and bool, and has no bitwise operations, so these
+// reductions are staged, and so is Adasum.
 var (
 	kinds = []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allreduce, operation.Broadcast,
 		operation.Reduce, operation.Allgather, operation.Reducescatter, operation.Alltoall, operation.Gather,
@@ -39,25 +40,25 @@ type op struct {
 	postscale float64
 	root      int     // a member
 	width     int     // elements in a row
-	counts    [][]int // rows that one member has for another; other kinds than alltoall use some of them
-	place     bool    // in place, where that is possible
-	allocates bool    // the engine allocates the output, where its size depends on others
+	counts    [][]int // rows that one member has for another; kinds other than alltoall use some of them
+	place     bool    // in place, if the kind can
+	allocates bool    // the engine allocates the output, if its size depends on other ranks
 	stream    int     // the program's
 	takes     time.Duration
 	values    uint64 // seed
 }
 
-// program is what one process set does at a time.
+// program is a list of operations that one process set does at a time.
 type program struct {
 	set     int
-	grouped bool // all are of one kind then
+	grouped bool // the operations are of one kind, and one group
 	barrier bool // all ranks meet while the operations run
 	alike   bool // the operations can travel together
-	joined  int  // so many of the first members have joined, and take part with zeros
+	joined  int  // number of the first members that have joined, and take part with zeros
 	ops     []op
 }
 
-// drawProgram makes a program out of a seed, the same on all ranks. sizes are those of the process sets.
+// drawProgram makes a program from a seed, the same on all ranks. sizes has the sizes of the process sets.
 func drawProgram(seed uint64, sizes []int) program {
 	dice := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
 	p := program{set: dice.IntN(len(sizes)), grouped: dice.IntN(3) == 0, barrier: dice.IntN(8) == 0}
@@ -76,7 +77,7 @@ func drawProgram(seed uint64, sizes []int) program {
 	return p
 }
 
-// likeGradients makes operations of p and some more ones alike, as gradients are: they travel together.
+// likeGradients adds operations to p, and makes all of them alike, so that they travel together like gradients.
 func (p *program) likeGradients(dice *rand.Rand) {
 	p.alike = true
 	first := &p.ops[0]
@@ -93,7 +94,7 @@ func (p *program) likeGradients(dice *rand.Rand) {
 	}
 }
 
-// drawJoin makes a program of which some ranks take no part, since they have joined.
+// drawJoin makes a program in which some ranks submit nothing, because they have joined.
 func drawJoin(dice *rand.Rand, size int) program {
 	p := program{joined: 1 + dice.IntN(size-1), grouped: dice.IntN(3) == 0}
 	for range 1 + dice.IntN(6) {
@@ -133,7 +134,7 @@ func (o *op) reduces() bool {
 	return o.kind == operation.Allreduce || o.kind == operation.Reduce || o.kind == operation.Reducescatter
 }
 
-// reduction draws how elements are combined, such that all results are exact.
+// reduction draws the reduce operation and the factors, such that all results are exact.
 func (o *op) reduction(dice *rand.Rand, size int) {
 	if o.kind == operation.Adasum {
 		o.dtype, o.reduce = tensor.Float32, tensor.Adasum
@@ -177,7 +178,7 @@ func (o *op) scales() bool {
 	return false
 }
 
-// takesOp reports whether the type has the reduce operation, and exact results.
+// takesOp reports whether the type has the reduce operation, with exact results.
 func (o *op) takesOp(size int) bool {
 	switch o.reduce {
 	case tensor.Average:
@@ -188,10 +189,10 @@ func (o *op) takesOp(size int) bool {
 	return true
 }
 
-// most is the size of the largest tensor, in bytes: what four members have for one.
+// most is the size of the largest tensor, in bytes: the rows of four members for one.
 const most = 4 * 1000 * 3 * 8
 
-// rows is how many rows a member gives.
+// rows returns the number of rows in a member's input.
 func (o *op) rows(member int) int {
 	switch o.kind {
 	case operation.Alltoall:
@@ -214,7 +215,7 @@ func (o *op) rows(member int) int {
 	return o.counts[0][0]
 }
 
-// splits are the rows that a member has for each, nil if that is not for it to say.
+// splits returns the rows that a member has for each member, or nil if the kind has no splits.
 func (o *op) splits(member int) (rows []int32) {
 	switch {
 	case o.kind == operation.Alltoall, o.kind == operation.Scatter && member == o.root:
@@ -230,7 +231,8 @@ func (o *op) splits(member int) (rows []int32) {
 	return rows
 }
 
-// input is a member's input: numbers so small that all results are exact in all types, whatever the order of operands.
+// input returns a member's input. Its numbers are so small that all results are exact in all types, in any order of
+// operands.
 func (o *op) input(member int, dtype tensor.DType) []byte {
 	dice := rand.New(rand.NewPCG(o.values, uint64(member)))
 	var b []byte
@@ -250,7 +252,7 @@ func (o *op) input(member int, dtype tensor.DType) []byte {
 	return b
 }
 
-// onHost is the type in which the host does the operation: it cannot combine floats of 8 bits.
+// onHost returns the type in which the host does the operation, because the host cannot reduce floats of 8 bits.
 func (o *op) onHost() tensor.DType {
 	if o.reduces() && o.dtype.IsFloat8() {
 		return tensor.Float32
@@ -258,7 +260,7 @@ func (o *op) onHost() tensor.DType {
 	return o.dtype
 }
 
-// fromHost is a result of the host's in the operation's type.
+// fromHost converts a result of the host to the operation's type.
 func (o *op) fromHost(b []byte) ([]byte, error) {
 	if o.onHost() == o.dtype {
 		return bytes.Clone(b), nil
@@ -294,7 +296,7 @@ func appendNumber(b []byte, t tensor.DType, n int) []byte {
 		return e.AppendUint64(b, uint64(n))
 	}
 	if t.IsFloat8() {
-		bits, _ := tensor.Float8Of(t, float32(n)) // there are all small numbers
+		bits, _ := tensor.Float8Of(t, float32(n)) // the type has all small numbers
 		return append(b, bits)
 	}
 	return append(b, byte(n))

@@ -10,8 +10,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// TestDraw counts what programs are drawn from: all kinds, all types and reduce operations, factors, groups, joins,
-// barriers, parts that are uneven.
+// TestDraw counts what is drawn: all kinds, all types and reduce operations, factors, groups, joins, barriers, uneven
+// parts.
 func TestDraw(t *testing.T) {
 	sizes := []int{4, 2, 2, 2, 1}
 	seen := make(map[string]int)
@@ -54,7 +54,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// note counts what an operation is.
+// note counts the properties of an operation.
 func note(seen map[string]int, p *program, o *op) {
 	name := o.kind.Describe().Name
 	seen[name]++

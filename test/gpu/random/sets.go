@@ -14,7 +14,7 @@ type set struct {
 	ranks []int
 }
 
-// rank is this process's number among the members, -1 if it is none.
+// rank returns this process's number among the members, or -1 if it is none.
 func (s *set) rank() int { return slices.Index(s.ranks, process.World().Place.Rank) }
 
 // makeSets makes all process sets: all ranks, each with the next, and the last one alone.
@@ -39,8 +39,8 @@ func makeSets() ([]*set, error) {
 	return all, nil
 }
 
-// renew removes a process set and makes it again, as all ranks do at the same time. Its communicator ends in peace, and
-// the next operation makes another one.
+// renew removes a process set and makes it again. All ranks call it at the same time. The set's communicator ends in
+// order, and the next operation makes another one.
 func (s *set) renew() (err error) {
 	if err = process.RemoveSet(s.id); err == nil {
 		s.id, err = process.AddSet(s.ranks)

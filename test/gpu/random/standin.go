@@ -56,7 +56,7 @@ import (
 // findStandIn reports whether the driver that this process has open is the stand-in, and not a real one.
 func findStandIn() bool { return C.find() != 0 }
 
-// copySlowly has a stream of the stand-in copy memory, after some time.
+// copySlowly makes a stream of the stand-in copy memory, after some time.
 func copySlowly(c *cuda.Context, to, from cuda.Address, size int, takes time.Duration, s cuda.Stream) error {
 	code := C.copy(C.uintptr_t(c.Handle()), C.uintptr_t(to), C.uintptr_t(from), C.size_t(size),
 		C.unsigned(takes.Microseconds()), C.uintptr_t(s))
@@ -73,18 +73,18 @@ func setFaults(faults string) {
 	C.set_faults(text)
 }
 
-// expectNothing ends the process with a report if anything of the stand-in's device is left.
+// expectNothing ends the process with a report if any stream, event, memory or communicator of the stand-in is left.
 func expectNothing() { C.expect_nothing() }
 
-// calls is how many calls of a function this process has made.
+// calls returns the number of calls of a function that this process has made.
 func calls(function string) int {
 	name := C.CString(function)
 	defer C.free(unsafe.Pointer(name))
 	return int(C.calls_of(name))
 }
 
-// exit ends the process as C's main does: destructors run, while other threads go on.
+// exit ends the process as a return of C's main does: destructors run, while other threads go on.
 func exit() { C.exit(0) }
 
-// faultsMet is how many calls have met a fault since setFaults.
+// faultsMet returns the number of calls that have met a fault since setFaults.
 func faultsMet() int { return int(C.faults_met()) }

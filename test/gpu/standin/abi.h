@@ -1,6 +1,7 @@
 /*
- * The interfaces of CUDA's driver and of NCCL, as far as the stand-in has them. Written by hand: numbers and layouts are
- * those of the real libraries, and are kept apart from internal/gpu, whose own are under test.
+ * The interfaces of CUDA's driver and of NCCL, as far as the stand-in has them. They are written by hand, with the
+ * numbers and layouts of the real libraries. They are kept apart from the declarations of internal/gpu, which are under
+ * test.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -56,7 +57,8 @@ enum {
   ncclFloat16, ncclFloat32, ncclFloat64, ncclBfloat16, ncclFloat8e4m3, ncclFloat8e5m2, ncclTypes
 };
 
-/* The layout of 2.17, the first part of all later ones. The one of 2.14, whose size is CONFIG_BYTES, ends with blocking. */
+/* The layout of NCCL 2.17, with which all later ones begin. That of 2.14 ends with blocking, and its size is
+ * CONFIG_BYTES. */
 enum { CONFIG_BYTES = 24 };
 typedef struct {
   size_t size;
@@ -102,15 +104,15 @@ CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size);
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t size, CUstream stream);
 CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr address);
 
-/* What the stand-in has beyond the real driver, for the programs of tests. */
+/* Functions that the real driver lacks, for the programs of tests. */
 enum { STANDIN_FILL, STANDIN_COPY, STANDIN_ADD }; /* bytes of a value; from → to; to += from, in bytes */
-/* A kernel that takes delay microseconds, and then does what kind says to size bytes. */
+/* A kernel that waits for delay microseconds, and then does the work of kind on size bytes. */
 CUresult standinLaunch(int kind, CUdeviceptr to, CUdeviceptr from, size_t size, int value, unsigned delay, CUstream stream);
-/* Faults from now on, as STANDIN_FAULTS describes them; counts begin at 0 again. */
+/* Sets the faults from now on, in the form of STANDIN_FAULTS. Counts begin at 0 again. */
 void standinFaults(const char *faults);
-/* How many calls of a function this process has made. */
+/* Returns the number of calls of a function that this process has made. */
 unsigned long long standinCalls(const char *function);
-/* Ends the process with a report if it has streams, events, memory or communicators. */
+/* Ends the process with a report if it still has streams, events, memory or communicators. */
 void standinExpectNothing(void);
 
 ncclResult_t ncclGetVersion(int *version);

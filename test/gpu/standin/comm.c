@@ -41,7 +41,7 @@ void ring(struct comm *c) {
   syscall(SYS_futex, &c->meeting->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Sleeps until somebody rings after heard, or for 20 ms, since a member may be aborted without a ring. */
+/* Sleeps until a member rings after heard, or for 20 ms, because a member may be aborted without a ring. */
 void listen(struct comm *c, uint32_t heard) {
   struct timespec most = {0, 20000000};
   syscall(SYS_futex, &c->meeting->bell, FUTEX_WAIT, heard, &most, NULL, 0);
@@ -57,7 +57,7 @@ void fail(struct comm *c, int code, const char *text) {
   atomic_store(&c->state, code);
 }
 
-/* Faults of a call on a communicator: hang is until the abort. */
+/* The fault of a call on a communicator. A call that hangs does so until the abort. */
 int call_fault(const char *function, struct comm *c) {
   int what = fault(function);
   if (what != FAULT_HANG) return what;
@@ -210,7 +210,7 @@ API ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   return ncclSuccess;
 }
 
-/* All bytes of the id count: one that was not handed over whole finds nobody. */
+/* The name depends on all bytes of the id, so a member with a damaged id meets nobody. */
 static void name_after(struct comm *c, const ncclUniqueId *id) {
   uint64_t a = 14695981039346656037u, b = 0;
   for (size_t i = 0; i < sizeof *id; i++) {
@@ -240,7 +240,7 @@ API ncclResult_t ncclCommInitRank(ncclComm_t *comm, int size, ncclUniqueId id, i
   return ncclCommInitRankConfig(comm, size, id, rank, NULL);
 }
 
-/* Split and shrink. The new handle is written late, as by the real library. */
+/* Split and shrink. Like the real library, they write the new handle late. */
 
 struct birth {
   struct comm *child;
@@ -272,7 +272,7 @@ static void split(struct comm *c, void *argument) {
   }
   atomic_store(&me->split, 2 * c->splits);
   ring(c);
-  for (int i = 0; i < c->size; i++) /* nobody writes the next color before all have read this one */
+  for (int i = 0; i < c->size; i++) /* no member writes its next color before all have read this one */
     for (uint32_t h = heard(c); atomic_load(&all[i].split) < 2 * c->splits; h = heard(c)) {
       if (atomic_load(&c->aborted)) return;
       listen(c, h);
@@ -347,8 +347,8 @@ API ncclResult_t ncclCommShrink(ncclComm_t comm, int *without, int count, ncclCo
   return begun(c);
 }
 
-/* Ends. As the real library, which frees memory of the device then, destroy and abort wait for all streams of the device,
- * and so for other communicators, too. */
+/* Ends. The real library frees memory of the device then. Like it, destroy and abort wait for all streams of the
+ * device, and so for other communicators, too. */
 
 static void finalize(struct comm *c, void *unused) {
   (void)unused;

@@ -1,6 +1,7 @@
 /*
- * Communicators of the stand-in for libnccl.so.2. The members of a communicator, processes of one machine, share a file
- * in the folder STANDIN_MEETING, which the unique id names: each has a place there for what it does, and for its data.
+ * Communicators of the stand-in for libnccl.so.2. The members of a communicator are processes of one machine. They
+ * share a file in the folder STANDIN_MEETING, with a name from the unique id. Each member has a place there for its
+ * calls, and for its data.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -13,11 +14,11 @@
 #include "device.h"
 
 enum { MAX_MEMBERS = 16, MAX_ITEMS = 1024, MAX_SCALES = 64 };
-#define ROOM ((size_t)192 << 20) /* for one member's data of a group, and for one message: the file has holes */
+#define ROOM ((size_t)192 << 20) /* for one member's data of a group, or for one message; the file has holes */
 
 enum collective { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
 
-/* What must be the same on all members. */
+/* The part of a call that must be the same on all members. */
 struct terms {
   int32_t collective, type, op, root;
   uint64_t count;
@@ -28,9 +29,9 @@ struct item {
   struct terms terms;
   double factor; /* of a scaled sum */
   int peer;
-  bool over; /* the message is there */
+  bool over; /* the message has been sent or received */
   CUdeviceptr from, to;
-  size_t place; /* where this member's elements are in its room */
+  size_t place; /* offset of this member's elements in its room */
   struct comm *comm;
   struct stream *stream;
 };
@@ -65,11 +66,11 @@ struct comm {
   struct device *device;
   struct meeting *meeting;
   size_t mapped;
-  _Atomic int state;   /* ncclInProgress, until the background is done */
+  _Atomic int state;   /* ncclInProgress until the work in the background is done */
   _Atomic bool aborted;
   _Atomic int working; /* threads in the background, and groups on streams */
   uint64_t rounds, children, splits;
-  struct stream *last; /* where the last group is, and its number there */
+  struct stream *last; /* the stream of the last group, and the group's number there */
   uint64_t last_number;
   struct clock last_clock;
   double factors[MAX_SCALES];
@@ -85,7 +86,7 @@ uint32_t heard(struct comm *c);
 void fail(struct comm *c, int code, const char *text);
 /* Runs work on a thread of its own, while the communicator is in progress. */
 void in_background(struct comm *c, void (*run)(struct comm *, void *), void *argument);
-void settle(struct comm *c); /* a blocking communicator waits */
+void settle(struct comm *c); /* waits while the communicator is in progress */
 int call_fault(const char *function, struct comm *c);
 void pause_randomly(void);
 
@@ -98,7 +99,7 @@ const char *name_of_terms(const struct terms *t, char text[TEXT]);
 /* round.c */
 struct group {
   struct comm *comm;
-  uint64_t round; /* 0: it has only messages */
+  uint64_t round; /* 0: the group has only messages */
   int count;
   int fault;
   struct item items[];
@@ -107,9 +108,9 @@ void run_group(struct work *w);
 
 /* reduce.c */
 size_t size_of_type(int type);
-/* to = to op from, from the elements' bytes; the first member's are scaled and copied only. */
+/* to = to op from, on the bytes of count elements. The elements of the first member are only scaled and copied. */
 void reduce_into(int type, int op, double factor, bool first, void *to, const void *from, size_t count);
-/* As in NCCL: an average multiplies floating-point numbers by a factor of their type before it adds them, and divides
+/* Like NCCL, an average multiplies floating-point numbers by a factor of their type before it adds them, and divides
  * integers afterwards. */
 bool average_before(int type, int members, double *factor);
 void finish_average(int type, void *to, size_t count, int members);

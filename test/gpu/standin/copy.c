@@ -8,7 +8,7 @@
 
 #include "driver.h"
 
-/* Where the simulated GPU finds memory of the host. */
+/* The address at which the simulated GPU finds memory of the host. */
 static void *inside(const void *p) {
   void *pinned = alias((CUdeviceptr)(uintptr_t)p);
   return pinned != NULL ? pinned : (void *)(uintptr_t)p;

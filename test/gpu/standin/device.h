@@ -1,10 +1,11 @@
 /*
- * The simulated GPUs of a process: what driver.c and its siblings share with the stand-in for NCCL.
+ * The simulated GPUs of a process: the interface between the stand-in for the driver and that for NCCL.
  *
- * Order is checked when work is enqueued, not when it runs, so the result does not depend on luck. An actor is a stream,
- * or the host. Each has a vector clock. Work on a stream knows all that the host knows, and all that the stream was made
- * to wait for. Two accesses to the same bytes, of which one writes, must know one another. Calls of all host threads
- * count as one actor, in the order in which they arrive: races among host threads are not found here.
+ * Order is checked when work is enqueued, not when it runs, so the result does not depend on timing. An actor is a
+ * stream, or the host. Each actor has a vector clock. Work on a stream knows all that the host knows, and all work for
+ * which the stream waits. Of two accesses to the same bytes, of which one writes, the later must know the earlier. All
+ * host threads count as one actor, whose calls are in the order in which they arrive. So races among host threads are
+ * not found here.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -39,7 +40,7 @@ struct context {
   struct device device;
 };
 
-/* A handle's first field. Handles are never freed, so that the use of a dead one is seen. */
+/* The first field of a handle. Handles are never freed, so that check_handle sees the use of a dead one. */
 enum kind { STREAM = 0x5157ea, EVENT = 0xe7e47, COMM = 0xc0aa };
 struct handle {
   enum kind kind;
@@ -47,7 +48,7 @@ struct handle {
   const char *killer; /* the call that ended it */
 };
 
-/* Work of a stream. run is called without the lock. */
+/* Work of a stream. The stream's thread calls run without the lock. */
 struct work {
   struct work *next;
   struct stream *after; /* wait until this stream has done after_number */
@@ -86,11 +87,11 @@ struct event {
 __attribute__((noreturn, format(printf, 1, 2))) API void report(const char *format, ...);
 API uint64_t draw(uint64_t below); /* the next number of the seed */
 API unsigned most_delay(void);     /* microseconds */
-/* Counts a call. 0, or what the call has to do: return a code, or one of the following. */
+/* Counts a call. Returns 0, the code that the call has to return, or one of the following. */
 enum { FAULT_HANG = -1, FAULT_STUCK = -2, FAULT_WRONG = -3, FAULT_SKIP = -4, FAULT_ASYNC = -1000 }; /* FAULT_ASYNC - code */
 API int fault(const char *function);
 
-/* The lock of all that is here, and what its holder waits on. */
+/* The lock of all state of the stand-in, and waiting for a change of that state. */
 API void lock(void);
 API void unlock(void);
 API void wait_change(void);
@@ -102,13 +103,13 @@ API void *new_handle(size_t size, enum kind kind);
 API void *check_handle(const char *call, void *handle, enum kind kind);
 API struct stream *stream_of(const char *call, CUstream stream); /* NULL: there is no context */
 API struct device *current_device(void);
-/* The stream's next point in time. Work that is enqueued and accesses that are noted then belong to it. */
+/* Begins the stream's next point in time, to which the work and the accesses of a call belong. */
 API void begin(struct stream *s);
 API struct work *enqueue(struct stream *s, void (*run)(struct work *));
 API void wait_for(struct stream *s, struct stream *other, uint64_t number);
 API void host_learns(const struct clock *c);
 API void host_waits(struct stream *s, uint64_t number);
-/* Waits for all that the streams of a device have now. The host learns of none of it. */
+/* Waits for all present work of the streams of a device. The host's clock does not learn of it. */
 API void device_waits(const struct device *d);
 API bool stream_knows(const struct stream *s, int actor, uint64_t time);
 

@@ -2,9 +2,9 @@
  * A stand-in for libcuda.so.1: devices and contexts.
  *
  *   STANDIN_DEVICES       devices of this machine; 8 if unset
- *   CUDA_VISIBLE_DEVICES  those that this process sees, as numbers
+ *   CUDA_VISIBLE_DEVICES  the devices that this process sees, as numbers
  *   STANDIN_MEMORY        bytes of each device; 1 GiB if unset
- *   STANDIN_LEAKS         1: what is not freed when the process ends is reported
+ *   STANDIN_LEAKS         1: report whatever is left when the process ends
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -17,7 +17,7 @@
 #include "driver.h"
 
 static bool initialized;
-static _Atomic bool unloaded; /* the process ends: as the real driver, this one refuses all calls */
+static _Atomic bool unloaded; /* the process ends; like the real driver, this one refuses all calls */
 static int device_count;
 static struct context contexts[MAX_DEVICES];
 static _Thread_local CUcontext stack[16];
@@ -71,7 +71,7 @@ static void see_devices(void) {
   while (visible != NULL && *visible && device_count < MAX_DEVICES) {
     char *end;
     long n = strtol(visible, &end, 10);
-    if (end == visible || n < 0 || n >= all) break; /* as the real driver: what follows does not count */
+    if (end == visible || n < 0 || n >= all) break; /* like the real driver, ignore the rest */
     contexts[device_count++].device.number = (int)n;
     visible = *end == ',' ? end + 1 : end;
   }

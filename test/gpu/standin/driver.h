@@ -1,5 +1,5 @@
 /*
- * What the files of the stand-in for libcuda share among themselves.
+ * The interfaces among the files of the stand-in for libcuda.
  *
  * SPDX-License-Identifier: Apache-2.0
  */

@@ -1,7 +1,7 @@
 /*
- * Calls of NCCL's operations, and groups. What a group has for one communicator becomes one piece of work on its stream,
- * at the end of the outermost group; of a non-blocking communicator at times only later, in the background. If a call
- * of a group fails, so does the group, and none of it is issued.
+ * Calls of NCCL's operations, and groups. At the end of the outermost group its calls on one communicator become one
+ * piece of work on their stream. If the communicator is non-blocking, that happens at times later, in the background.
+ * If a call of a group fails, the group fails, and none of its calls is issued.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -59,7 +59,7 @@ static struct use use_of(const struct item *i) {
 
 static bool overlap(CUdeviceptr a, size_t n, CUdeviceptr b, size_t m) { return n > 0 && m > 0 && a < b + m && b < a + n; }
 
-/* Input and output are the same memory in NCCL's form of it, or share nothing. */
+/* Checks that input and output share no memory, or are in place in NCCL's way. */
 static void check_place(const struct item *i) {
   struct use u = use_of(i);
   size_t part = i->terms.count * size_of_type(i->terms.type) * i->comm->rank;
@@ -70,7 +70,7 @@ static void check_place(const struct item *i) {
     report("%s: its input and its output overlap, and are not in place", names[i->terms.collective]);
 }
 
-/* Within a group nothing orders the calls. */
+/* Checks two calls of a group, because nothing orders these. */
 static void check_apart(const struct item *a, const struct item *b) {
   struct use u = use_of(a), v = use_of(b);
   if (overlap(u.to, u.written, v.from, v.read) || overlap(u.to, u.written, v.to, v.written) ||
@@ -90,8 +90,9 @@ static void note_uses(struct group *g, struct stream *s) {
   }
 }
 
-/* Kernels of two communicators may keep each other from the device. So they run one after the other, which only events
- * or the host can ensure. Then members that differ in the order hang, whatever the timing. */
+/* Checks that groups of two communicators on one device are ordered. Kernels of two communicators may keep each other
+ * from the device, so only events or the host can ensure that they run one after the other. Then members with different
+ * orders hang, with any timing. */
 static void check_order(struct comm *c, struct stream *s) {
   struct device *d = c->device;
   if (c->size == 1) return;
@@ -116,7 +117,7 @@ static void issue(struct comm *c, void *argument) {
   begin(s);
   check_order(c, s);
   note_uses(g, s);
-  if (c->last != NULL) wait_for(s, c->last, c->last_number); /* only in time: no clock learns of it */
+  if (c->last != NULL) wait_for(s, c->last, c->last_number); /* the group waits, but no clock learns of that */
   atomic_fetch_add(&c->working, 1);
   struct work *w = enqueue(s, run_group);
   w->argument = g;
@@ -194,7 +195,7 @@ API ncclResult_t ncclGroupEnd(void) {
   return end_group();
 }
 
-/* The end of a call that has failed, and with it its group. */
+/* Notes that a call has failed, and with it its group. */
 static ncclResult_t failed(int code) {
   if (group_depth > 0) group_error = code;
   return code;
@@ -219,7 +220,7 @@ static ncclResult_t call(enum collective collective, const void *from, void *to,
       report("%s: operation %d has been destroyed, or is of another type", name, op);
     i.factor = c->factors[op - ncclUserOps];
     i.terms.op = ncclUserOps;
-    bad = c->size == 1 && type >= ncclFloat8e4m3; /* as NCCL 2.30 says */
+    bad = c->size == 1 && type >= ncclFloat8e4m3; /* like NCCL 2.30 */
   }
   int state = atomic_load(&c->state);
   int capturing = s->capturing;

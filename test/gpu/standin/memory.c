@@ -1,10 +1,10 @@
 /*
- * Memory of devices, which the CPU must not touch: it is mapped twice, without any permission at the address that the
- * program gets, and elsewhere for the simulated GPU. Each piece of memory has the list of accesses that later ones must
- * know of.
+ * Memory of devices, which the CPU must not touch. It is mapped twice: without any permission at the address that the
+ * program gets, and elsewhere for the simulated GPU. Each piece of memory has a list of the accesses that later ones
+ * must know.
  *
- * Pinned memory of the host is mapped twice, too. The CPU has no access to what a copy writes, and cannot write what a
- * copy reads, until the host has learned that the copy is over.
+ * Pinned memory of the host is mapped twice, too. Until the host has learned that a copy is over, the CPU has no access
+ * to memory that the copy writes, and cannot write memory that the copy reads.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -32,7 +32,7 @@ struct memory {
   size_t size, mapped;
   struct device *device; /* NULL: the host's, pinned */
   char *alias;
-  bool guarded; /* pinned, and kept from the CPU */
+  bool guarded; /* pinned memory that is kept from the CPU */
   struct access *accesses;
   int count, room;
 };
@@ -100,7 +100,7 @@ static void check(struct memory *m, const struct stream *s, const struct access 
   }
 }
 
-/* An access that the new one knows and covers tells nothing more to later ones. */
+/* Removes accesses that the new one knows and covers, because they tell nothing more to later ones. */
 static void cover(struct memory *m, const struct stream *s, const struct access *a) {
   int kept = 0;
   for (int i = 0; i < m->count; i++) {
@@ -132,7 +132,7 @@ void access_device(struct stream *s, CUdeviceptr address, size_t size, bool writ
   note(m, s, address, size, write, call);
 }
 
-/* Pages that the CPU shares with an access are kept from it as a whole. */
+/* Keeps the pages of accesses from the CPU. A page is kept as a whole. */
 static void guard_from(const struct memory *m, bool writes) {
   for (int i = 0; i < m->count; i++) {
     const struct access *a = &m->accesses[i];
@@ -182,7 +182,7 @@ static struct sigaction before[2];
 
 static void on_fault(int number, siginfo_t *info, void *context) {
   uintptr_t at = (uintptr_t)info->si_addr;
-  for (int i = 0; i < memory_count; i++) /* without the lock: the process ends, or goes on as if this were not here */
+  for (int i = 0; i < memory_count; i++) /* without the lock, for which a handler must not wait */
     if (memories[i].device != NULL && at >= memories[i].address && at < memories[i].address + memories[i].mapped)
       report("the CPU touches memory of device %d at %#zx, %zu into a piece of %zu bytes", memories[i].device->ordinal,
              (size_t)at, (size_t)(at - memories[i].address), memories[i].size);
@@ -216,7 +216,7 @@ static struct memory *map_twice(size_t size, int outside, struct device *d) {
   char *alias = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (address == MAP_FAILED || alias == MAP_FAILED) report("memory cannot be mapped: %m");
-  memset(alias, 0xa5, mapped < 1 << 16 ? mapped : 1 << 16); /* what somebody left there */
+  memset(alias, 0xa5, mapped < 1 << 16 ? mapped : 1 << 16); /* what an earlier user may have left there */
   struct memory *m = add_memory();
   m->address = (uintptr_t)address;
   m->alias = alias;
@@ -237,12 +237,12 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
   LEAVE(0);
 }
 
-/* As the real driver, a call that frees waits for the device. The host learns that the memory is not in use. */
+/* Like in the real driver, a call that frees waits for the device. The host learns that the memory is not in use. */
 static struct memory *wait_unused(uintptr_t address) {
   struct device *current = current_device();
   if (current != NULL) device_waits(current);
   for (;;) {
-    struct memory *m = find(address); /* again: it moves while others have the lock */
+    struct memory *m = find(address); /* again, because it moves while others have the lock */
     forget(m);
     if (m->count == 0) return m;
     struct stream *s = m->accesses[0].stream;

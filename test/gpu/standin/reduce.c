@@ -1,6 +1,6 @@
 /*
- * Arithmetic of all types. Members are taken in the order of their ranks, and each step is rounded to the type (to
- * nearest, ties to even); fp8 saturates, as CUDA's conversions do.
+ * Arithmetic of all types. The members' elements are combined in the order of the ranks, and each step is rounded to
+ * the type (to nearest, ties to even). fp8 saturates, like CUDA's conversions.
  *
  * SPDX-License-Identifier: Apache-2.0
  */

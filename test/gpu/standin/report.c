@@ -1,16 +1,19 @@
 /*
  * Reports, random numbers and injected faults.
  *
- *   STANDIN_REPORT  the file that reports are appended to; they go to standard error, too
- *   STANDIN_SEED    of delays and of all that is decided at random; 1 if unset
+ *   STANDIN_REPORT  the file to which reports are appended; they go to standard error, too
+ *   STANDIN_SEED    the seed of delays and of all other random choices; 1 if unset
  *   STANDIN_DELAY   the longest random delay, in microseconds; 200 if unset
- *   STANDIN_FAULTS  FUNCTION:K:WHAT, separated by commas: what happens at the K-th call (from 1) of a function in this
- *                   process, at each (K = *), or at about one of N, which the seed decides (K = ~N). WHAT is a code,
- *                   such as 2 of cuMemAlloc_v2 (out of memory); hang (the call of NCCL hangs until ncclCommAbort, and
- *                   one of CUDA for ever); stuck (its
- *                   work on the device hangs until then); async=CODE (besides, the communicator gets this error);
- *                   wrong (the group's first result is wrong); skip (the call, of the driver, does nothing, and
- *                   returns success); die (the process kills itself)
+ *   STANDIN_FAULTS  FUNCTION:K:WHAT, separated by commas. K is the number of a call of the function in this process, from
+ *                   1; or * for each call; or ~N for about one call of N, which the seed decides. WHAT is one of
+ *
+ *     CODE        the call returns this code, such as 2 of cuMemAlloc_v2 (out of memory)
+ *     hang        a call of NCCL hangs until ncclCommAbort, and a call of CUDA for ever
+ *     stuck       the call's work on the device, or the making of the communicator, hangs until ncclCommAbort
+ *     async=CODE  like stuck, and the communicator gets this error
+ *     wrong       the group's first result is wrong
+ *     skip        the call, of the driver, does nothing, and returns success
+ *     die         the process kills itself
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -25,7 +28,7 @@
 
 #include "device.h"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of what is below */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the state below */
 
 static void say(int fd, const char *text, size_t size) {
   while (size > 0) {
@@ -79,8 +82,8 @@ unsigned most_delay(void) {
 
 static struct injected {
   char function[64];
-  uint64_t when;  /* 0: always */
-  uint64_t of;    /* not 0: one of so many, in place of when */
+  uint64_t when;  /* the number of the call; 0: each call */
+  uint64_t of;    /* if not 0, in place of when: about one call of this many */
   int what;
   uint64_t calls;
 } faults[32];
@@ -151,7 +154,8 @@ API unsigned long long standinCalls(const char *function) {
   return count;
 }
 
-/* Whether a call is one of so many: by the seed and the call's number alone, so that it is the same in each run. */
+/* Whether a call meets a fault of ~N. That depends only on the seed and the call's number, so it is the same in each
+ * run. */
 static bool chosen(const struct injected *f) {
   uint64_t z = (number_of("STANDIN_SEED", 1) + f->calls) * 0x9e3779b97f4a7c15;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;

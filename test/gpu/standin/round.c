@@ -1,12 +1,13 @@
 /*
- * What a group does when its stream comes to it. Collectives of a group are a round of the communicator:
+ * The work of a group on its stream. The collectives of a group are a round of the communicator:
  *
  *   1. wait until all members have consumed the round before
  *   2. put the terms and the inputs into this member's room, and say that the round is posted
  *   3. wait until all have posted; compare the terms with everyone's
  *   4. compute the outputs from all rooms, and say that the round is consumed
  *
- * Messages go by a box for each pair of members. A send ends when its receiver has taken it: nothing is buffered.
+ * Messages go through a box for each pair of members. A send ends when the receiver has taken the message: nothing is
+ * buffered.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -28,7 +29,7 @@ static char *gpu(CUdeviceptr address) {
   return a;
 }
 
-/* Waits until all members have come to a round. False: aborted. */
+/* Waits until all members have posted or consumed a round. Returns false if the communicator is aborted. */
 static bool all_at(struct comm *c, bool posted, uint64_t round) {
   for (int i = 0; i < c->size; i++) {
     struct member *m = &c->meeting->members[i];
@@ -64,7 +65,7 @@ static void post(struct group *g) {
       if (i->terms.op == ncclUserOps && i->terms.collective != ALL_GATHER)
         reduce_into(i->terms.type, ncclUserOps, i->factor, true, at, from, n / size_of_type(i->terms.type));
     }
-    /* Places are the same on all members: each leaves room for what it does not send. */
+    /* Places are the same on all members, so each member leaves room for elements that it does not send. */
     size_t n_all = i->terms.count * size_of_type(i->terms.type);
     used += i->terms.collective == REDUCE_SCATTER ? n_all * c->size : n_all;
   }
@@ -132,7 +133,8 @@ static bool run_round(struct group *g) {
 
 /* Messages. */
 
-/* Whether a send can go on: 1. the box is free, 2. put the message there, 3. it has been taken. */
+/* Takes the next step of a send: 1. the box is free, so put the message there; 2. the receiver has taken it. Returns
+ * whether there was a step. */
 static bool send_step(struct item *i) {
   struct comm *c = i->comm;
   struct message *m = &c->meeting->members[c->rank].messages[i->peer];
@@ -168,7 +170,7 @@ static bool receive_step(struct item *i) {
   return true;
 }
 
-/* Messages of one kind between one pair go in their order. */
+/* Of messages of one kind between one pair, only the first that is not over can go on. */
 static bool is_next(struct group *g, int k) {
   for (int j = 0; j < k; j++) {
     struct item *i = &g->items[j];

@@ -1,5 +1,5 @@
 /*
- * Streams and events. A stream is a thread, which delays its work at random.
+ * Streams and events. A stream is a thread that delays its work at random.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -22,7 +22,7 @@ void unlock(void) { pthread_mutex_unlock(&mutex); }
 void wait_change(void) { pthread_cond_wait(&change, &mutex); }
 void changed(void) { pthread_cond_broadcast(&change); }
 
-/* All handles stand in one piece of memory, so that any number can be checked for being one. */
+/* All handles are in one piece of memory, so that check_handle can tell a handle from any other number. */
 enum { ARENA = 1 << 30, ALIGN = 64 };
 static char *arena;
 static size_t arena_used;
@@ -188,7 +188,7 @@ struct stream *stream_of(const char *call, CUstream stream) {
 
 API CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority) {
   ENTER(cuStreamCreateWithPriority);
-  (void)priority; /* any is accepted, as by the real driver */
+  (void)priority; /* like the real driver, accept any */
   struct device *d = current_device();
   if (d == NULL) LEAVE(CUDA_ERROR_INVALID_CONTEXT);
   if (flags > 1) LEAVE(CUDA_ERROR_INVALID_VALUE);
@@ -214,7 +214,7 @@ API CUresult cuStreamQuery(CUstream stream) {
   ENTER(cuStreamQuery);
   struct stream *s = stream_of("cuStreamQuery", stream);
   if (s == NULL) LEAVE(CUDA_ERROR_INVALID_CONTEXT);
-  if (s->done < s->issued || draw(4) == 0) LEAVE(CUDA_ERROR_NOT_READY); /* at times the news is late */
+  if (s->done < s->issued || draw(4) == 0) LEAVE(CUDA_ERROR_NOT_READY); /* at times the answer is late */
   host_learns(&s->clock);
   LEAVE(0);
 }
@@ -248,7 +248,7 @@ API CUresult cuStreamIsCapturing(CUstream stream, int *status) {
   LEAVE(0);
 }
 
-/* Only the question above is simulated: work on a stream that captures is an error. */
+/* Only cuStreamIsCapturing is simulated. Work on a stream that captures is an error. */
 API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   ENTER(cuStreamBeginCapture_v2);
   (void)mode;

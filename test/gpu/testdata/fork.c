@@ -1,6 +1,6 @@
 /*
- * A rank that forks while the engine works on a tensor of the stand-in's device. The child calls what it can of the
- * library, and ends by exit, as a worker of a data loader. The stand-in reports each call of CUDA's or NCCL's there.
+ * A rank that forks while the engine works on a tensor of the stand-in's device. The child calls functions of the
+ * library, and ends by exit, like a worker of a data loader. The stand-in reports each call of CUDA's or NCCL's there.
  *
  * SPDX-License-Identifier: Apache-2.0
  */

@@ -1,7 +1,7 @@
 /*
- * One rank that calls the handlers of libgorovod_jax.so as XLA does for CUDA, on the stand-in's devices: jax CASE, started
- * by horovodrun. After each call the stream's next kernels read the results and overwrite the arguments at once, as XLA
- * does with memory that it uses again, and the host waits for nothing.
+ * One rank that calls the handlers of libgorovod_jax.so as XLA does for CUDA, on the stand-in's devices: jax CASE,
+ * started by horovodrun. After each call the stream's next kernels read the results and overwrite the arguments at
+ * once, as XLA does with memory that it uses again, and the host does not wait.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -10,7 +10,7 @@
 #include "../../../shim/jax/xla.h"
 #include "rank.h"
 
-/* What XLA keeps of a call. */
+/* XLA's context of a call. */
 struct xla_context {
   void *state;
   int device;
@@ -69,7 +69,7 @@ static const struct xla_api api = {
 typedef xla_error *handler(struct xla_call *);
 static handler *instantiate, *execute, *cpu_instantiate;
 
-/* What XLA asks a handler when JAX registers it. */
+/* Asks a handler for its metadata, as XLA does when JAX registers the handler. */
 static void asks(handler *h, bool has_state) {
   struct xla_metadata metadata = {.size = sizeof metadata, .traits = 99};
   struct xla_metadata_extension extension = {{sizeof extension, XLA_EXTENSION_METADATA, NULL}, &metadata};
@@ -116,7 +116,7 @@ static struct site *place(int type, const char *name) {
   return s;
 }
 
-/* What XLA does with it while it loads the program. */
+/* Calls the handler as XLA does when it loads the program. */
 static struct site *loaded(struct site *s) {
   struct {
     const char *name;
@@ -152,8 +152,8 @@ struct array {
   int type;
 };
 
-/* Calls the handler. The last result, and from the second call of a program on an argument after the others, only say
- * what comes first. */
+/* Calls the handler. The last result only orders calls, and so does, from the second call of a program on, an argument
+ * after the others. */
 static xla_error *call(struct site *s, int n, const struct array *in, const struct array *out) {
   static bool later;
   static CUdeviceptr order;
@@ -184,7 +184,7 @@ static const float *host_of(CUdeviceptr p, int n) { /* asynchronous: see settle 
   return host;
 }
 
-/* What the stream does after a call: it reads the result, and overwrites result and argument. */
+/* Lets the stream read the result, and then overwrite result and argument. */
 static const float *use(const struct array *in, const struct array *out) {
   const float *seen = NULL;
   if (out->rows > 0) {
@@ -199,7 +199,7 @@ static void settle(void) { OK(cuStreamSynchronize(stream)); }
 
 static struct array floats(int n, int add) { return (struct array){numbers(n, add), n, XLA_F32}; }
 static struct array room(int n) { return (struct array){memory(sizeof(float) * (size_t)n + 4), n, XLA_F32}; }
-/* XLA may have no memory for nothing. */
+/* XLA may pass no memory for an empty array. */
 static struct array nothing(void) { return (struct array){0, 0, XLA_F32}; }
 
 static void expect_failure(xla_error *e, const char *text) {
@@ -317,7 +317,7 @@ static void everything(bool by_nccl) {
   EXPECT((standinCalls("ncclAllReduce") > 0) == by_nccl);
   EXPECT((standinCalls("ncclBroadcast") > 0) == by_nccl);
 
-  /* The same with a name that stands at two places of a program. */
+  /* The same with one name at two places of a program. */
   struct site *first = place(GOROVOD_ALLREDUCE, "twice"), *second = place(GOROVOD_ALLREDUCE, "twice");
   second->program = first->program;
   loaded(first), loaded(second);
@@ -352,7 +352,7 @@ static void errors(void) {
   settle();
 }
 
-/* Rank 0 dies while the others' call waits for it in NCCL. */
+/* Rank 0 dies while the call of the other ranks waits for it in NCCL. */
 static void dies(void) {
   struct site *s = loaded(place(GOROVOD_ALLREDUCE, "last"));
   struct array in = floats(N, rank), out = room(N);

@@ -1,6 +1,6 @@
 /*
- * One rank that submits tensors of the stand-in's devices to libgorovod: library CASE, started by horovodrun. Numbers are
- * small integers, so all results are exact.
+ * One rank that submits tensors of the stand-in's devices to libgorovod: library CASE, started by horovodrun. All
+ * numbers are small integers, so all results are exact.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -8,7 +8,7 @@
 
 #include "rank.h"
 
-/* The contents of memory of the device, read by the caller's stream. */
+/* The contents of memory of the device, copied by the caller's stream. */
 static const float *contents(CUdeviceptr p, int n) {
   float *host = pinned((size_t)n + 1);
   if (n > 0) OK(cuMemcpyDtoHAsync_v2(host, p, sizeof(float) * (size_t)n, stream));
@@ -45,7 +45,7 @@ static int ended(int64_t h) {
   return status;
 }
 
-/* Ends an operation well. The caller's stream waits for it, the caller does not. */
+/* Expects that an operation ends well. The caller's stream waits for the result, the caller does not. */
 static void finish(int64_t h) {
   EXPECT(ended(h) == GOROVOD_OK);
   EXPECT(gorovod_await_on_stream(h, (uintptr_t)stream) == GOROVOD_OK);
@@ -105,7 +105,7 @@ static void reductions(void) {
   y = contents(out, rows);
   for (int i = 0; i < rows; i++) EXPECT(y[i] == sum(first + i));
 
-  /* NCCL has no bitwise operation: through host memory */
+  /* NCCL has no bitwise operation, so this goes through host memory */
   op = make(GOROVOD_ALLREDUCE, "bits", N, numbers(N, 0), out);
   op.dtype = GOROVOD_INT32, op.reduce_op = GOROVOD_BOR;
   run(&op);
@@ -113,7 +113,7 @@ static void reductions(void) {
   for (int i = 0; i < N; i++) EXPECT(y[i] == (float)(i % 7));
 }
 
-/* An output that the engine has made. */
+/* Expects and takes an output that the engine has made. */
 static void expect_taken(int64_t h, int n, float (*want)(int)) {
   void *data = NULL;
   int ndim = 0;
@@ -132,7 +132,7 @@ static float gathered(int i) {
   return (float)(i % 7 + r);
 }
 
-/* Each rank sends one row to rank 0, two to rank 1, …; it sends i % 7 + 10 * rank. */
+/* Each rank sends one row to rank 0, two to rank 1, and so on. Row i is i % 7 + 10 * rank. */
 static float exchanged(int i) {
   int from = i / (rank + 1), row = rank * (rank + 1) / 2 + i % (rank + 1);
   return (float)(row % 7 + 10 * from);
@@ -199,7 +199,7 @@ static void on_host(const char *name) {
   for (int i = 0; i < N; i++) EXPECT(x[i] == sum(i));
 }
 
-/* All ranks are here. */
+/* Waits until all ranks are here. */
 static void meet(void) {
   gorovod_op barrier = make(GOROVOD_BARRIER, NULL, 0, 0, 0);
   barrier.device = -1, barrier.device_stream = 0;
@@ -207,7 +207,7 @@ static void meet(void) {
 }
 
 static void everything(void) {
-  for (int round = 0; round < 4; round++) { /* the names are known from the second one on */
+  for (int round = 0; round < 4; round++) { /* the engine knows the names from the second round on */
     reductions();
     movements();
     groups("group");
@@ -216,7 +216,7 @@ static void everything(void) {
   }
 }
 
-/* Rank 0 has its tensors as copies: all of them go through host memory. */
+/* Rank 0 has its tensors as copies in host memory, so those of all ranks go through host memory. */
 static void copies(void) {
   for (int round = 0; round < 3; round++) {
     float *host = pinned(N);
@@ -233,7 +233,7 @@ static void copies(void) {
   }
 }
 
-/* Rank 0 has its tensor in host memory: an error on all ranks, and the next operation works. */
+/* Rank 0 has its tensor in host memory. That is an error on all ranks, and the next operation works. */
 static void mixed(void) {
   static float host[N];
   gorovod_op op = make(GOROVOD_ALLREDUCE, "mixed", N, numbers(N, rank), memory(N * 4));
@@ -248,7 +248,8 @@ static void mixed(void) {
   groups(NULL);
 }
 
-/* What GOROVOD_GPU says that is possible: takes=0 or 1, then refused=a part of the reason, or none. */
+/* Tries what GOROVOD_GPU allows. takes: whether the program is to submit tensors of the device; refused: a part of the
+ * reason why these are refused, or NULL. */
 static void mode(int takes, const char *refused) {
   EXPECT(gorovod_takes_device(device) == takes);
   gorovod_op op = make(GOROVOD_ALLREDUCE, "x", N, numbers(N, rank), memory(N * 4));
@@ -262,7 +263,7 @@ static void mode(int takes, const char *refused) {
   on_host("still works");
 }
 
-/* A rank's first tensor is on one device, and the next on another. */
+/* A rank's device is decided, and its tensor is on another one. */
 static void elsewhere(void) {
   EXPECT(gorovod_takes_device(device) == 1);
   EXPECT(gorovod_takes_device(device + size) == 0);
@@ -302,8 +303,9 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Rank 0 dies while the others' operation waits for it in NCCL, or before that. Then they end with its name. It leaves them
- * a second to come out of the barrier and to submit. */
+/* Rank 0 dies while the operation of the other ranks waits for it in NCCL, or before that. Their operation ends with an
+ * error that names rank 0. In the second case rank 0 first waits a second, so that the others can leave the barrier and
+ * submit. */
 static void dies(const char *how) {
   groups("before");
   meet();
@@ -323,7 +325,7 @@ static void dies(const char *how) {
   exit(7);
 }
 
-/* Rank 0 has no memory for an output: its operation fails there, and nowhere else. */
+/* Rank 0 has no memory for an output. The operation fails there, and on no other rank. */
 static void fails_alone(const char *name) {
   int32_t splits[16];
   for (int i = 0; i < size; i++) splits[i] = i + 1;
@@ -356,7 +358,7 @@ static void hold_on(int device) {
   while (!let_go) usleep(1000);
 }
 
-/* The program's function for low memory does not return: the engine waits for it once. */
+/* The program's function for low memory does not return. The engine waits for it only once. */
 static void holds_on(void) {
   groups("before");
   if (rank == 0) gorovod_on_low_memory(hold_on);
@@ -368,7 +370,7 @@ static void holds_on(void) {
     if (rank == 0) EXPECT(releases == 1 && (i == 0 ? took > 4.5 : took < 4));
   }
   let_go = 1;
-  gorovod_on_low_memory(NULL); /* when it has returned */
+  gorovod_on_low_memory(NULL); /* waits until hold_on has returned */
   groups("after");
 }
 
@@ -390,9 +392,9 @@ static void hangs(void) {
   exit(7);
 }
 
-/* The process ends while operations are in flight, by a return that skips the shutdown, or in order. The other rank may be
- * gone already. The barrier ends well even then: a rank that has left it has done all that the other one needs, and of
- * two ranks no third one can end the job first. */
+/* The process ends while operations are in flight, by a return that skips the shutdown, or in order. The other rank may
+ * be gone already. The barrier ends well even then: a rank that has left the barrier has done all that the other rank
+ * needs, and there is no third rank that could end the job first. */
 static void leaves(const char *how) {
   groups("before");
   meet();

@@ -1,6 +1,6 @@
 /*
- * Programs that try the stand-in: probe CASE RANK SIZE. Each case does something right or wrong; the test knows which
- * report the stand-in has to make.
+ * Programs that try the stand-in: probe CASE RANK SIZE. Each case is right or makes one mistake. The test knows the
+ * report that the stand-in has to make.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -61,7 +61,7 @@ static CUdeviceptr memory(size_t bytes) {
   return p;
 }
 
-/* The unique id, by a file. */
+/* The unique id, which rank 0 hands over in a file. */
 static ncclUniqueId shared_id(const char *name) {
   ncclUniqueId id;
   char path[512], made[520];
@@ -97,7 +97,7 @@ static void ready(ncclComm_t c) {
   OK(state(c));
 }
 
-/* A communicator whose other member never comes. */
+/* A communicator whose other member never joins. */
 static ncclComm_t lonely(void) {
   begin_on(0);
   ncclComm_t c;
@@ -137,11 +137,12 @@ static void end(ncclComm_t c) {
   OK(ncclCommDestroy(c));
 }
 
-/* Order. The parts are left out one at a time. */
+/* Order. Each case leaves out one part. */
 
 enum { ALL = 0, NO_READY = 1, NO_DONE = 2, NO_SEEN = 3, LATE_READY = 4, EARLY_DONE = 5, FREED_EARLY = 6 };
 
-/* What a carrier does: the caller's kernel, its event, the operation on a stream of its own, its event, the caller. */
+/* The steps of a carrier: the caller's kernel, its event, the operation on a stream of its own, its event, the
+ * caller. */
 static void carry(int without) {
   ncclComm_t c = world();
   CUstream caller = stream(), own = stream();
@@ -199,7 +200,7 @@ static void call_in_progress(void) {
   ncclAllReduce((void *)a, (void *)a, 64, ncclUint8, ncclSum, c, stream());
 }
 
-/* A buffer is written again while the operation before still reads it. */
+/* A kernel writes a buffer while the operation before still reads it. */
 static void reuse_buffer(void) {
   begin_on(0);
   CUdeviceptr a = memory(64), b = memory(64);
@@ -215,7 +216,7 @@ static void reads_share(void) {
   OK(cuMemcpyDtoDAsync_v2(b, d, 64, stream()));
 }
 
-/* An event's record counts as it was when the wait was asked for. */
+/* A wait is for the event's last record at the time of the call. */
 static void event_recorded_again(void) {
   begin_on(0);
   CUdeviceptr a = memory(64);
@@ -223,7 +224,7 @@ static void event_recorded_again(void) {
   CUevent e = event();
   OK(standinLaunch(STANDIN_FILL, a, 0, 64, 1, 0, s));
   OK(cuEventRecord(e, s));
-  OK(cuEventRecord(e, t)); /* now it says nothing of s */
+  OK(cuEventRecord(e, t)); /* now it tells nothing about s */
   OK(cuStreamWaitEvent(u, e, 0));
   OK(standinLaunch(STANDIN_FILL, a, 0, 64, 2, 0, u));
 }
@@ -578,7 +579,7 @@ static void *abort_later(void *c) {
   return NULL;
 }
 
-/* The others never come: another thread's abort ends it. */
+/* The other members never take part, so the operation ends by another thread's abort. */
 static void abort_hanging(void) {
   ncclComm_t c = world();
   if (rank != 0) return;
@@ -593,7 +594,7 @@ static void abort_hanging(void) {
   pthread_join(t, NULL);
 }
 
-/* Two communicators on one device, of which the second's group comes first on the other member. */
+/* A second communicator on the device of the first. */
 static ncclComm_t second(ncclComm_t c) {
   ncclComm_t made = NULL;
   ncclConfig_t how = config(0);
@@ -639,7 +640,7 @@ static void *abort_first(void *c) {
   return NULL;
 }
 
-/* An abort waits for the device, and so for what another communicator has there. */
+/* An abort waits for the device, and so for the work of another communicator there. */
 static void abort_waits(void) {
   ncclComm_t c = world(), d = second(c);
   if (rank != 0) return;
@@ -668,7 +669,7 @@ static void abort_init(void) {
   OK(ncclCommAbort(c));
 }
 
-/* A send waits for its receiver: two members that both send first never end. */
+/* A send waits for its receiver, so two members that both send first never end. */
 static void unbuffered_sends(void) {
   ncclComm_t c = world();
   CUdeviceptr a = memory(64), b = memory(64);

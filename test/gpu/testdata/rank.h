@@ -1,6 +1,6 @@
 /*
- * What the programs of ranks have in common: a rank, its device and its stream, and tensors there. A program includes this
- * once.
+ * The common part of the programs of ranks: a rank, its device and its stream, and tensors there. A program includes
+ * this once.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -48,14 +48,14 @@ static CUdeviceptr memory(size_t bytes) {
   return p;
 }
 
-/* Host memory that the stand-in's own work can use. */
+/* Host memory that the stand-in's streams can use. */
 static float *pinned(size_t n) {
   void *p;
   OK(cuMemHostAlloc(&p, n * sizeof(float), 0));
   return p;
 }
 
-/* A tensor that a kernel is still busy to make: element i is i % 7 + add. */
+/* A tensor that a kernel is still making: element i is i % 7 + add. */
 static CUdeviceptr numbers(int n, int add) {
   float *host = pinned((size_t)n + 1);
   for (int i = 0; i < n; i++) host[i] = (float)(i % 7 + add);
