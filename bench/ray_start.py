@@ -2,10 +2,10 @@
 
     build/ray/bin/python bench/ray_start.py --rounds 3
 
-Starts a cluster on this machine. In each round every way starts once, by turns, in an order that rotates; TorchTrainer
-twice, as A and A', so that the table shows how far two measurements of one thing are apart. The round before the first
-is not counted. The time ends when rank 0 has the result of its first allreduce. It includes the start of the workers'
-processes and their imports of PyTorch, not that of the cluster.
+Starts a cluster on this machine. In each round every way starts once, in an order that rotates. TorchTrainer starts
+twice, as A and A', so that the table shows how far two measurements of one thing are apart. A warm-up round is not
+counted. The time ends when rank 0 has the result of its first allreduce. It includes the start of the workers'
+processes and their imports of PyTorch, but not the start of the cluster.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from horovod.ray.train import HorovodTrainer
 
 
 def first_allreduce():
-    """When the first allreduce of this rank has ended."""
+    """Return the time at which this rank's first allreduce ended."""
     import torch
 
     import horovod.torch as hvd

@@ -1,10 +1,11 @@
-"""How soon a new size is as fast as it will be: the first allreduces of a size against its settled time.
+"""How soon a new size reaches its final speed: the first allreduces of a size, against its settled time.
 
     python bench/settling.py [--jobs 8] [--np 2] [--sizes 65536,1048576,…]
 
-Each job is a fresh horovodrun. In it every size is new once: rank 0 times its first allreduces one by one, and then
-as many as it takes to settle. A figure is the median over the jobs. ``first ten`` and ``5 to 14`` are means of those
-operations, ``worst`` is the largest of the medians of operations 5 to 14, all divided by the settled time.
+Each job is a new horovodrun, in which every size is new once. Rank 0 times the first allreduces of a size one by one,
+and then goes on until the time has settled. A figure is the median over the jobs. ``first ten`` and ``5 to 14`` are
+means of those operations, ``worst`` is the largest of the medians of operations 5 to 14. All are divided by the settled
+time.
 """
 
 import argparse
@@ -22,7 +23,7 @@ FIRST = 50
 
 
 def rank(sizes, settle, output):
-    """Times allreduces of each size; rank 0 writes the times in seconds, by size, to output."""
+    """Times allreduces of each size. Rank 0 writes the times, in seconds and by size, to the file output."""
     import torch
 
     import horovod.torch as hvd

@@ -1,10 +1,10 @@
-// Package bench holds the programs of gorovod bench's contenders that are not
-// written in Go.
+// Package bench holds the programs of gorovod bench's contenders that are in C or
+// Python.
 package bench
 
 import _ "embed"
 
-// Torch is the Python program of a rank: horovod.torch's or torch.distributed's.
+// Torch is the Python program of a rank, for horovod.torch and torch.distributed.
 //
 //go:embed torch/rank.py
 var Torch []byte

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Rows per second of the reader of Parquet files, and of a plain DataLoader of PyTorch over the same files, by turns.
+"""Rows per second of the reader of Parquet files, and of PyTorch's plain DataLoader over the same files, in turn.
 
     build/spark/bin/python bench/spark_reader.py [--rows N] [--memory MIB]
 
 Three loops, which do nothing with the batches:
 
 - ours: horovod.spark's reader, with tensors, shuffled, two threads
-- plain, one pass: a DataLoader with two workers over an IterableDataset that reads row groups by pyarrow, and gives
+- plain, one pass: a DataLoader with two workers over an IterableDataset, which reads row groups by pyarrow and yields
   their rows one by one, not shuffled
 - plain, in memory: a DataLoader over a Dataset that holds the whole table as tensors, shuffled; the time to read the
   files is not counted
 
-Then a process of its own reads the files with a tenth of their size as memory, and says how much it had at most. It has
-the allocator of Arrow that processes of horovod.spark have.
+Then a separate process reads the files with a memory limit of a tenth of their size, and prints its peak. It uses the
+same allocator of Arrow as the processes of horovod.spark.
 """
 
 import argparse
@@ -87,7 +87,7 @@ plain_held.tables = {}
 
 
 def peak(folder, memory):
-    """Read the files, and print how many bytes of memory that took on top of what the imports take."""
+    """Read the files, and print how many bytes of memory that took beyond the memory of the imports."""
     import torch  # noqa: F401
 
     from horovod.spark.common.reader import ParquetReader
@@ -95,7 +95,7 @@ def peak(folder, memory):
     def said(name):
         return int(next(line for line in open("/proc/self/status") if line.startswith(name)).split()[1]) << 10
 
-    list(ParquetReader(folder, cur_shard=0, shard_count=1000))  # what is imported late
+    list(ParquetReader(folder, cur_shard=0, shard_count=1000))  # so that lazy imports are done
     before = said("VmRSS")
     rows = ours(folder, memory)
     print(json.dumps({"rows": rows, "bytes": said("VmHWM") - before}))

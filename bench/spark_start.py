@@ -2,10 +2,10 @@
 
     build/spark/bin/python bench/spark_start.py --rounds 5
 
-Makes one session on this machine. In each round every way starts once, by turns, in an order that rotates;
-TorchDistributor twice, as A and A', so that the table shows how far two measurements of one thing are apart. The round
-before the first is not counted. The time ends when rank 0 has the result of its first allreduce. It includes the start
-of the processes and their imports of PyTorch, not that of the session.
+Makes one session on this machine. In each round every way starts once, in an order that rotates. TorchDistributor
+starts twice, as A and A', so that the table shows how far two measurements of one thing are apart. A warm-up round is
+not counted. The time ends when rank 0 has the result of its first allreduce. It includes the start of the processes and
+their imports of PyTorch, but not the start of the session.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-# The torchrun of PyTorch 1.13 cannot do without these under Python 3.11, where it takes 0 and 3 for nothing at all.
+# Under Python 3.11 torchrun of PyTorch 1.13 needs these two settings: there it reads 0, its default, and 3 as None.
 os.environ.setdefault("PET_REDIRECTS", "1")
 os.environ.setdefault("PET_TEE", "1")
 
@@ -27,7 +27,7 @@ import horovod.spark
 
 
 def first_allreduce():
-    """When the first allreduce of this rank has ended."""
+    """Return the time at which this rank's first allreduce ended."""
     import torch
 
     import horovod.torch as hvd

@@ -2,9 +2,9 @@
 
     python bench/tensorflow_training.py [--workers 2]
 
-The same network, data, and batch of all workers together. All three jobs run at once, but two of them wait for their
-turn: in a round each trains for some steps, and the next round begins with another one. So what else the machine does
-meets all alike; the medians of the rounds are compared. Workers have one thread for operations inside a kernel.
+Each job trains the same network on the same data, with the same global batch. All three jobs run at once, but only one
+trains at a time: in a round each trains for some steps, and the next round begins with another one. So other load on
+the machine affects all alike. The medians of the rounds are compared. A worker uses one thread inside a kernel.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WARM_UP, STEPS = 50, 100  # before the first round, and in each
 
 
 def worker(kind):
-    """Trains when it is told to, and says how fast."""
+    """Trains on each order, and answers with its speed."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "python")]
     import numpy as np
@@ -134,7 +134,7 @@ class Job:
         return [struct.unpack("d", worker.recv(8, socket.MSG_WAITALL))[0] for worker in self.workers]
 
     def turn(self):
-        """Steps per second of one turn, of the slowest worker."""
+        """Let the job train for one turn, and return the steps per second of its slowest worker."""
         for worker in self.workers:
             worker.sendall(b"!")
         return min(self.answers())

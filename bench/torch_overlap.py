@@ -1,12 +1,16 @@
-"""Tells what it costs to reduce gradients while the program computes, with a table.
+"""Prints a table of what it costs to reduce gradients while the program computes.
 
     horovodrun -np 2 python bench/torch_overlap.py
 
-A step computes in pieces, matrix products of some milliseconds on one thread, as a backward pass would. *Alone* it
-only computes; *after* it reduces all tensors when it has computed; *amid* it submits each as soon as it would be
-known, computes on, and waits at the end. Where ranks have no cores to spare nothing can be gained by that, so what
-*amid* takes beyond *after* is what the engine costs the program meanwhile. Medians of the slowest rank, in
-milliseconds; the three take turns.
+A step computes in pieces, matrix products of some milliseconds on one thread, as a backward pass would. There are three
+ways:
+
+- *alone*: the step only computes
+- *after*: it computes, and then reduces all tensors
+- *amid*: it submits each tensor as soon as a backward pass would have it, computes on, and waits at the end
+
+Where ranks have no core to spare, *amid* cannot be faster than *after*. Its additional time is then what the engine
+takes from the program. The table has medians of the slowest rank, in milliseconds. The three ways take turns.
 """
 
 import argparse
@@ -17,7 +21,7 @@ import torch
 
 import horovod.torch as hvd
 
-# Lengths of the tensors, and how many of them are known after each piece.
+# The lengths of the tensors, and how many more of them are ready after each piece.
 TASKS = {"30 of 4 KB, each after a piece": ([1000] * 30, 1), "160 of 640 KB, 8 after each": ([160_000] * 160, 8)}
 
 
@@ -53,7 +57,7 @@ class Task:
 
 
 def measure(way):
-    """The seconds of the slowest rank."""
+    """Return the seconds of the slowest rank."""
     hvd.barrier()
     start = time.perf_counter()
     way()

@@ -3,13 +3,13 @@
     horovodrun -np 2 python bench/torch_training.py
 
 The tasks are those of examples/pytorch_digits.py and examples/pytorch_transformer.py. Every process trains a model
-by each contender: they start from the same weights and see the same batches. They take turns, epoch by epoch, and in
-each round another one begins, so that what else the machine does meets all alike. The time of an epoch is that of the
-slowest rank; a ratio is the median of the rounds' ratios. A first round is not counted.
+by each contender, from the same weights and on the same batches. The contenders take turns, epoch by epoch, and in each
+round another one begins. So other load on the machine affects all alike. The time of an epoch is that of the slowest
+rank; a ratio is the median of the rounds' ratios. A first round is not counted.
 
-DistributedOptimizer takes part twice: a difference that is within that between the two is none. "alone" trains without
-communication: what the others take longer is communication that computation does not hide. The last column says how
-far the trained weights of those that communicate are from those over Gloo.
+DistributedOptimizer takes part twice: no difference smaller than the one between the two means anything. "alone" trains
+without communication: the additional time of the others is communication that computation does not hide. The last
+column says how far the trained weights of the contenders that communicate are from those over Gloo.
 """
 
 import argparse
@@ -31,7 +31,7 @@ import horovod.torch as hvd
 import horovod.torch.distributed  # noqa: F401  registers the backend
 
 SEED = 42
-HOROVOD, ALONE = "horovod", "alone"  # in place of a group
+HOROVOD, ALONE = "horovod", "alone"  # stand in place of a group
 
 
 class Digits:
@@ -57,7 +57,7 @@ class Digits:
 
 
 class Transformer:
-    """Steps of the transformer example; ten are called an epoch."""
+    """Steps of the transformer example, 10 an epoch."""
 
     name = "transformer"
     length = 64
@@ -78,7 +78,10 @@ class Transformer:
 
 
 class Contender:
-    """A model in training. ``group`` is DDP's, HOROVOD has DistributedOptimizer reduce, ALONE has nobody reduce."""
+    """A model in training. ``group`` says who reduces its gradients.
+
+    It is a process group for DDP, HOROVOD for DistributedOptimizer, or ALONE for no communication.
+    """
 
     def __init__(self, task, group):
         torch.manual_seed(SEED)

@@ -5,8 +5,8 @@
 Three jobs of the same training (the network of examples/pytorch_digits.py) run at the same time and take turns, block
 by block: two that nobody watches, and one whose metrics and page are on, with a reader that asks for the metrics every
 two seconds. Only one of them computes at a time; in each round another one begins. A round gives two ratios of step
-times: watched to unwatched, and unwatched to unwatched (A/A), which is what the machine's noise alone does. The table
-has their medians, and the intervals in which 95 % of the medians of resampled rounds lie.
+times: watched to unwatched, and unwatched to unwatched (A/A), which shows the machine's noise alone. The table has the
+medians of the ratios, and the intervals in which 95 % of the medians of resampled rounds lie.
 
 The number of rounds is fixed beforehand. Nothing else should run on the machine.
 """
@@ -32,7 +32,7 @@ WATCHED = ["--metrics-port", "0", "--dashboard"]
 
 
 def rank(port):
-    """Trains as many steps as the conductor at port says, again and again, and tells it the seconds of each block."""
+    """Trains in blocks: the conductor at port sends the number of steps, and gets the seconds that they took."""
     sys.path.insert(0, str(ROOT / "examples"))
     import pytorch_digits
     import torch
@@ -86,7 +86,7 @@ class Job:
         return self.said.read()
 
     def block(self, steps):
-        """Seconds of a step."""
+        """Let the job train a block, and return the seconds of a step."""
         for lines in self.ranks.values():
             print(steps, file=lines, flush=True)
         times = {rank: float(lines.readline()) for rank, lines in self.ranks.items()}
@@ -107,7 +107,7 @@ def read(url, over):
 
 
 def interval(ratios):
-    """The interval of 95 % of the medians of resampled ratios."""
+    """Return the interval in which 95 % of the medians of resampled ratios lie."""
     chance = random.Random(1)
     medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(4000))
     return medians[100], medians[-101]

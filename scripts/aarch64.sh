@@ -2,21 +2,22 @@
 # Runs a command as root of a Debian for 64-bit Arm, under QEMU: scripts/aarch64.sh COMMAND…
 #
 # The system is build/aarch64/root: Debian's packages for arm64, unpacked there and never installed here (220 MB to
-# download, 1 GB on disk). The folder build/aarch64/work is /work in it. QEMU runs its programs, and those that they
-# start, by a rule for the kernel (binfmt_misc) that only this script's namespace has: nothing on this machine changes.
+# download, 1 GB on disk). The folder build/aarch64/work is /work in it. The kernel runs its programs, and the programs
+# that they start, under QEMU. The rule for that (binfmt_misc) exists only in this script's namespace: nothing on this
+# machine changes.
 #
-# Exit status 77 if it cannot be done here; the reason is the last line.
+# Exit status 77 if this machine cannot run it; the last line says why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 home=$PWD/build/aarch64
 PACKAGES=(python3 python3-pip python3-torch python3-numpy python3-cloudpickle python3-pytest coreutils bash)
-# What is in an ELF file for 64-bit Arm, as the kernel is to know it: its beginning, and which bits of that count.
+# How the kernel recognises an ELF file for 64-bit Arm: its first bytes, and the bits of these that count.
 MAGIC='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
 MASK='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
 
 skip() { echo "aarch64: not run: $*"; exit 77; }
 
-# apt_arm64 ARGUMENT…: apt-get as if this machine were an empty one for arm64.
+# apt_arm64 ARGUMENT…: runs apt-get as on an arm64 machine with no packages installed.
 apt_arm64() {
   mkdir -p "$home"/apt/{lists,archives}/partial
   : >"$home/apt/status"
@@ -35,7 +36,7 @@ make_root() {
   for package in "$home"/apt/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x -C "$home/root.part" --no-same-owner --keep-directory-symlink
   done
-  # What the packages' scripts would have done.
+  # The packages' own scripts, which do not run here, would do this.
   ln -sf aarch64-linux-gnu/blas/libblas.so.3 "$home/root.part/usr/lib/libblas.so.3"
   ln -sf aarch64-linux-gnu/lapack/liblapack.so.3 "$home/root.part/usr/lib/liblapack.so.3"
   [ -e "$home/root.part/bin/sh" ] || ln -s bash "$home/root.part/bin/sh"
@@ -48,17 +49,17 @@ make_root() {
   mv "$home/root.part" "$home/root"
 }
 
-# enter is the part inside of the namespaces.
+# enter is the part of this script that runs inside the namespaces.
 enter() {
   mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
-  # P: programs see the name by which they are called. F: QEMU need not be in the other system.
+  # P: a program sees the name by which it was called. F: QEMU need not be in the other system.
   echo ":aarch64:M::$MAGIC:$MASK:$home/qemu/qemu-aarch64-static:PF" >/proc/sys/fs/binfmt_misc/register
   mount --rbind /proc "$home/root/proc"
   mount --rbind /dev "$home/root/dev"
   mount --rbind /sys "$home/root/sys"
   mount --bind "$home/work" "$home/root/work"
   mount -t tmpfs tmpfs "$home/root/tmp"
-  mount -t tmpfs tmpfs "$home/root/dev/shm" # its own: what is left there is seen
+  mount -t tmpfs tmpfs "$home/root/dev/shm" # its own, so that leftovers show
   exec env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root chroot "$home/root" "$@"
 }
 

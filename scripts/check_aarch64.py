@@ -1,4 +1,4 @@
-"""What a rank does under QEMU: scripts/check_aarch64.sh runs it."""
+"""The program of a rank under QEMU. scripts/check_aarch64.sh runs it."""
 
 import platform
 
@@ -10,7 +10,7 @@ hvd.init()
 rank, size = hvd.rank(), hvd.size()
 assert platform.machine() == "aarch64" and size == 2
 for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8):
-    for length in (1, 7, 1000, 70001):  # beside what a vector register holds, and beyond what is staged at once
+    for length in (1, 7, 1000, 70001):  # some do not fill whole vector registers; the last is not staged at once
         mine = torch.arange(length).remainder(50).to(dtype) + rank
         summed = hvd.allreduce(mine, op=hvd.Sum, name=f"sum.{dtype}.{length}")
         assert torch.equal(summed.double(), torch.arange(length).remainder(50).double() * 2 + 1), (dtype, length)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the wheel for 64-bit Arm under QEMU: scripts/check_aarch64.sh dist/release/gorovod-…_aarch64.whl PROGRAM
 #
-# First the assembly kernels' Go tests, then pip installs the wheel in a Debian for arm64, and jobs of two ranks use it.
-# PROGRAM is gorovod for this machine, of the same checkout: it starts the ranks, since QEMU does not let a program reap
-# its descendants' orphans (PR_SET_CHILD_SUBREAPER), as the launcher has to. The wheel's launcher only prints its version.
-# Exit status 77 if there can be no such Debian here (scripts/aarch64.sh says why).
+# First the Go tests of the assembly kernels run. Then pip installs the wheel in a Debian for arm64, and jobs of two
+# ranks use it. PROGRAM is this machine's gorovod of the same checkout. It starts the ranks, because the launcher has to
+# reap its descendants' orphans (PR_SET_CHILD_SUBREAPER), which QEMU does not support. The wheel's launcher only prints
+# its version. Exit status 77 if there can be no such Debian here (scripts/aarch64.sh says why).
 set -euo pipefail
 wheel=$(realpath "$1")
 program=$(realpath "$2")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks a wheel: what it needs of the system (auditwheel), then how it serves in a fresh
+# Checks a wheel: what it needs of the system (auditwheel), then whether it works in a new
 # virtual environment, away from the checkout: scripts/check_wheel.sh dist/gorovod-….whl PYTHON
 #
-# PYTHON has torch, which the environment sees. Tests and the demo run there from the wheel. Without PYTHON nothing of
-# the wheel runs: it may be for another machine.
+# PYTHON is a Python with torch, which the environment sees. Tests and the demo run there from the wheel. Without PYTHON
+# nothing of the wheel runs, because it may be for another machine.
 set -euo pipefail
 wheel=$(realpath "$1")
 python=${2:-}
@@ -12,7 +12,7 @@ checkout=$PWD
 tools=$PWD/build/wheel-tools/bin
 built=$PWD/${GOROVOD_WHEEL_BUILD:-build/wheel}
 
-# The file's name promises what auditwheel finds.
+# The platform in the file's name is the one that auditwheel finds.
 audit=$("$tools/auditwheel" show --json "$wheel")
 "$tools/python" - "$wheel" "$audit" <<'PY'
 import json
@@ -26,7 +26,7 @@ assert not found["external_libs"], found["external_libs"]
 print(f"auditwheel: {found['overall_tag']}, symbols of", *sorted(found["versioned_symbols"]["libc.so.6"]))
 PY
 
-# What an index and a reader of the metadata see of it, by PyPI's own rules.
+# The metadata is valid by PyPI's own rules, and complete.
 "$tools/python" - "$wheel" <<'PY'
 import json
 import sys
@@ -78,19 +78,19 @@ assert horovod.__file__.startswith(sys.prefix), horovod.__file__
 assert horovod.__version__.startswith("0.28.1"), horovod.__version__
 PY
 
-unset GOROVOD_LIBRARY GOROVOD_WHEEL_BUILD PYTHONPATH # a rank names variables that it does not know
+unset GOROVOD_LIBRARY GOROVOD_WHEEL_BUILD PYTHONPATH # a rank warns about variables that it does not know
 cd "$room"
 export PATH=$room/venv/bin:$PATH HOROVODRUN=$room/venv/bin/horovodrun
 gorovod --version
 python use.py
 python scripts/python_tests.py --ranks 2 test/python/test_{basics,fork,torch_ops}.py
 horovodrun -np 2 python examples/pytorch_digits.py
-# Beside it, the distribution that only has Horovod's name: nobody is warned, and requirements of Horovod are met.
+# Beside it, the distribution that has only Horovod's name: there is no warning, and requirements of Horovod are met.
 (cd "$checkout/compat" && "$tools/python" -m hatchling build -t wheel -d "$room/compat" >/dev/null)
 "$tools/python" -m pip --python "$room/venv/bin/python" install --quiet --no-deps "$room"/compat/*.whl
 python use.py
 python -c 'from importlib.metadata import version; assert version("horovod") == "0.28.1+gorovod", version("horovod")'
 "$tools/python" -m pip --python "$room/venv/bin/python" install --quiet --no-index 'horovod[pytorch]>0.24,<0.29'
-# The same libraries, as a C program sees them.
+# The same libraries, used by a C program.
 (cd "$checkout" && GOROVOD_TEST_BUILD=$built go test -count=1 ./test/cabi)
 echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes, good"

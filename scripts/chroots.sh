@@ -1,12 +1,12 @@
-# Sourced by scripts that run something in a chroot of another Debian release, build/chroots/RELEASE. Each is made by
-# debootstrap when it is needed first: some 400 MB and about a minute. They say what is missing and end well where it
-# cannot be done, and work in a mount namespace of their own: whatever happens, no mount stays behind.
+# Sourced by scripts that run something in a chroot of another Debian release, build/chroots/RELEASE. debootstrap makes
+# a chroot when a script first needs it: some 400 MB and about a minute. Where that is impossible, the script says what
+# is missing, and ends with status 0. It works in a mount namespace of its own, so no mount stays behind.
 
 PACKAGES=(python3-setuptools python3-torch libtorch-dev python3-pytest python3-numpy python3-cloudpickle python3-pip python3-venv g++)
 
 skip() { echo "${0##*/}: skipped: $*"; exit 0; }
 
-# in_a_namespace ARGUMENT…: runs this script with these arguments again, in a mount namespace, unless it is there.
+# in_a_namespace ARGUMENT…: runs this script again with these arguments, in a mount namespace, unless it is in one.
 in_a_namespace() {
   [ "$(id -u)" = 0 ] || skip "making a chroot needs root"
   command -v apt-get >/dev/null || skip "this is no Debian: debootstrap and a mirror are taken from its package manager"
@@ -19,13 +19,13 @@ in_a_namespace() {
   CHROOTS_INSIDE=1 exec unshare --mount --propagation private "$PWD/scripts/${0##*/}" "$@"
 }
 
-# The first Debian mirror that this machine's apt is set up with.
+# mirror: prints the first Debian mirror in this machine's configuration of apt.
 mirror() {
   apt-get indextargets --format '$(SITE) $(ORIGIN)$(LABEL)' 'Created-By: Packages' 2>/dev/null |
     awk '$2 == "DebianDebian" {print $1; exit}'
 }
 
-# have_chroot RELEASE: makes build/chroots/RELEASE, unless it is there. apt resolves what debootstrap cannot:
+# have_chroot RELEASE: makes build/chroots/RELEASE, unless it exists. apt installs what debootstrap cannot resolve:
 # dependencies with alternatives.
 have_chroot() {
   local release=$1 room=$PWD/build/chroots/$1 site log=build/chroots/$1.log
@@ -44,16 +44,16 @@ have_chroot() {
   mv "$room.part" "$room"
 }
 
-# enter ROOM: mounts there what programs need.
+# enter ROOM: mounts in the folder ROOM what programs need.
 enter() {
   mount --rbind /proc "$1/proc"
   mount --rbind /sys "$1/sys"
   mount --rbind /dev "$1/dev"
-  mount -t tmpfs tmpfs "$1/dev/shm" # its own: tests look for what is left there
+  mount -t tmpfs tmpfs "$1/dev/shm" # its own: tests look for leftovers there
   cp -L /etc/hosts "$1/etc/" # Gloo looks names up
 }
 
-# online ROOM: lets apt and pip find the network there, as it is here.
+# online ROOM: gives apt and pip in the folder ROOM this machine's settings of the network.
 online() {
   mkdir -p "$1/etc/ssl/certs"
   cp -L /etc/resolv.conf "$1/etc/"

@@ -3,8 +3,8 @@
     python scripts/compare_api.py [--write] FILE…
 
 FILE is a table of Horovod's names, such as test/python/api_torch.txt, which says how to read it. Every name is printed
-with a tick, or with what is different; names that only we have follow. Exits with 1 if something differs. What we have
-more, such as further arguments with defaults at the end, is no difference, but is told.
+with a tick, or with its differences. The names that only this package has follow. Exits with 1 if something differs.
+Additions, such as further arguments with defaults at the end, are no differences, but are listed.
 
 --write puts the result into docs/api.md, between the marks of the table.
 """
@@ -20,13 +20,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "api.md"
-WIDTH = 140  # of its lines
+WIDTH = 140  # columns of a line
 
 SAME = "✓"
 
 
 def parameters(signature):
-    """``[(name, kind, default's text or None)]`` of a signature as it is written."""
+    """Return ``[(name, kind, default's text or None)]`` of a signature in source form."""
     arguments = ast.parse(f"def f{signature}: pass").body[0].args
     assert not arguments.posonlyargs and not arguments.kwonlyargs, signature
     defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + [ast.unparse(d) for d in arguments.defaults]
@@ -39,9 +39,9 @@ def parameters(signature):
 
 
 def differences(theirs, ours, names):
-    """What a caller would notice, and what we have more; both are lists of texts.
+    """Return the differences that a caller would notice, and our additions. Both are lists of texts.
 
-    theirs: as of :func:`parameters`. ours: a list of inspect.Parameter. names: what defaults are written in terms of.
+    theirs: as :func:`parameters` returns it. ours: a list of inspect.Parameter. names: the names that the defaults use.
     """
     wrong, more = [], []
     for i, (name, kind, default) in enumerate(theirs):
@@ -70,7 +70,7 @@ def differences(theirs, ours, names):
 
 
 def example(module, function):
-    """Something that ``function`` returns."""
+    """Return an example of what ``function`` returns."""
     if not module.is_initialized():
         module.init()
     if function == "DistributedGradientTape":
@@ -83,7 +83,7 @@ def example(module, function):
 
 
 def look_up(module, path):
-    """What ``path`` names, and whether it is a method, whose first argument does not count."""
+    """Return what ``path`` names, and whether it is a method. The first argument of a method does not count."""
     value, owner = module, None
     for part in path.split("."):
         if part.endswith("()"):
@@ -96,7 +96,7 @@ def look_up(module, path):
 
 
 def compare(module, line):
-    """One line of a table: returns what differs, and what we have more."""
+    """Compare one line of a table. Return the differences and our additions."""
     path, base, signature = re.fullmatch(r"((?:[\w.]|\(\)\.)+)(?:: (\w+))?(\(.*\))?", line).groups()
     try:
         value, is_method = look_up(module, path)
@@ -111,7 +111,7 @@ def compare(module, line):
 
 
 def read(file):
-    """``[(module's name, its lines)]``."""
+    """Return ``[(module's name, its lines)]`` of the file."""
     sections = []
     for line in file.read_text().splitlines():
         if line.startswith("["):
@@ -122,7 +122,7 @@ def read(file):
 
 
 def report(file):
-    """The result as Markdown, and how many names differ."""
+    """Return the result as Markdown, and the number of names that differ."""
     lines, same, wrong = [], 0, 0
     for module_name, names in read(file):
         module = importlib.import_module(module_name)

@@ -1,9 +1,9 @@
-"""Writes what the tests found under other Pythons and PyTorches into docs/compatibility.md.
+"""Writes the tests' results under other Pythons and PyTorches into docs/compatibility.md.
 
     python scripts/compatibility.py build/matrix/*.json
 
-A run replaces the row of the same system, Python and PyTorch; the other rows stay. Each file is what scripts/matrix.sh
-wrote about one system.
+A run replaces the row of the same system, Python and PyTorch; the other rows stay. scripts/matrix.sh writes the files,
+one for each system.
 """
 
 import json
@@ -25,7 +25,7 @@ def table(columns, rows):
 
 
 def known_rows(page):
-    """The rows of the first table between the marks."""
+    """Return the rows of the first table between the marks."""
     part = page.partition(START)[2].partition(END)[0].strip().split("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines()[2:]]
 
@@ -39,7 +39,7 @@ def order(row):
 
 
 def grid(rows):
-    """Python against PyTorch: what was tested, and what nobody has run."""
+    """Return a table of Python against PyTorch: which pairs were tested, and which nobody has run."""
     tested = {(minor(row[2]), minor(row[3])) for row in rows if ", 0 failed" in row[4] and row[5] == "passed"}
     lines = [
         [torch, *("tested" if (python, torch) in tested else "untested" for python in PYTHONS)] for torch in PYTORCHES

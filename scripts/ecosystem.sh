@@ -2,8 +2,8 @@
 # Runs programs of other projects over the wheel: scripts/ecosystem.sh dist/gorovod-….whl dist/compat/horovod-….whl [NAME…]
 #
 # The environments are those of `scripts/prepare.sh ecosystem`; test/ecosystem/programs.py has the programs and their
-# names. What happened goes to build/ecosystem, and as a table to docs/ecosystem.md (see scripts/ecosystem_table.py).
-# Exit status 1 if a program failed for a reason that programs.py does not have.
+# names. The results go to build/ecosystem, and as a table to docs/ecosystem.md (see scripts/ecosystem_table.py). Exit
+# status 1 if a program failed for a reason that is not in programs.py.
 set -euo pipefail
 wheels=("$(realpath "$1")" "$(realpath "$2")")
 shift 2

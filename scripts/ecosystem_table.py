@@ -1,8 +1,9 @@
-"""Writes what programs of other projects did over gorovod into docs/ecosystem.md.
+"""Writes into docs/ecosystem.md how programs of other projects ran over gorovod.
 
     python scripts/ecosystem_table.py build/ecosystem/found/*.json
 
-A run replaces the rows of its programs; the other rows stay. Each file is what test/ecosystem/run.py wrote about one.
+A run replaces the rows of its programs; the other rows stay. test/ecosystem/run.py writes the files, one for each
+program.
 """
 
 import json
@@ -15,7 +16,7 @@ COLUMNS = ("program", "package", "what runs", "result", "what does not pass, and
 
 
 def known_rows(page):
-    """The rows of the table between the marks, by program."""
+    """Return the rows of the table between the marks, by program."""
     part = page.partition(START)[2].partition(END)[0].strip()
     rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines()[2:])
     return {row[0]: row for row in rows}

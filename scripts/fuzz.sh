@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every Go fuzz target for a while: scripts/fuzz.sh TIME, such as 20s or 200x.
+# Runs every Go fuzz target for TIME: scripts/fuzz.sh TIME, a time such as 20s or a number of inputs such as 200x.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs go test, shows the output of what fails, and lists at the end what was skipped, and why.
+"""Runs go test, shows the output of the tests that fail, and lists at the end the skipped tests, with the reasons.
 
-python3 scripts/go_tests.py ARGUMENT…    as go test takes them
+python3 scripts/go_tests.py ARGUMENT…    the arguments of go test
 """
 
 import collections
@@ -13,7 +13,7 @@ import sys
 
 
 class Run:
-    """What go test -json has told so far."""
+    """What go test -json has reported so far."""
 
     def __init__(self):
         self.output = collections.defaultdict(list)  # of tests that have not ended, by package and test
@@ -44,7 +44,7 @@ class Run:
 
 
 def reason(lines):
-    """The last thing that a skipped test has said."""
+    """Return the last line that a skipped test has printed."""
     said = [re.sub(r"^\s*\w+\.go:\d+: ", "", line).strip() for line in lines if not re.match(r"\s*(===|---) ", line)]
     return said[-1] if said else "it does not say why"
 

@@ -1,4 +1,4 @@
-"""Puts what `make wheel` compiled into the wheel, with completions and man pages, and names the platform it is for."""
+"""Puts what `make wheel` has compiled, completions and man pages into the wheel, and names the wheel's platform."""
 
 import os
 import re
@@ -8,18 +8,18 @@ from pathlib import Path
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-# Where make has put what it built for the wheel's machine.
+# The folder with what make has built for the wheel's machine.
 BUILT = os.environ.get("GOROVOD_WHEEL_BUILD", "build/wheel")
-# The same for this machine: it is what is run here.
+# The same for this machine. Its gorovod runs here, to print completions and man pages.
 NATIVE = os.environ.get("GOROVOD_WHEEL_NATIVE", BUILT)
-# Where each file comes from, and where it goes.
+# The path of each file, and its place in the wheel.
 FILES = {
     f"{BUILT}/libgorovod.so": "horovod/lib/libgorovod.so",
     f"{BUILT}/libgorovod_tensorflow.so": "horovod/lib/libgorovod_tensorflow.so",
     f"{BUILT}/libgorovod_jax.so": "horovod/lib/libgorovod_jax.so",
     f"{BUILT}/gorovod": "horovod/bin/gorovod",
 }
-# What is in these files, for programs that look for vulnerable ones (PEP 770).
+# The bill of materials of these files, for programs that look for vulnerable components (PEP 770).
 SBOM = f"{BUILT}/gorovod.cdx.json"
 # Files under Python's prefix where shells and man(1) look, each with the gorovod command that prints it.
 SHARED = {
@@ -31,14 +31,14 @@ SHARED = {
     "share/man/man1/gorovod.1": ("man", "gorovod"),
     "share/man/man1/horovodrun.1": ("man", "horovodrun"),
 }
-# e_machine of an ELF file, and what wheels call that machine.
+# e_machine of an ELF file, and the name of that machine in a wheel's tag.
 MACHINES = {b"\x3e\x00": "x86_64", b"\xb7\x00": "aarch64"}
-# The minor versions of glibc 2 that the platforms of wheels are named for.
+# The minor versions of glibc 2 for which there are platform tags.
 MANYLINUX = (17, 28, 34, 39)
 
 
 class MetadataHook(MetadataHookInterface):
-    """Makes the README the description: its links, which lead to files of the repository, lead there from anywhere."""
+    """Makes the README the description, and its links to files of the repository absolute."""
 
     def update(self, metadata):
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
@@ -64,9 +64,10 @@ class BuildHook(BuildHookInterface):
 
 
 def platform_of(files):
-    """The tag of the systems whose C library is new enough for all files, such as manylinux_2_28_x86_64 (PEP 600).
+    """Return the tag of the systems whose C library is new enough for all files (PEP 600).
 
-    An older system's pip then refuses the wheel, instead of its Python failing to load the library.
+    For example manylinux_2_28_x86_64. So pip of an older system refuses the wheel. Otherwise Python would fail there to
+    load the library.
     """
     contents = [file.read_bytes() for file in files]
     machines = {MACHINES[content[18:20]] for content in contents}

@@ -6,8 +6,8 @@
 # PACKAGES  more packages of Debian
 # NP        ranks of the demo, default 2
 #
-# As root it does all this as a user that it makes, and removes in the end with all that this user has left. Needs
-# buildah and, without BASE, mmdebstrap; installs them as root where apt-get is there.
+# As root it does all this as a user that it makes. In the end it removes this user and all that the user has left. Needs
+# buildah and, without BASE, mmdebstrap; as root it installs them by apt-get.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wheel=${1:?the wheel is needed: scripts/image.sh dist/gorovod-….whl}
@@ -16,7 +16,7 @@ release=${RELEASE:-bookworm}
 die() { echo "image: $*" >&2; exit 1; }
 . scripts/chroots.sh # mirror
 
-# build WORK: makes the image from the files in the folder WORK, and runs the demo. In the name of an ordinary user.
+# build WORK: makes the image from the files in the folder WORK, and runs the demo. It runs as an ordinary user.
 build() {
   cd "$1"
   local base=${BASE:-localhost/gorovod-base:$release} container
@@ -53,12 +53,12 @@ command -v buildah newuidmap ${needs_base:+mmdebstrap} >/dev/null || {
 [ -z "$needs_base" ] || MIRROR=$(mirror)
 [ -n "${BASE:-}${MIRROR:-}" ] || die "apt knows no Debian mirror: give an image of Debian by BASE"
 
-# Others may enter: in a namespace of its own the user is somebody else.
+# Other users may enter, because in a user namespace the user has another id.
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/gorovod-image.XXXXXX")
 chmod 755 "$work"
 user=
-# finish removes what was made: files, images and the user, and what buildah keeps for this user in /tmp. The processes
-# have ended with this one's child.
+# finish removes files, images, the user, and what buildah keeps for this user in /tmp. All processes have ended before,
+# with the child of this one.
 finish() {
   if [ -z "$user" ]; then
     buildah unshare rm -rf "$work/home" "$work/run" "$work/tmp" 2>/dev/null || true
@@ -77,7 +77,7 @@ cp -r deploy examples scripts "$work/context/"
 as=()
 if [ "$(id -u)" = 0 ]; then
   user=gorovod-image-$$
-  useradd --no-create-home --home-dir "$work/home" --shell /bin/bash "$user" # with a range of further numbers
+  useradd --no-create-home --home-dir "$work/home" --shell /bin/bash "$user" # also assigns a range of subordinate ids
   chown -R "$user" "$work"
   as=(unshare --pid --fork --kill-child --mount-proc runuser -u "$user" --)
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds kube-apiserver, of the version in test/k8s/apiserver/go.mod, as an ordinary Go program in build/kube-apiserver,
 # and gives it all manifests (TestAPIServer in test/k8s). The first build takes some ten minutes of a core; the download
-# is 0.4 GB. etcd comes from Debian (etcd-server); installs it as root where apt-get is there.
+# is 0.4 GB. etcd comes from Debian (etcd-server); as root the script installs it by apt-get.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

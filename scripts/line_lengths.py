@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Lists lines that are too long: in Go above 120 columns (a tab counts as 4), in prose of Markdown above 140.
 
-Exits with 1 if there are any. A raw string cannot be cut, so a line of Go that is in one, or holds one, may be longer:
-expected texts, scripts, struct tags. So may a line of Markdown in a table or a block of code.
+Exits with 1 if there are any. A line of Go with a raw string, or within one, may be longer, because a raw string cannot
+be broken: expected texts, scripts, struct tags. So may a line of Markdown in a table or a block of code.
 """
 
 import pathlib
@@ -12,12 +12,12 @@ import sys
 
 LIMIT = 120
 PROSE = 140
-# What may hold a backquote that opens no raw string comes first.
+# Comments, strings and runes come first, because a backquote within them does not open a raw string.
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|`[^`]*`', re.DOTALL)
 
 
 def too_long(source):
-    """Numbers of the lines that are too long."""
+    """Return the numbers of the lines of Go that are too long."""
     raw = set()
     for token in TOKEN.finditer(source):
         if token.group().startswith("`"):
@@ -28,7 +28,7 @@ def too_long(source):
 
 
 def too_long_prose(text):
-    """Numbers of the lines that are too long in a page of Markdown."""
+    """Return the numbers of the lines of Markdown that are too long."""
     found, code = [], False
     for number, line in enumerate(text.split("\n"), 1):
         code ^= line.lstrip().startswith("```")

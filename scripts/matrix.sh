@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Runs the wheel under other Pythons and PyTorches: scripts/matrix.sh dist/gorovod-….whl [SYSTEM…]
 #
-# A system is a Debian release, whose own Python and PyTorch are used, or RELEASE:VERSION for that PyTorch from PyPI
-# (several GB). Each release is a chroot (scripts/chroots.sh). Every Torch test runs on 2 ranks, and the demo. What
-# happened goes to build/matrix/SYSTEM.json
-# (see scripts/compatibility.py).
+# A SYSTEM is a Debian release, for its own Python and PyTorch, or RELEASE:VERSION, for that PyTorch from PyPI (several
+# GB). Each release is a chroot (scripts/chroots.sh). Every test of PyTorch runs there on 2 ranks, and so does the demo.
+# The results go to build/matrix/SYSTEM.json (see scripts/compatibility.py).
 #
-# Needs root, for chroot; says so and ends well where it is not.
+# Needs root, for chroot; without root it says so, and ends with status 0.
 set -euo pipefail
 wheel=$(realpath "$1")
 shift
@@ -23,7 +22,7 @@ test_in() {
   have_chroot "$release"
   enter "$room"
 
-  # The wheel's files, not the checkout's; only tests and examples come from there.
+  # The package's files are the wheel's. Only tests and examples are the checkout's.
   rm -rf "$room/work"
   mkdir -p "$room/work/build" "$room/work/test" "$room/work/docs"
   cp -r test/test_*.py test/python "$room/work/test/"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What scripts/matrix.sh runs in a chroot, where the wheel and the tests are in /work: matrix_inside.sh SYSTEM TORCH
+# scripts/matrix.sh runs this in a chroot that has the wheel and the tests in /work: matrix_inside.sh SYSTEM TORCH
 #
 # Writes /work/found.json. Exit status 1 if a test or the demo failed, or a PyTorch that is not supported is not refused.
 set -euo pipefail
@@ -9,7 +9,7 @@ cd /work
 export PYTHONDONTWRITEBYTECODE=1 GIT_PYTHON_REFRESH=quiet
 unset PYTHONPATH GOROVOD_LIBRARY
 
-# An environment for each PyTorch; Debian's is seen from one that has none of its own.
+# There is an environment for each PyTorch. The one for Debian's PyTorch sees the system's packages.
 venv=/opt/venv-${torch:-debian}
 if [ ! -e "$venv/.complete" ]; then
   rm -rf "$venv"
@@ -18,7 +18,7 @@ if [ ! -e "$venv/.complete" ]; then
   else
     python3 -m venv "$venv"
     case $torch in
-    1.* | 2.[0-2].*) numpy="numpy<2" ;; # these were built for it
+    1.* | 2.[0-2].*) numpy="numpy<2" ;; # these versions were built for NumPy 1
     *) numpy=numpy ;;
     esac
     "$venv/bin/pip" install --quiet --no-cache-dir "torch==$torch" "$numpy" pytest cloudpickle
@@ -26,7 +26,7 @@ if [ ! -e "$venv/.complete" ]; then
   touch "$venv/.complete"
 fi
 "$venv/bin/pip" install --quiet --no-index --no-deps --force-reinstall ./*.whl
-# Where Keras 3 runs on PyTorch, its tests do, too.
+# If Keras 3 runs on this PyTorch, its tests run, too.
 if [ ! -e "$venv/.keras" ] && python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' &&
   "$venv/bin/python" -c 'import sys, torch; sys.exit(int(torch.__version__.split(".")[0]) < 2)'; then
   if "$venv/bin/pip" install --quiet --no-cache-dir keras==3.15.1; then
@@ -38,7 +38,7 @@ fi
 export PATH=$venv/bin:$PATH HOROVODRUN=$venv/bin/horovodrun
 python -c "import sys, torch; print('matrix: Python', sys.version.split()[0], 'PyTorch', torch.__version__)"
 
-# found TESTS DEMO: the row of the table.
+# found TESTS DEMO: writes the row of the table.
 found() {
   python - "$system" "$@" <<'PY'
 import datetime
@@ -66,7 +66,7 @@ print(
 PY
 }
 
-# A PyTorch that is too old is refused, with words; the launcher, which needs none, works.
+# A PyTorch that is too old is refused with an error. The launcher needs no PyTorch, and works.
 if ! python -c "import torch; assert [int(n) for n in torch.__version__.split('.')[:2]] >= [1, 13]" 2>/dev/null; then
   refusal=$(python -c "import horovod.torch" 2>&1 | tail -n 1) || true
   [[ $refusal == "ImportError: horovod.torch needs PyTorch "* ]] || { echo "matrix: $refusal"; exit 1; }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# mpi_matrix.sh [RELEASE…]: scripts/schedulers.sh but for Slurm, with the Open MPI and the MPICH of other Debian releases: trixie and
-# sid, unless others are named. PARTS names some of its parts. At the end there is one table of all releases; what is found goes to
-# build/mpi/RELEASE.log, and its rows to build/mpi/RELEASE.tsv, where those of an earlier run of other parts stay.
+# mpi_matrix.sh [RELEASE…]: runs scripts/schedulers.sh, without Slurm, with the Open MPI and the MPICH of other Debian releases. The
+# default is trixie and sid. $PARTS names some of its parts; the default is all. At the end it prints one table of all releases. The
+# output goes to build/mpi/RELEASE.log, and the rows go to build/mpi/RELEASE.tsv. Rows of an earlier run of other parts stay there.
 #
-# Each release is a chroot (scripts/chroots.sh), over which lies a layer, build/mpi/RELEASE, with MPI. Needs a build, and root; says so
-# and ends well where it is not.
+# Each release is a chroot (scripts/chroots.sh) below an overlay with MPI, build/mpi/RELEASE. Needs a build, and root. Without root it
+# says so, and ends with status 0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 releases=("$@")
@@ -18,7 +18,7 @@ MPI=(openmpi-bin libopenmpi-dev mpich libmpich-dev gcc libc6-dev)
 mkdir -p build/mpi
 go test -c -o build/mpi/world.test ./internal/world
 
-# install ROOM LOG: what is missing there. A mirror may be a copy of another day.
+# install ROOM LOG: installs MPI in the folder ROOM. The mirror may be an old copy, whose lists have expired.
 install() {
   local get=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Check-Valid-Until=false)
   {
@@ -27,7 +27,7 @@ install() {
   } > "$2" 2>&1 < /dev/null || { tail -n 20 "$2"; return 1; }
 }
 
-# try_in RELEASE: fails if nothing could be tried; else the rows say what has failed.
+# try_in RELEASE: fails if no part could run. Otherwise the rows say what has failed.
 try_in() {
   local release=$1 layer=$PWD/build/mpi/$1 room=$PWD/build/mpi/$1/room
   have_chroot "$release" || return 1
@@ -47,7 +47,7 @@ try_in() {
   cp build/gorovod build/horovodrun build/libgorovod.so "$room/work/build/"
   cp build/mpi/world.test "$room/work/build/mpi/"
   touch "$layer.tsv" "$room/work/build/rows.tsv"
-  mount --bind "$layer.tsv" "$room/work/build/rows.tsv" # kept, whatever happens
+  mount --bind "$layer.tsv" "$room/work/build/rows.tsv" # so that the rows are kept even if the run is cut short
   chroot "$room" bash -c '
     cd /work
     export PYTHON=/usr/bin/python3 TMPDIR=/tmp ROWS=build/rows.tsv

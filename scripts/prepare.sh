@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Sees to what the Makefile's targets need, and says what it does.
+# Installs what the Makefile's targets need, and says what it does.
 #
 #   scripts/prepare.sh toolchain   Go and a C compiler
 #   scripts/prepare.sh python      a Python with torch; its path goes to build/python
 #   scripts/prepare.sh tools       build/tools: linters, pinned
-#   scripts/prepare.sh docs        build/docs-tools: what makes the documentation, pinned
-#   scripts/prepare.sh wheel       build/wheel-tools: what makes and checks wheels, pinned
-#   scripts/prepare.sh release     build/release-tools: what checks a release besides, pinned
+#   scripts/prepare.sh docs        build/docs-tools: the tools that make the documentation, pinned
+#   scripts/prepare.sh wheel       build/wheel-tools: the tools that make and check wheels, pinned
+#   scripts/prepare.sh release     build/release-tools: further tools that check a release, pinned
 #   scripts/prepare.sh tensorflow  build/tensorflow-VERSION: virtual environments with TensorFlow
 #   scripts/prepare.sh jax         build/jax: a virtual environment with JAX and Keras, pinned; none if PyPI has no such JAX
 #   scripts/prepare.sh ray         build/ray: a virtual environment with Ray, pinned, that also sees the Python in build/python
-#   scripts/prepare.sh spark      build/spark: a virtual environment with PySpark, likewise; Java, where it can be installed
-#   scripts/prepare.sh ecosystem   build/ecosystem: environments with other projects' packages, pinned; PyTorch 2 twice among them, 13 GB
+#   scripts/prepare.sh spark       build/spark: a virtual environment with PySpark, likewise; Java, where it can be installed
+#   scripts/prepare.sh ecosystem   build/ecosystem: environments with other projects' packages, pinned; 13 GB, PyTorch 2 twice among them
 #   scripts/prepare.sh mpi4py      build/mpi4py: mpi4py for PYTHON, or the one in build/python; none if PyPI cannot be reached
 #   scripts/prepare.sh nvidia      build/nvidia: headers of CUDA, and NCCL in three versions, pinned; 1.1 GB
 #   scripts/prepare.sh hosts       ssh, sshd, ip, Open MPI and MPICH for tests over several hosts, where they can be installed
 #
-# Does nothing quickly when nothing is missing. Changes the system (apt-get)
-# only as root; otherwise everything goes under build/.
+# Returns at once if nothing is missing. Changes the system (apt-get) only as
+# root; otherwise everything goes under build/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
@@ -29,17 +29,17 @@ WHEEL_TOOLS=(hatchling==1.33.0 ziglang==0.16.0 auditwheel==6.8.2)
 MODULES=(torch numpy pytest cloudpickle)
 DOCS_TOOLS=(sphinx==9.0.4 furo==2025.12.19 myst-parser==5.2.0 sphinx-copybutton==0.5.2 griffelib==2.4.1)
 JAX=(jax==0.10.2 keras==3.15.1 numpy pytest cloudpickle)
-# By folder: the oldest NCCL that is supported, and the newest for each CUDA.
+# By folder in build/nvidia: the oldest supported NCCL, and the newest NCCL for each CUDA.
 declare -A NVIDIA=(
   [oldest]=nvidia-nccl-cu11==2.14.3
   [cuda12]='nvidia-nccl-cu12==2.32.3 nvidia-cuda-runtime-cu12==12.9.79'
   [cuda13]='nvidia-nccl-cu13==2.32.3 nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37'
 )
 MPI4PY=mpi4py==4.1.2
-# NumPy and what is built against it must suit the torch in build/python; Debian 12's knows NumPy 1 only.
+# NumPy and the packages that are built against it must suit the torch of build/python. Debian 12's knows only NumPy 1.
 RAY=('ray[default,train,tune,client]==2.60.0' 'numpy<2' 'pyarrow<22' 'pandas<3')
 SPARK=('pyspark[connect]==4.3.0' 'numpy<2' 'pyarrow<22' 'pandas<3' tensorflow-cpu==2.21.0 tensorboard fsspec s3fs 'moto[server]' scikit-learn pytest cloudpickle)
-# By environment. PyPI's PyTorch for x86-64 brings CUDA's libraries, some 2 GB.
+# By environment in build/ecosystem. PyPI's PyTorch for x86-64 depends on CUDA's libraries, some 2 GB.
 declare -A ECOSYSTEM=(
   [torch]='torch==2.15.0 numpy pytest pytest-xdist cloudpickle parameterized pytorch-ignite==0.5.5 pytorch-lightning==2.6.6 accelerate==1.15.0 transformers==5.23.0 torchft==0.2.0
     torchmetrics==1.9.0 optuna==5.0.0 optuna-integration==5.0.0'
@@ -48,14 +48,14 @@ declare -A ECOSYSTEM=(
   [ray]='ray[tune]==2.60.0 cloudpickle'
   [torchrec]='torch==2.14.1 numpy fbgemm-gpu-cpu==1.9.0 tensordict==0.15.3 torchmetrics==1.0.3 tqdm pyre-extensions setuptools cloudpickle'
 )
-# Without what they ask for: TensorFlow and FBGEMM by the names of their CPU packages, PyTorch of the environment torch.
-# (The environments lightning-horovod and ray see that PyTorch.)
+# Packages that are installed without their dependencies: these are TensorFlow and FBGEMM, whose CPU packages have other
+# names, and PyTorch, which the environments lightning-horovod and ray see in the environment torch.
 declare -A ECOSYSTEM_ALONE=(
   [tfra]=tensorflow-recommenders-addons==0.8.1
   [torchrec]=torchrec==1.9.2
   [lightning-horovod]='pytorch-lightning==2.0.0rc0 lightning-fabric==2.0.0rc0 lightning-horovod==0.1.0.dev0'
 )
-# The newest, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.
+# The newest TensorFlow, and the last with Keras 2. TENSORFLOWS="2.13.1 …" chooses others.
 TENSORFLOWS=${TENSORFLOWS:-2.21.0 2.15.1}
 
 say() { echo "prepare: $*" >&2; }
@@ -63,7 +63,7 @@ die() { say "$*"; exit 1; }
 
 can_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
-# Installs packages; refreshes the package lists only if they turn out to be old.
+# Installs packages. If that fails, updates the package lists, and tries again.
 apt_install() {
   say "apt-get install $*"
   local get=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
@@ -82,7 +82,7 @@ toolchain() {
   fi
 }
 
-# Whether Python $1 finds all of MODULES. Finding is quick, importing torch is not.
+# Succeeds if Python $1 finds all of MODULES. It imports none of them, because importing torch is slow.
 has_modules() {
   "$1" - "${MODULES[@]}" <<'PY' >/dev/null 2>&1
 import importlib.util, sys
@@ -113,7 +113,7 @@ python() {
   use_python "$PWD/build/venv/bin/python"
 }
 
-# Writes build/python, once it is known that torch really works.
+# Writes the path $1 to build/python, if torch can be imported there.
 use_python() {
   [ "$(cat build/python 2>/dev/null)" = "$1" ] && return
   "$1" -c 'import torch, sys; print("prepare: Python %d.%d with torch %s" % (*sys.version_info[:2], torch.__version__))' >&2 ||
@@ -132,7 +132,7 @@ make_venv() {
   python3 -m venv "$1"
 }
 
-# Makes a virtual environment of its own for the packages $2….
+# Makes the virtual environment $1 with the packages $2….
 install_into() {
   local venv=$1
   shift
@@ -143,7 +143,7 @@ install_into() {
   echo "$*" >"$venv/.complete"
 }
 
-# Beside the Python that has torch, which may be the system's.
+# In a folder beside the Python with torch, which may be the system's Python.
 mpi4py() {
   local python
   python=${PYTHON:-$(cat build/python)}
@@ -158,7 +158,7 @@ mpi4py() {
   echo "$MPI4PY for $python" >build/mpi4py/.complete
 }
 
-# Only read and loaded by tests: NVIDIA's licence does not allow to pass them on.
+# Tests read and load these. No wheel contains them, because NVIDIA's licence forbids to distribute them.
 nvidia() {
   local python=${PYTHON:-$(cat build/python)} folder site
   for folder in "${!NVIDIA[@]}"; do
@@ -194,8 +194,8 @@ release() { install_into build/release-tools "${RELEASE_TOOLS[@]}"; }
 
 docs() { install_into build/docs-tools "${DOCS_TOOLS[@]}"; }
 
-# One environment for each of TENSORFLOWS, and their Pythons' paths in build/tensorflows. A version that
-# PyPI does not have for this Python is left out, aloud.
+# Makes an environment for each of TENSORFLOWS, and writes their Pythons' paths to build/tensorflows. If PyPI
+# has no such version for this Python, says so and leaves it out.
 tensorflow() {
   local version venv pythons=()
   for version in $TENSORFLOWS; do
@@ -217,7 +217,7 @@ tensorflow() {
   [ "${#pythons[@]}" -gt 0 ] || die "none of TensorFlow $TENSORFLOWS can be installed for $(python3 --version)"
 }
 
-# What PyPI does not have for this Python is left out, aloud.
+# If PyPI has no such JAX for this Python, says so and leaves it out.
 jax() {
   [ "$(cat build/jax/.complete 2>/dev/null)" = "${JAX[*]}" ] && return
   say "installing ${JAX[*]} into build/jax: a download of some 150 MB"
@@ -231,7 +231,8 @@ jax() {
   echo "${JAX[*]}" >build/jax/.complete
 }
 
-# Beside the Python that has torch: torch is not installed twice. What PyPI does not have for it is left out, aloud.
+# Makes the environment $1 for the packages $3…, of some $2 MB, which sees the Python with torch, so that torch is not
+# installed twice. If PyPI does not have the packages for this Python, says so and leaves the environment out.
 beside_torch() {
   local venv=$1 size=$2 python
   shift 2
@@ -241,7 +242,7 @@ beside_torch() {
   rm -rf "$venv"
   "$python" -m venv --system-site-packages "$venv" 2>/dev/null ||
     { can_apt && apt_install python3-venv && "$python" -m venv --system-site-packages "$venv"; } || die "$python -m venv does not work"
-  # A virtual environment's packages are not its base's, which is all that --system-site-packages shows.
+  # --system-site-packages shows the packages of the base Python only. torch may be in a virtual environment.
   "$python" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])' \
     >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
   if ! "$venv/bin/python" -m pip install --quiet "$@" >"$venv.log" 2>&1; then
@@ -255,7 +256,7 @@ beside_torch() {
 
 ray() { beside_torch build/ray 200 "${RAY[@]}"; }
 
-# One that cannot be made is left out, aloud: its programs get a row that says so.
+# If an environment cannot be made, says so and leaves it out. Its programs get a row that says so, too.
 ecosystem() {
   local name venv alone
   mkdir -p build/ecosystem

@@ -2,9 +2,9 @@
 
     python scripts/python_tests.py [--ranks N,…] [--together] [--smoke | --long] [FILE…]
 
-The ranks run under the Python that runs this. Files that start horovodrun themselves
-run once, two at a time, beside the others: they wait more than they compute. Every rank's output
-goes to build/test-logs; only what a failure needs is shown.
+The ranks run under the Python that runs this script. Files that start horovodrun themselves
+run once, two at a time, beside the others, because they wait more than they compute. Every rank's output
+goes to build/test-logs. After a failure the script shows the output that explains it.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 LOGS = ROOT / "build" / "test-logs"
-# Tests that start horovodrun, kill ranks, and so on.
+# Tests that start horovodrun themselves, kill ranks, and so on.
 ALONE = {
     "test_address_space.py",
     "test_api.py",
@@ -47,7 +47,7 @@ ALONE = {
     "test_torch_nccl.py",
     "test_upstream.py",
 }
-# What is the same between two ranks as between many: these run on no more than two.
+# Tests of features that do not depend on the number of ranks. They run on at most two.
 OF_TWO = {
     "test_fork.py",
     "test_keras_on_torch.py",
@@ -56,9 +56,9 @@ OF_TWO = {
     "test_torch_gpu.py",
     "test_torch_staging.py",
 }
-# Every transport gets its turn: (ranks, environment) of each run. Names with a dash are options of the launcher.
+# Further runs, for the other transports: (ranks, environment). Names with a dash are options of the launcher.
 OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})
-# Two names of this host, so that the ranks take themselves to be on two.
+# Two names of this host, so that the ranks act as if they were on two hosts.
 ON_TWO_HOSTS = (4, {"-H": "localhost:2,127.0.0.1:2"})
 OUTCOMES = ("passed", "failed", "skipped")
 SELECT = ["-m", "not long"]  # options of pytest
@@ -82,7 +82,7 @@ class Totals(dict):
 
 
 def last_line(log):
-    """The line with which pytest closes, such as "3 passed in 0.1s"; empty if it did not come that far."""
+    """Return pytest's last line, such as "3 passed in 0.1s"; empty if pytest did not print it."""
     lines = [line for line in log.splitlines() if re.search(r"\d+ \w+.* in [\d.]+s", line)]
     return lines[-1] if lines else ""
 
@@ -96,7 +96,7 @@ _running = set()
 
 
 def run(command, log, env, timeout):
-    """Runs a command with its output going to a file. Returns whether it succeeded."""
+    """Run a command with its output to the file log. Return whether it succeeded within timeout seconds."""
     with log.open("wb") as out:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, start_new_session=True
@@ -126,7 +126,7 @@ def test_alone(file, timeout):
 def test_ranks(files, ranks, extra, timeout):
     folder = LOGS / "-".join([f"np{ranks}", *extra.values(), files[0].stem if len(files) == 1 else "together"])
     folder.mkdir()
-    # -x: a rank that has failed a test is out of step with the others.
+    # -x: once a test has failed on a rank, this rank is out of step with the others.
     each = ["bash", "-c", 'exec "$@" >"$0/rank.$HOROVOD_RANK" 2>&1', str(folder), *pytest(files), "-x"]
     launcher = folder / "horovodrun"
     options = [word for name, value in extra.items() if name.startswith("-") for word in (name, value)]
@@ -140,7 +140,10 @@ def text(log):
 
 
 def report_failure(logs, launcher):
-    """Shows the launcher's output, and that of the ranks whose tests failed; where none says so, of those cut short."""
+    """Show the output of the launcher and of the ranks whose tests failed.
+
+    If no rank reports a failure, show the output of the ranks that were cut short.
+    """
     failing = [log for log in logs if Totals(text(log))["failed"]] or [log for log in logs if not last_line(text(log))]
     for log in dict.fromkeys([launcher, *failing]):
         lines = text(log).splitlines()
@@ -150,7 +153,7 @@ def report_failure(logs, launcher):
 
 
 class Report:
-    """Prints what each run has come to, and counts. Several threads may use it."""
+    """Prints the result of each run, and counts. Several threads may use it."""
 
     def __init__(self):
         self.totals = Totals()
@@ -162,7 +165,7 @@ class Report:
         if not ok:
             counts["failed"] = max(1, counts["failed"])
         elif not counts["passed"] + counts["skipped"]:
-            ok, counts["failed"] = False, 1  # "no tests ran" is no success
+            ok, counts["failed"] = False, 1  # "no tests ran" is a failure
         with self._lock:
             self.totals.add(counts)
             for count, why in re.findall(r"^SKIPPED \[(\d+)\] \S+ (.*)$", text(logs[0]), re.MULTILINE):
@@ -199,7 +202,7 @@ def main():
     subprocess.run(["rm", "-rf", str(LOGS)], check=True)
     LOGS.mkdir(parents=True)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    if (ROOT / "python").is_dir():  # otherwise a wheel is installed, and meant
+    if (ROOT / "python").is_dir():  # otherwise a wheel is installed, and is to be tested
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
 
     shared = [f for f in files if f.name not in ALONE]
@@ -224,7 +227,7 @@ def main():
         start = time.monotonic()
         report.add("alone", file.name, start, *test_alone(file, 3 * args.timeout))
 
-    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(2) as two:  # jobs for themselves wait more than they compute
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(2) as two:  # the files of ALONE wait more than they compute
         try:
             lanes = [one.submit(on_ranks), *(two.submit(alone, file) for file in files if file.name in ALONE)]
             for lane in lanes:
@@ -232,7 +235,7 @@ def main():
         except KeyboardInterrupt:
             for process in list(_running):
                 process.send_signal(signal.SIGTERM)
-            os._exit(130)  # not after the tests that are left
+            os._exit(130)  # do not wait for the tests that are left
     for why, places in sorted(report.skipped.items()):
         print(f"skipped: {', '.join(f'{n} {where}' for where, n in places.items())}: {why}")
     totals = report.totals

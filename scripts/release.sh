@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes a release and checks it, all but its publication: scripts/release.sh PYTHON
+# Makes a release and checks it, but does not publish it: scripts/release.sh PYTHON
 #
-# PYTHON has torch. What is made lies in dist/release. docs/release.md says what a maintainer does before and after.
-# ALLOW_DIRTY=1 takes a checkout with changes, for trying this script.
+# PYTHON is a Python with torch. The files go to dist/release. docs/release.md says what a maintainer does before and
+# after. With ALLOW_DIRTY=1 the checkout may have changes, so that you can try this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1
@@ -14,7 +14,7 @@ undone=()
 
 die() { echo "release: $*" >&2; exit 1; }
 
-# ---- the version: said once, described, and not taken by another commit
+# ---- the version: the same everywhere, in the changelog, and no other commit's
 
 version=$(sed -n 's/^\tVersion = "\(.*\)"$/\1/p' internal/version/version.go)
 [ -n "$version" ] || die "internal/version/version.go says no version"
@@ -34,16 +34,17 @@ fi
 others=$(git tag --points-at HEAD | grep '^v[0-9]' | grep -vx "v$version" || true)
 [ -z "$others" ] || die "this commit is tagged $others, and internal/version says $version"
 
-# The same commit gives the same files.
+# With this time, the same commit gives the same files.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 rm -rf "$out"
 mkdir -p "$out"
 echo "release: gorovod $version of ${commit:0:12}"
 
-# ---- what is released: a wheel and an archive for each machine
+# ---- the files of the release: a wheel and an archive for each machine
 
-# archive MACHINE: the command, the library, its header and the licences, for those without Python.
+# archive MACHINE: makes the archive with the command, the library, its header and the licences, for users without
+# Python.
 archive() {
   local name=gorovod-$version-linux-$1 from=build/wheel-$1
   rm -rf "build/$name"
@@ -90,7 +91,7 @@ else
 fi
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 
-# ---- what is left
+# ---- what the maintainer has to do next
 
 echo
 echo "dist/release:"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# rows.sh FILE…: prints one table of the rows that tests have left in the files, a column for each file, and under it
-# every reason; fails if one of them has failed, or if there are none. Sourced, it gives `row`, which leaves them.
+# rows.sh FILE…: prints one table of the rows that tests have written to the files, a column for each file, and below it
+# every reason. Fails if a row has failed, or if none is ok. A script that sources it gets `row`, which writes a row.
 #
 # A line of a file is an outcome (ok, FAILED, skipped, or a word such as a version), a tab, a name, a tab, a reason.
 
-# row OUTCOME NAME [REASON]: says it, and leaves it in the file $ROWS.
+# row OUTCOME NAME [REASON]: prints the row, and appends it to the file $ROWS.
 row() {
   printf '%-8s %s%s\n' "$1" "$2" "${3:+: $3}"
   printf '%s\t%s\t%s\n' "$1" "$2" "$(tr '\t\n' '  ' <<< "${3:-}" | sed 's/ *$//')" >> "$ROWS"

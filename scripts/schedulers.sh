@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
-# schedulers.sh [PYTHON [PART…]]: jobs that others start, for real, each with what every rank must find, and how they end when a rank
-# dies. The parts, all of them unless some are named: openmpi and mpich (mpirun of each, also over MPI, with communicators of
-# mpi4py and in C), openmpi-contract and mpich-contract (the contract's cases over each, and a death), torchrun, jsrun (a stand-in for it), slurm (srun and sbatch, in a Slurm of its
-# own, as root); and horovodrun inside these. At the end there is one table; what is not installed is skipped, with the reason.
-# Needs a build, and a Python with torch. The table's rows go to the file $ROWS, build/schedulers.tsv unless it is set; they are added to
-# those of a file that is.
+# schedulers.sh [PYTHON [PART…]]: runs real jobs under other launchers. Each checks what every rank finds, or how the job ends when a
+# rank dies. The parts, all by default, are:
+#
+#   openmpi, mpich                    mpirun of each, also over MPI, with communicators of mpi4py and in C
+#   openmpi-contract, mpich-contract  the contract's cases over each, and a death
+#   torchrun
+#   jsrun                             a stand-in for it
+#   slurm                             srun and sbatch, in a Slurm of its own, as root
+#
+# They also run horovodrun inside the other launchers. At the end there is one table. A launcher that is not installed is skipped, with
+# the reason. Needs a build, and a Python with torch. The table's rows go to build/schedulers.tsv. If $ROWS is set, they are added to
+# that file.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/rows.sh
@@ -23,15 +29,15 @@ horovodrun=$top/build/horovodrun
 programs=$top/test/schedulers
 place=("$python" "$programs/place.py")
 
-# run COMMAND…: its output, in $out, and its exit status, in $status. Errors come last: in the midst of a line of another rank
-# they would spoil it.
+# run COMMAND…: runs the command. Its output goes to $out, its exit status to $status. Errors come last, because they could break a line
+# of another rank.
 run() {
   status=0
   out=$(timeout -k 10 150 "$@" 2> "$scratch/errors") || status=$?
   out+=$'\n'$(cat "$scratch/errors")
 }
 
-# report NAME OUTCOME DETAILS
+# report NAME OUTCOME DETAILS: writes the row. If OUTCOME is not ok, prints DETAILS and the command's last lines, too.
 report() {
   if [ "$2" = ok ]; then
     row ok "$1"
@@ -41,8 +47,8 @@ report() {
   fi
 }
 
-# check NAME EXPECTED COMMAND…: every line "place …" of the command's output, sorted, must be as expected, whatever
-# a launcher puts before it. With ANY_ORDER=1 ranks may have each other's local ranks.
+# check NAME EXPECTED COMMAND…: the lines "place …" of the command's output, sorted, must be as expected. A launcher may put something
+# before them. With ANY_ORDER=1 the local ranks may be in any order.
 check() {
   local name=$1 expected=$2 got outcome=wrong
   shift 2
@@ -64,15 +70,15 @@ in_order() {
   fi | sort
 }
 
-# ends NAME REGEX COUNT COMMAND…: a job of death.py must come to an end by itself, with all of its processes, and so many lines of its
-# output must match, or of what its ranks are told.
+# ends NAME REGEX COUNT COMMAND…: a job of death.py must end by itself, with all of its processes, within 120 s. At least COUNT lines of
+# its output, and of the errors that its ranks get, must match REGEX.
 ends() {
   local name=$1 regex=$2 count=$3 outcome=wrong lines pid begin=$SECONDS
   shift 3
   export TOLD=$scratch/told
   : > "$TOLD"
   run "$@"
-  for pid in $(sed -n 's/^pid //p' "$TOLD"); do # a launcher may go before them
+  for pid in $(sed -n 's/^pid //p' "$TOLD"); do # a launcher may end before its ranks
     while kill -0 "$pid" 2> /dev/null && [ $((SECONDS - begin)) -lt 120 ]; do sleep 0.1; done
   done
   out+=$'\n'$(cat "$TOLD")
@@ -81,7 +87,7 @@ ends() {
   report "$name" "$outcome" "after $((SECONDS - begin)) s, $lines lines match $regex, $count are needed"
 }
 
-# ranks N HOSTS [True]: the lines of N ranks spread over so many hosts, as equally as they go; whether MPI is used.
+# ranks N HOSTS [True]: prints the lines of N ranks that are spread over HOSTS hosts as evenly as possible. True: they use MPI.
 ranks() {
   local n=$1 hosts=$2 mpi=${3:-False} r per=$(($1 / $2))
   for ((r = 0; r < n; r++)); do
@@ -89,17 +95,17 @@ ranks() {
   done
 }
 
-# have PROGRAM NAME: else the row of that name is skipped.
+# have PROGRAM NAME: succeeds if PROGRAM is installed. Otherwise writes the row NAME as skipped.
 have() {
   command -v "$1" > /dev/null && return
   row skipped "$2" "$1 is not installed"
   return 1
 }
 
-# wanted PART
+# wanted PART: succeeds if PART is to run.
 wanted() { [[ $parts == *" $1 "* ]]; }
 
-# each FORMAT: a line for each of 4 processes, r, whose numbers the format makes by arithmetic.
+# each FORMAT: prints a line for each of 4 processes. r in the arithmetic of FORMAT is the process's rank.
 each() {
   local r
   for r in 0 1 2 3; do eval "echo \"place $1\""; done
@@ -107,7 +113,7 @@ each() {
 
 torchrun=("$python" -m torch.distributed.run --standalone --nproc_per_node)
 
-# Not every PyTorch's torchrun works under every Python.
+# Succeeds if torchrun works. Some PyTorch's do not under some Pythons.
 torchrun_works() {
   local why
   why=$("${torchrun[@]}" 1 --no_python true 2>&1) && return
@@ -115,7 +121,7 @@ torchrun_works() {
   return 1
 }
 
-# communicators MPI KIND MPIRUN…: hvd.init with communicators, from Python where there is mpi4py, and from C.
+# communicators MPI KIND MPIRUN…: checks hvd.init with communicators, in C, and in Python if there is mpi4py.
 communicators() {
   local mpi=$1 kind=$2 case expected
   shift 2
@@ -145,7 +151,7 @@ communicators() {
   fi
 }
 
-# alias_of KIND: a directory in which MPICH's library has the name by which mpi4py looks for it, which Debian's 12 has not.
+# alias_of KIND: prints a directory in which MPICH's library has the name that mpi4py looks for. Debian 12 does not have that name.
 alias_of() {
   [ "$1" = mpich ] || return 0
   local library
@@ -154,8 +160,8 @@ alias_of() {
   echo "$scratch/mpich"
 }
 
-# contract MPI TEST…: the cases of the contract, and a death, over an MPI, each rank a process of the tests' binary. Their names are what
-# Go makes of the MPI's.
+# contract MPI TEST…: runs the cases of the contract, and a death, over an MPI. Each rank is a process of the tests' binary. The tests'
+# names contain the MPI's name in Go's form.
 contract() {
   local mpi=$1 tests=$top/build/mpi/world.test
   if [ ! -x "$tests" ]; then
@@ -178,7 +184,7 @@ contract() {
   [ -s "$scratch/contract.rows" ] || { row FAILED "$mpi, contract" "it has not come to its end"; tail -n 60 "$scratch/contract"; }
 }
 
-# As of a shell under mpirun: runs its arguments as a rank that believes to be on a host of its own, so that all meet as if over hosts.
+# A script for sh -c under mpirun: it runs its arguments as a rank that acts as if it were on a host of its own.
 apart='OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 HOROVOD_HOSTNAME=host$OMPI_COMM_WORLD_RANK exec "$0" "$@"'
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/gorovod-schedulers.XXXXXX")
@@ -191,7 +197,7 @@ if [ "${IN_SLURM:-}" != 1 ]; then
     row "$(mpirun.openmpi --version | sed -n '1s/.* //p')" "version of Open MPI"
     openmpi=(mpirun.openmpi --allow-run-as-root --oversubscribe)
     for n in 2 3 4; do
-      # From version 5 on it may number those of a host in another order than all.
+      # From version 5 on, the order of the local ranks of a host may differ from that of the ranks.
       ANY_ORDER=1 check "mpirun of Open MPI, $n ranks" "$(ranks $n 1)" "${openmpi[@]}" -n $n "${place[@]}"
       check "mpirun of Open MPI, over MPI, $n ranks" "$(ranks $n 1 True)" "${openmpi[@]}" -n $n -x HOROVOD_CONTROLLER=mpi "${place[@]}"
     done
@@ -258,7 +264,7 @@ if [ "${IN_SLURM:-}" != 1 ]; then
   exit
 fi
 
-# batch NAME EXPECTED OPTIONS COMMAND…: a job of sbatch, whose script is the command.
+# batch NAME EXPECTED OPTIONS COMMAND…: checks a job of sbatch whose script runs the command.
 batch() {
   local name=$1 expected=$2 options=$3
   shift 3
@@ -267,7 +273,7 @@ batch() {
 }
 
 row "$(srun --version | sed 's/.* //')" "version of Slurm"
-cd "$scratch" || exit 1 # sbatch and srun work where they are called
+cd "$scratch" || exit 1 # sbatch and srun start their jobs in the current folder
 check "srun, 2 nodes" "$(ranks 4 2)" srun -N2 -n4 "${place[@]}"
 check "srun, 1 task" "place 0 1 0 1 0 1 sum 1 mpi False" srun -n1 "${place[@]}"
 check "srun, another step of another shape" "$(ranks 2 1)" srun -N1 -n2 "${place[@]}"
@@ -276,7 +282,7 @@ for missing in 3:gv2 0:gv1; do
   ends "srun with PMI2, 2 nodes, rank ${missing%:*} does not come" "waited .* for rank ${missing%:*} of 4 \\(not heard of, started on host ${missing#*:}\\);" 3 env HOROVOD_GLOO_TIMEOUT_SECONDS=8 \
     srun -N2 -n4 -W 5 --mpi=pmi2 bash -c '[ "$SLURM_PROCID" != '"${missing%:*}"' ] || exec sleep 30; exec "$0" "$@"' "${place[@]}"
 done
-# Over MPI hosts are told by their own names, and both nodes are this one.
+# Over MPI a rank's host is known by its own name, and both nodes are this machine.
 if have mpirun.mpich "srun with PMI2, over MPICH"; then
   check "srun with PMI2, over MPICH" "$(ranks 4 1 True)" env HOROVOD_CONTROLLER=mpi GOROVOD_MPI_LIBRARY=libmpich.so.12 srun -N2 -n4 --mpi=pmi2 "${place[@]}"
 fi
@@ -305,4 +311,4 @@ if command -v mpirun.mpich > /dev/null; then
   batch "mpirun of MPICH" "$(ranks 2 1)" "-N1 -n2" "mpirun.mpich -launcher fork -n 2 ${place[*]}"
 fi
 finished=1
-exit 0 # what has failed is in the rows
+exit 0 # the rows say what has failed

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # slurm.sh DIR COMMAND…: runs COMMAND beside a small Slurm of its own on this machine: munged, slurmctld and two
-# slurmd of two cores each (gv1, gv2). Its files are in DIR, which must not exist; at the end all of it is gone.
-# Needs root, and Debian's slurmctld, slurmd, slurm-client and munge. Exit status 77: one of these is missing.
+# slurmd of two cores each (gv1, gv2). Its files are in DIR, which must not exist. At the end it ends the daemons and
+# removes DIR. Needs root, and Debian's slurmctld, slurmd, slurm-client and munge. Exit status 77: one of these is missing.
 set -euo pipefail
 
 dir=$1
@@ -34,7 +34,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# A key and a socket of its own: one that runs already is left alone.
+# munged gets a key and a socket of its own, so a munged that runs already is left alone.
 head -c 1024 /dev/urandom > "$dir/munge.key"
 chmod 400 "$dir/munge.key"
 munged --foreground --force --key-file="$dir/munge.key" --socket="$dir/munge.socket" --pid-file="$dir/munge.pid" \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs one case of each Python front end that is installed. Installs nothing, and names what is missing.
-# PYTHON: a Python with torch, else the one that scripts/prepare.sh has found.
+# Runs one case of each Python front end that is installed. It installs nothing, and names what is missing.
+# PYTHON is a Python with torch; the default is the one that scripts/prepare.sh has found.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 

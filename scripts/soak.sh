@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs what depends on chance over and over, until SECONDS have passed or something fails:
-# the fault tests, and Go's tests, whose property tests search from a new seed each time
-# and print it. First an elastic job is trained through faults at random for $CHAOS (10m): as root over
-# hosts that are network namespaces, else over addresses of this host. $CHAOS_KEEP is a directory in which all journals stay.
-# scripts/soak.sh SECONDS PYTHON
+# Runs the tests that depend on chance until SECONDS have passed or one fails: scripts/soak.sh SECONDS PYTHON
+#
+# First an elastic job trains through random faults for $CHAOS (default 10m): as root over hosts that are network
+# namespaces, else over addresses of this host. All its journals stay in the directory $CHAOS_KEEP, if that is set. Then
+# the fault tests and Go's tests run again and again. The property tests take a new seed each time, and print it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -2,9 +2,9 @@
 # Runs the tests of the estimators for PyTorch and Lightning with the wheel, on real Spark, under PyTorch 2:
 # scripts/spark_lightning.sh dist/gorovod-….whl [ARGUMENT OF PYTEST…]
 #
-# In a chroot of Debian's trixie (scripts/chroots.sh), for this Lightning needs a newer PyTorch than Debian 12 has. The
-# first time it installs Java, PySpark and Lightning there, a download of some 600 MB. Needs root, for chroot; says so
-# and ends well where it is not.
+# They run in a chroot of Debian's trixie (scripts/chroots.sh), because this Lightning needs a newer PyTorch than
+# Debian 12 has. The first run installs Java, PySpark and Lightning there, a download of some 600 MB. Needs root, for
+# chroot; without root it says so, and ends with status 0.
 set -euo pipefail
 wheel=$(realpath "$1")
 shift

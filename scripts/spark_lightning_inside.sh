@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What scripts/spark_lightning.sh runs in a chroot, where the wheel and the tests are in /spark:
+# scripts/spark_lightning.sh runs this in a chroot that has the wheel and the tests in /spark:
 # spark_lightning_inside.sh PACKAGES ARGUMENT OF PYTEST…
 set -euo pipefail
 packages=$1

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Runs the wheel's TensorFlow tests on 2 ranks under every minor version of TensorFlow from
-# 2.12 to the newest that PyPI has for this Python, each in a virtual environment that is
-# thrown away: scripts/tensorflow_matrix.sh dist/gorovod-….whl [VERSION…]
+# Runs the TensorFlow tests with the wheel, on 2 ranks, under every minor version of TensorFlow from
+# 2.12 to the newest that PyPI has for this Python: scripts/tensorflow_matrix.sh dist/gorovod-….whl [VERSION…]
 #
-# Fetches some 250 MB a version, one after the other. The table goes to build/tensorflow-matrix.md,
-# and from there to docs/compatibility.md by hand; it ends with status 1 if a version failed.
+# Each version gets a virtual environment, which is removed afterwards; a download of some 250 MB a version. The table
+# goes to build/tensorflow-matrix.md. Copy it to docs/compatibility.md by hand. Exit status 1 if a version failed.
 set -euo pipefail
 wheel=$(realpath "$1")
 shift
@@ -19,28 +18,28 @@ mkdir -p "$work/test" "$work/build"
 cp -r test/python test/tensorflow "$work/test/"
 cp -r scripts "$work/"
 
-# The newest patch of each minor version, oldest first.
+# Prints the newest patch of each minor version, oldest first.
 versions() {
   "$python" -m pip index versions tensorflow-cpu 2>/dev/null |
     sed -n 's/^Available versions: //p' | tr -d ' ' | tr , '\n' | grep -E '^2\.[0-9]+\.[0-9]+$' | sort -V |
     awk -F. '$2 >= 12 {newest[$2] = $0; if (!seen[$2]++) order[++n] = $2} END {for (i = 1; i <= n; i++) print newest[order[i]]}'
 }
 
-# The wheel's tests on 2 ranks, under the Python of a virtual environment.
+# Runs the tests with the wheel on 2 ranks, under the Python of a virtual environment.
 on_ranks() (
   cd "$work" && unset PYTHONPATH GOROVOD_LIBRARY
   HOROVODRUN=${HOROVODRUN:-$1/bin/horovodrun} "$1/bin/python" scripts/python_tests.py --ranks 2 --together \
     test/tensorflow/test_{tensorflow_{ops,gradients,training},keras_*}.py
 )
 
-# Jobs whose ranks run operations in opposite orders with one thread, and jobs of which a rank is killed.
+# Runs jobs whose ranks run operations in opposite orders with one thread, and jobs of which a rank is killed.
 orders_and_deaths() (
   cd "$work" && unset PYTHONPATH GOROVOD_LIBRARY
   HOROVODRUN=${HOROVODRUN:-$1/bin/horovodrun} "$1/bin/python" -m pytest -q test/tensorflow/test_tensorflow_jobs.py \
     -k "opposite_orders or rank_that_dies"
 )
 
-# A log's last line without its time, or the first failure.
+# Prints a log's first failure, or else its last line without the time.
 outcome() {
   awk '/^(E  |FAIL)/ && !failure {failure = substr($0, 1, 100)} {last = $0}
     END {sub(/ in [0-9.]+s.*/, "", last); sub(/, 0 failed/, "", last); sub(/, [0-9]+ deselected/, "", last)

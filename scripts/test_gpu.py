@@ -1,10 +1,10 @@
-"""Runs gorovod on this machine's GPUs: what `make test-gpu` does. Nothing of it is needed elsewhere.
+"""Runs gorovod on this machine's GPUs. `make test-gpu` calls it; nothing else needs it.
 
     python scripts/test_gpu.py [torch | jax]
 
-It needs the checkout, `make build`'s output, and runs under a Python with pytest and with PyTorch for CUDA, JAX for
-CUDA, or both. Figures go to build/gpu.txt, the output of each part to build/gpu. It ends with an error if there is no
-GPU, or if a part fails.
+It needs the checkout and `make build`'s output. Run it under a Python with pytest and with PyTorch for CUDA, JAX for
+CUDA, or both. Figures go to build/gpu.txt, the output of each part goes to build/gpu. It fails if there is no GPU, or
+if a part fails.
 """
 
 import importlib.util
@@ -23,12 +23,12 @@ JAX_TESTS = ROOT / "test" / "jax" / "test_jax_gpu.py"
 JAX = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # ranks share the GPU's memory
 LONGEST_S = 900
 ASYNC = {"HOROVOD_ENABLE_ASYNC_COMPLETION": "1"}
-# NCCL from this version on lets ranks share a GPU, if that is set.
+# From this version on, NCCL lets ranks share a GPU, if an environment variable asks for it.
 SHARING_NCCL = 23000
 SHARED = {"GOROVOD_GPU": "nccl", "NCCL_MULTI_RANK_GPU_ENABLE": "1", "CUDA_VISIBLE_DEVICES": "0"}
 
 
-# Programs that print how many GPUs a framework sees, and the version code of the NCCL that the engine takes then.
+# Programs that print how many GPUs a framework sees, and the version code of the NCCL that the engine then uses.
 ASKS = {
     "torch": """
 import torch, horovod.torch as hvd
@@ -51,7 +51,7 @@ print(count, hvd.nccl_built())
 
 
 def found(framework):
-    """How many GPUs a framework sees, and its NCCL's version code; or why it sees none."""
+    """Return how many GPUs a framework sees and its NCCL's version code, or the reason why it sees none."""
     good, output = run(f"ask {framework}", [sys.executable, "-c", ASKS[framework]], JAX)
     lines = output.strip().splitlines() or [""]
     if not good:
@@ -61,7 +61,7 @@ def found(framework):
 
 
 def parts(count, shares):
-    """Name, ranks and environment of each run of the tests; shares: NCCL lets ranks share a GPU."""
+    """Return name, ranks and environment of each run of the tests. shares: NCCL lets ranks share a GPU."""
     yield "nccl, one rank", 1, {"GOROVOD_GPU": "nccl"}
     yield "nccl, one rank, asynchronous", 1, {"GOROVOD_GPU": "nccl", **ASYNC}
     yield "staged, one rank", 1, {"GOROVOD_GPU": "staged"}
@@ -80,7 +80,7 @@ def parts(count, shares):
 
 
 def run(name, command, environment):
-    """Run a part, and return whether it has ended well, and its output."""
+    """Run a part. Return whether it succeeded, and its output."""
     try:
         done = subprocess.run(
             command, env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment}, cwd=TESTS.parent,
@@ -94,7 +94,7 @@ def run(name, command, environment):
 
 
 def tested(name, command, environment, tell, skips=False):
-    """Run tests, tell how they ended and the figures that they found, and return whether they passed."""
+    """Run tests, tell their results and figures, and return whether they passed."""
     good, output = run(name, [str(word) for word in command], environment)
     found = re.findall(r"\d+ (?:passed|failed|skipped|errors?)[^\n]*", output)
     good = good and (skips or bool(re.search(r"[1-9]\d* passed", output)))
@@ -126,7 +126,7 @@ def jax_parts(count, version, tell):
 
 
 def job(name, tests, ranks, environment, tell):
-    """Run tests as one job of so many ranks."""
+    """Run tests as one job with this number of ranks."""
     launch = [ROOT / "build" / "horovodrun", "-np", str(ranks), sys.executable, "-m", "pytest", "-q", tests]
     launch += ["-x"] if ranks > 1 else []  # the others would wait for the rank whose test has failed
     return tested(name, launch, environment, tell)

@@ -3,8 +3,9 @@
     make drills                                     # healthy jobs, then drills; about 40 minutes
     python3 bench/drills --seed 7 --drills 20 --healthy 0
 
-A drill is passed if the sentence names the guilty rank within five seconds after it has begun to be late. Whether the
-kind is right, too, counts apart. Magnitudes are parts of a healthy step, from 10 to 300 %, evenly in their logarithm.
+A drill passes if the page's sentence names the guilty rank within five seconds of the first late step. Whether the
+sentence also says the right kind is counted separately. Magnitudes are fractions of a healthy step, from 10 to 300 %,
+uniform in their logarithm.
 """
 
 import argparse
@@ -31,7 +32,7 @@ EDGES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.0)
 
 
 class JobFailed(Exception):
-    """A job has ended before its drill, with what it said."""
+    """A job ended before its drill. The text is the job's output."""
 
 
 @dataclass
@@ -48,12 +49,12 @@ class Result:
     drill: Drill
     step: float = 0.0
     named: Optional[float] = None  # seconds after the onset
-    said: str = ""  # the kind that was said of the guilty rank last, or most
+    said: str = ""  # the kind that the page gave for the guilty rank, last or most often
     others: int = 0  # snapshots that blamed another rank
     false_alarms: int = 0  # snapshots that blamed a rank before the fault
     snapshots: int = 0
     sentence: str = ""
-    failed: int = 0  # jobs that ended before the drill did; the drill was begun anew
+    failed: int = 0  # jobs that ended before the drill did; each time the drill was started again
     load: float = 0.0
 
 
@@ -63,7 +64,7 @@ def draw(rng: random.Random, np: int) -> Drill:
 
 
 def run(drill: Drill, folder: pathlib.Path) -> Result:
-    """Do a drill. A job that fails is begun anew, twice at most."""
+    """Run a drill. A job that fails is started again, at most twice."""
     for failed in range(3):
         try:
             result = attempt(drill, folder)
@@ -110,7 +111,7 @@ def attempt(drill: Drill, folder: pathlib.Path) -> Result:
 
 
 def watch(job: subprocess.Popen, folder: pathlib.Path, drill: Drill, result: Result) -> None:
-    """Look at the page until the fault is named, or time is over."""
+    """Read the page until it names the fault, or until the time limit."""
     url, began, last = None, None, 0
     said: dict[str, int] = {}
     started = time.time()

@@ -1,7 +1,7 @@
-"""A rank of a drill: it computes and reduces, and from some time on the guilty rank is late in each step.
+"""A rank of a drill: it computes and reduces. After a healthy time the guilty rank is late in each step.
 
-The environment says who is guilty of what: DRILL_KIND, DRILL_RANK, DRILL_MAGNITUDE (of a step), DRILL_HEALTHY (seconds)
-and DRILL_ONSET (a file for the time at which it began). The ranks end when the file DRILL_END is there.
+The environment describes the fault: DRILL_KIND, DRILL_RANK, DRILL_MAGNITUDE (in healthy steps), DRILL_HEALTHY (seconds)
+and DRILL_ONSET (the file that gets the time at which the fault began). The ranks end when the file DRILL_END exists.
 """
 
 import multiprocessing
@@ -15,7 +15,7 @@ import torch
 
 import horovod.torch as hvd
 
-COMPUTE, ELEMENTS = 0.04, 1 << 18  # seconds of processor time in a step, and what is reduced then
+COMPUTE, ELEMENTS = 0.04, 1 << 18  # seconds of CPU time in a step, and elements of its allreduce
 MAX_PACING_RATE = 47  # SO_MAX_PACING_RATE of Linux
 
 
@@ -35,14 +35,14 @@ def hog(core: int, duty: float) -> None:
 
 
 def serve(requests: int, answers: int) -> None:
-    """Read how long an answer takes, and answer then."""
+    """Answer each request after the number of seconds that it asks for."""
     for text in iter(lambda: os.read(requests, 8), b""):
         time.sleep(struct.unpack("d", text)[0])
         os.write(answers, b"data")
 
 
 def pace(rate: int) -> None:
-    """Let each connection of this process send so many bytes a second."""
+    """Limit each connection of this process to rate bytes a second."""
     for name in os.listdir("/proc/self/fd"):
         try:
             with socket.socket(fileno=os.dup(int(name))) as connection:
@@ -95,7 +95,7 @@ def main() -> None:
     gradient, state = torch.zeros(ELEMENTS), torch.zeros(2)
     began, steps, faulty = time.time(), 0, False
     while True:
-        # The ranks agree when the fault begins and when all ends; the state is as late as the gradient.
+        # The ranks agree when the fault begins and when the job ends. The state is as late as the gradient.
         state[0] = float(hvd.rank() == 0 and time.time() - began > float(os.environ["DRILL_HEALTHY"]))
         state[1] = float(hvd.rank() == 0 and os.path.exists(os.environ["DRILL_END"]))
         spin(COMPUTE)

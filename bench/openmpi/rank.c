@@ -3,15 +3,15 @@
  *
  *     mpirun -np N rank SOCKET FLOATS
  *
- * It connects to the conductor's SOCKET and obeys until that hangs up. An order
- * is a line
+ * It connects to the conductor's SOCKET, and obeys orders until the conductor
+ * closes the connection. An order is a line
  *
  *     run MODE SIZE,SIZE,... REPETITIONS INNER
  *
- * with sizes in floats; the answer is "ok" and the nanoseconds of each
- * repetition, or "error" and why. FLOATS is the longest tensor. Lists of tensors
- * (mode async) are reduced by one blocking call after the other: MPI negotiates
- * nothing, so that is the fastest way there.
+ * with sizes in floats. The answer is "ok" and the nanoseconds of each
+ * repetition, or "error" and the reason. FLOATS is the length of the longest
+ * tensor. Lists of tensors (mode async) are reduced by one blocking call after
+ * another: MPI negotiates nothing, so that is its fastest way.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -46,7 +46,7 @@ static float *zeros(size_t n) {
     fprintf(stderr, "no memory for %zu floats\n", n);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
-  for (size_t i = 0; i < n; i++) ((volatile float *)p)[i] = 0; /* so that every page is there */
+  for (size_t i = 0; i < n; i++) ((volatile float *)p)[i] = 0; /* touches every page, so that the kernel maps it now */
   return p;
 }
 
@@ -54,7 +54,7 @@ static void run(int n) {
   for (int i = 0; i < n; i++) MPI_Allreduce(MPI_IN_PLACE, tensors[i], counts[i], MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-/* Sets tensors and counts; returns how many there are, 0 if sizes makes no sense. */
+/* Sets tensors and counts, and returns how many tensors there are; 0 if sizes is not a valid list. */
 static int prepare(const char *mode, char *sizes) {
   int n = 0;
   size_t sum = 0;
@@ -79,7 +79,7 @@ static int prepare(const char *mode, char *sizes) {
   return n;
 }
 
-/* Runs once on numbers whose sum is known, and leaves zeros. */
+/* Runs once on numbers whose sum is known, to check the result. Leaves zeros in the tensors. */
 static int verify(int n) {
   float want = (float)(size * (size + 1) / 2);
   int right = 1;

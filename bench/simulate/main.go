@@ -1,7 +1,7 @@
 // Command simulate counts what it costs many ranks on many hosts to agree on a
-// training step: frames between the hosts' leaders, bytes of a leader's link, and
-// the coordinator's work, with and without the response cache. The ranks live in
-// this process, with the engine's own boards, caches and coordinator.
+// training step: frames between the hosts' leaders, bytes on a leader's link, and
+// the coordinator's work, with and without the response cache. All ranks are in
+// this process, and use the engine's own boards, caches and coordinator.
 //
 //	go run ./bench/simulate [-ranks 4096] [-plot docs/lab/simulation.svg]
 package main
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// check refuses a command line that would simulate nothing, or not what it says.
+// check refuses a command line that would simulate nothing, or something else than the user has asked for.
 func check(ranks int, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("unexpected argument %q", args[0])
@@ -51,7 +51,7 @@ var shapes = []shape{
 	{hosts: 64, perHost: 8, tensors: 10}, {hosts: 64, perHost: 8, tensors: 1000},
 }
 
-// table prints what each shape costs.
+// table simulates each shape, and prints its costs.
 func table(ranks int) ([]row, error) {
 	var rows []row
 	fmt.Println("| ranks | hosts | tensors | cache | frames | up, bytes per link | down, bytes per link | " +

@@ -10,13 +10,13 @@ import (
 	"github.com/gorovod/gorovod/internal/chart"
 )
 
-// row is a shape with what it cost.
+// row is a shape with its costs.
 type row struct {
 	shape
 	cost
 }
 
-// series is a line of the picture: a figure of the rows with or without cache.
+// series is a line in the picture: one figure of the rows, with or without the cache.
 type series struct {
 	name   string
 	cached bool
@@ -33,7 +33,7 @@ var drawn = []series{
 		func(r row) float64 { return float64(r.frames) / float64(r.hosts) }},
 }
 
-// picture draws two charts side by side: over the number of hosts, and over the ranks of each.
+// picture draws two charts side by side: the costs over the number of hosts, and over the number of ranks per host.
 func picture(rows []row, file string) error {
 	overHosts := draws("Over hosts of 8 ranks, 100 tensors", "hosts", rows,
 		func(r row) (float64, bool) { return float64(r.hosts), r.perHost == 8 && r.tensors == 100 })
@@ -51,7 +51,7 @@ func picture(rows []row, file string) error {
 	return out.Close()
 }
 
-// draws makes a chart of the rows for which x says where they stand.
+// draws makes a chart of the rows for which x returns a position on the horizontal axis.
 func draws(title, label string, rows []row, x func(r row) (float64, bool)) chart.Panel {
 	p := chart.Panel{Title: title}
 	for _, s := range drawn {

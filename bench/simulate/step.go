@@ -17,17 +17,17 @@ type shape struct {
 	cached                  bool
 }
 
-// cost is what one step of it takes.
+// cost is the cost of one step of a job.
 type cost struct {
 	frames   int           // between leaders, in all
-	linkUp   int           // bytes that the busiest leader sends to its parent
-	linkDown int           // bytes that a leader is sent by its parent, at most
-	requests int           // what the coordinator decides on: its Steps
-	work     time.Duration // that it spends on it
+	linkUp   int           // the most bytes that a leader sends to its parent
+	linkDown int           // the most bytes that a parent sends to a leader
+	requests int           // requests that the coordinator gets: its Steps
+	work     time.Duration // the coordinator's time for them
 }
 
-// job is a world of ranks that only negotiate: their boards, caches and the coordinator are
-// those of the engine, and nothing is reduced.
+// job is a world of ranks that only negotiate, and reduce nothing. Their boards, caches and coordinator are those of
+// the engine.
 type job struct {
 	shape
 	lanes   []*transport.Lane
@@ -70,7 +70,7 @@ func newJob(s shape) (*job, error) {
 	return j, nil
 }
 
-// count is inproc's OnFrame: a frame goes up if it is for a leader before its sender.
+// count is inproc's OnFrame. A frame goes up if its receiver is a leader of a lower rank than its sender.
 func (j *job) count(from, to int, frame []byte) {
 	if !j.counting.Load() {
 		return
@@ -120,7 +120,7 @@ func (j *job) submit(rank, i int) {
 		return
 	}
 	p := r.Append(nil)
-	for !b.Post(p) { // no room: let what came before be taken
+	for !b.Post(p) { // the board is full: let the earlier Requests be taken
 		j.coordinate()
 		for h := range j.hosts {
 			j.turn(h * j.perHost)
@@ -128,7 +128,7 @@ func (j *job) submit(rank, i int) {
 	}
 }
 
-// coordinate is what the engine of rank 0 does.
+// coordinate does the work of rank 0's engine.
 func (j *job) coordinate() error {
 	b := j.lanes[0].Coordination
 	publish := func() {
@@ -158,14 +158,14 @@ func (j *job) coordinate() error {
 	return j.requestFault
 }
 
-// turn gives a rank's board its turn.
+// turn calls Poll of a rank's board, if it has that.
 func (j *job) turn(rank int) {
 	if p := j.lanes[rank].Poller; p != nil {
 		p.Poll()
 	}
 }
 
-// read reads what a rank's log says.
+// read reads all that is new in a rank's log.
 func (j *job) read(rank int) error {
 	b, w := j.lanes[rank].Board, j.workers[rank]
 	j.turn(rank)

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// What a leader's link carries does not depend on how many ranks a host has, nor
-// what the coordinator decides; cached tensors do not concern it at all.
+// Neither the traffic on a leader's link nor the number of the coordinator's decisions depends on how many ranks a host
+// has. Cached tensors cost the coordinator nothing.
 func TestALinkDoesNotGrowWithTheRanksOfAHost(t *testing.T) {
 	for _, cached := range []bool{false, true} {
 		one, err := simulate(shape{hosts: 12, perHost: 1, tensors: 20, cached: cached})
@@ -15,14 +15,14 @@ func TestALinkDoesNotGrowWithTheRanksOfAHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("cached %v: one rank a host %+v, six %+v", cached, one, many)
-		// How many tensors share a frame is chance: a byte more each.
+		// How many tensors share a frame varies by chance, and each further frame costs a byte.
 		if slack := 20 * 1; one.linkUp == 0 || many.linkUp > one.linkUp+slack {
 			t.Errorf("cached %v: %d bytes up with one rank on a host, %d with six", cached, one.linkUp, many.linkUp)
 		}
 		if cached && many.requests != 0 {
 			t.Errorf("%d requests although all is cached", many.requests)
 		}
-		if !cached && many.requests-one.requests > 5*20 { // the root's own members come one by one
+		if !cached && many.requests-one.requests > 5*20 { // the members of the root's own host arrive one by one
 			t.Errorf("%d requests with one rank on a host, %d with six", one.requests, many.requests)
 		}
 	}

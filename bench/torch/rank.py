@@ -1,13 +1,13 @@
-"""A rank of gorovod bench in Python: horovod.torch, whosever it is, or torch.distributed.
+"""A rank of gorovod bench in Python: horovod.torch, of gorovod or of Horovod, or torch.distributed.
 
     rank.py SOCKET FLOATS hvd|gloo [FILE]
 
-It connects to the conductor's SOCKET and obeys until that hangs up. An order is a line
+It connects to the conductor's SOCKET, and obeys orders until the conductor closes the connection. An order is a line
 
     run MODE SIZE,SIZE,... REPETITIONS INNER
 
-with sizes in floats; the answer is "ok" and the nanoseconds of each repetition, or "error" and why. FLOATS is the
-longest tensor; FILE is where the ranks of gloo meet.
+with sizes in floats. The answer is "ok" and the nanoseconds of each repetition, or "error" and the reason. FLOATS is
+the length of the longest tensor. FILE is the file by which the ranks of gloo find one another.
 """
 
 import gc
@@ -42,7 +42,7 @@ class Horovod:
         return run
 
     def submitting(self, tensors, name):
-        """Like asynchronous, but what runs returns the nanoseconds of the submitting calls alone."""
+        """Like asynchronous, but the function that it returns gives the nanoseconds of the submitting calls alone."""
         pairs = [(tensor, f"{name}.{i}") for i, tensor in enumerate(tensors)]
         start, wait, op = self.hvd.allreduce_async_, self.hvd.synchronize, self.hvd.Sum
 
@@ -97,7 +97,7 @@ class Rank:
         self.prepared = {}
 
     def prepare(self, mode, sizes):
-        """The tensors and what to do with them, made once."""
+        """Return the tensors and the function that reduces them, made once."""
         key = mode, sizes
         if key not in self.prepared:
             numbers = [int(size) for size in sizes.split(",")]
@@ -108,7 +108,7 @@ class Rank:
         return self.prepared[key]
 
     def verify(self, tensors, run):
-        """Runs once on numbers whose sum is known, and leaves zeros, whose sums stay what they are."""
+        """Runs once on numbers whose sum is known, to check the result. Leaves zeros, so that later sums stay zero."""
         for tensor in tensors:
             tensor[0] = tensor[-1] = self.way.rank + 1
         run()

@@ -1,10 +1,10 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// gorovod_entry writes the refusal and exits with 1 if the limit on the address space is too low. Else it goes on as
-// the runtime's own entry does, with the stack as the kernel has made it.
+// gorovod_entry writes the refusal and exits with 1 if the limit on the address space is too low. Otherwise it jumps to
+// the runtime's own entry, with the stack as the kernel has made it.
 TEXT gorovod_entry(SB),NOSPLIT|NOFRAME|TOPFRAME,$0
-	SUB  $16, RSP // a struct rlimit: what counts, and the most that it can be raised to
+	SUB  $16, RSP // a struct rlimit: the soft limit, then the hard limit
 	MOVD $163, R8 // getrlimit
 	MOVD $9, R0   // RLIMIT_AS
 	MOVD RSP, R1

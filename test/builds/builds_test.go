@@ -1,4 +1,4 @@
-// Package builds starts jobs whose programs come from two builds: this one, and one in which a line is different.
+// Package builds starts jobs whose programs come from two builds: this one, and one in which lines are changed.
 package builds
 
 import (
@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// edit is a difference of the other build: in file, to stands in the place of from.
+// edit is a change in the other build: in file, from is replaced by to.
 type edit struct{ file, from, to string }
 
-// build builds the launcher and a rank into dir, from the checkout with edits.
+// build builds the launcher and the rank program into dir, from the checkout with edits.
 func build(t *testing.T, dir string, edits ...edit) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -57,7 +57,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// fails runs a launcher's job, which must fail soon. Returns its output.
+// fails runs a launcher's job, which must fail soon. It returns the job's output.
 func fails(t *testing.T, env []string, launcher string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -71,7 +71,7 @@ func fails(t *testing.T, env []string, launcher string, args ...string) string {
 	return string(out)
 }
 
-// says checks that each of several lines is in the output of a job.
+// says checks that a job's output has each of the lines.
 func says(t *testing.T, out string, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
@@ -81,7 +81,7 @@ func says(t *testing.T, out string, lines ...string) {
 	}
 }
 
-// TestTwoBuilds joins two builds in each way in which a job can have them. Both ends name the difference.
+// TestTwoBuilds lets two builds meet in each way that a job allows. Both ends name the difference.
 func TestTwoBuilds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds other programs")

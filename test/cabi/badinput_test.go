@@ -24,7 +24,7 @@ func compile(t *testing.T, name string) (program string) {
 	return program
 }
 
-// What a C program is told about its mistakes is what docs/contract.md says.
+// The errors that a C program gets for its mistakes are those of docs/contract.md.
 func TestBadInputInC(t *testing.T) {
 	run, program := built(t, "horovodrun"), compile(t, "badinput")
 	contract, err := os.ReadFile("../../docs/contract.md")

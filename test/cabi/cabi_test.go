@@ -1,4 +1,4 @@
-// Package cabi tests libgorovod.so as a C program sees it.
+// Package cabi tests libgorovod.so by programs in C.
 package cabi
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// built returns the absolute path of something that make build makes, in build/
+// built returns the absolute path of a file that make build makes, in build/
 // or in the folder that GOROVOD_TEST_BUILD names.
 func built(t *testing.T, name string) string {
 	t.Helper()
@@ -59,7 +59,7 @@ func TestEverythingInC(t *testing.T) {
 	}
 }
 
-// Only the interface's own names are visible.
+// The library exports only the names of its interface.
 func TestExportedSymbols(t *testing.T) {
 	out, err := exec.Command("nm", "-D", "--defined-only", built(t, "libgorovod.so")).Output()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// within runs a program with a limit on its address space, and returns what it says, and its exit code.
+// within runs a program with a limit on its address space, and returns its output and its exit code.
 func within(t *testing.T, mib int, program ...string) (string, int) {
 	t.Helper()
 	c := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -v %d && exec "$0" "$@"`, mib<<10)},
@@ -21,9 +21,8 @@ func within(t *testing.T, mib int, program ...string) (string, int) {
 	return string(out), c.ProcessState.ExitCode()
 }
 
-// Where a limit on the address space leaves no room for Go's runtime, a C program is told so by the functions that it
-// calls, and the commands say it themselves. In 1,000 MiB the runtime would start, and write over the process's own
-// memory.
+// If a limit on the address space leaves too little room for Go's runtime, the functions that a C program calls say so,
+// and so do the commands. In 1,000 MiB the runtime would start, and write over the process's own memory.
 func TestASmallAddressSpace(t *testing.T) {
 	dir := filepath.Dir(built(t, "libgorovod.so"))
 	program := filepath.Join(t.TempDir(), "room")

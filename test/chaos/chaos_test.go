@@ -1,5 +1,5 @@
-// Package chaos trains elastically while processes are killed and stopped and hosts
-// come and go, at random, and checks that nothing of it can be seen in the result.
+// Package chaos trains elastically while random processes are killed or stopped and
+// hosts come and go. It checks that the result is the same as without these faults.
 //
 //	go test ./test/chaos -chaos.for 1h -chaos.mean 2s -timeout 2h
 package chaos
@@ -33,8 +33,8 @@ var (
 const (
 	// limit is how long the job may take to end after the last fault.
 	limit = 2 * time.Minute
-	// stalled is how long no commit may be made, whatever happens: several times what it takes
-	// to give up a worker that is stopped or cut off.
+	// stalled is the longest time without a commit, whatever happens: several times the time
+	// after which a worker that is stopped or cut off is given up.
 	stalled = 2 * time.Minute
 )
 
@@ -55,7 +55,7 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 
 func TestMain(m *testing.M) {
 	if flag.Parse(); testing.Short() {
-		return // chaos takes its time
+		return // chaos takes too long for -short
 	}
 	code := m.Run()
 	if dir, _ := programs(); dir != "" {
@@ -152,7 +152,7 @@ func sharedMemory() []string {
 	return names
 }
 
-// nothingLeft checks that the job has left no process, no shared memory and no file.
+// nothingLeft checks that the job has left no process, shared memory or file behind.
 func (j *job) nothingLeft(shared []string) {
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
 		left := processes(j.mark())
@@ -175,14 +175,14 @@ func (j *job) nothingLeft(shared []string) {
 	}
 	files, _ := os.ReadDir(filepath.Join(j.dir, "tmp"))
 	for _, f := range files {
-		// But what workers have printed whose agent was killed.
+		// Except the output of workers whose agent was killed.
 		if ok, _ := filepath.Match(fmt.Sprintf("gorovod-%d-worker-*.log", j.cmd.Process.Pid), f.Name()); !ok {
 			j.t.Errorf("the file %s is left behind", f.Name())
 		}
 	}
 }
 
-// processes lists those that have mark in their environment.
+// processes lists the processes that have mark in their environment.
 func processes(mark string) (pids []int) {
 	dirs, _ := os.ReadDir("/proc")
 	for _, d := range dirs {
@@ -198,7 +198,7 @@ func processes(mark string) (pids []int) {
 	return pids
 }
 
-// output is what launcher and workers have printed.
+// output is the output of launcher and workers.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -216,7 +216,7 @@ func (j *job) said() string {
 	return j.out.text.String()
 }
 
-// hosts says what the discovery script prints from now on.
+// hosts sets the lines that the discovery script prints from now on.
 func (j *job) hosts(lines ...string) {
 	j.offered = lines
 	name := filepath.Join(j.dir, "hosts")
@@ -253,7 +253,7 @@ func (j *job) wait(what string, f func() bool) {
 	}
 }
 
-// finish lets the training come to its end, and checks it.
+// finish lets the training end, and checks its result.
 func (j *job) finish() {
 	j.t.Helper()
 	if err := os.WriteFile(filepath.Join(j.dir, "enough"), nil, 0o600); err != nil {
@@ -350,8 +350,7 @@ func (j *job) recoveries(journals []*journal) (all []time.Duration) {
 	return all
 }
 
-// alive reports whether a worker's process runs. After an hour its pid may be that of another program's process, or of
-// a later worker's.
+// alive reports whether a worker's process runs. After an hour another program or a later worker may have its pid.
 func (j *job) alive(w *journal) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.pid))
 	return err == nil && !w.over && bytes.HasPrefix(line, []byte(filepath.Join(j.bin, "worker")))

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// A worker that is stopped, given up and continued disturbs nobody: it can join nothing
-// any more, and ends.
+// A worker that is stopped, given up and then continued disturbs no other worker. It
+// cannot join the job any more, and ends.
 func TestAStoppedWorkerIsGivenUp(t *testing.T) {
 	j := start(t, 1, []string{"-np", "4", "--min-np", "2", "--max-np", "4"}, []string{"GOROVOD_HEARTBEAT_SECONDS=5"})
 	j.await("the first commits", func() bool { return len(j.veterans()) == 4 })
 	victim := j.veterans()[1]
-	// The process group, as a supervisor would continue it to end it.
+	// Only the worker's process stops, not its supervisor.
 	if err := syscall.Kill(victim.pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +34,8 @@ func TestAStoppedWorkerIsGivenUp(t *testing.T) {
 	j.finish()
 }
 
-// When the launcher is killed the workers end by themselves, rank 0 keeps the last
-// commit, and a job that is started again goes on from it.
+// When the launcher is killed, the workers end by themselves, and rank 0 keeps the last
+// commit on its disk. A job that is started again goes on from there.
 func TestTheLauncherDies(t *testing.T) {
 	checkpoints := filepath.Join(t.TempDir(), "checkpoints")
 	env := []string{"GOROVOD_CHECKPOINT_DIR=" + checkpoints, "GOROVOD_CHECKPOINT_EVERY=1000000"}
@@ -55,7 +55,7 @@ func TestTheLauncherDies(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	// What they say of it, nobody reads any more, is in files.
+	// Nobody reads the workers' output any more, so their last words are in files.
 	for _, w := range workers {
 		name := filepath.Join(j.dir, "tmp", fmt.Sprintf("gorovod-%d-worker-%d.log", j.cmd.Process.Pid, w.worker))
 		j.wait("the last words of "+w.name, func() bool {
@@ -85,7 +85,7 @@ func TestTheLauncherDies(t *testing.T) {
 	again.finish()
 }
 
-// Two workers of four that die at once, the state's newest holder among them or not.
+// Two workers of four die at once. The newest holder of the state may be one of them.
 func TestTwoDieAtOnce(t *testing.T) {
 	j := start(t, 1, []string{"-np", "4", "--min-np", "2", "--max-np", "4", "--blacklist-cooldown-range", "1",
 		"2"}, nil)
@@ -105,7 +105,7 @@ func TestTwoDieAtOnce(t *testing.T) {
 	j.finish()
 }
 
-// Below min-np the job waits and says so; slots that come save it.
+// Below min-np the job waits, and says so. It goes on when further slots come.
 func TestBelowMin(t *testing.T) {
 	j := start(t, 1, []string{"-np", "2", "--min-np", "2", "--max-np", "2"}, nil, "127.0.0.1:2")
 	j.await("the first commits", func() bool { return len(j.veterans()) == 2 })
@@ -117,8 +117,8 @@ func TestBelowMin(t *testing.T) {
 	j.finish()
 }
 
-// A process set of which a single rank is there is the world, of a job that begins with one worker as of one that has
-// lost all others, and is a set again when more come.
+// If the job has a single worker, a process set with this rank is the world. That holds for a job that begins with one
+// worker and for a job that has lost all others. When more workers come, the set is a set again.
 func TestASetBecomesTheWorld(t *testing.T) {
 	j := start(t, 1, []string{"-np", "1", "--min-np", "1", "--max-np", "3", "--blacklist-cooldown-range", "1", "2"},
 		nil, "127.0.0.1:1")

@@ -11,11 +11,11 @@ import (
 	"github.com/gorovod/gorovod/test/cluster"
 )
 
-// slots is how many workers each host takes.
+// slots is the number of workers per host.
 const slots = 2
 
-// TestChaosOfHosts is TestChaos over hosts with wires and sshds of their own, which are cut off,
-// slowed, stopped and killed, too. The launcher runs on the first, which only its wire can fail.
+// TestChaosOfHosts is TestChaos over hosts that each have a wire and an sshd. Hosts are cut off,
+// slowed, stopped and killed, too. The launcher runs on the first host, whose only fault is in its wire.
 func TestChaosOfHosts(t *testing.T) {
 	s := theSeed(t)
 	c := cluster.New(t, 4)
@@ -42,13 +42,13 @@ type cloud struct {
 	mending []mend
 }
 
-// mend ends a host's fault when its time has come.
+// mend is when a host's fault ends, and how.
 type mend struct {
 	at time.Time
 	do func()
 }
 
-// address is what the discovery script calls a host: the launcher knows its own by it.
+// address is the name of a host in the discovery script's output. By it the launcher recognises its own host.
 func (j *cloud) address(i int) string {
 	if i == 0 {
 		return j.Hosts[0].Address
@@ -56,7 +56,7 @@ func (j *cloud) address(i int) string {
 	return fmt.Sprintf("h%d", i)
 }
 
-// lines are the hosts to be discovered, but for some.
+// lines is the output of the discovery script without some hosts.
 func (j *cloud) lines(without func(i int) bool) (lines []string) {
 	for i := range j.Hosts {
 		if without == nil || !without(i) {
@@ -66,7 +66,7 @@ func (j *cloud) lines(without func(i int) bool) (lines []string) {
 	return lines
 }
 
-// strike injects one fault, after it has mended what is to be mended.
+// strike ends the faults whose time is over, and injects one fault.
 func (j *cloud) strike() {
 	j.heal(time.Now())
 	spared := j.spare()
@@ -97,7 +97,7 @@ func (j *cloud) strike() {
 			cut = long
 		}
 		if i == 0 && spared.host != j.address(0) {
-			return // it would cut the launcher off from the spared one
+			return // this would cut the launcher off from the spared worker
 		}
 		j.faults["cut"]++
 		j.Hosts[i].Link(j.t, "down")
@@ -106,7 +106,7 @@ func (j *cloud) strike() {
 		j.faults["slow"]++
 		j.Hosts[i].Slow(j.t, fmt.Sprintf("%dkbit", 500+j.rng.IntN(5000)))
 		j.trouble(i, brief, func() { j.Hosts[i].Slow(j.t, "") })
-	case i == 0: // the launcher's own processes are not the test's to end
+	case i == 0: // the test must not end the launcher's own processes
 	case k < 15:
 		j.faults["host stopped"]++
 		pids := j.Hosts[i].Processes()
@@ -122,12 +122,12 @@ func (j *cloud) strike() {
 		j.faults["agent killed"]++
 		for _, pid := range cluster.Children(j.SSHDs[i].Process.Pid) {
 			syscall.Kill(pid, syscall.SIGKILL)
-			break // the session, and so its agent
+			break // it was the session; its agent ends, too
 		}
 		j.trouble(i, 0, nil)
 	default:
 		j.faults["host killed"]++
-		j.Hosts[i].Link(j.t, "down") // nobody hears of it
+		j.Hosts[i].Link(j.t, "down") // no connection is closed
 		j.StopSSHD(i)
 		for _, pid := range j.Hosts[i].Processes() {
 			syscall.Kill(pid, syscall.SIGKILL)
@@ -139,8 +139,8 @@ func (j *cloud) strike() {
 	}
 }
 
-// trouble notes that a host is out of order for a while, and what ends that. Where it is the
-// launcher's, so are all others to it.
+// trouble notes that a host is out of order for a time, and how that ends. If the host is the
+// launcher's, all other hosts are out of order for the launcher.
 func (j *cloud) trouble(i int, pause time.Duration, end func()) {
 	until := time.Now().Add(pause)
 	for n := range j.Hosts {
@@ -154,7 +154,7 @@ func (j *cloud) trouble(i int, pause time.Duration, end func()) {
 	}
 }
 
-// heal ends the faults whose time is over.
+// heal ends the faults whose time is over at now.
 func (j *cloud) heal(now time.Time) {
 	var left []mend
 	for _, m := range j.mending {
@@ -170,7 +170,7 @@ func (j *cloud) heal(now time.Time) {
 // calm ends all faults.
 func (j *cloud) calm() { j.heal(time.Now().Add(time.Hour)) }
 
-// empty checks that nothing but its sshd runs on any host.
+// empty checks that no host runs anything but its sshd.
 func (j *cloud) empty() {
 	for i, h := range j.Hosts {
 		for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// journal is what one worker has written.
+// journal is the contents of one worker's journal.
 type journal struct {
 	name     string
 	worker   int
@@ -18,29 +18,29 @@ type journal struct {
 	host     string
 	rank     int           // in its last epoch
 	size     int           // of its last epoch
-	newest   int64         // commit
+	newest   int64         // the number of its newest commit
 	at       time.Time     // of its newest commit
-	slowest  time.Duration // from one commit to the next
+	slowest  time.Duration // the longest time from one commit to the next
 	commits  map[int64]string
 	steps    []time.Time // the first of each epoch
-	undone   []string    // commits that it held, and that were gone later
-	begun    []moment    // worlds, each with the commit that it began from
+	undone   []string    // commits that it held and that were lost later
+	begun    []moment    // the begin of each world, with the commit from which it began
 	held     []moment    // commits that were made on all ranks
-	done     string      // what it ended with
+	done     string      // its result at the end
 	accuracy string
 
 	read int64 // bytes
-	over bool  // nothing follows
+	over bool  // the worker has ended
 }
 
-// moment is when something happened to a commit.
+// moment is the time of an event, and the commit that it is about.
 type moment struct {
 	commit int64
 	at     time.Time
 }
 
-// journals reads what has been written since the last time. Of a worker that was
-// killed the last line may be cut.
+// journals reads all that is new in the journals. If a worker was killed, its last line
+// may be incomplete.
 func (j *job) journals() []*journal {
 	dir := filepath.Join(j.dir, "journals")
 	files, err := os.ReadDir(dir)
@@ -69,7 +69,7 @@ func (j *job) journals() []*journal {
 	return j.all
 }
 
-// more reads the lines that have come.
+// more reads the new lines.
 func (w *journal) more(name string) error {
 	f, err := os.Open(name)
 	if err != nil {

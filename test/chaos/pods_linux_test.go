@@ -24,13 +24,13 @@ const (
 	podsNeeded, podsWanted = 2, 4
 	// podGrace is the grace period of a pod that is drained.
 	podGrace = 3 * time.Second
-	// aim is how long a deletion waits for its phase.
+	// aim is how long a deletion waits for the wanted phase.
 	aim = 2 * time.Second
 )
 
-// TestPodDeletions deletes pods of an elastic Job, pod 0 among them, by SIGKILL or by a drain, each in a phase of its
-// worker: in a step, in a commit, between two worlds. Others come in their places, with the same name and number or
-// new ones. After each the job makes a step again, and no commit that was made is ever gone.
+// TestPodDeletions deletes pods of an elastic Job, also pod 0, by SIGKILL or by a drain. Each is deleted in a phase of
+// its worker: in a step, in a commit, or between two worlds. Other pods replace them, with the same name and number or
+// with new ones. After each deletion the job makes a step again, and no commit is ever lost.
 //
 //	go test ./test/chaos -run TestPodDeletions -chaos.pods 100 -timeout 30m -v
 func TestPodDeletions(t *testing.T) {
@@ -49,20 +49,20 @@ func TestPodDeletions(t *testing.T) {
 	k.report()
 }
 
-// kubelet starts and ends the pods of a Job. A pod is a network namespace with a host name, and a file that names the
-// others; pod 0 keeps its address, as by a Service.
+// kubelet starts and ends the pods of a Job. A pod is a network namespace with a host name, and a file with the names
+// of the other pods. Pod 0 keeps its address, as a Service does.
 type kubelet struct {
 	*job
 	nodes   []netns.Host
-	pods    map[int]*pod // that are to be there, by number
+	pods    map[int]*pod // the pods of the job, by number
 	started []*pod
 	names   map[string]string // addresses of pods
 	next    int               // the first number that no pod has had
 	deleted []deletion
-	torn    int // checkpoints
+	torn    int // the number of torn checkpoints
 }
 
-// pod is one of them: a horovodrun.
+// pod is one pod: a horovodrun.
 type pod struct {
 	index, node int
 	name        string
@@ -72,13 +72,13 @@ type pod struct {
 	done        chan struct{}
 }
 
-// deletion is the end of a pod, as it was.
+// deletion describes a deletion of a pod.
 type deletion struct {
 	pod   string
 	how   string // "killed" or "drained"
 	phase string
 	at    time.Time
-	next  time.Duration // from it to the next step
+	next  time.Duration // from the deletion to the job's next step
 }
 
 func newKubelet(t *testing.T, seed uint64) *kubelet {
@@ -124,7 +124,7 @@ func newKubelet(t *testing.T, seed uint64) *kubelet {
 	return k
 }
 
-// start starts a pod with that number, on a machine that has none.
+// start starts a pod with that number, on a machine without a pod.
 func (k *kubelet) start(index int) {
 	k.t.Helper()
 	node := 0
@@ -181,7 +181,7 @@ func (k *kubelet) full(after time.Time) bool {
 	return n == podsWanted
 }
 
-// phase is what the worker of a pod does, or did last.
+// phase is the current phase of a pod's worker, or its last one.
 func (p *pod) phase() string {
 	text, _ := os.ReadFile(p.phases)
 	switch string(text) {
@@ -195,7 +195,7 @@ func (p *pod) phase() string {
 	return "starting"
 }
 
-// delete deletes a pod in a random phase, or two: one of them then goes while the job forms anew.
+// delete deletes a pod in a random phase, or two pods: the second one while the job forms a new world.
 func (k *kubelet) delete() {
 	k.t.Helper()
 	wanted := []string{"in a step", "in a commit", "between worlds"}[k.rng.IntN(3)]
@@ -237,7 +237,8 @@ func (k *kubelet) delete() {
 	}
 }
 
-// end ends a pod as soon as its worker is in the wanted phase, or after a while in any. An empty phase wants none.
+// end deletes a pod as soon as its worker is in the wanted phase, or, after aim, in any phase. If wanted is empty, it
+// deletes the pod at once.
 func (k *kubelet) end(index int, wanted, how string) {
 	p := k.pods[index]
 	pids := k.nodes[p.node].Processes()
@@ -255,7 +256,7 @@ func (k *kubelet) end(index int, wanted, how string) {
 	for _, pid := range pids {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
-	p.cmd.Process.Kill() // which may not have come to its machine
+	p.cmd.Process.Kill() // the pod may not be inside its machine yet
 	<-p.done
 	k.await("nothing of the pod is left", func() bool {
 		left := k.nodes[p.node].Processes()
@@ -268,13 +269,13 @@ func (k *kubelet) end(index int, wanted, how string) {
 		k.tear()
 	}
 	if how == "killed" {
-		d.phase = p.phase() // in which it was killed, exactly
+		d.phase = p.phase() // the exact phase in which it was killed
 	}
 	delete(k.pods, index)
 	k.deleted = append(k.deleted, d)
 }
 
-// tear leaves half a checkpoint that claims to be newer than all others, as a disk may after a crash.
+// tear writes half a checkpoint that claims to be newer than all others. A disk may have such a file after a crash.
 func (k *kubelet) tear() {
 	names, err := filepath.Glob(filepath.Join(k.dir, "checkpoints", "commit-*.checkpoint"))
 	if err != nil || len(names) == 0 {
@@ -297,7 +298,7 @@ func (k *kubelet) tear() {
 	k.torn++
 }
 
-// finish lets the training come to its end, and checks it.
+// finish lets the training end, and checks its result.
 func (k *kubelet) finish() {
 	k.t.Helper()
 	if err := os.WriteFile(filepath.Join(k.dir, "enough"), nil, 0o600); err != nil {
@@ -325,14 +326,14 @@ func (k *kubelet) finish() {
 	k.nothingLost()
 }
 
-// nothingLost checks that no world began from an older commit than was made on all ranks before.
+// nothingLost checks that each world began from the newest commit that all ranks had made before, or a newer one.
 func (k *kubelet) nothingLost() {
 	var held []moment
 	for _, w := range k.all {
 		held = append(held, w.held...)
 	}
 	slices.SortFunc(held, func(a, b moment) int { return a.at.Compare(b.at) })
-	newest := make([]int64, len(held)) // up to each
+	newest := make([]int64, len(held)) // the newest up to each
 	for i, h := range held {
 		if newest[i] = h.commit; i > 0 {
 			newest[i] = max(h.commit, newest[i-1])

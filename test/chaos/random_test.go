@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// heartbeat is the least there is.
+// heartbeat is the shortest time-out of the heartbeats that a job may have.
 const heartbeat = 5 * time.Second
 
-// TestChaos injects faults at random. One worker that holds the state is spared at any
-// time, so that it is never lost.
+// TestChaos injects faults at random. At any time it spares one worker that holds the
+// state, so that the state is never lost.
 func TestChaos(t *testing.T) {
 	j := start(t, theSeed(t), []string{"-np", "4", "--min-np", "1", "--max-np", "6", "--blacklist-cooldown-range", "1",
 		"2"}, []string{"GOROVOD_HEARTBEAT_SECONDS=5"})
@@ -32,7 +32,7 @@ func theSeed(t *testing.T) uint64 {
 	return s
 }
 
-// torment injects faults for as long as was asked for.
+// torment injects faults for the time of -chaos.for.
 func (j *job) torment(strike func()) {
 	for end := time.Now().Add(*duration); time.Now().Before(end); {
 		time.Sleep(min(time.Duration(j.rng.ExpFloat64()*float64(*mean)), 5**mean))
@@ -48,7 +48,7 @@ func (j *job) torment(strike func()) {
 	}
 }
 
-// together is how many workers the newest world of all has, if all of these hold a commit.
+// together is the number of workers in the newest world, if all of these hold a commit.
 func (j *job) together() int {
 	sizes := map[int]int{}
 	for _, w := range j.veterans() {
@@ -72,11 +72,12 @@ func (j *job) veterans() (list []*journal) {
 	return list
 }
 
-// risks is what has been done to workers and hosts of late, so that it is known who is sound.
+// risks are the recent faults of workers and hosts. They tell which workers are sound.
 type risks struct {
-	// blamed is until when another failure on a host may cost the whole host.
+	// blamed is, for each host, the time until which another failure may cost the whole host.
 	blamed map[string]time.Time
-	// until is how long a worker or a host is out of order: only a commit after it shows that it is a member again.
+	// until is the time until which a worker or a host is out of order. Only a later commit shows that it is a member
+	// again.
 	until     map[int]time.Time
 	hostUntil map[string]time.Time
 }
@@ -85,7 +86,7 @@ func newRisks() risks {
 	return risks{blamed: map[string]time.Time{}, until: map[int]time.Time{}, hostUntil: map[string]time.Time{}}
 }
 
-// sound are the workers of which one may be the last that holds the state.
+// sound lists the workers on whose state the job can rely.
 func (j *job) sound() (list []*journal) {
 	for _, w := range j.veterans() {
 		offered := false
@@ -121,7 +122,7 @@ func (j *job) strike() {
 	}
 }
 
-// spare chooses who is spared by the next fault; nil: there should be none now.
+// spare chooses the worker that the next fault spares; nil: inject no fault now.
 func (j *job) spare() *journal {
 	sound := j.sound()
 	if len(sound) == 0 {
@@ -131,12 +132,12 @@ func (j *job) spare() *journal {
 	return sound[j.rng.IntN(len(sound))]
 }
 
-// strikeWorkers injects one fault of worker processes, of eight.
+// strikeWorkers injects one of the eight faults of worker processes, the k-th.
 func (j *job) strikeWorkers(spared *journal, k int) {
 	victim := func(risky time.Duration) *journal {
 		veterans := j.veterans()
 		w := veterans[j.rng.IntN(len(veterans))]
-		// Two failures on its host would cost the spared one's place.
+		// Two failures on its host would cost the spared worker its place.
 		if w.pid == spared.pid || w.host == spared.host && (time.Now().Before(j.blamed[w.host]) || risky > 0) {
 			return nil
 		}
@@ -157,7 +158,7 @@ func (j *job) strikeWorkers(spared *journal, k int) {
 		pause := time.Duration(j.rng.ExpFloat64() * float64(time.Second))
 		risky := time.Duration(0)
 		if pause > time.Second {
-			pause += 2*heartbeat + 2*time.Second // and it is given up meanwhile
+			pause += 2*heartbeat + 2*time.Second // so long that it is given up
 			risky = pause
 		}
 		if w := victim(risky); w != nil {

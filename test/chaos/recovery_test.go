@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestKillOneOfFour kills one worker of four after the other, each when its predecessor
-// has been replaced, and logs how long survivors and the whole job take to train again.
+// TestKillOneOfFour kills one worker of four, five times, each time when the last one has been
+// replaced. It logs how long the survivors and the whole job take to train again.
 func TestKillOneOfFour(t *testing.T) {
 	j := start(t, 1, []string{"-np", "4", "--min-np", "3", "--max-np", "4"}, nil, "127.0.0.1:16")
 	full := func() (workers []*journal) {

@@ -1,5 +1,5 @@
-// Package cluster makes hosts for tests: network namespaces, each with an sshd of its
-// own, which know each other as h0, h1, … What runs there finds these as the host's name.
+// Package cluster makes hosts for tests: network namespaces, each with an sshd. Their
+// names are h0, h1, …, and a program there finds its host's name.
 package cluster
 
 import (
@@ -17,18 +17,18 @@ import (
 	"github.com/gorovod/gorovod/test/netns"
 )
 
-// Cluster is a number of hosts. It is gone when its test has ended.
+// Cluster is a number of hosts. The end of its test removes it.
 type Cluster struct {
 	Hosts []netns.Host
-	// Dir is a directory that all hosts see.
+	// Dir is a directory that all hosts share.
 	Dir string
-	// SSHDs are the sshds by host, nil where there is none.
+	// SSHDs are the sshds by host, nil for a host without one.
 	SSHDs []*exec.Cmd
 	t     testing.TB
 }
 
-// New makes n hosts; options are lines for the sshds' configuration. It skips the test,
-// with the reason, where it cannot.
+// New makes n hosts; options are lines for the sshds' configuration. If that is
+// impossible here, it skips the test, with the reason.
 func New(t testing.TB, n int, options ...string) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -40,7 +40,7 @@ func New(t testing.TB, n int, options ...string) *Cluster {
 			t.Skipf("hosts need %s (Debian: openssh-server, openssh-client): %v", tool, err)
 		}
 	}
-	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // where sshd hides its children
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // sshd needs it for privilege separation
 		t.Skip(err)
 	}
 	c := &Cluster{t: t, Hosts: netns.Many(t, n), Dir: t.TempDir()}
@@ -66,7 +66,7 @@ func New(t testing.TB, n int, options ...string) *Cluster {
 	return c
 }
 
-// SSH is the ssh that knows the hosts, for GOROVOD_SSH.
+// SSH is the command of an ssh that knows the hosts, for GOROVOD_SSH.
 func (c *Cluster) SSH() string { return "ssh -F " + c.File("config") }
 
 // File is the path of a file of that name in Dir.
@@ -94,7 +94,7 @@ func (c *Cluster) Keygen(name string) {
 func (c *Cluster) StartSSHD(i int) {
 	c.t.Helper()
 	cmd := c.Command(context.Background(), i, "/usr/sbin/sshd", "-D", "-e", "-f", c.File(fmt.Sprintf("sshd%d", i)))
-	// A file: its sessions may outlive it, and would hold a pipe open.
+	// The log is a file, because sessions may outlive the sshd, and would hold a pipe open.
 	log, err := os.Create(c.File(fmt.Sprintf("sshd%d.log", i)))
 	if err != nil {
 		c.t.Fatal(err)
@@ -116,14 +116,14 @@ func (c *Cluster) StartSSHD(i int) {
 	c.t.Fatalf("sshd of h%d does not listen: %s", i, text)
 }
 
-// Command is a command on a host that has its name, too, and finds its own interfaces in /sys, where some programs look
+// Command is a command on a host. It sees the host's name, and the host's interfaces in /sys, where some programs look
 // for them. It dies with the test's process.
 func (c *Cluster) Command(ctx context.Context, i int, name string, args ...string) *exec.Cmd {
 	named := fmt.Sprintf("echo h%d > /proc/sys/kernel/hostname && mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"", i)
 	return c.Hosts[i].Command(ctx, "unshare", append([]string{"--uts", "--mount", "sh", "-c", named, name}, args...)...)
 }
 
-// inside says that a process has left this one's network namespace.
+// inside reports whether a process has left this process's network namespace.
 func inside(pid int) bool {
 	own, err := os.Readlink("/proc/self/ns/net")
 	its, other := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))

@@ -9,26 +9,25 @@ import (
 	"testing"
 )
 
-// An Mpirun starts ranks on the hosts of a cluster, from h0.
+// Mpirun is a launcher of MPI, which starts ranks on the hosts of a cluster from h0.
 type Mpirun struct {
-	// Name is the MPI's.
+	// Name is the name of the MPI.
 	Name string
-	// Program is its launcher, by Debian's name.
+	// Program is the launcher's name in Debian.
 	Program string
-	// Spares says that it can be told to let the others be when a rank has died.
+	// Spares: an option keeps the launcher from ending the other ranks when a rank has died.
 	Spares bool
 	args   func(c *Cluster, hosts string, spare bool, env []string) []string
 }
 
-// Mpiruns are those that are known here.
+// Mpiruns are the launchers of Open MPI and MPICH.
 var Mpiruns = []Mpirun{
 	{"Open MPI", "mpirun.openmpi", true, func(c *Cluster, hosts string, spare bool, env []string) []string {
-		// Neither ssh's command nor the environment has more than this. Its own ways are kept to the wire: the loopback
-		// is no way between hosts.
+		// Its connections are limited to the wire, because the loopback does not lead to other hosts.
 		args := []string{"--allow-run-as-root", "--oversubscribe", "-H", hosts, "--mca", "plm_rsh_agent", c.agent(),
 			"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", subnet, "--mca",
 			"oob_tcp_if_include", subnet,
-			"--mca", "btl_vader_backing_directory", c.Dir} // not /dev/shm: those that are killed leave it there
+			"--mca", "btl_vader_backing_directory", c.Dir} // in /dev/shm killed ranks would leave files
 		if spare {
 			args = append(args, "--enable-recovery")
 		}
@@ -44,17 +43,17 @@ var Mpiruns = []Mpirun{
 	}},
 }
 
-// subnet is that of the hosts' wires.
+// subnet is the subnet of the hosts' wires.
 const subnet = "10.78.0.0/24"
 
-// agent is the ssh that an mpirun uses.
+// agent is the command of the ssh that an mpirun uses.
 func (c *Cluster) agent() string {
 	return c.SSH() + " -o BatchMode=yes -o StrictHostKeyChecking=accept-new"
 }
 
-// Mpirun is an mpirun of local ranks on each host, with env beside this process's environment. With spare it lets the
-// others be when a rank has died, if it can. It skips the test where there is no such MPI. MPIs take the containers'
-// bridges for ways between hosts, so these go.
+// Mpirun prepares an mpirun of local ranks on each host, with env in addition to this process's environment. With spare
+// it does not end the other ranks when a rank has died, if the MPI can do that. Mpirun skips the test if there is no
+// such MPI. It removes the containers' bridges, because MPIs take them for connections between hosts.
 func (c *Cluster) Mpirun(ctx context.Context, t testing.TB, m Mpirun, local int, spare bool, env []string,
 	command ...string) *exec.Cmd {
 	t.Helper()
@@ -67,7 +66,7 @@ func (c *Cluster) Mpirun(ctx context.Context, t testing.TB, m Mpirun, local int,
 	}
 	var hosts []string
 	for _, h := range c.Hosts {
-		h.Command(t.Context(), "ip", "link", "del", "docker0").Run() // fails when it is gone
+		h.Command(t.Context(), "ip", "link", "del", "docker0").Run() // fails if it has been removed before
 		hosts = append(hosts, fmt.Sprintf("%s:%d", h.Address, local))
 	}
 	args := append(m.args(c, strings.Join(hosts, ","), spare, env), "-n", fmt.Sprint(local*len(hosts)))

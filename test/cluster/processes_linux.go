@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Children are the processes below pid.
+// Children lists the child processes of pid.
 func Children(pid int) (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, f := range files {
@@ -29,8 +29,8 @@ func Children(pid int) (pids []int) {
 	return pids
 }
 
-// Marked lists the processes that have mark in their environment and what in
-// their command line.
+// Marked lists the processes with mark in their environment and what in their
+// command line.
 func Marked(mark, what string) (pids []int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
@@ -47,8 +47,8 @@ func Marked(mark, what string) (pids []int) {
 	return pids
 }
 
-// NobodyLeft waits until no process with mark is left. Who is left in the end is an
-// error of the test, and is killed.
+// NobodyLeft waits until no process with mark is left, at most patience. Then it kills
+// each process that is left, and the test fails.
 func NobodyLeft(t testing.TB, mark string, patience time.Duration) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {

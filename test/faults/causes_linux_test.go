@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cause runs a job of four ranks, has a fault come over rank 2, and checks that every
-// other rank is told within the bound, in words that match says, and that the launcher
-// names it last. act, if not nil, is given the victim's process when all ranks work.
+// cause runs a job of four ranks, in which rank 2 has a fault. Every other rank must get
+// an error that match accepts within the bound, and the launcher must name the fault
+// last. act, if not nil, is called with the victim's process when all ranks work.
 func cause(t *testing.T, fault, match string, bound time.Duration, act func(pid int) error) {
 	t.Helper()
 	dir, err := binaries()
@@ -80,7 +80,7 @@ func cause(t *testing.T, fault, match string, bound time.Duration, act func(pid 
 	}
 }
 
-// The kernel's OOM killer takes a rank whose cgroup has no more memory.
+// The kernel's OOM killer kills a rank whose cgroup has no memory left.
 func TestOutOfMemory(t *testing.T) {
 	const of = "/sys/fs/cgroup/memory"
 	group := filepath.Join(of, fmt.Sprintf("gorovod-test-%d", os.Getpid()))
@@ -92,7 +92,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Skipf("no cgroup for memory: %v", err)
 	}
 	t.Cleanup(func() {
-		for range 100 { // until the killed process is out of it
+		for range 100 { // until the killed process has left the cgroup
 			if os.Remove(group) == nil {
 				return
 			}
@@ -102,23 +102,23 @@ func TestOutOfMemory(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(group, limit), []byte("268435456"), 0); err != nil {
 		t.Skipf("no limit of memory: %v", err)
 	}
-	// The killer needs a moment to decide; what counts is the end of the process.
+	// The OOM killer needs a moment. The time counts from the end of the process.
 	cause(t, "memory "+filepath.Join(group, procs), `was killed by signal 9 \(SIGKILL\)`, 5*time.Second, nil)
 }
 
-// A process that gets no more address space (ulimit -v) is ended by Go's runtime.
+// Go's runtime ends a process that has no address space left (ulimit -v).
 func TestNoAddressSpace(t *testing.T) {
 	cause(t, "address space", `exited with code 2`, 5*time.Second, nil)
 }
 
-// A debugger holds all of a process' threads.
+// A debugger stops all threads of a process.
 func TestADebugger(t *testing.T) {
 	cause(t, "", `is lost: .*its process is stopped by a debugger`, heartbeat+2*slack, func(pid int) error {
 		failed := make(chan error)
 		quit := make(chan struct{})
 		t.Cleanup(func() { close(quit) })
 		go func() {
-			runtime.LockOSThread() // who traces is a thread, and ends with its debuggees set free
+			runtime.LockOSThread() // a thread traces, and its end lets the traced threads go on
 			threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 			for _, thread := range threads {
 				if tid, _ := strconv.Atoi(filepath.Base(thread)); err == nil {

@@ -1,7 +1,7 @@
-// Package faults makes ranks of real jobs fail, each kind of fault in each phase of
-// a job's life, and measures how long it takes until every other rank is told why.
-// The short form runs with the other tests; FAULTS_PER_CELL=5 (make faults) fills the
-// whole table and writes it into docs/reliability.md.
+// Package faults makes ranks of real jobs fail, by each kind of fault in each phase of
+// a job's life. It measures how long it takes until every other rank gets the reason.
+// A short form runs with the other tests. FAULTS_PER_CELL=5 (make faults) fills the
+// whole table, and writes it into docs/reliability.md.
 package faults
 
 import (
@@ -28,19 +28,19 @@ import (
 // kind is a way to fail.
 type kind struct {
 	action, text string
-	bound        time.Duration // from the fault until the last rank is told
-	harmless     bool          // the job may also go on to its end, with right results
-	// what a text must say where the rank that failed does not name itself; empty: it must name it
+	bound        time.Duration // from the fault until the last rank has the reason
+	harmless     bool          // the job may also succeed, with right results
+	// what a reason must contain if it does not name the rank that failed; empty: it must name the rank
 	cause string
-	wires []string // the transports it concerns; nil: all
+	wires []string // the transports that the fault concerns; nil: all
 }
 
-// heartbeat is the shortest limit there is, and startTimeout that of the start; both
-// bounds are the time until somebody waits, which takes moments here, and the limit.
+// heartbeat is the shortest possible heartbeat, and startTimeout limits the start. Each bound is such a limit and
+// the time until a rank waits, which is short here.
 const (
 	heartbeat    = 5 * time.Second
 	startTimeout = 5 * time.Second
-	// lockLimit is how long a lock is waited for that nobody holds.
+	// lockLimit is the longest wait for a lock whose holder is gone.
 	lockLimit = 5 * time.Second
 	slack     = time.Second
 )
@@ -58,8 +58,8 @@ var kinds = []kind{
 	{action: "cut", text: "cut link", bound: heartbeat + 2*slack, wires: []string{"cut"}},
 }
 
-// phases are the points of package failpoint, in the order of a job's life, with how
-// often each is passed before the fault.
+// phases are the points of package failpoint, in the order of a job's life. Each has the
+// number of times that a rank passes it before the fault.
 var phases = []struct {
 	point, text string
 	most        int
@@ -76,13 +76,13 @@ var phases = []struct {
 
 const ranks = 4
 
-// cell is a kind of fault in a phase.
+// cell is a cell of the table: a kind of fault in a phase.
 type cell struct {
 	k     *kind
 	phase int
 }
 
-// injection is one job.
+// injection is one job with a fault.
 type injection struct {
 	cell
 	wire   string
@@ -96,7 +96,7 @@ func (i injection) String() string {
 		i.victim, i.nth, i.seed)
 }
 
-// binaries are built once.
+// binaries builds the programs once, and returns their folder.
 var binaries = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "gorovod-faults-"); err != nil {
 		return "", err
@@ -116,7 +116,7 @@ var binaries = sync.OnceValues(func() (dir string, err error) {
 
 func TestMain(m *testing.M) {
 	if flag.Parse(); testing.Short() {
-		return // silence takes its time
+		return // the time-outs take too long for -short
 	}
 	code := m.Run()
 	if dir, err := binaries(); err == nil {
@@ -125,7 +125,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// Every rank that is left is told within the bound why the job has ended.
+// Every surviving rank learns within the bound why the job has ended.
 func TestFaults(t *testing.T) {
 	perCell, _ := strconv.Atoi(os.Getenv("FAULTS_PER_CELL"))
 	seed := uint64(time.Now().UnixNano())
@@ -141,7 +141,7 @@ func TestFaults(t *testing.T) {
 		for p := range phases {
 			n := perCell
 			if perCell == 0 && p == int(seed+uint64(k))%len(phases) {
-				n = 1 // one cell of each kind in the short form, over any wire
+				n = 1 // the short form has one cell of each kind, over any wire
 			}
 			wire := r.IntN(len(wires))
 			for i := range n {
@@ -173,10 +173,10 @@ func TestFaults(t *testing.T) {
 	t.Logf("\n%s", table)
 }
 
-// wires are what jobs run over, if their kind of fault does not say otherwise.
+// wires are the transports of the jobs, if their kind of fault has no other ones.
 var wires = []string{"shm", "tcp", "hosts"}
 
-// draw chooses what the i-th injection into a cell leaves open.
+// draw chooses at random what the cell does not fix: the transport, the victim, and so on of its i-th injection.
 func draw(r *rand.Rand, c cell, i int) injection {
 	of := c.k.wires
 	if of == nil {
@@ -185,7 +185,7 @@ func draw(r *rand.Rand, c cell, i int) injection {
 	inj := injection{cell: c, wire: of[i%len(of)], victim: r.IntN(ranks), nth: 1 + r.IntN(phases[c.phase].most),
 		seed: r.Uint64()}
 	if phases[c.phase].point == "set" && inj.victim == 3 {
-		inj.victim = 0 // rank 3 is not a member of the set, but passes, too: any
+		inj.victim = 0 // any rank: also rank 3, which is not a member of the set, passes the point
 	}
 	if inj.wire == "cut" {
 		inj.victim = 2 + r.IntN(2) // the cut is made on the second host
@@ -208,11 +208,11 @@ func run(t *testing.T, table *table, inj injection) {
 	t.Logf("%v: %v %s", inj, took, o.summary())
 }
 
-// longest is when a job that is not over has hung.
+// longest is the time after which a job that has not ended counts as hung.
 const longest = 40 * time.Second
 
-// inject runs a job with a fault, and returns how long it took from the fault until
-// the last rank was told, 0 where the job came to its end nevertheless.
+// inject runs a job with a fault. It returns the time from the fault until the last rank
+// had the reason, 0 if the job succeeded nevertheless.
 func inject(t *testing.T, inj injection) (time.Duration, *outcome, error) {
 	dir, err := binaries()
 	if err != nil {
@@ -231,7 +231,7 @@ func inject(t *testing.T, inj injection) (time.Duration, *outcome, error) {
 	case "tcp":
 		env = append(env, "GOROVOD_TRANSPORT=tcp")
 	case "hosts":
-		hosts = "localhost:2,127.0.0.1:2" // for the ranks, these are two
+		hosts = "localhost:2,127.0.0.1:2" // the ranks take these for two hosts
 	}
 	var commands []*exec.Cmd
 	if inj.wire == "cut" {
@@ -261,7 +261,7 @@ func inject(t *testing.T, inj injection) (time.Duration, *outcome, error) {
 	return took, o, err
 }
 
-// start starts the commands; their lines come one by one. end kills what is left.
+// start starts the commands, and sends their lines one by one. end kills the commands that still run.
 func start(commands []*exec.Cmd) (lines <-chan string, end func(), err error) {
 	out := make(chan string, 1000)
 	var reading sync.WaitGroup
@@ -292,10 +292,10 @@ func start(commands []*exec.Cmd) (lines <-chan string, end func(), err error) {
 	return out, func() {
 		for _, c := range commands {
 			c.Process.Signal(syscall.SIGCONT)
-			c.Process.Kill() // a launcher's supervisors end their ranks then
+			c.Process.Kill() // then a launcher's supervisors end their ranks
 			c.Wait()
 		}
-		for range out { // to the end: everything is gone
+		for range out { // until all lines have come: then no process is left
 		}
 	}, nil
 }
@@ -309,8 +309,8 @@ func read(r io.ReadCloser, prefix string, out chan<- string) {
 	}
 }
 
-// onTwoHosts are ranks 0 and 1 on one host, 2 and 3 on another, and the rendezvous on
-// the first. The failpoint cuts the wire on the second host: what comes to it, comes.
+// onTwoHosts prepares ranks 0 and 1 on one host, 2 and 3 on another, and the rendezvous on
+// the first. The failpoint cuts the wire on the second host, in the outgoing direction only.
 func onTwoHosts(ctx context.Context, t *testing.T, dir string, env []string) ([]*exec.Cmd, error) {
 	hosts := netns.Two(t, "")
 	const secret, port = "5ec8e75ec8e75ec8e75ec8e75ec8e75ec8e7", "7423"
@@ -325,7 +325,7 @@ func onTwoHosts(ctx context.Context, t *testing.T, dir string, env []string) ([]
 		return nil, err
 	}
 	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // it serves
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // the rendezvous serves from now on
 		return nil, fmt.Errorf("the rendezvous: %w", err)
 	}
 	var commands []*exec.Cmd
@@ -343,7 +343,7 @@ func onTwoHosts(ctx context.Context, t *testing.T, dir string, env []string) ([]
 	return commands, nil
 }
 
-// outcome is what a job has said.
+// outcome is what the lines of a job say.
 type outcome struct {
 	fault time.Time
 	told  map[int]time.Time
@@ -375,7 +375,7 @@ func (o *outcome) take(line string) {
 	o.wrong = o.wrong || strings.HasSuffix(line, ":WRONG")
 }
 
-// summary says what came of the fault.
+// summary describes the outcome in a line.
 func (o *outcome) summary() string {
 	text := o.what
 	for _, line := range o.all {
@@ -395,7 +395,7 @@ func nanoseconds(text string) time.Time {
 	return time.Unix(0, n)
 }
 
-// complete reports that every rank but the victim has come to an end.
+// complete reports whether every rank but the victim has ended.
 func (o *outcome) complete(inj injection) bool {
 	for r := range ranks {
 		if _, told := o.told[r]; r != inj.victim && !told && !o.done[r] {
@@ -405,7 +405,7 @@ func (o *outcome) complete(inj injection) bool {
 	return true
 }
 
-// judge says how long it took, and what is wrong.
+// judge returns the time until the last rank had the reason, and an error if the outcome is wrong.
 func (o *outcome) judge(inj injection) (time.Duration, error) {
 	wrong := func(format string, args ...any) (time.Duration, error) {
 		return 0, fmt.Errorf(format+"\n%s", append(args, strings.Join(o.all, "\n"))...)
@@ -441,13 +441,13 @@ func (o *outcome) judge(inj injection) (time.Duration, error) {
 	return took, nil
 }
 
-// view is what follows the cause once the engine works: when, who noticed, and what that
-// rank was doing.
+// view is the part of a reason that follows the cause while the engine works: when which rank
+// noticed it, and what that rank was doing.
 var view = regexp.MustCompile(
 	` \[[0-9:. -]+ UTC, seen by rank \d on host \S+ \(pid \d+\): ([A-Z_]+ "[^"]*" (was|waited) |nothing was pending)`)
 
-// attributed checks that each text names the rank that has failed, its host and its
-// process, or the cause where that is nobody's, and the phase; and that all say the same.
+// attributed checks that each reason names the rank that has failed or, if the kind has one, the cause. While the
+// engine works, each reason also says when and amid what, and, unless a link is cut, all are the same.
 func (o *outcome) attributed(inj injection) error {
 	point := phases[inj.phase].point
 	starting := point == "rendezvous" || point == "attach"

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// table is what was measured, by phase and kind.
+// table has the measurements by phase and kind.
 type table struct {
 	mu       sync.Mutex
 	worst    map[cell]time.Duration
 	counts   map[cell]int
-	harmless map[cell]int // of counts: the job went on to its end
+	harmless map[cell]int // of counts: the jobs that succeeded
 	bad      map[cell]int
 }
 
@@ -22,7 +22,7 @@ func newTable() *table {
 		bad: map[cell]int{}}
 }
 
-// add notes an injection; took is 0 where nobody was told.
+// add notes an injection; took is 0 if the job succeeded.
 func (t *table) add(c cell, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +75,7 @@ func (t *table) String() string {
 	return b.String()
 }
 
-// The table lies between these lines of a page.
+// The table is between these lines of a page.
 const begin, end = "<!-- faults: begin -->\n", "<!-- faults: end -->\n"
 
 // write puts the table into a page.

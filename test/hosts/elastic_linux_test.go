@@ -18,12 +18,12 @@ import (
 	"github.com/gorovod/gorovod/test/cluster"
 )
 
-// untilVariable names the file whose presence ends an elastic training.
+// untilVariable names a file. As soon as the file exists, the elastic training ends.
 const untilVariable = "GOROVOD_HOSTS_TEST_UNTIL"
 
 func init() { programs["elastic"] = elastic }
 
-// tally is a state: how many steps were made.
+// tally is a state: the number of steps that were made.
 type tally struct{ steps, saved int64 }
 
 func (s *tally) Save()    { s.saved = s.steps }
@@ -37,7 +37,7 @@ func (s *tally) Sync(ctx context.Context) error {
 	return err
 }
 
-// elastic counts steps, and says in which worlds: "worker 2 (pid 77): of 4".
+// elastic counts steps, and prints each world in which it does: "worker 2 (pid 77): of 4".
 func elastic() int {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -100,10 +100,10 @@ type trial struct {
 	said  *said
 	done  chan struct{}
 	mark  string
-	after int // what was said before has been seen
+	after int // await has seen the output before this place
 }
 
-// train starts an elastic job, whose mark is in the environment of its workers.
+// train starts an elastic job. The environment of its workers has the job's mark.
 func (c *testCluster) train(env []string, args ...string) *trial {
 	c.t.Helper()
 	r := &trial{c: c, said: &said{}, done: make(chan struct{}), mark: "HOSTS_TEST_MARK=" + c.t.Name() +
@@ -125,19 +125,19 @@ func (c *testCluster) train(env []string, args ...string) *trial {
 	return r
 }
 
-// lines are so many that match.
+// lines asks for n lines that match a pattern.
 type lines struct {
 	pattern string
 	n       int
 }
 
-// await waits until as many lines match as are asked for, after those of the last await.
+// await waits until n lines match, after the lines of the last await.
 func (r *trial) await(pattern string, n int) {
 	r.t.Helper()
 	r.awaitAll(lines{pattern, n})
 }
 
-// awaitAll is await for what may come in any order.
+// awaitAll is await for lines that may come in any order.
 func (r *trial) awaitAll(all ...lines) {
 	r.t.Helper()
 	for end := time.Now().Add(40 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -164,7 +164,7 @@ func (r *trial) awaitAll(all ...lines) {
 	}
 }
 
-// on is the pid of a worker of a host.
+// on returns the pid of a worker on a host.
 func (r *trial) on(host int) int {
 	r.t.Helper()
 	for _, pid := range r.c.Hosts[host].Processes() {
@@ -178,7 +178,7 @@ func (r *trial) on(host int) int {
 	return 0
 }
 
-// finish ends the training, which all that are left come to the end of.
+// finish ends the training. All workers that are left must come to its end.
 func (r *trial) finish(workers int) {
 	r.t.Helper()
 	r.c.Write("enough", "")
@@ -193,7 +193,7 @@ func (r *trial) finish(workers int) {
 	}
 }
 
-// Fixed hosts: a worker is killed, an agent, and a wire is cut; what is left goes on.
+// With fixed hosts, a worker and an agent are killed, and a wire is cut. The rest goes on.
 func TestElasticHostsAreLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 4)
@@ -201,7 +201,7 @@ func TestElasticHostsAreLost(t *testing.T) {
 	r.await("worker [0-3] .*: of 4", 4)
 	syscall.Kill(r.on(1), syscall.SIGKILL)
 	r.await("worker [023] .*: of 3", 3)
-	for _, pid := range cluster.Marked("", " agent") { // of all tests' agents, that on h2
+	for _, pid := range cluster.Marked("", " agent") { // of the agents of all tests, the one on h2
 		for _, there := range c.Hosts[2].Processes() {
 			if pid == there {
 				syscall.Kill(pid, syscall.SIGKILL)
@@ -219,8 +219,8 @@ func TestElasticHostsAreLost(t *testing.T) {
 	cluster.NobodyLeft(t, r.mark, 40*time.Second)
 }
 
-// Discovered hosts: a job of this host alone grows beyond it, and shrinks; a host that is taken away is
-// left in order; by upstream's rule a worker's death costs its host.
+// With discovered hosts, a job on this host alone grows to other hosts, and shrinks. Workers leave a host that
+// is taken away in order. By upstream's rule, the death of a worker costs its host.
 func TestElasticHostsAreDiscovered(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -235,7 +235,7 @@ func TestElasticHostsAreDiscovered(t *testing.T) {
 		"cat "+c.File("offered"))
 	r.await("worker 0 .*: of 1", 1)
 	offer("h1:2\n10.78.0.1:1\n") // hosts that are known stay first
-	// They may come one after the other.
+	// The hosts may join one after the other.
 	r.await("worker [0-2] .*: of 3", 3)
 	offer("10.78.0.1:1\nh2:2\n")
 	r.awaitAll(lines{">:dismissed\n", 2}, lines{"worker [034] .*: of 3", 3})
@@ -247,7 +247,7 @@ func TestElasticHostsAreDiscovered(t *testing.T) {
 	cluster.NobodyLeft(t, r.mark, 20*time.Second)
 }
 
-// When the launcher is killed, workers of other hosts end, too, and what they say of it is in files there.
+// When the launcher is killed, workers on other hosts end, too, and their last words are in files there.
 func TestElasticLauncherDies(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)

@@ -1,6 +1,6 @@
-// Package hosts tests jobs over several hosts, which are network namespaces, each
-// with an sshd of its own. The test binary is all programs: the launcher, the agents,
-// the supervisors and what the ranks run.
+// Package hosts tests jobs over several hosts: network namespaces, each with an sshd.
+// The test binary is all programs: the launcher, the agents, the supervisors and the
+// ranks' programs.
 package hosts
 
 import (
@@ -32,12 +32,12 @@ func TestMain(m *testing.M) {
 		os.Exit(programs[os.Getenv(programVariable)]())
 	}
 	if flag.Parse(); testing.Short() {
-		return // clusters take their time
+		return // making clusters takes too long for -short
 	}
 	os.Exit(m.Run())
 }
 
-// testCluster is a cluster whose launcher, on h0, and agents are the test binary.
+// testCluster is a cluster. The test binary is its launcher, on h0, and its agents.
 type testCluster struct {
 	*cluster.Cluster
 	t                   testing.TB
@@ -62,21 +62,21 @@ type job struct {
 	*exec.Cmd
 	t              testing.TB
 	stdout, stderr bytes.Buffer
-	read           chan struct{} // closed when until's reader is at the end
+	read           chan struct{} // closed when the reader of until is at the end
 	over           chan struct{} // closed when a job of lose has ended
 }
 
 // run prepares horovodrun; env adds to its environment.
 func (c *testCluster) run(env []string, args ...string) *job {
 	j := &job{t: c.t, Cmd: c.Hosts[0].Command(context.Background(), c.horovodrun, args...)}
-	j.WaitDelay = time.Second // whatever holds its output open
+	j.WaitDelay = time.Second // even if a process holds its output open
 	j.Env = append(os.Environ(), "GOROVOD_SSH="+c.SSH(), "GORACE=atexit_sleep_ms=0")
 	j.Env = append(j.Env, env...)
 	j.Stdout, j.Stderr = &j.stdout, &j.stderr
 	return j
 }
 
-// does is the environment in which the test binary runs a program.
+// does returns the environment in which the test binary runs a program.
 func does(program string, env ...string) []string { return append(env, programVariable+"="+program) }
 
 func self() string {
@@ -87,7 +87,7 @@ func self() string {
 	return path
 }
 
-// expect runs it to its end, for at most a minute.
+// expect runs the job to its end, at most a minute, and checks it as ended does.
 func (j *job) expect(code int, says ...string) {
 	j.t.Helper()
 	stop := time.AfterFunc(time.Minute, func() { j.Process.Signal(syscall.SIGKILL) })
@@ -96,10 +96,10 @@ func (j *job) expect(code int, says ...string) {
 	j.ended(code, says...)
 }
 
-// anyFailure is every exit code but 0: that of a launcher which does not hand on its ranks'.
+// anyFailure stands for every exit code but 0: some launchers do not pass on the exit code of a rank.
 const anyFailure = -2
 
-// ended checks how it has ended. What it must say are regular expressions.
+// ended checks the job's exit code, and that its output matches each of the regular expressions.
 func (j *job) ended(code int, says ...string) {
 	j.t.Helper()
 	if got := j.ProcessState.ExitCode(); got != code && (code != anyFailure || got < 1) {

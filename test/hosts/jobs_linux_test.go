@@ -16,7 +16,7 @@ func TestCollectivesOverHosts(t *testing.T) {
 		np    int
 	}{
 		{"h0:2,h1:2", 4},
-		{"h1:1,h2:1", 2}, // the launcher's host takes no part
+		{"h1:1,h2:1", 2}, // the launcher's host has no ranks
 		{"six1:2,h2:1,six3:1", 4},
 		{"h0:1,h1:3,h2:2,h3:1", 7},
 		{"10.78.0.2:1,[fd78::3]:1", 2},
@@ -32,7 +32,7 @@ func TestCollectivesOverHosts(t *testing.T) {
 	}
 }
 
-// The whole of a job that does nothing on four hosts.
+// BenchmarkLaunch measures a whole job that does nothing on four hosts.
 func BenchmarkLaunch(b *testing.B) {
 	c := newCluster(b, 4)
 	for b.Loop() {
@@ -40,7 +40,7 @@ func BenchmarkLaunch(b *testing.B) {
 	}
 }
 
-// BenchmarkSSH is what one ssh costs the launcher's host: its own processor time, the sshd's aside.
+// BenchmarkSSH measures the CPU time of one ssh on the launcher's host, without the sshd's.
 func BenchmarkSSH(b *testing.B) {
 	c := newCluster(b, 2)
 	var cpu time.Duration

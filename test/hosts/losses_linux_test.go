@@ -19,7 +19,7 @@ func nobodyLeft(t testing.TB, mark string) {
 	cluster.NobodyLeft(t, mark, 20*time.Second)
 }
 
-// until starts the job and returns when n lines of its stdout have text.
+// until starts the job, and returns when n lines of its stdout contain text.
 func (j *job) until(text string, n int) {
 	j.t.Helper()
 	j.Stdout = nil
@@ -50,7 +50,7 @@ func (j *job) until(text string, n int) {
 	}()
 }
 
-// wait waits for its end, for at most a minute.
+// wait waits for the end of the job, at most a minute.
 func (j *job) wait() {
 	stop := time.AfterFunc(time.Minute, func() { j.Process.Signal(syscall.SIGKILL) })
 	defer stop.Stop()
@@ -58,8 +58,8 @@ func (j *job) wait() {
 	j.Wait()
 }
 
-// However a running host is lost, the job ends soon, says which, and leaves
-// nobody on any host.
+// In whatever way a running host is lost, the job ends soon, names the host, and
+// leaves no process on any host.
 func TestLostHosts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -83,7 +83,7 @@ func TestLostHosts(t *testing.T) {
 			if took := time.Since(begin); took > 15*time.Second {
 				t.Errorf("it took %v", took)
 			}
-			// A rank of the lost host may be seen to die before the host is.
+			// The job may notice the death of a rank on the lost host first.
 			if code := j.ProcessState.ExitCode(); code != 255 && code != 3 && code != 143 {
 				t.Errorf("exit code %d", code)
 			}
@@ -95,7 +95,7 @@ func TestLostHosts(t *testing.T) {
 	}
 }
 
-// kill kills those of the processes whose command line has what; there must be one.
+// kill kills the processes whose command line contains what. There must be at least one.
 func kill(t *testing.T, pids []int, what string) {
 	t.Helper()
 	n := 0
@@ -123,8 +123,8 @@ func TestDeathOfTheLauncherLeavesNobodyAnywhere(t *testing.T) {
 	nobodyLeft(t, mark)
 }
 
-// A wire that is cut is noticed, by the ranks or by the launcher, and the host cleans
-// up by itself.
+// The ranks or the launcher notice a cut wire, and the host ends its processes by
+// itself.
 func TestACutWire(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -135,13 +135,13 @@ func TestACutWire(t *testing.T) {
 	c.Hosts[2].Link(t, "down")
 	j.wait()
 	j.ended(255, "rank 1 on host h2 .* is lost with its host: nothing was heard of it for 20s")
-	for _, p := range cluster.Marked(mark, "") { // the host would end them after two minutes
+	for _, p := range cluster.Marked(mark, "") { // or the host would end them after two minutes
 		syscall.Kill(p, syscall.SIGTERM)
 	}
 	nobodyLeft(t, mark)
 }
 
-// A host that is cut off before it has answered costs no more than the time for it.
+// A host that is cut off before it has answered delays the job by no more than the time-out.
 func TestAWireThatIsCutBefore(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -169,8 +169,8 @@ func TestSignalsReachAllHosts(t *testing.T) {
 	}
 }
 
-// A slow reader holds ranks of other hosts back, loses nothing, and does not keep
-// the launcher from anything else.
+// A slow reader of the output slows down ranks on other hosts. It loses no output, and
+// blocks nothing else in the launcher.
 func TestMuchOutputOfOtherHosts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -16,10 +16,10 @@ import (
 	"github.com/gorovod/gorovod/test/cluster"
 )
 
-// overMPI lets MPI carry the data, and the ranks find one another by it.
+// overMPI makes MPI carry the data. The ranks find one another by MPI, too.
 const overMPI = "HOROVOD_CONTROLLER=mpi"
 
-// Ranks that mpirun starts on several hosts find one another, and are right, in each of the ways.
+// Ranks that mpirun starts on several hosts find one another in each of the ways, and compute right results.
 func TestStartedByMpirun(t *testing.T) {
 	t.Parallel()
 	for _, m := range cluster.Mpiruns {
@@ -35,7 +35,7 @@ func TestStartedByMpirun(t *testing.T) {
 				"over MPI, at the usual places": {"HOROVOD_CONTROLLER=gloo", "HOROVOD_CPU_OPERATIONS=mpi", secret(t),
 					"HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address, "HOROVOD_GLOO_RENDEZVOUS_PORT=4710"},
 				"by a shared directory":       {"GOROVOD_RENDEZVOUS_DIR=" + c.Dir},
-				"by what the launcher offers": {"HOME=/proc"}, // where nobody can write
+				"by what the launcher offers": {"HOME=/proc"}, // nobody can write there
 				"in the home directory":       {"HOME=" + c.Dir, "PMIX_INSTALL_PREFIX=" + noPMIx},
 				"by a secret and an address": {secret(t), "HOROVOD_GLOO_RENDEZVOUS_ADDR=" + c.Hosts[0].Address,
 					"HOROVOD_GLOO_RENDEZVOUS_PORT=4711"},
@@ -60,8 +60,8 @@ func TestStartedByMpirun(t *testing.T) {
 	}
 }
 
-// Ranks of Open MPI need no directory that all hosts share, say that it is PMIx by which they meet, and do not wait for
-// ever for one that does not come.
+// Ranks of Open MPI meet by PMIx, and say so. They need no directory that all hosts share. If a rank does not come, the
+// others do not wait for ever.
 func TestMeetByPMIx(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -71,12 +71,12 @@ func TestMeetByPMIx(t *testing.T) {
 	c.absent(t, openMPI, "PMIx", map[string]string{
 		"3": `rank 3 of 4 \(not heard of, started on host h1\); ranks 0, 1, 2 are there`,
 		"0": `rank 0 of 4 \(not heard of, started on host h0\); ranks 1, 2, 3 are there`,
-		// as mpirun was told
+		// mpirun was told this name of the host
 		"2,3": `rank 2 of 4 \(not heard of, started on host 10.78.0.2\), rank 3 of 4 \(not heard of, started on host 10.78.0.2\); ranks 0, 1 are there`,
 	})
 }
 
-// So it is with ranks of MPICH, by PMI.
+// Ranks of MPICH meet by PMI in the same way.
 func TestMeetByPMI(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -86,13 +86,13 @@ func TestMeetByPMI(t *testing.T) {
 	c.absent(t, mpich, "PMI", map[string]string{
 		"3": `rank 3 of 4 \(not heard of, started on host h1\); ranks 0, 1, 2 are there`,
 		"0": `rank 0 of 4 \(not heard of, started on host h0\); ranks 1, 2, 3 are there`,
-		// its name is not told
+		// PMI does not tell the name of that host
 		"2,3": `rank 2 of 4 \(not heard of, started on host number 2 of 2\), rank 3 of 4 \(not heard of, started on host number 2 of 2\); ranks 0, 1 are there`,
 	})
 }
 
-// absent checks what ranks of an mpirun's are told when some do not come, by which these are: comma-separated, two on
-// each host.
+// absent checks the errors of an mpirun's ranks when some do not come. told has the expected error for each list of
+// absent ranks, comma-separated. There are two ranks on each host.
 func (c *testCluster) absent(t *testing.T, m cluster.Mpirun, way string, told map[string]string) {
 	for absent, told := range told {
 		j := c.mpirun(t, m, false, does("absent", "ABSENT="+absent, "PRESENT="+t.TempDir(), "HOME=/proc",
@@ -108,13 +108,13 @@ func (c *testCluster) absent(t *testing.T, m cluster.Mpirun, way string, told ma
 						way)+told)
 			}
 		}
-		// Hydra kills the other ranks as soon as one has ended, and may stumble over that
+		// Hydra kills the other ranks as soon as one has ended, and may fail at that
 		j.expect(anyFailure, texts...)
 		t.Logf("without %s: %.1f s in all", absent, time.Since(began).Seconds())
 	}
 }
 
-// mpirun prepares an mpirun on h0 of two ranks on each host; spare is Mpirun's.
+// mpirun prepares an mpirun on h0 with two ranks on each host. spare is that of Cluster.Mpirun.
 func (c *testCluster) mpirun(t *testing.T, m cluster.Mpirun, spare bool, env []string) *job {
 	j := &job{t: t, Cmd: c.Mpirun(context.Background(), t, m, 2, spare, env, self())}
 	j.WaitDelay = time.Second
@@ -127,7 +127,7 @@ func secret(t *testing.T) string {
 	return "HOROVOD_SECRET_KEY=" + hex.EncodeToString([]byte(t.Name()))
 }
 
-// When a rank is killed, or a host is cut off, all others end soon, and say who it was, whoever carries the data.
+// When a rank is killed or a host is cut off, all other ranks end soon, and name it, with each carrier.
 func TestDeathUnderMpirun(t *testing.T) {
 	t.Parallel()
 	for _, m := range cluster.Mpiruns {
@@ -149,7 +149,7 @@ func TestDeathUnderMpirun(t *testing.T) {
 	}
 }
 
-// lose runs a job of "teller" in which something is lost, and returns when none of its ranks is left.
+// lose runs a job of the program "teller", calls lose when its ranks work, and returns when no rank is left.
 func (c *testCluster) lose(t *testing.T, m cluster.Mpirun, env string, lose func(pids []int)) *job {
 	mark := "HOSTS_TEST_MARK=" + hex.EncodeToString([]byte(t.Name())) + strconv.Itoa(os.Getpid())
 	if env == "HOME=" {
@@ -162,7 +162,7 @@ func (c *testCluster) lose(t *testing.T, m cluster.Mpirun, env string, lose func
 	}
 	go func() { j.Wait(); close(j.over) }()
 	defer func() {
-		for _, p := range cluster.Marked(mark, "") { // launchers' own, which do not see that a wire is cut
+		for _, p := range cluster.Marked(mark, "") { // the launchers' processes, which do not notice a cut wire
 			syscall.Kill(p, syscall.SIGKILL)
 		}
 		j.Process.Kill()
@@ -192,11 +192,10 @@ func (c *testCluster) lose(t *testing.T, m cluster.Mpirun, env string, lose func
 	return j
 }
 
-// slowStart bounds how long the ranks of lose may take to come: where the cores are busy with other tests each takes
-// its turn.
+// slowStart is the longest time for the ranks of lose to start. On busy cores they start one after another.
 const slowStart = 80 * time.Second
 
-// await is what a file says when it is there.
+// await waits for a file, and returns its contents.
 func (j *job) await(name string) string {
 	j.t.Helper()
 	deadline := time.After(slowStart)
@@ -218,22 +217,24 @@ func (j *job) await(name string) string {
 	return ""
 }
 
-// alive is false for a corpse, too.
+// alive reports whether a process runs. It is false for a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))
 }
 
-// crashed reports that the mpirun of a job that is over has died of itself: Open MPI's may when it hands on what MPI
-// says about a lost connection, and then ends the ranks on other hosts.
+// crashed reports whether the mpirun of a job that has ended died by itself. Open MPI's may crash when it passes on
+// MPI's message about a lost connection. Then the ranks on other hosts end.
 func (j *job) crashed() bool {
 	status, ok := j.ProcessState.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() != syscall.SIGKILL // which is the test's
+	return ok && status.Signaled() && status.Signal() != syscall.SIGKILL // SIGKILL comes from the test
 }
 
-// told checks what the survivors of a host have been told. An mpirun that does not spare them may have killed all but
-// one before they could say it, or all if it says why itself, and one that has crashed any. A rank that does not come
-// back from MPI says it as it ends.
+// told checks the errors of a host's survivors. Not every survivor has one:
+//   - An mpirun that does not spare survivors may kill all but one before they have written it. If it names the cause
+//     itself, it may kill all.
+//   - An mpirun that has crashed may have killed any of them.
+//   - A rank that does not return from MPI writes the error as it ends.
 func (j *job) told(m cluster.Mpirun, dir string, ranks []int, cause string) {
 	j.t.Helper()
 	silent := 0

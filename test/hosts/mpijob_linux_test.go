@@ -14,8 +14,8 @@ import (
 	"github.com/gorovod/gorovod/test/cluster"
 )
 
-// withEtc runs a command with the files of a directory in /etc/mpi, as a launcher's pod has them: in a mount namespace
-// with an /etc of links.
+// withEtc runs a command with the files of a directory in /etc/mpi, as in a launcher's pod. It uses a mount namespace
+// with links in /etc.
 const withEtc = `set -e
 mount --make-rprivate /
 mkdir -p "$1.etc"
@@ -26,7 +26,7 @@ ln -s "$1" /etc/mpi
 shift
 exec "$@"`
 
-// mpiJob makes horovodrun that of an MPIJob's launcher, whose operator has written the files.
+// mpiJob lets horovodrun run as in an MPIJob's launcher. files are those that the operator writes.
 func (c *testCluster) mpiJob(files map[string]string) {
 	c.t.Helper()
 	if err := os.Mkdir(c.File("mpi"), 0o700); err != nil {
@@ -43,7 +43,7 @@ func (c *testCluster) mpiJob(files map[string]string) {
 	}
 }
 
-// ranks checks that all ranks of a job of two on each host have said so.
+// ranks checks that all n ranks of a job, two on each host, have printed their line.
 func (j *job) ranks(n int) {
 	j.t.Helper()
 	for r := range n {
@@ -71,7 +71,7 @@ func TestMPIJob(t *testing.T) {
 	}
 }
 
-// The operator's first version gives the pods no sshd, and the launcher a script.
+// The operator's first version has no sshd in the pods. It gives the launcher a script.
 func TestMPIJobWithoutSSH(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -95,9 +95,9 @@ func TestMPIJobWithoutSSH(t *testing.T) {
 	}
 }
 
-// With --min-np alone an MPIJob is elastic: the launcher starts before the workers, begins on those that run, with the
-// slots of the hostfile, goes on without a pod that is deleted, and takes the one that replaces it, which has the same
-// name.
+// With --min-np alone an MPIJob is elastic. The launcher starts before the workers, and begins on the workers that run,
+// with the slots of the hostfile. It goes on without a pod that is deleted, and takes in the pod that replaces it. That
+// pod has the same name.
 func TestElasticMPIJob(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -112,7 +112,7 @@ func TestElasticMPIJob(t *testing.T) {
 	r.await("worker .*: of 2", 2)
 	c.Write("mpi/discover_hosts.sh", nobody+"echo h1\necho h2\n")
 	r.await("worker .*: of 4", 4)
-	// A pod is deleted. What the operator has written is not seen at once.
+	// A pod is deleted. The launcher sees the operator's new files only later.
 	c.StopSSHD(2)
 	for _, pid := range c.Hosts[2].Processes() {
 		syscall.Kill(pid, syscall.SIGKILL)
@@ -122,8 +122,8 @@ func TestElasticMPIJob(t *testing.T) {
 	c.StartSSHD(2)
 	r.await("worker .*: of 4", 4)
 	t.Logf("the replacement trains after %.1f s", time.Since(began).Seconds())
-	// It is drained: its preStop hook returns when its processes have committed and ended. The pod is listed for a
-	// while. The hook may find another installation than the one that the launcher started.
+	// A pod is drained: its preStop hook returns when its processes have committed and ended. For a while the pod stays
+	// in the list. The hook may find another installation than the one that the launcher started.
 	other := filepath.Join(t.TempDir(), "gorovod")
 	program := filepath.Join(filepath.Dir(other), filepath.Base(self()))
 	if out, err := exec.Command("cp", self(), program).CombinedOutput(); err != nil {
@@ -148,7 +148,7 @@ func TestElasticMPIJob(t *testing.T) {
 	cluster.NobodyLeft(t, r.mark, 20*time.Second)
 }
 
-// A host that runs nothing for others has nothing to leave.
+// On a host without processes of a job there is nothing to leave.
 func TestNothingToLeave(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

@@ -19,9 +19,9 @@ import (
 	"github.com/gorovod/gorovod/internal/manifests"
 )
 
-// inPod runs a command with what a pod of an MPIJob sees: the keys where the operator mounts them, in a folder that all
-// may write, /etc/mpi, a program in /usr/local/bin, nothing in /run, and a user whom only the image knows. If the user
-// is not root, the command has no right of root's.
+// inPod runs a command in the surroundings of a pod of an MPIJob: the keys where the operator mounts them, in a folder
+// that all may write, /etc/mpi, a program in /usr/local/bin, an empty /run, and a user whom only the image knows. If
+// the user is not root, the command has no privileges of root.
 //
 //	sh -c inPod sh USER KEYS MPI PROGRAM COMMAND…
 const inPod = `set -e
@@ -57,7 +57,7 @@ export PATH=/usr/local/bin:/usr/bin:/bin HOME=$home
 [ "$user" != root ] || exec "$@"
 exec setpriv --reuid=1000 --regid=1000 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all "$@"`
 
-// container is what a manifest says of one.
+// container is a container in a manifest.
 type container struct {
 	Command   []string
 	Readiness struct {
@@ -65,7 +65,8 @@ type container struct {
 	} `yaml:"readinessProbe"`
 }
 
-// rendered are the containers of an MPIJob's launcher and workers, and where its operator puts the keys.
+// rendered returns the containers of an MPIJob's launcher and workers, and the folder in which its operator puts the
+// keys.
 func rendered(t *testing.T, j manifests.Job) (launcher, worker container, keys string) {
 	t.Helper()
 	if err := j.Check(); err != nil {
@@ -146,7 +147,7 @@ func TestRenderedMPIJob(t *testing.T) {
 				if err := sshd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				c.SSHDs[i] = sshd // which the cluster ends
+				c.SSHDs[i] = sshd // the cluster ends it
 				listens := fmt.Sprintf(":%04X 00000000:0000 0A", worker.Readiness.TCP.Port)
 				for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 					table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", sshd.Process.Pid))

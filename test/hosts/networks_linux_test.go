@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// ip runs ip or tc on a host; it skips the test where the kernel cannot do that.
+// ip runs ip or tc on a host. If the kernel cannot do that, it skips the test.
 func (c *testCluster) ip(host int, args ...string) {
 	c.t.Helper()
 	if out, err := c.Hosts[host].Command(c.t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
@@ -15,7 +15,7 @@ func (c *testCluster) ip(host int, args ...string) {
 	}
 }
 
-// right runs the collectives on np ranks, which must all find all results right.
+// right runs the collectives on np ranks. All results must be right on all ranks.
 func (c *testCluster) right(np int, hosts string, env ...string) *job {
 	c.t.Helper()
 	j := c.run(does("collectives", env...), "-np", fmt.Sprint(np), "-H", hosts, "--verbose", self())
@@ -26,8 +26,8 @@ func (c *testCluster) right(np int, hosts string, env ...string) *job {
 	return j
 }
 
-// One host behind a link a hundred times slower than the others' holds all up, and
-// changes nothing else, whichever forms the collectives have.
+// One host has a link that is a hundred times slower than the others'. It slows down the
+// job, and changes nothing else, in each form of the collectives.
 func TestOneSlowLink(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 4)
@@ -38,9 +38,9 @@ func TestOneSlowLink(t *testing.T) {
 	}
 }
 
-// Two hosts in networks of their own, with equal private addresses on interfaces that
-// are no bridges: each would reach itself there, or nobody. The ways that work are
-// found by proof, and the ranks of two hosts are not taken for one host's.
+// Two hosts have equal private addresses on interfaces to networks of their own, which
+// are no bridges. At such an address each would reach itself, or nobody. Trials find the
+// addresses that work, and the ranks of the two hosts do not pass for one host's.
 func TestPrivateRangesTwice(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -50,7 +50,7 @@ func TestPrivateRangesTwice(t *testing.T) {
 		c.ip(h, "ip", "link", "set", "lab0", "up")
 		c.ip(h, "ip", "link", "set", "lab0p", "up")
 	}
-	// One more has another address of that range, by which neither reaches it.
+	// A third host has another address of that range, at which neither of the two reaches it.
 	c.ip(0, "ip", "link", "add", "lab0", "type", "veth", "peer", "name", "lab0p")
 	c.ip(0, "ip", "address", "add", "10.99.0.2/16", "dev", "lab0")
 	c.ip(0, "ip", "link", "set", "lab0", "up")
@@ -59,15 +59,15 @@ func TestPrivateRangesTwice(t *testing.T) {
 	if text := j.stderr.String(); !strings.Contains(text, "10.99.0.2") {
 		t.Errorf("the address in the private range was not even offered: %s", text)
 	}
-	// An interface that leads nowhere, though all have it: that is said within the time that there is.
+	// All hosts have an interface that leads nowhere. The error comes within the start time-out.
 	c.run(does("collectives"), "-np", "2", "-H", "h1:1,h2:1", "--network-interfaces", "lab0", "--start-timeout",
 		"5", self()).
 		expect(1, `lab0|10\.99\.0\.2`)
 }
 
-// Each host calls its interface otherwise. A job restricted to all of the names uses them
-// and nothing else, and where a host has none of them that is said of it, with what it has,
-// before anything is started.
+// The interface has another name on each host. A job that is restricted to all of these
+// names uses them and nothing else. If a host has none of the names, the error names the host
+// and its interfaces, before any process is started.
 func TestInterfacesWithOtherNames(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -103,7 +103,7 @@ func TestInterfacesWithOtherNames(t *testing.T) {
 	}
 }
 
-// A cluster without IPv4 but on loopback.
+// A cluster has IPv4 only on loopback.
 func TestIPv6Only(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

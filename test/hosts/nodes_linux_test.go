@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// launchers are those of a job's nodes, each with a host of the cluster.
+// launchers are the launchers of a job's nodes. Each node is a host of the cluster.
 type launchers []*job
 
 // nodes prepares a launcher on each host, with two processes a node. env adds to their environment.
@@ -42,7 +42,7 @@ func (l launchers) startOthers() {
 	}
 }
 
-// expectOthers waits for the ends of all but node 0's.
+// expectOthers waits for the ends of all launchers but node 0's, and checks them.
 func (l launchers) expectOthers(code int, says ...string) {
 	for _, j := range l[1:] {
 		stop := time.AfterFunc(time.Minute, func() { j.Process.Signal(syscall.SIGKILL) })
@@ -63,7 +63,7 @@ func TestNodes(t *testing.T) {
 	for rank := range 6 {
 		for _, text := range []string{
 			fmt.Sprintf("[%d]<stdout>:all is right on rank %d of 6, %d of 2 here", rank, rank, rank%2),
-			// The rest of their environment is their own.
+			// The other variables may differ from node to node.
 			fmt.Sprintf("[%d]<stdout>:on node %d, by node 0", rank, rank/2),
 		} {
 			if !strings.Contains(out, text) {
@@ -87,7 +87,7 @@ func TestNodeIsLost(t *testing.T) {
 	l := c.nodes(append(does("loop"), mark), self())
 	l.startOthers()
 	l[0].until("looping", 4)
-	// The launcher's own process: what the cluster runs leads to it.
+	// The launcher itself: the cluster's command has become this process.
 	l[1].Process.Signal(syscall.SIGKILL)
 	l[1].Wait()
 	l[0].wait()

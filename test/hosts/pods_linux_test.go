@@ -13,20 +13,20 @@ import (
 	"github.com/gorovod/gorovod/test/cluster"
 )
 
-// pods are those of an elastic job: each has a launcher, on a host with its own name.
+// pods are the pods of an elastic job. Each has a launcher, and a host with a name of its own.
 type pods struct {
 	*testCluster
 	env, args []string
 	mark      string
 }
 
-// pod is the launcher of one of them.
+// pod is the launcher of one pod.
 type pod struct {
 	*trial
 	host int
 }
 
-// pods prepares a job of pods whose number goes from least to most, with a slot each.
+// pods prepares a job of least to most pods, with a slot each.
 func (c *testCluster) pods(least, most int, args ...string) *pods {
 	c.t.Helper()
 	p := &pods{testCluster: c, mark: "HOSTS_TEST_MARK=" + c.t.Name() + fmt.Sprint(os.Getpid())}
@@ -39,7 +39,8 @@ func (c *testCluster) pods(least, most int, args ...string) *pods {
 	return p
 }
 
-// start starts the launcher of a pod: rank is its number, in the place of host's. env adds to its environment.
+// start starts the launcher of a pod on a host. rank is the pod's number, which need not be the host's. env adds to its
+// environment.
 func (p *pods) start(host, rank int, env ...string) *pod {
 	p.t.Helper()
 	j := &job{t: p.t, Cmd: p.Command(context.Background(), host, p.horovodrun, p.args...)}
@@ -96,8 +97,8 @@ func (p *pod) ends(code int, says ...string) {
 	}
 }
 
-// Pods come and go: a job begins with one, takes others in, goes on without one that is drained and one that is
-// killed, and takes in those that replace them, with the same number and name or others.
+// Pods come and go. A job begins with one pod, takes in others, and goes on without a drained pod and a killed pod. It
+// takes in the pods that replace them, with the same number and name or with new ones.
 func TestElasticPods(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 4)
@@ -112,7 +113,7 @@ func TestElasticPods(t *testing.T) {
 	second.Process.Signal(syscall.SIGTERM) // a drain
 	first.await("host h1 leaves the job: its launcher got SIGTERM", 1)
 	first.awaitAll(lines{">:dismissed\n", 1}, lines{"worker [02] .*: of 2", 2})
-	second.ends(143) // nobody must take its work for done
+	second.ends(143) // the exit code must not look like success
 	began := time.Now()
 	second = p.start(1, 1)
 	first.await("worker .*: of 3", 3)
@@ -120,10 +121,10 @@ func TestElasticPods(t *testing.T) {
 
 	third.kill()
 	first.await("worker [03] .*: of 2", 2)
-	fourth := p.start(3, 7) // of another name and number
+	fourth := p.start(3, 7) // with another name and number
 	first.await("worker .*: of 3", 3)
 
-	p.start(2, 1) // pod 1 once more, on another host: the first is taken for lost
+	p.start(2, 1) // pod 1 again, on another host: the job counts the first one as lost
 	first.await("node 1 has come again, as host h2/2: host h1/2 is taken for lost", 1)
 	second.ends(1, "another node has come with this node's number")
 	first.await("worker .*: of 3", 3)
@@ -132,7 +133,7 @@ func TestElasticPods(t *testing.T) {
 	cluster.NobodyLeft(t, p.mark, 20*time.Second)
 }
 
-// With fewer pods than it needs the job waits, says so, and ends in time.
+// With too few pods the job waits, says so, and ends at the time-out.
 func TestTooFewPods(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -148,7 +149,8 @@ func TestTooFewPods(t *testing.T) {
 	cluster.NobodyLeft(t, p.mark, 20*time.Second)
 }
 
-// When node 0 is lost, the others wait for it; the job begins again, from the newest commit if that is on a disk.
+// When node 0 is lost, the other nodes wait for it. Then the job begins again, from the newest commit if that is on a
+// disk.
 func TestNode0OfElasticPodsComesBack(t *testing.T) {
 	t.Parallel()
 	for _, drain := range []bool{false, true} {
@@ -174,7 +176,7 @@ func TestNode0OfElasticPodsComesBack(t *testing.T) {
 	}
 }
 
-// A notice of a cloud that a machine is to go is as good as SIGTERM.
+// A cloud's notice that it will take a machine away has the same effect as SIGTERM.
 func TestPodLeavesByNotice(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -189,7 +191,7 @@ func TestPodLeavesByNotice(t *testing.T) {
 	first.finish(1)
 }
 
-// Nodes of other jobs do no harm.
+// Nodes of other jobs do not disturb a job.
 func TestPodsOfOtherJobs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

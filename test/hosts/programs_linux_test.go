@@ -13,7 +13,7 @@ import (
 	"github.com/gorovod/gorovod/hvd"
 )
 
-// programs are what ranks run.
+// programs are the programs of the ranks.
 var programs = map[string]func() int{
 	// collectives runs each collective on sizes below and above the fusion's and
 	// the chunks', and checks every element.
@@ -33,8 +33,8 @@ var programs = map[string]func() int{
 			hvd.LocalSize())
 		return 0
 	},
-	// absent does not come on the ranks of an mpirun's that ABSENT lists, which it leaves for mpirun to end: Hydra may
-	// not. The others come together: they leave files in PRESENT, and wait for one another.
+	// absent runs on an mpirun's ranks. The ranks in ABSENT never join; mpirun has to end them, which Hydra may not do.
+	// The other ranks begin together: they leave files in PRESENT, and wait for one another.
 	"absent": func() int {
 		absent := strings.Split(os.Getenv("ABSENT"), ",")
 		rank := cmp.Or(os.Getenv("OMPI_COMM_WORLD_RANK"), os.Getenv("PMI_RANK"))
@@ -52,10 +52,10 @@ var programs = map[string]func() int{
 		}
 		err := hvd.Init()
 		fmt.Fprintln(os.Stderr, err)
-		time.Sleep(time.Second) // the others are to say that, too, before mpirun ends them
+		time.Sleep(time.Second) // so that the other ranks print it, too, before mpirun ends them
 		return 1
 	},
-	// loop reduces until it fails, for at most a minute.
+	// loop reduces until an error, at most for a minute.
 	"loop": func() int {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -75,8 +75,8 @@ var programs = map[string]func() int{
 			time.Sleep(time.Millisecond)
 		}
 	},
-	// teller reduces much until it fails, for at most two minutes. It writes its process id and then what it is told to
-	// files, since launchers that fail lose output.
+	// teller reduces large tensors until an error, at most for two minutes. It writes its process id and later the
+	// error to files, because launchers that fail lose output.
 	"teller": func() int {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Each way in which a host cannot be reached is named, with advice, within the
-// time that there is, and nothing is run anywhere.
+// For each reason why a host cannot be reached there is an error with advice, within
+// the start time-out. Nothing runs on any host.
 func TestHostsThatCannotBeReached(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -47,16 +47,16 @@ func TestHostsThatCannotBeReached(t *testing.T) {
 		"--ssh-identity-file: .*missing: no such file")
 }
 
-// An sshd that lets in one at a time turns away who comes besides, who then comes again.
+// An sshd that accepts one connection at a time refuses further ones, and the launcher tries these again.
 func TestHostsBehindOneDoor(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, "MaxStartups 1:100:1")
 	c.run(nil, "-np", "4", "-H", "h1:1,six1:1,10.78.0.2:1,[fd78::2]:1", "true").expect(0)
 }
 
-// A host key that has changed is refused, and what is advised mends that: it is known
-// under an address, under one with a port, or under a name of its own, as the user's
-// configuration says.
+// A host key that has changed is refused, and the advice in the error solves that. By the
+// user's configuration, the key is known under an address, an address with a port, or a
+// name of its own.
 func TestHostKeysThatHaveChanged(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -70,7 +70,7 @@ func TestHostKeysThatHaveChanged(t *testing.T) {
 	}
 	restart()
 	known := map[string]string{"h1": address, "p1": fmt.Sprintf("'[%s]:2222'", address), "a1": "another"}
-	// h1 last: without a key of its own for a port, ssh takes that of the address
+	// h1 is last, because for a port that has no known key ssh takes the key of the address.
 	for _, host := range []string{"p1", "a1", "h1"} {
 		c.run(nil, "-np", "1", "-H", host+":1", "true").expect(0)
 	}
@@ -94,7 +94,7 @@ func TestHostKeysThatHaveChanged(t *testing.T) {
 func TestSSHThatAsksForAPassword(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, "PubkeyAuthentication no", "KbdInteractiveAuthentication yes")
-	c.Write("sshd1", readFile(t, c.File("sshd1"))+"\n") // as it is, but for the next line
+	c.Write("sshd1", readFile(t, c.File("sshd1"))+"\n") // unchanged; sed changes it next
 	out, _ := exec.Command("sed", "-i", "s/PasswordAuthentication no/PasswordAuthentication yes/",
 		c.File("sshd1")).CombinedOutput()
 	if len(out) > 0 {
@@ -115,7 +115,7 @@ func readFile(t testing.TB, path string) string {
 	return string(text)
 }
 
-// An agent of another version is named before it is told anything.
+// The launcher names an agent of another version, before it sends anything to it.
 func TestOtherVersions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -134,7 +134,7 @@ func TestOtherVersions(t *testing.T) {
 	}
 }
 
-// What cannot run on another host is named with its rank, as on this one.
+// A command that cannot run on another host is named with its rank, as on this host.
 func TestCommandsThatCannotRunThere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// torch is the Python of the checkout's build, if that has PyTorch; else the test is skipped.
+// torch returns the Python of the checkout's build. If that has no PyTorch, it skips the test.
 func torch(t testing.TB) (python, root string) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -32,8 +32,8 @@ func torch(t testing.TB) (python, root string) {
 	return python, root
 }
 
-// In the torch runtime of Kubeflow Trainer every pod runs `torchrun train.py`, and learns its place by PET_ variables.
-// What the pods share is a mounted secret, and no file system.
+// In the torch runtime of Kubeflow Trainer every pod runs `torchrun train.py`, and gets its place from PET_ variables.
+// The pods share a mounted secret, but no file system.
 func TestTorchrunInPods(t *testing.T) {
 	python, root := torch(t)
 	c := newCluster(t, 2)
@@ -59,9 +59,9 @@ func TestTorchrunInPods(t *testing.T) {
 					"PYTHONPATH="+filepath.Join(root, "python"), "GOROVOD_SECRET_FILE="+c.File("secret"),
 					"PET_NNODES=2", "PET_NPROC_PER_NODE=2", fmt.Sprint("PET_NODE_RANK=", i),
 					"PET_MASTER_ADDR="+c.Hosts[0].Address, "PET_MASTER_PORT=29400",
-					// What torchrun makes of its defaults does not work in every Python of this PyTorch.
+					// Without these, torchrun's defaults fail in some Pythons of this PyTorch.
 					"PET_REDIRECTS=1", "PET_TEE=1",
-					// The hosts' names are in no name service.
+					// No name service knows the hosts' names.
 					"PET_LOCAL_ADDR="+c.Hosts[i].Address, "GLOO_SOCKET_IFNAME="+c.Hosts[i].Interface)
 				cmd.Stdout, cmd.Stderr = &said[i], &said[i]
 				pods.Go(func() {
@@ -103,7 +103,7 @@ sys.stdout.write("first allreduce at %f\n" % time.time())
 `
 
 // BenchmarkStartOfPods measures the time from the start of two pods to the end of the first allreduce on all of their
-// four ranks: by horovodrun with a launcher on each node, and by torchrun's static rendezvous with gloo, by turns.
+// four ranks. It alternates between horovodrun with a launcher on each node and torchrun's static rendezvous with gloo.
 //
 //	go test ./test/hosts -run - -bench StartOfPods -benchtime 7x
 func BenchmarkStartOfPods(b *testing.B) {

@@ -16,14 +16,14 @@ import (
 	"github.com/gorovod/gorovod/internal/manifests"
 )
 
-// make k8s-apiserver gives both.
+// make k8s-apiserver sets both.
 var (
 	apiserver = flag.String("apiserver", "", "the program kube-apiserver, for TestAPIServer")
 	etcd      = flag.String("etcd", "etcd", "the program etcd, for TestAPIServer")
 )
 
-// A real kube-apiserver takes the definitions of the custom resources, and then everything that render prints, what the
-// chart makes, and the example for kustomize. No controller runs: this is about what clusters accept.
+// A real kube-apiserver accepts the definitions of the custom resources, and then everything that render prints, what
+// the chart makes, and the example for kustomize. No controller runs, because this tests only what clusters accept.
 func TestAPIServer(t *testing.T) {
 	if *apiserver == "" {
 		t.Skip("no -apiserver: make k8s-apiserver builds one")
@@ -39,8 +39,8 @@ func TestAPIServer(t *testing.T) {
 	}
 	t.Run("faults", func(t *testing.T) {
 		for _, f := range faults {
-			// What the schema of a definition does not say is the operator's to refuse. The server answers 500 to an
-			// object that it cannot apply to its type.
+			// The operator has to refuse what the schema of a definition does not. The server answers 500 to an object
+			// that does not fit its type.
 			if f.byOperator {
 				continue
 			}
@@ -53,7 +53,7 @@ func TestAPIServer(t *testing.T) {
 	})
 }
 
-// streams are all manifests that there are, by where they come from.
+// streams returns all manifests, by their sources.
 func streams(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -116,7 +116,7 @@ func (c *cluster) applyFirst(t *testing.T, stream string) (code int, said string
 	return code, said
 }
 
-// path is where the object of a document belongs.
+// path is the server's path for the object of a document.
 func (c *cluster) path(t *testing.T, document []byte) string {
 	t.Helper()
 	var o struct {

@@ -23,13 +23,13 @@ import (
 	jsonyaml "sigs.k8s.io/yaml"
 )
 
-// cluster is a kube-apiserver with its etcd: on loopback addresses, in a folder of the test, for its time.
+// cluster is a kube-apiserver with its etcd, on loopback addresses and in a folder of the test. It ends with the test.
 type cluster struct {
 	url, token string
 	http       http.Client
 }
 
-// patience is how long a program may take to start, on a machine that does much else.
+// patience is the longest time for a program to start, on a busy machine.
 const patience = 4 * time.Minute
 
 // start starts a cluster, with the namespaces default and team.
@@ -82,7 +82,7 @@ func start(t *testing.T) *cluster {
 	return c
 }
 
-// address is an address of this machine at which nobody listens.
+// address returns an address of this machine at which nobody listens.
 func address(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -93,7 +93,7 @@ func address(t *testing.T) string {
 	return "127.0.0.1:" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// run runs a program until the test ends. What it writes is shown if the test fails.
+// run runs a program until the test ends. If the test fails, it shows the program's output.
 func run(t *testing.T, name string, args ...string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -140,7 +140,7 @@ func (c *cluster) ask(method, path, contentType string, body []byte) (code int, 
 	return answer.StatusCode, text, err
 }
 
-// do is ask; it returns the message of an answer that is no object.
+// do is ask, and fails the test if there is no answer. said is the server's message if the answer is a status.
 func (c *cluster) do(t *testing.T, method, path, contentType string, body []byte) (code int, said string) {
 	t.Helper()
 	code, text, err := c.ask(method, path, contentType, body)
@@ -154,7 +154,7 @@ func (c *cluster) do(t *testing.T, method, path, contentType string, body []byte
 	return code, said
 }
 
-// apply is kubectl apply --server-side of a document that belongs at path.
+// apply applies a document to path, as kubectl apply --server-side does.
 func (c *cluster) apply(t *testing.T, path string, document []byte) (code int, said string) {
 	t.Helper()
 	separator := "?"
@@ -165,7 +165,7 @@ func (c *cluster) apply(t *testing.T, path string, document []byte) (code int, s
 		"application/apply-patch+yaml", document)
 }
 
-// get reads what is at path into v.
+// get reads the object at path into v.
 func (c *cluster) get(t *testing.T, path string, v any) {
 	t.Helper()
 	code, text, err := c.ask(http.MethodGet, path, "", nil)
@@ -183,7 +183,7 @@ func (c *cluster) version(t *testing.T) string {
 	return v.GitVersion
 }
 
-// resource is how the server calls a kind.
+// resource is the server's name for a kind.
 type resource struct {
 	Name, Kind string
 	Namespaced bool
@@ -203,7 +203,7 @@ func (c *cluster) resource(t *testing.T, root, kind string) resource {
 	panic("unreachable")
 }
 
-// define hands the server a definition of a custom resource, and waits until it is in force.
+// define sends the server a definition of a custom resource, and waits until the definition is in force.
 func (c *cluster) define(t *testing.T, file [2]string) {
 	t.Helper()
 	text, err := jsonyaml.Marshal(definition(t, file))

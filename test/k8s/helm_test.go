@@ -23,7 +23,7 @@ import (
 
 const chartDir = "../../deploy/helm/gorovod"
 
-// key is a key such as openssl makes.
+// key is a key as openssl makes it.
 var key = strings.Repeat("0123456789abcdef", 4)
 
 func load(t *testing.T) *chart.Chart {
@@ -35,7 +35,7 @@ func load(t *testing.T) *chart.Chart {
 	return c
 }
 
-// template is helm template NAME --namespace team -f VALUES, without the notes.
+// template returns the output of helm template NAME --namespace team -f VALUES, without the notes.
 func template(t *testing.T, name, values string) (string, error) {
 	t.Helper()
 	given, err := chartutil.ReadValues([]byte(values))
@@ -61,7 +61,7 @@ func template(t *testing.T, name, values string) (string, error) {
 	return stream.String(), nil
 }
 
-// objects are those of a stream, by their kinds.
+// objects returns the objects of a stream, by their kinds.
 func objects(t *testing.T, stream string) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
@@ -82,7 +82,7 @@ func objects(t *testing.T, stream string) map[string]map[string]any {
 	return all
 }
 
-// The chart gives the objects that render prints, but for the labels by which Helm knows its own.
+// The chart makes the objects that render prints, except for the labels by which Helm recognises its own objects.
 func TestChartIsWhatRenderPrints(t *testing.T) {
 	const strange = `B: "1: $(x) \"\u00fc\"\n"`
 	for _, c := range []struct {
@@ -177,7 +177,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// Values that render has no option for end where they belong.
+// Values for which render has no option come to the right place in the manifest.
 func TestChartsOwnValues(t *testing.T) {
 	const more = "labels: {kueue.x-k8s.io/queue-name: night}\npodAnnotations: {note: here}\n" +
 		"pod: {nodeSelector: {zone: a}, tolerations: [{operator: Exists}], priorityClassName: low}\n"
@@ -217,7 +217,7 @@ func TestChartsOwnValues(t *testing.T) {
 	}
 }
 
-// What no job can be is refused, with the value's name.
+// The chart refuses values that no job can have. The error names the value.
 func TestChartRefuses(t *testing.T) {
 	const good = "image: i\ncommand: [train]\nnodes: 2\nkey: 0123456789abcdef0123456789abcdef\n"
 	for _, c := range []struct{ name, values, want string }{

@@ -14,7 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/manifests"
 )
 
-// kustomize is kubectl kustomize DIR.
+// kustomize returns the output of kubectl kustomize DIR.
 func kustomize(t *testing.T, dir string) string {
 	t.Helper()
 	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
@@ -37,7 +37,7 @@ func base(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// valid fails unless a cluster would accept all of a stream, in which there are documents.
+// valid fails the test unless the stream has documents and a cluster would accept all of them.
 func valid(t *testing.T, stream string) {
 	t.Helper()
 	all := documents(t, []byte(stream))
@@ -51,7 +51,7 @@ func valid(t *testing.T, stream string) {
 	}
 }
 
-// An overlay renames everything consistently: whatever refers to an object or its pods follows.
+// An overlay renames everything consistently: each reference to an object or its pods has the new name.
 func TestOverlaysRename(t *testing.T) {
 	const changes = "resources: [../base]\nnamePrefix: my-\nnamespace: team\nimages:\n" +
 		"  - {name: registry/mnist, newName: elsewhere/mnist, newTag: v2}\n"
@@ -105,7 +105,7 @@ func overlay(t *testing.T) string {
 	return filepath.Join(dir, "overlay")
 }
 
-// The example's base is what render writes, and its overlay is what a cluster accepts, with the user's key.
+// The example's base is what render writes. A cluster accepts its overlay, with the user's key.
 func TestExampleOverlay(t *testing.T) {
 	dir := overlay(t)
 	same(t, filepath.Join(dir, "../base"), filepath.Join(examples, "base"))
@@ -119,7 +119,7 @@ func TestExampleOverlay(t *testing.T) {
 	}
 }
 
-// same fails unless two folders have the same files.
+// same fails the test unless two folders have the same files.
 func same(t *testing.T, want, got string) {
 	t.Helper()
 	files := func(dir string) map[string]string {

@@ -11,7 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/manifests"
 )
 
-// render is gorovod k8s render.
+// render returns the output of gorovod k8s render.
 func render(t *testing.T, args ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -21,7 +21,7 @@ func render(t *testing.T, args ...string) []byte {
 	return out.Bytes()
 }
 
-// few and many are the options of a job: as few as possible, and all.
+// few and many are options of a job: as few as possible, and all.
 var (
 	few  = []string{"--image", "registry/mnist", "--nodes", "2", "--", "python", "train.py"}
 	many = []string{"--image", "registry.example:5000/mnist@sha256:0123", "--nodes", "4", "--slots", "2", "--gpus", "2",
@@ -30,7 +30,7 @@ var (
 		"cert", "--", "python", "train.py", "--lr", "0.1", "# $$", "yes"}
 )
 
-// Everything that render prints is what a cluster accepts.
+// A cluster accepts everything that render prints.
 func TestManifestsAreValid(t *testing.T) {
 	for _, kind := range manifests.Kinds {
 		for name, options := range map[string][]string{"few": few, "many": many} {
@@ -53,10 +53,10 @@ func TestManifestsAreValid(t *testing.T) {
 	}
 }
 
-// fault is a mistake in the manifests of a job of a kind, and what is said about it.
+// fault is a mistake in the manifests of a kind of job, with the expected error.
 type fault struct {
 	kind, old, new, want string
-	byOperator           bool // the definition's schema does not say it: the operator refuses it
+	byOperator           bool // the definition's schema allows it, and the operator refuses it
 }
 
 var faults = []fault{
@@ -70,7 +70,7 @@ var faults = []fault{
 	{"trainjob", "numNodes: 2", "numNodes: two", "numNodes", false},
 }
 
-// spoilt are the manifests with the mistake.
+// spoilt returns the manifests with the mistake.
 func (f *fault) spoilt(t *testing.T) string {
 	t.Helper()
 	text := string(render(t, append([]string{f.kind, "mnist"}, few...)...))
@@ -81,7 +81,7 @@ func (f *fault) spoilt(t *testing.T) string {
 	return spoilt
 }
 
-// The checks see what they should: a cluster would refuse each of these.
+// The checks find each of these faults, which a cluster would refuse.
 func TestFaultsAreSeen(t *testing.T) {
 	for _, f := range faults {
 		var said []string

@@ -1,5 +1,5 @@
-// Package k8s tests the manifests of gorovod k8s render against what clusters accept: the schemas of custom resources
-// as their projects ship them, and Kubernetes' own types. It is a module of its own, because Kubernetes' modules are
+// Package k8s checks the manifests of gorovod k8s render by the rules of clusters: the schemas of custom resources as
+// their projects ship them, and Kubernetes' own types. It is a module of its own, because Kubernetes' modules are
 // large.
 package k8s
 
@@ -88,7 +88,7 @@ func documents(t *testing.T, stream []byte) (all [][]byte) {
 	}
 }
 
-// check says what is wrong with a document.
+// check returns a document's kind, and what is wrong with the document.
 func check(t *testing.T, document []byte) (kind string, problems []error) {
 	t.Helper()
 	var about struct{ APIVersion, Kind string }
@@ -120,8 +120,8 @@ func check(t *testing.T, document []byte) (kind string, problems []error) {
 	return about.Kind, problems
 }
 
-// checkCustom does with an object what a cluster does that has the definition: unknown fields, defaults, the schema,
-// its rules, and lists whose entries must differ.
+// checkCustom checks an object as a cluster with the definition does: unknown fields, defaults, the schema, its rules,
+// and lists whose entries must differ.
 func checkCustom(t *testing.T, file [2]string, version string, object map[string]any) (problems []error) {
 	t.Helper()
 	v1 := definition(t, file)

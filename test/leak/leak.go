@@ -1,7 +1,7 @@
 // Package leak finds goroutines that a test leaves behind.
 //
-// A TestMain that calls Main checks a whole package, after its last test. Check checks at one place of a
-// test. Both give goroutines that are about to end five seconds to do so.
+// Call Main in TestMain to check a whole package after its last test. Call Check to check at one place in a
+// test. Both wait up to five seconds for goroutines that are about to end.
 package leak
 
 import (
@@ -27,13 +27,13 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Check fails the test if goroutines are left. No other test may run beside this one.
+// Check fails the test if goroutines are left. No other test may run at the same time.
 func Check(t testing.TB) {
 	t.Helper()
 	Goroutines(nil).Check(t)
 }
 
-// Goroutines are those that run at one time, by their ids.
+// Goroutines are the stacks of the goroutines that run at one time, by their ids.
 type Goroutines map[string]string
 
 // Now returns the goroutines that run now, so that a later Check accepts them.
@@ -47,7 +47,7 @@ func (g Goroutines) Check(t testing.TB) {
 	}
 }
 
-// patience is how long a goroutine may take to end.
+// patience is the longest time for a goroutine to end.
 var patience = 5 * time.Second
 
 // wait returns the stacks of the goroutines that do not end in time.
@@ -67,7 +67,7 @@ func describe(left []string) string {
 	return fmt.Sprintf("%d goroutines are left:\n\n%s", len(left), strings.Join(left, "\n\n"))
 }
 
-// ours are functions in the stacks of goroutines that the testing package and the runtime keep.
+// ours are functions in the stacks of the goroutines of the testing package and the runtime.
 var ours = []string{
 	"testing.(*M).", "testing.(*T).Run(", "testing.(*F).Fuzz(", "testing.tRunner.func", "testing.runFuzzing(",
 	"testing.runTests(",

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// failure records what a Check says.
+// failure records the errors of a Check.
 type failure struct {
 	testing.TB
 	text string
@@ -43,7 +43,7 @@ func TestAGoroutineThatEndsIsWaitedFor(t *testing.T) {
 	Check(t)
 }
 
-// TestInsideASubtest: the goroutines of the tests around this one are not left over.
+// TestInsideASubtest: within a subtest, Check does not report the goroutines of the outer tests.
 func TestInsideASubtest(t *testing.T) {
 	t.Run("of", func(t *testing.T) { t.Run("another", func(t *testing.T) { Check(t) }) })
 }

@@ -17,7 +17,7 @@ const folder = "../../monitoring"
 // metricName finds the names of our metrics in expressions, rules and docs.
 var metricName = regexp.MustCompile(`horovod_[a-z_]+`)
 
-// exported are the names of all metrics in the collector's source.
+// exported returns the names of all metrics in the collector's source.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	source, err := os.ReadFile("../../internal/metrics/collector.go")
@@ -34,7 +34,7 @@ func exported(t *testing.T) map[string]bool {
 	return all
 }
 
-// checkNames checks that text speaks only of metrics that exist, and returns those that it names.
+// checkNames checks that text names only metrics that exist, and returns their names.
 func checkNames(t *testing.T, what, text string) map[string]bool {
 	t.Helper()
 	all, named := exported(t), map[string]bool{}
@@ -49,7 +49,7 @@ func checkNames(t *testing.T, what, text string) map[string]bool {
 	return named
 }
 
-// expressions are those of the dashboard.
+// expressions returns the expressions of the dashboard.
 func expressions(t *testing.T) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "grafana.json"))
@@ -101,7 +101,7 @@ func TestFilesNameRealMetrics(t *testing.T) {
 	}
 }
 
-// TestPromtool checks the rules, what they fire at, and the dashboard's expressions, by Prometheus' own parser.
+// TestPromtool checks the rules, when they fire, and the dashboard's expressions, by Prometheus' own parser.
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/gorovod/gorovod/hvd"
 )
 
-// rankVariable makes this program a rank, and says what it does.
+// rankVariable makes this program a rank. Its value says what the rank does.
 const rankVariable = "GOROVOD_METRICS_TEST_RANK"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rank sums until the file stop is there, and rank 0 has seen it.
+// rank computes sums until rank 0 has seen the file stop.
 func rank(stop string) error {
 	if os.Getenv("GOROVOD_METRICS_TOKEN") != "" {
 		return fmt.Errorf("the ranks inherit the token")
@@ -64,7 +64,7 @@ func rank(stop string) error {
 	}
 }
 
-// job is one that runs until the test ends it.
+// job is a job that runs until the test ends it.
 type job struct {
 	cmd    *exec.Cmd
 	stop   string
@@ -139,7 +139,7 @@ func (j *job) end(t *testing.T) {
 	}
 }
 
-// get returns the page, "" if there is none now.
+// get returns the status code and the page, "" if there is no answer.
 func (j *job) get(path string, token string) (int, string) {
 	request, err := http.NewRequest(http.MethodGet, strings.TrimSuffix(j.url, "/metrics")+path, nil)
 	if err != nil {
@@ -157,7 +157,7 @@ func (j *job) get(path string, token string) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// value is that of a line of the page, -1 if there is none.
+// value is the value in a line of the page, -1 if there is no such line.
 func value(page, name string) float64 {
 	for line := range strings.Lines(page) {
 		if text, ok := strings.CutPrefix(line, "horovod_"+name+" "); ok {
@@ -181,7 +181,7 @@ func (j *job) await(t *testing.T, what, token string, good func(page string) boo
 	return page
 }
 
-// TestTheLatestRankIsNamed runs a job of which rank 1 is late, and reads the page as Prometheus does.
+// TestTheLatestRankIsNamed runs a job in which rank 1 is late, and reads the page as Prometheus does.
 func TestTheLatestRankIsNamed(t *testing.T) {
 	j := start(t, nil, "-np", "3", "--metrics-port", "0")
 	page := j.await(t, "rank 1 is late", "", func(page string) bool {
@@ -213,7 +213,7 @@ func TestTheLatestRankIsNamed(t *testing.T) {
 	j.end(t)
 }
 
-// TestElasticJobs checks that the page of an elastic job is there, by the variable.
+// TestElasticJobs checks that an elastic job serves the page if the environment variable asks for it.
 func TestElasticJobs(t *testing.T) {
 	const secret = "the-secret-of-this-test"
 	j := start(t, []string{"GOROVOD_METRICS=127.0.0.1:0", "GOROVOD_METRICS_TOKEN=" + secret}, "-np", "2", "--min-np",
@@ -231,7 +231,7 @@ func TestElasticJobs(t *testing.T) {
 	}
 }
 
-// TestReadersDoNotDisturbTheJob lets very many readers connect, most of them never to read, while a job runs.
+// TestReadersDoNotDisturbTheJob lets very many readers connect while a job runs. Most of them never read.
 func TestReadersDoNotDisturbTheJob(t *testing.T) {
 	j := start(t, nil, "-np", "2", "--metrics-port", "0")
 	const work = "negotiation_seconds_count"
@@ -257,7 +257,7 @@ func TestReadersDoNotDisturbTheJob(t *testing.T) {
 	j.end(t)
 }
 
-// TestBadOptions checks that a job which cannot show what it is told to show does not start.
+// TestBadOptions checks that a job does not start if it cannot serve the page that the options ask for.
 func TestBadOptions(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

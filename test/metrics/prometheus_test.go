@@ -62,7 +62,7 @@ func TestPrometheusScrapes(t *testing.T) {
 	j.end(t)
 }
 
-// latest asks Prometheus for whom the others wait; "" if it does not know yet.
+// latest asks Prometheus which rank the others wait for; "" if it does not know yet.
 func latest(ctx context.Context, page string) string {
 	query := url.Values{"query": {"topk(1, horovod_waited_for_seconds_total > 0.5)"}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+page+"/api/v1/query?"+query.Encode(), nil)
@@ -86,7 +86,7 @@ func latest(ctx context.Context, page string) string {
 	return answer.Data.Result[0].Metric.Rank
 }
 
-// freeAddress is one of the loopback that nobody uses now.
+// freeAddress returns a loopback address that nobody uses now.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-// Package modules tests what programs get from other modules through gorovod: as little as possible.
+// Package modules checks that programs get as few other modules as possible through gorovod.
 package modules
 
 import (
@@ -13,7 +13,7 @@ import (
 
 const own = "github.com/gorovod/gorovod"
 
-// engines are the modules that the engine may import, each for a reason. Libraries for metrics, terminals, charts,
+// engines are the modules that the engine may import, each with its reason. Libraries for metrics, terminals, charts,
 // command lines and clouds belong into cmd/gorovod.
 var engines = map[string]string{
 	own:                  "itself",
@@ -22,7 +22,7 @@ var engines = map[string]string{
 	"golang.org/x/tools": "a set of integers inside gonum",
 }
 
-// libraries are those that the library for Python may import beside.
+// libraries are the further modules that the library for Python may import.
 var libraries = map[string]string{
 	"github.com/zeebo/xxh3":         "digests of tensors that ranks compare",
 	"github.com/klauspost/cpuid/v2": "what xxh3 asks about the processor",
@@ -55,7 +55,7 @@ func checkout(t *testing.T) string {
 	return dir
 }
 
-// TestTheEngineImportsLittle lists what the Go package and the library for Python consist of.
+// TestTheEngineImportsLittle checks the modules that the Go package and the library for Python import.
 func TestTheEngineImportsLittle(t *testing.T) {
 	both := maps.Clone(engines)
 	maps.Copy(both, libraries)
@@ -89,9 +89,9 @@ func TestTheEngineImportsLittle(t *testing.T) {
 	}
 }
 
-// TestUsersModuleStaysSmall makes a module that imports hvd, and tidies it: its go.sum has what the engine imports, and
-// nothing that gorovod's own tests and programs need. (go mod tidy looks at the tests of the packages that are
-// imported.)
+// TestUsersModuleStaysSmall makes a module that imports hvd, and tidies it. Its go.sum must have the modules that the
+// engine imports, and none that only gorovod's own tests and programs need. (go mod tidy also looks at the tests of the
+// packages that are imported.)
 func TestUsersModuleStaysSmall(t *testing.T) {
 	dir := t.TempDir()
 	known, err := os.ReadFile("../../go.sum") // so that tidy need not ask for sums

@@ -1,6 +1,6 @@
-// Package netns makes hosts for tests out of network namespaces. They are held by
-// open files alone, so that nothing is left of them when the test's process ends,
-// however it does.
+// Package netns makes hosts for tests out of network namespaces. Only open files
+// hold them, so nothing is left of them when the test's process ends, however it
+// ends.
 package netns
 
 import (
@@ -20,18 +20,18 @@ import (
 // Host is a network namespace with loopback and an interface to the others.
 type Host struct {
 	Address string
-	// Address6 and Interface are those of Many's hosts.
+	// Only hosts of Many have Address6 and Interface.
 	Address6, Interface string
 	file                *os.File
 }
 
-// Interface is the name of each Host's way to the other.
+// Interface is the name of the interface of each of Two's hosts to the other.
 const Interface = "wire0"
 
-// Two makes two hosts, joined by a wire of that rate, as tc has it ("1gbit"), in each
-// direction; empty for no limit. It skips the test, with the reason, where this
-// process may not make namespaces or lacks the tools. The wire is cut and the hosts
-// are gone when the test has ended.
+// Two makes two hosts, joined by a wire. rate limits each direction, in tc's form
+// ("1gbit"); it is empty for no limit. Two skips the test, with the reason, if this
+// process may not make namespaces or lacks the tools. The end of the test removes the
+// hosts and the wire.
 func Two(t testing.TB, rate string) [2]Host {
 	t.Helper()
 	for _, tool := range []string{"ip", "tc", "nsenter"} {
@@ -55,15 +55,15 @@ func Two(t testing.TB, rate string) [2]Host {
 	return hosts
 }
 
-// SecondInterface is the name of the way that SecondWire makes.
+// SecondInterface is the name of the interface that SecondWire adds to each host.
 const SecondInterface = "wire1"
 
-// SecondWire joins two hosts by one more wire, in a subnet of its own.
+// SecondWire joins two hosts by another wire, in a subnet of its own.
 func SecondWire(t testing.TB, hosts [2]Host, rate string) {
 	wire(t, hosts, SecondInterface, "10.77.1", rate)
 }
 
-// wire joins two hosts by a wire of that rate; subnet is the beginning of their addresses.
+// wire joins two hosts by a wire with that rate. subnet is the beginning of their addresses.
 func wire(t testing.TB, hosts [2]Host, name, subnet, rate string) {
 	t.Helper()
 	hosts[0].run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", hosts[1].path())
@@ -77,7 +77,7 @@ func wire(t testing.TB, hosts [2]Host, name, subnet, rate string) {
 	}
 }
 
-// run runs a command on the host; it skips the test where that cannot be done.
+// run runs a command on the host. If that fails, it skips the test.
 func (h Host) run(t testing.TB, name string, args ...string) {
 	t.Helper()
 	if out, err := h.Command(t.Context(), name, args...).CombinedOutput(); err != nil {
@@ -85,8 +85,8 @@ func (h Host) run(t testing.TB, name string, args ...string) {
 	}
 }
 
-// Cut makes the wire between two hosts lose everything, without a word to either
-// end: what is sent goes to an address that nobody has.
+// Cut makes the wire between two hosts lose everything, and neither end gets an error:
+// all frames go to a hardware address that no host has.
 func Cut(t testing.TB, hosts [2]Host) {
 	t.Helper()
 	for i, h := range hosts {
@@ -100,8 +100,8 @@ func Cut(t testing.TB, hosts [2]Host) {
 }
 
 // Many makes n hosts around a bridge, with IPv4 and IPv6 addresses. Their
-// interfaces have different names, and each has a bridge for containers besides,
-// with the same address on all. It skips the test as Two does.
+// interfaces have different names. Each host also has a bridge for containers, with
+// the same address on all hosts. Many skips the test as Two does.
 func Many(t testing.TB, n int) []Host {
 	t.Helper()
 	for _, tool := range []string{"ip", "nsenter"} {
@@ -145,7 +145,7 @@ func Many(t testing.TB, n int) []Host {
 	return hosts[:n]
 }
 
-// Link takes the interface of one of Many's hosts down, or up again.
+// Link sets the interface of one of Many's hosts "down", or "up" again.
 func (h Host) Link(t testing.TB, state string) {
 	t.Helper()
 	if out, err := h.Command(t.Context(), "ip", "link", "set", h.Interface, state).CombinedOutput(); err != nil {
@@ -153,7 +153,7 @@ func (h Host) Link(t testing.TB, state string) {
 	}
 }
 
-// Slow limits what a host of Many's sends to a rate, as tc has it ("1gbit"); empty takes the limit away.
+// Slow limits the rate at which a host of Many's sends, in tc's form ("1gbit"). An empty rate removes the limit.
 func (h Host) Slow(t testing.TB, rate string) {
 	t.Helper()
 	args := []string{"qdisc", "replace", "dev", h.Interface, "root", "tbf", "rate", rate, "burst", "32kb",
@@ -183,8 +183,8 @@ func (h Host) Processes() (pids []int) {
 	return pids
 }
 
-// create makes a namespace, and takes the thread that made it back to its own. A
-// thread must not end here: it may have started processes that die with it.
+// create makes a namespace on this thread, and then returns the thread to its own
+// namespace. It must not end the thread, which may have started processes that die with it.
 func create() (*os.File, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

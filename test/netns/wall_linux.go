@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wall drops what would begin a TCP connection from this host to another, as a firewall does that
-// lets connections in and none out; what belongs to others passes. It speaks to the kernel's nf_tables itself,
-// since nft may not be installed, and skips the test where there are none.
+// Wall acts as a firewall that lets TCP connections in, but not out. It drops packets that would begin a
+// connection from this host to another; packets of other connections pass. It talks to the kernel's nf_tables
+// itself, because nft may not be installed. If the kernel has no nf_tables, it skips the test.
 func (h Host) Wall(t testing.TB) {
 	t.Helper()
 	if err := h.wall(); err != nil {
@@ -71,7 +71,7 @@ func (h Host) wall() error {
 	return nil
 }
 
-// socket makes one that belongs to the host.
+// socket makes a socket in the host's namespace.
 func (h Host) socket(family, kind, protocol int) (fd int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -90,7 +90,7 @@ func (h Host) socket(family, kind, protocol int) (fd int, err error) {
 	return fd, err
 }
 
-// message is one of netlink's: its header, nfnetlink's, and attributes.
+// message is a message of netlink: its header, nfnetlink's header, and attributes.
 func message(kind, flags int, family byte, resource uint16, attributes []byte) []byte {
 	size := unix.NLMSG_HDRLEN + 4 + len(attributes)
 	p := binary.NativeEndian.AppendUint32(nil, uint32(size))
@@ -115,10 +115,10 @@ func nested(kind int, parts ...[]byte) []byte {
 	return attribute(kind|unix.NLA_F_NESTED, join(parts...))
 }
 
-// value is data that an expression has at hand.
+// value is an attribute with immediate data of an expression.
 func value(kind int, p []byte) []byte { return nested(kind, attribute(unix.NFTA_DATA_VALUE, p)) }
 
-// expression is one of a rule's.
+// expression is an expression of a rule.
 func expression(name string, attributes ...[]byte) []byte {
 	return nested(unix.NFTA_LIST_ELEM, text(unix.NFTA_EXPR_NAME, name), nested(unix.NFTA_EXPR_DATA, attributes...))
 }

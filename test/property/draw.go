@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// T is a case: it draws, and takes the place of a *testing.T. Only the goroutine of the property may draw and end the
-// case; all may say Errorf and Logf.
+// T is a case: it draws values, and stands for a *testing.T. Only the goroutine of the property may draw and end the
+// case. Any goroutine may call Errorf and Logf.
 type T struct {
 	random *rand.Rand // nil: draws come from replay
 	replay []uint64
@@ -19,10 +19,10 @@ type T struct {
 
 	mu     sync.Mutex
 	failed bool
-	lines  []string // what was said and, where draws are replayed, drawn
+	lines  []string // the messages and, if draws are replayed, the drawn values
 }
 
-// next draws a number below n; 0 stands for 2^64. A list to replay that has ended goes on with zeros.
+// next draws a number below n; n = 0 stands for 2^64. At the end of a list to replay it draws zeros.
 func (t *T) next(n uint64, biased bool) uint64 {
 	var v uint64
 	switch {
@@ -38,7 +38,7 @@ func (t *T) next(n uint64, biased bool) uint64 {
 	return v
 }
 
-// draw draws evenly, or with a bias to the borders and to small numbers, where most errors are.
+// draw draws uniformly, or with a bias to the borders and to small numbers, where most errors are.
 func draw(r *rand.Rand, n uint64, biased bool) uint64 {
 	even := func() uint64 {
 		if n == 0 {
@@ -60,7 +60,7 @@ func draw(r *rand.Rand, n uint64, biased bool) uint64 {
 	return even()
 }
 
-// say notes what was drawn.
+// say notes a value that was drawn, and returns it.
 func say[V any](t *T, label string, v V) V {
 	if t.random == nil {
 		t.Logf("draw %s: %#v", label, v)
@@ -73,12 +73,12 @@ func (t *T) Int(label string, low, high int) int {
 	return say(t, label, low+int(t.next(uint64(high-low)+1, true)))
 }
 
-// Uint64 draws evenly from all numbers, as a seed wants it.
+// Uint64 draws uniformly from all numbers, for example a seed.
 func (t *T) Uint64(label string) uint64 {
 	return say(t, label, t.next(0, false))
 }
 
-// Bool draws one of two. False is the smaller.
+// Bool draws false or true. False is the smaller.
 func (t *T) Bool(label string) bool {
 	return say(t, label, t.next(2, false) == 1)
 }
@@ -89,7 +89,7 @@ func (t *T) Float(label string, low, high float64) float64 {
 	return say(t, label, math.FMA(high-low, float64(t.next(steps+1, true))/steps, low))
 }
 
-// Pick draws one of a list. The first is the smallest.
+// Pick draws an element of a list. The first is the smallest.
 func Pick[V any](t *T, label string, list []V) V {
 	return say(t, label, list[t.next(uint64(len(list)), false)])
 }
@@ -103,10 +103,10 @@ func List[V any](t *T, label string, low, high int, element func(t *T) V) []V {
 	return list
 }
 
-// Errorf says what is wrong, and goes on.
+// Errorf marks the case as failed with a message, and goes on.
 func (t *T) Errorf(format string, args ...any) { t.fail(format, args...) }
 
-// Fatalf says what is wrong, and ends the case.
+// Fatalf marks the case as failed with a message, and ends it.
 func (t *T) Fatalf(format string, args ...any) {
 	t.fail(format, args...)
 	panic(t)
@@ -115,7 +115,7 @@ func (t *T) Fatalf(format string, args ...any) {
 // Fatal is Fatalf without a format.
 func (t *T) Fatal(args ...any) { t.Fatalf("%s", strings.TrimSpace(fmt.Sprintln(args...))) }
 
-// Logf says something about the case.
+// Logf adds a message to the case.
 func (t *T) Logf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +125,7 @@ func (t *T) Logf(format string, args ...any) {
 // Helper does nothing: a case has no lines of its own.
 func (t *T) Helper() {}
 
-// Failed reports whether something was wrong.
+// Failed reports whether the case has failed.
 func (t *T) Failed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,13 +1,13 @@
-// Package property runs a test on cases drawn at random, and makes a case that fails small.
+// Package property runs a test on random cases, and shrinks a case that fails.
 //
 //	property.Check(t, func(t *property.T) {
 //		n := t.Int("n", 0, 100)
 //		...
 //	})
 //
-// A draw is a number below a bound. A case is the list of its draws, so a case that fails can be played again,
-// and made smaller without regard to what the numbers mean: Check tries shorter lists and smaller numbers as long as
-// the test still fails. Draw so that small numbers mean simple things.
+// A draw is a number below a bound. A case is the list of its draws. So Check can replay a case that fails, and shrink
+// it without knowing what the numbers mean: it tries shorter lists and smaller numbers as long as the test still fails.
+// Draw so that small numbers mean simple things.
 package property
 
 import (

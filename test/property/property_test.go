@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTheSmallestCaseIsFound: of each property the smallest case that fails is known.
+// TestTheSmallestCaseIsFound runs properties whose smallest failing case is known.
 func TestTheSmallestCaseIsFound(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -81,7 +81,7 @@ func TestAFailureThatDoesNotComeAgain(t *testing.T) {
 	}
 }
 
-// TestDrawsReachTheirBorders: both ends of a range are drawn, and nothing outside.
+// TestDrawsReachTheirBorders checks that both ends of a range are drawn, and no value outside it.
 func TestDrawsReachTheirBorders(t *testing.T) {
 	seen := map[int]int{}
 	Check(t, func(t *T) {

@@ -11,8 +11,8 @@ const (
 	mostTime  = 20 * time.Second
 )
 
-// shrink looks for a smaller case that fails, too. A case is smaller if it has fewer draws, or as many and the first
-// that differs is smaller. It goes through these steps until none helps:
+// shrink looks for a smaller case that fails, too. A case is smaller if it has fewer draws, or if it has as many and
+// the first draw that differs is smaller. shrink repeats these steps until none helps:
 //
 //  1. Leave out a run of draws: of half of all, of a quarter, … of one.
 //  2. Set a run of draws to zero, in the same way.
@@ -40,7 +40,7 @@ type shrinking struct {
 
 func (s *shrinking) spent() bool { return s.tries >= mostTries || time.Now().After(s.until) }
 
-// try takes a case if it is smaller and fails.
+// try runs a smaller case, and keeps it if it fails.
 func (s *shrinking) try(draws []uint64) bool {
 	if s.spent() || !smaller(draws, s.best.drawn) {
 		return false

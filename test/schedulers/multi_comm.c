@@ -1,6 +1,6 @@
 /*
- * One process of MPI: gives horovod_init_multi_comm MPI's world and each half of it, as a program in C does, and
- * prints "place c rank R of N set S sum T" for scripts/schedulers.sh.
+ * One process of MPI. It calls horovod_init_multi_comm with MPI's world and each half of it, as a program in C does,
+ * and prints "place c rank R of N set S sum T" for scripts/schedulers.sh.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
   printf("place c rank %d of %d set %d of %d\n", horovod_rank(), horovod_size(), set, horovod_process_set_size(set));
   fflush(stdout);
   horovod_shutdown();
-  int sum = 1; /* MPI is still the program's */
+  int sum = 1; /* the program can still use MPI */
   MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   CHECK(sum >= 1);
   MPI_Comm_free(&comms[1]);

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// run runs a command as a job of two ranks, and returns its exit code and what the launcher says.
+// run runs a command as a job of two ranks, and returns its exit code and the launcher's output.
 func run(t *testing.T, env []string, command ...string) (code int, said string) {
 	t.Helper()
 	cmd := exec.Command(program(t, "horovodrun"), append([]string{"-np", "2"}, command...)...)
@@ -25,7 +25,7 @@ func run(t *testing.T, env []string, command ...string) (code int, said string) 
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// The launcher tells a collector of the job and of its failure. Without the switch it tells nobody.
+// The launcher reports the job and its failure to a collector. Without the switch it reports nothing.
 func TestTheCollectorHearsOfAFailure(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
@@ -86,7 +86,7 @@ func TestTheCollectorHearsOfAFailure(t *testing.T) {
 	}
 }
 
-// A collector that is not there changes nothing but for one warning.
+// If there is no collector, the launcher warns once, and nothing else changes.
 func TestNoCollector(t *testing.T) {
 	code, said := run(t, []string{"GOROVOD_OTLP=1", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}, "sh", "-c",
 		"exit 3")

@@ -35,17 +35,18 @@ func TestMain(m *testing.M) {
 
 const (
 	rounds = 40
-	// In every eighth round this rank comes so much later than the others.
+	// In every eighth round this rank is late by this time.
 	sleeper = 2
 	sleep   = 300 * time.Millisecond
-	// prompt is how long an operation may take after that. On a busy machine it may take longer. If a rank's file is
-	// missing and the operation took a tenth of the wait, a trace does not tell who was the last.
+	// prompt is the longest time that an operation may then take for a clear trace. On a busy machine it may take
+	// longer. If a rank's file is missing and the operation took a tenth of the wait, a trace does not tell which rank
+	// was last.
 	prompt = sleep / 20
-	// tries bounds how often the ranks repeat a round until it is.
+	// tries is how often the ranks repeat a round at most until its trace is clear.
 	tries = 200
 )
 
-// rank is one of four, on two hosts that it pretends.
+// rank is one of four ranks. They act as if they were on two hosts.
 func rank() error {
 	n, err := strconv.Atoi(os.Getenv("HOROVOD_RANK"))
 	if err != nil {
@@ -77,8 +78,8 @@ func rank() error {
 	return nil
 }
 
-// waitForSleeper has the ranks wait for the sleeper, once more if that was not clear. The sleeper prints the tensor of
-// which a trace can tell.
+// waitForSleeper lets the ranks wait for the sleeper, again until the trace is clear. Then the sleeper prints the name
+// of the tensor.
 func waitForSleeper(ctx context.Context, n, round int) error {
 	for try := range tries {
 		name := fmt.Sprintf("slept.%d.%d", round, try)
@@ -104,7 +105,7 @@ func waitForSleeper(ctx context.Context, n, round int) error {
 	return fmt.Errorf("an allreduce took longer than %v, %d times", prompt, tries)
 }
 
-// program is a program of the build.
+// program returns the path of a program of the build.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs("../../build/" + name)
@@ -162,7 +163,7 @@ func shift(t *testing.T, file string, us int64) {
 	}
 }
 
-// trace is what a viewer reads.
+// trace is the part of the merged file that a viewer reads.
 type trace struct {
 	TraceEvents []event
 	OtherData   struct {
@@ -268,7 +269,7 @@ func check(t *testing.T, tr trace) {
 	}
 }
 
-// waits are the arrows to the ranks that waited for a tensor: from which rank, to which.
+// waits returns the arrows to the ranks that waited for a tensor, each as from and to.
 func (tr trace) waits(tensor string) (waits [][2]int) {
 	names := map[line]string{}
 	from := map[int]int{}
@@ -310,7 +311,7 @@ func TestClocksAndArrows(t *testing.T) {
 	t.Log(said)
 }
 
-// A file that ends in the middle and a rank without a file are told, and the rest is merged.
+// trace merge reports a file that is cut off and a rank without a file, and merges the rest.
 func TestTornAndMissingFiles(t *testing.T) {
 	files, slept := record(t)
 	text, err := os.ReadFile(files[1])

@@ -34,7 +34,7 @@ func parse(path string, lines []string) (commands []*Command, err error) {
 	return commands, nil
 }
 
-// parseWanted reads what a command prints, from line n on, and returns the line after it.
+// parseWanted reads the expected output of a command, from line n on, and returns the line after it.
 func (c *Command) parseWanted(lines []string, n int) (after int, err error) {
 	begin := n
 	if n < len(lines) && lines[n] == rule {

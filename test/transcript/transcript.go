@@ -1,4 +1,4 @@
-// Package transcript runs tests that are written as conversations: commands, and below each what it prints.
+// Package transcript runs tests that are written as transcripts: commands, and below each its output.
 //
 //	# A comment.
 //	submit m=0 name=x shape=(2,3)
@@ -6,8 +6,8 @@
 //	----
 //	0: post
 //
-// A blank line ends what is printed. What has blank lines itself is set between two lines "----" at each end.
-// With the flag -rewrite, the tests write what the commands print now into the files.
+// A blank line ends the output. If the output itself has blank lines, it is between two lines "----" at each end.
+// With the flag -rewrite, the tests write the commands' current output into the files.
 package transcript
 
 import (
@@ -31,8 +31,8 @@ type Command struct {
 	Input string
 
 	want  string
-	first int // the line of its rule
-	last  int // the line after what it prints
+	first int // the line with "----"
+	last  int // the line after the output
 }
 
 // Arg is an argument: a key alone, key=value or key=(value,value).
@@ -66,8 +66,8 @@ func Walk(t *testing.T, dir string, f func(t *testing.T, path string)) {
 	}
 }
 
-// Run plays the file at path: it calls f for each command, and compares what f returns with what the file has.
-// It ends at the first difference, since later commands depend on earlier ones.
+// Run plays the file at path: it calls f for each command, and compares what f returns with the output in the file.
+// It ends at the first difference, because later commands depend on earlier ones.
 func Run(t *testing.T, path string, f func(t *testing.T, c *Command) string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -118,7 +118,7 @@ func play(path, text string, accept bool, f func(c *Command) string) (string, er
 	return strings.Join(append(fresh, lines[done:]...), "\n"), nil
 }
 
-// printed returns the lines that say in a file what a command prints.
+// printed returns the lines of a file for a command's output.
 func printed(got string) []string {
 	got = strings.TrimSuffix(got, "\n")
 	if got == "" {
@@ -137,7 +137,7 @@ func indent(text string) string {
 	return "\t" + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n\t")
 }
 
-// Arg returns the first argument of this key.
+// Arg returns the first argument with this key.
 func (c *Command) Arg(key string) (Arg, bool) {
 	for _, a := range c.Args {
 		if a.Key == key {
@@ -147,7 +147,7 @@ func (c *Command) Arg(key string) (Arg, bool) {
 	return Arg{}, false
 }
 
-// HasArg reports whether there is an argument of this key.
+// HasArg reports whether there is an argument with this key.
 func (c *Command) HasArg(key string) bool {
 	_, ok := c.Arg(key)
 	return ok
@@ -179,7 +179,7 @@ func (c *Command) MaybeScanArg(t testing.TB, key string, dest any) bool {
 	return true
 }
 
-// Fatalf ends the test and says at which command.
+// Fatalf ends the test with a message that names the command.
 func (c *Command) Fatalf(t testing.TB, format string, args ...any) {
 	t.Helper()
 	t.Fatalf("%s: %s", c.Pos, fmt.Sprintf(format, args...))

@@ -1,4 +1,4 @@
-// Command rank is one rank of the jobs that this test runs: it joins, and says what it was told.
+// Command rank is one rank of the jobs that this test runs. It joins the job, and prints the error that it gets.
 package main
 
 import (

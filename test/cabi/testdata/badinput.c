@@ -1,9 +1,9 @@
 /*
- * One rank of a job of three that makes every mistake that Horovod checks, by
- * every rank in turn, and reads the answer on every rank; after each the engine
- * still works. It prints each answer once as "BAD<tab>status<tab>reason", for
- * the test to compare with docs/contract.md, and exits with the number of failed
- * checks. It knows gorovod.h alone.
+ * One rank of a job of three. The job makes every mistake that Horovod checks:
+ * each rank in turn makes it, and every rank reads the error. After each mistake
+ * the engine still works. The rank prints each error once as
+ * "BAD<tab>status<tab>reason", which the test compares with docs/contract.md. It
+ * exits with the number of failed checks. It includes gorovod.h alone.
  *
  * The job has HOROVOD_FUSION_THRESHOLD=1024.
  */
@@ -27,7 +27,7 @@ static void fail(int line, const char *what) {
 
 static const int64_t six[] = {6}, seven[] = {7}, three_two[] = {3, 2}, cube[] = {3, 2, 4}, other_cube[] = {3, 2, 5}, large[] = {THRESHOLD / 4 + 1}, one[] = {1};
 
-/* An operation on six float32 with nothing wrong; the sets of pairs have the ids 1 to 3, and lack rank id - 1. */
+/* A correct operation on six float32. The sets of pairs have the ids 1 to 3; set id lacks rank id - 1. */
 static gorovod_op good(int type) {
   gorovod_op op;
   memset(&op, 0, sizeof op);
@@ -45,7 +45,7 @@ static gorovod_op good(int type) {
   return op;
 }
 
-/* Submits and waits; the status, and the reason in reason. */
+/* Submits and waits. Returns the status, and leaves the reason in reason. */
 static int run(const gorovod_op *op) {
   int64_t h;
   reason[0] = 0;
@@ -60,7 +60,7 @@ static int run(const gorovod_op *op) {
   return status;
 }
 
-/* The engine still does what is right, in the sets and, last, in the world, under the name that was refused, too. */
+/* The engine still works: in the sets and then in the world, also under the name that was refused. */
 static void works(void) {
   for (int set = 1; set <= SIZE; set++) {
     gorovod_op barrier = good(GOROVOD_BARRIER);
@@ -82,7 +82,7 @@ static void report(int status) { printf("BAD\t%d\t%s\n", status, reason); }
 
 static int begins(const char *prefix) { return strncmp(reason, prefix, strlen(prefix)) == 0; }
 
-/* Each rank makes the mistake that change makes of a good op, alone and as the second of a group. */
+/* change turns a good op into a mistake. Each rank makes the mistake, alone and as the second op of a group. */
 #define REFUSED(type_, status_, prefix, change)                                         \
   do {                                                                                  \
     gorovod_op op = good(type_);                                                        \
@@ -132,7 +132,7 @@ static void refused(void) {
   REFUSED(GOROVOD_ALLREDUCE, GOROVOD_INVALID_ARGUMENT, "Adasum of tensor \"x\": int32", op.dtype = GOROVOD_INT32; op.reduce_op = GOROVOD_ADASUM);
 }
 
-/* A name in use: the operation that has it is not disturbed. */
+/* A name in use: the operation that has the name still succeeds. */
 static void duplicates(void) {
   for (int odd = 0; odd < SIZE; odd++) {
     float x = 1;
@@ -140,7 +140,7 @@ static void duplicates(void) {
     op.name = "twice";
     op.shape = one;
     op.input = op.output = &x;
-    gorovod_op mistaken = good(GOROVOD_BARRIER);  // until it has been, the operation cannot end
+    gorovod_op mistaken = good(GOROVOD_BARRIER);  // the operation cannot end before this barrier
     if (rank != odd) {
       CHECK(run(&mistaken) == GOROVOD_OK);
       CHECK(run(&op) == GOROVOD_OK);
@@ -166,14 +166,14 @@ static void duplicates(void) {
   }
 }
 
-/* op is this rank's; all ranks are told the same, and it begins like prefix. */
+/* op is this rank's. All ranks get the same reason, which begins with prefix. */
 static void disagree(int odd, const gorovod_op *op, const char *prefix) {
   CHECK(run(op) == GOROVOD_PRECONDITION_ERROR && begins(prefix));
   if (odd == 1) report(GOROVOD_PRECONDITION_ERROR);
   works();
 }
 
-/* Prefix with what the lowest rank has said first. */
+/* Fills format with both values, that of rank 0 first. */
 static const char *ordered(int odd, const char *format, const char *odds, const char *others) {
   static char text[512];
   snprintf(text, sizeof text, format, odd == 0 ? odds : others, odd == 0 ? others : odds);
@@ -243,7 +243,7 @@ static void disagreements(int odd) {
   disagree(odd, &op, ordered(odd, "Mismatched REDUCE root ranks: One rank specified root rank %s, but another rank specified root rank %s.", "2", "1"));
 }
 
-/* The odd rank has joined; then all do. */
+/* The odd rank has joined. In the end all ranks join. */
 static void joined(int odd) {
   static const struct { int type; const char *prefix; } kinds[] = {
       {GOROVOD_ALLGATHER, "Allgather is not supported with Join at this time. Specify sparse_to_dense=True if using DistributedOptimizer"},
@@ -263,7 +263,7 @@ static void joined(int odd) {
   }
 }
 
-/* Rank gone shuts down: what the others have pending and what they ask for later fails. */
+/* Rank gone shuts down. The other ranks' pending operations fail, and so do later ones. */
 static void shut_down(int gone) {
   const char *text = "Horovod has been shut down";
   if (rank == gone) {

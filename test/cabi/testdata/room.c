@@ -1,4 +1,4 @@
-/* Says what becomes of horovod_init, and of a call after it; and that signals are the program's own. */
+/* Prints the result of horovod_init and of a call after it, and checks that the program's signals are its own. */
 #include <signal.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /*
- * A program that knows gorovod.h alone: it goes through the whole C interface
- * as one rank of a job, and exits with the number of failed checks.
+ * A program that includes gorovod.h alone. It uses the whole C interface as one
+ * rank of a job, and exits with the number of failed checks.
  */
 #include <gorovod.h>
 
@@ -39,7 +39,7 @@ static gorovod_op make(int type, const char *name, int dtype, int ndim, const in
   return op;
 }
 
-/* Submits, waits in slices, releases; returns the status. */
+/* Submits, waits in slices, and releases the handle. Returns the status. */
 static int run(const gorovod_op *op) {
   int64_t h;
   int status = gorovod_enqueue(op, &h);
@@ -112,7 +112,7 @@ static void collectives(int rank, int size) {
     op.root_rank = size - 1;
     CHECK(run(&op) == GOROVOD_OK);
     CHECK(x[0] == (float)(size - 1));
-    /* Only the root has an output; that of the others is left alone, or is none. */
+    /* Only the root has an output. On other ranks, out is NULL or stays as it is. */
     for (int i = 0; i < 3; i++) x[i] = (float)(rank + i), y[i] = -1;
     op = make(GOROVOD_REDUCE, "to one", GOROVOD_FLOAT32, 1, three, x, rank == 0 && round % 2 ? NULL : y);
     op.root_rank = size - 1;
@@ -149,7 +149,7 @@ static void collectives(int rank, int size) {
   CHECK(run(&op) == GOROVOD_OK);
 }
 
-/* What came after the first version of the interface. */
+/* The parts of the interface that are newer than its first version. */
 static void more_collectives(int rank, int size) {
   int64_t h, shape[2] = {2 * size + 1, 1};
   float *in = malloc(sizeof(float) * (size_t)(2 * size + 1));
@@ -223,7 +223,7 @@ static void more_collectives(int rank, int size) {
   }
   CHECK(gorovod_send(size, 7, 0, in, 4, 100) == GOROVOD_INVALID_ARGUMENT);
 
-  /* Without names: the library counts, each kind by itself. */
+  /* Without names: the library numbers the operations of each kind. */
   op = make(GOROVOD_ALLREDUCE, NULL, GOROVOD_FLOAT32, 1, (int64_t[]){1}, in, in);
   for (int i = 1; i <= 2; i++) {
     char name[40];
@@ -242,7 +242,7 @@ static void more_collectives(int rank, int size) {
   }
   CHECK(strcmp(gorovod_name(12345), "") == 0);
 
-  /* Everybody joins; rank 0 once more takes part with zeros. */
+  /* Every rank joins, rank 0 first: it takes part with zeros in an allreduce of the others. */
   float one_more = 1;
   int64_t one[] = {1};
   if (rank != 0) {
@@ -399,7 +399,7 @@ static void refused(int rank, int size) {
   CHECK(gorovod_wait(12345, 0) == GOROVOD_INVALID_ARGUMENT);
   CHECK(gorovod_release(-1) == GOROVOD_INVALID_ARGUMENT);
 
-  /* A longer struct of a later version: fine as long as what is new is unused. */
+  /* A longer struct of a later version is accepted as long as its new fields are zero. */
   struct { gorovod_op op; int64_t later; } longer;
   memset(&longer, 0, sizeof longer);
   longer.op = ok;
@@ -430,7 +430,7 @@ static void refused(int rank, int size) {
   }
 }
 
-/* The end of an operation is told without a call, and its handle goes by itself if it ended well. */
+/* A callback tells the end of an operation. If the operation succeeded, its handle is released by itself. */
 static void statuses(int rank, int size) {
   enum { SINGLE = 40, N = 300 };
   int64_t one[] = {1}, h;
@@ -444,14 +444,14 @@ static void statuses(int rank, int size) {
     CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK && h > 0);
     while (__atomic_load_n(&status, __ATOMIC_ACQUIRE) == GOROVOD_IN_PROGRESS) {
       if (i % 4) gorovod_wait(h, 100);
-      else usleep(100); /* somebody else drives */
+      else usleep(100); /* another thread drives */
     }
     CHECK(status == GOROVOD_OK && out == (float)size);
   }
   for (int i = 0; i < 1000 && gorovod_release(h) == GOROVOD_OK; i++) CHECK(i == 0);
   CHECK(gorovod_poll(h) == GOROVOD_INVALID_ARGUMENT);
 
-  /* A failure keeps the handle, to be asked for the reason. */
+  /* After a failure the handle stays, so that the program can ask for the reason. */
   if (size > 1) {
     op.name = "told badly";
     op.dtype = rank == 1 ? GOROVOD_INT32 : GOROVOD_FLOAT32;
@@ -462,7 +462,7 @@ static void statuses(int rank, int size) {
     op.dtype = GOROVOD_FLOAT32;
   }
 
-  /* A group: names of its own making, and an op of the first version among the others. */
+  /* A group: the library makes the names, and one op is a struct of the first version. */
   float ins[N], outs[N];
   int32_t ends[N];
   int64_t hs[N];
@@ -494,7 +494,7 @@ static void statuses(int rank, int size) {
   CHECK(strstr(gorovod_last_error(), "needs a status") != NULL);
 }
 
-/* A forked child is refused at once, and its end disturbs nobody. */
+/* Calls in a forked child fail at once, and the child's end disturbs no rank. */
 static void forked(void) {
   pid_t child = fork();
   if (child == 0) {
@@ -519,7 +519,7 @@ int main(void) {
   CHECK(strlen(gorovod_version()) > 0);
   for (int generation = 0; generation < 3; generation++) {
     before_init();
-    /* The last time the sets are dynamic, as a program sets it after its start. */
+    /* The last time the sets are dynamic: the program sets the variable after its start. */
     if (generation == 2) setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1", 1);
     CHECK(horovod_init(NULL, 0, NULL, NULL, 0));
     CHECK(horovod_init(NULL, 0, NULL, NULL, 0)); /* changes nothing */

@@ -1,5 +1,5 @@
-// Command worker is what the chaos test trains. It writes a journal of what it has
-// committed and from where it went on, which the test checks.
+// Command worker is a worker of the chaos tests. It writes a journal, which the test
+// checks: each commit, and the commit from which each world went on.
 package main
 
 import (
@@ -22,7 +22,7 @@ var (
 	journal = flag.String("journal", "", "directory for journals")
 )
 
-// evens is a process set. It has other members in each world.
+// evens is a process set. Which of its ranks exist differs from world to world.
 var evens = hvd.NewProcessSet(0, 2, 4, 6)
 
 func main() {
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// reference prints the hash after each commit of a run without others, and what it has learnt in the end.
+// reference trains alone. It prints the hash after each commit, and the accuracy at the end.
 func reference(context.Context) error {
 	m, err := newModel()
 	if err != nil {
@@ -57,8 +57,8 @@ func reference(context.Context) error {
 	return nil
 }
 
-// phaseVariable names a file whose one byte says what this worker does: it makes a 's'tep or a 'c'ommit, or is between
-// two worlds ('r').
+// phaseVariable names a file with one byte, the phase of this worker: 's' in a step, 'c' in a commit, 'r' between two
+// worlds.
 const phaseVariable = "GOROVOD_CHAOS_PHASE"
 
 // phases is that file; nil without the variable.
@@ -135,7 +135,7 @@ func train(ctx context.Context, e *hvd.Elastic, m *model, log *os.File) error {
 		if err != nil {
 			return err
 		}
-		// Before, since what Commit returns may be that the hosts have changed: it holds the state then, too.
+		// Write this before Commit, because Commit also holds the state if it returns that the hosts have changed.
 		fmt.Fprintf(log, "commit %d %016x at %d\n", e.Commits()+1, m.hash(), time.Now().UnixMicro())
 		enter("c")
 		err = e.Commit(ctx)
@@ -168,7 +168,7 @@ func count(ctx context.Context) error {
 	return nil
 }
 
-// agree checks that all ranks hold the same, and asks rank 0 whether it is enough.
+// agree checks that all ranks hold the same state, and asks rank 0 whether the training is to end.
 func agree(ctx context.Context, m *model) (enough bool, err error) {
 	mine := []int64{int64(m.hash()), 0}
 	if _, err := os.Stat(*until); err == nil {

@@ -18,17 +18,17 @@ const (
 	classes = 10
 	weights = hidden*(data.Pixels+1) + classes*(hidden+1)
 
-	// batch is how many images a step has. Each is a part of its own, which the ranks share.
+	// batch is the number of images in a step. Each image is a part, and the ranks share the parts.
 	batch = 24
-	// grain is what gradients are counted in, so that their sum does not depend on its order.
+	// grain is the unit of gradients. They are whole multiples of it, so their sum does not depend on the order.
 	grain = 1.0 / (1 << 32)
 
-	trained = 1500 // of the digits; the others are for accuracy
+	trained = 1500 // so many digits are for training, the others for accuracy
 )
 
 // model is the state: a perceptron with one hidden layer that learns handwritten
-// digits, and how far it has come. Gradients are added up as whole numbers: the state after
-// each step has the same bits on however many ranks it was made.
+// digits, and its progress. Gradients are added up as whole numbers, so the state after
+// each step has the same bits on any number of ranks.
 type model struct {
 	step int64
 	// values are the weights, and then each one's velocity.
@@ -74,7 +74,7 @@ func (m *model) Sync(ctx context.Context) error {
 	return nil
 }
 
-// MarshalBinary and UnmarshalBinary are for commits on a disk.
+// MarshalBinary and UnmarshalBinary are for commits to a disk.
 func (m *model) MarshalBinary() ([]byte, error) {
 	b, err := binary.Append(nil, binary.LittleEndian, m.savedStep)
 	if err != nil {
@@ -98,7 +98,7 @@ func (m *model) hash() uint64 {
 	return h.Sum64()
 }
 
-// image is the part-th one of this step.
+// image is the part-th image of this step.
 func (m *model) image(part int) *data.Digit {
 	const steps = trained / batch
 	if pass := m.step / steps; pass != m.pass {
@@ -107,7 +107,7 @@ func (m *model) image(part int) *data.Digit {
 	return &m.digits[m.order[int(m.step%steps)*batch+part]]
 }
 
-// advance makes a step; sum adds up what all ranks have made of their parts.
+// advance makes a step. sum adds up the gradients of all ranks.
 func (m *model) advance(rank, size int, sum func([]int64) error) error {
 	total := make([]int64, weights)
 	grad := make([]float32, weights)
@@ -131,13 +131,13 @@ func (m *model) advance(rank, size int, sum func([]int64) error) error {
 	return nil
 }
 
-// A row of weights for each output, its bias last.
+// layers returns the rows of weights of both layers. Each has a row for each output, its bias last.
 func layers(w []float32) (first, second func(i int) []float32) {
 	const in, out = data.Pixels + 1, hidden + 1
 	return func(i int) []float32 { return w[i*in:][:in] }, func(i int) []float32 { return w[hidden*in+i*out:][:out] }
 }
 
-// forward is the hidden layer's output, and the probability of each class.
+// forward returns the hidden layer's output, and the probability of each class.
 func (m *model) forward(x []float32) (h [hidden]float32, p [classes]float32) {
 	first, second := layers(m.values)
 	for i := range h {
@@ -159,7 +159,7 @@ func (m *model) forward(x []float32) (h [hidden]float32, p [classes]float32) {
 	return h, p
 }
 
-// gradient adds to grad that of the cross-entropy of one image.
+// gradient adds to grad the gradient of the cross-entropy of one image.
 func (m *model) gradient(d *data.Digit, grad []float32) {
 	h, p := m.forward(d.Image[:])
 	_, second := layers(m.values)
@@ -186,8 +186,8 @@ func (m *model) gradient(d *data.Digit, grad []float32) {
 	}
 }
 
-// linear is a row's product with x, and its bias. Each product is rounded, so that no
-// processor fuses it with the sum.
+// linear is a row's product with x, plus its bias. Each product is rounded by itself, so
+// that no processor fuses it with the sum.
 func linear(row, x []float32) float32 {
 	sum := row[len(x)]
 	for i, v := range x {
@@ -196,7 +196,7 @@ func linear(row, x []float32) float32 {
 	return sum
 }
 
-// accuracy is the share of the digits, of those it has not been trained on, that it knows.
+// accuracy is the share of right answers on the digits without training.
 func (m *model) accuracy() float64 {
 	right := 0
 	for i := trained; i < len(m.digits); i++ {

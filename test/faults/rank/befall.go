@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// befallAfter is when a rank's trouble begins, amid its work.
+// befallAfter is the time after which a rank's trouble begins, amid its work.
 const befallAfter = 300 * time.Millisecond
 
-// befall has a trouble of the machine's come over this process soon: "memory CGROUP", a
-// cgroup whose limit it exceeds; "address space", none of which is left. The returned
-// function ends the waiting for it.
+// befall lets this process run out of something after befallAfter: with "memory CGROUP" it
+// exceeds the limit of that cgroup, with "address space" it has none left. The returned
+// function cancels that.
 func befall(fault string) (cancel func()) {
 	var group string
 	switch {

@@ -1,5 +1,5 @@
-// Command rank is one rank of the jobs that the fault tests run: it computes until
-// something fails, and tells what it was told, or that it came to its end.
+// Command rank is one rank of the jobs that the fault tests run. It computes until
+// something fails, and prints the error, or that it has ended without one.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/engine"
 )
 
-// rounds is how long a job without a fault goes on.
+// rounds is the number of rounds in a job without a fault.
 const rounds = 30
 
 func main() {
@@ -25,10 +25,10 @@ func main() {
 	if err := work(); err != nil {
 		text := err.Error()
 		if failure := new(engine.Error); errors.As(err, &failure) {
-			text = failure.Error() // which is the same on all ranks, whatever operation each of them was in
+			text = failure.Error() // it is the same on all ranks, whichever operation failed there
 		}
 		fmt.Printf("TOLD %d %s\n", time.Now().UnixNano(), strings.ReplaceAll(text, "\n", " | "))
-		time.Sleep(time.Minute) // so that this end is nobody's news
+		time.Sleep(time.Minute) // so that no other rank notices this end
 	}
 	fmt.Println("DONE")
 }
@@ -62,8 +62,8 @@ func work() error {
 		n := hvd.Size()
 		sample(large, func(i int) { ok = ok && large[i] == float32(round*n*n+(1+i%3)*n*(n-1)/2) })
 		var handles []*hvd.Handle
-		for i, s := range small { // to be fused
-			// An Adasum is packed over every transport; a sum is not, where the tensors lie in memory that all share.
+		for i, s := range small { // these fuse
+			// An Adasum is packed over every transport. A sum is not, if all ranks share the tensors' memory.
 			op := []hvd.ReduceOp{hvd.Sum, hvd.Adasum}[i/4]
 			h, err := hvd.AllreduceAsync(fmt.Sprint("small", i), s, hvd.WithOp(op), hvd.WithPrescale(0.5))
 			if err != nil {
@@ -98,7 +98,7 @@ func work() error {
 	return nil
 }
 
-// sample calls f for places all over p, a few in each part that travels by itself.
+// sample calls f for indices all over p, some in each chunk that travels by itself.
 func sample(p []float32, f func(i int)) {
 	for i := 0; i < len(p); i += 1021 {
 		f(i)
