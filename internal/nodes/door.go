@@ -126,8 +126,8 @@ func (d *door) admit(raw []byte, conn *auth.Sealed) (*Node, verdict) {
 		return nil, verdict{Refused: "node 0 runs another version of gorovod: install the same one on all nodes"}
 	}
 	if h.ID != d.place.ID {
-		return nil, verdict{Other: true, Refused: fmt.Sprintf("node 0 belongs to another job: its --rdzv-id is %s, and "+
-			"this node's is %s. Give each job a --master-addr of its own", strconv.Quote(d.place.ID),
+		return nil, verdict{Other: true, Refused: fmt.Sprintf("node 0 belongs to another job: its --rdzv-id is %s, "+
+			"and this node's is %s. Give each job a --master-addr of its own", strconv.Quote(d.place.ID),
 			strconv.Quote(h.ID))}
 	}
 	if text := d.unfit(h); text != "" {

@@ -18,8 +18,8 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// staleTime is how long a name may lead to another job: the name servers of a cluster keep the address of a pod that was
-// replaced for up to half a minute, and another job's pod may get this address meanwhile.
+// staleTime is how long a name may lead to another job: the name servers of a cluster keep the address of a pod that
+// was replaced for up to half a minute, and another job's pod may get this address meanwhile.
 const staleTime = 30 * time.Second
 
 // RefusedError is node 0's reason for refusing a node.
@@ -58,8 +58,8 @@ func Join(ctx context.Context, place Place, host string, slots int, key []byte, 
 			return nil, err
 		case other.IsZero():
 			other = time.Now()
-			say(fmt.Sprintf("%v; this node goes on trying for %v, since %s may still lead to an old address", err, staleTime,
-				place.Head))
+			say(fmt.Sprintf("%v; this node goes on trying for %v, since %s may still lead to an old address", err,
+				staleTime, place.Head))
 		}
 		late := fmt.Errorf("node 0 cannot be reached at %s: %w", place.Address(), err)
 		if other.IsZero() && time.Since(began) > word && time.Since(told) > word {

@@ -24,8 +24,8 @@ const (
 	groupPatience = 10 * time.Second
 )
 
-// groups makes the control groups of pods, of version 1 or 2. Below the test's own group, each pod has one, with one for
-// its container.
+// groups makes the control groups of pods, of version 1 or 2. Below the test's own group, each pod has one, with one
+// for its container.
 type groups struct {
 	limits  Limits
 	tops    []string // the test's groups: one for each hierarchy

@@ -74,8 +74,8 @@ func New(t testing.TB, n int, limits Limits, keeps time.Duration) *Cluster {
 func (c *Cluster) Unlimited() error { return c.group.trouble }
 
 // inside prepares a container and runs its command. The arguments are the pod's name, the folder with its files, and
-// the files of control groups that its processes belong to. It enters the groups before it makes the namespaces, so that
-// the container sees its own group as the root of all.
+// the files of control groups that its processes belong to. It enters the groups before it makes the namespaces, so
+// that the container sees its own group as the root of all.
 const inside = `set -e
 name=$1 files=$2 groups=$3
 shift 3
@@ -117,7 +117,8 @@ func (c *Cluster) Command(ctx context.Context, name string, node int, command st
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return c.Nodes[node].Command(ctx, "sh", append([]string{"-c", inside, "sh", name, files, group, command}, args...)...)
+	return c.Nodes[node].Command(ctx, "sh", append([]string{"-c", inside, "sh", name, files, group, command},
+		args...)...)
 }
 
 // Ready lets the pod's name lead to its node's address, for those who ask from now on.
