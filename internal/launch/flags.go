@@ -41,7 +41,7 @@ type flags struct {
 	NprocPerNode string `group:"A launcher on each node" own:"" placeholder:"N" help:"Processes on this node: a number, gpu, cpu, or auto: one for each GPU, else for each CPU that its container may use. Default: $$PET_NPROC_PER_NODE, or auto."`
 
 	RdzvID  string `group:"A launcher on each node" own:"" name:"rdzv-id" placeholder:"NAME" help:"The job's name. Node 0 turns nodes away that give another one. Default: $$PET_RDZV_ID, or none."`
-	LeaveOn string `group:"A launcher on each node" own:"" placeholder:"WHERE" help:"When the file WHERE is there, or the URL WHERE answers with anything but FALSE, this node leaves an elastic job, as after SIGTERM: for a cloud's notice that the machine is to go. Default: $$GOROVOD_LEAVE_ON, or SIGTERM alone."`
+	LeaveOn string `group:"A launcher on each node" own:"" placeholder:"WHERE" help:"When the file WHERE is there, or the URL WHERE answers with a cloud's notice that the machine is to go, this node leaves an elastic job, as after SIGTERM. Default: $$GOROVOD_LEAVE_ON, or SIGTERM alone."`
 
 	MinNP             *int   `group:"Elastic jobs" name:"min-np" aliases:"min-num-proc" placeholder:"N" help:"Make the job elastic: it goes on while at least N processes are left. Default: the number of -np."`
 	MaxNP             *int   `group:"Elastic jobs" name:"max-np" aliases:"max-num-proc" placeholder:"N" help:"The largest number of processes of an elastic job. Default: the number of slots."`

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -18,6 +21,8 @@ const (
 	noticeTimeout = 5 * time.Second
 	// noticePatience is how long requests may fail before the user hears of it: a pod's network may come late.
 	noticePatience = 10 * time.Second
+	// maxNotice is the most bytes of an answer that are read.
+	maxNotice = 1 << 20
 )
 
 // Version 2 of the metadata service of Amazon's machines answers only clients that have fetched a token from it.
@@ -29,10 +34,12 @@ const (
 )
 
 // noticeClient uses no proxy, because a cloud's metadata service is on the machine itself.
-var noticeClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+var noticeClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+	DialContext: (&net.Dialer{Timeout: noticeTimeout}).DialContext}}
 
-// awaitNotice returns, with words for the user, when the notice is there. A notice is a file, or a URL that answers
-// with success and anything but FALSE. If the URL cannot be asked for noticePatience, say is called once.
+// awaitNotice returns, with words for the user, when the notice is there. A notice is a file, or a URL whose answer
+// says that this machine is to go (see noticeBoard.read). If the URL cannot be asked for noticePatience, say is called
+// once.
 func awaitNotice(where string, say func(text string)) string {
 	board := &noticeBoard{url: where}
 	worked, told := time.Now(), false
@@ -46,7 +53,7 @@ func awaitNotice(where string, say func(text string)) string {
 		text, there, err := board.look()
 		switch {
 		case there:
-			return fmt.Sprintf("%s says %q", where, text)
+			return fmt.Sprintf("%s says %s", where, text)
 		case err == nil:
 			worked, told = time.Now(), false
 		case !told && time.Since(worked) > noticePatience:
@@ -58,14 +65,22 @@ func awaitNotice(where string, say func(text string)) string {
 
 // noticeBoard is the URL at which a notice will be.
 type noticeBoard struct {
-	url   string
-	token string // of Amazon's service; empty until the service asks for one
+	url     string
+	token   string // of Amazon's service; empty until the service asks for one
+	machine string // this machine's name on Azure, once it is known
 }
 
-// look asks once. If err is nil, the answer was understood, and there says whether it is a notice.
+// look asks once. If err is nil, the answer was understood; there says whether it is a notice, and text is the notice.
 func (b *noticeBoard) look() (text string, there bool, err error) {
+	azure := b.azure()
+	if azure && b.machine == "" {
+		if b.machine, err = b.fetchMachine(); err != nil {
+			return "", false, err
+		}
+	}
 	code, text, err := b.ask(http.MethodGet, b.url, map[string]string{
 		"Metadata-Flavor": "Google", // Google's cloud demands it, and others ignore it
+		"Metadata":        "true",   // so does Azure
 		tokenHeader:       b.token})
 	if err == nil && code == http.StatusUnauthorized { // Amazon's: the token is missing or too old
 		if b.token, err = b.fetchToken(); err != nil {
@@ -76,12 +91,35 @@ func (b *noticeBoard) look() (text string, there bool, err error) {
 	switch {
 	case err != nil:
 		return "", false, err
+	case code/100 == 2 && azure:
+		return b.scheduled(text)
 	case code/100 == 2:
-		return text, !strings.EqualFold(text, "false"), nil
-	case code == http.StatusNotFound:
+		return strconv.Quote(clip(text)), !slices.Contains(noNotices, strings.ToUpper(text)), nil
+	case code == http.StatusNotFound && !azure: // Amazon's, until there is a notice
 		return "", false, nil
 	}
-	return "", false, fmt.Errorf("%s answers %d %s", b.url, code, http.StatusText(code))
+	return "", false, unanswered(b.url, code, text)
+}
+
+// noNotices are answers, in upper case, that mean that the machine stays: Google's "preempted" and "maintenance-event"
+// have one at all times.
+var noNotices = []string{"FALSE", "NONE", "MIGRATE_ON_HOST_MAINTENANCE"}
+
+// unanswered is the error of an answer that has no success.
+func unanswered(where string, code int, text string) error {
+	if text != "" {
+		text = ": " + strconv.Quote(clip(text))
+	}
+	return fmt.Errorf("%s answers %d %s%s", where, code, http.StatusText(code), text)
+}
+
+// clip shortens an answer for a message.
+func clip(text string) string {
+	const most = 300
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
 }
 
 // fetchToken gets a token from the service at the URL's host.
@@ -106,7 +144,11 @@ func (b *noticeBoard) fetchToken() (string, error) {
 
 // ask sends a request with the non-empty headers.
 func (b *noticeBoard) ask(method, where string, headers map[string]string) (code int, text string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), noticeTimeout)
+	limit := noticeTimeout
+	if b.azure() {
+		limit = azureTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, where, nil)
 	if err != nil {
@@ -122,7 +164,7 @@ func (b *noticeBoard) ask(method, where string, headers map[string]string) (code
 		return 0, "", err
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, 1000))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxNotice))
 	return answer.StatusCode, strings.TrimSpace(string(body)), err
 }
 

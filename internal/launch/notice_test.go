@@ -1,10 +1,14 @@
 package launch
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +25,9 @@ func TestNoticeOfURL(t *testing.T) {
 	}{
 		{code: http.StatusNotFound, body: "no such page"}, {code: http.StatusOK, body: "FALSE\n"},
 		{code: http.StatusOK, body: "TRUE", there: true},
+		{code: http.StatusOK, body: "NONE"}, // of Google's maintenance-event
+		{code: http.StatusOK, body: "MIGRATE_ON_HOST_MAINTENANCE"},
+		{code: http.StatusOK, body: "TERMINATE_ON_HOST_MAINTENANCE", there: true},
 		{code: http.StatusOK, body: `{"action": "terminate", "time": "2027-01-01T00:00:00Z"}`, there: true},
 		{code: http.StatusServiceUnavailable, body: "TRUE", fails: true},
 		{code: http.StatusForbidden, body: "", fails: true},
@@ -35,13 +42,91 @@ func TestNoticeOfURL(t *testing.T) {
 		}))
 		b := &noticeBoard{url: s.URL}
 		text, there, err := b.look()
-		if there != c.there || there && text != strings.TrimSpace(c.body) || c.fails != (err != nil) {
+		if there != c.there || there && text != strconv.Quote(strings.TrimSpace(c.body)) || c.fails != (err != nil) {
 			t.Errorf("%d %q: %v %q %v", c.code, c.body, there, text, err)
 		}
 		s.Close()
 		if _, there, err := b.look(); there || err == nil {
 			t.Errorf("nobody is there, and gives notice: %v %v", there, err)
 		}
+	}
+}
+
+// azure is the metadata service of a machine of Azure. It answers only those who say that they ask for metadata, and
+// has a list of events at all times.
+type azure struct{ name, events string }
+
+func (a *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	switch {
+	case r.Header.Get("Metadata") != "true" || q.Get("api-version") == "":
+		w.WriteHeader(http.StatusBadRequest)
+		w.Write([]byte(`{"error": "Bad request. api-version was not specified in the request"}`))
+	case r.URL.Path == "/metadata/scheduledevents":
+		w.Write([]byte(a.events))
+	case r.URL.Path == "/metadata/instance/compute/name" && q.Get("format") == "text" && a.name != "":
+		w.Write([]byte(a.name))
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// Azure's list has events of other machines, too, and events that a machine survives.
+func TestNoticeOfAzure(t *testing.T) {
+	event := func(kind, when string, machines ...string) string {
+		return fmt.Sprintf(`{"EventId": "602d9444", "EventType": %q, "ResourceType": "VirtualMachine", "Resources": `+
+			`["%s"], "EventStatus": "Scheduled", "NotBefore": %q, "EventSource": "Platform", "DurationInSeconds": -1}`,
+			kind, strings.Join(machines, `", "`), when)
+	}
+	const when = "Mon, 19 Sep 2027 18:29:47 GMT"
+	list := func(events ...string) string {
+		return `{"DocumentIncarnation": 2, "Events": [` + strings.Join(events, ", ") + "]}"
+	}
+	for _, c := range []struct {
+		name         string
+		machine      string
+		events       string
+		query        string
+		notice, fail string
+	}{
+		{name: "nothing", events: list()},
+		{name: "spot", events: list(event("Preempt", when, "gpu_7")),
+			notice: `"Preempt of gpu_7, not before ` + when + `"`},
+		{name: "has begun", events: list(event("Terminate", "", "GPU_7")), notice: `"Terminate of gpu_7"`},
+		{name: "reboot", events: list(event("Reboot", "", "gpu_7")), notice: `"Reboot of gpu_7"`},
+		{name: "redeploy", events: list(event("Redeploy", "", "gpu_7")), notice: `"Redeploy of gpu_7"`},
+		{name: "a pause", events: list(event("Freeze", when, "gpu_7"))},
+		{name: "another machine", events: list(event("Preempt", when, "gpu_70", "gpu_8"))},
+		{name: "several", events: list(event("Freeze", "", "gpu_7"), event("Preempt", "", "gpu_8"),
+			event("Terminate", when, "gpu_8", "gpu_7")), notice: `"Terminate of gpu_7, not before ` + when + `"`},
+		{name: "many", events: list(strings.Repeat(event("Preempt", when, "gpu_8")+", ", 500) +
+			event("Preempt", "", "gpu_7")), notice: `"Preempt of gpu_7"`},
+		{name: "no list", events: "<html>Log in</html>", fail: `answers no list of events, but "<html>Log in</html>"`},
+		{name: "no events", events: `{"DocumentIncarnation": 2}`, fail: "answers no list of events"},
+		{name: "no version", events: list(), query: "?",
+			fail: "answers 400 Bad Request: .*api-version was not specified"},
+		{name: "no name", machine: "-", events: list(event("Preempt", when, "gpu_7")),
+			fail: "the name of this one is not to be had: .*/metadata/instance/compute/name.* answers 404 Not Found"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := &azure{name: "gpu_7", events: c.events}
+			if c.machine != "" {
+				a.name = ""
+			}
+			s := httptest.NewServer(a)
+			defer s.Close()
+			b := &noticeBoard{url: s.URL + "/metadata/scheduledevents" + cmp.Or(c.query, "?api-version=2020-07-01")}
+			text, there, err := b.look()
+			if c.fail != "" {
+				if err == nil || there || !regexp.MustCompile(c.fail).MatchString(err.Error()) {
+					t.Errorf("%v %v, want %q", there, err, c.fail)
+				}
+				return
+			}
+			if err != nil || there != (c.notice != "") || text != c.notice {
+				t.Errorf("notice %v %q, error %v; want %q", there, text, err, c.notice)
+			}
+		})
 	}
 }
 

@@ -32,11 +32,12 @@ type hello struct {
 }
 
 // helloVersion changes whenever the conversation changes.
-const helloVersion = 2
+const helloVersion = 3
 
 // verdict is node 0's answer, a line of JSON.
 type verdict struct {
 	Refused string `json:",omitempty"` // why the node cannot take part
+	Other   bool   `json:",omitempty"` // because it belongs to another job
 }
 
 // keepAlive configures the probes that notice the loss of a node or its network.
@@ -98,11 +99,11 @@ func (d *door) attend(conn net.Conn) {
 		return
 	}
 	n, refused := d.admit(raw, sealed)
-	line, err := json.Marshal(verdict{Refused: refused})
+	line, err := json.Marshal(refused)
 	if err == nil {
 		_, err = sealed.Write(append(line, '\n'))
 	}
-	if err != nil || refused != "" {
+	if err != nil || refused.Refused != "" {
 		sealed.Close()
 		return
 	}
@@ -118,30 +119,40 @@ func watch(conn net.Conn) {
 	}
 }
 
-// admit reads what a node says about itself. refused says why the node cannot take part; empty if it can.
-func (d *door) admit(raw []byte, conn *auth.Sealed) (n *Node, refused string) {
+// admit reads what a node says about itself, and returns node 0's answer.
+func (d *door) admit(raw []byte, conn *auth.Sealed) (*Node, verdict) {
 	var h hello
 	if err := json.Unmarshal(raw, &h); err != nil || h.Version != helloVersion {
-		return nil, "node 0 runs another version of gorovod: install the same one on all nodes"
+		return nil, verdict{Refused: "node 0 runs another version of gorovod: install the same one on all nodes"}
 	}
+	if h.ID != d.place.ID {
+		return nil, verdict{Other: true, Refused: fmt.Sprintf("node 0 belongs to another job: its --rdzv-id is %s, "+
+			"and this node's is %s. Give each job a --master-addr of its own", strconv.Quote(d.place.ID),
+			strconv.Quote(h.ID))}
+	}
+	if text := d.unfit(h); text != "" {
+		return nil, verdict{Refused: text}
+	}
+	return &Node{Rank: h.Rank, Host: h.Host, Slots: h.Slots, Conn: conn}, verdict{}
+}
+
+// unfit says why a node cannot take part; empty if it can.
+func (d *door) unfit(h hello) string {
 	switch {
-	case h.ID != d.place.ID:
-		return nil, fmt.Sprintf("node 0 belongs to another job: its --rdzv-id is %s, and this node's is %s. Give "+
-			"each job a --master-addr of its own", strconv.Quote(d.place.ID), strconv.Quote(h.ID))
 	case h.Elastic != d.place.Elastic:
-		return nil, "the nodes come and go for node 0 or for this node, and not for both: give all the same --nnodes"
+		return "the nodes come and go for node 0 or for this node, and not for both: give all the same --nnodes"
 	case h.Count != d.place.Count && !h.Elastic:
-		return nil, fmt.Sprintf("node 0 was told that there are %d nodes, and node %d that there are %d: give all the "+
+		return fmt.Sprintf("node 0 was told that there are %d nodes, and node %d that there are %d: give all the "+
 			"same --nnodes", d.place.Count, h.Rank, h.Count)
 	case h.Rank == 0 && h.Elastic:
-		return nil, "this calls itself node 0, and another is node 0 already: give each node a --node-rank of its own"
+		return "this calls itself node 0, and another is node 0 already: give each node a --node-rank of its own"
 	case (h.Rank < 1 || h.Rank >= d.place.Count) && !h.Elastic:
-		return nil, fmt.Sprintf("the nodes besides node 0 are 1 to %d, and this calls itself node %d: give each node "+
+		return fmt.Sprintf("the nodes besides node 0 are 1 to %d, and this calls itself node %d: give each node "+
 			"a --node-rank of its own", d.place.Count-1, h.Rank)
 	case h.Slots < 1 || h.Slots > maxSlots || h.Host == "" || len(h.Host) > 253:
-		return nil, "node 0 does not understand what this node says of itself"
+		return "node 0 does not understand what this node says of itself"
 	}
-	return &Node{Rank: h.Rank, Host: h.Host, Slots: h.Slots, Conn: conn}, ""
+	return ""
 }
 
 // readVerdict reads node 0's answer, and no byte beyond it.

@@ -18,8 +18,15 @@ const (
 	lastPause  = 2 * time.Second
 )
 
+// staleTime is how long a name may lead to another job: the name servers of a cluster keep the address of a pod that
+// was replaced for up to half a minute, and another job's pod may get this address meanwhile.
+const staleTime = 30 * time.Second
+
 // RefusedError is node 0's reason for refusing a node.
-type RefusedError struct{ Text string }
+type RefusedError struct {
+	Text  string
+	Other bool // it is another job's node 0
+}
 
 func (e *RefusedError) Error() string { return e.Text }
 
@@ -34,19 +41,28 @@ func Join(ctx context.Context, place Place, host string, slots int, key []byte, 
 		return nil, err
 	}
 	began, word, told := time.Now(), firstWord, time.Time{}
+	var other time.Time // since when the name leads to another job
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		conn, err := visit(ctx, place.Address(), key, h)
+		if errors.Is(err, auth.ErrProof) {
+			err = &RefusedError{Other: true,
+				Text: fmt.Sprintf("node 0 at %s has another secret: give all nodes the same", place.Address())}
+		}
 		var refused *RefusedError
 		switch {
 		case err == nil:
 			return conn, nil
-		case errors.As(err, &refused):
+		case !errors.As(err, &refused):
+			other = time.Time{}
+		case !refused.Other || net.ParseIP(place.Head) != nil || !other.IsZero() && time.Since(other) > staleTime:
 			return nil, err
-		case errors.Is(err, auth.ErrProof):
-			return nil, fmt.Errorf("node 0 at %s has another secret: give all nodes the same", place.Address())
+		case other.IsZero():
+			other = time.Now()
+			say(fmt.Sprintf("%v; this node goes on trying for %v, since %s may still lead to an old address", err,
+				staleTime, place.Head))
 		}
 		late := fmt.Errorf("node 0 cannot be reached at %s: %w", place.Address(), err)
-		if time.Since(began) > word && time.Since(told) > word {
+		if other.IsZero() && time.Since(began) > word && time.Since(told) > word {
 			say(late.Error() + "; this node goes on trying" + forHowLong(ctx))
 			told, word = time.Now(), min(2*word, lastWord)
 		}
@@ -112,7 +128,7 @@ func introduce(conn net.Conn, key, hello []byte) (*auth.Sealed, error) {
 	case err != nil:
 		return nil, fmt.Errorf("it has not answered: %w", err)
 	case v.Refused != "":
-		return nil, &RefusedError{strings.ToValidUTF8(v.Refused, "?")}
+		return nil, &RefusedError{strings.ToValidUTF8(v.Refused, "?"), v.Other}
 	}
 	return sealed, nil
 }

@@ -20,7 +20,8 @@ const (
 type Death struct {
 	Rank int
 	Host string
-	// PID is the process that the launcher started. A rank under a wrapper has joined with another PID.
+	// PID is the process that the launcher started; 0 if it is not known. A rank under a wrapper has joined with
+	// another PID.
 	PID int
 	// Signal is the signal that killed it; 0 if it exited by itself.
 	Signal int
@@ -50,7 +51,15 @@ func (d Death) Failed() bool {
 
 // String is one line: which rank, and how it ended. It contains neither Stderr nor Reason.
 func (d Death) String() string {
-	return fmt.Sprintf("rank %d on host %s (pid %d) %s", d.Rank, d.Host, d.PID, d.How())
+	return fmt.Sprintf("rank %d %s %s", d.Rank, d.Where(), d.How())
+}
+
+// Where says on which host the process ran, and its PID if that is known: it is not if the process did not start.
+func (d Death) Where() string {
+	if d.PID == 0 {
+		return "on host " + d.Host
+	}
+	return fmt.Sprintf("on host %s (pid %d)", d.Host, d.PID)
 }
 
 // How says how the process ended, such as "exited with code 1".

@@ -23,3 +23,10 @@ func TestExitCodesOfShellsNameTheSignal(t *testing.T) {
 		}
 	}
 }
+
+// A process that did not start has no PID, and messages name none.
+func TestDeathWithoutPID(t *testing.T) {
+	if s := (Death{Rank: 2, Host: "h", ExitCode: 127}).String(); s != "rank 2 on host h exited with code 127" {
+		t.Errorf("%q", s)
+	}
+}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/test/netns"
+	"github.com/gorovod/gorovod/test/kubelet"
 )
 
 var deletions = flag.Int("chaos.pods", 6, "how many pods TestPodDeletions deletes")
@@ -24,9 +24,14 @@ const (
 	podsNeeded, podsWanted = 2, 4
 	// podGrace is the grace period of a pod that is drained.
 	podGrace = 3 * time.Second
+	// podMemory is more than the launcher and the worker of a pod need.
+	podMemory = 512 << 20
 	// aim is how long a deletion waits for the wanted phase.
 	aim = 2 * time.Second
 )
+
+// podLimits leave a pod one slot.
+var podLimits = kubelet.Limits{CPUs: 1, Memory: podMemory}
 
 // TestPodDeletions deletes pods of an elastic Job, also pod 0, by SIGKILL or by a drain. Each is deleted in a phase of
 // its worker: in a step, in a commit, or between two worlds. Other pods replace them, with the same name and number or
@@ -34,7 +39,7 @@ const (
 //
 //	go test ./test/chaos -run TestPodDeletions -chaos.pods 100 -timeout 30m -v
 func TestPodDeletions(t *testing.T) {
-	k := newKubelet(t, theSeed(t))
+	k := newController(t, theSeed(t))
 	for i := range podsWanted {
 		k.start(i)
 	}
@@ -49,15 +54,17 @@ func TestPodDeletions(t *testing.T) {
 	k.report()
 }
 
-// kubelet starts and ends the pods of a Job. A pod is a network namespace with a host name, and a file with the names
-// of the other pods. Pod 0 keeps its address, as a Service does.
-type kubelet struct {
+// podsKnown is how long the name server keeps what it answers, be it that a pod's name does not exist.
+const podsKnown = time.Second
+
+// controller starts and ends the pods of a Job. They know pod 0 by its name alone, which leads to another address with
+// each pod 0, and is known only a moment after the pod has started.
+type controller struct {
 	*job
-	nodes   []netns.Host
+	cluster *kubelet.Cluster
 	pods    map[int]*pod // the pods of the job, by number
 	started []*pod
-	names   map[string]string // addresses of pods
-	next    int               // the first number that no pod has had
+	next    int // the first number that no pod has had
 	deleted []deletion
 	torn    int // the number of torn checkpoints
 }
@@ -67,6 +74,7 @@ type pod struct {
 	index, node int
 	name        string
 	phases      string // the file with its worker's phase
+	ready       *time.Timer
 	cmd         *exec.Cmd
 	out         output
 	done        chan struct{}
@@ -81,14 +89,17 @@ type deletion struct {
 	next  time.Duration // from the deletion to the job's next step
 }
 
-func newKubelet(t *testing.T, seed uint64) *kubelet {
+func newController(t *testing.T, seed uint64) *controller {
 	bin, err := programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kubelet{nodes: netns.Many(t, 2*podsWanted), pods: map[int]*pod{}, names: map[string]string{},
+	k := &controller{cluster: kubelet.New(t, 2*podsWanted, podLimits, podsKnown), pods: map[int]*pod{},
 		next: podsWanted, job: &job{t: t, dir: *keep, bin: bin, done: make(chan struct{}),
 			rng: rand.New(rand.NewPCG(seed, 0)), known: map[string]*journal{}}}
+	if err := k.cluster.Unlimited(); err != nil {
+		t.Logf("the pods have no limits: %v", err)
+	}
 	if k.dir == "" {
 		k.dir = t.TempDir()
 	}
@@ -97,10 +108,9 @@ func newKubelet(t *testing.T, seed uint64) *kubelet {
 			t.Fatal(err)
 		}
 	}
-	for name, text := range map[string]string{"secret": strings.Repeat("0123456789abcdef", 4), "names": ""} {
-		if err := os.WriteFile(filepath.Join(k.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(k.dir, "secret"), []byte(strings.Repeat("0123456789abcdef", 4)),
+		0o600); err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		for _, p := range k.started {
@@ -125,28 +135,21 @@ func newKubelet(t *testing.T, seed uint64) *kubelet {
 }
 
 // start starts a pod with that number, on a machine without a pod.
-func (k *kubelet) start(index int) {
+func (k *controller) start(index int) {
 	k.t.Helper()
-	node := 0
-	for index > 0 && !k.free(node) || index > 0 && node == 0 {
-		node++
+	node := k.rng.IntN(len(k.cluster.Nodes))
+	for !k.free(node) {
+		node = (node + 1) % len(k.cluster.Nodes)
 	}
 	p := &pod{index: index, node: node, name: fmt.Sprintf("train-%d", index), done: make(chan struct{}),
 		phases: filepath.Join(k.dir, "phases", fmt.Sprint(len(k.started)))}
-	k.names[p.name] = k.nodes[node].Address
-	text := "127.0.0.1 localhost\n"
-	for name, address := range k.names {
-		text += fmt.Sprintf("%s %s.train %s\n", address, name, name)
+	args := []string{"--nnodes", fmt.Sprintf("%d:%d", podsNeeded, podsWanted)}
+	if k.cluster.Unlimited() != nil { // otherwise its limit says so
+		args = append(args, "--nproc-per-node", "1")
 	}
-	names := filepath.Join(k.dir, "names")
-	if err := os.WriteFile(names, []byte(text), 0o600); err != nil {
-		k.t.Fatal(err)
-	}
-	p.cmd = k.nodes[node].Command(context.Background(), "unshare", "--uts", "--mount", "sh", "-c",
-		`echo "$0" >/proc/sys/kernel/hostname && mount --bind "$1" /etc/hosts && shift && exec "$@"`, p.name, names,
-		filepath.Join(k.bin, "horovodrun"), "--nnodes", fmt.Sprintf("%d:%d", podsNeeded, podsWanted),
-		"--nproc-per-node", "1", filepath.Join(k.bin, "worker"), "-pause", pause.String(), "-journal",
-		filepath.Join(k.dir, "journals"), "-until", filepath.Join(k.dir, "enough"))
+	p.cmd = k.cluster.Command(context.Background(), p.name, node, filepath.Join(k.bin, "horovodrun"),
+		append(args, filepath.Join(k.bin, "worker"), "-pause", pause.String(), "-journal",
+			filepath.Join(k.dir, "journals"), "-until", filepath.Join(k.dir, "enough"))...)
 	p.cmd.Env = append(os.Environ(), k.mark(), "HOROVOD_DYNAMIC_PROCESS_SETS=1", "TMPDIR="+filepath.Join(k.dir, "tmp"),
 		"GOROVOD_SECRET_FILE="+filepath.Join(k.dir, "secret"), fmt.Sprint("JOB_COMPLETION_INDEX=", index),
 		"GOROVOD_CHECKPOINT_DIR="+filepath.Join(k.dir, "checkpoints"), "GOROVOD_HEARTBEAT_SECONDS=5",
@@ -160,18 +163,19 @@ func (k *kubelet) start(index int) {
 		p.cmd.Wait()
 		close(p.done)
 	}()
+	p.ready = time.AfterFunc(time.Duration(k.rng.IntN(300))*time.Millisecond, func() { k.cluster.Ready(p.name, node) })
 	k.pods[index] = p
 	k.started = append(k.started, p)
 }
 
 // free reports whether nothing runs on a machine.
-func (k *kubelet) free(node int) bool {
+func (k *controller) free(node int) bool {
 	return !slices.ContainsFunc(slices.Collect(maps.Values(k.pods)), func(p *pod) bool { return p.node == node }) &&
-		len(k.nodes[node].Processes()) == 0
+		len(k.cluster.Nodes[node].Processes()) == 0
 }
 
 // full reports whether all pods train in a world that has begun after a moment.
-func (k *kubelet) full(after time.Time) bool {
+func (k *controller) full(after time.Time) bool {
 	n := 0
 	for _, w := range k.journals() {
 		if !w.over && w.size == podsWanted && len(w.steps) > 0 && w.steps[len(w.steps)-1].After(after) {
@@ -196,7 +200,7 @@ func (p *pod) phase() string {
 }
 
 // delete deletes a pod in a random phase, or two pods: the second one while the job forms a new world.
-func (k *kubelet) delete() {
+func (k *controller) delete() {
 	k.t.Helper()
 	wanted := []string{"in a step", "in a commit", "between worlds"}[k.rng.IntN(3)]
 	indices := slices.Sorted(maps.Keys(k.pods))
@@ -237,11 +241,10 @@ func (k *kubelet) delete() {
 	}
 }
 
-// end deletes a pod as soon as its worker is in the wanted phase, or, after aim, in any phase. If wanted is empty, it
-// deletes the pod at once.
-func (k *kubelet) end(index int, wanted, how string) {
+// end ends a pod as soon as its worker is in the wanted phase, or after a while in any. An empty phase wants none.
+func (k *controller) end(index int, wanted, how string) {
 	p := k.pods[index]
-	pids := k.nodes[p.node].Processes()
+	pids := k.cluster.Nodes[p.node].Processes()
 	slices.Reverse(pids) // the worker before those that watch it
 	for end := time.Now().Add(aim); wanted != "" && p.phase() != wanted && time.Now().Before(end); {
 	}
@@ -259,12 +262,14 @@ func (k *kubelet) end(index int, wanted, how string) {
 	p.cmd.Process.Kill() // the pod may not be inside its machine yet
 	<-p.done
 	k.await("nothing of the pod is left", func() bool {
-		left := k.nodes[p.node].Processes()
+		left := k.cluster.Nodes[p.node].Processes()
 		for _, pid := range left {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		return len(left) == 0
 	})
+	p.ready.Stop()
+	k.cluster.Gone(p.name, p.node)
 	if index == 0 {
 		k.tear()
 	}
@@ -275,8 +280,8 @@ func (k *kubelet) end(index int, wanted, how string) {
 	k.deleted = append(k.deleted, d)
 }
 
-// tear writes half a checkpoint that claims to be newer than all others. A disk may have such a file after a crash.
-func (k *kubelet) tear() {
+// tear leaves half a checkpoint that claims to be newer than all others, as a disk may after a crash.
+func (k *controller) tear() {
 	names, err := filepath.Glob(filepath.Join(k.dir, "checkpoints", "commit-*.checkpoint"))
 	if err != nil || len(names) == 0 {
 		return
@@ -298,8 +303,8 @@ func (k *kubelet) tear() {
 	k.torn++
 }
 
-// finish lets the training end, and checks its result.
-func (k *kubelet) finish() {
+// finish lets the training come to its end, and checks it.
+func (k *controller) finish() {
 	k.t.Helper()
 	if err := os.WriteFile(filepath.Join(k.dir, "enough"), nil, 0o600); err != nil {
 		k.t.Fatal(err)
@@ -326,8 +331,8 @@ func (k *kubelet) finish() {
 	k.nothingLost()
 }
 
-// nothingLost checks that each world began from the newest commit that all ranks had made before, or a newer one.
-func (k *kubelet) nothingLost() {
+// nothingLost checks that no world began from an older commit than was made on all ranks before.
+func (k *controller) nothingLost() {
 	var held []moment
 	for _, w := range k.all {
 		held = append(held, w.held...)
@@ -352,7 +357,7 @@ func (k *kubelet) nothingLost() {
 }
 
 // report logs how long the job took to go on, by phase and kind of deletion.
-func (k *kubelet) report() {
+func (k *controller) report() {
 	groups := map[string][]time.Duration{}
 	for _, d := range k.deleted {
 		who := "another pod"

@@ -204,6 +204,25 @@ func create() (*os.File, error) {
 	return f, err
 }
 
+// Inside calls f on a thread that is on the host: the sockets that f makes belong to it. f starts no goroutine.
+func (h Host) Inside(f func()) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(own)
+	if err := unix.Setns(int(h.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	f()
+	if back := unix.Setns(own, unix.CLONE_NEWNET); back != nil {
+		panic(back) // nothing else could run on this thread
+	}
+	return nil
+}
+
 func (h Host) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.file.Fd()) }
 
 // Command is a command on the host, which dies with the test's process.

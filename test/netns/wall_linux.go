@@ -3,7 +3,6 @@ package netns
 import (
 	"encoding/binary"
 	"fmt"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -73,19 +72,8 @@ func (h Host) wall() error {
 
 // socket makes a socket in the host's namespace.
 func (h Host) socket(family, kind, protocol int) (fd int, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(own)
-	if err := unix.Setns(int(h.file.Fd()), unix.CLONE_NEWNET); err != nil {
-		return -1, err
-	}
-	fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, protocol)
-	if back := unix.Setns(own, unix.CLONE_NEWNET); back != nil {
-		panic(back) // nothing else could run on this thread
+	if there := h.Inside(func() { fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, protocol) }); there != nil {
+		return -1, there
 	}
 	return fd, err
 }

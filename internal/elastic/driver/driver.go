@@ -90,7 +90,7 @@ func (f Failure) String() string {
 	if f.Epoch > 0 && f.Death.Rank != f.Worker {
 		who += fmt.Sprintf(", rank %d,", f.Death.Rank)
 	}
-	return fmt.Sprintf("%s on host %s (pid %d) %s", who, f.Death.Host, f.Death.PID, f.Death.How())
+	return fmt.Sprintf("%s %s %s", who, f.Death.Where(), f.Death.How())
 }
 
 // Driver is a job. Its methods are safe on any goroutine.
@@ -416,7 +416,8 @@ func (d *Driver) enter(stage int) {
 		d.next = time.After(killTime)
 	case givenUp:
 		for id, w := range d.workers {
-			d.o.Say("worker %d on host %s (pid %d) cannot be killed; it is left behind", id, w.host, w.pid)
+			d.o.Say("worker %d %s cannot be killed; it is left behind", id,
+				rendezvous.Death{Host: w.host, PID: w.pid}.Where())
 		}
 	}
 }

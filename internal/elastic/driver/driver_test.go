@@ -393,7 +393,7 @@ func TestOutcome(t *testing.T) {
 		t.Errorf("got %+v", o)
 	}
 	// The worker never met others in the rendezvous, but it had come for its place.
-	if s := o.Failure.String(); s != "worker 1 on host a (pid 0) exited with code 3" || o.Earlier {
+	if s := o.Failure.String(); s != "worker 1 on host a exited with code 3" || o.Earlier {
 		t.Errorf("got %q %v", s, o.Earlier)
 	}
 }
@@ -413,8 +413,8 @@ func TestOutcomeAfterAnotherEpoch(t *testing.T) {
 	}
 	j.ends(first, rendezvous.Death{Host: "a", ExitCode: 4})
 	o := j.outcome()
-	if o.Failure == nil || o.Failure.Worker != first || !o.Earlier || o.Failure.String() != "worker 0 on host a (pid "+
-		"0) exited with code 4" {
+	if o.Failure == nil || o.Failure.Worker != first || !o.Earlier ||
+		o.Failure.String() != "worker 0 on host a exited with code 4" {
 		t.Errorf("got %+v", o)
 	}
 }
