@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the wheel under other Pythons and PyTorches: scripts/matrix.sh dist/gorovod-….whl [SYSTEM…]
 #
-# A system is a Debian release, whose own Python and PyTorch are used, or RELEASE:VERSION for that PyTorch from PyPI
-# (several GB). Each release is a chroot (scripts/chroots.sh). Every Torch test runs on 2 ranks, and the demo. What
-# happened goes to build/matrix/SYSTEM.json
-# (see scripts/compatibility.py).
+# A system is a Debian release, whose own Python and PyTorch are used: every Torch test runs on 2 ranks, and the demo.
+# RELEASE:VERSION is that PyTorch from PyPI (up to 1 GB, thrown away after the test), without NVIDIA's libraries
+# (scripts/stand_ins.py): the tests of operations, gradients, optimizers and process sets run there, and the demo. Each
+# release is a chroot (scripts/chroots.sh). What happened goes to build/matrix/SYSTEM.json (see scripts/compatibility.py).
 #
 # Needs root, for chroot; says so and ends well where it is not.
 set -euo pipefail
