@@ -17,8 +17,8 @@ COLUMNS = ("system", "glibc", "Python", "PyTorch", "tests on 2 ranks", "demo on 
 PYTHONS = [f"3.{minor}" for minor in range(9, 15)]
 # Minor releases, from the first that is supported to the newest.
 PYTORCHES = ["1.13", *(f"2.{minor}" for minor in range(16))]
-# The first and the last minor version of Python for which PyPI has a wheel, by the first PyTorch of which that holds (the
-# files of torch on PyPI, 2026-11-26).
+# The first and the last minor version of Python for which PyPI has a wheel, by the first PyTorch of which that holds
+# (from the files of torch on PyPI, 2026-11-26).
 WHEELS = {(1, 13): (8, 11), (2, 2): (8, 12), (2, 5): (9, 13), (2, 9): (10, 14), (2, 15): (11, 15)}
 
 
