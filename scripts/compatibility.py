@@ -17,6 +17,9 @@ COLUMNS = ("system", "glibc", "Python", "PyTorch", "tests on 2 ranks", "demo on 
 PYTHONS = [f"3.{minor}" for minor in range(9, 15)]
 # Minor releases, from the first that is supported to the newest.
 PYTORCHES = ["1.13", *(f"2.{minor}" for minor in range(16))]
+# The first and the last minor version of Python for which PyPI has a wheel, by the first PyTorch of which that holds
+# (from the files of torch on PyPI, 2026-11-26).
+WHEELS = {(1, 13): (8, 11), (2, 2): (8, 12), (2, 5): (9, 13), (2, 9): (10, 14), (2, 15): (11, 15)}
 
 
 def table(columns, rows):
@@ -39,12 +42,22 @@ def order(row):
 
 
 def grid(rows):
-    """Return a table of Python against PyTorch: which pairs were tested, and which nobody has run."""
-    tested = {(minor(row[2]), minor(row[3])) for row in rows if ", 0 failed" in row[4] and row[5] == "passed"}
+    """Return a table of Python against PyTorch: what was tested, what nobody has run, and what PyPI has no wheel for."""
+    tested = {}
+    for row in sorted(rows, key=lambda row: not row[4].startswith("part")):  # all tests count more than a part of them
+        if ", 0 failed" in row[4] and row[5] == "passed":
+            tested[minor(row[2]), minor(row[3])] = "part" if row[4].startswith("part") else "all"
     lines = [
-        [torch, *("tested" if (python, torch) in tested else "untested" for python in PYTHONS)] for torch in PYTORCHES
+        [torch, *(tested.get((python, torch)) or untested(python, torch) for python in PYTHONS)] for torch in PYTORCHES
     ]
     return table(["PyTorch \\ Python", *PYTHONS], lines)
+
+
+def untested(python, torch):
+    """The cell of a pair that nobody has run."""
+    major, release = map(int, torch.split("."))
+    first, last = WHEELS[max(since for since in WHEELS if since <= (major, release))]
+    return "untested" if first <= int(python.split(".")[1]) <= last else "no wheel"
 
 
 def main():

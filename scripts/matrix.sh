@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs the wheel under other Pythons and PyTorches: scripts/matrix.sh dist/gorovod-….whl [SYSTEM…]
 #
-# A SYSTEM is a Debian release, for its own Python and PyTorch, or RELEASE:VERSION, for that PyTorch from PyPI (several
-# GB). Each release is a chroot (scripts/chroots.sh). Every test of PyTorch runs there on 2 ranks, and so does the demo.
-# The results go to build/matrix/SYSTEM.json (see scripts/compatibility.py).
+# A SYSTEM is a Debian release, for its own Python and PyTorch: every test of PyTorch runs there on 2 ranks, and so does
+# the demo. RELEASE:VERSION is that PyTorch from PyPI (up to 1 GB, deleted after the test), without NVIDIA's libraries
+# (scripts/stand_ins.py): the tests of operations, gradients, optimizers and process sets run there, and the demo. Each
+# release is a chroot (scripts/chroots.sh). The results go to build/matrix/SYSTEM.json (see scripts/compatibility.py).
 #
 # Needs root, for chroot; without root it says so, and ends with status 0.
 set -euo pipefail
