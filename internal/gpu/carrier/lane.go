@@ -110,8 +110,8 @@ func (l *Lane) Settled() (bool, error) {
 	return l.settles.over(l.devices, settled, fmt.Sprintf("of process set %d, which is removed", l.id))
 }
 
-// Close ends the communicator. Without a cause the lane is settled. The lane is quiet when the device has nothing more to
-// do in its stream, although the communicator may still wait for the device.
+// Close ends the communicator. Without a cause the lane is settled. The lane is quiet when the device has nothing more
+// to do in its stream, although the communicator may still wait for the device.
 func (l *Lane) Close(cause error) (quiet bool) {
 	defer l.devices.forget(l)
 	if cause == nil && !l.devices.watch.settled(l) {
