@@ -29,6 +29,9 @@ func main() {}
 
 func init() {
 	process.EndsByExit = true
+	if file := C.shim_library(); file != nil {
+		process.Library = C.GoString(file)
+	}
 	process.TrackFD = func(fd int, open bool) {
 		var o C.int
 		if open {

@@ -5,8 +5,10 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  */
+#define _GNU_SOURCE /* for dladdr */
 #include "shim.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +44,11 @@ static char *fresh_reason(void) {
   char *buf = reason_of_thread();
   buf[0] = 0;
   return buf;
+}
+
+const char *shim_library(void) {
+  Dl_info where;
+  return dladdr((void *)shim_library, &where) != 0 ? where.dli_fname : NULL;
 }
 
 /* ---- fork ------------------------------------------------------------- */

@@ -14,6 +14,9 @@
 /* Remembers a descriptor that a forked child must close, or forgets it. */
 void shim_track_fd(int fd, int open);
 
+/* The file of this library; NULL if it is not known. */
+const char *shim_library(void);
+
 /* Whether the runtime was not started, because a limit on the address space leaves no room for it. */
 bool shim_no_room(void);
 /* Why not, as the reason for a refusal. */

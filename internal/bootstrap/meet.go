@@ -13,6 +13,7 @@ import (
 	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/bootstrap/meet"
 	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/observer"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -21,15 +22,17 @@ type meeting struct {
 	store      meet.Store
 	interfaces []string // on which rank 0 may serve; empty: all
 	oneHost    bool     // all ranks are known to be on this host
+	lookup     observer.Lookup
 	log        *slog.Logger
 }
 
 // meet is for ranks that another launcher has started. Rank 0 serves a rendezvous, and tells the others its address
 // and the secret. Then each rank calls join. Ranks that have met once meet again at the same place.
-func (p *Process) meet(ctx context.Context, c *config.Config, s Start, log *slog.Logger, join Join) error {
+func (p *Process) meet(ctx context.Context, c *config.Config, s Start, o Options, join Join) error {
 	if p.met != nil {
 		return s.at(*p.met, ctx, join)
 	}
+	log := o.Log(s.Place)
 	var withoutPMIx error // why PMIx cannot be used, if it would have been the way
 	overPMIx := func() (space meet.KeyValues, err error) {
 		space, err = p.openPMIx(ctx, c, log)
@@ -44,7 +47,7 @@ func (p *Process) meet(ctx context.Context, c *config.Config, s Start, log *slog
 	}
 	log.Debug("the ranks were started by "+string(c.Told.Place.Launcher)+", and meet by "+store.String(), "rank",
 		s.Place.Rank, "size", s.Place.Size)
-	met, err := p.meetBy(ctx, s, meeting{store, c.Interfaces, c.Told.Place.OneHost(), log}, join)
+	met, err := p.meetBy(ctx, s, meeting{store, c.Interfaces, c.Told.Place.OneHost(), o.Lookup, log}, join)
 	if err == nil {
 		p.met = &met
 	} else if withoutPMIx != nil {
@@ -82,7 +85,7 @@ func (p *Process) offer(ctx context.Context, s Start, m meeting, join Join) (mee
 	}
 	mine.Addrs = addrs
 	if l != nil {
-		p.serve(l, key, s.Place.Size, m.log)
+		p.serve(l, key, s.Place.Size, m.lookup, m.log)
 	}
 	withdraw, err := m.store.Publish(ctx, mine)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -64,7 +63,7 @@ func (p *Process) openMPI(ctx context.Context, c *config.Config, o Options) (*pr
 // meetOverMPI is for processes of MPI. Rank 0 tells the others over MPI where it serves the rendezvous. The function
 // completes s with the places and sets that MPI knows.
 func (p *Process) meetOverMPI(ctx context.Context, c *config.Config, all *processes, s *Start,
-	log func(roster.Place) *slog.Logger, join Join) error {
+	o Options, join Join) error {
 	failed := func(err error) error {
 		return fmt.Errorf("process %d of %d of %s: %w", all.Rank(), all.Size(), all.library, err)
 	}
@@ -79,7 +78,8 @@ func (p *Process) meetOverMPI(ctx context.Context, c *config.Config, all *proces
 	if place.Size == 1 {
 		return join(ctx, *s)
 	}
-	_, err = p.meetBy(ctx, *s, meeting{allgather{all.Communicator}, c.Interfaces, oneHost, log(place)}, join)
+	_, err = p.meetBy(ctx, *s, meeting{allgather{all.Communicator}, c.Interfaces, oneHost, o.Lookup,
+		o.Log(place)}, join)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/bootstrap/meet"
 	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/observer"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/roster"
 )
@@ -21,12 +22,18 @@ type Process struct {
 	TrackFD func(fd int, open bool)
 	// EndsByExit says that the process ends by C's exit, so that libraries can be finalized then.
 	EndsByExit bool
+	// Library, if set, returns the file of the library that this code is part of; empty if it is part of the program.
+	Library func() string
 
 	met *meet.Offer // nil before the ranks have met
 
 	mu sync.Mutex
 	// server is the rendezvous of a job that another launcher has started. The job's next Init meets there again.
 	server *rendezvous.Server
+	// servers counts the rendezvous that the process has served.
+	servers uint64
+	// observer shows the job; nil if nobody asks for that.
+	observer *observer.Observer
 }
 
 // Join joins the world of a Start. Its error is rendezvous.ErrNoServer if nobody serves at the Start's addresses.
@@ -42,6 +49,8 @@ type Options struct {
 	// MPIComms, if not nil, returns communicators of the program. The processes of the first one are the world. Each
 	// other one makes a process set.
 	MPIComms func(*mpi.Library) []uintptr
+	// Lookup reads the environment.
+	Lookup observer.Lookup
 	// Log returns a rank's logger.
 	Log func(roster.Place) *slog.Logger
 }
@@ -66,11 +75,11 @@ func (p *Process) Begin(ctx context.Context, c *config.Config, o Options, join J
 	switch {
 	case c.Controller == config.MPI:
 		s = Start{Secret: c.Told.Key, Generation: o.Generation, Deadline: o.Deadline, MPI: communicator}
-		err = p.meetOverMPI(ctx, c, processes, &s, o.Log, join)
+		err = p.meetOverMPI(ctx, c, processes, &s, o, join)
 	case c.StartedByOthers():
 		s = Start{Place: launchersPlace(c), Secret: c.Told.Key, Generation: o.Generation, Deadline: o.Deadline,
 			MPI: communicator}
-		err = p.meet(ctx, c, s, o.Log(s.Place), join)
+		err = p.meet(ctx, c, s, o, join)
 	default:
 		s = Launched(c, o.Generation, o.Deadline)
 		s.MPI = communicator

@@ -4,19 +4,22 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/observer"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
 // Serve starts a rendezvous in the process that will be rank 0, for a job of size ranks whose secret is key. It
 // listens at the address host on a port that the system chooses, and returns the port. It serves until the process
-// ends or calls Serve again. Any goroutine may call it.
-func (p *Process) Serve(host string, key []byte, size int, log *slog.Logger) (port int, err error) {
+// ends or calls Serve again. Any goroutine may call it. lookup reads the environment.
+func (p *Process) Serve(host string, key []byte, size int, lookup observer.Lookup, log *slog.Logger) (port int,
+	err error) {
 	if size < 1 || len(key) == 0 {
 		return 0, fmt.Errorf("rendezvous: %d ranks and a secret of %d bytes", size, len(key))
 	}
@@ -24,12 +27,12 @@ func (p *Process) Serve(host string, key []byte, size int, log *slog.Logger) (po
 	if err != nil {
 		return 0, fmt.Errorf("rendezvous: %w", err)
 	}
-	p.serve(l, key, size, log)
+	p.serve(l, key, size, lookup, log)
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // serve is Serve on a listener, which it owns from then on.
-func (p *Process) serve(l net.Listener, key []byte, size int, log *slog.Logger) {
+func (p *Process) serve(l net.Listener, key []byte, size int, lookup observer.Lookup, log *slog.Logger) {
 	s := rendezvous.NewServer(key, size)
 	s.Knocks = auth.NewKnocks(func(text string) { log.Warn(text) })
 	s.ServedBy = "rank 0"
@@ -39,7 +42,50 @@ func (p *Process) serve(l net.Listener, key []byte, size int, log *slog.Logger) 
 		p.server.Close()
 	}
 	p.server = s
+	s.Epoch = p.servers
+	p.servers++
+	p.show(s, size, lookup, log)
 	guard.Go("the rendezvous", func(error) { s.Close() }, func() { s.Serve(p.track(l)) })
+}
+
+// show starts an observer, if somebody wants to see the job and there is none, and shows it the job that meets at s.
+// The caller holds mu.
+func (p *Process) show(s *rendezvous.Server, size int, lookup observer.Lookup, log *slog.Logger) {
+	variable := observer.Asked(lookup)
+	if variable == "" {
+		return
+	}
+	if p.observer == nil || p.observer.Ended() {
+		var err error
+		if p.observer, err = p.observe(lookup, log); err != nil {
+			log.Warn(variable + " is set, but nothing shows the job: " + err.Error())
+			return
+		}
+	}
+	p.observer.Show(s, size)
+}
+
+func (p *Process) observe(lookup observer.Lookup, log *slog.Logger) (*observer.Observer, error) {
+	own, _ := os.Executable()
+	files := []string{own}
+	if p.Library != nil {
+		files = []string{p.Library(), own}
+	}
+	program, err := observer.Program(files...)
+	if err != nil {
+		return nil, err
+	}
+	return observer.Start(observer.Options{Lookup: lookup, Program: program, TrackFD: p.TrackFD, Log: log})
+}
+
+// Left tells who observes the job that this process leaves its world: see observer.Observer.Over.
+func (p *Process) Left(failure string) {
+	p.mu.Lock()
+	o := p.observer
+	p.mu.Unlock()
+	if o != nil {
+		o.Over(failure)
+	}
 }
 
 // trackedListener reports the descriptors behind a rendezvous to TrackFD, so that a forked child keeps neither the

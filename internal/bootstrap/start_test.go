@@ -20,12 +20,13 @@ func began(t *testing.T, variables string) (s Start) {
 		name, value, _ := strings.Cut(v, "=")
 		values[name] = value
 	}
-	c, err := config.Load(func(name string) (string, bool) { v, ok := values[name]; return v, ok })
+	lookup := func(name string) (string, bool) { v, ok := values[name]; return v, ok }
+	c, err := config.Load(lookup)
 	if err != nil {
 		t.Fatalf("%s: %v", variables, err)
 	}
 	p := new(Process)
-	o := Options{Generation: 3, Deadline: time.Now().Add(time.Minute),
+	o := Options{Generation: 3, Deadline: time.Now().Add(time.Minute), Lookup: lookup,
 		Log: func(roster.Place) *slog.Logger { return slog.New(slog.DiscardHandler) }}
 	err = p.Begin(t.Context(), c, o, func(_ context.Context, found Start) error {
 		s = found

@@ -248,9 +248,11 @@ var implemented = []Knob{
 	{Name: "GOROVOD_LEAVE_ON", section: elsewhere, By: "horovodrun", Doc: "default of `--leave-on`: a file or a URL " +
 		"that tells a node of `--nnodes MIN:MAX` to leave the job; see docs/kubernetes.md"},
 	{Name: "GOROVOD_METRICS", section: elsewhere, By: "horovodrun", Doc: "default of `--metrics-port`: `PORT` or " +
-		"`HOST:PORT` at which the launcher shows what all ranks do; see docs/metrics.md"},
+		"`HOST:PORT` at which the launcher shows what all ranks do. Rank 0 reads it where another launcher has " +
+		"started the ranks; see docs/metrics.md"},
 	{Name: "GOROVOD_DASHBOARD", section: elsewhere, By: "horovodrun", Doc: "default of `--dashboard`: `PORT` or " +
-		"`HOST:PORT` at which the launcher shows the job on a page; see docs/dashboard.md"},
+		"`HOST:PORT` at which the launcher shows the job on a page, or rank 0 as with GOROVOD_METRICS; see " +
+		"docs/dashboard.md"},
 	{Name: "GOROVOD_SUMMARY", section: elsewhere, By: "horovodrun",
 		Doc: "whether a job ends with a summary of where its time went, on stderr. Empty: one of 30 s or " +
 			"more; 0: none; 1: short jobs, too; see docs/dashboard.md"},

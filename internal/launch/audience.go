@@ -30,17 +30,23 @@ type audience struct {
 	running  sync.WaitGroup
 }
 
-// openAudience opens what the user asks for, and the socket for gorovod top.
+// openAudience opens what the user asks for, and the socket for gorovod top, and begins the summary.
 func (f *flags) openAudience(name string) (*audience, error) {
-	a := &audience{overview: overview.New(), over: make(chan struct{})}
 	least, on, err := summary.From(lookEnv(f.environ(os.Environ()), summary.Variable))
 	if err != nil {
 		return nil, err
 	}
-	if on {
+	a, err := f.openReaders(name)
+	if err == nil && on {
 		a.ledger, a.least = &summary.Ledger{}, least
 		a.running.Go(func() { a.ledger.Run(a.over) })
 	}
+	return a, err
+}
+
+// openReaders is openAudience for jobs that end without a summary.
+func (f *flags) openReaders(name string) (*audience, error) {
+	a := &audience{overview: overview.New(), over: make(chan struct{})}
 	a.running.Go(func() { a.overview.Run(a.over) })
 	if err := a.openMetrics(f, name); err != nil {
 		a.close()
@@ -109,24 +115,41 @@ func (a *audience) form(s *rendezvous.Server, size int) {
 	if a == nil {
 		return
 	}
-	joined, from := func() int { return len(s.Joined()) }, s.Epoch<<20
-	s.Figures = func(rank int, generation uint64, host string, value []byte) {
-		if a.metrics != nil {
-			a.metrics.Job().Take(rank, generation, host, value)
-		}
-		a.overview.Take(rank, generation, host, value)
-		if a.ledger != nil {
-			a.ledger.Take(rank, generation, host, value)
-		}
-	}
-	q := &inquiry{ask: s.AskFigures}
+	s.Figures = a.take
+	a.begin(world{size: size, from: s.Epoch << 20, joined: func() int { return len(s.Joined()) }, ask: s.AskFigures,
+		inspect: s.Inspect})
+}
+
+// world is a world that an audience sees: see rendezvous.Server. No function blocks.
+type world struct {
+	size    int
+	from    uint64 // its first generation
+	joined  func() int
+	ask     func()
+	inspect func(ranks []int)
+}
+
+// begin shows a world from now on.
+func (a *audience) begin(w world) {
+	q := &inquiry{ask: w.ask}
 	if a.metrics != nil {
-		a.metrics.Form(size, from, joined, q.unless(metricsAge))
+		a.metrics.Form(w.size, w.from, w.joined, q.unless(metricsAge))
 	}
-	a.overview.Form(size, from, joined, q.unless(0))
-	a.overview.SetInspect(s.Inspect)
+	a.overview.Form(w.size, w.from, w.joined, q.unless(0))
+	a.overview.SetInspect(w.inspect)
 	if a.ledger != nil {
-		a.ledger.Form(size, from, q.unless(ledgerAge))
+		a.ledger.Form(w.size, w.from, q.unless(ledgerAge))
+	}
+}
+
+// take takes a rank's figures: see rendezvous.Server.Figures.
+func (a *audience) take(rank int, generation uint64, host string, value []byte) {
+	if a.metrics != nil {
+		a.metrics.Job().Take(rank, generation, host, value)
+	}
+	a.overview.Take(rank, generation, host, value)
+	if a.ledger != nil {
+		a.ledger.Take(rank, generation, host, value)
 	}
 }
 

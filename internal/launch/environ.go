@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/bootstrap/environment"
+	"github.com/gorovod/gorovod/internal/dashboard"
 	"github.com/gorovod/gorovod/internal/door"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
+	"github.com/gorovod/gorovod/internal/metrics"
 )
 
 // secretVariable has the job's secret for the processes, in hexadecimal.
@@ -20,7 +22,8 @@ const secretVariable = "HOROVOD_SECRET_KEY"
 var notExported = lazyregexp.New(`^(BASH_FUNC_.*|OLDPWD|.*CUDA_VISIBLE_DEVICES)`)
 
 // exportable returns the variables of env that processes inherit. If another launcher has started this one as a process
-// of its job, the variables of that place are left out.
+// of its job, the variables of that place are left out. So are those by which rank 0 would show the job, as this
+// launcher does.
 func exportable(env []string) []string {
 	inherited := environment.Inherited(func(name string) (string, bool) {
 		for _, e := range env {
@@ -34,7 +37,8 @@ func exportable(env []string) []string {
 	for _, e := range env {
 		name, _, ok := strings.Cut(e, "=")
 		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || name == resultVariable ||
-			name == door.TokenVariable || inherited(name) || notExported().MatchString(name) {
+			name == door.TokenVariable || name == metrics.Variable || name == dashboard.Variable || inherited(name) ||
+			notExported().MatchString(name) {
 			continue
 		}
 		kept = append(kept, e)

@@ -27,6 +27,7 @@ import (
 	"github.com/gorovod/gorovod/internal/logging"
 	"github.com/gorovod/gorovod/internal/manifests"
 	"github.com/gorovod/gorovod/internal/notices"
+	"github.com/gorovod/gorovod/internal/observer"
 	"github.com/gorovod/gorovod/internal/top"
 	"github.com/gorovod/gorovod/internal/tracemerge"
 	"github.com/gorovod/gorovod/internal/version"
@@ -73,6 +74,8 @@ func Main(argv []string) int {
 			return exit(name + " k8s")(manifests.Main(name+" k8s", argv[1:], os.Stdout))
 		case argv[0] == tracemerge.Command.Name:
 			return exit(name + " trace")(tracemerge.Main(name+" trace", argv[1:], os.Stdout))
+		case argv[0] == observer.Subcommand:
+			return exit(name)(observe(argv[1:]))
 		case argv[0] == jobs.Command.Name:
 			return exit(name + " ps")(jobs.Main(name+" ps", argv[1:], os.Stdout))
 		case argv[0] == top.Command.Name:

@@ -32,6 +32,9 @@ const leaveLimit = 10 * time.Second
 // must close these.
 var TrackFD func(fd int, open bool)
 
+// Library, if set before Init, is the file of the library that has this package.
+var Library string
+
 // MainThread, if set before Init, reports whether the calling goroutine runs on the process's main thread and stays
 // there, as it does when C calls Go. See engine.Options.MainThread.
 var MainThread func() bool
@@ -51,7 +54,7 @@ var (
 		if TrackFD != nil {
 			TrackFD(fd, open)
 		}
-	}}
+	}, Library: func() string { return Library }}
 )
 
 // Options is the part of Init that comes from the program, not from the environment.
@@ -131,7 +134,7 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 	}
 	generation++
 	from := bootstrap.Options{Generation: generation, Deadline: time.Now().Add(c.Timeout), MPIRanks: o.MPIRanks,
-		MPIComms: o.MPIComms, Log: func(p roster.Place) *slog.Logger { return logger(c, p) }}
+		MPIComms: o.MPIComms, Lookup: lookup, Log: func(p roster.Place) *slog.Logger { return logger(c, p) }}
 	return starter.Begin(ctx, c, from, func(ctx context.Context, s bootstrap.Start) error {
 		return join(
 			ctx, s, c, o.Sets)
@@ -161,8 +164,10 @@ func Shutdown() {
 	if w == nil {
 		return
 	}
+	failure := w.Failure()
 	w.Leave(leaveLimit)
 	current.Store(nil)
+	starter.Left(failure)
 	if overMPI != nil {
 		stopMPI(overMPI, w.Log())
 		overMPI = nil
@@ -170,8 +175,8 @@ func Shutdown() {
 }
 
 // Serve starts a rendezvous, see bootstrap.Process.Serve.
-func Serve(host string, key []byte, size int) (port int, err error) {
-	return starter.Serve(host, key, size, logging.New(os.Stderr, logging.Options{Level: slog.LevelWarn}))
+func Serve(host string, key []byte, size int, lookup func(string) (string, bool)) (port int, err error) {
+	return starter.Serve(host, key, size, lookup, logging.New(os.Stderr, logging.Options{Level: slog.LevelWarn}))
 }
 
 // Fail reports that this rank's program has failed: see world.World.Fail.

@@ -43,6 +43,11 @@ func rank(stop string) error {
 		return err
 	}
 	defer hvd.Shutdown()
+	if hvd.Rank() == 0 {
+		if err := os.WriteFile(stop+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+			return err
+		}
+	}
 	data := make([]float32, 1000)
 	for {
 		if hvd.Rank() == 1 {
@@ -79,18 +84,30 @@ var address = regexp.MustCompile(`metrics are at (\S+)`)
 // start runs the job, and returns once it serves metrics.
 func start(t *testing.T, env []string, args ...string) *job {
 	t.Helper()
-	run, err := filepath.Abs("../../build/horovodrun")
+	return startBy(t, env, append(append([]string{built(t, "horovodrun")}, args...), os.Args[0])...)
+}
+
+// built is the path of a program that make build makes.
+func built(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs("../../build/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(run); err != nil {
-		t.Skip("build/horovodrun is not there: run make build first")
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("build/%s is not there: run make build first", name)
 	}
+	return path
+}
+
+// startBy runs a job by a command line, and returns once it serves metrics.
+func startBy(t *testing.T, env []string, line ...string) *job {
+	t.Helper()
 	j := &job{stop: filepath.Join(t.TempDir(), "stop"), out: &bytes.Buffer{}, ended: make(chan error, 1)}
 	j.client.Timeout = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	j.cmd = exec.CommandContext(ctx, run, append(args, os.Args[0])...)
+	j.cmd = exec.CommandContext(ctx, line[0], line[1:]...)
 	j.cmd.Env = append(append(os.Environ(), rankVariable+"="+j.stop), env...)
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import queue
 import secrets
@@ -82,7 +83,13 @@ def _serve(spec: Mapping[str, Any], context: Any) -> dict[str, Any]:
     infos = context.getTaskInfos()
     address = network.get_driver_ip(spec["nics"]) if spec["nics"] else _address(infos[0].address)
     key = secrets.token_hex(32)
-    return {"address": address, "key": key, "port": _lib.serve(address, bytes.fromhex(key), len(infos))}
+    # This process outlives the job, and so would what shows it.
+    shown = {name: os.environ.pop(name) for name in ("GOROVOD_METRICS", "GOROVOD_DASHBOARD") if name in os.environ}
+    try:
+        port = _lib.serve(address, bytes.fromhex(key), len(infos))
+    finally:
+        os.environ.update(shown)
+    return {"address": address, "key": key, "port": port}
 
 
 def _address(said: str) -> str:

@@ -1,0 +1,196 @@
+package metrics
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// asTorchrun is a script that starts two ranks as torchrun does, each of which runs the script's first argument.
+const asTorchrun = `export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$PPID
+RANK=1 LOCAL_RANK=1 "$0" & other=$!
+RANK=0 LOCAL_RANK=0 "$0"; code=$?
+wait $other && exit $code`
+
+// withCommand is the environment of ranks that find the command gorovod, and more.
+func withCommand(t *testing.T, more ...string) []string {
+	return append(more, "PATH="+filepath.Dir(built(t, "gorovod"))+":"+os.Getenv("PATH"))
+}
+
+// observers are the processes that show the job of rank 0, which has this process id.
+func observers(rankZero string) (pids []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		if bytes.Equal(text, []byte("gorovod\x00observe\x00"+rankZero+"\x00")) {
+			pids = append(pids, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return pids
+}
+
+// rankZero is the process id of rank 0.
+func (j *job) rankZero(t *testing.T) string {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if text, err := os.ReadFile(j.stop + ".pid"); err == nil && len(text) > 0 {
+			return string(text)
+		}
+	}
+	t.Fatal("rank 0 does not start")
+	return ""
+}
+
+// awaitNoObserver waits until nothing shows the job any more.
+func awaitNoObserver(t *testing.T, rankZero string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); len(observers(rankZero)) > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("rank 0 has ended, and its observers %v have not", observers(rankZero))
+		}
+	}
+}
+
+// TestRankZeroShowsTheJob reads the metrics of jobs that other launchers have started, while they train.
+func TestRankZeroShowsTheJob(t *testing.T) {
+	for name, line := range map[string][]string{
+		"Open MPI": {"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2", os.Args[0]},
+		"MPICH":    {"mpirun.mpich", "-n", "2", os.Args[0]},
+		"torchrun": {"sh", "-c", asTorchrun, os.Args[0]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(line[0]); err != nil {
+				t.Skip(err)
+			}
+			j := startBy(t, withCommand(t, "GOROVOD_METRICS=0"), line...)
+			j.await(t, "the figures of both ranks", "", func(page string) bool {
+				return value(page, "reporting_ranks") == 2 && value(page, `workers{state="joined"}`) == 2 &&
+					value(page, `collectives_total{dtype="float32",op="allreduce",process_set="0"}`) >= 30 &&
+					value(page, `waited_for_seconds_total{rank="1"}`) > 0.1
+			})
+			if code, text := j.get("/readyz", ""); code != 200 {
+				t.Errorf("/readyz: %d %s", code, text)
+			}
+			zero := j.rankZero(t)
+			if found := observers(zero); len(found) != 1 {
+				t.Errorf("observers of process %s: %v", zero, found)
+			}
+			j.end(t)
+			awaitNoObserver(t, zero)
+		})
+	}
+}
+
+// TestTheObserverEndsWithRankZero kills rank 0.
+func TestTheObserverEndsWithRankZero(t *testing.T) {
+	j := startBy(t, withCommand(t, "GOROVOD_METRICS=0"), "sh", "-c", asTorchrun, os.Args[0])
+	zero := j.rankZero(t)
+	j.await(t, "the figures of both ranks", "", func(page string) bool { return value(page, "reporting_ranks") == 2 })
+	pid, err := strconv.Atoi(zero)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	awaitNoObserver(t, zero)
+	if err := <-j.ended; err == nil {
+		t.Errorf("rank 0 was killed, and the job has ended well\n%s", j.out)
+	}
+}
+
+// TestAStoppedObserver: rank 0 goes on when its observer does not read, and the job ends well.
+func TestAStoppedObserver(t *testing.T) {
+	j := startBy(t, withCommand(t, "GOROVOD_METRICS=0"), "sh", "-c", asTorchrun, os.Args[0])
+	zero := j.rankZero(t)
+	j.await(t, "the figures of both ranks", "", func(page string) bool { return value(page, "reporting_ranks") == 2 })
+	found := observers(zero)
+	if len(found) != 1 {
+		t.Fatalf("observers of process %s: %v", zero, found)
+	}
+	pid, _ := strconv.Atoi(found[0])
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second)
+	if err := os.WriteFile(j.stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if state, err := os.ReadFile("/proc/" + zero + "/stat"); err != nil || strings.Contains(string(state), ") Z ") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Error("rank 0 does not end while its observer is stopped")
+			break
+		}
+	}
+	syscall.Kill(pid, syscall.SIGCONT)
+	if err := <-j.ended; err != nil {
+		t.Errorf("%v\n%s", err, j.out)
+	}
+	awaitNoObserver(t, zero)
+}
+
+// TestNothingShowsTheJob: a job trains and ends well though rank 0 cannot show it, and says why. Without the variable
+// there is no observer.
+func TestNothingShowsTheJob(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	without := "PATH=/usr/bin:/bin"
+	for name, c := range map[string]struct {
+		env  []string
+		want string // in the output; empty: nothing of an observer
+	}{
+		"the port is taken": {withCommand(t, fmt.Sprintf("GOROVOD_METRICS=%d", port)), fmt.Sprintf("nothing shows the "+
+			"job: GOROVOD_METRICS %d: listen tcp 127.0.0.1:%d: bind: address already in use", port, port)},
+		"no token": {withCommand(t, "GOROVOD_METRICS=0.0.0.0:0"), "give a token in GOROVOD_METRICS_TOKEN_FILE"},
+		"the command is missing": {[]string{without, "GOROVOD_METRICS=0"}, "GOROVOD_METRICS is set, but nothing shows " +
+			"the job: the command gorovod is neither at one of"},
+		"off": {withCommand(t), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stop := filepath.Join(t.TempDir(), "stop")
+			cmd := exec.Command("sh", "-c", asTorchrun, os.Args[0])
+			cmd.Env = append(append(os.Environ(), rankVariable+"="+stop), c.env...)
+			out := &bytes.Buffer{}
+			cmd.Stdout, cmd.Stderr = out, out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			j := &job{stop: stop, out: out}
+			zero := j.rankZero(t)
+			for deadline := time.Now().Add(10 * time.Second); c.want != "" && len(observers(zero)) > 0; {
+				if time.Now().After(deadline) {
+					t.Fatalf("the observers %v of process %s stay", observers(zero), zero)
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			if found := observers(zero); len(found) > 0 {
+				t.Errorf("observers of process %s: %v", zero, found)
+			}
+			if err := os.WriteFile(stop, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			if got := strings.Count(out.String(), "shows the job"); got > 1 || (got == 1) != (c.want != "") ||
+				!strings.Contains(out.String(), c.want) {
+				t.Errorf("%q, want %q once", out, c.want)
+			}
+		})
+	}
+}
