@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
 // drainLimit is how long the launcher waits for more output of a command after all its processes have ended.
@@ -273,9 +275,9 @@ func (p *process) follow(w watcher) outcome {
 			}
 			return outcome{Code: code, Err: fmt.Errorf("%s: %w", p.Path, errno)}
 		case "exited":
-			return outcome{PID: p.pid, Code: n, At: time.Unix(0, at)}
+			return outcome{PID: p.pid, Code: n, At: new(rendezvous.Clock).Here(at, time.Now())}
 		case "killed":
-			return outcome{PID: p.pid, Signal: n, At: time.Unix(0, at)}
+			return outcome{PID: p.pid, Signal: n, At: new(rendezvous.Clock).Here(at, time.Now())}
 		}
 	}
 }
