@@ -10,9 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gorovod/gorovod/internal/rendezvous"
+	"golang.org/x/sys/unix"
 )
 
 // drainLimit is how long the launcher waits for more output of a command after all its processes have ended.
