@@ -22,14 +22,14 @@ const (
 // calls are one job's connections to hosts, most of them made at the same time.
 type calls struct {
 	shell  *remoteShell
-	made   atomic.Int64 // how many hosts were let in
-	latest atomic.Int64 // when the last host was let in; since 1970 in ns
+	made   atomic.Int64              // how many hosts were let in
+	latest atomic.Pointer[time.Time] // when the last host was let in; nil before
 }
 
 // connect makes the crew of job.Host. It blocks until its agent is ready, or ctx ends. An error of the host is a
 // *hostError.
 func (c *calls) connect(ctx context.Context, job assignment) (*remoteCrew, error) {
-	began := time.Now().UnixNano()
+	began := time.Now()
 	for pause := firstCrowdPause; ; pause = min(2*pause, lastCrowdPause) {
 		l, err := c.shell.line(job.Host)
 		if err != nil {
@@ -37,13 +37,17 @@ func (c *calls) connect(ctx context.Context, job assignment) (*remoteCrew, error
 		}
 		crew, err := dial(ctx, l, job)
 		if err == nil {
-			c.latest.Store(time.Now().UnixNano())
+			now := time.Now()
+			c.latest.Store(&now)
 			c.made.Add(1)
 			return crew, nil
 		}
 		var h *hostError
-		if !errors.As(err, &h) || !h.TurnedAway ||
-			time.Since(time.Unix(0, max(began, c.latest.Load()))) > crowdPatience {
+		since := began
+		if latest := c.latest.Load(); latest != nil && latest.After(since) {
+			since = *latest
+		}
+		if !errors.As(err, &h) || !h.TurnedAway || time.Since(since) > crowdPatience {
 			return nil, err
 		}
 		select {

@@ -71,7 +71,7 @@ func (b *noticeBoard) fetchMachine() (string, error) {
 		err = unanswered(at, code, name)
 	}
 	if err != nil {
-		return "", fmt.Errorf("Azure's events are those of several machines, and the name of this one is not to be "+
+		return "", fmt.Errorf("the events are those of several machines, and the name of this one is not to be "+
 			"had: %w", err)
 	}
 	return name, nil

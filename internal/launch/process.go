@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/rendezvous"
 	"golang.org/x/sys/unix"
 )
 
@@ -273,9 +274,9 @@ func (p *process) follow(w watcher) outcome {
 			}
 			return outcome{Code: code, Err: fmt.Errorf("%s: %w", p.Path, errno)}
 		case "exited":
-			return outcome{PID: p.pid, Code: n, At: time.Unix(0, at)}
+			return outcome{PID: p.pid, Code: n, At: new(rendezvous.Clock).Here(at, time.Now())}
 		case "killed":
-			return outcome{PID: p.pid, Signal: n, At: time.Unix(0, at)}
+			return outcome{PID: p.pid, Signal: n, At: new(rendezvous.Clock).Here(at, time.Now())}
 		}
 	}
 }

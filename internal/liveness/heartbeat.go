@@ -41,7 +41,8 @@ type heartbeat struct {
 	reason   func(rank int) string // what else is known of a silent rank
 	abort    func(error)
 
-	waited  atomic.Int64 // when waiting was last called: UnixNano
+	born    time.Time
+	waited  atomic.Int64 // when waiting was last called, in ns since born
 	waiters atomic.Int64 // the number of waits for messages, for which waiting is not called again and again
 
 	ctx    context.Context // ends with close
@@ -54,7 +55,7 @@ type heartbeat struct {
 }
 
 func newHeartbeat(limit time.Duration) *heartbeat {
-	h := &heartbeat{limit: limit, every: max(time.Second/4, min(limit/10, 3*time.Second))}
+	h := &heartbeat{limit: limit, every: max(time.Second/4, min(limit/10, 3*time.Second)), born: time.Now()}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
 }
@@ -64,7 +65,7 @@ func (h *heartbeat) waiting(d time.Duration) {
 	if h.limit <= 0 || d < firstBeat {
 		return
 	}
-	h.waited.Store(time.Now().UnixNano())
+	h.waited.Store(int64(time.Since(h.born)))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.running || h.closed {
@@ -128,7 +129,7 @@ func (h *heartbeat) run() {
 
 // wanted reports whether this rank waits. A waiting driver calls waiting about twice a second.
 func (h *heartbeat) wanted() bool {
-	return h.waiters.Load() > 0 || time.Since(time.Unix(0, h.waited.Load())) < 3*time.Second
+	return h.waiters.Load() > 0 || time.Since(h.born)-time.Duration(h.waited.Load()) < 3*time.Second
 }
 
 // ask asks the launcher once.

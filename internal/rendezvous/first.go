@@ -79,15 +79,13 @@ func (c *Clock) Hear(then int64, earliest, now time.Time) {
 // behind is how far the other clock is behind.
 func (c *Clock) behind() time.Duration { return min(max(0, c.least), c.most) }
 
-// Here translates a time of the other clock. It returns now if then is 0, or lies in the future.
+// Here translates a time of the other clock. It returns now if then is 0, or lies in the future. The result keeps now's
+// monotonic time, so that a clock which is set later does not change the order of failures.
 func (c *Clock) Here(then int64, now time.Time) time.Time {
 	if then == 0 {
 		return now
 	}
-	if t := time.Unix(0, then).Add(c.behind()); t.Before(now) {
-		return t
-	}
-	return now
+	return now.Add(min(0, time.Unix(0, then).Add(c.behind()).Sub(now)))
 }
 
 // sameHost reports whether both ends of a connection have the same address, and so the same clock.

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -69,5 +70,16 @@ func TestClock(t *testing.T) {
 	}
 	if got := same.Here(0, now); !got.Equal(now) {
 		t.Errorf("no time is %v", got.Sub(now))
+	}
+}
+
+// A time of another process keeps its distance to this process's times if the clock is set afterwards: it has monotonic
+// time, which a clock that is set does not change.
+func TestHereIsMonotonic(t *testing.T) {
+	now := time.Now()
+	for _, then := range []int64{0, now.Add(-time.Minute).UnixNano(), now.Add(time.Minute).UnixNano()} {
+		if here := new(Clock).Here(then, now); !strings.Contains(here.String(), " m=") || here.After(now) {
+			t.Errorf("%d becomes %v, now %v", then, here, now)
+		}
 	}
 }

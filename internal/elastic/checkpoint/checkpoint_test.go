@@ -2,10 +2,12 @@ package checkpoint
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func newest(t *testing.T, dir string) (number int64, data []byte, skipped []string) {
@@ -42,6 +44,32 @@ func TestTheNewestIsRead(t *testing.T) {
 	}
 	if n, _, _ := newest(t, dir); n != 11 {
 		t.Errorf("got %d", n)
+	}
+}
+
+// A clock may have been set back between two commits, or forth: the number says which one is the newest, and which ones
+// may go.
+func TestTheClockSteps(t *testing.T) {
+	dir := t.TempDir()
+	step := 48 * time.Hour
+	for n := range int64(6) {
+		if err := Save(dir, n, []byte{byte(n)}); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(step)
+		if step = -step; n == 5 {
+			at = time.Unix(0, 0) // a machine that has lost its clock
+		}
+		if err := os.Chtimes(filepath.Join(dir, fmt.Sprintf("commit-%019d.checkpoint", n)), at, at); err != nil {
+			t.Fatal(err)
+		}
+		if got, data, skipped := newest(t, dir); got != n || len(data) != 1 || data[0] != byte(n) || skipped != nil {
+			t.Fatalf("after commit %d: %d %v %v", n, got, data, skipped)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) != kept || !strings.HasSuffix(left[0], "4.checkpoint") {
+		t.Errorf("left: %v %v", left, err)
 	}
 }
 
