@@ -1,6 +1,6 @@
 // Package overview follows a job from its launcher: what each rank does, who waits for whom, and why. Package
 // rendezvous brings the ranks' figures, package dashboard shows the Snapshots. The package does no I/O, and asks the
-// ranks only while somebody looks, or where Keep says so.
+// ranks only while somebody looks, or after Keep.
 package overview
 
 import (
@@ -17,7 +17,7 @@ import (
 // Every is the time between two Snapshots.
 const Every = time.Second
 
-// Job is what is known of a job. Its methods are safe on any goroutine.
+// Job has the launcher's knowledge of a job. Its methods are safe on any goroutine.
 type Job struct {
 	mu      sync.Mutex
 	size    int    // of the present world
@@ -79,7 +79,7 @@ type sample struct {
 	link                                     feed.Link
 }
 
-// window is how many samples say what happens now.
+// window is the number of samples that describe the present.
 const window = 6
 
 // Event is something that happened to the job as a whole.
@@ -122,8 +122,8 @@ func (j *Job) Lines(number int) (stdout, stderr string) {
 	return f(number)
 }
 
-// Form begins a world of size ranks, whose generations are from or later. joined counts those that have come; ask asks
-// all for their figures, and must not block. See SetInspect, too.
+// Form begins a world of size ranks, whose generations are from or later. joined returns the number of ranks that have
+// joined. ask asks all ranks for their figures, and must not block. See SetInspect, too.
 func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -165,7 +165,8 @@ func (j *Job) note(at time.Time, text string) {
 	j.history = j.history[max(0, len(j.history)-mostEvents):]
 }
 
-// Take takes what a rank has told: see rendezvous.Server.Figures. It drops what is damaged, or of an earlier world.
+// Take takes what a rank has told: see rendezvous.Server.Figures. It drops figures that are damaged, or of an earlier
+// world.
 func (j *Job) Take(number int, generation uint64, host string, value []byte) {
 	f, err := feed.Decode(value)
 	if err != nil {
@@ -240,7 +241,7 @@ func (j *Job) Follow() (leave func()) {
 }
 
 // Last is the newest Snapshot as JSON, nil before the first, and a channel that is closed when there is a newer one.
-// With private it has what only those may see who may see a rank's output.
+// With private it has also the parts that are only for readers who may see a rank's output.
 func (j *Job) Last(private bool) ([]byte, <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -20,7 +20,7 @@ type Open struct {
 	Missing string  `json:"missing"` // ranks that have not, as far as is known
 }
 
-// mostOpen is how many operations a Snapshot has.
+// mostOpen is the largest number of operations in a Snapshot.
 const mostOpen = 20
 
 // group is one operation on all ranks.
@@ -42,7 +42,7 @@ func (g *group) isJoin() bool { return g.op == joinLabel }
 // joinLabel is how ranks call a join.
 var joinLabel = operation.Join.String()
 
-// certain is by how much a rank must have told later than the start of an operation that it lacks.
+// certain is the least time from the start of an operation to an answer without it that shows that the rank lacks it.
 const certain = 200 * time.Millisecond
 
 // groups are the operations that the ranks told of last, those that wait before those that are executed, the oldest
@@ -109,7 +109,8 @@ const (
 	isUnready
 )
 
-// findMissing finds who lacks an operation. role has hasJoined where it holds; the rest is scratch.
+// findMissing finds the ranks that lack an operation. role has hasJoined for ranks that have joined. The rest is
+// scratch.
 func (j *Job) findMissing(now time.Time, g *group, role []byte) {
 	mark := func(ranks []int, as byte) {
 		for _, i := range ranks {
@@ -147,7 +148,7 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// openOf are the first groups for a Snapshot.
+// openOf returns the first groups, for a Snapshot.
 func openOf(groups []*group) []Open {
 	list := []Open{}
 	for _, g := range groups[:min(len(groups), mostOpen)] {

@@ -60,7 +60,7 @@ func (f *film) seconds(n int, part func(rank int, figures *feed.Figures)) (s *Sn
 	return s
 }
 
-// works is a second of work with collectives, that computes for a share of the time.
+// works is a second of work with collectives. The program computes for a share of the time.
 func works(f *feed.Figures, share float64) {
 	for range 100 {
 		f.Works[0].Times.Observe(int64(time.Millisecond))
@@ -167,7 +167,7 @@ func TestWhoWaitsForWhom(t *testing.T) {
 	}
 }
 
-// straggling is a second in which the others wait for rank 3 in 40 % of the time.
+// straggling is a second in which the other ranks wait for rank 3 in 40 % of the time.
 func straggling(i int, r *feed.Figures, does feed.Thread) {
 	r.Main.Looks += 40
 	if i == 3 {
@@ -254,7 +254,7 @@ func TestChanceIsNoStraggler(t *testing.T) {
 	}
 }
 
-// hangs has all but some ranks wait in an operation, since the film's time from.
+// hangs makes all ranks but some wait in an operation, since the film's time from.
 func (f *film) hangs(from time.Time, set int, missing ...int) func(int, *feed.Figures) {
 	lacks := map[int]bool{}
 	for _, m := range missing {

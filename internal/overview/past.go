@@ -29,7 +29,7 @@ func (p *past) add(c column) {
 	p.columns = p.columns[max(0, len(p.columns)-most):]
 }
 
-// shown is the past for a reader who comes now.
+// shown returns the past for a new reader.
 func (p *past) shown() []column {
 	if p.columns == nil {
 		return []column{}

@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	// patient is how long an operation may wait before the sentence names it.
+	// patient is the time that an operation may wait before the sentence names it.
 	patient = time.Second
 	// notable is the share of the time that ranks must wait for one another before the sentence says so.
 	notable = 0.1
@@ -180,11 +180,11 @@ func (j *Job) why(i int, g *group) string {
 	return doing(j.does(i), &d)
 }
 
-// stuckSamples is how many samples say what a rank does while the others are stuck: what it did before it was late is
-// of no interest.
+// stuckSamples is the number of samples that show what a rank does while the others are stuck. Older samples are of no
+// interest, because the rank was not late then.
 const stuckSamples = 3
 
-// does is what a rank does for which the others are stuck.
+// does says what a rank does while the others are stuck for its sake.
 func (j *Job) does(i int) straggler.Kind {
 	d := j.ranks[i].recent(stuckSamples)
 	if d.share.Known || d.seconds == 0 {

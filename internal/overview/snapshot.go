@@ -116,7 +116,7 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 	return s
 }
 
-// silence is the age of an answer from which on a rank does not answer.
+// silence is the least age of the last answer of a rank that does not answer.
 const silence = 4 * time.Second
 
 // fresh reports whether r has told something of late, in an answer to a question of this watch.
@@ -124,7 +124,7 @@ func (j *Job) fresh(r *rank, now time.Time) bool {
 	return r.last != nil && !r.told.Before(j.since) && now.Sub(r.told) < silence
 }
 
-// isSilent reports whether r owes an answer since long.
+// isSilent reports whether r has owed an answer for long.
 func (j *Job) isSilent(r *rank, now time.Time) bool {
 	from := r.told
 	if from.Before(j.since) {
@@ -218,7 +218,7 @@ func percent(part, of time.Duration) uint8 { return uint8(min(100, 100*max(0, pa
 
 func more(before, now uint64) uint64 { return max(now, before) - before }
 
-// recent is what a rank has done in the last samples.
+// recent describes a rank's work in the last samples.
 type recent struct {
 	seconds        float64 // 0: unknown
 	works, bytes   float64 // a second
@@ -263,7 +263,7 @@ func (r *rank) recent(samples int) (d recent) {
 	return d
 }
 
-// window is what the ranks have done between the last two samples. A rank that has told nothing in between is said to
+// window describes the ranks' work between the last two samples. A rank that has told nothing in between is said to
 // have done nothing, but it can be late.
 func (j *Job) window() straggler.Window {
 	w := make(straggler.Window, len(j.ranks))
@@ -292,7 +292,8 @@ func (j *Job) rates(s *Snapshot) {
 	}
 }
 
-// steps fills in what is known of the program's steps. One that takes longer than the last samples stays known.
+// steps fills in the time and the number of the program's steps. The time of a step that is longer than the last
+// samples stays known.
 func (j *Job) steps(s *Snapshot) {
 	var count, sum, all, allSum uint64
 	for i := range j.ranks {

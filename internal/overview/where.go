@@ -22,20 +22,22 @@ type stackAt struct {
 	frames []feed.Frame
 }
 
-// recentStacks are how many stacks say where a rank is, a second apart; mostInspected is how many ranks are asked.
+// recentStacks is the number of stacks, a second apart, that show where a rank is. mostInspected is the number of ranks
+// that are asked for stacks.
 const (
 	recentStacks  = 4
 	mostInspected = 4
 )
 
-// SetInspect sets what asks ranks for their stacks, from their next figures on. It must not block.
+// SetInspect sets the function that asks ranks for their stacks, from their next figures on. f must not block.
 func (j *Job) SetInspect(f func(ranks []int)) {
 	j.mu.Lock()
 	j.inspect = f
 	j.mu.Unlock()
 }
 
-// stand notes where the rank's program is. Without a stack all is forgotten: nobody has waited for the rank.
+// stand notes where the rank's program is. Without a stack it forgets all stacks, because nobody has waited for the
+// rank.
 func (r *rank) stand(now time.Time, frames []feed.Frame) {
 	if len(frames) == 0 {
 		r.stacks = nil
@@ -52,7 +54,7 @@ func (r *rank) stand(now time.Time, frames []feed.Frame) {
 	r.stacks = r.stacks[max(0, len(r.stacks)-recentStacks):]
 }
 
-// common is how many functions, from the outermost on, are the same. Their lines may differ.
+// common returns the number of functions, from the outermost on, that are the same. Their lines may differ.
 func common(a, b []feed.Frame) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n].File == b[n].File && a[n].Func == b[n].Func {
@@ -61,7 +63,7 @@ func common(a, b []feed.Frame) int {
 	return n
 }
 
-// where says where the program of the first of these ranks is that has told it, nil if none has.
+// where says where the program is of the first of these ranks that has told it, or returns nil if none has.
 func (j *Job) where(now time.Time, ranks []int) *Where {
 	for _, i := range ranks {
 		r := &j.ranks[i]
@@ -102,5 +104,5 @@ func (r *rank) stay(last stackAt) string {
 // function is a function for people.
 func function(f feed.Frame) string { return fmt.Sprintf("%s (%s:%d)", f.Func, f.File, f.Line) }
 
-// blames notes of which ranks the others complain, so that these are asked where they are.
+// blames notes the ranks that the sentence blames, so that the job asks these where they are.
 func (j *Job) blames(ranks ...int) { j.blamed = slices.Clone(ranks[:min(len(ranks), mostInspected)]) }
