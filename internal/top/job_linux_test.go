@@ -20,10 +20,10 @@ import (
 	"github.com/gorovod/gorovod/internal/launch"
 )
 
-// rankVariable makes this program a rank.
+// rankVariable is the variable that makes this program a rank.
 const rankVariable = "GOROVOD_TOP_TEST_RANK"
 
-// deadline is for a machine that does much else.
+// deadline is long enough for a loaded machine.
 const deadline = 3 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -192,7 +192,7 @@ func (term *terminal) until(t *testing.T, want string, holds func(lines []string
 	}
 }
 
-// colours matches what sets a colour.
+// colours matches a sequence that sets a colour.
 var colours = regexp.MustCompile(`\x1b\[([0-9;]*;)?[34][0-9](;[0-9;]*)?m`)
 
 // top runs gorovod top on a terminal.

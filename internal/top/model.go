@@ -8,7 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/overview"
 )
 
-// model is what the screen shows, and how. It does no I/O, so that tests need no terminal.
+// model has the contents of the screen, and how it shows them. It does no I/O, so that tests need no terminal.
 type model struct {
 	name    string // of the job
 	now     *overview.Snapshot
@@ -21,7 +21,7 @@ type model struct {
 	leaving bool
 }
 
-// keys are what the ranks can be sorted by.
+// keys are the values by which the ranks can be sorted.
 var keys = []struct {
 	letter rune
 	name   string

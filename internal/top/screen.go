@@ -30,7 +30,7 @@ var pressed = map[tcell.Key]key{tcell.KeyUp: upKey, tcell.KeyDown: downKey, tcel
 	tcell.KeyPgDn: pageDownKey, tcell.KeyHome: homeKey, tcell.KeyEnd: endKey, tcell.KeyCtrlC: quitKey,
 	tcell.KeyEscape: escapeKey}
 
-// watch shows the job until the user quits or the job has ended. Then it says how.
+// watch shows the job until the user quits or the job has ended. Then it says how the job has ended.
 func watch(s *source, out io.Writer) error {
 	screen, err := tcell.NewScreen()
 	if err != nil {

@@ -33,7 +33,7 @@ type source struct {
 	client *http.Client
 }
 
-// connectTime bounds how long a launcher may take to answer.
+// connectTime limits the time that a launcher may take to answer.
 const connectTime = 10 * time.Second
 
 // find is the source that job names: a process id as gorovod ps prints it, that of any process of the job, or the
@@ -140,8 +140,8 @@ func page(address string, getenv func(string) string) (*source, error) {
 // maxEvent bounds an event: a Snapshot of 65,536 ranks has less.
 const maxEvent = 64 << 20
 
-// follow hands each Snapshot to see, and returns when the job has ended, how it did. It returns an error if it cannot
-// tell, or if ctx is done.
+// follow hands each Snapshot to see. When the job has ended, it returns how. It returns an error if it cannot tell, or
+// if ctx is done.
 func (s *source) follow(ctx context.Context, see func(*overview.Snapshot)) (e overview.Ending, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"events", nil)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *source) follow(ctx context.Context, see func(*overview.Snapshot)) (e ov
 	return e, fmt.Errorf("%s: %s", s.name, s.gone)
 }
 
-// mine reports whether a process is this user's, or this is root.
+// mine reports whether a process is this user's, or whether this user is root.
 func mine(pid int) bool {
 	if os.Getuid() == 0 {
 		return true

@@ -41,8 +41,8 @@ type options struct {
 	Job  string `arg:"" optional:"" default:"" name:"job"`
 }
 
-// onceAfter is how many Snapshots --once needs: rates are differences, of which a verdict about a slow rank needs four.
-// If one is named already, onceAtLeast say what it does.
+// onceAfter is the number of Snapshots that --once needs: rates are differences, of which a verdict about a slow rank
+// needs four. If the sentence names a slow rank already, onceAtLeast Snapshots show what it does.
 const (
 	onceAfter   = 6
 	onceAtLeast = 3
@@ -83,7 +83,7 @@ func failed(err error) int {
 	return 0
 }
 
-// checkTerminal refuses what cannot show a screen.
+// checkTerminal refuses a terminal that cannot show a screen.
 func checkTerminal(out *os.File) error {
 	const instead = "; --once prints plain lines"
 	switch {

@@ -40,7 +40,8 @@ func (l line) String() string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// rooms of the parts of the screen below the ranks, in lines at most.
+// The largest numbers of lines of the parts of the screen beside the ranks, and the least number of lines for the
+// ranks.
 const (
 	mostSentence = 4
 	mostOpen     = 5
@@ -173,7 +174,7 @@ const leastHost = 8
 
 func percent(r *overview.Rank, v uint8) string { return known(r, fmt.Sprintf("%d %%", v)) }
 
-// known is text, unless nothing is known of the rank.
+// known returns text, unless nothing is known of the rank.
 func known(r *overview.Rank, text string) string {
 	if r.Silent < 0 {
 		return "-"
@@ -256,7 +257,7 @@ func (m *model) open() []line {
 	return lines
 }
 
-// history is what happened last, at most so many events.
+// history is the newest events, up to the number most.
 func (m *model) history(most int) []line {
 	all := m.now.History
 	if len(all) == 0 {
@@ -294,7 +295,7 @@ func helpLines() []line {
 		nil, line{{"Any key leads back.", faint}})
 }
 
-// clean is a text of a rank as one printable line.
+// clean returns a text of a rank as one printable line.
 func clean(s string) string { return strings.Join(strings.Fields(printable.Text(s)), " ") }
 
 // clip cuts lines to the screen.
@@ -314,7 +315,7 @@ func clip(lines []line, width, height int) []line {
 	return lines
 }
 
-// cut is s in at most width columns.
+// cut returns s in at most width columns.
 func cut(s string, width int) string {
 	if width <= 0 {
 		return ""
@@ -340,7 +341,7 @@ func right(s string, width int) string {
 	return strings.Repeat(" ", max(0, width-uniseg.StringWidth(s))) + cut(s, width)
 }
 
-// wrap breaks a text at spaces into at most so many lines.
+// wrap breaks a text at spaces into at most the given number of lines.
 func wrap(s string, width, most int) []string {
 	var lines []string
 	for s != "" && len(lines) < most-1 && uniseg.StringWidth(s) > width {

@@ -14,7 +14,7 @@ import (
 
 var at = time.Unix(1e9, 0)
 
-// filled is the model of a job of so many ranks, of which the others wait for rank 3.
+// filled is the model of a job with the given number of ranks. The others wait for rank 3.
 func filled(size int) *model {
 	now := &overview.Snapshot{Time: at.UnixMilli(), Sentence: "All wait for rank 3 on b, in `x`, for 2.1 s.",
 		Tone: overview.Stuck, Size: size, Hosts: []string{"a", "b"}, Collectives: 12.345, Bytes: 2e9, Waiting: 0.5,
@@ -134,7 +134,7 @@ func TestSortingAndScrolling(t *testing.T) {
 	}
 }
 
-// TestNamesCannotChangeTheScreen has names of tensors and hosts that a terminal would obey, or that are wide.
+// TestNamesCannotChangeTheScreen shows names of tensors and hosts that have sequences for terminals, or that are wide.
 func TestNamesCannotChangeTheScreen(t *testing.T) {
 	const evil = "a\x1b[2J\x1b]0;x\a\nb\u202ec\u009b"
 	m := filled(2)
