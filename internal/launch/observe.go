@@ -61,8 +61,8 @@ func serveObserver(pid int, conn net.Conn) (code int, err error) {
 		return 0, nil // the process has ended at once
 	}
 	if first.Hello != observer.Shape() {
-		return 1, fmt.Errorf("nothing shows the job: this command is of another build of gorovod (%s) than the library "+
-			"of rank 0 (%.64q): install the same everywhere", observer.Shape(), first.Hello)
+		return 1, fmt.Errorf("nothing shows the job: this command is of another build of gorovod (%s) than the "+
+			"library of rank 0 (%.64q): install the same everywhere", observer.Shape(), first.Hello)
 	}
 	a, err := (&flags{}).openReaders("gorovod")
 	if err != nil {
