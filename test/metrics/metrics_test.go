@@ -43,6 +43,9 @@ func rank(stop string) error {
 		return err
 	}
 	defer hvd.Shutdown()
+	if os.Getenv(quietVariable) != "" {
+		return quiet(stop)
+	}
 	data := make([]float32, 1000)
 	for {
 		if hvd.Rank() == 1 {
