@@ -60,9 +60,9 @@ type CollectiveFigures struct {
 	Times    Histogram
 }
 
-// WireFigures are the bytes that this process has sent over a link, "shm", "tcp", "mpi" or "nccl", in collectives of one
-// class of sizes, and how long these collectives took. What MPI and NCCL send is not known: it is what the operations
-// take at least. NIC is the network interface, where all connections go over one.
+// WireFigures are the bytes that this process has sent over a link, "shm", "tcp", "mpi" or "nccl", in collectives of
+// one class of sizes, and how long these collectives took. What MPI and NCCL send is not known: it is what the
+// operations take at least. NIC is the network interface, where all connections go over one.
 type WireFigures struct {
 	Link, NIC, SizeClass string
 	Bytes                uint64

@@ -164,9 +164,9 @@ func (l *Lane) Moved() uint64 {
 	return l.moved
 }
 
-// Sent is how many bytes of tensors a member has passed to others: those that it has put into shared memory or has copied
-// straight from or to another member's memory, and those that it has sent over a Comm. Bytes in shared memory count once,
-// however many members read them. Headers, counters and what boards say are not in it.
+// Sent is how many bytes of tensors a member has passed to others: those that it has put into shared memory or has
+// copied straight from or to another member's memory, and those that it has sent over a Comm. Bytes in shared memory
+// count once, however many members read them. Headers, counters and what boards say are not in it.
 type Sent struct{ Shared, Comm uint64 }
 
 // Sent counts since the lane was made. It belongs to the lane's driver.

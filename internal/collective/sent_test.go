@@ -84,8 +84,9 @@ func TestSentIsExact(t *testing.T) {
 		t.Run(fmt.Sprintf("%s of %d", c.what, len(c.want)), func(t *testing.T) {
 			g := newGroup(t, len(c.want), c.o)
 			const times = 3
+			j := job{name: c.what, start: c.start, check: func(int) error { return nil }}
 			for range times {
-				g.runScheduled(t, random(t), []job{{name: c.what, start: c.start, check: func(int) error { return nil }}})
+				g.runScheduled(t, random(t), []job{j})
 			}
 			for m, l := range g.lanes {
 				want := Sent{times * c.want[m].Shared, times * c.want[m].Comm}

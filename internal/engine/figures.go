@@ -121,8 +121,8 @@ func (l *lane) addTraffic(way feed.Way, class feed.Class, bytes uint64) {
 	t.Time += uint64(max(0, l.clock-l.current.began))
 }
 
-// leastBytes is what each member of an operation has to send at least, on average, if nobody but the members combines or
-// copies data.
+// leastBytes is what each member of an operation has to send at least, on average, if nobody but the members combines
+// or copies data.
 func leastBytes(d *operation.Descriptor, bytes uint64, members int) uint64 {
 	n := bytes * uint64(members-1) / uint64(members)
 	if d.Output == operation.LikeInput && !d.Has(operation.Root) {

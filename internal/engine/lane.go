@@ -58,7 +58,7 @@ type lane struct {
 	nans        nanCheck        // of the batch that is about to begin
 	batchAt     time.Time       // when the last batch was read; only with a cycle time
 	clock       int64           // when the current step began, for the records
-	sequence    uint64          // of the last record that was read from the log: the same on all members, and never twice
+	sequence    uint64          // of the last record read from the log: the same on all members, and never twice
 	counted     collective.Sent // what figures have of moves.Sent
 	waitedUntil int64           // the end of the last wait that figures count
 	timely      bool            // clock is the time at which the next batch begins, too

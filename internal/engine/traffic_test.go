@@ -65,10 +65,11 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
-// TestLeastBytes checks what operations take at least, which counts for carriers that do not say what they send, and the
-// factors of the bus bandwidth, which are those of NCCL's tests.
+// TestLeastBytes checks what operations take at least, which counts for carriers that do not say what they send, and
+// the factors of the bus bandwidth, which are those of NCCL's tests.
 func TestLeastBytes(t *testing.T) {
-	for kind, want := range map[operation.Kind][2]uint64{operation.Allreduce: {1500, 1500}, operation.Adasum: {1500, 1500},
+	for kind, want := range map[operation.Kind][2]uint64{operation.Allreduce: {1500, 1500},
+		operation.Adasum:    {1500, 1500},
 		operation.Allgather: {750, 750}, operation.Broadcast: {750, 1000}, operation.Alltoall: {750, 750},
 		operation.Reducescatter: {750, 750}, operation.Reduce: {750, 1000}} {
 		d := kind.Describe()

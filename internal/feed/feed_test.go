@@ -85,7 +85,8 @@ func TestDecodeRefuses(t *testing.T) {
 	long.Waits[0].Name = strings.Repeat("x", maxName+1)
 	for i, p := range [][]byte{nil, {1}, twice.Append(nil), set.Append(nil), class.Append(nil), kind.Append(nil),
 		large.Append(nil), twiceLate.Append(nil), phase.Append(nil), many.Append(nil), long.Append(nil),
-		way.Append(nil), size.Append(nil), same.Append(nil), append(example().Append(nil), 0), make([]byte, MaxBytes+1)} {
+		way.Append(nil), size.Append(nil), same.Append(nil), append(example().Append(nil), 0),
+		make([]byte, MaxBytes+1)} {
 		if f, err := Decode(p); err == nil {
 			t.Errorf("%d: %+v", i, f)
 		}
@@ -223,7 +224,9 @@ func TestAnswersFitIntoASecond(t *testing.T) {
 		}
 	}
 	want := whole(1)
-	slices.SortFunc(known.Traffic, func(a, b Traffic) int { return cmp.Or(int(a.Way)-int(b.Way), int(a.Class)-int(b.Class)) })
+	slices.SortFunc(known.Traffic, func(a, b Traffic) int {
+		return cmp.Or(cmp.Compare(a.Way, b.Way), cmp.Compare(a.Class, b.Class))
+	})
 	if !slices.Equal(known.Traffic, want.Traffic) {
 		t.Errorf("the traffic that is known is %+v", known.Traffic)
 	}

@@ -56,9 +56,9 @@ const (
 	mostOfTraffic = 140
 )
 
-// News leaves in f only what has not been told, and no more than fits into an answer. The works, tensors and traffic that have
-// changed and were not told for longest come first; what is left out is told later. So an answer stays small, whatever
-// the job does. Waits that are left out make the list incomplete, as a ninth one does.
+// News leaves in f only what has not been told, and no more than fits into an answer. The works, tensors and traffic
+// that have changed and were not told for longest come first; what is left out is told later. So an answer stays small,
+// whatever the job does. Waits that are left out make the list incomplete, as a ninth one does.
 func (t *Told) News(f *Figures) {
 	t.answer++
 	t.lateNews(f)
@@ -189,7 +189,8 @@ func (t *Told) newTensors(all []Tensors, room *int) (news []Tensors) {
 	return all
 }
 
-// Complete adds to f, which News has shortened, the works, tensors and traffic of before, the same rank's answer before it.
+// Complete adds to f, which News has shortened, the works, tensors and traffic of before, the same rank's
+// answer before it.
 func (f *Figures) Complete(before *Figures) {
 	for i := range before.Works {
 		b := &before.Works[i]

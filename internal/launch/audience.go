@@ -30,8 +30,8 @@ type audience struct {
 	running  sync.WaitGroup
 }
 
-// openAudience opens what the user asks for, and the socket for gorovod top.
-func (f *flags) openAudience(name string) (*audience, error) {
+// openAudience opens what the user asks for, and the socket for gorovod top. This host has so many ranks, about.
+func (f *flags) openAudience(name string, ranks int) (*audience, error) {
 	a := &audience{overview: overview.New(), over: make(chan struct{})}
 	least, on, err := summary.From(lookEnv(f.environ(os.Environ()), summary.Variable))
 	if err != nil {
@@ -46,7 +46,7 @@ func (f *flags) openAudience(name string) (*audience, error) {
 		a.close()
 		return nil, err
 	}
-	if err := a.openPage(f, name); err != nil {
+	if err := a.openPage(f, name, ranks); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (a *audience) openMetrics(f *flags, name string) error {
 	return nil
 }
 
-func (a *audience) openPage(f *flags, name string) error {
+func (a *audience) openPage(f *flags, name string, ranks int) error {
 	address, said := asked(f.Dashboard, "--dashboard", dashboard.Variable)
 	if address == "" {
 		return nil
@@ -99,6 +99,7 @@ func (a *audience) openPage(f *flags, name string) error {
 	if a.page, err = dashboard.Open(o, a.overview); err != nil {
 		return fmt.Errorf("%s %s: %w", said, address, err)
 	}
+	a.overview.SetCopying(copyingRate(ranks), ownNames().isOwnName)
 	a.overview.Keep()
 	logging.Print(slog.LevelInfo, name, "the dashboard is at "+a.page.URL())
 	return nil

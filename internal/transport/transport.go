@@ -55,8 +55,8 @@ type Verified interface {
 
 // Addressed is a Network with connections to other ranks.
 type Addressed interface {
-	// Addresses are those of this host from which the connections have gone out or come in, a few at most. It is safe on
-	// any goroutine.
+	// Addresses are those of this host from which the connections have gone out or come in, a few at most. It is safe
+	// on any goroutine.
 	Addresses() []netip.Addr
 }
 

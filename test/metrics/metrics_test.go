@@ -47,6 +47,9 @@ func rank(stop string) error {
 		return quiet(stop)
 	}
 	data := make([]float32, 1000)
+	if os.Getenv(largeVariable) != "" {
+		data = make([]float32, 1<<20)
+	}
 	for {
 		if hvd.Rank() == 1 {
 			time.Sleep(5 * time.Millisecond)
