@@ -124,11 +124,11 @@ func (l *lane) addTraffic(way feed.Way, class feed.Class, bytes uint64) {
 // leastBytes is what each member of an operation has to send at least, on average, if nobody but the members combines
 // or copies data.
 func leastBytes(d *operation.Descriptor, bytes uint64, members int) uint64 {
-	n := bytes * uint64(members-1) / uint64(members)
+	n := bytes * uint64(members-1)
 	if d.Output == operation.LikeInput && !d.Has(operation.Root) {
 		n *= 2
 	}
-	return n
+	return n / uint64(members)
 }
 
 // busBytes is bytes times the factor of the bus bandwidth, as NCCL's tests define it.
