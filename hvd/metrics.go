@@ -15,6 +15,8 @@ type Figures struct {
 	Collectives []CollectiveFigures
 	// Tensors are the operations as the program submitted them.
 	Tensors []TensorFigures
+	// Wire is what this process has sent to others, by link and size of the collectives.
+	Wire []WireFigures
 	// Negotiation is the time from a tensor's submission until all processes have
 	// submitted it.
 	Negotiation Histogram
@@ -53,7 +55,18 @@ type Late struct {
 type CollectiveFigures struct {
 	Op, SizeClass string
 	Bytes         uint64
-	Times         Histogram
+	// BusBytes divided by Times.Sum is the bus bandwidth, as NCCL's tests define it.
+	BusBytes uint64
+	Times    Histogram
+}
+
+// WireFigures are the bytes that this process has sent over a link, "shm", "tcp", "mpi" or "nccl", in collectives of
+// one class of sizes, and how long these collectives took. What MPI and NCCL send is not known: it is what the
+// operations take at least. NIC is the network interface, where all connections go over one.
+type WireFigures struct {
+	Link, NIC, SizeClass string
+	Bytes                uint64
+	Time                 time.Duration
 }
 
 // TensorFigures count tensors by kind, element type and process set, which is a
@@ -83,7 +96,7 @@ func Metrics() (*Figures, error) {
 	if w == nil {
 		return nil, ErrNotInitialized
 	}
-	f := w.Engine.Figures()
+	f := w.Figures()
 	m := &Figures{Negotiation: histogram(&f.Negotiation), Steps: histogram(&f.Steps), Samples: f.Samples,
 		Waited: time.Duration(f.Waited), CacheHits: f.Marks,
 		CacheMisses: f.Requests, NaNs: f.NaNs, Fused: f.Fusion.Batches, FusedTensors: f.Fusion.Tensors,
@@ -95,7 +108,11 @@ func Metrics() (*Figures, error) {
 	for i := range f.Works {
 		c := &f.Works[i]
 		m.Collectives = append(m.Collectives, CollectiveFigures{c.OpName(), c.Class.String(), c.Bytes,
-			histogram(&c.Times)})
+			c.Bus, histogram(&c.Times)})
+	}
+	for _, t := range f.Traffic {
+		m.Wire = append(m.Wire, WireFigures{t.Way.String(), f.NICOf(t.Way), t.Class.String(), t.Bytes,
+			time.Duration(t.Time)})
 	}
 	for _, t := range f.Tensors {
 		m.Tensors = append(m.Tensors, TensorFigures{t.OpName(), t.DType.String(), t.SetName(), t.Count})

@@ -384,8 +384,10 @@ int gorovod_consistency_steps(void);
  *   bucket_bounds  the upper limits of a histogram's buckets in seconds. Histograms have one bucket more, of all that
  *                  took longer. Each bucket counts only what is not in the one before.
  *   collectives    a list: op, size_class (the largest size of the class), count, seconds, buckets and bytes of what
- *                  has been executed. Fused tensors are one collective.
+ *                  has been executed. Fused tensors are one collective. bus_bytes / seconds is the bus bandwidth.
  *   tensors        a list: op, dtype, process_set and count of the operations that the program submitted
+ *   wire           a list: link (shm, tcp, mpi or nccl), nic (where it is known), size_class of the collectives, the
+ *                  bytes that this rank has sent in them, and the seconds that they took
  *   negotiation    count, seconds and buckets: from a tensor's submission until all ranks have submitted it
  *   steps          count, seconds and buckets: from one reduction of the largest tensor whose name comes again and again
  *                  to the next one. A training loop has one in each step.

@@ -21,7 +21,7 @@ func goMetrics(reason *C.char) *C.char {
 		explain(reason, engine.ErrNotInitialized.Error())
 		return nil
 	}
-	text, err := w.Engine.Figures().JSON(w.Place.Rank, w.Place.Size)
+	text, err := w.Figures().JSON(w.Place.Rank, w.Place.Size)
 	if err != nil {
 		explain(reason, err.Error())
 		return nil

@@ -24,6 +24,7 @@ func (a *allgatherShared) start(l *Lane, in, out []byte) Op {
 		longest = max(longest, l.offsets[m+1]-l.offsets[m])
 	}
 	chunks := ceilDiv(longest, l.shared.ChunkBytes())
+	l.sent.Shared += uint64(len(in))
 	*a = allgatherShared{lane: l, in: in, out: out, base: l.chunks(chunks), chunks: chunks}
 	return a
 }

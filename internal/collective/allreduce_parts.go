@@ -83,14 +83,16 @@ type layout struct {
 	prescale, postscale float64
 	parts               []Part
 	starts              []int // one more than parts
+	bytes               int   // of all parts, without the gaps
 }
 
 // layout lays parts out. The lists are in the lane's memory.
 func (l *Lane) layout(dt tensor.DType, op tensor.ReduceOp, parts []Part, prescale, postscale float64) layout {
 	starts := l.starts[:0]
-	at := 0
+	at, bytes := 0, 0
 	for i := range parts {
 		n := parts[i].Bytes
+		bytes += n
 		if n >= lineUpBytes {
 			at = alignUp(at, lineBytes)
 		}
@@ -98,7 +100,7 @@ func (l *Lane) layout(dt tensor.DType, op tensor.ReduceOp, parts []Part, prescal
 		at += n
 	}
 	l.starts = append(starts, at)
-	return layout{dt, op, prescale, postscale, parts, l.starts}
+	return layout{dt, op, prescale, postscale, parts, l.starts, bytes}
 }
 
 // whole is a layout of one part.

@@ -20,6 +20,7 @@ type allreduceSharedFlat struct {
 }
 
 func (a *allreduceSharedFlat) start(l *Lane, s layout) Op {
+	l.sent.Shared += uint64(s.bytes)
 	*a = allreduceSharedFlat{lane: l, todo: s, chunk: l.chunks(1)}
 	return a
 }

@@ -45,6 +45,7 @@ type allreduceSharedPipelined struct {
 
 func (a *allreduceSharedPipelined) start(l *Lane, s layout) Op {
 	n := s.length()
+	l.sent.Shared += uint64(s.bytes) // the others' shares of the input, and this member's share of the result
 	chunkBytes := pipelineChunk(n, l.size, min(l.shared.ChunkBytes(), l.chunkLimit))
 	chunks := ceilDiv(n, chunkBytes)
 	*a = allreduceSharedPipelined{lane: l, todo: s, base: l.chunks(chunks), chunkBytes: chunkBytes, chunks: chunks,

@@ -296,6 +296,7 @@ func (a *allreduceSharedSingle) push(m, lo, hi, end int) bool {
 
 func (a *allreduceSharedSingle) add(own, theirs uintptr, n int) {
 	if n > 0 {
+		a.lane.sent.Shared += uint64(n)
 		a.own = append(a.own, transport.Span{Addr: own, Bytes: uintptr(n)})
 		a.theirs = append(a.theirs, transport.Span{Addr: theirs, Bytes: uintptr(n)})
 	}

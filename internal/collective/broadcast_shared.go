@@ -18,6 +18,9 @@ type broadcastShared struct {
 
 func (b *broadcastShared) start(l *Lane, root int, buf []byte) Op {
 	chunks := ceilDiv(len(buf), l.shared.ChunkBytes())
+	if l.rank == root {
+		l.sent.Shared += uint64(len(buf))
+	}
 	*b = broadcastShared{lane: l, root: root, buf: buf, base: l.chunks(chunks), chunks: chunks}
 	return b
 }

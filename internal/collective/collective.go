@@ -37,6 +37,7 @@ type Lane struct {
 	options    Options
 	busy       bool
 	moved      uint64     // see Moved; without the steps of hier
+	sent       Sent       // likewise without hier's
 	hier       *hierarchy // nil if no two members share a host, or if all do
 
 	shared transport.Shared // nil over Comm
@@ -163,6 +164,23 @@ func (l *Lane) Moved() uint64 {
 	return l.moved
 }
 
+// Sent is how many bytes of tensors a member has passed to others: those that it has put into shared memory or has
+// copied straight from or to another member's memory, and those that it has sent over a Comm. Bytes in shared memory
+// count once, however many members read them. Headers, counters and what boards say are not in it.
+type Sent struct{ Shared, Comm uint64 }
+
+// Sent counts since the lane was made. It belongs to the lane's driver.
+func (l *Lane) Sent() Sent {
+	s := l.sent
+	if h := l.hier; h != nil {
+		s.Shared += h.local.sent.Shared
+		if h.cross != nil {
+			s.Comm += h.cross.sent.Comm
+		}
+	}
+	return s
+}
+
 // publish advances this member's counter of phase p to v.
 func (l *Lane) publish(p transport.Phase, v uint64) {
 	l.moved++
@@ -178,6 +196,7 @@ func (l *Lane) lead(p transport.Phase, v uint64) {
 // send posts p for member `to`.
 func (l *Lane) send(to int, p []byte) {
 	l.moved++
+	l.sent.Comm += uint64(len(p))
 	l.comm.Send(to, p)
 }
 

@@ -90,6 +90,10 @@ func (s *reduceShared) copyIn(k int) {
 	l := s.lane
 	lo, hi, from, to := s.chunk(k, l.rank)
 	buffer := l.shared.Buffer(l.rank, s.base+uint64(k))
+	l.sent.Shared += uint64(hi - lo)
+	if l.rank == s.root {
+		l.sent.Shared -= uint64(to - from) // of which the root keeps the result
+	}
 	deliver(l.delivery.streamed, buffer, s.todo.in[lo:from])
 	deliver(l.delivery.streamed, buffer[to-lo:], s.todo.in[to:hi])
 }

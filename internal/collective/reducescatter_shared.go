@@ -28,6 +28,7 @@ type reducescatterShared struct {
 // start reads the parts from l.offsets.
 func (s *reducescatterShared) start(l *Lane, todo reduction) Op {
 	chunks := l.slices(l.shared.ChunkBytes())
+	l.sent.Shared += uint64(len(todo.in) - (l.offsets[l.rank+1] - l.offsets[l.rank]))
 	*s = reducescatterShared{lane: l, todo: todo, base: l.chunks(chunks), chunks: chunks}
 	for m := range l.rank {
 		s.place += s.width(m)

@@ -268,6 +268,10 @@ func TestManyRanksInChromium(t *testing.T) {
 	frame := b.value(`(() => { const t = performance.now(); for (let i = 0; i < 20; i++) show(); return (performance.now() - t) / 20; })()`)
 	t.Logf("512 ranks: the browser is there after %v, the page after further %v; a refresh takes %.4s ms",
 		opened.Sub(began).Round(time.Millisecond), loaded.Round(time.Millisecond), frame)
+	links := b.text("links")
+	if !strings.HasPrefix(links, "tcp, eth032MiB1.25 GB/s10 GB/s, node-") || !strings.Contains(links, "12.5 GB/s80 %") {
+		t.Errorf("the links are %q", links)
+	}
 	b.keep("512")
 	b.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme",
 		"value": "dark"}}})
@@ -288,6 +292,12 @@ func manyRanks(job *overview.Job, ranks int) {
 			f.CPU += 5e8
 			f.Steps.Observe(2.5e8 + 1e8*int64(f.Steps.Count()/4%3))
 			f.Samples += 64
+			f.NIC = feed.NIC{Name: "eth0", Rate: 1e11}
+			sent := uint64(25e7)
+			if len(f.Traffic) > 0 {
+				sent += f.Traffic[0].Bytes
+			}
+			f.Traffic = []feed.Traffic{{Way: feed.ByTCP, Class: 3, Bytes: sent, Time: sent / 5 * 4}}
 			f.Resident = uint64(2e9 + 1e6*i)
 			f.WaitedFor = nil
 			if i != 77 {

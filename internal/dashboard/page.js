@@ -197,8 +197,17 @@ function kinds() {
   rows(at("kinds"), now.kinds.slice(0, 12).map((k) => {
     const old = first.sums.get(`${k.op} ${k.class}`) ?? { count: 0, bytes: 0 };
     const rate = (a, b, form) => before.length > 1 ? form(Math.max(0, a - b) / dt / ranks) : "–";
-    return [[k.op, ""], [k.class, ""], [rate(k.count, old.count, three), "n"], [rate(k.bytes, old.bytes, (v) => `${bytes(v)}/s`), "n"], [seconds(k.mean), "n"]];
+    const busy = k.seconds - (old.seconds ?? 0), bus = busy > 0 && k.bus > 0 && before.length > 1 ? `${bytes((k.bus - (old.bus ?? 0)) / busy)}/s` : "–";
+    return [[k.op, ""], [k.class, ""], [rate(k.count, old.count, three), "n"], [rate(k.bytes, old.bytes, (v) => `${bytes(v)}/s`), "n"], [seconds(k.mean), "n"], [bus, "n"]];
   }), "none yet");
+}
+
+function links() {
+  const hosts = now.hosts.length > 1;
+  rows(at("links"), now.links.slice(0, 12).map((l) => [
+    [l.nic ? `${l.link}, ${l.nic}` : l.link, ""], [l.class, ""], [`${bytes(l.rate)}/s`, "n"],
+    [hosts ? `${bytes(l.hostrate)}/s, ${l.host}` : `${bytes(l.hostrate)}/s`, "n"], [l.limit ? `${bytes(l.limit)}/s` : "unknown", "n"],
+    [l.limit ? percent(100 * l.hostrate / l.limit) : "–", "n"]]), "nothing was sent of late");
 }
 
 function show() {
@@ -219,6 +228,7 @@ function show() {
   rows(at("open"), now.open.map((o) => [[o.name, ""], [o.set ? `${o.op}, process set ${o.set}` : o.op, ""], [seconds(o.age), "n"],
     [o.state === "executes" ? `${o.waits} (executing)` : o.waits, ""], [o.missing || "–", o.missing ? "bad" : ""]]), "none");
   kinds();
+  links();
   hosts();
   table();
   history();

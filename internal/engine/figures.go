@@ -21,6 +21,7 @@ type figures struct {
 	waitedFor   []uint64 // nanoseconds by world rank, see feed.Figures; nil before the first wait
 	fusion      feed.Fusion
 	steps       steps
+	traffic     [feed.NumWays][feed.NumClasses]feed.Traffic
 }
 
 // kindFigures are those of the collectives of one kind.
@@ -80,15 +81,62 @@ func (l *lane) countExecuted() {
 		k = new(kindFigures)
 		f.kinds[b.Type] = k
 	}
-	w := &k.works[feed.ClassOf(bytes)]
+	class := feed.ClassOf(bytes)
+	w := &k.works[class]
 	w.Bytes += bytes
+	w.Bus += busBytes(d, bytes, len(l.members))
 	w.Times.Observe(l.clock - x.began)
+	l.countSent(class, d, bytes)
 	k.tensors[min(l.id, feed.OtherSets)][b.Responses[0].DType] += uint64(len(x.parts))
 	if d.Fuses && l.settings.fusionThreshold > 0 {
 		f.fusion.Batches++
 		f.fusion.Tensors += uint64(len(x.parts))
 		f.fusion.Bytes += bytes
 	}
+}
+
+// countSent notes what the current execution, which has ended, has sent. The caller holds engine.mu.
+func (l *lane) countSent(class feed.Class, d *operation.Descriptor, bytes uint64) {
+	x := &l.current
+	if x.direct {
+		l.addTraffic(feed.ByNCCL, class, leastBytes(d, bytes, len(l.members)))
+		return
+	}
+	if l.moves == nil {
+		l.addTraffic(feed.ByMPI, class, leastBytes(d, bytes, len(l.members)))
+		return
+	}
+	now := l.moves.Sent()
+	l.addTraffic(feed.ByMemory, class, now.Shared-l.counted.Shared)
+	l.addTraffic(feed.ByTCP, class, now.Comm-l.counted.Comm)
+	l.counted = now
+}
+
+func (l *lane) addTraffic(way feed.Way, class feed.Class, bytes uint64) {
+	if bytes == 0 {
+		return
+	}
+	t := &l.engine.figures.traffic[way][class]
+	t.Bytes += bytes
+	t.Time += uint64(max(0, l.clock-l.current.began))
+}
+
+// leastBytes is what each member of an operation has to send at least, on average, if nobody but the members combines
+// or copies data.
+func leastBytes(d *operation.Descriptor, bytes uint64, members int) uint64 {
+	n := bytes * uint64(members-1)
+	if d.Output == operation.LikeInput && !d.Has(operation.Root) {
+		n *= 2
+	}
+	return n / uint64(members)
+}
+
+// busBytes is bytes times the factor of the bus bandwidth, as NCCL's tests define it.
+func busBytes(d *operation.Descriptor, bytes uint64, members int) uint64 {
+	if d.Has(operation.Root) && members > 1 {
+		return bytes
+	}
+	return leastBytes(d, bytes, members)
 }
 
 // Figures are what this engine has counted so far. It is safe on any goroutine.
@@ -123,6 +171,14 @@ func (e *Engine) Figures() *feed.Figures {
 		}
 	}
 	f.Fusion.Threshold = uint64(max(0, e.world.settings.fusionThreshold))
+	for way := range e.figures.traffic {
+		for class, t := range e.figures.traffic[way] {
+			if t.Bytes > 0 {
+				t.Way, t.Class = feed.Way(way), feed.Class(class)
+				f.Traffic = append(f.Traffic, t)
+			}
+		}
+	}
 	for kind, k := range e.figures.kinds {
 		if k != nil {
 			k.addTo(f, operation.Kind(kind))
@@ -151,7 +207,8 @@ func (e *Engine) waited(now int64) uint64 {
 func (k *kindFigures) addTo(f *feed.Figures, kind operation.Kind) {
 	for c := range k.works {
 		if w := &k.works[c]; w.Times.Sum > 0 {
-			f.Works = append(f.Works, feed.Work{Op: kind, Class: feed.Class(c), Bytes: w.Bytes, Times: w.Times})
+			f.Works = append(f.Works, feed.Work{Op: kind, Class: feed.Class(c), Bytes: w.Bytes,
+				Bus: w.Bus, Times: w.Times})
 		}
 	}
 	for set := range k.tensors {

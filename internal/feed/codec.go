@@ -16,7 +16,7 @@ const MaxBytes = 16 << 10
 const maxRank = 1 << 24
 
 // version distinguishes encodings.
-const version = 4
+const version = 5
 
 var errShort = errors.New("figures end too early")
 
@@ -32,6 +32,10 @@ func (f *Figures) Append(p []byte) []byte {
 	for i := range f.Tensors {
 		p = f.Tensors[i].append(p)
 	}
+	p = binary.AppendUvarint(p, uint64(len(f.Traffic)))
+	for i := range f.Traffic {
+		p = f.Traffic[i].append(p)
+	}
 	p = f.Steps.append(f.Negotiation.append(p))
 	for _, n := range f.numbers() {
 		p = binary.AppendUvarint(p, *n)
@@ -44,7 +48,8 @@ func (f *Figures) Append(p []byte) []byte {
 	for i := range f.Waits {
 		p = f.Waits[i].append(p)
 	}
-	return appendStack(appendText(p, f.Link.To[:min(len(f.Link.To), maxTo)]), f.Stack)
+	p = appendText(appendText(p, f.Link.To[:min(len(f.Link.To), maxTo)]), f.NIC.Name[:min(len(f.NIC.Name), maxNIC)])
+	return appendStack(p, f.Stack)
 }
 
 func appendStack(p []byte, stack []Frame) []byte {
@@ -57,7 +62,12 @@ func appendStack(p []byte, stack []Frame) []byte {
 }
 
 func (w *Work) append(p []byte) []byte {
-	return w.Times.append(binary.AppendUvarint(append(p, byte(w.Op), byte(w.Class)), w.Bytes))
+	p = binary.AppendUvarint(append(p, byte(w.Op), byte(w.Class)), w.Bytes)
+	return w.Times.append(binary.AppendUvarint(p, w.Bus))
+}
+
+func (t *Traffic) append(p []byte) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(append(p, byte(t.Way), byte(t.Class)), t.Bytes), t.Time)
 }
 
 func (t *Tensors) append(p []byte) []byte {
@@ -78,7 +88,7 @@ func (f *Figures) numbers() []*uint64 {
 	return []*uint64{&f.Waited, &f.Marks, &f.Requests, &f.NaNs, &f.Fusion.Batches, &f.Fusion.Tensors, &f.Fusion.Bytes,
 		&f.Fusion.Threshold, &f.Pending, &f.Oldest, &f.Resident, &f.CPU, &f.Main.Running,
 		&f.Main.Starved, &f.Main.Looks, &f.Main.Asleep, &f.Main.Reading, &f.Main.Locked, &f.Link.Busy,
-		&f.Link.Bytes, &f.Samples}
+		&f.Link.Bytes, &f.Samples, &f.NIC.Rate}
 }
 
 func (h *Histogram) append(p []byte) []byte {
@@ -109,7 +119,8 @@ func Decode(p []byte) (*Figures, error) {
 	f := &Figures{}
 	works := map[[2]byte]bool{}
 	for range r.length() {
-		w := Work{Op: operation.Kind(r.byte()), Class: Class(r.byte()), Bytes: r.number(), Times: r.histogram()}
+		w := Work{Op: operation.Kind(r.byte()), Class: Class(r.byte()), Bytes: r.number(), Bus: r.number(),
+			Times: r.histogram()}
 		key := [2]byte{byte(w.Op), byte(w.Class)}
 		if r.err == nil && (!w.Op.Valid() || w.Class >= NumClasses || works[key]) {
 			r.err = fmt.Errorf("figures of operation %d in class %d", w.Op, w.Class)
@@ -126,6 +137,16 @@ func Decode(p []byte) (*Figures, error) {
 		}
 		counts[key] = true
 		f.Tensors = append(f.Tensors, t)
+	}
+	traffic := map[[2]byte]bool{}
+	for range r.length() {
+		t := Traffic{Way: Way(r.byte()), Class: Class(r.byte()), Bytes: r.number(), Time: r.number()}
+		key := [2]byte{byte(t.Way), byte(t.Class)}
+		if r.err == nil && (t.Way >= NumWays || t.Class >= NumClasses || traffic[key]) {
+			r.err = fmt.Errorf("figures of bytes sent in way %d in class %d", t.Way, t.Class)
+		}
+		traffic[key] = true
+		f.Traffic = append(f.Traffic, t)
 	}
 	f.Negotiation, f.Steps = r.histogram(), r.histogram()
 	for _, n := range f.numbers() {
@@ -148,7 +169,7 @@ func Decode(p []byte) (*Figures, error) {
 		}
 		f.Waits = append(f.Waits, w)
 	}
-	f.Link.To = r.text(maxTo)
+	f.Link.To, f.NIC.Name = r.text(maxTo), r.text(maxNIC)
 	for range r.length() {
 		s := Frame{File: r.text(maxFile), Func: r.text(maxFile), Line: int(r.number())}
 		if r.err == nil && (len(f.Stack) == maxDepth || s.Line > maxLine) {

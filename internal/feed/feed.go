@@ -12,6 +12,7 @@ import (
 type Figures struct {
 	Works       []Work
 	Tensors     []Tensors
+	Traffic     []Traffic
 	Negotiation Histogram // from a tensor's submission, or the time at which its input was ready, to its agreement
 	// Waited is the time in which at least one tensor of this rank waited for other ranks, in nanoseconds, for each
 	// process set alone. A join does not count: the rank has no more data, and nobody is late.
@@ -45,6 +46,15 @@ type Figures struct {
 	CPU  uint64 // processor time of all threads of the process, in nanoseconds; 0 where unknown
 	Main Thread
 	Link Link
+
+	NIC NIC
+}
+
+// NIC is the network interface over which a rank's connections to other ranks go; empty if they go over several, or if
+// it is unknown.
+type NIC struct {
+	Name string
+	Rate uint64 // bits a second that it can send; 0: unknown
 }
 
 // Thread is what the main thread of a process has done. Durations are in nanoseconds, 0 where unknown. Looks are how
@@ -103,6 +113,7 @@ const (
 	maxName  = 96 // bytes of a name; a longer one is cut, with its last letters and an ellipsis
 	maxOp    = 24
 	maxTo    = 45 // bytes of an address
+	maxNIC   = 15 // bytes of a NIC's name
 	maxFile  = 48 // bytes of a Frame's File and Func; a longer one is cut like a name
 	maxDepth = 16 // of a Stack
 	maxLine  = 1 << 24
@@ -113,8 +124,29 @@ type Work struct {
 	Op    operation.Kind
 	Class Class
 	Bytes uint64 // of their tensors
+	Bus   uint64 // Bytes times the factor of the bus bandwidth, as NCCL's tests define it: see docs/metrics.md
 	Times Histogram
 }
+
+// Traffic is what the collectives of one class of sizes have passed to other ranks in one way.
+type Traffic struct {
+	Way   Way
+	Class Class
+	Bytes uint64 // that this rank has sent
+	Time  uint64 // that these collectives took, in nanoseconds
+}
+
+// Way is how data gets from rank to rank.
+type Way uint8
+
+// The ways. What MPI and NCCL send is not known: it is counted as what the operation takes at least.
+const (
+	ByMemory Way = iota // shared memory
+	ByTCP
+	ByMPI
+	ByNCCL
+	NumWays
+)
 
 // Tensors counts operations that the program submitted and that have ended well.
 type Tensors struct {

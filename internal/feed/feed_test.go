@@ -1,8 +1,10 @@
 package feed
 
 import (
+	"cmp"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +20,12 @@ func example() *Figures {
 	f.Main = Thread{Running: 8e9, Starved: 3e8, Looks: 40, Asleep: 3, Reading: 2, Locked: 1}
 	f.Stack = []Frame{{"src/train.py", "<module>", 80}, {"models/resnet.py", "ResNet.forward", 1 << 20}}
 	f.Link = Link{"10.0.0.2", 4e8, 1 << 30}
+	f.NIC = NIC{"enp1s0f0", 25e9}
+	f.Traffic = []Traffic{{ByMemory, 2, 1 << 40, 5e9}, {ByTCP, 3, 1 << 30, 9e9}}
 	f.WaitedFor = []Late{{2, 5e9}, {7, 1}}
 	f.SetWaits([]Wait{{0, "layer4.conv2.weight", "ALLREDUCE", 2e9, Waiting}, {3, "x", "BARRIER", 5e9, Executing}})
 	for c := range Class(NumClasses) {
-		w := Work{Op: operation.Allreduce, Class: c, Bytes: 1 << 30}
+		w := Work{Op: operation.Allreduce, Class: c, Bytes: 1 << 30, Bus: 3 << 29}
 		for i := range int64(1000) {
 			w.Times.Observe(i * 20000)
 			f.Negotiation.Observe(i * 3000)
@@ -56,6 +60,10 @@ func TestDecodeRefuses(t *testing.T) {
 	class.Works[0].Class = NumClasses
 	kind := example()
 	kind.Tensors[1].Op = 200
+	way, size, same := example(), example(), example()
+	way.Traffic[0].Way = NumWays
+	size.Traffic[1].Class = NumClasses
+	same.Traffic[1].Way, same.Traffic[1].Class = same.Traffic[0].Way, same.Traffic[0].Class
 	large := &Figures{Waited: math.MaxUint64}
 	twiceLate, phase, many, long := example(), example(), example(), example()
 	twiceLate.WaitedFor[1].Rank = 2
@@ -77,7 +85,8 @@ func TestDecodeRefuses(t *testing.T) {
 	long.Waits[0].Name = strings.Repeat("x", maxName+1)
 	for i, p := range [][]byte{nil, {1}, twice.Append(nil), set.Append(nil), class.Append(nil), kind.Append(nil),
 		large.Append(nil), twiceLate.Append(nil), phase.Append(nil), many.Append(nil), long.Append(nil),
-		append(example().Append(nil), 0), make([]byte, MaxBytes+1)} {
+		way.Append(nil), size.Append(nil), same.Append(nil), append(example().Append(nil), 0),
+		make([]byte, MaxBytes+1)} {
 		if f, err := Decode(p); err == nil {
 			t.Errorf("%d: %+v", i, f)
 		}
@@ -168,7 +177,12 @@ func TestAnswersFitIntoASecond(t *testing.T) {
 	const second = 1000 // bytes that a rank may tell
 	whole := func(round uint64) *Figures {
 		f := example()
-		f.Works, f.Tensors, f.Stack = nil, nil, nil
+		f.Works, f.Tensors, f.Stack, f.Traffic = nil, nil, nil, nil
+		for way := range NumWays {
+			for c := range Class(NumClasses) {
+				f.Traffic = append(f.Traffic, Traffic{way, c, round << 50, round << 54})
+			}
+		}
 		for op := range operation.Kind(200) {
 			if !op.Valid() {
 				continue
@@ -210,16 +224,25 @@ func TestAnswersFitIntoASecond(t *testing.T) {
 		}
 	}
 	want := whole(1)
+	slices.SortFunc(known.Traffic, func(a, b Traffic) int {
+		return cmp.Or(cmp.Compare(a.Way, b.Way), cmp.Compare(a.Class, b.Class))
+	})
+	if !slices.Equal(known.Traffic, want.Traffic) {
+		t.Errorf("the traffic that is known is %+v", known.Traffic)
+	}
 	if len(known.Works) != len(want.Works) || len(known.Tensors) != len(want.Tensors) {
 		t.Errorf("%d works and %d tensors are known, not %d and %d", len(known.Works), len(known.Tensors),
 			len(want.Works), len(want.Tensors))
 	}
-	again, tensorsAgain := map[workKey]bool{}, map[tensorsKey]bool{}
+	again, tensorsAgain, traffic := map[workKey]bool{}, map[tensorsKey]bool{}, map[trafficKey]bool{}
 	for round := range uint64(200) {
 		f := whole(2 + round) // all have changed
 		told.News(f)
 		for _, w := range f.Works {
 			again[workKey{w.Op, w.Class}] = true
+		}
+		for _, x := range f.Traffic {
+			traffic[trafficKey{x.Way, x.Class}] = true
 		}
 		for _, n := range f.Tensors {
 			tensorsAgain[tensorsKey{n.Op, n.DType, n.Set}] = true
@@ -231,6 +254,9 @@ func TestAnswersFitIntoASecond(t *testing.T) {
 		if known = f; len(known.Works) != len(want.Works) || len(known.Tensors) != len(want.Tensors) {
 			t.Fatalf("%d works and %d tensors are known", len(known.Works), len(known.Tensors))
 		}
+	}
+	if len(traffic) != len(want.Traffic) {
+		t.Errorf("%d sorts of traffic of %d are told again", len(traffic), len(want.Traffic))
 	}
 	if len(again) != len(want.Works) {
 		t.Errorf("%d works of %d are told again", len(again), len(want.Works))

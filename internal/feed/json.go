@@ -14,6 +14,7 @@ func (f *Figures) JSON(rank, size int) ([]byte, error) {
 		Op        string `json:"op"`
 		SizeClass string `json:"size_class"`
 		Bytes     uint64 `json:"bytes"`
+		BusBytes  uint64 `json:"bus_bytes"`
 		histogram
 	}
 	type tensors struct {
@@ -21,6 +22,13 @@ func (f *Figures) JSON(rank, size int) ([]byte, error) {
 		DType      string `json:"dtype"`
 		ProcessSet string `json:"process_set"`
 		Count      uint64 `json:"count"`
+	}
+	type wire struct {
+		Link      string  `json:"link"`
+		NIC       string  `json:"nic,omitempty"`
+		SizeClass string  `json:"size_class"`
+		Bytes     uint64  `json:"bytes"`
+		Seconds   float64 `json:"seconds"`
 	}
 	type late struct {
 		Rank    int     `json:"rank"`
@@ -36,13 +44,18 @@ func (f *Figures) JSON(rank, size int) ([]byte, error) {
 	}
 	for i := range f.Works {
 		w := &f.Works[i]
-		works = append(works, work{w.OpName(), w.Class.String(), w.Bytes, of(&w.Times)})
+		works = append(works, work{w.OpName(), w.Class.String(), w.Bytes, w.Bus, of(&w.Times)})
 	}
 	for _, t := range f.Tensors {
 		counts = append(counts, tensors{t.OpName(), t.DType.String(), t.SetName(), t.Count})
 	}
+	wires := []wire{}
+	for _, t := range f.Traffic {
+		wires = append(wires, wire{t.Way.String(), f.NICOf(t.Way), t.Class.String(), t.Bytes, Seconds(t.Time)})
+	}
 	return json.Marshal(map[string]any{
 		"rank": rank, "size": size, "bucket_bounds": bounds, "collectives": works, "tensors": counts,
+		"wire":         wires,
 		"negotiation":  of(&f.Negotiation),
 		"steps":        of(&f.Steps),
 		"samples":      f.Samples,

@@ -20,5 +20,23 @@ func (t Tensors) SetName() string {
 	return strconv.Itoa(t.Set)
 }
 
+var wayNames = [NumWays]string{"shm", "tcp", "mpi", "nccl"}
+
+// String is the way's label in metrics.
+func (w Way) String() string {
+	if w >= NumWays {
+		return "unknown"
+	}
+	return wayNames[w]
+}
+
+// NICOf is the network interface over which data goes in a way; "" where that is unknown.
+func (f *Figures) NICOf(w Way) string {
+	if w != ByTCP {
+		return ""
+	}
+	return f.NIC.Name
+}
+
 // Seconds translates nanoseconds.
 func Seconds(ns uint64) float64 { return float64(ns) / float64(time.Second) }

@@ -14,6 +14,7 @@ type Told struct {
 	of      map[int]uint64 // nanoseconds of each WaitedFor
 	works   map[workKey]toldWork
 	tensors map[tensorsKey]toldTensors
+	traffic map[trafficKey]toldTraffic
 	answer  uint64 // the number of this one
 }
 
@@ -30,6 +31,15 @@ type (
 		set   int
 	}
 	toldTensors struct{ count, answer uint64 }
+
+	trafficKey struct {
+		way   Way
+		class Class
+	}
+	toldTraffic struct {
+		Traffic
+		answer uint64
+	}
 )
 
 const (
@@ -42,11 +52,13 @@ const (
 	mostOfWaits = 500
 	// mostOfStack is how many bytes a Stack has. They are taken from the Waits.
 	mostOfStack = 320
+	// mostOfTraffic is how many bytes the Traffic has: some seven ways and classes of sizes.
+	mostOfTraffic = 140
 )
 
-// News leaves in f only what has not been told, and no more than fits into an answer. The works and tensors that have
-// changed and were not told for longest come first; what is left out is told later. So an answer stays small, whatever
-// the job does. Waits that are left out make the list incomplete, as a ninth one does.
+// News leaves in f only what has not been told, and no more than fits into an answer. The works, tensors and traffic
+// that have changed and were not told for longest come first; what is left out is told later. So an answer stays small,
+// whatever the job does. Waits that are left out make the list incomplete, as a ninth one does.
 func (t *Told) News(f *Figures) {
 	t.answer++
 	t.lateNews(f)
@@ -54,8 +66,8 @@ func (t *Told) News(f *Figures) {
 	if f.fitStack() {
 		mostWaits -= mostOfStack
 	}
-	works, tensors, waits := f.Works, f.Tensors, f.Waits
-	f.Works, f.Tensors, f.Waits = nil, nil, nil
+	works, tensors, traffic, waits := f.Works, f.Tensors, f.Traffic, f.Waits
+	f.Works, f.Tensors, f.Traffic, f.Waits = nil, nil, nil, nil
 	const lengths = 4 // of the lists, which need a second byte from 128 elements on
 	size := len(f.Append(nil)) + lengths
 	ofWaits := 0
@@ -68,6 +80,7 @@ func (t *Told) News(f *Figures) {
 		f.Waits = waits[:i+1]
 	}
 	room := mostTold - size - ofWaits
+	f.Traffic = t.newTraffic(traffic, &room)
 	if t.answer%2 == 0 { // now these come first, now those: each alone may fill every answer
 		f.Tensors = t.newTensors(tensors, &room)
 	}
@@ -104,6 +117,29 @@ func (t *Told) lateNews(f *Figures) {
 		t.of[l.Rank] += l.Nanoseconds
 	}
 	f.WaitedFor = news
+}
+
+// newTraffic is the traffic to tell of. It takes its bytes from room.
+func (t *Told) newTraffic(all []Traffic, room *int) (news []Traffic) {
+	if t.traffic == nil {
+		t.traffic = map[trafficKey]toldTraffic{}
+	}
+	key := func(x Traffic) trafficKey { return trafficKey{x.Way, x.Class} }
+	all = slices.DeleteFunc(slices.Clone(all), func(x Traffic) bool { return t.traffic[key(x)].Traffic == x })
+	slices.SortStableFunc(all, func(a, b Traffic) int {
+		return cmp.Compare(t.traffic[key(a)].answer, t.traffic[key(b)].answer)
+	})
+	most := min(*room, mostOfTraffic)
+	for i := range all {
+		size := len(all[i].append(nil))
+		if size > most {
+			return all[:i]
+		}
+		most -= size
+		*room -= size
+		t.traffic[key(all[i])] = toldTraffic{all[i], t.answer}
+	}
+	return all
 }
 
 // newWorks are the works to tell of. It takes their bytes from room.
@@ -153,12 +189,18 @@ func (t *Told) newTensors(all []Tensors, room *int) (news []Tensors) {
 	return all
 }
 
-// Complete adds to f, which News has shortened, the works and tensors of before, the same rank's answer before it.
+// Complete adds to f, which News has shortened, the works, tensors and traffic of before, the same rank's
+// answer before it.
 func (f *Figures) Complete(before *Figures) {
 	for i := range before.Works {
 		b := &before.Works[i]
 		if !slices.ContainsFunc(f.Works, func(w Work) bool { return w.Op == b.Op && w.Class == b.Class }) {
 			f.Works = append(f.Works, *b)
+		}
+	}
+	for _, b := range before.Traffic {
+		if !slices.ContainsFunc(f.Traffic, func(t Traffic) bool { return t.Way == b.Way && t.Class == b.Class }) {
+			f.Traffic = append(f.Traffic, b)
 		}
 	}
 	for _, b := range before.Tensors {

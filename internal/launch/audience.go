@@ -30,13 +30,14 @@ type audience struct {
 	running  sync.WaitGroup
 }
 
-// openAudience opens what the user asks for, and the socket for gorovod top, and begins the summary.
-func (f *flags) openAudience(name string) (*audience, error) {
+// openAudience opens what the user asks for, and the socket for gorovod top, and begins the summary. ranks is about how
+// many ranks this host has.
+func (f *flags) openAudience(name string, ranks int) (*audience, error) {
 	least, on, err := summary.From(lookEnv(f.environ(os.Environ()), summary.Variable))
 	if err != nil {
 		return nil, err
 	}
-	a, err := f.openReaders(name)
+	a, err := f.openReaders(name, ranks)
 	if err == nil && on {
 		a.ledger, a.least = &summary.Ledger{}, least
 		a.running.Go(func() { a.ledger.Run(a.over) })
@@ -44,15 +45,16 @@ func (f *flags) openAudience(name string) (*audience, error) {
 	return a, err
 }
 
-// openReaders is openAudience for jobs that end without a summary.
-func (f *flags) openReaders(name string) (*audience, error) {
+// openReaders is openAudience for jobs that end without a summary. If ranks is 0, they may run already, so how fast this
+// host copies memory is not measured.
+func (f *flags) openReaders(name string, ranks int) (*audience, error) {
 	a := &audience{overview: overview.New(), over: make(chan struct{})}
 	a.running.Go(func() { a.overview.Run(a.over) })
 	if err := a.openMetrics(f, name); err != nil {
 		a.close()
 		return nil, err
 	}
-	if err := a.openPage(f, name); err != nil {
+	if err := a.openPage(f, name, ranks); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func (a *audience) openMetrics(f *flags, name string) error {
 	return nil
 }
 
-func (a *audience) openPage(f *flags, name string) error {
+func (a *audience) openPage(f *flags, name string, ranks int) error {
 	address, said := asked(f.Dashboard, "--dashboard", dashboard.Variable)
 	if address == "" {
 		return nil
@@ -104,6 +106,9 @@ func (a *audience) openPage(f *flags, name string) error {
 	}
 	if a.page, err = dashboard.Open(o, a.overview); err != nil {
 		return fmt.Errorf("%s %s: %w", said, address, err)
+	}
+	if ranks > 0 {
+		a.overview.SetCopying(copyingRate(ranks), ownNames().isOwnName)
 	}
 	a.overview.Keep()
 	logging.Print(slog.LevelInfo, name, "the dashboard is at "+a.page.URL())

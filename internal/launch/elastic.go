@@ -109,7 +109,7 @@ func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code i
 	for _, note := range f.notes(far) {
 		warn(e.Name, note)
 	}
-	if e.Audience, err = f.openAudience(e.Name); err != nil {
+	if e.Audience, err = f.openAudience(e.Name, f.NumProc); err != nil {
 		return exitUsage, why, err
 	}
 	defer e.Audience.close()

@@ -257,7 +257,13 @@ func (f *flags) job(name, path string, slots []Slot, input []byte) *Job {
 
 // launch is Job.Run, for the program's main function.
 func (f *flags) launch(j *Job) (code int, why report, err error) {
-	if j.Audience, err = f.openAudience(j.Name); err != nil {
+	own, ranks := ownNames(), 0
+	for _, s := range j.Slots {
+		if own.isOwnName(s.Host) {
+			ranks++
+		}
+	}
+	if j.Audience, err = f.openAudience(j.Name, ranks); err != nil {
 		return exitUsage, why, err
 	}
 	defer j.Audience.close()

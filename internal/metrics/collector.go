@@ -18,6 +18,9 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("horovod_"+name, help, labels, nil)
 }
 
+const wireHelp = "Bytes of tensors that ranks have sent to others, by link, and by network interface where each rank " +
+	"uses one. What MPI and NCCL send is not known: it is what the operations take at least."
+
 var (
 	info      = desc("info", "1; the label has gorovod's version.", "version")
 	worldSize = desc("world_size", "Number of ranks of the present world.")
@@ -29,6 +32,11 @@ var (
 			"took part.", "op", "dtype", "process_set")
 	bytesMoved = desc("collective_bytes_total",
 		"Sizes of the tensors of executed collectives, counted on each rank.", "op")
+	wireBytes = desc("wire_bytes_total", wireHelp, "link")
+	nicBytes  = desc("wire_bytes_total", wireHelp, "link", "nic")
+	busBytes  = desc("bus_bytes_total",
+		"Sizes of the tensors of executed collectives times the factor of the bus bandwidth, counted on each rank. "+
+			"Its rate over that of horovod_collective_seconds_sum is the bus bandwidth of a rank.", "op", "size_class")
 	seconds = desc("collective_seconds",
 		"Time from the beginning of a collective on a rank to its end there. Fused tensors make "+
 			"one.", "op", "size_class")
@@ -92,10 +100,18 @@ func (j *Job) Collect(out chan<- prometheus.Metric) {
 	byOp := map[string]uint64{}
 	for key, w := range s.works {
 		byOp[w.OpName()] += w.Bytes
+		count(busBytes, float64(w.Bus), w.OpName(), key.class.String())
 		out <- histogram(seconds, &w.Times, w.OpName(), key.class.String())
 	}
 	for op, n := range byOp {
 		count(bytesMoved, float64(n), op)
+	}
+	for key, n := range s.wire {
+		if key.nic == "" {
+			count(wireBytes, float64(n), key.way.String())
+		} else {
+			count(nicBytes, float64(n), key.way.String(), key.nic)
+		}
 	}
 	for key, n := range s.tensors {
 		t := feed.Tensors{Op: key.op, DType: key.dtype, Set: key.set}

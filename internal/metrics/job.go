@@ -36,6 +36,7 @@ type teller struct {
 type sums struct {
 	works       map[work]*feed.Work
 	tensors     map[kind]uint64
+	wire        map[wire]uint64
 	negotiation feed.Histogram
 	stepTimes   feed.Histogram
 	steps       uint64 // of rank 0
@@ -57,6 +58,10 @@ type (
 		op    operation.Kind
 		class feed.Class
 	}
+	wire struct {
+		way feed.Way
+		nic string
+	}
 	kind struct {
 		op    operation.Kind
 		dtype tensor.DType
@@ -67,10 +72,13 @@ type (
 // maxRanks is how many ranks have figures of their own. Those of the other ranks are added up.
 const maxRanks = 512
 
+// maxNICs is how many names of network interfaces are told apart. Bytes over others are added up.
+const maxNICs = 8
+
 // NewJob returns a job without a world: call Form.
 func NewJob() *Job {
 	return &Job{resets: map[membership.Cause]uint64{}, ranks: map[int]*teller{},
-		total: sums{works: map[work]*feed.Work{}, tensors: map[kind]uint64{},
+		total: sums{works: map[work]*feed.Work{}, tensors: map[kind]uint64{}, wire: map[wire]uint64{},
 			byRank: map[int]*rankSums{}}}
 }
 
@@ -150,8 +158,10 @@ func (s *sums) add(rank int, before, f *feed.Figures) {
 			o = &feed.Work{}
 		}
 		sum.Bytes += more(o.Bytes, w.Bytes)
+		sum.Bus += more(o.Bus, w.Bus)
 		grow(&sum.Times, &o.Times, &w.Times)
 	}
+	s.addTraffic(before, f)
 	counted := map[kind]uint64{}
 	for _, t := range before.Tensors {
 		counted[kind{t.Op, t.DType, t.Set}] = t.Count
@@ -175,6 +185,31 @@ func (s *sums) add(rank int, before, f *feed.Figures) {
 	r := s.of(rank)
 	r.waited += more(before.Waited, f.Waited)
 	r.nans += more(before.NaNs, f.NaNs)
+}
+
+// addTraffic adds the bytes that a rank has sent from before to f.
+func (s *sums) addTraffic(before, f *feed.Figures) {
+	var old [feed.NumWays][feed.NumClasses]uint64
+	for _, t := range before.Traffic {
+		old[t.Way][t.Class] = t.Bytes
+	}
+	for _, t := range f.Traffic {
+		key := wire{t.Way, f.NICOf(t.Way)}
+		if _, known := s.wire[key]; !known && key.nic != "" && s.nics() >= maxNICs {
+			key.nic = "other"
+		}
+		s.wire[key] += more(old[t.Way][t.Class], t.Bytes)
+	}
+}
+
+// nics is the number of network interfaces that have sums.
+func (s *sums) nics() (n int) {
+	for key := range s.wire {
+		if key.nic != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // more is how much a counter has grown. A counter that shrinks is wrong, and counts nothing.

@@ -45,6 +45,9 @@ type Job struct {
 	waited  longWait
 	step    float64 // seconds that a step took of late; 0: unknown
 	ending  Ending
+	// here says whether a name is that of the launcher's host, which copies so many bytes of memory a second.
+	here    func(host string) bool
+	copying float64
 }
 
 // Ending says how a job has ended.
@@ -75,6 +78,7 @@ type sample struct {
 	at, told                                 time.Time
 	works, bytes, busy, waited, charged, cpu uint64
 	steps, stepTime, samples                 uint64
+	traffic                                  []feed.Traffic
 	main                                     feed.Thread
 	link                                     feed.Link
 }

@@ -37,6 +37,7 @@ type Snapshot struct {
 	Ranks   []Rank  `json:"ranks"`
 	Open    []Open  `json:"open"`
 	Kinds   []Kind  `json:"kinds"`
+	Links   []Link  `json:"links"`
 	History []Event `json:"history"`
 	Column  column  `json:"column"`
 }
@@ -70,6 +71,9 @@ type Kind struct {
 	Count uint64  `json:"count"` // since the start, of all ranks
 	Bytes uint64  `json:"bytes"`
 	Mean  float64 `json:"mean"` // seconds
+	// Bus is Bytes times the factor of the bus bandwidth, and Seconds the time of all ranks in them.
+	Bus     uint64  `json:"bus"`
+	Seconds float64 `json:"seconds"`
 }
 
 // snapshot looks at the job. The caller holds mu.
@@ -105,6 +109,7 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 	}
 	j.rates(s)
 	j.steps(s)
+	s.Links = j.links()
 	c.Step = s.Step
 	j.past.add(c)
 	s.Column = c
@@ -170,6 +175,7 @@ func (j *Job) sample(now time.Time, groups []*group) {
 		x := sample{at: now, told: r.told, charged: r.charged}
 		if f := r.last; f != nil {
 			x.waited, x.cpu, x.main, x.link = f.Waited, f.CPU, f.Main, f.Link
+			x.traffic = f.Traffic
 			x.steps, x.stepTime, x.samples = f.Steps.Count(), f.Steps.Sum, f.Samples
 			for k := range f.Works {
 				x.works += f.Works[k].Times.Count()
@@ -336,14 +342,15 @@ func (j *Job) kinds() []Kind {
 				all[id] = sum
 			}
 			sum.Bytes += w.Bytes
+			sum.Bus += w.Bus
 			sum.Times.Add(&w.Times)
 		}
 	}
 	kinds := []Kind{}
 	for id, w := range all {
 		n := w.Times.Count()
-		mean := feed.Seconds(w.Times.Sum) / float64(max(1, n))
-		kinds = append(kinds, Kind{id.op, id.class.String(), n, w.Bytes, mean})
+		all := feed.Seconds(w.Times.Sum)
+		kinds = append(kinds, Kind{id.op, id.class.String(), n, w.Bytes, all / float64(max(1, n)), w.Bus, all})
 	}
 	slices.SortFunc(kinds, func(a, b Kind) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Class, b.Class))

@@ -125,7 +125,37 @@ func (m *model) top(width int, at time.Time) []line {
 	}
 	rates := steps + fmt.Sprintf("%s collectives/s  %s/s  waiting %.0f %%  communicating %.0f %%",
 		number(s.Collectives), overview.Bytes(s.Bytes), 100*s.Waiting, 100*s.Communicating)
-	return append(lines, line{{rates, plain}}, nil)
+	lines = append(lines, line{{rates, plain}})
+	if text := m.links(); text != "" {
+		lines = append(lines, line{{text, plain}})
+	}
+	return append(lines, nil)
+}
+
+// mostLinks is how many links have a place on the screen.
+const mostLinks = 3
+
+// links says how fast data goes over each link in collectives of the sizes that move most, and the limit if known.
+func (m *model) links() string {
+	var parts []string
+	shown := map[string]bool{}
+	for _, l := range m.now.Links {
+		name := l.Link
+		if l.NIC != "" {
+			name += " " + clean(l.NIC)
+		}
+		if shown[name] || len(parts) == mostLinks {
+			continue
+		}
+		shown[name] = true
+		text := fmt.Sprintf("%s %s/s a rank, up to %s", name, overview.Bytes(l.Rate), l.Class)
+		if l.Limit > 0 {
+			text += fmt.Sprintf(" (a host %s/s, %.0f %% of its limit)", overview.Bytes(l.HostRate),
+				100*l.HostRate/l.Limit)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "  ")
 }
 
 // column is a column of the table of ranks.

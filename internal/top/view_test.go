@@ -21,7 +21,10 @@ func filled(size int) *model {
 		Where: &overview.Where{Rank: 3, Text: "its program is in load (x/data.py:7)."}, Step: 0.25, Samples: 512,
 		Open: []overview.Open{{Name: "layer4.conv2.weight", Op: "ALLREDUCE", Age: 2.1, State: "waits",
 			Waits: "0-2", Missing: "3"}},
-		History: []overview.Event{{Time: at.UnixMilli(), Text: "all ranks have joined"}}}
+		History: []overview.Event{{Time: at.UnixMilli(), Text: "all ranks have joined"}},
+		Links: []overview.Link{{Link: "shm", Class: "32MiB", Rate: 1e9, Host: "a", HostRate: 2e9, Limit: 4e9},
+			{Link: "shm", Class: "1MiB", Rate: 9e9, Host: "a", HostRate: 9e9},
+			{Link: "tcp", NIC: "eth\x1b0", Class: "32MiB", Rate: 3e8, Host: "b", HostRate: 6e8}}}
 	for i := range size {
 		r := overview.Rank{Host: i % 2, Waiting: uint8(90 - i%50), Memory: uint64(i+1) << 20, Cores: 1, Pending: 1,
 			Whom: 3}
@@ -48,7 +51,9 @@ func TestTheScreenShowsTheJob(t *testing.T) {
 	for _, want := range []string{"job 4711: train.py  4 ranks on 2 hosts\n",
 		"All wait for rank 3 on b, in `x`, for 2.1 s.\n",
 		"for 2.1 s.\nRank 3: its program is in load (x/data.py:7).\n", "step 250 ms  4 steps/s  512 samples/s  " +
-			"12.3 collectives/s  2 GB/s  waiting 50 %  communicating 0 %\n", "*WAITED-FOR",
+			"12.3 collectives/s  2 GB/s  waiting 50 %  communicating 0 %\n" +
+			"shm 1 GB/s a rank, up to 32MiB (a host 2 GB/s, 50 % of its limit)  tcp eth\\x1b0 300 MB/s a rank, up",
+		"*WAITED-FOR",
 		"    3    0 %      -        88 %   1.00", "    0   90 %      3         0 %   1.00", "OPERATIONS IN FLIGHT\n",
 		"    2.1 s  ALLREDUCE layer4.conv2.weight: submitted by 0-2, missing 3\n", "all ranks have joined\n",
 		"q quit  s sort: waited for"} {

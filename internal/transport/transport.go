@@ -9,7 +9,10 @@
 // a time-out or an interrupt.
 package transport
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Network is a rank's attachment to one generation of the world.
 type Network interface {
@@ -48,6 +51,13 @@ type Attended interface {
 type Verified interface {
 	// Verify returns nil, or an error that says what is damaged. The driver calls it. It takes microseconds.
 	Verify() error
+}
+
+// Addressed is a Network with connections to other ranks.
+type Addressed interface {
+	// Addresses are those of this host from which the connections have gone out or come in, a few at most. It is safe
+	// on any goroutine.
+	Addresses() []netip.Addr
 }
 
 // Poller has work to do for other ranks. It does this work only when the driver gives it a turn, once in each round of

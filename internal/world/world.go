@@ -70,6 +70,7 @@ type World struct {
 	told     feed.Told    // the figures that the launcher knows
 	vitals   vitals.Watch // looks while the launcher asks
 	links    vitals.Links
+	nic      nicCache
 	session  *rendezvous.Session            // nil for a world of one
 	running  atomic.Pointer[engine.Engine]  // Engine, for callers before Join has returned
 	devices  atomic.Pointer[engine.Devices] // Devices, likewise

@@ -48,7 +48,13 @@ func rank(stop string) error {
 			return err
 		}
 	}
+	if os.Getenv(quietVariable) != "" {
+		return quiet(stop)
+	}
 	data := make([]float32, 1000)
+	if os.Getenv(largeVariable) != "" {
+		data = make([]float32, 1<<20)
+	}
 	for {
 		if hvd.Rank() == 1 {
 			time.Sleep(5 * time.Millisecond)

@@ -29,6 +29,9 @@ def test_counts_what_was_submitted(job):
     assert count(figures, "collectives", op="broadcast", size_class="1MiB") == 1
     gradients = next(c for c in figures["collectives"] if (c["op"], c["size_class"]) == ("allreduce", "32KiB"))
     assert gradients["bytes"] == 5 * 4000 and gradients["seconds"] > 0
+    assert gradients["bus_bytes"] == 5 * (4000 * 2 * (hvd.size() - 1) // hvd.size())
+    assert hvd.size() == 1 or sum(w["bytes"] for w in figures["wire"] if w["size_class"] == "32KiB") > 0
+    assert all(w["link"] in ("shm", "tcp", "mpi") and w["seconds"] > 0 for w in figures["wire"])
     for histogram in [figures["negotiation"], *figures["collectives"]]:
         assert sum(histogram["buckets"]) == histogram["count"]
         assert len(histogram["buckets"]) == len(figures["bucket_bounds"]) + 1

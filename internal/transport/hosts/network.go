@@ -13,6 +13,7 @@ package hosts
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -150,6 +151,9 @@ func (n *Network) tellBoth() {
 	}
 	n.tcp.Abort(cause)
 }
+
+// Addresses implements transport.Addressed.
+func (n *Network) Addresses() []netip.Addr { return n.tcp.Addresses() }
 
 // Beat implements transport.Pulsed.
 func (n *Network) Beat(every time.Duration) []transport.Silence { return n.tcp.Beat(every) }

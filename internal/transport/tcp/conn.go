@@ -19,6 +19,7 @@ type conn struct {
 	lane    *lane // the lane that it serves; nil until the lane is open here
 	net     *Network
 	remote  net.Addr
+	local   net.Addr
 	// frames takes the frames that come while nobody drives; nil for data. It is set before lend.
 	frames *controlIn
 
@@ -37,7 +38,7 @@ type conn struct {
 
 func (n *Network) newConn(raw *link.Conn, rank int, s stream, inbound bool) *conn {
 	return &conn{
-		rank: rank, inbound: inbound, stream: s, net: n, remote: raw.RemoteAddr(),
+		rank: rank, inbound: inbound, stream: s, net: n, remote: raw.RemoteAddr(), local: raw.LocalAddr(),
 		recalled: make(chan struct{}), back: make(chan struct{}), link: raw, fd: -1,
 	}
 }
@@ -61,6 +62,7 @@ func (n *Network) registerLocked(c *conn) bool {
 		return false
 	}
 	n.conns[c] = struct{}{}
+	n.noteAddressLocked(c.local)
 	return true
 }
 

@@ -3,6 +3,8 @@ package tcp
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -66,6 +68,7 @@ type Network struct {
 	former   map[int]uint32     // by id: the last incarnation that has been closed
 	conns    map[*conn]struct{} // proved ones
 	early    map[hello]*conn    // accepted for lanes that are not open yet
+	local    []netip.Addr       // this host's ends of the proved ones, each once
 }
 
 // peer is this rank's knowledge of another rank.
@@ -122,6 +125,27 @@ func New(c Config) (*Network, error) {
 	}
 	n.acceptor.Start(func(err error) { n.Abort(fmt.Errorf("tcp: rank %d: %w", c.Rank, err)) })
 	return n, nil
+}
+
+// mostAddresses is how many addresses of this host a network remembers.
+const mostAddresses = 8
+
+// Addresses implements transport.Addressed.
+func (n *Network) Addresses() []netip.Addr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.local)
+}
+
+// noteAddressLocked remembers this host's end of a connection.
+func (n *Network) noteAddressLocked(at net.Addr) {
+	a, ok := at.(*net.TCPAddr)
+	if !ok || len(n.local) == mostAddresses {
+		return
+	}
+	if ip := a.AddrPort().Addr().Unmap().WithZone(""); !slices.Contains(n.local, ip) {
+		n.local = append(n.local, ip)
+	}
 }
 
 // Name implements transport.Network.

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package launch
+
+// adviseHuge does nothing.
+func adviseHuge([]byte) {}
