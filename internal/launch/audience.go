@@ -105,7 +105,8 @@ func (a *audience) openPage(f *flags, name string) error {
 }
 
 // form lets the audience see the ranks that meet at s, a world of size ranks. It is called before s serves.
-func (a *audience) form(s *rendezvous.Server, size int) {
+// q asks the ranks.
+func (a *audience) form(s *rendezvous.Server, size int, q *inquiry) {
 	if a == nil {
 		return
 	}
@@ -119,7 +120,6 @@ func (a *audience) form(s *rendezvous.Server, size int) {
 			a.ledger.Take(rank, generation, host, value)
 		}
 	}
-	q := &inquiry{ask: s.AskFigures}
 	if a.metrics != nil {
 		a.metrics.Form(size, from, joined, q.unless(metricsAge))
 	}
@@ -163,6 +163,7 @@ type inquiry struct {
 const (
 	metricsAge = 1500 * time.Millisecond
 	ledgerAge  = 900 * time.Millisecond
+	spansAge   = 900 * time.Millisecond
 )
 
 // unless returns a function that asks if nobody has asked within that time.
@@ -184,8 +185,18 @@ func (q *inquiry) unless(within time.Duration) func() {
 // watchWorld lets the job's audience and its telemetry follow the ranks that meet at s, a world of size ranks. It is
 // called before s serves.
 func (j *Job) watchWorld(s *rendezvous.Server, size int) {
-	j.Audience.form(s, size)
-	j.Telemetry.Form(size, func() int { return len(s.Joined()) })
+	q := &inquiry{ask: s.AskFigures}
+	j.Audience.form(s, size, q)
+	if t := j.Telemetry; t != nil {
+		others := s.Figures
+		s.Figures = func(rank int, generation uint64, host string, value []byte) {
+			if others != nil {
+				others(rank, generation, host, value)
+			}
+			t.Take(rank, generation, host, value)
+		}
+		t.Form(size, s.Epoch<<20, func() int { return len(s.Joined()) }, q.unless(spansAge))
+	}
 	j.worlds.Add(1)
 	j.awaitRanks(s, size)
 }
