@@ -8,10 +8,11 @@ import (
 	"github.com/gorovod/gorovod/internal/feed"
 )
 
-// A job may make 100,000 steps a second, so a step has no span of its own: a span "steps" covers an interval, and says
-// how many steps ended in it and what they were like on average. Intervals double from firstInterval to lastInterval,
-// so after the first minute a job of any speed makes at most 6 × (1 + mostLate) spans a minute. An interval without the end of a step
-// makes none: the next one begins where it began. So a step longer than lastInterval has a span to itself.
+// A job may make 100,000 steps a second, so a step has no span of its own: a span "steps" covers an interval, and
+// says how many steps ended in it and what they were like on average. Intervals double from firstInterval to
+// lastInterval, so after the first minute a job of any speed makes at most 6 × (1 + mostLate) spans a minute. An
+// interval without the end of a step makes none: the next one begins where it began. So a step longer than lastInterval
+// has a span to itself.
 const (
 	firstInterval = time.Second
 	lastInterval  = 10 * time.Second

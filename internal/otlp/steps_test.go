@@ -182,8 +182,8 @@ func TestComeBackLater(t *testing.T) {
 				}
 			}
 			if first != 1 || len(c.spans) > 2*mostQueued+10 || warnings.Load() != 1 || len(c.errs) > 0 {
-				t.Errorf("%d of the refused spans came, %d in all, %d warnings, %v", first, len(c.spans), warnings.Load(),
-					c.errs)
+				t.Errorf("%d of the refused spans came, %d in all, %d warnings, %v", first, len(c.spans),
+					warnings.Load(), c.errs)
 			}
 		})
 	}

@@ -83,7 +83,8 @@ func TestTheCollectorHearsOfSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, said := run(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + server.URL, "GOROVOD_OTLP=1", stepsVariable + "=4s"}, self)
+	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + server.URL, "GOROVOD_OTLP=1", stepsVariable + "=4s"}
+	code, said := run(t, env, self)
 	if code != 0 {
 		t.Fatalf("code %d:\n%s", code, said)
 	}
