@@ -20,6 +20,9 @@ func (a *allreduceLocal) Advance() (bool, error) {
 	srcs := a.lane.srcs[:1]
 	for i := range s.parts {
 		p := &s.parts[i]
+		if err := a.lane.inspectRange(i, p.In, 0, len(p.In)); err != nil {
+			return false, err
+		}
 		srcs[0] = p.In
 		if s.prescale != 1 {
 			reduce.Scale(s.dt, p.Out, p.In, s.prescale)

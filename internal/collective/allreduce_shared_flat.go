@@ -34,6 +34,9 @@ func (a *allreduceSharedFlat) Advance() (bool, error) {
 		buffer := l.shared.Buffer(l.rank, a.chunk)
 		for i := range s.parts {
 			from := s.starts[i]
+			if err := l.inspectRange(i, s.parts[i].In, 0, len(s.parts[i].In)); err != nil {
+				return false, err
+			}
 			s.copyIn(buffer[from:], i, from, from+s.parts[i].Bytes)
 		}
 		l.publish(transport.In, a.chunk+1)

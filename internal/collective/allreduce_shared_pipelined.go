@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"iter"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/reduce"
@@ -74,13 +75,17 @@ func (a *allreduceSharedPipelined) Advance() (bool, error) {
 			l.publish(transport.Out, a.base+uint64(a.kout))
 		case a.kmid < a.kin && l.allPast(transport.In, a.base+uint64(a.kmid)+1):
 			a.begin(a.kmid)
-			a.reduceShare(a.kmid)
+			if err := a.reduceShare(a.kmid); err != nil {
+				return false, err
+			}
 			a.end(a.kmid, transport.Mid)
 			a.kmid++
 			l.publish(transport.Mid, a.base+uint64(a.kmid))
 		case a.kin < a.chunks && l.free(a.base+uint64(a.kin)):
 			a.begin(a.kin)
-			a.copyIn(a.kin)
+			if err := a.copyIn(a.kin); err != nil {
+				return false, err
+			}
 			a.end(a.kin, transport.In)
 			a.kin++
 			l.publish(transport.In, a.base+uint64(a.kin))
@@ -117,35 +122,81 @@ func (a *allreduceSharedPipelined) chunk(k int) (lo, hi, from, to int) {
 	return lo, hi, lo + from, lo + to
 }
 
-func (a *allreduceSharedPipelined) copyIn(k int) {
+func (a *allreduceSharedPipelined) copyIn(k int) error {
 	l, s := a.lane, &a.todo
 	lo, hi, from, to := a.chunk(k)
 	buffer := l.shared.Buffer(l.rank, a.base+uint64(k))
 	a.pin = s.first(a.pin, lo)
 	for i := a.pin; i < len(s.parts) && s.starts[i] < hi; i++ {
 		if !s.direct(i) {
-			b, e := s.within(i, lo, hi)
-			s.deliverIn(a.streamed, buffer[b-lo:], i, b, e)
+			if err := a.bring(buffer, i, lo, lo, hi); err != nil {
+				return err
+			}
 			continue
 		}
-		b, e := s.within(i, lo, from)
+		if err := a.bring(buffer, i, lo, lo, from); err != nil {
+			return err
+		}
+		if err := a.bring(buffer, i, lo, to, hi); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bring copies this member's input of part i in [from, to) of the layout to the buffer of the chunk that starts at lo.
+func (a *allreduceSharedPipelined) bring(buffer []byte, i, lo, from, to int) error {
+	s := &a.todo
+	b, e := s.within(i, from, to)
+	if a.lane.inspect == nil || s.parts[i].In == nil {
 		s.deliverIn(a.streamed, buffer[b-lo:], i, b, e)
-		b, e = s.within(i, to, hi)
-		s.deliverIn(a.streamed, buffer[b-lo:], i, b, e)
+		return nil
+	}
+	for ; b < e; b += inspectBytes {
+		end := min(b+inspectBytes, e)
+		if !a.lane.inspect.Sound(s.in(i, b, end)) {
+			if err := a.lane.inspect.Unsound(i, a.unseen(i, 0)); err != nil {
+				return err
+			}
+		}
+		s.deliverIn(a.streamed, buffer[b-lo:], i, b, end)
+	}
+	return nil
+}
+
+// unseen is what is left of part i's input to inspect, and more that has been found sound, but nothing that may have
+// been overwritten by results. at is where the layout's next block to reduce starts, or lower.
+func (a *allreduceSharedPipelined) unseen(i, at int) iter.Seq2[int, []byte] {
+	s := &a.todo
+	return func(yield func(int, []byte) bool) {
+		for k := a.kmid; k < a.chunks; k++ {
+			lo, hi, from, to := a.chunk(k)
+			if k >= a.kin {
+				from, to = lo, hi
+			} else if !s.direct(i) {
+				continue
+			}
+			b, e := s.within(i, max(from, at), to)
+			if b < e && !yield(b-s.starts[i], s.in(i, b, e)) {
+				return
+			}
+		}
 	}
 }
 
 // blockBytes is how much of a share is reduced before it is copied. It fits into the first-level cache.
 const blockBytes = 16 << 10
 
-func (a *allreduceSharedPipelined) reduceShare(k int) {
+func (a *allreduceSharedPipelined) reduceShare(k int) error {
 	s := &a.todo
 	lo, _, from, to := a.chunk(k)
 	a.pmid = s.first(a.pmid, lo)
 	for i := s.first(a.pmid, from); i < len(s.parts) && s.starts[i] < to; {
 		if s.direct(i) {
 			b, e := s.within(i, from, to)
-			a.reducePart(k, lo, i, b, e)
+			if err := a.reducePart(k, lo, i, b, e); err != nil {
+				return err
+			}
 			i++
 			continue
 		}
@@ -157,6 +208,7 @@ func (a *allreduceSharedPipelined) reduceShare(k int) {
 		}
 		a.reduceStaged(k, lo, first, i, b, e)
 	}
+	return nil
 }
 
 // sources makes l.srcs the members' buffers of chunk k between from and to.
@@ -170,10 +222,15 @@ func (a *allreduceSharedPipelined) sources(k, from, to int) [][]byte {
 
 // reducePart reduces the range [from, to) of the layout, which is within the
 // direct part i and in chunk k, which starts at lo.
-func (a *allreduceSharedPipelined) reducePart(k, lo, i, from, to int) {
-	s, rank := &a.todo, a.lane.rank
+func (a *allreduceSharedPipelined) reducePart(k, lo, i, from, to int) error {
+	s, rank, inspect := &a.todo, a.lane.rank, a.lane.inspect
 	for ; from < to; from += blockBytes {
 		end := min(from+blockBytes, to)
+		if inspect != nil && !inspect.Sound(s.in(i, from, end)) {
+			if err := inspect.Unsound(i, a.unseen(i, from)); err != nil {
+				return err
+			}
+		}
 		srcs, out := a.sources(k, from-lo, end-lo), s.out(i, from, end)
 		own := srcs[rank] // only the result goes there
 		if srcs[rank] = s.in(i, from, end); s.prescale != 1 {
@@ -183,6 +240,7 @@ func (a *allreduceSharedPipelined) reducePart(k, lo, i, from, to int) {
 		reduce.Reduce(s.dt, s.op, out, srcs, s.postscale)
 		deliver(a.streamed, own, out)
 	}
+	return nil
 }
 
 // reduceStaged reduces the range [from, to) of the layout, which belongs to the parts from first to end-1, in the

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"encoding/binary"
+	"iter"
 	"time"
 	"unsafe"
 
@@ -18,6 +19,14 @@ import (
 // bytes beyond the cache, and no data passes from core to core. Data of other members passes through scratch memory
 // that stays in this member's second-level cache. Each page costs the kernel 0.1 µs. Chosen from singleBytes on, if all
 // members can copy all of the memory, and member 0 has found it faster than allreduceSharedPipelined: see copyTrial.
+//
+// Inspection: a member's input is in the cache of the members that copy from it, so these look at it, block by block:
+//
+//	reduce    each member stops at the first of its blocks in which some input is not sound. It writes the place into
+//	          its table. No output has changed from there to the end of its share.
+//	inspect   if some member has stopped, each looks at its own input in the places that are left. It knows its
+//	          elements, which are still there, and tells its Inspector.
+//	go on     when all have done so, they reduce what is left without an inspection.
 type allreduceSharedSingle struct {
 	lane  *Lane
 	todo  layout
@@ -29,8 +38,12 @@ type allreduceSharedSingle struct {
 	then  Op // the pipelined algorithm, in place of this one
 
 	at, end     int // the next block of this member's share, and where the share ends
-	part        int // the first part that may reach into the next block
-	block       int // bytes
+	inspects    bool
+	unsound     bool   // an input of the next block is not sound
+	halted      bool   // this member has stopped before that block
+	last        uint64 // the chunk whose counters are in use: chunk, or the next one after members have stopped
+	part        int    // the first part that may reach into the next block
+	block       int    // bytes
 	own, theirs []transport.Span
 }
 
@@ -61,6 +74,7 @@ func (l *Lane) maySingleCopy(n, parts int) bool {
 const (
 	tableVerdict = 8 * iota
 	tableWay
+	tableHalt // where the member has stopped before a block, and otherwise the end of its share
 	tableParts
 )
 
@@ -80,7 +94,9 @@ const (
 )
 
 func (a *allreduceSharedSingle) start(l *Lane, s layout) Op {
-	*a = allreduceSharedSingle{lane: l, todo: s, chunk: l.chunks(1), own: a.own[:0], theirs: a.theirs[:0]}
+	*a = allreduceSharedSingle{lane: l, todo: s, chunk: l.chunks(1), own: a.own[:0], theirs: a.theirs[:0],
+		inspects: l.inspect != nil}
+	a.last = a.chunk
 	return a
 }
 
@@ -116,19 +132,50 @@ func (a *allreduceSharedSingle) Advance() (bool, error) {
 		a.step++
 		fallthrough
 	case 2:
+		for a.at < a.end && !a.stuck && !a.halted {
+			a.stuck = !a.reduceBlock()
+		}
+		if a.stuck {
+			return false, nil
+		}
+		binary.NativeEndian.PutUint64(l.shared.Buffer(l.rank, a.chunk)[tableHalt:], uint64(a.at))
+		l.publish(transport.Mid, a.chunk+1)
+		a.step++
+		fallthrough
+	case 3:
+		if !l.allPast(transport.Mid, a.chunk+1) {
+			return false, nil
+		}
+		if !a.inspects || !a.anyHalted() {
+			break
+		}
+		if err := a.inspectRest(); err != nil {
+			return false, err
+		}
+		a.inspects, a.halted = false, false
+		a.last = l.chunks(1)
+		l.publish(transport.In, a.last+1)
+		a.step++
+		fallthrough
+	case 4:
+		if !l.allPast(transport.In, a.last+1) {
+			return false, nil
+		}
 		for a.at < a.end && !a.stuck {
 			a.stuck = !a.reduceBlock()
 		}
 		if a.stuck {
 			return false, nil
 		}
-		l.publish(transport.Mid, a.chunk+1)
+		l.publish(transport.Mid, a.last+1)
 		a.step++
+		fallthrough
+	case 5:
+		if !l.allPast(transport.Mid, a.last+1) {
+			return false, nil
+		}
 	}
-	if !l.allPast(transport.Mid, a.chunk+1) {
-		return false, nil
-	}
-	l.publish(transport.Out, a.chunk+1)
+	l.publish(transport.Out, a.last+1)
 	a.timed()
 	l.end()
 	return true, nil
@@ -205,7 +252,7 @@ func (a *allreduceSharedSingle) timed() {
 func (a *allreduceSharedSingle) deal() {
 	l, s := a.lane, &a.todo
 	l.single.Expose(a.own)
-	a.block = max(lineBytes, singleScratch/l.size/lineBytes*lineBytes)
+	a.block = max(lineBytes, l.copyBytes/l.size/lineBytes*lineBytes)
 	if len(l.scratch) < l.size*a.block {
 		clear(l.temporary(l.size * a.block)) // this brings its pages into memory
 	}
@@ -233,6 +280,9 @@ func (a *allreduceSharedSingle) reduceBlock() bool {
 			return false
 		}
 	}
+	if a.halted = a.inspects && !a.soundBlock(lo, hi, end); a.halted {
+		return true
+	}
 	for i := a.part; i < end; i++ {
 		a.reducePiece(lo, hi, i)
 	}
@@ -243,6 +293,77 @@ func (a *allreduceSharedSingle) reduceBlock() bool {
 	}
 	a.at = hi
 	return true
+}
+
+// soundBlock looks at this member's input of the parts before end in [lo, hi); pull has looked at the others'.
+func (a *allreduceSharedSingle) soundBlock(lo, hi, end int) bool {
+	s := &a.todo
+	if a.unsound {
+		return false
+	}
+	for i := a.part; i < end; i++ {
+		if from, to := s.within(i, lo, hi); s.parts[i].In != nil && !a.lane.inspect.Sound(s.in(i, from, to)) {
+			return false
+		}
+	}
+	return true
+}
+
+// halt is where member m has stopped, or the end of its share, which ends at hi.
+func (a *allreduceSharedSingle) halt(m int) (at, hi int) {
+	lo, hi := share(a.todo.length(), a.lane.size, m)
+	word := binary.NativeEndian.Uint64(a.lane.shared.Buffer(m, a.chunk)[tableHalt:])
+	return max(lo, int(min(word, uint64(hi)))), hi
+}
+
+// anyHalted reports whether some member has stopped. The answer is the same on all members.
+func (a *allreduceSharedSingle) anyHalted() bool {
+	for m := range a.lane.size {
+		if at, hi := a.halt(m); at < hi {
+			return true
+		}
+	}
+	return false
+}
+
+// inspectRest looks at this member's input where nothing has been reduced.
+func (a *allreduceSharedSingle) inspectRest() error {
+	s, inspect := &a.todo, a.lane.inspect
+	for i := range s.parts {
+		if s.parts[i].In == nil {
+			continue
+		}
+		rest := a.left(i)
+		sound := true
+		for _, p := range rest {
+			for ; len(p) > 0 && sound; p = p[min(inspectBytes, len(p)):] {
+				sound = inspect.Sound(p[:min(inspectBytes, len(p))])
+			}
+		}
+		if sound {
+			continue
+		}
+		if err := inspect.Unsound(i, rest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// left is what of part i's input has not been reduced.
+func (a *allreduceSharedSingle) left(i int) iter.Seq2[int, []byte] {
+	s := &a.todo
+	return func(yield func(int, []byte) bool) {
+		for m := range a.lane.size {
+			b, e := s.within(i, 0, 0)
+			if at, hi := a.halt(m); at < hi {
+				b, e = s.within(i, at, hi)
+			}
+			if b < e && !yield(b-s.starts[i], s.in(i, b, e)) {
+				return
+			}
+		}
+	}
 }
 
 // scratch is the memory for the range [from, to) of member m in the block that starts at lo.
@@ -270,6 +391,10 @@ func (a *allreduceSharedSingle) pull(m, lo, hi, end int) bool {
 	}
 	if len(a.own) > 0 && !a.lane.single.Pull(m, a.own, a.theirs) {
 		return false
+	}
+	for i := a.part; a.inspects && !a.unsound && i < end; i++ {
+		from, to := s.within(i, lo, hi)
+		a.unsound = !a.lane.inspect.Sound(a.scratch(m, lo, from, to))
 	}
 	if s.prescale != 1 {
 		for i := a.part; i < end; i++ {

@@ -43,6 +43,8 @@ type Abilities struct {
 	ChoosesForm bool
 	// Polled: nothing rings this rank's bell for an operation under way. The driver has to poll it.
 	Polled bool
+	// Inspects: an Inspector has an effect on Allreduce, and on Reducescatter and Reduce without a prescale.
+	Inspects bool
 }
 
 // Kind is the kind of an operation. The method of Lane with the same name documents it.
@@ -83,6 +85,9 @@ type Arguments struct {
 	Lengths             []int
 	// Stage, if set, is called at each stage of an operation that has Parts.
 	Stage func(Stage)
+	// Inspect, if set, looks at this member's input before any member combines it. Either all members have one, or
+	// none has.
+	Inspect Inspector
 }
 
 // Stage is a stage of an operation on parts, for the timeline.
@@ -103,6 +108,7 @@ func (a *Arguments) enter(s Stage) {
 
 // Start begins the operation that a describes: see the method for its kind.
 func (l *Lane) Start(a *Arguments) Op {
+	l.inspect = a.Inspect
 	switch a.Kind {
 	case Allreduce:
 		switch {
@@ -146,7 +152,7 @@ func (l *Lane) Start(a *Arguments) Op {
 // Can says what the lane's transports allow.
 func (l *Lane) Can() Abilities {
 	return Abilities{Wired: !l.takesParts(), Shared: l.overShared(), Hierarchical: l.mayBeHierarchical(),
-		ChoosesForm: l.mayChooseForm()}
+		ChoosesForm: l.mayChooseForm(), Inspects: l.takesParts()}
 }
 
 func (l *Lane) overShared() bool { return l.shared != nil && l.comm == nil }

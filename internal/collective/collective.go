@@ -19,8 +19,8 @@ type Op interface {
 	// Advance does everything that is possible now without waiting, and reports whether the operation has ended. Then
 	// the caller owns the buffers again. If it has not ended, another member must act first. That rings this rank's
 	// bell, unless the carrier is Polled. An error of a Lane is about the arguments: it ends the operation before
-	// anything was sent or changed, except in Alltoall. Errors of other carriers may come later. Any error ends the
-	// job.
+	// anything was sent or changed, except in Alltoall. Errors of an Inspector and of other carriers may come later.
+	// Any error ends the job.
 	Advance() (done bool, err error)
 }
 
@@ -53,15 +53,17 @@ type Lane struct {
 	delivery   delivery
 	single     transport.SingleCopy // nil if the members cannot copy one another's memory
 	copyTrial  copyTrial
+	copyBytes  int    // singleScratch, unless tests change it
 	scratch    []byte // as large as the largest need so far; kept
 
-	srcs    [][]byte // size entries, for reduce.Reduce
-	offsets []int    // size+1 entries: where each member's part starts, and the end
-	places  []int    // the same for the received data, if its parts differ
-	each    []int64  // size entries: the same number of bytes for each member
-	starts  []int    // the places of an allreduce's parts, side by side; kept
-	one     [1]Part  // for an allreduce of one part
-	packing Packing  // for operations whose parts must lie side by side
+	srcs    [][]byte  // size entries, for reduce.Reduce
+	offsets []int     // size+1 entries: where each member's part starts, and the end
+	places  []int     // the same for the received data, if its parts differ
+	each    []int64   // size entries: the same number of bytes for each member
+	starts  []int     // the places of an allreduce's parts, side by side; kept
+	one     [1]Part   // for an allreduce of one part
+	packing Packing   // for operations whose parts must lie side by side
+	inspect Inspector // of the operation under way; nil for none
 
 	ended                 ended
 	allreduceLocal        allreduceLocal
@@ -108,7 +110,8 @@ func NewLane(t *transport.Lane, o Options) *Lane {
 
 // newLane makes a lane over shared or comm; over neither it has one member.
 func newLane(rank, size int, shared transport.Shared, comm transport.Comm, o Options) *Lane {
-	l := &Lane{rank: rank, size: size, shared: shared, comm: comm, options: o, piece: pieceBytes, message: messageBytes}
+	l := &Lane{rank: rank, size: size, shared: shared, comm: comm, options: o, piece: pieceBytes, message: messageBytes,
+		copyBytes: singleScratch}
 	l.srcs = make([][]byte, size)
 	l.offsets = make([]int, size+1)
 	l.places = make([]int, size+1)

@@ -56,7 +56,9 @@ func (s *reduceShared) Advance() (bool, error) {
 			s.kmid++
 			l.publish(transport.Mid, s.base+uint64(s.kmid))
 		case s.kin < s.chunks && l.free(s.base+uint64(s.kin)):
-			s.copyIn(s.kin)
+			if err := s.copyIn(s.kin); err != nil {
+				return false, err
+			}
 			s.kin++
 			l.publish(transport.In, s.base+uint64(s.kin))
 		default:
@@ -86,9 +88,12 @@ func (s *reduceShared) chunk(k, m int) (lo, hi, from, to int) {
 	return lo, hi, lo + from, lo + to
 }
 
-func (s *reduceShared) copyIn(k int) {
+func (s *reduceShared) copyIn(k int) error {
 	l := s.lane
 	lo, hi, from, to := s.chunk(k, l.rank)
+	if err := l.inspectRange(0, s.todo.in, lo, hi); err != nil {
+		return err
+	}
 	buffer := l.shared.Buffer(l.rank, s.base+uint64(k))
 	l.sent.Shared += uint64(hi - lo)
 	if l.rank == s.root {
@@ -96,6 +101,7 @@ func (s *reduceShared) copyIn(k int) {
 	}
 	deliver(l.delivery.streamed, buffer, s.todo.in[lo:from])
 	deliver(l.delivery.streamed, buffer[to-lo:], s.todo.in[to:hi])
+	return nil
 }
 
 func (s *reduceShared) reduceShare(k int) {

@@ -83,7 +83,9 @@ func (s *reducescatterShared) Advance() (bool, error) {
 			s.kout++
 			l.publish(transport.Out, s.base+uint64(s.kout))
 		case s.kin < s.chunks && l.free(s.base+uint64(s.kin)):
-			s.copyIn(s.kin)
+			if err := s.copyIn(s.kin); err != nil {
+				return false, err
+			}
 			s.kin++
 			l.publish(transport.In, s.base+uint64(s.kin))
 		default:
@@ -94,16 +96,23 @@ func (s *reducescatterShared) Advance() (bool, error) {
 	return true, nil
 }
 
-func (s *reducescatterShared) copyIn(k int) {
+func (s *reducescatterShared) copyIn(k int) error {
 	l := s.lane
 	buffer := l.shared.Buffer(l.rank, s.base+uint64(k))
 	for m := range l.size {
+		lo, hi := s.slice(m, k)
+		if l.inspect != nil && !l.inspect.Sound(s.todo.in[l.offsets[m]:][lo:hi]) {
+			whole := func(yield func(int, []byte) bool) { yield(0, s.todo.in) } // which this operation only reads
+			if err := l.inspect.Unsound(0, whole); err != nil {
+				return err
+			}
+		}
 		if m != l.rank {
-			lo, hi := s.slice(m, k)
 			deliver(l.delivery.streamed, buffer, s.todo.in[l.offsets[m]:][lo:hi])
 		}
 		buffer = buffer[s.width(m):]
 	}
+	return nil
 }
 
 func (s *reducescatterShared) reduceSlice(k int) {

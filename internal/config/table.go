@@ -266,7 +266,8 @@ var implemented = []Knob{
 			"them"},
 	{Name: "GOROVOD_METRICS_KEY", section: elsewhere, By: "horovodrun", Doc: "a file with the certificate's key"},
 	{Name: "GOROVOD_OTLP", section: elsewhere, By: "horovodrun", Doc: "1: the launcher sends spans of the job, its " +
-		"worlds and failures to the collector of OpenTelemetry at OTEL_EXPORTER_OTLP_ENDPOINT; see docs/traces.md"},
+		"worlds, steps and failures to the collector of OpenTelemetry at OTEL_EXPORTER_OTLP_ENDPOINT; see " +
+		"docs/traces.md"},
 	{Name: "HOROVOD_START_TIMEOUT", section: elsewhere, By: "horovodrun", check: checkSeconds(1e6),
 		Doc: "default of `--start-timeout`, in seconds"},
 	{Name: "HOROVOD_ELASTIC_TIMEOUT", section: elsewhere, By: "horovodrun", check: checkSeconds(1e6),

@@ -28,8 +28,10 @@ type execution struct {
 	by     collective.Carrier   // op's
 	polled bool                 // nothing rings for op
 	args   collective.Arguments // op's
-	memory []collective.Part    // the parts' memory, of a reduction or on a device
-	owners []collective.Owner   // of memory, on a device
+	// inspect, if not nil, looks at this rank's input during the batch's operation.
+	inspect collective.Inspector
+	memory  []collective.Part  // the parts' memory, of a reduction or on a device
+	owners  []collective.Owner // of memory, on a device
 	// then, if not nil, continues after op: it sets the next op or ends the execution.
 	then func(l *lane)
 
@@ -44,6 +46,7 @@ type execution struct {
 // reset makes x ready for the next batch, which begins now.
 func (x *execution) reset(now int64) {
 	x.parts, x.borrowed, x.then, x.direct, x.began = x.parts[:0], nil, nil, false, now
+	x.inspect = nil
 }
 
 // drop forgets the tensors of callers, which x would keep alive.
@@ -130,6 +133,7 @@ func (l *lane) startKind(b *negotiate.Batch) {
 // carry begins the operation that a describes.
 func (l *lane) carry(a collective.Arguments) {
 	x := &l.current
+	a.Inspect = x.inspect
 	x.args, x.by, x.polled = a, l.run, l.can.Polled
 	x.op = l.run.Start(&x.args)
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 
@@ -18,33 +19,55 @@ const (
 	nanReports = 16
 )
 
-// nanCheck looks for NaNs and infinities in what this rank contributes to a batch, before the batch begins. It is a
-// collective.Op, so that a long one leaves the driver time for other lanes.
+// nanCheck looks for NaNs and infinities in what this rank contributes to a batch, before others see it. Where the
+// carrier lets it look while it moves the data (collective.Inspector), that costs little. Otherwise it reads all inputs
+// before the batch begins: then it is a collective.Op, so that a long one leaves the driver time for other lanes.
 type nanCheck struct {
 	lane  *lane
 	batch *negotiate.Batch
-	infs  bool // infinities count, too
-	part  int  // of the lane's current execution
-	off   int  // in the part's input
+	infs  bool     // infinities count, too
+	part  int      // of the lane's current execution
+	off   int      // in the part's input
+	found []uint64 // a bit for each part in which it has found some; kept
 }
 
-// checksNaNs begins the check of b's inputs, and reports whether it goes on, or has aborted.
+// checksNaNs begins the check of b's inputs, and reports whether it goes on before b begins, or has aborted.
 func (l *lane) checksNaNs(b *negotiate.Batch) bool {
 	nan, infs := b.Type.Spreads(b.ReduceOp)
 	if !nan {
 		return false
 	}
-	l.nans = nanCheck{lane: l, batch: b, infs: infs}
-	done, err := l.nans.Advance()
+	c := &l.nans
+	*c = nanCheck{lane: l, batch: b, infs: infs, found: c.found}
+	if words := (len(l.current.parts) + 63) / 64; len(c.found) < words {
+		c.found = make([]uint64, words)
+	}
+	clear(c.found)
+	if l.inspects(b) {
+		l.current.inspect = c
+		return false
+	}
+	done, err := c.Advance()
 	if err != nil {
 		l.engine.net.Abort(err)
 		return true
 	}
 	if !done {
-		l.current.op, l.current.then = &l.nans, nansChecked
+		l.current.op, l.current.then = c, nansChecked
 		l.current.by, l.current.polled = l.run, false
 	}
 	return !done
+}
+
+// inspects reports whether the lane's carrier lets the check look while it moves b's data.
+func (l *lane) inspects(b *negotiate.Batch) bool {
+	switch b.Type {
+	case operation.Allreduce:
+		return l.can.Inspects
+	case operation.Reducescatter, operation.Reduce:
+		return l.can.Inspects && b.Prescale == 1
+	}
+	return false
 }
 
 // checking reports whether the current operation is a check, which waits for nobody.
@@ -73,11 +96,12 @@ func (c *nanCheck) Advance() (done bool, err error) {
 		}
 		n := min(len(rest), budget)
 		budget -= n
-		if reduce.Finite(c.batch.DType, rest[:n]) {
+		if c.Sound(rest[:n]) {
 			c.off += n
 			continue
 		}
-		if err := c.found(&parts[c.part]); err != nil {
+		off := c.off
+		if err := c.Unsound(c.part, func(yield func(int, []byte) bool) { yield(off, rest) }); err != nil {
 			return false, err
 		}
 		c.part, c.off = c.part+1, 0
@@ -85,35 +109,40 @@ func (c *nanCheck) Advance() (done bool, err error) {
 	return true, nil
 }
 
-// found looks closer at a part whose input has an element that is not finite. An error ends the job.
-func (c *nanCheck) found(p *part) error {
-	e := c.lane.engine
+// Sound reports whether p, elements of the batch's type, has nothing that counts.
+func (c *nanCheck) Sound(p []byte) bool {
+	return reduce.Finite(c.batch.DType, p) || !c.infs && reduce.Find(c.batch.DType, p, false).First < 0
+}
+
+// Unsound looks closer at a part: see collective.Inspector. An error ends the job.
+func (c *nanCheck) Unsound(number int, rest iter.Seq2[int, []byte]) error {
+	word, bit := &c.found[number/64], uint64(1)<<(number%64)
+	if *word&bit != 0 {
+		return nil // it has been told
+	}
+	*word |= bit
+	e, p := c.lane.engine, &c.lane.current.parts[number]
+	e.counters.NaNs.Add(1)
 	abort := e.opts.NaNCheck == operation.NaNAbort
-	known := e.nansOf[p.resp.Name]
-	if known && c.infs {
-		e.counters.NaNs.Add(1)
+	if !abort && (e.nansOf[p.resp.Name] || len(e.nansOf) == nanReports) {
 		return nil
 	}
-	what := reduce.Find(c.batch.DType, p.entry.op.In, c.infs)
-	if what.First < 0 {
-		return nil // infinities that do not count
+	what := reduce.NonFinite{First: -1}
+	for off, in := range rest {
+		what.Join(reduce.Find(c.batch.DType, in, c.infs), int64(off/c.batch.DType.Size()))
 	}
-	e.counters.NaNs.Add(1)
-	switch {
-	case abort:
+	if abort {
 		return fmt.Errorf("%s (GOROVOD_NAN_CHECK=abort)", c.describe(p, what))
-	case known || len(e.nansOf) == nanReports:
-	default:
-		if e.nansOf == nil {
-			e.nansOf = make(map[string]bool)
-		}
-		e.nansOf[strings.Clone(p.resp.Name)] = true
-		text := c.describe(p, what)
-		if len(e.nansOf) == nanReports {
-			text += fmt.Sprintf("; this rank names no more tensors after these %d", nanReports)
-		}
-		e.opts.Log.Warn(text)
 	}
+	if e.nansOf == nil {
+		e.nansOf = make(map[string]bool)
+	}
+	e.nansOf[strings.Clone(p.resp.Name)] = true
+	text := c.describe(p, what)
+	if len(e.nansOf) == nanReports {
+		text += fmt.Sprintf("; this rank names no more tensors after these %d", nanReports)
+	}
+	e.opts.Log.Warn(text)
 	return nil
 }
 

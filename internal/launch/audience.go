@@ -115,13 +115,14 @@ func (a *audience) openPage(f *flags, name string, ranks int) error {
 	return nil
 }
 
-// form lets the audience see the ranks that meet at s, a world of size ranks. It is called before s serves.
-func (a *audience) form(s *rendezvous.Server, size int) {
+// form lets the audience see the ranks that meet at s, a world of size ranks, and ask them by q. It is called before s
+// serves.
+func (a *audience) form(s *rendezvous.Server, size int, q *inquiry) {
 	if a == nil {
 		return
 	}
 	s.Figures = a.take
-	a.begin(world{size: size, from: s.Epoch << 20, joined: func() int { return len(s.Joined()) }, ask: s.AskFigures,
+	a.begin(world{size: size, from: s.Epoch << 20, joined: func() int { return len(s.Joined()) }, inquiry: q,
 		inspect: s.Inspect})
 }
 
@@ -130,13 +131,13 @@ type world struct {
 	size    int
 	from    uint64 // its first generation
 	joined  func() int
-	ask     func()
+	inquiry *inquiry
 	inspect func(ranks []int)
 }
 
 // begin shows a world from now on.
 func (a *audience) begin(w world) {
-	q := &inquiry{ask: w.ask}
+	q := w.inquiry
 	if a.metrics != nil {
 		a.metrics.Form(w.size, w.from, w.joined, q.unless(metricsAge))
 	}
@@ -191,6 +192,7 @@ type inquiry struct {
 const (
 	metricsAge = 1500 * time.Millisecond
 	ledgerAge  = 900 * time.Millisecond
+	spansAge   = 900 * time.Millisecond
 )
 
 // unless returns a function that asks if nobody has asked within that time.
@@ -212,8 +214,18 @@ func (q *inquiry) unless(within time.Duration) func() {
 // watchWorld lets the job's audience and its telemetry follow the ranks that meet at s, a world of size ranks. It is
 // called before s serves.
 func (j *Job) watchWorld(s *rendezvous.Server, size int) {
-	j.Audience.form(s, size)
-	j.Telemetry.Form(size, func() int { return len(s.Joined()) })
+	q := &inquiry{ask: s.AskFigures}
+	j.Audience.form(s, size, q)
+	if t := j.Telemetry; t != nil {
+		others := s.Figures
+		s.Figures = func(rank int, generation uint64, host string, value []byte) {
+			if others != nil {
+				others(rank, generation, host, value)
+			}
+			t.Take(rank, generation, host, value)
+		}
+		t.Form(size, s.Epoch<<20, func() int { return len(s.Joined()) }, q.unless(spansAge))
+	}
 	j.worlds.Add(1)
 	j.awaitRanks(s, size)
 }

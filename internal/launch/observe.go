@@ -99,11 +99,11 @@ func (w *watched) follow() {
 			w.over = nil
 			w.audience.begin(world{size: n.World.Size, from: n.World.From,
 				joined: func() int { return int(w.joined.Load()) },
-				ask: func() {
+				inquiry: &inquiry{ask: func() {
 					if !w.asked.Swap(true) {
 						w.wish(observer.Wish{Ask: true})
 					}
-				},
+				}},
 				inspect: func(ranks []int) { w.wish(observer.Wish{Inspect: &ranks}) }})
 		case n.Joined != nil:
 			w.joined.Store(int64(*n.Joined))

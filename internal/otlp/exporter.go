@@ -9,17 +9,22 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
 
 const (
-	// mostQueued is how many spans can wait for the collector. A job has few spans: one for each world and failure.
+	// mostQueued is how many spans can wait for the collector, and how many more the request that it has refused may
+	// have. Spans of steps leave half of the queue to the spans of worlds and failures, of which a job has few.
 	mostQueued = 1024
 	// gather is how long the exporter gathers spans before it sends them.
 	gather = time.Second
-	// pause is how long the exporter waits after a collector has refused a request.
-	pause = 15 * time.Second
+	// pause is how long the exporter waits after a collector has refused a request, if the collector does not say how
+	// long; else as long as that, but no longer than longestPause.
+	pause        = 15 * time.Second
+	longestPause = 5 * time.Minute
 	// lastWait is how long the job's end waits for the last request.
 	lastWait = 2 * time.Second
 )
@@ -54,32 +59,58 @@ func (e *exporter) add(s span) {
 	}
 }
 
-// run is the exporter's goroutine.
+// addSteps queues spans of steps, or drops them if the queue is half full.
+func (e *exporter) addSteps(spans []span) {
+	if len(e.queue)+len(spans) > mostQueued/2 {
+		return
+	}
+	for _, s := range spans {
+		e.add(s)
+	}
+}
+
+// run is the exporter's goroutine. It keeps the spans of a request that the collector may take later, and sends them
+// again.
 func (e *exporter) run(ctx context.Context) {
 	defer close(e.ended)
 	defer e.client.CloseIdleConnections()
+	var batch []span
 	for over := false; !over || len(e.queue) > 0; {
-		var batch []span
-		select {
-		case s := <-e.queue:
-			batch = append(batch, s)
-			over = e.wait(gather)
-		case <-e.over:
-			over = true
-		}
-		batch = e.rest(batch)
 		if len(batch) == 0 {
-			continue
-		}
-		if err := e.send(ctx, batch); err != nil {
-			e.warned.Do(func() {
-				e.options.Warn(fmt.Sprintf("the collector of OpenTelemetry does not take the job's spans: %v; the job "+
-					"goes on without", err))
-			})
-			if !over {
-				over = e.wait(pause)
+			select {
+			case s := <-e.queue:
+				batch = append(batch, s)
+				over = over || e.wait(gather)
+			case <-e.over:
+				over = true
 			}
 		}
+		if batch = e.rest(batch); len(batch) == 0 {
+			continue
+		}
+		err := e.send(ctx, batch)
+		later := refusal{}
+		if !errors.As(err, &later) {
+			batch = nil
+		}
+		if err == nil {
+			continue
+		}
+		e.warned.Do(func() {
+			e.options.Warn(fmt.Sprintf("the collector of OpenTelemetry does not take the job's spans: %v; the job "+
+				"goes on without", err))
+		})
+		switch {
+		case over:
+			batch = nil // it was the last try
+		case later.after > 0:
+			over = e.wait(later.after)
+		default:
+			over = e.wait(pause)
+		}
+	}
+	if len(batch) > 0 { // the end came while it waited
+		e.send(ctx, batch)
 	}
 }
 
@@ -95,9 +126,9 @@ func (e *exporter) wait(d time.Duration) (over bool) {
 	}
 }
 
-// rest adds the queued spans to batch.
+// rest adds the queued spans to batch, up to mostQueued.
 func (e *exporter) rest(batch []span) []span {
-	for {
+	for len(batch) < mostQueued {
 		select {
 		case s := <-e.queue:
 			batch = append(batch, s)
@@ -105,6 +136,28 @@ func (e *exporter) rest(batch []span) []span {
 			return batch
 		}
 	}
+	return batch
+}
+
+// refusal is the error of a request that the collector may take later.
+type refusal struct {
+	error
+	after time.Duration // that the collector wants to pass before; 0: it does not say
+}
+
+// retryable are the answers after which the protocol has a client send the same request again.
+var retryable = []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+	http.StatusGatewayTimeout}
+
+// retryAfter reads a header Retry-After: seconds, or a date.
+func retryAfter(value string, now time.Time) time.Duration {
+	after := time.Duration(0)
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		after = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(value); err == nil {
+		after = at.Sub(now)
+	}
+	return max(0, min(after, longestPause))
 }
 
 // mostAnswer is how many bytes of an answer are read, so that the connection can be used again.
@@ -129,12 +182,16 @@ func (e *exporter) send(ctx context.Context, spans []span) error {
 		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}
-		return fmt.Errorf("%s: %w", plain(r.URL), err)
+		return refusal{fmt.Errorf("%s: %w", plain(r.URL), err), 0} // it may be back later
 	}
 	defer answer.Body.Close()
 	io.Copy(io.Discard, io.LimitReader(answer.Body, mostAnswer))
 	if answer.StatusCode/100 != 2 {
-		return fmt.Errorf("%s answers %s", plain(r.URL), answer.Status)
+		err := fmt.Errorf("%s answers %s", plain(r.URL), answer.Status)
+		if slices.Contains(retryable, answer.StatusCode) {
+			return refusal{err, retryAfter(answer.Header.Get("Retry-After"), time.Now())}
+		}
+		return err
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 //	job                  from the launcher's start to its end; failed if the job has
 //	├── world            a world of ranks, from its beginning to the next one's, or to the job's end
 //	│   ├── form         until all its ranks have joined
+//	│   ├── steps        the steps that ended in some seconds
+//	│   │   └── late     a rank for which the others waited then
 //	│   └── failure      a message of the launcher about an error, such as the death of a rank
 //	└── world …          an elastic job's next
 //
@@ -27,19 +29,25 @@ type Job struct {
 	mu     sync.Mutex
 	world  *span // the world that has not ended
 	worlds int
+
+	interval interval // of the present world
+	ask      func()   // asks the ranks for their figures
 }
 
 // Start begins the job's span. program is the name of the ranks' program.
 func Start(o Options, program string) *Job {
-	return &Job{e: newExporter(o), program: program, trace: randomID(16), id: randomID(8), began: time.Now(),
+	j := &Job{e: newExporter(o), program: program, trace: randomID(16), id: randomID(8), began: time.Now(),
 		over: make(chan struct{})}
+	j.forming.Go(j.followSteps)
+	return j
 }
 
 // joinedEvery is how often a Job checks whether a world's ranks have joined.
 const joinedEvery = 50 * time.Millisecond
 
-// Form begins a world of size ranks. joined counts those that have joined.
-func (j *Job) Form(size int, joined func() int) {
+// Form begins a world of size ranks, whose generations are from or later. joined counts those that have joined. ask
+// asks all for their figures, which come to Take; it must not block.
+func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	if j == nil {
 		return
 	}
@@ -47,6 +55,7 @@ func (j *Job) Form(size int, joined func() int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.endWorld(now)
+	j.interval, j.ask = interval{from: from, ranks: make([]worker, size)}, ask
 	j.worlds++
 	about := []attribute{number("horovod.world.number", j.worlds), number("horovod.world.size", size)}
 	j.world = &span{TraceID: j.trace, SpanID: randomID(8), ParentID: j.id, Name: "world", Kind: internalKind,
@@ -84,6 +93,7 @@ func (j *Job) follow(form span, world, size int, joined func() int) {
 // endWorld ends the present world. The caller holds mu.
 func (j *Job) endWorld(now time.Time) {
 	if j.world != nil {
+		j.endInterval()
 		j.world.End = nanos(now)
 		j.e.add(*j.world)
 		j.world = nil

@@ -1,7 +1,7 @@
 // Package otlp reports a job to a collector of OpenTelemetry: as spans, by OTLP over HTTP, encoded as JSON. Only the
 // launcher imports it. It is off unless GOROVOD_OTLP is set.
 //
-//	launcher ── Job (spans of the job, its worlds, its failures) ──▶ queue ── exporter ──▶ POST …/v1/traces
+//	launcher ── Job (spans of the job, its worlds, steps, failures) ──▶ queue ── exporter ──▶ POST …/v1/traces
 //
 // A collector that is slow, absent or answers nonsense costs the job nothing: spans for which the queue has no room are
 // lost, a request takes a bounded time on a goroutine of its own, and one warning tells the user.

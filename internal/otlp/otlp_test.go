@@ -87,11 +87,11 @@ func TestSpansOfAJob(t *testing.T) {
 	o, warnings := options(server.URL)
 	j := Start(o, "python")
 	var here atomic.Int32
-	j.Form(3, func() int { return int(here.Load()) })
+	j.Form(3, 0, func() int { return int(here.Load()) }, nil)
 	here.Store(3)
 	time.Sleep(3 * joinedEvery)
 	j.Fail("rank 1 was killed\xff")
-	j.Form(2, func() int { return 2 })
+	j.Form(2, 0, func() int { return 2 }, nil)
 	j.End(0)
 	if len(c.errs) > 0 || warnings.Load() > 0 || c.header.Get("Key") != "k" {
 		t.Fatalf("%v, %d warnings, %v", c.errs, warnings.Load(), c.header)
@@ -139,7 +139,7 @@ func TestAWorldThatDoesNotForm(t *testing.T) {
 	defer server.Close()
 	o, _ := options(server.URL)
 	j := Start(o, "python")
-	j.Form(3, func() int { return 1 })
+	j.Form(3, 0, func() int { return 1 }, nil)
 	j.End(7)
 	failed := 0
 	for _, s := range c.spans {
@@ -290,7 +290,8 @@ func TestVariables(t *testing.T) {
 // A nil Job does nothing.
 func TestNone(t *testing.T) {
 	var j *Job
-	j.Form(2, nil)
+	j.Form(2, 0, nil, nil)
+	j.Take(0, 0, "", nil)
 	j.Fail("x")
 	j.End(1)
 }

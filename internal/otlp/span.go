@@ -49,8 +49,9 @@ type attribute struct {
 
 // value is an AnyValue: one of the fields.
 type value struct {
-	Text *string `json:"stringValue,omitempty"`
-	Int  *string `json:"intValue,omitempty"`
+	Text *string  `json:"stringValue,omitempty"`
+	Int  *string  `json:"intValue,omitempty"`
+	Real *float64 `json:"doubleValue,omitempty"`
 }
 
 func text(key, v string) attribute { return attribute{key, value{Text: &v}} }
@@ -59,6 +60,8 @@ func number(key string, v int) attribute {
 	s := strconv.Itoa(v)
 	return attribute{key, value{Int: &s}}
 }
+
+func decimal(key string, v float64) attribute { return attribute{key, value{Real: &v}} }
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 

@@ -37,6 +37,15 @@ func Find(dt tensor.DType, src []byte, infs bool) NonFinite {
 	return f
 }
 
+// Join adds what other describes: an array that begins at element at of f's. The ranges may come in any order.
+func (f *NonFinite) Join(other NonFinite, at int64) {
+	if other.First >= 0 && (f.First < 0 || at+other.First < f.First) {
+		f.First, f.Value = at+other.First, other.Value
+	}
+	f.NaNs += other.NaNs
+	f.Infs += other.Infs
+}
+
 // findBytes is the number of bytes that Find skips at a time.
 const findBytes = 4 << 10
 

@@ -71,7 +71,7 @@ func (l *Lane) Moved() uint64 { return l.moved + l.overMessages.Moved() }
 // Can says that nobody rings for this lane, because MPI makes progress only when it is called.
 func (l *Lane) Can() collective.Abilities {
 	can := l.overMessages.Can()
-	can.Polled = true
+	can.Polled, can.Inspects = true, false
 	return can
 }
 
