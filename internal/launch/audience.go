@@ -45,8 +45,8 @@ func (f *flags) openAudience(name string, ranks int) (*audience, error) {
 	return a, err
 }
 
-// openReaders is openAudience for jobs that end without a summary. If ranks is 0, they may run already, so how fast this
-// host copies memory is not measured.
+// openReaders is openAudience for jobs that end without a summary. If ranks is 0, they may run already, so how fast
+// this host copies memory is not measured.
 func (f *flags) openReaders(name string, ranks int) (*audience, error) {
 	a := &audience{overview: overview.New(), over: make(chan struct{})}
 	a.running.Go(func() { a.overview.Run(a.over) })

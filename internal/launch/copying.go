@@ -23,17 +23,18 @@ const (
 	copyingTime = 100 * time.Millisecond
 	// copyingStart is how long it may take to get the memory. If it takes longer, the rate stays unknown.
 	copyingStart = 3 * time.Second
-	// mostCopying is the most memory that the measurement takes, and copyingShare the part of the available memory. Where
-	// that is less than twice the last cache, the rate stays unknown.
+	// mostCopying is the most memory that the measurement takes, and copyingShare the part of the available memory.
+	// Where that is less than twice the last cache, the rate stays unknown.
 	mostCopying  = 1 << 30
 	copyingShare = 8
 	// copyingSlice is how much is added between two looks at the clock.
 	copyingSlice = 256 << 10
 )
 
-// copyingRate is how many bytes of memory a second as many threads as there are ranks can copy all together, at most one
-// for each processor; 0: unknown. As in gorovod bench, each thread adds an array to another one in place, which reads two
-// bytes and writes one; copying reads one and writes one. The arrays are two to four times as large as the last cache.
+// copyingRate is how many bytes of memory a second as many threads as there are ranks can copy all together, at most
+// one for each processor; 0: unknown. As in gorovod bench, each thread adds an array to another one in place, which
+// reads two bytes and writes one; copying reads one and writes one. The arrays are two to four times as large as the
+// last cache.
 func copyingRate(ranks int) float64 {
 	threads := max(1, min(ranks, runtime.GOMAXPROCS(0)))
 	cache := cachesize.Last()

@@ -17,8 +17,8 @@ func TestBandwidthByLink(t *testing.T) {
 	}
 	work := func(rank int, r *feed.Figures) {
 		if r.Traffic == nil {
-			r.Traffic = []feed.Traffic{{Way: feed.ByMemory, Class: 1, Bytes: 9e9, Time: 1}, {Way: feed.ByMemory, Class: 3},
-				{Way: feed.ByTCP, Class: 3}}
+			r.Traffic = []feed.Traffic{{Way: feed.ByMemory, Class: 1, Bytes: 9e9, Time: 1},
+				{Way: feed.ByMemory, Class: 3}, {Way: feed.ByTCP, Class: 3}}
 		}
 		r.NIC = feed.NIC{Name: "eth0", Rate: 1e10}
 		send(r, 1, 3e8, 3e8) // 1 GB/s
