@@ -42,7 +42,7 @@ def order(row):
 
 
 def grid(rows):
-    """Return a table of Python against PyTorch: what was tested, what nobody has run, and what PyPI has no wheel for."""
+    """Return a table of Python against PyTorch: what was tested, what nobody ran, what PyPI has no wheel for."""
     tested = {}
     for row in sorted(rows, key=lambda row: not row[4].startswith("part")):  # all tests count more than a part of them
         if ", 0 failed" in row[4] and row[5] == "passed":
