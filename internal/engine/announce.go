@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gorovod/gorovod/internal/negotiate"
 	"github.com/gorovod/gorovod/internal/operation"
@@ -148,8 +147,8 @@ func (l *lane) catchUp() bool {
 			continue
 		}
 		worked = true
-		e.active = time.Now() // the others hear of it only now
-		en.readyAt = e.active.UnixNano()
+		e.active = thisMoment() // the others hear of it only now
+		en.readyAt = e.active
 		if en.group != nil {
 			l.groupMemberReady(en.group)
 			continue

@@ -13,7 +13,7 @@ func (e *Engine) mood() driving.Mood {
 	asks := driving.Asks{At: time.Duration(e.askedAt.Load()), Spun: time.Duration(e.spunAt.Load())}
 	now := asks.At
 	if now != 0 { // otherwise the time does not matter
-		now = time.Since(firstAsk)
+		now = thisMoment().since(startedAt)
 	}
 	return e.job.Mood(int(e.callbacks.Load()), asks, now)
 }
@@ -100,7 +100,7 @@ func (e *Engine) driveAside(b *driving.Background) {
 	defer e.abortOnPanic()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	e.noteBeginAside(b)
-	now := time.Now()
+	now := thisMoment()
 	e.checkShared(now)
 	e.checkStall(now)
 	for {
@@ -124,7 +124,7 @@ func (e *Engine) driveAside(b *driving.Background) {
 			yield()
 		case driving.Check:
 			yield()
-			e.checkStall(time.Now())
+			e.checkStall(thisMoment())
 		case driving.Rest:
 			e.doze()
 			b.Woke()

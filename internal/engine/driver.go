@@ -54,7 +54,7 @@ func (e *Engine) drive(en *Entry, t *timeout) {
 			action := d.Worked()
 			e.noteWorked(actor(en), action)
 			if action == driving.Glance {
-				now := time.Now()
+				now := thisMoment()
 				if d.Checked(t.left(now)) == driving.HandOver {
 					e.noteLate(en)
 					return
@@ -70,7 +70,7 @@ func (e *Engine) drive(en *Entry, t *timeout) {
 		case driving.Yield:
 			yield()
 		case driving.Check, driving.Rest:
-			now := time.Now()
+			now := thisMoment()
 			if d.Checked(t.left(now)) == driving.HandOver {
 				e.noteLate(en)
 				return
@@ -81,7 +81,7 @@ func (e *Engine) drive(en *Entry, t *timeout) {
 				continue
 			}
 			e.sleep(en, t.left(now))
-			after := time.Since(now)
+			after := thisMoment().since(now)
 			e.noteWoke(en, after)
 			d.Woke(after)
 		}
@@ -113,7 +113,7 @@ func (e *Engine) sleep(en *Entry, left time.Duration) {
 	e.bell.Sleep(ticket, d)
 	e.clock.stale.Store(true)
 	e.counters.WakeUps.Add(1)
-	now := time.Now()
+	now := thisMoment()
 	e.checkShared(now)
 	e.checkStall(now)
 }
@@ -222,12 +222,12 @@ func (e *Engine) facts() driving.Facts {
 
 // checkShared calls Verify about twice a second, because a damaged segment otherwise looks like a slow peer. The driver
 // calls it after a sleep, as does each thread that takes the seat for a step or after a nap.
-func (e *Engine) checkShared(now time.Time) {
+func (e *Engine) checkShared(now moment) {
 	n, ok := e.net.(transport.Verified)
 	if !ok || e.seat.now().Pending() == 0 {
 		return
 	}
-	if now.Sub(e.verified) >= inspectEvery {
+	if now.since(e.verified) >= inspectEvery {
 		e.verified = now
 		if err := n.Verify(); err != nil {
 			e.net.Abort(fmt.Errorf("%s: %w", e.opts.Describe(e.opts.Rank), err))
@@ -238,15 +238,15 @@ func (e *Engine) checkShared(now time.Time) {
 // checkStall tells the stall inspector, about twice a second, how long the oldest operation has been pending. The
 // driver calls it after a sleep, and while it polls for long or other threads keep it at work. Each thread that takes
 // the seat for a step or after a nap calls it, too.
-func (e *Engine) checkStall(now time.Time) {
-	if e.opts.Stalled == nil || now.Sub(e.stallChecked) < inspectEvery {
+func (e *Engine) checkStall(now moment) {
+	if e.opts.Stalled == nil || now.since(e.stallChecked) < inspectEvery {
 		return
 	}
 	e.stallChecked = now
 	var oldest time.Duration
 	for _, w := range e.Waiting() {
 		if !w.Refused {
-			oldest = max(oldest, now.Sub(w.Since))
+			oldest = max(oldest, now.time().Sub(w.Since))
 		}
 	}
 	if oldest >= inspectEvery {

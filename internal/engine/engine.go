@@ -106,16 +106,16 @@ type Engine struct {
 	parking parking // who waits while another thread drives
 	// operations in progress with a callback: the program is told of their end, and does not ask before
 	callbacks    atomic.Int32
-	askedAt      atomic.Int64              // when asked last found an operation in progress, in ns since firstAsk
+	askedAt      atomic.Int64              // when asked last found an operation in progress, in ns since started
 	spunAt       atomic.Int64              // the same, of the last call in a loop that never sleeps
 	hurry        chan struct{}             // ends the background goroutine's nap, see endNap
 	napping      *time.Timer               // the background goroutine's
 	kick         chan struct{}             // wakes the background goroutine
 	quit         chan struct{}             // closed to end the background goroutine
 	stopped      chan struct{}             // closed when it has ended
-	stallChecked time.Time                 // the driver's
-	verified     time.Time                 // the driver's: when checkShared last called Verify
-	active       time.Time                 // when something was last submitted, as clock has it; guarded by mu
+	stallChecked moment                    // the driver's
+	verified     moment                    // the driver's: when checkShared last called Verify
+	active       moment                    // when something was last submitted, as clock has it; guarded by mu
 	failure      atomic.Pointer[Error]     // set once: every later operation gets it
 	abort        atomic.Pointer[Error]     // set once, before failure, if an abort ends the engine
 	victim       sync.Once                 // Options.Victim
@@ -378,15 +378,15 @@ func (e *Engine) Wait(en *Entry, limit time.Duration) bool {
 			e.drive(en, &t)
 			e.leaveSeat()
 		} else {
-			if d := min(time.Second, t.left(time.Now())); d > 0 {
+			if d := min(time.Second, t.left(thisMoment())); d > 0 {
 				e.park(en, d)
 			}
 		}
 		if en.Done() {
 			return true
 		}
-		if now := time.Now(); t.left(now) <= 0 {
-			if driving.Tires(now.Sub(t.began)) {
+		if now := thisMoment(); t.left(now) <= 0 {
+			if driving.Tires(now.since(t.began)) {
 				en.tiring.Store(true)
 			}
 			e.ensureDriver()

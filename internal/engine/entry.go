@@ -80,8 +80,8 @@ type Entry struct {
 	card    uint32  // marked with gen; negotiate.NoCard if posted in full
 	gen     uint32
 
-	since    time.Time     // of the submission
-	readyAt  int64         // when it became ready after its submission, in nanoseconds since 1970; else 0
+	since    moment        // of the submission
+	readyAt  moment        // when it became ready after its submission; else 0
 	record   *flight.Entry // of this operation while its Number is number; guarded by engine.mu
 	number   uint64
 	agreed   bool    // its Response has been read; guarded by engine.mu

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/failpoint"
@@ -20,7 +19,7 @@ type execution struct {
 	parts    []part   // its tensors, which it completes
 	direct   bool     // the parts are on a device, whose carrier moves them
 	copied   []copied // the parts of a device that are in host memory meanwhile
-	began    int64    // when, as lane.clock has it
+	began    moment   // when, as lane.clock has it
 	borrowed []byte   // the residuals of several parts, side by side in owed; nil if there are none
 
 	// Of the operation, from carry or begin until finishCurrent:
@@ -44,7 +43,7 @@ type execution struct {
 }
 
 // reset makes x ready for the next batch, which begins now.
-func (x *execution) reset(now int64) {
+func (x *execution) reset(now moment) {
 	x.parts, x.borrowed, x.then, x.direct, x.began = x.parts[:0], nil, nil, false, now
 	x.inspect = nil
 }
@@ -74,7 +73,7 @@ func (l *lane) start(b *negotiate.Batch) {
 	failpoint.Here("negotiated")
 	x := &l.current
 	if !l.timely {
-		l.clock = time.Now().UnixNano()
+		l.clock = thisMoment()
 	}
 	l.timely = false
 	x.reset(l.clock)
@@ -447,7 +446,7 @@ func (l *lane) startReducescatter(*negotiate.Batch) {
 func (l *lane) finishCurrent() {
 	x := &l.current
 	x.op = nil
-	l.clock = time.Now().UnixNano()
+	l.clock = thisMoment()
 	if then := x.then; then != nil {
 		x.then = nil
 		then(l)

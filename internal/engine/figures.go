@@ -38,20 +38,20 @@ const leastCharged = 10 * time.Microsecond
 // feed.Figures.Waited. The caller holds engine.mu.
 func (l *lane) countAgreed(en *Entry, rec *transport.Record, resp *negotiate.Response) {
 	f := &l.engine.figures
-	from := max(en.since.UnixNano(), en.readyAt)
-	f.negotiation.Observe(l.clock - from)
+	from := max(en.since, en.readyAt)
+	f.negotiation.Observe(int64(l.clock - from))
 	if en.request.Type == operation.Join {
 		return
 	}
 	if waited := l.clock - max(from, l.waitedUntil); waited > 0 {
-		f.waited += waited
+		f.waited += int64(waited)
 		l.waitedUntil = l.clock
-		if waited >= int64(leastCharged) {
+		if waited >= moment(leastCharged) {
 			late := int(resp.Last)
 			if rec.Kind == transport.RecordCard {
 				late = l.board.Last(rec.Card)
 			}
-			l.charge(late, waited)
+			l.charge(late, int64(waited))
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (l *lane) countExecuted() {
 	w := &k.works[class]
 	w.Bytes += bytes
 	w.Bus += busBytes(d, bytes, len(l.members))
-	w.Times.Observe(l.clock - x.began)
+	w.Times.Observe(int64(l.clock - x.began))
 	l.countSent(class, d, bytes)
 	k.tensors[min(l.id, feed.OtherSets)][b.Responses[0].DType] += uint64(len(x.parts))
 	if d.Fuses && l.settings.fusionThreshold > 0 {
@@ -143,13 +143,13 @@ func busBytes(d *operation.Descriptor, bytes uint64, members int) uint64 {
 func (e *Engine) Figures() *feed.Figures {
 	f := &feed.Figures{Marks: uint64(e.counters.Marks.Load()), Requests: uint64(e.counters.Requests.Load()),
 		NaNs: uint64(e.counters.NaNs.Load()), Samples: uint64(e.counters.Samples.Load())}
-	now := time.Now()
+	now := thisMoment()
 	var waits []feed.Wait
 	for _, w := range e.Waiting() {
 		if w.Refused {
 			continue
 		}
-		wait := feed.Wait{Set: w.Set, Name: w.Name, Op: w.Op, Age: uint64(max(0, now.Sub(w.Since)))}
+		wait := feed.Wait{Set: w.Set, Name: w.Name, Op: w.Op, Age: uint64(max(0, now.time().Sub(w.Since)))}
 		switch {
 		case w.Agreed:
 			wait.Phase = feed.Executing
@@ -163,7 +163,7 @@ func (e *Engine) Figures() *feed.Figures {
 	f.SetWaits(waits)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	f.Negotiation, f.Waited, f.Fusion = e.figures.negotiation, e.waited(now.UnixNano()), e.figures.fusion
+	f.Negotiation, f.Waited, f.Fusion = e.figures.negotiation, e.waited(now), e.figures.fusion
 	f.Steps = e.figures.steps.times
 	for rank, ns := range e.figures.waitedFor {
 		if ns > 0 {
@@ -188,16 +188,16 @@ func (e *Engine) Figures() *feed.Figures {
 }
 
 // waited is feed.Figures.Waited with the waits that have not ended. The result never shrinks. The caller holds mu.
-func (e *Engine) waited(now int64) uint64 {
+func (e *Engine) waited(now moment) uint64 {
 	all := e.figures.waited
 	for _, l := range *e.lanes.Load() {
 		oldest := now
 		for _, en := range l.table {
 			if !en.agreed && en != l.joining && (len(l.unready) == 0 || !slices.Contains(l.unready, en)) {
-				oldest = min(oldest, max(en.since.UnixNano(), en.readyAt))
+				oldest = min(oldest, max(en.since, en.readyAt))
 			}
 		}
-		all += max(0, now-max(oldest, l.waitedUntil))
+		all += int64(max(0, now-max(oldest, l.waitedUntil)))
 	}
 	e.figures.toldWaited = max(e.figures.toldWaited, uint64(all))
 	return e.figures.toldWaited

@@ -57,10 +57,10 @@ type lane struct {
 	current     execution
 	nans        nanCheck        // of the batch that is about to begin
 	batchAt     time.Time       // when the last batch was read; only with a cycle time
-	clock       int64           // when the current step began, for the records
+	clock       moment          // when the current step began, for the records
 	sequence    uint64          // of the last record read from the log: the same on all members, and never twice
 	counted     collective.Sent // what figures have of moves.Sent
-	waitedUntil int64           // the end of the last wait that figures count
+	waitedUntil moment          // the end of the last wait that figures count
 	timely      bool            // clock is the time at which the next batch begins, too
 	shut        bool            // the log was closed, and the operations left in the lane have failed
 	scratch     []byte
@@ -260,7 +260,7 @@ func (l *lane) nextBatch() bool {
 func (l *lane) read(records []transport.Record) error {
 	l.responses, l.sequences = l.responses[:0], l.sequences[:0]
 	e := l.engine
-	l.clock, l.timely = time.Now().UnixNano(), true
+	l.clock, l.timely = thisMoment(), true
 	e.mu.Lock()
 	defer e.mu.Unlock() // after a panic, too: the end of the engine needs the lock
 	for i := range records {
@@ -402,7 +402,7 @@ func (l *lane) failAll(reason *Error) {
 	l.current.op = nil
 	l.plan, l.next = l.plan[:0], 0
 	e.mu.Lock()
-	l.clock = time.Now().UnixNano()
+	l.clock = thisMoment()
 	left := make([]*Entry, 0, len(l.table))
 	for name, en := range l.table {
 		left = append(left, en)

@@ -11,13 +11,13 @@ func (e *Engine) Records() []flight.Record {
 
 // recordSubmit notes a new operation. The callers of this function and of those below hold engine.mu.
 func (l *lane) recordSubmit(en *Entry) {
-	r := l.engine.flight.Begin(en.shape, en.since.UnixNano())
+	r := l.engine.flight.Begin(en.shape, int64(en.since))
 	if r == nil {
 		return
 	}
 	r.Set, r.Name, r.Op, r.DType = l.id, en.request.Name, en.request.Type, en.request.DType
 	if en.unheld { // its caller has had the error
-		r.Ended, r.Failed = en.since.UnixNano(), true
+		r.Ended, r.Failed = int64(en.since), true
 		return
 	}
 	en.record, en.number = r, r.Number
@@ -33,18 +33,18 @@ func (en *Entry) recorded() *flight.Entry {
 
 func (l *lane) recordAgreed(en *Entry) {
 	if r := en.recorded(); r != nil {
-		r.Agreed, r.Sequence = l.clock, l.sequence
+		r.Agreed, r.Sequence = int64(l.clock), l.sequence
 	}
 }
 
 func (l *lane) recordStart(en *Entry) {
 	if r := en.recorded(); r != nil && r.Started == 0 {
-		r.Started = l.clock
+		r.Started = int64(l.clock)
 	}
 }
 
 func (l *lane) recordEnd(en *Entry, err *Error) {
 	if r := en.recorded(); r != nil {
-		r.Ended, r.Failed = l.clock, err != nil
+		r.Ended, r.Failed = int64(l.clock), err != nil
 	}
 }

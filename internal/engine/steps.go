@@ -12,7 +12,7 @@ import (
 type steps struct {
 	times feed.Histogram
 	mark  stepMark
-	began int64 // when the mark came last
+	began moment // when the mark came last
 	// candidate is a larger tensor that may come as often as the mark. It was seen at the count of seenAt.
 	candidate stepMark
 	seenAt    uint64
@@ -39,7 +39,7 @@ const (
 )
 
 // reduced notes that all members have submitted a tensor; again if its name had been seen before.
-func (s *steps) reduced(lane int, resp *negotiate.Response, again bool, now int64) {
+func (s *steps) reduced(lane int, resp *negotiate.Response, again bool, now moment) {
 	switch resp.Type {
 	case operation.Allreduce, operation.Adasum, operation.Reducescatter:
 	default:
@@ -56,7 +56,7 @@ func (s *steps) reduced(lane int, resp *negotiate.Response, again bool, now int6
 	s.between++
 	switch {
 	case m == s.mark:
-		s.times.Observe(now - s.began)
+		s.times.Observe(int64(now - s.began))
 		s.count++
 		s.most, s.between, s.began = max(s.most, s.between), 0, now
 	case !again: // it may be the only one of its name

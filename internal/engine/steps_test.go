@@ -13,7 +13,7 @@ import (
 // program feeds a program's reductions to steps, each a millisecond after the one before.
 type program struct {
 	steps
-	now  int64
+	now  moment
 	seen map[string]bool
 }
 
@@ -25,7 +25,7 @@ func (p *program) kind(kind operation.Kind, name string, floats int64) {
 	if p.seen == nil {
 		p.seen = map[string]bool{}
 	}
-	p.now += int64(time.Millisecond)
+	p.now += moment(time.Millisecond)
 	p.reduced(0, &negotiate.Response{Type: kind, Name: name, DType: tensor.Float32, Shape: tensor.Shape{floats}},
 		p.seen[name], p.now)
 	p.seen[name] = true

@@ -6,13 +6,13 @@ import "time"
 // takes longer than a step of a small operation.
 type timeout struct {
 	most  time.Duration
-	began time.Time
+	began moment
 }
 
 // left is the time that remains at now.
-func (t *timeout) left(now time.Time) time.Duration {
-	if t.began.IsZero() {
+func (t *timeout) left(now moment) time.Duration {
+	if t.began == 0 {
 		t.began = now
 	}
-	return t.most - now.Sub(t.began)
+	return t.most - now.since(t.began)
 }

@@ -27,7 +27,7 @@ type Waiting struct {
 
 // Waiting lists the operations that are pending on this rank. It is safe on any goroutine.
 func (e *Engine) Waiting() []Waiting {
-	now := time.Now()
+	now := thisMoment()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []Waiting
@@ -35,14 +35,17 @@ func (e *Engine) Waiting() []Waiting {
 	for _, l := range *e.lanes.Load() {
 		unready = unready || len(l.unready) > int(l.following.Load())
 		for name, en := range l.table {
-			all = append(all, Waiting{Set: l.id, Name: name, Op: en.request.Type.String(), Since: en.since,
-				Unready: slices.Contains(l.unready, en) && !en.repeatsRefused(), Agreed: en.agreed,
-				Blocked: l.blockedSince(en, now), Needed: en.holds})
+			w := Waiting{Set: l.id, Name: name, Op: en.request.Type.String(), Since: en.since.time(),
+				Unready: slices.Contains(l.unready, en) && !en.repeatsRefused(), Agreed: en.agreed, Needed: en.holds}
+			if since := l.blockedSince(en, now); since != 0 {
+				w.Blocked = since.time()
+			}
+			all = append(all, w)
 		}
 		for name, calls := range l.refused {
 			if l.table[name] == nil {
 				all = append(all, Waiting{Set: l.id, Name: name, Op: calls[0].request.Type.String(),
-					Since: calls[0].since, Refused: true})
+					Since: calls[0].since.time(), Refused: true})
 			}
 		}
 	}
@@ -63,52 +66,49 @@ const (
 	waitFresh = waitSlice + time.Second
 )
 
-// mainWait says since when and until when the main thread has waited for an Entry, with no more than short breaks, in
-// nanoseconds since 1970; 0 for not at all. Only that thread writes it.
+// mainWait says since when and until when the main thread has waited for an Entry, with no more than short breaks, as
+// moments. Only that thread writes it.
 type mainWait struct{ from, to atomic.Int64 }
 
 // noteBlocked notes that the caller has waited for en from began to now, and that en has not ended.
-func (e *Engine) noteBlocked(en *Entry, began, now time.Time) {
+func (e *Engine) noteBlocked(en *Entry, began, now moment) {
 	if e.opts.MainThread == nil || !e.opts.MainThread() {
 		return
 	}
 	b := &en.blocked
-	if began.UnixNano()-b.to.Load() > int64(waitBreak) {
-		b.from.Store(began.UnixNano())
+	if began.since(moment(b.to.Load())) > waitBreak {
+		b.from.Store(int64(began))
 	}
-	b.to.Store(now.UnixNano())
+	b.to.Store(int64(now))
 }
 
 // blockedSince is Waiting.Blocked of en, if no input is missing. A thread that waits for an operation which follows
 // another one waits for that other one. The caller holds engine.mu.
-func (l *lane) blockedSince(en *Entry, now time.Time) time.Time {
+func (l *lane) blockedSince(en *Entry, now moment) moment {
 	if len(en.follows) > 0 && !en.repeatsRefused() {
-		return time.Time{}
+		return 0
 	}
 	since := l.engine.blockedSince(en, now)
 	for _, follower := range l.unready {
-		if follower != en && follower.leader() == en && since.IsZero() {
+		if follower != en && follower.leader() == en && since == 0 {
 			since = l.engine.blockedSince(follower, now)
 		}
 	}
 	return since
 }
 
-// blockedSince is the time since which the main thread has waited for en itself. The caller holds mu.
-func (e *Engine) blockedSince(en *Entry, now time.Time) time.Time {
+// blockedSince is the moment since which the main thread has waited for en itself, 0 for none. The caller holds mu.
+func (e *Engine) blockedSince(en *Entry, now moment) moment {
 	if en.agreed {
-		return time.Time{}
+		return 0
 	}
 	from := en.since
 	// Somebody always waits for a change of a process set, perhaps a thread that the interface has made for it.
 	if !en.holds && !en.request.Type.ChangesSets() {
-		if now.UnixNano()-en.blocked.to.Load() > int64(waitFresh) {
-			return time.Time{}
+		if now.since(moment(en.blocked.to.Load())) > waitFresh {
+			return 0
 		}
-		from = time.Unix(0, en.blocked.from.Load())
+		from = moment(en.blocked.from.Load())
 	}
-	if from.Before(e.active) {
-		from = e.active
-	}
-	return from
+	return max(from, e.active)
 }

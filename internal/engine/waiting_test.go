@@ -9,14 +9,14 @@ import (
 func TestBlocked(t *testing.T) {
 	main := true
 	e := &Engine{opts: Options{MainThread: func() bool { return main }}}
-	start := time.Now()
-	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	start := thisMoment()
+	at := func(ms int) moment { return start + moment(ms)*moment(time.Millisecond) }
 	ms := func(en *Entry, now int) int {
 		since := e.blockedSince(en, at(now))
-		if since.IsZero() {
+		if since == 0 {
 			return -1
 		}
-		return int(since.Sub(start).Milliseconds())
+		return int(since.since(start).Milliseconds())
 	}
 	en := &Entry{since: start}
 	want := func(now, since int) {
@@ -68,16 +68,16 @@ func TestAnOperationHoldsItsCaller(t *testing.T) {
 // TestBlockedByWhatIsFollowed: a thread that waits for an operation which follows another one waits for the latter.
 func TestBlockedByWhatIsFollowed(t *testing.T) {
 	e := &Engine{opts: Options{MainThread: func() bool { return true }}}
-	now := time.Now()
-	first := &Entry{since: now.Add(-3 * time.Second)}
+	now := thisMoment()
+	first := &Entry{since: now - 3*moment(time.Second)}
 	second, third := &Entry{follows: []*Entry{first}}, &Entry{}
 	third.follows = []*Entry{second}
 	l := &lane{engine: e, unready: []*Entry{second, third}}
-	e.noteBlocked(third, now.Add(-time.Second), now)
+	e.noteBlocked(third, now-moment(time.Second), now)
 	for en, want := range map[*Entry]time.Duration{first: time.Second, second: 0, third: 0} {
 		got := time.Duration(0)
-		if since := l.blockedSince(en, now); !since.IsZero() {
-			got = now.Sub(since)
+		if since := l.blockedSince(en, now); since != 0 {
+			got = now.since(since)
 		}
 		if got != want {
 			t.Errorf("blocked for %v, want %v", got, want)
