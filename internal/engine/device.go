@@ -340,8 +340,19 @@ func (w emptying) Advance() (bool, error) {
 
 // closeCarriers closes this member's carriers of the lane, and notes whether they are quiet.
 func (l *lane) closeCarriers(cause error) {
-	quiet := l.device == nil || l.device.Close(cause) // first, because it may use run
-	l.quiet = l.run.Close(cause) && quiet
+	quiet := l.device == nil || l.closeCarrier(l.device, cause) // first, because it may use run
+	l.quiet = l.closeCarrier(l.run, cause) && quiet
+}
+
+// closeCarrier closes c and reports whether c is quiet. A panic of c's is an abort, and c may still be at work.
+func (l *lane) closeCarrier(c interface{ Close(error) bool }, cause error) (quiet bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.engine.net.Abort(l.engine.catch(p))
+			quiet = false
+		}
+	}()
+	return c.Close(cause)
 }
 
 // disown releases the owners of operations that got no Entry, and returns err.

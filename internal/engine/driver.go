@@ -98,11 +98,9 @@ func (e *Engine) abortOnPanic() {
 }
 
 // sleep waits for the bell for as long as the policy says, unless there is something to do now. en is the operation
-// that the driver waits for, nil for none; left is the time until its deadline.
+// that the driver waits for, nil for none; left is the time until its deadline. It arms the bell before it looks and
+// lists the facts: what comes later rings, such as an operation whose input nobody announces.
 func (e *Engine) sleep(en *Entry, left time.Duration) {
-	f := e.facts()
-	d := driving.Sleep(left, f)
-	e.noteSleep(en, f, d)
 	ticket := e.arm()
 	worked := e.progress()
 	if now := e.seat.now(); worked || e.enough(en) || now.Dozing() && now.Sought() {
@@ -110,6 +108,9 @@ func (e *Engine) sleep(en *Entry, left time.Duration) {
 		e.noteDisarm()
 		return
 	}
+	f := e.facts()
+	d := driving.Sleep(left, f)
+	e.noteSleep(en, f, d)
 	e.bell.Sleep(ticket, d)
 	e.clock.stale.Store(true)
 	e.counters.WakeUps.Add(1)
@@ -126,7 +127,8 @@ func (e *Engine) arm() (ticket uint32) {
 	return e.bell.Arm()
 }
 
-// allMidway reports whether a collective is under way in every lane. Then no lane can begin another one.
+// allMidway reports whether a collective is under way in every lane. Then no lane can begin another one. AddSet rings
+// for the lane that it adds.
 func (e *Engine) allMidway() bool {
 	for _, l := range *e.lanes.Load() {
 		if !l.removed && l.current.op == nil {

@@ -464,14 +464,25 @@ func (e *Engine) fail(reason *Error) {
 	for _, l := range *e.lanes.Load() {
 		l.closeCarriers(cause)
 	}
-	if err := e.net.Close(); err != nil {
-		e.opts.Log.Warn("close the network", "error", err)
-	}
+	e.guarded("close the network", e.net.Close)
 	for _, l := range *e.lanes.Load() {
-		l.failAll(reason)
-		l.free()
+		e.guarded("fail the operations", func() error { l.failAll(reason); return nil })
+		e.guarded("free the memory", func() error { l.free(); return nil })
 	}
 	if e.opts.Devices != nil {
-		e.opts.Devices.Close()
+		e.guarded("close the devices", func() error { e.opts.Devices.Close(); return nil })
+	}
+}
+
+// guarded takes a step of the engine's end. Neither its error nor its panic keeps the engine from the next step: a
+// caller that waits must get its error.
+func (e *Engine) guarded(what string, step func() error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.opts.Log.Error(what, "error", e.catch(p))
+		}
+	}()
+	if err := step(); err != nil {
+		e.opts.Log.Warn(what, "error", err)
 	}
 }

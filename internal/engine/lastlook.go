@@ -12,10 +12,17 @@ type lastLook struct{ over chan struct{} }
 // The driver and the functions that it calls may not call LastLook.
 func (e *Engine) LastLook(limit time.Duration) {
 	mine := &lastLook{over: make(chan struct{})}
-	look := mine
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	for !e.look.CompareAndSwap(nil, mine) {
-		if look = e.look.Load(); look != nil { // one that began earlier does for both
-			break
+		other := e.look.Load()
+		if other == nil {
+			continue
+		}
+		select { // the driver may have begun it before this call
+		case <-other.over:
+		case <-timer.C:
+			return
 		}
 	}
 	if e.failure.Load() != nil || e.Pending() == 0 {
@@ -24,10 +31,8 @@ func (e *Engine) LastLook(limit time.Duration) {
 	}
 	e.ring() // for a driver that sleeps
 	e.Wake() // for there may be none
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
-	case <-look.over:
+	case <-mine.over:
 	case <-timer.C:
 		e.looked(mine)
 	}

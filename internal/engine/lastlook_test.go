@@ -43,3 +43,30 @@ func TestLastLook(t *testing.T) {
 	}
 	en.Release()
 }
+
+// A call that comes amid another one's look gets a look of its own, because that look may have begun too early for it.
+func TestLastLookIsItsOwn(t *testing.T) {
+	e := newWorld(t, 2, true, nil)[0]
+	op := sum("x", floats(1))
+	op.WillWait = true // so that nobody drives
+	en := enqueue(t, e, op)
+	defer en.Release()
+	earlier := &lastLook{over: make(chan struct{})}
+	e.look.Store(earlier)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		e.LastLook(limit)
+	}()
+	select {
+	case <-over:
+		t.Error("shared the look of an earlier call")
+	case <-time.After(50 * time.Millisecond):
+	}
+	e.looked(earlier)
+	select {
+	case <-over:
+	case <-time.After(limit / 2):
+		t.Error("got no look")
+	}
+}

@@ -95,6 +95,7 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 	}
 	e.sets[s.id] = s
 	e.publishLanes()
+	e.bell.Ring() // a driver that sleeps amid the other lanes' collectives does not hear of this one's
 	return s.id, nil
 }
 

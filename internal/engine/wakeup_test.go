@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
+)
+
+// soon is the time in which what has been woken goes on, even on a busy machine. It is less than the half second after
+// which a sleeping driver looks again.
+const soon = 300 * time.Millisecond
+
+// interruptedBell calls amid just before the next Arm.
+type interruptedBell struct {
+	transport.Bell
+	amid chan func()
+}
+
+func (b *interruptedBell) Arm() uint32 {
+	select {
+	case f := <-b.amid:
+		f()
+	default:
+	}
+	return b.Bell.Arm()
+}
+
+type interruptedNetwork struct {
+	transport.Network
+	bell *interruptedBell
+}
+
+func (n *interruptedNetwork) Bell() transport.Bell { return n.bell }
+
+// An operation whose input nobody announces is submitted just before the driver arms the bell: the driver asks for the
+// input again and again, and does not sleep for its longest time.
+func TestAnInputIsAwaitedFromTheLastMoment(t *testing.T) {
+	const size = 2
+	nets := inproc.NewWorld(size, inproc.Options{Shared: true, Cards: 64, ChunkBytes: 4096})
+	bell := &interruptedBell{Bell: nets[0].Bell(), amid: make(chan func(), 1)}
+	engines := make([]*Engine, size)
+	for r := range engines {
+		var n transport.Network = nets[r]
+		if r == 0 {
+			n = &interruptedNetwork{nets[0], bell}
+		}
+		var err error
+		if engines[r], err = New(n, Options{Rank: r, Size: size, CacheCapacity: 64}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer each(engines, func(_ int, e *Engine) { e.Shutdown(limit) })
+	first := make(chan struct{})
+	go func() { // rank 0's driver, which waits for this one
+		defer close(first)
+		do(t, engines[0], sum("first", floats(1)))
+	}()
+	other := make(chan struct{})
+	go func() { // rank 1 rings for nothing any more
+		defer close(other)
+		if err := do(t, engines[1], sum("input", floats(1))); err != nil {
+			t.Error(err)
+		}
+	}()
+	time.Sleep(20 * time.Millisecond)
+	submitted := make(chan *Entry, 1)
+	began := time.Now()
+	bell.amid <- func() {
+		began = time.Now()
+		op := sum("input", floats(1))
+		op.WillWait = true
+		op.Ready = func() bool { return time.Since(began) > time.Millisecond }
+		submitted <- enqueue(t, engines[0], op)
+	}
+	bell.Ring() // ends a sleep under way, so that another one begins
+	en := <-submitted
+	<-other
+	if took := time.Since(began); took > soon {
+		t.Errorf("an operation whose input was ready after 1 ms took %v", took)
+	}
+	if err := finish(t, engines[0], en); err != nil {
+		t.Error(err)
+	}
+	en.Release()
+	if err := do(t, engines[1], sum("first", floats(1))); err != nil {
+		t.Error(err)
+	}
+	<-first
+}
+
+// slipping is a carrier that never ends an operation, and panics when it is closed.
+type slipping struct{ deaf }
+
+func (slipping) Start(*collective.Arguments) collective.Op { return deaf{} }
+func (slipping) Close(error) bool                          { panic("slipped") }
+
+// A carrier's panic at the end of the engine does not keep the operations from their error.
+func TestAPanicInCloseEndsTheOperations(t *testing.T) {
+	engines := makeWorld(t, 2, false, func(o *Options) {
+		o.Carrier = func(int, uint32, []int) (collective.Carrier, error) { return slipping{}, nil }
+	})
+	entries := make([]*Entry, len(engines))
+	for r, e := range engines {
+		entries[r] = enqueue(t, e, sum("x", floats(1)))
+	}
+	engines[0].Abort(errors.New("enough"))
+	each(engines, func(r int, e *Engine) {
+		if !e.Wait(entries[r], limit) {
+			t.Errorf("rank %d still waits", r)
+			return
+		}
+		if err := entries[r].Err(); err == nil {
+			t.Errorf("rank %d: no error", r)
+		}
+		entries[r].Release()
+		e.Shutdown(limit)
+		if n := e.Pending(); n != 0 {
+			t.Errorf("rank %d: %d operations are pending", r, n)
+		}
+	})
+}
