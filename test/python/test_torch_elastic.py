@@ -388,7 +388,7 @@ def test_sampler_in_the_midst_of_an_epoch():
 
 @pytest.mark.parametrize("before", [1, 2, 3, 8])
 def test_sampler_with_another_number_of_ranks(monkeypatch, before):
-    """What ``before`` ranks have left is dealt out to those that there are."""
+    """What ``before`` ranks have not processed is dealt out to the ranks of this job."""
     length = 30
     done = set()
     for r in range(before):
