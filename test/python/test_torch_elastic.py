@@ -292,7 +292,7 @@ def test_a_handler_of_ones_own():
 
 
 def test_training_goes_on_after_errors_and_updates(monkeypatch):
-    """Each rank in turn fails, in the midst of a step; the result is that of training without failures."""
+    """Each rank in turn fails during a step. The result is that of training without failures."""
     epochs, batches = 2, 6
 
     def train_alone():

@@ -25,7 +25,7 @@ int gv_pmix_load(const char *name, char why[GV_PMIX_TEXT]);
 const char *gv_pmix_version(void);
 const char *gv_pmix_error(int status);
 
-/* Whether a client has been initialised in this process, by whomever. */
+/* Whether any part of this process has initialised a client. */
 int gv_pmix_initialized(void);
 
 /* The calls, all of which may block, each with a status: 0 if all went well. */
