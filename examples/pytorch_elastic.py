@@ -4,9 +4,9 @@
     horovodrun -np 4 python examples/pytorch_elastic.py --interrupt-at 130
     horovodrun -np 4 --min-np 2 python examples/pytorch_elastic.py      # and kill one of them
 
-What is trained, and how far, lies in a state. When an operation fails, every rank that is left goes back to the last
-commit, meets the others again, takes over rank 0's state, and goes on. ``--interrupt-at`` has the last rank
-leave the others in the midst of an epoch, to show that. Each image is trained on once per epoch, whatever happens.
+A state holds what is trained, and how far. When an operation fails, every rank that is left goes back to the last
+commit, meets the others again, takes over rank 0's state, and goes on. To show that, ``--interrupt-at`` has the last
+rank leave the others during an epoch. Each image is trained on once per epoch, whatever happens.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def parse_args():
 
 
 class Interruption:
-    """Of one rank, once: as if it had lost its network."""
+    """Makes the last rank fail once, as if it had lost its network."""
 
     def __init__(self, step):
         self.step = step
@@ -58,7 +58,7 @@ def train(state, data, args, interruption):
         for group in state.optimizer.param_groups:
             group["lr"] = args.lr * (0.5 + 0.5 * math.cos(math.pi * state.epoch / args.epochs))
         loader = DataLoader(train_data, batch_size=batch, sampler=state.sampler)
-        loss = torch.zeros(())  # where an epoch had nothing left but its end
+        loss = torch.zeros(())  # in case this epoch has no batch left
         for i, (images, labels) in enumerate(loader):
             interruption.check(state.step)
             state.optimizer.zero_grad()

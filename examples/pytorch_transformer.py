@@ -2,9 +2,9 @@
 
     horovodrun -np 4 python examples/pytorch_transformer.py
 
-The text is that of Python's own help topics (``help("topics")``), which every Python brings along: half a million
-letters, under the PSF licence. A batch is that of all ranks together and the same whatever their number, and so is
-the loss curve, up to rounding. Runs alone too.
+The text is that of Python's own help topics (``help("topics")``), which come with every Python: half a million
+letters, under the PSF licence. The batch size is that of all ranks together, so the loss curve does not depend on their
+number, up to rounding. Runs alone too.
 """
 
 import argparse
@@ -18,11 +18,11 @@ from torch import nn
 
 import horovod.torch as hvd
 
-SYMBOLS = 128  # ASCII; what is not becomes a question mark
+SYMBOLS = 128  # ASCII; any other letter becomes a question mark
 
 
 def load_text():
-    """The help topics as numbers below SYMBOLS: what is trained on, and the last tenth of each topic, to be guessed."""
+    """The help topics as numbers below SYMBOLS: the text to train on, and the last tenth of each topic, held out."""
     from pydoc_data.topics import topics
 
     train, held_out = [], []
@@ -35,7 +35,7 @@ def load_text():
 
 
 class Block(nn.Module):
-    """Attention to what came before, then a step of thought for each letter."""
+    """Attention to this letter and those before, then two linear layers for each letter."""
 
     def __init__(self, width, heads):
         super().__init__()
@@ -93,13 +93,13 @@ class Batches:
 
 
 def loss_of(model, batch):
-    """Nats per letter."""
+    """The loss in nats per letter."""
     letters, following = batch
     return F.cross_entropy(model(letters).flatten(0, 1), following.flatten())
 
 
 def held_out_loss(model, text, length):
-    """Nats per letter on some 200 pieces of text that no rank has trained on; each rank reads a part of them."""
+    """The loss on some 200 pieces of text that no rank has trained on. Each rank reads a part of them."""
     pieces = text.unfold(0, length + 1, length)
     pieces = pieces[:: max(1, len(pieces) // 200)][hvd.rank() :: hvd.size()]
     total = torch.zeros(2)  # nats, letters
@@ -113,7 +113,7 @@ def held_out_loss(model, text, length):
 
 
 def write(model, start, letters, length, seed):
-    """Goes on from ``start`` for so many letters."""
+    """Returns ``start`` and so many letters more."""
     generator = torch.Generator().manual_seed(seed)
     text = list(start.encode("ascii"))
     with torch.no_grad():

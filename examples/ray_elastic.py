@@ -40,7 +40,7 @@ def train(steps, die_at):
             loss = (model(inputs).squeeze(1) - inputs @ target).pow(2).mean()
             loss.backward()
             optimizer.step()
-            time.sleep(0.005)  # for the work of a larger model
+            time.sleep(0.005)  # stands for the work of a larger model
             state.step += 1
             if state.step % 20 == 0:
                 if state.step == die_at and hvd.rank() == 1 and not resets:  # once
@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--die-at", type=int, default=200, help="the step at which rank 1 kills itself; 0: it does not")
     args = parser.parse_args()
     ray.init(address=args.address or "local", **({} if args.address else {"num_cpus": args.max_workers}))
-    # After a failure its slot is used again in 1 to 10 seconds.
+    # After a failure, a worker's slot is used again in 1 to 10 seconds.
     executor = RayExecutor(min_workers=args.min_workers, max_workers=args.max_workers, cooldown_range=(1, 10))
     executor.start()
     losses = executor.run(train, args=[args.steps, args.die_at], callbacks=[print])

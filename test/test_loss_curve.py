@@ -20,7 +20,7 @@ EPOCHS = 6  # 25 steps each
 
 def train(log, command):
     """Trains for a few epochs under command and returns each step's loss."""
-    # At this rate training is no chaotic process yet that magnifies every rounding error.
+    # At this rate training does not yet magnify every rounding error.
     options = ["--epochs", str(EPOCHS), "--lr", "0.05", "--loss-log", str(log)]
     result = subprocess.run(
         [*command, sys.executable, str(EXAMPLE), *options], capture_output=True, text=True, timeout=120

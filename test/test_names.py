@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="one proces
 
 
 def test_mxnet_is_not_there():
-    """It is an error that programs know from packages that are missing."""
+    """The error is the one that programs know from missing packages."""
     with pytest.raises(ImportError, match="retired.*NumPy 1.24.*horovod.torch"):
         importlib.import_module("horovod.mxnet")
     assert not util.extension_available("mxnet")
@@ -81,7 +81,7 @@ exit "${CODE:-0}"
 
 @pytest.fixture
 def mpirun(tmp_path, monkeypatch):
-    """A stand-in for mpirun that notes its arguments: which it gets is the launcher's affair, and tested there."""
+    """A stand-in for mpirun that notes its arguments. The launcher's own tests check which ones it passes."""
     (tmp_path / "mpirun").write_text(FAKE)
     (tmp_path / "mpirun").chmod(0o700)
     told = tmp_path / "told"
@@ -169,7 +169,7 @@ def test_time_limits(monkeypatch):
 
 
 def test_front_ends_re_export_one_list():
-    """Each takes what it has of the job from horovod.common._job, none makes functions of its own of it."""
+    """Each takes the functions of the job from horovod.common._job, and none makes its own."""
     package = Path(util.__file__).resolve().parents[1]
     for front_end in ("torch", "tensorflow", "tensorflow/keras", "keras", "jax"):
         file = package / front_end / "__init__.py"

@@ -39,7 +39,7 @@ def tensors(images, labels):
 
 
 class Training:
-    """A network and its optimizer, alike on all ranks. ``state`` is what an earlier one has left in ``state()``."""
+    """A network and its optimizer, the same on all ranks. ``state`` is what ``state()`` of an earlier one returned."""
 
     def __init__(self, lr, epochs, state=None):
         torch.set_num_threads(1)
@@ -56,7 +56,7 @@ class Training:
         self.optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=self.model.named_parameters())
 
     def train_epoch(self, batches):
-        """Train on these batches, of which each rank has its own, equally many. Returns the loss of all ranks."""
+        """Train on this rank's batches, equally many on each rank. Returns the mean loss of all ranks."""
         self.epoch += 1
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * (0.5 + 0.5 * math.cos(math.pi * (self.epoch - 1) / self.epochs))

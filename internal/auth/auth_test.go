@@ -179,7 +179,7 @@ func (r *recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An attacker without the key sends everything back: to the initiator, its own opening dressed up as an answer; to an
+// An attacker without the key sends everything back: to the initiator, its own opening in the form of an answer; to an
 // acceptor, its own proof.
 func TestReflectionIsRefused(t *testing.T) {
 	a, b := pipe(t)

@@ -6,7 +6,7 @@ import "time"
 // before it looks. When it finds nothing, it naps for longer and longer, because polling would take a core from the
 // program.
 const (
-	gatherNap = 100 * time.Microsecond // before the first look, and amid a collective
+	gatherNap = 100 * time.Microsecond // before the first look, and during a collective
 	longNap   = 200 * time.Microsecond // the longest
 	// dozeAfter is how long it naps without any progress before it sleeps on the bell.
 	dozeAfter = 2 * time.Millisecond

@@ -33,8 +33,8 @@
 //
 //	kicked ─▶ NAP ─▶ LOOK … POLL, YIELD, CHECK ──▶ HAND OVER ─▶ NAP (longer) ─▶ LOOK …     Background
 //	                  ▲                   │
-//	                  └──── SLEEP ◀───────┘ after naps for dozeAfter without any progress, or amid
-//	                                        a collective
+//	                  └──── SLEEP ◀───────┘ after naps for dozeAfter without any progress, or
+//	                                        during a collective
 //
 // What may block is in a table of DESIGN.md. Of the states above, threads wait in SLEEP (on the rank's bell), in NAP
 // (the background goroutine without the seat), while they are parked, and in Shutdown until it has the seat.

@@ -41,7 +41,7 @@ func (j Job) Mood(callbacks int, a Asks, now time.Duration) Mood {
 	return Mood{Lazy: j.crowded() && callbacks == 0 && !just(a.At), Spinning: just(a.Spun)}
 }
 
-// naps are the first nap, the longest, and the one amid a collective.
+// naps are the first nap, the longest, and the one during a collective.
 func (m Mood) naps() (first, most, midway time.Duration) {
 	switch {
 	case m.Lazy:

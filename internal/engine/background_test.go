@@ -46,8 +46,8 @@ func TestBackgroundCarriesWhatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// If another rank does nothing for a collective, the background goroutine at last sleeps amid the collective instead of
-// napping for ever. A thread that begins to wait then gets the seat.
+// If another rank does nothing for a collective, the background goroutine at last sleeps during the collective instead
+// of napping for ever. A thread that begins to wait then gets the seat.
 func TestBackgroundSleepsAmidWhatStandsStill(t *testing.T) {
 	for _, spare := range []bool{true, false} {
 		engines := newWorld(t, 2, true, func(o *Options) { o.Spin, o.SpareCores, o.OneHost = spare, spare, true })
@@ -129,8 +129,8 @@ func TestLazyUnlessSomebodyIsToBeTold(t *testing.T) {
 	})
 }
 
-// A program that asks for an operation again and again waits for it. So the background goroutine hurries, also amid a
-// nap, but no longer than the program goes on asking.
+// A program that asks for an operation again and again waits for it. So the background goroutine hurries, also during
+// a nap, but no longer than the program goes on asking.
 func TestNotLazyWhileTheProgramAsks(t *testing.T) {
 	engines := newWorld(t, 2, true, func(o *Options) { o.SpareCores, o.OneHost = false, true })
 	each(engines, func(r int, e *Engine) {

@@ -8,7 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/tensor"
 )
 
-// Figures are one rank's. All but the gauges only grow while the rank belongs to one world.
+// Figures are the counts and durations of one rank. All but the gauges only grow while the rank belongs to one world.
 type Figures struct {
 	Works       []Work
 	Tensors     []Tensors
@@ -18,10 +18,10 @@ type Figures struct {
 	// process set alone. A join does not count: the rank has no more data, and nobody is late.
 	Waited uint64
 	// WaitedFor says for which ranks, ascending: those that were the last to submit what this rank had to wait for. An
-	// answer to the launcher has only what is new, of Works and Tensors, too: see Told.
+	// answer to the launcher has only what is new in it, and in Works, Tensors and Traffic: see Told.
 	WaitedFor []Late
-	// Steps are the times from one reduction of the largest tensor whose name comes again to the next one: a training
-	// loop has one in each step.
+	// Steps are the times from one reduction to the next of the largest tensor whose name comes again. A training loop
+	// has one such reduction in each step.
 	Steps   Histogram
 	Samples uint64 // that the program says it has worked through
 
@@ -57,8 +57,9 @@ type NIC struct {
 	Rate uint64 // bits a second that it can send; 0: unknown
 }
 
-// Thread is what the main thread of a process has done. Durations are in nanoseconds, 0 where unknown. Looks are how
-// often it was looked at while somebody watched the job; the counts below are parts of them.
+// Thread is what the main thread of a process has done. Durations are in nanoseconds, 0 where unknown. Looks
+// counts how often the thread was looked at while somebody watched the job. The counts after it say how often a look
+// found the thread in that state.
 type Thread struct {
 	Running uint64 // had a core
 	Starved uint64 // could have run, but had no core
@@ -139,7 +140,7 @@ type Traffic struct {
 // Way is how data gets from rank to rank.
 type Way uint8
 
-// The ways. What MPI and NCCL send is not known: it is counted as what the operation takes at least.
+// The ways. What MPI and NCCL send is not known: it is counted as the least that the operation has to send.
 const (
 	ByMemory Way = iota // shared memory
 	ByTCP
@@ -162,7 +163,7 @@ const MaxSets = 16
 // OtherSets stands for all process sets with the numbers MaxSets and above.
 const OtherSets = MaxSets
 
-// Fusion says how well tensors that can travel together do so.
+// Fusion says how well tensors that can be fused are fused.
 type Fusion struct {
 	Batches   uint64 // collectives of tensors that could have fused
 	Tensors   uint64 // in these

@@ -72,7 +72,7 @@ func TestDecodeRefuses(t *testing.T) {
 	deep.Stack = make([]Frame, maxDepth+1)
 	line.Stack[0].Line = maxLine + 1
 	func2.Stack[0].Func = strings.Repeat("x", maxFile+1)
-	for _, f := range []*Figures{deep, line, func2} { // Append cuts what is too much
+	for _, f := range []*Figures{deep, line, func2} { // Append cuts lines and names that are too large, but no stack
 		if p := f.Append(nil); f == deep {
 			if f, err := Decode(p); err == nil {
 				t.Errorf("%+v", f.Stack)

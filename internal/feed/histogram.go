@@ -18,7 +18,7 @@ type Histogram struct {
 // Bound is the upper limit of a bucket.
 func Bound(bucket int) time.Duration { return time.Microsecond << bucket }
 
-// Observe counts a duration in nanoseconds. A clock that was set back makes it 0.
+// Observe counts a duration in nanoseconds. Less than 1 ns, as after a clock was set back, counts as 1 ns.
 func (h *Histogram) Observe(ns int64) {
 	n := uint64(max(ns, 1))
 	h.Sum += n

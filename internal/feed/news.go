@@ -45,8 +45,8 @@ type (
 const (
 	// mostNews is how many ranks one answer tells of.
 	mostNews = 16
-	// mostTold is how many bytes an answer has. A rank may tell 1 kB a second, and somebody who looks at the job asks
-	// each second: a longer answer would cost him the next one.
+	// mostTold is how many bytes an answer has. A rank may tell 1 kB a second, and a job that somebody looks at is
+	// asked each second: after a longer answer the rank could not give the next one.
 	mostTold = 900
 	// mostOfWaits is how many bytes of these Waits have. The first one is always told.
 	mostOfWaits = 500
@@ -58,7 +58,7 @@ const (
 
 // News leaves in f only what has not been told, and no more than fits into an answer. The works, tensors and traffic
 // that have changed and were not told for longest come first; what is left out is told later. So an answer stays small,
-// whatever the job does. Waits that are left out make the list incomplete, as a ninth one does.
+// whatever the job does. Waits that are left out make the list incomplete, as more than MaxWaits do.
 func (t *Told) News(f *Figures) {
 	t.answer++
 	t.lateNews(f)
@@ -81,7 +81,7 @@ func (t *Told) News(f *Figures) {
 	}
 	room := mostTold - size - ofWaits
 	f.Traffic = t.newTraffic(traffic, &room)
-	if t.answer%2 == 0 { // now these come first, now those: each alone may fill every answer
+	if t.answer%2 == 0 { // tensors and works take turns: each alone may fill every answer
 		f.Tensors = t.newTensors(tensors, &room)
 	}
 	f.Works = t.newWorks(works, &room)
@@ -189,8 +189,8 @@ func (t *Told) newTensors(all []Tensors, room *int) (news []Tensors) {
 	return all
 }
 
-// Complete adds to f, which News has shortened, the works, tensors and traffic of before, the same rank's
-// answer before it.
+// Complete adds to f, which News has shortened, the works, tensors and traffic that f lacks. They are those of before,
+// the previous answer of the same rank.
 func (f *Figures) Complete(before *Figures) {
 	for i := range before.Works {
 		b := &before.Works[i]

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// SetWaits makes waits, of which each is an operation that has not ended, the figures' Waits.
+// SetWaits sets Waits from all operations that have not ended. It sorts and shortens the list that it is given.
 func (f *Figures) SetWaits(waits []Wait) {
 	slices.SortFunc(waits, func(a, b Wait) int {
 		return cmp.Or(cmp.Compare(a.Phase, b.Phase), cmp.Compare(b.Age, a.Age), cmp.Compare(a.Name, b.Name))
@@ -21,7 +21,7 @@ func (f *Figures) SetWaits(waits []Wait) {
 // short cuts a name that is too long.
 func short(name string) string { return cut(name, maxName) }
 
-// cut cuts a name of more than most bytes. Names differ at their ends, so these stay.
+// cut shortens a name of more than most bytes. It keeps the end, because names differ there.
 func cut(name string, most int) string {
 	name = strings.ToValidUTF8(name, "?")
 	if len(name) <= most {

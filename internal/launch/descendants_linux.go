@@ -54,7 +54,7 @@ func descendants(pid int, except ...int) []int {
 	return found
 }
 
-// hasProc reports whether /proc is mounted. Without it nobody knows its descendants.
+// hasProc reports whether /proc is mounted. Without it descendants cannot be found.
 func hasProc() bool {
 	_, err := os.Lstat("/proc/self")
 	return err == nil

@@ -32,7 +32,7 @@ type Job struct {
 	blamed  []int             // of which ranks the last sentence complains
 	lines   func(number int) (stdout, stderr string)
 	ranks   []rank             // of the present world
-	windows []straggler.Window // one for each Tick but the first, the last ones
+	windows []straggler.Window // one for each tick but the first, the last ones
 	past    past
 	history []Event
 	readers int
@@ -45,7 +45,8 @@ type Job struct {
 	waited  longWait
 	step    float64 // seconds that a step took of late; 0: unknown
 	ending  Ending
-	// here says whether a name is that of the launcher's host, which copies so many bytes of memory a second.
+	// here says whether a name is that of the launcher's host. copying is the bytes of memory a second that this host
+	// can copy.
 	here    func(host string) bool
 	copying float64
 }
@@ -63,17 +64,17 @@ type rank struct {
 	told       time.Time // zero: never
 	last       *feed.Figures
 	charged    uint64         // what the others have waited for it, in nanoseconds
-	samples    []sample       // one for each Tick, the last ones
-	waiting    uint8          // percent of the time since the last Tick
+	samples    []sample       // one for each tick, the last ones
+	waiting    uint8          // percent of the time since the last tick
 	late       uint8          // percent of that time in which the others waited for it
-	waits      map[int]uint64 // nanoseconds since the last Tick that it has waited for others
+	waits      map[int]uint64 // nanoseconds since the last tick that it has waited for others
 	whom       int            // for whom most, -1 for nobody
-	whomShare  uint8          // percent of the time since the last Tick
+	whomShare  uint8          // percent of the time since the last tick
 	stacks     []stackAt
 	moved      time.Time // since when all stacks have been the same
 }
 
-// sample is what a rank had counted at a Tick.
+// sample is what a rank had counted at a tick.
 type sample struct {
 	at, told                                 time.Time
 	works, bytes, busy, waited, charged, cpu uint64
@@ -108,7 +109,7 @@ func (j *Job) Keep() {
 	j.mu.Unlock()
 }
 
-// SetLines sets where the last lines of a rank come from; in an elastic job of a worker.
+// SetLines sets what returns the last lines of a rank's output, by its number. In an elastic job it is a worker's.
 func (j *Job) SetLines(f func(number int) (stdout, stderr string)) {
 	j.mu.Lock()
 	j.lines = f
@@ -222,7 +223,7 @@ func (j *Job) Ended() Ending {
 	return j.ending
 }
 
-// Follow counts a reader in, who calls leave at the end. The ranks are asked at once, if nobody has looked before.
+// Follow counts a reader, who calls leave at the end. It asks the ranks at once if nobody has looked of late.
 func (j *Job) Follow() (leave func()) {
 	var ask func()
 	j.mu.Lock()
@@ -263,7 +264,7 @@ func (j *Job) Past() []byte {
 	return p
 }
 
-// Run makes a Snapshot every second, until over is closed.
+// Run makes a Snapshot every second in which somebody looks, until over is closed.
 func (j *Job) Run(over <-chan struct{}) {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
@@ -321,7 +322,7 @@ func (j *Job) begin(now time.Time) {
 	}
 }
 
-// gather notes that all ranks have joined. The caller holds mu.
+// gather notes in the history, once, that all ranks have joined. The caller holds mu.
 func (j *Job) gather(now time.Time) {
 	if !j.whole && j.size > 0 && j.joined != nil && j.joined() >= j.size {
 		j.whole = true

@@ -52,7 +52,7 @@ func (f *film) second(part func(rank int, figures *feed.Figures)) *Snapshot {
 	return f.snapshot(f.now)
 }
 
-// seconds is second for several ones.
+// seconds lets n seconds pass, and returns the last look.
 func (f *film) seconds(n int, part func(rank int, figures *feed.Figures)) (s *Snapshot) {
 	for range n {
 		s = f.second(part)
@@ -286,8 +286,8 @@ func TestAJobThatHangs(t *testing.T) {
 	says(t, s, Stuck, "Rank 2 waits for other ranks, in `layer4.conv2.weight` (ALLREDUCE, process set 2)")
 }
 
-// TestAJoinIsNoHang checks ranks that have no more data while the others go on, and a rank on which the others wait
-// after all.
+// TestAJoinIsNoHang checks ranks that have no more data while the others go on, and then a rank for which all joined
+// ranks wait.
 func TestAJoinIsNoHang(t *testing.T) {
 	f := newFilm(4)
 	f.seconds(3, func(_ int, r *feed.Figures) { works(r, 0.9) })

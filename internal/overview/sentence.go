@@ -184,7 +184,7 @@ func (j *Job) why(i int, g *group) string {
 // interest, because the rank was not late then.
 const stuckSamples = 3
 
-// does says what a rank does while the others are stuck for its sake.
+// does says what a rank does while the others are stuck because of it.
 func (j *Job) does(i int) straggler.Kind {
 	d := j.ranks[i].recent(stuckSamples)
 	if d.share.Known || d.seconds == 0 {

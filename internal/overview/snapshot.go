@@ -149,7 +149,7 @@ func (j *Job) shown(r *rank, now time.Time) Rank {
 		Cores: d.cores, Starved: d.starved, Silent: max(0, now.Sub(r.told).Seconds())}
 }
 
-// sample notes what the ranks have counted, and how they have spent the time since the last Tick. The caller holds mu.
+// sample notes what the ranks have counted, and how they have spent the time since the last tick. The caller holds mu.
 func (j *Job) sample(now time.Time, groups []*group) {
 	stuck := map[int]time.Duration{} // for how long others wait for a rank
 	whom := map[int]int{}            // for whom a rank waits now

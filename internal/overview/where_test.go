@@ -72,7 +72,7 @@ func TestALateRankIsAskedWhereItIs(t *testing.T) {
 	}
 }
 
-// TestStacksAreForThoseWhoMaySeeOutput checks both forms of a Snapshot, and that ranks are told once whom it is about.
+// TestStacksAreForThoseWhoMaySeeOutput checks both forms of a Snapshot, and that the ranks to inspect are set once.
 func TestStacksAreForThoseWhoMaySeeOutput(t *testing.T) {
 	j, asked := New(), [][]int{}
 	j.Form(2, 0, func() int { return 2 }, func() {

@@ -1,9 +1,9 @@
-// What AVX2 does in its own way: see vectors_amd64.h.
+// The operations of vectors_amd64.h that AVX2 and AVX-512 do in different ways, for AVX2.
 
 #define CANON_PS(reg, tmp) VCMPPS $3, reg, reg, tmp; VBLENDVPS tmp, V14, reg, reg
 #define CANON_PD(reg, tmp) VCMPPD $3, reg, reg, tmp; VBLENDVPD tmp, V14, reg, reg
 
-// FETCH2 and FETCH4 fetch two or four lines that are to be loaded later.
+// FETCH2 and FETCH4 prefetch two or four lines with AVX-512, and nothing here.
 #define FETCH2
 #define FETCH4
 
@@ -14,8 +14,9 @@
 	VPSRLD $17, V10, V12; \
 	VPSLLD $16, V10, V10
 
-// To nearest even, in integers: add 0x7fff and the lowest bit that stays. The result
-// is the upper half. No NaN but the package's comes here, which this keeps.
+// ROUND_BF16 rounds to nearest even, in integers: it adds 0x7fff and the lowest bit that
+// stays. The result is the upper half. The only NaN that comes here is the package's, which
+// this keeps.
 #define ROUND_BF16(reg, tmp) \
 	VPSRLD $16, reg, tmp; \
 	VPAND  V11, tmp, tmp; \

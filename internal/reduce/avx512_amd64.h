@@ -1,4 +1,4 @@
-// What AVX-512 does in its own way: see avx2_amd64.h.
+// The operations of avx2_amd64.h, for AVX-512.
 
 #undef CANON_PS
 #undef CANON_PD
@@ -26,7 +26,7 @@
 #define MIN_I64(src, acc, tmp) VPMINSQ src, acc, acc
 #define MAX_I64(src, acc, tmp) VPMAXSQ src, acc, acc
 
-// What a processor fetches of itself ends with each page, and looks ahead by too few lines where each
+// A processor's own prefetching stops at the end of each page, and is too few lines ahead where each line
 // takes some instructions.
 #undef FETCH2
 #undef FETCH4

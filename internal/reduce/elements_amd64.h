@@ -1,6 +1,6 @@
 // The loops of the kernels whose ranges count elements, so that sources and
 // destination may have elements of different sizes. A range is a whole number of
-// turns; the rest of an array is portable Go's.
+// turns. Portable Go does the rest of an array.
 //
 //	DI  dst      AX  the next element      V15 scale
 //	R8  source   DX  the end               V14 canon, or an integer's upper limit
@@ -8,15 +8,15 @@
 //	V12…V10 constants of bfloat16          V4…V9 scratch
 //
 // WIDEN_*(i, base, reg, low, tmp, tmplow) makes float32 of the vector number i from AX on in
-// the array at base; NARROW_*(i, reg, low, tmp, tmplow) stores such a vector at DI; either may
-// lose the low half of tmp. VN is the number of float32 in a vector.
+// the array at base; NARROW_*(i, reg, low, tmp, tmplow) stores such a vector at DI. low and
+// tmplow are the low halves of reg and tmp. Both may change tmp, and NARROW_* reg. VN is the
+// number of float32 in a vector.
 
-// CAST converts 32 elements a turn, by TURN: CAST_32 or PAIRS_BF16. A vector, or a pair, is
-// stored before the next is loaded: beyond the caches four that are loaded together and
-// then stored together take a quarter longer. While there are so many
-// left, READ and WRITE fetch the lines that are going to be read and written AHEAD elements
-// later. What a processor fetches of itself ends with each page, and where a line takes
-// many instructions it looks ahead by too few lines.
+// CAST converts 32 elements a turn, by TURN: CAST_32 or PAIRS_BF16. Each vector, or pair, is
+// stored before the next is loaded: if the data is not in the caches, loading four vectors and
+// then storing four takes a quarter longer. READ and WRITE prefetch the lines that are read
+// and written AHEAD elements later, while so many are left. A processor's own prefetching stops
+// at the end of each page, and is too few lines ahead where a line takes many instructions.
 #define CAST(TURN, READ, WRITE) \
 	MOVQ (SI), R8; \
 	LEAQ -AHEAD(DX), R10; \
@@ -44,8 +44,8 @@ test: \
 
 #define AHEAD 512
 
-// READ_* fetch the lines of 32 elements of so many bits, and WRITE_* those of dst, to
-// change them.
+// READ_* prefetch the lines of 32 elements of so many bits of the source, WRITE_* those of
+// dst, for writing.
 #define READ_16 PREFETCHT0 (2*AHEAD)(R8)(AX*2)
 #define READ_32 PREFETCHT0 (4*AHEAD)(R8)(AX*4); PREFETCHT0 (4*AHEAD+64)(R8)(AX*4)
 #define READ_64 \
@@ -136,8 +136,8 @@ test: \
 	JLT  loop
 
 // MEAN adds the sources' integers and multiplies the sums in float64. No
-// product is a NaN, or outside an int32. I0…I3 are the registers V0…V3 in the width of as
-// many integers as a vector has float64.
+// product is a NaN, or outside an int32. I0…I3 are V0…V3 in the width that has as many
+// integers as a vector has float64.
 #define MEAN(LOADI, ADDI, WIDEN, NARROW, I0, I1, I2, I3) \
 	JMP  test; \
 loop: \
@@ -182,7 +182,7 @@ test: \
 #define NARROW_F16(i, reg, low, tmp, tmplow) VCVTPS2PH $0, reg, (i*2*VN)(DI)(AX*2)
 #define NARROW_F32(i, reg, low, tmp, tmplow) VMOVUPS reg, (i*4*VN)(DI)(AX*4)
 
-// For the moves, which load and store as casts do: so many bits an element, whatever they are.
+// For the moves, which read and write as many bytes as casts do. What they write does not matter.
 #define LOAD_16(i, base, reg, low, tmp, tmplow) VMOVUPS (i*2*VN)(base)(AX*2), low
 #define LOAD_64(i, base, reg, low, tmp, tmplow) VMOVUPS (i*8*VN)(base)(AX*8), reg; VMOVUPS (i*8*VN+4*VN)(base)(AX*8), tmp
 #define STORE_16(i, reg, low, tmp, tmplow) VMOVUPS low, (i*2*VN)(DI)(AX*2)
@@ -236,6 +236,6 @@ test: \
 	CMPQ AX, DX; \
 	JLT  loop
 
-// The tmp of CANON is V8; L14 is the lower half of V14.
+// ROUND_* store float64 in the element's type, with V14 for each NaN.
 #define ROUND_F64(i, reg, low, tmp, tmplow) CANON_PD(reg, V8); VMOVUPS reg, (i*4*VN)(DI)(AX*8)
 #define ROUND_F32(i, reg, low, tmp, tmplow) HALVE(reg, low); CANON_LOW(low, tmplow); VMOVUPS low, (i*2*VN)(DI)(AX*4)

@@ -1,4 +1,4 @@
-// What AVX2 does in its own way, of elements_amd64.h.
+// The operations of elements_amd64.h that AVX2 and AVX-512 do in different ways, for AVX2.
 
 #define VN 8
 #define L0 X0
@@ -87,7 +87,8 @@
 	VMOVDQU X0, (DI)(AX*4); VMOVDQU X1, 16(DI)(AX*4); VMOVDQU X2, 32(DI)(AX*4); VMOVDQU X3, 48(DI)(AX*4)
 
 // HALVE_I16 adds the sources' 16-bit integers and shifts the sums right by X13, four
-// vectors a turn. Toward zero: a negative sum first gets the bits that are going to be lost, V14.
+// vectors a turn. To round toward zero, it first adds V14, the bits that the shift drops, to
+// negative sums.
 #define SHIFT_U16(reg, tmp) VPSRLW X13, reg, reg
 #define SHIFT_I16(reg, tmp) VPSRAW $15, reg, tmp; VPAND Y14, tmp, tmp; VPADDW tmp, reg, reg; VPSRAW X13, reg, reg
 #define HALVE_I16(SHIFT) \
@@ -123,8 +124,9 @@ test: \
 	CMPQ AX, DX; \
 	JLT  loop
 
-// AVX2 has no conversion of int64. One by one: what the processor cannot convert
-// comes back as the lowest int64, which is right unless the product is positive.
+// AVX2 has no conversion of int64, so this works on one element at a time. The processor
+// turns what it cannot convert into the lowest int64, which is right unless the product is
+// positive.
 #define SCALE_EACH_I64 \
 	MOVQ (SI), R8; \
 	VXORPS X8, X8, X8; \
@@ -150,7 +152,7 @@ test: \
 #define HALVE(reg, low) VCVTPD2PSY reg, low
 #define CANON_LOW(low, tmp) VCMPPS $3, low, low, tmp; VBLENDVPS tmp, X14, low, low
 
-// 16 sums of each product.
+// DOT keeps 16 sums of each product.
 #define DOT(DOUBLE, STEP) \
 	MOVQ (SI), R8; \
 	MOVQ 24(SI), R10; \

@@ -1,4 +1,4 @@
-// What AVX-512 does in its own way, of elements_amd64.h.
+// The operations of elements_avx2_amd64.h, for AVX-512.
 
 #undef VN
 #define VN 16
@@ -68,7 +68,7 @@
 #undef NARROW_I32
 #define NARROW_I32(i, reg, low, tmp, tmplow) CLAMP(reg); VCVTTPD2DQ reg, low; VMOVUPS low, (32*i)(DI)(AX*4)
 
-// What is too large comes back as the lowest int64, whose complement is the highest.
+// The processor turns what is too large into the lowest int64, whose complement is the highest.
 // V14 is 2⁶³ here.
 #define NARROW_I64(i, reg, low, tmp, tmplow) \
 	VCMPPD $13, V14, reg, K1; \
@@ -88,7 +88,7 @@
 #define WIDEN_8I16(x, low, reg) VPMOVSXWD x, low; VCVTDQ2PD low, reg
 #define WIDEN_8U16(x, low, reg) VPMOVZXWD x, low; VCVTDQ2PD low, reg
 #define TRUNCATE8 VCVTTPD2DQ V0, Y0; VCVTTPD2DQ V1, Y1; VCVTTPD2DQ V2, Y2; VCVTTPD2DQ V3, Y3
-// Packing works inside halves of a vector, whose middle quarters then change places.
+// Packing works within each half of a vector, so the middle quarters change places afterwards.
 #define NARROW_I16S \
 	TRUNCATE8; \
 	VPACKSSDW Y1, Y0, Y0; VPACKSSDW Y3, Y2, Y2; \
@@ -174,8 +174,8 @@ test: \
 #undef CANON_LOW
 #define CANON_LOW(low, tmp) VCMPPS $3, low, low, K1; VMOVAPS Y14, K1, low
 
-// To odd: toward zero, and then the last bit is set if anything was lost. Rounding
-// that to 16 bits is rounding once.
+// HALVE_ODD rounds to odd: toward zero, with the last bit set if anything was lost. So
+// rounding the result to 16 bits gives the same as rounding once.
 #define HALVE_ODD(reg, low, tmp) \
 	VMOVAPS reg, tmp; \
 	VCVTPD2PS.RZ_SAE reg, low; \

@@ -1,4 +1,4 @@
-// The kernels of Finite: they or the sums of what is tested, see exponents.
+// The kernels of Finite, which do what exponents.carried does.
 
 #include "textflag.h"
 

@@ -10,9 +10,9 @@
 
 // func run(j *job)
 //
-// The thread's floating-point mode is put aside if it is not Go's default, so that
-// no library that changed it changes a result. The stack may have to move while this is on it:
-// when an access faults, which the caller recovers.
+// The kernel runs in Go's default floating-point mode, so that no library that has changed
+// the thread's mode changes a result. The stack may move while this frame is on it: when an
+// access faults, and the caller recovers.
 TEXT ·run(SB), NOSPLIT, $16-8
 	NO_LOCAL_POINTERS
 	MOVQ j+0(FP), R11
@@ -220,7 +220,7 @@ TEXT xorBoolAVX2<>(SB), NOSPLIT|NOFRAME, $0
 	KERNEL(LOAD4, STORE4, LOAD, STORE, LOAD1_8, STORE1_8, AS_BOOL, XOR_BITS, NONE, NONE2, 32, 1)
 	RET
 
-// Stores past the caches are weakly ordered: the fence puts them before what comes next.
+// Stores that bypass the caches are weakly ordered: the fence completes them before later stores.
 TEXT streamLinesAVX2<>(SB), NOSPLIT|NOFRAME, $0
 	MOVQ (SI), R8
 	JMP  test
@@ -331,7 +331,7 @@ infinite:
 	ADDQ     $128, R10
 	JMP      next
 
-// The order in which packing leaves fours of bytes, undone.
+// inOrder undoes the order in which the packing instructions leave groups of four bytes.
 DATA inOrder<>+0(SB)/8, $0x0000000400000000
 DATA inOrder<>+8(SB)/8, $0x0000000500000001
 DATA inOrder<>+16(SB)/8, $0x0000000600000002
@@ -542,8 +542,9 @@ TEXT blendFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
 	RET
 
 // AVX-512: whole groups of four vectors, then the AVX2 kernel for the rest. The 16-bit floats
-// gain by it wherever they are. The others gain beyond the caches, where a core has half as many instructions,
-// or fewer, between it and the next line to wait for, and lose if what they write is not aligned.
+// always gain by it. The other types gain if the data is not in the caches, because a core then
+// needs at most half as many instructions from one line that it waits for to the next. They
+// lose if dst is not aligned.
 
 #include "avx512_amd64.h"
 
@@ -582,7 +583,7 @@ TEXT blendFloat64AVX2<>(SB), NOSPLIT|NOFRAME, $0
 #undef V15
 #define V15 Z15
 
-// What run has put into the lower halves, all over the vectors.
+// Repeats what run has put into the lower halves of V13 to V15.
 #define BROADCAST512 \
 	VPBROADCASTQ X13, Z13; \
 	VPBROADCASTQ X14, Z14; \
@@ -944,7 +945,7 @@ TEXT blendFloat64AVX512<>(SB), NOSPLIT|NOFRAME, $0
 	BLEND(DOUBLE_F64, ROUND_F64)
 	RET
 
-// By the kernel's number in kernel.go; those of AVX-512 come after all of AVX2.
+// The kernels, by their numbers in kernel.go. Those of AVX-512 come after all of AVX2.
 
 #define ENTRY(k, f) DATA kernels<>+((k)*8)(SB)/8, $f<>(SB)
 

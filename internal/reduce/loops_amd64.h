@@ -20,7 +20,7 @@
 //	FLIP(reg)          done to each vector loaded and, again, to the result
 //	OP(src, acc, tmp)  acc = acc op src; src may be lost
 //	MUL(reg)           scale
-//	CANON(reg, tmp)    the last touch to a result
+//	CANON(reg, tmp)    the last step on a result
 //	VB, ES             bytes in memory of a vector and of an element
 
 // LOOP4 works on four vectors at a time while so many are left.

@@ -1,6 +1,6 @@
 // Quantised blocks: see quantise.go. DX counts blocks of 32 numbers; DI is dst, R8 the first source.
 
-// SCALES makes Y8 the scale whose exponent is in CX, all over.
+// SCALES fills Y8 with the scale whose exponent is in CX.
 #define SCALES \
 	MOVL CX, R9; \
 	SHLL $23, R9; \
@@ -24,7 +24,7 @@
 	VPMAXUD X4, X5, X4; \
 	MOVL X4, AX
 
-// REST makes V, of numbers, what SUM has beyond them.
+// REST stores what SUM has beyond the integers in V times the scale in Y8.
 #define REST(SUM, V, TO) \
 	VCVTDQ2PS V, V; \
 	VMULPS V, Y8, V; \

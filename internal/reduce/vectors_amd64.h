@@ -1,6 +1,6 @@
-// Operations on one vector, from which the kernels are put together: see
-// loops_amd64.h for what each does. Those here have the same form in AVX2 and
-// AVX-512, with registers V0…V15 being Y or Z, of WIDTH bytes.
+// Operations on one vector, of which the kernels consist: see loops_amd64.h for
+// what each does. Those here have the same form in AVX2 and AVX-512, where the
+// registers V0…V15 are Y or Z, of WIDTH bytes.
 
 #define NONE(reg)
 #define NONE2(reg, tmp)
@@ -139,12 +139,12 @@
 #define MIN_I32(src, acc, tmp) VPMINSD src, acc, acc
 #define MAX_I32(src, acc, tmp) VPMAXSD src, acc, acc
 
-// The forms for floats exist in both, and take the bits as they are.
+// AVX2 and AVX-512 both have the instructions for floats, which take the bits as they are.
 #define AND_BITS(src, acc, tmp) VANDPS src, acc, acc
 #define OR_BITS(src, acc, tmp) VORPS src, acc, acc
 #define XOR_BITS(src, acc, tmp) VXORPS src, acc, acc
 
-// AS_BOOL makes bytes of a bool, which is true if it is not 0, 0 or 1. That is canon.
+// AS_BOOL makes each bool, which is true if it is not 0, a 0 or a 1. V14 is 1.
 #define AS_BOOL(reg) VPMINUB V14, reg, reg
 
 // Results of uint8 extremes are at most canon: 255, or 1 for a bool.

@@ -133,7 +133,7 @@ func (term *terminal) written() string {
 
 var escapes = regexp.MustCompile(`\x1b(?:\[([0-9;?]*)([a-zA-Z])|\][^\x1b]*\x1b\\|[()].|[=>])`)
 
-// screen is what a person sees, as far as gorovod top uses the terminal.
+// screen returns what the terminal shows. It knows only the sequences that gorovod top uses.
 func (term *terminal) screen() []string {
 	var rows [60][200]rune
 	y, x := 0, 0
@@ -220,7 +220,7 @@ func top(t *testing.T, args ...string) (term *terminal, c *exec.Cmd) {
 	return term, c
 }
 
-// once is what top --once says, as soon as it says want.
+// once runs top --once until it says want.
 func once(t *testing.T, want string, args ...string) {
 	t.Helper()
 	self, err := os.Executable()

@@ -2,7 +2,7 @@ package transport
 
 import "time"
 
-// Pulsed has connections to other hosts. Such a connection can be cut without a word to either end. Its methods are
+// Pulsed has connections to other hosts. Such a connection can be cut without notice to either end. Its methods are
 // safe on any goroutine and do not block.
 type Pulsed interface {
 	// Beat lets the hosts at both ends of every connection send each other signs of life from now on. It returns the

@@ -26,8 +26,8 @@ type Frame struct {
 // python is what Offer was told, nil before.
 var python atomic.Pointer[interpreter]
 
-// Offer makes a Python thread's stack known to Stack. The thread itself calls it, amid a function of which innermost
-// tells. An error says that this interpreter's stacks cannot be read.
+// Offer makes a Python thread's stack known to Stack. The thread itself calls it, from a function that innermost
+// describes. An error says that this interpreter's stacks cannot be read.
 func Offer(p Python, innermost Frame) error {
 	python.Store(nil)
 	i, err := newInterpreter(p)

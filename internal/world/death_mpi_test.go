@@ -20,7 +20,7 @@ import (
 // mpiDeathVariable is a directory in which the ranks write why they end, because a failing mpirun loses output.
 const mpiDeathVariable = "WORLD_TEST_MPI_DEATH"
 
-// When a process dies amid an operation that MPI carries, the operations of the others end, and name it. MPI itself
+// When a process dies during an operation that MPI carries, the operations of the others end, and name it. MPI itself
 // would let them wait for ever, because here mpirun does not end them.
 func TestDeathOverMPI(t *testing.T) {
 	// MPICH's mpirun kills all others at once, even with -disable-auto-cleanup.

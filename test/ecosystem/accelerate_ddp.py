@@ -1,4 +1,4 @@
-"""accelerate over gorovod: it leaves a process group alone that is there before it, and works on it."""
+"""accelerate over gorovod: it works on the process group that was made before it, and makes none."""
 
 import torch
 import torch.distributed as dist

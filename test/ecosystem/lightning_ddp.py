@@ -37,7 +37,7 @@ def data():
 
 
 def alone(model, ranks):
-    """Train in this process as the ranks do together: rank r has every sample whose number leaves r."""
+    """Train in this process as the ranks do together: rank r has the samples r, r + ranks, and so on."""
     inputs, wanted = data()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     for _ in range(EPOCHS):

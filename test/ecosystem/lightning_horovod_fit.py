@@ -1,6 +1,6 @@
 """lightning-horovod's strategy over gorovod: two ranks train, and end with the same weights and a lower loss.
 
-The strategy reads ``trainer.accumulation_scheduler``, which no Lightning 2 has, the version that it asks for included.
+The strategy reads ``trainer.accumulation_scheduler``, which no Lightning 2 has, not even the version that it requires.
 So this program gives the trainer one.
 """
 

@@ -28,7 +28,7 @@ class TestBabyGorovod(OverGorovod, theirs.BabyGlooMultiPgTest):
 
 
 class TestMoreThanGloo(OverGorovod, theirs.MultiPgBaseTest):
-    """Those that Gloo does not have."""
+    """The collectives that Gloo does not have."""
 
     WORLD_SIZE = 3
 

@@ -22,7 +22,7 @@ LONG = timedelta(seconds=600)  # a process that imports PyTorch may take minutes
 
 
 def replica(name, dies, lighthouse, end, outcomes):
-    """Train until ``end`` is a step. Whoever sees two replicas, then one, then two, sets it five steps ahead."""
+    """Train until step ``end``. A replica that sees two replicas, then one, then two, sets ``end`` five steps ahead."""
     torch.manual_seed(len(name))  # a new replica starts from other parameters
     store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     model = torch.nn.Linear(4, 1)

@@ -447,7 +447,7 @@ var view = regexp.MustCompile(
 	` \[[0-9:. -]+ UTC, seen by rank \d on host \S+ \(pid \d+\): ([A-Z_]+ "[^"]*" (was|waited) |nothing was pending)`)
 
 // attributed checks that each reason names the rank that has failed or, if the kind has one, the cause. While the
-// engine works, each reason also says when and amid what, and, unless a link is cut, all are the same.
+// engine works, each reason also says when and during what, and, unless a link is cut, all are the same.
 func (o *outcome) attributed(inj injection) error {
 	point := phases[inj.phase].point
 	starting := point == "rendezvous" || point == "attach"

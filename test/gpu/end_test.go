@@ -14,7 +14,7 @@ import (
 // times.
 const mostAfterDeath = 5 * time.Second
 
-// TestDeath makes a rank kill itself amid a program, so that collectives of NCCL hang in the streams of the other
+// TestDeath makes a rank kill itself during a program, so that collectives of NCCL hang in the streams of the other
 // ranks. The other ranks abort their communicators, name the dead rank, and end with nothing left.
 func TestDeath(t *testing.T) {
 	var heard, rid []time.Duration
@@ -45,8 +45,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// endsAmid runs a job whose rank 0 ends amid a program. It returns the times that each other rank took to hear of that,
-// and to get rid of rank 0.
+// endsAmid runs a job whose rank 0 ends during a program. It returns the times that each other rank took to hear of
+// that, and to get rid of rank 0.
 func endsAmid(t *testing.T, ranks int, seed uint64, arguments string) (heard, rid []time.Duration) {
 	t.Helper()
 	out, said, err := runRandom(t, ranks, append(strings.Fields(arguments), "-programs", "60", "-die",

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestForkedChildren forks ranks amid operations on a device. The children must not call CUDA or NCCL.
+// TestForkedChildren forks ranks during operations on a device. The children must not call CUDA or NCCL.
 func TestForkedChildren(t *testing.T) {
 	build, err := filepath.Abs(cmp.Or(os.Getenv("GOROVOD_TEST_BUILD"), "../../build"))
 	if err != nil {

@@ -19,7 +19,7 @@ func TestPacking(t *testing.T) {
 		out, said, err := runRandom(t, 2, "-mode", "nccl", "-pack", fmt.Sprint(n))
 		want := fmt.Sprintf("%d tensors: ncclAllReduce %d, ncclGroupStart %d, cuMemcpyDtoDAsync_v2 0, "+
 			"cuStreamWaitEvent %d,", n, n, min(1, n/2), n)
-		// A log's batch may end amid the tensors.
+		// A log's batch may end between two of the tensors.
 		twice := strings.Replace(want, "ncclGroupStart 1", "ncclGroupStart 2", 1)
 		if err != nil || said != "" || !strings.Contains(out, want) && !strings.Contains(out, twice) {
 			t.Errorf("%v\n%s%swant %s", err, said, out, want)

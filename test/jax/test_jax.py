@@ -1,4 +1,4 @@
-"""Collectives of JAX, at once and inside of compiled programs."""
+"""Collectives of JAX, outside and inside of compiled programs."""
 
 import os
 

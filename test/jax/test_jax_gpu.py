@@ -1,4 +1,4 @@
-"""JAX's arrays on a real GPU with CUDA, which all ranks share if there are fewer. Skipped where there is none.
+"""JAX's arrays on real GPUs with CUDA, which ranks share if there are fewer GPUs. Skipped where there is none.
 
 ``make test-gpu`` runs them with each value of GOROVOD_GPU. JAX_PLATFORMS must name cuda first, as in ``cuda,cpu``.
 """
@@ -47,7 +47,7 @@ def run(request):
 
 
 def late(x):
-    """``x``, after some hundredths of a second of the GPU's."""
+    """``x``, after the GPU has worked for some hundredths of a second."""
     ones = jnp.full((LARGE, LARGE), 1 / LARGE)  # its square is the same
     for _ in range(12):
         ones = ones @ ones
@@ -138,7 +138,7 @@ def test_results_after_long_kernels(job, device, run):
 
 
 def test_memory_is_not_used_again_too_early(job, device):
-    """Programs that nobody waits for, whose arrays are dropped or given away."""
+    """Nobody waits for these programs, and their arrays are dropped or donated."""
     n = job.size()
 
     def step(x):

@@ -1,4 +1,4 @@
-"""The JAX example, as whole jobs."""
+"""Whole jobs with JAX: the example, and programs whose ranks die or disagree."""
 
 import json
 import os
@@ -15,7 +15,7 @@ HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 
 
 def curve(launch, log):
-    """The loss of each step; the accuracy must be that of something learnt."""
+    """The loss of each step. Checks that the accuracy shows that something was learnt."""
     command = [*launch, sys.executable, ROOT / "examples" / "jax_digits.py", "--epochs", "4", "--loss-log", log]
     result = subprocess.run(
         list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100

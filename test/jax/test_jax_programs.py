@@ -46,7 +46,7 @@ def test_programs_for_cuda_have_collectives_in_the_order_of_the_source(job, jax,
 
 
 def test_arrays_of_gpus_become_programs_of_their_own(job, jax):
-    """The way of arrays outside of compiled programs, here on the CPU."""
+    """How arrays of GPUs are reduced outside of compiled programs, tested on the CPU."""
     from horovod.common import _lib
     from horovod.jax import _collective, _placement
     from horovod.jax._host import Operation
@@ -126,7 +126,7 @@ def test_types_that_move(job, jax, dtype, compiled):
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_keys(job, jax, compiled):
-    """Both kinds of keys, by the numbers that they make."""
+    """Keys of each kind, compared by the numbers that they make."""
     run = jax.jit if compiled else lambda function: function
     for make in (jax.random.key, jax.random.PRNGKey, functools.partial(jax.random.key, impl="rbg")):
         root, own = run(lambda key: (job.broadcast(key, 0), job.allgather(key[None])))(make(7 + job.rank()))
@@ -202,7 +202,7 @@ def test_loops(job, jax, total):
 
 
 def test_one_call_at_several_places(job, jax, total):
-    """An inner function that is called three times, and a loop of which XLA sees three rounds at once."""
+    """An inner function that is called three times, and a loop that is unrolled by three."""
     n, ranks = job.size(), sum(range(job.size()))
     inner = jax.jit(total)
     for x in (job.rank(), job.rank() + 1):

@@ -14,7 +14,7 @@ import (
 const own = "github.com/gorovod/gorovod"
 
 // engines are the modules that the engine may import, each with its reason. Libraries for metrics, terminals, charts,
-// command lines and clouds belong into cmd/gorovod.
+// command lines and clouds belong in cmd/gorovod.
 var engines = map[string]string{
 	own:                  "itself",
 	"golang.org/x/sys":   "system calls that the standard library lacks",

@@ -1,5 +1,8 @@
-"""What keeps a job of tests from hanging, as hooks for a conftest.py: a rank that has failed a test, or cannot finish
-one, is out of step with the others: it ends, so that they hear of it and the job ends."""
+"""Hooks for a conftest.py that keep a job of tests from hanging.
+
+A rank that fails a test, or does not finish one in time, is out of step with the others. It exits, so that the others
+get an error and the job ends.
+"""
 
 import contextlib
 import faulthandler
@@ -9,7 +12,7 @@ import sys
 import pytest
 
 _LONGEST_TEST_S = 120
-# Of fixtures before or after a test. Init gives up by itself after 30 s, with an error that tells more.
+# The limit of the fixtures before or after a test. Init gives up after 30 s, with an error that says more.
 _LONGEST_FIXTURES_S = 40
 
 _stderr = None
@@ -25,7 +28,7 @@ def pytest_configure(config):
 
 @contextlib.contextmanager
 def _bounded(seconds):
-    """End the process, with the stacks of its threads, if this takes longer."""
+    """Print the stacks of all threads and exit if the block takes longer than ``seconds``."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=_stderr)
     yield
     faulthandler.cancel_dump_traceback_later()

@@ -1,4 +1,4 @@
-"""What the tests share: what each rank contributes, and what the collectives make of it by definition."""
+"""The inputs of each rank and the expected results of the collectives, shared by the tests."""
 
 import functools
 import itertools
@@ -24,7 +24,7 @@ def several():
 
 
 def hvd_size():
-    """Known before init."""
+    """The size from the environment, so that it is known before init."""
     return get_env_rank_and_size()[1]
 
 
@@ -62,14 +62,14 @@ def check(actual, expected):
 
 
 def pair(a, b):
-    """Orthogonal vectors add up, equal ones are averaged."""
+    """Adasum of two vectors: orthogonal vectors are added, equal ones averaged."""
     dot, aa, bb = (a * b).sum(), (a * a).sum(), (b * b).sum()
     tiny = np.sqrt(np.finfo(np.float64).tiny)
     return (1 if aa < tiny else 1 - dot / (2 * aa)) * a + (1 if bb < tiny else 1 - dot / (2 * bb)) * b
 
 
 def adasum(vectors):
-    """Adasum of a vector of each rank: a tree; those beyond a power of two are combined with the first ones before."""
+    """Adasum of one vector per rank, as a tree. Vectors beyond a power of two are first combined with leading ones."""
     power = 1 << (len(vectors).bit_length() - 1)
     level = [pair(a, b) for a, b in zip(vectors, vectors[power:])] + vectors[len(vectors) - power : power]
     while len(level) > 1:
@@ -78,12 +78,12 @@ def adasum(vectors):
 
 
 def works(name=None):
-    """The job does: after an error, say."""
+    """Check that the job works, for example after an error."""
     check(hvd.allreduce(torch.ones(2), name=name, op=hvd.Sum), torch.full((2,), float(hvd.size())))
 
 
 def mismatch(match, submit):
-    """Every rank gets an error that matches, from what ``submit`` (given whether this rank is the odd one) starts."""
+    """Check that ``submit(odd)`` raises a matching error on every rank. ``odd`` is true on the last rank."""
     for _ in range(2):
         with pytest.raises(hvd.HorovodInternalError, match=match):
             submit(hvd.rank() == hvd.size() - 1)
@@ -91,7 +91,7 @@ def mismatch(match, submit):
 
 
 def in_step():
-    """After operations on a set: unnamed ones are matched by their numbers, of which only members have used some."""
+    """Number unnamed operations alike on all ranks again. Operations on a set use up numbers on its members only."""
     _submission._handles = itertools.count(int(hvd.allreduce(torch.tensor(_peek()), name="in_step", op=hvd.Max)) + 5)
 
 
@@ -100,7 +100,7 @@ def _peek():
 
 
 def rejoin(**arguments):
-    """Leave the job, and join it again with these arguments of init; all ranks together."""
+    """Leave the job and join it again with these arguments of init. All ranks must call it together."""
     hvd.barrier()
     hvd.shutdown()
     hvd.init(**arguments)

@@ -14,7 +14,7 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEP
 
 
 def public(name):
-    """The functions and classes of a module, by name: those of ``__all__``, or all that it defines itself."""
+    """The functions and classes of a module, by name: those of ``__all__``, or the public ones that it defines."""
     module = importlib.import_module(name)
     if hasattr(module, "__all__"):
         members = {name: getattr(module, name) for name in module.__all__}
@@ -30,7 +30,7 @@ def of(modules):
 
 
 def methods(member):
-    """The public methods that this package gives a class, but for those that Keras calls (``on_epoch_end``)."""
+    """The public methods that this package gives a class, except those that Keras calls (``on_epoch_end``)."""
     if not inspect.isclass(member):
         return {}
     found = {}
@@ -41,7 +41,7 @@ def methods(member):
 
 
 def section(text, title):
-    """What stands under ``title:`` in a docstring."""
+    """The text under ``title:`` in a docstring."""
     found = re.search(rf"^{title}:\n((?:    .*\n|\n)+)", text + "\n", re.MULTILINE)
     return found[1] if found else ""
 
@@ -76,7 +76,7 @@ def raised(member):
 
 
 def lacks_sections(name, member):
-    """What a docstring does not tell of arguments, result and errors."""
+    """Complaints about the Args, Returns and Raises of a docstring."""
     text = inspect.getdoc(member) or ""
     if not text:
         return [f"{name}: no docstring"]
@@ -99,7 +99,7 @@ def lacks_sections(name, member):
 
 
 def lacks(name, member):
-    """What the docstrings of a public function or class, and of its methods, do not have."""
+    """Complaints about the docstrings of a public function or class and its methods. Methods need no Example."""
     missing = lacks_sections(name, member)
     for method, function in methods(member).items():
         missing += lacks_sections(f"{name}.{method}", function)
@@ -108,7 +108,7 @@ def lacks(name, member):
 
 
 def fails(name, member, names, folder):
-    """What goes wrong in the examples of ``member`` and its methods, run with ``names``, in an empty folder."""
+    """The failures of the examples of ``member`` and its methods, run with ``names`` in ``folder``."""
     said = []
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     with_folder = Path.cwd()

@@ -1,4 +1,4 @@
-"""Finds what of gorovod is in other modules: functions, classes and names of ours in their attributes and tables."""
+"""Finds gorovod's functions, classes and names in the attributes and tables of other modules."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def is_ours(value):
 
 
 def tables(value, depth=2):
-    """What a table has in it."""
+    """The keys and values of a table, and those of the tables in it, ``depth`` levels deep."""
     if isinstance(value, dict) and type(value).__module__ in ("builtins", "collections"):
         members = [*value.keys(), *value.values()]
     elif type(value) in (list, tuple, set, frozenset):
@@ -42,7 +42,7 @@ def tables(value, depth=2):
 
 
 def found():
-    """Where something of ours is, as ``module.attribute`` or ``module.class.attribute``."""
+    """The places that hold something of gorovod's, as ``module.attribute`` or ``module.class.attribute``."""
     places = set()
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("horovod", "__main__", "foreign") or not isinstance(module, types.ModuleType):
@@ -59,20 +59,20 @@ def found():
     return places
 
 
-# Where public interfaces of Python and the frameworks put what is given to them.
+# Places where public interfaces of Python and the frameworks keep what callers register.
 BY_PUBLIC_INTERFACES = re.compile(
     r"_?ctypes\._pointer_type_cache"
-    r"|torch\.distributed\.rendezvous\._rendezvous_handlers"  # register_rendezvous_handler; also a patch, see below
+    r"|torch\.distributed\.rendezvous\._rendezvous_handlers"  # register_rendezvous_handler; see test_patches.py
     r"|jax\.(_src\.)?interpreters\.(ad\.primitive_(jvps|transposes)|partial_eval\.dce_rules)"
     r"|[0-9a-f]{40}\._Horovod\w+\.__doc__"  # of the module that tf.load_op_library makes
 )
 
 
 def check_patches(program, patched):
-    """Run ``program``, Python that uses a front end, and compare what it leaves in other modules with ``patched``.
+    """Run ``program``, Python that uses a front end, and check that it changes exactly the places in ``patched``.
 
-    These are the places that patches change. Without patches there are only the public interfaces' places; and the
-    page for users names each place.
+    The places of public interfaces do not count. With all patches off it must change no other place. docs/patches.md
+    must name each place.
     """
     program += "\nimport runpy\nprint('places', *runpy.run_path(sys.argv[1])['found']())\n"
     places = {}

@@ -1,4 +1,4 @@
-"""A rank's program for test_torch_gpu_jobs.py: tensors of real GPUs that NCCL carries, and ranks that end badly.
+"""A rank's program for test_torch_gpu_jobs.py: operations on real GPUs through NCCL, and ranks that end badly.
 
 gpu_jobs.py CASE
 """
@@ -40,7 +40,7 @@ def killed():
         torch.cuda.synchronize()
     except hvd.HorovodInternalError as e:
         print(f"SURVIVED {time.time()} {e}", flush=True)
-        assert (torch.ones(10, device="cuda") + 1).sum().item() == 20  # the GPU is of use
+        assert (torch.ones(10, device="cuda") + 1).sum().item() == 20  # the GPU still works
         print("GPU OF USE", flush=True)
         sys.exit(3)
     sys.exit("an allreduce without its last rank has ended well")
@@ -56,7 +56,7 @@ def leaves_work():
 
 
 def elastic():
-    """A worker dies amid the training; the others go on."""
+    """A worker dies during the training; the others go on."""
     hvd.init()
     worker = int(os.environ["GOROVOD_ELASTIC_WORKER"])
     torch.cuda.set_device(worker % torch.cuda.device_count())

@@ -45,7 +45,7 @@ def part(array, hvd):
 
 
 def fit(model, hvd=None, epochs=2, x=X, y=Y, callbacks=(), **kwargs):
-    """Train: on all of the data, or on this rank's part."""
+    """Train on all of the data, or, given ``hvd``, on this rank's part."""
     n = 1 if hvd is None else hvd.size()
     if hvd is not None:
         x, y = part(x, hvd), part(y, hvd)

@@ -2,8 +2,8 @@
 
     nccl_cases.py CASE [BREAK]
 
-With BREAK the front end leaves out something, and the stand-in has to notice it. Without STANDIN_DEVICES in the
-environment the tensors are on a real GPU, which all ranks share if there are fewer (test_torch_gpu_jobs.py).
+With BREAK the front end leaves out a step, and the stand-in must notice. Without STANDIN_DEVICES in the environment the
+tensors are on real GPUs, which ranks share if there are fewer GPUs than ranks (test_torch_gpu_jobs.py).
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def raises(error, *texts):
 
 
 def of_all(shape, dtype):
-    """Each rank's input: small numbers, of which all sums are exact."""
+    """Each rank's input: small numbers, whose sums are exact."""
     n = torch.Size(shape).numel()
     return [((torch.arange(n) + 3 * rank) % 5).to(dtype).reshape(shape) for rank in range(hvd.size())]
 
@@ -79,7 +79,7 @@ def reductions(gpu):
 
 @case
 def factors(gpu):
-    """NCCL rounds factors to the type of the elements: only for averages does it do so here."""
+    """NCCL rounds factors to the type of the elements. Only averages may be scaled in that way."""
     for dtype, digits in ((torch.float16, 11), (torch.bfloat16, 8)):
         inputs = [(torch.arange(1.0, 200.0) * (1 + 0.37 * rank)).to(dtype) for rank in range(hvd.size())]
         mine = inputs[hvd.rank()]
@@ -119,7 +119,7 @@ def moves(gpu):
 
 @case
 def staged_in_the_engine(gpu):
-    """What NCCL cannot do goes through host memory, and comes back."""
+    """Operations that NCCL cannot do go through host memory."""
     same(gpu, hvd.allreduce(gpu.put(torch.ones(2)), op=hvd.Sum), torch.full((2,), float(hvd.size())))
     total = torch.stack([t.int() for t in of_all((6,), torch.int16)]).sum(0).to(torch.int16)
     same(gpu, hvd.allreduce(gpu.put(of_all((6,), torch.int16)[hvd.rank()]), op=hvd.Sum), total)
@@ -140,7 +140,7 @@ def streams(gpu):
 
 @case
 def memory(gpu):
-    """Tensors that are dropped early: the allocator would give their memory to the next one on their stream."""
+    """Inputs are dropped before their operations end: the allocator must not give out their memory before then."""
     asking = gpu.Stream(None)
     expected = [torch.full((300,), float(i * hvd.size())) for i in range(20)]
     handles = [hvd.allreduce_async(gpu.put(t / hvd.size()), op=hvd.Sum, name=f"m{i}") for i, t in enumerate(expected)]
@@ -156,7 +156,7 @@ def memory(gpu):
 
 @case
 def cache(gpu):
-    """PyTorch's allocator keeps nearly all memory of the device unused, which an output needs."""
+    """An output needs memory that PyTorch's allocator has cached and does not use."""
     kept = [gpu.put(torch.zeros(1 << 20, dtype=torch.uint8), late=False) for _ in range(50)]
     mine = gpu.put(torch.full((1 << 20,), float(hvd.rank())), late=False)
     del kept
@@ -170,10 +170,10 @@ def cache(gpu):
 
 @case
 def outputs(gpu):
-    """Outputs that the engine makes are in memory that it has had before, so hardly any is allocated or freed.
+    """The engine reuses the memory of its outputs, so that it allocates and frees little.
 
-    The stream that asks for results is not the one that submits, and results are looked at late: nothing but the
-    engine keeps an operation from memory that is still being copied.
+    Results are read late, and on another stream than the one that submits. Only the engine keeps an operation from
+    writing to memory that is still being copied.
     """
     asking, calls, before = gpu.Stream(None), [], None
     for i in range(20):
@@ -191,7 +191,7 @@ def outputs(gpu):
 
 @case
 def sets(gpu):
-    """Each process set has a communicator."""
+    """Each process set has its own communicator."""
     os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
     hvd.shutdown()
     hvd.init()
@@ -271,7 +271,7 @@ def distributed(gpu):
 
 @case
 def future(gpu):
-    """What a communication hook does: the result is used on the stream of the future's callback."""
+    """The result is used on another stream than the one that submitted, as in the callback of a communication hook."""
     with process_group() as dist:
         other = gpu.Stream(None)
         mine = gpu.put(torch.full((3000,), 1.0))
@@ -314,7 +314,7 @@ def off(gpu):
         hvd.allreduce(gpu.put(torch.ones(2)))
 
 
-# What the front end must do, and how to leave it out.
+# Each leaves out one step that the front end must take.
 
 
 def no_wait(gpu):
@@ -349,7 +349,7 @@ BREAKS = {f.__name__: f for f in (no_wait, no_record_stream, other_stream, nothi
 
 
 class RealGpu:
-    """What the cases use of a StandInGpu, on a real one. They run on a stream of their own, which can be captured."""
+    """The part of StandInGpu that the cases use, on a real GPU, with a stream that can be captured."""
 
     KERNEL_CYCLES = 4_000_000  # about 2 ms
 

@@ -1,9 +1,10 @@
-"""PyTorch's tensors on the stand-in for CUDA's driver and NCCL (test/gpu/standin), as far as Horovod's front end goes.
+"""PyTorch's tensors on the stand-in for CUDA's driver and NCCL (test/gpu/standin), as far as the front end uses them.
 
 ``build`` compiles the stand-in. In a process that finds it by ``LD_LIBRARY_PATH`` a :class:`StandInGpu` lets tensors be
 on device "cuda": their memory is the stand-in's, which the CPU cannot touch, so nothing can be computed with them.
-Kernels are copies that take a while. The caching allocator is PyTorch's in small: what is dropped is given out again at
-once on the stream that it was allocated on, unless ``record_stream`` has said that another one uses it.
+Kernels are copies that take a while. The caching allocator works as PyTorch's does: it gives out the memory of a
+dropped tensor again at once on the stream that it was allocated on. If ``record_stream`` has named other streams, it
+waits until those have used it.
 
 The stand-in ends the process with a report if two accesses to memory are not ordered by streams and events.
 """
@@ -74,7 +75,7 @@ class Stream:
 
 
 class Block:
-    """Memory of the device, of the stream that it was allocated on."""
+    """Device memory. ``stream`` allocated it; ``users`` are the streams that record_stream has named."""
 
     def __init__(self, address, size, stream):
         self.address, self.size, self.stream, self.users = address, size, stream, set()
@@ -101,7 +102,7 @@ class StandInGpu(TorchFunctionMode):
         status = getattr(self.driver, function)(*(ctypes.c_size_t(a) if type(a) is int else a for a in arguments))
         assert status == 0, (function, status)
 
-    # Of torch.cuda.
+    # The part of torch.cuda that the front end uses.
 
     def Stream(self, device):
         return Stream(self)
@@ -130,7 +131,7 @@ class StandInGpu(TorchFunctionMode):
 
         return Current()
 
-    # Of tests.
+    # For tests.
 
     def calls(self, function):
         """How many calls of a function this process has made."""
@@ -138,7 +139,7 @@ class StandInGpu(TorchFunctionMode):
         return self.driver.standinCalls(function.encode())
 
     def put(self, values, *, late=True):
-        """A tensor with values, which a kernel of the current stream has yet to write."""
+        """A tensor with these values. If ``late``, a kernel of the current stream has yet to write them."""
         values = values.contiguous()
         with self.off():
             source = self._memory(values)
@@ -179,13 +180,13 @@ class StandInGpu(TorchFunctionMode):
         )
 
     def record_stream(self, tensor, stream):
-        """In place of Tensor.record_stream, which does not tell a mode."""
+        """Replaces Tensor.record_stream, which bypasses a TorchFunctionMode."""
         block = self.blocks.get(tensor.data_ptr())
         if block is not None:
             block.users.add(stream)
 
     def adopt(self, memory, _device):
-        """A tensor on memory of the engine's: in place of torch.as_tensor."""
+        """A tensor on the engine's memory. Replaces torch.as_tensor."""
         address, size = memory.__cuda_array_interface__["data"][0], memory.__cuda_array_interface__["shape"][0]
         self.foreign[address] = size
         buffer = (ctypes.c_char * size).from_address(address)
@@ -199,7 +200,7 @@ class StandInGpu(TorchFunctionMode):
     # Memory.
 
     def _memory(self, like, pinned=False):
-        """A tensor of that shape and type: on the device, or of pinned host memory."""
+        """A tensor with the shape and type of ``like``, on the device or in pinned host memory."""
         size = max(1, like.numel()) * like.element_size()
         address = self._pin(size) if pinned else self._take(size)
         buffer = (ctypes.c_char * size).from_address(address)
@@ -240,7 +241,7 @@ class StandInGpu(TorchFunctionMode):
         )  # fmt: skip
         assert status == 0
 
-    # Of PyTorch.
+    # What PyTorch calls.
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})

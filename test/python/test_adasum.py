@@ -62,7 +62,7 @@ def test_ranks_get_the_same_bits():
 
 
 def test_each_tensor_of_a_buffer_by_itself():
-    """Small tensors travel together; their coefficients are still their own."""
+    """Small tensors are fused, but each has its own coefficients."""
     tensors = [of_all((3 + i,), torch.float32, seed=i) for i in range(20)]
     group = hvd.grouped_allreduce([t[hvd.rank()] for t in tensors], op=hvd.Adasum)
     handles = [hvd.allreduce_async(t[hvd.rank()], name=f"adasum.{i}", op=hvd.Adasum) for i, t in enumerate(tensors)]

@@ -1,4 +1,4 @@
-"""DistributedOptimizer(op=Adasum) against models of all ranks: each makes its own step, and the steps are combined."""
+"""DistributedOptimizer(op=Adasum) against a model of all ranks: each makes its own step, and the steps are combined."""
 
 import warnings
 
@@ -26,7 +26,7 @@ def start():
 
 
 def gradients(weights, batches):
-    """Those of the sum over ``batches`` of the mean squares of x w0 w1 - y."""
+    """The gradients of the sum over ``batches`` of the mean squares of x w0 w1 - y."""
     total = [np.zeros_like(w) for w in weights]
     for x, y in batches:
         hidden = x @ weights[0]
@@ -160,7 +160,7 @@ def test_weights_stay_as_they_are_until_step():
 
 @pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.RMSprop, torch.optim.Adagrad])
 def test_other_optimizers(make):
-    """The model: an optimizer of each rank, which start from the same weights at every step."""
+    """The reference has one optimizer per rank; all of them start every step from the same weights."""
     size = hvd.size()
     weights = network()
     optimizer = hvd.DistributedOptimizer(make(weights, lr=RATE), op=hvd.Adasum)  # without names

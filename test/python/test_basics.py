@@ -45,7 +45,7 @@ def test_init_again_changes_nothing(job):
 
 def test_shutdown_and_init(job):
     for _ in range(3):
-        hvd.barrier()  # an operation that not all have done would fail
+        hvd.barrier()  # shutdown fails operations that other ranks have not finished
         hvd.shutdown()
         assert not hvd.is_initialized()
         hvd.shutdown()
@@ -118,7 +118,7 @@ def test_shutdown_while_threads_wait(job, monkeypatch):
     assert mpi_ops._handle_map == {}
     for thread in threads:
         thread.join()
-    if threads:  # one of them is told, as always
+    if threads:  # one thread gets the error, the other None
         assert None in outcomes and len(outcomes) == 2
         assert "Horovod has been shut down" in (outcomes[0] or outcomes[1])
     hvd.init()
@@ -206,7 +206,6 @@ def test_process_sets_are_refused_honestly(job):
 
 
 def test_init_with_the_same_set_twice(job):
-    """Whatever this version makes of process sets, a list that it cannot serve is an error."""
     hvd.barrier()
     hvd.shutdown()
     sets = [hvd.ProcessSet([0]), hvd.ProcessSet([0])]
@@ -339,7 +338,7 @@ def test_every_framework_version_is_the_right_one(recwarn):
 
 
 def test_timers_are_exact_but_those_of_the_monitor(job):
-    """Go's monitor thread may look late, so that it takes the program's core rarely; no other thread does."""
+    """Only Go's monitor thread has a long timer slack, 5 ms, so that it rarely takes the program's core."""
     hvd.allreduce(torch.ones(2), name="exact")
     try:
         slacks = [int(Path(f"/proc/{task}/timerslack_ns").read_text()) for task in os.listdir("/proc/self/task")]

@@ -12,7 +12,7 @@ from horovod.common.exceptions import ConsistencyError as Error
 
 @pytest.fixture(autouse=True)
 def joined(job):
-    """In a job."""
+    """Every test runs in a job."""
 
 
 def model():

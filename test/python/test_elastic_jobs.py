@@ -33,7 +33,7 @@ def run(options, *args, env=None, program=PROGRAM):
 
 
 def sizes(output):
-    """The sizes of the worlds in which a worker has trained, in order, by worker."""
+    """For each worker, the sizes of the worlds in which it has trained, in order."""
     found = {}
     for worker, size in re.findall(r"worker (\d+) from \d+ as \d+ of (\d+)", output):
         found.setdefault(int(worker), []).append(int(size))
@@ -96,7 +96,7 @@ def test_newcomers_are_announced_at_once_and_are_one_reset(tmp_path):
     assert job.returncode == 0, job.stdout
     assert sorted(re.findall(r"worker (\d) done", job.stdout)) == ["0", "1", "2"], job.stdout
     assert "horovodrun: going on with 3 of 3 workers: workers 1 and 2 have joined\n" in job.stdout, job.stdout
-    assert "a bug of this listener" in job.stdout, job.stdout  # and the others have heard all the same
+    assert "a bug of this listener" in job.stdout, job.stdout  # the other listeners are called all the same
 
 
 def test_a_discovery_script_that_hangs():
@@ -127,7 +127,7 @@ def test_too_few_are_left():
     last = job.stdout[job.stdout.rindex("horovodrun:") :]
     assert "there will be no others" in last, job.stdout
     assert "worker 1 on host localhost" in last and "a bug of this worker" in last, job.stdout
-    # Who is told to go makes no noise about it.
+    # A worker that is told to leave prints no traceback.
     assert not re.search(r"\[0\]<stderr>:Traceback", job.stdout), job.stdout
 
 
@@ -141,7 +141,7 @@ def test_a_worker_ends_with_code_0_while_others_train():
 
 
 def test_a_worker_exits_while_others_train():
-    """They are told its exit code, though its process ends only a while after its goodbye."""
+    """The others are told its exit code, though its process ends only a while after its goodbye."""
     job = run(["-np", "3", "--min-np", "1", "-H", "localhost:3"], 60, "--exit", 1, 20)
     assert job.returncode == 0, job.stdout
     told = r"worker {} is told: .* The first to leave: rank 1 on host localhost \(pid \d+\) exited with code 3\."
@@ -179,7 +179,7 @@ def test_a_job_goes_on_from_its_checkpoint(tmp_path):
         while not list(tmp_path.glob("*.checkpoint")):
             assert time.monotonic() < end, "nothing was kept"
             time.sleep(0.05)
-        # Why, is where the output has been going, although nobody has passed it on.
+        # The reason is in the output files, although no launcher was there to pass it on.
         while "is kept in GOROVOD_CHECKPOINT_DIR" not in (said / "rank.0" / "stderr").read_text():
             assert time.monotonic() < end, (said / "rank.0" / "stderr").read_text()
             time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What the front ends know of operations is what the library says."""
+"""The front ends' tables of operations agree with the library."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_shares_are_the_rows_of_a_reducescatter(rows):
 
 
 class Symbol:
-    """A number that cannot be compared, as that of a compiler which does not know it yet."""
+    """A number that cannot be compared, like a size that a compiler does not know yet."""
 
     def __init__(self, value):
         self.value = value

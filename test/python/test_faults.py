@@ -44,19 +44,19 @@ def processes_with(mark):
 
 
 def left_in_shared_memory():
-    """Names of files that torch's processes have left there: other jobs may run, whose files name a living process.
+    """The names of files that processes of torch or gorovod have left in /dev/shm.
 
-    Its names are torch_PID_NUMBER_NUMBER. Those with letters after the PID belong to a test of the launcher, which
-    imitates torch and may run beside this one.
+    A file of torch's is named torch_PID_NUMBER_NUMBER. It is not counted if the process lives: other jobs may run.
+    Names with letters after the PID belong to a test of the launcher, which imitates torch and may run beside this one.
     """
     owners = {p.name: re.fullmatch(r"torch_(\d+)_\d+_\d+", p.name) for p in Path("/dev/shm").iterdir()}
     left = {name for name, owner in owners.items() if owner and not Path("/proc", owner[1]).exists()}
-    # A segment has no name. The directory is where ranks of schedulers' jobs meet.
+    # Segments have no names. The ranks of schedulers' jobs meet in the directory gorovod-UID.
     return left | {name for name in owners if "gorovod" in name and name != f"gorovod-{os.geteuid()}"}
 
 
 class Job:
-    """A job under the launcher, whose output is collected, and which must leave nothing."""
+    """A job under the launcher. Its output is collected, and it must leave nothing behind."""
 
     def __init__(self, ranks, script, wrapper=(), **environment):
         self.mark = uuid.uuid4().hex
@@ -85,7 +85,7 @@ class Job:
             self.lines.append(line.rstrip("\n"))
 
     def end(self):
-        """End what is left, by the mark."""
+        """Kill the launcher and every process with the mark."""
         for pid in [self.process.pid, *processes_with(self.mark)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ class Job:
         while (left or files) and time.monotonic() < deadline:
             time.sleep(0.05)
             left = processes_with(self.mark)
-            files = left_in_shared_memory() - self.before  # those of other jobs go, too, soon after their owners
+            files = left_in_shared_memory() - self.before  # files of other jobs go, too, soon after their owners
         self.end()
         self.reader.join(GONE_WITHIN_S)
         assert left == {}, self.output()
@@ -163,7 +163,7 @@ def test_exception(victim):
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_a_rank_leaves_while_others_work_in_sets(transport):
-    """The ranks that it makes fail are not the cause, for nobody."""
+    """Every survivor names rank 1 as the cause, and no rank that failed because of it."""
     job = Job(4, "leaves.py", GOROVOD_TRANSPORT=transport)
     assert job.finish() == 1
     texts = {text.replace(' (tensor "mine")', "") for text in job.survivors({0, 2, 3})}
@@ -206,7 +206,7 @@ def test_signal_to_the_launcher(signal_number):
 
 @pytest.mark.parametrize("who", ["supervisor", "rank"])
 def test_anyone_killed_from_outside(who):
-    """A supervisor's death ends its rank, a rank's death its workers."""
+    """The death of a supervisor ends its rank, and the death of a rank ends its DataLoader workers."""
     job = Job(2, "sleeps.py")
     job.wait_for("RUNNING")
     parents = {}
@@ -223,12 +223,12 @@ def test_anyone_killed_from_outside(who):
 
 
 def stderr_of(job, rank):
-    """What a rank wrote there, as one text."""
+    """What a rank wrote to stderr, as one text."""
     return "\n".join(re.findall(rf"^\[{rank}\]<stderr>: ?(.*)$", job.output(), re.MULTILINE))
 
 
 def test_stalls_are_reported_on_every_rank_that_waits():
-    """With the missing ranks, and what those wait for instead."""
+    """Each report names the missing ranks, and what those wait for instead."""
     job = Job(3, "stalls.py", ODD="2", RESCUE="3.5", HOROVOD_STALL_CHECK_TIME_SECONDS="1")
     assert job.finish() == 0, job.output()
     assert set(job.events("RESCUED")) == {0, 1, 2}
@@ -282,7 +282,7 @@ def test_stall_shutdown_ends_the_job():
         (
             "train",
             3,
-            # One of those that lack it may have come to wait a moment too late to be told of.
+            # One of the ranks that lack it may begin to wait too late to be named.
             [
                 r"rank 0 on .* waits for \S+body\.99 .*ranks? [12](, 2)? ha(s|ve) not",
                 r"rank [12] .*head\.extra.*rank 0 has not",
@@ -297,7 +297,7 @@ def test_stall_shutdown_ends_the_job():
     ],
 )
 def test_ranks_that_wait_for_one_another_end_the_job(case, size, named):
-    """With an error that says which rank lacks what, and without a time of shutdown."""
+    """The error says which rank lacks what. HOROVOD_STALL_SHUTDOWN_TIME_SECONDS need not be set."""
     job = Job(size, "deadlock.py", CASE=case, HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_DYNAMIC_PROCESS_SETS="1")
     assert job.finish() != 0
     survived = job.events("SURVIVED")
@@ -309,13 +309,13 @@ def test_ranks_that_wait_for_one_another_end_the_job(case, size, named):
     assert "Will shutdown." in job.output()
 
 
-# With "1" those that are rescued cannot be told from those that wait for ever.
+# Case "rescued" does not run with "1": until the rescue, its ranks look as if they waited for ever.
 @pytest.mark.parametrize(
     ("case", "deadlocks"),
     [("rescued", "0"), ("elsewhere", "0"), pytest.param("elsewhere", "1", marks=pytest.mark.long)],
 )
 def test_what_another_thread_may_end_is_only_reported(case, deadlocks):
-    """Silence is taken for a deadlock only where the main threads wait, and only if that is not turned off."""
+    """A stall is taken for a deadlock only if the main threads wait, and GOROVOD_DEADLOCK_ABORT is not 0."""
     job = Job(
         2, "deadlock.py", CASE=case, RESCUE="5.5",
         HOROVOD_STALL_CHECK_TIME_SECONDS="1", GOROVOD_DEADLOCK_ABORT=deadlocks,
@@ -328,7 +328,7 @@ def test_what_another_thread_may_end_is_only_reported(case, deadlocks):
 
 @pytest.mark.parametrize("when", ["before", "after", "hangs before", "hangs after"])
 def test_a_broken_fixture_ends_the_tests(when):
-    """The ranks that are out of step with it do not wait for long."""
+    """The other ranks do not wait for long."""
     start = time.monotonic()
     job = Job(2, "broken_fixture.py", VICTIM="0", WHEN=when)
     assert job.finish() != 0

@@ -33,7 +33,7 @@ def test_join_returns_who_was_last(last):
     if last >= hvd.size():
         pytest.skip("no such rank")
     if hvd.rank() == last:
-        # Alone, with the zeros of the others: they must have joined for this to end.
+        # The others take part with zeros. They must have joined for this to end.
         for _ in range(3):
             check(hvd.allreduce(torch.ones(3), name="alone", op=hvd.Sum), torch.ones(3))
     assert hvd.join(device=0) == last
@@ -59,7 +59,7 @@ def test_allreduce_with_zeros_of_joined_ranks(dtype):
 
 @several()
 def test_uneven_training():
-    """Ranks with other numbers of batches reach the same model, the one that the definition gives; several epochs."""
+    """Ranks with different numbers of batches reach the model of the definition, in each of several epochs."""
     torch.manual_seed(0)
     net = torch.nn.Linear(3, 1).double()
     reference = torch.nn.Linear(3, 1).double()
@@ -81,7 +81,7 @@ def test_uneven_training():
             optimizer.step()
         last = hvd.join()
         assert batches[last] == max(batches)
-        # Who has joined has not stepped; the last one has the model.
+        # A rank that has joined misses steps; the last one has the model.
         hvd.broadcast_parameters(net.state_dict(), root_rank=last)
         for batch in range(max(batches)):
             plain.zero_grad()
@@ -95,7 +95,7 @@ def test_uneven_training():
 
 @several()
 def test_operations_without_names_after_an_uneven_join():
-    """Ranks that have done different numbers of them count alike again."""
+    """Ranks that have done different numbers of operations number them alike again."""
     n, me = hvd.size(), hvd.rank()
     for epoch in range(3):
         for _ in range((me + epoch) % n):
@@ -122,7 +122,7 @@ def test_others_wait_in_join_for_what_was_submitted_before():
 @several()
 @pytest.mark.parametrize("kind", ["Allgather", "Broadcast", "Alltoall", "Reducescatter"])
 def test_what_join_refuses(kind):
-    """All who have not joined get the error, and can go on."""
+    """Every rank that has not joined gets the error, and can go on."""
     n = hvd.size()
     calls = {
         "Allgather": lambda: hvd.allgather(torch.ones(n), name="refused"),

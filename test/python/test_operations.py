@@ -1,4 +1,4 @@
-"""The life of an operation that front ends share, on memory that belongs to none of them."""
+"""The life of an operation, in the code that all front ends share, on plain memory of ctypes."""
 
 import ctypes
 

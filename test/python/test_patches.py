@@ -47,13 +47,13 @@ def test_those_for_pytorch():
 
 @pytest.mark.parametrize(("without", "works"), [("", True), ("torch-env-rendezvous", False), ("all", False)])
 def test_the_rendezvous_is_a_patch(without, works, monkeypatch):
-    """By itself: the table that it is in has another entry of ours, by a public function."""
+    """Tested by itself, because a public function puts another entry of ours into the same table."""
     pytest.importorskip("torch")
     from horovod.torch.distributed import _join
 
     monkeypatch.setenv(_patches.VARIABLE, without)
     handlers = {"env": None}
-    rendezvous = sys.modules["torch.distributed.rendezvous"]  # the package has a function so named
+    rendezvous = sys.modules["torch.distributed.rendezvous"]  # torch.distributed.rendezvous is also a function
     monkeypatch.setattr(rendezvous, "_rendezvous_handlers", handlers)
     monkeypatch.setattr(_join.dist, "register_rendezvous_handler", lambda *_: None)
     _join.register_rendezvous()

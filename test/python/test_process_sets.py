@@ -89,7 +89,7 @@ def uses_every_operation(process_set, tag=""):
 
 
 def is_refused_from_outside(process_set):
-    """Each operation tells who is no member so, at once."""
+    """On a rank that is no member, each operation fails at once and says so."""
     mine, ps = torch.ones(len(process_set.ranks)), {"process_set": process_set}
     root = process_set.ranks[0]
     calls = {
@@ -406,7 +406,7 @@ def test_overlapping_sets_in_any_order(dynamic, seed):
 
 @several()
 def test_operations_without_names_in_different_numbers_of_sets(dynamic):
-    """What some ranks do in a set counts neither for the others nor for what all do together."""
+    """Operations on a set change the numbers of unnamed operations neither outside of the set nor on all ranks."""
     n = hvd.size()
     first = hvd.add_process_set([0])
     for _ in range(2):
@@ -423,7 +423,7 @@ def test_operations_without_names_in_different_numbers_of_sets(dynamic):
 
 @several()
 def test_a_set_does_not_wait_for_another(dynamic):
-    """Rank 0 leaves the world and one set waiting, and goes on in another."""
+    """Rank 0 works in a set while its operation on all ranks still waits for the others."""
     a, b = hvd.add_process_set([0]), hvd.add_process_set([0, 1] if hvd.size() > 2 else [1])
     if hvd.rank() == 0:
         late = hvd.allreduce_async(torch.ones(3), name="late", op=hvd.Sum)

@@ -1,4 +1,4 @@
-"""Which set a ProcessSet is after an elastic job has another size, without a job."""
+"""Which set a ProcessSet stands for after an elastic job has changed its size. Needs no job."""
 
 import horovod.torch  # noqa: F401  binds the library
 from horovod.common import process_sets

@@ -1,4 +1,4 @@
-"""``horovod.run``: each rank's value comes back, errors do, and nothing is left behind.
+"""``horovod.run`` returns each rank's value, raises the errors of ranks, and leaves nothing behind.
 
 Run by one plain Python: each test starts jobs of its own.
 """
@@ -73,7 +73,7 @@ def test_a_rank_that_raises():
 
 
 def test_a_traceback_is_shown_once(capfd):
-    """In the error; the launcher and the ranks say no more than which exception it was."""
+    """The error has it. The launcher and the ranks print only which exception it was."""
 
     def fails():
         import torch
@@ -92,13 +92,13 @@ def test_a_traceback_is_shown_once(capfd):
     assert text.count("Traceback") == 1, text
     assert "run_task.py" not in text, text
     assert "Traceback" not in capfd.readouterr().err
-    with pytest.raises(RuntimeError, match="raised:\nTraceback"):  # aloud as well: other workers may have gone on
+    with pytest.raises(RuntimeError, match="raised:\nTraceback"):  # printed as well: other workers may have gone on
         horovod.run(fails, num_proc=2, min_num_proc=2, reset_limit=0)
     assert capfd.readouterr().err.count("Traceback") == 1
 
 
 def test_last_lines_of_stderr_are_told():
-    """Of a process that has left no exception."""
+    """They are told for a process that raised no exception."""
 
     def ends():
         print("a reason", file=sys.stderr, flush=True)
@@ -109,7 +109,7 @@ def test_last_lines_of_stderr_are_told():
 
 
 def test_the_first_failure_is_told(tmp_path):
-    """Whichever rank it is, and though what follows from it may come first."""
+    """The oldest error is told, of any rank. A HorovodInternalError counts last: it follows from another failure."""
     raised = [(2, "KeyError: 2"), (1, "ValueError: 1"), (0, "HorovodInternalError: 0")]
     for at, (rank, text) in enumerate(raised):
         file = tmp_path / str(rank)
@@ -181,13 +181,13 @@ def test_what_cannot_be_started_is_told(tmp_path, monkeypatch):
 
 
 def test_elastic_jobs(other_hosts):
-    """The function and what it returns go to and from workers, too: here, elsewhere, and where some fail."""
+    """Workers get the function and return values as ranks do: on this host, on others, and when they fail."""
 
     def where():
         return int(os.environ["GOROVOD_ELASTIC_WORKER"]), os.environ["HOROVOD_HOSTNAME"]
 
     found = horovod.run(where, num_proc=3, min_num_proc=2, hosts="far.invalid:2,localhost:1")
-    assert found == [(0, "far.invalid"), (1, "far.invalid")]  # of as many as it needs
+    assert found == [(0, "far.invalid"), (1, "far.invalid")]  # of the first min_num_proc ranks
     found = horovod.run(where, num_proc=2, host_discovery_script="echo localhost:2")
     assert found == [(0, "localhost"), (1, "localhost")]
 
@@ -199,7 +199,7 @@ def test_elastic_jobs(other_hosts):
 
 
 def test_elastic_results_come_by_the_last_rank(tmp_path):
-    """One worker dies; who takes its place has another number, and the survivors other ranks."""
+    """One worker dies. The worker that replaces it has a new number, and the survivor a new rank."""
 
     def train(marker):
         import torch
@@ -251,7 +251,7 @@ def test_the_end_of_the_caller_is_that_of_its_ranks(tmp_path, how):
         horovod.run(rank, num_proc=2)
         """)
     )
-    # Who runs the tests in the background may have SIGINT ignored, which is inherited.
+    # A shell that runs the tests in the background may ignore SIGINT, and children inherit that.
     caller = subprocess.Popen(
         [sys.executable, program],
         cwd=tmp_path,
@@ -389,7 +389,7 @@ def test_processes_end_with_their_caller(tmp_path):
 
 
 def alive(pid):
-    """Whether there is such a process that has not ended; an orphan's zombie may stay."""
+    """Whether the process exists and is no zombie: that of an orphan may stay."""
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

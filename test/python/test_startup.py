@@ -1,4 +1,4 @@
-"""What ``import horovod.torch`` loads. One plain Python runs this: a rank loads what any other one does."""
+"""What ``import horovod.torch`` loads. Run by one plain Python: a rank loads the same."""
 
 import os
 import subprocess

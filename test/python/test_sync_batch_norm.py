@@ -106,7 +106,7 @@ def test_options(options):
     ("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.15), (torch.float16, 0.02)], ids=str
 )
 def test_narrow_types(dtype, tolerance):
-    """Against float64, since a single process has no BatchNorm in float16 on every PyTorch."""
+    """Compared with float64, because not every PyTorch has a BatchNorm in float16."""
     both = Both(rows_of_ranks("unequal"), dtype=dtype)
     if hvd.size() == 1 and dtype is not torch.float32:
         pytest.skip("with one rank it is PyTorch's own")
@@ -126,7 +126,7 @@ def test_narrow_types(dtype, tolerance):
 
 
 def test_precision_far_from_zero():
-    """A mean that is large against the deviation does not eat the variance up."""
+    """The variance stays precise where the mean is large against the deviation."""
     generator = torch.Generator().manual_seed(5)
     whole = torch.randn(8 * hvd.size(), CHANNELS, generator=generator, dtype=torch.float64) + 1e6
     mine = whole[8 * hvd.rank() : 8 * (hvd.rank() + 1)]

@@ -43,7 +43,7 @@ class Trace:
         assert names[0]["pid"] == 0 and "start_time_since_epoch_in_micros" in names[0]["args"]
 
     def phases(self, tensor):
-        """Names of what begins, with depth, in order; checks that all of it ends."""
+        """The depth and name of each phase, in order. Checks that each phase ends."""
         open_, found = [], []
         for r in self.records:
             if r.get("pid") != self.tensors[tensor]:
@@ -57,7 +57,7 @@ class Trace:
         return found
 
     def arrivals(self, tensor):
-        """The ranks in the order in which they were ready, by negotiation; the last one may be under way."""
+        """For each negotiation, the ranks in the order in which they were ready. The last one may be in progress."""
         found = []
         for r in self.records:
             if r.get("pid") == self.tensors.get(tensor):

@@ -29,7 +29,7 @@ def sgd(named, lr=1.0, **kwargs):
 
 
 def test_integers():
-    """Their average truncates, and they have no gradient; a parameter of them cannot be trained anywhere in PyTorch."""
+    """The average of integers truncates and has no gradient. PyTorch itself refuses to train parameters of integers."""
     whole = torch.tensor([1, 2, -3]) * (hvd.rank() + 1)
     total = sum(torch.tensor([1, 2, -3]) * (r + 1) for r in range(hvd.size()))
     check(hvd.allreduce(whole), torch.div(total, hvd.size(), rounding_mode="trunc"))
@@ -63,7 +63,7 @@ def test_a_type_that_cannot_be_reduced():
     "options", [{}, {"groups": 1}, {"compression": hvd.Compression.fp16}, {"op": hvd.Sum}], ids=str
 )
 def test_narrow_parameters(dtype, options):
-    """A network of 16-bit floats is trained and made equal like another."""
+    """A network of 16-bit floats is trained and broadcast like any other."""
     w, b = parameter(3, dtype=dtype), parameter(1, dtype=dtype)
     with torch.no_grad():
         w.fill_(hvd.rank())
@@ -92,7 +92,7 @@ def test_a_parameter_without_name():
 @several()
 @pytest.mark.parametrize("groups", [None, 1, 2], ids=str)
 def test_any_order_of_parameters(groups):
-    """The ranks hold, name and use their parameters in other orders."""
+    """The ranks hold, name and use their parameters in different orders."""
     shapes = {"a": (2,), "b": (3, 2), "c": (1,), "d": (2,)}
     order = list(shapes)
     order = order[hvd.rank() :] + order[: hvd.rank()]
@@ -150,7 +150,7 @@ def test_refusals_name_the_tensor():
 
 @several()
 def test_a_parameter_that_one_rank_lacks():
-    """The others wait for it until that rank goes, and are told the name then."""
+    """The others wait until that rank leaves. Then their error names the parameter."""
     shared, extra = parameter(), parameter()
     lacks = hvd.rank() == 0
     named = [("shared", shared)] if lacks else [("shared", shared), ("head.extra", extra)]
@@ -181,7 +181,7 @@ def test_groups_need_the_same_parameters():
 @several()
 @pytest.mark.parametrize("named", [True, False])
 def test_two_optimizers_with_equal_names(named):
-    """Their gradients travel together, and keep apart; the ranks use them in other orders."""
+    """Their gradients are reduced at the same time but kept apart. The ranks use them in different orders."""
     one, two = parameter(), parameter()
     optimizers = [
         hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1.0), [("weight", p)] if named else None) for p in (one, two)
@@ -268,7 +268,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_arguments_of_operations(call):
-    """Refused on this rank, before another one hears of it."""
+    """Refused on this rank, before another rank hears of the call."""
     t = torch.ones(2, 2)
     for options, error, match in [
         ({"name": 5}, TypeError, "name must be a str, not 5"),
@@ -317,7 +317,7 @@ MISTAKES = {
 @several()
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_of_one_rank(mistake):
-    """It fails on all ranks with the reason of that rank, which goes on; the next calls meet one another."""
+    """The call fails on all ranks with the reason of that rank. The next calls of the ranks match again."""
     call, reason = MISTAKES[mistake]
     for odd in range(hvd.size()):
         wrong = hvd.rank() == odd
@@ -339,7 +339,7 @@ def test_what_are_no_parameters():
 
 
 def test_a_second_step():
-    """As with the optimizer alone: it uses the same gradients again."""
+    """A second step uses the same gradients again, as without Horovod."""
     p = parameter()
     optimizer = sgd([("p", p)])
     (p * (hvd.rank() + 1)).sum().backward()
@@ -403,7 +403,7 @@ def test_a_graph_of_the_gradient():
 )
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_nan_and_infinity_pass_through(options, value):
-    """From one rank to all, in their own element only: whoever scales losses looks for them."""
+    """They reach all ranks, in their own element only: code that scales losses looks for them."""
     p, q = parameter(4), parameter(3)
     optimizer = sgd([("p", p), ("q", q)], **options)
     weights = torch.ones(4)
@@ -423,7 +423,7 @@ def test_nan_and_infinity_pass_through(options, value):
 
 
 def test_a_model_elsewhere_with_buffers_in_host_memory(monkeypatch):
-    """The parameters as if on a GPU, the buffers here; one dict has both."""
+    """One dict has parameters that seem to be on a GPU, and buffers in host memory."""
     net = torch.nn.BatchNorm1d(3)
     with torch.no_grad():
         for t in net.state_dict().values():
@@ -460,7 +460,7 @@ def test_a_model_on_a_gpu_with_buffers_in_host_memory():
 
 
 def test_tensors_that_are_freed_early():
-    """Whoever drops a tensor, a gradient or the whole optimizer while they travel harms nobody."""
+    """A tensor, a gradient or an optimizer may be dropped while its operations are in progress."""
     for i in range(5):
         for call in (hvd.allreduce_async, hvd.allreduce_async_, hvd.allgather_async):
             call(torch.ones(5000), name=f"dropped.{call.__name__}.{i}")
@@ -483,7 +483,7 @@ def test_tensors_that_are_freed_early():
 @several()
 @pytest.mark.parametrize("options", [{}, {"groups": 1}, {"compression": hvd.Compression.bf16}], ids=str)
 def test_gradients_that_are_dropped_before_the_step(options):
-    """model.zero_grad(set_to_none=True) in place of the optimizer's: the sum that is under way counts."""
+    """After model.zero_grad(set_to_none=True), step uses the sum that is in progress."""
     p = parameter()
     optimizer = sgd([("p", p)], **options)
     for _ in range(2):
@@ -501,7 +501,7 @@ def test_gradients_that_are_dropped_before_the_step(options):
 @pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum])
 @pytest.mark.parametrize("by", ["step", "synchronize of a handle"])
 def test_ctrl_c_in_the_midst_of_synchronize(by, op):
-    """Rank 0 waits for the others, who come only after it was interrupted; then it waits again."""
+    """Rank 0 waits for the others, which come only after it was interrupted; then it waits again."""
     p = parameter()
     optimizer = sgd([("p", p)], op=op)
     handle = None

@@ -1,4 +1,4 @@
-"""torch.compile: what a compiled function computes is what it computes uncompiled, values and gradients."""
+"""torch.compile: a compiled function has the values and gradients that it has uncompiled."""
 
 import shutil
 from functools import partial
@@ -88,7 +88,7 @@ def test_grouped_allreduce_is_one_graph():
 
 @pytest.mark.parametrize("one_graph", [False, True])
 def test_results_of_unknown_size(one_graph):
-    """A size that only the job can tell breaks the graph, unless PyTorch is told to carry on."""
+    """A size that depends on other ranks breaks the graph, unless PyTorch captures operators of dynamic shape."""
 
     def gather(x):
         return hvd.allgather(x * 2, name="a") + 1
@@ -212,7 +212,7 @@ def test_training(what, backend):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_gradients_are_averaged_by_hand_in_the_graph(dynamic):
-    """The whole step in one function, with the loss averaged over the job."""
+    """One function computes the loss and averages it over the job."""
 
     def f(w, x):
         return hvd.allreduce((x @ w).pow(2).mean(0), name="loss")

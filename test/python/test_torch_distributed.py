@@ -71,7 +71,7 @@ def mine(*args, **kwargs):
 
 
 def reduced(tensors, op):
-    """By definition; of these numbers exact."""
+    """The definition of a reduction, which is exact for these numbers."""
     wide = torch.float64 if tensors[0].is_floating_point() else tensors[0].dtype
     return functools.reduce(REDUCTIONS[op], [t.to(wide) for t in tensors]).to(tensors[0].dtype)
 
@@ -106,7 +106,7 @@ def test_bits(op, dtype):
 
 
 def ranks_disagree(odd, common, why):
-    """The last rank does one thing and the others another; all are told why that cannot be."""
+    """The last rank calls ``odd``, the others ``common``. All get an error that matches ``why``."""
     with pytest.raises(HorovodInternalError, match=why):
         (odd if rank() == size() - 1 else common)()
 
@@ -137,7 +137,7 @@ def test_disagreement_about_bits():
 
 @several()
 def test_disagreement_about_what_moves():
-    """Each text names the calls and the roots, on all ranks, also on those that neither send nor receive there."""
+    """The errors of all ranks name the calls and the roots, also on ranks that neither send nor receive there."""
     n, me, last = size(), rank(), size() - 1
 
     def parts():
@@ -196,7 +196,7 @@ def test_allreduce_of_complex_and_strided():
 
 
 def test_complex_numbers():
-    """They can be added, in every form; there is no least or greatest of them, and the engine cannot multiply them."""
+    """Complex numbers can be added, in every form. They have no order, and the engine cannot multiply them."""
     group = dist.distributed_c10d._get_default_group()
     n = size()
 
@@ -240,7 +240,7 @@ def test_like_gloo_to_rounding(gloo):
     dist.all_reduce(theirs, group=gloo)
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
     if size() <= 2:
-        assert torch.equal(ours, theirs)  # of two numbers there is one sum
+        assert torch.equal(ours, theirs)  # two numbers have one sum
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64])
@@ -367,7 +367,7 @@ def test_objects():
 
 
 def test_barrier():
-    """Nobody is through before the last one has come: the others see what it wrote before."""
+    """No rank leaves before the last one has come, so every rank sees what that one wrote before."""
     store = dist.distributed_c10d._get_default_store()
     if rank() == size() - 1:
         time.sleep(0.2)
@@ -396,14 +396,14 @@ def test_more_operations_than_names(monkeypatch):
 
 
 def test_ranks_join_after_different_numbers_of_operations():
-    """Groups of all ranks go on together after hvd.join(); one of some ranks has never been apart."""
+    """Groups of all ranks are in step again after hvd.join(). A group of some ranks was never out of step."""
     everybody, some = dist.new_group(), dist.new_group(list(range(max(1, size() - 1))))
     for _ in range(2):
         for i in range(2 + rank()):
             for group in (None, everybody):
                 t = torch.ones(3)
                 dist.all_reduce(t, group=group)
-                check(t, torch.full((3,), float(sum(2 + r > i for r in range(size())))))  # zeros of who has joined
+                check(t, torch.full((3,), float(sum(2 + r > i for r in range(size())))))  # joined ranks give zeros
         t = torch.ones(3)
         early = rank() % 2 == 0 and rank() < max(1, size() - 1)
         work = dist.all_reduce(t, group=some, async_op=True) if early else None
@@ -438,7 +438,7 @@ def test_futures():
 
 
 def test_futures_that_wait_for_others():
-    """In C++, where nobody can drive the engine, and on the thread that tells of ends."""
+    """Futures are waited for in C++, which cannot drive the engine, and on the thread that completes futures."""
     n = size()
 
     def start(value=1.0):
@@ -497,7 +497,7 @@ def test_messages_keep_their_order_and_tags():
 
 @several()
 def test_large_messages_cross():
-    """More than is kept for a receiver, both ways at once."""
+    """Messages that are larger than what is buffered for a receiver, in both directions at once."""
     right, left = (rank() + 1) % size(), (rank() - 1) % size()
     t = torch.empty(2_000_000)
     ops = [dist.P2POp(dist.isend, torch.full((2_000_000,), float(rank())), right), dist.P2POp(dist.irecv, t, left)]
@@ -528,7 +528,7 @@ def subsets():
 
 @several()
 def test_subgroups():
-    """Made by all, used by members, several at a time; ranks of the world are translated."""
+    """All ranks make the groups, and members use them. Ranks of the world are translated to ranks of the group."""
     made = [(ranks, dist.new_group(ranks)) for ranks in subsets()]
     for ranks, group in made:
         if rank() not in ranks:
@@ -566,7 +566,7 @@ def test_groups_of_the_same_ranks():
         a, b = torch.ones(2), torch.full((3,), 2.0)
         first, second = (one, other) if rank() == 0 else (other, one)
         works = {first: None, second: None}
-        for group in works:  # in another order on each rank
+        for group in works:  # in another order on rank 0
             works[group] = dist.all_reduce(a if group is one else b, group=group, async_op=True)
         for work in works.values():
             work.wait()
@@ -577,7 +577,7 @@ def test_groups_of_the_same_ranks():
 
 @several()
 def test_many_groups_one_after_the_other():
-    """More than there can be sets at a time: those that are destroyed are removed."""
+    """They are more than can exist at a time: the process set of a destroyed group is removed."""
     for _ in range(40):
         group = dist.new_group([0])
         if rank() == 0:
@@ -642,7 +642,7 @@ def test_messages_of_the_wrong_size():
 @several()
 @pytest.mark.parametrize("anybody", [False, True])
 def test_messages_of_another_dtype(anybody):
-    """As many bytes are not enough; and the next message comes after it."""
+    """An equal number of bytes is not enough. The next message arrives all the same."""
     if rank() == 0:
         dist.send(torch.ones(2), 1, tag=4)
         dist.send(torch.ones(2), 1, tag=4)
@@ -687,7 +687,7 @@ def test_bad_arguments():
 
 
 def test_elements_that_share_memory_are_not_written():
-    """It is seen at the call, on every rank, whether or not it is this rank's tensor that is written."""
+    """Every rank refuses the call at once, whether or not its own tensor would be written."""
     group = dist.distributed_c10d._get_default_group()
     n = size()
     x, wide = torch.ones(3), torch.ones(1).expand(3)
@@ -711,13 +711,13 @@ def test_elements_that_share_memory_are_not_written():
     total = torch.empty(n, 3)
     group._allgather_base(total, wide).wait()  # it is only read
     check(total, torch.ones(n, 3))
-    columns = torch.zeros(4, 6)[:, ::2].t()  # of which no two elements are one
+    columns = torch.zeros(4, 6)[:, ::2].t()  # no two of its elements share memory
     dist.all_reduce(columns)
 
 
 @several()
 def test_time_out():
-    """Whoever waits too long is told; the operation goes on."""
+    """A wait that lasts too long fails; the operation goes on."""
     group = dist.distributed_c10d._get_default_group()
     t = torch.ones(1)
     if rank() == 0:
@@ -792,7 +792,7 @@ def test_ddp_whose_hook_waits_in_the_midst_of_backward(gloo):
 
 
 def test_ddp_of_a_static_graph(gloo):
-    """Its first pass starts all operations at its end, after what waits for them has been put there."""
+    """In its first pass DDP starts all operations at the end, after it has queued the callback that waits for them."""
     ours, theirs = (trained(group, static_graph=True) for group in (None, gloo))
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
@@ -871,7 +871,7 @@ def test_zero_redundancy_optimizer():
 
 @several()
 def test_fsdp2():
-    """Weights as of one process that trains on all data."""
+    """The weights are those of one process that trains on all data."""
     if VERSION < (2, 6):
         pytest.skip("fully_shard is public from PyTorch 2.6 on")
     if not hasattr(torch.cpu.Stream, "record_event"):
@@ -938,7 +938,7 @@ def gather_into(output, input):
 
 
 def amid(start, change):
-    """The Work of an operation that cannot end before something has been changed."""
+    """Start an operation that cannot end before ``change`` has run, and return its Work."""
     late = dist.get_rank() == dist.get_world_size() - 1 and dist.get_world_size() > 1
     work = None if late else start()
     if work is not None:

@@ -18,12 +18,12 @@ from test_faults import FAULTS, LAUNCHER, LONGEST_JOB_S, ROOT, TOLD_WITHIN_S, Jo
 pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="starts jobs of its own")
 
 EXAMPLE = ROOT / "examples" / "pytorch_ddp.py"
-# Debian's PyTorch 2 wants libuv for its stores, and was built without: here the ranks are told not to,
+# Debian's PyTorch 2 uses libuv for its stores, but was built without it. USE_LIBUV=0 turns that off for ranks.
 ENVIRONMENT = {
     **os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "USE_LIBUV": "0",
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
 }  # fmt: skip
-# and torchrun, which does not listen to that, gets a store without network.
+# torchrun ignores USE_LIBUV, so it gets a store without network.
 TORCHRUN_2 = ["--rdzv-backend", "c10d", "--rdzv-conf", "store_type=file", "--local-addr", "127.0.0.1"]
 
 
@@ -37,8 +37,11 @@ def run(*command):
 
 
 def run_over_gloo(saved, *command):
-    """run, for a job that saves what it is for as its last deed but leaving. PyTorch's own gloo may never end then: a
-    thread that drops the last tensor waits for the interpreter, which waits for the thread (seen with 1.13)."""
+    """Run a job that writes the file ``saved`` as its last act, and end it if it does not exit after that.
+
+    PyTorch's own gloo may hang at exit: a thread that drops the last tensor waits for the interpreter, which waits for
+    the thread (seen with 1.13).
+    """
     job = subprocess.Popen(
         [str(part) for part in command], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )  # fmt: skip
@@ -54,7 +57,7 @@ def run_over_gloo(saved, *command):
 
 
 def torchrun(ranks, *command):
-    """As a module, for this Python. Debian's of 1.13 needs the redirection, as its Python is too new for it."""
+    """Run torchrun as a module of this Python. Debian's 1.13 needs the redirection, as its Python is too new for it."""
     flags = ["-r", "1", "-t", "1"] if torch.__version__.startswith("1.") else TORCHRUN_2
     return run(sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", ranks, *flags, *command)
 
@@ -64,7 +67,7 @@ def weights(path):
 
 
 def test_weights_are_those_over_gloo(tmp_path):
-    """The same training under each launcher. Of two ranks' gradients there is one sum, so the bits are the same."""
+    """The same training over each backend. Two ranks' gradients have one sum, so the bits are the same."""
     arguments = ["--epochs", "3", "--save"]
     under = {
         "ours": (LAUNCHER, "-np", 2, sys.executable, EXAMPLE, *arguments, tmp_path / "ours"),
@@ -170,7 +173,7 @@ print(hvd.allgather_object(sys.argv[1]))
 
 
 def test_ranks_that_have_met_others_before(tmp_path):
-    """A new process joins one that has been in other jobs: their numbers of starts differ, those in this job do not."""
+    """A new process joins one that has been in other jobs, so they have started jobs different numbers of times."""
 
     def start(name, *meetings):
         command = [sys.executable, "-c", MEET, name, *(f"{tmp_path}/{meeting}" for meeting in meetings)]

@@ -292,7 +292,7 @@ def test_a_handler_of_ones_own():
 
 
 def test_training_goes_on_after_errors_and_updates(monkeypatch):
-    """Each rank in turn fails, in the midst of a step; the result is that of training without failures."""
+    """Each rank in turn fails during a step. The result is that of training without failures."""
     epochs, batches = 2, 6
 
     def train_alone():
@@ -388,7 +388,7 @@ def test_sampler_in_the_midst_of_an_epoch():
 
 @pytest.mark.parametrize("before", [1, 2, 3, 8])
 def test_sampler_with_another_number_of_ranks(monkeypatch, before):
-    """What ``before`` ranks have left is dealt out to those that there are."""
+    """What ``before`` ranks have not processed is dealt out to the ranks of this job."""
     length = 30
     done = set()
     for r in range(before):

@@ -1,4 +1,4 @@
-"""Tensors on a real GPU, which all ranks share if there are fewer. Skipped where there is none.
+"""Tensors on real GPUs, which ranks share if there are fewer GPUs than ranks. Skipped where there is none.
 
 ``make test-gpu`` runs them with each value of GOROVOD_GPU.
 """

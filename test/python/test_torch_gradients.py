@@ -45,7 +45,7 @@ CASES = {
                 process_set=kw["process_set"],
             )
         ],
-        # The second backward averages what is zero but on the root.
+        # The second backward averages a gradient that is zero except on the root.
         lambda n: 1 / n**2,
     ),
 }
@@ -53,7 +53,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def sets(job):
-    """Every set of two or more ranks, that of all among them, as known to all ranks."""
+    """Every set of two or more ranks, including the set of all ranks."""
     n = hvd_size()
     several = [hvd.ProcessSet(ranks) for size in range(2, n) for ranks in itertools.combinations(range(n), size)]
     rejoin(process_sets=several)
@@ -62,7 +62,7 @@ def sets(job):
 
 
 def derivatives(loss, tensors, process_set):
-    """Of the sum of all members' ``loss``, by the elements of this member's ``tensors``."""
+    """The derivatives of the sum of all members' ``loss`` by the elements of this member's ``tensors``."""
     result = [torch.zeros_like(t) for t in tensors]
     for member in range(process_set.size()):
         mine = member == process_set.rank()
@@ -122,7 +122,7 @@ def test_narrow_types(job, dtype):
 
 
 def test_gradients_through_several_operations(job):
-    """As in a network whose layers are spread: x goes to all, what comes back is added up."""
+    """As in a network whose layers are on different ranks: x goes to all, and the results are added up."""
     n = hvd.size()
     x = of_rank(hvd.rank(), (n, 3), torch.float64).requires_grad_()
     there = hvd.alltoall(x)

@@ -26,19 +26,19 @@ pytestmark = pytest.mark.usefixtures("job")
 
 
 def uneven_splits(sender, size, seed=0):
-    """How many rows ``sender`` sends to each rank; some none."""
+    """How many rows ``sender`` sends to each rank, to some of them none."""
     return [(sender * 3 + receiver * 2 + seed) % 4 for receiver in range(size)]
 
 
 def exchanged(inputs, splits):
-    """The definition of alltoall: what this rank gets, and from whom."""
+    """The definition of alltoall: the rows that this rank gets, and how many from each rank."""
     me = hvd.rank()
     parts = [t.split([*s, len(t) - sum(s)])[me] for t, s in zip(inputs, splits)]
     return torch.cat(parts), torch.tensor([s[me] for s in splits], dtype=torch.int32)
 
 
 def scattered(total, rank=None, size=None):
-    """This rank's rows."""
+    """The rows of ``total`` that a reducescatter gives ``rank``, by default this one."""
     rank, size = hvd.rank() if rank is None else rank, size or hvd.size()
     rows = [len(total) // size + (1 if r < len(total) % size else 0) for r in range(size)]
     return total.split(rows)[rank]
@@ -57,7 +57,7 @@ def test_alltoall(dtype):
             mine = inputs[hvd.rank()]
             result = hvd.alltoall(mine)
             check(result, expected)
-            result, splits = hvd.synchronize(hvd.alltoall_async(mine))  # always both
+            result, splits = hvd.synchronize(hvd.alltoall_async(mine))  # synchronize always returns both
             check(result, expected)
             check(splits, received)
 
@@ -148,7 +148,7 @@ def test_gradient_of_alltoall():
         x = of_rank(hvd.rank(), (sum(splits[hvd.rank()]) + kept, 2), torch.float64).requires_grad_()
         y, received = hvd.alltoall(x, splits=splits[hvd.rank()])
         assert y.requires_grad and not received.requires_grad
-        # Each row's gradient says who has it now.
+        # Each row's gradient is the rank that has the row now.
         y.backward(torch.full_like(y, float(hvd.rank())))
         owners = torch.arange(n, dtype=torch.float64).repeat_interleave(torch.tensor(splits[hvd.rank()]))
         check(x.grad, torch.cat((owners, torch.zeros(kept, dtype=torch.float64)))[:, None].expand(-1, 2))
@@ -235,7 +235,7 @@ def test_gradient_of_reducescatter():
         mine = scattered(gradient).clone()
         y.backward(mine)
         check(x.grad, factor * gradient)
-        check(mine, scattered(gradient))  # the caller's own is left as it was
+        check(mine, scattered(gradient))  # the caller's gradient is unchanged
 
 
 # ---- groups
@@ -426,7 +426,7 @@ def test_group_errors():
 
 @several()
 def test_duplicate_group():
-    """None of a group that is refused has been submitted."""
+    """A group that is refused submits none of its tensors."""
     mine = [torch.ones(3), torch.ones(4)]
     if hvd.rank() == 0:
         handle = hvd.grouped_allreduce_async(mine, name="duplicate", op=hvd.Sum)
@@ -490,7 +490,7 @@ def test_gradient_of_a_part_of_a_group():
 
 
 def test_groups_elsewhere_go_through_host_memory(monkeypatch):
-    """As for a GPU, whose place host memory takes here."""
+    """Host memory stands in for that of a GPU here."""
     monkeypatch.setattr(_staging, "_usable", lambda tensor: False)
     n = hvd.size()
     mine = [torch.ones(n, 2), torch.full((n,), 2.0)]

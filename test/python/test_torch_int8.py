@@ -33,7 +33,7 @@ def test_int8_keeps_errors_by_name():
     exact = hvd.allreduce(mine.double(), op=hvd.Sum)
     for _ in range(steps):
         total += hvd.allreduce(mine, op=hvd.Sum, name="int8.kept", compression=hvd.Compression.int8).double()
-    # The errors of the first step are lost, and those of the last one are to come.
+    # The errors of the first step are not kept, and those of the last step have not been sent yet.
     assert (total - steps * exact).abs().max() < 0.2 * hvd.size()
     assert _kept_bytes() == (4 * 6000 if _hosts_apart() else 0)
     once = hvd.allreduce(mine, op=hvd.Sum, name="int8.once", compression=hvd.Compression.int8)

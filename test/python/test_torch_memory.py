@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("job")
 
 
 def is_late():
-    """Whether this is the rank that submits only when the others have changed their tensors."""
+    """Whether this is the rank that submits only after the others have changed their tensors."""
     return hvd.size() > 1 and hvd.rank() == hvd.size() - 1
 
 
@@ -70,11 +70,11 @@ SUMS = ("allreduce", "reducescatter", "grouped_allreduce", "grouped_reducescatte
 
 
 def given_splits(n):
-    """Splits that nobody has afterwards."""
+    """Splits to which the caller keeps no reference."""
     return torch.full((hvd.size(),), n // hvd.size(), dtype=torch.int32)
 
 
-LARGE = 1_200_000  # the system has such memory back as soon as it is freed
+LARGE = 1_200_000  # so large that the allocator returns it to the system at once
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_memory_is_kept(operation, n, replace, make):
 
 
 def test_optimizer_gradients_that_are_replaced():
-    """Whoever replaces a gradient, or what is in it, while it is reduced, has the reduced one at the step."""
+    """If a program replaces a gradient or its data during the reduction, step still uses the reduced values."""
     parameter = torch.nn.Parameter(torch.zeros(60))
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD([parameter], lr=1.0), named_parameters=[("p", parameter)], op=hvd.Sum
@@ -123,7 +123,7 @@ def test_optimizer_gradients_that_are_replaced():
 
 
 def changes_of(parameter, optimizer, changes):
-    """Steps with gradients of ones, each with the next of the changes made between backward and step."""
+    """Take steps with gradients of ones, and make the next of the changes between backward and step of each."""
     for _ in range(2):
         if is_late():
             hvd.barrier()
@@ -154,7 +154,7 @@ def share(x):
 @pytest.mark.parametrize("resize", [grow, shrink_storage, share])
 @pytest.mark.parametrize("operation", ["allreduce", "grouped_allreduce", "allgather"])
 def test_freed_memory_is_told(operation, resize):
-    """Memory that PyTorch frees in spite of all is told, by who has freed it. The engine only reads it here."""
+    """A rank that frees memory in use gets an error that says so. The engine only reads the memory here."""
     x = torch.ones(60)
     result = outcome(amid(lambda: OPERATIONS[operation](x), lambda: resize(x)))
     if is_late():

@@ -124,7 +124,7 @@ def test_without_nccl(libraries, tmp_path):
 )  # fmt: skip
 def test_what_is_left_out_is_found(libraries, tmp_path, case, left_out):
     code, output, said = job(libraries, tmp_path, 2, case, left_out, **ASYNC)
-    assert code != 0 and ("race:" in said or "AssertionError" in output), output  # or it has had its effect
+    assert code != 0 and ("race:" in said or "AssertionError" in output), output  # or the result is wrong
 
 
 def test_nccl_has_done_it(libraries, tmp_path):

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("job")
 @pytest.mark.smoke
 @pytest.mark.parametrize(
     ("dtype", "op"),
-    [(t, op) for t in DTYPES for op in OPS if (t, op) != (torch.bool, "Average")],  # of which there is none
+    [(t, op) for t in DTYPES for op in OPS if (t, op) != (torch.bool, "Average")],  # bools have no average
     ids=str,
 )
 def test_allreduce(dtype, op):
@@ -148,7 +148,7 @@ def test_compression_rounds_between_hosts_only(compression, dtype):
 
 
 def test_compression_by_the_front_end():
-    class Doubling(hvd.Compression.fp16):  # of one's own, though a built-in one's child
+    class Doubling(hvd.Compression.fp16):  # a user's class, although it derives from a built-in one
         @staticmethod
         def compress(tensor):
             return tensor * 2, None
@@ -286,7 +286,7 @@ def test_no_gradient_when_not_wanted():
 
 
 def test_tensors_that_are_the_negative_of_their_memory():
-    """As PyTorch makes them of imaginary parts of conjugates."""
+    """PyTorch makes such tensors of the imaginary parts of conjugates."""
     n = hvd.size()
 
     def lazy():
@@ -319,7 +319,7 @@ def test_tensors_that_are_the_negative_of_their_memory():
 
 
 def test_tensors_elsewhere_go_through_host_memory(monkeypatch):
-    """As for a GPU, whose place host memory takes here."""
+    """Host memory stands in for that of a GPU here."""
     monkeypatch.setattr(_staging, "_usable", lambda tensor: False)
     inputs = of_all((4, 3), torch.float32)
     mine = inputs[hvd.rank()]
@@ -488,7 +488,7 @@ def test_handles():
 
 @pytest.mark.parametrize("submit", [hvd.allreduce_async, lambda mine: hvd.grouped_allreduce_async([mine, mine])])
 def test_polling_tells_the_engine(submit, monkeypatch):
-    """Where cores are scarce, the engine makes haste only for those of whom it knows that they wait."""
+    """Where cores are scarce, the engine hurries only for callers that it knows to wait."""
     lib, asked = _lib.load(), []
 
     class Asked:
@@ -658,7 +658,7 @@ def test_bad_arguments():
     for root in (-1, hvd.size()):
         with pytest.raises(ValueError, match="invalid root rank"):
             hvd.broadcast(mine, root)
-    for huge in (2**31, 2**32, 2**40, -(2**31) - 1, 10**30):  # whose lower bits may say another number
+    for huge in (2**31, 2**32, 2**40, -(2**31) - 1, 10**30):  # the lower bits of some are a valid number
         for call in (
             lambda n: hvd.broadcast(mine, n),
             lambda n: hvd.broadcast_(mine.clone(), n),

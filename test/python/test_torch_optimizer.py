@@ -298,7 +298,7 @@ def grouped_by(net, how):
 @pytest.mark.parametrize("how", ["one", "three", "too many", "lists", "none"])
 @pytest.mark.parametrize("named", [True, False])
 def test_groups(how, named):
-    """Also with fewer passes than announced, sums, factors, and parameters that only some ranks use."""
+    """Also with a predivide factor and with compression."""
     for kwargs in ({}, {"gradient_predivide_factor": 2.0}, {"compression": hvd.Compression.fp16}):
         net, reference = model(), model()
         base = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
@@ -329,7 +329,7 @@ def test_groups_with_several_passes_and_unused_parameters():
 
 
 def test_order_of_groups_is_that_of_the_first_rank():
-    """Parameters that the ranks list in other orders are still grouped alike."""
+    """Parameters that the ranks list in different orders are still grouped alike."""
     named = [(f"p{i}", torch.nn.Parameter(torch.ones(1 + i))) for i in range(5)]
     if hvd.rank() % 2:
         named.reverse()
@@ -382,7 +382,7 @@ def test_scheduler():
 @pytest.mark.parametrize("op", [hvd.Average, hvd.Min])
 @pytest.mark.parametrize("groups", [(None, None), (None, 1), (1, None), (1, 1)])
 def test_optimizers_that_share_parameters(op, groups):
-    """As of two heads on one encoder: each optimizer reduces the gradients of both, which are the same."""
+    """As with two heads on one encoder: both optimizers reduce the shared gradient, with the same result."""
     shared, mine, yours = (torch.nn.Parameter(torch.zeros(3)) for _ in range(3))
     optimizers = [
         hvd.DistributedOptimizer(
@@ -432,7 +432,7 @@ LATE = {
 @pytest.mark.parametrize("how", LATE)
 @pytest.mark.parametrize("options", [{}, {"groups": 1}, {"backward_passes_per_step": 2}, {"op": hvd.Adasum}], ids=str)
 def test_parameters_that_are_trained_later(how, options):
-    """The optimizer has not watched them when it was made; their first gradients are reduced all the same."""
+    """The optimizer did not watch these parameters when it was made. Their first gradients are reduced all the same."""
     net, reference = model(), model()
     made = []
     for m, distribute in ((net, True), (reference, False)):
@@ -514,7 +514,7 @@ def test_adasum_of_one_rank_is_the_optimizer_itself():
     train_alone(reference, torch.optim.SGD(reference.parameters(), lr=0.1, momentum=0.9))
     assert_same(net, reference)
     optimizer.synchronize()
-    with optimizer.skip_synchronize():  # which the variant for several ranks has not
+    with optimizer.skip_synchronize():  # the variant for several ranks refuses this
         optimizer.step()
 
 
@@ -530,7 +530,7 @@ def small_problem():
 
 
 def is_usable(optimizer, parameters, backward, op):
-    """One step of SGD with a learning rate of 1 gives what it must."""
+    """Check that one step of SGD with a learning rate of 1 gives the expected weights."""
     with torch.no_grad():
         for p in parameters:
             p.zero_()
@@ -564,7 +564,7 @@ def test_shutdown_while_gradients_are_reduced(then, op, groups):
     hvd.init()
     if then == "init and step":
         with pytest.raises(hvd.HorovodInternalError, match="shut down"):
-            optimizer.step()  # not what the numbers of the old operations name now
+            optimizer.step()  # it must not take new operations for the old ones with these numbers
     if then == "init and backward":
         backward()
         optimizer.step()
@@ -573,7 +573,7 @@ def test_shutdown_while_gradients_are_reduced(then, op, groups):
 
 
 class Interrupting:
-    """A compressor during whose second decompression Ctrl-C comes, once."""
+    """A compressor that raises KeyboardInterrupt once, in its second decompression."""
 
     def __init__(self):
         self.calls = 0
@@ -747,7 +747,7 @@ def test_broadcast_optimizer_state(name, wrapped):
 
 
 def every_class():
-    """Of this PyTorch's optimizers, but LBFGS, which is refused."""
+    """Every optimizer class of this PyTorch except LBFGS, which is refused."""
     classes = {n: c for n, c in vars(torch.optim).items() if isinstance(c, type) and n not in ("Optimizer", "LBFGS")}
     return {n: c for n, c in sorted(classes.items()) if issubclass(c, torch.optim.Optimizer)}
 
@@ -824,7 +824,7 @@ def test_broadcast_optimizer_state_leaves_zero_gradients_where_there_is_no_state
 @pytest.mark.parametrize("layer", [torch.nn.Embedding, torch.nn.EmbeddingBag])
 @pytest.mark.parametrize("optimizer", [torch.optim.SparseAdam, torch.optim.SGD])
 def test_zero_gradients_of_sparse_layers_are_sparse(layer, optimizer):
-    """The first backward adds to them, and what it makes must be of the kind that the layer makes."""
+    """The first backward adds to the zero gradients, and the sum must be sparse as the layer's own gradients are."""
     net = layer(5, 3, sparse=True)
     plain = optimizer(net.parameters(), lr=0.1)
     hvd.broadcast_optimizer_state(plain, 0, model=net)

@@ -1,7 +1,7 @@
-"""Tensors of a GPU, on a pretended one; test_torch_gpu.py has a real one.
+"""Tensors on a pretended GPU; test_torch_gpu.py has a real one.
 
-The pretended GPU does what streams are given when it is told to go on, and not before; what it holds is ordinary
-memory. So a copy that is used too early, or in a wrong order, gives wrong numbers here for certain.
+The pretended GPU does the work of its streams only when a test calls run, and its memory is ordinary memory. So a copy
+that is used too early, or in a wrong order, always gives wrong numbers here.
 """
 
 import collections
@@ -31,7 +31,7 @@ def total():
 
 
 class Event:
-    """Its memory is the text of what is to be answered; C's atoi is the query."""
+    """The memory of an event is text, and C's atoi is the query that reads the answer from it."""
 
     def __init__(self, gpu):
         self.gpu = gpu
@@ -73,19 +73,19 @@ class Stream:
 
 
 class PretendedGpu(TorchFunctionMode):
-    """In this context tensors can be on device "cuda". It stands in for torch.cuda, as far as staging goes, too."""
+    """In this context tensors can be on device "cuda". It also stands in for what staging uses of torch.cuda."""
 
     def __init__(self):
         super().__init__()
         self.tensors = {}
         self.events = []
-        self.working = False  # it does what it was given, and that is not given to it
+        self.working = False  # it does queued work, whose operations are not queued again
         self.streams = []
         self.recorded = []  # which tensors were recorded for which stream
         self.current = self.caller = self.Stream(None)
         self.capturing = False
 
-    # Of torch.cuda.
+    # The part of torch.cuda that staging uses.
 
     def Stream(self, device):
         self.streams.append(Stream(self))
@@ -109,7 +109,7 @@ class PretendedGpu(TorchFunctionMode):
 
         return Current()
 
-    # Of tests.
+    # For tests.
 
     def run(self, *streams):
         while sum(stream.run() for stream in streams or self.streams) > 0:
@@ -127,7 +127,7 @@ class PretendedGpu(TorchFunctionMode):
     def holds(self, tensor):
         return id(tensor) in self.tensors
 
-    # Of PyTorch.
+    # What PyTorch calls.
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -206,7 +206,7 @@ def test_results_come_back_on_the_stream_that_asks_for_them(gpu):
     assert seen == [total().tolist()]
     streams = [stream for address, stream in gpu.recorded if address == tensor.data_ptr()]
     assert asking in streams  # the allocator of its memory knows
-    assert any(stream not in (asking, gpu.caller) for stream in streams)  # so does it of the way to the host
+    assert any(stream not in (asking, gpu.caller) for stream in streams)  # and of the stream that copies to the host
 
 
 @pytest.mark.parametrize("rows", [2, 20_000])

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "python"))
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster of one node with 4 CPUs and 4 GPUs that it only believes to have."""
+    """A cluster of one node with 4 CPUs and 4 GPUs. Only its settings have the GPUs."""
     import ray
 
     yield ray.init(address="local", num_cpus=4, num_gpus=4, include_dashboard=False, log_to_driver=False)

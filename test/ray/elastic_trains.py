@@ -62,7 +62,7 @@ def journals(folder):
 
 
 def check_commits(folder, result, steps):
-    """No commit is lost: a rank that trains again begins at the newest commit that any survivor has."""
+    """No commit is lost: a worker that trains again never begins before its newest commit."""
     for worker, entries in journals(folder).items():
         highest = 0
         for e in entries:

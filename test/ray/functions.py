@@ -53,7 +53,7 @@ def fail(how, victim=1):
 
 
 def fails_at_the_end(victim):
-    """Have rank ``victim`` raise when the others wait for it no more."""
+    """Have rank ``victim`` raise when the others no longer wait for it."""
     import horovod.torch as hvd
 
     hvd.init()
@@ -74,7 +74,7 @@ def slowly(rank_seconds):
 
 
 def hog(megabytes, victim=1):
-    """Have rank ``victim`` take ever more memory, until it has so much."""
+    """Have rank ``victim`` allocate ``megabytes`` of memory, step by step."""
     import torch
 
     import horovod.torch as hvd

@@ -1,4 +1,4 @@
-"""What a person sees in Ray's dashboard: the stages of a job by name, and the job's secret nowhere."""
+"""Ray's dashboard shows the stages of a job by name, and the job's secret nowhere."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """Workers of an elastic job on Ray are killed at random moments: no hang, no commit lost, nothing left.
 
-KILLS=100 kills as many (5), SEED=N repeats a run's choices.
+KILLS is the number of kills (5 by default). SEED=N repeats a run's choices.
 """
 
 import collections

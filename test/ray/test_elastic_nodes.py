@@ -33,7 +33,7 @@ def until(holds, what, limit=60):
 
 
 def sizes(folder):
-    """The sizes in which workers have committed, oldest first."""
+    """The sizes of the worlds in which workers have committed, oldest first."""
     entries = sorted((e for w in journals(folder).values() for e in w if e["phase"] == "commit"), key=lambda e: e["at"])
     return [e["size"] for e in entries]
 
@@ -65,7 +65,7 @@ def test_a_new_node_is_used_and_one_that_goes_is_left(nodes, tmp_path, caplog):
 
 
 def test_nothing_is_started_on_a_killed_node(nodes, tmp_path, caplog):
-    """Ray takes many seconds to notice; it says at once that it has lost the connections to the actors there."""
+    """Ray notices a lost node only after many seconds, but says at once that its connections to the actors are lost."""
     nodes.add_node(num_cpus=1)
     victim = nodes.add_node(num_cpus=2)
     folder, stop = tmp_path / "journals", tmp_path / "stop"

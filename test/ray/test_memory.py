@@ -12,7 +12,7 @@ ROOM = 2500  # megabytes more than are taken now
 
 @pytest.fixture
 def tight(monkeypatch):
-    """A cluster that ends workers when the machine has little more memory taken than now."""
+    """A cluster that ends workers once ``ROOM`` megabytes more of the machine's memory are taken than now."""
     memory = psutil.virtual_memory()
     share = (memory.total - memory.available + ROOM * 2**20) / memory.total
     if share > 0.9 or memory.available < 4 * ROOM * 2**20:

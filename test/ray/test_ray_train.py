@@ -144,7 +144,7 @@ def test_failure_names_rank(cluster, tmp_path, how):
 
 
 def test_no_room(cluster, tmp_path):
-    """More workers than there is room for: what there is, and what was asked."""
+    """If there is no room for the workers, the error says what there is, and what was asked for."""
     with pytest.raises(ray.train.ControllerError) as error:
         HorovodTrainer(
             fail,
@@ -191,7 +191,7 @@ def test_a_ray_that_lacks_an_inner_name_is_told():
 
 @pytest.mark.smoke
 def test_config():
-    """What Ray's HorovodConfig took is taken; what has no effect says so, and is not kept."""
+    """The arguments of Ray's HorovodConfig are accepted. One without effect says so, and is not kept."""
     with pytest.warns(UserWarning, match="a fresh secret"):
         config = HorovodConfig(nics={"lo"}, verbose=2, key="a secret", timeout_s=20)
     assert "a secret" not in repr(config) and config.key is None

@@ -30,7 +30,7 @@ def cluster():
 
 
 def train_until_grown(config):
-    """Steps until there are as many ranks as wanted, and returns how many there were before, and then."""
+    """Steps until there are ``wanted`` ranks. Returns how many there were at the checkpoint, and how many there are."""
     import torch
 
     import horovod.torch as hvd
@@ -48,7 +48,7 @@ def train_until_grown(config):
 
 
 class Stepped(ray.train.UserCallback):
-    """Says that the first step is done, from Ray Train's controller."""
+    """Creates ``path`` once the first step is done, in Ray Train's controller."""
 
     def __init__(self, path):
         self.path = path

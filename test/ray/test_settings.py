@@ -1,4 +1,4 @@
-"""What needs no cluster: settings, places, loggers, names of Horovod's."""
+"""Settings, places, loggers, and names of Horovod's."""
 
 import os
 import warnings

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 def wait_until_free(cpus=4):
-    """Nothing of a job takes resources of the cluster any more."""
+    """Wait until no job takes resources of the cluster any more."""
     for _ in range(100):
         if ray.available_resources().get("CPU") == cpus:
             break

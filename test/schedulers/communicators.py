@@ -33,7 +33,7 @@ def tell(case: str, more: str = "") -> None:
 
 
 def members() -> str:
-    """All process sets by their ids, and what each sums over its own members."""
+    """All process sets, with their ids and ranks."""
     found = []
     for set_id, ranks in sorted(_basics._get_process_set_ids_and_ranks().items()):
         found.append(f"{set_id}={'+'.join(map(str, ranks))}")

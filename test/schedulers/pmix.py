@@ -1,7 +1,7 @@
 """One rank of mpirun that finds the others by PMIx, alone or beside mpi4py, as its argument says.
 
-Prints what it finds in one line, "place CASE rank R of N", for scripts/schedulers.sh. Where PMIx has not been told the
-last word by the time that the process ends, mpirun's exit status is not 0.
+Prints what it finds in one line, "place CASE rank R of N", for scripts/schedulers.sh. If a process ends without
+finalizing PMIx, mpirun's exit status is not 0.
 """
 
 import sys
@@ -18,7 +18,7 @@ def check() -> None:
 
 
 def by_pmix() -> None:
-    """Twice: the ranks meet once only."""
+    """hvd.init twice: the ranks meet by PMIx only once."""
     for _ in range(2):
         hvd.init()
         check()
@@ -28,7 +28,7 @@ def by_pmix() -> None:
 
 
 def mpi_later() -> None:
-    """MPI is initialised after hvd.init, and finalized before it is used for the last time."""
+    """MPI is initialised after hvd.init, and finalized before hvd is used for the last time."""
     hvd.init()
     from mpi4py import MPI
 

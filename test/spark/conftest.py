@@ -33,7 +33,7 @@ def start_session(master, **conf):
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    # The settings of the session that starts the Java would be those of all later ones, too.
+    # Otherwise all later sessions would have the settings of the one that starts the JVM.
     SparkContext._ensure_initialized()
     builder = SparkSession.builder.master(master).appName("gorovod's tests")
     settings = {

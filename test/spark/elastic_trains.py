@@ -54,7 +54,7 @@ def journals(folder):
 
 
 def check_commits(folder, results):
-    """No commit is lost: a rank that trains again begins at the newest commit that any survivor has."""
+    """No commit is lost: a worker that trains again never begins before its newest commit."""
     for worker, entries in journals(folder).items():
         highest = 0
         for e in entries:

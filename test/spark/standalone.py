@@ -1,4 +1,4 @@
-"""A cluster of Spark's own kind: a master and workers that are processes of this machine."""
+"""A standalone cluster of Spark: a master and workers that are processes of this machine."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ def free_port():
 
 
 class Cluster:
-    """The processes. Each worker has a core, and a container as those of YARN, so that it is a host of its own."""
+    """The processes. Each worker has one core, and looks like a container of YARN, so that it is a host of its own."""
 
     def __init__(self, folder):
         self.folder = Path(folder)

@@ -19,7 +19,7 @@ GPUS = '#!/bin/sh\necho \'{"name": "gpu", "addresses": ["4", "7"]}\'\n'
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory):
-    """Two executors with two slots, and two GPUs that they only believe to have, and with Spark's pages."""
+    """Two executors with two slots and two GPUs each, and with Spark's pages. Only the settings have the GPUs."""
     script = tmp_path_factory.mktemp("gpus") / "gpus.sh"
     script.write_text(GPUS)
     script.chmod(0o755)

@@ -225,7 +225,7 @@ def test_bad_use(path):
 
 
 def test_a_process_without_rows_takes_those_of_others(path):
-    for shard, rows in ((0, 7), (199, 1)):  # of 100 rows in batches of 7: the first has none, the last has one
+    for shard, rows in ((0, 7), (199, 1)):  # of 100 rows in row groups of 7: shard 0 has none, shard 199 has one
         with module(path, shard_count=200, cur_shard=shard, steps_per_epoch_train=2) as data:
             assert [len(batch["row"]) for batch in data.train_data()] == [rows, rows]
 

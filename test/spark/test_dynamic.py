@@ -9,7 +9,7 @@ import horovod.spark
 
 @pytest.fixture(scope="module")
 def spark():
-    """Up to two executors with a slot each, of which there is none at first."""
+    """Up to two executors with a slot each; at first there is none."""
     session = start_session(
         "local-cluster[2,1,1024]",
         dynamicAllocation_enabled="true",

@@ -1,6 +1,6 @@
 """Workers and executors of an elastic job are killed at random moments: no hang, no commit lost.
 
-KILLS=50 kills as many workers (3), SEED=N repeats a run's choices.
+KILLS is the number of workers to kill (3 by default). SEED=N repeats a run's choices.
 """
 
 import collections
@@ -33,7 +33,7 @@ def spark():
 class Killer(threading.Thread):
     """Kills workers that train, one of which must always live on with the state; then it creates the file ``enough``.
 
-    ``victims`` gives the processes to kill for a worker's.
+    ``victims`` gives the processes to kill in order to kill a worker, by the worker's process.
     """
 
     def __init__(self, folder, enough, kills, victims=lambda pid: [pid]):

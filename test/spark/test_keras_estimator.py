@@ -29,7 +29,7 @@ def line(inputs=2, outputs=1, activation=None):
 
 
 def plane(spark, rows=101):
-    """y = 2a - b + 1, with a row whose number no process shares evenly."""
+    """y = 2a - b + 1, in a number of rows that the processes cannot share evenly."""
     made = np.random.default_rng(3).normal(size=(rows, 2))
     df = spark.createDataFrame(
         [(Vectors.dense(row), float(2 * row[0] - row[1] + 1), i % 5 == 0) for i, row in enumerate(made)],
@@ -78,7 +78,7 @@ def test_a_line_is_learnt_predicted_and_goes_on(spark, store, tmp_path):
 
 
 def logged(store, run_id, part):
-    """How many values of what TensorBoard shows of a run."""
+    """How many values TensorBoard shows of each figure of a run."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(os.path.join(store.get_logs_path(run_id)[len("file://") :], part)).Reload()

@@ -26,7 +26,7 @@ def store(tmp_path):
 
 
 class Line(pl.LightningModule):
-    """Learns y of features."""
+    """Learns y from features."""
 
     def __init__(self, inputs=2, rate=0.05):
         super().__init__()
@@ -54,7 +54,7 @@ class Line(pl.LightningModule):
 
 
 def plane(spark, rows=101):
-    """y = 2a - b + 1, with a row whose number no process shares evenly."""
+    """y = 2a - b + 1, in a number of rows that the processes cannot share evenly."""
     made = np.random.default_rng(3).normal(size=(rows, 2))
     return spark.createDataFrame(
         [(Vectors.dense(row), float(2 * row[0] - row[1] + 1), i % 5 == 0) for i, row in enumerate(made)],
@@ -298,7 +298,7 @@ class Here(Backend):
 
 
 class Own(ParquetDataModule):
-    """A data module of a user's, who is told how many batches to give."""
+    """A user's data module, which is told how many batches to give."""
 
     def on_before_batch_transfer(self, batch, dataloader_idx):
         assert self.steps_per_epoch_train == 2

@@ -9,7 +9,7 @@ from horovod.spark.common import _outputs
 
 
 def add(df, features, kind, predict):
-    """The data frame with a column ``out`` of what ``predict`` makes of the features, for a label of that type."""
+    """The data frame with a column ``out`` that ``predict`` makes of the features, for a label of the type ``kind``."""
     return _outputs.add(df, features, [_outputs.Column("out", kind, 1)], lambda: lambda found: [predict(found)])
 
 

@@ -340,7 +340,7 @@ def test_vectors_of_different_sizes():
         (32, 16, None, [16, 16]),
         (1, 16, None, [1]),
         (3, 1, None, [1, 1, 1]),
-        (17, 4, 6, [4, 4, 4, 5, 4, 4]),  # of which the last come again
+        (17, 4, 6, [4, 4, 4, 5, 4, 4]),  # the last two repeat rows of the epoch
         (17, 4, 2, [4, 4, 4, 5]),  # two epochs
     ],
 )

@@ -212,7 +212,7 @@ def test_without_num_proc_it_is_the_default_parallelism(spark):
 
 @pytest.mark.smoke
 def test_two_jobs_share_the_slots(spark):
-    """Each needs three of the four, so one waits for the other."""
+    """Each job needs three of the four slots, so one waits for the other."""
     found = []
     threads = [
         threading.Thread(target=lambda n=n: found.append(horovod.spark.run(functions.place, (n,), num_proc=3)))

@@ -49,7 +49,7 @@ def test_arguments_and_results(name):
 
 @pytest.fixture(scope="module")
 def prepared(spark, tmp_path_factory):
-    """What the examples know: four rows of x and y."""
+    """The names that the examples use, among them four rows of x and y."""
     folder = tmp_path_factory.mktemp("examples")
     rows = pyarrow.table({"x": [0.0, 1.0, 2.0, 3.0], "y": [0, 1, 2, 3]})
     for name in ("train", "val"):
@@ -72,7 +72,7 @@ def prepared(spark, tmp_path_factory):
 
 
 def of_framework(name):
-    """What the examples for a framework know besides."""
+    """More names that the examples for a framework use."""
     if ".keras" in name:
         import tensorflow as tf
 

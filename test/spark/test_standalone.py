@@ -36,7 +36,7 @@ def spark(cluster):
 
 
 def test_run(spark):
-    # The workers of Spark stand in containers of their own, as YARN's do, and so on two hosts.
+    # Each worker of Spark looks like a container of YARN, so there are two hosts.
     assert horovod.spark.run(functions.place, num_proc=2) == [(rank, 2, 0, 1, rank, 2) for rank in range(2)]
 
 

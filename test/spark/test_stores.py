@@ -20,7 +20,7 @@ from horovod.spark.common.store import DBFSLocalStore, FilesystemStore, HDFSStor
 
 
 class S3(NamedTuple):
-    """A bucket of its own: all servers of a process have the same buckets."""
+    """How to reach a server, and a bucket of its own, because all servers of a process share their buckets."""
 
     options: dict
     bucket: str
@@ -106,7 +106,7 @@ def test_only_what_changed_is_copied(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_is_whole_or_not_there(tmp_path, monkeypatch):
-    """A process that dies amid a copy leaves the checkpoint before it."""
+    """A process that dies during a copy leaves the earlier checkpoint."""
     store = Store.create(str(tmp_path / "store"))
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "checkpoint").write_text("one")
@@ -146,7 +146,7 @@ def over_http(tmp_path):
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Files and lists of folders, and parts of files, as every server of the web has them."""
+    """Serves files, parts of files and lists of folders, without a log."""
 
     def send_head(self):
         path = self.translate_path(self.path)

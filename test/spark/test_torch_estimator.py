@@ -33,7 +33,7 @@ def linear(inputs=2, outputs=1):
 
 
 def plane(spark, rows=101):
-    """y = 2a - b + 1, with a row whose number no process shares evenly."""
+    """y = 2a - b + 1, in a number of rows that the processes cannot share evenly."""
     made = np.random.default_rng(3).normal(size=(rows, 2))
     return spark.createDataFrame(
         [(Vectors.dense(row), float(2 * row[0] - row[1] + 1), i % 5 == 0) for i, row in enumerate(made)],
@@ -270,7 +270,7 @@ def test_what_a_users_function_gives_wrongly(spark, store, params, words):
 
 
 class Same(DataModule):
-    """A data module of a user's, who is told how many batches to give."""
+    """A user's data module, which is told how many batches to give."""
 
     def __enter__(self):
         return self
@@ -558,7 +558,7 @@ def test_passes_that_make_no_whole_step(spark, store, rows, batch, passes, epoch
 
 
 class Told(PetastormDataModule):
-    """A data module of a user's that reads by ours."""
+    """A user's data module that reads by gorovod's."""
 
     def train_data(self):
         assert (self.random_seed, self.train_reader_worker_count, self.val_reader_worker_count) == (1, 3, 4)

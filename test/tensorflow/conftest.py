@@ -1,7 +1,7 @@
 """Tests of the TensorFlow interface: run them as one job, ``horovodrun -np N python3 -m pytest test/tensorflow``.
 
-Every rank runs the same tests in the same order. TensorFlow gets one thread for operations: what would block it,
-would hang here.
+Every rank runs the same tests in the same order. TensorFlow has one thread for operations, so an operation that blocks
+its thread would hang here.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 _TEST = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(_TEST.parent / "python"), str(_TEST / "python")]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Where ranks differ by rounding only because of it, nothing could be compared.
+# With oneDNN the results of ranks may differ by rounding, and could not be compared.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 # Sets can be added, and several tests do.
 os.environ.setdefault("HOROVOD_DYNAMIC_PROCESS_SETS", "1")

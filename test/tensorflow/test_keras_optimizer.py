@@ -62,7 +62,7 @@ def test_layers_built_after_wrapping(tfkeras, kind):
 @pytest.mark.parametrize("kind", ["SGD", "legacy SGD"])
 @pytest.mark.parametrize("average", [False, True])
 def test_backward_passes_per_step(tfkeras, kind, average):
-    """Two passes of half a batch are one of the whole: their gradients' sum is twice, their average the same."""
+    """Two passes of half a batch equal one of the whole: the sum of their gradients is twice its gradient."""
     hvd, keras = tfkeras
     model = dense(keras)
     distributed = hvd.DistributedOptimizer(
@@ -274,8 +274,8 @@ def scale_of(optimizer):
 @pytest.mark.parametrize("where", ["around", "inside", "around, added up", "inside, added up"])
 @pytest.mark.parametrize("kind", ["SGD", "legacy SGD"])
 def test_all_ranks_skip_the_step_of_one(tfkeras, kind, where):
-    """A LossScaleOptimizer around the distributed one, as Keras puts it there, or inside of it: no rank goes on where
-    the gradients of another are not finite."""
+    """A LossScaleOptimizer is around the distributed optimizer, as Keras puts it, or inside of it. No rank takes a step
+    for which the gradients of another rank are not finite."""
     hvd, keras = tfkeras
     x = models.X.copy()
     x[models.BATCH] = np.inf  # a row of rank 0's
@@ -310,7 +310,7 @@ def test_all_ranks_skip_the_step_of_one(tfkeras, kind, where):
 
 
 def test_mixed_precision(tfkeras):
-    """Keras puts the LossScaleOptimizer around by itself, and does not compile the model by XLA then either."""
+    """Keras adds the LossScaleOptimizer by itself. It does not compile the model by XLA then either."""
     hvd, keras = tfkeras
     before = keras.mixed_precision.global_policy() if models.has_legacy(keras) else keras.config.dtype_policy()
     choose = keras.mixed_precision.set_global_policy if models.has_legacy(keras) else keras.config.set_dtype_policy
@@ -341,7 +341,7 @@ def of_keras_2(request, tfkeras):
 @pytest.mark.parametrize("op", ["Average", "Sum"])
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "function"])
 def test_compute_gradients_reduces_once(of_keras_2, op, compiled):
-    """Their sum over the ranks is not summed again where they are applied, clipped or not."""
+    """Gradients that are summed already are not summed again when they are applied, clipped or not."""
     hvd, make = of_keras_2
     optimizer = make(op=getattr(hvd, op))
     v, other = tf.Variable([1.0]), tf.Variable([1.0])

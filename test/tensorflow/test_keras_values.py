@@ -26,7 +26,7 @@ def test_values(hvd):
 
 
 def test_results_are_tensors(hvd):
-    """So that they can be computed with on the device that they are on; in graphs they are values, as in Horovod."""
+    """Programs compute with tensors on the device that has them. In graphs the results are arrays, as in Horovod."""
     import tensorflow as tf
 
     for result in (hvd.allreduce([1.0]), hvd.allgather([1.0]), hvd.broadcast([1.0], 0)):

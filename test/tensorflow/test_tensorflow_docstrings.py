@@ -31,7 +31,7 @@ MEMBERS.update(
 
 @pytest.fixture(scope="module")
 def names():
-    """What the examples of a module know."""
+    """A function that gives the names that the examples of a module may use."""
     import keras
     import numpy as np
     import tensorflow as tf

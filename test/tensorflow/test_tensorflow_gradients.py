@@ -1,7 +1,7 @@
 """Gradients of the collectives, against their definition, by tapes and in graphs of TensorFlow 1.
 
-Each test gives every rank's weights w for what it gets; the gradient is that of sum(w * result), as Horovod defines it:
-averaged over the ranks where the result is the same on all.
+Each test weights the results of each rank by numbers w. The gradient is that of sum(w * result), as Horovod defines it:
+for allgather and broadcast it is averaged over the ranks.
 """
 
 import numpy as np
@@ -154,7 +154,7 @@ def test_in_a_process_set(way, evens):
 
 
 def test_second_order():
-    """d²/dx² of sum(allreduce(x)³): each rank's curvature is the same as it would be alone, times size."""
+    """d²/dx² of sum(allreduce(x)³): all x are equal, so the derivatives are those of one rank alone."""
     x = tf.constant([1.0, 2.0], tf.float64)
     with tf.GradientTape() as outer:
         outer.watch(x)
@@ -176,7 +176,7 @@ def test_infinite_gradients_stay_with_the_root():
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "function"])
 @pytest.mark.parametrize("grouped", [hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter])
 def test_incoming_gradients_of_other_types(grouped, compiled):
-    """As where a part of the model computes in float16, and hands back what it has."""
+    """As when a part of the model computes in float16, and its gradients have that type."""
 
     @tf.custom_gradient
     def narrow(x):
@@ -196,7 +196,7 @@ def test_incoming_gradients_of_other_types(grouped, compiled):
 
 
 def test_an_incoming_gradient_of_another_type_on_one_rank():
-    """The others' is float32: all must send the operation's type."""
+    """Those of the other ranks are float32. All ranks must send the operation's type."""
     x = tf.ones([2])
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -207,7 +207,7 @@ def test_an_incoming_gradient_of_another_type_on_one_rank():
 
 
 def test_incoming_gradients_that_are_slices():
-    """As where rows are looked up in what has come."""
+    """As when a model looks up rows of a result."""
     rows = tf.reshape(tf.range(4.0 * hvd.size()), [-1, 2])
     for operation, factor in (
         (lambda x: hvd.allreduce(x, op=hvd.Sum), hvd.size()),

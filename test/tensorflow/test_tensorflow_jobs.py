@@ -19,7 +19,7 @@ pytestmark = pytest.mark.longest(2 * LONGEST_S)
 
 
 def start(ranks, program, *options, **env):
-    """The exit status and the output of a job, of one process without horovodrun if ``ranks`` is None.
+    """The exit status and the output of a job, or of one process without horovodrun if ``ranks`` is None.
 
     ranks: their number, after which there may be options of horovodrun.
     """
@@ -46,7 +46,7 @@ def run(ranks, program, *options, **env):
 
 @pytest.mark.parametrize("mode", [pytest.param("session", marks=pytest.mark.long), "function", "threads"])
 def test_opposite_orders(mode):
-    """A kernel that held its thread while it waits would block the only one."""
+    """A kernel that held its thread while it waits would block the only thread."""
     assert run(2, PROGRAMS / "opposite_orders.py", MODE=mode).count("finished") == 2
 
 
@@ -64,7 +64,7 @@ def test_a_rank_that_dies(mode):
     "mode", ["tape", pytest.param("horovod.tensorflow.keras", marks=pytest.mark.long), "horovod.keras"]
 )
 def test_survivors_of_a_death_train_on(mode):
-    """The error of a collective that a dead rank has broken is one from which an elastic job goes on."""
+    """An elastic job goes on after the error of a collective that a dead rank has broken."""
     output = run("3 --min-np 2 -H localhost:3", PROGRAMS / "elastic.py", MODE=mode)
     assert re.search(r"worker 1 on host \S+ \(pid \d+\) was killed by signal 9", output), output
     for worker in (0, 2):
@@ -73,7 +73,7 @@ def test_survivors_of_a_death_train_on(mode):
 
 
 def test_compression_between_hosts():
-    """Ranks that use TCP are on different hosts, for all that compression knows."""
+    """Compression takes ranks that use TCP for ranks on different hosts."""
     program = Path(__file__).parent / "test_tensorflow_ops.py"
     code = f"import sys, pytest; sys.exit(pytest.main(['-q', '-x', '-k', 'test_compression', {str(program)!r}]))"
     output = run(2, "-c", code, GOROVOD_TRANSPORT="tcp")
@@ -107,7 +107,7 @@ def test_first_program_of_the_page(tmp_path):
 
 
 def test_digits_follow_one_curve(tmp_path):
-    """On two ranks as on one, and as without horovodrun."""
+    """Two ranks follow the curve of one process without horovodrun."""
     curves = []
     for ranks in (None, 2):
         log = tmp_path / f"{ranks}"
@@ -152,7 +152,7 @@ def test_synthetic_benchmark():
 
 @pytest.mark.parametrize("table", ["api_tensorflow.txt", "api_keras.txt"])
 def test_names_and_signatures_are_horovods(table):
-    """And docs/api.md tells; scripts/compare_api.py --write makes its section anew."""
+    """docs/api.md says so; scripts/compare_api.py --write writes its section anew."""
     sys.path.insert(0, str(ROOT / "scripts"))
     import compare_api
 

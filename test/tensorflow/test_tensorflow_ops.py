@@ -151,7 +151,7 @@ def test_compression_by_the_front_end():
 
 
 def test_sums_of_16_bits_are_made_in_32():
-    """2048 is where float16 stops counting: in 16 bits the ones would be lost one by one."""
+    """In 16 bits the ones would be lost one by one: float16 has no 2049, and bfloat16 no 257."""
     for dtype, most in ((tf.float16, 2048.0), (tf.bfloat16, 256.0)):
         mine = tf.constant([most if hvd.rank() == 0 else 1.0], dtype)
         total = tf.cast(tf.constant([most + hvd.size() - 1]), dtype)
@@ -445,7 +445,7 @@ def test_names_of_nodes():
 
 
 def test_ignore_name_scope():
-    """What is in another scope on each rank meets without the scopes."""
+    """Operations that are in a different scope on each rank match if scopes are ignored."""
     with tf.Graph().as_default() as graph:
         with tf.name_scope(f"scope_of_{hvd.rank()}"):
             x = tf.constant([1.0 + hvd.rank()])
@@ -547,7 +547,7 @@ def test_saved_model(tmp_path):
 
 
 def test_many_in_one_function():
-    """They travel at the same time, with one thread for operations."""
+    """All are in progress at the same time, with one thread for operations."""
     function = tf.function(lambda xs: [hvd.allreduce(x, op=hvd.Sum, name=f"many_{i}") for i, x in enumerate(xs)])
     for _ in range(3):
         for i, y in enumerate(function([tf.fill([i + 1], float(i)) for i in range(100)])):
@@ -615,7 +615,7 @@ WRONG = [
 
 @pytest.mark.parametrize("function", [False, True])
 def test_wrong_arguments_are_told_by_the_call_itself(function):
-    """In a function when it is traced: a graph that nobody runs would hide the mistake."""
+    """A function fails when it is traced: a graph that nobody runs would hide the mistake."""
     for error, text, call in WRONG:
         with pytest.raises(error, match=text):
             if function:
@@ -631,7 +631,7 @@ def test_groups_of_nothing_and_of_an_iterator():
 
 
 def test_compiled_function_is_refused():
-    """XLA knows no collective of ours; its error names it."""
+    """XLA knows no collective of Horovod, and its error names the collective."""
 
     @tf.function(jit_compile=True)
     def function(x):

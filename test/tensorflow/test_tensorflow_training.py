@@ -24,13 +24,13 @@ def batch(step, rank):
 
 
 def whole(step):
-    """What all ranks have at a step, together."""
+    """The batches of all ranks at a step, together."""
     xs, ys = zip(*[batch(step, rank) for rank in range(hvd.size())])
     return np.concatenate(xs), np.concatenate(ys)
 
 
 def error_gradient(w, x, y):
-    """Of the mean of (xw - y)²."""
+    """The gradient of the mean of (xw - y)²."""
     return 2 * x.T @ (x @ w - y) / len(x)
 
 
@@ -170,7 +170,7 @@ def test_partial_tape():
 
 
 def test_tape_on_a_process_set(evens):
-    """Who is not in the set keeps its own gradients."""
+    """A rank that is not in the set keeps its own gradients."""
     v = tf.Variable(1.0)
     with hvd.DistributedGradientTape(tf.GradientTape(), process_set=evens) as tape:
         loss = (hvd.rank() + 1.0) * v
@@ -238,7 +238,7 @@ def test_wrong_tapes_and_sets():
         hvd.BroadcastGlobalVariablesHook(1.5)
     with pytest.raises(TypeError, match="number 0 of the variables .from 0. is not a tf.Variable"):
         hvd.broadcast_variables([tf.ones(2)], 0)
-    # Gradients of a set that there is not would stay unreduced.
+    # Otherwise a set that does not exist would leave gradients unreduced.
     v = tf.Variable(1.0)
     with hvd.DistributedGradientTape(tf.GradientTape(), process_set=hvd.ProcessSet(range(hvd.size()))) as tape:
         loss = 2 * v
@@ -265,7 +265,7 @@ class Graph1:
             self.init = [v1.global_variables_initializer(), v1.local_variables_initializer()]
 
     def weights(self, steps):
-        """After each step."""
+        """The weights after each step."""
         config = v1.ConfigProto(inter_op_parallelism_threads=1)
         with v1.Session(graph=self.graph, config=config) as session:
             session.run(self.init)
@@ -352,7 +352,7 @@ def test_optimizer_delegates():
 
 
 def test_other_variables_than_at_the_first_step():
-    """A variable that is made after wrapping takes part."""
+    """A variable that is made after the first step takes part."""
     v = tf.Variable(1.0)
     variables = [v]
     for _ in range(2):

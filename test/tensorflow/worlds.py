@@ -1,4 +1,4 @@
-"""What the collectives mean, in numpy: what every rank has, and what each should get."""
+"""The definitions of the collectives, in numpy: the input of every rank, and the result that each should get."""
 
 import functools
 import operator
@@ -18,7 +18,7 @@ _COMBINE = {"Sum": operator.add, "Min": np.minimum, "Max": np.maximum, "Product"
 
 
 def of_rank(rank, shape, dtype, seed=0):
-    """What ``rank`` has: small whole numbers, so that no sum rounds in any dtype. Positive for unsigned ones."""
+    """The input of ``rank``: small whole numbers, so that no sum rounds in any dtype; unsigned ones from 0 on."""
     numbers = np.random.RandomState(1000 * seed + rank).randint(0 if dtype.is_unsigned else -2, 4, shape)
     return np.asarray(numbers).astype(dtype.as_numpy_dtype)
 
@@ -58,7 +58,7 @@ def check(result, expected, exact=True):
 
 
 def eagerly(function, *arrays):
-    """As it comes."""
+    """Eagerly."""
     return tf.nest.map_structure(lambda t: t.numpy(), function(*[tf.convert_to_tensor(a) for a in arrays]))
 
 

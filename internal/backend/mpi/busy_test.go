@@ -125,7 +125,7 @@ func TestHung(t *testing.T) {
 
 // Calls that return are never taken for one that hangs, however many follow one another.
 func TestNoCallThatReturnsHangs(t *testing.T) {
-	const limit = 3 * time.Second // on a busy machine a thread amid one call loses its core for less time
+	const limit = 3 * time.Second // on a busy machine a thread loses its core for less time during a call
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()
 	test := uint32(slices.Index(names[:], "Test"))

@@ -7,7 +7,7 @@
 #define FN(name, ...) ((int (*)(__VA_ARGS__))m->function[GV_##name])
 #define H(x) ((handle)(uintptr_t)(x))
 
-/* Widens without the sign that an int's first bit is not. */
+/* Widens a handle. An int's first bit is no sign. */
 #define WIDE(h) (sizeof(handle) == sizeof(int) ? (uintptr_t)(unsigned int)(uintptr_t)(h) : (uintptr_t)(h))
 
 void RUN(const struct gv_library *m, struct gv_call *c) {
@@ -15,7 +15,7 @@ void RUN(const struct gv_library *m, struct gv_call *c) {
   const void *in = (const void *)c->in;
   void *out = (void *)c->out;
   int n = (int)c->count;
-  if (c->what > GV_LAST_AT_ANY_TIME) { /* what MPI answers with an abort of all processes, once the program has finalized it */
+  if (c->what > GV_LAST_AT_ANY_TIME) { /* once MPI is finalized, these would abort all processes */
     int finalized = 0;
     c->code = FN(Finalized, int *)(&finalized);
     if (finalized) c->code = GV_FINALIZED;
@@ -36,7 +36,7 @@ void RUN(const struct gv_library *m, struct gv_call *c) {
     case GV_Comm_rank: c->code = FN(Comm_rank, handle, int *)(H(c->comm), &c->result); break;
     case GV_Comm_size: c->code = FN(Comm_size, handle, int *)(H(c->comm), &c->result); break;
     case GV_Comm_idup:
-      /* The new communicator is there when the request has ended: it needs a place that stays. */
+      /* MPI writes the new communicator when the request ends: out must live until then. */
       c->code = FN(Comm_idup, handle, handle *, handle *)(H(c->comm), (handle *)out, &request);
       break;
     case GV_Comm_free:
@@ -58,7 +58,7 @@ void RUN(const struct gv_library *m, struct gv_call *c) {
       FN(Group_free, handle *)(&all);
       break;
     }
-    case GV_Group_translate_ranks: { /* op: a communicator; counts: the ranks in comm of its members, made here */
+    case GV_Group_translate_ranks: { /* op: a communicator; counts: gets the ranks in comm of its members */
       handle all = H(0), some = H(0);
       c->code = FN(Comm_group, handle, handle *)(H(c->comm), &all);
       if (c->code != 0) break;

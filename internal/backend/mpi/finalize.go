@@ -131,7 +131,7 @@ func goMPIAtExit() {
 	loaded.Lock()
 	l := loaded.library
 	loaded.Unlock()
-	if l.mu.TryLock() { // else a thread is in MPI at this moment: the process ends amid something
+	if l.mu.TryLock() { // else the process ends while a thread is in MPI
 		hung := l.atExit
 		l.mu.Unlock()
 		if err := l.Finalize(); err != nil {

@@ -31,11 +31,11 @@ enum gv_abi { GV_OPEN_MPI = 1, GV_MPICH = 2, GV_STANDARD = 3 };
 enum gv_function { GV_FUNCTIONS(GV_NUMBER) GV_FUNCTION_COUNT, GV_LAST_AT_ANY_TIME = GV_Init_thread };
 #undef GV_NUMBER
 
-/* A code that is no MPI's: the call has not been made, since MPI has been finalized. */
+/* A code that no MPI has: the call was not made, because MPI has been finalized. */
 enum { GV_FINALIZED = -1 };
 
-/* Element types and operations, in the order of package tensor. The types without one
- * in MPI, float16, bfloat16 and bool, stand in for others of the same size. */
+/* Element types and operations, in the order of package tensor. For the types that MPI
+ * lacks, float16, bfloat16 and bool, unsigned integers of the same size stand in. */
 enum { GV_DTYPES = 11, GV_OPS = 9 };
 
 /* A loaded libmpi. */
@@ -49,25 +49,26 @@ struct gv_library {
   int thread_single, thread_serialized, thread_multiple;
 };
 
-/* One call of a libmpi: in what, the function; then its arguments, as far as it has them;
- * then its results. */
+/* One call of a libmpi: the function, the arguments, of which each function has some, and
+ * the results. */
 struct gv_call {
   enum gv_function what;
-  uintptr_t in, out; /* addresses: as pointers, Go would take what a former call has left here for live */
+  uintptr_t in, out; /* no pointers, because Go would follow those that an earlier call has left here */
   int64_t count; /* elements, or ranks in a list */
   uintptr_t comm, dtype, op;
   int peer, tag; /* peer: the root of a broadcast */
   int *counts, *places, *recv_counts, *recv_places;
   int dtype_number, op_number; /* Op_create, in the order of package tensor */
 
-  uintptr_t request; /* also of Test, which clears it at the end */
+  uintptr_t request; /* Test gets it, and clears it when it has ended */
   uintptr_t made;    /* a new communicator or operation */
   int result, second;
   int code; /* MPI's */
 };
 
-/* Loads name; NULL: the one that is initialised in this process, else one that is of its launcher's kind, by preference one that the process
- * has loaded, else any. 0, or -1 and why. path: what was loaded. */
+/* Loads name. If name is NULL, it takes the library that is initialised in this process; else one that suits the
+ * launcher, preferably one that the process has loaded; else any. Returns 0, or -1 and the reason in why. path is what
+ * was loaded. */
 int gv_load(struct gv_library *library, const char *name, char path[GV_REASON_BYTES], char why[GV_REASON_BYTES]);
 
 /* Whether a libmpi of this process has been initialised, whichever it is. */
@@ -90,17 +91,17 @@ void gv_signals_on_alternate_stack(void);
 /* Has goMPIAtExit called when the process ends, but not in a forked child. */
 void gv_at_exit(void);
 
-/* Ends the process with the exit code that C's exit was given, without the handlers of exit that are still to come. It returns where that code is
- * not known. */
+/* Ends the process with the code that C's exit was given, without the remaining handlers of exit. Returns if that code
+ * is not known. */
 void gv_exit_now(void);
 
 /* Notes that this thread calls MPI_Finalize. */
 void gv_note_finalizing(void);
 
-/* Halts the thread that calls MPI_Finalize, for ever. 1 if it has halted, 0 if it has not within a second. */
+/* Halts the thread that calls MPI_Finalize, for ever. Returns 1 if it has halted within a second, otherwise 0. */
 int gv_halt_finalizing(void);
 
-/* A communicator's handle out of an array of a program's MPI_Comm, and out of an argument. */
+/* A communicator's handle from a program's array of MPI_Comm, and from an argument. */
 uintptr_t gv_handle_at(const struct gv_library *library, const void *array, int index);
 uintptr_t gv_handle_of(const struct gv_library *library, uintptr_t argument);
 

@@ -78,9 +78,9 @@ static enum launcher launcher(void) {
   return getenv("PMI_RANK") != NULL || getenv("PMI_FD") != NULL ? HYDRA : UNKNOWN;
 }
 
-/* The one among those present that is to be used, NULL if there is none: one that is initialised, since two in one process would not know of
- * each other; else one that its launcher knows of. Of several, one that passes calls on to another (the standard interface over Open MPI)
- * comes first. */
+/* The library to use of those present, or NULL. It is an initialised one, because two in one process would not know of
+ * each other; else one that suits the launcher. Of several, one that passes calls on to another (the standard interface
+ * over Open MPI) comes first. */
 static const char *choose(const struct present *all) {
   const char *best = NULL;
   int best_is = 0;
@@ -93,7 +93,7 @@ static const char *choose(const struct present *all) {
   return best;
 }
 
-/* Beside another library of MPI one must find its own functions, not that one's. */
+/* If the process has another libmpi, the new one must find its own functions, not the other's. */
 static void *open_library(const char *name, const struct present *all) {
   int among = RTLD_GLOBAL;
 #ifdef RTLD_DEEPBIND

@@ -1,6 +1,6 @@
 /*
- * The functions that MPI calls to combine elements where its own would not have the bits of
- * package reduce; see Library.reducer.
+ * The functions that MPI calls to combine elements where its own functions would give other bits
+ * than package reduce; see Library.reducer.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -20,7 +20,8 @@
 #define FLOAT(dtype) NULL, reduce_##dtype##_1, NULL, reduce_##dtype##_3, reduce_##dtype##_4, reduce_##dtype##_5
 #define BITS(dtype) FLOAT(dtype), reduce_##dtype##_6, reduce_##dtype##_7, reduce_##dtype##_8
 
-/* All but int32 and int64, by their numbers; sum, min, max and product, and of what is no float also those of bits. */
+/* The types by number, without int32 and int64. Each has sum, min, max and product; those that are no floats also have
+ * the operations on bits. */
 OF_BITS(0) OF_BITS(1) OF_BITS(2) OF_BITS(3) OF_FLOAT(6) OF_FLOAT(7) OF_FLOAT(8) OF_BITS(9) OF_FLOAT(10)
 
 static gv_reducer *const reducers[GV_DTYPES][GV_OPS] = {

@@ -35,11 +35,11 @@ typedef struct {
       char *bytes;
       size_t size;
     } object;
-    uint64_t room[4]; /* for all that versions have here */
+    uint64_t room[4]; /* enough for this union in every version */
   } data;
 } value;
 
-/* Only ever one of these is passed: value has more room here than in the library's arrays. */
+/* Pass no arrays of these: value may be larger here than in the library. */
 typedef struct {
   char key[512];
   uint32_t flags;
@@ -71,7 +71,7 @@ static const char *base_name(const char *path) {
   return slash != NULL ? slash + 1 : path;
 }
 
-/* A search among the objects in the process, for a name that begins in one of these ways. */
+/* A search of the loaded objects for a file whose name begins with one of the stems. */
 struct search {
   const char *const *stems;
   char *path;
@@ -118,7 +118,7 @@ enum gv_mpi gv_pmix_mpi(char path[GV_PMIX_TEXT]) {
 
 int gv_pmix_load(const char *name, char why[GV_PMIX_TEXT]) {
   if (lib.init != NULL) return 0;
-  /* Not among everybody's symbols: what it depends on might stand in for others' own. */
+  /* RTLD_LOCAL, so that other libraries do not use symbols of those on which libpmix depends. */
   void *l = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (l == NULL) {
     snprintf(why, GV_PMIX_TEXT, "%s", dlerror());
@@ -150,7 +150,7 @@ const char *gv_pmix_error(int status) { return lib.error(status); }
 
 int gv_pmix_initialized(void) { return lib.initialized(); }
 
-/* The library's own thread is to get no signal of the program's: it inherits what this one lets through. */
+/* Blocks all signals meanwhile. The library's own thread inherits that, so it gets none of the program's signals. */
 int gv_pmix_init(char space[GV_PMIX_NAMESPACE], uint32_t *rank) {
   sigset_t all, before;
   proc me = {.rank = 0};
@@ -172,7 +172,7 @@ static proc named(const char *space, uint32_t rank) {
   return p;
 }
 
-/* Takes over what was found: *found must be freed if the status is 0. */
+/* If the status is 0, the caller owns *found, and frees it. */
 static int get(const char *space, uint32_t rank, const char *key, const info *how, uint16_t type, value **found) {
   proc p = named(space, rank);
   *found = NULL;
@@ -180,7 +180,7 @@ static int get(const char *space, uint32_t rank, const char *key, const info *ho
   int status = lib.get(&p, key, how, how != NULL, found);
   under_way--;
   if (status == 0 && (*found == NULL || (*found)->type != type)) {
-    free(*found); /* and not what it refers to: that is of an unknown kind */
+    free(*found); /* but not what it refers to, whose type is unknown */
     return WRONG_TYPE;
   }
   return status;
@@ -239,13 +239,13 @@ struct gv_pmix_roll {
   atomic_uint answers;
   struct sign {
     struct gv_pmix_roll *roll;
-    atomic_bool due;   /* nobody has been asked for it yet, or there was an error */
-    atomic_bool there; /* name is, too */
+    atomic_bool due;   /* not asked for yet, or the answer was an error */
+    atomic_bool there; /* name is set */
     char name[GV_PMIX_NAME];
   } signs[];
 };
 
-/* On the library's thread, which keeps what was found. */
+/* Runs on the library's thread. found stays the library's. */
 static void answer(int status, value *found, void *argument) {
   struct sign *m = argument;
   if (status != 0 || found == NULL || found->type != TYPE_BYTES) {
@@ -291,7 +291,7 @@ int gv_pmix_roll_answer(struct gv_pmix_roll *roll, uint32_t rank, char name[GV_P
 }
 
 int gv_pmix_finalize(void) {
-  if (under_way != 0) return 0; /* a thread is in there, perhaps for ever */
+  if (under_way != 0) return 0; /* a thread is in a call, perhaps for ever */
   return lib.finalize(NULL, 0);
 }
 

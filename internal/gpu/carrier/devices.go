@@ -281,16 +281,16 @@ func (d *Devices) Close() {
 	}
 }
 
-// Settled is engine.Devices's.
+// Settled implements engine.Devices.
 func (d *Devices) Settled() (bool, error) {
 	return d.settles.over(d, d.watch.allSettled(), "that have ended for a program which leaves the job")
 }
 
-// settling is a wait for operations that have ended for the program, until the device has done them. It is the waiting
-// thread's.
+// settling is a wait for operations that have ended for the program, until the device has done them. It belongs to the
+// waiting goroutine.
 type settling struct{ since time.Time }
 
-// over reports whether the wait is over. The device may take its time, as long as a call of CUDA may that waits for it.
+// over reports whether the wait is over. The device may take as long as a call of CUDA that waits for it.
 func (s *settling) over(d *Devices, settled bool, which string) (bool, error) {
 	if settled || d.aborted() != nil {
 		return true, nil

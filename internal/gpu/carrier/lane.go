@@ -104,7 +104,7 @@ const (
 	betweenLooks = 100 * time.Microsecond
 )
 
-// Settled is engine.DeviceCarrier's.
+// Settled implements engine.DeviceCarrier.
 func (l *Lane) Settled() (bool, error) {
 	settled := l.devices.watch.settled(l)
 	return l.settles.over(l.devices, settled, fmt.Sprintf("of process set %d, which is removed", l.id))

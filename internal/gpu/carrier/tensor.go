@@ -74,7 +74,8 @@ func (d *Devices) Tensor(device int, stream cuda.Stream) (*Tensor, error) {
 var tensors = sync.Pool{New: func() any { return new(Tensor) }}
 
 // Wait has a stream of the program wait for the operation, which has ended well. The caller does not wait. With
-// Options.Async an abort may have ended it on the device, with any result: nobody knows after an abort.
+// Options.Async, Wait fails after an abort, because the abort may have ended the operation on the device with a wrong
+// result.
 func (t *Tensor) Wait(stream cuda.Stream) error {
 	if d := t.place.watch.devices; d.options.Async {
 		if cause := d.aborted(); cause != nil {

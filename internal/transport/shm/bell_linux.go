@@ -59,7 +59,7 @@ func (h *header) sleeps(rank int) bool {
 	return h.bell(rank).sleeping.Load() != awake
 }
 
-// ringForRecord is ring for a new record of a log. It does not wake a driver that sleeps amid collectives.
+// ringForRecord is ring for a new record of a log. It does not wake a driver that sleeps during collectives.
 func (h *header) ringForRecord(rank int) {
 	if h.bell(rank).sleeping.Load() != asleepAmid {
 		h.ring(rank)

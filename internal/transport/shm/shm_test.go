@@ -308,7 +308,7 @@ func TestVerifyDoesNotWaitForALaneThatOpens(t *testing.T) {
 		_, err := nets[1].OpenLane(1, 1, []int{0, 1})
 		opened <- err
 	}()
-	time.Sleep(50 * time.Millisecond) // for rank 1 to be amid the opening
+	time.Sleep(50 * time.Millisecond) // until rank 1 waits in OpenLane
 	looked := make(chan error)
 	go func() { looked <- nets[1].Verify() }()
 	select {

@@ -38,9 +38,9 @@
 //
 // A connection that cannot be lent is HELD from start to end: under TLS, on other systems than Linux, and under a bell
 // that is no transport.Alarm. Only its goroutine takes it back (half.takeBack). The goroutine waits for the half's lock
-// first, so it never takes the connection amid a system call of the driver. Another goroutine that needs the connection
-// HELD, to write a last word or to close it, recalls it and waits (conn.settle). Deadlines and the heartbeat (Beat)
-// apply to a connection in any state.
+// first, so it never takes the connection during a system call of the driver. Another goroutine that needs the
+// connection HELD, to write a last word or to close it, recalls it and waits (conn.settle). Deadlines and the heartbeat
+// (Beat) apply to a connection in any state.
 //
 // # The four halves that work
 //

@@ -8,7 +8,7 @@ import (
 )
 
 // half is the end of a connection whose goroutine lends the connection to the driver. The lock keeps the goroutine from
-// taking the connection back amid a system call of the driver.
+// taking the connection back during a system call of the driver.
 type half struct {
 	mu   sync.Mutex
 	conn atomic.Pointer[conn] // nil until there is one

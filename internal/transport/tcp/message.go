@@ -53,7 +53,7 @@ func parseHeader(p []byte) (h header, err error) {
 // brokenError is an error of a connection, not of the protocol on it.
 type brokenError struct {
 	error
-	inside bool // amid a message: a rank that leaves in good order ends no connection there
+	inside bool // within a message, where a rank that leaves in good order ends no connection
 }
 
 func (e brokenError) Unwrap() error { return e.error }

@@ -132,7 +132,7 @@ func TestAWordOnALentConnection(t *testing.T) {
 	out := dialAs(t, networks[0], 5, 1, data)
 	eventually(t, func() bool { return in.lent() != nil })
 	c := in.lent()
-	in.mu.Lock() // like the driver amid a system call
+	in.mu.Lock() // like the driver during a system call
 	wrote := make(chan error, 1)
 	go func() {
 		_, err := c.Write(goodbye())

@@ -80,9 +80,9 @@ def to_device(host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 def store(host: torch.Tensor, tensor: torch.Tensor) -> None:
     """Give ``tensor`` the values of ``host``; on a GPU, after what its current stream has been given."""
     tensor = tensor.detach()
-    tensor.copy_(host, non_blocking=True)  # which keeps pinned memory from being reused before
+    tensor.copy_(host, non_blocking=True)  # PyTorch does not reuse pinned memory before the copy has ended
     if tensor.is_cuda:
-        # It may come from another stream's memory: from the submission's.
+        # The memory may belong to another stream, on which the operation was submitted.
         tensor.record_stream(_cuda.current_stream(tensor.device))
 
 

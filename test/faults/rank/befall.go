@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// befallAfter is the time after which a rank's trouble begins, amid its work.
+// befallAfter is the time after which a rank's trouble begins, during its work.
 const befallAfter = 300 * time.Millisecond
 
 // befall lets this process run out of something after befallAfter: with "memory CGROUP" it

@@ -5,7 +5,7 @@
 // operations run twice, on host memory and on the device. There the engine carries them by internal/gpu/carrier. The
 // results must be equal bit for bit: all numbers are such that the results are exact, whatever the order of operands.
 //
-// With the flag -faults calls of CUDA's driver and of NCCL fail or hang. With -die a rank kills itself amid an
+// With the flag -faults calls of CUDA's driver and of NCCL fail or hang. With -die a rank kills itself during an
 // operation, and the others have to end.
 package main
 

@@ -1,4 +1,4 @@
-"""What test_elastic_jobs.py runs: each step adds a process set, uses it and removes it, over the death of a worker."""
+"""Run by test_elastic_jobs.py: each step adds, uses and removes a process set. A worker dies in one of the steps."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
-"""What test_elastic_jobs.py lets grow: worker 0 changes HOSTS, what is discovered, and must hear of it at once.
+"""Run by test_elastic_jobs.py: worker 0 adds two slots to HOSTS, and must be notified at once, before any commit.
 
-It commits nothing before. The two newcomers, of which one comes later, must be there after one reset. The environment
-must say what was foreseen at the start, also after the reset.
+The two new workers, one of which starts later, must join in one reset. The environment of each worker must keep the
+rank and the size that the worker was started with.
 """
 
 import os
@@ -45,7 +45,7 @@ def train(state):
         raise AssertionError("the commit does not tell that hosts have changed")
     assert (hvd.size(), state.step) == (3, 1)
     assert hvd.allreduce(torch.ones(1), name="ones", op=hvd.Sum).item() == 3
-    # All that has been announced to this world: nothing.
+    # Nothing has been announced to this world.
     assert heard.empty()
 
 

@@ -1,4 +1,4 @@
-"""What test_elastic_jobs.py trains: adds up how many have taken part in each step, over deaths and newcomers."""
+"""Run by test_elastic_jobs.py: counts the steps in the weight of a model, while workers die, fail, leave and join."""
 
 import argparse
 import atexit
@@ -23,7 +23,8 @@ args = parser.parse_args()
 worker = int(os.environ.get("GOROVOD_ELASTIC_WORKER", "-1"))
 
 if args.exit[0] == worker:
-    # After the goodbye, as if there were much to take down. What Python itself takes down takes long on a busy machine.
+    # Runs after hvd's goodbye, like a long teardown. os._exit skips Python's own teardown, which is slow on a busy
+    # machine.
     atexit.register(lambda: (time.sleep(0.8), os._exit(3)))
 hvd.init(process_sets="dynamic" if args.sets else None)
 evens = hvd.add_process_set([0, 2, 4]) if args.sets else None
@@ -66,5 +67,5 @@ with torch.no_grad():
     model.weight.fill_(0 if hvd.rank() == 0 else float("nan"))
 state = hvd.elastic.TorchState(model=model, step=0)
 train(state)
-# Rank 0 alone may print when others leave already: everything has been agreed on.
+# No operation is left to do, so a worker may print while others leave.
 print(f"worker {worker} done: {state.model.weight.item():.0f} of {state.step} steps", flush=True)

@@ -1,4 +1,4 @@
-"""Tests under this suite's conftest, of which rank VICTIM's fixture breaks before or after the test, or never ends."""
+"""Tests under this suite's conftest. The fixture of rank VICTIM raises or hangs, before or after the test (WHEN)."""
 
 import os
 import sys

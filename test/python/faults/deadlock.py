@@ -1,4 +1,4 @@
-"""Ranks that wait for one another for ever. CASE says how they come to that; an error of Horovod's is printed."""
+"""Ranks that wait for one another, in the way that CASE says. Each prints Horovod's error, or that it was rescued."""
 
 import os
 import sys
@@ -56,7 +56,7 @@ def rescued():
 
 
 def elsewhere():
-    """The main threads wait for nothing of Horovod's: threads of theirs do."""
+    """The main threads sleep, while other threads wait in Horovod."""
     thread = threading.Thread(target=lambda: rescue.append(hvd.allreduce(torch.ones(2), name=f"of.{rank}")))
     rescue = []
     thread.start()

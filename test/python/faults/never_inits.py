@@ -1,4 +1,4 @@
-"""Rank VICTIM lives and never joins the job, until the others have told that they gave up."""
+"""Rank VICTIM stays alive but never joins the job, so that the others time out in init."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Rank ODD submits "other" instead of "stuck". With RESCUE, the ranks make up for it later; otherwise they wait."""
+"""Rank ODD submits "other", the others "stuck". After RESCUE seconds, if set, each submits the one it left out."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Rank 1 dies in the middle of a step; the others print how long they took to hear of it, and how."""
+"""Rank 1 dies in the middle of a step; the others print after how long they got an error, and which one."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
 """Elastic training that worker 1 leaves by SIGKILL in the middle of a step; MODE says how it trains.
 
-Operations get names without Horovod's, where it is possible, as the error of such a one must be known, too.
+Where it is possible, operations have names without "Horovod": their errors must be recognised, too.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Worker 0 of an elastic job changes HOSTS, what is discovered: its states must hear of it before a commit."""
+"""Worker 0 of an elastic job adds a slot to HOSTS. Its states must be notified of that before a commit."""
 
 import queue
 import sys

@@ -21,7 +21,7 @@ expected = np.array([i * hvd.size() for i in range(N)], np.float32)
 
 
 def build():
-    """All of them; nothing but the order in which they are made and started differs between the ranks."""
+    """The results of all operations. Only the order in which they are made and started differs between the ranks."""
     results = {}
     before = []
     for i in order:

@@ -70,7 +70,7 @@ class Folder:
                 path = metadata.schema.column(c).path
                 name = next((name for name in self.columns if path == name or path.startswith(name + ".")), None)
                 if name is None or (_columns.is_vector(self.schema.field(name).type) and path != name + ".type"):
-                    continue  # of a vector's fields all but the type are null as a rule
+                    continue  # the other fields of a vector may be null though the vector is not
                 for index in range(metadata.num_row_groups):
                     told = metadata.row_group(index).column(c).statistics
                     counts[name] += told.null_count if told is not None and told.has_null_count else 0

@@ -47,7 +47,7 @@ def ahead(jobs: Iterable[Job], workers: int, budget: int, measure: Callable[[Any
                 following = next(rest, None)
             yield begun.popleft().future.result()[0]
     finally:
-        for each in reversed(begun):  # none begins that would have to wait for one that never runs
+        for each in reversed(begun):  # the last first, so that none begins that waits for a cancelled one
             each.future.cancel()
         pool.shutdown(wait=True)
 

@@ -5,7 +5,7 @@ PyTorch waits for a future in C++, where it cannot drive the engine. So
 - in a backward pass, as under DistributedDataParallel, the thread of the pass waits for the Work at the end of the
   pass, just before PyTorch waits for the future: no other thread has to wake for it;
 - all else is seen by the watcher, a thread. It looks after the former too, now and then: what a communication hook
-  waits for in the midst of the pass must end, too.
+  waits for during the pass must end, too.
 
 No thread of the engine's enters Python.
 """

@@ -98,7 +98,7 @@ def writable(tensor: torch.Tensor, by_host: bool = False) -> torch.Tensor:
     if not by_host and on_device(tensor):
         return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     if tensor.is_cuda:
-        # Its stream's pending work on it must not come after the result, which another thread may copy.
+        # The stream's pending work on the tensor must end first: another thread may copy the result into it.
         _device_memory._cuda.current_stream(tensor.device).synchronize()
     return torch.empty(tensor.shape, dtype=tensor.dtype)
 
