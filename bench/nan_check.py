@@ -19,7 +19,6 @@ The number of rounds is fixed beforehand. Nothing else should run on the machine
 import argparse
 import json
 import os
-import random
 import signal
 import socket
 import statistics
@@ -28,6 +27,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import paired
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -110,13 +111,6 @@ def reading(size):
     return statistics.median(times)
 
 
-def interval(ratios):
-    """The interval of 95 % of the medians of resampled ratios."""
-    chance = random.Random(1)
-    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return medians[50], medians[-51]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--np", type=int, default=2)
@@ -148,17 +142,14 @@ def main():
                     job.block(dtype, size, max(count, 30))  # the trials of a lane are over then
                 times = {name: [] for name in jobs}
                 for round_ in range(o.rounds):
-                    names = list(jobs)
-                    for i in range(len(names)):
-                        name = names[(i + round_) % len(names)]
+                    for name in paired.order(list(jobs), round_):
                         times[name].append(jobs[name].block(dtype, size, count))
                 off = statistics.median(times["off"])
                 print(f"{size:>9} bytes of {dtype:8}  {off * 1e6:10.1f} µs  read {reading(size) / off:6.1%}", end="")
                 for title, name, base in pairs:
-                    ratios = [a / b for a, b in zip(times[name], times[base])]
-                    low, high = interval(ratios)
-                    rows.append((size, dtype, title, statistics.median(ratios), low, high))
-                    print(f"  {title} {rows[-1][3] - 1:+.1%} [{low - 1:+.1%}, {high - 1:+.1%}]", end="")
+                    middle, low, high = paired.ratio(times[name], times[base])
+                    rows.append((size, dtype, title, middle, low, high))
+                    print(f"  {title} {middle - 1:+.1%} [{low - 1:+.1%}, {high - 1:+.1%}]", end="")
                 quick = {name: min(t) for name, t in times.items()}
                 print(f"  quickest: {quick['off'] * 1e6:.1f} µs", end="")
                 for title, name, base in pairs:

@@ -3,19 +3,20 @@
     build/ray/bin/python bench/ray_start.py --rounds 3
 
 Starts a cluster on this machine. In each round every way starts once, in an order that rotates. TorchTrainer starts
-twice, as A and A', so that the table shows how far two measurements of one thing are apart. A warm-up round is not
+twice, so that the table shows how far two measurements of one thing are apart. A warm-up round is not
 counted. The time ends when rank 0 has the result of its first allreduce. It includes the start of the workers'
 processes and their imports of PyTorch, but not the start of the cluster.
 """
 
 import argparse
+import functools
 import os
-import statistics
 import tempfile
 import time
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
+import paired
 import ray
 from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
@@ -80,9 +81,9 @@ def by_torch_trainer(workers, storage):
 
 WAYS = {
     "RayExecutor": by_executor,
+    "TorchTrainer, gloo": by_torch_trainer,
     "HorovodTrainer": by_horovod_trainer,
-    "TorchTrainer, gloo (A)": by_torch_trainer,
-    "TorchTrainer, gloo (A')": by_torch_trainer,
+    "TorchTrainer, gloo, again": by_torch_trainer,
 }
 
 
@@ -92,22 +93,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     ray.init(address="local", num_cpus=args.workers, include_dashboard=False, log_to_driver=False)
-    seconds = {way: [] for way in WAYS}
-    names = list(WAYS)
     with tempfile.TemporaryDirectory() as storage:
-        for turn in range(args.rounds + 1):
-            for name in names[turn % len(names) :] + names[: turn % len(names)]:
-                start = time.time()
-                took = WAYS[name](args.workers, storage) - start
-                print(f"round {turn}  {name:24}{took:7.2f} s{'' if turn else '  (not counted)'}", flush=True)
-                if turn:
-                    seconds[name].append(took)
+
+        def timed(way):
+            start = time.time()
+            return way(args.workers, storage) - start
+
+        seconds = paired.measure({name: functools.partial(timed, way) for name, way in WAYS.items()}, args.rounds)
     ray.shutdown()
-    base = statistics.median(seconds["TorchTrainer, gloo (A)"])
-    print(f"\n| {args.workers} workers by | median, s | least, s | most, s | of A |\n| --- | --- | --- | --- | --- |")
-    for name, all_seconds in seconds.items():
-        middle = statistics.median(all_seconds)
-        print(f"| {name} | {middle:.2f} | {min(all_seconds):.2f} | {max(all_seconds):.2f} | {middle / base:.2f} |")
+    paired.table(f"{args.workers} workers by", seconds, "TorchTrainer, gloo")
 
 
 if __name__ == "__main__":

@@ -3,14 +3,14 @@
     build/spark/bin/python bench/spark_start.py --rounds 5
 
 Makes one session on this machine. In each round every way starts once, in an order that rotates. TorchDistributor
-starts twice, as A and A', so that the table shows how far two measurements of one thing are apart. A warm-up round is
+starts twice, so that the table shows how far two measurements of one thing are apart. A warm-up round is
 not counted. The time ends when rank 0 has the result of its first allreduce. It includes the start of the processes and
 their imports of PyTorch, but not the start of the session.
 """
 
 import argparse
+import functools
 import os
-import statistics
 import sys
 import time
 
@@ -20,6 +20,7 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PET_REDIRECTS", "1")
 os.environ.setdefault("PET_TEE", "1")
 
+import paired
 from pyspark.ml.torch.distributor import TorchDistributor
 from pyspark.sql import SparkSession
 
@@ -61,8 +62,8 @@ def by_torch_distributor(processes):
 
 WAYS = {
     "horovod.spark.run": by_run,
-    "TorchDistributor, gloo (A)": by_torch_distributor,
-    "TorchDistributor, gloo (A')": by_torch_distributor,
+    "TorchDistributor, gloo": by_torch_distributor,
+    "TorchDistributor, gloo, again": by_torch_distributor,
 }
 
 
@@ -78,23 +79,14 @@ def main():
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    seconds = {way: [] for way in WAYS}
-    names = list(WAYS)
-    for turn in range(args.rounds + 1):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            start = time.time()
-            took = WAYS[name](args.processes) - start
-            print(f"round {turn}  {name:29}{took:7.2f} s{'' if turn else '  (not counted)'}", flush=True)
-            if turn:
-                seconds[name].append(took)
+
+    def timed(way):
+        start = time.time()
+        return way(args.processes) - start
+
+    seconds = paired.measure({name: functools.partial(timed, way) for name, way in WAYS.items()}, args.rounds)
     session.stop()
-    base = statistics.median(seconds["TorchDistributor, gloo (A)"])
-    print(
-        f"\n| {args.processes} processes by | median, s | least, s | most, s | of A |\n| --- | --- | --- | --- | --- |"
-    )
-    for name, all_seconds in seconds.items():
-        middle = statistics.median(all_seconds)
-        print(f"| {name} | {middle:.2f} | {min(all_seconds):.2f} | {max(all_seconds):.2f} | {middle / base:.2f} |")
+    paired.table(f"{args.processes} processes by", seconds, "TorchDistributor, gloo")
 
 
 if __name__ == "__main__":

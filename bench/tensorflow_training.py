@@ -18,6 +18,8 @@ import sys
 import time
 from pathlib import Path
 
+import paired
+
 ROOT = Path(__file__).resolve().parents[1]
 HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 BATCH = 60
@@ -159,7 +161,7 @@ def main():
     jobs = {kind: Job(kind, args.workers) for kind in kinds}
     rates = {kind: [] for kind in kinds}
     for i in range(args.rounds):
-        for kind in kinds[i % 3 :] + kinds[: i % 3]:
+        for kind in paired.order(kinds, i):
             rates[kind].append(jobs[kind].turn())
     for job in jobs.values():
         job.end()

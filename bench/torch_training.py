@@ -18,6 +18,7 @@ import sys
 import time
 from pathlib import Path
 
+import paired
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -115,8 +116,7 @@ def compare(task_of, steps, rounds, gloo):
     times = {name: [] for name in contenders}
     names = list(contenders)
     for i in range(rounds + 1):
-        first = i % len(names)
-        for name in names[first:] + names[:first]:
+        for name in paired.order(names, i):
             seconds = contenders[name].epoch()
             if i > 0:
                 times[name].append(seconds)

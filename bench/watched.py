@@ -14,7 +14,6 @@ The number of rounds is fixed beforehand. Nothing else should run on the machine
 import argparse
 import json
 import os
-import random
 import re
 import signal
 import socket
@@ -26,6 +25,8 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+
+import paired
 
 ROOT = Path(__file__).resolve().parent.parent
 WATCHED = ["--metrics-port", "0", "--dashboard"]
@@ -106,13 +107,6 @@ def read(url, over):
     return count
 
 
-def interval(ratios):
-    """Return the interval in which 95 % of the medians of resampled ratios lie."""
-    chance = random.Random(1)
-    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(4000))
-    return medians[100], medians[-101]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--np", type=int, default=2)
@@ -134,10 +128,8 @@ def main():
         for job in jobs.values():
             job.block(steps)
         times = {name: [] for name in jobs}
-        names = list(jobs)
         for round_ in range(options.rounds):
-            for i in range(len(names)):
-                name = names[(i + round_) % len(names)]
+            for name in paired.order(list(jobs), round_):
                 times[name].append(jobs[name].block(steps))
     finally:
         over.set()
@@ -148,10 +140,8 @@ def main():
           f" a step takes {statistics.median(times['unwatched']) * 1e3:.3f} ms")
     rows = {}
     for title, name in (("watched / unwatched", "watched"), ("unwatched / unwatched (A/A)", "again")):
-        ratios = [a / b for a, b in zip(times[name], times["unwatched"])]
-        low, high = interval(ratios)
-        rows[title] = statistics.median(ratios), low, high
-        print(f"{title:28} {rows[title][0] - 1:+.2%}  95 %: {low - 1:+.2%} to {high - 1:+.2%}")
+        rows[title] = middle, low, high = paired.ratio(times[name], times["unwatched"])
+        print(f"{title:28} {middle - 1:+.2%}  95 %: {low - 1:+.2%} to {high - 1:+.2%}")
     if options.json:
         Path(options.json).write_text(json.dumps({"times": times, "rows": rows, "load": os.getloadavg()}))
 

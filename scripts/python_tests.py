@@ -38,6 +38,7 @@ ALONE = {
     "test_jax_jobs.py",
     "test_loss_curve.py",
     "test_names.py",
+    "test_paired.py",
     "test_patches.py",
     "test_run.py",
     "test_startup.py",

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/cachesize"
+	"github.com/gorovod/gorovod/internal/cgroup"
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -103,10 +103,8 @@ func availableMemory() int {
 		fmt.Sscan(text, &available)
 	}
 	available <<= 10
-	if text, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil { // a container's own limit
-		if limit, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
-			available = min(available, limit)
-		}
+	if limit := cgroup.Of(os.DirFS("/")).Memory(); limit > 0 {
+		available = min(available, int(limit))
 	}
 	return available
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/cgroup"
 )
 
 // cost is how much one process or one connection takes of this host's limits.
@@ -71,16 +73,18 @@ func exceeded(n uint64, c cost, descriptors uint64) *limit {
 	for _, f := range []struct{ path, what, raise string }{
 		{"/proc/sys/kernel/pid_max", "process ids (kernel.pid_max)", "raise it with sysctl -w kernel.pid_max=4194304"},
 		{"/proc/sys/kernel/threads-max", "threads (kernel.threads-max)", "raise it with sysctl -w kernel.threads-max"},
-		{"/sys/fs/cgroup/pids.max", "tasks in this container (pids.max)", "raise the container's limit"},
 	} {
 		text, err := os.ReadFile(f.path)
 		if err != nil {
 			continue
 		}
-		// "max" is no number, and no limit.
 		if v, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {
 			limits = append(limits, limit{v, c.tasks, 0, f.what, f.raise})
 		}
+	}
+	if tasks := cgroup.Of(os.DirFS("/")).Tasks(); tasks > 0 {
+		limits = append(limits, limit{uint64(tasks), c.tasks, 0, "tasks in this control group (pids.max)",
+			"raise the limit of the container or the login session"})
 	}
 	for i, l := range limits {
 		if n*l.each+l.own > l.value {

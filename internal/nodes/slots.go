@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/cgroup"
 )
 
 // maxSlots is the most processes that a node may run.
@@ -62,27 +64,8 @@ func gpus(root fs.FS, getenv func(string) string) int {
 // that no process has less than a CPU.
 func cpus(root fs.FS) int {
 	n := runtime.NumCPU()
-	if quota, period, ok := limit(root); ok && quota > 0 && period > 0 {
-		n = min(n, max(1, int(quota/period)))
+	if limit := cgroup.Of(root).CPUs(); limit > 0 {
+		n = min(n, max(1, int(limit)))
 	}
 	return n
-}
-
-// limit is the container's limit of CPU time, from control groups of version 2 or 1.
-func limit(root fs.FS) (quota, period float64, ok bool) {
-	if text, err := fs.ReadFile(root, "sys/fs/cgroup/cpu.max"); err == nil {
-		_, err := fmt.Sscan(string(text), &quota, &period) // "max 100000" has no limit
-		return quota, period, err == nil
-	}
-	read := func(name string) (x float64, ok bool) {
-		text, err := fs.ReadFile(root, "sys/fs/cgroup/cpu/"+name)
-		if err != nil {
-			return 0, false
-		}
-		x, err = strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
-		return x, err == nil
-	}
-	quota, first := read("cpu.cfs_quota_us") // -1: no limit
-	period, second := read("cpu.cfs_period_us")
-	return quota, period, first && second
 }

@@ -9,6 +9,10 @@ import (
 
 func TestCount(t *testing.T) {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	limited := func(cpus string) fstest.MapFS {
+		return fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/cpu.max": file(cpus),
+			"proc/self/mountinfo": file("30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")}
+	}
 	gpus := fstest.MapFS{"dev/nvidia0": file(""), "dev/nvidia3": file(""), "dev/nvidiactl": file("")}
 	for _, c := range []struct {
 		name, asked, visible string
@@ -20,17 +24,10 @@ func TestCount(t *testing.T) {
 		{name: "gpus", asked: "auto", root: gpus, want: 2},
 		{name: "visible gpus", asked: "gpu", visible: "GPU-1,GPU-2,GPU-3", want: 3},
 		{name: "no gpus", asked: "gpu", err: "has no GPU"},
-		{name: "whole host", asked: "auto", root: fstest.MapFS{"sys/fs/cgroup/cpu.max": file("max 100000\n")},
-			want: runtime.NumCPU()},
-		{name: "a limit of one and a half", asked: "cpu",
-			root: fstest.MapFS{"sys/fs/cgroup/cpu.max": file("150000 100000\n")}, want: 1},
-		{name: "less than one", asked: "cpu",
-			root: fstest.MapFS{"sys/fs/cgroup/cpu.max": file("50000 100000\n")}, want: 1},
-		{name: "version 1", asked: "cpu", root: fstest.MapFS{"sys/fs/cgroup/cpu/cpu.cfs_quota_us": file("100000\n"),
-			"sys/fs/cgroup/cpu/cpu.cfs_period_us": file("100000\n")}, want: 1},
-		{name: "version 1 without a limit", asked: "cpu", root: fstest.MapFS{
-			"sys/fs/cgroup/cpu/cpu.cfs_quota_us":  file("-1\n"),
-			"sys/fs/cgroup/cpu/cpu.cfs_period_us": file("100000\n")}, want: runtime.NumCPU()},
+		{name: "whole host", asked: "auto", root: limited("max 100000\n"), want: runtime.NumCPU()},
+		{name: "a limit of one and a half", asked: "cpu", root: limited("150000 100000\n"), want: 1},
+		{name: "less than one", asked: "cpu", root: limited("50000 100000\n"), want: 1},
+		{name: "more than the host has", asked: "cpu", root: limited("99900000 100000\n"), want: runtime.NumCPU()},
 		{name: "nonsense", asked: "many", err: `"many": a number from 1`},
 		{name: "none", asked: "0", err: "a number from 1"},
 	} {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/cgroup"
 )
 
 // system fills in the kernel's facts.
@@ -21,14 +23,8 @@ func (f *Facts) system() {
 		f.Online = len(n)
 	}
 	f.Affinity = field("/proc/self/status", "Cpus_allowed_list:")
-	for _, group := range controlGroups() {
-		if q := quota(group); q > 0 && (f.Quota == 0 || q < f.Quota) {
-			f.Quota = q
-		}
-		if m := number(filepath.Join(group, "memory.max")); m > 0 && (f.MemoryLimit == 0 || m < f.MemoryLimit) {
-			f.MemoryLimit = m
-		}
-	}
+	groups := cgroup.Of(os.DirFS("/"))
+	f.Quota, f.MemoryLimit = groups.CPUs(), groups.Memory()
 	f.Memory = memory()
 	f.Ports = ports()
 	var s unix.Statfs_t
@@ -50,36 +46,6 @@ func limit(what int) int64 {
 		return unlimited
 	}
 	return int64(r.Cur)
-}
-
-// controlGroups are the directories of this process's control group and of those above it. Each can limit the process:
-// ssh, for example, starts it in a session's group within a user's.
-func controlGroups() (dirs []string) {
-	const root = "/sys/fs/cgroup"
-	for path := filepath.Clean("/" + field("/proc/self/cgroup", "0::")); ; path = filepath.Dir(path) {
-		dirs = append(dirs, filepath.Join(root, path))
-		if path == "/" {
-			return dirs
-		}
-	}
-}
-
-// quota is how many processors' worth of time a control group allows; 0 if it has no limit.
-func quota(group string) float64 {
-	text, err := os.ReadFile(filepath.Join(group, "cpu.max"))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(text))
-	if len(fields) != 2 {
-		return 0
-	}
-	most, err := strconv.ParseFloat(fields[0], 64)
-	period, err2 := strconv.ParseFloat(fields[1], 64)
-	if err != nil || err2 != nil || period <= 0 {
-		return 0
-	}
-	return most / period
 }
 
 func memory() int64 {
