@@ -89,6 +89,45 @@ func TestRankZeroShowsTheJob(t *testing.T) {
 	}
 }
 
+// TestRankZeroShowsTheJobOfHorovodrunMPI does the same with horovodrun --mpi, with each mpirun that is installed: its
+// options reach rank 0, the token too.
+func TestRankZeroShowsTheJobOfHorovodrunMPI(t *testing.T) {
+	for _, m := range []struct {
+		mpirun, args string
+	}{{"mpirun.openmpi", "--mpi-args=--oversubscribe"}, {"mpirun.mpich", "--mpi-args="}} {
+		t.Run(m.mpirun, func(t *testing.T) {
+			path, err := exec.LookPath(m.mpirun)
+			if err != nil {
+				t.Skip(err)
+			}
+			dir := t.TempDir()
+			script := "#!/bin/sh\nexec " + path + " \"$@\"\n" // MPICH's finds its other programs beside itself
+			if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte(script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			const token = "a-token-of-this-test"
+			file := filepath.Join(dir, "token")
+			if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			paths := strings.Join([]string{dir, filepath.Dir(built(t, "gorovod")), os.Getenv("PATH")}, ":")
+			env := []string{"PATH=" + paths, "GOROVOD_METRICS_TOKEN_FILE=" + file}
+			j := startBy(t, env, built(t, "horovodrun"), "--mpi", "-np", "2", "--metrics-port=0.0.0.0:0", m.args,
+				os.Args[0])
+			j.url = strings.Replace(j.url, "[::]", "127.0.0.1", 1)
+			if code, text := j.get("/metrics", ""); code != 401 {
+				t.Errorf("without a token: %d %s", code, text)
+			}
+			j.await(t, "the figures of both ranks", token, func(page string) bool {
+				return value(page, "reporting_ranks") == 2 && value(page, `wire_bytes_total{link="mpi"}`) > 0
+			})
+			zero := j.rankZero(t)
+			j.end(t)
+			awaitNoObserver(t, zero)
+		})
+	}
+}
+
 // TestTheObserverEndsWithRankZero kills rank 0.
 func TestTheObserverEndsWithRankZero(t *testing.T) {
 	j := startBy(t, withCommand(t, "GOROVOD_METRICS=0"), "sh", "-c", asTorchrun, os.Args[0])
