@@ -12,6 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/drive"
 	"github.com/gorovod/gorovod/internal/elastic/driver"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/overview"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
@@ -67,7 +68,9 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 		if near, err = meetFor(c); err != nil {
 			return n, err
 		}
-		return driveNetwork(c, near), nil
+		return driveNetwork(c, near, func(peers []string) {
+			a.overview.Identify(overview.Identity{Peers: peers})
+		}), nil
 	}, watch)
 	if near != nil {
 		near.close()
@@ -86,8 +89,8 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 }
 
 // driveNetwork returns how the workers reach the driver (at near) and each epoch's rendezvous (at a meeting point like
-// near).
-func driveNetwork(c drive.Config, near *meetingPoint) drive.Network {
+// near). met is called with the addresses of each rendezvous.
+func driveNetwork(c drive.Config, near *meetingPoint, met func(peers []string)) drive.Network {
 	interfaces := c.Interfaces
 	if near.local {
 		interfaces = []string{"lo"}
@@ -100,6 +103,7 @@ func driveNetwork(c drive.Config, near *meetingPoint) drive.Network {
 				return nil, nil, err
 			}
 			list := placeTexts(m.seenFrom(c.Address))
+			met(list)
 			return m.listeners, func(string) []string { return list }, nil
 		},
 		Environment: func(a membership.Start) map[string]string {

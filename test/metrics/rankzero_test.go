@@ -40,12 +40,18 @@ func observers(rankZero string) (pids []string) {
 // rankZero is the process id of rank 0.
 func (j *job) rankZero(t *testing.T) string {
 	t.Helper()
+	return j.pid(t, ".pid")
+}
+
+// pid is the process id in a file of the ranks.
+func (j *job) pid(t *testing.T, file string) string {
+	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if text, err := os.ReadFile(j.stop + ".pid"); err == nil && len(text) > 0 {
+		if text, err := os.ReadFile(j.stop + file); err == nil && len(text) > 0 {
 			return string(text)
 		}
 	}
-	t.Fatal("rank 0 does not start")
+	t.Fatalf("a rank does not start: there is no %s", file)
 	return ""
 }
 
