@@ -85,7 +85,7 @@ func (p *Process) offer(ctx context.Context, s Start, m meeting, join Join) (mee
 	}
 	mine.Addrs = addrs
 	if l != nil {
-		p.serve(l, key, s.Place.Size, m.lookup, m.log)
+		p.serve(l, addrs, key, s.Place.Size, m.lookup, m.log)
 	}
 	withdraw, err := m.store.Publish(ctx, mine)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -27,12 +28,14 @@ func (p *Process) Serve(host string, key []byte, size int, lookup observer.Looku
 	if err != nil {
 		return 0, fmt.Errorf("rendezvous: %w", err)
 	}
-	p.serve(l, key, size, lookup, log)
-	return l.Addr().(*net.TCPAddr).Port, nil
+	port = l.Addr().(*net.TCPAddr).Port
+	p.serve(l, []string{net.JoinHostPort(host, strconv.Itoa(port))}, key, size, lookup, log)
+	return port, nil
 }
 
-// serve is Serve on a listener, which it owns from then on.
-func (p *Process) serve(l net.Listener, key []byte, size int, lookup observer.Lookup, log *slog.Logger) {
+// serve is Serve on a listener, which it owns from then on. The ranks find it at addrs.
+func (p *Process) serve(l net.Listener, addrs []string, key []byte, size int, lookup observer.Lookup,
+	log *slog.Logger) {
 	s := rendezvous.NewServer(key, size)
 	s.Knocks = auth.NewKnocks(func(text string) { log.Warn(text) })
 	s.ServedBy = "rank 0"
@@ -44,13 +47,13 @@ func (p *Process) serve(l net.Listener, key []byte, size int, lookup observer.Lo
 	p.server = s
 	s.Epoch = p.servers
 	p.servers++
-	p.show(s, size, lookup, log)
+	p.show(s, size, addrs, lookup, log)
 	guard.Go("the rendezvous", func(error) { s.Close() }, func() { s.Serve(p.track(l)) })
 }
 
-// show starts an observer, if somebody wants to see the job and there is none, and shows it the job that meets at s.
-// The caller holds mu.
-func (p *Process) show(s *rendezvous.Server, size int, lookup observer.Lookup, log *slog.Logger) {
+// show starts an observer, if somebody wants to see the job and there is none, and shows it the job that meets at s,
+// which the ranks find at addrs. The caller holds mu.
+func (p *Process) show(s *rendezvous.Server, size int, addrs []string, lookup observer.Lookup, log *slog.Logger) {
 	variable := observer.Asked(lookup)
 	if variable == "" {
 		return
@@ -62,7 +65,7 @@ func (p *Process) show(s *rendezvous.Server, size int, lookup observer.Lookup, l
 			return
 		}
 	}
-	p.observer.Show(s, size)
+	p.observer.Show(s, size, addrs)
 }
 
 func (p *Process) observe(lookup observer.Lookup, log *slog.Logger) (*observer.Observer, error) {

@@ -260,7 +260,7 @@ var implemented = []Knob{
 		Doc: "a file with the token that readers of the metrics and the dashboard have to present; needed where " +
 			"other hosts reach them"},
 	{Name: "GOROVOD_METRICS_TOKEN", section: elsewhere, By: "horovodrun", Secret: true,
-		Doc: "the token itself, which counts more. The ranks do not inherit it"},
+		Doc: "the token itself, which counts more. The ranks do not inherit it, except with `--mpi`"},
 	{Name: "GOROVOD_METRICS_CERT", section: elsewhere, By: "horovodrun",
 		Doc: "a file with a TLS certificate (PEM) for the metrics; needed with GOROVOD_TLS=1 where other hosts reach " +
 			"them"},

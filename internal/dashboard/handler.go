@@ -40,6 +40,7 @@ type view struct {
 //	/snapshot  the newest "now" alone, as JSON
 //	/lines     the last lines of rank=N; only with a token or to this user, since output can hold secrets
 //	/healthz   200 while the launcher runs
+//	/identity  an overview.Identity; only to this user
 func (v *view) handler(loopback, secure bool) http.Handler {
 	v.sessions, v.streams = &sessions{secure: secure}, make(chan struct{}, maxStreams)
 	mux := http.NewServeMux()
@@ -50,6 +51,9 @@ func (v *view) handler(loopback, secure bool) http.Handler {
 	mux.HandleFunc("/events", v.only(v.events))
 	mux.HandleFunc("/snapshot", v.only(v.snapshot))
 	mux.HandleFunc("/lines", v.only(v.lines))
+	if v.private {
+		mux.HandleFunc("/identity", v.identity)
+	}
 	return door.Guard(loopback, policy, mux, "/login")
 }
 
@@ -106,6 +110,11 @@ func (v *view) snapshot(w http.ResponseWriter, r *http.Request) {
 // mayReadOutput reports whether readers may see a rank's output and stack, which can hold secrets: those who have given
 // the token, and this user.
 func (v *view) mayReadOutput() bool { return v.token != "" || v.private }
+
+func (v *view) identity(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(v.job.Identity())
+}
 
 func (v *view) lines(w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.Atoi(r.URL.Query().Get("rank"))

@@ -37,7 +37,7 @@ func (f *flags) openAudience(name string, ranks int) (*audience, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := f.openReaders(name, ranks)
+	a, err := f.openReaders(sayer(name), ranks)
 	if err == nil && on {
 		a.ledger, a.least = &summary.Ledger{}, least
 		a.running.Go(func() { a.ledger.Run(a.over) })
@@ -45,16 +45,21 @@ func (f *flags) openAudience(name string, ranks int) (*audience, error) {
 	return a, err
 }
 
-// openReaders is openAudience for jobs that end without a summary. If ranks is 0, they may run already, so how fast
-// this host copies memory is not measured.
-func (f *flags) openReaders(name string, ranks int) (*audience, error) {
+// sayer tells the user a text as the program name does.
+func sayer(name string) func(text string) {
+	return func(text string) { logging.Print(slog.LevelInfo, name, text) }
+}
+
+// openReaders is openAudience for jobs that end without a summary. say tells the user where the pages are. If ranks is
+// 0, they may run already or elsewhere, so how fast this host copies memory is not measured.
+func (f *flags) openReaders(say func(text string), ranks int) (*audience, error) {
 	a := &audience{overview: overview.New(), over: make(chan struct{})}
 	a.running.Go(func() { a.overview.Run(a.over) })
-	if err := a.openMetrics(f, name); err != nil {
+	if err := a.openMetrics(f, say); err != nil {
 		a.close()
 		return nil, err
 	}
-	if err := a.openPage(f, name, ranks); err != nil {
+	if err := a.openPage(f, say, ranks); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -79,7 +84,7 @@ func (f *flags) doorVariable(name string) string {
 	return os.Getenv(name)
 }
 
-func (a *audience) openMetrics(f *flags, name string) error {
+func (a *audience) openMetrics(f *flags, say func(text string)) error {
 	address, said := asked(f.MetricsPort, "--metrics-port", metrics.Variable)
 	if address == "" {
 		return nil
@@ -91,11 +96,11 @@ func (a *audience) openMetrics(f *flags, name string) error {
 	if a.metrics, err = metrics.Open(o); err != nil {
 		return fmt.Errorf("%s %s: %w", said, address, err)
 	}
-	logging.Print(slog.LevelInfo, name, "metrics are at "+a.metrics.URL())
+	say("metrics are at " + a.metrics.URL())
 	return nil
 }
 
-func (a *audience) openPage(f *flags, name string, ranks int) error {
+func (a *audience) openPage(f *flags, say func(text string), ranks int) error {
 	address, said := asked(f.Dashboard, "--dashboard", dashboard.Variable)
 	if address == "" {
 		return nil
@@ -111,7 +116,7 @@ func (a *audience) openPage(f *flags, name string, ranks int) error {
 		a.overview.SetCopying(copyingRate(ranks), ownNames().isOwnName)
 	}
 	a.overview.Keep()
-	logging.Print(slog.LevelInfo, name, "the dashboard is at "+a.page.URL())
+	say("the dashboard is at " + a.page.URL())
 	return nil
 }
 

@@ -6,26 +6,41 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/gorovod/gorovod/internal/commandline"
 	"github.com/gorovod/gorovod/internal/elastic/drive"
+	"github.com/gorovod/gorovod/internal/elastic/driver"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/overview"
+	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
 // driveCommand is for programs that start the processes of an elastic job themselves. The list of commands does not
 // show it.
 var driveCommand = &commandline.Command{
 	Name:  "drive",
-	Usage: "",
+	Usage: "[options]",
 	About: "Drive an elastic job whose processes another program starts",
 	Detail: `That program starts this one, and exchanges lines of JSON with it: requests on its stdin, events on its
 stdout. The page "Writing a launcher" of the documentation lists them. When stdin ends, the job ends.`,
-	Grammar: func() any { return &struct{}{} },
+	Grammar: func() any { return &driveFlags{} },
+}
+
+// driveFlags holds the options of gorovod drive, which mean what those of horovodrun mean.
+type driveFlags struct {
+	MetricsPort string `placeholder:"[HOST:]PORT" help:"Show what the processes do at http://127.0.0.1:PORT/metrics, for Prometheus. Default: $$GOROVOD_METRICS, or nowhere."`
+	Dashboard   string `placeholder:"[=[HOST:]PORT]" help:"Show the job on a page. Alone: at a free port of this host. Default: $$GOROVOD_DASHBOARD, or nowhere."`
 }
 
 // serveDrive is the subcommand. It blocks until the job is over.
 func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (code int, err error) {
-	help, err := driveCommand.Parse(name, &struct{}{}, args)
+	o := &driveFlags{}
+	args = slices.Clone(args)
+	if i := slices.Index(args, dashboardOption); i >= 0 {
+		args[i] += "=" + anyPort
+	}
+	help, err := driveCommand.Parse(name, o, args)
 	switch {
 	case help != "":
 		_, err := io.WriteString(stdout, help)
@@ -33,15 +48,35 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	case err != nil:
 		return exitUsage, err
 	}
+	var watch drive.Watch
+	f := &flags{MetricsPort: o.MetricsPort, Dashboard: o.Dashboard}
+	a, err := f.openReaders(func(text string) { watch.Greeting = append(watch.Greeting, text) }, 0)
+	if err != nil {
+		return exitUsage, err
+	}
+	defer a.close()
+	watch.Said, watch.Over = a.note, func(o driver.Outcome) {
+		code, text := verdict(o)
+		a.end(code, report{Text: text}, nil)
+	}
+	watch.Serves = func(s *rendezvous.Server, size int, cause membership.Cause) {
+		a.formedAnew(cause)
+		a.form(s, size, &inquiry{ask: s.AskFigures})
+	}
 	var near *meetingPoint
 	err = drive.Run(stdin, stdout, func(c drive.Config) (n drive.Network, err error) {
 		if near, err = meetFor(c); err != nil {
 			return n, err
 		}
-		return driveNetwork(c, near), nil
-	})
+		return driveNetwork(c, near, func(peers []string) {
+			a.overview.Identify(overview.Identity{Peers: peers})
+		}), nil
+	}, watch)
 	if near != nil {
 		near.close()
+	}
+	if err != nil {
+		a.end(1, report{}, err)
 	}
 	var wrong *drive.RequestError
 	switch {
@@ -54,8 +89,8 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 }
 
 // driveNetwork returns how the workers reach the driver (at near) and each epoch's rendezvous (at a meeting point like
-// near).
-func driveNetwork(c drive.Config, near *meetingPoint) drive.Network {
+// near). met is called with the addresses of each rendezvous.
+func driveNetwork(c drive.Config, near *meetingPoint, met func(peers []string)) drive.Network {
 	interfaces := c.Interfaces
 	if near.local {
 		interfaces = []string{"lo"}
@@ -68,6 +103,7 @@ func driveNetwork(c drive.Config, near *meetingPoint) drive.Network {
 				return nil, nil, err
 			}
 			list := placeTexts(m.seenFrom(c.Address))
+			met(list)
 			return m.listeners, func(string) []string { return list }, nil
 		},
 		Environment: func(a membership.Start) map[string]string {

@@ -220,13 +220,29 @@ func (e *elasticJob) watch(signals <-chan os.Signal, over <-chan struct{}) (firs
 
 // conclude says why the job ended, unless it simply finished, and returns the exit code.
 func (e *elasticJob) conclude(o driver.Outcome) int {
+	code, text := verdict(o)
+	lines := ""
+	if f := o.Failure; f != nil {
+		e.mu.Lock()
+		shown := e.shown[f.Worker]
+		e.mu.Unlock()
+		e.why.Stderr = f.Death.Stderr
+		lines = e.lastLines(f.Death.Stderr, linePrefix(f.Worker, streamNames[stderrStream]), shown)
+	}
+	e.why.Text = text
+	if text != "" {
+		e.sayFailure(text, lines, "")
+	}
+	return code
+}
+
+// verdict is the exit code of a job with this outcome, and why it ended; empty if it simply finished.
+func verdict(o driver.Outcome) (code int, text string) {
 	var b strings.Builder
 	b.WriteString(o.Reason)
-	code := 0
 	if o.Reason != "" {
 		code = 1
 	}
-	lines := ""
 	if f := o.Failure; f != nil {
 		code = exitCode(f.Death)
 		switch {
@@ -239,17 +255,8 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 		if f.Death.Reason != "" {
 			fmt.Fprintf(&b, "\nit reported: %s", f.Death.Reason)
 		}
-		e.mu.Lock()
-		shown := e.shown[f.Worker]
-		e.mu.Unlock()
-		e.why.Stderr = f.Death.Stderr
-		lines = e.lastLines(f.Death.Stderr, linePrefix(f.Worker, streamNames[stderrStream]), shown)
 	}
-	e.why.Text = b.String()
-	if b.Len() > 0 {
-		e.sayFailure(b.String(), lines, "")
-	}
-	return code
+	return code, b.String()
 }
 
 // serve has the driver serve a meeting point.

@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/dashboard"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
-	"github.com/gorovod/gorovod/internal/metrics"
 	"github.com/gorovod/gorovod/internal/nodes"
 	"github.com/gorovod/gorovod/internal/otlp"
 )
@@ -154,15 +152,9 @@ func (f *flags) check(options []string) error {
 	switch {
 	case f.MPI && f.Gloo:
 		return errors.New("--gloo and --mpi: one of them")
-	case f.MPI && (f.MetricsPort != "" || os.Getenv(metrics.Variable) != ""):
-		return errors.New("--metrics-port and GOROVOD_METRICS: processes of mpirun meet without the launcher, which " +
-			"learns nothing of them: use hvd.metrics() in the program, or do without --mpi")
 	case f.MPI && os.Getenv(otlp.Variable) == "1":
 		return errors.New("GOROVOD_OTLP: processes of mpirun meet without the launcher, which learns nothing of " +
 			"them: unset it, or do without --mpi")
-	case f.MPI && (f.Dashboard != "" || os.Getenv(dashboard.Variable) != ""):
-		return errors.New("--dashboard and GOROVOD_DASHBOARD: processes of mpirun meet without the launcher, which " +
-			"learns nothing of them: do without --mpi")
 	case f.MPI && f.elastic():
 		return errors.New("--mpi: MPI cannot carry an elastic job: after a failure a process cannot go on with it")
 	case !f.MPI && f.MPIArgs != "":

@@ -65,7 +65,6 @@ func TestBadArguments(t *testing.T) {
 		"-np 2 --":                           "no command",
 		"-np 2 --nonsense x":                 "--nonsense",
 		"-np 2 --dashboard= x":               "its value is empty",
-		"-np 2 --mpi --dashboard x":          "--dashboard and GOROVOD_DASHBOARD",
 		"-np 2 -H localhost:2 -hostfile f x": "can't be used together",
 		"-np 2 --log-level loud x":           "--log-level loud",
 		"-np 2 --cache-capacity -1 x":        "--cache-capacity -1",

@@ -13,7 +13,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/dashboard"
+	"github.com/gorovod/gorovod/internal/door"
 	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/metrics"
 )
 
 // mpiLauncher is a kind of mpirun, according to its options.
@@ -193,6 +196,41 @@ func (f *flags) allMPI(env []string) []string {
 	return env
 }
 
+// letRankZeroShow returns the ranks' environment env with the variables by which rank 0 shows the job: the ranks of
+// mpirun meet without this program (see package observer). It refuses what rank 0 could not open. here: rank 0 will be
+// on this host; otherwise its files and ports are not checked.
+func (f *flags) letRankZeroShow(env []string, here bool) ([]string, error) {
+	for _, page := range []struct{ value, option, variable string }{
+		{f.MetricsPort, "--metrics-port", metrics.Variable}, {f.Dashboard, dashboardOption, dashboard.Variable}} {
+		address, said := asked(page.value, page.option, page.variable)
+		if address == "" {
+			continue
+		}
+		env = setenv(env, page.variable, address)
+		if token := os.Getenv(door.TokenVariable); token != "" {
+			env = setenv(env, door.TokenVariable, token)
+		}
+		o, err := door.From(address, func(name string) string {
+			if name == door.TokenFileVariable && !here {
+				return ""
+			}
+			return lookEnv(env, name)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", said, err)
+		}
+		if !here {
+			continue
+		}
+		l, _, err := o.Listen(1)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", said, address, err)
+		}
+		defer l.Close() // at the end, so that two pages at one port are refused
+	}
+	return env, nil
+}
+
 // mpiNotes describe options that mpirun does not have, or that change nothing in its jobs.
 func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
 	for _, o := range []struct {
@@ -237,8 +275,10 @@ func runMPI(f *flags) (code int, err error) {
 	if err != nil {
 		return exitUsage, err
 	}
-	env := f.environ(os.Environ())
-	env = f.allMPI(env)
+	env, err := f.letRankZeroShow(f.allMPI(f.environ(os.Environ())), isLocal(hosts[0].Name))
+	if err != nil {
+		return exitUsage, err
+	}
 	words, err := f.mpirun(l, hosts, env)
 	if err != nil {
 		return exitUsage, err

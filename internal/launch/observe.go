@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gorovod/gorovod/internal/observer"
+	"github.com/gorovod/gorovod/internal/overview"
 )
 
 // observe is the hidden subcommand that shows a job that no horovodrun has started: see package observer. Its stdin is
@@ -64,13 +65,14 @@ func serveObserver(pid int, conn net.Conn) (code int, err error) {
 		return 1, fmt.Errorf("nothing shows the job: this command is of another build of gorovod (%s) than the "+
 			"library of rank 0 (%.64q): install the same everywhere", observer.Shape(), first.Hello)
 	}
-	a, err := (&flags{}).openReaders("gorovod", 0)
+	a, err := (&flags{}).openReaders(sayer("gorovod"), 0)
 	if err != nil {
 		return 1, fmt.Errorf("nothing shows the job: %w", err)
 	}
 	defer a.close()
+	a.overview.Identify(overview.Identity{PID: pid})
 	w := &watched{audience: a, conn: conn}
-	w.follow()
+	w.follow(pid)
 	a.end(w.ending(pid))
 	return 0, nil
 }
@@ -86,8 +88,8 @@ type watched struct {
 	writing sync.Mutex
 }
 
-// follow takes the news until there are no more.
-func (w *watched) follow() {
+// follow takes the news of a process until there are no more.
+func (w *watched) follow(pid int) {
 	for {
 		var n observer.News
 		if n.Read(w.conn) != nil {
@@ -97,6 +99,7 @@ func (w *watched) follow() {
 		case n.World != nil:
 			w.joined.Store(0)
 			w.over = nil
+			w.audience.overview.Identify(overview.Identity{PID: pid, Peers: n.World.Peers})
 			w.audience.begin(world{size: n.World.Size, from: n.World.From,
 				joined: func() int { return int(w.joined.Load()) },
 				inquiry: &inquiry{ask: func() {

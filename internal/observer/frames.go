@@ -22,8 +22,9 @@ type News struct {
 
 // World is a world of ranks that begins to form.
 type World struct {
-	Size int    `json:"size"`
-	From uint64 `json:"from"` // its first generation
+	Size  int      `json:"size"`
+	From  uint64   `json:"from"`  // its first generation
+	Peers []string `json:"peers"` // where its ranks meet
 }
 
 // Figures are a rank's figures: see rendezvous.Server.Figures.

@@ -115,16 +115,16 @@ func Start(o Options) (*Observer, error) {
 	return b, nil
 }
 
-// Show lets the observer see the ranks that will meet at s, a world of size ranks. It is called before s serves. Each
-// server that one observer sees has another Epoch.
-func (b *Observer) Show(s *rendezvous.Server, size int) {
+// Show lets the observer see the ranks that will meet at s, a world of size ranks. peers are the addresses of s, as the
+// ranks know them. It is called before s serves. Each server that one observer sees has another Epoch.
+func (b *Observer) Show(s *rendezvous.Server, size int, peers []string) {
 	s.Figures = func(rank int, generation uint64, host string, value []byte) {
 		b.send(&News{Figures: &Figures{Rank: rank, Generation: generation, Host: host, Value: value}})
 	}
 	b.mu.Lock()
 	b.server = s
 	b.mu.Unlock()
-	b.send(&News{World: &World{Size: size, From: s.Epoch << 20}})
+	b.send(&News{World: &World{Size: size, From: s.Epoch << 20, Peers: peers}})
 }
 
 // farewellTime is how long Over waits.

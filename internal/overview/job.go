@@ -19,32 +19,33 @@ const Every = time.Second
 
 // Job has the launcher's knowledge of a job. Its methods are safe on any goroutine.
 type Job struct {
-	mu      sync.Mutex
-	size    int    // of the present world
-	worlds  int    // that there have been
-	from    uint64 // the first generation of the present world
-	formed  time.Time
-	whole   bool   // all ranks of the world have joined
-	because string // why the next world is formed
-	joined  func() int
-	ask     func()
-	inspect func(ranks []int) // sets which ranks say where they are, too
-	blamed  []int             // of which ranks the last sentence complains
-	lines   func(number int) (stdout, stderr string)
-	ranks   []rank             // of the present world
-	windows []straggler.Window // one for each tick but the first, the last ones
-	past    past
-	history []Event
-	readers int
-	keep    bool
-	last    []byte        // the newest Snapshot, as JSON
-	private []byte        // the same with what only some may see
-	next    chan struct{} // closed with the next one
-	looked  time.Time     // when it was made
-	since   time.Time     // when somebody began to look: what ranks had told before says nothing of now
-	waited  longWait
-	step    float64 // seconds that a step took of late; 0: unknown
-	ending  Ending
+	mu       sync.Mutex
+	size     int    // of the present world
+	worlds   int    // that there have been
+	from     uint64 // the first generation of the present world
+	formed   time.Time
+	whole    bool   // all ranks of the world have joined
+	because  string // why the next world is formed
+	joined   func() int
+	ask      func()
+	inspect  func(ranks []int) // sets which ranks say where they are, too
+	blamed   []int             // of which ranks the last sentence complains
+	lines    func(number int) (stdout, stderr string)
+	ranks    []rank             // of the present world
+	windows  []straggler.Window // one for each tick but the first, the last ones
+	past     past
+	history  []Event
+	readers  int
+	keep     bool
+	last     []byte        // the newest Snapshot, as JSON
+	private  []byte        // the same with what only some may see
+	next     chan struct{} // closed with the next one
+	looked   time.Time     // when it was made
+	since    time.Time     // when somebody began to look: what ranks had told before says nothing of now
+	waited   longWait
+	step     float64 // seconds that a step took of late; 0: unknown
+	ending   Ending
+	identity Identity
 	// here says whether a name is that of the launcher's host. copying is the bytes of memory a second that this host
 	// can copy.
 	here    func(host string) bool

@@ -2,6 +2,7 @@ package top
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,20 +25,25 @@ import (
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
-// source is where the news of a job comes from: its launcher's socket on this host, or its dashboard.
+// source is where the news of a job comes from: the socket of a process on this host that shows it (its launcher, its
+// driver, or what rank 0 has started), or its dashboard.
 type source struct {
 	name   string // for the screen, printable
 	gone   string // what to say if the connection ends before the job says how it ended
 	url    string // of the dashboard, with the last slash
 	token  string // "" for none
 	client *http.Client
+
+	// Of a process on this host: which job it shows, and the process that stands for the job: itself, or rank 0's.
+	id  overview.Identity
+	job int
 }
 
 // connectTime limits the time that a launcher may take to answer.
 const connectTime = 10 * time.Second
 
-// find is the source that job names: a process id as gorovod ps prints it, that of any process of the job, or the
-// address of a page. Without a name it is the one job that runs.
+// find is the source that job names: a process id as gorovod ps prints it, that of any rank here or of the process that
+// shows the job, or the address of a page. Without a name it is the one job that runs.
 func find(job string, getenv func(string) string) (*source, error) {
 	if strings.Contains(job, ":") || strings.Contains(job, "/") {
 		return page(job, getenv)
@@ -54,52 +60,80 @@ func find(job string, getenv func(string) string) (*source, error) {
 		return nil, fmt.Errorf("%q is no job: give the process id that gorovod ps prints, or the address of a "+
 			"dashboard, such as http://127.0.0.1:9500/. %s", printable.Text(job), listed(locals))
 	}
-	launcher := pid
-	if locals[launcher] == "" {
-		launcher = flight.Launcher(pid)
+	owner := pid
+	if locals[owner] == "" {
+		owner = flight.Launcher(pid)
 	}
-	if name := locals[launcher]; name != "" {
-		return local(launcher, name), nil
+	if name := locals[owner]; name != "" {
+		return local(owner, name), nil
 	}
-	running, _, err := jobs.Running()
-	if err == nil && (launcher != 0 || slices.ContainsFunc(running, func(j jobs.Job) bool { return j.PID == pid })) {
-		return nil, fmt.Errorf("job %d has no launcher on this host that could show it: mpirun, srun or another "+
-			"program has started it, or node 0 has its launcher. gorovod doctor --dump %[1]d tells what each rank "+
-			"here waits for", pid)
+	peers, isRank := meeting(pid)
+	for _, s := range shown(locals) {
+		meets := func(peer string) bool { return slices.Contains(s.id.Peers, peer) }
+		if s.id.PID == pid || slices.ContainsFunc(peers, meets) {
+			return s, nil
+		}
+	}
+	if isRank || owner != 0 {
+		return nil, fmt.Errorf("nothing on this host shows job %d. If mpirun, srun, torchrun or another program has "+
+			"started it, start it with GOROVOD_DASHBOARD=0 in the environment of the ranks, and look on rank 0's "+
+			"host; with --nnodes, look on node 0. gorovod doctor --dump %[1]d tells what each rank here waits for", pid)
 	}
 	return nil, fmt.Errorf("there is no job %d on this host. %s", pid, listed(locals))
 }
 
+// meeting is where a rank on this host has met the others, if this process is a rank: see overview.Identity. A rank
+// that does not answer has no peers.
+func meeting(pid int) (peers []string, isRank bool) {
+	running, silent, err := flight.Running()
+	if err != nil {
+		return nil, false
+	}
+	for _, dumps := range running {
+		for _, d := range dumps {
+			if d.PID == pid {
+				return strings.Fields(d.Job), true
+			}
+		}
+	}
+	return nil, slices.ContainsFunc(silent, func(s flight.Silent) bool { return s.PID == pid })
+}
+
 // only is the one job of this user that runs here.
 func only(locals map[int]string) (*source, error) {
-	maps.DeleteFunc(locals, func(pid int, _ string) bool { return !mine(pid) })
-	if len(locals) != 1 {
+	all := shown(locals)
+	if len(all) != 1 {
 		return nil, errors.New(listed(locals))
 	}
-	for pid, name := range locals {
-		return local(pid, name), nil
-	}
-	return nil, nil
+	return all[0], nil
 }
 
 // listed says which jobs there are.
 func listed(locals map[int]string) string {
 	var names []string
-	for _, pid := range slices.Sorted(maps.Keys(locals)) {
-		if mine(pid) {
-			names = append(names, fmt.Sprintf("%d (%s)", pid, jobs.CommandOf(pid)))
-		}
+	for _, s := range shown(locals) {
+		names = append(names, fmt.Sprintf("%d (%s)", s.job, jobs.CommandOf(s.job)))
 	}
 	switch len(names) {
 	case 0:
-		return "No job of this user runs on this host that horovodrun has started"
+		return "No job of this user runs on this host that its launcher shows, or rank 0 by GOROVOD_DASHBOARD"
 	case 1:
 		return "This one runs: " + names[0]
 	}
 	return "These run, name one of them: " + strings.Join(names, ", ")
 }
 
-// local is the launcher with this process id, whose socket has that name.
+// shown are the jobs of this user that processes on this host show; root's are those of all users.
+func shown(locals map[int]string) (all []*source) {
+	for _, pid := range slices.Sorted(maps.Keys(locals)) {
+		if mine(pid) {
+			all = append(all, local(pid, locals[pid]))
+		}
+	}
+	return all
+}
+
+// local is the job that the process with this id shows by the socket of that name.
 func local(pid int, name string) *source {
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		c, err := door.DialLocal(pid, name, connectTime)
@@ -108,10 +142,37 @@ func local(pid int, name string) *source {
 		}
 		return c, err
 	}
-	return &source{name: fmt.Sprintf("job %d: %s", pid, jobs.CommandOf(pid)), url: "http://localhost/",
-		gone: fmt.Sprintf("the launcher (process %d) has ended without a word, so it was killed", pid),
+	s := &source{url: "http://localhost/",
+		gone: fmt.Sprintf("process %d, which shows the job, has ended without a word, so it was killed", pid),
 		client: &http.Client{Transport: &http.Transport{DialContext: dial,
 			ResponseHeaderTimeout: connectTime}}}
+	s.identify()
+	s.job = cmp.Or(s.id.PID, pid)
+	s.name = fmt.Sprintf("job %d: %s", s.job, jobs.CommandOf(s.job))
+	return s
+}
+
+const (
+	identityTime = 2 * time.Second // for an answer: a process that shows a job may be stopped
+	mostIdentity = 1 << 20
+)
+
+// identify asks a process on this host which job it shows. Without an answer id stays empty.
+func (s *source) identify() {
+	ctx, cancel := context.WithTimeout(context.Background(), identityTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"identity", nil)
+	if err != nil {
+		return
+	}
+	answer, err := s.client.Do(r)
+	if err != nil {
+		return
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		json.NewDecoder(io.LimitReader(answer.Body, mostIdentity)).Decode(&s.id)
+	}
 }
 
 // page is a dashboard.

@@ -43,10 +43,12 @@ func rank(stop string) error {
 		return err
 	}
 	defer hvd.Shutdown()
-	if hvd.Rank() == 0 {
-		if err := os.WriteFile(stop+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
-			return err
-		}
+	file := stop + ".pid"
+	if hvd.Rank() > 0 {
+		file += strconv.Itoa(hvd.Rank())
+	}
+	if err := os.WriteFile(file, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		return err
 	}
 	if os.Getenv(quietVariable) != "" {
 		return quiet(stop)

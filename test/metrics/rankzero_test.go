@@ -40,12 +40,18 @@ func observers(rankZero string) (pids []string) {
 // rankZero is the process id of rank 0.
 func (j *job) rankZero(t *testing.T) string {
 	t.Helper()
+	return j.pid(t, ".pid")
+}
+
+// pid is the process id in a file of the ranks.
+func (j *job) pid(t *testing.T, file string) string {
+	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if text, err := os.ReadFile(j.stop + ".pid"); err == nil && len(text) > 0 {
+		if text, err := os.ReadFile(j.stop + file); err == nil && len(text) > 0 {
 			return string(text)
 		}
 	}
-	t.Fatal("rank 0 does not start")
+	t.Fatalf("a rank does not start: there is no %s", file)
 	return ""
 }
 
@@ -83,6 +89,45 @@ func TestRankZeroShowsTheJob(t *testing.T) {
 			if found := observers(zero); len(found) != 1 {
 				t.Errorf("observers of process %s: %v", zero, found)
 			}
+			j.end(t)
+			awaitNoObserver(t, zero)
+		})
+	}
+}
+
+// TestRankZeroShowsTheJobOfHorovodrunMPI does the same with horovodrun --mpi, with each mpirun that is installed: its
+// options reach rank 0, the token too.
+func TestRankZeroShowsTheJobOfHorovodrunMPI(t *testing.T) {
+	for _, m := range []struct {
+		mpirun, args string
+	}{{"mpirun.openmpi", "--mpi-args=--oversubscribe"}, {"mpirun.mpich", "--mpi-args="}} {
+		t.Run(m.mpirun, func(t *testing.T) {
+			path, err := exec.LookPath(m.mpirun)
+			if err != nil {
+				t.Skip(err)
+			}
+			dir := t.TempDir()
+			script := "#!/bin/sh\nexec " + path + " \"$@\"\n" // MPICH's finds its other programs beside itself
+			if err := os.WriteFile(filepath.Join(dir, "mpirun"), []byte(script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			const token = "a-token-of-this-test"
+			file := filepath.Join(dir, "token")
+			if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			paths := strings.Join([]string{dir, filepath.Dir(built(t, "gorovod")), os.Getenv("PATH")}, ":")
+			env := []string{"PATH=" + paths, "GOROVOD_METRICS_TOKEN_FILE=" + file}
+			j := startBy(t, env, built(t, "horovodrun"), "--mpi", "-np", "2", "--metrics-port=0.0.0.0:0", m.args,
+				os.Args[0])
+			j.url = strings.Replace(j.url, "[::]", "127.0.0.1", 1)
+			if code, text := j.get("/metrics", ""); code != 401 {
+				t.Errorf("without a token: %d %s", code, text)
+			}
+			j.await(t, "the figures of both ranks", token, func(page string) bool {
+				return value(page, "reporting_ranks") == 2 && value(page, `wire_bytes_total{link="mpi"}`) > 0
+			})
+			zero := j.rankZero(t)
 			j.end(t)
 			awaitNoObserver(t, zero)
 		})

@@ -37,10 +37,22 @@ type Network struct {
 	Environment func(membership.Start) map[string]string
 }
 
+// Watch is who follows a job besides the starter. A function may be nil. None blocks.
+type Watch struct {
+	// Greeting is what the user is told first.
+	Greeting []string
+	// Serves is that of driver.Options.
+	Serves func(s *rendezvous.Server, size int, cause membership.Cause)
+	// Said gets what the user is told afterwards.
+	Said func(text string)
+	// Over gets the outcome, if the job has one.
+	Over func(driver.Outcome)
+}
+
 // Run drives one job. It reads requests and writes events until the job is over, and returns once the outcome is
 // written. It calls listen once, to make the job's network. The error is ErrStarterGone, a *RequestError, or an error
 // of writing or listening.
-func Run(in io.Reader, out io.Writer, listen func(Config) (Network, error)) error {
+func Run(in io.Reader, out io.Writer, listen func(Config) (Network, error), watch Watch) error {
 	lines := newLines(in)
 	config, hosts, err := begin(lines)
 	if err != nil {
@@ -50,11 +62,21 @@ func Run(in io.Reader, out io.Writer, listen func(Config) (Network, error)) erro
 	if err != nil {
 		return err
 	}
-	s := &session{events: newEvents(out), environment: network.Environment}
+	s := &session{events: newEvents(out), environment: network.Environment, watch: watch}
 	defer s.events.close()
+	for _, text := range watch.Greeting {
+		s.events.send(Event{Type: Say, Text: text})
+	}
 	o := config.options()
 	o.Hosts, o.Meet, o.Start, o.Signal = hosts, network.Meet, s.start, s.signal
-	o.Say = func(format string, args ...any) { s.events.send(Event{Type: Say, Text: fmt.Sprintf(format, args...)}) }
+	o.Serves = watch.Serves
+	o.Say = func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		s.events.send(Event{Type: Say, Text: text})
+		if watch.Said != nil {
+			watch.Said(text)
+		}
+	}
 	o.Debug = func(string, ...any) {}
 	if config.Verbose {
 		o.Debug = func(format string, args ...any) {
@@ -91,6 +113,7 @@ type session struct {
 	driver      *driver.Driver
 	events      *events
 	environment func(membership.Start) map[string]string
+	watch       Watch
 }
 
 // run runs the job until it ends, or the input ends.
@@ -110,6 +133,9 @@ func (s *session) run(lines *lines) error {
 	case e := <-over:
 		if e.err != nil {
 			return e.err
+		}
+		if s.watch.Over != nil {
+			s.watch.Over(e.outcome)
 		}
 		s.events.send(outcome(e.outcome))
 		return s.events.flush()

@@ -109,7 +109,7 @@ func converse(t *testing.T) *conversation {
 				return map[string]string{"HOROVOD_RANK": fmt.Sprint(a.Place.Rank),
 					"HOROVOD_SIZE": fmt.Sprint(a.Place.Size)}
 			}}, nil
-		})
+		}, Watch{})
 		l.Close()
 		written.Close()
 		requests.Close()
@@ -226,7 +226,7 @@ func TestAnOutputThatBreaks(t *testing.T) {
 		ended <- Run(requests, failing{broken}, func(Config) (Network, error) {
 			return Network{Listeners: []net.Listener{l},
 				Environment: func(membership.Start) map[string]string { return nil }}, nil
-		})
+		}, Watch{})
 		requests.Close()
 	}()
 	fmt.Fprintf(in, `{"type":"config","version":1,"key":"%s","np":1}`+"\n", key)

@@ -107,7 +107,7 @@ class ElasticJob(JobSecret):
         """Run the job to its end."""
         self._spec = spec
         self._nodes = _elastic_hosts.Nodes(spec.per_worker)
-        self._drive = Drive(lambda event: self._inbox.put(("event", event)))
+        self._drive = Drive(lambda event: self._inbox.put(("event", event)), spec.variables)
         try:
             self._drive.request(
                 "config", version=1, key=self.secret_key(), address=ray.util.get_node_ip_address(), **spec.config

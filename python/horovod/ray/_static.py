@@ -80,6 +80,7 @@ class StaticAdapter(Adapter):
             coordinator.register(f.hostname, f.node_id, rank)
         places = coordinator.finalize_registration()
         head = self.workers[0]
+        ray.get(head.update_env_vars.remote(extra))  # those that show the job count for the process where ranks meet
         rendezvous = ray.get(head.establish_rendezvous.remote(len(facts), self.settings.nics))
         rendezvous["HOROVOD_GLOO_TIMEOUT_SECONDS"] = max(1, round(self.settings.timeout_s))
         gpus = visible_gpus(facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 import threading
@@ -10,17 +11,30 @@ from typing import Any, Callable, Mapping
 
 from horovod import _program
 
+# The variables by which a job is shown, and to whom. They count for the driver, since the ranks meet there.
+_SHOWS = (
+    "GOROVOD_METRICS",
+    "GOROVOD_DASHBOARD",
+    "GOROVOD_METRICS_TOKEN",
+    "GOROVOD_METRICS_TOKEN_FILE",
+    "GOROVOD_METRICS_CERT",
+    "GOROVOD_METRICS_KEY",
+    "GOROVOD_TLS",
+)
+
 
 class Drive:
     """One job's driver.
 
     Args:
         heard: called with every event, on a thread of its own; and with None when the program has ended.
+        variables: of the workers' environment. Those by which a job is shown are the driver's, too, and count more than
+            this process's.
 
     The requests and events are those of docs/drive.md.
     """
 
-    def __init__(self, heard: Callable[[Any], None]) -> None:
+    def __init__(self, heard: Callable[[Any], None], variables: Mapping[str, Any]) -> None:
         try:
             program = str(_program.path())
         except SystemExit as e:  # SystemExit is meant for a command line
@@ -32,6 +46,7 @@ class Drive:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            env={**os.environ, **{name: str(variables[name]) for name in _SHOWS if name in variables}},
             text=True,
             start_new_session=True,  # the terminal's Ctrl-C must not reach it
         )

@@ -76,7 +76,7 @@ class ElasticJob:
         self._key = secrets.token_hex(32)
         self._patience = _patience.Patience(job["start_timeout"], self._awaited, silent)
         self._hub = Hub(_cluster.addresses(self._context), self._hear)
-        self._drive = Drive(lambda event: self._events.put(("drive", event)))
+        self._drive = Drive(lambda event: self._events.put(("drive", event)), job["env"])
         spec = _spec.of_job("elastic", where=self._hub.where, key=self._key, **job)
         spec["most_attempts"] = most_attempts(self._context)
         self._begin = lambda: SparkJob(session, "run_elastic", size, name, _spec.portable(spec), self._over)
