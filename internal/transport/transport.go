@@ -116,7 +116,8 @@ type Bell interface {
 	// Sleep blocks until a ring later than Arm's ticket or until d has passed,
 	// then disarms.
 	Sleep(ticket uint32, d time.Duration)
-	// Ring wakes this rank's own driver.
+	// Ring wakes this rank's own driver. Whoever rings has published his news before. Ring may be called at any time,
+	// also after Network.Close: then it wakes nobody.
 	Ring()
 }
 
