@@ -117,7 +117,7 @@ func (a *Arguments) enter(s Stage) {
 
 // Start begins the operation that a describes: see the method for its kind.
 func (l *Lane) Start(a *Arguments) Op {
-	l.inspect = a.Inspect
+	l.inspect = a.Inspect // see there
 	switch a.Kind {
 	case Allreduce:
 		switch {

@@ -57,14 +57,18 @@ type Lane struct {
 	copyBytes  int    // singleScratch, unless tests change it
 	scratch    []byte // as large as the largest need so far; kept
 
-	srcs    [][]byte  // size entries, for reduce.Reduce
-	offsets []int     // size+1 entries: where each member's part starts, and the end
-	places  []int     // the same for the received data, if its parts differ
-	each    []int64   // size entries: the same number of bytes for each member
-	starts  []int     // the places of an allreduce's parts, side by side; kept
-	one     [1]Part   // for an allreduce of one part
-	packing Packing   // for operations whose parts must lie side by side
-	inspect Inspector // of the operation under way; nil for none
+	srcs    [][]byte // size entries, for reduce.Reduce
+	offsets []int    // size+1 entries: where each member's part starts, and the end
+	places  []int    // the same for the received data, if its parts differ
+	each    []int64  // size entries: the same number of bytes for each member
+	starts  []int    // the places of an allreduce's parts, side by side; kept
+	one     [1]Part  // for an allreduce of one part
+	packing Packing  // for operations whose parts must lie side by side
+	// inspect is the Inspector of the operation under way; nil for none. Start alone sets it. It is an argument that
+	// stays here, because as a parameter it would go through every method and every struct of arguments between Start
+	// and the few algorithms that read it. It is safe here because a lane has one operation at a time. Where
+	// operations do not begin by Start, as in the lanes of a hierarchy, none has an Inspector.
+	inspect Inspector
 
 	ended                 ended
 	allreduceLocal        allreduceLocal
