@@ -196,7 +196,7 @@ func (l *lane) coordinate() bool {
 		worked = true
 	}
 	l.heard = false
-	l.coordination.Requests(l.onRequest)
+	l.coordination.TakeRequests(l.onRequest)
 	return worked || l.heard
 }
 
