@@ -416,6 +416,7 @@ func (l *lane) failAll(reason *Error) {
 		delete(l.refused, name)
 	}
 	l.outbox, l.unready, l.joining = nil, nil, nil
+	l.worker = negotiate.NewWorker(l.rank) // the kept state of tensors ends here
 	l.behind.Store(0)
 	l.following.Store(0)
 	e.mu.Unlock()
