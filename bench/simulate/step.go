@@ -137,7 +137,8 @@ func (j *job) coordinate() error {
 		}
 	}
 	publish()
-	b.Requests(func(from []int, p []byte) {
+	j.turn(0)
+	b.TakeRequests(func(from []int, p []byte) {
 		var r negotiate.Request
 		if err := r.Decode(p); err != nil {
 			j.requestFault = err
@@ -169,7 +170,7 @@ func (j *job) turn(rank int) {
 func (j *job) read(rank int) error {
 	b, w := j.lanes[rank].Board, j.workers[rank]
 	j.turn(rank)
-	b.Stale(func(card, _ uint32) { j.requestFault = fmt.Errorf("rank %d: card %d has been retired", rank, card) })
+	b.TakeStale(func(card, _ uint32) { j.requestFault = fmt.Errorf("rank %d: card %d has been retired", rank, card) })
 	if p := j.lanes[rank].Poller; p != nil {
 		p.Cut()
 	}

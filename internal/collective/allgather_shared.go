@@ -1,6 +1,9 @@
 package collective
 
-import "github.com/gorovod/gorovod/internal/transport"
+import (
+	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/transport"
+)
 
 // allgatherShared is the allgather in shared memory. Chunk k holds the bytes [k×ChunkBytes, (k+1)×ChunkBytes) of each
 // member's contribution. The longest contribution decides how many chunks there are. A member with nothing left takes
@@ -24,7 +27,7 @@ func (a *allgatherShared) start(l *Lane, in, out []byte) Op {
 		longest = max(longest, l.offsets[m+1]-l.offsets[m])
 	}
 	chunks := ceilDiv(longest, l.shared.ChunkBytes())
-	l.sent.Shared += uint64(len(in))
+	l.sent[feed.ByMemory] += uint64(len(in))
 	*a = allgatherShared{lane: l, in: in, out: out, base: l.chunks(chunks), chunks: chunks}
 	return a
 }

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -20,7 +21,7 @@ type allreduceSharedFlat struct {
 }
 
 func (a *allreduceSharedFlat) start(l *Lane, s layout) Op {
-	l.sent.Shared += uint64(s.bytes)
+	l.sent[feed.ByMemory] += uint64(s.bytes)
 	*a = allreduceSharedFlat{lane: l, todo: s, chunk: l.chunks(1)}
 	return a
 }

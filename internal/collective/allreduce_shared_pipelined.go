@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"github.com/gorovod/gorovod/internal/feed"
 	"iter"
 	"time"
 
@@ -46,7 +47,7 @@ type allreduceSharedPipelined struct {
 
 func (a *allreduceSharedPipelined) start(l *Lane, s layout) Op {
 	n := s.length()
-	l.sent.Shared += uint64(s.bytes) // the others' shares of the input, and this member's share of the result
+	l.sent[feed.ByMemory] += uint64(s.bytes) // the others' shares of the input, and this member's share of the result
 	chunkBytes := pipelineChunk(n, l.size, min(l.shared.ChunkBytes(), l.chunkLimit))
 	chunks := ceilDiv(n, chunkBytes)
 	*a = allreduceSharedPipelined{lane: l, todo: s, base: l.chunks(chunks), chunkBytes: chunkBytes, chunks: chunks,

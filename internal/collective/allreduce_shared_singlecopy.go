@@ -2,6 +2,7 @@ package collective
 
 import (
 	"encoding/binary"
+	"github.com/gorovod/gorovod/internal/feed"
 	"iter"
 	"time"
 	"unsafe"
@@ -421,7 +422,7 @@ func (a *allreduceSharedSingle) push(m, lo, hi, end int) bool {
 
 func (a *allreduceSharedSingle) add(own, theirs uintptr, n int) {
 	if n > 0 {
-		a.lane.sent.Shared += uint64(n)
+		a.lane.sent[feed.ByMemory] += uint64(n)
 		a.own = append(a.own, transport.Span{Addr: own, Bytes: uintptr(n)})
 		a.theirs = append(a.theirs, transport.Span{Addr: theirs, Bytes: uintptr(n)})
 	}

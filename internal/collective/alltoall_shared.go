@@ -3,6 +3,7 @@ package collective
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/gorovod/gorovod/internal/feed"
 	"math"
 
 	"github.com/gorovod/gorovod/internal/transport"
@@ -36,7 +37,7 @@ func (a *alltoallShared) start(l *Lane, in, out []byte) Op {
 	own := l.offsets[l.rank+1] - l.offsets[l.rank]
 	a.length = a.header() + len(in) - own
 	a.chunks = ceilDiv(a.length, l.shared.ChunkBytes())
-	l.sent.Shared += uint64(len(in) - own)
+	l.sent[feed.ByMemory] += uint64(len(in) - own)
 	copy(out[l.places[l.rank]:][:own], in[l.offsets[l.rank]:])
 	return a
 }

@@ -1,6 +1,9 @@
 package collective
 
-import "github.com/gorovod/gorovod/internal/transport"
+import (
+	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/transport"
+)
 
 // broadcastShared is the broadcast in shared memory: the root copies chunk by
 // chunk into its buffers, the others copy out of them.
@@ -19,7 +22,7 @@ type broadcastShared struct {
 func (b *broadcastShared) start(l *Lane, root int, buf []byte) Op {
 	chunks := ceilDiv(len(buf), l.shared.ChunkBytes())
 	if l.rank == root {
-		l.sent.Shared += uint64(len(buf))
+		l.sent[feed.ByMemory] += uint64(len(buf))
 	}
 	*b = broadcastShared{lane: l, root: root, buf: buf, base: l.chunks(chunks), chunks: chunks}
 	return b

@@ -1,6 +1,9 @@
 package collective
 
-import "github.com/gorovod/gorovod/internal/tensor"
+import (
+	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/tensor"
+)
 
 // Carrier moves the data of one lane's operations: a Lane over the network's transports, or a replacement such as MPI.
 // The lane's driver calls it: one call at a time, but perhaps each on another thread. Only Close may block, for a
@@ -12,6 +15,8 @@ type Carrier interface {
 	Can() Abilities
 	// Moved counts the steps that operations have made. If Advance has not changed the number, it could do nothing.
 	Moved() uint64
+	// Sent counts since the carrier was made, if Abilities.Counts says so; otherwise the engine never calls it.
+	Sent() Sent
 	// Tune changes the parameters of later operations. All members call it between the same two operations.
 	Tune(t Tuning)
 	// Close ends this member's part, after the last operation. cause says why the engine ends early; it is nil if a
@@ -43,6 +48,10 @@ type Abilities struct {
 	ChoosesForm bool
 	// Polled: nothing rings this rank's bell for an operation under way. The driver has to poll it.
 	Polled bool
+	// Counts: the carrier knows what it sends, and Sent says it. Otherwise figures have the bytes that each operation
+	// takes at least, as sent by Way.
+	Counts bool
+	Way    feed.Way
 	// Inspects: an Inspector has an effect on Allreduce, and on Reducescatter and Reduce without a prescale.
 	Inspects bool
 }
@@ -108,7 +117,7 @@ func (a *Arguments) enter(s Stage) {
 
 // Start begins the operation that a describes: see the method for its kind.
 func (l *Lane) Start(a *Arguments) Op {
-	l.inspect = a.Inspect
+	l.inspect = a.Inspect // see there
 	switch a.Kind {
 	case Allreduce:
 		switch {
@@ -152,7 +161,7 @@ func (l *Lane) Start(a *Arguments) Op {
 // Can says what the lane's transports allow.
 func (l *Lane) Can() Abilities {
 	return Abilities{Wired: !l.takesParts(), Shared: l.overShared(), Hierarchical: l.mayBeHierarchical(),
-		ChoosesForm: l.mayChooseForm(), Inspects: l.takesParts()}
+		ChoosesForm: l.mayChooseForm(), Counts: true, Inspects: l.takesParts()}
 }
 
 func (l *Lane) overShared() bool { return l.shared != nil && l.comm == nil }

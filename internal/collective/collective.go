@@ -11,6 +11,7 @@ package collective
 import (
 	"fmt"
 
+	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -56,14 +57,18 @@ type Lane struct {
 	copyBytes  int    // singleScratch, unless tests change it
 	scratch    []byte // as large as the largest need so far; kept
 
-	srcs    [][]byte  // size entries, for reduce.Reduce
-	offsets []int     // size+1 entries: where each member's part starts, and the end
-	places  []int     // the same for the received data, if its parts differ
-	each    []int64   // size entries: the same number of bytes for each member
-	starts  []int     // the places of an allreduce's parts, side by side; kept
-	one     [1]Part   // for an allreduce of one part
-	packing Packing   // for operations whose parts must lie side by side
-	inspect Inspector // of the operation under way; nil for none
+	srcs    [][]byte // size entries, for reduce.Reduce
+	offsets []int    // size+1 entries: where each member's part starts, and the end
+	places  []int    // the same for the received data, if its parts differ
+	each    []int64  // size entries: the same number of bytes for each member
+	starts  []int    // the places of an allreduce's parts, side by side; kept
+	one     [1]Part  // for an allreduce of one part
+	packing Packing  // for operations whose parts must lie side by side
+	// inspect is the Inspector of the operation under way; nil for none. Start alone sets it. It is an argument that
+	// stays here, because as a parameter it would go through every method and every struct of arguments between Start
+	// and the few algorithms that read it. It is safe here because a lane has one operation at a time. Where
+	// operations do not begin by Start, as in the lanes of a hierarchy, none has an Inspector.
+	inspect Inspector
 
 	ended                 ended
 	allreduceLocal        allreduceLocal
@@ -167,18 +172,18 @@ func (l *Lane) Moved() uint64 {
 	return l.moved
 }
 
-// Sent is how many bytes of tensors a member has passed to others: those that it has put into shared memory or has
-// copied straight from or to another member's memory, and those that it has sent over a Comm. Bytes in shared memory
-// count once, however many members read them. Headers, counters and what boards say are not in it.
-type Sent struct{ Shared, Comm uint64 }
+// Sent is how many bytes of tensors a member has passed to others, by way: over shared memory those that it has put
+// there or has copied straight from or to another member's memory. Bytes in shared memory count once, however many
+// members read them. Headers, counters and what boards say are not in it.
+type Sent [feed.NumWays]uint64
 
-// Sent counts since the lane was made. It belongs to the lane's driver.
+// Sent counts what goes over Shared as sent by memory, and what goes over a Comm as sent by TCP.
 func (l *Lane) Sent() Sent {
 	s := l.sent
 	if h := l.hier; h != nil {
-		s.Shared += h.local.sent.Shared
+		s[feed.ByMemory] += h.local.sent[feed.ByMemory]
 		if h.cross != nil {
-			s.Comm += h.cross.sent.Comm
+			s[feed.ByTCP] += h.cross.sent[feed.ByTCP]
 		}
 	}
 	return s
@@ -199,7 +204,7 @@ func (l *Lane) lead(p transport.Phase, v uint64) {
 // send posts p for member `to`.
 func (l *Lane) send(to int, p []byte) {
 	l.moved++
-	l.sent.Comm += uint64(len(p))
+	l.sent[feed.ByTCP] += uint64(len(p))
 	l.comm.Send(to, p)
 }
 

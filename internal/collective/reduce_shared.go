@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -95,9 +96,9 @@ func (s *reduceShared) copyIn(k int) error {
 		return err
 	}
 	buffer := l.shared.Buffer(l.rank, s.base+uint64(k))
-	l.sent.Shared += uint64(hi - lo)
+	l.sent[feed.ByMemory] += uint64(hi - lo)
 	if l.rank == s.root {
-		l.sent.Shared -= uint64(to - from) // of which the root keeps the result
+		l.sent[feed.ByMemory] -= uint64(to - from) // of which the root keeps the result
 	}
 	deliver(l.delivery.streamed, buffer, s.todo.in[lo:from])
 	deliver(l.delivery.streamed, buffer[to-lo:], s.todo.in[to:hi])

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/reduce"
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -28,7 +29,7 @@ type reducescatterShared struct {
 // start reads the parts from l.offsets.
 func (s *reducescatterShared) start(l *Lane, todo reduction) Op {
 	chunks := l.slices(l.shared.ChunkBytes())
-	l.sent.Shared += uint64(len(todo.in) - (l.offsets[l.rank+1] - l.offsets[l.rank]))
+	l.sent[feed.ByMemory] += uint64(len(todo.in) - (l.offsets[l.rank+1] - l.offsets[l.rank]))
 	*s = reducescatterShared{lane: l, todo: todo, base: l.chunks(chunks), chunks: chunks}
 	for m := range l.rank {
 		s.place += s.width(m)

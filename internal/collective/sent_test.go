@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
@@ -13,17 +14,17 @@ func TestSentIsExact(t *testing.T) {
 	const n, counts = 96 << 10, 8 // bytes of a tensor; of an alltoall's count for one member
 	shared := func(bytes ...uint64) (all []Sent) {
 		for _, b := range bytes {
-			all = append(all, Sent{Shared: b})
+			all = append(all, Sent{feed.ByMemory: b})
 		}
 		return all
 	}
 	comm := func(bytes ...uint64) (all []Sent) {
 		for _, b := range bytes {
-			all = append(all, Sent{Comm: b})
+			all = append(all, Sent{feed.ByTCP: b})
 		}
 		return all
 	}
-	both := func(s, c uint64) Sent { return Sent{s, c} }
+	both := func(s, c uint64) Sent { return Sent{feed.ByMemory: s, feed.ByTCP: c} }
 	add := func(dt tensor.DType, bytes int) func(l *Lane) Op {
 		return func(l *Lane) Op {
 			return l.Allreduce(dt, tensor.Sum, make([]byte, bytes), make([]byte, bytes), 1)
@@ -89,9 +90,12 @@ func TestSentIsExact(t *testing.T) {
 				g.runScheduled(t, random(t), []job{j})
 			}
 			for m, l := range g.lanes {
-				want := Sent{times * c.want[m].Shared, times * c.want[m].Comm}
+				want := c.want[m]
+				for way := range want {
+					want[way] *= times
+				}
 				if got := l.Sent(); got != want {
-					t.Errorf("member %d: %+v, not %+v", m, got, want)
+					t.Errorf("member %d: %v, not %v", m, got, want)
 				}
 			}
 		})

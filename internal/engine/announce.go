@@ -125,7 +125,7 @@ func (l *lane) postRequest(r *negotiate.Request) {
 // become ready, and marks that the board has returned because they were of an old generation.
 func (l *lane) catchUp() bool {
 	l.heard = false
-	l.board.Stale(l.onStale)
+	l.board.TakeStale(l.onStale)
 	worked := l.heard
 	if !l.isBehind() {
 		return worked

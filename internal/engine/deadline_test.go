@@ -22,13 +22,14 @@ func (b *busy) Advance() (bool, error) {
 func (b *busy) Can() collective.Abilities { return collective.Abilities{} }
 func (b *busy) Tune(collective.Tuning)    {}
 func (b *busy) Moved() uint64             { return b.moved.Load() }
+func (b *busy) Sent() collective.Sent     { return collective.Sent{} }
 func (b *busy) Close(error) bool          { return true }
 func (b *busy) Free()                     {}
 
 // A driver that makes progress at every look returns at its deadline all the same: in Wait, and in Shutdown.
 func TestADeadlineHoldsWhileWorkFlows(t *testing.T) {
 	engines := makeWorld(t, 2, true, func(o *Options) {
-		o.Carrier = func(int, uint32, []int) (collective.Carrier, error) { return new(busy), nil }
+		o.Carrier = func(Opening) (collective.Carrier, error) { return new(busy), nil }
 	})
 	const short = 20 * time.Millisecond
 	returned := make(chan string, 2*len(engines))

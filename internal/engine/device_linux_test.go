@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -188,11 +189,15 @@ func (c *farCarrier) Advance() (bool, error) {
 	return done, err
 }
 
-func (c *farCarrier) Can() collective.Abilities { return collective.Abilities{Polled: true} }
-func (c *farCarrier) Moved() uint64             { return c.host.Moved() }
-func (c *farCarrier) Tune(collective.Tuning)    {}
-func (c *farCarrier) Settled() (bool, error)    { return true, nil }
-func (c *farCarrier) Free()                     { c.devices.freed++ }
+func (c *farCarrier) Can() collective.Abilities {
+	return collective.Abilities{Polled: true, Way: feed.ByNCCL}
+}
+
+func (c *farCarrier) Sent() collective.Sent  { return collective.Sent{} }
+func (c *farCarrier) Moved() uint64          { return c.host.Moved() }
+func (c *farCarrier) Tune(collective.Tuning) {}
+func (c *farCarrier) Settled() (bool, error) { return true, nil }
+func (c *farCarrier) Free()                  { c.devices.freed++ }
 
 func (c *farCarrier) Close(cause error) bool {
 	c.devices.closed = append(c.devices.closed, cause)

@@ -56,9 +56,9 @@ type Options struct {
 	MainThread func() bool
 	// Collective has the options of the algorithms.
 	Collective collective.Options
-	// Carrier, if set, makes the carrier of a lane of several members, in place of the network's data path. All members
-	// call it for the same lane. It blocks until all have called it, or fails.
-	Carrier func(id int, incarnation uint32, members []int) (collective.Carrier, error)
+	// Carrier, if set, makes the carrier of a lane of several members. All members call it for the same lane. It may
+	// block until all have called it, or fail.
+	Carrier func(o Opening) (collective.Carrier, error)
 	// Devices, if set, carries operations on memory of devices.
 	Devices Devices
 	// AfterAbort, if set, is a sentence for users that follows the cause of an abort.
@@ -83,6 +83,19 @@ type Options struct {
 	Log    *slog.Logger
 	// Records is the number of operations that are remembered for a post-mortem, the latest ones.
 	Records int
+}
+
+// Opening is a lane that gets its carrier.
+type Opening struct {
+	ID          int
+	Incarnation uint32 // of ID, which several lanes may have one after the other
+	Members     []int  // world ranks, ascending
+	// Lane is the network's part of the lane. Its data path (Shared, Comm) is the carrier's, which may leave it unused,
+	// or pass operations on to a collective.Lane over it. Its board is the engine's.
+	Lane *transport.Lane
+	// Bell is this rank's. A carrier that is not Polled rings it when an operation under way can go on. It calls only
+	// Ring.
+	Bell transport.Bell
 }
 
 // Engine runs the operations of one rank in one generation of the world.

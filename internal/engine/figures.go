@@ -97,19 +97,19 @@ func (l *lane) countExecuted() {
 
 // countSent notes what the current execution, which has ended, has sent. The caller holds engine.mu.
 func (l *lane) countSent(class feed.Class, d *operation.Descriptor, bytes uint64) {
-	x := &l.current
-	if x.direct {
-		l.addTraffic(feed.ByNCCL, class, leastBytes(d, bytes, len(l.members)))
+	by, can, counted := l.run, l.can, &l.counted[0]
+	if l.current.direct {
+		by, can, counted = l.device, l.device.Can(), &l.counted[1]
+	}
+	if !can.Counts {
+		l.addTraffic(can.Way, class, leastBytes(d, bytes, len(l.members)))
 		return
 	}
-	if l.moves == nil {
-		l.addTraffic(feed.ByMPI, class, leastBytes(d, bytes, len(l.members)))
-		return
+	now := by.Sent()
+	for way, n := range now {
+		l.addTraffic(feed.Way(way), class, n-counted[way])
 	}
-	now := l.moves.Sent()
-	l.addTraffic(feed.ByMemory, class, now.Shared-l.counted.Shared)
-	l.addTraffic(feed.ByTCP, class, now.Comm-l.counted.Comm)
-	l.counted = now
+	*counted = now
 }
 
 func (l *lane) addTraffic(way feed.Way, class feed.Class, bytes uint64) {

@@ -33,7 +33,7 @@ func (l *lane) settled(resp *negotiate.Response) {
 	if int(resp.Root) != l.engine.opts.Rank {
 		return // another rank's
 	}
-	l.board.Stale(l.onStale) // post what has come back, before the Join
+	l.board.TakeStale(l.onStale) // post what has come back, before the Join
 	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()

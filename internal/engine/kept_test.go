@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -157,6 +159,18 @@ func TestKeptErrorsGoWithTheCard(t *testing.T) {
 			t.Errorf("rank %d keeps %d bytes, want %d", e.opts.Rank, got, want)
 		}
 	}
+	// changed reduces "x" that many times with a change, after which the rank keeps that much.
+	changed := func(t *testing.T, e *Engine, times int, want int64, change func(op *Op)) {
+		t.Helper()
+		for range times {
+			op := (&trained{}).op(e.opts.Rank, "x")
+			change(op)
+			if err := do(t, e, op); err != nil {
+				t.Error(err)
+			}
+		}
+		keeps(t, e, want)
+	}
 	for name, c := range map[string]func(t *testing.T, e *Engine){
 		"a name that is used once keeps nothing": func(t *testing.T, e *Engine) {
 			step(t, e, 0, &trained{name: "x"}, 1)
@@ -189,6 +203,30 @@ func TestKeptErrorsGoWithTheCard(t *testing.T) {
 			}
 			keeps(t, e, 0)
 		},
+		"another type": func(t *testing.T, e *Engine) {
+			step(t, e, 0, &trained{name: "x"}, 3)
+			changed(t, e, 1, 0, func(op *Op) { op.DType, op.Shape = tensor.Float64, tensor.Shape{keptElements / 2} })
+		},
+		"another prescale": func(t *testing.T, e *Engine) {
+			step(t, e, 0, &trained{name: "x"}, 3)
+			changed(t, e, 1, 0, func(op *Op) { op.Prescale = 2 })
+			changed(t, e, 2, one, func(op *Op) { op.Prescale = 2 })
+		},
+		"another postscale": func(t *testing.T, e *Engine) {
+			step(t, e, 0, &trained{name: "x"}, 3)
+			changed(t, e, 1, 0, func(op *Op) { op.Postscale = 0.5 })
+			changed(t, e, 2, one, func(op *Op) { op.Postscale = 0.5 })
+			changed(t, e, 1, 0, func(op *Op) { op.Postscale = 0.25 })
+		},
+		"an average": func(t *testing.T, e *Engine) {
+			step(t, e, 0, &trained{name: "x"}, 3)
+			changed(t, e, 1, 0, func(op *Op) { op.ReduceOp = tensor.Average })
+			changed(t, e, 2, one, func(op *Op) { op.ReduceOp = tensor.Average })
+		},
+		"another reduce operation": func(t *testing.T, e *Engine) {
+			step(t, e, 0, &trained{name: "x"}, 3)
+			changed(t, e, 1, 0, func(op *Op) { op.ReduceOp = tensor.Max })
+		},
 		"a join": func(t *testing.T, e *Engine) {
 			x := &trained{name: "x"}
 			step(t, e, 0, x, 3)
@@ -220,6 +258,56 @@ func TestKeptErrorsGoWithTheCard(t *testing.T) {
 				}
 			})
 			each(engines, func(r int, e *Engine) { c(t, e) })
+		})
+	}
+}
+
+// Kept errors end with the engine, by an abort or a shutdown. The engine of the next world, which an elastic reset
+// makes of other ranks, begins from nothing under the same names.
+func TestKeptErrorsGoWithTheEngine(t *testing.T) {
+	const one = 4 * keptElements
+	for how, end := range map[string]func(engines []*Engine){
+		"abort": func(engines []*Engine) {
+			time.AfterFunc(10*time.Millisecond, func() { engines[2].Abort(errors.New("a rank is gone")) })
+			each(engines, func(r int, e *Engine) {
+				if err := do(t, e, sum(fmt.Sprint("of rank ", r, " only"), floats(1))); err == nil {
+					t.Errorf("rank %d: no error", r)
+				}
+			})
+		},
+		"shutdown": func(engines []*Engine) {
+			each(engines, func(_ int, e *Engine) { e.Shutdown(limit) })
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			engines := newWorld(t, 3, false, nil)
+			each(engines, func(r int, e *Engine) { train(t, e, 3, []*trained{{name: "x"}}) })
+			for r, e := range engines {
+				if got := e.KeptBytes(); got != one {
+					t.Errorf("rank %d keeps %d bytes, want %d", r, got, one)
+				}
+			}
+			end(engines)
+			for r, e := range engines {
+				if got := e.KeptBytes(); got != 0 {
+					t.Errorf("rank %d keeps %d bytes after the end", r, got)
+				}
+			}
+			next := newWorld(t, 2, false, nil)
+			each(next, func(r int, e *Engine) {
+				for step, want := range []int64{0, one} {
+					x := &trained{name: "x"}
+					train(t, e, 1, []*trained{x})
+					if off := x.off(2, 1); off > oneStep {
+						t.Errorf("rank %d: step %d of the next world is off by %v; one step's error is at most %v", r,
+							step, off, oneStep)
+					}
+					if got := e.KeptBytes(); got != want {
+						t.Errorf("rank %d keeps %d bytes after step %d of the next world, want %d", r, got, step,
+							want)
+					}
+				}
+			})
 		})
 	}
 }

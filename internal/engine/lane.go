@@ -26,7 +26,6 @@ type lane struct {
 	poller       transport.BoardPoller // nil where the board needs no turn
 	run          collective.Carrier
 	can          collective.Abilities // run's
-	moves        *collective.Lane     // run, if it counts what it sends; nil over MPI
 	device       DeviceCarrier        // nil before the first operation on memory of a device
 	quiet        bool                 // the carriers have been closed, and touch no buffer any more
 
@@ -55,14 +54,14 @@ type lane struct {
 	plan        []negotiate.Batch      // responses, fused, in order of execution
 	next        int                    // the first of plan not yet started
 	current     execution
-	nans        nanCheck        // of the batch that is about to begin
-	batchAt     time.Time       // when the last batch was read; only with a cycle time
-	clock       moment          // when the current step began, for the records
-	sequence    uint64          // of the last record read from the log: the same on all members, and never twice
-	counted     collective.Sent // what figures have of moves.Sent
-	waitedUntil moment          // the end of the last wait that figures count
-	timely      bool            // clock is the time at which the next batch begins, too
-	shut        bool            // the log was closed, and the operations left in the lane have failed
+	nans        nanCheck           // of the batch that is about to begin
+	batchAt     time.Time          // when the last batch was read; only with a cycle time
+	clock       moment             // when the current step began, for the records
+	sequence    uint64             // of the last record read from the log: the same on all members, and never twice
+	counted     [2]collective.Sent // what figures have of the Sent of run and of device
+	waitedUntil moment             // the end of the last wait that figures count
+	timely      bool               // clock is the time at which the next batch begins, too
+	shut        bool               // the log was closed, and the operations left in the lane have failed
 	scratch     []byte
 	marks       []transport.Mark
 	requests    []*negotiate.Request
@@ -85,7 +84,7 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 	}
 	run := collective.Carrier(nil)
 	if e.opts.Carrier != nil && len(members) > 1 {
-		if run, err = e.opts.Carrier(id, incarnation, members); err != nil {
+		if run, err = e.opts.Carrier(Opening{id, incarnation, members, t, e.bell}); err != nil {
 			return nil, fmt.Errorf("open lane %d: %w", id, err)
 		}
 	} else {
@@ -96,7 +95,6 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 		run: run, can: run.Can(), table: make(map[string]*Entry), unnamed: make(map[string]uint64),
 		refused:  make(map[string][]*Entry),
 		settings: e.opts.settings(), sequence: uint64(incarnation) << 32}
-	l.moves, _ = run.(*collective.Lane)
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer
@@ -198,7 +196,7 @@ func (l *lane) coordinate() bool {
 		worked = true
 	}
 	l.heard = false
-	l.coordination.Requests(l.onRequest)
+	l.coordination.TakeRequests(l.onRequest)
 	return worked || l.heard
 }
 
@@ -418,6 +416,7 @@ func (l *lane) failAll(reason *Error) {
 		delete(l.refused, name)
 	}
 	l.outbox, l.unready, l.joining = nil, nil, nil
+	l.worker = negotiate.NewWorker(l.rank) // the kept state of tensors ends here
 	l.behind.Store(0)
 	l.following.Store(0)
 	e.mu.Unlock()

@@ -24,6 +24,7 @@ func (deaf) Advance() (bool, error) {
 func (deaf) Can() collective.Abilities { return collective.Abilities{Polled: true} }
 func (deaf) Tune(collective.Tuning)    {}
 func (deaf) Moved() uint64             { return 0 }
+func (deaf) Sent() collective.Sent     { return collective.Sent{} }
 func (deaf) Close(error) bool          { return true }
 func (deaf) Free()                     {}
 
@@ -33,7 +34,7 @@ func TestWhoPollsSaysThatItWaits(t *testing.T) {
 	var stalled atomic.Int32
 	said := make(chan struct{})
 	engines := newWorld(t, 2, false, func(o *Options) {
-		o.Carrier = func(int, uint32, []int) (collective.Carrier, error) { return deaf{}, nil }
+		o.Carrier = func(Opening) (collective.Carrier, error) { return deaf{}, nil }
 		o.Stalled = func(time.Duration) {
 			if stalled.Add(1) == 8 {
 				close(said)

@@ -27,7 +27,7 @@ func TestTraffic(t *testing.T) {
 		cast, way := uint64(0), feed.ByTCP
 		for r, e := range engines {
 			f := e.Figures()
-			if e.world.moves.Can().Shared {
+			if e.world.can.Shared {
 				way = feed.ByMemory
 			}
 			got := map[feed.Class]feed.Traffic{}

@@ -101,7 +101,7 @@ func (slipping) Close(error) bool                          { panic("slipped") }
 // A carrier's panic at the end of the engine does not keep the operations from their error.
 func TestAPanicInCloseEndsTheOperations(t *testing.T) {
 	engines := makeWorld(t, 2, false, func(o *Options) {
-		o.Carrier = func(int, uint32, []int) (collective.Carrier, error) { return slipping{}, nil }
+		o.Carrier = func(Opening) (collective.Carrier, error) { return slipping{}, nil }
 	})
 	entries := make([]*Entry, len(engines))
 	for r, e := range engines {

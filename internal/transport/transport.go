@@ -61,9 +61,10 @@ type Addressed interface {
 }
 
 // Poller has work to do for other ranks. It does this work only when the driver gives it a turn, once in each round of
-// the driver's loop. A question (Network.Err, Board.Stale, Board.Closed, …) changes nothing for other ranks. Nor does
-// Board.Next, except that it ends a batch if all members share one memory. A Network may be a Poller. The Poller of a
-// lane's board is in Lane.Poller.
+// the driver's loop. A question (Network.Err, Board.Last, Board.Closed, …) changes nothing for anybody. What a call
+// takes (Board.TakeStale, Board.Next, Coordination.TakeRequests), it does not return again; that makes room for others,
+// and rings those that have found none. Comm is no Poller: the calls of a collective move its data. A Network may be a
+// Poller. The Poller of a lane's board is in Lane.Poller.
 type Poller interface {
 	// Poll does all that can be done now, and does not block. Only the driver calls it, before it asks the questions
 	// whose answers depend on it.
@@ -71,8 +72,8 @@ type Poller interface {
 }
 
 // BoardPoller is the Poller of a board that spans hosts, on a member that leads its host. Poll takes the messages of
-// other leaders, and sends on the marks and Requests of the members below. It takes a lock or two, and a system call
-// for each neighbour in the tree of leaders.
+// other leaders, and sends on the marks and Requests of the members below; on the first host it takes these for the
+// coordinator. It takes a lock or two, and a system call for each neighbour in the tree of leaders.
 type BoardPoller interface {
 	Poller
 	// Cut ends a batch behind all records of the log and sends it to all members, if this member is the one that cuts.
@@ -116,7 +117,8 @@ type Bell interface {
 	// Sleep blocks until a ring later than Arm's ticket or until d has passed,
 	// then disarms.
 	Sleep(ticket uint32, d time.Duration)
-	// Ring wakes this rank's own driver.
+	// Ring wakes this rank's own driver. Whoever rings has published his news before. Ring may be called at any time,
+	// also after Network.Close: then it wakes nobody.
 	Ring()
 }
 
@@ -160,16 +162,17 @@ type Board interface {
 	// MarkGroup marks several cards in one step. If no other marks are missing, all of the cards are published
 	// together. It returns false if one of the cards has been retired: then it has marked none.
 	MarkGroup(marks []Mark) bool
-	// Stale calls f once for each mark for which Mark or MarkGroup returned true, but which turned out later to be of
-	// an old generation. That happens only if the coordinator is not in the same memory.
-	Stale(f func(card, gen uint32))
+	// TakeStale calls f once for each mark for which Mark or MarkGroup returned true, but which turned out later to be
+	// of an old generation. That happens only if the coordinator is not in the same memory.
+	TakeStale(f func(card, gen uint32))
 	// Post sends an encoded Request (at most MaxRecord bytes, copied) to the
 	// coordinator. False means that there is no room now: keep it, drive, retry.
 	Post(request []byte) bool
 
-	// Next returns the next batch: a sequence of records, the same on every member; nil if there is none. The records
-	// are valid until the next call. If all members share one memory, the first member that takes a batch ends it.
-	// Otherwise BoardPoller.Cut ends it.
+	// Next takes the next batch: a sequence of records, the same on every member; nil if there is none. The records are
+	// valid until the next call. If all members share one memory, the first member that takes a batch ends it.
+	// Otherwise BoardPoller.Cut ends it. The room of a batch that all members of a host have taken is free. If Publish
+	// or Cut has found no room, Next rings the coordinator, or the leader of this host.
 	Next() []Record
 	// Last is the lane member that was the last to mark a card. Call it after Next has returned the card's record, and
 	// before this member marks the card again. A call may touch a line of memory that another core has in its cache.
@@ -186,10 +189,11 @@ type Board interface {
 // Coordination is a board as the lane's coordinator sees it. The coordinator takes the members' Requests, and answers
 // in the log that Board.Next reads. The driver alone calls it.
 type Coordination interface {
-	// Requests calls f for every posted Request. Equal Requests of several members may come in one call: from lists the
-	// members, ascending. The Requests of one member are in order, except where a Combiner has held some back. from and
-	// p are valid during the call only.
-	Requests(f func(from []int, p []byte))
+	// TakeRequests calls f for every Request that has been posted, or that the last Poll has taken from other hosts.
+	// Equal Requests of several members may come in one call: from lists the members, ascending. The Requests of one
+	// member are in order, except where a Combiner has held some back. from and p are valid during the call only. It
+	// rings a member whose Post has found no room.
+	TakeRequests(f func(from []int, p []byte))
 	// Publish appends an encoded Response to the log. It returns false if there is no room now: retry later.
 	Publish(response []byte) bool
 	// Acquire returns a card for a new Response with its new generation. If all cards are taken, it retires the card
@@ -262,16 +266,20 @@ type Shared interface {
 
 // Comm moves bytes between the members of one lane, in order per pair. At most one send and one receive per peer may be
 // posted at a time. A posted buffer belongs to the transport until Sent or Received reports the end.
+//
+// A Comm may move data during its calls only, by calls of the system or of MPI that do not block. So an operation asks
+// at each Advance for what it waits for. Another member may wait for any other message, so all that is posted in the
+// lane must then get on: tcp moves it within Sent and Received, and mpi.Lane before it calls Advance.
 type Comm interface {
 	Rank() int
 	Size() int
 	// Send posts p for member `to`.
 	Send(to int, p []byte)
-	// Sent reports that nothing posted for `to` is outstanding.
+	// Sent moves what it can, and reports that nothing posted for `to` is outstanding.
 	Sent(to int) bool
 	// Recv posts p to be filled completely by bytes from member `from`. A message
 	// of another length is an error that aborts the network.
 	Recv(from int, p []byte)
-	// Received reports that nothing posted for `from` is outstanding.
+	// Received moves what it can, and reports that nothing posted for `from` is outstanding.
 	Received(from int) bool
 }

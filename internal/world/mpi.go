@@ -42,14 +42,14 @@ func (w *World) carryByMPI(o *engine.Options, c *mpi.Communicator) error {
 		seen[m.MPIRank], ranks[r] = r, m.MPIRank
 	}
 	o.AfterAbort = "This process cannot go on with MPI: end it, and start the job anew."
-	o.Carrier = func(id int, incarnation uint32, members []int) (collective.Carrier, error) {
+	o.Carrier = func(l engine.Opening) (collective.Carrier, error) {
 		ctx, cancel := w.untilAbort()
 		defer cancel()
-		theirs := make([]int, len(members))
-		for i, r := range members {
+		theirs := make([]int, len(l.Members))
+		for i, r := range l.Members {
 			theirs[i] = ranks[r]
 		}
-		return c.OpenLane(ctx, id+engine.MaxSets*int(incarnation), theirs, o.Collective)
+		return c.OpenLane(ctx, l.ID+engine.MaxSets*int(l.Incarnation), theirs, o.Collective)
 	}
 	w.watchMPI(c)
 	return nil

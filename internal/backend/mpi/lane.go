@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/collective"
+	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/transport"
 )
@@ -68,12 +69,17 @@ func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o col
 // Moved adds the steps of MPI's collectives and those of its messages.
 func (l *Lane) Moved() uint64 { return l.moved + l.overMessages.Moved() }
 
-// Can says that nobody rings for this lane, because MPI makes progress only when it is called.
+// Can says that nobody rings for this lane, because MPI makes progress only when it is called, and that nobody knows
+// what MPI sends.
 func (l *Lane) Can() collective.Abilities {
 	can := l.overMessages.Can()
 	can.Polled, can.Inspects = true, false
+	can.Counts, can.Way = false, feed.ByMPI
 	return can
 }
+
+// Sent is unknown, as Can says.
+func (l *Lane) Sent() collective.Sent { return collective.Sent{} }
 
 // Tune changes the operations over messages.
 func (l *Lane) Tune(t collective.Tuning) { l.overMessages.Tune(t) }

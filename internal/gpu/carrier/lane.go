@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 	"github.com/gorovod/gorovod/internal/guard"
@@ -86,8 +87,13 @@ func (l *Lane) Carries(kind operation.Kind, dtype tensor.DType, op tensor.Reduce
 	return !reduces || !l.devices.options.Deterministic
 }
 
-// Can says that the driver has to poll.
-func (l *Lane) Can() collective.Abilities { return collective.Abilities{Polled: true} }
+// Can says that the driver has to poll, and that nobody knows what NCCL sends.
+func (l *Lane) Can() collective.Abilities {
+	return collective.Abilities{Polled: true, Way: feed.ByNCCL}
+}
+
+// Sent is unknown, as Can says.
+func (l *Lane) Sent() collective.Sent { return collective.Sent{} }
 
 // Moved counts steps.
 func (l *Lane) Moved() uint64 { return l.moved + l.host.Moved() }

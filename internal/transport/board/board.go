@@ -129,7 +129,7 @@ func (c Config) closers() int {
 
 // Board is one process's view of a region. Mark, Post, Close, ClosedBy and
 // Drained are safe on any goroutine; Next belongs to the goroutine that drives
-// the reader; Requests, Publish, Acquire, Retire, Marked, Forget, Relay and End
+// the reader; TakeRequests, Publish, Acquire, Retire, Marked, Forget, Relay and End
 // belong to the goroutine that drives the coordinator. One Board value may serve several
 // members, but each reader and each poster must keep to one value.
 //
@@ -248,8 +248,8 @@ func view(mem []byte, c Config) (*Board, error) {
 // and is returned, wrapped. Call SetStop before the board is used.
 func (b *Board) SetStop(stop func() error) { b.stop = stop }
 
-// SetWake sets a function that wakes a member. If Post has found no room, Requests wakes the poster when there may be
-// room. If Publish has found none, Next wakes the coordinator (member 0). Call SetWake before the board is used.
+// SetWake sets a function that wakes a member. If Post has found no room, TakeRequests wakes the poster when there may
+// be room. If Publish has found none, Next wakes the coordinator (member 0). Call SetWake before the board is used.
 func (b *Board) SetWake(wake func(member int)) { b.wake = wake }
 
 // SetCrowded says that there are more members than cores. Spinning for the lock would then only keep its holder from

@@ -250,7 +250,7 @@ func TestMailIsDeliveredInOrder(t *testing.T) {
 			}
 		}
 		woken = nil
-		if err := b.Requests(func(from []int, p []byte) {
+		if err := b.TakeRequests(func(from []int, p []byte) {
 			got[from[0]] = append(append(got[from[0]], p...), 0xff)
 		}); err != nil {
 			t.Fatal(err)

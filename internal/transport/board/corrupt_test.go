@@ -60,7 +60,7 @@ func use(b *Board, rng *rand.Rand) {
 	for range 30 {
 		m := rng.IntN(b.cfg.Members)
 		b.Post(m, make([]byte, rng.IntN(100)))
-		b.Requests(func([]int, []byte) {})
+		b.TakeRequests(func([]int, []byte) {})
 		b.Acquire()
 		s := uint32(rng.IntN(b.cfg.Cards))
 		card, _ := b.card(s)

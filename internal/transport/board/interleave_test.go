@@ -228,7 +228,7 @@ func (s *simMember) coordinate() {
 	if s.rng.IntN(10) == 0 {
 		s.retire(s.rng.IntN(len(s.rounds)))
 	}
-	s.check(s.b.Requests(func(from []int, p []byte) {
+	s.check(s.b.TakeRequests(func(from []int, p []byte) {
 		name := int(binary.LittleEndian.Uint32(p))
 		s.retire(name) // a full Request ends the cached one
 		s.ask(name, from[0])

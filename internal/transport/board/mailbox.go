@@ -43,9 +43,9 @@ func (b *Board) Post(member int, p []byte) (bool, error) {
 	return true, nil
 }
 
-// Requests calls f for every posted Request, in order per member. from lists that member alone. from and p are valid
-// during the call only; f may call Publish, Acquire and Retire. If nothing is posted, a call costs one load.
-func (b *Board) Requests(f func(from []int, p []byte)) error {
+// TakeRequests calls f for every posted Request, in order per member. from lists that member alone. from and p are
+// valid during the call only; f may call Publish, Acquire and Retire. If nothing is posted, a call costs one load.
+func (b *Board) TakeRequests(f func(from []int, p []byte)) error {
 	posts := b.regs.posts.Load()
 	if posts == b.inbox.posts {
 		return nil

@@ -178,7 +178,7 @@ func TestPosters(t *testing.T) {
 		t.Error("member 1 has no mailbox and posts")
 	}
 	n := 0
-	if err := b.Requests(func([]int, []byte) { n++ }); err != nil || n != 1 {
+	if err := b.TakeRequests(func([]int, []byte) { n++ }); err != nil || n != 1 {
 		t.Errorf("%d requests, %v", n, err)
 	}
 	if c.Posters = 10; c.check() == nil {

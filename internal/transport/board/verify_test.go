@@ -56,7 +56,7 @@ func TestVerifyFindsWhatLooksLikeASlowMember(t *testing.T) {
 		for m, b := range boards {
 			mustNext(t, b, m, 1)
 		}
-		if err := boards[0].Requests(func([]int, []byte) {}); err != nil {
+		if err := boards[0].TakeRequests(func([]int, []byte) {}); err != nil {
 			t.Fatal(err)
 		}
 		mustMark(t, boards[1], 1, card, gen, Marked)
@@ -135,7 +135,7 @@ func TestVerifyBelievesTheProtocol(t *testing.T) {
 			if _, err := b.Post(m, []byte("x")); err != nil {
 				t.Fatal(err)
 			}
-			if err := boards[0].Requests(func([]int, []byte) {}); err != nil {
+			if err := boards[0].TakeRequests(func([]int, []byte) {}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -54,8 +54,8 @@ func (b *boardMember) marked(result board.Result, err error) bool {
 	return result != board.Stale
 }
 
-// Stale never calls f, because in one memory Mark's answer is final.
-func (b *boardMember) Stale(func(card, gen uint32)) {}
+// TakeStale never calls f, because in one memory Mark's answer is final.
+func (b *boardMember) TakeStale(func(card, gen uint32)) {}
 
 func (b *boardMember) Post(request []byte) bool {
 	posted, err := b.lane.board.Post(b.member, request)

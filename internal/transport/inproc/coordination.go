@@ -7,8 +7,8 @@ type coordination struct{ *boardMember }
 
 var _ transport.Coordination = (*coordination)(nil)
 
-func (c *coordination) Requests(f func(from []int, p []byte)) {
-	c.ok(c.lane.board.Requests(f))
+func (c *coordination) TakeRequests(f func(from []int, p []byte)) {
+	c.ok(c.lane.board.TakeRequests(f))
 }
 
 func (c *coordination) Publish(response []byte) bool {

@@ -386,7 +386,7 @@ func TestBoardRingsWhoHasSomethingToRead(t *testing.T) {
 		t.Fatal("no room")
 	}
 	mustRing(t, "Post", networks[0].Bell(), tickets[0])
-	lanes[0].Coordination.Requests(func(froms []int, p []byte) {
+	lanes[0].Coordination.TakeRequests(func(froms []int, p []byte) {
 		from := froms[0]
 		if from != 2 || string(p) != "request" {
 			t.Errorf("request %q from %d", p, from)
@@ -453,7 +453,7 @@ func TestBoardRingsWhoFoundNoRoom(t *testing.T) {
 	for lanes[1].Board.Post(make([]byte, transport.MaxRecord/4)) {
 	}
 	ticket := networks[1].Bell().Arm()
-	lanes[0].Coordination.Requests(func([]int, []byte) {})
+	lanes[0].Coordination.TakeRequests(func([]int, []byte) {})
 	mustRing(t, "Requests", networks[1].Bell(), ticket)
 	if !lanes[1].Board.Post([]byte("x")) {
 		t.Error("no room after all was read")

@@ -7,8 +7,8 @@ type coordination struct{ *laneBoard }
 
 var _ transport.Coordination = (*coordination)(nil)
 
-func (c *coordination) Requests(f func(from []int, p []byte)) {
-	c.ok(c.b.Requests(f))
+func (c *coordination) TakeRequests(f func(from []int, p []byte)) {
+	c.ok(c.b.TakeRequests(f))
 }
 
 func (c *coordination) Publish(response []byte) bool {

@@ -296,8 +296,8 @@ func (l *laneBoard) marked(r board.Result, err error) bool {
 	return r != board.Stale
 }
 
-// Stale does nothing, because Mark's answer is final.
-func (l *laneBoard) Stale(func(card, gen uint32)) {}
+// TakeStale does nothing, because Mark's answer is final.
+func (l *laneBoard) TakeStale(func(card, gen uint32)) {}
 
 func (l *laneBoard) Post(request []byte) bool {
 	l.use.RLock()

@@ -104,7 +104,7 @@ func TestPart(t *testing.T) {
 			t.Errorf("member 1 reads %v, %v", records, err)
 		}
 		posted := ""
-		if err := parts[0].Boards[0].Requests(func(from []int, p []byte) {
+		if err := parts[0].Boards[0].TakeRequests(func(from []int, p []byte) {
 			posted = fmt.Sprint(from[0], " ", string(p))
 		}); err != nil || posted != "1 "+want {
 			t.Errorf("member 0 reads %q, %v", posted, err)

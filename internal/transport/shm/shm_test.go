@@ -145,7 +145,7 @@ func TestLaneBoardAcrossRanks(t *testing.T) {
 		t.Fatal("no room for a first request")
 	}
 	got := ""
-	lanes[0].Coordination.Requests(func(from []int, p []byte) { got = fmt.Sprint(from[0], " ", string(p)) })
+	lanes[0].Coordination.TakeRequests(func(from []int, p []byte) { got = fmt.Sprint(from[0], " ", string(p)) })
 	if got != "2 please" {
 		t.Fatalf("coordinator got %q", got)
 	}

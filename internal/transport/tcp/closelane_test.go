@@ -162,7 +162,8 @@ func TestANewIncarnationWaits(t *testing.T) {
 	if string(p) != "old" {
 		t.Errorf("%q", p)
 	}
-	old[0].Coordination.Requests(func(_ []int, p []byte) { t.Errorf("request %q came through to the old lane", p) })
+	old[0].Poller.Poll()
+	old[0].Coordination.TakeRequests(func(_ []int, p []byte) { t.Errorf("request %q came through to the old lane", p) })
 	mustClose(t, networks[0], 5)
 	l0, err := networks[0].OpenLane(5, 1, []int{0, 1})
 	if err != nil {
@@ -171,7 +172,8 @@ func TestANewIncarnationWaits(t *testing.T) {
 	l0.Comm.Recv(1, p)
 	requested := false
 	until(t, networks[0], func() bool {
-		l0.Coordination.Requests(func(_ []int, p []byte) { requested = string(p) == "new" })
+		l0.Poller.Poll()
+		l0.Coordination.TakeRequests(func(_ []int, p []byte) { requested = string(p) == "new" })
 		return requested && l0.Comm.Received(1)
 	})
 	if string(p) != "new" {

@@ -163,7 +163,7 @@ func TestFramesForWhoDoesNotDrive(t *testing.T) {
 	heard := 0
 	hear := func() bool {
 		lanes[0].Poller.Poll()
-		lanes[0].Coordination.Requests(func([]int, []byte) { heard++ })
+		lanes[0].Coordination.TakeRequests(func([]int, []byte) { heard++ })
 		return heard == requests
 	}
 	for range 3 {

@@ -52,7 +52,8 @@ func (o *dataOut) move() {
 }
 
 // outStream is one connection to another member. Its goroutine, run, makes the connection. While the connection is
-// lent, the driver writes. While it is held, run writes, and completes a message that the driver has begun.
+// lent, the driver writes; but run begins a message that was posted before. While it is held, run writes, and completes
+// a message that has been begun.
 type outStream struct {
 	lane  *lane
 	to    int

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// run connects, lends the connection to the driver, and writes after the connection has come back. after touches no
-// posted buffer.
+// run connects, lends the connection to the driver, writes what has been posted before, and writes again after the
+// connection has come back. after touches no posted buffer.
 func (s *outStream) run() (after func()) {
 	l, n, rank := s.lane, s.lane.net, s.lane.members[s.to]
 	if c := l.dial(l.ctx, s.to, data+stream(s.index)); c != nil {

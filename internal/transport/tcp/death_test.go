@@ -317,7 +317,8 @@ func TestWrongKeyIsRefused(t *testing.T) {
 	if err := networks[0].Err(); err != nil {
 		t.Errorf("the stranger aborted rank 0: %v", err)
 	}
-	lanes[0].Coordination.Requests(func([]int, []byte) { t.Error("a stranger's request came through") })
+	lanes[0].Poller.Poll()
+	lanes[0].Coordination.TakeRequests(func([]int, []byte) { t.Error("a stranger's request came through") })
 }
 
 func TestMismatchesAreRefused(t *testing.T) {
@@ -383,7 +384,8 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	post(lanes[1], []byte("a rank"))
 	got := ""
 	until(t, networks[0], func() bool {
-		lanes[0].Coordination.Requests(func(_ []int, p []byte) { got = string(p) })
+		lanes[0].Poller.Poll()
+		lanes[0].Coordination.TakeRequests(func(_ []int, p []byte) { got = string(p) })
 		return got != ""
 	})
 	if have, limit := networks[0].acceptor.Unproven(), maxUnproven(2); have > limit {

@@ -31,16 +31,17 @@
 //	HELD       its goroutine; others write     Read, Write, through   yes             Go's poller: the goroutine
 //	           the last word                   Go's poller
 //	LENT       the driver; the keeper too,     one system call at a   never           edges: a driver that sleeps;
-//	           for board frames                time, by descriptor                    keeper: of what the driver
-//	                                                                                  does not deal with
-//	RETURNING  nobody                          -                      -               -
+//	           for board frames; run, once,    time, by descriptor,                   keeper: of what the driver
+//	           what was posted before          with the half's lock                   does not deal with
+//	RETURNING  a call that began while LENT    as LENT                never           -
+//	           may still go on; none begins
 //	CLOSED     nobody                          -                      -               -
 //
 // A connection that cannot be lent is HELD from start to end: under TLS, on other systems than Linux, and under a bell
 // that is no transport.Alarm. Only its goroutine takes it back (half.takeBack). The goroutine waits for the half's lock
-// first, so it never takes the connection during a system call of the driver. Another goroutine that needs the
-// connection HELD, to write a last word or to close it, recalls it and waits (conn.settle). Deadlines and the heartbeat
-// (Beat) apply to a connection in any state.
+// first, so it never takes the connection during a system call of the driver or the keeper. Another goroutine that
+// needs the connection HELD, to write a last word or to close it, recalls it and waits (conn.settle). Deadlines and the
+// heartbeat (Beat) apply to a connection in any state.
 //
 // # The four halves that work
 //
@@ -51,7 +52,9 @@
 //	                              LENT: the driver reads into the posted part when it polls
 //	                              HELD: serve reads, and rings the driver when the part is full
 //	outStream   writes data       no connection: a posted part waits, run dials
-//	                              LENT: the driver writes when it posts and when it polls
+//	                              LENT: run writes what has been posted before (writeFirst), since
+//	                              the driver may not poll soon; from then on the driver writes when
+//	                              it posts and when it polls
 //	                              HELD: run writes, and rings the driver
 //	controlIn   reads frames      LENT: the driver takes them when it polls; the keeper where
 //	                              nobody has polled for 2 ms (lookAway)

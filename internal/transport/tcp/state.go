@@ -9,7 +9,7 @@ type state uint32
 const (
 	held      state = iota // by its goroutine, which may block
 	lent                   // to the driver, which may not block
-	returning              // to its goroutine; nobody uses it
+	returning              // to its goroutine; nobody begins a system call, but one may still go on
 	closed
 	states = iota
 )

@@ -36,7 +36,7 @@ func TestTransitions(t *testing.T) {
 }
 
 // custodyModel is one half and all threads that use its connection, at one moment, each between two of its atomic
-// steps. The half reads, and its data has come.
+// steps. The half reads, and its data has come; or it writes, and there is room.
 type custodyModel struct {
 	state           state
 	lock            place // the holder of the half's lock
@@ -46,6 +46,7 @@ type custodyModel struct {
 	driver, server  place
 	keeper, ender   place
 	lendable, fails bool // the driver's next system call meets an event that it does not handle
+	writes          bool // the goroutine writes first what was posted before it lent the connection
 }
 
 type place byte
@@ -56,6 +57,9 @@ const (
 	toLook            // the driver; it holds the lock
 	amidCall          // the driver or the keeper's system call; it holds the lock
 	toLend            // the goroutine, like the following
+	toFirst           // write what was posted before
+	toFirstLook       // with the lock
+	amidFirst         // the write; it holds the lock
 	toWait            // for the return
 	toLock            // to take it back
 	toTakeBack        // with the lock
@@ -142,9 +146,30 @@ func (m custodyModel) serves() []custodyModel {
 	case toLend:
 		if next, ok := m.state.after(lending); ok && m.lendable && !m.ended {
 			m.state = next
+			if m.writes {
+				return at(m, toFirst)
+			}
 			return at(m, toWait)
 		}
 		return at(m, toAwait)
+	case toFirst:
+		if m.lock == nowhere {
+			m.lock = toFirstLook
+			return at(m, toFirstLook)
+		}
+	case toFirstLook:
+		if m.state == lent && m.busy {
+			return at(m, amidFirst)
+		}
+		return at(m.unlocked(), toWait)
+	case amidFirst:
+		nothing := m.unlocked()
+		if m.fails {
+			return append(at(nothing, toWait), at(nothing.recalled(), toWait)...)
+		}
+		full := nothing
+		full.busy = false
+		return append(at(nothing, toWait), at(full, toWait)...)
 	case toWait:
 		if m.state == returning || m.ended {
 			return at(m, toLock)
@@ -224,6 +249,8 @@ func (m custodyModel) wrong() string {
 	switch {
 	case m.driver == amidCall && m.state != lent && m.state != returning:
 		return "the driver uses a descriptor that has been taken back"
+	case m.server == amidFirst && (m.driver == amidCall || m.state != lent && m.state != returning):
+		return "the goroutine writes first while the driver writes, or after the end"
 	case m.server == amidRead && (m.state == lent || m.state == returning):
 		return "the goroutine reads what is lent"
 	case m.ender == amidWrite && m.state != held:
@@ -246,8 +273,8 @@ func (m custodyModel) good() bool {
 // network, no thread uses a connection that another has, and all threads can finish.
 func TestAllOrdersOfLending(t *testing.T) {
 	all := 0
-	for kind := range 8 {
-		start := custodyModel{server: toLend, lendable: kind&1 == 0, fails: kind&2 != 0}
+	for kind := range 16 {
+		start := custodyModel{server: toLend, lendable: kind&1 == 0, fails: kind&2 != 0, writes: kind&8 != 0}
 		if kind&4 != 0 {
 			start.ender = toEnd
 		}

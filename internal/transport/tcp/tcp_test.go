@@ -193,8 +193,7 @@ func TestBoardConversation(t *testing.T) {
 	var woken [4]atomic.Int32
 	networks := world(t, 4, func(r int, c *Config) { c.Wake = func() { woken[r].Add(1) } })
 	c := &conversation{t, networks, openAll(t, networks, 3)}
-	c.request()
-	eventually(t, func() bool { return woken[0].Load() >= 3 })
+	c.request(func() bool { return woken[0].Load() >= 3 })
 	card, gen := c.respond()
 	for range 100 {
 		c.complete(card, gen)
@@ -222,16 +221,18 @@ func (c *conversation) next(m int) (records []transport.Record) {
 	return records
 }
 
-// request lets each member post a request, which the coordinator reads.
-func (c *conversation) request() {
+// request lets each member post a request, which the coordinator reads once it has been woken.
+func (c *conversation) request(woken func() bool) {
 	for m, l := range c.lanes {
 		if !post(l, fmt.Appendf(nil, "request of %d", m)) {
 			c.t.Fatal("no room")
 		}
 	}
+	eventually(c.t, woken) // before the driver takes the frames itself
 	seen := map[int]string{}
 	until(c.t, c.networks[0], func() bool {
-		c.lanes[0].Coordination.Requests(func(from []int, p []byte) { seen[from[0]] = string(p) })
+		c.lanes[0].Poller.Poll()
+		c.lanes[0].Coordination.TakeRequests(func(from []int, p []byte) { seen[from[0]] = string(p) })
 		return len(seen) == 4
 	})
 	for m, text := range seen {
@@ -280,7 +281,7 @@ func (c *conversation) retire(card, gen uint32) {
 				c.t.Errorf("member %d: %v", m, r)
 			}
 		}
-		c.lanes[2].Board.Stale(func(s, g uint32) { stale = s == card && g == gen })
+		c.lanes[2].Board.TakeStale(func(s, g uint32) { stale = s == card && g == gen })
 		return stale
 	})
 }
@@ -327,7 +328,8 @@ func TestLaneOpenedLate(t *testing.T) {
 	l0.Comm.Recv(1, p)
 	got := ""
 	until(t, networks[0], func() bool {
-		l0.Coordination.Requests(func(_ []int, p []byte) { got = string(p) })
+		l0.Poller.Poll()
+		l0.Coordination.TakeRequests(func(_ []int, p []byte) { got = string(p) })
 		return got == "early" && l0.Comm.Received(1)
 	})
 	if string(p) != "early data" {
@@ -385,7 +387,8 @@ func TestAbortReachesAll(t *testing.T) {
 	}
 	seen := 0
 	until(t, networks[0], func() bool {
-		lanes[0].Coordination.Requests(func([]int, []byte) { seen++ })
+		lanes[0].Poller.Poll()
+		lanes[0].Coordination.TakeRequests(func([]int, []byte) { seen++ })
 		return seen == 3
 	})
 	cause := errors.New("the GPU has left the bus")

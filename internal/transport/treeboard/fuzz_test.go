@@ -33,10 +33,10 @@ func FuzzReceive(f *testing.F) {
 		for nextBatch(b) != nil {
 		}
 		turn(b)
-		b.Stale(func(uint32, uint32) {})
+		b.TakeStale(func(uint32, uint32) {})
 		b.Closed()
 		if to == 0 {
-			b.Coordination().Requests(func(members []int, p []byte) {
+			b.Coordination().TakeRequests(func(members []int, p []byte) {
 				if len(members) == 0 || len(p) > transport.MaxRecord {
 					t.Errorf("request of members %v, %d bytes", members, len(p))
 				}
@@ -71,15 +71,15 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 		for _, b := range boards {
 			b.Mark(card, gen)
 			turn(b)
-			b.Stale(none)
+			b.TakeStale(none)
 		}
-		boards[0].Coordination().Requests(requests)
+		boards[0].Coordination().TakeRequests(requests)
 		for _, b := range boards {
 			if r := nextBatch(b); len(r) != 1 || r[0].Card != card {
 				t.Fatalf("records %v", r)
 			}
 			turn(b)
-			b.Stale(none)
+			b.TakeStale(none)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations per step", n)

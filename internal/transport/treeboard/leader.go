@@ -18,7 +18,7 @@ type leader struct {
 	work   sync.Mutex
 	unread []int64          // by child: bytes of batches sent without credit
 	owed   []int            // by child: bytes of Requests that have come and were not credited
-	came   []int            // by child: the bytes of these that have been passed on
+	came   []int            // by child: the bytes of these that have been passed on; at the root, all of these
 	frame  []byte           // the frame that is being sent
 	marks  []transport.Mark // of the chain that is being marked
 	set    []int            // of the Request that is being decoded

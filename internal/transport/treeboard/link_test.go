@@ -150,8 +150,8 @@ func (l *link) deliverAll() {
 func (l *link) poll() {
 	l.t.Helper()
 	for range 2 * len(l.hosts) {
-		for h := 1; h < len(l.hosts); h++ {
-			turn(l.boards[l.hosts[h][0]])
+		for _, members := range l.hosts {
+			turn(l.boards[members[0]])
 		}
 		l.deliverAll()
 	}

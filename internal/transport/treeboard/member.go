@@ -18,7 +18,7 @@ type member struct {
 	// marked is, by card, the generation of this member's mark that is under way; 0 if none is. Nil on the root's host,
 	// where the board judges marks at once and Retire takes them back.
 	marked []uint32
-	stale  []transport.Mark // marks of generations that have ended, for Stale
+	stale  []transport.Mark // marks of generations that have ended, for TakeStale
 
 	// The driver's.
 	spare []transport.Mark // swapped with stale
@@ -98,7 +98,7 @@ func (m *member) afterMark(r board.Result) bool {
 	return r != board.Stale
 }
 
-func (m *member) Stale(f func(card, gen uint32)) {
+func (m *member) TakeStale(f func(card, gen uint32)) {
 	m.mu.Lock()
 	m.stale, m.spare = m.spare[:0], m.stale
 	m.mu.Unlock()
@@ -164,7 +164,7 @@ func (m *member) resolve(records []transport.Record) []transport.Record {
 	late = len(m.stale) - late
 	m.mu.Unlock()
 	if late > 0 {
-		m.Ring() // the driver must call Stale
+		m.Ring() // the driver must call TakeStale
 	}
 	if retired == 0 {
 		return records

@@ -86,7 +86,7 @@ func (l *relay) climb() {
 	l.sendMarks()
 	l.sendRequests()
 	if len(l.outbox) == 0 {
-		if !l.ok(l.Up.Requests(l.take)) || !l.ok(l.failed) {
+		if !l.ok(l.Up.TakeRequests(l.take)) || !l.ok(l.failed) {
 			return
 		}
 		l.sendRequests()

@@ -12,13 +12,13 @@ type root struct {
 	leader
 
 	// Guarded by work.
-	requests []byte // request frames that the driver has not read: child, length, body
+	requests []byte // request frames that the driver has not taken: child, length, body
 	closeBy  int    // the member that a child's close frame has named
 	held     []transport.Record
 	ended    bool
 
 	// The driver's.
-	reading []byte // swapped with requests
+	reading []byte // request frames that Poll has taken and TakeRequests has not passed on; swapped with requests
 	who     []int  // the members of the Request that is being decoded
 	// onRequest calls request with one. It is made once, because a closure is an allocation.
 	onRequest func(from []int, p []byte)
@@ -66,6 +66,7 @@ func (r *root) Receive(from int, frame []byte) error {
 		if err := r.checkRequests(c, body); err != nil {
 			return err
 		}
+		r.came[c] += 1 + len(body)
 		r.requests = append(put(put(r.requests, uint32(c)), uint32(len(body))), body...)
 	case kindClose:
 		by := number(body)
@@ -95,8 +96,21 @@ func (r *root) Coordination() transport.Coordination { return r }
 // Poller implements Board.
 func (r *root) Poller() transport.BoardPoller { return r }
 
-// Poll has nothing to do: the root passes on only batches.
-func (r *root) Poll() {}
+// Poll takes the Requests that the children have sent, and gives the children credit for them. It takes none while
+// TakeRequests has not passed on the last ones: then the children's windows are used up.
+func (r *root) Poll() {
+	if len(r.reading) > 0 {
+		return
+	}
+	r.work.Lock()
+	if len(r.requests) == 0 || r.gone {
+		r.work.Unlock()
+		return
+	}
+	r.requests, r.reading = r.reading[:0], r.requests
+	r.giveCredit()
+	r.release()
+}
 
 // Cut cuts the next batch and relays it, and tells all of the log's end. While a child's window is used up, it cuts no
 // batch. The child's credit rings the bell.
@@ -157,15 +171,10 @@ func (r *root) ClosedBy() int {
 	return r.closer(r.closeBy)
 }
 
-func (r *root) Requests(f func(from []int, p []byte)) {
-	r.work.Lock()
-	r.requests, r.reading = r.reading[:0], r.requests
-	r.work.Unlock()
+// TakeRequests passes on the Requests of this host's members, and those that Poll has taken.
+func (r *root) TakeRequests(f func(from []int, p []byte)) {
 	r.request = f
-	r.ok(r.Up.Requests(r.onRequest))
-	if len(r.reading) == 0 {
-		return
-	}
+	r.ok(r.Up.TakeRequests(r.onRequest))
 	for rest := r.reading; len(rest) > 0; {
 		c, n := number(rest), number(rest[4:])
 		body := rest[8 : 8+n]
@@ -182,13 +191,8 @@ func (r *root) Requests(f func(from []int, p []byte)) {
 			}
 			f(members, p)
 		}
-		r.work.Lock()
-		r.came[c] += 1 + int(n)
-		r.work.Unlock()
 	}
-	r.work.Lock()
-	r.giveCredit()
-	r.release()
+	r.reading = r.reading[:0]
 }
 
 func (r *root) Publish(response []byte) bool {

@@ -108,7 +108,7 @@ func (w *worker) stale(card, gen uint32) {
 
 func (w *worker) drive() {
 	turn(w.board)
-	w.board.Stale(w.stale)
+	w.board.TakeStale(w.stale)
 	w.flush()
 	records := nextBatch(w.board)
 	if records == nil {
@@ -151,7 +151,7 @@ func (w *worker) execute(resp *negotiate.Response) {
 	switch resp.Type {
 	case operation.Settle:
 		if int(resp.Root) == w.member {
-			w.board.Stale(w.stale)
+			w.board.TakeStale(w.stale)
 			w.toPost = append(w.toPost, (&negotiate.Request{Type: operation.Join, Name: joinName}).Append(nil))
 			w.flush()
 		}
@@ -199,7 +199,7 @@ func (s *simulation) fatalf(format string, args ...any) {
 // coordinate takes Requests and publishes Responses.
 func (s *simulation) coordinate() {
 	s.publish()
-	s.link.boards[0].Coordination().Requests(func(from []int, p []byte) {
+	s.link.boards[0].Coordination().TakeRequests(func(from []int, p []byte) {
 		var r negotiate.Request
 		if err := r.Decode(p); err != nil {
 			s.fatalf("%v", err)

@@ -19,17 +19,18 @@
 // Request once, however many ranks a host has.
 //
 // Only the root retires a card. The log says so in a record of its own (transport.RecordRetired). Each leader that
-// relays this record retires the card on its board. A member with a mark of that generation then reports it by Stale;
-// on the root's own host Retire takes the marks back. The other hosts' boards learn of a card's next generation by its
-// first mark. No member can make that mark before this leader has relayed the end of the last generation.
+// relays this record retires the card on its board. A member with a mark of that generation then reports it by
+// TakeStale; on the root's own host Retire takes the marks back. The other hosts' boards learn of a card's next
+// generation by its first mark. No member can make that mark before this leader has relayed the end of the last
+// generation.
 //
 // A leader sends frames when a frame comes in (Receive), when its driver gives the board a turn (Poll and Cut), and at
-// Close. Marks, Requests and questions send none: they ring the leader's bell.
+// Close. Marks, Requests and questions send none: they ring the leader's bell. The coordinator takes from the root's
+// board only what Poll has taken before.
 //
-// Nothing here blocks, and every queue has a limit: each direction of a link has a
-// window of bytes. The receiver gives bytes back when it has passed them on (credit).
-// While a window is used up, Requests wait in the members' mailboxes, and batches
-// wait with the parent.
+// Nothing here blocks, and every queue has a limit: each direction of a link has a window of bytes. The receiver gives
+// bytes back when it has passed them on (credit); the root gives back those of Requests when its Poll takes them. While
+// a window is used up, Requests wait in the members' mailboxes, and batches wait with the parent.
 //
 // The package knows no sockets: frames travel over a Pipe.
 package treeboard
@@ -99,7 +100,7 @@ type Config struct {
 	Pipe     Pipe
 	// Combine makes the Combiner for the given members, all those below a leader. Nil: all Requests go on as they are.
 	Combine func(members []int) transport.Combiner
-	// Ring wakes this member's driver, which then calls Poll, Stale, Requests, Cut and Next.
+	// Ring wakes this member's driver, which then calls Poll, TakeStale, TakeRequests, Cut and Next.
 	// Called on any goroutine, also with locks of this package held: it must not
 	// block nor call the Board.
 	//

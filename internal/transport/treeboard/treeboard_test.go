@@ -55,7 +55,7 @@ func (l *link) read() map[int][]transport.Record {
 }
 
 func stale(b Board) (marks []transport.Mark) {
-	b.Stale(func(card, gen uint32) { marks = append(marks, transport.Mark{Card: card, Gen: gen}) })
+	b.TakeStale(func(card, gen uint32) { marks = append(marks, transport.Mark{Card: card, Gen: gen}) })
 	return marks
 }
 
@@ -129,7 +129,7 @@ func TestQuestionsPassNothingOn(t *testing.T) {
 	ask := func() {
 		for range 10 {
 			for m, b := range l.boards {
-				b.Stale(func(uint32, uint32) { t.Errorf("member %d: a mark is stale", m) })
+				b.TakeStale(func(uint32, uint32) { t.Errorf("member %d: a mark is stale", m) })
 				if records := b.Next(); records != nil {
 					t.Errorf("member %d reads %v before it is cut", m, records)
 				}
@@ -304,6 +304,34 @@ func TestRequestWindow(t *testing.T) {
 	}
 }
 
+// The root gives a child credit at its turn, and sends nothing when the coordinator takes the Requests.
+func TestTakingRequestsSendsNothing(t *testing.T) {
+	l := newLink(t, alone(2), 4, nil)
+	down := [2]int{0, 1}
+	for range 3 {
+		for range requestWindow / 4 / transport.MaxRecord { // a quarter of the window, for which there is credit
+			if !l.boards[1].Post(make([]byte, transport.MaxRecord)) {
+				t.Fatal("no room")
+			}
+			turn(l.boards[1])
+			l.deliver(1, 0, 1)
+		}
+		if n := len(l.queues[down]); n != 0 {
+			t.Errorf("the root has sent %d frames without a turn", n)
+		}
+		turn(l.boards[0])
+		if n := len(l.queues[down]); n != 1 {
+			t.Errorf("the root has sent %d frames at its turn, not one credit", n)
+		}
+		l.deliver(0, 1, 1)
+		taken := 0
+		l.boards[0].Coordination().TakeRequests(func([]int, []byte) { taken++ })
+		if n := len(l.queues[down]); n != 0 || taken == 0 {
+			t.Errorf("the root has sent %d frames while %d requests were taken", n, taken)
+		}
+	}
+}
+
 // fillRequests posts the largest requests until no more fit anywhere on their way.
 func fillRequests(t *testing.T, l *link, member int) (posted int) {
 	request := make([]byte, transport.MaxRecord)
@@ -323,7 +351,8 @@ func fillRequests(t *testing.T, l *link, member int) (posted int) {
 func takeRequests(t *testing.T, l *link, member int) (taken int) {
 	for more := true; more; l.poll() {
 		more = false
-		l.boards[0].Coordination().Requests(func(from []int, p []byte) {
+		turn(l.boards[0])
+		l.boards[0].Coordination().TakeRequests(func(from []int, p []byte) {
 			if !slices.Equal(from, []int{member}) || len(p) != transport.MaxRecord {
 				t.Errorf("request of %d bytes from %v", len(p), from)
 			}
@@ -472,7 +501,8 @@ func TestRequestsShareAFrame(t *testing.T) {
 	}
 	l.deliverAll()
 	var got []string
-	l.boards[0].Coordination().Requests(func(from []int, p []byte) { got = append(got, string(p)) })
+	turn(l.boards[0])
+	l.boards[0].Coordination().TakeRequests(func(from []int, p []byte) { got = append(got, string(p)) })
 	slices.Sort(got)
 	if slices.Sort(want); !slices.Equal(got, want) {
 		t.Errorf("came: %q", got)
