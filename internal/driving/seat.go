@@ -130,7 +130,7 @@ type Successor uint8
 // What a thread does that leaves the seat, or that leaves an operation to others.
 const (
 	Nobody     Successor = iota // nothing: somebody drives, or there is nothing to do
-	WakeParked                  // wake the waiter that has been parked for longest; Kick, if all have what they wait for
+	WakeParked                  // wake the waiter that has been parked for longest; Kick if there is none any more
 	Kick                        // kick the background goroutine
 )
 
@@ -150,9 +150,10 @@ func (s Seat) Next() Successor {
 }
 
 const (
-	// ClaimTries is how often a waiter tries to take the seat that it has claimed. It gives its core away between two
-	// tries, so all take 0.1 ms or more: the background goroutine leaves within a step of a small operation, and then no
-	// thread has to be woken. After that the step is a long one, and the waiter parks.
+	// ClaimTries is how often a waiter tries to take the seat that it has claimed, before it parks. It gives its core
+	// away between two tries. So all tries take some 50 to 100 µs, and longer if other threads want the core. In that
+	// time the background goroutine ends a step of a small operation and leaves the seat, so nobody needs to be woken.
+	// No measurement is kept that tells this number from others of its order.
 	ClaimTries = 200
 	// LongestPark is the time after which a parked waiter looks by itself whether somebody drives. It is woken before
 	// that, so the time does not matter unless a wake-up is lost.
