@@ -1,4 +1,4 @@
-"""How long 4 workers of Ray take from the call to their first allreduce, beside Ray Train's own TorchTrainer.
+"""How long workers of Ray take from the call to their first allreduce, beside Ray Train's own TorchTrainer.
 
     build/ray/bin/python bench/ray_start.py --rounds 3
 

@@ -1,4 +1,4 @@
-"""How long 4 processes on Spark take from the call to their first allreduce, beside Spark's own TorchDistributor.
+"""How long processes on Spark take from the call to their first allreduce, beside Spark's own TorchDistributor.
 
     build/spark/bin/python bench/spark_start.py --rounds 5
 

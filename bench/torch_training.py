@@ -36,7 +36,7 @@ HOROVOD, ALONE = "horovod", "alone"  # stand in place of a group
 
 
 class Digits:
-    """Steps of the digits example, 25 an epoch."""
+    """Steps of the digits example: ``steps`` in an epoch, by default 25."""
 
     name = "digits"
 
@@ -58,7 +58,7 @@ class Digits:
 
 
 class Transformer:
-    """Steps of the transformer example, 10 an epoch."""
+    """Steps of the transformer example: ``steps`` in an epoch, by default 10."""
 
     name = "transformer"
     length = 64

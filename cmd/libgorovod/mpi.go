@@ -7,7 +7,7 @@ import "C"
 
 import "github.com/gorovod/gorovod/internal/process"
 
-// The questions about MPI that Horovod answers.
+// The questions about MPI and Gloo that Horovod answers.
 const (
 	mpiBuilt = iota
 	mpiEnabled

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// fastBelow tells the modes apart. Two threads on two cores take as long as one thread; on two hyperthreads of one
-	// core they take one and a half times to twice as long.
+	// fastBelow tells a machine's two modes apart by the result of twoCores. In the fast mode two threads have two
+	// cores, and take as long as one thread. In the slow mode they have two hyperthreads of one core, and take one
+	// and a half times to twice as long. A virtual machine may change its mode while it runs.
 	fastBelow = 1.25
 
 	coresTries = 8

@@ -6,9 +6,15 @@ import "time"
 // before it looks. When it finds nothing, it naps for longer and longer, because polling would take a core from the
 // program.
 const (
-	gatherNap = 100 * time.Microsecond // before the first look, and during a collective
-	longNap   = 200 * time.Microsecond // the longest
-	// dozeAfter is how long it naps without any progress before it sleeps on the bell.
+	// gatherNap is the nap before the first look, and during a collective. A program submits several tensors in it. It
+	// delays an operation that nobody waits for, and shorter naps take the core from the program more often.
+	gatherNap = 100 * time.Microsecond
+	// longNap is the longest nap: after one nap without progress all are this long. It bounds how late the background
+	// goroutine is while it naps.
+	longNap = 200 * time.Microsecond
+	// dozeAfter is how long it naps without any progress before it sleeps on the bell: some ten naps. A nap costs the
+	// program a look, while a sleep costs the peer a ring and this rank a wake-up, which only a longer wait is worth.
+	// No measurement is kept that tells these three times from half or twice as much.
 	dozeAfter = 2 * time.Millisecond
 
 	// Lazy naps: each look takes a core from a program that computes until it comes for its results. Training on twice
@@ -19,7 +25,9 @@ const (
 	// Amid a collective the other ranks may be computing, too. A large one has many steps, so this nap is short.
 	lazyMidway = 2 * time.Millisecond
 
-	// spinningNap is how long it leaves the work to a program that asks in a loop.
+	// spinningNap is how long it leaves the work to a program that asks in a loop: ten times spinningFor, in which
+	// a loop that does not sleep asks again. With this nap, and a step for each question, operations of four
+	// such ranks on two cores took 0.1 ms, and 13 to 27 ms before. Other lengths have not been compared.
 	spinningNap = 2 * time.Millisecond
 )
 

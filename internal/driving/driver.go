@@ -7,18 +7,25 @@ const (
 	// spinPolls: where each rank has a core of its own. It takes about 0.3 ms, longer than a scheduling hiccup of a
 	// peer.
 	spinPolls = 2000
-	// politePolls is the number of such looks after which the driver gives its core away at every politeEvery-th.
+	// politePolls is the number of such looks after which the driver gives its core away at every politeEvery-th. The
+	// first ones take some 15 µs, in which the peers of a small operation often answer. Later the driver offers the
+	// core every 1 to 2 µs to a program that shares it after all. An offer that nobody takes costs about as much as two
+	// looks. No measurement is kept that tells these values from others of their order.
 	politePolls = 100
 	politeEvery = 8
 	// yieldPolls: where ranks share cores. Each look gives the core away. That is cheaper than a sleep and the ring
-	// that ends it, even if nobody takes the core.
+	// that ends it, even if nobody takes the core. With 4 and 8 ranks on 2 cores, the gradients of ResNet-50 took an
+	// eighth less time than with 20.
 	yieldPolls = 100
 	// polledPolls: for an operation that makes progress only when it is polled. All its members have begun it,
 	// so the wait is not long.
 	polledPolls = 20000
-	// wearyPolls: after a wait of longWait. A late peer rings the bell.
+	// wearyPolls: after a sleep of longWait, and at the start of a thread that has waited for longWait before. Where
+	// ranks share cores: after every sleep. A late peer rings the bell, so polling finds little more. The number is
+	// half of yieldPolls. Ranks that wait for a late one use 4 to 24 ms of processor time in 2 s, mostly Go's.
 	wearyPolls = 50
-	longWait   = 20 * time.Millisecond
+	// longWait: a peer that is later than this most likely does something else than its part of a collective.
+	longWait = 20 * time.Millisecond
 	// checkPolls is the number of looks between two looks at the clock while a driver spins, about 20 µs. Where other
 	// programs share the cores, a poll of an operation may last as long as these programs may run in turn, so
 	// polledCheck is smaller.
@@ -72,7 +79,8 @@ func (j Job) Begin(tired bool) Driver {
 	return d
 }
 
-// weary leaves wearyPolls before the next sleep.
+// weary leaves wearyPolls before the next sleep. While an operation needs polls, the driver polls for as long as
+// polledPolls says, as ever.
 func (d *Driver) weary() {
 	if d.polls = yieldPolls - wearyPolls; d.job.Spin {
 		d.polls = spinPolls - wearyPolls

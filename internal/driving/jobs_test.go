@@ -77,9 +77,6 @@ type tally struct {
 }
 
 func (y *tally) add(a Action) {
-	if a == Check {
-		a = Yield // the drivers of those jobs did not tell one from the other
-	}
 	if y.times == nil {
 		y.times = make(map[string]int)
 	}
@@ -134,6 +131,11 @@ func replay(t *testing.T, path string) {
 			r.drive(t, n)
 		case "aside":
 			r.background(t, n, nextMood(notes[i:]))
+		case "seat":
+			r.seat(t, n)
+		case "bell": // the policy has no part in it
+		default:
+			t.Fatalf("nobody is called %q", n.actor)
 		}
 	}
 }
@@ -158,10 +160,12 @@ func (r *replayed) drive(t *testing.T, n *note) {
 	switch n.event {
 	case "begins":
 		r.driver = r.job.Begin(n.has("tired"))
-	case "worked": // a driver of those jobs did not look at the clock then
+	case "worked":
+		var said tally
 		for range n.times {
-			r.driver.Worked()
+			said.add(r.driver.Worked())
 		}
+		r.check(n.actions, said.String())
 	case "nothing":
 		var said tally
 		for range n.times {
@@ -223,6 +227,11 @@ func (r *replayed) background(t *testing.T, n *note, next Mood) {
 			b.Worked()
 		}
 	case "left":
+		want := "free"
+		if next := n.seat().Next(); next == WakeParked {
+			want = next.String()
+		}
+		r.check(n.last, want)
 		if b.moved != n.has("moved") {
 			r.complain(fmt.Sprint("moved: ", b.moved))
 		}
@@ -231,5 +240,41 @@ func (r *replayed) background(t *testing.T, n *note, next Mood) {
 		}
 	default:
 		t.Fatalf("the background goroutine does not know the event %q", n.event)
+	}
+}
+
+// seat is the seat that a note describes.
+func (n *note) seat() (s Seat) {
+	switch {
+	case n.has("dozing"):
+		s = dozing
+	case n.has("aside"):
+		s = background
+	case n.has("taken"):
+		s = waiter
+	}
+	for fact, bits := range map[string]Seat{"pending": OnePending, "news": news, "parked": parked, "wanted": wanted,
+		"closing": closing} {
+		if n.has(fact) {
+			s |= bits
+		}
+	}
+	return s
+}
+
+// seat checks who drives next, and what a waiter does that has not got the seat.
+func (r *replayed) seat(t *testing.T, n *note) {
+	switch n.event {
+	case "leaves":
+		r.check(n.last, n.seat().Next().String())
+	case "found":
+		want := "park"
+		if n.seat().Aside() {
+			want = "claim"
+		}
+		r.check(n.last, want)
+	case "asked", "closed", "ended": // here the policy decides nothing
+	default:
+		t.Fatalf("nobody does %q to the seat", n.event)
 	}
 }

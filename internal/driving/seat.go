@@ -1,5 +1,7 @@
 package driving
 
+import "time"
+
 // Seat says in one word who drives and what is to be done. So each change is one atomic step, and the caller reads the
 // consequences off the new value. It has
 //
@@ -40,7 +42,8 @@ func (s Seat) Pending() int { return int(s >> pendingShift) }
 // Free reports that nobody drives.
 func (s Seat) Free() bool { return s&holders == free }
 
-// Aside reports that the background goroutine drives, awake or not.
+// Aside reports that the background goroutine drives, awake or not. A waiter that has not got the seat claims it then;
+// otherwise it parks.
 func (s Seat) Aside() bool { return s&holders >= background }
 
 // Dozing reports that the background goroutine sleeps on the bell, so the claimer of the seat must ring.
@@ -116,11 +119,46 @@ func (s Seat) Last() (after Seat, ok bool) {
 	return s&^wanted | waiter, true
 }
 
-// Orphaned reports that there is something to do and nobody drives. A thread that finds this wakes a parked waiter, or
-// else kicks the background goroutine.
-func (s Seat) Orphaned() bool {
+// orphaned reports that there is something to do and nobody drives.
+func (s Seat) orphaned() bool {
 	return s.Open() && (s.Pending() > 0 || s.News()) && !s.Closing()
 }
+
+// Successor is what a thread does to find the next driver.
+type Successor uint8
+
+// What a thread does that leaves the seat, or that leaves an operation to others.
+const (
+	Nobody     Successor = iota // nothing: somebody drives, or there is nothing to do
+	WakeParked                  // wake the waiter that has been parked for longest; Kick if there is none any more
+	Kick                        // kick the background goroutine
+)
+
+var successors = [...]string{"nobody", "wake a parked waiter", "kick"}
+
+func (n Successor) String() string { return successors[n] }
+
+// Next is the thread that is to drive next. The background goroutine does not kick itself: it comes back after a nap.
+func (s Seat) Next() Successor {
+	switch {
+	case !s.orphaned():
+		return Nobody
+	case s.Parked():
+		return WakeParked
+	}
+	return Kick
+}
+
+const (
+	// ClaimTries is how often a waiter tries to take the seat that it has claimed, before it parks. It gives its core
+	// away between two tries. So all tries take some 50 to 100 µs, and longer if other threads want the core. In that
+	// time the background goroutine ends a step of a small operation and leaves the seat, so nobody needs to be woken.
+	// No measurement is kept that tells this number from others of its order.
+	ClaimTries = 200
+	// LongestPark is the time after which a parked waiter looks by itself whether somebody drives. It is woken before
+	// that, so the time does not matter unless a wake-up is lost.
+	LongestPark = time.Second
+)
 
 // AsideYields reports that the background goroutine hands the seat over: it has nothing to do, or somebody wants it.
 func (s Seat) AsideYields() bool { return s.Pending() == 0 || s.Sought() }

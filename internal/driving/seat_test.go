@@ -17,11 +17,14 @@ type model struct {
 	shutdown          byte
 	wakes             byte // how often a transport still calls Wake
 	after             then // what follows from the value that the background goroutine's Leave has returned
+	behind            bool // Facts.Behind of the background goroutine's sleep, which is short then
 }
 
 type modelWaiter struct {
 	at    byte
 	async bool // it is not going to wait soon, so its submission finds a driver
+	asks  bool // it never waits, but asks in a loop: a question may drive a step
+	input bool // nobody rings when the input of its operation becomes ready
 	done  bool // its operation has ended
 	woken bool // while it is parked: it has been told to drive
 	hasty bool // its time may still be over while it is parked
@@ -29,15 +32,18 @@ type modelWaiter struct {
 }
 
 // then is what a thread does after it has left the seat.
-type then struct{ ends, finds, wakes bool } // no more; find a driver; among the parked
-
-func afterLeave(s Seat) then {
-	return then{s.Pending() == 0 || s.Closing(), s.Orphaned(), s.Orphaned() && s.Parked()}
+type then struct {
+	ends bool // the background goroutine: it waits for a kick
+	next Successor
 }
+
+func afterLeave(s Seat) then { return then{s.Pending() == 0 || s.Closing(), s.Next()} }
 
 // Where a waiter is.
 const (
 	toSubmit byte = iota
+	toHoldBack
+	toAnnounce
 	toEnsure
 	toWait
 	toFind
@@ -59,6 +65,8 @@ const (
 	napping
 	left
 	arming
+	looking
+	listing
 	asleep
 )
 
@@ -104,13 +112,26 @@ func (m model) wakeNext() (model, bool) {
 }
 
 // findDriver is that of package engine.
-func (m model) findDriver(amongParked bool) model {
-	if amongParked {
+func (m model) findDriver(next Successor) model {
+	if next == Nobody {
+		return m
+	}
+	if next == WakeParked {
 		if woken, ok := m.wakeNext(); ok {
 			return woken
 		}
 	}
 	return m.wake()
+}
+
+// inputs reports whether an operation waits for its input.
+func (m model) inputs() bool {
+	for _, w := range m.waiters {
+		if w.input && w.at != toSubmit && w.at != toHoldBack && !w.done {
+			return true
+		}
+	}
+	return false
 }
 
 // look is a driver's look: any operations that have been submitted may end.
@@ -153,14 +174,17 @@ func (m model) waiter(i int) []model {
 	switch w.at {
 	case toSubmit:
 		m.seat += OnePending
-		if w.async {
-			return []model{at(m, toEnsure)}
+		if w.input {
+			return []model{at(m, toHoldBack)}
 		}
-		return []model{at(m, toWait)}
+		return []model{m.submitted(i)}
+	case toHoldBack: // behind is set first
+		return []model{at(m, toAnnounce)}
+	case toAnnounce:
+		m.ring = true // has no effect before the bell is armed
+		return []model{m.submitted(i)}
 	case toEnsure:
-		if m.seat.Orphaned() {
-			m = m.findDriver(m.seat.Parked())
-		}
+		m = m.findDriver(m.seat.Next())
 		return []model{at(m, gone), at(m, toWait)} // it may never wait
 	case toWait:
 		if w.done {
@@ -169,6 +193,9 @@ func (m model) waiter(i int) []model {
 		if seat, ok := m.seat.Wait(); ok {
 			m.seat = seat
 			return []model{at(m, drives)}
+		}
+		if w.asks && !m.seat.Dozing() {
+			return []model{at(m, gone)} // or it asks again
 		}
 		return []model{at(m, toFind)}
 	case toFind:
@@ -190,6 +217,9 @@ func (m model) waiter(i int) []model {
 		m.seat -= OneClaim
 		return []model{at(m, map[byte]byte{toUnclaimAndDrive: drives, toUnclaimAndPark: toPark}[w.at])}
 	case toPark:
+		if w.asks {
+			return []model{at(m, gone), at(m, toWait)}
+		}
 		m.seat = m.seat.Park()
 		m.ring = m.ring || m.seat.Dozing()
 		if m.seat.Open() {
@@ -215,20 +245,33 @@ func (m model) waiter(i int) []model {
 			left := m.leave() // its operation has ended, Shutdown wants the seat, or its time is over
 			left.waiters[i].after = afterLeave(left.seat)
 			left.waiters[i].after.ends = false // does not matter
-			all = append(all, m, at(left, toKick))
+			all = append(all, at(left, toKick))
+			if !w.asks { // a step is one look
+				all = append(all, m)
+			}
 		}
 		return all
 	case toKick:
-		if w.after.finds {
-			m = m.findDriver(w.after.wakes)
-		}
+		m = m.findDriver(w.after.next)
 		m.waiters[i].after = then{}
 		if w.done {
 			return []model{at(m, gone)}
 		}
+		if w.asks {
+			return []model{at(m, gone), at(m, toWait)}
+		}
 		return []model{at(m, toEnsure)} // its time is over
 	}
 	return nil
+}
+
+// submitted continues a waiter whose operation others know of.
+func (m model) submitted(i int) model {
+	w := &m.waiters[i]
+	if w.at = toWait; w.async {
+		w.at = toEnsure
+	}
+	return m
 }
 
 func (m model) aside() (all []model) {
@@ -260,23 +303,29 @@ func (m model) aside() (all []model) {
 		}
 	case arming: // a ring after this is not lost, one before has no effect
 		m.ring = false
+		return []model{at(m, looking)}
+	case looking:
 		for _, m := range m.look() {
 			if m.seat.Pending() == 0 || m.seat.Sought() {
 				m.seat = m.seat.Rise()
 				all = append(all, at(m, drives))
 				continue
 			}
-			all = append(all, at(m, asleep))
+			all = append(all, at(m, listing))
 		}
+	case listing:
+		m.behind = m.inputs()
+		return []model{at(m, asleep)}
 	case asleep: // a peer may ring, too, but need not
-		if m.ring {
+		if m.ring || m.behind {
+			m.behind = false
 			m.seat = m.seat.Rise()
 			all = append(all, at(m, drives))
 		}
 	case left:
 		after := m.after
 		m.after = then{}
-		if after.wakes {
+		if after.next == WakeParked {
 			m, _ = m.wakeNext()
 		}
 		if after.ends {
@@ -328,8 +377,8 @@ func (m model) wrong(stuck bool) string {
 			drivers++
 		}
 	}
-	awake := m.background == drives || m.background == arming
-	if awake || m.background == asleep {
+	dozes := m.background >= arming && m.background <= asleep
+	if dozes || m.background == drives {
 		drivers++
 	}
 	if m.shutdown == drives {
@@ -340,7 +389,7 @@ func (m model) wrong(stuck bool) string {
 		return "two threads drive"
 	case drivers == 1 == m.seat.Free():
 		return "the seat does not say whether somebody drives"
-	case m.seat.Dozing() != (m.background == arming || m.background == asleep):
+	case m.seat.Dozing() != dozes:
 		return "the seat does not say whether the background goroutine sleeps"
 	case !stuck:
 		return ""
@@ -354,6 +403,8 @@ func (m model) wrong(stuck bool) string {
 		return "there are news, and nobody looks"
 	case m.seat.Claimed():
 		return "a waiter claims the seat from a sleeper"
+	case m.seat.Dozing() && m.inputs():
+		return "the background goroutine sleeps for long, and nobody asks for an input"
 	case m.seat.Aside() && m.seat.Parked():
 		return "a waiter is parked while the background goroutine sleeps in the seat"
 	}
@@ -364,11 +415,20 @@ func (m model) wrong(stuck bool) string {
 // most one thread drives at a time, and a driver is never missing while there is something to do.
 func TestAllOrders(t *testing.T) {
 	states := 0
-	for kind := range 6 {
+	for kind := range 9 { // no input is awaited together with Shutdown
 		start := model{background: unkicked, shutdown: gone}
-		start.waiters[0].async, start.waiters[1].async = kind%3 > 0, kind%3 > 1
-		start.waiters[0].hasty = kind%3 == 1
-		if kind >= 3 {
+		first, second := &start.waiters[0], &start.waiters[1]
+		switch kind % 5 {
+		case 1:
+			first.async, first.hasty = true, true
+		case 2:
+			first.async, second.async = true, true
+		case 3:
+			first.async, first.asks = true, true
+		case 4:
+			first.async, second.async, second.input = true, true, true
+		}
+		if kind >= 5 {
 			start.shutdown = notYet
 		} else {
 			start.wakes = 1

@@ -28,7 +28,7 @@ func (e *Engine) asked() (at moment, spins bool) {
 // missing, so step makes the checks of a waiting driver, too.
 func (e *Engine) step(now moment) {
 	worked := false
-	e.noteSeat("a loop asks", "step")
+	e.noteAsked()
 	if e.seat.take(driving.Seat.Wait) || e.seat.now().Dozing() && e.takeOver() {
 		worked = e.progressOnce(now)
 		e.leaveSeat()

@@ -50,10 +50,6 @@ func (e *Engine) nap(d time.Duration) {
 	}
 }
 
-// takeOverTries is how often a waiter tries to get the seat from the background goroutine before it leaves the work to
-// that goroutine.
-const takeOverTries = 200
-
 // background drives whenever something is pending and nobody waits.
 func (e *Engine) background() {
 	defer close(e.stopped)
@@ -82,7 +78,7 @@ func (e *Engine) attend() {
 		e.driveAside(&b)
 		midway := e.someMidway()
 		after := e.seat.leave()
-		if after.Orphaned() && after.Parked() {
+		if after.Next() == driving.WakeParked {
 			e.wakeNext()
 		}
 		mood := e.mood()
@@ -159,17 +155,17 @@ const noDeadline = math.MaxInt64
 // takeOver tries to get the seat for a waiter from the background goroutine. It gives up if another waiter drives, or
 // if the background goroutine does not leave the seat soon, because it is in the middle of a long step.
 func (e *Engine) takeOver() bool {
-	if !e.seat.now().Aside() {
-		e.noteSeat("waiter finds another waiter", "park")
+	now := e.seat.now()
+	e.noteFinds(now)
+	if !now.Aside() {
 		return false
 	}
-	e.noteSeat("waiter finds the background", "claim")
-	now := e.seat.claim()
+	now = e.seat.claim()
 	defer e.seat.unclaim()
 	if now.Dozing() {
 		e.ring()
 	}
-	for range takeOverTries {
+	for range driving.ClaimTries {
 		if e.seat.now().Wanted() {
 			return false
 		}

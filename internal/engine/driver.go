@@ -16,23 +16,23 @@ const inspectEvery = 500 * time.Millisecond
 
 // ensureDriver finds a driver unless somebody drives.
 func (e *Engine) ensureDriver() {
-	if now := e.seat.now(); now.Orphaned() {
-		e.findDriver(now)
+	if next := e.seat.now().Next(); next != driving.Nobody {
+		e.findDriver(next)
 	}
 }
 
 // leaveSeat gives up the seat, and finds the next driver if something is still to be done.
 func (e *Engine) leaveSeat() {
 	after := e.seat.leave()
-	e.noteSeat("leaves", "free")
-	if after.Orphaned() {
-		e.findDriver(after)
+	e.noteLeaves(after)
+	if next := after.Next(); next != driving.Nobody {
+		e.findDriver(next)
 	}
 }
 
-// findDriver wakes a parked waiter, or else the background goroutine.
-func (e *Engine) findDriver(now driving.Seat) {
-	if !now.Parked() || !e.wakeNext() {
+// findDriver wakes the next driver.
+func (e *Engine) findDriver(next driving.Successor) {
+	if next != driving.WakeParked || !e.wakeNext() {
 		e.Wake()
 	}
 }

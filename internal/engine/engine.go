@@ -391,7 +391,7 @@ func (e *Engine) Wait(en *Entry, limit time.Duration) bool {
 			e.drive(en, &t)
 			e.leaveSeat()
 		} else {
-			if d := min(time.Second, t.left(thisMoment())); d > 0 {
+			if d := min(driving.LongestPark, t.left(thisMoment())); d > 0 {
 				e.park(en, d)
 			}
 		}
@@ -417,7 +417,7 @@ func (e *Engine) Shutdown(limit time.Duration) {
 		<-e.stopped
 		return
 	}
-	e.noteSeat("shutdown wants it", "ring")
+	e.noteSeat("closed", "ring")
 	e.ring()
 	e.seat.takeLast()
 	if e.failure.Load() == nil && e.net.Err() == nil {
@@ -473,7 +473,7 @@ func (e *Engine) fail(reason *Error) {
 		e.looked(look)
 	}
 	cause := e.net.Err()
-	e.noteSeat("the engine ends", "close")
+	e.noteSeat("ended", "close the network")
 	for _, l := range *e.lanes.Load() {
 		l.closeCarriers(cause)
 	}

@@ -118,16 +118,53 @@ func (e *Engine) noteLeft(b *driving.Background, midway bool, m driving.Mood, s 
 	if noting {
 		e.notes.add("aside", "left"+e.notes.facts(fact{"moved", b.Moved()}, fact{"midway", midway},
 			fact{"lazy", m.Lazy}, fact{"spinning", m.Spinning}, fact{"pending", s.Pending() > 0},
-			fact{"wanted", s.Wanted()}, fact{"closing", s.Closing()}), "free")
+			fact{"news", s.News()}, fact{"parked", s.Parked()}, fact{"wanted", s.Wanted()},
+			fact{"closing", s.Closing()}), frees(s))
+	}
+}
+
+// frees is what the background goroutine does with the seat that it leaves: it kicks nobody.
+func frees(after driving.Seat) string {
+	if next := after.Next(); next == driving.WakeParked {
+		return next.String()
+	}
+	return "free"
+}
+
+func (e *Engine) noteAsked() {
+	if noting {
+		e.notes.add("seat", "asked", "step")
 	}
 }
 
 func (e *Engine) noteSeat(event, action string) {
 	if noting {
-		s := e.seat.now()
-		e.notes.add("seat", event+e.notes.facts(fact{"pending", s.Pending() > 0}, fact{"woken", s.News()},
-			fact{"wanted", s.Wanted()}, fact{"closing", s.Closing()}), action)
+		e.noteSeatAt(e.seat.now(), event, action)
 	}
+}
+
+// noteLeaves notes that a thread has left the seat, and whom it makes the next driver.
+func (e *Engine) noteLeaves(after driving.Seat) {
+	if noting {
+		e.noteSeatAt(after, "leaves", after.Next().String())
+	}
+}
+
+// noteFinds notes that a waiter has not got the seat.
+func (e *Engine) noteFinds(now driving.Seat) {
+	if noting {
+		action := "park"
+		if now.Aside() {
+			action = "claim"
+		}
+		e.noteSeatAt(now, "found", action)
+	}
+}
+
+func (e *Engine) noteSeatAt(s driving.Seat, event, action string) {
+	e.notes.add("seat", event+e.notes.facts(fact{"aside", s.Aside()}, fact{"dozing", s.Dozing()},
+		fact{"taken", !s.Free()}, fact{"pending", s.Pending() > 0}, fact{"news", s.News()},
+		fact{"parked", s.Parked()}, fact{"wanted", s.Wanted()}, fact{"closing", s.Closing()}), action)
 }
 
 func (e *Engine) saveNotes() {

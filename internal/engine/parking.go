@@ -100,7 +100,6 @@ func (e *Engine) wakeNext() bool {
 	if i < 0 {
 		return false
 	}
-	e.noteSeat("a waiter is parked", "wake it")
 	p.wake(e, i)
 	return true
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // soon is the time in which what has been woken goes on, even on a busy machine. It is less than the half second after
-// which a sleeping driver looks again.
+// which a sleeping driver looks again by itself, and the second after which a parked waiter does.
 const soon = 300 * time.Millisecond
 
 // interruptedBell calls amid just before the next Arm.
@@ -36,24 +36,27 @@ type interruptedNetwork struct {
 
 func (n *interruptedNetwork) Bell() transport.Bell { return n.bell }
 
-// An operation whose input nobody announces is submitted just before the driver arms the bell: the driver asks for the
-// input again and again, and does not sleep for its longest time.
-func TestAnInputIsAwaitedFromTheLastMoment(t *testing.T) {
-	const size = 2
-	nets := inproc.NewWorld(size, inproc.Options{Shared: true, Cards: 64, ChunkBytes: 4096})
+// newInterruptedWorld makes the engines of two ranks, and the bell of rank 0.
+func newInterruptedWorld(t *testing.T) ([]*Engine, *interruptedBell) {
+	t.Helper()
+	nets := inproc.NewWorld(2, inproc.Options{Shared: true, Cards: 64, ChunkBytes: 4096})
 	bell := &interruptedBell{Bell: nets[0].Bell(), amid: make(chan func(), 1)}
-	engines := make([]*Engine, size)
+	nets[0] = &interruptedNetwork{nets[0], bell}
+	engines := make([]*Engine, len(nets))
 	for r := range engines {
-		var n transport.Network = nets[r]
-		if r == 0 {
-			n = &interruptedNetwork{nets[0], bell}
-		}
 		var err error
-		if engines[r], err = New(n, Options{Rank: r, Size: size, CacheCapacity: 64}); err != nil {
+		if engines[r], err = New(nets[r], Options{Rank: r, Size: len(nets), CacheCapacity: 64}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer each(engines, func(_ int, e *Engine) { e.Shutdown(limit) })
+	t.Cleanup(func() { each(engines, func(_ int, e *Engine) { e.Shutdown(limit) }) })
+	return engines, bell
+}
+
+// An operation whose input nobody announces is submitted just before the driver arms the bell: the driver asks for the
+// input again and again, and does not sleep for its longest time.
+func TestAnInputIsAwaitedFromTheLastMoment(t *testing.T) {
+	engines, bell := newInterruptedWorld(t)
 	first := make(chan struct{})
 	go func() { // rank 0's driver, which waits for this one
 		defer close(first)

@@ -29,13 +29,16 @@ const leastSilence = 2500 * time.Millisecond
 //
 // Silence for the limit ends the job with the name of the silent rank. A long computation is not silence.
 type heartbeat struct {
-	// limit is the most time from the first wait for a lost rank to the abort.
-	limit, every time.Duration
-	beat         func(context.Context) ([]rendezvous.Silence, error) // nil in a world of one
-	links        []transport.Pulsed
+	// limit is the most time from the first wait for a lost rank to the abort, if it is some 3.3 s or more. A smaller
+	// one is exceeded, because patience is at least half of it: with a limit of 2 s it takes some 2.5 s. leastSilence
+	// may add to that.
+	limit  time.Duration
+	every  time.Duration                                       // between two questions
+	beat   func(context.Context) ([]rendezvous.Silence, error) // nil in a world of one
+	links  []transport.Pulsed
+	server string // the rank that serves instead of the launcher; a stopped one is a failure
 	// mute returns the time for which the launcher's kernel has acknowledged nothing. A launcher that is stopped, for
 	// example by Ctrl-Z, is no failure.
-	server   string // the rank that serves instead of the launcher; a stopped one is a failure
 	mute     func() (silent time.Duration, known bool)
 	describe func(rank int) string
 	reason   func(rank int) string // what else is known of a silent rank

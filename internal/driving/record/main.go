@@ -12,6 +12,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -45,6 +46,8 @@ var jobs = []job{
 	{"crowded_cores", crowd, false, late(0)},
 	{"two_hosts", couples, false, late(5 * time.Millisecond)},
 	{"waiter_takes_over", pair, false, takeOver},
+	{"parked_waiter", pair, false, parks},
+	{"large_operation", pair, false, large},
 	{"background_naps", pair, false, background},
 	{"background_naps_crowded", crowd, false, background},
 	{"background_naps_two_hosts", apart, false, background},
@@ -122,6 +125,27 @@ func takeOver(ctx context.Context, rank int) error {
 	}
 	time.Sleep(80 * time.Millisecond)
 	return h.Wait(ctx)
+}
+
+// parks has two threads of rank 0 wait, so that one of them parks. The other one's operation ends first.
+func parks(ctx context.Context, rank int) error {
+	if rank == 1 {
+		time.Sleep(60 * time.Millisecond)
+		if err := hvd.Allreduce(ctx, "x", []float32{1}); err != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+		return hvd.Allreduce(ctx, "y", []float32{1})
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- hvd.Allreduce(ctx, "x", []float32{1}) }()
+	time.Sleep(20 * time.Millisecond)
+	return errors.Join(hvd.Allreduce(ctx, "y", []float32{1}), <-ended)
+}
+
+// large has all ranks wait for an operation of many steps.
+func large(ctx context.Context, _ int) error {
+	return hvd.Allreduce(ctx, "x", make([]float32, 16<<20))
 }
 
 // background makes all ranks do other things for longer than the operation takes.

@@ -40,7 +40,8 @@ type Acceptor struct {
 	welcomed []*Conn // proved, and about to hear, or have heard, that they are welcome
 }
 
-// Start begins to accept connections, on a goroutine of its own.
+// Start begins to accept connections, on a goroutine of its own. That goroutine calls failed, at most once, if somebody
+// else has closed the listener: then this end accepts no more connections.
 func (a *Acceptor) Start(failed func(error)) {
 	a.done = make(chan struct{})
 	a.lobby = auth.NewLobby(a.Limit)
@@ -48,7 +49,7 @@ func (a *Acceptor) Start(failed func(error)) {
 	a.Go(func() { a.run(failed) })
 }
 
-// run takes connections until Close. It calls failed if somebody else has closed the listener.
+// run takes connections until Close. failed is Start's.
 func (a *Acceptor) run(failed func(error)) {
 	for {
 		raw, err := a.Listener.Accept()

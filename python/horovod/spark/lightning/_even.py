@@ -11,7 +11,7 @@ _FILLING = 2  # rows of a batch that fills an epoch up; batch normalization cann
 
 
 class Even:
-    """A process's batches. Each iteration has an epoch's; while other processes have more, a small batch is repeated.
+    """A process's batches. An iteration has the batches of one epoch. While others have more, it repeats a small batch.
 
     Args:
         batches: of this process: an iterable whose length may be wrong if ``known`` is false.
