@@ -80,6 +80,7 @@ func job(t *testing.T, args ...string) *exec.Cmd {
 // terminal is a pseudo-terminal, and all that was written to it.
 type terminal struct {
 	master *os.File
+	device string // the path of the slave
 	mu     sync.Mutex
 	text   []byte
 }
@@ -97,11 +98,12 @@ func openTerminal(t *testing.T) (term *terminal, slave *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	device := fmt.Sprintf("/dev/pts/%d", number)
+	slave, err = os.OpenFile(device, os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip(err)
 	}
-	term = &terminal{master: master}
+	term = &terminal{master: master, device: device}
 	go func() {
 		for p := make([]byte, 1<<16); ; {
 			n, err := master.Read(p)
@@ -288,5 +290,74 @@ func TestTheEndsOfTop(t *testing.T) {
 	term.await(t, "has ended without a word")
 	if err := c.Wait(); err == nil {
 		t.Error("top has lost its job, and says that all is well")
+	}
+}
+
+// TestTopTakesAnyByte types what no terminal should send. Neither is a key swallowed, nor does top loop.
+func TestTopTakesAnyByte(t *testing.T) {
+	pid := fmt.Sprint(job(t).Process.Pid)
+	once(t, "job "+pid, pid)
+	for _, typed := range []string{"\xff", "\xc3", "\xc3\xa9\xe2\x82", "\x00\x80"} {
+		term, c := top(t, pid)
+		term.await(t, "RANK")
+		term.master.WriteString(typed)
+		time.Sleep(50 * time.Millisecond) // so that the next key comes alone
+		term.master.WriteString("w")
+		term.await(t, "*WAITS")
+		term.master.WriteString(typed + "q")
+		endsSoon(t, c, fmt.Sprintf("after %q and q", typed))
+	}
+}
+
+// TestTopEndsWithItsTerminal takes the terminal away, stops its output, or ends top by a signal.
+func TestTopEndsWithItsTerminal(t *testing.T) {
+	pid := fmt.Sprint(job(t).Process.Pid)
+	once(t, "job "+pid, pid)
+	for name, end := range map[string]func(term *terminal, c *exec.Cmd){
+		"a byte and a hangup": func(term *terminal, _ *exec.Cmd) {
+			term.master.WriteString("\xff")
+			time.Sleep(100 * time.Millisecond)
+			term.master.Close()
+		},
+		"a byte and SIGTERM": func(term *terminal, c *exec.Cmd) {
+			term.master.WriteString("\xff")
+			time.Sleep(100 * time.Millisecond)
+			c.Process.Signal(syscall.SIGTERM)
+		},
+		"SIGTERM while the output is stopped": func(term *terminal, c *exec.Cmd) {
+			slave, err := os.OpenFile(term.device, os.O_RDWR|syscall.O_NOCTTY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer slave.Close()
+			const suspend = 0 // TCOOFF
+			if err := unix.IoctlSetInt(int(slave.Fd()), unix.TCXONC, suspend); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second) // the next Snapshot waits for the terminal
+			c.Process.Signal(syscall.SIGTERM)
+		},
+	} {
+		term, c := top(t, pid)
+		term.await(t, "RANK")
+		end(term, c)
+		endsSoon(t, c, name)
+	}
+}
+
+// endsSoon waits for the end of top, which its user must not notice as a wait.
+func endsSoon(t *testing.T, c *exec.Cmd, why string) {
+	t.Helper()
+	over := make(chan error, 1)
+	go func() { over <- c.Wait() }()
+	select {
+	case err := <-over:
+		if err != nil {
+			t.Errorf("%s: %v", why, err)
+		}
+	case <-time.After(10 * time.Second): // on a loaded machine; it takes less than a second
+		c.Process.Kill()
+		<-over
+		t.Errorf("%s: top goes on", why)
 	}
 }

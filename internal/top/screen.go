@@ -6,10 +6,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gdamore/tcell/v2"
+	"golang.org/x/term"
 
 	"github.com/gorovod/gorovod/internal/overview"
 )
@@ -30,28 +33,73 @@ var pressed = map[tcell.Key]key{tcell.KeyUp: upKey, tcell.KeyDown: downKey, tcel
 	tcell.KeyPgDn: pageDownKey, tcell.KeyHome: homeKey, tcell.KeyEnd: endKey, tcell.KeyCtrlC: quitKey,
 	tcell.KeyEscape: escapeKey}
 
-// watch shows the job until the user quits or the job has ended. Then it says how the job has ended.
-func watch(s *source, out io.Writer) error {
-	screen, err := tcell.NewScreen()
+// leaveTime is how long the terminal may take to be left as it was. A terminal that is gone, or whose output is
+// stopped, can take for ever.
+const leaveTime = 500 * time.Millisecond
+
+// outcome is what show returns.
+type outcome struct {
+	ending *overview.Ending // nil unless the job has ended
+	err    error
+}
+
+// watch shows the job until the user quits, the terminal is gone or the job has ended. Then it says how the job has
+// ended. A signal ends it even if the terminal takes no more output.
+func watch(s *source, out *os.File) error {
+	const instead = "; --once prints plain lines"
+	tty, err := tcell.NewDevTty()
 	if err != nil {
-		return fmt.Errorf("the terminal %s: %w; --once prints plain lines", os.Getenv("TERM"), err)
+		return fmt.Errorf("the terminal: %w%s", err, instead)
+	}
+	screen, err := tcell.NewTerminfoScreenFromTty(plainKeys{tty})
+	if err != nil {
+		return fmt.Errorf("the terminal %s: %w%s", os.Getenv("TERM"), err, instead)
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	before, _ := term.GetState(int(out.Fd()))
 	if err := screen.Init(); err != nil {
-		return fmt.Errorf("the terminal: %w; --once prints plain lines", err)
+		return fmt.Errorf("the terminal: %w%s", err, instead)
 	}
-	ending, err := show(s, screen, signals)
-	screen.Fini()
-	if err == nil && ending != nil {
-		_, err = io.WriteString(out, ended(s, *ending))
+	shown, stop, left := make(chan outcome, 1), make(chan struct{}), make(chan struct{})
+	go func() {
+		ending, err := show(s, screen, stop)
+		shown <- outcome{ending, err}
+		screen.Fini()
+		close(left)
+	}()
+	var o outcome
+	select {
+	case o = <-shown:
+	case <-signals:
+		close(stop)
 	}
-	return err
+	select {
+	case <-left:
+	case <-time.After(leaveTime):
+		if before != nil {
+			_ = term.Restore(int(out.Fd()), before)
+		}
+		return o.err
+	}
+	if o.err == nil && o.ending != nil {
+		_, o.err = io.WriteString(out, ended(s, *o.ending))
+	}
+	return o.err
 }
 
-// show is watch on a screen. ending is nil if the user has quit.
-func show(s *source, screen tcell.Screen, signals <-chan os.Signal) (ending *overview.Ending, err error) {
+// plainKeys is a terminal from which only ASCII comes. No key of gorovod top needs more, and tcell never gets past a
+// byte that is not UTF-8: it loops, and swallows what follows.
+type plainKeys struct{ tcell.Tty }
+
+func (k plainKeys) Read(p []byte) (int, error) {
+	n, err := k.Tty.Read(p)
+	return len(slices.DeleteFunc(p[:n], func(b byte) bool { return b >= utf8.RuneSelf })), err
+}
+
+// show is watch on a screen. ending is nil if the user has quit, the terminal is gone or stop is closed.
+func show(s *source, screen tcell.Screen, stop <-chan struct{}) (ending *overview.Ending, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	news, over := make(chan *overview.Snapshot, 1), make(chan struct{})
 	var last overview.Ending
@@ -81,17 +129,19 @@ func show(s *source, screen tcell.Screen, signals <-chan os.Signal) (ending *ove
 		case now := <-news:
 			m.take(now, time.Now())
 		case e, ok := <-events:
-			if !ok { // the terminal is gone
+			if !ok {
 				return nil, nil
 			}
 			switch e := e.(type) {
+			case *tcell.EventError: // the terminal is gone
+				return nil, nil
 			case *tcell.EventKey:
 				m.press(pressed[e.Key()], e.Rune())
 			case *tcell.EventResize:
 				screen.Sync()
 			}
 		case <-clock.C:
-		case <-signals:
+		case <-stop:
 			return nil, nil
 		case <-over:
 			return &last, gone
