@@ -150,8 +150,11 @@ def watch(job: subprocess.Popen, folder: pathlib.Path, drill: Drill, result: Res
         else:
             if result.named is None:
                 result.named = last / 1000 - began
-            said[blamed["kind"]] = said.get(blamed["kind"], 0) + 1
-            result.said, result.sentence = max(said, key=lambda k: said[k]), now["sentence"]
+            result.sentence = now["sentence"]
+            kind = blamed.get("kind")  # left out until it is known
+            if kind is not None:
+                said[kind] = said.get(kind, 0) + 1
+                result.said = max(said, key=lambda k: said[k])
     if job.poll() not in (None, 0):
         raise JobFailed(f"the job has failed: {(folder / 'log').read_text()}")
 

@@ -221,6 +221,42 @@ func TestStragglers(t *testing.T) {
 	}
 }
 
+// TestNoKindUntilItIsKnown checks a rank that is late from the start, whose figures say only after the first second
+// what its main thread does.
+func TestNoKindUntilItIsKnown(t *testing.T) {
+	f := newFilm(4)
+	named := false
+	for range 12 {
+		first := f.now.Unix() < 1e9+2
+		s := f.second(func(i int, r *feed.Figures) {
+			straggling(i, r, feed.Thread{Running: 1e7, Asleep: 16})
+			if first {
+				r.Main = feed.Thread{}
+			}
+		})
+		if s.Straggler == nil {
+			continue
+		}
+		if strings.Contains(s.Sentence, "computes") {
+			t.Errorf("it sleeps, and %q", s.Sentence)
+		}
+		switch s.Straggler.Kind {
+		case straggler.Unknown:
+			says(t, s, Slow, "The others wait for rank 3 on host1 in 40 % of the time.")
+			if text, err := json.Marshal(s.Straggler); err != nil || strings.Contains(string(text), "kind") {
+				t.Errorf("%s, %v", text, err)
+			}
+		case straggler.Sleeps:
+			if !named {
+				t.Error("it is known at once: the test shows nothing")
+			}
+		default:
+			t.Errorf("it sleeps, and %+v", s.Straggler)
+		}
+		named = true
+	}
+}
+
 // TestASlowConnectionIsNamed checks a rank whose data goes out slowly while nobody is late.
 func TestASlowConnectionIsNamed(t *testing.T) {
 	f := newFilm(4)

@@ -57,6 +57,7 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 		}
 	}
 	if v, ok := straggler.Find(j.windows); ok {
+		v.Kind = j.shownKind(v)
 		s.Straggler = &Straggler{v.Rank, v.Kind, v.Share}
 		j.blames(v.Rank)
 		return j.blame(v), Slow
@@ -158,11 +159,38 @@ func (j *Job) blame(v straggler.Verdict) string {
 			"%s/s.", who, j.ranks[v.Rank].last.Link.To, 100*d.share.Link, Bytes(d.share.Rate))
 	}
 	text := fmt.Sprintf("The others wait for %s in %.0f %% of the time", who, 100*v.Share)
-	if d.seconds > 0 && j.ranks[v.Rank].last.CPU > 0 {
+	if v.Kind != straggler.Unknown {
 		text += ": " + doing(v.Kind, &d)
 	}
 	return text + "."
 }
+
+// shownKind is the kind of a verdict, as far as the rank's figures bear it out.
+func (j *Job) shownKind(v straggler.Verdict) straggler.Kind {
+	if v.Kind == straggler.SlowLink {
+		return v.Kind
+	}
+	r := &j.ranks[v.Rank]
+	d := r.recent(straggler.Windows + 1)
+	switch {
+	case d.seconds == 0 || r.last.CPU == 0:
+		return straggler.Unknown
+	case r.last.Main.Running == 0: // its system tells nothing of threads
+		return j.does(v.Rank)
+	}
+	return borneOut(v.Kind, &d)
+}
+
+// borneOut is k, unless it says of a rank that has used no core that it computes.
+func borneOut(k straggler.Kind, d *recent) straggler.Kind {
+	if k == straggler.Computes && d.cores < leastCores {
+		return straggler.Unknown
+	}
+	return k
+}
+
+// leastCores is the smallest number of cores that is not shown as 0.0.
+const leastCores = 0.05
 
 // why says what a late rank does instead, as far as its figures show; "" if they do not.
 func (j *Job) why(i int, g *group) string {
@@ -173,11 +201,12 @@ func (j *Job) why(i int, g *group) string {
 	if slices.Contains(g.unready, i) {
 		return "it has submitted the tensor, but its input is not ready"
 	}
-	d := r.recent(stuckSamples)
-	if d.seconds == 0 || r.last.CPU == 0 {
+	k := j.does(i)
+	if k == straggler.Unknown {
 		return ""
 	}
-	return doing(j.does(i), &d)
+	d := r.recent(stuckSamples)
+	return doing(k, &d)
 }
 
 // stuckSamples is the number of samples that show what a rank does while the others are stuck. Older samples are of no
@@ -186,9 +215,13 @@ const stuckSamples = 3
 
 // does says what a rank does while the others are stuck because of it.
 func (j *Job) does(i int) straggler.Kind {
-	d := j.ranks[i].recent(stuckSamples)
-	if d.share.Known || d.seconds == 0 {
-		return d.share.Mostly()
+	r := &j.ranks[i]
+	d := r.recent(stuckSamples)
+	if d.seconds == 0 || r.last.CPU == 0 {
+		return straggler.Unknown
+	}
+	if d.share.Known {
+		return borneOut(d.share.Mostly(), &d)
 	}
 	if away := max(0.05, 1-d.waiting-d.busy); d.cores < 0.3*away { // what it did outside of collectives
 		return straggler.Blocked

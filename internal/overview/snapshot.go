@@ -60,8 +60,8 @@ type Rank struct {
 // Straggler is a rank that slows the others down.
 type Straggler struct {
 	Rank  int            `json:"rank"`
-	Kind  straggler.Kind `json:"kind"`
-	Share float64        `json:"share"` // of the time of the others that is lost; 1 while they are stuck
+	Kind  straggler.Kind `json:"kind,omitempty"` // left out until it is known
+	Share float64        `json:"share"`          // of the time of the others that is lost; 1 while they are stuck
 }
 
 // Kind is a sort of collectives.

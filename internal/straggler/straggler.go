@@ -12,6 +12,7 @@ type Kind string
 
 // The kinds.
 const (
+	Unknown  Kind = ""         // its figures do not show it, or not yet
 	Computes Kind = "computes" // or does something that no figure shows
 	Sleeps   Kind = "sleeps"   // waits for time to pass
 	Reads    Kind = "reads"    // waits for a file, a pipe, a socket or another process, as for a data loader
@@ -175,7 +176,7 @@ func latest(windows []Window, mean Window) (v Verdict, ok bool) {
 func cause(mean Window, rank int) Kind {
 	m := &mean[rank]
 	if !m.Known {
-		return Computes
+		return Unknown
 	}
 	causes := []struct {
 		kind  Kind

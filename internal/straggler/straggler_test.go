@@ -30,6 +30,7 @@ func TestKinds(t *testing.T) {
 		Locked:   func(s *Share) { s.Locked = lost + s.Busy },
 		Starves:  func(s *Share) { s.Starved = lost },
 		Blocked:  func(s *Share) { s.Looked = false },
+		Unknown:  func(s *Share) { s.Known = false },
 	} {
 		for _, ranks := range []int{2, 4, 512} {
 			w := job(ranks, 1, lost, does)

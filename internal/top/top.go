@@ -16,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/commandline"
 	"github.com/gorovod/gorovod/internal/overview"
 	"github.com/gorovod/gorovod/internal/printable"
+	"github.com/gorovod/gorovod/internal/straggler"
 )
 
 // Command is gorovod top.
@@ -43,7 +44,7 @@ type options struct {
 }
 
 // onceAfter is the number of Snapshots that --once needs: rates are differences, of which a verdict about a slow rank
-// needs four. If the sentence names a slow rank already, onceAtLeast Snapshots show what it does.
+// needs four. Once the sentence says what a slow rank does, onceAtLeast Snapshots suffice.
 const (
 	onceAfter   = 6
 	onceAtLeast = 3
@@ -106,7 +107,8 @@ func once(s *source, out io.Writer) error {
 	m, seen := &model{name: s.name}, 0
 	ending, err := s.follow(ctx, func(now *overview.Snapshot) {
 		m.take(now, time.Now())
-		if seen++; seen >= onceAfter || seen >= onceAtLeast && now.Straggler != nil {
+		named := now.Straggler != nil && now.Straggler.Kind != straggler.Unknown
+		if seen++; seen >= onceAfter || seen >= onceAtLeast && named {
 			cancel(errSeen)
 		}
 	})
