@@ -127,6 +127,7 @@ func (a *audience) form(s *rendezvous.Server, size int, q *inquiry) {
 		return
 	}
 	s.Figures = a.take
+	s.Failed = func(d rendezvous.Death) { a.overview.Died(d.Rank, d.Host, d.How(), d.Reason) }
 	a.begin(world{size: size, from: s.Epoch << 20, joined: func() int { return len(s.Joined()) }, inquiry: q,
 		inspect: s.Inspect})
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +44,7 @@ type Job struct {
 	looked   time.Time     // when it was made
 	since    time.Time     // when somebody began to look: what ranks had told before says nothing of now
 	waited   longWait
+	death    *death  // the first of the present world
 	step     float64 // seconds that a step took of late; 0: unknown
 	ending   Ending
 	identity Identity
@@ -137,6 +139,7 @@ func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	j.inspect, j.blamed = nil, nil
 	j.worlds++
 	j.ranks, j.windows, j.waited, j.step = make([]rank, size), nil, longWait{}, 0
+	j.death = nil
 	j.past.begin(size)
 	if j.worlds > 1 {
 		text := fmt.Sprintf("the job is formed anew, with %d ranks", size)
@@ -160,6 +163,39 @@ func (j *Job) Note(text string) {
 	j.mu.Lock()
 	j.note(time.Now(), text)
 	j.mu.Unlock()
+}
+
+// death is the end of a rank that has failed.
+type death struct {
+	rank              int
+	host, how, report string
+	at                time.Time
+}
+
+// mostReport bounds the part of a rank's report that the sentence tells, in characters.
+const mostReport = 200
+
+// Died notes that a rank of the present world has failed, and how, such as "was killed by signal 9 (SIGKILL)". report
+// is what it had reported before, or empty. The sentence tells the first death: the others fail by it.
+func (j *Job) Died(number int, host, how, report string) {
+	report, _, _ = strings.Cut(report, "\n")
+	if r := []rune(report); len(r) > mostReport {
+		report = string(r[:mostReport-1]) + "…"
+	}
+	j.mu.Lock()
+	if j.death == nil {
+		j.death = &death{number, host, how, report, time.Now()}
+	}
+	j.mu.Unlock()
+}
+
+// said is the death in a sentence.
+func (d *death) said(now time.Time) string {
+	text := fmt.Sprintf("Rank %d on %s %s, %s ago", d.rank, d.host, d.how, seconds(now.Sub(d.at)))
+	if d.report != "" {
+		text += "; it had reported: " + d.report
+	}
+	return text + "."
 }
 
 // note is Note with the lock held.

@@ -322,6 +322,103 @@ func TestAJobThatHangs(t *testing.T) {
 	says(t, s, Stuck, "Rank 2 waits for other ranks, in `layer4.conv2.weight` (ALLREDUCE, process set 2)")
 }
 
+// waitsIn makes each rank wait in the operations that ops has for it, for seconds, with its main thread in a lock.
+func (f *film) waitsIn(ops map[int][]feed.Wait) func(int, *feed.Figures) {
+	began := f.now
+	return func(i int, r *feed.Figures) {
+		var waits []feed.Wait
+		for _, w := range ops[i] {
+			w.Age += uint64(f.now.Sub(began))
+			waits = append(waits, w)
+		}
+		r.SetWaits(waits)
+		r.Main.Running += 1e6
+		r.Main.Looks += 40
+		if waits != nil {
+			r.Main.Locked += 40
+			r.Waited += 1e9
+		} else {
+			r.Main.Asleep += 40
+		}
+		r.CPU += 1e6
+	}
+}
+
+// TestRanksThatWaitThemselvesAreNotBlamed checks process sets, where one late rank holds up ranks for which others
+// wait.
+func TestRanksThatWaitThemselvesAreNotBlamed(t *testing.T) {
+	barrier := []feed.Wait{{Name: "barrier.noname", Op: "BARRIER"}}
+	inSet := []feed.Wait{{Set: 1, Name: "d", Op: "ALLREDUCE"}}
+	for name, set := range map[string][]feed.Wait{
+		"the set is younger": inSet,
+		"the set is older":   {{Set: 1, Name: "d", Op: "ALLREDUCE", Age: 1e9}},
+	} {
+		f := newFilm(3)
+		f.seconds(3, func(_ int, r *feed.Figures) { works(r, 0.9) })
+		s := f.seconds(4, f.waitsIn(map[int][]feed.Wait{0: barrier, 1: set}))
+		says(t, s, Stuck, "All wait for rank 2 on host1, in `barrier.noname` (BARRIER), for 4.0 s: it sleeps in 100 % "+
+			"of the time. Rank 1 waits, too, in `d` (ALLREDUCE, process set 1).")
+		if s.Straggler == nil || s.Straggler.Rank != 2 {
+			t.Errorf("%s: %+v", name, s.Straggler)
+		}
+	}
+	f := newFilm(3)
+	third := []feed.Wait{{Set: 2, Name: "e", Op: "ALLREDUCE"}}
+	s := f.seconds(4, f.waitsIn(map[int][]feed.Wait{0: barrier, 1: inSet, 2: third}))
+	says(t, s, Stuck, "Ranks wait for one another, for 4.0 s: rank 0 in `barrier.noname` (BARRIER), ranks 1-2 in "+
+		"other operations.")
+}
+
+// TestADeadlockIsNamed checks ranks that submit two operations in different orders, and one that has submitted an
+// operation and then sleeps: it is late, though it is in an operation.
+func TestADeadlockIsNamed(t *testing.T) {
+	f := newFilm(3)
+	one, other := []feed.Wait{{Name: "d1", Op: "ALLREDUCE"}}, []feed.Wait{{Name: "d2", Op: "ALLREDUCE"}}
+	s := f.seconds(4, f.waitsIn(map[int][]feed.Wait{0: other, 1: one, 2: other}))
+	says(t, s, Stuck, "Ranks wait for one another, for 4.0 s: ranks 0, 2 in `d2` (ALLREDUCE), rank 1 in `d1` "+
+		"(ALLREDUCE).")
+	if s.Straggler != nil {
+		t.Errorf("%+v", s.Straggler)
+	}
+	f = newFilm(3)
+	wait := f.waitsIn(map[int][]feed.Wait{0: one, 1: other, 2: one})
+	s = f.seconds(4, func(i int, r *feed.Figures) {
+		wait(i, r)
+		if i == 1 {
+			r.Main.Locked, r.Main.Asleep = 0, r.Main.Asleep+40
+		}
+	})
+	says(t, s, Stuck, "All wait for rank 1 on host0, in `d1` (ALLREDUCE), for 4.0 s: it sleeps in 100 % of the time.")
+}
+
+// TestADeathIsTold checks the sentence between a rank's death and the end of its job, or its next world.
+func TestADeathIsTold(t *testing.T) {
+	f := newFilm(3)
+	f.now = time.Now().Add(-3 * time.Second)
+	well := func(_ int, r *feed.Figures) { works(r, 0.9) }
+	f.seconds(3, well)
+	f.Died(1, "host0", "was killed by signal 9 (SIGKILL)", "")
+	f.Died(2, "host1", "exited with code 1", "")
+	says(t, f.second(well), Stuck, "Rank 1 on host0 was killed by signal 9 (SIGKILL), 1.0 s ago.")
+	f.Form(3, 0, func() int { return 3 }, nil)
+	says(t, f.seconds(3, well), Fine, "All 3 ranks keep pace")
+	f.Died(2, "host1", "exited with code 1", "rank 1 is lost"+strings.Repeat(".", mostText)+"\nmore")
+	if s := f.second(well); !strings.Contains(s.Sentence, "; it had reported: rank 1 is lost....") ||
+		len(s.Sentence) > mostText {
+		t.Errorf("%q", s.Sentence)
+	}
+}
+
+// TestRanksThatNoLongerAnswer checks ranks that are all stopped.
+func TestRanksThatNoLongerAnswer(t *testing.T) {
+	f := newFilm(3)
+	f.seconds(3, func(_ int, r *feed.Figures) { works(r, 0.9) })
+	f.mute = map[int]bool{0: true, 1: true, 2: true}
+	s := f.seconds(5, func(int, *feed.Figures) {})
+	says(t, s, Slow, "No rank has answered for 5.1 s: their processes have ended or are stopped, or their hosts are "+
+		"away.")
+}
+
 // TestAJoinIsNoHang checks ranks that have no more data while the others go on, and then a rank for which all joined
 // ranks wait.
 func TestAJoinIsNoHang(t *testing.T) {
@@ -493,7 +590,7 @@ func TestRanksThatGoApart(t *testing.T) {
 	if spent := after.TotalAlloc - before.TotalAlloc; spent > 64<<20 || len(groups) != ranks*feed.MaxWaits {
 		t.Errorf("%d MB for %d operations", spent>>20, len(groups))
 	}
-	says(t, s, Stuck, "All wait for ranks ")
+	says(t, s, Stuck, "Ranks wait for one another")
 }
 
 func TestASilentRankIsNamed(t *testing.T) {

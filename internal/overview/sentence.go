@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/straggler"
 	"github.com/gorovod/gorovod/internal/version"
 )
@@ -35,26 +36,29 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 	switch {
 	case j.size == 0:
 		return "The job has no ranks yet.", Fine
+	case j.death != nil:
+		return j.death.said(now), Stuck
 	case s.Joined < j.size:
 		return fmt.Sprintf("%d of %d ranks have joined, after %s.", s.Joined, j.size, seconds(now.Sub(j.formed))), Fine
 	case s.Telling == 0:
+		if last := j.lastTold(); !last.IsZero() {
+			return fmt.Sprintf("No rank has answered for %s: their processes have ended or are stopped, or their "+
+				"hosts are away.", seconds(now.Sub(last))), Slow
+		}
 		return "No rank has told what it does yet.", Fine
 	}
-	var join *group
+	var stuck, join *group
 	for _, g := range groups {
-		age := g.last.Sub(g.start)
-		switch {
+		switch age := g.last.Sub(g.start); {
 		case age < patient || g.executing:
 		case g.isJoin():
 			join = g
-		default:
-			if len(g.missing) == 1 {
-				s.Straggler = &Straggler{g.missing[0], j.does(g.missing[0]), 1}
-			}
-			j.blames(g.missing...)
-			j.waited = longWait{j.awaited(g), age, now}
-			return j.stuckIn(g, age), Stuck
+		case stuck == nil || j.knowsMore(g, stuck):
+			stuck = g
 		}
+	}
+	if stuck != nil {
+		return j.stuck(stuck, groups, now, s), Stuck
 	}
 	if v, ok := straggler.Find(j.windows); ok {
 		v.Kind = j.shownKind(v)
@@ -102,7 +106,7 @@ type longWait struct {
 // joining says which ranks have no more data, and whether the others go on.
 func (j *Job) joining(g *group, s *Snapshot) (string, Tone) {
 	if s.Collectives == 0 && len(g.missing) > 0 {
-		return j.stuckIn(g, g.last.Sub(g.start)), Slow
+		return j.stuckIn(g, g.last.Sub(g.start), 0), Slow
 	}
 	have, others := "has", "the others go on"
 	if len(g.waiters) > 1 {
@@ -128,20 +132,116 @@ func (j *Job) awaited(g *group) string {
 	return rankNumbers(g.missing)
 }
 
-// stuckIn says who waits for whom in an operation.
-func (j *Job) stuckIn(g *group, age time.Duration) string {
-	who := "All wait"
-	if len(g.waiters)+len(g.missing) < j.size || len(g.missing) == 0 {
-		who = capital(rankNumbers(g.waiters)) + " wait"
-		if len(g.waiters) == 1 {
-			who += "s"
+// lastTold is when a rank has answered last; zero if none has since somebody began to look.
+func (j *Job) lastTold() (last time.Time) {
+	for i := range j.ranks {
+		if told := j.ranks[i].told; told.After(last) && !told.Before(j.since) {
+			last = told
 		}
 	}
-	text := who + " for " + j.awaited(g) + fmt.Sprintf(", in %s (%s", quoted(g.name), g.op)
-	if g.set != 0 {
-		text += fmt.Sprintf(", process set %d", g.set)
+	return last
+}
+
+// stuck says what the job is stuck in, with group g.
+func (j *Job) stuck(g *group, groups []*group, now time.Time, s *Snapshot) string {
+	age := g.last.Sub(g.start)
+	late, held := j.lateIn(g)
+	if len(late) == 0 && len(held) > 0 {
+		j.blames(held...)
+		j.waited = longWait{"one another", age, now}
+		return j.deadlock(g, held, groups, age)
 	}
-	text += fmt.Sprintf("), for %s", seconds(age))
+	only := *g
+	only.missing = late
+	if len(late) == 1 {
+		s.Straggler = &Straggler{late[0], j.does(late[0]), 1}
+	}
+	j.blames(late...)
+	j.waited = longWait{j.awaited(&only), age, now}
+	text := j.stuckIn(&only, age, len(held))
+	if len(held) > 0 {
+		text += fmt.Sprintf(" %s, too, in %s.", waiting(held), operationOf(held, groups))
+	}
+	return text
+}
+
+// lateIn divides the ranks that an operation lacks: late ones, and held ones, which wait in other operations
+// themselves. Only the late ones can go on.
+func (j *Job) lateIn(g *group) (late, held []int) {
+	for _, i := range g.missing {
+		if j.isHeld(i, g) {
+			held = append(held, i)
+		} else {
+			late = append(late, i)
+		}
+	}
+	return late, held
+}
+
+// isHeld reports whether a rank that g lacks waits in another operation. A rank that only has submitted one, and sleeps
+// or computes since, is not held.
+func (j *Job) isHeld(i int, g *group) bool {
+	if slices.Contains(g.silent, i) || slices.Contains(g.unready, i) ||
+		!slices.ContainsFunc(j.ranks[i].last.Waits, func(w feed.Wait) bool { return w.Phase == feed.Waiting }) {
+		return false
+	}
+	d := j.ranks[i].recent(stuckSamples)
+	return !d.share.Looked || d.share.Mostly() == straggler.Locked
+}
+
+// knowsMore reports whether a says more than b of who is to blame.
+func (j *Job) knowsMore(a, b *group) bool {
+	if len(b.missing) == 0 || len(a.missing) == 0 {
+		return len(a.missing) > 0 && len(b.missing) == 0
+	}
+	lateA, _ := j.lateIn(a)
+	lateB, _ := j.lateIn(b)
+	return len(lateA) > 0 && len(lateB) == 0
+}
+
+// deadlock says that ranks wait for one another: the waiters of g for held ones, which wait in other operations.
+func (j *Job) deadlock(g *group, held []int, groups []*group, age time.Duration) string {
+	one := rankNumbers(g.waiters) + " in " + g.label()
+	other := rankNumbers(held) + " in " + operationOf(held, groups)
+	if held[0] < g.waiters[0] { // the same order in each sentence
+		one, other = other, one
+	}
+	return fmt.Sprintf("Ranks wait for one another, for %s: %s, %s.", seconds(age), one, other)
+}
+
+// operationOf is the operation in which all these ranks wait, if there is one.
+func operationOf(ranks []int, groups []*group) string {
+	for _, g := range groups[:min(len(groups), mostOpen)] {
+		if !g.executing && !slices.ContainsFunc(ranks, func(i int) bool { return !slices.Contains(g.waiters, i) }) {
+			return g.label()
+		}
+	}
+	return "other operations"
+}
+
+// label is an operation for people.
+func (g *group) label() string {
+	if g.set != 0 {
+		return fmt.Sprintf("%s (%s, process set %d)", quoted(g.name), g.op, g.set)
+	}
+	return fmt.Sprintf("%s (%s)", quoted(g.name), g.op)
+}
+
+// waiting is "Rank 3 waits" or "Ranks 0-2, 5 wait".
+func waiting(ranks []int) string {
+	if len(ranks) == 1 {
+		return capital(rankNumbers(ranks)) + " waits"
+	}
+	return capital(rankNumbers(ranks)) + " wait"
+}
+
+// stuckIn says who waits for whom in an operation. others is the number of ranks that wait elsewhere.
+func (j *Job) stuckIn(g *group, age time.Duration, others int) string {
+	who := "All wait"
+	if len(g.waiters)+len(g.missing)+others < j.size || len(g.missing) == 0 {
+		who = waiting(g.waiters)
+	}
+	text := fmt.Sprintf("%s for %s, in %s, for %s", who, j.awaited(g), g.label(), seconds(age))
 	if len(g.missing) == 1 {
 		if why := j.why(g.missing[0], g); why != "" {
 			text += ": " + why

@@ -54,6 +54,8 @@ type Server struct {
 	// Figures, if set, gets the ranks' answers to AskFigures, those of one rank one after the other. An empty value
 	// means that the rank has no figures yet. Set before Serve.
 	Figures func(rank int, generation uint64, host string, value []byte)
+	// Failed, if set, gets each death that is a failure, on the goroutine that calls Died.
+	Failed func(Death)
 
 	key  []byte
 	size int
@@ -481,6 +483,14 @@ func (s *Server) Died(d Death) Death {
 	if !d.Failed() {
 		s.Drain(drainTime, d.Rank)
 	}
+	d = s.died(d)
+	if d.Failed() && s.Failed != nil {
+		s.Failed(d)
+	}
+	return d
+}
+
+func (s *Server) died(d Death) Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.ranks[d.Rank]
