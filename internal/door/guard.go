@@ -67,13 +67,14 @@ func Guard(loopback bool, policy string, next http.Handler, forms ...string) htt
 	})
 }
 
-// Authorized reports whether a request has the token as "Authorization: Bearer TOKEN". An empty token needs none.
+// Authorized reports whether a request has the token as "Authorization: Bearer TOKEN", where Bearer may be written in
+// any case (RFC 9110, 11.1). An empty token needs none.
 func Authorized(r *http.Request, token string) bool {
 	if token == "" {
 		return true
 	}
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return Same(given, token) && ok
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return Same(given, token) && strings.EqualFold(scheme, "Bearer")
 }
 
 // Same compares digests, so that it takes equally long for all tokens.

@@ -104,7 +104,8 @@ func TestHostsOfOthersAreRefused(t *testing.T) {
 func TestTokens(t *testing.T) {
 	s := open(t, door.Options{Address: "0", Token: token})
 	for value, want := range map[string]int{"": 401, "Bearer": 401, "Bearer ": 401, "Bearer wrong": 401, token: 401,
-		"Basic " + token: 401, "Bearer " + token + "x": 401, "Bearer " + token: 200} {
+		"Basic " + token: 401, "Bearer " + token + "x": 401, "Bearer " + token: 200,
+		"bearer " + token: 200, "BEARER " + token: 200, "bearer": 401, "bearer wrong": 401} {
 		code, text := get(t, s, "/metrics", header("Authorization", value))
 		if code != want || strings.Contains(text, token) {
 			t.Errorf("%q: %d %s", value, code, text)
