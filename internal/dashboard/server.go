@@ -4,7 +4,6 @@
 package dashboard
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -38,12 +37,7 @@ func Open(o door.Options, job *overview.Job) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := "http"
-	if o.Certificate != "" {
-		scheme = "https"
-	}
-	return serve(l, fmt.Sprintf("%s://%s/", scheme, l.Addr()), &view{job: job, token: o.Token}, loopback,
-		o.Certificate != ""), nil
+	return serve(l, o.URL(l, "/"), &view{job: job, token: o.Token}, loopback, o.Certificate != ""), nil
 }
 
 // OpenLocal serves the same page to this user's processes on this host: see door.ListenLocal.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -14,7 +15,8 @@ import (
 
 // Options say where something is shown, and to which readers.
 type Options struct {
-	// Address is PORT, for this host's loopback, or HOST:PORT. With port 0 the system chooses.
+	// Address is PORT, for this host's loopback, or HOST:PORT. HOST 0.0.0.0 means all addresses of IPv4; [::] or none
+	// means those of IPv6, too. With port 0 the system chooses.
 	Address string
 	// Token, if not empty, is the token that readers must present. Addresses that other hosts reach need one.
 	Token string
@@ -99,7 +101,11 @@ func (o *Options) Listen(conns int) (l net.Listener, loopback bool, err error) {
 		}
 		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	network := "tcp"
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		network = "tcp4" // else 0.0.0.0 would take IPv6, too
+	}
+	l, err = net.Listen(network, net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		return nil, false, err
 	}
@@ -122,4 +128,23 @@ func (o *Options) Listen(conns int) (l net.Listener, loopback bool, err error) {
 		l = tls.NewListener(l, secure)
 	}
 	return l, loopback, nil
+}
+
+// URL is the address of path for readers. If l takes connections to all of this host's addresses, it has the host's
+// name.
+func (o *Options) URL(l net.Listener, path string) string {
+	scheme := "http"
+	if o.Certificate != "" {
+		scheme = "https"
+	}
+	at := l.Addr().(*net.TCPAddr)
+	if host, _, err := o.split(); err == nil && !at.IP.IsLoopback() {
+		if at.IP.IsUnspecified() {
+			host, err = os.Hostname()
+		}
+		if err == nil && host != "" {
+			return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(at.Port)) + path
+		}
+	}
+	return scheme + "://" + at.String() + path
 }

@@ -90,7 +90,7 @@ func TestOptions(t *testing.T) {
 		{"mpijob n " + base + " --gpus 2 --slots 1", "slotsPerWorker: 1", "slotsPerWorker: 2"},
 		{"trainjob n " + base, "name: horovod-distributed", "kind: TrainingRuntime"},
 		{"trainjob n " + base + " --runtime r", "name: r", "kind: ClusterTrainingRuntime\nmetadata"},
-		{"job n " + base + " --metrics-port 9400", "- --metrics-port\n            - 0.0.0.0:9400", "tls.crt"},
+		{"job n " + base + " --metrics-port 9400", "- --metrics-port\n            - :9400", "tls.crt"},
 		{"job n " + base + " --metrics-port 9400", "--from-literal=metrics-token=", "https"},
 		{"job n " + base + " --metrics-port 9400 --secret s",
 			"batch.kubernetes.io/job-completion-index: \"0\"", "kind: Secret"},

@@ -65,7 +65,7 @@ func (j *Job) metricsOption() []string {
 	if j.Metrics == 0 {
 		return nil
 	}
-	return []string{"--metrics-port", "0.0.0.0:" + strconv.Itoa(j.Metrics)}
+	return []string{"--metrics-port", ":" + strconv.Itoa(j.Metrics)}
 }
 
 // metricsEnv is the launcher's environment for the page.

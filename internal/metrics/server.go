@@ -45,12 +45,8 @@ func Open(o door.Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := "http"
-	if o.Certificate != "" {
-		scheme = "https"
-	}
 	s := &Server{job: NewJob(), listener: l, over: make(chan struct{}),
-		address: fmt.Sprintf("%s://%s/metrics", scheme, l.Addr())}
+		address: o.URL(l, "/metrics")}
 	s.http = door.NewServer(Handler(s.job, o.Token, loopback))
 	s.running.Go(func() { s.http.Serve(l) })
 	s.running.Go(s.rounds)
