@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/door"
 	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/overview"
+	"github.com/gorovod/gorovod/internal/printable"
 	"github.com/gorovod/gorovod/test/leak"
 )
 
@@ -354,5 +357,43 @@ func TestReadersThatNeverRead(t *testing.T) {
 			t.Fatalf("the page does not recover: %v", err)
 		}
 		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// TestHiddenCharactersAreWrittenOut checks that the page shows each character as package printable does, in all texts
+// that come from the job. It needs Node.
+func TestHiddenCharactersAreWrittenOut(t *testing.T) {
+	if n := strings.Count(scriptText, "JSON.parse("); n != 1 || strings.Contains(scriptText, ".json()") {
+		t.Errorf("the script parses JSON at %d places: parse alone may", n)
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no Node")
+	}
+	from := strings.Index(scriptText, "const brief")
+	to := strings.Index(scriptText, "const put")
+	if from < 0 || to < from {
+		t.Fatal("the script has no brief, visible and parse")
+	}
+	var all []rune
+	for r := range rune(0x3100) {
+		all = append(all, 'x', r)
+	}
+	text, err := json.Marshal(map[string][]string{"names": {string(all), "a\u202egpj.exe", "💥"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(node, "-e", scriptText[from:to]+
+		`process.stdout.write(JSON.stringify(parse(require("fs").readFileSync(0, "utf8"))))`)
+	c.Stdin = bytes.NewReader(text)
+	out, err := c.Output()
+	var got struct{ Names []string }
+	if err != nil || json.Unmarshal(out, &got) != nil || len(got.Names) != 3 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i, want := range []string{printable.Text(string(all)), `a\u202egpj.exe`, "💥"} {
+		if got.Names[i] != want {
+			t.Errorf("%q is not %q", got.Names[i], want)
+		}
 	}
 }

@@ -1,9 +1,17 @@
 "use strict";
 // The page's state is the newest snapshot and the columns of the heat map. What comes from the job is written with
-// textContent alone, so none of it is ever markup.
+// textContent alone, so none of it is ever markup, and read by parse alone.
 const at = (id) => document.getElementById(id);
 const mostColumns = 180, mostRows = 64, mostListed = 64;
 let now = null, columns = [], mark = null, lines = false;
+
+// visible is text with what could hide or reorder it written out, as package printable has it for terminals.
+const brief = { "\x07": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r" };
+const visible = (text) => text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => {
+  const hex = c.charCodeAt(0).toString(16);
+  return `\\${brief[c] ?? (c < "\x80" ? `x${hex.padStart(2, "0")}` : `u${hex.padStart(4, "0")}`)}`;
+});
+const parse = (text) => JSON.parse(text, (_, v) => typeof v === "string" ? visible(v) : v);
 
 const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 const three = (v) => v >= 100 ? v.toFixed(0) : String(Number(v.toPrecision(3)));
@@ -238,13 +246,13 @@ function show() {
 const column = (c) => ({ time: c.time, step: c.step, waiting: octets(c.waiting), late: octets(c.late) });
 const source = new EventSource("/events");
 source.addEventListener("past", (e) => {
-  const past = JSON.parse(e.data);
+  const past = parse(e.data);
   columns = past.columns.map(column);
   lines = past.lines;
   if (!lines) put(at("lines"), "Output can hold secrets. It is shown only where a token is needed: see GOROVOD_METRICS_TOKEN_FILE.");
 });
 source.addEventListener("now", (e) => {
-  const next = JSON.parse(e.data);
+  const next = parse(e.data);
   if (now && next.world !== now.world) { columns = []; before = null; }
   const last = columns.at(-1);
   if (!last || next.column.time > last.time) columns = [...columns, column(next.column)].slice(-mostColumns);
@@ -253,7 +261,7 @@ source.addEventListener("now", (e) => {
   show();
 });
 source.addEventListener("end", (e) => {
-  const ending = JSON.parse(e.data);
+  const ending = parse(e.data);
   source.close(); // else the browser would ask a launcher that is gone again and again
   put(at("sentence"), ending.code === 0 ? "The job has ended well." : `The job has ended with exit code ${ending.code}${ending.text ? `: ${ending.text}` : "."}`);
   at("sentence").dataset.tone = ending.code === 0 ? "fine" : "stuck";
@@ -286,8 +294,8 @@ at("lines-form").addEventListener("submit", async (e) => {
   e.preventDefault();
   if (!lines) return;
   const answer = await fetch(`/lines?rank=${encodeURIComponent(at("lines-rank").value)}`);
-  if (!answer.ok) return put(at("lines"), await answer.text());
-  const text = await answer.json();
+  if (!answer.ok) return put(at("lines"), visible(await answer.text()));
+  const text = parse(await answer.text());
   put(at("lines"), [text.stdout, text.stderr && `stderr:\n${text.stderr}`].filter(Boolean).join("\n\n") || "no output yet");
 });
 window.addEventListener("resize", draw);
