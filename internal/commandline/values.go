@@ -68,7 +68,13 @@ func numbers() []kong.Option {
 func reading(want string, read func(text string, target reflect.Value) error) kong.Mapper {
 	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 		text := ""
-		err := ctx.Scan.PopValueInto("value", &text)
+		var err error
+		if next, ok := ctx.Scan.Peek().Value.(string); ok && negative(next) {
+			text = next // kong takes it for an option
+			ctx.Scan.Pop()
+		} else {
+			err = ctx.Scan.PopValueInto("value", &text)
+		}
 		if err == nil {
 			err = read(text, target)
 		}
@@ -84,6 +90,12 @@ func reading(want string, read func(text string, target reflect.Value) error) ko
 		}
 		return &misread{asTyped(ctx.Value) + " ", text, want}
 	})
+}
+
+// negative reports whether text is a number below 0.
+func negative(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return strings.HasPrefix(text, "-") && err == nil
 }
 
 // toggle is an option that needs no value.

@@ -34,9 +34,9 @@ func TestValuesThatCannotBeRead(t *testing.T) {
 		}
 	}
 	g := &grammar{}
-	_, err := c.Parse("try", g, []string{"--num-proc=0x10", "--wait", "5", "--cycle=.5", "--no-check=false",
+	_, err := c.Parse("try", g, []string{"--num-proc=0x10", "--wait", "-5", "--cycle", "-1e3", "--no-check=false",
 		"--verbose=YES"})
-	if err != nil || g.NumProc != 16 || *g.Wait != 5 || g.Cycle != 0.5 || !*g.Check || !g.Verbose {
+	if err != nil || g.NumProc != 16 || *g.Wait != -5 || g.Cycle != -1e3 || !*g.Check || !g.Verbose {
 		t.Errorf("%+v, %v", g, err)
 	}
 }

@@ -96,9 +96,13 @@ func (e *exporter) run(ctx context.Context) {
 		if err == nil {
 			continue
 		}
+		next := "these are lost"
+		if batch != nil && !over {
+			next = "they are sent again later"
+		}
 		e.warned.Do(func() {
 			e.options.Warn(fmt.Sprintf("the collector of OpenTelemetry does not take the job's spans: %v; the job "+
-				"goes on without", err))
+				"goes on; %s", err, next))
 		})
 		switch {
 		case over:

@@ -238,14 +238,34 @@ func TestCollectorThatRefusesOnce(t *testing.T) {
 	}))
 	defer server.Close()
 	o, _ := options(server.URL)
+	said := make(chan string, 1)
+	o.Warn = func(text string) { said <- text }
 	j := Start(o, "python")
 	j.Fail("x")
 	<-refused
-	time.Sleep(100 * time.Millisecond) // the exporter gets the refusal, and begins its pause
+	if text := <-said; !strings.HasSuffix(text, "; the job goes on; they are sent again later") {
+		t.Errorf("%q", text)
+	}
+	time.Sleep(100 * time.Millisecond) // the exporter begins its pause
 	j.End(0)
 	if n := len(c.spans); n == 0 || c.spans[n-1].Name != "job" {
 		t.Errorf("the collector got %d spans, and no job", n)
 	}
+}
+
+// TestCollectorWithoutTraces: what a collector will never take is said to be lost.
+func TestCollectorWithoutTraces(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	o, _ := options(server.URL)
+	said := make(chan string, 1)
+	o.Warn = func(text string) { said <- text }
+	j := Start(o, "python")
+	j.Fail("x")
+	if text := <-said; !strings.HasSuffix(text, "; the job goes on; these are lost") {
+		t.Errorf("%q", text)
+	}
+	j.End(0)
 }
 
 func TestVariables(t *testing.T) {

@@ -62,10 +62,18 @@ def test_storage_does_not_count():
     hvd.check_consistency({"x": mine, "half": mine.bfloat16(), "empty": torch.empty(0), "number": torch.tensor(3)})
 
 
-@pytest.mark.parametrize("bad", [3, [torch.ones(2)], {"x": 1}], ids=str)
+@pytest.mark.parametrize("bad", [None, 3, torch.ones(2), [torch.ones(2)], {"x": 1}], ids=str)
 def test_what_is_no_model_is_refused(bad):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, or tensors by name"):
         hvd.check_consistency(bad)
+
+
+@pytest.mark.parametrize(
+    "name, words", [("x\ud83d", "half of a surrogate pair"), ("x\0", "NUL")], ids=["surrogate", "NUL"]
+)
+def test_names_that_no_operation_has_are_refused(name, words):
+    with pytest.raises(ValueError, match=words):
+        hvd.check_consistency({name: torch.ones(1)})
 
 
 def test_optimizer_compares_every_few_steps(monkeypatch):
@@ -103,6 +111,7 @@ A, B, C = Print("float32 [2]", b"a"), Print("float32 [2]", b"b"), Print("float32
         ([{"x": A}] * 3 + [{"x": B}], "rank 7's x differs from the other 3 ranks'", [7]),
         ([{"x": B}] + [{"x": A}] * 3, "rank 1's x differs from the other 3 ranks'", [1]),
         ([{"x": B}, {"x": B}, {"x": A}, {"x": A}], "ranks 1, 3 and ranks 5, 7 have different x", [1, 3, 5, 7]),
+        ([{"x": A}, {"x": B}, {"x": C}, {}], "ranks 1, 3, 5 and 7 have different x", [1, 3, 5, 7]),
         ([{"x": A}, {}, {"x": A}, {"x": A}], "rank 3 has no x, unlike the other 3 ranks", [3]),
         ([{}, {}, {}, {"x": A}], "rank 7's x is on none of the other 3 ranks", [7]),
         ([{"x": A}, {"x": A}, {"x": C}, {"x": A}], "rank 5's x is float32 [3], the other 3 ranks' is float32 [2]", [5]),

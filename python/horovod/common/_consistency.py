@@ -6,7 +6,7 @@ import ctypes
 from collections import Counter
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from horovod.common import _lib
+from horovod.common import _arguments, _lib
 from horovod.common.exceptions import ConsistencyError
 from horovod.common.process_sets import ProcessSet
 
@@ -78,7 +78,14 @@ def check(mine: dict[str, Print], ranks: Sequence[int], gather: Callable[[Any, s
         mine: this rank's tensors, by name.
         ranks: the ranks that take part.
         gather: a function that returns the objects of all ranks, under a name.
+
+    Raises:
+        ConsistencyError: a tensor differs.
+        ValueError: a tensor has a name that no operation can have.
     """
+    for name in mine:
+        if isinstance(name, str):
+            _arguments.name(name)  # raises the right error
     everything = "\0".join(f"{name}\0{p.kind}\0{p.digest.hex()}" for name, p in sorted(mine.items())).encode()
     if len(set(gather(fingerprint("", everything, len(everything)).digest, "check_consistency"))) == 1:
         return
@@ -102,7 +109,7 @@ def _difference(name: str, tables: Sequence[dict[str, Any]], ranks: Sequence[int
     (usual, most), *others = Counter({p: len(r) for p, r in having.items()}).most_common()
     if most == others[0][1]:
         groups = sorted(having.values())
-        return f"{' and '.join(_some(g) for g in groups)} have different {name}", sorted(sum(groups, []))
+        return f"{_apart(groups)} have different {name}", sorted(sum(groups, []))
     odd = sorted(rank for p, _ in others for rank in having[p])
     rest = "the other rank's" if most == 1 else f"the other {most} ranks'"
     if usual is None:
@@ -118,6 +125,16 @@ def _difference(name: str, tables: Sequence[dict[str, Any]], ranks: Sequence[int
 
 def _some(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else "ranks " + ", ".join(map(str, ranks))
+
+
+def _apart(groups: Sequence[Sequence[int]]) -> str:
+    """Groups of ranks: ``rank 1 and rank 3``, ``ranks 1, 3 and 5`` or ``ranks 1, 3 and ranks 5, 7``."""
+    if len(groups) == 2 or any(len(g) > 1 for g in groups):
+        return " and ".join(map(_some, groups))
+    ranks = [str(g[0]) for g in groups]
+    if len(ranks) > _MOST_SAID:
+        ranks = [*ranks[:_MOST_SAID], f"{len(ranks) - _MOST_SAID} more"]
+    return f"ranks {', '.join(ranks[:-1])} and {ranks[-1]}"
 
 
 def _whose(ranks: Sequence[int]) -> str:

@@ -54,7 +54,7 @@ def _tensors(model: object, gradients: bool, buffers: bool) -> list[tuple[str, t
         if buffers:
             tensors += model.named_buffers()
         return tensors
-    named = list(model.items() if isinstance(model, Mapping) else model)  # type: ignore[call-overload]
+    named = list(model.items() if isinstance(model, Mapping) else model if isinstance(model, Iterable) else [model])
     for item in named:
         if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], torch.Tensor)):
             raise TypeError("model must be a torch.nn.Module, or tensors by name")
