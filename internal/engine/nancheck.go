@@ -132,6 +132,8 @@ func (c *nanCheck) Unsound(number int, rest iter.Seq2[int, []byte]) error {
 		what.Join(reduce.Find(c.batch.DType, in, c.infs), int64(off/c.batch.DType.Size()))
 	}
 	if abort {
+		// Its program may catch the error: an elastic job does.
+		e.opts.Log.Warn(c.describe(p, what))
 		return fmt.Errorf("%s (GOROVOD_NAN_CHECK=abort)", c.describe(p, what))
 	}
 	if e.nansOf == nil {

@@ -149,7 +149,7 @@ func TestNaNEndsTheJob(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s of %d bytes", kind, bytes), func(t *testing.T) {
-				engines, _ := checking(t, 3, operation.NaNAbort)
+				engines, logged := checking(t, 3, operation.NaNAbort)
 				each(engines, func(r int, e *Engine) {
 					if err := do(t, e, reductionOf(kind, make([]byte, bytes))); err != nil {
 						t.Errorf("rank %d, all zero: %v", r, err)
@@ -167,6 +167,9 @@ func TestNaNEndsTheJob(t *testing.T) {
 						t.Errorf("rank %d: %v, expected %s", r, err, want)
 					}
 				})
+				if n := strings.Count(logged.b.String(), "rank 1 contributes a NaN to "+kind); n != 1 {
+					t.Errorf("logged %d times: %s", n, &logged.b)
+				}
 			})
 		}
 	}

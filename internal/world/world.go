@@ -67,7 +67,9 @@ type World struct {
 	knocks   *auth.Knocks
 	net      transport.Network
 	messages *p2p.Endpoint
+	telling  sync.Mutex   // guards the next two
 	told     feed.Told    // the figures that the launcher knows
+	toldNaNs uint64       // as many of them the launcher knows
 	vitals   vitals.Watch // looks while the launcher asks
 	links    vitals.Links
 	nic      nicCache
@@ -175,6 +177,7 @@ func (w *World) Abort(cause error) { w.monitor.Abort(cause) }
 func (w *World) Leave(limit time.Duration) {
 	w.Engine.Settle()
 	w.monitor.Leave()
+	w.tellLast()
 	w.vitals.Close()
 	w.flight.close()
 	w.Engine.Shutdown(limit)
