@@ -34,6 +34,9 @@ type nanCheck struct {
 // checksNaNs begins the check of b's inputs, and reports whether it goes on before b begins, or has aborted.
 func (l *lane) checksNaNs(b *negotiate.Batch) bool {
 	nan, infs := b.Type.Spreads(b.ReduceOp)
+	if en := l.current.parts[0].entry; b.Type == operation.Allgather && en != nil { // it is the only part
+		nan, infs = en.op.AddsUp, true
+	}
 	if !nan {
 		return false
 	}

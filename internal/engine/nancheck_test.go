@@ -52,6 +52,9 @@ func reductionOf(kind string, data []byte) *Op {
 		op.Type, op.ReduceOp = operation.Reduce, tensor.Product
 	case "adasum":
 		op.Type, op.ReduceOp = operation.Adasum, tensor.Adasum
+	case "allgather":
+		op.Type, op.AddsUp = operation.Allgather, true
+		op.Out, op.Alloc = nil, func(_ tensor.Shape, n int) ([]byte, error) { return make([]byte, n), nil }
 	case "maximum":
 		op.ReduceOp = tensor.Max
 	}
@@ -73,6 +76,8 @@ func TestNaNIsNamed(t *testing.T) {
 		{"adasum", aNaN, "a NaN to adasum"},
 		{"maximum", aNaN, "a NaN to allreduce"},
 		{"maximum", -inf, ""},
+		{"allgather", aNaN, "a NaN to allgather"},
+		{"allgather", inf, "an infinity to allgather"},
 	} {
 		t.Run(fmt.Sprintf("%s of %v", c.op, c.value), func(t *testing.T) {
 			engines, logged := checking(t, 2, operation.NaNWarn)
@@ -144,8 +149,8 @@ func TestNaNsAmongFusedTensors(t *testing.T) {
 // No rank has the result, and all ranks report the same cause.
 func TestNaNEndsTheJob(t *testing.T) {
 	for _, bytes := range []int{4, 3*nanCheckBytes + 4} {
-		for _, kind := range []string{"allreduce", "reducescatter", "reduce", "adasum"} {
-			if bytes > 4 && kind != "allreduce" {
+		for _, kind := range []string{"allreduce", "reducescatter", "reduce", "adasum", "allgather"} {
+			if bytes > 4 && kind != "allreduce" && kind != "allgather" {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s of %d bytes", kind, bytes), func(t *testing.T) {

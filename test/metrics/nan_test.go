@@ -52,8 +52,8 @@ func trainWithANaN(stop, once string) error {
 // TestANaNOutlivesItsWorld checks that an elastic job which GOROVOD_NAN_CHECK=abort has formed anew says who had the
 // NaN, on stderr and in the dashboard's history, and still counts it.
 func TestANaNOutlivesItsWorld(t *testing.T) {
-	j := start(t, []string{nanVariable + "=" + t.TempDir() + "/once", "GOROVOD_NAN_CHECK=abort"}, "-np", "2", "--min-np",
-		"2", "--metrics-port", "0", "--dashboard=0")
+	j := start(t, []string{nanVariable + "=" + t.TempDir() + "/once", "GOROVOD_NAN_CHECK=abort"}, "-np", "2",
+		"--min-np", "2", "--metrics-port", "0", "--dashboard=0")
 	page := j.await(t, "the job goes on", "", func(page string) bool {
 		return value(page, `elastic_resets_total{cause="error"}`) == 1 && value(page, "reporting_ranks") == 2
 	})
