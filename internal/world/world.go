@@ -73,7 +73,7 @@ type World struct {
 	vitals   vitals.Watch // looks while the launcher asks
 	links    vitals.Links
 	nic      nicCache
-	session  *rendezvous.Session            // nil for a world of one
+	session  *rendezvous.Session            // nil for a world of one that no launcher hears
 	running  atomic.Pointer[engine.Engine]  // Engine, for callers before Join has returned
 	devices  atomic.Pointer[engine.Devices] // Devices, likewise
 
@@ -97,6 +97,9 @@ func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (
 		if err = w.adopt(roster.Members{w.introduction(o)}); err == nil {
 			err = w.begin(ctx, o)
 		}
+		if err == nil {
+			w.enrol(ctx, o)
+		}
 	} else {
 		err = w.meet(ctx, o)
 	}
@@ -113,8 +116,7 @@ func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (
 // meet finds the rendezvous, and waits there for the other ranks.
 func (w *World) meet(ctx context.Context, o Options) error {
 	s := w.start
-	session, err := rendezvous.Join(ctx, s.Peers, s.Secret, rendezvous.Options{Rank: s.Place.Rank, Size: s.Place.Size,
-		Host: s.Place.Host, PID: os.Getpid(), Generation: s.Generation, TLS: w.Config.TLS, TrackFD: o.TrackFD})
+	session, err := rendezvous.Join(ctx, s.Peers, s.Secret, w.hello(o))
 	if err != nil {
 		return err
 	}
@@ -136,6 +138,34 @@ func (w *World) meet(ctx context.Context, o Options) error {
 		return fmt.Errorf("%s, which serves the rendezvous, is gone: %w", server, err)
 	}
 	return err
+}
+
+// enrolTime is how long a world of one tries to reach its launcher.
+const enrolTime = 3 * time.Second
+
+// enrol tells the launcher, if there is one, that the rank of a world of one has joined, and answers its questions. The
+// rank does not depend on that: it goes on without a launcher, and where another process is that rank for the launcher.
+func (w *World) enrol(ctx context.Context, o Options) {
+	s := w.start
+	if len(s.Peers) == 0 || len(s.Secret) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, enrolTime)
+	defer cancel()
+	session, err := rendezvous.Join(ctx, s.Peers, s.Secret, w.hello(o))
+	if err != nil {
+		o.Log.Debug("the launcher does not hear of this rank", "error", err)
+		return
+	}
+	w.session = session
+	session.OnTell(w.figures)
+}
+
+// hello is this rank's introduction to the launcher.
+func (w *World) hello(o Options) rendezvous.Options {
+	p := w.start.Place
+	return rendezvous.Options{Rank: p.Rank, Size: p.Size, Host: p.Host, PID: os.Getpid(),
+		Generation: w.start.Generation, TLS: w.Config.TLS, TrackFD: o.TrackFD}
 }
 
 // begin connects the ranks, which by now have one another's introductions, and starts the engine.
