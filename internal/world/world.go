@@ -90,6 +90,9 @@ func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (
 		ctx = limited
 	}
 	w := &World{Config: c, Place: s.Place, Timeline: timeline.New(), start: s, log: o.Log, unwatchMPI: func() {}}
+	w.Timeline.OnLoss(func(err error) {
+		w.log.Warn("the timeline ends before the job, because its file cannot be written", "error", err)
+	})
 	o.TrackFD = w.track(o.TrackFD)
 	w.knocks = auth.NewKnocks(func(text string) { o.Log.Warn(text) })
 	var err error
@@ -218,7 +221,7 @@ func (w *World) Leave(limit time.Duration) {
 	}
 	w.knocks.Close()
 	w.unwatchMPI()
-	if err := w.Timeline.Stop(); err != nil {
+	if err := w.Timeline.Close(); err != nil {
 		w.log.Warn("close the timeline", "error", err)
 	}
 	if w.session != nil {
