@@ -141,6 +141,9 @@ int horovod_comm_process_set(void *comm);
 /* input and output are copies, in host memory, of a device's memory. Such ranks may meet ranks whose tensors are on
  * devices, and neither may meet a rank whose tensor is in host memory of its own. */
 #define GOROVOD_COPIED 8u
+/* Of an allgather: the caller is going to add up what the members contribute, such as the values of sparse tensors. So
+ * GOROVOD_NAN_CHECK looks at the input, if it is in host memory. */
+#define GOROVOD_ADDS_UP 16u
 
 /*
  * One operation. Zero the struct, set size to sizeof(gorovod_op), then the fields that
@@ -148,7 +151,7 @@ int horovod_comm_process_set(void *comm);
  */
 typedef struct gorovod_op {
   uint32_t size;
-  uint32_t flags;       /* GOROVOD_WILL_WAIT, GOROVOD_RELEASE_IF_OK, GOROVOD_HOLDS_CALLER, GOROVOD_COPIED */
+  uint32_t flags;       /* GOROVOD_WILL_WAIT, GOROVOD_RELEASE_IF_OK, GOROVOD_HOLDS_CALLER, GOROVOD_COPIED, GOROVOD_ADDS_UP */
   int32_t type;         /* GOROVOD_ALLREDUCE, … */
   int32_t dtype;        /* GOROVOD_FLOAT32, … */
   int32_t reduce_op;    /* GOROVOD_SUM, … (allreduce, reducescatter, reduce) */

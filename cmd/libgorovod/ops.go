@@ -184,12 +184,14 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 		InOf: uintptr(c.input_of), OutOf: uintptr(c.output_of),
 		WillWait: c.flags&C.GOROVOD_WILL_WAIT != 0, HoldsCaller: c.flags&C.GOROVOD_HOLDS_CALLER != 0,
 		Status: (*int32)(unsafe.Pointer(c.status)), Name: unnamed, Copied: c.flags&C.GOROVOD_COPIED != 0,
+		AddsUp: c.flags&C.GOROVOD_ADDS_UP != 0,
 	}
 	if c.flags&C.GOROVOD_RELEASE_IF_OK != 0 {
 		op.Ended = releaseIfOK
 	}
 	switch {
-	case c.flags&^(C.GOROVOD_WILL_WAIT|C.GOROVOD_RELEASE_IF_OK|C.GOROVOD_HOLDS_CALLER|C.GOROVOD_COPIED) != 0:
+	case c.flags&^(C.GOROVOD_WILL_WAIT|C.GOROVOD_RELEASE_IF_OK|C.GOROVOD_HOLDS_CALLER|C.GOROVOD_COPIED|
+		C.GOROVOD_ADDS_UP) != 0:
 		return fmt.Errorf("unknown flags %#x", uint32(c.flags))
 	case c.device < negotiate.CPUDevice:
 		return fmt.Errorf("device %d: -1 is host memory, and a device has a number from 0 on", int(c.device))

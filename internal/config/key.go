@@ -4,8 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 )
 
 // leastKey is the least length of a job's secret in bytes. An attacker can record a proof and try guesses against it,
@@ -27,11 +25,11 @@ func ParseKey(v string) ([]byte, error) {
 
 // ReadKey is ParseKey for the text of a file, without white space around it.
 func ReadKey(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
+	text, err := ReadSecretFile(path)
 	if err != nil {
 		return nil, err
 	}
-	key, err := ParseKey(strings.TrimSpace(string(text)))
+	key, err := ParseKey(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

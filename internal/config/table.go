@@ -222,7 +222,8 @@ var implemented = []Knob{
 		"launcher (srun, mpirun, mpiexec, torchrun, jsrun) meet",
 		setting: text(func(c *Config) *string { return &c.RendezvousDir })},
 	{Name: "GOROVOD_SECRET_FILE", section: placement, Doc: "a file with the secret that HOROVOD_SECRET_KEY would " +
-		"have, such as a mounted Secret of Kubernetes; also for `horovodrun --nnodes`",
+		"have, such as a mounted Secret of Kubernetes; also for `horovodrun --nnodes`. A regular file " +
+		"of at most 4 KiB",
 		setting: setting{parse: func(c *Config, v string) error {
 			var err error
 			c.Told.Key, err = ReadKey(v)
@@ -258,7 +259,7 @@ var implemented = []Knob{
 			"more; 0: none; 1: short jobs, too; see docs/dashboard.md"},
 	{Name: "GOROVOD_METRICS_TOKEN_FILE", section: elsewhere, By: "horovodrun",
 		Doc: "a file with the token that readers of the metrics and the dashboard have to present; needed where " +
-			"other hosts reach them"},
+			"other hosts reach them. A regular file of at most 4 KiB"},
 	{Name: "GOROVOD_METRICS_TOKEN", section: elsewhere, By: "horovodrun", Secret: true,
 		Doc: "the token itself, which counts more. The ranks do not inherit it, except with `--mpi`"},
 	{Name: "GOROVOD_METRICS_CERT", section: elsewhere, By: "horovodrun",

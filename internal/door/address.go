@@ -11,6 +11,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/config"
 )
 
 // Options say where something is shown, and to which readers.
@@ -44,11 +46,11 @@ func From(address string, getenv func(string) string) (Options, error) {
 	o := Options{Address: address, Token: getenv(TokenVariable), Certificate: getenv(CertificateVariable),
 		Key: getenv(KeyVariable), Encrypted: encrypted != "" && encrypted != "0"}
 	if file := getenv(TokenFileVariable); file != "" && o.Token == "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
+		var err error
+		if o.Token, err = config.ReadSecretFile(file); err != nil {
 			return o, fmt.Errorf("%s: %w", TokenFileVariable, err)
 		}
-		if o.Token = strings.TrimSpace(string(text)); o.Token == "" {
+		if o.Token == "" {
 			return o, fmt.Errorf("%s: %s is empty", TokenFileVariable, file)
 		}
 	}

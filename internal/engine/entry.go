@@ -38,6 +38,9 @@ type Op struct {
 	// Owner, if not nil, says that In and Out are in memory of a device, which only Options.Devices can use. The engine
 	// releases Owner, also if it refuses the op.
 	Owner collective.Owner
+	// AddsUp, of an Allgather, says that the program is going to add up what the members contribute, as it does with
+	// values of sparse tensors. So a NaN matters as it does in a reduction.
+	AddsUp bool
 	// Copied says that In and Out are copies, in host memory, of memory of a device.
 	Copied bool
 	// InOf and OutOf, if not 0, say that In and Out are copies of the caller's memory at these addresses. The rules of

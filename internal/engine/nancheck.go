@@ -34,6 +34,9 @@ type nanCheck struct {
 // checksNaNs begins the check of b's inputs, and reports whether it goes on before b begins, or has aborted.
 func (l *lane) checksNaNs(b *negotiate.Batch) bool {
 	nan, infs := b.Type.Spreads(b.ReduceOp)
+	if en := l.current.parts[0].entry; b.Type == operation.Allgather && en != nil { // it is the only part
+		nan, infs = en.op.AddsUp, true
+	}
 	if !nan {
 		return false
 	}
@@ -132,6 +135,8 @@ func (c *nanCheck) Unsound(number int, rest iter.Seq2[int, []byte]) error {
 		what.Join(reduce.Find(c.batch.DType, in, c.infs), int64(off/c.batch.DType.Size()))
 	}
 	if abort {
+		// Its program may catch the error: an elastic job does.
+		e.opts.Log.Warn(c.describe(p, what))
 		return fmt.Errorf("%s (GOROVOD_NAN_CHECK=abort)", c.describe(p, what))
 	}
 	if e.nansOf == nil {

@@ -52,6 +52,9 @@ func reductionOf(kind string, data []byte) *Op {
 		op.Type, op.ReduceOp = operation.Reduce, tensor.Product
 	case "adasum":
 		op.Type, op.ReduceOp = operation.Adasum, tensor.Adasum
+	case "allgather":
+		op.Type, op.AddsUp = operation.Allgather, true
+		op.Out, op.Alloc = nil, func(_ tensor.Shape, n int) ([]byte, error) { return make([]byte, n), nil }
 	case "maximum":
 		op.ReduceOp = tensor.Max
 	}
@@ -73,6 +76,8 @@ func TestNaNIsNamed(t *testing.T) {
 		{"adasum", aNaN, "a NaN to adasum"},
 		{"maximum", aNaN, "a NaN to allreduce"},
 		{"maximum", -inf, ""},
+		{"allgather", aNaN, "a NaN to allgather"},
+		{"allgather", inf, "an infinity to allgather"},
 	} {
 		t.Run(fmt.Sprintf("%s of %v", c.op, c.value), func(t *testing.T) {
 			engines, logged := checking(t, 2, operation.NaNWarn)
@@ -144,12 +149,12 @@ func TestNaNsAmongFusedTensors(t *testing.T) {
 // No rank has the result, and all ranks report the same cause.
 func TestNaNEndsTheJob(t *testing.T) {
 	for _, bytes := range []int{4, 3*nanCheckBytes + 4} {
-		for _, kind := range []string{"allreduce", "reducescatter", "reduce", "adasum"} {
-			if bytes > 4 && kind != "allreduce" {
+		for _, kind := range []string{"allreduce", "reducescatter", "reduce", "adasum", "allgather"} {
+			if bytes > 4 && kind != "allreduce" && kind != "allgather" {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s of %d bytes", kind, bytes), func(t *testing.T) {
-				engines, _ := checking(t, 3, operation.NaNAbort)
+				engines, logged := checking(t, 3, operation.NaNAbort)
 				each(engines, func(r int, e *Engine) {
 					if err := do(t, e, reductionOf(kind, make([]byte, bytes))); err != nil {
 						t.Errorf("rank %d, all zero: %v", r, err)
@@ -167,6 +172,9 @@ func TestNaNEndsTheJob(t *testing.T) {
 						t.Errorf("rank %d: %v, expected %s", r, err, want)
 					}
 				})
+				if n := strings.Count(logged.b.String(), "rank 1 contributes a NaN to "+kind); n != 1 {
+					t.Errorf("logged %d times: %s", n, &logged.b)
+				}
 			})
 		}
 	}

@@ -165,22 +165,27 @@ func (a *audience) take(rank int, generation uint64, host string, value []byte) 
 	}
 }
 
-// formedAnew notes why the world that follows is formed; an empty cause is of the first one.
-func (a *audience) formedAnew(cause membership.Cause) {
+// formedAnew notes why the world that follows is formed; an empty cause is of the first one. words are those of the
+// last world's ranks for their failure, if any.
+func (a *audience) formedAnew(cause membership.Cause, words string) {
 	if a == nil || cause == "" {
 		return
 	}
 	if a.metrics != nil {
 		a.metrics.Job().Reset(cause)
 	}
-	a.overview.Because(map[membership.Cause]string{
+	because := map[membership.Cause]string{
 		membership.ByFailure: "a worker has died or could not be reached",
 		membership.ByApart:   "the workers could not join one another",
 		membership.ByChange:  "slots have come, and others were taken away",
 		membership.ByRemoval: "slots were taken away",
 		membership.ByArrival: "workers have come",
 		membership.ByError:   "an operation has failed",
-	}[cause])
+	}[cause]
+	if cause == membership.ByError && words != "" {
+		because += ": " + words
+	}
+	a.overview.Because(because)
 }
 
 // inquiry asks the ranks of a world on behalf of several readers. All of them get each answer, and a rank answers only

@@ -59,8 +59,8 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 		code, text := verdict(o)
 		a.end(code, report{Text: text}, nil)
 	}
-	watch.Serves = func(s *rendezvous.Server, size int, cause membership.Cause) {
-		a.formedAnew(cause)
+	watch.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {
+		a.formedAnew(cause, words)
 		a.form(s, size, &inquiry{ask: s.AskFigures})
 	}
 	var near *meetingPoint

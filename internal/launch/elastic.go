@@ -117,8 +117,8 @@ func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code i
 	if e.Telemetry, err = f.openTelemetry(e.Name); err != nil {
 		return exitUsage, why, err
 	}
-	o.Serves = func(s *rendezvous.Server, size int, cause membership.Cause) {
-		e.Audience.formedAnew(cause)
+	o.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {
+		e.Audience.formedAnew(cause, words)
 		e.watchWorld(s, size)
 	}
 	o.Failed = e.Telemetry.Fail

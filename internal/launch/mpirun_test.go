@@ -162,7 +162,7 @@ func TestRankZeroOfMpirunShowsTheJob(t *testing.T) {
 		{"", "--metrics-port=" + port, "", "", "--metrics-port " + port + ": listen tcp"},
 		{"", "--dashboard=0.0.0.0:0", "", "", "--dashboard 0.0.0.0:0: other hosts can reach this address: give"},
 		{"", "-x GOROVOD_TLS=1 -x " + token + " --dashboard=0.0.0.0:0", "", "", "give a certificate"},
-		{"GOROVOD_METRICS_TOKEN_FILE=/dev/null", "--dashboard", "", "", "/dev/null is empty"},
+		{"GOROVOD_METRICS_TOKEN_FILE=/dev/null", "--dashboard", "", "", "/dev/null is not a regular file"},
 		// There rank 0 reads the file, and opens the port.
 		{"GOROVOD_METRICS_TOKEN_FILE=/dev/null", "-H 192.0.2.1:2 --metrics-port=" + port, port, "-x GOROVOD_METRICS ",
 			""},

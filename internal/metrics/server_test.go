@@ -170,6 +170,11 @@ func TestTokenFile(t *testing.T) {
 	if _, err := door.From("0", func(name string) string { return variables[name] }); err == nil {
 		t.Error("no file, and no error")
 	}
+	variables[door.TokenFileVariable] = "/dev/zero"
+	if _, err := door.From("0", func(name string) string { return variables[name] }); err == nil ||
+		!strings.Contains(err.Error(), door.TokenFileVariable+": /dev/zero is not a regular file") {
+		t.Errorf("a device: %v", err)
+	}
 }
 
 func TestTLS(t *testing.T) {

@@ -363,6 +363,10 @@ func (j *Job) begin(now time.Time) {
 func (j *Job) gather(now time.Time) {
 	if !j.whole && j.size > 0 && j.joined != nil && j.joined() >= j.size {
 		j.whole = true
-		j.note(now, fmt.Sprintf("all %d ranks have joined, after %s", j.size, seconds(now.Sub(j.formed))))
+		who := fmt.Sprintf("all %d ranks have", j.size)
+		if j.size == 1 {
+			who = "the only rank has"
+		}
+		j.note(now, fmt.Sprintf("%s joined, after %s", who, seconds(now.Sub(j.formed))))
 	}
 }

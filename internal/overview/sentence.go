@@ -73,6 +73,9 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 		}
 	}
 	if !slices.ContainsFunc(j.ranks, func(r rank) bool { return r.recent(window).seconds > 0 }) {
+		if j.size == 1 {
+			return "The only rank answers; how fast it is will be known in a second.", Fine
+		}
 		return fmt.Sprintf("All %d ranks answer; how fast they are is known in a second.", j.size), Fine
 	}
 	if join != nil {

@@ -106,18 +106,39 @@ func TestAnAnswerEachSecond(t *testing.T) {
 	got.next(t)
 }
 
+// TestARankTellsUnaskedAtItsEnd checks that the launcher gets figures for which it has not asked, once.
+func TestARankTellsUnaskedAtItsEnd(t *testing.T) {
+	s, addr := serve(t, 2)
+	got := make(answers, 10)
+	s.Figures = got.take
+	all := joinAll(t, addr, 2)
+	all[1].OnTell(func(bool) []byte { return []byte("asked") })
+	s.AskFigures()
+	both := []string{got.next(t), got.next(t)}
+	slices.Sort(both)
+	all[1].TellLast([]byte("last"))
+	all[1].Close()
+	want := []string{"0 1 node0 ", "1 1 node1 asked", "1 1 node1 last"}
+	if both = append(both, got.next(t)); !slices.Equal(both, want) {
+		t.Errorf("%q", both)
+	}
+}
+
 // TestUnaskedFiguresEndTheConnection checks that a rank cannot flood the launcher.
 func TestUnaskedFiguresEndTheConnection(t *testing.T) {
+	taken := 0
 	for name, figures := range map[string]func(int, uint64, string, []byte){"nobody watches": nil, "not asked": func(
 		int, uint64, string, []byte) {
-		t.Error("figures that nobody has asked for are taken")
+		if taken++; taken > 1 {
+			t.Error("figures that nobody has asked for are taken twice")
+		}
 	}} {
 		t.Run(name, func(t *testing.T) {
 			s, addr := serve(t, 1)
 			s.Figures = figures
 			all := joinAll(t, addr, 1)
-			if err := all[0].write(message{Type: typeFigures, Value: []byte("x")}); err != nil {
-				t.Fatal(err)
+			for range 2 {
+				all[0].TellLast([]byte("x"))
 			}
 			select {
 			case <-all[0].ended:

@@ -38,6 +38,7 @@ import (
 type Timeline struct {
 	current atomic.Pointer[trace]  // nil: off
 	look    atomic.Pointer[func()] // see Watch
+	lost    func(error)            // see OnLoss
 
 	mu   sync.Mutex            // held by Start, Stop and Identify; only they set the fields below
 	own  *Identity             // nil if rank 0 alone writes a file
@@ -109,6 +110,9 @@ func (t *Timeline) Start(path string, markCycles bool) error {
 	tr.markCycles.Store(markCycles)
 	// A trace that can no longer write switches the timeline off.
 	tr.off = func() { t.current.CompareAndSwap(tr, nil) }
+	if t.lost != nil {
+		tr.lost = t.lost
+	}
 	t.last.Store(tr)
 	t.current.Store(tr)
 	guard.Go("the timeline", tr.broken, tr.run)
@@ -136,6 +140,19 @@ func (t *Timeline) watch(tr *trace) {
 			(*look)()
 		}
 	}
+}
+
+// OnLoss makes the timeline call lost, on a goroutine of its own, as soon as a file can no longer be written: once for
+// each file. Call it before Start.
+func (t *Timeline) OnLoss(lost func(error)) { t.lost = lost }
+
+// Close is Stop, without an error that OnLoss's function has had.
+func (t *Timeline) Close() error {
+	err := t.Stop()
+	if tr := t.last.Load(); tr != nil && tr.mourned.Load() {
+		return nil
+	}
+	return err
 }
 
 // Stop switches the timeline off, and closes the file. The file has every event whose call returned before, except

@@ -30,7 +30,9 @@ type trace struct {
 	own        bool      // the file has an Identity
 	began      time.Time // time 0 of the file is its monotonic reading
 	markCycles atomic.Bool
-	off        func() // detaches the trace from producers
+	off        func()      // detaches the trace from producers
+	lost       func(error) // hears of an error before stop
+	mourned    atomic.Bool // lost has been called
 
 	queue   *queue
 	dropped atomic.Int64
@@ -58,6 +60,7 @@ func newTrace(f file, size int, own *Identity) (*trace, error) {
 		own:   own != nil,
 		began: time.Now(),
 		off:   func() {},
+		lost:  func(error) {},
 		queue: newQueue(size),
 		wake:  make(chan struct{}, 1),
 		quit:  make(chan struct{}),
@@ -140,6 +143,8 @@ func (tr *trace) run() {
 			tr.off()
 			tr.rec.out.abandon()
 			tr.err = tr.rec.err
+			tr.mourned.Store(true)
+			tr.lost(tr.err)
 			return
 		}
 		if !some {

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -199,5 +200,47 @@ func TestPanicOfTheWriter(t *testing.T) {
 	}
 	if !off || !f.closed {
 		t.Errorf("off %v, file closed %v", off, f.closed)
+	}
+}
+
+// TestALossIsTold lets the disk become full while the timeline is on, and while it is stopped. The loss is told once,
+// when it happens, and Close says only what has not been told.
+func TestALossIsTold(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		f := &memFile{limit: 2 * minGrowth}
+		tr, err := newTrace(f, 4096, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tl := New()
+		told := make(chan error, 10)
+		tr.lost = func(err error) { told <- err }
+		tl.last.Store(tr)
+		for i := range 2000 {
+			tr.put(opStart, fmt.Sprint("tensor ", i), "ALLREDUCE", 0)
+		}
+		if early {
+			go tr.run()
+			select {
+			case err := <-told:
+				if !errors.Is(err, errDiskFull) {
+					t.Error(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("the loss is not told")
+			}
+			if err := tl.Close(); err != nil {
+				t.Errorf("told again: %v", err)
+			}
+		} else {
+			tr.finish()
+			close(tr.done)
+			if err := tl.Close(); !errors.Is(err, errDiskFull) {
+				t.Errorf("closed with %v", err)
+			}
+		}
+		if len(told) > 0 {
+			t.Errorf("told once more: %v", <-told)
+		}
 	}
 }

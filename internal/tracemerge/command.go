@@ -51,6 +51,9 @@ func Main(name string, args []string, stdout io.Writer) (code int, err error) {
 		return exitUsage, errors.New("no files are given: gorovod trace merge trace-*.json -o job.json")
 	case o.Output == "":
 		return exitUsage, errors.New("-o is needed: the file to write, such as -o job.json")
+	case o.Output == "-":
+		return exitUsage, errors.New("-o -: a file's name is needed, such as -o job.json, since the report goes to " +
+			"standard output")
 	case o.MinWait < 0:
 		return exitUsage, fmt.Errorf("--min-wait %d: a number of microseconds from 0 on is needed", o.MinWait)
 	}

@@ -16,8 +16,8 @@ package tracemerge
 
 import (
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +64,7 @@ type Rank struct {
 // Who names the rank.
 func (r *Rank) Who() string { return fmt.Sprintf("rank %d on %s", r.Rank, r.Host) }
 
-// Merge writes the trace. It replaces the output only once everything has been written.
+// Merge writes the trace. It replaces a file only once everything has been written; into a device or a pipe it writes.
 func Merge(o Options) (*Report, error) {
 	rep := &Report{Missing: map[uint64][]int{}}
 	defer func() {
@@ -90,23 +90,7 @@ func Merge(o Options) (*Report, error) {
 	if err := rep.align(); err != nil {
 		return nil, err
 	}
-	dir := filepath.Dir(o.Output)
-	f, err := os.CreateTemp(dir, ".trace-*")
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(f.Name())
-	err = rep.write(f, o.MinWait)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), o.Output)
-	}
-	if err != nil {
+	if err := save(o.Output, func(w io.Writer) error { return rep.write(w, o.MinWait) }); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Output, err)
 	}
 	return rep, nil

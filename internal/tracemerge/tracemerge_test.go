@@ -287,7 +287,8 @@ func TestArguments(t *testing.T) {
 		want string
 	}{
 		{"", 2, "merge is needed"}, {"split a", 2, "merge is needed"}, {"merge", 2, "no files are given"},
-		{"merge a", 2, "-o is needed"}, {"merge a -o b --min-wait -1", 2, "--min-wait -1: a number"},
+		{"merge a", 2, "-o is needed"}, {"merge a -o -", 2, "a file's name is needed"},
+		{"merge a -o b --min-wait -1", 2, "--min-wait -1: a number"},
 		{"merge /no/such -o b", 1, "/no/such: no such file"},
 	} {
 		var b strings.Builder

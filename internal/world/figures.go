@@ -15,9 +15,11 @@ func (w *World) Figures() *feed.Figures {
 	return f
 }
 
-// figures are what this rank tells the launcher when somebody watches the job. One call ends before the next begins.
-// With stack it tells where the program is.
+// figures are what this rank tells the launcher when somebody watches the job. With stack it tells where the program
+// is.
 func (w *World) figures(stack bool) []byte {
+	w.telling.Lock()
+	defer w.telling.Unlock()
 	f := w.Figures()
 	f.Resident = resident()
 	f.CPU, f.Main = processor(), feed.Thread(w.vitals.Ask())
@@ -28,9 +30,24 @@ func (w *World) figures(stack bool) []byte {
 		}
 	}
 	w.told.News(f)
+	w.toldNaNs = f.NaNs
 	p := f.Append(nil)
 	if len(p) > feed.MaxBytes {
 		return nil
 	}
 	return p
+}
+
+// tellLast tells the launcher of NaNs that it has not heard of. With GOROVOD_NAN_CHECK=abort the world ends right after
+// the first one, and an elastic job goes on in another world.
+func (w *World) tellLast() {
+	if w.session == nil {
+		return
+	}
+	w.telling.Lock()
+	news := w.Engine.Figures().NaNs > w.toldNaNs
+	w.telling.Unlock()
+	if news {
+		w.session.TellLast(w.figures(false))
+	}
 }

@@ -67,11 +67,13 @@ type World struct {
 	knocks   *auth.Knocks
 	net      transport.Network
 	messages *p2p.Endpoint
+	telling  sync.Mutex   // guards the next two
 	told     feed.Told    // the figures that the launcher knows
+	toldNaNs uint64       // as many of them the launcher knows
 	vitals   vitals.Watch // looks while the launcher asks
 	links    vitals.Links
 	nic      nicCache
-	session  *rendezvous.Session            // nil for a world of one
+	session  *rendezvous.Session            // nil for a world of one that no launcher hears
 	running  atomic.Pointer[engine.Engine]  // Engine, for callers before Join has returned
 	devices  atomic.Pointer[engine.Devices] // Devices, likewise
 
@@ -88,12 +90,18 @@ func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (
 		ctx = limited
 	}
 	w := &World{Config: c, Place: s.Place, Timeline: timeline.New(), start: s, log: o.Log, unwatchMPI: func() {}}
+	w.Timeline.OnLoss(func(err error) {
+		w.log.Warn("the timeline ends before the job, because its file cannot be written", "error", err)
+	})
 	o.TrackFD = w.track(o.TrackFD)
 	w.knocks = auth.NewKnocks(func(text string) { o.Log.Warn(text) })
 	var err error
 	if s.Place.Size == 1 {
 		if err = w.adopt(roster.Members{w.introduction(o)}); err == nil {
 			err = w.begin(ctx, o)
+		}
+		if err == nil {
+			w.enrol(ctx, o)
 		}
 	} else {
 		err = w.meet(ctx, o)
@@ -111,8 +119,7 @@ func Join(ctx context.Context, s bootstrap.Start, c *config.Config, o Options) (
 // meet finds the rendezvous, and waits there for the other ranks.
 func (w *World) meet(ctx context.Context, o Options) error {
 	s := w.start
-	session, err := rendezvous.Join(ctx, s.Peers, s.Secret, rendezvous.Options{Rank: s.Place.Rank, Size: s.Place.Size,
-		Host: s.Place.Host, PID: os.Getpid(), Generation: s.Generation, TLS: w.Config.TLS, TrackFD: o.TrackFD})
+	session, err := rendezvous.Join(ctx, s.Peers, s.Secret, w.hello(o))
 	if err != nil {
 		return err
 	}
@@ -134,6 +141,34 @@ func (w *World) meet(ctx context.Context, o Options) error {
 		return fmt.Errorf("%s, which serves the rendezvous, is gone: %w", server, err)
 	}
 	return err
+}
+
+// enrolTime is how long a world of one tries to reach its launcher.
+const enrolTime = 3 * time.Second
+
+// enrol tells the launcher, if there is one, that the rank of a world of one has joined, and answers its questions. The
+// rank does not depend on that: it goes on without a launcher, and where another process is that rank for the launcher.
+func (w *World) enrol(ctx context.Context, o Options) {
+	s := w.start
+	if len(s.Peers) == 0 || len(s.Secret) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, enrolTime)
+	defer cancel()
+	session, err := rendezvous.Join(ctx, s.Peers, s.Secret, w.hello(o))
+	if err != nil {
+		o.Log.Debug("the launcher does not hear of this rank", "error", err)
+		return
+	}
+	w.session = session
+	session.OnTell(w.figures)
+}
+
+// hello is this rank's introduction to the launcher.
+func (w *World) hello(o Options) rendezvous.Options {
+	p := w.start.Place
+	return rendezvous.Options{Rank: p.Rank, Size: p.Size, Host: p.Host, PID: os.Getpid(),
+		Generation: w.start.Generation, TLS: w.Config.TLS, TrackFD: o.TrackFD}
 }
 
 // begin connects the ranks, which by now have one another's introductions, and starts the engine.
@@ -175,6 +210,7 @@ func (w *World) Abort(cause error) { w.monitor.Abort(cause) }
 func (w *World) Leave(limit time.Duration) {
 	w.Engine.Settle()
 	w.monitor.Leave()
+	w.tellLast()
 	w.vitals.Close()
 	w.flight.close()
 	w.Engine.Shutdown(limit)
@@ -185,7 +221,7 @@ func (w *World) Leave(limit time.Duration) {
 	}
 	w.knocks.Close()
 	w.unwatchMPI()
-	if err := w.Timeline.Stop(); err != nil {
+	if err := w.Timeline.Close(); err != nil {
 		w.log.Warn("close the timeline", "error", err)
 	}
 	if w.session != nil {

@@ -50,6 +50,9 @@ func rank(stop string) error {
 	if err := os.WriteFile(file, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 		return err
 	}
+	if once := os.Getenv(nanVariable); once != "" {
+		return trainWithANaN(stop, once)
+	}
 	if os.Getenv(quietVariable) != "" {
 		return quiet(stop)
 	}

@@ -1,8 +1,10 @@
 """GOROVOD_NAN_CHECK: which rank brought the NaN."""
 
+import re
+
 import pytest
 import torch
-from definitions import rejoin
+from definitions import rejoin, several
 
 import horovod.torch as hvd
 
@@ -43,6 +45,41 @@ def test_the_bringer_tells_the_tensor_once(checked, capfd, how, dtype):
         assert f": rank {hvd.rank()} " in mine[0] and said in mine[0], mine
     else:
         assert not mine
+
+
+def with_nan_row(embedding):
+    """Gradients of an embedding's rows 1 and 2; on the last rank with a NaN in row 2."""
+    factor = float("nan") if hvd.rank() == hvd.size() - 1 else 1.0
+    rows = embedding(torch.tensor([1, 2]))
+    (rows[0].sum() + factor * rows[1].sum()).backward()
+
+
+@several()
+@pytest.mark.parametrize("how", ["warn", "abort"])
+def test_values_of_sparse_gradients_are_checked(checked, capfd, how):
+    checked(how)
+    embedding = torch.nn.Embedding(6, 2, sparse=True)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(embedding.parameters(), lr=0.1), named_parameters=embedding.named_parameters()
+    )
+    said = 'a NaN to allgather "allgather.weight.values": at index 2 of 4 (float32); NaNs: 2, infinities: 0'
+    with_nan_row(embedding)
+    if how == "abort":
+        with pytest.raises(hvd.HorovodInternalError, match=re.escape(said)):
+            optimizer.step()
+    else:
+        optimizer.step()
+        assert embedding.weight[2].isnan().all()
+    mine = [line for line in capfd.readouterr().err.splitlines() if "contributes" in line]
+    assert [said in line for line in mine] == ([True] if hvd.rank() == hvd.size() - 1 else []), mine
+    if how == "abort":
+        hvd.shutdown()
+        hvd.init()
+
+
+def test_other_allgathers_are_not_checked(checked):
+    checked("abort")
+    assert hvd.allgather(with_nan(torch.float32)).isnan().sum() == 1
 
 
 def test_all_ranks_fail_with_the_bringers_name(checked):

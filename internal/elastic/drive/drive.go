@@ -42,7 +42,7 @@ type Watch struct {
 	// Greeting is what the user is told first.
 	Greeting []string
 	// Serves is that of driver.Options.
-	Serves func(s *rendezvous.Server, size int, cause membership.Cause)
+	Serves func(s *rendezvous.Server, size int, cause membership.Cause, words string)
 	// Said gets what the user is told afterwards.
 	Said func(text string)
 	// Over gets the outcome, if the job has one.

@@ -47,8 +47,8 @@ type Options struct {
 	// Meet opens an epoch's rendezvous, and returns its addresses for each host.
 	Meet func() ([]net.Listener, func(host string) []string, error)
 	// Serves, if set, gets each epoch's rendezvous before it serves, the number of its ranks, and why the epoch is
-	// formed.
-	Serves func(s *rendezvous.Server, size int, cause membership.Cause)
+	// formed. words are those of the last epoch's ranks for what has failed; empty if nothing has.
+	Serves func(s *rendezvous.Server, size int, cause membership.Cause, words string)
 	// Failed, if set, gets each message about a failed worker, as the user does.
 	Failed func(text string)
 	// Say prints a message for the user. Debug prints one for a user who asked for details.

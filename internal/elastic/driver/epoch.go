@@ -33,13 +33,19 @@ func (d *Driver) form(a membership.Form) error {
 	e := &epoch{number: a.Epoch, server: rendezvous.NewServer(elastic.EpochKey(d.o.Key, a.Epoch), len(a.Places)),
 		listeners: listeners}
 	e.server.Epoch = a.Epoch
+	last := d.epoch
 	if d.o.Serves != nil {
-		d.o.Serves(e.server, len(a.Places), a.Cause)
+		words := ""
+		if last != nil {
+			if v := last.server.Verdict(); v != nil {
+				words = v.Cause
+			}
+		}
+		d.o.Serves(e.server, len(a.Places), a.Cause, words)
 	}
 	for _, l := range listeners {
 		go e.server.Serve(l)
 	}
-	last := d.epoch
 	d.epoch, d.ranks = e, make(map[int]int, len(a.Places))
 	for _, p := range a.Places {
 		w := d.workers[p.Worker]

@@ -23,6 +23,8 @@ WILL_WAIT = 1
 RELEASE_IF_OK = 2
 # Flag: input and output are copies, in host memory, of a device's memory.
 COPIED = 8
+# Flag of an allgather: the caller is going to add up what the ranks contribute.
+ADDS_UP = 16
 
 _HOST_MEMORY = -1
 

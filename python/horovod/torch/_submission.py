@@ -296,16 +296,17 @@ def submit(
     get: Callable[[Operation], Any] = output_of,
     splits: Sequence[int] = (),
     wire: int = _lib.WIRE_AS_IT_IS,
+    adds_up: bool = False,
 ) -> int:
     """Submit a collective that reads ``tensor`` and writes ``output`` (see :class:`Operation`), and return a handle.
 
-    ``wait``: the caller will wait for it at once. ``get`` makes the result. The other arguments are those of
-    ``gorovod_op``.
+    ``wait``: the caller will wait for it at once. ``get`` makes the result. ``adds_up``: see ``GOROVOD_ADDS_UP``.
+    The other arguments are those of ``gorovod_op``.
     """
     if is_compiling():
         return _submit_between_graphs(
             kind, tensor, output, name, process_set, wait, reduce_op, prescale, postscale, root_rank, get,
-            splits, wire,
+            splits, wire, adds_up,
         )  # fmt: skip
     dtype = engine_dtype(tensor, name)
     set_id = getattr(process_set, "process_set_id", None)
@@ -319,6 +320,8 @@ def submit(
         source, target, flags = tensor, output, 0 if output is None else _cells.RELEASE_IF_OK
     else:
         source, target, flags = copies.source, copies.target, copies.flags
+    if adds_up:
+        flags |= _cells.ADDS_UP
     storage, address = storage_of(source), source.data_ptr()
     operation = _describe(
         None if name is None else f"{kind}.{name}".encode(), tensor.shape, flags | _cells.WILL_WAIT if wait else flags,

@@ -42,10 +42,10 @@ def sparse_allreduce_async(
         raise ValueError(f"sparse_allreduce needs a tensor of layout torch.sparse_coo, not {kind}")
     tensor = tensor.detach().coalesce()
     results = [
-        Result(submit("allgather", part.contiguous(), None, part_name, process_set, wait=False))
-        for part, part_name in [
-            (tensor.indices().t(), None if name is None else f"{name}.indices"),
-            (tensor.values(), None if name is None else f"{name}.values"),
+        Result(submit("allgather", part.contiguous(), None, part_name, process_set, wait=False, adds_up=adds_up))
+        for part, part_name, adds_up in [
+            (tensor.indices().t(), None if name is None else f"{name}.indices", False),
+            (tensor.values(), None if name is None else f"{name}.values", True),
         ]
     ]
 
