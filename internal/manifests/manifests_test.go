@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"bytes"
+	"fmt"
 	"flag"
 	"os"
 	"strings"
@@ -106,6 +107,28 @@ func TestOptions(t *testing.T) {
 		text := rendered(t, append(strings.Fields(c.line), "--", "train")...)
 		if !strings.Contains(text, c.has) || strings.Contains(text, c.lacks) {
 			t.Errorf("%s: %q is needed, and no %q:\n%s", c.line, c.has, c.lacks, text)
+		}
+	}
+}
+
+// A job's pods have names that are labels in the domain name system: of JobSet's, those with the highest number and the
+// five characters that Kubernetes adds.
+func TestLongestNames(t *testing.T) {
+	for _, c := range []struct {
+		kind        string
+		nodes, most int
+	}{
+		{IndexedJob, 2, 50}, {IndexedJob, MaxNodes, 50}, {MPIJob, MaxNodes, 50},
+		{JobSet, 1, 48}, {JobSet, 10, 48}, {JobSet, 11, 47}, {JobSet, 100, 47}, {JobSet, 101, 46}, {JobSet, 1000, 46},
+		{JobSet, 10000, 45}, {JobSet, MaxNodes, 44}, {TrainJob, 10, 48}, {TrainJob, MaxNodes, 44},
+	} {
+		j := Job{Kind: c.kind, Name: strings.Repeat("n", c.most), Image: "i", Command: []string{"x"}, Nodes: c.nodes}
+		if err := j.Check(); err != nil {
+			t.Errorf("%s of %d nodes: %v", c.kind, c.nodes, err)
+		}
+		j.Name += "n"
+		if want := fmt.Sprintf("at most %d", c.most); j.Check() == nil || !strings.Contains(j.Check().Error(), want) {
+			t.Errorf("%s of %d nodes: %v, want %q", c.kind, c.nodes, j.Check(), want)
 		}
 	}
 }
