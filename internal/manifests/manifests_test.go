@@ -2,8 +2,8 @@ package manifests
 
 import (
 	"bytes"
-	"fmt"
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
