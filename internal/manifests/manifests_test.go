@@ -208,6 +208,18 @@ func TestCommandsKeepTheirOptions(t *testing.T) {
 	}
 }
 
+// Programs that read YAML 1.1, as Python's yaml does, take a plain = or << for something else than text.
+func TestTextsThatAreSpecialInYAML(t *testing.T) {
+	for _, kind := range Kinds {
+		text := rendered(t, kind, "n", "--image", "i", "--nodes", "2", "--env", "A==", "--", "test", "=", "<<", "==")
+		for _, want := range []string{`value: "="`, `- "="`, `- "<<"`, "- ==\n"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: there is no %q:\n%s", kind, want, text)
+			}
+		}
+	}
+}
+
 // The placeholder is no token, so the job does not open the page with it.
 func TestPlaceholderIsNoToken(t *testing.T) {
 	file := t.TempDir() + "/token"
