@@ -81,6 +81,13 @@ var (
 	variable  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
+// image is the grammar of container images: [HOST[:PORT]/]NAME[/NAME…][:TAG][@DIGEST].
+var image = regexp.MustCompile(`^(([a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*|` +
+	`\[[a-fA-F0-9:]+\])(:[0-9]+)?/)?` +
+	`[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*` +
+	`(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?` +
+	`(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
+
 // Check says what is wrong with j.
 func (j *Job) Check() error {
 	switch {
@@ -94,9 +101,10 @@ func (j *Job) Check() error {
 	case j.Namespace != "" && (len(j.Namespace) > 63 || !subdomain.MatchString(j.Namespace) ||
 		strings.Contains(j.Namespace, ".")):
 		return fmt.Errorf("--namespace %q: this can be no name of a namespace", j.Namespace)
-	case j.Image == "" || strings.ContainsAny(j.Image, " \t\n"):
-		return fmt.Errorf("--image %q: the name of a container image is needed", j.Image)
-	case len(j.Command) == 0:
+	case !image.MatchString(j.Image):
+		return fmt.Errorf("--image %q: the name of a container image is needed, such as registry:5000/team/mnist:1",
+			j.Image)
+	case len(j.Command) == 0 || j.Command[0] == "":
 		return fmt.Errorf("no command: write it after --, such as -- python train.py")
 	case slices.ContainsFunc([]string{"horovodrun", "gorovod"}, func(launcher string) bool {
 		return j.Command[0] == launcher
