@@ -80,6 +80,9 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 	line, err := readLine(r, maxGreeting)
 	g, ok := parseGreeting(launcherGreeting, line)
 	switch {
+	case !ok && err != nil && line == "" && a.own: // node 0 is gone, which is for the node's launcher to say
+		a.gone = true
+		return exitUsage
 	case !ok && err != nil && line == "":
 		fmt.Fprintln(os.Stderr, "gorovod agent: there is no launcher at its stdin")
 		return exitUsage
