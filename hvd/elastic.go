@@ -166,7 +166,8 @@ func (e *Elastic) note() {
 }
 
 // Commit saves the state, writes it to the disk if State says so, and then checks as Check does. All processes call
-// it at the same step. Each commit copies the state, so commit every few steps.
+// it at the same step. Each commit copies the state, so commit every few steps. If the disk is full, or the
+// directory has worked for this process before, a failed write is a warning and no error.
 func (e *Elastic) Commit(ctx context.Context) error {
 	e.state.Save()
 	e.commits++

@@ -338,7 +338,8 @@ int gorovod_elastic_needs_sync(void);
  * every commit counts, not only each GOROVOD_CHECKPOINT_EVERY-th. With a negative number: 1 if the job writes commits
  * at all, the same on all ranks. */
 int gorovod_checkpoint_due(int64_t number, int final);
-/* Writes the state of a commit. The file is complete or not there. Blocks until the disk has it. */
+/* Writes the state of a commit. The file is complete or not there. Blocks until the disk has it. While the job runs, a
+ * full disk, or any failure in a directory that has worked for this process, is a warning, and the result is 0. */
 int gorovod_checkpoint_save(int64_t number, const void *data, size_t bytes);
 /* Reads the newest intact state; *number is -1 if there is none. The caller frees *data with gorovod_free. */
 int gorovod_checkpoint_load(int64_t *number, void **data, size_t *bytes);

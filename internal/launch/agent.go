@@ -80,6 +80,9 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 	line, err := readLine(r, maxGreeting)
 	g, ok := parseGreeting(launcherGreeting, line)
 	switch {
+	case !ok && err != nil && line == "" && a.own: // node 0 is gone, which is for the node's launcher to say
+		a.gone = true
+		return exitUsage
 	case !ok && err != nil && line == "":
 		fmt.Fprintln(os.Stderr, "gorovod agent: there is no launcher at its stdin")
 		return exitUsage
@@ -114,7 +117,7 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 	}()
 	signals := make(chan os.Signal, 1)
 	if a.going == nil {
-		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		defer notify([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signals)()
 	}
 	return a.serve(notes, signals)
 }
@@ -143,10 +146,14 @@ func (a *agent) serve(notes <-chan *note, signals <-chan os.Signal) int {
 				a.tell(note{Type: goingNote, Text: "its agent got SIGTERM"})
 				continue
 			}
+			if a.parting {
+				a.kill()
+			}
 			a.tell(note{Type: refusedNote, Text: fmt.Sprintf("the agent was ended by a signal: %v", s)})
 			return 1
 		case why := <-a.going:
 			if why == "" {
+				a.kill()
 				a.tell(note{Type: refusedNote, Text: "its launcher was ended by a second signal"})
 				return 1
 			}
@@ -293,6 +300,13 @@ func (a *agent) end() {
 	select {
 	case <-none:
 	case <-time.After(leftoverGrace + killGrace):
+	}
+}
+
+// kill kills all commands.
+func (a *agent) kill() {
+	if a.crew != nil {
+		a.crew.kill()
 	}
 }
 

@@ -126,6 +126,15 @@ func (c *localCrew) Signal(id int, sig syscall.Signal) {
 	}
 }
 
+// kill kills all living commands.
+func (c *localCrew) kill() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.processes {
+		p.signal(syscall.SIGKILL)
+	}
+}
+
 // Close leaves living commands to their supervisors, which end them.
 func (c *localCrew) Close() {
 	c.mu.Lock()

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"os"
-	"os/signal"
 	"sync/atomic"
 	"syscall"
 
@@ -23,7 +22,7 @@ type departure struct {
 func departures(where string, say func(text string)) *departure {
 	d := &departure{why: make(chan string, 8)}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	notify([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signals) // until the launcher ends
 	notice := make(chan string, 1)
 	if where != "" {
 		go func() { notice <- awaitNotice(where, say) }()

@@ -349,22 +349,34 @@ func (e *elasticJob) lateOutput(w *workerProcess, here bool) string {
 	return fmt.Sprintf("gorovod-%d-worker-%d.log", os.Getpid(), w.id)
 }
 
+// errEnding: the job is over, and its launcher takes in nobody.
+var errEnding = errors.New("the launcher is ending")
+
+// meetOthers makes the meeting point for workers on other hosts, unless it is there.
+func (e *elasticJob) meetOthers() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errEnding
+	}
+	if e.far != nil {
+		return nil
+	}
+	m, err := meetAnywhere(e.Interfaces)
+	if err != nil {
+		return err
+	}
+	e.far = m
+	e.serve(m)
+	return nil
+}
+
 // remote returns the crew of another host. If there is none, it connects, and blocks meanwhile.
 func (e *elasticJob) remote(host string) (*remoteCrew, error) {
+	if err := e.meetOthers(); err != nil {
+		return nil, err
+	}
 	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil, errors.New("the launcher is ending")
-	}
-	if e.far == nil {
-		m, err := meetAnywhere(e.Interfaces)
-		if err != nil {
-			e.mu.Unlock()
-			return nil, err
-		}
-		e.far = m
-		e.serve(m)
-	}
 	p := e.crews[host]
 	if p != nil {
 		e.mu.Unlock()

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -60,6 +61,15 @@ func (f *fleet) close() {
 
 // came takes a node in, and stays with it until it is gone.
 func (f *fleet) came(n nodes.Node) {
+	switch err := f.job.meetOthers(); {
+	case errors.Is(err, errEnding):
+		n.Conn.Close()
+		return
+	case err != nil:
+		f.job.sayError("node %s cannot take part: %v", label(n), err)
+		turnAway(n.Conn, fmt.Sprintf("this node cannot take part, since node 0 says: %v", err))
+		return
+	}
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()
@@ -193,11 +203,13 @@ func (e *elasticJob) remoteCrews() map[string]crew {
 	return crews
 }
 
+// replacedText tells a node why it is no longer part of the job.
+const replacedText = "another node has come with this node's number or name, and has its place"
+
 // replaced ends the crew of a host whose place another node has taken.
 func (e *elasticJob) replaced(host string) {
 	if c, ok := e.remoteCrews()[host].(*remoteCrew); ok {
-		c.tell(note{Type: refusedNote, Text: "another node has come with this node's number or name, and has " +
-			"its place"})
+		c.tell(note{Type: refusedNote, Text: replacedText})
 		go c.Close()
 	}
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -72,12 +73,9 @@ func visit(addr netip.Addr) error {
 // meetAnywhere listens on all addresses of this host, or on those of the named
 // interfaces only.
 func meetAnywhere(interfaces []string) (*meetingPoint, error) {
-	own, err := ownAddresses(interfaces)
+	own, err := outward(interfaces)
 	if err != nil {
 		return nil, err
-	}
-	if len(own) == 0 {
-		return nil, fmt.Errorf("listen for the processes: this host has no address but loopback")
 	}
 	m := &meetingPoint{}
 	if len(interfaces) > 0 {
@@ -148,6 +146,15 @@ func placeOf(addrs []netip.AddrPort) map[string]string {
 		"HOROVOD_GLOO_RENDEZVOUS_PORT": strconv.Itoa(int(addrs[0].Port())),
 		candidatesVariable:             strings.Join(all, ","),
 	}
+}
+
+// outward is ownAddresses, of which there must be one.
+func outward(interfaces []string) ([]netip.Addr, error) {
+	own, err := ownAddresses(interfaces)
+	if err == nil && len(own) == 0 {
+		err = errors.New("listen for the processes: this host has no address but loopback")
+	}
+	return own, err
 }
 
 // ownAddresses lists this host's addresses, or those of some interfaces: IPv4 first, bridges last. It leaves out

@@ -90,6 +90,9 @@ func (f *flags) launchNodes(name string, input []byte) (code int, why report, er
 	if err != nil {
 		return code, why, err
 	}
+	if err := checkSecret(f.place.Count, os.Getenv); err != nil {
+		return exitUsage, why, err
+	}
 	if f.place.Elastic {
 		return f.launchFleet(name, path, input, self)
 	}
@@ -122,7 +125,7 @@ func (f *flags) launchNodes(name string, input []byte) (code int, why report, er
 	if err != nil {
 		return 1, why, fmt.Errorf("this is node 0, at which the others meet: %w: --master-port says another port", err)
 	}
-	g := nodes.Gather(l, *f.place, self, key, say)
+	g := nodes.Gather(l, *f.place, self, key, replaceNode, say)
 	defer g.Close()
 	all, err := g.Wait(waiting)
 	if err != nil {
@@ -169,6 +172,16 @@ func nodesKey(getenv func(string) string) ([]byte, error) {
 	}
 	return nil, fmt.Errorf("the nodes share no secret by which to know one another: set %s, on all nodes, to a file "+
 		"with the same one. `openssl rand -hex 32` makes it", secretFileVariable)
+}
+
+// checkSecret refuses a secret that cannot be one. A single node needs none, but must not hide a mistake until there
+// are more.
+func checkSecret(count int, getenv func(string) string) error {
+	if count == 1 && getenv(secretFileVariable) == "" && getenv(secretVariable) == "" {
+		return nil
+	}
+	_, err := nodesKey(getenv)
+	return err
 }
 
 // launchAt runs the job on all nodes, from node 0.
@@ -282,6 +295,25 @@ func (r receiving) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// replaceNode ends the connection of a node in whose place another one has come.
+func replaceNode(conn *auth.Sealed) { turnAway(conn, replacedText) }
+
+// farewellTimeout is how long a node that is turned away may take to read why.
+const farewellTimeout = 5 * time.Second
+
+// turnAway tells a node that waits for its job why it gets none, and closes the connection. It blocks until the node
+// has read that, since to close earlier might destroy the text on its way.
+func turnAway(conn *auth.Sealed, why string) {
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(farewellTimeout))
+	if greet(conn, launcherGreeting, "") != nil {
+		return
+	}
+	if (&sender{w: conn}).note(note{Type: refusedNote, Text: why}) == nil && conn.CloseWrite() == nil {
+		io.Copy(io.Discard, conn)
+	}
+}
+
 // serveNode obeys node 0 until the job is over. It returns the job's exit code.
 func serveNode(conn *auth.Sealed) (code int, err error) {
 	a, code, err := nodeAgent(conn, nil)
@@ -290,6 +322,8 @@ func serveNode(conn *auth.Sealed) (code int, err error) {
 		return 1, err
 	case a.over != nil:
 		return *a.over, nil
+	case a.turnedAway != "":
+		return 1, errors.New(a.turnedAway)
 	case a.crew == nil && a.gone || code == exitUsage:
 		return 1, errors.New("node 0 has given up before the job began; its own output says why")
 	case a.gone:

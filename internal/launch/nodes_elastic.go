@@ -44,6 +44,11 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 		}
 	}
 	e := f.elasticJob(name, path, env, input)
+	if f.place.Least > 1 { // one node may do without others
+		if _, err := outward(e.Interfaces); err != nil {
+			return 1, why, err
+		}
+	}
 	e.Apart, e.Settings = true, f.settings(os.Environ())
 	e.isLocal = func(host string) bool { return host == self.Host }
 	e.fleet = newFleet(e, *f.place, self, key, l)

@@ -2,6 +2,8 @@ package launch
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -94,16 +96,60 @@ func (b *noticeBoard) look() (text string, there bool, err error) {
 	case code/100 == 2 && azure:
 		return b.scheduled(text)
 	case code/100 == 2:
-		return strconv.Quote(clip(text)), !slices.Contains(noNotices, strings.ToUpper(text)), nil
+		there, err = said(b.url, text)
+		return strconv.Quote(clip(text)), there, err
 	case code == http.StatusNotFound && !azure: // Amazon's, until there is a notice
 		return "", false, nil
 	}
 	return "", false, unanswered(b.url, code, text)
 }
 
-// noNotices are answers, in upper case, that mean that the machine stays: Google's "preempted" and "maintenance-event"
-// have one at all times.
-var noNotices = []string{"FALSE", "NONE", "MIGRATE_ON_HOST_MAINTENANCE"}
+// said reports whether an answer with success is a notice. Of pages that are known it knows all answers, and others are
+// an error; of other pages every text is a notice that is not in noNotices.
+func said(where, text string) (there bool, err error) {
+	path, _, _ := strings.Cut(where, "?")
+	upper := strings.ToUpper(text)
+	switch {
+	case strings.HasSuffix(path, googlePreempted):
+		there, err = choose(upper, "TRUE", "FALSE")
+	case strings.HasSuffix(path, googleMaintenance):
+		there, err = choose(upper, "TERMINATE_ON_HOST_MAINTENANCE", "NONE", "MIGRATE_ON_HOST_MAINTENANCE")
+	case strings.HasSuffix(path, amazonAction):
+		var what struct{ Action string }
+		if text != "" && (json.Unmarshal([]byte(text), &what) != nil || what.Action == "") {
+			err = errors.New("JSON with an action")
+		}
+		there = what.Action != ""
+	case strings.HasSuffix(path, amazonTime): // another text than a time means that there is none yet
+		_, no := time.Parse(time.RFC3339, text)
+		there = no == nil
+	default:
+		there = !slices.Contains(noNotices, upper)
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s answers %s, not %w", where, strconv.Quote(clip(text)), err)
+	}
+	return there, nil
+}
+
+// choose reports whether text is yes; if it is none of no either, the error lists them all.
+func choose(text, yes string, no ...string) (bool, error) {
+	if text != yes && !slices.Contains(no, text) {
+		return false, errors.New(strings.Join(append(no, yes), " or "))
+	}
+	return text == yes, nil
+}
+
+// The ends of the paths of pages whose answers are known.
+const (
+	googlePreempted   = "/instance/preempted"
+	googleMaintenance = "/instance/maintenance-event"
+	amazonAction      = "/meta-data/spot/instance-action"
+	amazonTime        = "/meta-data/spot/termination-time"
+)
+
+// noNotices are answers of other pages, in upper case, that mean that the machine stays.
+var noNotices = []string{"", "FALSE", "NONE", "MIGRATE_ON_HOST_MAINTENANCE"}
 
 // unanswered is the error of an answer that has no success.
 func unanswered(where string, code int, text string) error {

@@ -3,6 +3,7 @@ package launch
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,6 +50,41 @@ func TestNoticeOfURL(t *testing.T) {
 		if _, there, err := b.look(); there || err == nil {
 			t.Errorf("nobody is there, and gives notice: %v %v", there, err)
 		}
+	}
+}
+
+// A page whose answers are known gives notice by one of them only. An empty answer is never a notice.
+func TestNoticeOfKnownPages(t *testing.T) {
+	const preempted = "/computeMetadata/v1/instance/preempted"
+	const maintenance = "/computeMetadata/v1/instance/maintenance-event?timeout_sec=2"
+	const action, at = "/latest/meta-data/spot/instance-action", "/latest/meta-data/spot/termination-time"
+	for _, c := range []struct {
+		page, body   string
+		there, fails bool
+	}{
+		{page: preempted, body: "TRUE\n", there: true}, {page: preempted, body: " FALSE "},
+		{page: preempted, body: "", fails: true}, {page: preempted, body: "<html>Log in</html>", fails: true},
+		{page: preempted, body: "TERMINATE_ON_HOST_MAINTENANCE", fails: true},
+		{page: maintenance, body: "TERMINATE_ON_HOST_MAINTENANCE\r\n", there: true},
+		{page: maintenance, body: "NONE"}, {page: maintenance, body: "MIGRATE_ON_HOST_MAINTENANCE"},
+		{page: maintenance, body: "", fails: true}, {page: maintenance, body: "TRUE", fails: true},
+		{page: action, body: `{"action": "stop", "time": "2027-01-01T00:00:00Z"}`, there: true},
+		{page: action, body: ""}, {page: action, body: `{"time": "x"}`, fails: true},
+		{page: action, body: "<html>", fails: true},
+		{page: at, body: "2027-01-01T00:00:00Z", there: true}, {page: at, body: ""}, {page: at, body: "none yet"},
+		{page: "/mine", body: ""}, {page: "/mine", body: "leave", there: true},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte(c.body))
+		}))
+		text, there, err := (&noticeBoard{url: s.URL + c.page}).look()
+		if there != c.there || c.fails != (err != nil) {
+			t.Errorf("%s %q: notice %v %q, error %v", c.page, c.body, there, text, err)
+		}
+		if c.fails && !strings.Contains(fmt.Sprint(err), c.page+" answers "+strconv.Quote(c.body)+", not ") {
+			t.Errorf("%s %q: error %v", c.page, c.body, err)
+		}
+		s.Close()
 	}
 }
 
@@ -192,7 +228,7 @@ func TestNoticeCannotBeSeen(t *testing.T) {
 				looks++
 			}
 			if looks == 30 {
-				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("go"))}, nil
 			}
 			return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody}, nil
 		})

@@ -50,9 +50,21 @@ type Job struct {
 	Apart      bool     // print a TrainingRuntime for this job alone, not the ClusterTrainingRuntime that jobs share
 }
 
-// maxName is the longest name of a job, in characters. The longest name made from it, NAME-worker-65535, is a label in
-// the domain name system, which allows 63 characters.
+// maxLabel is the longest label in the domain name system, in characters.
+const maxLabel = 63
+
+// maxName is the longest name of a job or mpijob, in characters. The longest name made from it, NAME-worker-65535, is a
+// label in the domain name system.
 const maxName = 50
+
+// maxName is the longest name of j, in characters. JobSet refuses a name with which the name of its last pod, such as
+// NAME-node-0-65535-abcde, would be no label in the domain name system.
+func (j *Job) maxName() int {
+	if j.Kind != JobSet && j.Kind != TrainJob {
+		return maxName
+	}
+	return maxLabel - len(fmt.Sprintf("-node-0-%d-abcde", max(j.Nodes, 1)-1))
+}
 
 // MaxNodes and maxSlots are the same limits as horovodrun's.
 const (
@@ -69,27 +81,35 @@ var (
 	variable  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
+// image is the grammar of container images: [HOST[:PORT]/]NAME[/NAME…][:TAG][@DIGEST].
+var image = regexp.MustCompile(`^(([a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*|` +
+	`\[[a-fA-F0-9:]+\])(:[0-9]+)?/)?` +
+	`[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*` +
+	`(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?` +
+	`(@[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
+
 // Check says what is wrong with j.
 func (j *Job) Check() error {
 	switch {
 	case !slices.Contains(Kinds, j.Kind):
 		return fmt.Errorf("unknown kind %q: one of %s is needed", j.Kind, strings.Join(Kinds, ", "))
-	case len(j.Name) > maxName || !label.MatchString(j.Name):
+	case j.Nodes < 1 || j.Nodes > MaxNodes:
+		return fmt.Errorf("--nodes %d: a number from 1 to %d is needed", j.Nodes, MaxNodes)
+	case len(j.Name) > j.maxName() || !label.MatchString(j.Name):
 		return fmt.Errorf("name %q: a letter is needed first, then letters, digits and dashes, all in lower case, and "+
-			"at most %d of them, since pods are named after it", j.Name, maxName)
+			"at most %d of them, since pods are named after it", j.Name, j.maxName())
 	case j.Namespace != "" && (len(j.Namespace) > 63 || !subdomain.MatchString(j.Namespace) ||
 		strings.Contains(j.Namespace, ".")):
 		return fmt.Errorf("--namespace %q: this can be no name of a namespace", j.Namespace)
-	case j.Image == "" || strings.ContainsAny(j.Image, " \t\n"):
-		return fmt.Errorf("--image %q: the name of a container image is needed", j.Image)
-	case len(j.Command) == 0:
+	case !image.MatchString(j.Image):
+		return fmt.Errorf("--image %q: the name of a container image is needed, such as registry:5000/team/mnist:1",
+			j.Image)
+	case len(j.Command) == 0 || j.Command[0] == "":
 		return fmt.Errorf("no command: write it after --, such as -- python train.py")
 	case slices.ContainsFunc([]string{"horovodrun", "gorovod"}, func(launcher string) bool {
 		return j.Command[0] == launcher
 	}):
 		return fmt.Errorf("the command begins with %s: leave that out, the manifest adds it", j.Command[0])
-	case j.Nodes < 1 || j.Nodes > MaxNodes:
-		return fmt.Errorf("--nodes %d: a number from 1 to %d is needed", j.Nodes, MaxNodes)
 	case j.Least != 0 && (j.Least < 1 || j.Least > j.Nodes):
 		return fmt.Errorf("--min-nodes %d: a number from 1 to %d, which --nodes says, is needed", j.Least, j.Nodes)
 	case j.Least != 0 && j.Kind == TrainJob:

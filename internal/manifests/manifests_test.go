@@ -3,6 +3,8 @@ package manifests
 import (
 	"bytes"
 	"flag"
+	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -110,6 +112,28 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// A job's pods have names that are labels in the domain name system: of JobSet's, those with the highest number and the
+// five characters that Kubernetes adds.
+func TestLongestNames(t *testing.T) {
+	for _, c := range []struct {
+		kind        string
+		nodes, most int
+	}{
+		{IndexedJob, 2, 50}, {IndexedJob, MaxNodes, 50}, {MPIJob, MaxNodes, 50},
+		{JobSet, 1, 48}, {JobSet, 10, 48}, {JobSet, 11, 47}, {JobSet, 100, 47}, {JobSet, 101, 46}, {JobSet, 1000, 46},
+		{JobSet, 10000, 45}, {JobSet, MaxNodes, 44}, {TrainJob, 10, 48}, {TrainJob, MaxNodes, 44},
+	} {
+		j := Job{Kind: c.kind, Name: strings.Repeat("n", c.most), Image: "i", Command: []string{"x"}, Nodes: c.nodes}
+		if err := j.Check(); err != nil {
+			t.Errorf("%s of %d nodes: %v", c.kind, c.nodes, err)
+		}
+		j.Name += "n"
+		if want := fmt.Sprintf("at most %d", c.most); j.Check() == nil || !strings.Contains(j.Check().Error(), want) {
+			t.Errorf("%s of %d nodes: %v, want %q", c.kind, c.nodes, j.Check(), want)
+		}
+	}
+}
+
 // A description that cannot become a job is refused, and the error names the option.
 func TestRefusals(t *testing.T) {
 	good := "--image i --nodes 2"
@@ -129,6 +153,7 @@ func TestRefusals(t *testing.T) {
 		{"render job n --nodes 2 -- x", "--image"},
 		{"render job n --image i -- x", "--nodes 0"},
 		{"render job n --image i --nodes 65537 -- x", "--nodes 65537"},
+		{"render job n --image i --nodes -1 -- x", "--nodes -1: a number from 1"},
 		{"render job n " + good + " --slots=-1 -- x", "--slots -1"},
 		{"render job n " + good + " --min-nodes 3 -- x", "--min-nodes 3: a number from 1 to 2"},
 		{"render job n " + good + " --min-nodes=-1 -- x", "--min-nodes -1"},
@@ -175,12 +200,48 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func TestNoProgramHasAnEmptyName(t *testing.T) {
+	args := []string{"render", "job", "n", "--image", "i", "--nodes", "2", "--", ""}
+	if _, err := Main("gorovod k8s", args, io.Discard); err == nil || !strings.Contains(err.Error(), "no command") {
+		t.Error(err)
+	}
+}
+
 // Options after -- belong to the command.
 func TestCommandsKeepTheirOptions(t *testing.T) {
 	text := rendered(t, "job", "n", "--image", "i", "--nodes", "2", "--", "train", "--nodes", "9", "--", "-x", "a$b")
 	for _, want := range []string{"- --nodes\n", `- "9"`, "- --\n", "- -x\n", "- a$$b\n", "completions: 2"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q:\n%s", want, text)
+		}
+	}
+}
+
+// Only names that a container runtime can pull are images.
+func TestImages(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0a", 32)
+	for name, good := range map[string]bool{
+		"mnist": true, "team/mnist:1.0": true, "registry.example:5000/team/mn__ist-x:V1" + digest: true,
+		"localhost/a.b/c" + digest: true, "[2001:db8::1]:5000/mnist": true, "REGISTRY/mnist": true,
+		"": false, "a b": false, "Mnist": false, "registry/Mnist": false, "https://registry/mnist": false, `"mnist"`: false,
+		"mnist:1:2": false, "mnist:": false, "mnist@sha256:12": false, "/mnist": false, "mnist/": false, "a//b": false,
+		"mnist:-1": false, "mnist\n": false, "a___b": false,
+	} {
+		j := Job{Kind: IndexedJob, Name: "n", Image: name, Command: []string{"x"}, Nodes: 1}
+		if err := j.Check(); (err == nil) != good || err != nil && !strings.HasPrefix(err.Error(), "--image ") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// Programs that read YAML 1.1, as Python's yaml does, take a plain = or << for something else than text.
+func TestTextsThatAreSpecialInYAML(t *testing.T) {
+	for _, kind := range Kinds {
+		text := rendered(t, kind, "n", "--image", "i", "--nodes", "2", "--env", "A==", "--", "test", "=", "<<", "==")
+		for _, want := range []string{`value: "="`, `- "="`, `- "<<"`, "- ==\n"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: there is no %q:\n%s", kind, want, text)
+			}
 		}
 	}
 }

@@ -27,13 +27,29 @@ func (j *Job) Render() ([]byte, error) {
 // encode is v as YAML, with the manifests' indentation.
 func encode(v any) ([]byte, error) {
 	var out bytes.Buffer
+	var tree yaml.Node
+	if err := tree.Encode(v); err != nil {
+		return nil, err
+	}
+	quote(&tree)
 	e := yaml.NewEncoder(&out)
 	e.SetIndent(2)
-	if err := e.Encode(v); err != nil {
+	if err := e.Encode(&tree); err != nil {
 		return nil, err
 	}
 	err := e.Close()
 	return out.Bytes(), err
+}
+
+// quote quotes texts that are special in YAML 1.1, which many programs read: = is its default value, and << its merge
+// key. The encoder quotes the others.
+func quote(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && (n.Value == "=" || n.Value == "<<") {
+		n.Tag, n.Style = "!!str", yaml.DoubleQuotedStyle
+	}
+	for _, child := range n.Content {
+		quote(child)
+	}
 }
 
 // document is an object, and a comment above it.

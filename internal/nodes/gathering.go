@@ -26,6 +26,7 @@ type Node struct {
 type Gathering struct {
 	*door
 	change chan struct{} // capacity 1: a node has come
+	ends   func(*auth.Sealed)
 
 	mu     sync.Mutex
 	here   map[int]*Node // by rank, including node 0
@@ -33,9 +34,11 @@ type Gathering struct {
 }
 
 // Gather lets the other nodes come to l, which the Gathering owns from then on. self is node 0's own entry; key is the
-// secret that all nodes share. say gets lines for the user, on any goroutine.
-func Gather(l net.Listener, place Place, self Node, key []byte, say func(text string)) *Gathering {
-	g := &Gathering{change: make(chan struct{}, 1), here: map[int]*Node{0: &self}}
+// secret that all nodes share. replaced gets, and closes, the connection of a node in whose place another one has come.
+// say gets lines for the user. Both are called on any goroutine.
+func Gather(l net.Listener, place Place, self Node, key []byte, replaced func(*auth.Sealed),
+	say func(text string)) *Gathering {
+	g := &Gathering{change: make(chan struct{}, 1), ends: replaced, here: map[int]*Node{0: &self}}
 	g.door = newDoor(l, place, key, g.enter, say)
 	go g.serve()
 	return g
@@ -133,7 +136,7 @@ func (g *Gathering) enter(n *Node) {
 	}
 	if before != nil {
 		g.say(fmt.Sprintf("node %d has come again, from host %s; before it was host %s", n.Rank, n.Host, before.Host))
-		before.Conn.Close()
+		go g.ends(before.Conn)
 	}
 	select {
 	case g.change <- struct{}{}:

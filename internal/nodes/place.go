@@ -6,6 +6,7 @@ package nodes
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -118,19 +119,51 @@ func (p *Place) count(a Asked, getenv func(string) string) error {
 
 // head sets node 0's name and port, if an option or a variable names them.
 func (p *Place) head(a Asked, getenv func(string) string) (err error) {
+	name := headVariable
+	if a.Head != "" {
+		name = "--master-addr"
+	}
 	p.Head, p.Port = first(a.Head, getenv(headVariable)), DefaultPort
 	if point := getenv(pointVariable); p.Head == "" && point != "" {
 		host, port, err := net.SplitHostPort(point)
 		if err != nil { // there is no port
 			host, port = strings.Trim(point, "[]"), ""
 		}
-		p.Head = host
+		name, p.Head = pointVariable, host
 		getenv = overlaid(getenv, portVariable, first(getenv(portVariable), port))
+	}
+	if p.Head, err = address(name, p.Head); err != nil {
+		return err
 	}
 	if a.Port != nil || getenv(portVariable) != "" {
 		p.Port, err = number("--master-port", a.Port, 1, 65535, getenv, portVariable)
 	}
 	return err
+}
+
+// hostName matches names of the domain name system, and those of a hosts file.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?` +
+	`(\.[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?)*\.?$`)
+
+// address checks node 0's name or address, which name says, and drops the brackets of an address of IPv6. Empty stays
+// empty.
+func address(name, text string) (string, error) {
+	bare := text
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		bare = text[1 : len(text)-1]
+	}
+	_, err := netip.ParseAddr(bare)
+	if text == "" || err == nil {
+		return bare, nil
+	}
+	if bare != text || len(text) > 254 || !hostName.MatchString(text) {
+		if len(text) > 100 {
+			text = text[:100] + "…"
+		}
+		return "", fmt.Errorf("%s %s: the name or the address of node 0 is needed, without its port", name,
+			strconv.Quote(text))
+	}
+	return text, nil
 }
 
 // overlaid is getenv with another value of one variable.

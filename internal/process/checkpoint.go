@@ -2,8 +2,11 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/elastic/checkpoint"
 	"github.com/gorovod/gorovod/internal/world"
@@ -20,6 +23,8 @@ var lastWorld struct {
 	every int    // in commits
 	rank  int
 	log   *slog.Logger
+
+	unwritten unwritten
 }
 
 func keepCheckpoints(w *world.World, log *slog.Logger) {
@@ -46,13 +51,65 @@ func CheckpointDue(number int64, final bool) bool {
 	return lastWorld.rank == 0 && (final || (number+1)%int64(lastWorld.every) == 0)
 }
 
-// SaveCheckpoint writes the state of a commit. It blocks until the state is on the disk.
+// SaveCheckpoint writes the state of a commit. It blocks until the state is on the disk, or until the write has failed
+// in a way that the job can live with (see unwritten).
 func SaveCheckpoint(number int64, data []byte) error {
-	dir, _ := checkpointDir()
+	dir, log := checkpointDir()
 	if dir == "" {
 		return ErrNoCheckpoints
 	}
-	return checkpoint.Save(dir, number, data)
+	err := checkpoint.Save(dir, number, data)
+	lastWorld.Lock()
+	defer lastWorld.Unlock()
+	return lastWorld.unwritten.note(err, dir, number, Elastic() == Abandoned, log)
+}
+
+// toldAgain is the least time between two warnings that checkpoints cannot be written.
+const toldAgain = 10 * time.Minute
+
+// unwritten is what this process knows of its failed writes of checkpoints. The state of a running job is in the memory
+// of its processes, so a disk that has become full ends no job: the user gets a warning. A failed write is an error
+//   - if the directory has never worked for this process, and cannot start to by itself: no rights, no directory
+//   - if the job is over, and the disk is the last place for the state.
+type unwritten struct {
+	worked  bool      // a write has succeeded
+	failed  bool      // the last write has failed
+	warned  bool      // the user knows of the failures since the last success
+	warning time.Time // when the user heard of one
+}
+
+// note takes the outcome of the write of a commit, and returns the error for the program. over: the job is over.
+func (u *unwritten) note(err error, dir string, number int64, over bool, log *slog.Logger) error {
+	switch {
+	case err == nil:
+		if u.failed && u.warned {
+			log.Warn("checkpoints are written again", "directory", dir, "commit", number)
+		}
+		u.worked, u.failed, u.warned = true, false, false
+		return nil
+	case over || !u.worked && !passing(err):
+		return err
+	}
+	u.failed = true
+	if u.warning.IsZero() || time.Since(u.warning) >= toldAgain {
+		u.warned, u.warning = true, time.Now()
+		newest := "there is no checkpoint in " + dir
+		if last := checkpoint.Last(dir); last >= 0 {
+			newest = fmt.Sprintf("the newest checkpoint in %s is that of commit %d", dir, last)
+		}
+		log.Warn(fmt.Sprintf("%v; training goes on, and %s", err, newest))
+	}
+	return nil
+}
+
+// passing reports whether err may go by itself, or when somebody makes room.
+func passing(err error) bool {
+	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.ESTALE, syscall.ETIMEDOUT} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // LoadCheckpoint reads the newest state on the disk; number is -1 if there is none. It skips damaged and foreign files

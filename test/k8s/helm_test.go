@@ -217,6 +217,20 @@ func TestChartsOwnValues(t *testing.T) {
 	}
 }
 
+// The chart takes the longest names that a job can have.
+func TestChartTakesLongNames(t *testing.T) {
+	const rest = "\nimage: i\ncommand: [train]\nkey: 0123456789abcdef0123456789abcdef\n"
+	for values, most := range map[string]int{"kind: job\nnodes: 65536": 50, "kind: jobset\nnodes: 10": 48,
+		"kind: trainjob\nnodes: 100": 47, "kind: jobset\nnodes: 1000": 46, "kind: jobset\nnodes: 65536": 44} {
+		name := strings.Repeat("n", most)
+		for release, given := range map[string]string{name: "", "n": "\nname: " + name} {
+			if _, err := template(t, release, values+rest+given); err != nil {
+				t.Errorf("%s, name of %d characters: %v", values, most, err)
+			}
+		}
+	}
+}
+
 // The chart refuses values that no job can have. The error names the value.
 func TestChartRefuses(t *testing.T) {
 	const good = "image: i\ncommand: [train]\nnodes: 2\nkey: 0123456789abcdef0123456789abcdef\n"
@@ -230,7 +244,10 @@ func TestChartRefuses(t *testing.T) {
 		{"n", good + "nodes: many", "at '/nodes'"},
 		{"n", good + "nodes: 1.5", "at '/nodes'"},
 		{"n", good + "image: a b", "at '/image'"},
+		{"n", good + "image: registry/Mnist", "at '/image'"},
+		{"n", good + "image: https://registry/mnist", "at '/image'"},
 		{"n", good + "command: []", "at '/command'"},
+		{"n", good + "command: ['']", "command: its first word is empty"},
 		{"n", good + "command: train", "at '/command'"},
 		{"n", good + "minNodes: 3", "minNodes 3: at most nodes, 2"},
 		{"n", good + "kind: trainjob\nminNodes: 1", "use the kind job, jobset or mpijob"},
@@ -253,6 +270,11 @@ func TestChartRefuses(t *testing.T) {
 		{"1n", good, `name "1n": a letter is needed`},
 		{"n.m", good, `name "n.m": a letter is needed`},
 		{strings.Repeat("n", 51), good, "at most 50"},
+		{strings.Repeat("n", 49), good + "kind: jobset", "at most 48"},
+		{strings.Repeat("n", 48), good + "kind: trainjob\nnodes: 11", "at most 47"},
+		{strings.Repeat("n", 45), good + "kind: jobset\nnodes: 65536", "at most 44"},
+		{"n", good + "kind: jobset\nname: " + strings.Repeat("n", 49), "at '/name'"},
+		{"n", good + "kind: jobset\nnodes: 101\nname: " + strings.Repeat("n", 47), "at '/name'"},
 		{"n", "image: i\ncommand: [train]\nnodes: 2\n", "secret or key is needed"},
 		{"n", good + "secret: s", "give one of the two"},
 		{"n", good + "kind: mpijob", "no use for them"},

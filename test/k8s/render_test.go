@@ -24,10 +24,12 @@ func render(t *testing.T, args ...string) []byte {
 // few and many are options of a job: as few as possible, and all.
 var (
 	few  = []string{"--image", "registry/mnist", "--nodes", "2", "--", "python", "train.py"}
-	many = []string{"--image", "registry.example:5000/mnist@sha256:0123", "--nodes", "4", "--slots", "2", "--gpus", "2",
-		"--cpu", "7.5", "--memory", "64Gi", "--env", "A=yes", "--env", "B=1: $(x) \"\u00fc\"\n", "--namespace", "team",
-		"--restarts", "3", "--checkpoints", "disk", "--metrics-port", "9400", "--metrics-tls",
-		"cert", "--", "python", "train.py", "--lr", "0.1", "# $$", "yes"}
+	many = []string{"--image", "registry.example:5000/mnist@sha256:" +
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "--nodes", "4", "--slots", "2",
+		"--gpus", "2", "--cpu", "7.5", "--memory", "64Gi", "--env", "A=yes",
+		"--env", "B=1: $(x) \"\u00fc\"\n", "--namespace", "team", "--restarts", "3",
+		"--checkpoints", "disk", "--metrics-port", "9400", "--metrics-tls", "cert", "--",
+		"python", "train.py", "--lr", "0.1", "# $$", "yes"}
 )
 
 // A cluster accepts everything that render prints.

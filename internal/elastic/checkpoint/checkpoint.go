@@ -165,6 +165,18 @@ func Newest(dir string, skipped func(error)) (number int64, data []byte, err err
 	return -1, nil, nil
 }
 
+// Last is the number of the newest file of a directory, by the files' names alone; -1 if there is none.
+func Last(dir string) (number int64) {
+	entries, _ := os.ReadDir(dir)
+	number = -1
+	for _, e := range entries {
+		if n, ok := parse(e.Name()); ok {
+			number = max(number, n)
+		}
+	}
+	return number
+}
+
 // read reads one file. number is the one in the file's name.
 func read(name string, number int64) ([]byte, error) {
 	f, err := os.Open(name)

@@ -95,10 +95,11 @@ class State:
         """:meth:`save`, then :meth:`check_host_updates`. Each call costs both, so do not call it for every batch.
 
         With ``GOROVOD_CHECKPOINT_DIR`` rank 0 also writes every ``GOROVOD_CHECKPOINT_EVERY``-th commit to the disk.
+        If the disk is full, or the directory has worked before, it warns instead of raising OSError.
 
         Raises:
             HostsUpdatedInterrupt: on all ranks, if hosts have changed.
-            OSError: on rank 0, if it cannot write the commit.
+            OSError: on rank 0, if it cannot write its first commit into the directory.
         """
         self.save()
         self._commits += 1

@@ -62,7 +62,7 @@ terminationGracePeriodSeconds: {{ int .Values.grace }}
 {{- end }}
 {{- with .Values.metricsPort }}
 - --metrics-port
-- 0.0.0.0:{{ int . }}
+- ":{{ int . }}"
 {{- end }}
 {{- range .Values.command }}
 - {{ replace "$" "$$" . | toJson }}
