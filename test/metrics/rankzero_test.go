@@ -200,7 +200,7 @@ func TestNothingShowsTheJob(t *testing.T) {
 		want string // in the output; empty: nothing of an observer
 	}{
 		"the port is taken": {withCommand(t, fmt.Sprintf("GOROVOD_METRICS=%d", port)), fmt.Sprintf("nothing shows the "+
-			"job: GOROVOD_METRICS %d: listen tcp 127.0.0.1:%d: bind: address already in use", port, port)},
+			"job: GOROVOD_METRICS %d: listen tcp4 127.0.0.1:%d: bind: address already in use", port, port)},
 		"no token": {withCommand(t, "GOROVOD_METRICS=0.0.0.0:0"), "give a token in GOROVOD_METRICS_TOKEN_FILE"},
 		"the command is missing": {[]string{without, "GOROVOD_METRICS=0"}, "GOROVOD_METRICS is set, but nothing " +
 			"shows the job: the command gorovod is neither at one of"},
