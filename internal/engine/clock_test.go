@@ -22,7 +22,7 @@ func TestMomentIsMonotonic(t *testing.T) {
 	}
 }
 
-// What a rank waits for has monotonic times.
+// The times of the operations for which a rank waits are monotonic.
 func TestWaitsAreMonotonic(t *testing.T) {
 	engines := newWorld(t, 2, true, func(o *Options) { o.MainThread = func() bool { return true } })
 	op := sum("x", floats(1))

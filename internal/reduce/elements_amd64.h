@@ -182,7 +182,7 @@ test: \
 #define NARROW_F16(i, reg, low, tmp, tmplow) VCVTPS2PH $0, reg, (i*2*VN)(DI)(AX*2)
 #define NARROW_F32(i, reg, low, tmp, tmplow) VMOVUPS reg, (i*4*VN)(DI)(AX*4)
 
-// For the moves, which read and write as many bytes as casts do. What they write does not matter.
+// For the moves, which read and write as many bytes as casts do. They may write any bytes.
 #define LOAD_16(i, base, reg, low, tmp, tmplow) VMOVUPS (i*2*VN)(base)(AX*2), low
 #define LOAD_64(i, base, reg, low, tmp, tmplow) VMOVUPS (i*8*VN)(base)(AX*8), reg; VMOVUPS (i*8*VN+4*VN)(base)(AX*8), tmp
 #define STORE_16(i, reg, low, tmp, tmplow) VMOVUPS low, (i*2*VN)(DI)(AX*2)

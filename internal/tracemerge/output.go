@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// save has write write the output. A file gets its new content whole or not at all; a link stays, and what it leads to
-// is the output. What is no file (a device, a pipe) stays what it is, and is written to.
+// save calls write to write the output. A regular file gets its new content whole or not at all. A link stays, and the
+// file that it leads to is the output. A device or a pipe stays in place, and gets the output.
 func save(name string, write func(io.Writer) error) error {
 	name, err := target(name)
 	if err != nil {

@@ -61,9 +61,9 @@ type Addressed interface {
 }
 
 // Poller has work to do for other ranks. It does this work only when the driver gives it a turn, once in each round of
-// the driver's loop. A question (Network.Err, Board.Last, Board.Closed, …) changes nothing for anybody. What a call
-// takes (Board.TakeStale, Board.Next, Coordination.TakeRequests), it does not return again; that makes room for others,
-// and rings those that have found none. Comm is no Poller: the calls of a collective move its data. A Network may be a
+// the driver's loop. A question (Network.Err, Board.Last, Board.Closed, …) changes nothing for anybody. A call that
+// takes something (Board.TakeStale, Board.Next, Coordination.TakeRequests) does not return it again: it makes room, and
+// rings those that wait for room. Comm is no Poller: the calls of a collective move its data. A Network may be a
 // Poller. The Poller of a lane's board is in Lane.Poller.
 type Poller interface {
 	// Poll does all that can be done now, and does not block. Only the driver calls it, before it asks the questions
