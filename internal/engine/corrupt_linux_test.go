@@ -289,10 +289,12 @@ type scrambledCoordination struct {
 	board *scrambledBoard
 }
 
-func (c *scrambledCoordination) Publish(p []byte) bool {
-	return c.Coordination.Publish(c.board.scramble(p, func(p []byte) bool {
-		return new(negotiate.Response).Decode(p) == nil
-	}))
+func (c *scrambledCoordination) Publish(responses ...[]byte) int {
+	scrambled := make([][]byte, len(responses))
+	for i, p := range responses {
+		scrambled[i] = c.board.scramble(p, func(p []byte) bool { return new(negotiate.Response).Decode(p) == nil })
+	}
+	return c.Coordination.Publish(scrambled...)
 }
 
 func (b *scrambledBoard) Post(p []byte) bool {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -48,7 +49,7 @@ type lane struct {
 	coordinator *negotiate.Coordinator // on member 0
 	arrivals    arrivals               // on member 0
 	request     negotiate.Request      // decoded by the coordinator
-	answers     []byteRecord           // Responses that found no room in the log, in order
+	answers     [][]byte               // Responses that found no room in the log, in order
 	responses   []*negotiate.Response  // of the current batch, in log order
 	sequences   []uint64               // the places of responses in the log
 	plan        []negotiate.Batch      // responses, fused, in order of execution
@@ -74,8 +75,6 @@ type lane struct {
 	onStage   func(collective.Stage) // handed to run where there is a timeline
 	heard     bool                   // onStale or onRequest was called
 }
-
-type byteRecord []byte
 
 func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error) {
 	t, err := e.net.OpenLane(id, incarnation, members)
@@ -185,12 +184,10 @@ func (l *lane) drained() bool {
 // coordinate answers the requests that have come in. Member 0 only.
 func (l *lane) coordinate() bool {
 	worked := false
-	for len(l.answers) > 0 {
-		if !l.coordination.Publish(l.answers[0]) {
+	if len(l.answers) > 0 {
+		if worked = l.publish(); len(l.answers) > 0 {
 			return worked
 		}
-		l.answers = l.answers[1:]
-		worked = true
 	}
 	if t := l.engine.tuner; t != nil && l == l.engine.world && t.publish(l) {
 		worked = true
@@ -213,17 +210,21 @@ func (l *lane) answer(from []int, p []byte) {
 		l.engine.net.Abort(fmt.Errorf("request from %s: %w", l.engine.opts.Describe(l.members[from[0]]), err))
 		return
 	}
-	for _, r := range resps {
-		l.publish(r)
-	}
+	l.publish(resps...)
 }
 
-// publish appends r to the log, after all Responses that wait for room there.
-func (l *lane) publish(r *negotiate.Response) {
-	rec := byteRecord(r.Append(nil))
-	if len(l.answers) > 0 || !l.coordination.Publish(rec) {
-		l.answers = append(l.answers, rec)
+// publish appends resps to the log, after all Responses that wait for room there, and reports whether there was room
+// for any. Where there is room, the Responses of a group are in one batch.
+func (l *lane) publish(resps ...*negotiate.Response) bool {
+	for _, r := range resps {
+		l.answers = append(l.answers, r.Append(nil))
 	}
+	if len(l.answers) == 0 {
+		return false
+	}
+	n := l.coordination.Publish(l.answers...)
+	l.answers = slices.Delete(l.answers, 0, n)
+	return n > 0
 }
 
 // nextBatch reads the next batch of the log, if there is one, and plans it.

@@ -36,13 +36,17 @@ type liarsCoordination struct {
 	change func(*negotiate.Response)
 }
 
-func (c *liarsCoordination) Publish(p []byte) bool {
-	var r negotiate.Response
-	if err := r.Decode(p); err != nil {
-		panic(err)
+func (c *liarsCoordination) Publish(responses ...[]byte) int {
+	lies := make([][]byte, len(responses))
+	for i, p := range responses {
+		var r negotiate.Response
+		if err := r.Decode(p); err != nil {
+			panic(err)
+		}
+		c.change(&r)
+		lies[i] = r.Append(nil)
 	}
-	c.change(&r)
-	return c.Coordination.Publish(r.Append(nil))
+	return c.Coordination.Publish(lies...)
 }
 
 // A coordinator that announces other sizes than the members asked for ends the job. Nobody allocates, reads or writes

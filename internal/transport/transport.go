@@ -194,8 +194,9 @@ type Coordination interface {
 	// member are in order, except where a Combiner has held some back. from and p are valid during the call only. It
 	// rings a member whose Post has found no room.
 	TakeRequests(f func(from []int, p []byte))
-	// Publish appends an encoded Response to the log. It returns false if there is no room now: retry later.
-	Publish(response []byte) bool
+	// Publish appends encoded Responses to the log, in order, and returns the number of those for which there is room
+	// now: retry the others later. No batch ends between two of them.
+	Publish(responses ...[]byte) int
 	// Acquire returns a card for a new Response with its new generation. If all cards are taken, it retires the card
 	// that has been unused for longest. ok is false if all cards are in use at this moment.
 	Acquire() (card, gen uint32, ok bool)

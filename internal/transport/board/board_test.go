@@ -43,9 +43,9 @@ func mustMark(t testing.TB, b *Board, member int, card, gen uint32, want Result)
 
 func mustPublish(t testing.TB, b *Board, p []byte, want bool) {
 	t.Helper()
-	ok, err := b.Publish(p)
-	if err != nil || ok != want {
-		t.Fatalf("Publish(%d bytes) = %v, %v, want %v", len(p), ok, err, want)
+	n, err := b.Publish(p)
+	if err != nil || n > 0 != want {
+		t.Fatalf("Publish(%d bytes) = %d, %v, want %v", len(p), n, err, want)
 	}
 }
 
@@ -204,11 +204,11 @@ func TestFullLogKeepsRoomForCards(t *testing.T) {
 	}
 	n := 0
 	for ; ; n++ {
-		ok, err := b.Publish([]byte("12345678"))
+		published, err := b.Publish([]byte("12345678"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !ok {
+		if published == 0 {
 			break
 		}
 	}

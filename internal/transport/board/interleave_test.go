@@ -288,7 +288,7 @@ func (s *simMember) respond(name int) bool {
 	}
 	published, err := s.b.Publish(p)
 	s.check(err)
-	if !published {
+	if published == 0 {
 		if ok { // nobody has heard of the card: give it back
 			_, _, err := s.b.Retire(card)
 			s.check(err)

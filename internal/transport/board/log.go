@@ -74,21 +74,36 @@ func (b *Board) append(head uint64, payload []byte) uint64 {
 	return end
 }
 
-// Publish appends an encoded Response to the log. False means that there is no
-// room now, or that the log is closed.
-func (b *Board) Publish(p []byte) (bool, error) {
-	need := messageSize(len(p)) + b.cfg.reserve()
-	if len(p) > transport.MaxRecord || need > len(b.log) {
-		return false, fmt.Errorf("board: a response of %d bytes does not fit into the log (at most %d)",
-			len(p), min(transport.MaxRecord, len(b.log)-b.cfg.reserve()-recordHeader))
+// Publish appends encoded Responses to the log, in order, and returns the number of those for which there is room now:
+// 0 if the log is closed. No batch ends between two of them.
+func (b *Board) Publish(responses ...[]byte) (n int, err error) {
+	for _, p := range responses {
+		if len(p) > transport.MaxRecord || messageSize(len(p))+b.cfg.reserve() > len(b.log) {
+			return 0, fmt.Errorf("board: a response of %d bytes does not fit into the log (at most %d)",
+				len(p), min(transport.MaxRecord, len(b.log)-b.cfg.reserve()-recordHeader))
+		}
 	}
 	if err := b.lock(0); err != nil {
-		return false, err
+		return 0, err
 	}
 	defer b.unlock()
 	if closed, err := b.isClosed(); closed || err != nil {
-		return false, err
+		return 0, err
 	}
+	for _, p := range responses {
+		if room, err := b.roomForResponse(p); err != nil || !room {
+			return n, err
+		}
+		b.append(responseRecord(len(p)), p)
+		n++
+	}
+	return n, nil
+}
+
+// roomForResponse reports whether p fits into the log, beside the card records for which Publish leaves room. If not,
+// Next wakes the coordinator when there may be room. The lock is held.
+func (b *Board) roomForResponse(p []byte) (bool, error) {
+	need := messageSize(len(p)) + b.cfg.reserve()
 	room, err := b.room(need)
 	if err == nil && !room {
 		// A reader moves its cursor before it looks at starved, so either the reader sees this store or the second look
@@ -96,11 +111,7 @@ func (b *Board) Publish(p []byte) (bool, error) {
 		b.regs.starved.Store(1)
 		room, err = b.room(need)
 	}
-	if err != nil || !room {
-		return false, err
-	}
-	b.append(responseRecord(len(p)), p)
-	return true, nil
+	return room, err
 }
 
 // Next returns the next batch for this reader, nil if there is none. All readers get the same batches. The records are

@@ -11,12 +11,12 @@ func (c *coordination) TakeRequests(f func(from []int, p []byte)) {
 	c.ok(c.lane.board.TakeRequests(f))
 }
 
-func (c *coordination) Publish(response []byte) bool {
-	published, err := c.lane.board.Publish(response)
+func (c *coordination) Publish(responses ...[]byte) int {
+	published, err := c.lane.board.Publish(responses...)
 	if !c.ok(err) {
-		return false
+		return 0
 	}
-	if published {
+	if published > 0 {
 		c.ringAll()
 	}
 	return published

@@ -11,10 +11,10 @@ func (c *coordination) TakeRequests(f func(from []int, p []byte)) {
 	c.ok(c.b.TakeRequests(f))
 }
 
-func (c *coordination) Publish(response []byte) bool {
-	published, err := c.b.Publish(response)
+func (c *coordination) Publish(responses ...[]byte) int {
+	published, err := c.b.Publish(responses...)
 	c.ok(err)
-	if published {
+	if published > 0 {
 		c.ringForRecord()
 	}
 	return published

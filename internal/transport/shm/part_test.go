@@ -93,8 +93,8 @@ func TestPart(t *testing.T) {
 			}
 		}
 		want := fmt.Sprintf("incarnation %d", incarnation)
-		if ok, err := parts[0].Boards[1].Publish([]byte(want)); !ok || err != nil {
-			t.Fatal(ok, err)
+		if n, err := parts[0].Boards[1].Publish([]byte(want)); n == 0 || err != nil {
+			t.Fatal(n, err)
 		}
 		if ok, err := parts[1].Boards[0].Post(1, []byte(want)); !ok || err != nil {
 			t.Fatal(ok, err)

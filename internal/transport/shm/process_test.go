@@ -182,7 +182,7 @@ func work(n *Network, lane *transport.Lane) error {
 	if s.Rank() == 0 {
 		c := lane.Coordination
 		card, gen, ok := c.Acquire()
-		if !ok || !c.Publish(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, card), gen)) {
+		if !ok || c.Publish(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, card), gen)) == 0 {
 			return errors.New("no card")
 		}
 	}

@@ -245,7 +245,7 @@ func (c *conversation) request(woken func() bool) {
 // respond acquires a card, and publishes a response, which all read.
 func (c *conversation) respond() (card, gen uint32) {
 	card, gen, ok := c.lanes[0].Coordination.Acquire()
-	if !ok || !c.lanes[0].Coordination.Publish([]byte("response")) {
+	if !ok || c.lanes[0].Coordination.Publish([]byte("response")) == 0 {
 		c.t.Fatal("cannot publish")
 	}
 	for m := range c.lanes {

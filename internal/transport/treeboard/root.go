@@ -195,9 +195,10 @@ func (r *root) TakeRequests(f func(from []int, p []byte)) {
 	r.reading = r.reading[:0]
 }
 
-func (r *root) Publish(response []byte) bool {
-	ok, err := r.Up.Publish(response)
-	return r.ok(err) && ok
+func (r *root) Publish(responses ...[]byte) int {
+	published, err := r.Up.Publish(responses...)
+	r.ok(err)
+	return published
 }
 
 func (r *root) Acquire() (card, gen uint32, ok bool) {

@@ -216,7 +216,7 @@ func (s *simulation) coordinate() {
 }
 
 func (s *simulation) publish() {
-	for len(s.outbox) > 0 && s.link.boards[0].Coordination().Publish(s.outbox[0]) {
+	for len(s.outbox) > 0 && s.link.boards[0].Coordination().Publish(s.outbox[0]) > 0 {
 		s.outbox = s.outbox[1:]
 	}
 }
