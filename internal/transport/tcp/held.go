@@ -47,11 +47,11 @@ func (c *conn) Write(p []byte) (int, error) {
 	return l.Write(p)
 }
 
-// writeVector is net.Buffers.WriteTo with writev.
+// writeVector writes all of v: with writev, if the connection has never been lent.
 func (c *conn) writeVector(v *net.Buffers) error {
 	l, err := c.hold()
 	if err == nil {
-		_, err = v.WriteTo(l.Stream) // the socket itself, which has writev
+		_, err = v.WriteTo(l.Stream) // not to l, which hides writev
 	}
 	return err
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// failed ends a connection on which reading or writing has failed. It reports
-// whether the cause is that the other end has left in good order.
+// failed ends a connection on which reading or writing has failed. It reports whether the cause is that the other end
+// has left in good order. It may wait for the grace.
 func (n *Network) failed(c *conn, err error) (left bool) {
 	if c.abandoned() {
 		return false
@@ -24,20 +24,20 @@ func (n *Network) failed(c *conn, err error) (left bool) {
 	switch {
 	case !errors.As(err, &broken):
 		n.Abort(fmt.Errorf("connection with %v: %w", c, err))
+		return false
 	case n.peers[c.rank].left.Load() && !broken.inside:
 		return true
-	default:
-		n.broken(c, broken)
 	}
-	return false
+	return n.broken(c, broken)
 }
 
 // broken is called by the reader or the writer of a connection that has failed. A broken connection does not prove that
 // a rank has died, but the lane cannot go on. So the network aborts after the grace. The broken connection is the cause
-// if no better one has come.
-func (n *Network) broken(c *conn, err brokenError) {
+// if no better one has come. A goodbye may have come meanwhile, over another connection: then broken returns true, and
+// the lane can go on without this one, unless it has something to send or to receive there.
+func (n *Network) broken(c *conn, err brokenError) (left bool) {
 	if n.ending() {
-		return
+		return false
 	}
 	p := &n.peers[c.rank]
 	cause := fmt.Errorf("connection to %v lost: %w", c, err.error)
@@ -48,12 +48,14 @@ func (n *Network) broken(c *conn, err brokenError) {
 	if !p.lost.Swap(true) {
 		n.start(&n.goroutines, func() { n.cfg.Lost(c.rank, cause) })
 	}
-	n.start(&n.goroutines, func() {
-		// A rank's goodbye may come over another connection.
-		if n.afterGrace() && !c.abandoned() && (err.inside || !p.left.Load()) {
-			n.Abort(cause)
-		}
-	})
+	if !n.afterGrace(c.lane.closed) || c.abandoned() {
+		return false
+	}
+	if err.inside || !p.left.Load() {
+		n.Abort(cause)
+		return false
+	}
+	return true
 }
 
 // departed notes that a rank has closed its network. If the logs of its lanes are
@@ -63,7 +65,7 @@ func (n *Network) departed(rank int) {
 		return
 	}
 	n.start(&n.goroutines, func() {
-		if !n.afterGrace() {
+		if !n.afterGrace(nil) {
 			return
 		}
 		for _, l := range n.openLanes() {
@@ -85,8 +87,8 @@ func (n *Network) forsaken(l *lane) bool {
 	return l.id == 0 || n.lanes[0] == nil && n.lanes[l.id] == l
 }
 
-// afterGrace waits for the grace. It returns false if the network has ended first.
-func (n *Network) afterGrace() bool {
+// afterGrace waits for the grace. It returns false if the network, or the lane that closed belongs to, has ended first.
+func (n *Network) afterGrace(closed chan struct{}) bool {
 	t := time.NewTimer(n.cfg.Grace)
 	defer t.Stop()
 	select {
@@ -94,6 +96,7 @@ func (n *Network) afterGrace() bool {
 		return true
 	case <-n.aborted:
 	case <-n.leaving:
+	case <-closed:
 	}
 	return false
 }

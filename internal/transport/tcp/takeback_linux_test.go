@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -157,6 +158,43 @@ func TestAWordOnALentConnection(t *testing.T) {
 	networks[0].drop(out)
 }
 
+// noDescriptors lets the process open no more descriptors until restore is called.
+func noDescriptors(t *testing.T) (restore func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	return func() { unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) }
+}
+
+// A connection returns to Go's runtime also if the process can open no more descriptors: the data of a rank that has
+// left arrives.
+func TestTakenBackWithoutDescriptors(t *testing.T) {
+	networks := quiet(t, 2)
+	lanes := openAll(t, networks, 5)
+	in := &networks[1].lanes[5].dataIn[0].streams[0]
+	c := dialAs(t, networks[0], 5, 1, data)
+	eventually(t, func() bool { return in.lent() != nil })
+	defer noDescriptors(t)()
+	got := make([]byte, 100)
+	lanes[1].Comm.Recv(0, got)
+	c.Write(rawMessage(messageData, 0, 100, string(pattern(100, 3))))
+	c.Write(rawMessage(messageLaneClosed, 1, 0, ""))
+	c.CloseWrite()
+	<-in.conn.Load().back
+	until(t, networks[1], func() bool { return lanes[1].Comm.Received(0) })
+	if !bytes.Equal(got, pattern(100, 3)) {
+		t.Error("another message has come")
+	}
+	networks[0].drop(c)
+}
+
 // A connection that cannot return to Go's runtime is lost. That is an error on all ranks, and no wait.
 func TestTheWayBackIsBarred(t *testing.T) {
 	networks := world(t, 2, func(_ int, c *Config) { c.Grace = time.Millisecond })
@@ -165,22 +203,49 @@ func TestTheWayBackIsBarred(t *testing.T) {
 	c := dialAs(t, networks[0], 0, 1, data)
 	in := &networks[1].lanes[0].dataIn[0].streams[0]
 	eventually(t, func() bool { return in.lent() != nil })
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	none := limit
-	none.Cur = 0
-	unix.Setrlimit(unix.RLIMIT_NOFILE, &none)
-	in.lent().recall()
-	<-in.conn.Load().back
-	unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-	if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), "too many open files") {
+	barTheWayBack(t, in)
+	if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), "connection to rank 0") {
 		t.Error(err)
 	}
 	if _, err := in.conn.Load().Write(nil); err == nil {
 		t.Error("the connection can be written")
 	}
 	in.conn.Load().Close()
+	networks[0].drop(c)
+}
+
+// barTheWayBack replaces a lent connection by a file that Go's poller does not take, and recalls it.
+func barTheWayBack(t *testing.T, in *inStream) {
+	t.Helper()
+	file, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	c := in.lent()
+	in.mu.Lock()
+	err = unix.Dup3(int(file.Fd()), c.fd, unix.O_CLOEXEC)
+	in.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.recall()
+	<-c.back
+}
+
+// A connection is lost, and then its rank leaves in good order. A receive that still waits there is an error.
+func TestLostBeforeTheGoodbye(t *testing.T) {
+	networks := world(t, 2, func(_ int, c *Config) { c.Grace = 50 * time.Millisecond })
+	lanes := openAll(t, networks, 0)
+	lanes[1].Comm.Recv(0, make([]byte, 100))
+	c := dialAs(t, networks[0], 0, 1, data)
+	in := &networks[1].lanes[0].dataIn[0].streams[0]
+	eventually(t, func() bool { return in.lent() != nil })
+	networks[1].lanes[0].board.Close() // the log has ended in good order, too
+	barTheWayBack(t, in)
+	networks[1].peers[0].left.Store(true)
+	if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), "rank 0 has closed its network; rank 1 waits") {
+		t.Error(err)
+	}
 	networks[0].drop(c)
 }

@@ -11,12 +11,9 @@ package link
 import (
 	"errors"
 	"net"
-	"os"
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/pulse"
@@ -86,34 +83,3 @@ func (c *Conn) RemoteAddr() net.Addr {
 // IsSealed reports that the connection is a socket in front of TLS. Detaching it would not pay, because TLS costs much
 // more time.
 func (c *Conn) IsSealed() bool { return c.wire != nil }
-
-// Detach takes the connection away from Go's runtime: c is closed, and the caller owns fd, which is tracked and does
-// not block. Attach makes a Conn of fd again.
-func (c *Conn) Detach() (fd int, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	if controlErr := raw.Control(
-		func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); controlErr != nil {
-		return -1, controlErr
-	}
-	if err != nil {
-		return -1, err
-	}
-	c.track(fd, true)
-	c.Close()
-	return fd, nil
-}
-
-// Attach makes a Conn of a descriptor from Detach. It owns fd, also if it returns an error.
-func Attach(fd int, track func(fd int, open bool)) (*Conn, error) {
-	file := os.NewFile(uintptr(fd), "connection")
-	raw, err := net.FileConn(file)
-	track(fd, false)
-	file.Close()
-	if err != nil {
-		return nil, err
-	}
-	return newConn(raw.(Stream), track), nil
-}
