@@ -99,5 +99,5 @@ func (c *connector) attach(ctx context.Context, ranks []int, several bool) (*shm
 		Key: c.Secret, Job: strings.Join(c.Peers, ","), Generation: c.Generation, Timeout: c.Config.Timeout,
 		Cards: c.cards(), Alarm: several,
 		BoardBytes: boards, Cores: runtime.GOMAXPROCS(0), Staged: !c.Config.SingleCopy, HugePages: c.Config.HugePages,
-		Died: c.Vanished, TrackFD: c.TrackFD})
+		Describe: c.Members.Describe, Died: c.Vanished, TrackFD: c.TrackFD})
 }

@@ -83,7 +83,7 @@ func (n *Network) openPart(id int, members []int, shapes ...board.Config) (*Part
 	}
 	p, err := n.openRegion(id, me, members, places, shapes)
 	if err != nil {
-		err = fmt.Errorf("open lane %d of ranks %v: rank %d: %w", id, members, members[me], err)
+		err = fmt.Errorf("open lane %d of ranks %v: %s: %w", id, members, n.cfg.Describe(members[me]), err)
 		n.Abort(err)
 		return nil, 0, err
 	}
@@ -124,7 +124,7 @@ func (n *Network) openRegion(id, me int, members, places []int, shapes []board.C
 		}
 	} else {
 		want := hashRanks(members)
-		err := n.awaitLane(fmt.Sprintf("rank %d to make it", members[0]), func() bool {
+		err := n.awaitLane(n.cfg.Describe(members[0])+" to make it", func() bool {
 			return st.state.Load() == laneReady && st.incarnation.Load() > o.incarnation && st.members.Load() == want
 		})
 		if err != nil {

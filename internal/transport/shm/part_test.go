@@ -67,6 +67,19 @@ func TestHostsAreApart(t *testing.T) {
 	}
 }
 
+// A rank that waits for another one to open a lane names it as people know it.
+func TestWaitingForALaneNamesTheRank(t *testing.T) {
+	nets := openHosts(t, 0, []int{0}, []int{1, 4})
+	n := nets[4]
+	n.cfg.Timeout = 10 * time.Millisecond
+	n.cfg.Describe = func(rank int) string { return fmt.Sprintf("rank %d on host h1", rank) }
+	_, err := n.OpenLane(1, 0, []int{1, 4})
+	want := "open lane 1 of ranks [1 4]: rank 4 on host h1: waited 10ms for rank 1 on host h1 to make it"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // The boards of a Part have the shapes that were asked for, are formatted anew for every incarnation, and ring members
 // that wait for room.
 func TestPart(t *testing.T) {

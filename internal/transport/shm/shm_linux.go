@@ -24,7 +24,7 @@ import (
 )
 
 // Config describes one rank's part in one generation of the world. All but Rank,
-// Cores, Staged, HugePages, Died and TrackFD must be the same on all ranks of the host.
+// Cores, Staged, HugePages, Describe, Died and TrackFD must be the same on all ranks of the host.
 type Config struct {
 	Rank, Size int           // this rank's place among those of this host, and their number
 	Ranks      []int         // their ranks in the world, ascending; nil: the places are the ranks
@@ -38,6 +38,8 @@ type Config struct {
 	Cores      int           // cores that the ranks share; 0: enough for all
 	Staged     bool          // this rank neither copies from the others' own memory nor lets them copy from its own
 	HugePages  bool          // memory of this rank that others copy again and again may be moved into huge pages
+	// Describe names a rank of the world for people; nil: "rank 3".
+	Describe func(rank int) string
 	// Died is called once for each peer whose process has ended, on a goroutine of the network; it may be nil. It must
 	// not call Close.
 	Died func(rank, pid int, exit transport.Exit)
@@ -72,6 +74,9 @@ func (c *Config) check() error {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = defaultTimeout
+	}
+	if c.Describe == nil {
+		c.Describe = func(rank int) string { return fmt.Sprintf("rank %d", rank) }
 	}
 	if c.Died == nil {
 		c.Died = func(int, int, transport.Exit) {}

@@ -28,6 +28,7 @@ type Config struct {
 	Cores      int
 	Staged     bool
 	HugePages  bool
+	Describe   func(rank int) string
 	Died       func(rank, pid int, exit transport.Exit)
 	TrackFD    func(fd int, open bool)
 }
