@@ -132,7 +132,7 @@ func (j *job) submit(rank, i int) {
 func (j *job) coordinate() error {
 	b := j.lanes[0].Coordination
 	publish := func() {
-		for len(j.answers) > 0 && b.Publish(j.answers[0]) {
+		for len(j.answers) > 0 && b.Publish(j.answers[0]) > 0 {
 			j.answers = j.answers[1:]
 		}
 	}

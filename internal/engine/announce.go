@@ -95,11 +95,21 @@ func (l *lane) announce(en *Entry, card, gen uint32, cached bool) {
 	if cached {
 		en.card, en.gen = card, gen
 		l.engine.counters.Marks.Add(1)
-		if l.board.Mark(card, gen) {
+		if l.mark(en) {
 			return
 		}
 	}
 	l.post(en)
+}
+
+// mark marks the card of en. It returns false if the card has been retired. The caller holds engine.mu, as does whoever
+// changes the settings.
+func (l *lane) mark(en *Entry) bool {
+	alone := en.op.WillWait && l.engine.seat.now().Pending() == 1 && l.settings.cycleTime == 0
+	if alone { // its waiter drives, and takes the next batch at once
+		return l.board.MarkLast(en.card, en.gen)
+	}
+	return l.board.Mark(en.card, en.gen)
 }
 
 // post announces a request in full. The caller holds engine.mu.

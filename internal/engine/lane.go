@@ -44,8 +44,9 @@ type lane struct {
 	// following is the number of unready operations that follow other operations. catchUp need not look at these.
 	following atomic.Int32
 
+	settings settings // the driver's; changed under engine.mu
+
 	// The driver's.
-	settings    settings
 	coordinator *negotiate.Coordinator // on member 0
 	arrivals    arrivals               // on member 0
 	request     negotiate.Request      // decoded by the coordinator

@@ -154,25 +154,28 @@ type Mark struct{ Card, Gen uint32 }
 // them to the coordinator (member 0 of the lane), which publishes Responses in the same log (Coordination). All members
 // read the same log, cut into the same batches.
 //
-// Mark, MarkGroup and Post are safe on any goroutine; the driver calls the rest.
+// Mark, MarkLast, MarkGroup and Post are safe on any goroutine; the driver calls the rest.
 type Board interface {
 	// Mark declares that this member is ready for the card at this generation. It returns false if the card has been
 	// retired since. Then the caller posts a full Request.
 	Mark(card, gen uint32) bool
+	// MarkLast is Mark for a member that takes the next batch at once. If all members share one memory and the mark
+	// completes the card, the batch ends here. That saves the members the meeting at the board's lock in Next.
+	MarkLast(card, gen uint32) bool
 	// MarkGroup marks several cards in one step. If no other marks are missing, all of the cards are published
 	// together. It returns false if one of the cards has been retired: then it has marked none.
 	MarkGroup(marks []Mark) bool
-	// TakeStale calls f once for each mark for which Mark or MarkGroup returned true, but which turned out later to be
-	// of an old generation. That happens only if the coordinator is not in the same memory.
+	// TakeStale calls f once for each mark for which Mark, MarkLast or MarkGroup returned true, but which turned out
+	// later to be of an old generation. That happens only if the coordinator is not in the same memory.
 	TakeStale(f func(card, gen uint32))
 	// Post sends an encoded Request (at most MaxRecord bytes, copied) to the
 	// coordinator. False means that there is no room now: keep it, drive, retry.
 	Post(request []byte) bool
 
 	// Next takes the next batch: a sequence of records, the same on every member; nil if there is none. The records are
-	// valid until the next call. If all members share one memory, the first member that takes a batch ends it.
-	// Otherwise BoardPoller.Cut ends it. The room of a batch that all members of a host have taken is free. If Publish
-	// or Cut has found no room, Next rings the coordinator, or the leader of this host.
+	// valid until the next call. If all members share one memory, the first member that takes a batch ends it, or
+	// MarkLast has done so. Otherwise BoardPoller.Cut ends it. The room of a batch that all members of a host have
+	// taken is free. If Publish or Cut has found no room, Next rings the coordinator, or the leader of this host.
 	Next() []Record
 	// Last is the lane member that was the last to mark a card. Call it after Next has returned the card's record, and
 	// before this member marks the card again. A call may touch a line of memory that another core has in its cache.

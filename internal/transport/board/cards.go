@@ -40,6 +40,12 @@ func (b *Board) Mark(member int, card, gen uint32) (Result, error) {
 	return b.MarkGroup(member, []transport.Mark{{Card: card, Gen: gen}})
 }
 
+// MarkLast is Mark for a member that calls Next at once. If the mark completes the card, it also ends the batch.
+// Otherwise the readers would meet at the lock, each to end it.
+func (b *Board) MarkLast(member int, card, gen uint32) (Result, error) {
+	return b.markCards(member, uint16(member), []transport.Mark{{Card: card, Gen: gen}}, true)
+}
+
 // MarkGroup is Mark for several cards in one step. Either all are marked, or one is Stale and none is. Completed: at
 // least one card has been published. The cards that these marks complete follow one another in the log, in one batch.
 func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
@@ -48,6 +54,11 @@ func (b *Board) MarkGroup(member int, group []transport.Mark) (Result, error) {
 
 // MarkFor is MarkGroup for a member that stands for several others. last is the one of these that marked last.
 func (b *Board) MarkFor(member int, last uint16, group []transport.Mark) (Result, error) {
+	return b.markCards(member, last, group, false)
+}
+
+// markCards is MarkFor. If ends is set and a mark completes a card, it ends the batch.
+func (b *Board) markCards(member int, last uint16, group []transport.Mark, ends bool) (Result, error) {
 	if err := b.lock(member); err != nil {
 		return 0, err
 	}
@@ -74,6 +85,9 @@ func (b *Board) MarkFor(member int, last uint16, group []transport.Mark) (Result
 			*word(b.log, before) |= chained
 		}
 		result = max(result, r)
+	}
+	if ends && result == Completed {
+		b.endBatch()
 	}
 	return result, nil
 }

@@ -151,7 +151,11 @@ func (s *simMember) submit(rounds int) {
 		s.request[name] = true
 		return
 	}
-	r, err := s.b.Mark(s.me, k.card, k.gen)
+	mark := s.b.Mark
+	if s.rng.IntN(2) == 0 {
+		mark = s.b.MarkLast
+	}
+	r, err := mark(s.me, k.card, k.gen)
 	s.check(err)
 	if r == Stale {
 		s.request[name] = true

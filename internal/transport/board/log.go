@@ -10,8 +10,9 @@ import (
 // bit 9. For a Response bits 32-63 hold the payload's length. For a card bits 12-31 hold the card, and bits 32-63 its
 // generation.
 //
-// Batches need no table: the reader that cuts the log sets batchEnd in the last published record and moves the cut
-// behind it. Readers read only below the cut, up to the first batchEnd, so all of them see the same batches.
+// Batches need no table: the reader that cuts the log, or MarkLast, sets batchEnd in the last published record and
+// moves the cut behind it. Readers read only below the cut, up to the first batchEnd, so all of them see the same
+// batches.
 //
 // A MarkGroup that completes a chained card record completes the record after it, too.
 const (
@@ -157,9 +158,16 @@ func (b *Board) cutLog(reader int, from uint64) (uint64, error) {
 	if tail-from > uint64(len(b.log)) || last-from >= tail-from || last%8 != 0 {
 		return 0, b.corruptLog("cut at %d, last record at %d, end %d", from, last, tail)
 	}
-	*word(b.log, last) |= batchEnd
-	b.regs.cut.Store(tail)
-	return tail, nil
+	return b.endBatch(), nil
+}
+
+// endBatch ends the batch with the last record of the log, which no batch has yet, and returns the cut. The lock is
+// held.
+func (b *Board) endBatch() (cut uint64) {
+	*word(b.log, b.regs.last) |= batchEnd
+	cut = b.regs.tail.Load()
+	b.regs.cut.Store(cut)
+	return cut
 }
 
 // readBatch copies the records from r.pos to the first batchEnd, which lies below cut, and returns the end of that

@@ -72,3 +72,41 @@ func TestPublishAsManyAsFit(t *testing.T) {
 		t.Errorf("published %d, %v, of which one can never fit", n, err)
 	}
 }
+
+// MarkLast ends the batch if it completes the card: what comes before is in the batch, and what comes later in the next
+// one.
+func TestMarkLastEndsTheBatch(t *testing.T) {
+	b := mustNew(t, Standard(2, 2, 8))
+	group := acquireGroup(t, b, 3)
+	last := func(member, i int, want Result) {
+		t.Helper()
+		if r, err := b.MarkLast(member, group[i].Card, group[i].Gen); r != want || err != nil {
+			t.Fatalf("%v, %v, want %v", r, err, want)
+		}
+	}
+	mustPublish(t, b, []byte("before"), true)
+	last(0, 0, Marked) // completes nothing, and ends no batch
+	mustMark(t, b, 0, group[1].Card, group[1].Gen, Marked)
+	mustMark(t, b, 1, group[1].Card, group[1].Gen, Completed)
+	last(1, 0, Completed)
+	mustPublish(t, b, []byte("after"), true)
+	last(0, 2, Marked)
+	for reader := range 2 {
+		records := mustNext(t, b, reader, 3)
+		if string(records[0].Payload) != "before" || records[1].Card != group[1].Card ||
+			records[2].Card != group[0].Card {
+			t.Errorf("reader %d: %v", reader, records)
+		}
+		if records := mustNext(t, b, reader, 1); string(records[0].Payload) != "after" {
+			t.Errorf("reader %d: %v", reader, records)
+		}
+		mustNext(t, b, reader, 0)
+	}
+	last(1, 2, Completed)
+	for reader := range 2 {
+		mustNext(t, b, reader, 1)
+	}
+	if r, err := b.MarkLast(0, group[0].Card, group[0].Gen+1); r != Stale || err != nil {
+		t.Errorf("%v, %v, want stale", r, err)
+	}
+}

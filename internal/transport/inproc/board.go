@@ -40,6 +40,10 @@ func (b *boardMember) Mark(card, gen uint32) bool {
 	return b.marked(b.lane.board.Mark(b.member, card, gen))
 }
 
+func (b *boardMember) MarkLast(card, gen uint32) bool {
+	return b.marked(b.lane.board.MarkLast(b.member, card, gen))
+}
+
 func (b *boardMember) MarkGroup(marks []transport.Mark) bool {
 	return b.marked(b.lane.board.MarkGroup(b.member, marks))
 }

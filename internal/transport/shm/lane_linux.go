@@ -276,6 +276,16 @@ func (l *laneBoard) Mark(card, gen uint32) bool {
 	return l.marked(l.b.Mark(l.me, card, gen))
 }
 
+// MarkLast treats a closed lane as Mark does.
+func (l *laneBoard) MarkLast(card, gen uint32) bool {
+	l.use.RLock()
+	defer l.use.RUnlock()
+	if l.gone {
+		return true
+	}
+	return l.marked(l.b.MarkLast(l.me, card, gen))
+}
+
 // MarkGroup treats a closed lane as Mark does.
 func (l *laneBoard) MarkGroup(marks []transport.Mark) bool {
 	l.use.RLock()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/transport/board"
@@ -69,12 +70,11 @@ func TestHostsAreApart(t *testing.T) {
 
 // A rank that waits for another one to open a lane names it as people know it.
 func TestWaitingForALaneNamesTheRank(t *testing.T) {
-	nets := openHosts(t, 0, []int{0}, []int{1, 4})
-	n := nets[4]
+	n := openHosts(t, 0, []int{0}, []int{1, 2})[2]
 	n.cfg.Timeout = 10 * time.Millisecond
 	n.cfg.Describe = func(rank int) string { return fmt.Sprintf("rank %d on host h1", rank) }
-	_, err := n.OpenLane(1, 0, []int{1, 4})
-	want := "open lane 1 of ranks [1 4]: rank 4 on host h1: waited 10ms for rank 1 on host h1 to make it"
+	_, err := n.OpenLane(1, 0, []int{1, 2})
+	want := "open lane 1 of ranks [1 2]: rank 2 on host h1: waited 10ms for rank 1 on host h1 to make it"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -88,6 +88,9 @@ func (m *member) Mark(card, gen uint32) bool {
 	return m.afterMark(m.mark(transport.Mark{Card: card, Gen: gen}))
 }
 
+// MarkLast is Mark, because the coordinator's host alone ends batches.
+func (m *member) MarkLast(card, gen uint32) bool { return m.Mark(card, gen) }
+
 // MarkGroup treats a closed lane as Mark does.
 func (m *member) MarkGroup(marks []transport.Mark) bool { return m.afterMark(m.mark(marks...)) }
 
