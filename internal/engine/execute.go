@@ -83,8 +83,8 @@ func (l *lane) start(b *negotiate.Batch) {
 	}
 	l.engine.mu.Lock()
 	joined := l.joining != nil
-	for _, resp := range b.Responses {
-		en := l.pending(resp.Name)
+	for i, resp := range b.Responses {
+		en := l.answered[b.Places[i]]
 		l.recordStart(en)
 		x.parts = append(x.parts, part{entry: en, resp: resp})
 	}

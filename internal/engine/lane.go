@@ -52,6 +52,7 @@ type lane struct {
 	request     negotiate.Request      // decoded by the coordinator
 	answers     [][]byte               // Responses that found no room in the log, in order
 	responses   []*negotiate.Response  // of the current batch, in log order
+	answered    []*Entry               // what responses answer; nil: this rank has not submitted it
 	sequences   []uint64               // the places of responses in the log
 	plan        []negotiate.Batch      // responses, fused, in order of execution
 	next        int                    // the first of plan not yet started
@@ -258,7 +259,7 @@ func (l *lane) nextBatch() bool {
 
 // read turns the records of a batch into Responses.
 func (l *lane) read(records []transport.Record) error {
-	l.responses, l.sequences = l.responses[:0], l.sequences[:0]
+	l.responses, l.answered, l.sequences = l.responses[:0], l.answered[:0], l.sequences[:0]
 	e := l.engine
 	l.clock, l.timely = thisMoment(), true
 	e.mu.Lock()
@@ -291,7 +292,12 @@ func (l *lane) read(records []transport.Record) error {
 		}
 		l.responses, l.sequences = append(l.responses, resp), append(l.sequences, l.sequence)
 		e.figures.steps.reduced(l.id, resp, rec.Kind == transport.RecordCard, l.clock)
-		if en := l.pending(resp.Name); en != nil {
+		en := l.pending(resp.Name)
+		l.answered = append(l.answered, en)
+		if en != nil {
+			if en.agreed {
+				return fmt.Errorf("%q is answered twice", resp.Name)
+			}
 			en.agreed = true
 			l.recordAgreed(en)
 			l.countAgreed(en, rec, resp)

@@ -101,6 +101,56 @@ func TestAnnouncedSizesMustBeThoseAskedFor(t *testing.T) {
 	}
 }
 
+// A log that answers a call twice ends the job. The call ends once.
+func TestAnsweredTwice(t *testing.T) {
+	for e, err := range failed(t, func(l *transport.Lane) {
+		if l.Coordination != nil {
+			l.Coordination = &stutterer{l.Coordination}
+		}
+	}) {
+		if err == nil || !strings.Contains(err.Error(), `"x" is answered twice`) {
+			t.Errorf("rank %d: %v", e, err)
+		}
+	}
+}
+
+// failed runs an allreduce of two ranks whose lanes change changes, and returns its errors.
+func failed(t *testing.T, change func(*transport.Lane)) (errs [2]*Error) {
+	engines := make([]*Engine, 2)
+	for r, n := range inproc.NewWorld(2, inproc.Options{Shared: true, Cards: 4, ChunkBytes: 4096}) {
+		e, err := New(&changedNetwork{n, change}, Options{Rank: r, Size: 2, FusionThreshold: 1 << 20, CacheCapacity: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		engines[r] = e
+	}
+	each(engines, func(r int, e *Engine) {
+		defer e.Shutdown(limit)
+		errs[r] = do(t, e, sum("x", floats(1, 2)))
+	})
+	return errs
+}
+
+type changedNetwork struct {
+	transport.Network
+	change func(*transport.Lane)
+}
+
+func (n *changedNetwork) OpenLane(id int, incarnation uint32, members []int) (*transport.Lane, error) {
+	l, err := n.Network.OpenLane(id, incarnation, members)
+	if err == nil {
+		n.change(l)
+	}
+	return l, err
+}
+
+// stutterer publishes each Response twice.
+type stutterer struct{ transport.Coordination }
+
+func (s *stutterer) Publish(responses ...[]byte) int {
+	return s.Coordination.Publish(slices.Concat(responses, responses)...) / 2
+}
+
 // A member that announces rows beyond all memory ends the job before anything is allocated.
 func TestRowsOfPeersAreBounded(t *testing.T) {
 	rows := func(n int64) func(*liar) { return func(l *liar) { l.rows = n } }

@@ -69,6 +69,27 @@ func refuseInTurn(t *testing.T, engines []*Engine) {
 	})
 }
 
+// Several calls of one name that all ranks have refused may end in one batch: each of them ends once.
+func TestRefusedByAll(t *testing.T) {
+	inWorlds(t, []int{1, 2}, func(t *testing.T, engines []*Engine) {
+		for range 20 {
+			each(engines, func(r int, e *Engine) {
+				for range 5 {
+					op := rows("x", make([]int32, len(engines))...)
+					op.Splits[0] = 9
+					refusedBy(t, r, r, do(t, e, op))
+				}
+				if err := do(t, e, rows("x", make([]int32, len(engines))...)); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+				if n := len(e.Waiting()); n > 0 {
+					t.Errorf("rank %d still has %d calls", r, n)
+				}
+			})
+		}
+	})
+}
+
 // Calls pair up one to one. Each refused call fails one call of each other rank, however early it came, and the next
 // calls of all ranks meet.
 func TestRefusedCallsPairUp(t *testing.T) {

@@ -14,6 +14,7 @@ type Batch struct {
 	Wire                tensor.Wire
 	Prescale, Postscale float64
 	Responses           []*Response // at least one, in log order
+	Places              []int       // of Responses, in the batch of the log
 	Bytes               int64       // the sum of the tensors' sizes, without any padding
 }
 
@@ -43,10 +44,10 @@ func Fuse(dst []Batch, rs []*Response, threshold int64, o FuseOptions) []Batch {
 	var open [maxOpen]int
 	var opened int
 next:
-	for _, r := range rs {
+	for place, r := range rs {
 		size, err := byteSize(r.Shape, r.DType)
 		if err != nil || threshold <= 0 || size > threshold || !fusable(r) {
-			dst = appendBatch(dst, r, size)
+			dst = appendBatch(dst, r, place, size)
 			continue
 		}
 		at := opened
@@ -56,7 +57,7 @@ next:
 				continue
 			}
 			if b.Bytes+size <= threshold {
-				b.Responses = append(b.Responses, r)
+				b.Responses, b.Places = append(b.Responses, r), append(b.Places, place)
 				b.Bytes += size
 				continue next
 			}
@@ -65,7 +66,7 @@ next:
 		}
 		open[at%maxOpen] = len(dst)
 		opened = max(opened, at+1)
-		dst = appendBatch(dst, r, size)
+		dst = appendBatch(dst, r, place, size)
 	}
 	return dst
 }
@@ -85,10 +86,12 @@ func sameBatch(a, b *Response, o FuseOptions) bool {
 
 // appendBatch appends a Batch of r alone, using the memory of the Batch that
 // was there before, if any.
-func appendBatch(dst []Batch, r *Response, size int64) []Batch {
+func appendBatch(dst []Batch, r *Response, place int, size int64) []Batch {
 	var alone []*Response
+	var places []int
 	if n := len(dst); n < cap(dst) {
-		alone = dst[:n+1][n].Responses[:0]
+		b := &dst[:n+1][n]
+		alone, places = b.Responses[:0], b.Places[:0]
 	}
 	return append(dst, Batch{
 		Type:      r.Type,
@@ -98,6 +101,7 @@ func appendBatch(dst []Batch, r *Response, size int64) []Batch {
 		Prescale:  r.Prescale,
 		Postscale: r.Postscale,
 		Responses: append(alone, r),
+		Places:    append(places, place),
 		Bytes:     size,
 	})
 }

@@ -65,10 +65,14 @@ func TestFuse(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plan := [][]string{}
-			for _, b := range Fuse(nil, responses(t, tc.responses), tc.threshold, FuseOptions{}) {
+			rs := responses(t, tc.responses)
+			for _, b := range Fuse(nil, rs, tc.threshold, FuseOptions{}) {
 				var names []string
-				for _, r := range b.Responses {
+				for i, r := range b.Responses {
 					names = append(names, r.Name)
+					if rs[b.Places[i]] != r {
+						t.Errorf("%s is at place %d", r.Name, b.Places[i])
+					}
 				}
 				plan = append(plan, names)
 			}
