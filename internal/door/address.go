@@ -88,6 +88,22 @@ func (o *Options) split() (host string, port int, err error) {
 	return host, port, nil
 }
 
+// mostPEM is the most bytes of a file with a certificate, its chain included, or with a key.
+const mostPEM = 1 << 20
+
+// pair reads the certificate and its key.
+func (o *Options) pair() (tls.Certificate, error) {
+	certificate, err := config.ReadSmallFile(o.Certificate, mostPEM)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := config.ReadSmallFile(o.Key, mostPEM)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certificate, key)
+}
+
 // Listen opens the address. If other hosts reach the address, Listen refuses it without a token, and without TLS if the
 // job is encrypted. At most conns connections are open at a time.
 func (o *Options) Listen(conns int) (l net.Listener, loopback bool, err error) {
@@ -97,7 +113,7 @@ func (o *Options) Listen(conns int) (l net.Listener, loopback bool, err error) {
 	host, port, _ := o.split()
 	var secure *tls.Config
 	if o.Certificate != "" {
-		pair, err := tls.LoadX509KeyPair(o.Certificate, o.Key)
+		pair, err := o.pair()
 		if err != nil {
 			return nil, false, fmt.Errorf("%s and %s: %w", CertificateVariable, KeyVariable, err)
 		}

@@ -59,3 +59,27 @@ func TestAddressesOfOneFamily(t *testing.T) {
 		l.Close()
 	}
 }
+
+// TestCertificatesAreSmallFiles checks that a certificate or key that cannot be one is refused before it is read whole.
+func TestCertificatesAreSmallFiles(t *testing.T) {
+	folder := t.TempDir()
+	empty, long := folder+"/empty", folder+"/long"
+	for path, size := range map[string]int64{empty: 0, long: mostPEM + 1} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ certificate, key, want string }{
+		{long, empty, long + " has more than 1048576 bytes"},
+		{empty, long, long + " has more than 1048576 bytes"},
+		{folder, empty, folder + " is not a regular file"},
+	} {
+		o := Options{Address: "0", Certificate: c.certificate, Key: c.key}
+		if _, _, err := o.Listen(1); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}

@@ -106,7 +106,7 @@ func (l *lane) announce(en *Entry, card, gen uint32, cached bool) {
 // changes the settings.
 func (l *lane) mark(en *Entry) bool {
 	alone := en.op.WillWait && l.engine.seat.now().Pending() == 1 && l.settings.cycleTime == 0
-	if alone { // its waiter drives, and takes the next batch at once
+	if alone { // its waiter, or else the background goroutine, takes the next batch at once
 		return l.board.MarkLast(en.card, en.gen)
 	}
 	return l.board.Mark(en.card, en.gen)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/transport"
+	"github.com/gorovod/gorovod/internal/transport/inproc"
 )
 
 // markCounter counts the marks of either kind.
@@ -38,8 +39,15 @@ func TestOnlyALonelyWaiterEndsTheBatch(t *testing.T) {
 		"with cycles": {cycle: time.Millisecond, wait: true, together: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engines := newWorld(t, 1, true, func(o *Options) { o.CycleTime = test.cycle })
-			e := engines[0]
+			b := &markCounter{}
+			n := &changedNetwork{inproc.NewWorld(1, inproc.Options{Shared: true})[0], func(l *transport.Lane) {
+				b.Board, l.Board = l.Board, b
+			}}
+			e, failure := New(n, Options{Size: 1, CacheCapacity: 64, FusionThreshold: 1 << 20, CycleTime: test.cycle})
+			if failure != nil {
+				t.Fatal(failure)
+			}
+			defer e.Shutdown(limit)
 			names := []string{"a", "b", "c"}[:test.together]
 			round := func() {
 				var entries []*Entry
@@ -61,8 +69,8 @@ func TestOnlyALonelyWaiterEndsTheBatch(t *testing.T) {
 			}
 			round()
 			round() // a name gets its card the second time
-			b := &markCounter{Board: e.world.board}
-			e.world.board = b
+			b.marks.Store(0)
+			b.last.Store(0)
 			round()
 			if n := b.last.Load(); n != test.ends || b.marks.Load() != int32(test.together)-n {
 				t.Errorf("%d marks end a batch, %d do not; want %d of %d", n, b.marks.Load(), test.ends, test.together)

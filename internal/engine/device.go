@@ -22,7 +22,7 @@ type Devices interface {
 	Refuse(owner collective.Owner) error
 	// Carrier makes a lane's carrier for such memory. It does not block. The new carrier may use host, the lane's
 	// carrier for host memory, within Found.
-	Carrier(id int, incarnation uint32, members []int, host collective.Carrier) DeviceCarrier
+	Carrier(o Opening, host collective.Carrier) DeviceCarrier
 	// Share says that more than one lane may use the devices from now on. The driver calls it, at the same place of the
 	// world's log on all ranks.
 	Share()
@@ -94,7 +94,7 @@ func (l *lane) startOnDevice(b *negotiate.Batch) bool {
 		return true
 	}
 	if l.device == nil {
-		l.device = l.engine.opts.Devices.Carrier(l.id, l.incarnation, l.members, l.run)
+		l.device = l.engine.opts.Devices.Carrier(l.opening(), l.run)
 		l.engine.polls = true
 	}
 	if direct {

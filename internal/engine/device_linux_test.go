@@ -95,7 +95,7 @@ func (d *farDevices) Refuse(owner collective.Owner) error {
 	return nil
 }
 
-func (d *farDevices) Carrier(_ int, _ uint32, _ []int, host collective.Carrier) DeviceCarrier {
+func (d *farDevices) Carrier(_ Opening, host collective.Carrier) DeviceCarrier {
 	d.made++
 	return &farCarrier{devices: d, host: host}
 }

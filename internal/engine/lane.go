@@ -19,8 +19,9 @@ type lane struct {
 	engine      *Engine
 	id          int
 	incarnation uint32
-	members     []int // world ranks, ascending
-	rank        int   // this rank's index in members
+	members     []int           // world ranks, ascending
+	rank        int             // this rank's index in members
+	part        *transport.Lane // the network's part, of which board, coordination and poller are parts
 	board       transport.Board
 	// coordination is the coordinator's view of the board, on member 0.
 	coordination transport.Coordination
@@ -83,19 +84,18 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 	if err != nil {
 		return nil, fmt.Errorf("open lane %d: %w", id, err)
 	}
-	run := collective.Carrier(nil)
+	l := &lane{engine: e, id: id, incarnation: incarnation, members: members, part: t, board: t.Board,
+		coordination: t.Coordination, poller: t.Poller, table: make(map[string]*Entry),
+		unnamed: make(map[string]uint64), refused: make(map[string][]*Entry),
+		settings: e.opts.settings(), sequence: uint64(incarnation) << 32}
 	if e.opts.Carrier != nil && len(members) > 1 {
-		if run, err = e.opts.Carrier(Opening{id, incarnation, members, t, e.bell}); err != nil {
+		if l.run, err = e.opts.Carrier(l.opening()); err != nil {
 			return nil, fmt.Errorf("open lane %d: %w", id, err)
 		}
 	} else {
-		run = collective.NewLane(t, e.opts.Collective)
+		l.run = collective.NewLane(t, e.opts.Collective)
 	}
-	l := &lane{engine: e, id: id, incarnation: incarnation, members: members, board: t.Board,
-		coordination: t.Coordination, poller: t.Poller,
-		run: run, can: run.Can(), table: make(map[string]*Entry), unnamed: make(map[string]uint64),
-		refused:  make(map[string][]*Entry),
-		settings: e.opts.settings(), sequence: uint64(incarnation) << 32}
+	l.can = l.run.Can()
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer
@@ -107,6 +107,11 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 			Capacity: e.opts.CacheCapacity, JoinAllOps: e.opts.JoinAllOps, FusionThreshold: e.opts.FusionThreshold})
 	}
 	return l, nil
+}
+
+// opening is what those get who make the lane's carriers.
+func (l *lane) opening() Opening {
+	return Opening{l.id, l.incarnation, l.members, l.part, l.engine.bell}
 }
 
 // member is the index of a world rank in the lane, -1 for a stranger.

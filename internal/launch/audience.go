@@ -12,6 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/logging"
 	"github.com/gorovod/gorovod/internal/metrics"
+	"github.com/gorovod/gorovod/internal/otlp"
 	"github.com/gorovod/gorovod/internal/overview"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 	"github.com/gorovod/gorovod/internal/summary"
@@ -30,14 +31,14 @@ type audience struct {
 	running  sync.WaitGroup
 }
 
-// openAudience opens what the user asks for, and the socket for gorovod top, and begins the summary. ranks is about how
-// many ranks this host has.
-func (f *flags) openAudience(name string, ranks int) (*audience, error) {
+// openAudience opens what the user asks for, and the socket for gorovod top, and begins the summary. say and ranks are
+// those of openReaders.
+func (f *flags) openAudience(say func(text string), ranks int) (*audience, error) {
 	least, on, err := summary.From(lookEnv(f.environ(os.Environ()), summary.Variable))
 	if err != nil {
 		return nil, err
 	}
-	a, err := f.openReaders(sayer(name), ranks)
+	a, err := f.openReaders(say, ranks)
 	if err == nil && on {
 		a.ledger, a.least = &summary.Ledger{}, least
 		a.running.Go(func() { a.ledger.Run(a.over) })
@@ -50,8 +51,9 @@ func sayer(name string) func(text string) {
 	return func(text string) { logging.Print(slog.LevelInfo, name, text) }
 }
 
-// openReaders is openAudience for jobs that end without a summary. say tells the user where the pages are. If ranks is
-// 0, they may run already or elsewhere, so how fast this host copies memory is not measured.
+// openReaders is openAudience for jobs that end without a summary. say tells the user where the pages are. ranks is
+// about how many ranks this host has. If it is 0, they may run already or elsewhere, so how fast this host copies
+// memory is not measured.
 func (f *flags) openReaders(say func(text string), ranks int) (*audience, error) {
 	a := &audience{overview: overview.New(), over: make(chan struct{})}
 	a.running.Go(func() { a.overview.Run(a.over) })
@@ -225,20 +227,27 @@ func (q *inquiry) unless(within time.Duration) func() {
 // watchWorld lets the job's audience and its telemetry follow the ranks that meet at s, a world of size ranks. It is
 // called before s serves.
 func (j *Job) watchWorld(s *rendezvous.Server, size int) {
-	q := &inquiry{ask: s.AskFigures}
-	j.Audience.form(s, size, q)
-	if t := j.Telemetry; t != nil {
-		others := s.Figures
-		s.Figures = func(rank int, generation uint64, host string, value []byte) {
-			if others != nil {
-				others(rank, generation, host, value)
-			}
-			t.Take(rank, generation, host, value)
-		}
-		t.Form(size, s.Epoch<<20, func() int { return len(s.Joined()) }, q.unless(spansAge))
-	}
+	follow(s, size, j.Audience, j.Telemetry)
 	j.worlds.Add(1)
 	j.awaitRanks(s, size)
+}
+
+// follow lets an audience and a telemetry, each of which may be nil, follow the ranks that meet at s, a world of size
+// ranks. It is called before s serves.
+func follow(s *rendezvous.Server, size int, a *audience, t *otlp.Job) {
+	q := &inquiry{ask: s.AskFigures}
+	a.form(s, size, q)
+	if t == nil {
+		return
+	}
+	others := s.Figures
+	s.Figures = func(rank int, generation uint64, host string, value []byte) {
+		if others != nil {
+			others(rank, generation, host, value)
+		}
+		t.Take(rank, generation, host, value)
+	}
+	t.Form(size, s.Epoch<<20, func() int { return len(s.Joined()) }, q.unless(spansAge))
 }
 
 // setLines sets the function that returns the last lines of a rank, in an elastic job of a worker.
@@ -257,11 +266,17 @@ func (a *audience) note(text string) {
 
 // summarize says where the time of the job went, if it was long enough.
 func (j *Job) summarize() {
-	if a := j.Audience; a != nil && a.ledger != nil {
-		if text := a.ledger.Text(a.least); text != "" {
-			j.err.say("%s", logging.Message(slog.LevelInfo, j.Name, text))
-		}
+	if text := j.Audience.summary(); text != "" {
+		j.err.say("%s", logging.Message(slog.LevelInfo, j.Name, text))
 	}
+}
+
+// summary says where the time of the job went; empty if the job was too short, or has no summary.
+func (a *audience) summary() string {
+	if a == nil || a.ledger == nil {
+		return ""
+	}
+	return a.ledger.Text(a.least)
 }
 
 // end tells the readers how the job has ended.

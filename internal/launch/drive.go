@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/gorovod/gorovod/internal/commandline"
 	"github.com/gorovod/gorovod/internal/elastic/drive"
@@ -50,18 +51,32 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	}
 	var watch drive.Watch
 	f := &flags{MetricsPort: o.MetricsPort, Dashboard: o.Dashboard}
-	a, err := f.openReaders(func(text string) { watch.Greeting = append(watch.Greeting, text) }, 0)
+	a, err := f.openAudience(func(text string) { watch.Greeting = append(watch.Greeting, text) }, 0)
 	if err != nil {
 		return exitUsage, err
 	}
 	defer a.close()
-	watch.Said, watch.Over = a.note, func(o driver.Outcome) {
+	var warnings safeLines
+	telemetry, err := openTelemetry("gorovod", warnings.add)
+	if err != nil {
+		return exitUsage, err
+	}
+	reported := false
+	watch.Said, watch.Failed = a.note, telemetry.Fail
+	watch.Over = func(o driver.Outcome) (farewell []string) {
 		code, text := verdict(o)
 		a.end(code, report{Text: text}, nil)
+		telemetry.End(code)
+		reported = true
+		farewell = warnings.all()
+		if text := a.summary(); text != "" && code == 0 {
+			farewell = append(farewell, text)
+		}
+		return farewell
 	}
 	watch.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {
 		a.formedAnew(cause, words)
-		a.form(s, size, &inquiry{ask: s.AskFigures})
+		follow(s, size, a, telemetry)
 	}
 	var near *meetingPoint
 	err = drive.Run(stdin, stdout, func(c drive.Config) (n drive.Network, err error) {
@@ -75,17 +90,37 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	if near != nil {
 		near.close()
 	}
-	if err != nil {
-		a.end(1, report{}, err)
-	}
 	var wrong *drive.RequestError
 	switch {
 	case errors.As(err, &wrong):
-		return exitUsage, err
+		code = exitUsage
 	case err != nil:
-		return 1, err
+		code = 1
 	}
-	return 0, nil
+	if err != nil && !reported {
+		a.end(code, report{}, err)
+		telemetry.Fail(err.Error())
+		telemetry.End(code)
+	}
+	return code, err
+}
+
+// safeLines are lines that any goroutine may add.
+type safeLines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (s *safeLines) add(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, line)
+}
+
+func (s *safeLines) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lines)
 }
 
 // driveNetwork returns how the workers reach the driver (at near) and each epoch's rendezvous (at a meeting point like

@@ -109,12 +109,12 @@ func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code i
 	for _, note := range f.notes(far) {
 		warn(e.Name, note)
 	}
-	if e.Audience, err = f.openAudience(e.Name, f.NumProc); err != nil {
+	if e.Audience, err = f.openAudience(sayer(e.Name), f.NumProc); err != nil {
 		return exitUsage, why, err
 	}
 	defer e.Audience.close()
 	e.Audience.setLines(e.linesOf)
-	if e.Telemetry, err = f.openTelemetry(e.Name); err != nil {
+	if e.Telemetry, err = openTelemetry(f.command[0], func(text string) { warn(e.Name, text) }); err != nil {
 		return exitUsage, why, err
 	}
 	o.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {
@@ -244,7 +244,7 @@ func verdict(o driver.Outcome) (code int, text string) {
 		code = 1
 	}
 	if f := o.Failure; f != nil {
-		code = exitCode(f.Death)
+		code = max(1, exitCode(f.Death)) // a failed worker may have ended with 0
 		switch {
 		case o.Reason != "" && o.Earlier:
 			b.WriteString("\nthe first failure of the last world: ")

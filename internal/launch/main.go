@@ -263,11 +263,11 @@ func (f *flags) launch(j *Job) (code int, why report, err error) {
 			ranks++
 		}
 	}
-	if j.Audience, err = f.openAudience(j.Name, ranks); err != nil {
+	if j.Audience, err = f.openAudience(sayer(j.Name), ranks); err != nil {
 		return exitUsage, why, err
 	}
 	defer j.Audience.close()
-	if j.Telemetry, err = f.openTelemetry(j.Name); err != nil {
+	if j.Telemetry, err = openTelemetry(f.command[0], func(text string) { warn(j.Name, text) }); err != nil {
 		return exitUsage, why, err
 	}
 	code, err = j.Run()

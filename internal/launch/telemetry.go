@@ -7,13 +7,13 @@ import (
 	"github.com/gorovod/gorovod/internal/otlp"
 )
 
-// openTelemetry begins to report the job to a collector of OpenTelemetry, if the user asks for that; otherwise it
-// returns nil.
-func (f *flags) openTelemetry(name string) (*otlp.Job, error) {
+// openTelemetry begins to report the job of a program to a collector of OpenTelemetry, if the user asks for that;
+// otherwise it returns nil. warn is called, on any goroutine, if the collector does not take the report.
+func openTelemetry(program string, warn func(text string)) (*otlp.Job, error) {
 	o, on, err := otlp.From(os.Getenv)
 	if err != nil || !on {
 		return nil, err
 	}
-	o.Warn = func(text string) { warn(name, text) }
-	return otlp.Start(o, filepath.Base(f.command[0])), nil
+	o.Warn = warn
+	return otlp.Start(o, filepath.Base(program)), nil
 }

@@ -24,6 +24,7 @@ struct kernel {
   bool in_variable; /* the input is a resource variable, whose memory is overwritten; there is no output */
   int32_t reduce_op, root_rank, process_set;
   int32_t wire; /* GOROVOD_WIRE_NONE, … */
+  uint32_t flags; /* GOROVOD_ADDS_UP */
   float prescale, postscale;
   char *name; /* the name by which ranks match it */
 };
@@ -252,6 +253,7 @@ static void compute(void *data, TF_OpKernelContext *context, TF_AsyncOpKernelDon
     p->root_rank = k->root_rank;
     p->process_set = k->process_set;
     p->wire = k->wire;
+    p->flags = k->flags;
     p->device = -1;
     p->prescale = k->prescale;
     p->postscale = k->postscale;
@@ -322,6 +324,10 @@ static struct kernel *new_kernel(TF_OpKernelConstruction *c, int32_t type, bool 
     GET(Float, "postscale_factor", postscale);
   }
   if (type == GOROVOD_ALLREDUCE) GET(Int32, "wire", wire);
+  unsigned char adds_up = 0;
+  if (type == GOROVOD_ALLGATHER && !grouped && tf.TF_GetCode(status) == TF_OK)
+    tf.TF_OpKernelConstruction_GetAttrBool(c, "adds_up", &adds_up, status);
+  if (adds_up) k->flags |= GOROVOD_ADDS_UP;
 #undef GET
   if (tf.TF_GetCode(status) != TF_OK) {
     tf.TF_OpKernelConstruction_Failure(c, status);
@@ -336,6 +342,7 @@ static struct kernel *new_kernel(TF_OpKernelConstruction *c, int32_t type, bool 
 #define SET "process_set_id: int = 0"
 #define REDUCING "reduce_op: int = 1", "prescale_factor: float = 1.0", "postscale_factor: float = 1.0"
 #define WIRE "wire: int = 0"
+#define ADDS_UP "adds_up: bool = False"
 #define NUMBERS "T: {uint8, int8, int32, int64, float16, bfloat16, float32, float64}"
 #define PARTS "T: {int32, int64, float16, bfloat16, float32, float64}"
 #define ANY "T: {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bool}"
@@ -349,8 +356,8 @@ static struct kernel *new_kernel(TF_OpKernelConstruction *c, int32_t type, bool 
   C(GroupedAllreduce, GOROVOD_ALLREDUCE, true, true, false,                                       \
     LIST(NUMBERS, COUNT, REDUCING, WIRE, SET, NAMED), LIST("tensors: num_tensors*T"),             \
     LIST("sum: num_tensors*T"), shape_same)                                                       \
-  C(Allgather, GOROVOD_ALLGATHER, false, false, false, LIST(ANY, SET, NAMED), LIST("tensor: T"),  \
-    LIST("output: T"), shape_rows)                                                                \
+  C(Allgather, GOROVOD_ALLGATHER, false, false, false, LIST(ANY, ADDS_UP, SET, NAMED),            \
+    LIST("tensor: T"), LIST("output: T"), shape_rows)                                             \
   C(GroupedAllgather, GOROVOD_ALLGATHER, true, false, false, LIST(ANY, COUNT, SET, NAMED),        \
     LIST("tensors: num_tensors*T"), LIST("outputs: num_tensors*T"), shape_rows)                   \
   C(Broadcast, GOROVOD_BROADCAST, false, false, true, LIST(ANY, "root_rank: int", SET, NAMED),    \

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -119,6 +121,24 @@ func (d *driven) over() {
 	}
 }
 
+// collector is a collector of OpenTelemetry. Do not read spans before the job is over.
+type collector struct {
+	*httptest.Server
+	spans bytes.Buffer
+}
+
+func collect(t *testing.T) *collector {
+	c := &collector{}
+	var one sync.Mutex
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		one.Lock()
+		defer one.Unlock()
+		io.Copy(&c.spans, r.Body)
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
 // TestDrivenJobs looks at the pages of a job that gorovod drive drives, by options and by variables, until the job has
 // ended well, or is interrupted.
 func TestDrivenJobs(t *testing.T) {
@@ -131,7 +151,9 @@ func TestDrivenJobs(t *testing.T) {
 		"variables": {[]string{"GOROVOD_METRICS=0", "GOROVOD_DASHBOARD=0"}, nil, true, `enough of it`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := drives(t, c.env, c.args...)
+			collector := collect(t)
+			d := drives(t, append(c.env, "GOROVOD_SUMMARY=1", "GOROVOD_OTLP=1",
+				"OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL), c.args...)
 			metrics := address.FindStringSubmatch(d.said)
 			page := regexp.MustCompile(`the dashboard is at (\S+)`).FindStringSubmatch(d.said)
 			if metrics == nil || page == nil {
@@ -163,6 +185,14 @@ func TestDrivenJobs(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.over()
+			if told := strings.Contains(d.said, "where the time of 2 ranks went in "); told == c.interrupt {
+				t.Errorf("a summary: %v, in %q", told, d.said)
+			}
+			for _, span := range []string{"job", "world", "form"} {
+				if spans := collector.spans.String(); !strings.Contains(spans, `"name":"`+span+`"`) {
+					t.Errorf("there is no span %s in %s", span, spans)
+				}
+			}
 			if rest, err := io.ReadAll(news); err != nil || !strings.Contains(string(rest), c.want) {
 				t.Errorf("%v: there is no %q in %s", err, c.want, rest)
 			}

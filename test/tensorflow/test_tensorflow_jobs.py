@@ -72,6 +72,15 @@ def test_survivors_of_a_death_train_on(mode):
         assert f"worker {worker} done: 3 epochs" in output, output
 
 
+@pytest.mark.parametrize("mode", ["eager", "function"])
+def test_values_of_slices_are_checked_for_nans(mode):
+    """tf.IndexedSlices travel by allgathers, but the program adds up what it gets; other allgathers mix nothing."""
+    output = run(2, PROGRAMS / "nan_slices.py", MODE=mode, GOROVOD_NAN_CHECK="abort")
+    assert output.count("gathered") == 2, output
+    told = re.findall(r"stopped by .*rank 1 .*a NaN to allgather \S+ at index 2 of 4 \(float32\)", output)
+    assert len(told) == 2, output
+
+
 def test_compression_between_hosts():
     """Compression takes ranks that use TCP for ranks on different hosts."""
     program = Path(__file__).parent / "test_tensorflow_ops.py"

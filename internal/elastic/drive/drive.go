@@ -37,7 +37,7 @@ type Network struct {
 	Environment func(membership.Start) map[string]string
 }
 
-// Watch is who follows a job besides the starter. A function may be nil. None blocks.
+// Watch is who follows a job besides the starter. A function may be nil. None blocks, except Over.
 type Watch struct {
 	// Greeting is what the user is told first.
 	Greeting []string
@@ -45,8 +45,10 @@ type Watch struct {
 	Serves func(s *rendezvous.Server, size int, cause membership.Cause, words string)
 	// Said gets what the user is told afterwards.
 	Said func(text string)
-	// Over gets the outcome, if the job has one.
-	Over func(driver.Outcome)
+	// Failed is that of driver.Options.
+	Failed func(message string)
+	// Over gets the outcome, if the job has one, and returns what the user is told last. It may take two seconds.
+	Over func(driver.Outcome) (farewell []string)
 }
 
 // Run drives one job. It reads requests and writes events until the job is over, and returns once the outcome is
@@ -69,7 +71,7 @@ func Run(in io.Reader, out io.Writer, listen func(Config) (Network, error), watc
 	}
 	o := config.options()
 	o.Hosts, o.Meet, o.Start, o.Signal = hosts, network.Meet, s.start, s.signal
-	o.Serves = watch.Serves
+	o.Serves, o.Failed = watch.Serves, watch.Failed
 	o.Say = func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
 		s.events.send(Event{Type: Say, Text: text})
@@ -135,7 +137,9 @@ func (s *session) run(lines *lines) error {
 			return e.err
 		}
 		if s.watch.Over != nil {
-			s.watch.Over(e.outcome)
+			for _, text := range s.watch.Over(e.outcome) {
+				s.events.send(Event{Type: Say, Text: text})
+			}
 		}
 		s.events.send(outcome(e.outcome))
 		return s.events.flush()

@@ -237,9 +237,9 @@ func (d *Devices) Refuse(owner collective.Owner) error {
 }
 
 // Carrier implements engine.Devices.
-func (d *Devices) Carrier(id int, _ uint32, members []int, host collective.Carrier) engine.DeviceCarrier {
-	l := &Lane{devices: d, id: id, members: members, host: host}
-	for i, r := range members {
+func (d *Devices) Carrier(o engine.Opening, host collective.Carrier) engine.DeviceCarrier {
+	l := &Lane{devices: d, id: o.ID, members: o.Members, host: host}
+	for i, r := range o.Members {
 		if r == d.options.Rank {
 			l.rank = i
 		}

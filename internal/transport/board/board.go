@@ -127,7 +127,7 @@ func (c Config) closers() int {
 	return c.Closers
 }
 
-// Board is one process's view of a region. Mark, Post, Close, ClosedBy and
+// Board is one process's view of a region. Mark and its kin, Post, Close, ClosedBy and
 // Drained are safe on any goroutine; Next belongs to the goroutine that drives
 // the reader; TakeRequests, Publish, Acquire, Retire, Marked, Forget, Relay and End
 // belong to the goroutine that drives the coordinator. One Board value may serve several

@@ -86,8 +86,9 @@ func (b *Board) markCards(member int, last uint16, group []transport.Mark, ends 
 		}
 		result = max(result, r)
 	}
-	if ends && result == Completed {
-		b.endBatch()
+	if ends && result == Completed { // by the last card
+		s, _ := b.card(group[len(group)-1].Card)
+		b.endBatch(s.record-recordHeader, s.record)
 	}
 	return result, nil
 }

@@ -158,16 +158,15 @@ func (b *Board) cutLog(reader int, from uint64) (uint64, error) {
 	if tail-from > uint64(len(b.log)) || last-from >= tail-from || last%8 != 0 {
 		return 0, b.corruptLog("cut at %d, last record at %d, end %d", from, last, tail)
 	}
-	return b.endBatch(), nil
+	b.endBatch(last, tail)
+	return tail, nil
 }
 
-// endBatch ends the batch with the last record of the log, which no batch has yet, and returns the cut. The lock is
-// held.
-func (b *Board) endBatch() (cut uint64) {
-	*word(b.log, b.regs.last) |= batchEnd
-	cut = b.regs.tail.Load()
-	b.regs.cut.Store(cut)
-	return cut
+// endBatch ends the batch with the record at last, the last one of the log, which ends at tail. No batch has it yet.
+// The lock is held.
+func (b *Board) endBatch(last, tail uint64) {
+	*word(b.log, last) |= batchEnd
+	b.regs.cut.Store(tail)
 }
 
 // readBatch copies the records from r.pos to the first batchEnd, which lies below cut, and returns the end of that

@@ -23,6 +23,8 @@ type conn struct {
 	// frames takes the frames that come while nobody drives; nil for data. It is set before lend.
 	frames *controlIn
 
+	lostFirst bool // its goroutine's: it broke before its rank left in good order
+
 	custody  custody
 	recalled chan struct{} // closed when its goroutine is to take it back
 	back     chan struct{} // closed when its goroutine has taken it back

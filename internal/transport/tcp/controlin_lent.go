@@ -81,7 +81,7 @@ func (i *controlIn) cut(c *conn) bool {
 
 // receive gives the board a frame that has come over c.
 func (i *controlIn) receive(c *conn, frame []byte) {
-	if err := i.lane.board.Receive(i.from, frame); err != nil {
-		i.lane.net.failed(c, fmt.Errorf("lane %d: %w", i.lane.id, err))
+	if err := i.lane.board.Receive(i.from, frame); err != nil && !c.abandoned() {
+		i.lane.net.Abort(fmt.Errorf("connection with %v: lane %d: %w", c, i.lane.id, err))
 	}
 }

@@ -89,7 +89,7 @@ func (s *inStream) finish(c *conn, left bool) {
 	if !left {
 		return
 	}
-	if _, err := s.await(); err == nil && n.forsaken(s.lane) {
+	if _, err := s.await(); err == nil && n.forsakenBy(c) {
 		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d waits for data of it in lane %d", c.rank,
 			n.cfg.Rank, s.lane.id))
 	}

@@ -11,13 +11,15 @@ import (
 // connection has come back. after touches no posted buffer.
 func (s *outStream) run() (after func()) {
 	l, n, rank := s.lane, s.lane.net, s.lane.members[s.to]
+	forsaken := n.forsaken
 	if c := l.dial(l.ctx, s.to, data+stream(s.index)); c != nil {
 		s.lendOut(c)
 		if after, left := s.writeHeld(c); !left {
 			return after
 		}
+		forsaken = func(*lane) bool { return n.forsakenBy(c) }
 	}
-	if n.peers[rank].left.Load() && n.forsaken(l) {
+	if n.peers[rank].left.Load() && forsaken(l) {
 		n.Abort(fmt.Errorf("rank %d has closed its network; rank %d had data for it in lane %d", rank,
 			n.cfg.Rank, l.id))
 	}

@@ -34,7 +34,7 @@ func (n *Network) failed(c *conn, err error) (left bool) {
 // broken is called by the reader or the writer of a connection that has failed. A broken connection does not prove that
 // a rank has died, but the lane cannot go on. So the network aborts after the grace. The broken connection is the cause
 // if no better one has come. A goodbye may have come meanwhile, over another connection: then broken returns true, and
-// the lane can go on without this one, unless it has something to send or to receive there.
+// the lane can go on without this one, unless something is still to be sent or received there.
 func (n *Network) broken(c *conn, err brokenError) (left bool) {
 	if n.ending() {
 		return false
@@ -55,6 +55,7 @@ func (n *Network) broken(c *conn, err brokenError) (left bool) {
 		n.Abort(cause)
 		return false
 	}
+	c.lostFirst = true
 	return true
 }
 
@@ -76,6 +77,12 @@ func (n *Network) departed(rank int) {
 			}
 		}
 	})
+}
+
+// forsakenBy reports that the lane cannot go on without the rank of c, which has left in good order, though something
+// was still to be sent or received over c. If c broke before, data of that rank may be lost, whichever lane it is.
+func (n *Network) forsakenBy(c *conn) bool {
+	return c.lostFirst && !c.abandoned() || n.forsaken(c.lane)
 }
 
 // forsaken reports that the lane cannot go on without a rank that has closed its network. If there is a lane 0, to

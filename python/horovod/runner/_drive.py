@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping
 
 from horovod import _program
 
-# The variables by which a job is shown, and to whom. They count for the driver, since the ranks meet there.
+# The variables by which a job is shown and reported, and to whom. They count for the driver, since the ranks meet there.
 _SHOWS = (
     "GOROVOD_METRICS",
     "GOROVOD_DASHBOARD",
@@ -20,6 +20,14 @@ _SHOWS = (
     "GOROVOD_METRICS_CERT",
     "GOROVOD_METRICS_KEY",
     "GOROVOD_TLS",
+    "GOROVOD_SUMMARY",
+    "GOROVOD_OTLP",
+    *(
+        f"OTEL_EXPORTER_OTLP_{of}{what}"
+        for of in ("", "TRACES_")
+        for what in ("ENDPOINT", "HEADERS", "TIMEOUT", "PROTOCOL")
+    ),
+    "OTEL_SERVICE_NAME",
 )
 
 
@@ -28,8 +36,8 @@ class Drive:
 
     Args:
         heard: called with every event, on a thread of its own; and with None when the program has ended.
-        variables: of the workers' environment. Those by which a job is shown are the driver's, too, and count more than
-            this process's.
+        variables: of the workers' environment. Those by which a job is shown or reported are the driver's, too, and
+            count more than this process's.
 
     The requests and events are those of docs/drive.md.
     """

@@ -8,5 +8,5 @@ logger = logging.getLogger("horovod.spark")
 
 
 def say(text: str) -> None:
-    """Print one line. Warnings appear even if logging is not configured."""
+    """Print a message. Warnings appear even if logging is not configured."""
     logger.warning("horovod.spark: %s", text)

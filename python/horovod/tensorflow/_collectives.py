@@ -43,7 +43,9 @@ def _allreduce_slices(
             "prescale_factor and postscale_factor are not supported for tf.IndexedSlices; make them dense first."
         )
     with tf.name_scope((name or "allreduce_slices").replace(":", "_") if not tf.executing_eagerly() else "allreduce"):
-        values = mpi_ops.allgather(slices.values, name and f"{name}.values", ignore_name_scope, process_set)
+        values = mpi_ops._allgather(
+            slices.values, name and f"{name}.values", ignore_name_scope, process_set, adds_up=True
+        )
         indices = mpi_ops.allgather(slices.indices, name and f"{name}.indices", ignore_name_scope, process_set)
     if op == Average:
         values = tf.math.divide(values, _set_size(process_set, values.dtype))

@@ -153,9 +153,17 @@ def allgather(
         >>> hvd.allgather(tf.constant([1, 2])).numpy().tolist()
         [1, 2]
     """
+    return _allgather(tensor, name, ignore_name_scope, process_set)
+
+
+def _allgather(
+    tensor: Any, name: Optional[str], ignore_name_scope: bool, process_set: ProcessSet, adds_up: bool = False
+) -> tf.Tensor:
+    """:func:`allgather`. ``adds_up``: see ``GOROVOD_ADDS_UP``."""
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_allgather(
         tensor,
+        adds_up=adds_up,
         ignore_name_scope=ignore_name_scope,
         process_set_id=_set_id(process_set),
         **_names("HorovodAllgather", name, tensor),

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// leastDescriptor leaves out those of stdout and stderr, which may be closed: a broken connection there would end the
+// process, see os/signal.
+const leastDescriptor = 3
 
 // Detach takes the connection away from Go's runtime: c is closed, and the caller owns fd, which is tracked and does
 // not block. Attach makes a Conn of fd again. Detach fails if the process can open no more descriptors.
@@ -18,7 +21,7 @@ func (c *Conn) Detach() (fd int, err error) {
 		return -1, err
 	}
 	if controlErr := raw.Control(
-		func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); controlErr != nil {
+		func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, leastDescriptor) }); controlErr != nil {
 		return -1, controlErr
 	}
 	if err != nil {
@@ -34,10 +37,10 @@ func (c *Conn) Detach() (fd int, err error) {
 // no more.
 func Attach(fd int, local, remote net.Addr, track func(fd int, open bool)) (*Conn, error) {
 	s := attached{os.NewFile(uintptr(fd), fmt.Sprintf("tcp %v->%v", local, remote)), local, remote}
-	if err := s.SetDeadline(time.Time{}); err != nil { // Go's poller does not take it
+	if err := s.SetDeadline(time.Time{}); err != nil {
 		track(fd, false)
 		s.Close()
-		return nil, err
+		return nil, fmt.Errorf("Go's poller does not take the connection: %w", err)
 	}
 	return &Conn{Stream: s, fd: fd, track: track}, nil
 }
@@ -64,6 +67,3 @@ func (a attached) CloseWrite() error {
 	}
 	return os.NewSyscallError("shutdown", failed)
 }
-
-// SyscallConn implements syscall.Conn.
-func (a attached) SyscallConn() (syscall.RawConn, error) { return a.File.SyscallConn() }
