@@ -10,6 +10,7 @@ import (
 // TestVerdict checks exit codes. A worker that says why it failed, as Ray's do, ends with code 0 as far as its starter
 // knows; the job has failed all the same.
 func TestVerdict(t *testing.T) {
+	after := func(d rendezvous.Death) driver.Outcome { return driver.Outcome{Failure: &driver.Failure{Death: d}} }
 	for name, c := range map[string]struct {
 		outcome driver.Outcome
 		code    int
@@ -17,9 +18,9 @@ func TestVerdict(t *testing.T) {
 	}{
 		"well":        {outcome: driver.Outcome{}, silent: true},
 		"interrupted": {outcome: driver.Outcome{Reason: "enough of it"}, code: 1},
-		"told":        {outcome: driver.Outcome{Failure: &driver.Failure{Death: rendezvous.Death{Told: "raised"}}}, code: 1},
-		"killed":      {outcome: driver.Outcome{Failure: &driver.Failure{Death: rendezvous.Death{Signal: 9}}}, code: 137},
-		"code":        {outcome: driver.Outcome{Failure: &driver.Failure{Death: rendezvous.Death{ExitCode: 3}}}, code: 3},
+		"told":        {outcome: after(rendezvous.Death{Told: "raised"}), code: 1},
+		"killed":      {outcome: after(rendezvous.Death{Signal: 9}), code: 137},
+		"code":        {outcome: after(rendezvous.Death{ExitCode: 3}), code: 3},
 	} {
 		if code, text := verdict(c.outcome); code != c.code || (text == "") != c.silent {
 			t.Errorf("%s: code %d, %q", name, code, text)

@@ -204,7 +204,7 @@ func TestTheWayBackIsBarred(t *testing.T) {
 	in := &networks[1].lanes[0].dataIn[0].streams[0]
 	eventually(t, func() bool { return in.lent() != nil })
 	barTheWayBack(t, in)
-	if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), "poller does not take") {
+	if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), "does not take the connection: file type") {
 		t.Error(err)
 	}
 	if _, err := in.conn.Load().Write(nil); err == nil {

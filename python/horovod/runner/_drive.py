@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping
 
 from horovod import _program
 
-# The variables by which a job is shown and reported, and to whom. They count for the driver, since the ranks meet there.
+# The variables by which a job is shown and reported, and to whom. They count for the driver: the ranks meet there.
 _SHOWS = (
     "GOROVOD_METRICS",
     "GOROVOD_DASHBOARD",

@@ -40,7 +40,7 @@ func Attach(fd int, local, remote net.Addr, track func(fd int, open bool)) (*Con
 	if err := s.SetDeadline(time.Time{}); err != nil {
 		track(fd, false)
 		s.Close()
-		return nil, fmt.Errorf("Go's poller does not take the connection: %w", err)
+		return nil, fmt.Errorf("the poller of Go does not take the connection: %w", err)
 	}
 	return &Conn{Stream: s, fd: fd, track: track}, nil
 }
