@@ -44,8 +44,7 @@ func (b *Board) Relay(records []transport.Record) (bool, error) {
 			}
 		}
 	}
-	*word(b.log, b.regs.last) |= batchEnd
-	b.regs.cut.Store(b.regs.tail.Load())
+	b.endBatch(b.regs.last, b.regs.tail.Load())
 	return true, nil
 }
 
