@@ -9,6 +9,7 @@ uniform in their logarithm.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -42,6 +43,7 @@ class Drill:
     rank: int
     magnitude: float
     healthy: float  # seconds before the fault
+    tcp: bool  # over TCP instead of shared memory
 
 
 @dataclass
@@ -60,7 +62,8 @@ class Result:
 
 def draw(rng: random.Random, np: int) -> Drill:
     magnitude = math.exp(rng.uniform(math.log(EDGES[0]), math.log(EDGES[-1])))
-    return Drill(np, rng.choice(KINDS), rng.randrange(np), magnitude, rng.uniform(2.5, 4))
+    kind = rng.choice(KINDS)
+    return Drill(np, kind, rng.randrange(np), magnitude, rng.uniform(2.5, 4), kind == "link")
 
 
 def run(drill: Drill, folder: pathlib.Path) -> Result:
@@ -91,7 +94,7 @@ def attempt(drill: Drill, folder: pathlib.Path) -> Result:
         DRILL_ONSET=str(onset),
         DRILL_END=str(end),
     )
-    if drill.kind == "link":
+    if drill.tcp:
         env["GOROVOD_TRANSPORT"] = "tcp"
     command = [str(ROOT / "build/horovodrun"), "-np", str(drill.np), "--dashboard=0", "--log-level=INFO"]
     with open(folder / "log", "w") as log:
@@ -189,13 +192,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=None, help="default: a fresh one, which is printed")
     parser.add_argument("--drills", type=int, default=100)
-    parser.add_argument("--healthy", type=int, default=100, help="healthy jobs, half of them on 4 ranks")
+    parser.add_argument("--healthy", type=int, default=100, help="healthy jobs, half of them on 4 ranks, and half over TCP")
     parser.add_argument("--json", help="write each result to this file, a line each")
     o = parser.parse_args()
     seed = o.seed if o.seed is not None else random.SystemRandom().randrange(1 << 32)
     rng = random.Random(seed)
     print(f"seed {seed}, {os.cpu_count()} cores", flush=True)
-    drills = [Drill(2 + 2 * (i % 2), "none", 0, 0.0, 3.0) for i in range(o.healthy)]
+    drills = [Drill(2 + 2 * (i % 2), "none", 0, 0.0, 3.0, i // 2 % 2 == 1) for i in range(o.healthy)]
     drills += [draw(rng, 2 + 2 * (i % 2)) for i in range(o.drills)]
     results = []
     with tempfile.TemporaryDirectory() as folder:
@@ -213,10 +216,11 @@ def main() -> None:
                 with open(o.json, "a") as f:
                     f.write(json.dumps(asdict(result)) + "\n")
     healthy = [r for r in results if r.drill.kind == "none"]
-    for np in (2, 4):
-        runs = [r for r in healthy if r.drill.np == np]
+    for np, tcp in itertools.product((2, 4), (False, True)):
+        runs = [r for r in healthy if (r.drill.np, r.drill.tcp) == (np, tcp)]
         alarms = sum(r.false_alarms > 0 for r in runs)
-        print(f"\nhealthy, np {np}: {alarms} of {len(runs)} jobs with a false alarm", end="")
+        over = "TCP" if tcp else "shared memory"
+        print(f"\nhealthy, np {np}, over {over}: {alarms} of {len(runs)} jobs with a false alarm", end="")
     for np in (2, 4):
         print(f"\n\nnp {np}:\n\n" + curve([r for r in results if r.drill.kind != "none" and r.drill.np == np]))
     loads = sorted(r.load for r in results)

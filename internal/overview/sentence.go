@@ -259,7 +259,7 @@ func (j *Job) blame(v straggler.Verdict) string {
 	d := j.ranks[v.Rank].recent(straggler.Windows + 1)
 	if v.Kind == straggler.SlowLink {
 		return fmt.Sprintf("The connection from %s to %s is slow: it has data under way in %.0f %% of the time, at "+
-			"%s/s.", who, j.ranks[v.Rank].last.Link.To, 100*d.share.Link, Bytes(d.share.Rate))
+			"%s/s.", who, j.ranks[v.Rank].last.Link.To, 100*d.share.Link, Bytes(d.share.Rate()))
 	}
 	text := fmt.Sprintf("The others wait for %s in %.0f %% of the time", who, 100*v.Share)
 	if v.Kind != straggler.Unknown {

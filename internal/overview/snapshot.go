@@ -256,15 +256,12 @@ func (r *rank) recent(samples int) (d recent) {
 	d.cores, d.starved = share(a.cpu, b.cpu), min(1, share(a.main.Starved, b.main.Starved))
 	d.share = straggler.Share{Waiting: d.waiting, Busy: d.busy, Known: b.main.Running > 0,
 		Running: min(1, share(a.main.Running, b.main.Running)), Starved: d.starved,
-		Link: min(1, share(a.link.Busy, b.link.Busy))}
+		Link: min(1, share(a.link.Busy, b.link.Busy)), Sent: float64(more(a.link.Bytes, b.link.Bytes)) / dt}
 	if looks := more(a.main.Looks, b.main.Looks); looks > 0 {
 		of := func(before, now uint64) float64 { return float64(more(before, now)) / float64(looks) }
 		d.share.Looked = true
 		d.share.Asleep, d.share.Reading = of(a.main.Asleep, b.main.Asleep), of(a.main.Reading, b.main.Reading)
 		d.share.Locked = of(a.main.Locked, b.main.Locked)
-	}
-	if busy := more(a.link.Busy, b.link.Busy); busy > 0 {
-		d.share.Rate = float64(more(a.link.Bytes, b.link.Bytes)) / (float64(busy) / 1e9)
 	}
 	return d
 }

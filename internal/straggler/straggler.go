@@ -36,8 +36,16 @@ type Share struct {
 
 	// Of its busiest connection:
 	Link float64 // it had data under way
-	Rate float64 // bytes per second in that time; 0 if it sent nothing
+	Sent float64 // bytes that it has sent, per second of the window
 }
+
+// Rate is how many bytes per second the busiest connection of a rank sends while it has data under way; 0 if it has sent
+// nothing.
+func (s *Share) Rate() float64 { return s.Sent / max(s.Link, leastTold) }
+
+// leastTold is the least share of the time in which a connection is known to have data under way: Linux measures that in
+// ticks of up to 10 ms, a fast connection's often as 0.
+const leastTold = 0.01
 
 // Window is what each rank did in one second, by rank.
 type Window []Share
@@ -225,18 +233,20 @@ func (s *Share) Mostly() Kind {
 	return Computes
 }
 
-// slowest finds the rank with a slow connection.
+// slowest finds the rank with a slow connection: one that has data under way for longer than the others have, sends it
+// at a lower rate, and is waited for. Those who get the data late are in the collective for as long as it is under way;
+// the rank that sends it need not be.
 func slowest(windows []Window, mean Window) (v Verdict, ok bool) {
 	worst := top(mean, func(s *Share) float64 { return s.Link })
 	m := &mean[worst]
 	var rates, links []float64
 	for i := range mean {
-		if s := &mean[i]; i != worst && s.Rate > 0 {
-			rates, links = append(rates, s.Rate), append(links, s.Link)
+		if s := &mean[i]; i != worst && s.Sent > 0 {
+			rates, links = append(rates, s.Rate()), append(links, s.Link)
 		}
 	}
-	if len(rates) == 0 || m.Link < leastLink || m.Busy < m.Link/2 || m.Rate <= 0 ||
-		median(rates) < slower*m.Rate {
+	busy := mean[top(mean, func(s *Share) float64 { return s.Busy })].Busy
+	if len(rates) == 0 || m.Link < leastLink || busy < m.Link/2 || m.Sent <= 0 || median(rates) < slower*m.Rate() {
 		return Verdict{}, false
 	}
 	if !often(windows, func(w Window) bool {
@@ -295,7 +305,6 @@ func average(windows []Window) Window {
 	for i := range mean {
 		m := &mean[i]
 		m.Known, m.Looked = true, true
-		sent := 0.0
 		for _, w := range windows {
 			s := &w[i]
 			m.Known, m.Looked = m.Known && s.Known, m.Looked && s.Looked
@@ -308,13 +317,10 @@ func average(windows []Window) Window {
 			m.Reading += s.Reading
 			m.Locked += s.Locked
 			m.Link += s.Link
-			sent += s.Link * s.Rate
-		}
-		if m.Link > 0 {
-			m.Rate = sent / m.Link
+			m.Sent += s.Sent
 		}
 		for _, f := range []*float64{&m.Late, &m.Waiting, &m.Busy, &m.Running, &m.Starved, &m.Asleep, &m.Reading,
-			&m.Locked, &m.Link} {
+			&m.Locked, &m.Link, &m.Sent} {
 			*f /= float64(len(windows))
 		}
 	}

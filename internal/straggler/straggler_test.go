@@ -9,7 +9,7 @@ import (
 func job(ranks, late int, share float64, does func(*Share)) Window {
 	w := make(Window, ranks)
 	for i := range w {
-		w[i] = Share{Busy: 0.1, Known: true, Running: 0.6, Looked: true, Link: 0.02, Rate: 1e9}
+		w[i] = Share{Busy: 0.1, Known: true, Running: 0.6, Looked: true, Link: 0.02, Sent: 2e7}
 		if i != late {
 			w[i].Waiting, w[i].Locked = share, share
 		}
@@ -48,14 +48,30 @@ func TestASlowConnection(t *testing.T) {
 		for i := range w {
 			w[i].Busy = 0.5
 		}
-		w[1].Link, w[1].Rate = 0.45, 1e7
+		w[1].Link, w[1].Sent = 0.45, 4.5e6
 		if v, ok := Find([]Window{w, w, w, w}); !ok || v.Rank != 1 || v.Kind != SlowLink {
 			t.Errorf("of %d ranks, rank 1 has a slow connection: %+v, %v", ranks, v, ok)
 		}
-		w[1].Rate = 1e9 // as fast as the others; it only sends more
+		w[1].Sent = 4.5e8 // as fast as the others; it only sends more
 		if v, ok := Find([]Window{w, w, w, w}); ok {
 			t.Errorf("a rank that sends much is blamed: %+v", v)
 		}
+	}
+}
+
+// TestTheOtherEndOfASlowConnection checks two ranks over one connection that is slow in one direction. The sender is done
+// before its data has arrived. The other rank gets it late, so it is late in the next step; its own connection never has
+// data under way for a whole tick of the clock.
+func TestTheOtherEndOfASlowConnection(t *testing.T) {
+	sender := Share{Waiting: 0.22, Busy: 0.14, Known: true, Running: 0.4, Looked: true, Link: 0.32, Sent: 8e6}
+	other := Share{Late: 0.22, Busy: 0.32, Known: true, Running: 0.7, Looked: true, Sent: 8e6}
+	w := Window{other, sender}
+	if v, ok := Find([]Window{w, w, w, w}); !ok || v.Rank != 1 || v.Kind != SlowLink {
+		t.Errorf("%+v, %v", v, ok)
+	}
+	w[0].Busy, w[1].Busy = 0.05, 0.05 // nobody waits for the data
+	if v, ok := Find([]Window{w, w, w, w}); !ok || v.Rank != 0 || v.Kind != Computes {
+		t.Errorf("a rank that is late on its own account: %+v, %v", v, ok)
 	}
 }
 
@@ -119,7 +135,7 @@ func TestLost(t *testing.T) {
 		for i, late := range c.lates {
 			w := job(4, -1, 0, nil)
 			for k := range w {
-				w[k].Busy, w[k].Link = 0, 0
+				w[k].Busy, w[k].Link, w[k].Sent = 0, 0, 0
 			}
 			w[i%4].Late = late
 			windows = append(windows, w)

@@ -49,8 +49,9 @@ func (l *Links) Busiest() Link {
 			continue
 		}
 		l.open[fd] = now
-		if us := now.us - min(now.us, before.us); us > most.us {
-			most = traffic{us, now.bytes - min(now.bytes, before.bytes)}
+		done := traffic{now.us - min(now.us, before.us), now.bytes - min(now.bytes, before.bytes)}
+		if done.us > most.us || done.us == most.us && done.bytes > most.bytes {
+			most = done
 			l.total.To = peer(fd)
 		}
 	}
