@@ -176,6 +176,14 @@ func (b *tab) keep(name string) {
 	}
 }
 
+// showsHidden checks that an element with an injection writes out what could hide or reorder text.
+func (b *tab) showsHidden(id string) {
+	b.t.Helper()
+	if text := b.text(id); !strings.Contains(text, `\x1b[2J\u202egnp`) || strings.ContainsAny(text, "\x1b\u202e\r") {
+		b.t.Errorf("%s hides what it has: %q", id, text)
+	}
+}
+
 // TestInChromium looks at the page with a browser: it shows the job's texts as text, and reacts to keys.
 func TestInChromium(t *testing.T) {
 	s, _ := open(t, door.Options{Address: "0"})
@@ -184,6 +192,8 @@ func TestInChromium(t *testing.T) {
 	if text := b.text("sentence"); !strings.Contains(text, "onerror=alert(1)") {
 		t.Errorf("the sentence is %q", text)
 	}
+	b.showsHidden("sentence")
+	b.showsHidden("open")
 	if b.value(`document.getElementById("where").hidden`) != "true" {
 		t.Error("a stack is shown without a token")
 	}
@@ -231,6 +241,7 @@ func TestLoginInChromium(t *testing.T) {
 	b.keep("where")
 	b.value(`document.querySelector("#lines-form button").click()`)
 	b.until(`document.getElementById("lines").textContent.includes("<img")`)
+	b.showsHidden("lines")
 	if cookie := b.value("document.cookie"); cookie != "" {
 		t.Errorf("a script sees %q", cookie)
 	}

@@ -28,7 +28,7 @@ const token = "correct-horse-battery"
 // stackInjection stands for a function's name.
 const stackInjection = "<img src=x onerror=alert(2)>"
 
-const injection = "</script><img src=x onerror=alert(1)>\r\n\r\nevent: now\r\n\x1b[2J"
+const injection = "</script><img src=x onerror=alert(1)>\r\n\r\nevent: now\r\n\x1b[2J\u202egnp"
 
 // open serves a job of two ranks, one of which waits.
 func open(t *testing.T, o door.Options) (*Server, *overview.Job) {
