@@ -25,8 +25,6 @@ const (
 // interval is the work of a world's ranks since its last span of steps.
 type interval struct {
 	from  uint64 // the first generation of the world
-	began time.Time
-	last  time.Time // the newest answer
 	ranks []worker
 }
 
@@ -34,7 +32,8 @@ type interval struct {
 type worker struct {
 	generation uint64
 	host       string
-	told       time.Time // zero: never
+	since      time.Time // its last answer before the interval, or its first one
+	told       time.Time // its newest answer
 	last       *feed.Figures
 
 	sums
@@ -80,11 +79,10 @@ func (v *interval) take(now time.Time, number int, generation uint64, host strin
 				v.ranks[l.Rank].lateness += l.Nanoseconds
 			}
 		}
-	} else if v.began.IsZero() {
-		v.began = now
+	} else { // another process of the rank begins anew
+		w.since, w.sums = now, sums{lateness: w.lateness}
 	}
 	w.generation, w.host, w.told, w.last = generation, host, now, f
-	v.last = now
 }
 
 func more(before, now uint64) uint64 { return max(before, now) - before }
@@ -119,18 +117,21 @@ func (j *Job) followSteps() {
 	}
 }
 
-// endInterval makes the spans of the interval that the answers cover, if a step has ended in it. The caller holds mu.
+// endInterval makes the spans of the interval, if a step has ended in it. The answers of two ranks cover slightly
+// different times; the span has those of the rank whose steps it counts. The caller holds mu.
 func (j *Job) endInterval() {
 	v := &j.interval
 	var all sums
 	ranks := 0
-	most := uint64(0) // the steps of the rank that has told most
+	lead := &worker{} // has told most steps
 	for i := range v.ranks {
 		w := &v.ranks[i]
 		if w.covered > 0 {
 			ranks++
 		}
-		most = max(most, w.steps)
+		if w.steps > lead.steps {
+			lead = w
+		}
 		all.covered += w.covered
 		all.steps += w.steps
 		all.stepTime += w.stepTime
@@ -138,15 +139,15 @@ func (j *Job) endInterval() {
 		all.busy += w.busy
 		all.samples += w.samples
 	}
-	if most == 0 || j.world == nil || !v.last.After(v.began) {
+	if lead.steps == 0 || j.world == nil || !lead.told.After(lead.since) {
 		return
 	}
 	share := func(ns uint64) float64 { return min(1, float64(ns)/float64(max(1, all.covered))) }
 	waiting := share(all.waited)
 	communicating := min(1-waiting, share(all.busy))
 	s := span{TraceID: j.trace, SpanID: randomID(8), ParentID: j.world.SpanID, Name: "steps", Kind: internalKind,
-		Start: nanos(v.began), End: nanos(v.last), Attributes: []attribute{
-			number("horovod.steps", int(most)),
+		Start: nanos(lead.since), End: nanos(lead.told), Attributes: []attribute{
+			number("horovod.steps", int(lead.steps)),
 			decimal("horovod.step.seconds", feed.Seconds(all.stepTime)/float64(all.steps)),
 			decimal("horovod.computing", 1-waiting-communicating),
 			decimal("horovod.waiting", waiting),
@@ -156,7 +157,7 @@ func (j *Job) endInterval() {
 	if all.samples > 0 {
 		s.Attributes = append(s.Attributes, number("horovod.samples", int(all.samples)))
 	}
-	late := v.late()
+	late := v.late(lead.told.Sub(lead.since))
 	if len(late) > 0 {
 		s.Attributes = append(s.Attributes, v.about(late[0])...)
 	}
@@ -166,16 +167,15 @@ func (j *Job) endInterval() {
 			Kind: internalKind, Start: s.Start, End: s.End, Attributes: v.about(i)})
 	}
 	j.e.addSteps(spans)
-	v.began = v.last
 	for i := range v.ranks {
-		v.ranks[i].sums = sums{}
+		v.ranks[i].since, v.ranks[i].sums = v.ranks[i].told, sums{}
 	}
 }
 
-// late are the ranks for which the others waited for a notable part of the interval, the latest first.
-func (v *interval) late() (ranks []int) {
+// late are the ranks for which the others waited for a notable part of an interval that took so long, the latest first.
+func (v *interval) late(took time.Duration) (ranks []int) {
 	for i := range v.ranks {
-		if v.seconds(i) >= leastLate*v.last.Sub(v.began).Seconds() {
+		if v.seconds(i) >= leastLate*took.Seconds() {
 			ranks = append(ranks, i)
 		}
 	}

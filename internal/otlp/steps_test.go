@@ -122,6 +122,25 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// The answers of two ranks can be a second apart. The span has the times of the rank whose steps it counts.
+func TestTimesOfSteps(t *testing.T) {
+	v := interval{ranks: make([]worker, 2)}
+	now := time.Now()
+	for i, at := range []time.Duration{0, 1, 2, 3} {
+		f, _ := feed.Decode(told(uint64(100*i), -1))
+		v.take(now.Add(at*time.Second), i%2, 0, "", f)
+	}
+	j := &Job{e: &exporter{queue: make(chan span, mostQueued)}, world: &span{}, interval: v}
+	j.endInterval()
+	s := <-j.e.queue
+	if s.Start != nanos(now) || s.End != nanos(now.Add(2*time.Second)) {
+		t.Errorf("from %s to %s, though the steps are of 2 s from %s", s.Start, s.End, nanos(now))
+	}
+	if r := j.interval.ranks[0]; r.since != r.told {
+		t.Error("the next interval does not begin where this one ends")
+	}
+}
+
 // Steps leave room in the queue for failures.
 func TestStepsLeaveRoom(t *testing.T) {
 	e := &exporter{queue: make(chan span, mostQueued)}

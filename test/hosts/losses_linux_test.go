@@ -134,7 +134,7 @@ func TestACutWire(t *testing.T) {
 	j.until("ready", 2)
 	c.Hosts[2].Link(t, "down")
 	j.wait()
-	j.ended(255, "rank 1 on host h2 .* is lost with its host: nothing was heard of it for 20s")
+	j.ended(255, "rank 1 on host h2 (\\(pid [0-9]+\\) )?is lost with its host: nothing was heard of it for 20s")
 	for _, p := range cluster.Marked(mark, "") { // or the host would end them after two minutes
 		syscall.Kill(p, syscall.SIGTERM)
 	}
