@@ -52,6 +52,9 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 	e.Apart, e.Settings = true, f.settings(os.Environ())
 	e.isLocal = func(host string) bool { return host == self.Host }
 	e.fleet = newFleet(e, *f.place, self, key, l)
+	if f.NumProc == 0 && f.MinNP == nil {
+		e.fleet.need = o.Config.NP
+	}
 	e.Remote.Timeout, e.Remote.open, e.slots = defaultStartTimeout, e.fleet.openLine, e.fleet.slots
 	if where := f.leaveOn(); where != "" {
 		go func() {
@@ -66,7 +69,7 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 func (f *flags) fleetRules(env []string, slots int) membership.Config {
 	c := f.membership(env)
 	c.Fixed = f.place.Count == 1
-	c.Terms.Min = "--min-np"
+	c.Terms.Min, c.Terms.Slots = "--min-np", "check that nodes with enough slots have come"
 	if f.MinNP == nil {
 		c.Min, c.Terms.Min = f.place.Least*slots, "--nnodes"
 	}
