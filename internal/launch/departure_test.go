@@ -42,7 +42,8 @@ func TestLeaveVariable(t *testing.T) {
 		{where: "ftp://h", args: "--nnodes 2 --node-rank 0 --master-addr a t", warns: unused},
 		{where: "/x", args: "--nnodes 1:2 --node-rank 0 --master-addr a t"},
 		{where: "/x", args: "--nnodes 1:2 --node-rank 0 --master-addr a --leave-on /y t"},
-		{where: "ftp://h", args: "--nnodes 1:2 --node-rank 0 --master-addr a t", fails: leaveVariable + " ftp://h: a URL"},
+		{where: "ftp://h", args: "--nnodes 1:2 --node-rank 0 --master-addr a t",
+			fails: leaveVariable + " ftp://h: a URL"},
 		{where: " /x", args: "--nnodes 1:2 --node-rank 0 --master-addr a t",
 			fails: leaveVariable + ` " /x": it begins or ends with white space`},
 	} {

@@ -365,8 +365,8 @@ func (f *flags) chooseController(getenv func(string) string) {
 		case f.elastic():
 			f.warnings = append(f.warnings, name+"="+value+" does not count: MPI cannot carry an elastic job")
 		case f.place != nil:
-			f.warnings = append(f.warnings, name+"="+value+" does not count: each node's launcher starts its processes "+
-				"itself")
+			f.warnings = append(f.warnings, name+"="+value+" does not count: each node's launcher starts its "+
+				"processes itself")
 		case f.Input != "" || f.Results != "":
 			f.warnings = append(f.warnings, name+"="+value+" does not count: horovod.run hands functions to "+
 				"processes that this launcher starts itself")

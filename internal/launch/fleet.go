@@ -171,9 +171,9 @@ func (f *fleet) short() string {
 	if len(list) > mostListed {
 		list, more = list[:mostListed], " and so on"
 	}
-	return fmt.Sprintf("%d nodes are here, with %d slots (%s%s), and the job needs %d: a number of nodes stands for so "+
-		"many times node 0's slots. Give each node as many (--nproc-per-node), or say how many processes are enough "+
-		"(--min-np)", 1+len(f.here), total, strings.Join(list, ", "), more, f.need)
+	return fmt.Sprintf("%d nodes are here, with %d slots (%s%s), and the job needs %d: a number of nodes stands for "+
+		"so many times node 0's slots. Give each node as many (--nproc-per-node), or say how many processes are "+
+		"enough (--min-np)", 1+len(f.here), total, strings.Join(list, ", "), more, f.need)
 }
 
 // mostListed is the most nodes that a message lists.

@@ -60,14 +60,15 @@ func TestNodesWithTooFewSlots(t *testing.T) {
 		here        []*visitor
 		says        string
 	}{
-		{least: 2, need: 4, here: []*visitor{node("b", 1)}, says: "2 nodes are here, with 3 slots (a 2, b 1), and the " +
-			"job needs 4: a number of nodes stands for so many times node 0's slots."},
+		{least: 2, need: 4, here: []*visitor{node("b", 1)}, says: "2 nodes are here, with 3 slots (a 2, b 1), and " +
+			"the job needs 4: a number of nodes stands for so many times node 0's slots."},
 		{least: 2, need: 4, here: []*visitor{node("b", 2)}},
 		{least: 2, need: 4},
 		{least: 3, need: 6, here: []*visitor{node("b", 1)}},
 		{least: 2, here: []*visitor{node("b", 1)}},
 	} {
-		f := &fleet{place: nodes.Place{Least: c.least}, self: nodes.Node{Host: "a", Slots: 2}, need: c.need, here: c.here}
+		f := &fleet{place: nodes.Place{Least: c.least}, self: nodes.Node{Host: "a", Slots: 2}, need: c.need,
+			here: c.here}
 		if got := f.short(); !strings.HasPrefix(got, c.says) || c.says == "" && got != "" {
 			t.Errorf("%d of %d nodes: %q, want %q", 1+len(c.here), c.least, got, c.says)
 		}

@@ -50,7 +50,8 @@ func (a Asked) given() bool { return a != Asked{} }
 // SlotsVariable is torchrun's name for --nproc-per-node as a variable.
 const SlotsVariable = "PET_NPROC_PER_NODE"
 
-// The other variables: torchrun's, each of which stands for one of its options, and that of an indexed Job of Kubernetes.
+// The other variables: torchrun's, each of which stands for one of its options, and that of an indexed Job of
+// Kubernetes.
 const (
 	countVariable = "PET_NNODES"
 	rankVariable  = "PET_NODE_RANK"

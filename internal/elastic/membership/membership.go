@@ -90,7 +90,7 @@ type State struct {
 	replaced   bool          // workers that did not come were replaced
 	failures   int
 	saved      int64     // the newest commit on a disk, as far as workers have said; below 0: none
-	falls      int       // how often in a row all workers that had the state have failed, and it was taken from the disk
+	falls      int       // how often in a row all workers have failed although the state is on the disk
 	fallen     int       // failures until the last of the falls, or until the newest commit on a disk
 	finisher   *worker   // the first member that ended with success, which finishes the job; nil: none
 	unfinished []*worker // workers that still had to train then, and got no place
