@@ -165,6 +165,9 @@ func answer(m Message) (Assignment, error) {
 	return *m.Assignment, nil
 }
 
+// Saved tells the driver that a commit is on the disk. If that fails, the connection has ended.
+func (c *Client) Saved(commit int64) { c.write(Message{Type: TypeSaved, Commit: commit}) }
+
 // Updates returns the driver's news of the hosts since the last place, and forgets it; 0 and NoUpdate if there is none.
 func (c *Client) Updates() (stamp int64, update membership.HostUpdate) {
 	c.mu.Lock()

@@ -36,6 +36,7 @@ const (
 	// From a worker:
 	TypeReady = "ready" // the worker waits for a place: Number, Registration
 	TypePong  = "pong"
+	TypeSaved = "saved" // Commit is on the disk: the worker has written it, or has found it there
 	// From the driver:
 	TypePlace   = "place"   // Number as in ready, Assignment
 	TypeDismiss = "dismiss" // Text: why the worker gets no more places
@@ -50,6 +51,7 @@ type Message struct {
 	Registration *membership.Registration `json:",omitempty"`
 	Assignment   *Assignment              `json:",omitempty"`
 	Text         string                   `json:",omitempty"`
+	Commit       int64                    `json:",omitempty"`
 	Stamp        int64                    `json:",omitempty"` // seconds, greater with each update
 	Update       membership.HostUpdate    `json:",omitempty"`
 }

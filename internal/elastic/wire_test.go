@@ -15,6 +15,7 @@ func TestFrames(t *testing.T) {
 			Sets: [][]int{{0, 2}, {1}}, Trouble: "x"}},
 		{Type: TypePlace, Number: 3, Assignment: &Assignment{Epoch: 7, Place: membership.Place{Worker: 4, Host: "a",
 			Rank: 1, Size: 2}, Addrs: []string{"a:1"}, Sync: true}},
+		{Type: TypeSaved, Commit: 1 << 40},
 		{Type: TypeUpdate, Stamp: 1 << 40, Update: membership.Added | membership.Removed},
 	} {
 		frame, err := Encode(m)

@@ -131,17 +131,30 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 	if err := (&sender{w: c.in}).job(job); err != nil {
 		return c.unreachable("")
 	}
-	f, err := frames.next()
-	switch {
-	case err != nil:
-		return c.unreachable("")
-	case f.note == nil || f.note.Ready == nil && f.note.Type != refusedNote:
-		return &hostError{Host: c.host, What: "what runs there is no agent of gorovod"}
-	case f.note.Type == refusedNote:
-		return &hostError{Host: c.host, What: f.note.Text}
+	for {
+		f, err := frames.next()
+		switch {
+		case err != nil:
+			return c.unreachable("")
+		case f.note != nil && f.note.Type == goingNote: // the host is to leave before it has taken the job
+			c.leave(f.note.Text)
+		case f.note != nil && f.note.Type == refusedNote:
+			return &hostError{Host: c.host, What: f.note.Text}
+		case f.note == nil || f.note.Ready == nil:
+			return &hostError{Host: c.host, What: "what runs there is no agent of gorovod"}
+		default:
+			c.ready = *f.note.Ready
+			return nil
+		}
 	}
-	c.ready = *f.note.Ready
-	return nil
+}
+
+// leave notes that the host is to leave the job. Only the first reason counts.
+func (c *remoteCrew) leave(why string) {
+	select {
+	case c.leaves <- strings.ToValidUTF8(why, "?"):
+	default:
+	}
 }
 
 // unreachable is the error for a connection that has ended. printed is the text that came instead of an agent's
@@ -305,10 +318,7 @@ func (c *remoteCrew) pass(f frame) error {
 		}
 		switch f.note.Type {
 		case goingNote:
-			select {
-			case c.leaves <- strings.ToValidUTF8(f.note.Text, "?"):
-			default:
-			}
+			c.leave(f.note.Text)
 			return nil
 		case startedNote:
 			c.mu.Lock()

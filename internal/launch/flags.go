@@ -121,9 +121,12 @@ const (
 func (f *flags) check(options []string) error {
 	given := false
 	for _, o := range options {
-		given = given || strings.HasPrefix(o, "--np") || strings.HasPrefix(o, "--num-proc")
+		name, _, _ := strings.Cut(o, "=")
+		given = given || name == "--np" || name == "--num-proc"
 	}
 	switch {
+	case given && f.NumProc < 1:
+		return fmt.Errorf("-np %d: at least 1 process is needed", f.NumProc)
 	case f.inMPIJob(os.Getenv):
 		if err := f.useMPIJob(given); err != nil {
 			return err
@@ -136,8 +139,10 @@ func (f *flags) check(options []string) error {
 	case !given:
 		return errors.New("-np is missing: say how many processes to start, for instance: horovodrun -np 2 " +
 			"python train.py")
-	case given && f.NumProc < 1:
-		return fmt.Errorf("-np %d: at least 1 process is needed", f.NumProc)
+	}
+	if os.Getenv(leaveVariable) != "" && f.LeaveOn == "" && (f.place == nil || !f.place.Elastic) && !inRank(os.Getenv) {
+		f.warnings = append(f.warnings, leaveVariable+" is not used: only in an elastic job of which each node has a "+
+			"launcher (--nnodes MIN:MAX) can a node leave by itself")
 	}
 	switch {
 	case len(f.command) == 0 && f.place != nil && !given:
@@ -359,6 +364,9 @@ func (f *flags) chooseController(getenv func(string) string) {
 		switch {
 		case f.elastic():
 			f.warnings = append(f.warnings, name+"="+value+" does not count: MPI cannot carry an elastic job")
+		case f.place != nil:
+			f.warnings = append(f.warnings, name+"="+value+" does not count: each node's launcher starts its "+
+				"processes itself")
 		case f.Input != "" || f.Results != "":
 			f.warnings = append(f.warnings, name+"="+value+" does not count: horovod.run hands functions to "+
 				"processes that this launcher starts itself")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/gorovod/gorovod/internal/elastic/membership"
@@ -19,6 +20,7 @@ type fleet struct {
 	place nodes.Place
 	self  nodes.Node // node 0
 	key   []byte
+	need  int // how many slots the job needs to start; 0: -np or --min-np says it, and no number of nodes
 
 	listener  net.Listener
 	reception *nodes.Reception // nil before open
@@ -83,17 +85,24 @@ func (f *fleet) came(n nodes.Node) {
 		f.here = slices.DeleteFunc(f.here, func(o *visitor) bool { return o == before })
 	}
 	f.here = append(f.here, v)
+	short := f.short()
 	f.mu.Unlock()
 	if before != nil {
 		f.job.say("node %s has come again, as host %s: host %s is taken for lost", label(n), v.name, before.name)
 		f.job.replaced(before.name)
 	}
 	f.job.tell("%s has come, with %d slots", v.name, n.Slots)
+	if short != "" {
+		f.job.say("%s", short)
+	}
 	crew, err := f.job.remote(v.name)
 	if err != nil { // remote has told the user
 		f.drop(v)
 		return
 	}
+	f.mu.Lock()
+	v.going = len(crew.leaves) > 0 // it got its notice before it had taken the job
+	f.mu.Unlock()
 	f.offer()
 	select {
 	case why := <-crew.leaves:
@@ -105,8 +114,26 @@ func (f *fleet) came(n nodes.Node) {
 		f.job.driver.Vacated(v.name, crew.Close)
 		<-crew.Lost()
 	case <-crew.Lost():
+		f.lost(v, crew.Err())
 	}
 	f.drop(v)
+}
+
+// lost tells the user and the driver of the loss of a node, unless the job is over or another node has its place. The
+// driver must hear of it before drop: it would take the node for one that leaves in order.
+func (f *fleet) lost(v *visitor, why error) {
+	f.mu.Lock()
+	expected := f.closed || !slices.Contains(f.here, v)
+	f.mu.Unlock()
+	if expected {
+		return
+	}
+	text := fmt.Sprint(why)
+	if h := (*hostError)(nil); errors.As(why, &h) {
+		text = h.What
+	}
+	f.job.say("host %s is lost: %s", v.name, text)
+	f.job.driver.HostLost(v.name)
 }
 
 // unused is a name for a node that calls itself host. f.mu is held.
@@ -128,6 +155,29 @@ func (f *fleet) same(n nodes.Node) *visitor {
 	}
 	return nil
 }
+
+// short says that as many nodes are here as the job needs, and that they have too few slots; empty if that is not so.
+// f.mu is held.
+func (f *fleet) short() string {
+	total, list := f.self.Slots, []string{fmt.Sprintf("%s %d", f.self.Host, f.self.Slots)}
+	for _, v := range f.here {
+		total += v.Slots
+		list = append(list, fmt.Sprintf("%s %d", v.name, v.Slots))
+	}
+	if len(list) < f.place.Least || total >= f.need {
+		return ""
+	}
+	more := ""
+	if len(list) > mostListed {
+		list, more = list[:mostListed], " and so on"
+	}
+	return fmt.Sprintf("%d nodes are here, with %d slots (%s%s), and the job needs %d: a number of nodes stands for "+
+		"so many times node 0's slots. Give each node as many (--nproc-per-node), or say how many processes are "+
+		"enough (--min-np)", 1+len(f.here), total, strings.Join(list, ", "), more, f.need)
+}
+
+// mostListed is the most nodes that a message lists.
+const mostListed = 8
 
 // label is what a user calls a node.
 func label(n nodes.Node) string {

@@ -16,7 +16,7 @@ var mpiJobCooldown = []int{2, 30}
 
 // inMPIJob reports whether this is the launcher of an MPIJob and the user names no hosts.
 func (f *flags) inMPIJob(getenv func(string) string) bool {
-	if f.NNodes != "" || f.Hosts != "" || f.Hostfile != "" || f.DiscoveryScript != "" || getenv("PET_NNODES") != "" {
+	if f.NNodes != "" || f.Hosts != "" || f.Hostfile != "" || f.DiscoveryScript != "" || getenv(nodesVariable) != "" {
 		return false
 	}
 	return isFile(filepath.Join(mpiJobDirectory, "hostfile"))

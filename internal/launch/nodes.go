@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,22 +25,70 @@ const secretFileVariable = "GOROVOD_SECRET_FILE"
 // defaultNodesTimeout is how long the nodes wait for one another: a cluster may take minutes to find room for a pod.
 const defaultNodesTimeout = 10 * time.Minute
 
+// nodesVariable is --nnodes as a variable.
+const nodesVariable = "PET_NNODES"
+
 // apart reports whether each node has a launcher. It is so if the user says so, or if the environment says so and the
-// user names no hosts or processes. given: -np was given.
+// user names no other hosts. With -np the environment must ask for several nodes: if -np led away from them, each pod
+// would run a job of its own. It warns if the user's hosts win over such an environment. given: -np was given.
 func (f *flags) apart(given bool, getenv func(string) string) bool {
 	if f.NNodes != "" || f.NodeRank != nil || f.MasterAddr != "" || f.MasterPort != nil || f.NprocPerNode != "" ||
 		f.RdzvID != "" || f.LeaveOn != "" {
 		return true
 	}
-	if given || f.Hosts != "" || f.Hostfile != "" || f.DiscoveryScript != "" {
+	several := asksForNodes(getenv)
+	why := f.elsewhere(given)
+	switch {
+	case why != "" && several:
+		f.warnings = append(f.warnings, fmt.Sprintf("%s=%s is not used: %s", nodesVariable, getenv(nodesVariable), why))
 		return false
+	case why != "":
+		return false
+	case given:
+		return several
 	}
-	return getenv("PET_NNODES") != "" || getenv("JOB_COMPLETION_INDEX") != ""
+	return getenv(nodesVariable) != "" || getenv("JOB_COMPLETION_INDEX") != ""
+}
+
+// elsewhere says why the job has the hosts of the user's choice; empty if the user has chosen none. given: -np was
+// given.
+func (f *flags) elsewhere(given bool) string {
+	for _, o := range []struct {
+		name  string
+		given bool
+	}{
+		{"--hosts", f.Hosts != ""}, {"--hostfile", f.Hostfile != ""},
+		{"--host-discovery-script", f.DiscoveryScript != ""},
+	} {
+		if o.given {
+			return o.name + " says which hosts the job has"
+		}
+	}
+	switch {
+	case given && f.MPI:
+		return "with --mpi it is mpirun that starts the processes"
+	case given && f.Results != "":
+		return "horovod.run has its processes on this host, unless it is given hosts"
+	}
+	return ""
+}
+
+// asksForNodes reports whether the environment says that this is one of several nodes, or of a number that changes. A
+// rank inherits the variables of its own job, which say nothing about a job that it starts.
+func asksForNodes(getenv func(string) string) bool {
+	text := getenv(nodesVariable)
+	n, err := strconv.Atoi(text)
+	return text != "" && (err != nil || n != 1) && !inRank(getenv)
+}
+
+// inRank reports whether this launcher runs in a rank of a job of ours or of torchrun's.
+func inRank(getenv func(string) string) bool {
+	return getenv("HOROVOD_RANK") != "" || getenv("TORCHELASTIC_RUN_ID") != ""
 }
 
 // checkNodes finds this node's place.
 func (f *flags) checkNodes(getenv func(string) string) error {
-	if f.LeaveOn != "" && f.NNodes == "" && getenv("PET_NNODES") == "" {
+	if f.LeaveOn != "" && f.NNodes == "" && getenv(nodesVariable) == "" {
 		return errors.New("--leave-on is for elastic jobs of which each node has a launcher, since only such a node " +
 			"can leave by itself: give --nnodes MIN:MAX, or set PET_NNODES, too. In other jobs " +
 			"--host-discovery-script says which hosts are to go")
@@ -71,10 +120,10 @@ func (f *flags) checkNodes(getenv func(string) string) error {
 		return errors.New("--nnodes is missing: say how many nodes there are")
 	}
 	f.place = &place
-	if err := checkNotice(f.leaveOn()); err != nil {
-		return err
-	}
-	if f.LeaveOn != "" && !place.Elastic {
+	switch {
+	case place.Elastic:
+		return checkNotice(f.leaveOn())
+	case f.LeaveOn != "":
 		return errors.New("--leave-on is for elastic jobs: give --nnodes MIN:MAX, too")
 	}
 	return nil
@@ -150,7 +199,11 @@ func (f *flags) self() (n nodes.Node, err error) {
 	if n.Host, err = os.Hostname(); err != nil {
 		return n, err
 	}
-	n.Slots, err = nodes.Count(f.place.Slots, os.DirFS("/"), os.Getenv)
+	name := "--nproc-per-node"
+	if f.NprocPerNode == "" && os.Getenv(nodes.SlotsVariable) != "" {
+		name = nodes.SlotsVariable
+	}
+	n.Slots, err = nodes.Count(name, f.place.Slots, os.DirFS("/"), os.Getenv)
 	return n, err
 }
 

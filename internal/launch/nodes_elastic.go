@@ -52,8 +52,11 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 	e.Apart, e.Settings = true, f.settings(os.Environ())
 	e.isLocal = func(host string) bool { return host == self.Host }
 	e.fleet = newFleet(e, *f.place, self, key, l)
+	if f.NumProc == 0 && f.MinNP == nil {
+		e.fleet.need = o.Config.NP
+	}
 	e.Remote.Timeout, e.Remote.open, e.slots = defaultStartTimeout, e.fleet.openLine, e.fleet.slots
-	if where := f.leaveOn(); where != "" {
+	if _, where := f.leaveOn(); where != "" {
 		go func() {
 			warn(name, awaitNotice(where, func(text string) { warn(name, text) })+": node 0 ends, and the job with it")
 			syscall.Kill(os.Getpid(), syscall.SIGTERM)
@@ -66,7 +69,7 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 func (f *flags) fleetRules(env []string, slots int) membership.Config {
 	c := f.membership(env)
 	c.Fixed = f.place.Count == 1
-	c.Terms.Min = "--min-np"
+	c.Terms.Min, c.Terms.Slots = "--min-np", "check that nodes with enough slots have come"
 	if f.MinNP == nil {
 		c.Min, c.Terms.Min = f.place.Least*slots, "--nnodes"
 	}
@@ -83,19 +86,20 @@ func (f *flags) fleetRules(env []string, slots int) membership.Config {
 	return c
 }
 
-// leaveOn is where the notice to leave will be; empty for none.
-func (f *flags) leaveOn() string {
+// leaveOn is where the notice to leave will be, empty for none, and the option or the variable that says so.
+func (f *flags) leaveOn() (name, where string) {
 	if f.LeaveOn != "" {
-		return f.LeaveOn
+		return "--leave-on", f.LeaveOn
 	}
-	return os.Getenv(leaveVariable)
+	return leaveVariable, os.Getenv(leaveVariable)
 }
 
 // joinFleet lets node 0 use this node until the job is over or this node leaves it. If node 0 is lost, this node waits
 // for it to come back. The result is the launcher's exit code.
 func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, err error) {
 	say := func(text string) { warn(name, text) }
-	leaving := departures(f.leaveOn(), say)
+	_, notice := f.leaveOn()
+	leaving := departures(notice, say)
 	limit := defaultNodesTimeout
 	if f.StartTimeout != nil {
 		limit = f.startTimeout()

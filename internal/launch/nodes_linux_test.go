@@ -35,6 +35,14 @@ func TestOneNodeChecksItsSecret(t *testing.T) {
 	}
 }
 
+// A wrong number of processes is that of the option or of the variable.
+func TestNodeNamesWhereItsSlotsAreFrom(t *testing.T) {
+	env := []string{"PET_NPROC_PER_NODE=0"}
+	launched(t, env, "--nnodes", "1", "true").expect(2, `horovodrun: PET_NPROC_PER_NODE "0": a number from 1`)
+	launched(t, env, "--nnodes", "1", "--nproc-per-node", "no", "true").expect(2,
+		`horovodrun: --nproc-per-node "no": a number from 1`)
+}
+
 // A node whose place another one has taken before the job began says so.
 func TestReplacedNodeSaysWhy(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -6,14 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
 const (
@@ -21,7 +25,7 @@ const (
 	noticeEvery = time.Second
 	// noticeTimeout is how long a request may take.
 	noticeTimeout = 5 * time.Second
-	// noticePatience is how long requests may fail before the user hears of it: a pod's network may come late.
+	// noticePatience is how long looks may fail before the user hears of it: a pod's network may come late.
 	noticePatience = 10 * time.Second
 	// maxNotice is the most bytes of an answer that are read.
 	maxNotice = 1 << 20
@@ -40,29 +44,44 @@ var noticeClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: tr
 	DialContext: (&net.Dialer{Timeout: noticeTimeout}).DialContext}}
 
 // awaitNotice returns, with words for the user, when the notice is there. A notice is a file, or a URL whose answer
-// says that this machine is to go (see noticeBoard.read). If the URL cannot be asked for noticePatience, say is called
-// once.
+// says that this machine is to go (see noticeBoard.look). If no notice can be seen for noticePatience, say is called
+// once. It is called at once if the file's folder is not there, since that may be a mistake.
 func awaitNotice(where string, say func(text string)) string {
-	board := &noticeBoard{url: where}
+	look, form := (&noticeBoard{url: where}).look, "%s says %s"
+	if !isURL(where) {
+		look, form = func() (string, bool, error) { return lookForFile(where) }, "%s %s"
+		if folder := filepath.Dir(where); missing(folder) {
+			say(fmt.Sprintf("--leave-on %s: there is no folder %s; this node leaves if the file appears there", where,
+				folder))
+		}
+	}
 	worked, told := time.Now(), false
 	for ; ; time.Sleep(noticeEvery) {
-		if !isURL(where) {
-			if _, err := os.Stat(where); err == nil {
-				return where + " is there"
-			}
-			continue
-		}
-		text, there, err := board.look()
+		text, there, err := look()
 		switch {
 		case there:
-			return fmt.Sprintf("%s says %s", where, text)
+			return fmt.Sprintf(form, where, text)
 		case err == nil:
 			worked, told = time.Now(), false
 		case !told && time.Since(worked) > noticePatience:
 			told = true
-			say(fmt.Sprintf("--leave-on: no notice can be seen: %v. It is asked again every second", err))
+			say(fmt.Sprintf("--leave-on: no notice can be seen: %v. It is tried again every second", err))
 		}
 	}
+}
+
+// lookForFile looks once, as noticeBoard.look does.
+func lookForFile(name string) (text string, there bool, err error) {
+	_, err = os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	return "is there", err == nil, err
+}
+
+func missing(name string) bool {
+	_, err := os.Stat(name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // noticeBoard is the URL at which a notice will be.
@@ -214,21 +233,30 @@ func (b *noticeBoard) ask(method, where string, headers map[string]string) (code
 	return answer.StatusCode, strings.TrimSpace(string(body)), err
 }
 
-func isURL(where string) bool {
-	return strings.HasPrefix(where, "http://") || strings.HasPrefix(where, "https://")
-}
+// scheme matches the beginning of a URL.
+var scheme = lazyregexp.New(`^[A-Za-z][-+.A-Za-z0-9]*://`)
 
-// checkNotice refuses a URL that cannot be asked, and one with a password, since messages name the URL.
-func checkNotice(where string) error {
+func isURL(where string) bool { return scheme().MatchString(where) }
+
+// checkNotice refuses a URL that cannot be asked, one with a password, since messages name the URL, and what looks like
+// a mistake. name is the option or the variable.
+func checkNotice(name, where string) error {
+	if where != strings.TrimSpace(where) {
+		return fmt.Errorf("%s %s: it begins or ends with white space", name, strconv.Quote(where))
+	}
 	if !isURL(where) {
 		return nil
 	}
-	u, err := url.Parse(where)
-	if err != nil || u.Host == "" {
-		return fmt.Errorf("--leave-on %s: a file, or a URL such as http://HOST/PATH is needed", where)
-	}
-	if u.User != nil {
-		return fmt.Errorf("--leave-on %s: messages name the URL, so it cannot have a user or a password", u.Redacted())
+	u, err := url.Parse(where) // with the scheme in lower case
+	switch {
+	case err != nil || u.Host == "" && u.Scheme != "file":
+		return fmt.Errorf("%s %s: a file, or a URL such as http://HOST/PATH is needed", name, where)
+	case u.User != nil:
+		return fmt.Errorf("%s %s: messages name the URL, so it cannot have a user or a password", name, u.Redacted())
+	case u.Scheme == "file":
+		return fmt.Errorf("%s %s: name a file by its path alone: %s", name, where, u.Path)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%s %s: a URL of http or https is needed, or a file", name, where)
 	}
 	return nil
 }

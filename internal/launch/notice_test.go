@@ -241,7 +241,7 @@ func TestNoticeCannotBeSeen(t *testing.T) {
 		})
 	})
 	const want = "--leave-on: no notice can be seen: http://cloud/notice answers 401 Unauthorized, and " +
-		"http://cloud/latest/api/token gives no token: 401 Unauthorized. It is asked again every second"
+		"http://cloud/latest/api/token gives no token: 401 Unauthorized. It is tried again every second"
 	if len(said) != 1 {
 		t.Fatalf("it is said %d times", len(said))
 	}
@@ -274,5 +274,42 @@ func TestAwaitNotice(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Fatal("it is not seen")
+	}
+}
+
+// A user hears of a file that cannot come, as of a URL that cannot be asked.
+func TestNoticeFileCannotCome(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(folder string) error
+		at    time.Duration
+		says  string
+	}{
+		{"folder is a file", func(folder string) error { return os.WriteFile(folder, nil, 0o600) }, 11 * time.Second,
+			"--leave-on: no notice can be seen: stat .*: not a directory. It is tried again every second"},
+		{"no folder", func(string) error { return nil }, 0, "--leave-on .*/f/notice: there is no folder .*/f; "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "f")
+			if err := c.spoil(folder); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				began, said := time.Now(), 0
+				time.AfterFunc(time.Minute, func() {
+					os.Remove(folder)
+					os.MkdirAll(filepath.Join(folder, "notice"), 0o700)
+				})
+				text := awaitNotice(filepath.Join(folder, "notice"), func(text string) {
+					said++
+					if at := time.Since(began); at != c.at || !regexp.MustCompile(c.says).MatchString(text) {
+						t.Errorf("after %v it says %q, want %q after %v", at, text, c.says, c.at)
+					}
+				})
+				if said != 1 || !strings.HasSuffix(text, "/f/notice is there") {
+					t.Errorf("it says %q, and has warned %d times", text, said)
+				}
+			})
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -66,7 +67,11 @@ func (g *Gathering) Wait(ctx context.Context) ([]Node, error) {
 		select {
 		case <-g.change:
 		case <-word.C:
-			g.say("waiting for " + missing)
+			text := "waiting for " + missing
+			if pause == firstWord {
+				text += astray(ctx, g.place.Head)
+			}
+			g.say(text)
 			pause = min(2*pause, lastWord)
 			word.Reset(pause)
 		case <-ctx.Done():
@@ -85,6 +90,36 @@ const (
 	firstWord = 5 * time.Second
 	lastWord  = time.Minute
 )
+
+// lookupTimeout is how long node 0 may take to look its own name up.
+const lookupTimeout = 2 * time.Second
+
+// astray says, for the end of a message, that node 0's name leads to other hosts than this one, where the other nodes
+// look in vain; empty if it leads here, or if that cannot be told. It blocks for at most lookupTimeout.
+func astray(ctx context.Context, head string) string {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", head)
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	for _, a := range found {
+		a = a.Unmap().WithZone("")
+		here := func(o net.Addr) bool {
+			p, err := netip.ParsePrefix(o.String())
+			return err == nil && p.Addr() == a
+		}
+		if a.IsLoopback() || slices.ContainsFunc(own, here) {
+			return ""
+		}
+	}
+	return fmt.Sprintf(". They look for node 0 at %s (%v), which is no address of this host: unless something there "+
+		"leads on to here, another node is node 0 (--node-rank, --master-addr)", head, found[0].Unmap())
+}
 
 // missing names the nodes that are not here. g.mu is held.
 func (g *Gathering) missing() string {

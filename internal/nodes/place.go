@@ -47,11 +47,14 @@ type Asked struct {
 // given reports whether the user has said anything.
 func (a Asked) given() bool { return a != Asked{} }
 
-// The variables: torchrun's, each of which stands for one of its options, and that of an indexed Job of Kubernetes.
+// SlotsVariable is torchrun's name for --nproc-per-node as a variable.
+const SlotsVariable = "PET_NPROC_PER_NODE"
+
+// The other variables: torchrun's, each of which stands for one of its options, and that of an indexed Job of
+// Kubernetes.
 const (
 	countVariable = "PET_NNODES"
 	rankVariable  = "PET_NODE_RANK"
-	slotsVariable = "PET_NPROC_PER_NODE"
 	headVariable  = "PET_MASTER_ADDR"
 	portVariable  = "PET_MASTER_PORT"
 	pointVariable = "PET_RDZV_ENDPOINT" // node 0's name and port, together
@@ -76,7 +79,7 @@ func Find(a Asked, getenv func(string) string, host string) (p Place, found bool
 		zero := 0
 		a.Rank, a.Head = &zero, "localhost"
 	}
-	p.ID, p.Slots = first(a.ID, getenv(idVariable)), first(a.Slots, getenv(slotsVariable), "auto")
+	p.ID, p.Slots = first(a.ID, getenv(idVariable)), first(a.Slots, getenv(SlotsVariable), "auto")
 	if err := p.head(a, getenv); err != nil {
 		return p, false, err
 	}

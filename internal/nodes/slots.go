@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -19,14 +18,15 @@ const maxSlots = 1 << 16
 var gpuFile = regexp.MustCompile(`^nvidia[0-9]+$`)
 
 // Count is how many processes a node may run. asked is a number, or says what to count: "gpu", "cpu", or "auto" for
-// GPUs, if there are any, else CPUs. root is the file system; getenv looks a variable up.
-func Count(asked string, root fs.FS, getenv func(string) string) (int, error) {
+// GPUs, if there are any, else CPUs. name is the option or the variable that has asked. root is the file system; getenv
+// looks a variable up.
+func Count(name, asked string, root fs.FS, getenv func(string) string) (int, error) {
 	switch asked {
 	case "gpu":
 		if n := gpus(root, getenv); n > 0 {
 			return n, nil
 		}
-		return 0, errors.New("--nproc-per-node gpu: this node has no GPU")
+		return 0, fmt.Errorf("%s gpu: this node has no GPU", name)
 	case "cpu":
 		return cpus(root), nil
 	case "auto":
@@ -37,8 +37,8 @@ func Count(asked string, root fs.FS, getenv func(string) string) (int, error) {
 	}
 	n, err := strconv.Atoi(asked)
 	if err != nil || n < 1 || n > maxSlots {
-		return 0, fmt.Errorf("--nproc-per-node %s: a number from 1 to %d, or auto, gpu or cpu is needed",
-			strconv.Quote(asked), maxSlots)
+		return 0, fmt.Errorf("%s %s: a number from 1 to %d, or auto, gpu or cpu is needed", name, strconv.Quote(asked),
+			maxSlots)
 	}
 	return n, nil
 }

@@ -23,16 +23,16 @@ func TestCount(t *testing.T) {
 		{name: "number", asked: "3", want: 3},
 		{name: "gpus", asked: "auto", root: gpus, want: 2},
 		{name: "visible gpus", asked: "gpu", visible: "GPU-1,GPU-2,GPU-3", want: 3},
-		{name: "no gpus", asked: "gpu", err: "has no GPU"},
+		{name: "no gpus", asked: "gpu", err: "PET_NPROC_PER_NODE gpu: this node has no GPU"},
 		{name: "whole host", asked: "auto", root: limited("max 100000\n"), want: runtime.NumCPU()},
 		{name: "a limit of one and a half", asked: "cpu", root: limited("150000 100000\n"), want: 1},
 		{name: "less than one", asked: "cpu", root: limited("50000 100000\n"), want: 1},
 		{name: "more than the host has", asked: "cpu", root: limited("99900000 100000\n"), want: runtime.NumCPU()},
 		{name: "nonsense", asked: "many", err: `"many": a number from 1`},
-		{name: "none", asked: "0", err: "a number from 1"},
+		{name: "none", asked: "0", err: `PET_NPROC_PER_NODE "0": a number from 1`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Count(c.asked, c.root, func(string) string { return c.visible })
+			got, err := Count("PET_NPROC_PER_NODE", c.asked, c.root, func(string) string { return c.visible })
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("%v, want %q", err, c.err)

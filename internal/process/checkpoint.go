@@ -59,9 +59,20 @@ func SaveCheckpoint(number int64, data []byte) error {
 		return ErrNoCheckpoints
 	}
 	err := checkpoint.Save(dir, number, data)
+	if err == nil {
+		saved(number)
+	}
 	lastWorld.Lock()
 	defer lastWorld.Unlock()
 	return lastWorld.unwritten.note(err, dir, number, Elastic() == Abandoned, log)
+}
+
+// saved tells the driver of an elastic job that a commit is on the disk, so that new workers can take it from there if
+// all others fail.
+func saved(number int64) {
+	if c := elasticity.client.Load(); c != nil {
+		c.Saved(number)
+	}
 }
 
 // toldAgain is the least time between two warnings that checkpoints cannot be written.
@@ -122,6 +133,7 @@ func LoadCheckpoint() (number int64, data []byte, err error) {
 	number, data, err = checkpoint.Newest(dir, func(err error) { log.Warn(err.Error()) })
 	if err == nil && number >= 0 {
 		log.Info("goes on from a checkpoint", "directory", dir, "commit", number, "bytes", len(data))
+		saved(number)
 	}
 	return number, data, err
 }

@@ -52,6 +52,16 @@ func (l launchers) expectOthers(code int, says ...string) {
 	}
 }
 
+// A number of processes does not make a job of each node.
+func TestNodesWithANumberOfProcesses(t *testing.T) {
+	c := newCluster(t, 2)
+	l := c.nodes(does("collectives"), "-np", "4", self())
+	l.startOthers()
+	l[0].expect(0)
+	l.expectOthers(0)
+	l[0].ranks(4)
+}
+
 func TestNodes(t *testing.T) {
 	c := newCluster(t, 3)
 	env := does("collectives")

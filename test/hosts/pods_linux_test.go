@@ -120,6 +120,7 @@ func TestElasticPods(t *testing.T) {
 	t.Logf("the drained pod's replacement trains after %.2f s", time.Since(began).Seconds())
 
 	third.kill()
+	first.await("host h2 is lost: the connection to node 2 .h2. was cut short", 1)
 	first.await("worker [03] .*: of 2", 2)
 	fourth := p.start(3, 7) // with another name and number
 	first.await("worker .*: of 3", 3)

@@ -117,7 +117,7 @@ func (c *Config) options() driver.Options {
 	}
 	m := membership.Config{NP: c.NP, Min: c.Min, Max: c.Max, ResetLimit: -1, Timeout: seconds(*c.Timeout),
 		Patience: seconds(*c.Heartbeat), WholeHosts: c.WholeHosts, Resumable: c.Resumable, Random: rand.Float64,
-		Terms: membership.Terms(c.Terms)}
+		Terms: membership.Terms{Min: c.Terms.Min, Timeout: c.Terms.Timeout, Cooldown: c.Terms.Cooldown}}
 	if *c.Heartbeat == 0 {
 		m.Patience = seconds(maxSeconds)
 	}

@@ -227,6 +227,33 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
+// A state that is on a disk survives all workers. Until a worker says that one is there, the job dies with them.
+func TestSaved(t *testing.T) {
+	for _, saved := range []bool{false, true} {
+		j := start(t, membership.Config{NP: 1, Min: 1, Max: 1, Resumable: true}, membership.Host{Name: "a", Slots: 2})
+		id, c := j.dial()
+		<-register(c, -1)
+		if saved {
+			c.Saved(0)
+		}
+		<-register(c, 0) // the answer comes after the driver has heard of the commit
+		j.ends(id, rendezvous.Death{Host: "a", Signal: 9})
+		if !saved {
+			if o := j.outcome(); o.Reason != "all workers have failed" {
+				t.Errorf("without a commit on a disk it ends with %+v", o)
+			}
+			continue
+		}
+		select {
+		case next := <-j.started:
+			j.ends(next, rendezvous.Death{Host: "a", Signal: 9})
+		case o := <-j.outcomes:
+			t.Fatalf("with a commit on a disk it ends with %+v", o)
+		}
+		j.outcome() // there is no other slot
+	}
+}
+
 // A worker that does not answer pings is ended, and gets no place when it goes on.
 func TestSilence(t *testing.T) {
 	j := start(t, membership.Config{NP: 2, Min: 1, Patience: 40 * time.Millisecond}, membership.Host{Name: "a",

@@ -203,6 +203,8 @@ func (d *Driver) hear(id int, c *conn, m elastic.Message) {
 		d.do(d.state.Ready(d.now(), id, *m.Registration))
 	case elastic.TypePong:
 		d.state.Heard(d.now(), id)
+	case elastic.TypeSaved:
+		d.state.Saved(m.Commit)
 	default:
 		c.close()
 	}

@@ -40,7 +40,7 @@ type Config struct {
 	Cooldown Cooldown
 	// Fixed: the hosts never change, so the job does not wait for other hosts.
 	Fixed bool
-	// Resumable: a new worker can take the state from a disk.
+	// Resumable: a new worker can take the state from a disk, once there is one (Saved).
 	Resumable bool
 	// Random is uniform in [0, 1), for cooldowns.
 	Random func() float64
@@ -48,8 +48,9 @@ type Config struct {
 	Terms Terms
 }
 
-// Terms are the names of settings in messages that advise the user to change them.
-type Terms struct{ Min, Timeout, Cooldown string }
+// Terms are the names of settings in messages that advise the user to change them. Slots is the advice for a job that
+// ends because it has too few.
+type Terms struct{ Min, Timeout, Cooldown, Slots string }
 
 // Cooldown is the range of --blacklist-cooldown-range.
 type Cooldown struct{ Min, Max time.Duration }
@@ -88,6 +89,9 @@ type State struct {
 	advised    bool          // the user knows that slots and hosts can have a cooldown
 	replaced   bool          // workers that did not come were replaced
 	failures   int
+	saved      int64     // the newest commit on a disk, as far as workers have said; below 0: none
+	falls      int       // how often in a row all workers have failed although the state is on the disk
+	fallen     int       // failures until the last of the falls, or until the newest commit on a disk
 	finisher   *worker   // the first member that ended with success, which finishes the job; nil: none
 	unfinished []*worker // workers that still had to train then, and got no place
 	stopped    bool
@@ -97,8 +101,10 @@ type State struct {
 // New makes the State of a job without hosts.
 func New(c Config) *State {
 	c.Terms = Terms{cmp.Or(c.Terms.Min, "--min-np"), cmp.Or(c.Terms.Timeout, "--elastic-timeout"),
-		cmp.Or(c.Terms.Cooldown, "--blacklist-cooldown-range")}
-	return &State{c: c, newest: -1, news: never, gather: never, waiting: never, holding: never, overdue: never}
+		cmp.Or(c.Terms.Cooldown, "--blacklist-cooldown-range"),
+		cmp.Or(c.Terms.Slots, "check that hosts with enough slots are discovered")}
+	return &State{c: c, newest: -1, saved: -1, news: never, gather: never, waiting: never, holding: never,
+		overdue: never}
 }
 
 // Epoch returns the number of the last epoch, 0 before the first.
@@ -124,6 +130,13 @@ func (s *State) Ready(now time.Duration, id int, r Registration) []Action {
 	}
 	w.phase, w.Registration = ready, r
 	return s.proceed(now)
+}
+
+// Saved reports that a commit is on a disk: a worker has written it, or has found it there.
+func (s *State) Saved(commit int64) {
+	if commit > s.saved {
+		s.saved, s.falls, s.fallen = commit, 0, s.failures
+	}
 }
 
 // Heard reports that a worker has answered a ping.

@@ -123,6 +123,9 @@ func (sim *simulation) step() {
 		for _, p := range sim.processes {
 			sim.newest = max(sim.newest, p.commit)
 		}
+		if sim.c.Resumable && sim.newest > 0 {
+			sim.s.Saved(sim.newest)
+		}
 	case k < 70:
 		if p := sim.one(func(p *process) bool { return true }); p != nil {
 			sim.die(p)

@@ -18,6 +18,7 @@ import (
 //	ready w=(0,1) [commit=3] [intact] [sets=2] [trouble=text]   workers wait for a place
 //	ended w=(0,1) [failed]       their processes are gone
 //	heard w=1                    a worker has answered a ping
+//	saved commit=3               a commit is on the disk
 //	unreachable w=1              a worker's connection is gone
 //	lost host=a                  a host is gone
 //	tick                         time has passed
@@ -68,6 +69,10 @@ func TestTranscripts(t *testing.T) {
 				for _, w := range ids(t, d) {
 					s.Heard(now, w)
 				}
+			case "saved":
+				commit := 0
+				d.ScanArg(t, "commit", &commit)
+				s.Saved(int64(commit))
 			case "unreachable":
 				for _, w := range ids(t, d) {
 					out = append(out, s.Unreachable(now, w)...)

@@ -57,21 +57,41 @@ func (s *State) holdOut() bool {
 // pingEvery is the time between two pings, short enough for several pings within Patience.
 func (s *State) pingEvery() time.Duration { return min(pingInterval, s.c.Patience/4) }
 
-// abandoned reports whether the job cannot go on: the last worker has failed, or the last worker that holds the state.
-// It stops the job once all workers have ended.
+// maxFalls is how often in a row all workers may fail before the job ends although its state is on a disk. A few times
+// in a row they may fail without a fault of the program: a volume is away, or machines go one after the other.
+const maxFalls = 5
+
+// abandoned reports whether the job cannot go on: the last worker has failed, or the last worker that holds the state,
+// and the state is on no disk or has been taken from there maxFalls times without a new commit. It stops the job once
+// all workers have ended, or at the last of the falls.
 func (s *State) abandoned() bool {
-	if s.failures == 0 || (s.epoch > 0 && s.c.Resumable) {
+	alive := func(w *worker) bool { return w.phase != ending && (w.veteran || s.epoch == 0) }
+	if s.failures == 0 || slices.ContainsFunc(s.workers, alive) {
 		return false
 	}
-	alive := func(w *worker) bool { return w.phase != ending && (w.veteran || s.epoch == 0) }
-	if slices.ContainsFunc(s.workers, alive) {
-		return false
+	if s.epoch > 0 && s.c.Resumable && s.saved >= 0 {
+		return s.fell()
 	}
 	if len(s.in(starting))+len(s.in(ready)) > 0 {
 		s.stop("no worker is left that holds the state of the job")
 	} else if len(s.workers) == 0 {
 		s.stop("all workers have failed")
 	}
+	return true
+}
+
+// fell counts a fall: since the last one or the newest commit on the disk as many workers have failed as the last epoch
+// had. That counts also workers that fail before they have got a place. At maxFalls it stops the job, and returns true.
+func (s *State) fell() bool {
+	if s.failures-s.fallen < max(1, s.size) {
+		return false
+	}
+	s.fallen = s.failures
+	if s.falls++; s.falls < maxFalls {
+		return false
+	}
+	s.stop(fmt.Sprintf("all workers have failed %d times in a row, and none has written a commit to the disk since "+
+		"commit %d", s.falls, s.saved))
 	return true
 }
 
@@ -105,8 +125,8 @@ func (s *State) short(came, need int) bool {
 		if s.slots() >= need {
 			lacking = fmt.Sprintf("%d of the %d workers that the job needs have come to hvd.init()", came, need)
 		}
-		s.stop(fmt.Sprintf("%s after %v: check that hosts with enough slots are discovered, and how they failed "+
-			"(%s, %s)", lacking, s.c.Timeout, s.c.Terms.Min, s.c.Terms.Timeout))
+		s.stop(fmt.Sprintf("%s after %v: %s, and how they failed (%s, %s)", lacking, s.c.Timeout, s.c.Terms.Slots,
+			s.c.Terms.Min, s.c.Terms.Timeout))
 	}
 	return true
 }
