@@ -54,14 +54,19 @@ func (v *view) handler(loopback, secure bool) http.Handler {
 	if v.private {
 		mux.HandleFunc("/identity", v.identity)
 	}
-	return door.Guard(loopback, policy, mux, "/login")
+	return door.Guard(loopback, policy, v.proven, mux, "/login")
+}
+
+// proven reports whether a reader has the token or a session, where one is needed.
+func (v *view) proven(r *http.Request) bool {
+	return v.token == "" || v.sessions.has(r) || door.Authorized(r, v.token)
 }
 
 // only lets readers with the token pass. It sends browsers to the form.
 func (v *view) only(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case v.token == "" || v.sessions.has(r) || door.Authorized(r, v.token):
+		case v.proven(r):
 			next(w, r)
 		case r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html"):
 			http.Redirect(w, r, "/login", http.StatusSeeOther)
