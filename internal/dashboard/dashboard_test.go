@@ -192,15 +192,15 @@ func TestHostsOfOthersAreRefused(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	s, _ := open(t, door.Options{Address: "0", Token: token})
-	for _, path := range []string{"/", "/events", "/snapshot", "/lines?rank=0", "/?token=" + token,
-		"/snapshot?token=" + token} {
+	for _, path := range []string{"/events", "/snapshot", "/lines?rank=0", "/snapshot?token=" + token,
+		"/snapshot?key=" + token} {
 		for _, value := range []string{"", "Bearer wrong", token, "Bearer " + token + "x"} {
 			code, text := get(t, s, path, header("Authorization", value))
 			if code != 401 || strings.Contains(text, token) {
 				t.Errorf("%s with %q: %d %s", path, value, code, text)
 			}
 		}
-		if code, _ := get(t, s, path, header("Cookie", cookieName+"="+token)); code != 401 {
+		if code, _ := get(t, s, path, header("Cookie", s.view.sessions.name+"="+token)); code != 401 {
 			t.Errorf("%s: the token is taken for a session", path)
 		}
 	}
@@ -212,15 +212,13 @@ func TestTokens(t *testing.T) {
 	if code, text := get(t, s, "/login", nil); code != 200 || !strings.Contains(text, `action="/login"`) {
 		t.Errorf("%d %s", code, text)
 	}
-	a := ask(t, http.MethodGet, s.URL(), nil, header("Accept", "text/html"))
-	a.Body.Close()
-	if a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login" {
-		t.Errorf("a browser gets %s", a.Status)
+	if code, text := get(t, s, "/", nil); code != 200 || text != string(page) {
+		t.Errorf("the page alone: %d %s", code, text)
 	}
 }
 
-// form is the answer to a form with a token.
-func form(t *testing.T, s *Server, value string, change func(*http.Request)) *http.Response {
+// form is the answer to a form with a token, and its text.
+func form(t *testing.T, s *Server, value string, change func(*http.Request)) (*http.Response, string) {
 	t.Helper()
 	a := ask(t, http.MethodPost, s.URL()+"login", strings.NewReader(url.Values{"token": {value}}.Encode()),
 		func(r *http.Request) {
@@ -229,29 +227,44 @@ func form(t *testing.T, s *Server, value string, change func(*http.Request)) *ht
 				change(r)
 			}
 		})
-	a.Body.Close()
-	return a
+	defer a.Body.Close()
+	text, _ := io.ReadAll(a.Body)
+	return a, string(text)
 }
 
 func TestLogin(t *testing.T) {
 	s, _ := open(t, door.Options{Address: "0", Token: token})
 	for _, wrong := range []string{"", "wrong", token + "x", strings.Repeat("x", 1<<20)} {
-		if a := form(t, s, wrong, nil); a.StatusCode < 400 || len(a.Cookies()) > 0 {
+		if a, _ := form(t, s, wrong, nil); a.StatusCode < 400 || len(a.Cookies()) > 0 {
 			t.Errorf("%.30q: %s", wrong, a.Status)
 		}
 	}
-	if a := form(t, s, token, header("Sec-Fetch-Site", "cross-site")); a.StatusCode != http.StatusForbidden {
+	if a, _ := form(t, s, token, header("Sec-Fetch-Site", "cross-site")); a.StatusCode != http.StatusForbidden {
 		t.Errorf("a form of another site: %s", a.Status)
 	}
-	a := form(t, s, token, nil)
-	if a.StatusCode != http.StatusSeeOther || len(a.Cookies()) != 1 {
-		t.Fatalf("%s, %v", a.Status, a.Cookies())
+	a, key := form(t, s, token, nil)
+	if a.StatusCode != http.StatusOK || len(a.Cookies()) != 1 || len(key) < 26 {
+		t.Fatalf("%s, %v, %q", a.Status, a.Cookies(), key)
 	}
 	c := a.Cookies()[0]
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || strings.Contains(c.Value, token) || c.Secure {
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || strings.Contains(c.Value+key, token) ||
+		strings.Contains(c.Value, key) || c.Secure {
 		t.Errorf("%v", c)
 	}
-	with := func(r *http.Request) { r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value}) }
+	cookie := header("Cookie", c.Name+"="+c.Value)
+	_, second := form(t, s, token, nil)
+	for path, change := range map[string]func(*http.Request){"/snapshot": cookie, "/snapshot?key=": cookie,
+		"/snapshot?key=" + key: nil, "/snapshot?key=" + second: cookie, "/lines?rank=0": cookie, "/events": cookie} {
+		if code, _ := get(t, s, path, change); code != 401 {
+			t.Errorf("half a session sees %s: %d", path, code)
+		}
+	}
+	with := func(r *http.Request) {
+		cookie(r)
+		q := r.URL.Query()
+		q.Set(keyParameter, key)
+		r.URL.RawQuery = q.Encode()
+	}
 	if code, _ := get(t, s, "/snapshot", with); code != 200 {
 		t.Errorf("the session sees %d", code)
 	}
@@ -271,10 +284,13 @@ func TestLogin(t *testing.T) {
 }
 
 func TestSessionsAreBounded(t *testing.T) {
-	s := &sessions{secure: true}
+	s := newSessions(true)
+	if s.name == newSessions(true).name {
+		t.Error("two pages of a host have cookies of one name")
+	}
 	first := &cookies{header: http.Header{}}
-	s.begin(first)
-	r := &http.Request{Header: http.Header{"Cookie": {strings.Split(first.header.Get("Set-Cookie"), ";")[0]}}}
+	r := &http.Request{URL: &url.URL{RawQuery: keyParameter + "=" + s.begin(first)},
+		Header: http.Header{"Cookie": {strings.Split(first.header.Get("Set-Cookie"), ";")[0]}}}
 	if !s.has(r) || !strings.Contains(first.header.Get("Set-Cookie"), "; Secure") {
 		t.Errorf("%v", first.header)
 	}
@@ -284,7 +300,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	if s.has(r) || len(s.open) != mostSessions {
 		t.Errorf("%d sessions", len(s.open))
 	}
-	s.begin(first)
+	r.URL.RawQuery = keyParameter + "=" + s.begin(first)
 	r.Header.Set("Cookie", strings.Split(first.header.Values("Set-Cookie")[1], ";")[0])
 	if !s.has(r) {
 		t.Error("the newest session is unknown")
