@@ -114,7 +114,7 @@ func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code i
 	}
 	defer e.Audience.close()
 	e.Audience.setLines(e.linesOf)
-	if e.Telemetry, err = openTelemetry(f.command[0], func(text string) { warn(e.Name, text) }); err != nil {
+	if e.Telemetry, err = f.openTelemetry(f.command[0], func(text string) { warn(e.Name, text) }); err != nil {
 		return exitUsage, why, err
 	}
 	o.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {

@@ -152,7 +152,7 @@ func (f *flags) check(options []string) error {
 	switch {
 	case f.MPI && f.Gloo:
 		return errors.New("--gloo and --mpi: one of them")
-	case f.MPI && os.Getenv(otlp.Variable) == "1":
+	case f.MPI && f.lookup(otlp.Variable) == "1":
 		return errors.New("GOROVOD_OTLP: processes of mpirun meet without the launcher, which learns nothing of " +
 			"them: unset it, or do without --mpi")
 	case f.MPI && f.elastic():
