@@ -145,6 +145,10 @@ func (f *flags) check(options []string) error {
 	case len(f.command) == 0:
 		return fmt.Errorf("no command: say what to run, for instance: horovodrun -np %d python train.py", f.NumProc)
 	}
+	if _, err := strconv.ParseUint(f.command[0], 10, 16); err == nil && f.Dashboard == anyPort {
+		f.warnings = append(f.warnings, fmt.Sprintf("%s is taken for the command; for a port write %s=%[1]s",
+			f.command[0], dashboardOption))
+	}
 	if err := f.checkElastic(); err != nil {
 		return err
 	}
