@@ -52,7 +52,7 @@ func open(t *testing.T, o door.Options) (*Server, *overview.Job) {
 		s.Close()
 		before.Check(t)
 	})
-	job.SetLines(func(int) (string, string) { return injection, "" })
+	job.SetLines(func(number int) (string, string, bool) { return injection, "", number < 2 })
 	job.Form(2, 0, func() int { return 2 }, func() {
 		f := &feed.Figures{Pending: 1}
 		f.SetWaits([]feed.Wait{{Name: injection, Op: "ALLREDUCE", Age: 5e9}})
@@ -276,8 +276,9 @@ func TestLogin(t *testing.T) {
 		lines["stdout"] != injection {
 		t.Errorf("%q", text)
 	}
-	for _, path := range []string{"/lines", "/lines?rank=-1", "/lines?rank=x"} {
-		if code, _ := get(t, s, path, with); code != http.StatusBadRequest {
+	for path, want := range map[string]int{"/lines": 400, "/lines?rank=-1": 400, "/lines?rank=x": 400,
+		"/lines?rank=2": 404} {
+		if code, _ := get(t, s, path, with); code != want {
 			t.Errorf("%s: %d", path, code)
 		}
 	}

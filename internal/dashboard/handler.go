@@ -126,7 +126,11 @@ func (v *view) lines(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "rank=N is needed", http.StatusBadRequest)
 		return
 	}
-	stdout, stderr := v.job.Lines(number)
+	stdout, stderr, ok := v.job.Lines(number)
+	if !ok {
+		http.Error(w, "there is no such rank", http.StatusNotFound)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(map[string]string{"stdout": stdout, "stderr": stderr})
 }

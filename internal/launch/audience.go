@@ -245,8 +245,9 @@ func follow(s *rendezvous.Server, size int, a *audience, t *otlp.Job) {
 	t.Form(size, s.Epoch<<20, func() int { return len(s.Joined()) }, q.unless(spansAge))
 }
 
-// setLines sets the function that returns the last lines of a rank, in an elastic job of a worker.
-func (a *audience) setLines(f func(number int) (stdout, stderr string)) {
+// setLines sets the function that returns the last lines of a rank, or of a worker in an elastic job: see
+// overview.Job.SetLines.
+func (a *audience) setLines(f func(number int) (stdout, stderr string, ok bool)) {
 	if a != nil {
 		a.overview.SetLines(f)
 	}

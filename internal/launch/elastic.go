@@ -422,15 +422,15 @@ func (e *elasticJob) forget(host string, p *post) {
 	}
 }
 
-// linesOf are the last lines of a worker that runs.
-func (e *elasticJob) linesOf(number int) (stdout, stderr string) {
+// linesOf are the last lines of a worker that has been started, if there is such a worker.
+func (e *elasticJob) linesOf(number int) (stdout, stderr string, ok bool) {
 	e.mu.Lock()
 	w := e.workers[number]
 	e.mu.Unlock()
 	if w == nil || !w.opened.Load() {
-		return "", ""
+		return "", "", w != nil
 	}
-	return w.streams[stdoutStream].last(), w.streams[stderrStream].last()
+	return w.streams[stdoutStream].last(), w.streams[stderrStream].last(), true
 }
 
 // signal signals a worker's process.
