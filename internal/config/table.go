@@ -249,19 +249,19 @@ var implemented = []Knob{
 	{Name: "GOROVOD_LEAVE_ON", section: elsewhere, By: "horovodrun", Doc: "default of `--leave-on`: a file or a URL " +
 		"that tells a node of `--nnodes MIN:MAX` to leave the job; see docs/kubernetes.md"},
 	{Name: "GOROVOD_METRICS", section: elsewhere, By: "horovodrun", Doc: "default of `--metrics-port`: `PORT` or " +
-		"`HOST:PORT` at which the launcher shows what all ranks do. Rank 0 reads it where another launcher has " +
-		"started the ranks; see docs/metrics.md"},
+		"`HOST:PORT` at which the launcher, or rank 0 of another launcher's job, shows what all ranks do. " +
+		"Empty: nowhere; 0: a free port, not off; see docs/metrics.md"},
 	{Name: "GOROVOD_DASHBOARD", section: elsewhere, By: "horovodrun", Doc: "default of `--dashboard`: `PORT` or " +
-		"`HOST:PORT` at which the launcher shows the job on a page, or rank 0 as with GOROVOD_METRICS; see " +
-		"docs/dashboard.md"},
+		"`HOST:PORT` at which the launcher shows the job on a page, or rank 0 as with GOROVOD_METRICS. Empty: " +
+		"nowhere; 0: a free port, not off; see docs/dashboard.md"},
 	{Name: "GOROVOD_SUMMARY", section: elsewhere, By: "horovodrun",
 		Doc: "whether a job ends with a summary of where its time went, on stderr. Empty: one of 30 s or " +
-			"more; 0: none; 1: short jobs, too; see docs/dashboard.md"},
+			"more; 0: none; 1: one of a few seconds, too; see docs/dashboard.md"},
 	{Name: "GOROVOD_METRICS_TOKEN_FILE", section: elsewhere, By: "horovodrun",
 		Doc: "a file with the token that readers of the metrics and the dashboard have to present; needed where " +
 			"other hosts reach them. A regular file of at most 4 KiB"},
 	{Name: "GOROVOD_METRICS_TOKEN", section: elsewhere, By: "horovodrun", Secret: true,
-		Doc: "the token itself, which counts more. The ranks do not inherit it, except with `--mpi`"},
+		Doc: "the token itself, which counts more. The ranks do not inherit it, except with `--mpi` or `-x`"},
 	{Name: "GOROVOD_METRICS_CERT", section: elsewhere, By: "horovodrun",
 		Doc: "a file with a TLS certificate (PEM) for the metrics; needed with GOROVOD_TLS=1 where other hosts reach " +
 			"them"},

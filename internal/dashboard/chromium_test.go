@@ -91,9 +91,11 @@ func browse(t *testing.T, page string) *tab {
 	b.do("Log.enable", nil)
 	b.do("Runtime.enable", nil)
 	b.size(1300, 1500)
-	b.do("Page.navigate", map[string]any{"url": page})
+	b.visit(page)
 	return b
 }
+
+func (b *tab) visit(page string) { b.do("Page.navigate", map[string]any{"url": page}) }
 
 // do sends a command, and returns its result. Complaints of the page in the meantime fail the test.
 func (b *tab) do(method string, params any) json.RawMessage {
@@ -227,13 +229,35 @@ func TestInChromium(t *testing.T) {
 	b.until(`document.getElementById("state").textContent.includes("ended")`)
 }
 
+// login enters a token where the page asks for it.
+func (b *tab) login(token string) {
+	b.t.Helper()
+	b.until(`location.pathname === "/login" && !!document.querySelector("form")`)
+	b.value(`document.getElementById("token").value = "` + token + `"; document.querySelector("button").click()`)
+}
+
+// live waits until the page shows the job.
+func (b *tab) live() {
+	b.t.Helper()
+	b.until(`location.pathname === "/" && !!document.getElementById("state")?.textContent.includes("live")`)
+}
+
 // TestLoginInChromium enters the token, and sees the last lines of a rank.
 func TestLoginInChromium(t *testing.T) {
 	s, _ := open(t, door.Options{Address: "0", Token: token})
 	b := browse(t, s.URL())
-	b.until(`location.pathname === "/login" && !!document.querySelector("form")`)
-	b.value(`document.getElementById("token").value = "` + token + `"; document.querySelector("button").click()`)
-	b.until(`location.pathname === "/" && !!document.getElementById("state")?.textContent.includes("live")`)
+	b.login("wrong")
+	b.until(`!document.getElementById("wrong").hidden`)
+	if text := b.text("wrong"); !strings.Contains(text, "not the token") {
+		t.Errorf("a wrong token: %q", text)
+	}
+	b.login(token)
+	b.live()
+	for path, want := range map[string]string{"": "401", "?key=${key()}": "200"} {
+		if code := b.value("fetch(`/snapshot" + path + "`).then((a) => a.status)"); code != want {
+			t.Errorf("/snapshot%s: %s", path, code)
+		}
+	}
 	b.until(`document.getElementById("where").textContent.includes("<img src=x onerror=alert(2)> (x/y.py:7)")`)
 	if hidden := b.value(`document.getElementById("where").hidden`); hidden != "false" {
 		t.Error("the stack is hidden")
@@ -245,6 +269,22 @@ func TestLoginInChromium(t *testing.T) {
 	if cookie := b.value("document.cookie"); cookie != "" {
 		t.Errorf("a script sees %q", cookie)
 	}
+}
+
+// TestTwoPagesInChromium logs in at two pages of one host. Each stays open to its reader.
+func TestTwoPagesInChromium(t *testing.T) {
+	first, _ := open(t, door.Options{Address: "0", Token: token})
+	second, _ := open(t, door.Options{Address: "0", Token: token})
+	b := browse(t, first.URL())
+	b.login(token)
+	b.live()
+	b.visit(second.URL())
+	b.login(token)
+	b.live()
+	b.visit(first.URL())
+	b.live()
+	b.value(`localStorage.removeItem("key"); location.reload()`) // the cookie alone is no session
+	b.until(`location.pathname === "/login"`)
 }
 
 // TestManyRanksInChromium looks at a job of 512 ranks on 64 hosts, and at the page's times.

@@ -52,7 +52,7 @@ func open(t *testing.T, o door.Options) (*Server, *overview.Job) {
 		s.Close()
 		before.Check(t)
 	})
-	job.SetLines(func(int) (string, string) { return injection, "" })
+	job.SetLines(func(number int) (string, string, bool) { return injection, "", number < 2 })
 	job.Form(2, 0, func() int { return 2 }, func() {
 		f := &feed.Figures{Pending: 1}
 		f.SetWaits([]feed.Wait{{Name: injection, Op: "ALLREDUCE", Age: 5e9}})
@@ -192,15 +192,15 @@ func TestHostsOfOthersAreRefused(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	s, _ := open(t, door.Options{Address: "0", Token: token})
-	for _, path := range []string{"/", "/events", "/snapshot", "/lines?rank=0", "/?token=" + token,
-		"/snapshot?token=" + token} {
+	for _, path := range []string{"/events", "/snapshot", "/lines?rank=0", "/snapshot?token=" + token,
+		"/snapshot?key=" + token} {
 		for _, value := range []string{"", "Bearer wrong", token, "Bearer " + token + "x"} {
 			code, text := get(t, s, path, header("Authorization", value))
 			if code != 401 || strings.Contains(text, token) {
 				t.Errorf("%s with %q: %d %s", path, value, code, text)
 			}
 		}
-		if code, _ := get(t, s, path, header("Cookie", cookieName+"="+token)); code != 401 {
+		if code, _ := get(t, s, path, header("Cookie", s.view.sessions.name+"="+token)); code != 401 {
 			t.Errorf("%s: the token is taken for a session", path)
 		}
 	}
@@ -212,15 +212,13 @@ func TestTokens(t *testing.T) {
 	if code, text := get(t, s, "/login", nil); code != 200 || !strings.Contains(text, `action="/login"`) {
 		t.Errorf("%d %s", code, text)
 	}
-	a := ask(t, http.MethodGet, s.URL(), nil, header("Accept", "text/html"))
-	a.Body.Close()
-	if a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login" {
-		t.Errorf("a browser gets %s", a.Status)
+	if code, text := get(t, s, "/", nil); code != 200 || text != string(page) {
+		t.Errorf("the page alone: %d %s", code, text)
 	}
 }
 
-// form is the answer to a form with a token.
-func form(t *testing.T, s *Server, value string, change func(*http.Request)) *http.Response {
+// form is the answer to a form with a token, and its text.
+func form(t *testing.T, s *Server, value string, change func(*http.Request)) (*http.Response, string) {
 	t.Helper()
 	a := ask(t, http.MethodPost, s.URL()+"login", strings.NewReader(url.Values{"token": {value}}.Encode()),
 		func(r *http.Request) {
@@ -229,29 +227,44 @@ func form(t *testing.T, s *Server, value string, change func(*http.Request)) *ht
 				change(r)
 			}
 		})
-	a.Body.Close()
-	return a
+	defer a.Body.Close()
+	text, _ := io.ReadAll(a.Body)
+	return a, string(text)
 }
 
 func TestLogin(t *testing.T) {
 	s, _ := open(t, door.Options{Address: "0", Token: token})
 	for _, wrong := range []string{"", "wrong", token + "x", strings.Repeat("x", 1<<20)} {
-		if a := form(t, s, wrong, nil); a.StatusCode < 400 || len(a.Cookies()) > 0 {
+		if a, _ := form(t, s, wrong, nil); a.StatusCode < 400 || len(a.Cookies()) > 0 {
 			t.Errorf("%.30q: %s", wrong, a.Status)
 		}
 	}
-	if a := form(t, s, token, header("Sec-Fetch-Site", "cross-site")); a.StatusCode != http.StatusForbidden {
+	if a, _ := form(t, s, token, header("Sec-Fetch-Site", "cross-site")); a.StatusCode != http.StatusForbidden {
 		t.Errorf("a form of another site: %s", a.Status)
 	}
-	a := form(t, s, token, nil)
-	if a.StatusCode != http.StatusSeeOther || len(a.Cookies()) != 1 {
-		t.Fatalf("%s, %v", a.Status, a.Cookies())
+	a, key := form(t, s, token, nil)
+	if a.StatusCode != http.StatusOK || len(a.Cookies()) != 1 || len(key) < 26 {
+		t.Fatalf("%s, %v, %q", a.Status, a.Cookies(), key)
 	}
 	c := a.Cookies()[0]
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || strings.Contains(c.Value, token) || c.Secure {
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || strings.Contains(c.Value+key, token) ||
+		strings.Contains(c.Value, key) || c.Secure {
 		t.Errorf("%v", c)
 	}
-	with := func(r *http.Request) { r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value}) }
+	cookie := header("Cookie", c.Name+"="+c.Value)
+	_, second := form(t, s, token, nil)
+	for path, change := range map[string]func(*http.Request){"/snapshot": cookie, "/snapshot?key=": cookie,
+		"/snapshot?key=" + key: nil, "/snapshot?key=" + second: cookie, "/lines?rank=0": cookie, "/events": cookie} {
+		if code, _ := get(t, s, path, change); code != 401 {
+			t.Errorf("half a session sees %s: %d", path, code)
+		}
+	}
+	with := func(r *http.Request) {
+		cookie(r)
+		q := r.URL.Query()
+		q.Set(keyParameter, key)
+		r.URL.RawQuery = q.Encode()
+	}
 	if code, _ := get(t, s, "/snapshot", with); code != 200 {
 		t.Errorf("the session sees %d", code)
 	}
@@ -263,18 +276,22 @@ func TestLogin(t *testing.T) {
 		lines["stdout"] != injection {
 		t.Errorf("%q", text)
 	}
-	for _, path := range []string{"/lines", "/lines?rank=-1", "/lines?rank=x"} {
-		if code, _ := get(t, s, path, with); code != http.StatusBadRequest {
+	for path, want := range map[string]int{"/lines": 400, "/lines?rank=-1": 400, "/lines?rank=x": 400,
+		"/lines?rank=2": 404} {
+		if code, _ := get(t, s, path, with); code != want {
 			t.Errorf("%s: %d", path, code)
 		}
 	}
 }
 
 func TestSessionsAreBounded(t *testing.T) {
-	s := &sessions{secure: true}
+	s := newSessions(true)
+	if s.name == newSessions(true).name {
+		t.Error("two pages of a host have cookies of one name")
+	}
 	first := &cookies{header: http.Header{}}
-	s.begin(first)
-	r := &http.Request{Header: http.Header{"Cookie": {strings.Split(first.header.Get("Set-Cookie"), ";")[0]}}}
+	r := &http.Request{URL: &url.URL{RawQuery: keyParameter + "=" + s.begin(first)},
+		Header: http.Header{"Cookie": {strings.Split(first.header.Get("Set-Cookie"), ";")[0]}}}
 	if !s.has(r) || !strings.Contains(first.header.Get("Set-Cookie"), "; Secure") {
 		t.Errorf("%v", first.header)
 	}
@@ -284,7 +301,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	if s.has(r) || len(s.open) != mostSessions {
 		t.Errorf("%d sessions", len(s.open))
 	}
-	s.begin(first)
+	r.URL.RawQuery = keyParameter + "=" + s.begin(first)
 	r.Header.Set("Cookie", strings.Split(first.header.Values("Set-Cookie")[1], ";")[0])
 	if !s.has(r) {
 		t.Error("the newest session is unknown")
@@ -316,14 +333,15 @@ func TestReadersThatNeverRead(t *testing.T) {
 		kept = append(kept, c)
 		fmt.Fprintf(c, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	}
-	for range 500 { // the server closes each at once
+	for range 500 { // each is answered, or closed at once
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
+		fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if n, err := c.Read(make([]byte, 1)); n > 0 || os.IsTimeout(err) {
-			t.Fatalf("a connection beyond the bound is served: %d, %v", n, err)
+		if _, err := c.Read(make([]byte, 1)); os.IsTimeout(err) {
+			t.Fatal("a connection beyond the bound waits")
 		}
 		c.Close()
 	}

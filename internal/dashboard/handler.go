@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/door"
@@ -31,44 +30,46 @@ type view struct {
 	farewell time.Duration
 }
 
-// handler answers these paths and no others. With a token, all but /login and /healthz need it, as a session's cookie
-// or as "Authorization: Bearer TOKEN".
+// handler answers these paths and no others. With a token, those with something of the job need a session, or the token
+// as "Authorization: Bearer TOKEN".
 //
 //	/          the page
-//	/login     the form for the token
+//	/login     the form for the token; a POST of it begins a session, and the answer is its key
 //	/events    server-sent events: first "past", then a "now" each second, and "end" when the job has ended
 //	/snapshot  the newest "now" alone, as JSON
 //	/lines     the last lines of rank=N; only with a token or to this user, since output can hold secrets
 //	/healthz   200 while the launcher runs
 //	/identity  an overview.Identity; only to this user
 func (v *view) handler(loopback, secure bool) http.Handler {
-	v.sessions, v.streams = &sessions{secure: secure}, make(chan struct{}, maxStreams)
+	v.sessions, v.streams = newSessions(secure), make(chan struct{}, maxStreams)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	mux.HandleFunc("POST /login", v.login)
-	mux.HandleFunc("GET /login", func(w http.ResponseWriter, _ *http.Request) { html(w, http.StatusOK, loginPage) })
-	mux.HandleFunc("/{$}", v.only(func(w http.ResponseWriter, _ *http.Request) { html(w, http.StatusOK, page) }))
+	mux.HandleFunc("GET /login", html(loginPage))
+	mux.HandleFunc("/{$}", html(page))
 	mux.HandleFunc("/events", v.only(v.events))
 	mux.HandleFunc("/snapshot", v.only(v.snapshot))
 	mux.HandleFunc("/lines", v.only(v.lines))
 	if v.private {
 		mux.HandleFunc("/identity", v.identity)
 	}
-	return door.Guard(loopback, policy, mux, "/login")
+	return door.Guard(loopback, policy, v.proven, mux, "/login")
 }
 
-// only lets readers with the token pass. It sends browsers to the form.
+// proven reports whether a reader has the token or a session, where one is needed.
+func (v *view) proven(r *http.Request) bool {
+	return v.token == "" || v.sessions.has(r) || door.Authorized(r, v.token)
+}
+
+// only lets proven readers pass.
 func (v *view) only(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case v.token == "" || v.sessions.has(r) || door.Authorized(r, v.token):
-			next(w, r)
-		case r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html"):
-			http.Redirect(w, r, "/login", http.StatusSeeOther)
-		default:
+		if !v.proven(r) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "a token is needed", http.StatusUnauthorized)
+			return
 		}
+		next(w, r)
 	}
 }
 
@@ -79,11 +80,10 @@ func (v *view) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if v.token == "" || !door.Same(r.PostForm.Get("token"), v.token) {
-		html(w, http.StatusForbidden, wrongPage)
+		http.Error(w, "This is not the token.", http.StatusForbidden)
 		return
 	}
-	v.sessions.begin(w)
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	io.WriteString(w, v.sessions.begin(w))
 }
 
 func (v *view) snapshot(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +126,11 @@ func (v *view) lines(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "rank=N is needed", http.StatusBadRequest)
 		return
 	}
-	stdout, stderr := v.job.Lines(number)
+	stdout, stderr, ok := v.job.Lines(number)
+	if !ok {
+		http.Error(w, "there is no such rank", http.StatusNotFound)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(map[string]string{"stdout": stdout, "stderr": stderr})
 }

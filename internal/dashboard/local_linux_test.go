@@ -28,7 +28,7 @@ func TestLocalReaders(t *testing.T) {
 	}()
 	asked := make(chan struct{}, 1000)
 	job.Form(2, 0, func() int { return 0 }, func() { asked <- struct{}{} })
-	job.SetLines(func(int) (string, string) { return "out", "" })
+	job.SetLines(func(int) (string, string, bool) { return "out", "", true })
 	s, err := OpenLocal(job)
 	if err != nil {
 		t.Fatal(err)

@@ -20,21 +20,22 @@ var scriptText string
 //go:embed login.html
 var loginText string
 
-// The pages, each with its style and script inside.
+//go:embed login.js
+var loginScript string
+
+// The pages, each with its style and script inside. Neither has anything of the job.
 var (
-	page      = whole(pageText)
-	loginPage = whole(strings.Replace(loginText, "{{wrong}}", "", 1))
-	wrongPage = whole(strings.Replace(loginText, "{{wrong}}",
-		`<p role="alert" class="wrong">This is not the token.</p>`, 1))
+	page      = whole(pageText, scriptText)
+	loginPage = whole(loginText, loginScript)
 )
 
-// policy allows the pages only their own style and script, and their own server.
-var policy = "default-src 'none'; script-src 'sha256-" + digest(scriptText) + "'; style-src 'sha256-" +
-	digest(styleText) + "'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; " +
-	"frame-ancestors 'none'"
+// policy allows the pages only their own style and scripts, and their own server. The scripts send all forms.
+var policy = "default-src 'none'; script-src 'sha256-" + digest(scriptText) + "' 'sha256-" + digest(loginScript) +
+	"'; style-src 'sha256-" + digest(styleText) + "'; connect-src 'self'; img-src data:; form-action 'none'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
 
-func whole(text string) []byte {
-	return []byte(strings.NewReplacer("{{style}}", styleText, "{{script}}", scriptText).Replace(text))
+func whole(text, script string) []byte {
+	return []byte(strings.NewReplacer("{{style}}", styleText, "{{script}}", script).Replace(text))
 }
 
 // digest is an element's text as a Content-Security-Policy names it.
@@ -43,8 +44,10 @@ func digest(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-func html(w http.ResponseWriter, status int, text []byte) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	w.Write(text)
+// html is the handler of a page.
+func html(text []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Write(text)
+	}
 }

@@ -244,7 +244,9 @@ function show() {
 }
 
 const column = (c) => ({ time: c.time, step: c.step, waiting: octets(c.waiting), late: octets(c.late) });
-const source = new EventSource("/events");
+// key is the page's half of its session, if it needs one: see session.go.
+const key = () => { try { return encodeURIComponent(localStorage.getItem("key") ?? ""); } catch { return ""; } };
+const source = new EventSource(`/events?key=${key()}`);
 source.addEventListener("past", (e) => {
   const past = parse(e.data);
   columns = past.columns.map(column);
@@ -268,7 +270,12 @@ source.addEventListener("end", (e) => {
   put(at("state"), "the job has ended; what is below is its last state");
   document.title = ending.code === 0 ? "gorovod: ended" : "■ gorovod: failed";
 });
-source.onerror = () => put(at("state"), "the job has ended, or its launcher cannot be reached");
+source.onerror = async () => {
+  put(at("state"), "the job has ended, or its launcher cannot be reached");
+  if (source.readyState !== EventSource.CLOSED) return; // the browser tries again
+  const answer = await fetch(`/events?key=${key()}`, { method: "HEAD" }).catch(() => null);
+  if (answer?.status === 401) location.replace("/login");
+};
 
 at("heat").addEventListener("keydown", (e) => {
   const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, 1], ArrowRight: [0, -1] }[e.key];
@@ -293,7 +300,7 @@ at("theme").addEventListener("click", () => {
 at("lines-form").addEventListener("submit", async (e) => {
   e.preventDefault();
   if (!lines) return;
-  const answer = await fetch(`/lines?rank=${encodeURIComponent(at("lines-rank").value)}`);
+  const answer = await fetch(`/lines?rank=${encodeURIComponent(at("lines-rank").value)}&key=${key()}`);
   if (!answer.ok) return put(at("lines"), visible(await answer.text()));
   const text = parse(await answer.text());
   put(at("lines"), [text.stdout, text.stderr && `stderr:\n${text.stderr}`].filter(Boolean).join("\n\n") || "no output yet");

@@ -141,7 +141,7 @@ func (o *Options) Listen(conns int) (l net.Listener, loopback bool, err error) {
 		l.Close()
 		return nil, false, err
 	}
-	l = &bounded{Listener: l, room: make(chan struct{}, conns)}
+	l = newBounded(l, conns)
 	if secure != nil {
 		l = tls.NewListener(l, secure)
 	}

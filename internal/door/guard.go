@@ -18,24 +18,27 @@ const (
 	writeTimeout = 10 * time.Second
 	idleTimeout  = 2 * time.Minute // longer than Prometheus' usual interval
 	maxHeader    = 8 << 10
+	headerSlop   = 4 << 10 // what net/http reads beyond MaxHeaderBytes
 )
 
 // NewServer returns a server with these limits. It logs nothing, because requests can hold secrets.
 func NewServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadTimeout: readTimeout, ReadHeaderTimeout: readTimeout,
-		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: log.New(io.Discard, "", 0)}
+		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader - headerSlop,
+		ConnContext: connContext, ErrorLog: log.New(io.Discard, "", 0)}
 }
 
 // mostForm is the most bytes of a form.
 const mostForm = 1 << 10
 
-// Guard lets only GET and HEAD requests without a body pass, within the quota. forms are paths that also accept a POST
-// of a small form from a page of their own. On loopback the request's Host must name loopback. Otherwise a foreign web
-// page could read the answers through its own name, if that name leads here. policy is the answers'
-// Content-Security-Policy.
-func Guard(loopback bool, policy string, next http.Handler, forms ...string) http.Handler {
-	var requests quota
+// Guard lets only GET and HEAD requests without a body pass, within a quota. proven reports whether a reader has proven
+// that it knows the token, or needs none. These readers have a quota of their own, and keep their connections:
+// otherwise others could shut them out. policy is the answers' Content-Security-Policy. forms are paths that also
+// accept a POST of a small form from a page of their own. On loopback the request's Host must name loopback. Otherwise
+// a foreign web page could read the answers through its own name, if that name leads here.
+func Guard(loopback bool, policy string, proven func(*http.Request) bool, next http.Handler,
+	forms ...string) http.Handler {
+	var known, unknown quota
 	foreign := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -44,6 +47,13 @@ func Guard(loopback bool, policy string, next http.Handler, forms ...string) htt
 		h.Set("Content-Security-Policy", policy)
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		requests := &known
+		if proven(r) {
+			defer busy(r)()
+		} else {
+			requests = &unknown
+			h.Set("Connection", "close")
+		}
 		form := r.Method == http.MethodPost && slices.Contains(forms, r.URL.Path)
 		if form {
 			r.Body = http.MaxBytesReader(w, r.Body, mostForm)
@@ -51,16 +61,20 @@ func Guard(loopback bool, policy string, next http.Handler, forms ...string) htt
 			r.Body = http.MaxBytesReader(w, r.Body, 0)
 			h.Set("Connection", "close")
 		}
+		refuse := func(text string, code int) {
+			h.Set("Connection", "close")
+			http.Error(w, text, code)
+		}
 		switch {
 		case !requests.take(time.Now()):
-			http.Error(w, "too many requests", http.StatusTooManyRequests)
+			refuse("too many requests", http.StatusTooManyRequests)
 		case !form && r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")
-			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+			refuse("only GET and HEAD", http.StatusMethodNotAllowed)
 		case loopback && !namesLoopback(r.Host):
-			http.Error(w, "the request is for another host", http.StatusMisdirectedRequest)
+			refuse("the request is for another host", http.StatusMisdirectedRequest)
 		case form && foreign.Check(r) != nil:
-			http.Error(w, "the form is from another page", http.StatusForbidden)
+			refuse("the form is from another page", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -23,7 +23,7 @@ func ListenLocal(conns int) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bounded{Listener: own{l}, room: make(chan struct{}, conns)}, nil
+	return newBounded(own{l}, conns), nil
 }
 
 // own is a listener that closes the connections of other users at once.

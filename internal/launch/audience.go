@@ -34,7 +34,7 @@ type audience struct {
 // openAudience opens what the user asks for, and the socket for gorovod top, and begins the summary. say and ranks are
 // those of openReaders.
 func (f *flags) openAudience(say func(text string), ranks int) (*audience, error) {
-	least, on, err := summary.From(lookEnv(f.environ(os.Environ()), summary.Variable))
+	least, on, err := summary.From(f.lookup(summary.Variable))
 	if err != nil {
 		return nil, err
 	}
@@ -69,29 +69,24 @@ func (f *flags) openReaders(say func(text string), ranks int) (*audience, error)
 	return a, nil
 }
 
+// lookup is a variable of the ranks' environment, which -x can change, or else the launcher's own. It says what the
+// launcher shows and reports of them.
+func (f *flags) lookup(name string) string { return lookEnv(f.environ(os.Environ()), name) }
+
 // asked returns an option's value, or else its variable's, and the name of the one it took, for errors.
-func asked(value, option, variable string) (address, said string) {
+func (f *flags) asked(value, option, variable string) (address, said string) {
 	if value != "" {
 		return value, option
 	}
-	return os.Getenv(variable), variable
-}
-
-// doorVariable is a variable of package door. The ranks' environment, which -x can change, says whether the job is
-// encrypted; the other variables are the launcher's own.
-func (f *flags) doorVariable(name string) string {
-	if name == door.EncryptedVariable {
-		return lookEnv(f.environ(os.Environ()), name)
-	}
-	return os.Getenv(name)
+	return f.lookup(variable), variable
 }
 
 func (a *audience) openMetrics(f *flags, say func(text string)) error {
-	address, said := asked(f.MetricsPort, "--metrics-port", metrics.Variable)
+	address, said := f.asked(f.MetricsPort, "--metrics-port", metrics.Variable)
 	if address == "" {
 		return nil
 	}
-	o, err := door.From(address, f.doorVariable)
+	o, err := door.From(address, f.lookup)
 	if err != nil {
 		return fmt.Errorf("%s: %w", said, err)
 	}
@@ -103,11 +98,11 @@ func (a *audience) openMetrics(f *flags, say func(text string)) error {
 }
 
 func (a *audience) openPage(f *flags, say func(text string), ranks int) error {
-	address, said := asked(f.Dashboard, "--dashboard", dashboard.Variable)
+	address, said := f.asked(f.Dashboard, "--dashboard", dashboard.Variable)
 	if address == "" {
 		return nil
 	}
-	o, err := door.From(address, f.doorVariable)
+	o, err := door.From(address, f.lookup)
 	if err != nil {
 		return fmt.Errorf("%s: %w", said, err)
 	}
@@ -250,8 +245,9 @@ func follow(s *rendezvous.Server, size int, a *audience, t *otlp.Job) {
 	t.Form(size, s.Epoch<<20, func() int { return len(s.Joined()) }, q.unless(spansAge))
 }
 
-// setLines sets the function that returns the last lines of a rank, in an elastic job of a worker.
-func (a *audience) setLines(f func(number int) (stdout, stderr string)) {
+// setLines sets the function that returns the last lines of a rank, or of a worker in an elastic job: see
+// overview.Job.SetLines.
+func (a *audience) setLines(f func(number int) (stdout, stderr string, ok bool)) {
 	if a != nil {
 		a.overview.SetLines(f)
 	}

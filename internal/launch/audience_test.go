@@ -1,10 +1,17 @@
 package launch
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/dashboard"
+	"github.com/gorovod/gorovod/internal/door"
+	"github.com/gorovod/gorovod/internal/metrics"
+	"github.com/gorovod/gorovod/internal/otlp"
 	"github.com/gorovod/gorovod/internal/overview"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
@@ -48,5 +55,44 @@ func TestReadersAreToldOfADeath(t *testing.T) {
 			return
 		}
 		<-next
+	}
+}
+
+// TestExportedVariablesOpenPages checks that -x sets what the launcher shows of the ranks, and to whom.
+func TestExportedVariablesOpenPages(t *testing.T) {
+	const token = "0123456789abcdef"
+	t.Setenv(metrics.Variable, "")
+	var spans atomic.Int64
+	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { spans.Add(1) }))
+	defer collector.Close()
+	f := &flags{Export: []string{metrics.Variable + "=0", dashboard.Variable + "=0", door.TokenVariable + "=" + token,
+		otlp.Variable + "=1", "OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL}}
+	a, err := f.openReaders(func(string) {}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.close()
+	if a.metrics == nil || a.page == nil {
+		t.Fatal("a page is not there")
+	}
+	for _, page := range []string{a.metrics.URL(), a.page.URL() + "snapshot"} {
+		answer, err := http.Get(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s without the token: %s", page, answer.Status)
+		}
+	}
+	reports, err := f.openTelemetry("program", func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reports.End(0); spans.Load() == 0 {
+		t.Error("no spans are sent")
+	}
+	if _, err := (&flags{Export: []string{otlp.Variable + "=x"}}).openTelemetry("program", nil); err == nil {
+		t.Error("a wrong value is ignored")
 	}
 }

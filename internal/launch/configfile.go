@@ -13,10 +13,13 @@ import (
 	"github.com/gorovod/gorovod/internal/commandline"
 )
 
-// configFile is Horovod's YAML file of settings. A missing setting is nil.
+// configFile is Horovod's YAML file of settings, and the addresses at which the job is shown. A missing setting is nil
+// or empty.
 type configFile struct {
-	Controller *string `yaml:"controller"`
-	Params     struct {
+	Controller  *string `yaml:"controller"`
+	MetricsPort string  `yaml:"metrics-port"`
+	Dashboard   string  `yaml:"dashboard"`
+	Params      struct {
 		FusionThresholdMB     *int     `yaml:"fusion_threshold_mb"`
 		CycleTimeMS           *float64 `yaml:"cycle_time_ms"`
 		CacheCapacity         *int     `yaml:"cache_capacity"`
@@ -74,6 +77,8 @@ func (f *flags) readConfig(path string) error {
 	if err := document.Decode(&c); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	fillText(&f.MetricsPort, c.MetricsPort)
+	fillText(&f.Dashboard, c.Dashboard)
 	fill(&f.FusionThresholdMB, c.Params.FusionThresholdMB)
 	fill(&f.CycleTimeMS, c.Params.CycleTimeMS)
 	fill(&f.CacheCapacity, c.Params.CacheCapacity)

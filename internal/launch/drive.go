@@ -57,7 +57,7 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	}
 	defer a.close()
 	var warnings safeLines
-	telemetry, err := openTelemetry("gorovod", warnings.add)
+	telemetry, err := f.openTelemetry("gorovod", warnings.add)
 	if err != nil {
 		return exitUsage, err
 	}

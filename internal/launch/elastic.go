@@ -114,7 +114,7 @@ func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code i
 	}
 	defer e.Audience.close()
 	e.Audience.setLines(e.linesOf)
-	if e.Telemetry, err = openTelemetry(f.command[0], func(text string) { warn(e.Name, text) }); err != nil {
+	if e.Telemetry, err = f.openTelemetry(f.command[0], func(text string) { warn(e.Name, text) }); err != nil {
 		return exitUsage, why, err
 	}
 	o.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {
@@ -422,15 +422,15 @@ func (e *elasticJob) forget(host string, p *post) {
 	}
 }
 
-// linesOf are the last lines of a worker that runs.
-func (e *elasticJob) linesOf(number int) (stdout, stderr string) {
+// linesOf are the last lines of a worker that has been started, if there is such a worker.
+func (e *elasticJob) linesOf(number int) (stdout, stderr string, ok bool) {
 	e.mu.Lock()
 	w := e.workers[number]
 	e.mu.Unlock()
 	if w == nil || !w.opened.Load() {
-		return "", ""
+		return "", "", w != nil
 	}
-	return w.streams[stdoutStream].last(), w.streams[stderrStream].last()
+	return w.streams[stdoutStream].last(), w.streams[stderrStream].last(), true
 }
 
 // signal signals a worker's process.

@@ -150,6 +150,10 @@ func (f *flags) check(options []string) error {
 	case len(f.command) == 0:
 		return fmt.Errorf("no command: say what to run, for instance: horovodrun -np %d python train.py", f.NumProc)
 	}
+	if _, err := strconv.ParseUint(f.command[0], 10, 16); err == nil && f.Dashboard == anyPort {
+		f.warnings = append(f.warnings, fmt.Sprintf("%s is taken for the command; for a port write %s=%[1]s",
+			f.command[0], dashboardOption))
+	}
 	if err := f.checkElastic(); err != nil {
 		return err
 	}
@@ -157,7 +161,7 @@ func (f *flags) check(options []string) error {
 	switch {
 	case f.MPI && f.Gloo:
 		return errors.New("--gloo and --mpi: one of them")
-	case f.MPI && os.Getenv(otlp.Variable) == "1":
+	case f.MPI && f.lookup(otlp.Variable) == "1":
 		return errors.New("GOROVOD_OTLP: processes of mpirun meet without the launcher, which learns nothing of " +
 			"them: unset it, or do without --mpi")
 	case f.MPI && f.elastic():

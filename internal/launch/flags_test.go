@@ -50,6 +50,10 @@ func TestDashboardTakesItsAddressAfterASign(t *testing.T) {
 			t.Errorf("%s: %q, %v", args, f.Dashboard, err)
 		}
 	}
+	f, err := parseFlags("horovodrun", strings.Fields("-np 2 --dashboard 9500 python x"))
+	if err != nil || len(f.warnings) != 1 || !strings.Contains(f.warnings[0], "write --dashboard=9500") {
+		t.Errorf("%q, %v", f.warnings, err)
+	}
 }
 
 func TestBadArguments(t *testing.T) {

@@ -312,12 +312,12 @@ func (j *Job) prepare(heard chan<- news) error {
 }
 
 // linesOf returns the last lines of a rank. It is safe on any goroutine after prepare.
-func (j *Job) linesOf(number int) (stdout, stderr string) {
+func (j *Job) linesOf(number int) (stdout, stderr string, ok bool) {
 	if number >= len(j.ranks) {
-		return "", ""
+		return "", "", false
 	}
 	s := j.ranks[number].streams
-	return s[stdoutStream].last(), s[stderrStream].last()
+	return s[stdoutStream].last(), s[stderrStream].last(), true
 }
 
 func (j *Job) closeFiles() {

@@ -267,7 +267,7 @@ func (f *flags) launch(j *Job) (code int, why report, err error) {
 		return exitUsage, why, err
 	}
 	defer j.Audience.close()
-	if j.Telemetry, err = openTelemetry(f.command[0], func(text string) { warn(j.Name, text) }); err != nil {
+	if j.Telemetry, err = f.openTelemetry(f.command[0], func(text string) { warn(j.Name, text) }); err != nil {
 		return exitUsage, why, err
 	}
 	code, err = j.Run()

@@ -202,12 +202,12 @@ func (f *flags) allMPI(env []string) []string {
 func (f *flags) letRankZeroShow(env []string, here bool) ([]string, error) {
 	for _, page := range []struct{ value, option, variable string }{
 		{f.MetricsPort, "--metrics-port", metrics.Variable}, {f.Dashboard, dashboardOption, dashboard.Variable}} {
-		address, said := asked(page.value, page.option, page.variable)
+		address, said := f.asked(page.value, page.option, page.variable)
 		if address == "" {
 			continue
 		}
 		env = setenv(env, page.variable, address)
-		if token := os.Getenv(door.TokenVariable); token != "" {
+		if token := f.lookup(door.TokenVariable); token != "" {
 			env = setenv(env, door.TokenVariable, token)
 		}
 		o, err := door.From(address, func(name string) string {

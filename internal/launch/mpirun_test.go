@@ -155,6 +155,8 @@ func TestRankZeroOfMpirunShowsTheJob(t *testing.T) {
 		{"", "--metrics-port=0", "0", "-x GOROVOD_METRICS ", ""},
 		{"", "--dashboard", "0", "-x GOROVOD_DASHBOARD ", ""},
 		{"GOROVOD_METRICS=127.0.0.1:0", "", "127.0.0.1:0", "-x GOROVOD_METRICS ", ""},
+		{"GOROVOD_METRICS=nonsense", "-x GOROVOD_METRICS=0 -x " + token, "0 0123456789abcdef",
+			"-x GOROVOD_METRICS -x GOROVOD_METRICS_TOKEN ", ""},
 		{"GOROVOD_METRICS=nonsense " + token, "--metrics-port=0.0.0.0:0 --dashboard=0", "0.0.0.0:0 0 0123456789abcdef",
 			"-x GOROVOD_DASHBOARD -x GOROVOD_METRICS -x GOROVOD_METRICS_TOKEN ", ""},
 		{token, "", "", "", ""}, // nobody is to see the job

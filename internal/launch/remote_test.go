@@ -363,6 +363,8 @@ stall_check:
   shutdown_time_seconds: 9
 library_options: {mpi_threads_disable: true, num_nccl_streams: 2, thread_affinity: 0, gloo_timeout_seconds: 11}
 logging: {level: debug, with_timestamp: false}
+metrics-port: 9400
+dashboard: "[::1]:9500"
 `
 	f, err := parse(all, "--cache-capacity", "99", "--no-hierarchical-allreduce")
 	if err != nil {
@@ -378,6 +380,12 @@ logging: {level: debug, with_timestamp: false}
 		HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9 HOROVOD_THREAD_AFFINITY=0 HOROVOD_TIMELINE=t HOROVOD_TIMELINE_MARK_CYCLES=1 HOROVOD_TORUS_ALLREDUCE=0`)
 	if !slices.Equal(got, want) || !f.Gloo {
 		t.Errorf("got %q,\nwant %q", got, want)
+	}
+	if f.MetricsPort != "9400" || f.Dashboard != "[::1]:9500" || len(f.warnings) > 0 {
+		t.Errorf("%q, %q, %q", f.MetricsPort, f.Dashboard, f.warnings)
+	}
+	if f, err = parse(all, "--dashboard"); err != nil || f.Dashboard != anyPort {
+		t.Errorf("%q, %v", f.Dashboard, err)
 	}
 	for text, says := range map[string]string{
 		"params: {cache_capacity: many}":         "many",

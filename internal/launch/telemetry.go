@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"os"
 	"path/filepath"
 
 	"github.com/gorovod/gorovod/internal/otlp"
@@ -9,8 +8,8 @@ import (
 
 // openTelemetry begins to report the job of a program to a collector of OpenTelemetry, if the user asks for that;
 // otherwise it returns nil. warn is called, on any goroutine, if the collector does not take the report.
-func openTelemetry(program string, warn func(text string)) (*otlp.Job, error) {
-	o, on, err := otlp.From(os.Getenv)
+func (f *flags) openTelemetry(program string, warn func(text string)) (*otlp.Job, error) {
+	o, on, err := otlp.From(f.lookup)
 	if err != nil || !on {
 		return nil, err
 	}

@@ -106,6 +106,7 @@ func Handler(job *Job, token string, loopback bool) http.Handler {
 	registry.MustRegister(job)
 	figures := promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true,
 		MaxRequestsInFlight: maxTogether, ErrorHandling: promhttp.HTTPErrorOnError})
+	proven := func(r *http.Request) bool { return door.Authorized(r, token) }
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -116,12 +117,12 @@ func Handler(job *Job, token string, loopback bool) http.Handler {
 		fmt.Fprintf(w, "%d of %d ranks have joined\n", joined, size)
 	})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
-		if !door.Authorized(r, token) {
+		if !proven(r) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "a token is needed", http.StatusUnauthorized)
 			return
 		}
 		figures.ServeHTTP(w, r)
 	})
-	return door.Guard(loopback, "default-src 'none'", mux)
+	return door.Guard(loopback, "default-src 'none'", proven, mux)
 }

@@ -192,6 +192,48 @@ func TestTLS(t *testing.T) {
 	r.Body.Close()
 }
 
+// TestReadersWithoutTheTokenKeepNobodyOut takes all places and the whole quota without the token.
+func TestReadersWithoutTheTokenKeepNobodyOut(t *testing.T) {
+	s := open(t, door.Options{Address: "0", Token: token})
+	scrape := func(when string) {
+		t.Helper()
+		http.DefaultClient.CloseIdleConnections()
+		if code, text := get(t, s, "/metrics", header("Authorization", "Bearer "+token)); code != 200 {
+			t.Errorf("%s: %d %s", when, code, text)
+		}
+	}
+	dial := func(text string) net.Conn {
+		c, err := net.Dial("tcp", s.listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(c, text)
+		return c
+	}
+	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+		c := dial("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.ReadAll(c); os.IsTimeout(err) {
+			t.Errorf("%s: the connection stays", path)
+		}
+		c.Close()
+	}
+	for _, text := range []string{"", "GET /metr"} {
+		for range maxConns {
+			defer dial(text).Close()
+		}
+		scrape("after readers that say \"" + text + "\"")
+	}
+	code := 0
+	for range 100 {
+		code, _ = get(t, s, "/metrics", nil)
+	}
+	if code != http.StatusTooManyRequests {
+		t.Errorf("the last of 100 readers gets %d", code)
+	}
+	scrape("after 100 requests")
+}
+
 // TestReadersThatMisbehave checks that the server keeps its limits with bad readers, and answers afterwards.
 func TestReadersThatMisbehave(t *testing.T) {
 	s := open(t, door.Options{Address: "0"})
@@ -214,11 +256,12 @@ func TestReadersThatMisbehave(t *testing.T) {
 		kept = append(kept, c)
 		fmt.Fprintf(c, "GET /metrics?%d HTTP/1.1\r\nHost: localhost\r\n\r\n", i)
 	}
-	for range 1000 { // the server closes each at once
+	for range 1000 { // each is answered, or closed at once
 		c := dial()
+		fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if n, err := c.Read(make([]byte, 1)); n > 0 || os.IsTimeout(err) {
-			t.Fatalf("a connection beyond the bound is served: %d, %v", n, err)
+		if _, err := c.Read(make([]byte, 1)); os.IsTimeout(err) {
+			t.Fatal("a connection beyond the bound waits")
 		}
 		c.Close()
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/printable"
 	"github.com/gorovod/gorovod/internal/straggler"
 )
 
@@ -31,7 +32,7 @@ type Job struct {
 	ask      func()
 	inspect  func(ranks []int) // sets which ranks say where they are, too
 	blamed   []int             // of which ranks the last sentence complains
-	lines    func(number int) (stdout, stderr string)
+	lines    func(number int) (stdout, stderr string, ok bool)
 	ranks    []rank             // of the present world
 	windows  []straggler.Window // one for each tick but the first, the last ones
 	past     past
@@ -112,20 +113,21 @@ func (j *Job) Keep() {
 	j.mu.Unlock()
 }
 
-// SetLines sets what returns the last lines of a rank's output, by its number. In an elastic job it is a worker's.
-func (j *Job) SetLines(f func(number int) (stdout, stderr string)) {
+// SetLines sets what returns the last lines of a rank's output, by its number, if there is such a rank. In an elastic
+// job it is a worker's.
+func (j *Job) SetLines(f func(number int) (stdout, stderr string, ok bool)) {
 	j.mu.Lock()
 	j.lines = f
 	j.mu.Unlock()
 }
 
-// Lines are the last lines of a rank's output.
-func (j *Job) Lines(number int) (stdout, stderr string) {
+// Lines are the last lines of a rank's output, if there is such a rank.
+func (j *Job) Lines(number int) (stdout, stderr string, ok bool) {
 	j.mu.Lock()
-	f := j.lines
+	f, size := j.lines, len(j.ranks)
 	j.mu.Unlock()
 	if f == nil {
-		return "", ""
+		return "", "", number < size
 	}
 	return f(number)
 }
@@ -200,6 +202,7 @@ func (d *death) said(now time.Time) string {
 
 // note is Note with the lock held.
 func (j *Job) note(at time.Time, text string) {
+	text = printable.Text(text)
 	if r := []rune(text); len(r) > mostText {
 		text = string(r[:mostText-1]) + "…"
 	}
@@ -248,6 +251,7 @@ func (j *Job) take(now time.Time, number int, generation uint64, host string, f 
 
 // End notes how the job has ended, for its readers.
 func (j *Job) End(e Ending) {
+	e.Text = printable.Text(e.Text)
 	j.mu.Lock()
 	j.ending = e
 	j.mu.Unlock()

@@ -468,6 +468,44 @@ func TestAfterALongWait(t *testing.T) {
 	says(t, s, Fine, "All 4 ranks keep pace", "and 0 % of the time waiting")
 }
 
+// TestTheNameStaysWhenTheLateRankHasCome checks that the sentence after a long wait still has the name of the rank,
+// though it was no longer missing at the end.
+func TestTheNameStaysWhenTheLateRankHasCome(t *testing.T) {
+	f := newFilm(4)
+	well := func(_ int, r *feed.Figures) { works(r, 0.9); r.Waits = nil }
+	f.seconds(3, well)
+	from := f.now
+	f.seconds(10, f.hangs(from, 0, 3))
+	says(t, f.second(f.hangs(from, 0)), Stuck, "wait for other ranks, in")
+	says(t, f.seconds(2, well), Fine, "All 4 ranks go on; until 2.0 s ago they waited for rank 3 on host1, for 11.0 s.")
+	f.seconds(window, well)
+	from = f.now
+	f.seconds(2, f.hangs(from, 0))
+	says(t, f.seconds(2, well), Fine, "they waited for other ranks, for 2.0 s.")
+}
+
+// TestSentencesObeyNoName checks that control characters in names reach no terminal through a text for people.
+func TestSentencesObeyNoName(t *testing.T) {
+	const evil, shown = "a\x1b[2J\x07\\b", `a\x1b[2J\a\b`
+	f := newFilm(2)
+	f.Note(evil)
+	f.End(Ending{Text: evil})
+	s := f.seconds(3, func(i int, r *feed.Figures) {
+		works(r, 0.9)
+		if r.Stack = []feed.Frame{{File: evil, Func: evil, Line: 1}}; i == 0 {
+			r.SetWaits([]feed.Wait{{Name: evil, Op: "ALLREDUCE", Age: 5e9}})
+		}
+	})
+	says(t, s, Stuck, "All wait for rank 1 on host0, in `"+shown+"` (ALLREDUCE)")
+	at := shown + " (" + shown + ":1)"
+	if s.Where == nil || !strings.Contains(s.Where.Text, at) || s.Where.Frames[0] != at {
+		t.Errorf("%+v", s.Where)
+	}
+	if s.History[0].Text != shown || f.Ended().Text != shown || s.Open[0].Name != evil {
+		t.Errorf("%v, %q, %q", s.History, f.Ended().Text, s.Open[0].Name)
+	}
+}
+
 // TestAfterALongWaitInLongSteps checks that one long wait is not taken for many, where steps take three seconds and
 // the ranks wait for moments in each.
 func TestAfterALongWaitInLongSteps(t *testing.T) {

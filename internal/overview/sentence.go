@@ -101,9 +101,19 @@ func (j *Job) sentence(now time.Time, s *Snapshot, groups []*group) (string, Ton
 
 // longWait is the last wait of which a sentence has told.
 type longWait struct {
+	in   string // the operation
 	whom string // the ranks waited for
 	age  time.Duration
 	end  time.Time // when the sentence said it last
+}
+
+// notes notes a wait in g. Once the late rank has come, nobody is missing: then it is the rank of the same wait before.
+func (w *longWait) notes(g *group, whom string, now time.Time) {
+	next := longWait{g.label(), whom, g.last.Sub(g.start), now}
+	if len(g.missing) == 0 && next.in == w.in && next.age >= w.age {
+		next.whom = w.whom
+	}
+	*w = next
 }
 
 // joining says which ranks have no more data, and whether the others go on.
@@ -151,7 +161,7 @@ func (j *Job) stuck(g *group, groups []*group, now time.Time, s *Snapshot) strin
 	late, held := j.lateIn(g)
 	if len(late) == 0 && len(held) > 0 {
 		j.blames(held...)
-		j.waited = longWait{"one another", age, now}
+		j.waited.notes(g, "one another", now)
 		return j.deadlock(g, held, groups, age)
 	}
 	only := *g
@@ -160,7 +170,7 @@ func (j *Job) stuck(g *group, groups []*group, now time.Time, s *Snapshot) strin
 		s.Straggler = &Straggler{late[0], j.does(late[0]), 1}
 	}
 	j.blames(late...)
-	j.waited = longWait{j.awaited(&only), age, now}
+	j.waited.notes(&only, j.awaited(&only), now)
 	text := j.stuckIn(&only, age, len(held))
 	if len(held) > 0 {
 		text += fmt.Sprintf(" %s, too, in %s.", waiting(held), operationOf(held, groups))

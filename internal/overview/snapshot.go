@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/printable"
 	"github.com/gorovod/gorovod/internal/straggler"
 )
 
@@ -116,6 +117,7 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 	s.Kinds = j.kinds()
 	j.blamed = nil
 	s.Sentence, s.Tone = j.sentence(now, s, groups)
+	s.Sentence = printable.Text(s.Sentence) // programs print it, and names can be anything
 	s.Where = j.where(now, j.blamed)
 	s.History = append(s.History, j.history...)
 	return s

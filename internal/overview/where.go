@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/feed"
+	"github.com/gorovod/gorovod/internal/printable"
 )
 
 // Where is where the program of a late rank is. Names of functions and files can be secrets, so only readers who may
@@ -102,7 +103,9 @@ func (r *rank) stay(last stackAt) string {
 }
 
 // function is a function for people.
-func function(f feed.Frame) string { return fmt.Sprintf("%s (%s:%d)", f.Func, f.File, f.Line) }
+func function(f feed.Frame) string {
+	return printable.Text(fmt.Sprintf("%s (%s:%d)", f.Func, f.File, f.Line))
+}
 
 // blames notes the ranks that the sentence blames, so that the job asks these where they are.
 func (j *Job) blames(ranks ...int) { j.blamed = slices.Clone(ranks[:min(len(ranks), mostInspected)]) }

@@ -39,12 +39,12 @@ type Share struct {
 	Sent float64 // bytes that it has sent, per second of the window
 }
 
-// Rate is how many bytes per second the busiest connection of a rank sends while it has data under way; 0 if it has sent
-// nothing.
+// Rate is how many bytes per second the busiest connection of a rank sends while it has data under way; 0 if it has
+// sent nothing.
 func (s *Share) Rate() float64 { return s.Sent / max(s.Link, leastTold) }
 
-// leastTold is the least share of the time in which a connection is known to have data under way: Linux measures that in
-// ticks of up to 10 ms, a fast connection's often as 0.
+// leastTold is the least share of the time in which a connection is known to have data under way: Linux measures that
+// in ticks of up to 10 ms, a fast connection's often as 0.
 const leastTold = 0.01
 
 // Window is what each rank did in one second, by rank.

@@ -59,9 +59,9 @@ func TestASlowConnection(t *testing.T) {
 	}
 }
 
-// TestTheOtherEndOfASlowConnection checks two ranks over one connection that is slow in one direction. The sender is done
-// before its data has arrived. The other rank gets it late, so it is late in the next step; its own connection never has
-// data under way for a whole tick of the clock.
+// TestTheOtherEndOfASlowConnection checks two ranks over one connection that is slow in one direction. The sender is
+// done before its data has arrived. The other rank gets it late, so it is late in the next step; its own connection
+// never has data under way for a whole tick of the clock.
 func TestTheOtherEndOfASlowConnection(t *testing.T) {
 	sender := Share{Waiting: 0.22, Busy: 0.14, Known: true, Running: 0.4, Looked: true, Link: 0.32, Sent: 8e6}
 	other := Share{Late: 0.22, Busy: 0.32, Known: true, Running: 0.7, Looked: true, Sent: 8e6}
