@@ -124,16 +124,23 @@ func passing(err error) bool {
 }
 
 // LoadCheckpoint reads the newest state on the disk; number is -1 if there is none. It skips damaged and foreign files
-// with a warning.
+// with a warning, and warns once more if that leaves none.
 func LoadCheckpoint() (number int64, data []byte, err error) {
 	dir, log := checkpointDir()
 	if dir == "" {
 		return -1, nil, nil
 	}
-	number, data, err = checkpoint.Newest(dir, func(err error) { log.Warn(err.Error()) })
-	if err == nil && number >= 0 {
+	skipped := false
+	number, data, err = checkpoint.Newest(dir, func(err error) {
+		skipped = true
+		log.Warn(err.Error())
+	})
+	switch {
+	case err == nil && number >= 0:
 		log.Info("goes on from a checkpoint", "directory", dir, "commit", number, "bytes", len(data))
 		saved(number)
+	case err == nil && skipped:
+		log.Warn("no intact checkpoint is left in " + dir + ": the job begins anew")
 	}
 	return number, data, err
 }

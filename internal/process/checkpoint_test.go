@@ -77,3 +77,21 @@ func TestSaveCheckpointIntoADirectoryThatStopsWorking(t *testing.T) {
 		t.Errorf("error %v, and it says %s", err, &said)
 	}
 }
+
+// A job that has lost all its checkpoints says that it begins anew; one that never had any does not.
+func TestNoIntactCheckpoint(t *testing.T) {
+	var said bytes.Buffer
+	t.Cleanup(func() { lastWorld.dir, lastWorld.log = "", nil })
+	lastWorld.dir, lastWorld.log = t.TempDir(), slog.New(slog.NewTextHandler(&said, nil))
+	if number, _, err := LoadCheckpoint(); number != -1 || err != nil || said.Len() > 0 {
+		t.Errorf("%d %v, and it says %s", number, err, &said)
+	}
+	file := filepath.Join(lastWorld.dir, "commit-0000000000000000003.checkpoint")
+	if err := os.WriteFile(file, []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if number, _, err := LoadCheckpoint(); number != -1 || err != nil ||
+		!strings.Contains(said.String(), "is skipped") || !strings.Contains(said.String(), "the job begins anew") {
+		t.Errorf("%d %v, and it says %s", number, err, &said)
+	}
+}

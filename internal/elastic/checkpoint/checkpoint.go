@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/config"
 )
 
 const (
@@ -179,7 +181,7 @@ func Last(dir string) (number int64) {
 
 // read reads one file. number is the one in the file's name.
 func read(name string, number int64) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := config.OpenRegular(name)
 	if err != nil {
 		return nil, err
 	}

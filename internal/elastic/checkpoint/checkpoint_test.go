@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -70,6 +71,25 @@ func TestTheClockSteps(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(left) != kept || !strings.HasSuffix(left[0], "4.checkpoint") {
 		t.Errorf("left: %v %v", left, err)
+	}
+}
+
+// Nothing waits for the writer of a pipe that has the name of a checkpoint.
+func TestWhatIsNoFileIsSkipped(t *testing.T) {
+	dir := t.TempDir()
+	if err := Save(dir, 3, []byte("state")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "commit-0000000000000000900.checkpoint"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "commit-0000000000000000901.checkpoint"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n, data, skipped := newest(t, dir)
+	if n != 3 || string(data) != "state" || len(skipped) != 2 ||
+		!strings.Contains(skipped[1], "900.checkpoint is skipped: it is no regular file") {
+		t.Errorf("%d %q %q", n, data, skipped)
 	}
 }
 
