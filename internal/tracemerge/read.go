@@ -45,9 +45,13 @@ func read(path string) (*Rank, error) {
 		phases: map[int]*phase{}, queues: map[int][]*operation{}}
 	torn, damaged, err := scan(path, r.take)
 	if err == nil && !r.known {
-		err = errNobodys
-		if r.first {
+		switch {
+		case torn:
+			err = errCutOff
+		case r.first:
 			err = errors.New("it is no timeline of gorovod: it has no records")
+		default:
+			err = errNobodys
 		}
 	}
 	if err != nil {
@@ -75,6 +79,9 @@ func (r *Rank) closeSpools() {
 		s.close()
 	}
 }
+
+// errCutOff: no more than the file's beginning is there.
+var errCutOff = errors.New("it ends before the record that says whose file it is")
 
 // errNobodys: Horovod's own timelines, and those of rank 0 alone, do not name their rank.
 var errNobodys = errors.New("it does not say which rank wrote it: give the timeline a name with {rank}, such as " +

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/gorovod/gorovod/internal/config"
 )
 
 // record is a record of a timeline.
@@ -29,16 +31,15 @@ const (
 // the rest of a block with blanks. scan counts and skips lines that are no records; they come from a machine that went
 // down, or from a copy that was cut.
 func scan(path string, f func(*record) error) (torn bool, damaged int64, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return false, 0, errors.Unwrap(err)
+	file, err := config.OpenRegular(path)
+	var broken *os.PathError
+	switch {
+	case errors.As(err, &broken):
+		return false, 0, broken.Err
+	case err != nil:
+		return false, 0, err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil {
-		return false, 0, err
-	} else if !info.Mode().IsRegular() {
-		return false, 0, errors.New("it is no file")
-	}
 	in := bufio.NewReaderSize(file, chunk)
 	if err := opening(in); err != nil {
 		return false, 0, err
@@ -76,13 +77,16 @@ func scan(path string, f func(*record) error) (torn bool, damaged int64, err err
 // padding is the bytes between records. A machine that went down leaves zeros.
 const padding = ", \t\r\n\x00"
 
+// errEmpty: the file ends before its first bracket.
+var errEmpty = errors.New("it is empty")
+
 // opening reads the bracket with which a timeline begins.
 func opening(in *bufio.Reader) error {
 	for {
 		c, err := in.ReadByte()
 		switch {
 		case err == io.EOF:
-			return errors.New("it is empty")
+			return errEmpty
 		case err != nil:
 			return err
 		case c == '[':

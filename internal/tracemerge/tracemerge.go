@@ -15,6 +15,7 @@
 package tracemerge
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,6 +37,8 @@ type Report struct {
 	Ranks []*Rank
 	// Missing are the ranks without a file, by the number of the world.
 	Missing map[uint64][]int
+	// CutOff are the files that end too early to say whose they are. Their ranks count as missing.
+	CutOff []string
 	// Arrows counts the arrows. Undecided counts operations without arrows, because the clocks do not tell which rank
 	// came last.
 	Arrows, Operations, Undecided int64
@@ -79,7 +82,14 @@ func Merge(o Options) (*Report, error) {
 			return nil, fmt.Errorf("%s is to be read and to be written: name another file with -o", name)
 		}
 		r, err := read(name)
-		if err != nil {
+		switch {
+		case errors.Is(err, errEmpty) || errors.Is(err, errCutOff):
+			rep.CutOff = append(rep.CutOff, name)
+			if len(rep.CutOff) < len(o.Files) {
+				continue
+			}
+			fallthrough // no file is left
+		case err != nil:
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		rep.Ranks = append(rep.Ranks, r)
@@ -185,6 +195,9 @@ func (rep *Report) Text(output string) string {
 		if missing := rep.Missing[world[0].Generation]; len(missing) > 0 {
 			fmt.Fprintf(&b, "  no file of ranks %s\n", list(missing))
 		}
+	}
+	for _, name := range rep.CutOff {
+		fmt.Fprintf(&b, "  %s is left out: %v\n", name, errCutOff)
 	}
 	return b.String()
 }

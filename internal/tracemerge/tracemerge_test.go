@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -195,6 +196,36 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// A copy that was cut right at its beginning does not keep the other files from being merged.
+func TestAFileThatIsCutOff(t *testing.T) {
+	files := small().files(t)
+	whole, err := os.ReadFile(files[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := func(n int) int { // how many bytes the first n lines have
+		return len(strings.Join(strings.SplitAfterN(string(whole), "\n", n+1)[:n], ""))
+	}
+	for length := range line(3) - 2 { // without the end of the record that names the rank
+		if length > 20 && length < line(2)-3 && length%7 > 0 {
+			continue // the same as the others
+		}
+		if err := os.WriteFile(files[1], whole[:length], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		rep := merged(t, files...)
+		text := rep.Text("o")
+		if len(rep.Ranks) != 2 || !strings.Contains(text, "no file of ranks 1\n") ||
+			!strings.Contains(text, files[1]+" is left out: it ends before the record") {
+			t.Fatalf("cut after %d bytes: %s", length, text)
+		}
+	}
+	if _, err := Merge(Options{Files: files[1:2], Output: filepath.Join(t.TempDir(), "o")}); err == nil ||
+		!strings.Contains(err.Error(), "it ends before the record that says whose file it is") {
+		t.Errorf("there is nothing to merge, and the error is %v", err)
+	}
+}
+
 func TestWrongFiles(t *testing.T) {
 	dir := t.TempDir()
 	good := small().files(t)
@@ -208,6 +239,10 @@ func TestWrongFiles(t *testing.T) {
 		}
 		return name
 	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const head = "[\n" + `{"name":"process_name","ph":"M","pid":0,"args":{"start_time_since_epoch_in_micros":7}}`
 	for _, c := range []struct {
 		files []string
@@ -220,7 +255,8 @@ func TestWrongFiles(t *testing.T) {
 		{[]string{write("zero", head+",\n"+`{"ph":"B","name":"x","ts":1,"pid":1}`+"\n]")}, "does not say which rank wrote it"},
 		{[]string{write("short", head+"\n]")}, "does not say which rank wrote it"},
 		{[]string{write("mad", head+",\n"+`{"ph":"M","name":"gorovod_rank","args":{"rank":3,"size":2}}`)}, "makes no sense"},
-		{[]string{dir}, "it is no file"},
+		{[]string{pipe, good[0]}, "pipe: it is no regular file"},
+		{[]string{dir}, "it is no regular file"},
 		{[]string{filepath.Join(dir, "none")}, "none: no such file"},
 		{[]string{good[0], good[0]}, "are both of rank 0"},
 		{[]string{good[0], others[1]}, "are of different jobs"},

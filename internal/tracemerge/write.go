@@ -82,6 +82,9 @@ func (rep *Report) about(base int64) map[string]any {
 	if len(rep.Missing) > 0 {
 		about["ranks_without_file"] = rep.Missing
 	}
+	if len(rep.CutOff) > 0 {
+		about["files_cut_off"] = rep.CutOff
+	}
 	return about
 }
 
