@@ -17,6 +17,9 @@ const maxSlots = 1 << 16
 // gpuFile matches the name of a GPU's file in /dev.
 var gpuFile = regexp.MustCompile(`^nvidia[0-9]+$`)
 
+// device matches a device in CUDA_VISIBLE_DEVICES: its number, or the beginning of its UUID.
+var device = regexp.MustCompile(`^([0-9]+|(GPU|MIG)-.+)$`)
+
 // Count is how many processes a node may run. asked is a number, or says what to count: "gpu", "cpu", or "auto" for
 // GPUs, if there are any, else CPUs. name is the option or the variable that has asked. root is the file system; getenv
 // looks a variable up.
@@ -45,10 +48,8 @@ func Count(name, asked string, root fs.FS, getenv func(string) string) (int, err
 
 // gpus counts the GPUs that this container was given.
 func gpus(root fs.FS, getenv func(string) string) int {
-	if visible := getenv("CUDA_VISIBLE_DEVICES"); visible == "-1" {
-		return 0
-	} else if visible != "" {
-		return strings.Count(visible, ",") + 1
+	if list := getenv("CUDA_VISIBLE_DEVICES"); list != "" {
+		return visible(list)
 	}
 	n := 0
 	entries, _ := fs.ReadDir(root, "dev") // without /dev there are no GPUs
@@ -58,6 +59,26 @@ func gpus(root fs.FS, getenv func(string) string) int {
 		}
 	}
 	return n
+}
+
+// visible counts the devices of a CUDA_VISIBLE_DEVICES as CUDA does: the list ends at the first entry that can be no
+// device, such as -1 or none, and if an entry comes twice, no device is visible.
+func visible(list string) int {
+	seen := map[string]bool{}
+	for entry := range strings.SplitSeq(list, ",") {
+		entry = strings.TrimSpace(entry)
+		if !device.MatchString(entry) {
+			break
+		}
+		if entry[0] <= '9' { // 0 and 00 are the same device
+			entry = strings.TrimLeft(entry, "0")
+		}
+		if seen[entry] {
+			return 0
+		}
+		seen[entry] = true
+	}
+	return len(seen)
 }
 
 // cpus is how many CPUs this container may use at a time, at least 1. It is the container's limit, rounded down, so
