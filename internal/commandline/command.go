@@ -95,11 +95,24 @@ func (c *Command) Parse(name string, grammar any, args []string) (help string, e
 	args = slices.Clone(args)
 	table := c.Options()
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
-		if args[i], err = table.Expand(args[i]); err != nil {
+		typed := args[i]
+		if args[i], err = table.Expand(typed); err != nil {
 			return "", err
 		}
-		if o := table.Find(args[i]); o != nil {
-			i += o.Values() // the values may look like options
+		name, value, inline := strings.Cut(args[i], "=")
+		o := table.Find(name)
+		if o == nil || o.Values() == 0 {
+			continue
+		}
+		if !inline {
+			if i++; i == len(args) || len(args[i]) > 1 && args[i][0] == '-' && !negative(args[i]) {
+				return "", MissingValue(typed) // kong takes no value that looks like an option
+			}
+			value = args[i]
+			i += o.Values() - 1
+		}
+		if value == "" {
+			return "", EmptyValue(name)
 		}
 	}
 	_, err = parser.Parse(args)

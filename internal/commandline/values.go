@@ -22,6 +22,14 @@ func (m *misread) Error() string {
 	return fmt.Sprintf("%s%s: %s is needed", m.option, got, m.want)
 }
 
+// MissingValue is the error for an option that needs a value, and has none.
+func MissingValue(option string) error { return fmt.Errorf("%s: a value is missing", option) }
+
+// EmptyValue is the error for an option whose value is empty.
+func EmptyValue(option string) error {
+	return fmt.Errorf("%s: its value is empty: is a variable in the command not set?", option)
+}
+
 // Plain puts the error of a parser that has read args into plain words.
 func Plain(err error, args []string) error {
 	if m := (*misread)(nil); errors.As(err, &m) {
@@ -46,10 +54,10 @@ var wants = map[string]string{
 	"PORT":    "the number of a port",
 }
 
-// numbers read values that are numbers or switches.
+// numbers read values that are numbers or switches. Numbers are decimal: 010 is ten.
 func numbers() []kong.Option {
 	whole := reading("a whole number", func(text string, target reflect.Value) error {
-		n, err := strconv.ParseInt(text, 0, target.Type().Bits())
+		n, err := strconv.ParseInt(text, 10, target.Type().Bits())
 		target.SetInt(n)
 		return err
 	})
@@ -57,6 +65,9 @@ func numbers() []kong.Option {
 		kong.KindMapper(reflect.Int, whole),
 		kong.KindMapper(reflect.Float64, reading("a number", func(text string, target reflect.Value) error {
 			x, err := strconv.ParseFloat(text, 64)
+			if strings.ContainsAny(text, "xX_") {
+				err = strconv.ErrSyntax
+			}
 			target.SetFloat(x)
 			return err
 		})),

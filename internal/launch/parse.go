@@ -129,7 +129,7 @@ func split(args []string) (options, command, warnings []string, err error) {
 		}
 		if !inline {
 			if i++; i == len(args) {
-				return nil, nil, nil, fmt.Errorf("%s: a value is missing", args[i-1])
+				return nil, nil, nil, commandline.MissingValue(args[i-1])
 			}
 			value = args[i]
 			if option == cooldownOption && !strings.Contains(value, ",") {
@@ -139,7 +139,7 @@ func split(args []string) (options, command, warnings []string, err error) {
 			}
 		}
 		if value == "" && !emptyMeansNone[option] {
-			return nil, nil, nil, fmt.Errorf("%s: its value is empty: is a variable in the command not set?", option)
+			return nil, nil, nil, commandline.EmptyValue(option)
 		}
 		if option == cooldownOption && !twoSeconds().MatchString(value) {
 			given := strings.Replace(value, ",", " ", 1)
