@@ -55,8 +55,12 @@ func (j *Job) base() (map[string][]byte, error) {
 	return files, nil
 }
 
+// partial is the name of a file until it is whole.
+func partial(dir, name string) string { return filepath.Join(dir, "."+name+".partial") }
+
 // WriteBase writes the files of Base into dir, which it makes if necessary. It overwrites only files that begin with
-// mark; if another file has one of these names, it writes nothing.
+// mark; if another file has one of these names, it writes nothing. Each file gets its content whole or not at all, so
+// that WriteBase can be repeated after a failure.
 func (j *Job) WriteBase(dir string) error {
 	files, err := j.Base()
 	if err != nil {
@@ -76,9 +80,28 @@ func (j *Job) WriteBase(dir string) error {
 		}
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o666); err != nil {
+		defer os.Remove(partial(dir, name))
+		if err := create(partial(dir, name), text); err != nil {
+			return err
+		}
+	}
+	for name := range files {
+		if err := os.Rename(partial(dir, name), filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// create makes a new file, in the place of one that an interrupted run has left.
+func create(path string, text []byte) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
 }

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,38 @@ func TestBaseKeepsOthersFiles(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, manifestsFile)); err == nil {
 		t.Errorf("%s was written", manifestsFile)
+	}
+}
+
+// A base that could not be written whole leaves the files as they were, and can be written again.
+func TestBaseAfterAFailure(t *testing.T) {
+	dir := t.TempDir()
+	line := strings.Fields("render job n --image i --nodes 2 -o " + dir + " -- x")
+	for _, name := range []string{namesFile, manifestsFile, kustomizationFile} {
+		stands := partial(dir, name) // for a full disk, which refuses one file
+		if err := os.MkdirAll(filepath.Join(stands, "in the way"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if code, err := Main("gorovod k8s", line, io.Discard); err == nil || code != 1 {
+			t.Fatalf("%s could not be written: %d, %v", name, code, err)
+		}
+		if err := os.RemoveAll(stands); err != nil {
+			t.Fatal(err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%v are left", left)
+		}
+	}
+	if err := os.WriteFile(partial(dir, namesFile), []byte("# Wri"), 0o666); err != nil { // as SIGKILL leaves it
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := Main("gorovod k8s", line, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) != 3 || !strings.HasPrefix(read(t, dir, namesFile), mark) {
+			t.Errorf("there are %v", left)
+		}
 	}
 }
 
