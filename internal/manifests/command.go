@@ -42,10 +42,10 @@ type options struct {
 	Rest   []string `arg:"" optional:""`
 
 	Image       string   `placeholder:"IMAGE" help:"Container image of all pods, with gorovod in it. Required."`
-	Nodes       int      `placeholder:"N" help:"Number of pods that run processes. Required."`
-	MinNodes    int      `placeholder:"N" help:"Make the job elastic: it goes on while at least N pods are left, and takes in those that come (not trainjob). Default: it is not elastic."`
-	Grace       int      `placeholder:"SECONDS" help:"Seconds that a pod has to end after SIGTERM: in an elastic job more than there are between two commits. Default: 30, Kubernetes' own."`
-	Slots       int      `placeholder:"N" help:"Processes in each pod. Default: one for each GPU, otherwise for each whole CPU of the limit."`
+	Nodes       *int     `placeholder:"N" help:"Number of pods that run processes. Required."`
+	MinNodes    *int     `placeholder:"N" help:"Make the job elastic: it goes on while at least N pods are left, and takes in those that come (not trainjob). Default: it is not elastic."`
+	Grace       *int     `placeholder:"SECONDS" help:"Seconds that a pod has to end after SIGTERM: in an elastic job more than there are between two commits. Default: 30, Kubernetes' own."`
+	Slots       *int     `placeholder:"N" help:"Processes in each pod. Default: one for each GPU, otherwise for each whole CPU of the limit."`
 	GPUs        int      `name:"gpus" placeholder:"N" help:"GPUs of each pod (nvidia.com/gpu). Default: 0."`
 	CPU         string   `name:"cpu" placeholder:"QUANTITY" help:"Limit of CPUs of each pod, such as 8. Default: none."`
 	Memory      string   `placeholder:"QUANTITY" help:"Limit of memory of each pod, such as 64Gi. Default: none."`
@@ -55,7 +55,7 @@ type options struct {
 	Secret      string   `placeholder:"NAME" help:"Secret that is in the cluster already, with the key as its entry key. Default: none; a placeholder is printed."`
 	Checkpoints string   `placeholder:"NAME" help:"PersistentVolumeClaim that all pods mount at /checkpoints (GOROVOD_CHECKPOINT_DIR). Default: none."`
 	Runtime     string   `placeholder:"NAME" help:"ClusterTrainingRuntime that is in the cluster already (trainjob). Default: none; horovod-distributed is printed."`
-	MetricsPort int      `placeholder:"PORT" help:"Show what the job does to Prometheus at this port of pod 0 (mpijob: of the launcher). The Secret then has a token, too. Default: no page."`
+	MetricsPort *int     `placeholder:"PORT" help:"Show what the job does to Prometheus at this port of pod 0 (mpijob: of the launcher). The Secret then has a token, too. Default: no page."`
 	MetricsTLS  string   `name:"metrics-tls" placeholder:"NAME" help:"Secret of the type kubernetes.io/tls that is in the cluster already, with the certificate of the page of metrics. Default: none; no TLS."`
 	User        string   `placeholder:"NAME" help:"User as which the programs of the image run, with the home /home/NAME (mpijob): the pods then need no rights of root. Default: root."`
 	Output      string   `short:"o" placeholder:"DIR" help:"Write the manifests into this folder, as a base for kustomize: a kustomization.yaml, and what it names. Default: they are printed."`
@@ -106,10 +106,23 @@ func (o *options) job(command []string) (*Job, error) {
 	case len(o.Rest) > 0:
 		return nil, fmt.Errorf("%s: only a kind and a name come after render", o.Rest[0])
 	}
-	j := &Job{Kind: o.Kind, Name: o.Name, Namespace: o.Namespace, Image: o.Image, Command: command, Nodes: o.Nodes,
-		Least: o.MinNodes, Grace: o.Grace,
-		Slots: o.Slots, GPUs: o.GPUs, CPU: o.CPU, Memory: o.Memory, Restarts: o.Restarts, Secret: o.Secret,
-		Claim: o.Checkpoints, Runtime: o.Runtime, User: o.User, Metrics: o.MetricsPort, MetricsTLS: o.MetricsTLS}
+	j := &Job{Kind: o.Kind, Name: o.Name, Namespace: o.Namespace, Image: o.Image, Command: command,
+		GPUs: o.GPUs, CPU: o.CPU, Memory: o.Memory, Restarts: o.Restarts, Secret: o.Secret,
+		Claim: o.Checkpoints, Runtime: o.Runtime, User: o.User, MetricsTLS: o.MetricsTLS}
+	for _, n := range []struct {
+		option string
+		given  *int
+		to     *int
+	}{{"--nodes", o.Nodes, &j.Nodes}, {"--min-nodes", o.MinNodes, &j.Least}, {"--grace", o.Grace, &j.Grace},
+		{"--slots", o.Slots, &j.Slots}, {"--metrics-port", o.MetricsPort, &j.Metrics}} {
+		switch {
+		case n.given == nil:
+		case *n.given == 0: // in a Job it would stand for an option that was not given
+			return nil, fmt.Errorf("%s 0: a number from 1 on is needed", n.option)
+		default:
+			*n.to = *n.given
+		}
+	}
 	for _, e := range o.Env {
 		name, value, given := strings.Cut(e, "=")
 		if !given {

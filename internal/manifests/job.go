@@ -3,6 +3,7 @@
 package manifests
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -70,6 +71,7 @@ func (j *Job) maxName() int {
 const (
 	MaxNodes = 1 << 16
 	maxSlots = 1 << 16
+	maxGrace = 1_000_000 // seconds
 )
 
 var (
@@ -93,6 +95,8 @@ func (j *Job) Check() error {
 	switch {
 	case !slices.Contains(Kinds, j.Kind):
 		return fmt.Errorf("unknown kind %q: one of %s is needed", j.Kind, strings.Join(Kinds, ", "))
+	case j.Nodes == 0:
+		return errors.New("--nodes is missing: say how many pods run processes")
 	case j.Nodes < 1 || j.Nodes > MaxNodes:
 		return fmt.Errorf("--nodes %d: a number from 1 to %d is needed", j.Nodes, MaxNodes)
 	case len(j.Name) > j.maxName() || !label.MatchString(j.Name):
@@ -101,6 +105,8 @@ func (j *Job) Check() error {
 	case j.Namespace != "" && (len(j.Namespace) > 63 || !subdomain.MatchString(j.Namespace) ||
 		strings.Contains(j.Namespace, ".")):
 		return fmt.Errorf("--namespace %q: this can be no name of a namespace", j.Namespace)
+	case j.Image == "":
+		return errors.New("--image is missing: name the container image of all pods, such as registry:5000/team/mnist:1")
 	case !image.MatchString(j.Image):
 		return fmt.Errorf("--image %q: the name of a container image is needed, such as registry:5000/team/mnist:1",
 			j.Image)
@@ -115,13 +121,14 @@ func (j *Job) Check() error {
 	case j.Least != 0 && j.Kind == TrainJob:
 		return fmt.Errorf("--min-nodes: Kubeflow Trainer does not let the pods of a %s come and go: use the kind "+
 			"%s, %s or %s", TrainJob, IndexedJob, JobSet, MPIJob)
-	case j.Grace < 0 || j.Grace > 0 && j.Kind == TrainJob && j.Runtime != "":
-		return fmt.Errorf("--grace %d: a number of seconds is needed, and no --runtime, which has the pods' grace",
-			j.Grace)
+	case j.Grace < 0 || j.Grace > maxGrace:
+		return fmt.Errorf("--grace %d: a number of seconds from 1 to %d is needed", j.Grace, maxGrace)
+	case j.Grace > 0 && j.Kind == TrainJob && j.Runtime != "":
+		return errors.New("--grace is a matter of the runtime: leave --runtime out, or set it up in " + j.Runtime)
 	case j.Slots < 0 || j.Slots > maxSlots:
 		return fmt.Errorf("--slots %d: a number from 1 to %d is needed", j.Slots, maxSlots)
-	case j.GPUs < 0:
-		return fmt.Errorf("--gpus %d: 0 or more are needed", j.GPUs)
+	case j.GPUs < 0 || j.GPUs > maxSlots:
+		return fmt.Errorf("--gpus %d: a number from 0 to %d is needed", j.GPUs, maxSlots)
 	case j.Restarts < 0 || j.Restarts > 1000:
 		return fmt.Errorf("--restarts %d: a number from 0 to 1000 is needed", j.Restarts)
 	case j.CPU != "" && (!cores.MatchString(j.CPU) || zero(j.CPU)):
