@@ -35,8 +35,21 @@ func (f *flags) elastic() bool {
 	return f.DiscoveryScript != "" || f.MinNP != nil || f.place != nil && f.place.Elastic
 }
 
-// checkElastic checks the options of elastic jobs.
+// checkElastic checks the options and the variables of elastic jobs.
 func (f *flags) checkElastic() error {
+	if f.elastic() {
+		if err := secondsFrom("HOROVOD_ELASTIC_TIMEOUT", &f.ElasticTimeout); err != nil {
+			return err
+		}
+	}
+	if err := f.checkElasticNumbers(); err != nil || !f.elastic() {
+		return err
+	}
+	return config.Check(blacklistVariable, os.Getenv(blacklistVariable))
+}
+
+// checkElasticNumbers checks the options of elastic jobs.
+func (f *flags) checkElasticNumbers() error {
 	if !f.elastic() {
 		for _, o := range []struct {
 			name  string
@@ -50,9 +63,6 @@ func (f *flags) checkElastic() error {
 			}
 		}
 		return nil
-	}
-	if err := secondsFrom("HOROVOD_ELASTIC_TIMEOUT", &f.ElasticTimeout); err != nil {
-		return err
 	}
 	for _, v := range []struct {
 		name  string
@@ -78,7 +88,7 @@ func (f *flags) checkElastic() error {
 		return fmt.Errorf("%s %s: two numbers of seconds are needed, from 1 to 3600, the lesser first", cooldownOption,
 			strings.Trim(fmt.Sprint(c), "[]"))
 	}
-	return config.Check(blacklistVariable, os.Getenv(blacklistVariable))
+	return nil
 }
 
 // blacklistVariable says what a failure costs: "host" excludes the whole host, anything else one slot.

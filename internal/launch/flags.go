@@ -184,6 +184,10 @@ func (f *flags) check(options []string) error {
 	if err := f.checkExports(); err != nil {
 		return err
 	}
+	return f.checkLogLevel()
+}
+
+func (f *flags) checkLogLevel() error {
 	switch f.LogLevel {
 	case "", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL":
 	default:

@@ -71,7 +71,7 @@ func Main(argv []string) int {
 		case argv[0] == "bench":
 			return bench.Main("gorovod bench", argv[1:], os.Stdout, os.Stderr)
 		case argv[0] == manifests.Command.Name:
-			return exit(name + " k8s")(manifests.Main(name+" k8s", argv[1:], os.Stdout))
+			return exit(name + " k8s")(manifests.Main(name+" k8s", argv[1:], os.Stdout, rendered))
 		case argv[0] == tracemerge.Command.Name:
 			return exit(name + " trace")(tracemerge.Main(name+" trace", argv[1:], os.Stdout))
 		case argv[0] == observer.Subcommand:

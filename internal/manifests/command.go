@@ -61,8 +61,13 @@ type options struct {
 	Output      string   `short:"o" placeholder:"DIR" help:"Write the manifests into this folder, as a base for kustomize: a kustomization.yaml, and what it names. Default: they are printed."`
 }
 
-// Main runs gorovod k8s with args. It returns the exit code.
-func Main(name string, args []string, stdout io.Writer) (code int, err error) {
+// Launcher reads the options of horovodrun at the beginning of a job's command, and returns the command without them.
+// It refuses options that contradict the job's manifests.
+type Launcher func(*Job) (command []string, err error)
+
+// Main runs gorovod k8s with args. It returns the exit code. launcher may be nil if the job's command has no options of
+// horovodrun.
+func Main(name string, args []string, stdout io.Writer, launcher Launcher) (code int, err error) {
 	var o options
 	var command []string
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -75,6 +80,9 @@ func Main(name string, args []string, stdout io.Writer) (code int, err error) {
 	text := []byte(help)
 	if help == "" {
 		j, err := o.job(command)
+		if err == nil {
+			err = j.checkCommand(launcher)
+		}
 		if err != nil {
 			return exitUsage, err
 		}

@@ -5,6 +5,7 @@ package manifests
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -112,10 +113,6 @@ func (j *Job) Check() error {
 			j.Image)
 	case len(j.Command) == 0 || j.Command[0] == "":
 		return fmt.Errorf("no command: write it after --, such as -- python train.py")
-	case slices.ContainsFunc([]string{"horovodrun", "gorovod"}, func(launcher string) bool {
-		return j.Command[0] == launcher
-	}):
-		return fmt.Errorf("the command begins with %s: leave that out, the manifest adds it", j.Command[0])
 	case j.Least != 0 && (j.Least < 1 || j.Least > j.Nodes):
 		return fmt.Errorf("--min-nodes %d: a number from 1 to %d, which --nodes says, is needed", j.Least, j.Nodes)
 	case j.Least != 0 && j.Kind == TrainJob:
@@ -160,6 +157,28 @@ func (j *Job) Check() error {
 		}
 	}
 	return j.checkEnv()
+}
+
+// launchers are programs that start processes on several hosts. In a pod horovodrun does that.
+var launchers = []string{"torchrun", "mpirun", "mpiexec", "srun"}
+
+// checkCommand says what is wrong with the command, which may have options of horovodrun in front.
+func (j *Job) checkCommand(launcher Launcher) error {
+	command := j.Command
+	if strings.HasPrefix(command[0], "-") {
+		var err error
+		if command, err = launcher(j); err != nil {
+			return err
+		}
+	}
+	switch program := path.Base(command[0]); {
+	case program == "horovodrun" || program == "gorovod":
+		return fmt.Errorf("the command begins with %s: leave that out, the manifest adds horovodrun", command[0])
+	case slices.Contains(launchers, program):
+		return fmt.Errorf("the command begins with %s: horovodrun, which the manifest adds, starts the processes: "+
+			"write the program alone, such as -- python train.py", command[0])
+	}
+	return nil
 }
 
 // own are the variables that the manifests set, or that Kubernetes sets.

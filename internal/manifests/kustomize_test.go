@@ -42,7 +42,7 @@ func TestBaseKeepsOthersFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	code, err := Main("gorovod k8s", strings.Fields("render job n --image i --nodes 2 -o "+dir+" -- x"), &out)
+	code, err := Main("gorovod k8s", strings.Fields("render job n --image i --nodes 2 -o "+dir+" -- x"), &out, nil)
 	if err == nil || code != 1 || !strings.Contains(err.Error(), kustomizationFile+" is there, and render has not") {
 		t.Errorf("exit code %d, error %v", code, err)
 	}
@@ -63,7 +63,7 @@ func TestBaseAfterAFailure(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(stands, "in the way"), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if code, err := Main("gorovod k8s", line, io.Discard); err == nil || code != 1 {
+		if code, err := Main("gorovod k8s", line, io.Discard, nil); err == nil || code != 1 {
 			t.Fatalf("%s could not be written: %d, %v", name, code, err)
 		}
 		if err := os.RemoveAll(stands); err != nil {
@@ -77,7 +77,7 @@ func TestBaseAfterAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := Main("gorovod k8s", line, io.Discard); err != nil {
+		if _, err := Main("gorovod k8s", line, io.Discard, nil); err != nil {
 			t.Fatal(err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) != 3 || !strings.HasPrefix(read(t, dir, namesFile), mark) {

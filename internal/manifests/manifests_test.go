@@ -51,7 +51,7 @@ func TestKept(t *testing.T) {
 func rendered(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := Main("gorovod k8s", append([]string{"render"}, args...), &out); err != nil {
+	if _, err := Main("gorovod k8s", append([]string{"render"}, args...), &out, nil); err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
 	return out.String()
@@ -151,6 +151,9 @@ func TestRefusals(t *testing.T) {
 		{"render job n " + good + " python train.py", "python: write -- before the command"},
 		{"render job n m " + good + " -- x", "m: only a kind and a name"},
 		{"render job n " + good + " -- horovodrun -np 4 x", "begins with horovodrun"},
+		{"render job n " + good + " -- /usr/bin/horovodrun x", "begins with /usr/bin/horovodrun"},
+		{"render job n " + good + " -- torchrun train.py", "begins with torchrun: horovodrun, which"},
+		{"render mpijob n " + good + " -- /opt/bin/mpirun x", "begins with /opt/bin/mpirun"},
 		{"render job n --nodes 2 -- x", "--image is missing"},
 		{"render job n --image i -- x", "--nodes is missing"},
 		{"render job n --image i --nodes 0 -- x", "--nodes 0: a number from 1 on"},
@@ -205,7 +208,7 @@ func TestRefusals(t *testing.T) {
 		{"render job n " + good + " --nods 3 -- x", "--nods"},
 	} {
 		var out bytes.Buffer
-		code, err := Main("gorovod k8s", strings.Fields(c.line), &out)
+		code, err := Main("gorovod k8s", strings.Fields(c.line), &out, nil)
 		if err == nil || code != exitUsage || !strings.Contains(err.Error(), c.want) || out.Len() > 0 {
 			t.Errorf("%s: error %v, exit code %d; %q is needed. Printed:\n%s", c.line, err, code, c.want, out.String())
 		}
@@ -214,7 +217,7 @@ func TestRefusals(t *testing.T) {
 
 func TestNoProgramHasAnEmptyName(t *testing.T) {
 	args := []string{"render", "job", "n", "--image", "i", "--nodes", "2", "--", ""}
-	if _, err := Main("gorovod k8s", args, io.Discard); err == nil || !strings.Contains(err.Error(), "no command") {
+	if _, err := Main("gorovod k8s", args, io.Discard, nil); err == nil || !strings.Contains(err.Error(), "no command") {
 		t.Error(err)
 	}
 }

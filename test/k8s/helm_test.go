@@ -231,6 +231,21 @@ func TestChartTakesLongNames(t *testing.T) {
 	}
 }
 
+// Options of horovodrun may stand before the program, and the program keeps its own.
+func TestChartTakesOptions(t *testing.T) {
+	const rest = "\nimage: i\nnodes: 2\n"
+	for _, values := range []string{
+		"kind: job\ncommand: [--verbose, -x, A=1, --timeline-filename=t, --dashboard, x, --nnodes, '7']\nkey: " + key,
+		"kind: job\ncommand: [--, -np, '7']\nkey: " + key,
+		"kind: jobset\nminNodes: 1\ncommand: [--leave-on, /f, --reset-limit, '3', x, mpirun]\nkey: " + key,
+		"kind: mpijob\ncommand: [--mpi, --mpi-args=-v, x]",
+	} {
+		if _, err := template(t, "n", values+rest); err != nil {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+}
+
 // The chart refuses values that no job can have. The error names the value.
 func TestChartRefuses(t *testing.T) {
 	const good = "image: i\ncommand: [train]\nnodes: 2\nkey: 0123456789abcdef0123456789abcdef\n"
@@ -249,6 +264,18 @@ func TestChartRefuses(t *testing.T) {
 		{"n", good + "command: []", "at '/command'"},
 		{"n", good + "command: ['']", "command: its first word is empty"},
 		{"n", good + "command: train", "at '/command'"},
+		{"n", good + "command: [/usr/bin/horovodrun, x]", "leave /usr/bin/horovodrun out"},
+		{"n", good + "command: [torchrun, x]", "command: leave torchrun out: horovodrun"},
+		{"n", good + "command: [-np, '4', x]", "command: -np: before the program only options"},
+		{"n", good + "command: [--verbose, -x, A=1, --nnodes=7, x]", "command: --nnodes: before"},
+		{"n", good + "command: [--bogus, x]", "command: --bogus: before"},
+		{"n", good + "command: [--help]", "command: --help: before"},
+		{"n", good + "command: [--mpi, x]", "command: --mpi: before"},
+		{"n", good + "command: [--reset-limit, '3', x]", "command: --reset-limit: before"},
+		{"n", good + "command: [--verbose, --, srun, x]", "command: leave srun out"},
+		{"n", good + "command: [-x, A=1]", "there is no program after the options"},
+		{"n", good + "gpus: 99999999999", "at '/gpus'"},
+		{"n", good + "grace: 9223372036854775807", "at '/grace'"},
 		{"n", good + "minNodes: 3", "minNodes 3: at most nodes, 2"},
 		{"n", good + "kind: trainjob\nminNodes: 1", "use the kind job, jobset or mpijob"},
 		{"n", good + "grace: -1", "at '/grace'"},

@@ -15,7 +15,7 @@ import (
 func render(t *testing.T, args ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := manifests.Main("gorovod k8s", append([]string{"render"}, args...), &out); err != nil {
+	if _, err := manifests.Main("gorovod k8s", append([]string{"render"}, args...), &out, nil); err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
 	return out.Bytes()
