@@ -19,7 +19,8 @@ func TestValuesThatCannotBeRead(t *testing.T) {
 	}{
 		{[]string{"-np=x"}, "-np x: a whole number is needed"},
 		{[]string{"--num-proc=1.5"}, "-np 1.5: a whole number is needed"},
-		{[]string{"--num-proc=99999999999999999999"}, "-np 99999999999999999999: a whole number that is not so large is needed"},
+		{[]string{"--num-proc=99999999999999999999"},
+			"-np 99999999999999999999: a whole number that is not so large is needed"},
 		{[]string{"--num-proc="}, "--num-proc: its value is empty: is a variable in the command not set?"},
 		{[]string{"--num-proc"}, "--num-proc: a value is missing"},
 		{[]string{"--num-proc", "--verbose"}, "--num-proc: a value is missing"},

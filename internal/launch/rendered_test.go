@@ -57,7 +57,8 @@ func TestOptionsInARenderedCommand(t *testing.T) {
 		switch {
 		case c.want == "" && (err != nil || code != 0):
 			t.Errorf("%s -- %s: %v", c.kind, c.command, err)
-		case c.want != "" && (err == nil || code != exitUsage || !strings.Contains(err.Error(), c.want) || out.Len() > 0):
+		case c.want != "" && (err == nil || code != exitUsage || !strings.Contains(err.Error(), c.want) ||
+			out.Len() > 0):
 			t.Errorf("%s -- %s: exit code %d, %v; %q is needed", c.kind, c.command, code, err, c.want)
 		}
 	}

@@ -107,7 +107,8 @@ func (j *Job) Check() error {
 		strings.Contains(j.Namespace, ".")):
 		return fmt.Errorf("--namespace %q: this can be no name of a namespace", j.Namespace)
 	case j.Image == "":
-		return errors.New("--image is missing: name the container image of all pods, such as registry:5000/team/mnist:1")
+		return errors.New("--image is missing: name the container image of all pods, such as " +
+			"registry:5000/team/mnist:1")
 	case !image.MatchString(j.Image):
 		return fmt.Errorf("--image %q: the name of a container image is needed, such as registry:5000/team/mnist:1",
 			j.Image)

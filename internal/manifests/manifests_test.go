@@ -217,7 +217,8 @@ func TestRefusals(t *testing.T) {
 
 func TestNoProgramHasAnEmptyName(t *testing.T) {
 	args := []string{"render", "job", "n", "--image", "i", "--nodes", "2", "--", ""}
-	if _, err := Main("gorovod k8s", args, io.Discard, nil); err == nil || !strings.Contains(err.Error(), "no command") {
+	_, err := Main("gorovod k8s", args, io.Discard, nil)
+	if err == nil || !strings.Contains(err.Error(), "no command") {
 		t.Error(err)
 	}
 }
