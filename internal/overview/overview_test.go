@@ -687,6 +687,25 @@ func TestNobodyIsBlamedInDoubt(t *testing.T) {
 	}
 }
 
+// TestFormingBeginsWithItsCause checks since when a world forms: the job's start, a death, or now.
+func TestFormingBeginsWithItsCause(t *testing.T) {
+	j := New()
+	start := j.formed
+	form := func() { j.Form(2, 0, func() int { return 2 }, nil) }
+	if form(); start.IsZero() || !j.formed.Equal(start) {
+		t.Errorf("the first world forms since %v, not %v", j.formed, start)
+	}
+	j.Died(1, "a", "was killed", "")
+	died := j.death.at
+	if form(); !j.formed.Equal(died) {
+		t.Errorf("after a death it forms since %v, not %v", j.formed, died)
+	}
+	before := time.Now()
+	if form(); j.formed.Before(before) {
+		t.Errorf("without a death it forms since %v, before %v", j.formed, before)
+	}
+}
+
 func TestWorldsAndHistory(t *testing.T) {
 	f := newFilm(4)
 	s := f.second(func(int, *feed.Figures) {})
