@@ -91,7 +91,8 @@ func TestDecodeRefuses(t *testing.T) {
 	long.Waits[0].Name = strings.Repeat("x", maxName+1)
 	for i, p := range [][]byte{nil, {1}, twice.Append(nil), set.Append(nil), class.Append(nil), kind.Append(nil),
 		large.Append(nil), twiceLate.Append(nil), phase.Append(nil), many.Append(nil), long.Append(nil),
-		way.Append(nil), size.Append(nil), same.Append(nil), world.Append(nil), sameSet.Append(nil), sets.Append(nil), append(example().Append(nil), 0),
+		way.Append(nil), size.Append(nil), same.Append(nil), world.Append(nil), sameSet.Append(nil),
+		sets.Append(nil), append(example().Append(nil), 0),
 		make([]byte, MaxBytes+1)} {
 		if f, err := Decode(p); err == nil {
 			t.Errorf("%d: %+v", i, f)

@@ -98,8 +98,10 @@ func TestALateMemberOfAProcessSetIsNamed(t *testing.T) {
 	}{
 		{[]int{0, 1}, nil, "rank 0 waits for rank 1 in", "\"x\": rank 0 waits; missing: rank 1\n"},
 		{[]int{0, 3}, nil, "rank 0 waits for rank 3 in", "\"x\": rank 0 waits; unknown: rank 3\n"},
-		{[]int{0, 3}, []Silent{{PID: 7, Rank: 3}}, "rank 0 waits for rank 3 in", "\"x\": rank 0 waits; missing: rank 3\n"},
-		{[]int{0, 1}, []Silent{{PID: 7, Rank: 3}}, "rank 0 waits for rank 1 in", "\"x\": rank 0 waits; missing: rank 1\n"},
+		{[]int{0, 3}, []Silent{{PID: 7, Rank: 3}}, "rank 0 waits for rank 3 in",
+			"\"x\": rank 0 waits; missing: rank 3\n"},
+		{[]int{0, 1}, []Silent{{PID: 7, Rank: 3}}, "rank 0 waits for rank 1 in",
+			"\"x\": rank 0 waits; missing: rank 1\n"},
 	} {
 		dumps := []*Dump{dump(0, 4, waits), dump(1, 4), dump(2, 4)}
 		for _, d := range dumps {

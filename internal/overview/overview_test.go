@@ -335,10 +335,12 @@ func TestALateMemberOfAProcessSetIsNamed(t *testing.T) {
 		r.CPU += 1e6
 		hangs(i, r)
 	}
-	says(t, f.seconds(3, part), Stuck, "Rank 0 waits for other ranks, in `layer4.conv2.weight` (ALLREDUCE, process set 1)")
+	says(t, f.seconds(3, part), Stuck,
+		"Rank 0 waits for other ranks, in `layer4.conv2.weight` (ALLREDUCE, process set 1)")
 	f.mute[3] = false
 	s := f.seconds(3, part)
-	says(t, s, Stuck, "Rank 0 waits for rank 1 on host0, in `layer4.conv2.weight` (ALLREDUCE, process set 1)", "it sleeps")
+	says(t, s, Stuck, "Rank 0 waits for rank 1 on host0, in `layer4.conv2.weight` (ALLREDUCE, process set 1)",
+		"it sleeps")
 	if s.Straggler == nil || s.Straggler.Rank != 1 || s.Open[0].Missing != "1" || s.Ranks[0].Whom != 1 {
 		t.Errorf("%+v, %+v, %+v", s.Straggler, s.Open, s.Ranks)
 	}
