@@ -133,8 +133,8 @@ func (j *Job) Lines(number int) (stdout, stderr string, ok bool) {
 }
 
 // Form begins a world of size ranks, whose generations are from or later. joined returns the number of ranks that have
-// joined. ask asks them for their figures, and must not block. See SetInspect, too. The time of forming counts from
-// New for the first world, and for a later one from the first death in the world before, if there was one.
+// joined. ask asks all ranks for their figures, and must not block. See SetInspect, too. The time of forming counts
+// from New for the first world, and for a later one from the first death in the world before, if there was one.
 func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

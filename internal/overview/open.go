@@ -46,8 +46,9 @@ var joinLabel = operation.Join.String()
 const certain = 200 * time.Millisecond
 
 // groups are the operations that the ranks told of last, those that wait before those that are executed, the oldest
-// first. A rank that lacks an operation of a process set that it belongs to is missing, unless its list is not complete or is too old, or it
-// has joined. Only the first mostOpen have such a list: a job whose ranks go apart has very many operations.
+// first. A rank that lacks an operation of a process set that it belongs to is missing, unless its list is not complete
+// or is too old, or it has joined. Only the first mostOpen have such a list: a job whose ranks go apart has very many
+// operations.
 func (j *Job) groups(now time.Time) []*group {
 	type key struct {
 		set  int

@@ -38,8 +38,8 @@ type waits map[[2]*Rank][]interval
 // interval is a time in µs, by the job's clock.
 type interval struct{ since, until int64 }
 
-// mostWaits bounds the memory. join passes operations in the order of their agreement, so waits end nearly in order, and
-// only one that began before mostWaits others counts a part of its time twice.
+// mostWaits bounds the memory. join passes operations in the order of their agreement, so waits end nearly in order,
+// and only one that began before mostWaits others counts a part of its time twice.
 const mostWaits = 16
 
 // add returns what a wait adds to the time in which a rank has waited for another one.
