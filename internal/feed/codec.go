@@ -16,7 +16,7 @@ const MaxBytes = 16 << 10
 const maxRank = 1 << 24
 
 // version distinguishes encodings.
-const version = 5
+const version = 6
 
 var errShort = errors.New("figures end too early")
 
@@ -49,7 +49,15 @@ func (f *Figures) Append(p []byte) []byte {
 		p = f.Waits[i].append(p)
 	}
 	p = appendText(appendText(p, f.Link.To[:min(len(f.Link.To), maxTo)]), f.NIC.Name[:min(len(f.NIC.Name), maxNIC)])
-	return appendStack(p, f.Stack)
+	return appendStack(appendSets(p, f.Sets), f.Stack)
+}
+
+func appendSets(p []byte, sets []int) []byte {
+	p = binary.AppendUvarint(p, uint64(len(sets)))
+	for _, set := range sets {
+		p = binary.AppendUvarint(p, uint64(set))
+	}
+	return p
 }
 
 func appendStack(p []byte, stack []Frame) []byte {
@@ -170,6 +178,15 @@ func Decode(p []byte) (*Figures, error) {
 		f.Waits = append(f.Waits, w)
 	}
 	f.Link.To, f.NIC.Name = r.text(maxTo), r.text(maxNIC)
+	before = 0
+	for range r.length() {
+		set := int(r.number())
+		if r.err == nil && (set <= before || len(f.Sets) == MostSets) {
+			r.err = fmt.Errorf("figures of %d process sets, the last one %d", len(f.Sets)+1, set)
+		}
+		before = set
+		f.Sets = append(f.Sets, set)
+	}
 	for range r.length() {
 		s := Frame{File: r.text(maxFile), Func: r.text(maxFile), Line: int(r.number())}
 		if r.err == nil && (len(f.Stack) == maxDepth || s.Line > maxLine) {

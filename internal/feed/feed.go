@@ -4,6 +4,8 @@
 package feed
 
 import (
+	"slices"
+
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
 )
@@ -38,6 +40,10 @@ type Figures struct {
 	// Waits are the operations that have not ended, at most MaxWaits: first those that wait for other ranks, the oldest
 	// first. The list is complete if it has Pending of them.
 	Waits []Wait
+
+	// Sets are the numbers of the process sets of which this rank is a member, except the world: the first MostSets,
+	// ascending.
+	Sets []int
 
 	// Stack is where the program's thread is, the outermost function first, if the launcher has asked for that.
 	// Functions may be missing in between.
@@ -108,6 +114,9 @@ const (
 	numPhases
 )
 
+// MostSets is the largest number of Figures.Sets.
+const MostSets = 32
+
 // The limits of Figures.Waits.
 const (
 	MaxWaits = 8
@@ -162,6 +171,14 @@ const MaxSets = 16
 
 // OtherSets stands for all process sets with the numbers MaxSets and above.
 const OtherSets = MaxSets
+
+// InSet reports whether the rank is a member of a process set. known is false if the list of sets ends before it.
+func (f *Figures) InSet(set int) (member, known bool) {
+	if set == 0 || slices.Contains(f.Sets, set) {
+		return true, true
+	}
+	return false, len(f.Sets) < MostSets || set < f.Sets[len(f.Sets)-1]
+}
 
 // Fusion says how well tensors that can be fused are fused.
 type Fusion struct {

@@ -21,6 +21,7 @@ func example() *Figures {
 	f.Stack = []Frame{{"src/train.py", "<module>", 80}, {"models/resnet.py", "ResNet.forward", 1 << 20}}
 	f.Link = Link{"10.0.0.2", 4e8, 1 << 30}
 	f.NIC = NIC{"enp1s0f0", 25e9}
+	f.Sets = []int{1, 3}
 	f.Traffic = []Traffic{{ByMemory, 2, 1 << 40, 5e9}, {ByTCP, 3, 1 << 30, 9e9}}
 	f.WaitedFor = []Late{{2, 5e9}, {7, 1}}
 	f.SetWaits([]Wait{{0, "layer4.conv2.weight", "ALLREDUCE", 2e9, Waiting}, {3, "x", "BARRIER", 5e9, Executing}})
@@ -67,6 +68,11 @@ func TestDecodeRefuses(t *testing.T) {
 	large := &Figures{Waited: math.MaxUint64}
 	twiceLate, phase, many, long := example(), example(), example(), example()
 	twiceLate.WaitedFor[1].Rank = 2
+	world, sameSet, sets := example(), example(), example()
+	world.Sets[0], sameSet.Sets[1] = 0, 1
+	for i := range MostSets {
+		sets.Sets = append(sets.Sets, 4+i)
+	}
 	phase.Waits[0].Phase = numPhases
 	deep, line, func2 := example(), example(), example()
 	deep.Stack = make([]Frame, maxDepth+1)
@@ -85,7 +91,8 @@ func TestDecodeRefuses(t *testing.T) {
 	long.Waits[0].Name = strings.Repeat("x", maxName+1)
 	for i, p := range [][]byte{nil, {1}, twice.Append(nil), set.Append(nil), class.Append(nil), kind.Append(nil),
 		large.Append(nil), twiceLate.Append(nil), phase.Append(nil), many.Append(nil), long.Append(nil),
-		way.Append(nil), size.Append(nil), same.Append(nil), append(example().Append(nil), 0),
+		way.Append(nil), size.Append(nil), same.Append(nil), world.Append(nil), sameSet.Append(nil),
+		sets.Append(nil), append(example().Append(nil), 0),
 		make([]byte, MaxBytes+1)} {
 		if f, err := Decode(p); err == nil {
 			t.Errorf("%d: %+v", i, f)
@@ -96,6 +103,25 @@ func TestDecodeRefuses(t *testing.T) {
 		if _, err := Decode(whole[:n]); err == nil {
 			t.Errorf("%d of %d bytes are taken for all", n, len(whole))
 		}
+	}
+}
+
+// TestInSet checks that sets behind the end of a full list are unknown.
+func TestInSet(t *testing.T) {
+	f := &Figures{Sets: []int{2}}
+	for i := range 2 {
+		for set, want := range [][2]bool{{true, true}, {i == 1, true}, {true, true}, {i == 1, true}, {i == 1, true}} {
+			if member, known := f.InSet(set); member != want[0] || known != want[1] {
+				t.Errorf("of %v, set %d: %v, %v", f.Sets, set, member, known)
+			}
+		}
+		f.Sets = nil
+		for set := range MostSets {
+			f.Sets = append(f.Sets, 1+set)
+		}
+	}
+	if member, known := f.InSet(MostSets + 1); member || known {
+		t.Errorf("behind the list: %v, %v", member, known)
 	}
 }
 
@@ -177,7 +203,10 @@ func TestAnswersFitIntoASecond(t *testing.T) {
 	const second = 1000 // bytes that a rank may tell
 	whole := func(round uint64) *Figures {
 		f := example()
-		f.Works, f.Tensors, f.Stack, f.Traffic = nil, nil, nil, nil
+		f.Works, f.Tensors, f.Stack, f.Traffic, f.Sets = nil, nil, nil, nil, nil
+		for i := range MostSets {
+			f.Sets = append(f.Sets, 1000+i)
+		}
 		for way := range NumWays {
 			for c := range Class(NumClasses) {
 				f.Traffic = append(f.Traffic, Traffic{way, c, round << 50, round << 54})
@@ -210,7 +239,7 @@ func TestAnswersFitIntoASecond(t *testing.T) {
 		f := whole(1)
 		told.News(f)
 		p := f.Append(nil)
-		if len(p) > mostTold || mostTold >= second || len(f.Waits) < 4 {
+		if len(p) > mostTold || mostTold >= second || len(f.Waits) < 3 {
 			t.Fatalf("answer %d has %d bytes, with %d waits", answer, len(p), len(f.Waits))
 		}
 		got, err := Decode(p)

@@ -48,7 +48,7 @@ const (
 	// mostTold is how many bytes an answer has. A rank may tell 1 kB a second, and a job that somebody looks at is
 	// asked each second: after a longer answer the rank could not give the next one.
 	mostTold = 900
-	// mostOfWaits is how many bytes of these Waits have. The first one is always told.
+	// mostOfWaits is how many bytes of these Waits and Sets have. The first one of the Waits is always told.
 	mostOfWaits = 500
 	// mostOfStack is how many bytes a Stack has. They are taken from the Waits.
 	mostOfStack = 320
@@ -62,7 +62,7 @@ const (
 func (t *Told) News(f *Figures) {
 	t.answer++
 	t.lateNews(f)
-	mostWaits := mostOfWaits
+	mostWaits := mostOfWaits - len(appendSets(nil, f.Sets))
 	if f.fitStack() {
 		mostWaits -= mostOfStack
 	}

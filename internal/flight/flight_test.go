@@ -87,6 +87,36 @@ func TestTheOddOneOutIsNamed(t *testing.T) {
 	}
 }
 
+// In a process set only its members are missing or unknown.
+func TestALateMemberOfAProcessSetIsNamed(t *testing.T) {
+	at := time.Unix(1000, 0)
+	waits := Record{Set: 1, Name: "x", Op: "ALLREDUCE", Submitted: at.Add(-4 * time.Second).UnixNano()}
+	for _, c := range []struct {
+		members  []int
+		mute     []Silent
+		now, all string
+	}{
+		{[]int{0, 1}, nil, "rank 0 waits for rank 1 in", "\"x\": rank 0 waits; missing: rank 1\n"},
+		{[]int{0, 3}, nil, "rank 0 waits for rank 3 in", "\"x\": rank 0 waits; unknown: rank 3\n"},
+		{[]int{0, 3}, []Silent{{PID: 7, Rank: 3}}, "rank 0 waits for rank 3 in",
+			"\"x\": rank 0 waits; missing: rank 3\n"},
+		{[]int{0, 1}, []Silent{{PID: 7, Rank: 3}}, "rank 0 waits for rank 1 in",
+			"\"x\": rank 0 waits; missing: rank 1\n"},
+	} {
+		dumps := []*Dump{dump(0, 4, waits), dump(1, 4), dump(2, 4)}
+		for _, d := range dumps {
+			d.Time, d.Sets = at, map[int][]int{1: c.members}
+		}
+		if got := Now(dumps); !strings.HasPrefix(got, c.now) {
+			t.Errorf("set of %v: %s", c.members, got)
+		}
+		var b bytes.Buffer
+		if Merge(&b, dumps, c.mute); !strings.Contains(b.String(), c.all) {
+			t.Errorf("set of %v: no %q in\n%s", c.members, c.all, b.String())
+		}
+	}
+}
+
 // A process that does not answer is a missing rank: the one in its environment, or the only one left.
 func TestWhoDoesNotAnswerIsNamed(t *testing.T) {
 	grad := Record{Name: "grad", Op: "ALLREDUCE", Submitted: 5}

@@ -119,11 +119,12 @@ func ranks(list []int) string {
 func (k key) tell(w io.Writer, dumps []*Dump, mute, unknown []int) {
 	var waits, missing []int
 	kinds := map[string][]int{}
+	isMember := k.members(dumps)
 	for _, d := range dumps {
 		r := d.last(k)
 		rank := d.Rank
 		if r == nil || r.Phase() != "waiting" {
-			if k.set == 0 || r != nil { // the members of a process set are not known here
+			if isMember(rank) || r != nil {
 				missing = append(missing, rank)
 			}
 			continue
@@ -137,14 +138,12 @@ func (k key) tell(w io.Writer, dumps []*Dump, mute, unknown []int) {
 		verb = "waits"
 	}
 	fmt.Fprintf(w, "%q: %s %s", k.name, ranks(waits), verb)
-	if k.set == 0 {
-		missing = append(missing, mute...)
-		slices.Sort(missing)
-	}
+	missing = append(missing, only(mute, isMember)...)
+	slices.Sort(missing)
 	if len(missing) > 0 {
 		fmt.Fprintf(w, "; missing: %s", ranks(missing))
 	}
-	if k.set == 0 && len(unknown) > 0 {
+	if unknown = only(unknown, isMember); len(unknown) > 0 {
 		fmt.Fprintf(w, "; unknown: %s", ranks(unknown))
 	}
 	fmt.Fprintln(w)
@@ -153,6 +152,30 @@ func (k key) tell(w io.Writer, dumps []*Dump, mute, unknown []int) {
 			fmt.Fprintf(w, "  %s on %s\n", kind, ranks(kinds[kind]))
 		}
 	}
+}
+
+// members returns a function that reports whether a rank belongs to the tensor's process set. If no dump tells of the
+// set, because it has been removed since, no rank is known to.
+func (k key) members(dumps []*Dump) func(rank int) bool {
+	if k.set == 0 {
+		return func(int) bool { return true }
+	}
+	for _, d := range dumps {
+		if ranks, known := d.Sets[k.set]; known {
+			return func(rank int) bool { return slices.Contains(ranks, rank) }
+		}
+	}
+	return func(int) bool { return false }
+}
+
+// only are those of a list that are members.
+func only(list []int, isMember func(rank int) bool) (members []int) {
+	for _, r := range list {
+		if isMember(r) {
+			members = append(members, r)
+		}
+	}
+	return members
 }
 
 // last is a rank's last operation on a tensor.

@@ -51,24 +51,25 @@ func (k key) now(dumps []*Dump) string {
 	var waits, missing []int
 	var longest time.Duration
 	op := ""
+	isMember := k.members(dumps)
 	for _, d := range dumps {
 		switch r := d.last(k); {
 		case r != nil && r.Phase() == "waiting":
 			waits, op = append(waits, d.Rank), r.Op
 			longest = max(longest, d.since(r.Submitted))
-		case k.set == 0: // the members of a process set are not known here
+		case isMember(d.Rank):
 			missing = append(missing, d.Rank)
 		}
 	}
 	if longest < patient {
 		return ""
 	}
+	if len(missing) == 0 {
+		missing = only(absent(dumps), isMember)
+	}
 	who := "other ranks, elsewhere or not answering"
-	switch {
-	case len(missing) > 0:
+	if len(missing) > 0 {
 		who = some(missing)
-	case k.set == 0 && len(absent(dumps)) > 0:
-		who = some(absent(dumps))
 	}
 	verb := "wait"
 	if len(waits) == 1 {

@@ -54,6 +54,9 @@ func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	now := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.worlds == 0 { // an elastic job's first world is known only once its workers have come
+		now = j.began
+	}
 	j.endWorld(now)
 	j.interval, j.ask = interval{from: from, ranks: make([]worker, size)}, ask
 	j.worlds++

@@ -115,6 +115,9 @@ func TestSpansOfAJob(t *testing.T) {
 			}
 		}
 		names = append(names, path)
+		if path == "job/world/form1" && s.Start != nanos(j.began) {
+			t.Errorf("it forms since %v, not the job's start %v", s.Start, nanos(j.began))
+		}
 		if s.Name == "failure" && (s.Status.Code != 2 || s.Status.Message != "rank 1 was killed\ufffd" ||
 			s.Events[0].Name != "exception") {
 			t.Errorf("%+v", s)

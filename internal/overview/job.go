@@ -22,12 +22,12 @@ const Every = time.Second
 // Job has the launcher's knowledge of a job. Its methods are safe on any goroutine.
 type Job struct {
 	mu       sync.Mutex
-	size     int    // of the present world
-	worlds   int    // that there have been
-	from     uint64 // the first generation of the present world
-	formed   time.Time
-	whole    bool   // all ranks of the world have joined
-	because  string // why the next world is formed
+	size     int       // of the present world
+	worlds   int       // that there have been
+	from     uint64    // the first generation of the present world
+	formed   time.Time // when its forming began: the job's start, or the death of a rank of the world before
+	whole    bool      // all ranks of the world have joined
+	because  string    // why the next world is formed
 	joined   func() int
 	ask      func()
 	inspect  func(ranks []int) // sets which ranks say where they are, too
@@ -104,7 +104,7 @@ const (
 )
 
 // New returns a job without a world: see Form.
-func New() *Job { return &Job{next: make(chan struct{})} }
+func New() *Job { return &Job{next: make(chan struct{}), formed: time.Now()} }
 
 // Keep makes the job ask its ranks also while nobody looks, so that a reader who comes later sees the past.
 func (j *Job) Keep() {
@@ -133,11 +133,19 @@ func (j *Job) Lines(number int) (stdout, stderr string, ok bool) {
 }
 
 // Form begins a world of size ranks, whose generations are from or later. joined returns the number of ranks that have
-// joined. ask asks all ranks for their figures, and must not block. See SetInspect, too.
+// joined. ask asks all ranks for their figures, and must not block. See SetInspect, too. The time of forming counts
+// from New for the first world, and for a later one from the first death in the world before, if there was one.
 func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.size, j.from, j.joined, j.ask, j.whole, j.formed = size, from, joined, ask, false, time.Now()
+	j.size, j.from, j.joined, j.ask, j.whole = size, from, joined, ask, false
+	now := time.Now()
+	switch {
+	case j.death != nil:
+		j.formed = j.death.at
+	case j.worlds > 0:
+		j.formed = now
+	}
 	j.inspect, j.blamed = nil, nil
 	j.worlds++
 	j.ranks, j.windows, j.waited, j.step = make([]rank, size), nil, longWait{}, 0
@@ -148,7 +156,7 @@ func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 		if j.because != "" {
 			text += ", since " + j.because
 		}
-		j.note(j.formed, text)
+		j.note(now, text)
 	}
 	j.because = ""
 }

@@ -46,8 +46,9 @@ var joinLabel = operation.Join.String()
 const certain = 200 * time.Millisecond
 
 // groups are the operations that the ranks told of last, those that wait before those that are executed, the oldest
-// first. A rank that lacks an operation of all ranks is missing, unless its list is not complete or is too old, or it
-// has joined. Only the first mostOpen have such a list: a job whose ranks go apart has very many operations.
+// first. A rank that lacks an operation of a process set that it belongs to is missing, unless its list is not complete
+// or is too old, or it has joined. Only the first mostOpen have such a list: a job whose ranks go apart has very many
+// operations.
 func (j *Job) groups(now time.Time) []*group {
 	type key struct {
 		set  int
@@ -95,7 +96,7 @@ func (j *Job) groups(now time.Time) []*group {
 		return cmp.Or(compareBool(a.executing, b.executing), a.start.Compare(b.start), cmp.Compare(a.name, b.name))
 	})
 	for _, g := range all[:min(len(all), mostOpen)] {
-		if g.set == 0 && !g.executing {
+		if !g.executing && j.knowsMembers(g) {
 			j.findMissing(now, g, role)
 		}
 	}
@@ -124,7 +125,7 @@ func (j *Job) findMissing(now time.Time, g *group, role []byte) {
 	for i := range j.ranks {
 		r := &j.ranks[i]
 		switch {
-		case role[i]&waits != 0 || role[i]&hasJoined != 0 && !g.isJoin():
+		case role[i]&waits != 0 || role[i]&hasJoined != 0 && g.set == 0 && !g.isJoin() || !r.isIn(g.set):
 		case j.isSilent(r, now):
 			if now.Sub(g.start) >= silence {
 				g.missing, g.silent = append(g.missing, i), append(g.silent, i)
@@ -136,6 +137,27 @@ func (j *Job) findMissing(now time.Time, g *group, role []byte) {
 			g.missing = append(g.missing, i)
 		}
 	}
+}
+
+// knowsMembers reports whether the ranks have told which of them belong to the operation's process set. An answer from
+// before the operation may be older than the set.
+func (j *Job) knowsMembers(g *group) bool {
+	return g.set == 0 || !slices.ContainsFunc(j.ranks, func(r rank) bool {
+		if r.last == nil {
+			return true
+		}
+		member, known := r.last.InSet(g.set)
+		return !known || !member && r.told.Before(g.start)
+	})
+}
+
+// isIn reports whether a rank has told that it belongs to a process set.
+func (r *rank) isIn(set int) bool {
+	if set == 0 {
+		return true
+	}
+	member, _ := r.last.InSet(set)
+	return member
 }
 
 func compareBool(a, b bool) int {

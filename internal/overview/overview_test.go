@@ -322,6 +322,30 @@ func TestAJobThatHangs(t *testing.T) {
 	says(t, s, Stuck, "Rank 2 waits for other ranks, in `layer4.conv2.weight` (ALLREDUCE, process set 2)")
 }
 
+// TestALateMemberOfAProcessSetIsNamed checks that only members are late, and that nobody is while a rank has not told
+// its sets.
+func TestALateMemberOfAProcessSetIsNamed(t *testing.T) {
+	f := newFilm(4)
+	f.mute[3] = true
+	hangs := f.hangs(f.now.Add(time.Second), 1, 1, 2, 3)
+	part := func(i int, r *feed.Figures) {
+		if i < 2 {
+			r.Sets = []int{1}
+		}
+		r.CPU += 1e6
+		hangs(i, r)
+	}
+	says(t, f.seconds(3, part), Stuck,
+		"Rank 0 waits for other ranks, in `layer4.conv2.weight` (ALLREDUCE, process set 1)")
+	f.mute[3] = false
+	s := f.seconds(3, part)
+	says(t, s, Stuck, "Rank 0 waits for rank 1 on host0, in `layer4.conv2.weight` (ALLREDUCE, process set 1)",
+		"it sleeps")
+	if s.Straggler == nil || s.Straggler.Rank != 1 || s.Open[0].Missing != "1" || s.Ranks[0].Whom != 1 {
+		t.Errorf("%+v, %+v, %+v", s.Straggler, s.Open, s.Ranks)
+	}
+}
+
 // waitsIn makes each rank wait in the operations that ops has for it, for seconds, with its main thread in a lock.
 func (f *film) waitsIn(ops map[int][]feed.Wait) func(int, *feed.Figures) {
 	began := f.now
@@ -662,6 +686,25 @@ func TestNobodyIsBlamedInDoubt(t *testing.T) {
 		if o.Name == "layer4.conv2.weight" && o.Missing != "" {
 			t.Errorf("%+v", o)
 		}
+	}
+}
+
+// TestFormingBeginsWithItsCause checks since when a world forms: the job's start, a death, or now.
+func TestFormingBeginsWithItsCause(t *testing.T) {
+	j := New()
+	start := j.formed
+	form := func() { j.Form(2, 0, func() int { return 2 }, nil) }
+	if form(); start.IsZero() || !j.formed.Equal(start) {
+		t.Errorf("the first world forms since %v, not %v", j.formed, start)
+	}
+	j.Died(1, "a", "was killed", "")
+	died := j.death.at
+	if form(); !j.formed.Equal(died) {
+		t.Errorf("after a death it forms since %v, not %v", j.formed, died)
+	}
+	before := time.Now()
+	if form(); j.formed.Before(before) {
+		t.Errorf("without a death it forms since %v, before %v", j.formed, before)
 	}
 }
 

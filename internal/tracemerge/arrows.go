@@ -18,10 +18,11 @@ type arrow struct {
 // arrows calls draw for each wait of a world that took min or longer, and adds up which ranks were waited for.
 func (rep *Report) arrows(world []*Rank, min time.Duration, draw func(arrow)) error {
 	for set := range sets(world) {
+		waited := waits{}
 		err := join(world, set, func(ops []*operation) {
 			rep.Operations++
 			whole := len(world) == world[0].Size && (set != 0 || !slices.Contains(ops, nil))
-			rep.arrowsOf(world, ops, whole, float64(min/time.Microsecond), draw)
+			rep.arrowsOf(world, ops, whole, float64(min/time.Microsecond), waited, draw)
 		})
 		if err != nil {
 			return err
@@ -30,12 +31,39 @@ func (rep *Report) arrows(world []*Rank, min time.Duration, draw func(arrow)) er
 	return nil
 }
 
+// waits are the last times in which a rank has waited for another one, in one process set: disjoint and ascending, at
+// most mostWaits. Concurrent waits count once.
+type waits map[[2]*Rank][]interval
+
+// interval is a time in µs, by the job's clock.
+type interval struct{ since, until int64 }
+
+// mostWaits bounds the memory. join passes operations in the order of their agreement, so waits end nearly in order,
+// and only one that began before mostWaits others counts a part of its time twice.
+const mostWaits = 16
+
+// add returns what a wait adds to the time in which a rank has waited for another one.
+func (w waits) add(rank, late *Rank, since, came int64) (news int64) {
+	k := [2]*Rank{rank, late}
+	all := w[k]
+	v := interval{since, came}
+	for n := len(all) - 1; n >= 0 && all[n].until >= v.since; n-- {
+		v = interval{min(v.since, all[n].since), max(v.until, all[n].until)}
+		news -= all[n].until - all[n].since
+		all = all[:n]
+	}
+	all = append(all, v)
+	w[k] = all[max(0, len(all)-mostWaits):]
+	return news + v.until - v.since
+}
+
 // surely: if a rank without a file may have been the last, the others must have waited this many times as long as the
 // last known rank.
 const surely = 10
 
 // arrowsOf draws the arrows of one operation. whole: every rank has a file.
-func (rep *Report) arrowsOf(world []*Rank, ops []*operation, whole bool, min float64, draw func(arrow)) {
+func (rep *Report) arrowsOf(world []*Rank, ops []*operation, whole bool, min float64, waited waits,
+	draw func(arrow)) {
 	last, longest := -1, false
 	for i, o := range ops {
 		if o != nil && o.came != 0 && (last < 0 || world[i].Clock.at(o.came) > world[last].Clock.at(ops[last].came)) {
@@ -77,7 +105,7 @@ func (rep *Report) arrowsOf(world []*Rank, ops []*operation, whole bool, min flo
 		if float64(came-since) < min {
 			continue
 		}
-		world[last].Caused += came - since
+		world[last].Caused += waited.add(world[i], world[last], since, came)
 		began := world[i].Clock.at(o.began)
 		if o.began == 0 || began < came {
 			continue // its file ends before, or the clocks' error exceeds the wait

@@ -57,7 +57,7 @@ type Rank struct {
 	Damaged    int64 // lines that are no records
 	Torn       bool  // the file ends in the middle
 	Last       int64 // operations to which this rank came last, as far as the clocks tell
-	Caused     int64 // µs that all other ranks waited for this rank, added up
+	Caused     int64 // µs in which at least one operation waited for this rank, added up over the other ranks
 	tensors    map[int]string
 	began, end int64 // µs since 1970, by the rank's own clock
 	job        string

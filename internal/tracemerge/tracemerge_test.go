@@ -107,6 +107,26 @@ func TestOffsetsAreWithinTheirErrors(t *testing.T) {
 	}
 }
 
+// Waits at the same time count once: an operation every 2 ms, each of which waits for 10 ms.
+func TestConcurrentWaitsCountOnce(t *testing.T) {
+	j := small()
+	j.every = 2_000
+	late := merged(t, j.files(t)...).Ranks[1]
+	if all := int64(2 * (99*2_000 + 10_000)); late.Last != 100 || late.Caused > all || late.Caused < all*9/10 {
+		t.Errorf("others waited %d µs, not %d, in %d operations", late.Caused, all, late.Last)
+	}
+}
+
+// TestWaitsAreAUnion checks waits that end in order, and begin in any.
+func TestWaitsAreAUnion(t *testing.T) {
+	w, a, b := waits{}, &Rank{}, &Rank{}
+	for i, c := range [][3]int64{{5, 6, 1}, {8, 9, 1}, {1, 10, 7}, {2, 10, 0}, {12, 14, 2}, {9, 13, 2}} {
+		if got := w.add(a, b, c[0], c[1]); got != c[2] {
+			t.Errorf("wait %d, %v, adds %d", i, c, got)
+		}
+	}
+}
+
 // Clocks that drift apart by 40 millionths are aligned throughout a run of 10 minutes.
 func TestDrift(t *testing.T) {
 	j := small()

@@ -1,6 +1,8 @@
 package world
 
 import (
+	"slices"
+
 	"github.com/gorovod/gorovod/internal/feed"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/internal/vitals"
@@ -29,6 +31,7 @@ func (w *World) figures(stack bool) []byte {
 			f.Stack = append(f.Stack, feed.Frame(frame))
 		}
 	}
+	f.Sets = w.ownSets()
 	w.told.News(f)
 	w.toldNaNs = f.NaNs
 	p := f.Append(nil)
@@ -36,6 +39,16 @@ func (w *World) figures(stack bool) []byte {
 		return nil
 	}
 	return p
+}
+
+// ownSets are the process sets of which this rank is a member: see feed.Figures.Sets.
+func (w *World) ownSets() (own []int) {
+	for _, s := range w.Engine.Sets() {
+		if s.ID != 0 && len(own) < feed.MostSets && slices.Contains(s.Ranks, w.Place.Rank) {
+			own = append(own, s.ID)
+		}
+	}
+	return own
 }
 
 // tellLast tells the launcher of NaNs that it has not heard of. With GOROVOD_NAN_CHECK=abort the world ends right after
