@@ -192,7 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=None, help="default: a fresh one, which is printed")
     parser.add_argument("--drills", type=int, default=100)
-    parser.add_argument("--healthy", type=int, default=100, help="healthy jobs, half of them on 4 ranks, and half over TCP")
+    parser.add_argument("--healthy", type=int, default=100, help="healthy jobs, half on 4 ranks, and half over TCP")
     parser.add_argument("--json", help="write each result to this file, a line each")
     o = parser.parse_args()
     seed = o.seed if o.seed is not None else random.SystemRandom().randrange(1 << 32)
