@@ -92,6 +92,7 @@ func (s *State) thawing() time.Duration {
 // epoch, and the other members form the next one.
 func (s *State) fail(w *worker, member bool) {
 	s.failures++
+	s.died(w)
 	h := w.host
 	if h.banned != 0 {
 		return // the whole host is out of use already
@@ -157,6 +158,7 @@ func (s *State) blacklist(h *host, why string) {
 			if w.member {
 				s.lost = true
 			}
+			s.died(w)
 			s.give(w, "its host is not used any more")
 		}
 	}

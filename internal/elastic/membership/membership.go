@@ -89,9 +89,9 @@ type State struct {
 	advised    bool          // the user knows that slots and hosts can have a cooldown
 	replaced   bool          // workers that did not come were replaced
 	failures   int
-	saved      int64     // the newest commit on a disk, as far as workers have said; below 0: none
+	saved      int64     // the last commit on a disk of which workers have told; below 0: none
 	falls      int       // how often in a row all workers have failed although the state is on the disk
-	fallen     int       // failures until the last of the falls, or until the newest commit on a disk
+	deaths     int       // since the last of the falls, or since saved: of workers that had been in an epoch
 	finisher   *worker   // the first member that ended with success, which finishes the job; nil: none
 	unfinished []*worker // workers that still had to train then, and got no place
 	stopped    bool
@@ -134,8 +134,15 @@ func (s *State) Ready(now time.Duration, id int, r Registration) []Action {
 
 // Saved reports that a commit is on a disk: a worker has written it, or has found it there.
 func (s *State) Saved(commit int64) {
-	if commit > s.saved {
-		s.saved, s.falls, s.fallen = commit, 0, s.failures
+	if commit != s.saved { // a smaller one: what is newer is damaged, and the job goes on from there
+		s.saved, s.falls, s.deaths = commit, 0, 0
+	}
+}
+
+// died counts a worker for the falls, if it was in an epoch.
+func (s *State) died(w *worker) {
+	if w.veteran {
+		s.deaths++
 	}
 }
 
@@ -163,6 +170,7 @@ func (s *State) HostLost(now time.Duration, name string) []Action {
 			if s.epoch > 0 || s.c.Fixed {
 				s.failures++ // otherwise no program has failed: a new host may not listen yet
 			}
+			s.died(w)
 			s.lost = s.lost || w.member
 		}
 		s.workers = slices.DeleteFunc(s.workers, func(w *worker) bool { return w.host == h })

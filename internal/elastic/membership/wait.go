@@ -80,13 +80,14 @@ func (s *State) abandoned() bool {
 	return true
 }
 
-// fell counts a fall: since the last one or the newest commit on the disk as many workers have failed as the last epoch
-// had. That counts also workers that fail before they have got a place. At maxFalls it stops the job, and returns true.
+// fell counts a fall: since the last one or the last commit on the disk as many workers have died as the last epoch
+// had. Workers that fail before they have got a place are left to Timeout: they may be of a new host that is of no use,
+// while others are on their way. At maxFalls it stops the job, and returns true.
 func (s *State) fell() bool {
-	if s.failures-s.fallen < max(1, s.size) {
+	if s.deaths < max(1, s.size) {
 		return false
 	}
-	s.fallen = s.failures
+	s.deaths = 0
 	if s.falls++; s.falls < maxFalls {
 		return false
 	}
