@@ -81,9 +81,11 @@ func asksForNodes(getenv func(string) string) bool {
 	return text != "" && (err != nil || n != 1) && !inRank(getenv)
 }
 
-// inRank reports whether this launcher runs in a rank of a job of ours or of torchrun's.
+// inRank reports whether this launcher runs in a rank of a job of ours, torchrun's or mpirun's. srun is none of these:
+// it may start one launcher on each node.
 func inRank(getenv func(string) string) bool {
-	return getenv("HOROVOD_RANK") != "" || getenv("TORCHELASTIC_RUN_ID") != ""
+	return getenv("HOROVOD_RANK") != "" || getenv("TORCHELASTIC_RUN_ID") != "" ||
+		getenv("OMPI_COMM_WORLD_RANK") != "" || getenv("PMI_RANK") != "" && getenv("SLURM_PROCID") == ""
 }
 
 // checkNodes finds this node's place.
