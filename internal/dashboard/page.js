@@ -275,6 +275,7 @@ source.onerror = async () => {
   if (source.readyState !== EventSource.CLOSED) return; // the browser tries again
   const answer = await fetch(`/events?key=${key()}`, { method: "HEAD" }).catch(() => null);
   if (answer?.status === 401) location.replace("/login");
+  else if (answer?.ok) setTimeout(() => location.reload(), 1000); // the session is another one, or there was no room
 };
 
 at("heat").addEventListener("keydown", (e) => {

@@ -58,7 +58,16 @@ func (j *Job) Take(number int, generation uint64, host string, value []byte) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.interval.begins(number, generation) {
+		j.endInterval()
+	}
 	j.interval.take(time.Now(), number, generation, host, f)
+}
+
+// begins reports whether another process of a rank has begun, whose figures begin anew.
+func (v *interval) begins(number int, generation uint64) bool {
+	return number >= 0 && number < len(v.ranks) && v.ranks[number].last != nil &&
+		generation > v.ranks[number].generation
 }
 
 func (v *interval) take(now time.Time, number int, generation uint64, host string, f *feed.Figures) {
@@ -79,7 +88,7 @@ func (v *interval) take(now time.Time, number int, generation uint64, host strin
 				v.ranks[l.Rank].lateness += l.Nanoseconds
 			}
 		}
-	} else { // another process of the rank begins anew
+	} else {
 		w.since, w.sums = now, sums{lateness: w.lateness}
 	}
 	w.generation, w.host, w.told, w.last = generation, host, now, f

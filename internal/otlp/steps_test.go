@@ -141,6 +141,22 @@ func TestTimesOfSteps(t *testing.T) {
 	}
 }
 
+// A rank that begins anew in the same world ends the interval, so that none of its steps are lost.
+func TestStepsBeforeABeginning(t *testing.T) {
+	v := interval{ranks: make([]worker, 1)}
+	f, _ := feed.Decode(told(0, -1))
+	v.take(time.Now().Add(-time.Second), 0, 1, "", f)
+	j := &Job{e: &exporter{queue: make(chan span, mostQueued)}, world: &span{}, interval: v}
+	for generation, steps := range []uint64{1: 100, 2: 3} {
+		if steps > 0 {
+			j.Take(0, uint64(generation), "", told(steps, -1))
+		}
+	}
+	if a := attributes(<-j.e.queue); a["horovod.steps"] != "100" {
+		t.Error(a)
+	}
+}
+
 // Steps leave room in the queue for failures.
 func TestStepsLeaveRoom(t *testing.T) {
 	e := &exporter{queue: make(chan span, mostQueued)}

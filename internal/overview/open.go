@@ -140,14 +140,14 @@ func (j *Job) findMissing(now time.Time, g *group, role []byte) {
 }
 
 // knowsMembers reports whether the ranks have told which of them belong to the operation's process set. An answer from
-// before the operation may be older than the set.
+// before the operation may be of an earlier set with its number.
 func (j *Job) knowsMembers(g *group) bool {
 	return g.set == 0 || !slices.ContainsFunc(j.ranks, func(r rank) bool {
 		if r.last == nil {
 			return true
 		}
-		member, known := r.last.InSet(g.set)
-		return !known || !member && r.told.Before(g.start)
+		_, known := r.last.InSet(g.set)
+		return !known || r.told.Before(g.start)
 	})
 }
 

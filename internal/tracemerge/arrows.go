@@ -47,12 +47,17 @@ func (w waits) add(rank, late *Rank, since, came int64) (news int64) {
 	k := [2]*Rank{rank, late}
 	all := w[k]
 	v := interval{since, came}
-	for n := len(all) - 1; n >= 0 && all[n].until >= v.since; n-- {
-		v = interval{min(v.since, all[n].since), max(v.until, all[n].until)}
-		news -= all[n].until - all[n].since
-		all = all[:n]
+	until := len(all)
+	for until > 0 && all[until-1].since > v.until {
+		until--
 	}
-	all = append(all, v)
+	from := until
+	for ; from > 0 && all[from-1].until >= v.since; from-- {
+		o := all[from-1]
+		v = interval{min(v.since, o.since), max(v.until, o.until)}
+		news -= o.until - o.since
+	}
+	all = slices.Replace(all, from, until, v)
 	w[k] = all[max(0, len(all)-mostWaits):]
 	return news + v.until - v.since
 }

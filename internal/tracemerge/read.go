@@ -46,7 +46,7 @@ func read(path string) (*Rank, error) {
 	torn, damaged, err := scan(path, r.take)
 	if err == nil && !r.known {
 		switch {
-		case torn:
+		case torn && damaged == 0:
 			err = errCutOff
 		case r.first:
 			err = errors.New("it is no timeline of gorovod: it has no records")

@@ -120,7 +120,8 @@ func TestConcurrentWaitsCountOnce(t *testing.T) {
 // TestWaitsAreAUnion checks waits that end in order, and begin in any.
 func TestWaitsAreAUnion(t *testing.T) {
 	w, a, b := waits{}, &Rank{}, &Rank{}
-	for i, c := range [][3]int64{{5, 6, 1}, {8, 9, 1}, {1, 10, 7}, {2, 10, 0}, {12, 14, 2}, {9, 13, 2}} {
+	for i, c := range [][3]int64{{5, 6, 1}, {8, 9, 1}, {1, 10, 7}, {2, 10, 0}, {12, 14, 2}, {9, 13, 2},
+		{90, 100, 10}, {40, 50, 10}, {45, 60, 10}} {
 		if got := w.add(a, b, c[0], c[1]); got != c[2] {
 			t.Errorf("wait %d, %v, adds %d", i, c, got)
 		}
