@@ -19,7 +19,8 @@ const knockPause = 10 * time.Second
 // maxKnockers is how many addresses a line names at most.
 const maxKnockers = 8
 
-// Knocks reports strangers: addresses that came to a job's listeners and did not prove that they know the secret. It
+// Knocks reports strangers: addresses that came to a job's listeners and did not prove that they know the secret, or
+// whose certificate one of the two ends does not accept. It
 // reports the first stranger at once, then writes one line every ten seconds while more come. Otherwise it uses no CPU.
 // Its methods are safe on any goroutine, and on nil.
 type Knocks struct {
@@ -45,8 +46,8 @@ func NewKnocks(tell func(text string)) *Knocks {
 	return &Knocks{tell: tell, pause: knockPause, from: make(map[netip.Addr]*knocker)}
 }
 
-// Note notes a connection on which Accept has failed with err. It ignores a peer that left after this end's proof: a
-// rank that has tried several addresses does so.
+// Note notes a connection on which Accept or Seal has failed with err. It ignores a peer that left after this end's
+// proof: a rank that has tried several addresses does so.
 func (k *Knocks) Note(c net.Conn, err error) {
 	if k == nil || errors.Is(err, errLeft) {
 		return
@@ -121,7 +122,7 @@ func (k *Knocks) say() {
 		slices.Sort(why)
 		parts = append(parts, who+": "+strings.Join(why, ", "))
 	}
-	k.tell("refused who did not prove to know this job's secret: " + strings.Join(parts, "; "))
+	k.tell("refused who did not prove to belong to this job: " + strings.Join(parts, "; "))
 	k.count = 0
 	clear(k.from)
 }
@@ -131,6 +132,8 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, ErrProof):
 		return "a wrong proof"
+	case errors.Is(err, ErrCertificate):
+		return "the secret, with a certificate that one of the two ends does not accept"
 	case errors.Is(err, ErrForeign):
 		return "something else than gorovod's handshake"
 	case errors.Is(err, os.ErrDeadlineExceeded):

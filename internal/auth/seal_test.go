@@ -14,12 +14,12 @@ import (
 func sealBoth(a, b net.Conn, keyA, keyB []byte) (sa, sb *Sealed, errA, errB error) {
 	var both sync.WaitGroup
 	both.Go(func() {
-		if sa, errA = Seal(a, keyA, true); errA != nil {
+		if sa, errA = (Certificates{}).Seal(a, keyA, true); errA != nil {
 			a.Close()
 		}
 	})
 	both.Go(func() {
-		if sb, errB = Seal(b, keyB, false); errB != nil {
+		if sb, errB = (Certificates{}).Seal(b, keyB, false); errB != nil {
 			b.Close()
 		}
 	})
@@ -58,9 +58,10 @@ func TestManInTheMiddle(t *testing.T) {
 	m2, b := pipe(t)
 	go func() {
 		// The man accepts one connection, dials the other, and passes everything on.
-		cert, _ := certificate()
-		left := tls.Server(m1, &tls.Config{Certificates: []tls.Certificate{cert}})
-		right := tls.Client(m2, &tls.Config{InsecureSkipVerify: true})
+		cert, _ := selfMade()
+		left := tls.Server(m1, &tls.Config{Certificates: []tls.Certificate{cert},
+			ClientAuth: tls.RequireAnyClientCert})
+		right := tls.Client(m2, &tls.Config{Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true})
 		go io.Copy(right, left)
 		io.Copy(left, right)
 		m1.Close()

@@ -39,6 +39,10 @@ func (p *Process) serve(l net.Listener, addrs []string, key []byte, size int, lo
 	s := rendezvous.NewServer(key, size)
 	s.Knocks = auth.NewKnocks(func(text string) { log.Warn(text) })
 	s.ServedBy = "rank 0"
+	s.Certificates = auth.CertificatesFrom(func(name string) string {
+		v, _ := lookup(name)
+		return v
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.server != nil {

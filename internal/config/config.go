@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 	"github.com/gorovod/gorovod/internal/logging"
 	"github.com/gorovod/gorovod/internal/operation"
@@ -58,11 +59,12 @@ type Config struct {
 	GPU       GPU    // how tensors in device memory travel
 	// AsyncCompletion ends an operation on device memory as soon as it is in a stream.
 	AsyncCompletion bool
-	SingleCopy      bool          // between ranks that share memory, if the system allows it
-	HugePages       bool          // for memory that other ranks access
-	TLS             bool          // on all TCP connections
-	TCPStreams      int           // data connections from each rank to another; 0: the size of the world decides
-	Timeout         time.Duration // for the start-up
+	SingleCopy      bool              // between ranks that share memory, if the system allows it
+	HugePages       bool              // for memory that other ranks access
+	TLS             bool              // on all TCP connections
+	Certificates    auth.Certificates // for TLS
+	TCPStreams      int               // data connections from each rank to another; 0: the size of the world decides
+	Timeout         time.Duration     // for the start-up
 
 	StallCheckDisable bool
 	StallCheckTime    time.Duration // above 0: when, and how often, a waiting tensor is reported
@@ -262,9 +264,23 @@ func (c *Config) pairBackends() {
 	}
 }
 
+// Seal returns what encrypts connections; nil if nothing does.
+func (c *Config) Seal() *auth.Certificates {
+	if !c.TLS {
+		return nil
+	}
+	return &c.Certificates
+}
+
 // validate checks conditions on several variables.
 func (c *Config) validate() {
 	c.validatePlacement()
+	if c.Certificates.IsSet() {
+		if err := c.Certificates.Check(c.IsSet("GOROVOD_TLS") && !c.TLS); err != nil && c.err == nil {
+			c.err = err
+		}
+		c.TLS = true
+	}
 	if c.StallShutdownTime > 0 && c.StallShutdownTime < c.StallCheckTime {
 		c.Warnings = append(c.Warnings,
 			fmt.Sprintf("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=%s is below HOROVOD_STALL_CHECK_TIME_SECONDS=%s, so it "+

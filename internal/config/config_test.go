@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/auth/certtest"
 )
 
 func env(pairs ...string) func(string) (string, bool) {
@@ -236,6 +238,26 @@ func TestEncryptionIsNotLostByMistake(t *testing.T) {
 	}
 	if _, err := without.Adopt(with.Agreed()); err != nil || !without.TLS {
 		t.Errorf("TLS %v, error %v", without.TLS, err)
+	}
+}
+
+// Certificates turn TLS on, and what cannot be used is an error.
+func TestCertificates(t *testing.T) {
+	c := certtest.NewCA(t).Issue(t.TempDir(), time.Now().Add(time.Hour))
+	named := []string{"GOROVOD_TLS_CERT", c.Cert, "GOROVOD_TLS_KEY", c.Key, "GOROVOD_TLS_CA", c.CA}
+	if with, err := Load(env(named...)); err != nil || with.Seal() == nil || *with.Seal() != c ||
+		with.Agreed()["GOROVOD_TLS"] != "1" {
+		t.Errorf("%+v, error %v", with, err)
+	}
+	if without, err := Load(env()); err != nil || without.Seal() != nil {
+		t.Errorf("%+v, error %v", without, err)
+	}
+	if _, err := Load(env(named[:4]...)); err == nil || !strings.Contains(err.Error(), "GOROVOD_TLS_CA is not set") {
+		t.Error(err)
+	}
+	if _, err := Load(env(append(named, "GOROVOD_TLS", "0")...)); err == nil || !strings.Contains(err.Error(),
+		"GOROVOD_TLS=0 turns TLS off") {
+		t.Error(err)
 	}
 }
 

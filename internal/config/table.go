@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/logging"
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
@@ -88,6 +89,13 @@ var implemented = []Knob{
 	{Name: "GOROVOD_TLS", Agreed: true, Doc: "1: TLS 1.3 encrypts all TCP connections; 0: they prove the job's " +
 		"secret, and are neither encrypted nor signed",
 		setting: protection(func(c *Config) *bool { return &c.TLS })},
+	{Name: auth.CertVariable, Doc: "a file (PEM) with the certificate that this process presents under TLS, and " +
+		"those between it and the CA. Empty: one that it makes for itself",
+		setting: text(func(c *Config) *string { return &c.Certificates.Cert })},
+	{Name: auth.KeyVariable, Doc: "a file (PEM) with the certificate's key",
+		setting: text(func(c *Config) *string { return &c.Certificates.Key })},
+	{Name: auth.CAVariable, Doc: "a file (PEM) with the CAs that must have signed the other processes' certificates",
+		setting: text(func(c *Config) *string { return &c.Certificates.CA })},
 	{Name: "GOROVOD_TCP_STREAMS", Agreed: true, Doc: "TCP connections for the data from one rank to another, up to " +
 		"64; 0: one for each equally fast network interface of a host",
 		setting: whole(func(c *Config) *int { return &c.TCPStreams }, 0, 64)},

@@ -12,7 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/regular"
 )
 
 // Options say where something is shown, and to which readers.
@@ -43,6 +45,9 @@ const leastToken = 16
 // From returns the options for address; the other options come from variables.
 func From(address string, getenv func(string) string) (Options, error) {
 	encrypted := getenv(EncryptedVariable)
+	if auth.CertificatesFrom(getenv).IsSet() {
+		encrypted = "1"
+	}
 	o := Options{Address: address, Token: getenv(TokenVariable), Certificate: getenv(CertificateVariable),
 		Key: getenv(KeyVariable), Encrypted: encrypted != "" && encrypted != "0"}
 	if file := getenv(TokenFileVariable); file != "" && o.Token == "" {
@@ -93,11 +98,11 @@ const mostPEM = 1 << 20
 
 // pair reads the certificate and its key.
 func (o *Options) pair() (tls.Certificate, error) {
-	certificate, err := config.ReadSmallFile(o.Certificate, mostPEM)
+	certificate, err := regular.Read(o.Certificate, mostPEM)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	key, err := config.ReadSmallFile(o.Key, mostPEM)
+	key, err := regular.Read(o.Key, mostPEM)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
@@ -134,7 +139,7 @@ func (o *Options) Listen(conns int) (l net.Listener, loopback bool, err error) {
 		err = errors.New("other hosts can reach this address: give a token in " + TokenFileVariable + " or " +
 			TokenVariable + ", or only a port, for this host alone")
 	case o.Encrypted && secure == nil:
-		err = errors.New("GOROVOD_TLS=1 asks for encryption, and other hosts can reach this address: give a " +
+		err = errors.New("the job is encrypted (GOROVOD_TLS), and other hosts can reach this address: give a " +
 			"certificate and its key in " + CertificateVariable + " and " + KeyVariable)
 	}
 	if err != nil {

@@ -43,8 +43,8 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interv
 // Options is the input of Dial.
 type Options struct {
 	Worker int
-	// TLS encrypts everything after the proof.
-	TLS bool
+	// TLS, if not nil, encrypts everything after the proof, with these certificates.
+	TLS *auth.Certificates
 	// TrackFD, if set, is called with the connection's descriptor when it is opened and before it is closed, so that a
 	// forked child can close its copy.
 	TrackFD func(fd int, open bool)
@@ -75,7 +75,7 @@ type Client struct {
 // secret. Dial blocks at most 30 s.
 func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, error) {
 	hello, err := json.Marshal(Hello{Protocol: Protocol, Shape: Shape(), Worker: o.Worker, PID: os.Getpid(),
-		TLS: o.TLS})
+		TLS: o.TLS != nil})
 	if err != nil {
 		return nil, err
 	}
@@ -115,17 +115,17 @@ func Dial(ctx context.Context, addrs []string, key []byte, o Options) (*Client, 
 	return c, nil
 }
 
-// enter proves this end, and begins TLS if tls is set. Use the result instead of conn.
-func enter(conn net.Conn, finish func() error, key []byte, tls bool) (net.Conn, error) {
+// enter proves this end, and begins TLS if tls is not nil. Use the result instead of conn.
+func enter(conn net.Conn, finish func() error, key []byte, tls *auth.Certificates) (net.Conn, error) {
 	conn.SetDeadline(time.Now().Add(dialTimeout))
 	defer conn.SetDeadline(time.Time{})
 	if err := finish(); err != nil {
 		return nil, err
 	}
-	if !tls {
+	if tls == nil {
 		return conn, nil
 	}
-	return auth.Seal(conn, key, true)
+	return tls.Seal(conn, key, true)
 }
 
 // Register asks for a place in the next epoch; r says what the worker has. It blocks until the driver gives a place,

@@ -51,6 +51,9 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	}
 	var watch drive.Watch
 	f := &flags{MetricsPort: o.MetricsPort, Dashboard: o.Dashboard}
+	if watch.Certificates, err = checkedCertificates(f.lookup); err != nil {
+		return exitUsage, err
+	}
 	a, err := f.openAudience(func(text string) { watch.Greeting = append(watch.Greeting, text) }, 0)
 	if err != nil {
 		return exitUsage, err

@@ -61,7 +61,8 @@ type post struct {
 // runElastic is horovodrun for elastic jobs.
 func runElastic(name string, f *flags, input []byte) (code int, why report, err error) {
 	env := f.environ(os.Environ())
-	o := driver.Options{Config: f.membership(env), DiscoverEvery: discoverEvery, Grace: f.grace()}
+	o := driver.Options{Config: f.membership(env), DiscoverEvery: discoverEvery, Grace: f.grace(),
+		Certificates: f.certificates}
 	if f.DiscoveryScript != "" {
 		d := discovery{f.DiscoveryScript, 1}
 		if f.SlotsPerHost != nil {

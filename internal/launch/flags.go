@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 	"github.com/gorovod/gorovod/internal/nodes"
@@ -109,6 +110,8 @@ type flags struct {
 	help    string   // --help was given: print it
 	command []string // from the first argument that is no option
 
+	certificates auth.Certificates // for TLS
+
 	place  *nodes.Place // this node's place in a job in which each node has a launcher; else nil
 	mpiJob bool         // the hosts are those that an MPIJob's operator has listed
 }
@@ -179,6 +182,9 @@ func (f *flags) check(options []string) error {
 		return err
 	}
 	if err := f.checkSSHPort(); err != nil {
+		return err
+	}
+	if err := f.findCertificates(); err != nil {
 		return err
 	}
 	if err := f.checkExports(); err != nil {

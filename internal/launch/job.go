@@ -64,6 +64,8 @@ type Job struct {
 	Audience *audience
 	// Telemetry, if set, is told of the job's worlds and failures.
 	Telemetry *otlp.Job
+	// Certificates are for ranks that begin TLS.
+	Certificates auth.Certificates
 	// Grace is how long the other ranks may go on after the first failure.
 	Grace          time.Duration
 	Stdout, Stderr io.Writer
@@ -100,6 +102,7 @@ func (j *Job) Run() (code int, err error) {
 	}
 	defer meeting.close()
 	j.server = rendezvous.NewServer(key, len(j.Slots))
+	j.server.Certificates = j.Certificates
 	j.server.Knocks = auth.NewKnocks(func(text string) { j.say("%s", text) })
 	j.watchWorld(j.server, len(j.Slots))
 	defer j.server.Close()

@@ -238,20 +238,21 @@ func (f *flags) launchRanks(name string, input []byte) (code int, why report, er
 // job is the job with these slots, but for the way to other hosts.
 func (f *flags) job(name, path string, slots []Slot, input []byte) *Job {
 	return &Job{
-		Name:       name,
-		Path:       path,
-		Args:       f.command,
-		Slots:      slots,
-		Env:        f.environ(os.Environ()),
-		Interfaces: f.NetworkInterfaces,
-		Input:      input,
-		OutputDir:  f.OutputFilename,
-		ResultDir:  f.Results,
-		Timestamps: f.PrefixTimestamp,
-		Verbose:    f.Verbose,
-		Grace:      f.grace(),
-		Stdout:     os.Stdout,
-		Stderr:     os.Stderr,
+		Name:         name,
+		Path:         path,
+		Args:         f.command,
+		Slots:        slots,
+		Env:          f.environ(os.Environ()),
+		Interfaces:   f.NetworkInterfaces,
+		Input:        input,
+		OutputDir:    f.OutputFilename,
+		ResultDir:    f.Results,
+		Timestamps:   f.PrefixTimestamp,
+		Verbose:      f.Verbose,
+		Certificates: f.certificates,
+		Grace:        f.grace(),
+		Stdout:       os.Stdout,
+		Stderr:       os.Stderr,
 	}
 }
 

@@ -27,7 +27,7 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 		return code, why, err
 	}
 	env := f.environ(os.Environ())
-	o := driver.Options{Config: f.fleetRules(env, self.Slots), Grace: f.grace(),
+	o := driver.Options{Config: f.fleetRules(env, self.Slots), Grace: f.grace(), Certificates: f.certificates,
 		Hosts: []membership.Host{{Name: self.Host, Slots: self.Slots}}}
 	if o.Config.Max < o.Config.NP {
 		return exitUsage, why, fmt.Errorf("the job needs %d processes to start, and may have %d (%d nodes of %d, or "+

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/signal"
 	"syscall"
 
@@ -52,6 +53,10 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 	case o.NumProc < 1 || o.NumProc > maxSlots:
 		return exitUsage, fmt.Errorf("-n %d: a number from 1 to %d is needed", o.NumProc, maxSlots)
 	}
+	certificates, err := checkedCertificates(os.Getenv)
+	if err != nil {
+		return exitUsage, err
+	}
 	key := make([]byte, 32)
 	if secret == "" {
 		rand.Read(key)
@@ -70,6 +75,7 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 	}
 	s := rendezvous.NewServer(key, o.NumProc)
 	s.Knocks = auth.NewKnocks(func(text string) { warn(name, text) })
+	s.Certificates = certificates
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	_, err = fmt.Fprintf(stdout,

@@ -57,6 +57,7 @@ type options struct {
 	Runtime     string   `placeholder:"NAME" help:"ClusterTrainingRuntime that is in the cluster already (trainjob). Default: none; horovod-distributed is printed."`
 	MetricsPort *int     `placeholder:"PORT" help:"Show what the job does to Prometheus at this port of pod 0 (mpijob: of the launcher). The Secret then has a token, too. Default: no page."`
 	MetricsTLS  string   `name:"metrics-tls" placeholder:"NAME" help:"Secret of the type kubernetes.io/tls that is in the cluster already, with the certificate of the page of metrics. Default: none; no TLS."`
+	TLS         string   `name:"tls" placeholder:"NAME" help:"Secret of the type kubernetes.io/tls that is in the cluster already, with a certificate for all launchers and processes and, as ca.crt, the CA that must have signed it: they use TLS, and accept no others. Default: none."`
 	User        string   `placeholder:"NAME" help:"User as which the programs of the image run, with the home /home/NAME (mpijob): the pods then need no rights of root. Default: root."`
 	Output      string   `short:"o" placeholder:"DIR" help:"Write the manifests into this folder, as a base for kustomize: a kustomization.yaml, and what it names. Default: they are printed."`
 }
@@ -116,7 +117,7 @@ func (o *options) job(command []string) (*Job, error) {
 	}
 	j := &Job{Kind: o.Kind, Name: o.Name, Namespace: o.Namespace, Image: o.Image, Command: command,
 		GPUs: o.GPUs, CPU: o.CPU, Memory: o.Memory, Restarts: o.Restarts, Secret: o.Secret,
-		Claim: o.Checkpoints, Runtime: o.Runtime, User: o.User, MetricsTLS: o.MetricsTLS}
+		Claim: o.Checkpoints, Runtime: o.Runtime, User: o.User, MetricsTLS: o.MetricsTLS, TLS: o.TLS}
 	for _, n := range []struct {
 		option string
 		given  *int

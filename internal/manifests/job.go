@@ -47,7 +47,8 @@ type Job struct {
 	Claim      string   // the name of a PersistentVolumeClaim for checkpoints; empty for none
 	Runtime    string   // the name of an existing ClusterTrainingRuntime; empty: print one
 	Metrics    int      // the port of the page of metrics for Prometheus; 0: no page
-	MetricsTLS string   // the name of a Secret with the page's certificate; empty: no TLS
+	MetricsTLS string   // the name of a Secret with the page's certificate; empty: TLS's, if there is one
+	TLS        string   // the name of a Secret with the launchers' and processes' certificate; empty: none
 	User       string   // the user of the programs in an MPIJob's image, whose home is /home/USER; empty: root
 	Apart      bool     // print a TrainingRuntime for this job alone, not the ClusterTrainingRuntime that jobs share
 }
@@ -135,9 +136,9 @@ func (j *Job) Check() error {
 		return fmt.Errorf("--memory %q: a size such as 64Gi or 500M is needed", j.Memory)
 	case j.Runtime != "" && j.Kind != TrainJob:
 		return fmt.Errorf("--runtime is for the kind %s: a %s has none", TrainJob, j.Kind)
-	case j.Runtime != "" && (j.Restarts > 0 || j.Claim != ""):
-		return fmt.Errorf("--restarts and --checkpoints are matters of the runtime: leave --runtime out for a runtime "+
-			"that has them, or set them up in %s", j.Runtime)
+	case j.Runtime != "" && (j.Restarts > 0 || j.Claim != "" || j.TLS != ""):
+		return fmt.Errorf("--restarts, --checkpoints and --tls are matters of the runtime: leave --runtime out for a "+
+			"runtime that has them, or set them up in %s", j.Runtime)
 	case j.User != "" && j.Kind != MPIJob:
 		return fmt.Errorf("--user is for the kind %s, whose pods need an sshd: a %s runs as whoever its image says",
 			MPIJob, j.Kind)
@@ -151,7 +152,7 @@ func (j *Job) Check() error {
 		return err
 	}
 	names := map[string]string{"--secret": j.Secret, "--checkpoints": j.Claim, "--runtime": j.Runtime,
-		"--metrics-tls": j.MetricsTLS}
+		"--metrics-tls": j.MetricsTLS, "--tls": j.TLS}
 	for option, name := range names {
 		if name != "" && (len(name) > 253 || !subdomain.MatchString(name)) {
 			return fmt.Errorf("%s %q: this can be no name of an object", option, name)
@@ -195,7 +196,8 @@ func (j *Job) checkEnv() error {
 			return fmt.Errorf("--env %s=…: no volume is mounted there, so the checkpoints would go with the pod: give "+
 				"--checkpoints NAME in its place", e.Name)
 		case slices.Contains(own, e.Name) || e.Name == checkpointVariable ||
-			j.Metrics > 0 && slices.Contains(j.metricsOwn(), e.Name):
+			j.Metrics > 0 && slices.Contains(j.metricsOwn(), e.Name) ||
+			j.TLS != "" && (e.Name == tlsVariable || slices.Contains(certificateVariables, e.Name)):
 			return fmt.Errorf("--env %s=…: the manifest sets this variable itself", e.Name)
 		case seen[e.Name]:
 			return fmt.Errorf("--env %s=… is given twice", e.Name)

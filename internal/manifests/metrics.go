@@ -34,7 +34,7 @@ func (j *Job) checkMetrics() error {
 	if j.Kind == MPIJob {
 		taken = sshPort
 	}
-	encrypted, certified := false, j.MetricsTLS != ""
+	encrypted, certified := false, j.MetricsTLS != "" || j.TLS != ""
 	for _, e := range j.Env {
 		encrypted = encrypted || e.Name == tlsVariable && e.Value == "1"
 	}
@@ -43,14 +43,14 @@ func (j *Job) checkMetrics() error {
 		return fmt.Errorf("--metrics-port %d: a number from 1 to 65535 is needed", j.Metrics)
 	case j.Metrics == taken:
 		return fmt.Errorf("--metrics-port %d: the pods need this port themselves", j.Metrics)
-	case j.Metrics == 0 && certified:
+	case j.Metrics == 0 && j.MetricsTLS != "":
 		return fmt.Errorf("--metrics-tls is for the page of metrics: give --metrics-port, too")
 	case j.Metrics > 0 && j.Runtime != "":
 		return fmt.Errorf("--metrics-port is a matter of the runtime, whose pods have the port and the token: leave "+
 			"--runtime out for a runtime that has them, or set them up in %s", j.Runtime)
 	case j.Metrics > 0 && encrypted && !certified:
-		return fmt.Errorf("--env %s=1: then the page of metrics needs a certificate, too: give --metrics-tls NAME",
-			tlsVariable)
+		return fmt.Errorf("--env %s=1: then the page of metrics needs a certificate, too: give --metrics-tls NAME, or "+
+			"--tls NAME in its place", tlsVariable)
 	}
 	return nil
 }
@@ -73,11 +73,22 @@ func (j *Job) metricsEnv() (env []Env) {
 	if j.Metrics > 0 {
 		env = append(env, Env{Name: tokenFileVariable, Value: secretPath + "/" + tokenKey})
 	}
-	if j.MetricsTLS != "" {
-		env = append(env, Env{Name: certificateVariable, Value: tlsPath + "/tls.crt"},
-			Env{Name: certKeyVariable, Value: tlsPath + "/tls.key"})
+	if path := j.pageCertificate(); path != "" {
+		env = append(env, Env{Name: certificateVariable, Value: path + "/tls.crt"},
+			Env{Name: certKeyVariable, Value: path + "/tls.key"})
 	}
 	return env
+}
+
+// pageCertificate is the folder with the page's certificate: one of its own, or that of all processes; empty for none.
+func (j *Job) pageCertificate() string {
+	switch {
+	case j.Metrics > 0 && j.MetricsTLS != "":
+		return tlsPath
+	case j.Metrics > 0 && j.TLS != "":
+		return certificatePath
+	}
+	return ""
 }
 
 // metricsPorts is the page's port, for a container that may have the page.
@@ -94,7 +105,7 @@ func (j *Job) metricsService() object[serviceSpec] {
 	about := j.metadata(j.Name + "-metrics")
 	about.Annotations = map[string]string{"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics",
 		"prometheus.io/port": strconv.Itoa(j.Metrics)}
-	if j.MetricsTLS != "" {
+	if j.pageCertificate() != "" {
 		about.Annotations["prometheus.io/scheme"] = "https"
 	}
 	pod := j.mpiPods("launcher")

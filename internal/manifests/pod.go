@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/auth"
 )
 
 // The variables by which a pod's horovodrun finds its place and proves that it belongs to the job.
@@ -23,7 +25,12 @@ const (
 	secretPath     = "/etc/gorovod"
 	secretKey      = "key"
 	checkpointPath = "/checkpoints"
+	// certificatePath has the certificate of all launchers and processes.
+	certificatePath = "/etc/gorovod-certificate"
 )
+
+// certificateVariables name the certificate of a process, its key and the CAs.
+var certificateVariables = []string{auth.CertVariable, auth.KeyVariable, auth.CAVariable}
 
 // labels are on every object of the job, and on its pods.
 func (j *Job) labels() map[string]string {
@@ -75,6 +82,11 @@ func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 // env is the environment of the processes: first the variables of the kind of job, then the user's.
 func (j *Job) env(first ...Env) []Env {
 	first = append(first, j.metricsEnv()...)
+	if j.TLS != "" {
+		for i, file := range []string{"tls.crt", "tls.key", "ca.crt"} {
+			first = append(first, Env{Name: certificateVariables[i], Value: certificatePath + "/" + file})
+		}
+	}
 	if j.Claim != "" {
 		first = append(first, Env{Name: checkpointVariable, Value: checkpointPath})
 	}
@@ -115,6 +127,10 @@ func (j *Job) volumes(shm, keys bool) (mounts []mount, volumes []volume) {
 	if keys && j.MetricsTLS != "" {
 		mounts = append(mounts, mount{Name: "tls", MountPath: tlsPath, ReadOnly: true})
 		volumes = append(volumes, volume{Name: "tls", Secret: &secretVolume{SecretName: j.MetricsTLS}})
+	}
+	if j.TLS != "" {
+		mounts = append(mounts, mount{Name: "certificate", MountPath: certificatePath, ReadOnly: true})
+		volumes = append(volumes, volume{Name: "certificate", Secret: &secretVolume{SecretName: j.TLS}})
 	}
 	if j.Claim != "" {
 		mounts = append(mounts, mount{Name: "checkpoints", MountPath: checkpointPath})

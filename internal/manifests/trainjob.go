@@ -36,7 +36,8 @@ func (j *Job) runtime() object[runtimeSpec] {
 // ownRuntime reports whether the job must have its own runtime: it shares none, or the shared one lacks something that
 // the job needs.
 func (j *Job) ownRuntime() bool {
-	return j.Runtime == "" && (j.Apart || j.Grace > 0 || j.Restarts > 0 || j.Claim != "" || j.Metrics > 0)
+	return j.Runtime == "" && (j.Apart || j.Grace > 0 || j.Restarts > 0 || j.Claim != "" || j.Metrics > 0 ||
+		j.TLS != "")
 }
 
 // runtimeRef is the runtime that the TrainJob uses.

@@ -93,8 +93,9 @@ func (d *door) attend(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	sealed, err := auth.Seal(conn, d.key, false)
+	sealed, err := d.place.Certificates.Seal(conn, d.key, false)
 	if err != nil {
+		d.knocks.Note(conn, err)
 		conn.Close()
 		return
 	}

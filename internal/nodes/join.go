@@ -43,10 +43,13 @@ func Join(ctx context.Context, place Place, host string, slots int, key []byte, 
 	began, word, told := time.Now(), firstWord, time.Time{}
 	var other time.Time // since when the name leads to another job
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		conn, err := visit(ctx, place.Address(), key, h)
+		conn, err := visit(ctx, place, key, h)
 		if errors.Is(err, auth.ErrProof) {
 			err = &RefusedError{Other: true,
 				Text: fmt.Sprintf("node 0 at %s has another secret: give all nodes the same", place.Address())}
+		}
+		if errors.Is(err, auth.ErrCertificate) {
+			err = &RefusedError{Text: fmt.Sprintf("node 0 at %s: %v", place.Address(), err)}
 		}
 		var refused *RefusedError
 		switch {
@@ -89,10 +92,10 @@ func forHowLong(ctx context.Context) string {
 }
 
 // visit tries once to reach node 0.
-func visit(ctx context.Context, address string, key, hello []byte) (*auth.Sealed, error) {
+func visit(ctx context.Context, place Place, key, hello []byte) (*auth.Sealed, error) {
 	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", place.Address())
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) && op.Err != nil {
@@ -102,7 +105,7 @@ func visit(ctx context.Context, address string, key, hello []byte) (*auth.Sealed
 	}
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
 	defer stop()
-	sealed, err := introduce(conn, key, hello)
+	sealed, err := introduce(conn, place.Certificates, key, hello)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -115,11 +118,11 @@ func visit(ctx context.Context, address string, key, hello []byte) (*auth.Sealed
 	return sealed, nil
 }
 
-func introduce(conn net.Conn, key, hello []byte) (*auth.Sealed, error) {
+func introduce(conn net.Conn, certs auth.Certificates, key, hello []byte) (*auth.Sealed, error) {
 	if err := auth.Initiate(conn, key, hello); err != nil {
 		return nil, err
 	}
-	sealed, err := auth.Seal(conn, key, true)
+	sealed, err := certs.Seal(conn, key, true)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/auth"
 )
 
 // DefaultPort is node 0's port if nothing names another. It is torchrun's.
@@ -32,6 +34,8 @@ type Place struct {
 	// Head is the name or address of node 0, and Port its port.
 	Head string
 	Port int
+	// Certificates are for the connections between the launchers, which always use TLS.
+	Certificates auth.Certificates
 }
 
 // Address is where node 0 listens.

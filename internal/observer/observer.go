@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/guard"
 	"github.com/gorovod/gorovod/internal/rendezvous"
 )
@@ -33,7 +34,7 @@ var asking = []string{"GOROVOD_METRICS", "GOROVOD_DASHBOARD"}
 
 // passed are the variables that the observer gets. It gets no others, so that nothing takes it for a rank.
 var passed = append([]string{"GOROVOD_METRICS_TOKEN", "GOROVOD_METRICS_TOKEN_FILE", "GOROVOD_METRICS_CERT",
-	"GOROVOD_METRICS_KEY", "GOROVOD_TLS", "GOROVOD_LOG_FORMAT", "PATH", "HOME", "TZ"}, asking...)
+	"GOROVOD_METRICS_KEY", "GOROVOD_TLS", auth.CertVariable, "GOROVOD_LOG_FORMAT", "PATH", "HOME", "TZ"}, asking...)
 
 // Lookup returns the value of a variable, and whether it is set.
 type Lookup func(name string) (string, bool)

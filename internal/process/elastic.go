@@ -85,7 +85,7 @@ func elasticInit(ctx context.Context, c *config.Config, lookup func(string) (str
 	if client == nil {
 		var err error
 		if client, err = elastic.Dial(ctx, c.ElasticDriver, c.Told.Key, elastic.Options{Worker: c.ElasticWorker,
-			TLS: c.TLS, TrackFD: TrackFD, Lost: driverLost}); err != nil {
+			TLS: c.Seal(), TrackFD: TrackFD, Lost: driverLost}); err != nil {
 			return err
 		}
 		elasticity.client.Store(client)

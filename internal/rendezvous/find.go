@@ -38,7 +38,7 @@ func find(ctx context.Context, addrs []string, key []byte, o Options) (found, er
 		Protocol: o.protocol, Arch: o.Arch,
 		Rank: o.Rank, Size: o.Size,
 		Host: clip(o.Host, maxHost), PID: o.PID,
-		Generation: o.Generation, TLS: o.TLS, Shape: o.shape, Now: time.Now().UnixNano(),
+		Generation: o.Generation, TLS: o.TLS != nil, Shape: o.shape, Now: time.Now().UnixNano(),
 	})
 	if err != nil {
 		return found{}, err

@@ -47,6 +47,8 @@ const (
 type Server struct {
 	// ServedBy names the process that serves, such as "rank 0"; empty for the launcher. Set before Serve.
 	ServedBy string
+	// Certificates are for ranks that begin TLS. Set before Serve.
+	Certificates auth.Certificates
 	// Knocks records connections that do not prove the secret. Optional. Set before Serve; Close closes it.
 	Knocks *auth.Knocks
 	// Epoch distinguishes the generations of this server from those of the job's other servers. Set before Serve.
@@ -201,8 +203,9 @@ func (s *Server) attend(conn net.Conn) {
 		return
 	}
 	if p.TLS {
-		sealed, err := auth.Seal(conn, s.key, false)
+		sealed, err := s.Certificates.Seal(conn, s.key, false)
 		if err != nil {
+			s.Knocks.Note(conn, err)
 			return
 		}
 		p.conn = sealed

@@ -35,8 +35,8 @@ type Options struct {
 	PID        int
 	// Generation counts this process's Inits, from 1. Ranks with equal numbers meet.
 	Generation uint64
-	// TLS encrypts everything after the proof.
-	TLS bool
+	// TLS, if not nil, encrypts everything after the proof, with these certificates.
+	TLS *auth.Certificates
 	// Arch is the architecture that all ranks must share; runtime.GOARCH if empty.
 	Arch string
 	// TrackFD, if set, is called with the connection's descriptor when it is opened and before it is closed, so that a
@@ -143,8 +143,8 @@ func (s *Session) enter(finish func() error, key []byte) error {
 	if err := finish(); err != nil {
 		return err
 	}
-	if s.o.TLS {
-		sealed, err := auth.Seal(s.conn, key, true)
+	if s.o.TLS != nil {
+		sealed, err := s.o.TLS.Seal(s.conn, key, true)
 		if err != nil {
 			return err
 		}

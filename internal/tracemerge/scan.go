@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/regular"
 )
 
 // record is a record of a timeline.
@@ -31,7 +31,7 @@ const (
 // the rest of a block with blanks. scan counts and skips lines that are no records; they come from a machine that went
 // down, or from a copy that was cut.
 func scan(path string, f func(*record) error) (torn bool, damaged int64, err error) {
-	file, err := config.OpenRegular(path)
+	file, err := regular.Open(path)
 	var broken *os.PathError
 	switch {
 	case errors.As(err, &broken):

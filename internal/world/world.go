@@ -168,7 +168,7 @@ func (w *World) enrol(ctx context.Context, o Options) {
 func (w *World) hello(o Options) rendezvous.Options {
 	p := w.start.Place
 	return rendezvous.Options{Rank: p.Rank, Size: p.Size, Host: p.Host, PID: os.Getpid(),
-		Generation: w.start.Generation, TLS: w.Config.TLS, TrackFD: o.TrackFD}
+		Generation: w.start.Generation, TLS: w.Config.Seal(), TrackFD: o.TrackFD}
 }
 
 // begin connects the ranks, which by now have one another's introductions, and starts the engine.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth/certtest"
 	"github.com/gorovod/gorovod/test/cluster"
 )
 
@@ -206,6 +207,26 @@ func TestPodsOfOtherJobs(t *testing.T) {
 	p.args[1] = "ours"
 	p.start(1, 1, "PET_NNODES=2").ends(1, "the nodes come and go for node 0 or for this node, and not for both")
 	p.start(1, 1)
+	first.await("worker [01] .*: of 2", 2)
+	first.finish(2)
+}
+
+// Pods with certificates of one CA form a job. A pod whose certificate another CA has signed, or that has none, does not
+// get in.
+func TestPodsWithCertificates(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	p := c.pods(1, 2)
+	ca, later := certtest.NewCA(t), time.Now().Add(time.Hour)
+	named := func(ca *certtest.CA) []string { return certtest.Environment(ca.Issue(t.TempDir(), later)) }
+	first := p.start(0, 0, named(ca)...)
+	first.await("worker 0 .*: of 1", 1)
+	p.start(1, 1, named(certtest.NewCA(t))...).ends(1, "node 0 at .*: certificate refused: .*/ca.crt does not vouch "+
+		"for what the other end presents: .*unknown authority")
+	p.start(1, 1).ends(1, "node 0 at .*: certificate refused: the other end wants one that its CA has signed: set "+
+		"GOROVOD_TLS_CERT")
+	first.await("refused who did not prove to belong to this job: .*a certificate that one of", 1)
+	p.start(1, 1, named(ca.Below())...)
 	first.await("worker [01] .*: of 2", 2)
 	first.finish(2)
 }

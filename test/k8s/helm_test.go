@@ -109,6 +109,10 @@ func TestChartIsWhatRenderPrints(t *testing.T) {
 		{manifests.Kinds, "--nodes 2 --metrics-port 9400", "nodes: 2\nmetricsPort: 9400"},
 		{manifests.Kinds, "--nodes 2 --metrics-port 9400 --metrics-tls cert --checkpoints disk --env GOROVOD_TLS=1",
 			"nodes: 2\nmetricsPort: 9400\nmetricsTLS: cert\ncheckpoints: disk\nenv: {GOROVOD_TLS: 1}"},
+		{manifests.Kinds, "--nodes 2 --metrics-port 9400 --tls cert", "nodes: 2\nmetricsPort: 9400\ntls: cert"},
+		{manifests.Kinds, "--nodes 2 --metrics-port 9400 --tls cert --metrics-tls page",
+			"nodes: 2\nmetricsPort: 9400\ntls: cert\nmetricsTLS: page"},
+		{manifests.Kinds, "--nodes 2 --tls cert", "nodes: 2\ntls: cert"},
 		{[]string{"trainjob"}, "--nodes 65536 --runtime there", "nodes: 65536\nruntime: there"},
 	} {
 		for _, kind := range c.kinds {
@@ -325,6 +329,8 @@ func TestChartRefuses(t *testing.T) {
 		{"n", good + "metricsPort: 9400\nmetricsToken: 0123456789abcdef\nenv: {GOROVOD_TLS: 1}", "give metricsTLS"},
 		{"n", good + "metricsPort: 9400\nmetricsToken: 0123456789abcdef\nenv: {GOROVOD_METRICS: 1}",
 			"the chart sets this variable itself"},
+		{"n", good + "tls: cert\nenv: {GOROVOD_TLS: 0}", "the chart sets this variable itself"},
+		{"n", good + "kind: trainjob\nruntime: there\ntls: cert", "tls is a matter of the runtime"},
 		{"n", good + "env: {GOROVOD_CHECKPOINT_DIR: /x}", "no volume is mounted there"},
 		{"n", good + "env: {PET_NNODES: 9}", "env.PET_NNODES: the chart sets this variable itself"},
 	} {

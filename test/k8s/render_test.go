@@ -28,7 +28,7 @@ var (
 		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "--nodes", "4", "--slots", "2",
 		"--gpus", "2", "--cpu", "7.5", "--memory", "64Gi", "--env", "A=yes",
 		"--env", "B=1: $(x) \"\u00fc\"\n", "--namespace", "team", "--restarts", "3",
-		"--checkpoints", "disk", "--metrics-port", "9400", "--metrics-tls", "cert", "--",
+		"--checkpoints", "disk", "--metrics-port", "9400", "--metrics-tls", "cert", "--tls", "own", "--",
 		"python", "train.py", "--lr", "0.1", "# $$", "yes"}
 )
 

@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/regular"
 )
 
 const (
@@ -181,7 +181,7 @@ func Last(dir string) (number int64) {
 
 // read reads one file. number is the one in the file's name.
 func read(name string, number int64) ([]byte, error) {
-	f, err := config.OpenRegular(name)
+	f, err := regular.Open(name)
 	if err != nil {
 		return nil, err
 	}

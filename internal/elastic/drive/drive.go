@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/elastic/driver"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/rendezvous"
@@ -41,6 +42,8 @@ type Network struct {
 type Watch struct {
 	// Greeting is what the user is told first.
 	Greeting []string
+	// Certificates are those of driver.Options.
+	Certificates auth.Certificates
 	// Serves is that of driver.Options.
 	Serves func(s *rendezvous.Server, size int, cause membership.Cause, words string)
 	// Said gets what the user is told afterwards.
@@ -71,7 +74,7 @@ func Run(in io.Reader, out io.Writer, listen func(Config) (Network, error), watc
 	}
 	o := config.options()
 	o.Hosts, o.Meet, o.Start, o.Signal = hosts, network.Meet, s.start, s.signal
-	o.Serves, o.Failed = watch.Serves, watch.Failed
+	o.Serves, o.Failed, o.Certificates = watch.Serves, watch.Failed, watch.Certificates
 	o.Say = func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
 		s.events.send(Event{Type: Say, Text: text})

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/elastic"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/rendezvous"
@@ -31,6 +32,8 @@ type Options struct {
 	membership.Config
 	// Key is the job's secret.
 	Key []byte
+	// Certificates are for workers, and their ranks, that begin TLS.
+	Certificates auth.Certificates
 	// Discover, if set, returns the hosts. The driver calls it every DiscoverEvery, on a goroutine of its own. If it is
 	// nil, the job has the hosts of Hosts.
 	Discover      func(ctx context.Context) ([]membership.Host, error)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth/certtest"
 	"github.com/gorovod/gorovod/internal/elastic"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/rendezvous"
@@ -334,7 +335,8 @@ func TestTLS(t *testing.T) {
 		j := start(t, membership.Config{NP: 1, Min: 1}, membership.Host{Name: "a", Slots: 1})
 		id := <-j.started
 		spy := listenIn(t, j.addr)
-		c, err := elastic.Dial(context.Background(), []string{spy.addr}, key, elastic.Options{Worker: id, TLS: tls})
+		c, err := elastic.Dial(context.Background(), []string{spy.addr}, key, elastic.Options{Worker: id,
+			TLS: certtest.Own(tls)})
 		if err != nil {
 			t.Fatal(err)
 		}

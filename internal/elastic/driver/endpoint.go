@@ -80,7 +80,7 @@ func (d *Driver) prove(c net.Conn) (proved net.Conn, hello elastic.Hello, err er
 	}
 	proved = c
 	if hello.TLS {
-		if proved, err = auth.Seal(c, d.o.Key, false); err != nil {
+		if proved, err = d.o.Certificates.Seal(c, d.o.Key, false); err != nil {
 			return nil, hello, err
 		}
 	}

@@ -32,7 +32,7 @@ func (d *Driver) form(a membership.Form) error {
 	}
 	e := &epoch{number: a.Epoch, server: rendezvous.NewServer(elastic.EpochKey(d.o.Key, a.Epoch), len(a.Places)),
 		listeners: listeners}
-	e.server.Epoch = a.Epoch
+	e.server.Epoch, e.server.Certificates = a.Epoch, d.o.Certificates
 	last := d.epoch
 	if d.o.Serves != nil {
 		words := ""

@@ -109,8 +109,8 @@ type Config struct {
 	Addrs func(rank int) []string
 	// Knocks gets the connections that do not prove that they belong to the job. Optional.
 	Knocks *auth.Knocks
-	// TLS makes all connections use TLS. It is the same on all ranks.
-	TLS bool
+	// TLS, if not nil, makes all connections use TLS, with these certificates. It is set on all ranks or on none.
+	TLS *auth.Certificates
 	// Timeout bounds the time to make a connection. Default 30 s.
 	Timeout time.Duration
 	// TrackFD is called with each descriptor when it opens and before it closes. Optional. It must be safe for
@@ -187,8 +187,8 @@ func New(c Config) (*Endpoint, error) {
 		finished: make(chan struct{}),
 		conns:    make(map[*link.Conn]int),
 	}
-	if c.TLS {
-		m.dialer.Seal = &link.Seal{}
+	if c.TLS != nil {
+		m.dialer.Seal = &link.Seal{Certificates: *c.TLS}
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	for r := range c.Size {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/auth/certtest"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -29,7 +30,9 @@ func BenchmarkSealed(b *testing.B) {
 		for _, streams := range []int{1, 2} {
 			b.Run(fmt.Sprintf("tls=%v/streams=%d", sealed, streams), func(b *testing.B) {
 				b.SetBytes(size)
-				benchmark(b, func(_ int, c *Config) { c.TLS, c.Streams = sealed, streams }, size, func(r *benchRank) {
+				benchmark(b, func(_ int, c *Config) {
+					c.TLS, c.Streams = certtest.Own(sealed), streams
+				}, size, func(r *benchRank) {
 					r.comm.Recv(1-r.me, r.in)
 					r.comm.Send(1-r.me, r.out)
 					r.until(func() bool { return r.comm.Sent(1-r.me) && r.comm.Received(1-r.me) })

@@ -32,8 +32,8 @@ type Config struct {
 	Describe func(rank int) string
 	// Knocks gets the connections that do not prove that they belong to the job. Optional.
 	Knocks *auth.Knocks
-	// TLS makes all connections use TLS. It is the same on all ranks.
-	TLS bool
+	// TLS, if not nil, makes all connections use TLS, with these certificates. It is set on all ranks or on none.
+	TLS *auth.Certificates
 	// Timeout bounds the time to make a connection. Default 30 s.
 	Timeout time.Duration
 	// Cards is the number of cache cards of each lane's board. Default 1024.

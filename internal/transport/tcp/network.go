@@ -108,8 +108,8 @@ func New(c Config) (*Network, error) {
 		c.Listener.Close()
 		return nil, fmt.Errorf("tcp: %w", err)
 	}
-	if c.TLS {
-		n.seal = &link.Seal{}
+	if c.TLS != nil {
+		n.seal = &link.Seal{Certificates: *c.TLS}
 	}
 	n.dialer.Seal = n.seal
 	n.lastCtx, n.lastCancel = context.WithCancel(context.Background())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/auth/certtest"
 	"github.com/gorovod/gorovod/internal/transport/tcp/link"
 )
 
@@ -34,7 +35,7 @@ func TestDeathUnderTLS(t *testing.T) {
 		"closed":      func(c *conn) { c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			networks := world(t, 2, func(_ int, c *Config) { c.Grace, c.TLS = 10*time.Millisecond, true })
+			networks := world(t, 2, func(_ int, c *Config) { c.Grace, c.TLS = 10*time.Millisecond, certtest.Own(true) })
 			lanes := openAll(t, networks, 0)
 			c := dialAs(t, networks[0], 0, 1, data)
 			lanes[1].Comm.Recv(0, make([]byte, 100))
@@ -51,7 +52,7 @@ func TestDeathUnderTLS(t *testing.T) {
 
 // A rank that uses no TLS towards one that does gets no further than the proof.
 func TestPlainMeetsTLS(t *testing.T) {
-	networks := world(t, 2, func(r int, c *Config) { c.TLS, c.Timeout = r == 0, 300*time.Millisecond })
+	networks := world(t, 2, func(r int, c *Config) { c.TLS, c.Timeout = certtest.Own(r == 0), 300*time.Millisecond })
 	lanes := openAll(t, networks, 0)
 	lanes[1].Comm.Send(0, []byte("x"))
 	if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), "cannot connect to rank 0") {

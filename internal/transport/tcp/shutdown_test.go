@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/auth/certtest"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -33,7 +34,7 @@ func TestShutdownIsSilent(t *testing.T) {
 func shutdown(t *testing.T, seed uint64, grace time.Duration, tls bool) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	size := 2 + rnd.IntN(3)
-	networks := world(t, size, func(_ int, c *Config) { c.Grace, c.TLS = grace, tls })
+	networks := world(t, size, func(_ int, c *Config) { c.Grace, c.TLS = grace, certtest.Own(tls) })
 	lanes := openAll(t, networks, 0)
 	card, gen, _ := lanes[0].Coordination.Acquire()
 	closer, last := rnd.IntN(size), rnd.IntN(30)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth/certtest"
 	"github.com/gorovod/gorovod/internal/transport"
 	"github.com/gorovod/gorovod/test/leak"
 )
@@ -112,7 +113,7 @@ func TestMessagesArriveWholeAndInOrder(t *testing.T) {
 func exchangeAll(t *testing.T, streams int, tls bool) {
 	sizes := []int{0, 1, 15, 16, 17, readAhead - headerSize, readAhead - 1, readAhead, readAhead + 1, 3, 0, 70_000,
 		2*minPart - 1, 2 * minPart, 2*minPart + 1, 3*minPart + 65, 1 << 20, 5 << 20, 5}
-	networks := world(t, 3, func(_ int, c *Config) { c.Streams, c.TLS = streams, tls })
+	networks := world(t, 3, func(_ int, c *Config) { c.Streams, c.TLS = streams, certtest.Own(tls) })
 	lanes := openAll(t, networks, 0)
 	message := func(from, to, k int) []byte {
 		p := make([]byte, sizes[k])

@@ -69,16 +69,31 @@ terminationGracePeriodSeconds: {{ int .Values.grace }}
 {{- end }}
 {{- end }}
 
+{{/* The folder with the certificate of the page of metrics. */}}
+{{- define "gorovod.pageCertificate" -}}
+{{- if and .Values.metricsPort .Values.metricsTLS -}}/etc/gorovod-tls
+{{- else if and .Values.metricsPort .Values.tls -}}/etc/gorovod-certificate
+{{- end }}
+{{- end }}
+
 {{- define "gorovod.env" -}}
 {{- if .Values.metricsPort }}
 - name: GOROVOD_METRICS_TOKEN_FILE
   value: /etc/gorovod/metrics-token
 {{- end }}
-{{- if .Values.metricsTLS }}
+{{- with include "gorovod.pageCertificate" . }}
 - name: GOROVOD_METRICS_CERT
-  value: /etc/gorovod-tls/tls.crt
+  value: {{ . }}/tls.crt
 - name: GOROVOD_METRICS_KEY
-  value: /etc/gorovod-tls/tls.key
+  value: {{ . }}/tls.key
+{{- end }}
+{{- if .Values.tls }}
+- name: GOROVOD_TLS_CERT
+  value: /etc/gorovod-certificate/tls.crt
+- name: GOROVOD_TLS_KEY
+  value: /etc/gorovod-certificate/tls.key
+- name: GOROVOD_TLS_CA
+  value: /etc/gorovod-certificate/ca.crt
 {{- end }}
 {{- if .Values.checkpoints }}
 - name: GOROVOD_CHECKPOINT_DIR
@@ -136,6 +151,11 @@ is. */}}
   readOnly: true
 {{- end }}
 {{- end }}
+{{- if .Values.tls }}
+- name: certificate
+  mountPath: /etc/gorovod-certificate
+  readOnly: true
+{{- end }}
 {{- if .Values.checkpoints }}
 - name: checkpoints
   mountPath: /checkpoints
@@ -157,6 +177,11 @@ is. */}}
   secret:
     secretName: {{ .Values.metricsTLS }}
 {{- end }}
+{{- end }}
+{{- if .Values.tls }}
+- name: certificate
+  secret:
+    secretName: {{ .Values.tls }}
 {{- end }}
 {{- if .Values.checkpoints }}
 - name: checkpoints

@@ -104,7 +104,7 @@ func (d *Dialer) initiate(c *Conn, hello []byte) error {
 		return err
 	}
 	if err := d.Seal.begin(c, d.Key, true); err != nil {
-		if errors.Is(err, auth.ErrProof) {
+		if errors.Is(err, auth.ErrProof) || errors.Is(err, auth.ErrCertificate) {
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		return err

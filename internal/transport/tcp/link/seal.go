@@ -23,6 +23,8 @@ import (
 // That costs two more copies, the encryption, and a change of goroutines at each end.
 // One Seal serves all connections of a network; nil seals none.
 type Seal struct {
+	Certificates auth.Certificates
+
 	pumps sync.WaitGroup
 }
 
@@ -49,7 +51,7 @@ func (s *Seal) begin(c *Conn, key []byte, initiator bool) (err error) {
 	if s == nil {
 		return nil
 	}
-	c.sealed, err = auth.Seal(c, key, initiator)
+	c.sealed, err = s.Certificates.Seal(c, key, initiator)
 	return err
 }
 
