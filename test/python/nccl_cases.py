@@ -334,6 +334,13 @@ def other_stream(gpu):
     _device_memory.OnDevice.tell = tell
 
 
+def freed_early(gpu):
+    """The memory of an output is given back after the work of the stream that submitted, not of the one that copies."""
+    library = _lib.load()
+    free = library.gorovod_free_on_stream
+    library.gorovod_free_on_stream = lambda device, at, size, stream: free(device, at, size, gpu.caller.cuda_stream)
+
+
 def nothing_kept(gpu):
     submit = _submission.Operation.submit
 
@@ -345,7 +352,7 @@ def nothing_kept(gpu):
     _submission.Operation.submit = forgetful
 
 
-BREAKS = {f.__name__: f for f in (no_wait, no_record_stream, other_stream, nothing_kept)}
+BREAKS = {f.__name__: f for f in (no_wait, no_record_stream, other_stream, freed_early, nothing_kept)}
 
 
 class RealGpu:
