@@ -17,6 +17,7 @@ from standin_gpu import StandInGpu
 
 import horovod.torch as hvd
 from horovod.common import _lib
+from horovod.common.elastic import ObjectState
 from horovod.torch import _device_memory, _staging, _submission
 
 CASES = {}
@@ -211,6 +212,26 @@ def joins(gpu):
         result = hvd.allreduce(gpu.put(torch.ones(3)), op=hvd.Sum, name=f"step {step}")
         same(gpu, result, torch.full((3,), float(others)))
     assert hvd.join() == hvd.size() - 1
+
+
+@case
+def commits(gpu):
+    """Rank 0 dies after the operation has ended on rank 1, whose GPU still waits for rank 0's.
+
+    The commit must not keep what comes of that.
+    """
+    mine = gpu.put(torch.ones(3))
+    state = ObjectState(hvd.broadcast_object, hvd.rank, sum=None)
+    hvd.allreduce_(mine, name="first")
+    state.commit()
+    if hvd.rank() == 0:
+        gpu.driver.standinFaults(b"ncclAllReduce:1:die")
+    state.sum = hvd.allreduce_(mine, name="second")
+    with raises(hvd.HorovodInternalError, "rank 0"):
+        state.commit()
+    state.restore()
+    assert state.sum is None, "an unfinished sum was committed"
+    print("survived", flush=True)
 
 
 @contextlib.contextmanager

@@ -127,6 +127,11 @@ def test_what_is_left_out_is_found(libraries, tmp_path, case, left_out):
     assert code != 0 and ("race:" in said or "AssertionError" in output), output  # or the result is wrong
 
 
+def test_a_commit_waits_for_the_gpu(libraries, tmp_path):
+    code, output, said = job(libraries, tmp_path, 2, "commits", **ASYNC)
+    assert code != 0 and said == "" and "survived" in output, output + said
+
+
 def test_nccl_has_done_it(libraries, tmp_path):
     """A wrong result of NCCL's is seen."""
     code, output, _ = job(libraries, tmp_path, 2, "reductions", STANDIN_FAULTS="ncclAllReduce:3:wrong")
