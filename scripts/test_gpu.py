@@ -3,10 +3,11 @@
     python scripts/test_gpu.py [torch | jax]
 
 It needs the checkout and `make build`'s output. Run it under a Python with pytest and with PyTorch for CUDA, JAX for
-CUDA, or both. Figures go to build/gpu.txt, the output of each part goes to build/gpu. It fails if there is no GPU, or
-if a part fails.
+CUDA, or both. Figures go to build/gpu.txt as they are found, the output of each part goes to build/gpu. It fails if
+there is no GPU, or if a part fails.
 """
 
+import argparse
 import importlib.util
 import os
 import re
@@ -132,30 +133,37 @@ def job(name, tests, ranks, environment, tell):
     return tested(name, launch, environment, tell)
 
 
+TORCH_AND_JAX = {"torch": torch_parts, "jax": jax_parts}
+
+
 def main():
+    parser = argparse.ArgumentParser(description="Run gorovod on this machine's GPUs.")
+    parser.add_argument("frameworks", nargs="*", metavar="torch | jax", help="the default is both")
+    wanted = parser.parse_args().frameworks or list(TORCH_AND_JAX)
+    unknown = [name for name in wanted if name not in TORCH_AND_JAX]
+    if unknown:
+        parser.error(f"there are no tests of {unknown[0]}: name torch, jax or both")
     missing = [name for name in ("gorovod", "horovodrun", "libgorovod.so") if not (ROOT / "build" / name).exists()]
     if missing:
         sys.exit(f"test-gpu: build/{missing[0]} is missing: run `make build` first")
     if importlib.util.find_spec("pytest") is None:
         sys.exit(f"test-gpu: {sys.executable} has no pytest: set PYTHON to one with pytest and PyTorch or JAX for CUDA")
     LOGS.mkdir(parents=True, exist_ok=True)
-    tests = {"torch": torch_parts, "jax": jax_parts}
-    wanted = sys.argv[1:] or list(tests)
     of = {framework: found(framework) for framework in wanted}
     if not any(here for here, _ in of.values()):
         reasons = "; ".join(why for _, why in of.values())
         sys.exit(f"test-gpu: nothing was tested with {sys.executable}: {reasons}")
-    told = []
+    FIGURES.write_text("")
 
     def tell(text):
-        told.append(text)
         print(text, flush=True)
+        with FIGURES.open("a") as file:  # at once: the machine may be there for a few minutes only
+            print(text, file=file)
 
     failed = False
     for framework, (here, why) in of.items():
         tell(why or f"{framework}: {here[0]} GPUs")
-        failed = bool(here) and not tests[framework](*here, tell) or failed
-    FIGURES.write_text("\n".join(told) + "\n")
+        failed = bool(here) and not TORCH_AND_JAX[framework](*here, tell) or failed
     print(f"These lines are in {FIGURES.relative_to(ROOT)}, and all output in {LOGS.relative_to(ROOT)}.")
     sys.exit(failed)
 

@@ -8,4 +8,12 @@ import (
 	"github.com/gorovod/gorovod/internal/launch"
 )
 
-func main() { os.Exit(launch.Main(os.Args)) }
+// noStdout: the program has begun with a closed stdout, where Go's runtime has opened /dev/null. gorovod_entry sets it.
+var noStdout bool
+
+func main() {
+	if noStdout {
+		launch.WithoutStdout()
+	}
+	os.Exit(launch.Main(os.Args))
+}

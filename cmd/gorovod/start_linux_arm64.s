@@ -1,8 +1,8 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// gorovod_entry writes the refusal and exits with 1 if the limit on the address space is too low. Otherwise it jumps to
-// the runtime's own entry, with the stack as the kernel has made it.
+// gorovod_entry writes the refusal and exits with 1 if the limit on the address space is too low. Otherwise it notes
+// whether stdout is closed, and jumps to the runtime's own entry, with the stack as the kernel has made it.
 TEXT gorovod_entry(SB),NOSPLIT|NOFRAME|TOPFRAME,$0
 	SUB  $16, RSP // a struct rlimit: the soft limit, then the hard limit
 	MOVD $163, R8 // getrlimit
@@ -25,4 +25,14 @@ TEXT gorovod_entry(SB),NOSPLIT|NOFRAME|TOPFRAME,$0
 	SVC
 
 start:
+	MOVD $25, R8 // fcntl
+	MOVD $1, R0  // stdout
+	MOVD $1, R1  // F_GETFD
+	SVC
+	CMP  $0, R0
+	BGE  run
+	MOVD $1, R1
+	MOVB R1, ·noStdout(SB)
+
+run:
 	JMP _rt0_arm64_linux(SB)

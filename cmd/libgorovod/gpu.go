@@ -116,6 +116,19 @@ func goAwaitOnStream(handle C.int64_t, stream C.uintptr_t, reason *C.char) C.int
 	return C.GOROVOD_OK
 }
 
+//export goSettle
+func goSettle(reason *C.char) C.int {
+	d := devices()
+	if d == nil {
+		return C.GOROVOD_OK
+	}
+	if err := d.Settle(); err != nil {
+		explain(reason, fmt.Sprintf("the device may not have done all operations before the job failed: %v", err))
+		return C.GOROVOD_UNKNOWN_ERROR
+	}
+	return C.GOROVOD_OK
+}
+
 //export goFreeOnDevice
 func goFreeOnDevice(device C.int, data unsafe.Pointer) {
 	if c, err := (carrier.Native{}).Context(int(device)); err == nil {

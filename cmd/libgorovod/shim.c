@@ -377,6 +377,12 @@ int gorovod_await_on_stream(int64_t handle, uintptr_t stream) {
   return goAwaitOnStream(handle, stream, reason);
 }
 
+int gorovod_settle(void) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  return goSettle(reason);
+}
+
 void gorovod_free_on_device(int device, void *data) {
   if (data != NULL && at_home()) goFreeOnDevice(device, data);
 }

@@ -46,7 +46,10 @@ func Main(name string, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return exitUsage
 	case help != "":
-		io.WriteString(stdout, help)
+		if _, err := io.WriteString(stdout, help); err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", name, err)
+			return 1
+		}
 		return 0
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())

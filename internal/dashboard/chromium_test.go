@@ -5,10 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,6 +86,21 @@ func browse(t *testing.T, page string) *tab {
 		c.Wait()
 		ourIn.Close()
 	})
+	b.begin(page)
+	return b
+}
+
+// another opens a page in a further tab of the same browser.
+func (b *tab) another(page string) *tab {
+	b.t.Helper()
+	o := &tab{t: b.t, to: b.to, answers: b.answers}
+	o.begin(page)
+	return o
+}
+
+// begin makes the browser's tab, and opens a page in it.
+func (b *tab) begin(page string) {
+	b.t.Helper()
 	var made struct{ TargetID, SessionID string }
 	json.Unmarshal(b.do("Target.createTarget", map[string]any{"url": "about:blank"}), &made)
 	json.Unmarshal(b.do("Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}), &made)
@@ -92,7 +109,6 @@ func browse(t *testing.T, page string) *tab {
 	b.do("Runtime.enable", nil)
 	b.size(1300, 1500)
 	b.visit(page)
-	return b
 }
 
 func (b *tab) visit(page string) { b.do("Page.navigate", map[string]any{"url": page}) }
@@ -285,6 +301,58 @@ func TestTwoPagesInChromium(t *testing.T) {
 	b.live()
 	b.value(`localStorage.removeItem("key"); location.reload()`) // the cookie alone is no session
 	b.until(`location.pathname === "/login"`)
+}
+
+// TestANewLoginInAnotherTabInChromium logs in anew in a second tab. When the first tab's connection breaks, its session
+// is over, and it loads again with the new one.
+func TestANewLoginInAnotherTabInChromium(t *testing.T) {
+	_, job := open(t, door.Options{Address: "0"})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := &cuttable{Listener: l}
+	s := serve(line, "http://"+l.Addr().String()+"/", &view{job: job, token: token}, true, false)
+	t.Cleanup(s.Close)
+	first := browse(t, s.URL())
+	first.login(token)
+	first.live()
+	first.value(`window.old = true`)
+	old := first.value("key()")
+	second := first.another(s.URL() + "login")
+	second.login(token)
+	second.live()
+	if first.value("key()") == old || first.value("old") != "true" {
+		t.Fatal("the tabs share no login")
+	}
+	line.cut()
+	first.until(`!window.old`)
+	first.live()
+}
+
+// cuttable is a listener whose connections can be closed.
+type cuttable struct {
+	net.Listener
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func (l *cuttable) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.open = append(l.open, c)
+	}
+	return c, err
+}
+
+func (l *cuttable) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.open {
+		c.Close()
+	}
 }
 
 // TestManyRanksInChromium looks at a job of 512 ranks on 64 hosts, and at the page's times.

@@ -93,7 +93,7 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 		return exitUsage, err
 	case help != "":
 		_, err := io.WriteString(stdout, help)
-		return 0, err
+		return ended(err)
 	case o.StartTimeout < 1:
 		return exitUsage, fmt.Errorf("--start-timeout %d: a number above 0 is needed", o.StartTimeout)
 	case o.Dump != "" && o.Bundle == "" && (o.Hosts != "" || o.Hostfile != "" || o.Env || o.GPU):

@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
 
 // bounded is a Listener with at most a number of open connections, so that they cost the launcher little memory and few
-// descriptors. If there are as many, a newcomer takes the place of the connection that has been idle longest. If none
+// descriptors. If there are as many, a newcomer takes the place of an idle one: of the source that has the most idle
+// connections, the one that has been idle longest. So a crowd from one source displaces its own connections. If none
 // is idle, the newcomer is closed at once. A connection is idle unless it waits for the answer to a request that the
 // server has called busy for.
 type bounded struct {
@@ -31,7 +33,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		own := &boundedConn{c, b}
+		own := &boundedConn{c, b, sourceOf(c.RemoteAddr().String())}
 		out, ok := b.admit(own)
 		if out != nil {
 			out.Close()
@@ -48,12 +50,7 @@ func (b *bounded) admit(c *boundedConn) (out *boundedConn, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.open) >= b.most {
-		for o, since := range b.open {
-			if !since.IsZero() && (out == nil || since.Before(b.open[out])) {
-				out = o
-			}
-		}
-		if out == nil {
+		if out = b.leastNeeded(); out == nil {
 			return nil, false
 		}
 		delete(b.open, out)
@@ -62,9 +59,30 @@ func (b *bounded) admit(c *boundedConn) (out *boundedConn, ok bool) {
 	return out, true
 }
 
+// leastNeeded is the connection that goes for a newcomer; nil if none is idle.
+func (b *bounded) leastNeeded() (out *boundedConn) {
+	idle := map[netip.Prefix]int{}
+	for c, since := range b.open {
+		if !since.IsZero() {
+			idle[c.from]++
+		}
+	}
+	for c, since := range b.open {
+		if since.IsZero() {
+			continue
+		}
+		if out == nil || idle[c.from] > idle[out.from] ||
+			idle[c.from] == idle[out.from] && since.Before(b.open[out]) {
+			out = c
+		}
+	}
+	return out
+}
+
 type boundedConn struct {
 	net.Conn
-	in *bounded
+	in   *bounded
+	from netip.Prefix
 }
 
 func (c *boundedConn) Close() error {
@@ -103,29 +121,4 @@ func busy(r *http.Request) (done func()) {
 	}
 	c.idle(time.Time{})
 	return func() { c.idle(time.Now()) }
-}
-
-// quota allows a number of requests per second on average, and bursts.
-type quota struct {
-	mu    sync.Mutex
-	spent time.Time // when the requests so far will have been earned
-}
-
-const (
-	requestCost = time.Second / 20
-	burst       = 40
-)
-
-// take reports whether a request is within the quota.
-func (q *quota) take(now time.Time) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.spent.Before(now) {
-		q.spent = now
-	}
-	if q.spent.Sub(now) > burst*requestCost {
-		return false
-	}
-	q.spent = q.spent.Add(requestCost)
-	return true
 }

@@ -10,34 +10,12 @@ import (
 	"time"
 )
 
-func TestQuota(t *testing.T) {
-	var q quota
-	now, taken := time.Unix(1e9, 0), 0
-	for range 1000 {
-		if q.take(now) {
-			taken++
-		}
-	}
-	if taken < burst || taken > burst+2 {
-		t.Errorf("%d requests at a time", taken)
-	}
-	taken = 0
-	for i := range 1000 {
-		if q.take(now.Add(time.Duration(i) * requestCost / 2)) {
-			taken++
-		}
-	}
-	if taken < 490 || taken > 510 {
-		t.Errorf("%d requests in the time for 500", taken)
-	}
-}
-
 func TestNewcomersTakeThePlaceOfTheIdle(t *testing.T) {
 	b, began := newBounded(nil, 2), time.Now()
 	reader := func() *boundedConn {
 		c, other := net.Pipe()
 		t.Cleanup(func() { other.Close() })
-		return &boundedConn{c, b}
+		return &boundedConn{Conn: c, in: b}
 	}
 	expect := func(c, out *boundedConn, ok bool) {
 		t.Helper()
@@ -61,6 +39,28 @@ func TestNewcomersTakeThePlaceOfTheIdle(t *testing.T) {
 	expect(reader(), nil, true)
 	if len(b.open) != 2 {
 		t.Errorf("%d are open", len(b.open))
+	}
+}
+
+// TestACrowdDisplacesItself lets a crowd from one address come after two idle connections from others.
+func TestACrowdDisplacesItself(t *testing.T) {
+	b, began := newBounded(nil, 4), time.Now().Add(-time.Hour)
+	admit := func(from string) (c, out *boundedConn) {
+		c = &boundedConn{in: b, from: sourceOf(from)}
+		out, _ = b.admit(c)
+		return c, out
+	}
+	for i, from := range []string{"192.0.2.1:1", "[2001:db8::1]:1", "192.0.2.2:1", "192.0.2.2:2"} {
+		c, _ := admit(from)
+		c.idle(began.Add(time.Duration(i)))
+	}
+	for range 10 {
+		if _, out := admit("192.0.2.2:3"); out == nil || out.from != sourceOf("192.0.2.2:1") {
+			t.Fatalf("%v goes for the crowd", out)
+		}
+	}
+	if _, out := admit("192.0.2.3:1"); out.from != sourceOf("192.0.2.2:1") {
+		t.Errorf("%v goes for a newcomer from elsewhere", out.from)
 	}
 }
 

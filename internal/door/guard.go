@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -31,14 +32,15 @@ func NewServer(h http.Handler) *http.Server {
 // mostForm is the most bytes of a form.
 const mostForm = 1 << 10
 
-// Guard lets only GET and HEAD requests without a body pass, within a quota. proven reports whether a reader has proven
-// that it knows the token, or needs none. These readers have a quota of their own, and keep their connections:
-// otherwise others could shut them out. policy is the answers' Content-Security-Policy. forms are paths that also
-// accept a POST of a small form from a page of their own. On loopback the request's Host must name loopback. Otherwise
-// a foreign web page could read the answers through its own name, if that name leads here.
+// Guard lets only GET and HEAD requests without a body pass, within quotas. proven reports whether a reader has proven
+// that it knows the token, or needs none. These readers have one quota of their own, and keep their connections:
+// otherwise others could shut them out. The others have a quota for each source: see sourceOf. policy is the answers'
+// Content-Security-Policy. forms are paths that also accept a POST of a small form from a page of their own. On
+// loopback the request's Host must name loopback. Otherwise a foreign web page could read the answers through its own
+// name, if that name leads here.
 func Guard(loopback bool, policy string, proven func(*http.Request) bool, next http.Handler,
 	forms ...string) http.Handler {
-	var known, unknown quota
+	known, unknown := newQuotas(), newQuotas()
 	foreign := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -47,11 +49,11 @@ func Guard(loopback bool, policy string, proven func(*http.Request) bool, next h
 		h.Set("Content-Security-Policy", policy)
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		requests := &known
+		requests, from := known, netip.Prefix{} // one source
 		if proven(r) {
 			defer busy(r)()
 		} else {
-			requests = &unknown
+			requests, from = unknown, sourceOf(r.RemoteAddr)
 			h.Set("Connection", "close")
 		}
 		form := r.Method == http.MethodPost && slices.Contains(forms, r.URL.Path)
@@ -66,7 +68,7 @@ func Guard(loopback bool, policy string, proven func(*http.Request) bool, next h
 			http.Error(w, text, code)
 		}
 		switch {
-		case !requests.take(time.Now()):
+		case !requests.take(from, time.Now()):
 			refuse("too many requests", http.StatusTooManyRequests)
 		case !form && r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")

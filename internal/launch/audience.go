@@ -242,6 +242,13 @@ func follow(s *rendezvous.Server, size int, a *audience, t *otlp.Job) {
 		}
 		t.Take(rank, generation, host, value)
 	}
+	failed := s.Failed
+	s.Failed = func(d rendezvous.Death) {
+		if failed != nil {
+			failed(d)
+		}
+		t.Broke()
+	}
 	t.Form(size, s.Epoch<<20, func() int { return len(s.Joined()) }, q.unless(spansAge))
 }
 

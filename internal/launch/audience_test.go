@@ -1,9 +1,14 @@
 package launch
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,6 +60,37 @@ func TestReadersAreToldOfADeath(t *testing.T) {
 			return
 		}
 		<-next
+	}
+}
+
+// TestSpansAreToldOfADeath checks that an elastic job's next world begins at the death of a rank.
+func TestSpansAreToldOfADeath(t *testing.T) {
+	var mu sync.Mutex
+	var starts []string // of the spans form
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, m := range regexp.MustCompile(`"name":"form","kind":1,"startTimeUnixNano":"(\d+)"`).
+			FindAllSubmatch(text, -1) {
+			starts = append(starts, string(m[1]))
+		}
+	}))
+	defer collector.Close()
+	j := otlp.Start(otlp.Options{URL: collector.URL, Service: "s", Timeout: time.Minute,
+		Warn: func(text string) { t.Error(text) }}, "python")
+	first, second := rendezvous.NewServer([]byte("key"), 3), rendezvous.NewServer([]byte("key"), 2)
+	a := &audience{overview: overview.New()}
+	follow(first, 3, a, j)
+	first.Died(rendezvous.Death{Rank: 1, Host: "h", Signal: 9})
+	died := fmt.Sprint(time.Now().UnixNano())
+	follow(second, 2, a, j)
+	j.End(0)
+	mu.Lock()
+	defer mu.Unlock()
+	slices.Sort(starts)
+	if len(starts) != 2 || starts[1] > died {
+		t.Errorf("the worlds form from %v, and a rank died before %s", starts, died)
 	}
 }
 

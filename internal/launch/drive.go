@@ -44,8 +44,7 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	help, err := driveCommand.Parse(name, o, args)
 	switch {
 	case help != "":
-		_, err := io.WriteString(stdout, help)
-		return 0, err
+		return show(name, help), nil
 	case err != nil:
 		return exitUsage, err
 	}

@@ -92,7 +92,7 @@ func (f *flags) elasticJob(name, path string, env []string, input []byte) *elast
 	e := &elasticJob{
 		Job: &Job{Name: name, Path: path, Args: f.command, Env: env,
 			Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename, Input: input, ResultDir: f.Results,
-			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: os.Stdout, Stderr: os.Stderr},
+			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: ranksStdout, Stderr: os.Stderr},
 		slots: func(string) int { return 64 }, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{},
 		workers: map[int]*workerProcess{}, shown: map[int]int64{},
 	}

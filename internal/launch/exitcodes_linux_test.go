@@ -203,3 +203,23 @@ func TestDocumentedExitCodesOfCommands(t *testing.T) {
 		}
 	}
 }
+
+// TestCommandsThatCannotPrint: a command whose output is lost says so in one line, and ends with 1.
+func TestCommandsThatCannotPrint(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, line := range []string{"ps", "doctor --env", "k8s render job x --image i --nodes 2 -- train", "man",
+		"completion bash", "--version", "--licenses", "--help", "run --help", "run --version", "ps --help",
+		"top --help", "doctor --help", "bench --help", "k8s --help", "trace --help", "leave --help",
+		"rendezvous --help", "drive --help", "rendezvous -n 1"} {
+		l := launched(t, nil, strings.Fields(line)...)
+		l.Args[0], l.Stdout = "gorovod", full
+		l.expect(1)
+		if said := l.stderr.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "no space left") {
+			t.Errorf("%s says %q", line, said)
+		}
+	}
+}

@@ -121,6 +121,19 @@ func useLogFormat(env []string) {
 // warn prints a problem that does not stop the command.
 func warn(name, text string) { logging.Print(slog.LevelWarn, name, text) }
 
+// ranksStdout gets what the ranks print. It is /dev/null if the program has no stdout: a job goes on without.
+var ranksStdout = os.Stdout
+
+// WithoutStdout is called before Main if stdout is closed: printing fails from then on.
+func WithoutStdout() {
+	fd, err := syscall.Dup(syscall.Stdout)
+	if err != nil {
+		return
+	}
+	os.Stdout = os.NewFile(uintptr(fd), ranksStdout.Name())
+	os.Stdout.Close()
+}
+
 // show prints the requested text, and returns the exit code.
 func show(name, text string) int {
 	if _, err := io.WriteString(os.Stdout, text); err != nil {
@@ -251,7 +264,7 @@ func (f *flags) job(name, path string, slots []Slot, input []byte) *Job {
 		Verbose:      f.Verbose,
 		Certificates: f.certificates,
 		Grace:        f.grace(),
-		Stdout:       os.Stdout,
+		Stdout:       ranksStdout,
 		Stderr:       os.Stderr,
 	}
 }

@@ -46,8 +46,7 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 	help, err := meetingCommand.Parse(name, &o, args)
 	switch {
 	case help != "":
-		_, err := io.WriteString(stdout, help)
-		return 0, err
+		return show(name, help), nil
 	case err != nil:
 		return exitUsage, err
 	case o.NumProc < 1 || o.NumProc > maxSlots:

@@ -17,6 +17,7 @@ type News struct {
 	World   *World   `json:"world,omitempty"`
 	Joined  *int     `json:"joined,omitempty"` // how many ranks have joined, the answer to a Wish to Ask
 	Figures *Figures `json:"figures,omitempty"`
+	Failure string   `json:"failure,omitempty"` // why the operations of all ranks have failed
 	Over    *Over    `json:"over,omitempty"`
 }
 

@@ -9,7 +9,8 @@ import (
 // Job makes spans of the events of a job:
 //
 //	job                  from the launcher's start to its end; failed if the job has
-//	├── world            a world of ranks, from its beginning to the next one's, or to the job's end
+//	├── world            a world of ranks, from its beginning to the next one's, or to the job's end; a world begins
+//	│   │                when a rank of the one before has failed, or else when its workers have gathered
 //	│   ├── form         until all its ranks have joined
 //	│   ├── steps        the steps that ended in some seconds
 //	│   │   └── late     a rank for which the others waited then
@@ -29,6 +30,8 @@ type Job struct {
 	mu     sync.Mutex
 	world  *span // the world that has not ended
 	worlds int
+	broke  time.Time // when the first rank of the present world failed
+	turned time.Time // when the present world began
 
 	interval interval // of the present world
 	ask      func()   // asks the ranks for their figures
@@ -54,10 +57,14 @@ func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 	now := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.worlds == 0 { // an elastic job's first world is known only once its workers have come
+	switch {
+	case j.worlds == 0: // an elastic job's first world is known only once its workers have come
 		now = j.began
+	case !j.broke.IsZero():
+		now = j.broke
 	}
 	j.endWorld(now)
+	j.broke, j.turned = time.Time{}, now
 	j.interval, j.ask = interval{from: from, ranks: make([]worker, size)}, ask
 	j.worlds++
 	about := []attribute{number("horovod.world.number", j.worlds), number("horovod.world.size", size)}
@@ -73,24 +80,39 @@ func (j *Job) Form(size int, from uint64, joined func() int, ask func()) {
 func (j *Job) follow(form span, world, size int, joined func() int) {
 	tick := time.NewTicker(joinedEvery)
 	defer tick.Stop()
-	for joined() < size {
+	end := time.Time{}
+	for joined() < size && end.IsZero() {
 		select {
 		case <-tick.C:
 		case <-j.over:
-			form.Status = status{failedStatus, "the job ended before all ranks had joined"}
+			form.Status, end = status{failedStatus, "the job ended before all ranks had joined"}, time.Now()
 		}
 		j.mu.Lock()
-		another := j.worlds != world
-		j.mu.Unlock()
-		if another && form.Status.Code == 0 {
+		if j.worlds != world && end.IsZero() {
 			form.Status = status{failedStatus, "another world was formed before all ranks had joined"}
+			end = j.turned
 		}
-		if form.Status.Code != 0 {
-			break
-		}
+		j.mu.Unlock()
 	}
-	form.End = nanos(time.Now())
+	if end.IsZero() {
+		end = time.Now()
+	}
+	form.End = nanos(end)
 	j.e.add(form)
+}
+
+// Broke notes that a rank of the present world has failed. An elastic job's next world begins now: its forming is all
+// the time in which the ranks cannot work.
+func (j *Job) Broke() {
+	if j == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broke.IsZero() {
+		j.endInterval()
+		j.broke = time.Now()
+	}
 }
 
 // endWorld ends the present world. The caller holds mu.

@@ -90,7 +90,11 @@ func TestSpansOfAJob(t *testing.T) {
 	j.Form(3, 0, func() int { return int(here.Load()) }, nil)
 	here.Store(3)
 	time.Sleep(3 * joinedEvery)
+	j.Broke()
+	broke := nanos(time.Now())
 	j.Fail("rank 1 was killed\xff")
+	time.Sleep(joinedEvery)
+	j.Broke() // another rank, by the first one's failure
 	j.Form(2, 0, func() int { return 2 }, nil)
 	j.End(0)
 	if len(c.errs) > 0 || warnings.Load() > 0 || c.header.Get("Key") != "k" {
@@ -117,6 +121,9 @@ func TestSpansOfAJob(t *testing.T) {
 		names = append(names, path)
 		if path == "job/world/form1" && s.Start != nanos(j.began) {
 			t.Errorf("it forms since %v, not the job's start %v", s.Start, nanos(j.began))
+		}
+		if strings.HasSuffix(path, "2") && s.Start > broke || path == "job/world1" && s.End > broke {
+			t.Errorf("%s from %v to %v, and a rank failed before %v", path, s.Start, s.End, broke)
 		}
 		if s.Name == "failure" && (s.Status.Code != 2 || s.Status.Message != "rank 1 was killed\ufffd" ||
 			s.Events[0].Name != "exception") {

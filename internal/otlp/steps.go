@@ -47,7 +47,7 @@ type sums struct {
 	samples                uint64
 }
 
-// Take takes a rank's figures: see rendezvous.Server.Figures. It drops what is damaged, or of an earlier world.
+// Take takes a rank's figures: see rendezvous.Server.Figures. It drops what is damaged, or of a world that has ended.
 func (j *Job) Take(number int, generation uint64, host string, value []byte) {
 	if j == nil {
 		return
@@ -58,6 +58,9 @@ func (j *Job) Take(number int, generation uint64, host string, value []byte) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if !j.broke.IsZero() {
+		return // the answer comes after the end of the world
+	}
 	if j.interval.begins(number, generation) {
 		j.endInterval()
 	}

@@ -175,10 +175,11 @@ func (j *Job) Note(text string) {
 	j.mu.Unlock()
 }
 
-// death is the end of a rank that has failed.
+// death is the end of a rank that has failed, or, with a cause, why the operations of all ranks have.
 type death struct {
 	rank              int
 	host, how, report string
+	cause             string
 	at                time.Time
 }
 
@@ -188,19 +189,39 @@ const mostReport = 200
 // Died notes that a rank of the present world has failed, and how, such as "was killed by signal 9 (SIGKILL)". report
 // is what it had reported before, or empty. The sentence tells the first death: the others fail by it.
 func (j *Job) Died(number int, host, how, report string) {
-	report, _, _ = strings.Cut(report, "\n")
-	if r := []rune(report); len(r) > mostReport {
-		report = string(r[:mostReport-1]) + "…"
-	}
 	j.mu.Lock()
 	if j.death == nil {
-		j.death = &death{number, host, how, report, time.Now()}
+		j.death = &death{rank: number, host: host, how: how, report: brief(report), at: time.Now()}
 	}
 	j.mu.Unlock()
 }
 
+// Broke notes that the operations of all ranks have failed, and why, where nobody calls Died. The sentence tells that
+// until a rank's program calls Init again; the history keeps it.
+func (j *Job) Broke(cause string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.death == nil {
+		j.death = &death{cause: brief(cause), at: time.Now()}
+		j.note(j.death.at, "the operations have failed: "+j.death.cause)
+	}
+}
+
+// brief is the first line of a report, within mostReport.
+func brief(report string) string {
+	report, _, _ = strings.Cut(report, "\n")
+	if r := []rune(report); len(r) > mostReport {
+		report = string(r[:mostReport-1]) + "…"
+	}
+	return report
+}
+
 // said is the death in a sentence.
 func (d *death) said(now time.Time) string {
+	if d.cause != "" {
+		return fmt.Sprintf("The operations have failed, %s ago: %s.", seconds(now.Sub(d.at)),
+			strings.TrimSuffix(d.cause, "."))
+	}
 	text := fmt.Sprintf("Rank %d on %s %s, %s ago", d.rank, d.host, d.how, seconds(now.Sub(d.at)))
 	if d.report != "" {
 		text += "; it had reported: " + d.report
@@ -237,6 +258,9 @@ func (j *Job) take(now time.Time, number int, generation uint64, host string, f 
 	}
 	r := &j.ranks[number]
 	if generation > r.generation { // its program has called Init again
+		if r.last != nil && j.death != nil && j.death.cause != "" {
+			j.death = nil
+		}
 		*r = rank{generation: generation, charged: r.charged}
 	}
 	if r.last != nil {

@@ -433,6 +433,25 @@ func TestADeathIsTold(t *testing.T) {
 	}
 }
 
+// TestAFailureIsTold checks the sentence between a failure whose words are the ranks' own and the next Init.
+func TestAFailureIsTold(t *testing.T) {
+	f := newFilm(3)
+	f.now = time.Now().Add(-3 * time.Second)
+	well := func(_ int, r *feed.Figures) { works(r, 0.9) }
+	f.seconds(3, well)
+	f.Broke("rank 1 on host a (pid 7) has died\nand more")
+	f.Broke("rank 0 on host a (pid 6) has died")
+	s := f.second(well)
+	says(t, s, Stuck, "The operations have failed, 1.0 s ago: rank 1 on host a (pid 7) has died.")
+	if n := len(s.History); s.History[n-1].Text != "the operations have failed: rank 1 on host a (pid 7) has died" {
+		t.Errorf("%+v", s.History)
+	}
+	f.take(f.now, 0, 2, "host0", f.ranks[0])
+	if s := f.second(well); strings.Contains(s.Sentence, "failed") {
+		t.Errorf("after another Init: %q", s.Sentence)
+	}
+}
+
 // TestRanksThatNoLongerAnswer checks ranks that are all stopped.
 func TestRanksThatNoLongerAnswer(t *testing.T) {
 	f := newFilm(3)

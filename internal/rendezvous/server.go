@@ -58,6 +58,9 @@ type Server struct {
 	Figures func(rank int, generation uint64, host string, value []byte)
 	// Failed, if set, gets each death that is a failure, on the goroutine that calls Died.
 	Failed func(Death)
+	// Judged, if set, gets the Verdict when a generation's operations have failed. It must neither block nor call the
+	// Server. Set before Serve.
+	Judged func(Verdict)
 
 	key  []byte
 	size int

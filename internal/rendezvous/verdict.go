@@ -34,6 +34,9 @@ func (s *Server) judge(p *peer, m message) {
 		return // p has the verdict, or will have it in a moment
 	}
 	s.verdict = g.verdict
+	if !s.verdict.Left && s.Judged != nil {
+		s.Judged(*s.verdict)
+	}
 	for q := range s.peers {
 		if q.gen == g {
 			s.send(q, message{Type: typeVerdict, Text: g.verdict.Cause, View: g.verdict.View, Left: g.verdict.Left})

@@ -73,6 +73,10 @@ func TestWithoutAServerEachHasItsOwnAccount(t *testing.T) {
 // A rank that leaves ends nothing at once, but its words count for operations that fail afterwards.
 func TestARankThatHasLeft(t *testing.T) {
 	srv, addr := serve(t, 3)
+	judged := make(chan Verdict, 2)
+	srv.mu.Lock()
+	srv.Judged = func(v Verdict) { judged <- v }
+	srv.mu.Unlock()
 	all := joinAll(t, addr, 3)
 	ended := make(chan Verdict, 1)
 	all[2].OnVerdict(func(v Verdict) { ended <- v })
@@ -96,5 +100,8 @@ func TestARankThatHasLeft(t *testing.T) {
 	}
 	if v := srv.Verdict(); v == nil || *v != (Verdict{Cause: left.Cause}) {
 		t.Errorf("the launcher has %+v", v)
+	}
+	if v := <-judged; v != (Verdict{Cause: left.Cause}) || len(judged) > 0 {
+		t.Errorf("the server tells of %+v, and %d more", v, len(judged))
 	}
 }

@@ -54,3 +54,23 @@ func TestASmallAddressSpace(t *testing.T) {
 		t.Errorf("1,500 MiB: code %d, %s", code, out)
 	}
 }
+
+// If stdout is closed, commands that print say so, and jobs run as if it were /dev/null.
+func TestNoStdout(t *testing.T) {
+	for line, want := range map[string]string{
+		"gorovod ps":               "1 gorovod ps: write /dev/stdout: file already closed\n",
+		"gorovod --version":        "1 gorovod: write /dev/stdout: file already closed\n",
+		"horovodrun --help":        "1 horovodrun: write /dev/stdout: file already closed\n",
+		"horovodrun -np 2 echo hi": "0 ",
+	} {
+		words := strings.Fields(line)
+		c := exec.Command("sh", append([]string{"-c", `exec "$0" "$@" >&-`, built(t, words[0])}, words[1:]...)...)
+		out, err := c.CombinedOutput()
+		if err != nil && !errors.As(err, new(*exec.ExitError)) {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(c.ProcessState.ExitCode(), " ", string(out)); got != want {
+			t.Errorf("%s >&-: %q, want %q", line, got, want)
+		}
+	}
+}

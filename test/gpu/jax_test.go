@@ -1,9 +1,14 @@
-//go:build linux
+//go:build cgo && linux
 
 package gpu
 
 import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -27,5 +32,46 @@ func TestJAX(t *testing.T) {
 	} {
 		c.env = append(c.env, shim)
 		t.Run(c.name, func(t *testing.T) { c.run(t, program) })
+	}
+}
+
+// TestDroppedWaitsOfJAX leaves out one call on rank 0, like TestDroppedWaits: of a wait, of a record of an event, or of
+// a query of an event. The stand-in must report a race, with any timing.
+func TestDroppedWaitsOfJAX(t *testing.T) {
+	program := programPath(t, "jax")
+	shim := "JAX_SHIM_FOLDER=" + filepath.Dir(builtPath(t, "libgorovod_jax.so"))
+	dice := rand.New(rand.NewPCG(*seed, 4))
+	for _, how := range []struct {
+		env   []string
+		calls map[string][]int // by their numbers
+	}{
+		// XLA's stream needs to wait only where operations end before the device has done them. Otherwise each second
+		// wait is for an event that has been reached.
+		{[]string{"GOROVOD_GPU=nccl"}, map[string][]int{"cuStreamWaitEvent": {1, 3, 5}, "cuEventRecord": upTo(6),
+			"cuEventQuery": upTo(3)}},
+		{[]string{"GOROVOD_GPU=staged"}, map[string][]int{"cuStreamWaitEvent": {1, 3, 5}, "cuEventRecord": upTo(9),
+			"cuEventQuery": upTo(6)}},
+		// The second of an operation's three records is of the lane's event, for which only other process sets wait.
+		{[]string{"GOROVOD_GPU=nccl", "HOROVOD_ENABLE_ASYNC_COMPLETION=1"}, map[string][]int{
+			"cuStreamWaitEvent": upTo(6), "cuEventRecord": {1, 3, 4, 6, 7, 9}}},
+	} {
+		for _, function := range slices.Sorted(maps.Keys(how.calls)) {
+			calls := how.calls[function]
+			chosen := calls[dice.IntN(len(calls))]
+			for _, k := range calls {
+				if !*every && k != chosen {
+					continue
+				}
+				t.Run(fmt.Sprintf("%v %d of %s", how.env, k, function), func(t *testing.T) {
+					t.Parallel()
+					c := libraryCase{ranks: 2, args: []string{"waits", fmt.Sprintf("%s:%d:skip", function, k)},
+						env: append(slices.Clip(how.env), shim)}
+					out, report, err := c.start(t, program)
+					if err == nil || !strings.Contains(report, "race: ") {
+						t.Errorf("%v, and no race is reported\n%s%s", err, report, out)
+					}
+				})
+			}
+		}
 	}
 }

@@ -64,6 +64,7 @@ func TestLibrary(t *testing.T) {
 			says: "are lost"},
 		{name: "never done of a set", ranks: 2, args: []string{"never", "remove"}, env: short, fails: true,
 			says: "are lost"},
+		{name: "settles", ranks: 2, args: []string{"settles"}, env: async, says: "rank 1 survived", fails: true},
 		{name: "leaves async", ranks: 2, args: []string{"leaves", "at once"}, env: async},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, programPath(t, "library")) })
@@ -71,6 +72,15 @@ func TestLibrary(t *testing.T) {
 }
 
 func (c *libraryCase) run(t *testing.T, program string) {
+	out, report, err := c.start(t, program)
+	if report != "" || (err != nil) != c.fails || !strings.Contains(out, c.says) {
+		t.Fatalf("%v\n%s%s", err, report, out)
+	}
+}
+
+// start runs the job, and returns its output and the stand-in's report. It fails a job that does not end.
+func (c *libraryCase) start(t *testing.T, program string) (output, report string, err error) {
+	t.Helper()
 	folder := t.TempDir()
 	said := filepath.Join(folder, "report")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -80,10 +90,11 @@ func (c *libraryCase) run(t *testing.T, program string) {
 	command.Env = append(os.Environ(), append(c.env, "LD_LIBRARY_PATH="+probe.folder, "STANDIN_MEETING="+folder,
 		"STANDIN_REPORT="+said)...)
 	out, err := command.CombinedOutput()
-	report, _ := os.ReadFile(said) // there is no file if nothing was found
-	if len(report) > 0 || (err != nil) != c.fails || !strings.Contains(string(out), c.says) || ctx.Err() != nil {
-		t.Fatalf("%v\n%s%s", err, report, out)
+	text, _ := os.ReadFile(said) // there is no file if nothing was found
+	if ctx.Err() != nil {
+		t.Fatalf("the job does not end\n%s%s", text, out)
 	}
+	return string(out), string(text), err
 }
 
 // builtPath returns the path of a file that make build makes.

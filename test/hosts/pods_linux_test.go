@@ -211,8 +211,8 @@ func TestPodsOfOtherJobs(t *testing.T) {
 	first.finish(2)
 }
 
-// Pods with certificates of one CA form a job. A pod whose certificate another CA has signed, or that has none, does not
-// get in.
+// Pods with certificates of one CA form a job. A pod whose certificate another CA has signed, or that has none, does
+// not get in.
 func TestPodsWithCertificates(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

@@ -3,7 +3,9 @@ package metrics
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -149,6 +151,35 @@ func TestTheObserverEndsWithRankZero(t *testing.T) {
 	awaitNoObserver(t, zero)
 	if err := <-j.ended; err == nil {
 		t.Errorf("rank 0 was killed, and the job has ended well\n%s", j.out)
+	}
+}
+
+// TestRankZeroShowsADeath kills rank 1, while rank 0's process goes on, and then that, as a launcher may.
+func TestRankZeroShowsADeath(t *testing.T) {
+	j := startBy(t, withCommand(t, "GOROVOD_METRICS=0", "GOROVOD_DASHBOARD=0", staysVariable+"=1"), "sh", "-c",
+		asTorchrun, os.Args[0])
+	zero, one := j.rankZero(t), j.pid(t, ".pid1")
+	j.await(t, "the figures of both ranks", "", func(page string) bool { return value(page, "reporting_ranks") == 2 })
+	kill := func(text string) {
+		if pid, err := strconv.Atoi(text); err != nil || syscall.Kill(pid, syscall.SIGKILL) != nil {
+			t.Fatalf("process %s cannot be killed", text)
+		}
+	}
+	kill(one)
+	says(t, false, []string{"top", "--once", zero}, "The operations have failed, ", " ago: rank 1 on host ",
+		"(pid "+one+") ")
+	events, err := http.Get(string(dashboardAddress.FindSubmatch(j.out.Bytes())[1]) + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Body.Close()
+	kill(zero)
+	text, _ := io.ReadAll(events.Body)
+	if _, end, _ := strings.Cut(string(text), "event: end"); !strings.Contains(end, "(pid "+one+") ") {
+		t.Errorf("the page ends with %s", end)
+	}
+	if err := <-j.ended; err == nil {
+		t.Errorf("rank 1 was killed, and the job has ended well\n%s", j.out)
 	}
 }
 

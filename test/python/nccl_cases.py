@@ -17,6 +17,7 @@ from standin_gpu import StandInGpu
 
 import horovod.torch as hvd
 from horovod.common import _lib
+from horovod.common.elastic import ObjectState
 from horovod.torch import _device_memory, _staging, _submission
 
 CASES = {}
@@ -213,6 +214,26 @@ def joins(gpu):
     assert hvd.join() == hvd.size() - 1
 
 
+@case
+def commits(gpu):
+    """Rank 0 dies after the operation has ended on rank 1, whose GPU still waits for rank 0's.
+
+    The commit must not keep what comes of that.
+    """
+    mine = gpu.put(torch.ones(3))
+    state = ObjectState(hvd.broadcast_object, hvd.rank, sum=None)
+    hvd.allreduce_(mine, name="first")
+    state.commit()
+    if hvd.rank() == 0:
+        gpu.driver.standinFaults(b"ncclAllReduce:1:die")
+    state.sum = hvd.allreduce_(mine, name="second")
+    with raises(hvd.HorovodInternalError, "rank 0"):
+        state.commit()
+    state.restore()
+    assert state.sum is None, "an unfinished sum was committed"
+    print("survived", flush=True)
+
+
 @contextlib.contextmanager
 def process_group():
     import torch.distributed as dist
@@ -334,6 +355,13 @@ def other_stream(gpu):
     _device_memory.OnDevice.tell = tell
 
 
+def freed_early(gpu):
+    """The memory of an output is given back after the work of the stream that submitted, not of the one that copies."""
+    library = _lib.load()
+    free = library.gorovod_free_on_stream
+    library.gorovod_free_on_stream = lambda device, at, size, stream: free(device, at, size, gpu.caller.cuda_stream)
+
+
 def nothing_kept(gpu):
     submit = _submission.Operation.submit
 
@@ -345,7 +373,7 @@ def nothing_kept(gpu):
     _submission.Operation.submit = forgetful
 
 
-BREAKS = {f.__name__: f for f in (no_wait, no_record_stream, other_stream, nothing_kept)}
+BREAKS = {f.__name__: f for f in (no_wait, no_record_stream, other_stream, freed_early, nothing_kept)}
 
 
 class RealGpu:

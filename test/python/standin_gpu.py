@@ -263,7 +263,8 @@ class StandInGpu(TorchFunctionMode):
             return self.device
         if func is torch.Tensor.copy_:
             self._move(tensor, args[1])
-            if not kwargs.get("non_blocking"):
+            inside = self.holds(tensor) and self.holds(args[1])  # then PyTorch does not wait
+            if not inside and not kwargs.get("non_blocking"):
                 self.current.synchronize()
             return tensor
         if func is torch.Tensor.cpu:

@@ -119,12 +119,17 @@ def test_without_nccl(libraries, tmp_path):
 
 @pytest.mark.parametrize(
     "case, left_out",
-    [("streams", "no_wait"), ("memory", "no_record_stream"), ("reductions", "other_stream"),
-     ("memory", "nothing_kept")],
+    [("streams", "no_wait"), ("outputs", "no_wait"), ("memory", "no_record_stream"), ("reductions", "other_stream"),
+     ("outputs", "other_stream"), ("outputs", "freed_early"), ("memory", "nothing_kept")],
 )  # fmt: skip
 def test_what_is_left_out_is_found(libraries, tmp_path, case, left_out):
     code, output, said = job(libraries, tmp_path, 2, case, left_out, **ASYNC)
     assert code != 0 and ("race:" in said or "AssertionError" in output), output  # or the result is wrong
+
+
+def test_a_commit_waits_for_the_gpu(libraries, tmp_path):
+    code, output, said = job(libraries, tmp_path, 2, "commits", **ASYNC)
+    assert code != 0 and said == "" and "survived" in output, output + said
 
 
 def test_nccl_has_done_it(libraries, tmp_path):

@@ -277,6 +277,11 @@ func TestWithoutNCCL(t *testing.T) {
 			func(_ *machine, _ int, d *device, _ *Options) { d.uuid = "GPU-0" }},
 		{"rank 0, rank 1: NCCL has not made the communicator after 50ms",
 			func(m *machine, _ int, _ *device, o *Options) { m.deaf, o.Deadline = 1, 50*time.Millisecond }},
+		{"rank 1: memory for the trial: out of memory", func(_ *machine, r int, d *device, _ *Options) {
+			if r == 1 {
+				d.room = leastChunk / 2
+			}
+		}},
 		{"rank 0, rank 1: the trial of NCCL has a wrong result",
 			func(m *machine, _ int, _ *device, _ *Options) { m.wrong = true }},
 	} {

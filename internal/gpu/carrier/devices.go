@@ -286,6 +286,18 @@ func (d *Devices) Settled() (bool, error) {
 	return d.settles.over(d, d.watch.allSettled(), "that have ended for a program which leaves the job")
 }
 
+// Settle waits until the device has done all operations that have ended for the program, so that their results can be
+// relied on. If the job fails before that, Settle returns the cause. The program calls it, on any thread.
+func (d *Devices) Settle() error {
+	if !d.options.Async {
+		return nil
+	}
+	for d.aborted() == nil && !d.watch.allSettled() {
+		time.Sleep(betweenHurried)
+	}
+	return d.aborted()
+}
+
 // settling is a wait for operations that have ended for the program, until the device has done them. It belongs to the
 // waiting goroutine.
 type settling struct{ since time.Time }

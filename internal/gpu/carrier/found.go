@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/collective"
-	"github.com/gorovod/gorovod/internal/gpu/cuda"
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 )
 
@@ -19,8 +18,8 @@ import (
 //	    └────────────────────┴────────────────────────────┴─▶ ending ─┘
 //
 //	claiming  the host's carrier gathers the claims of all members; that of member 0 also names the communicator
-//	joining   NCCL makes the communicator, or the deadline passes
-//	joined    the members tell each other whether they have it
+//	joining   NCCL makes the communicator, or the deadline passes; in Mode Auto there is memory for the trial
+//	joined    the members tell each other whether they have both
 //	queuing   the trial waits for its turn, like any operation, and for the device; only in Mode Auto, like the next two
 //	trying    an allreduce of known numbers, or the deadline passes
 //	tried     the members tell each other whether they had the right sums
@@ -165,6 +164,9 @@ func (f *founding) overdue(what string) bool {
 func (f *founding) joining() (bool, error) {
 	if f.why == "" {
 		ready, err := f.lane.comm.Ready()
+		if err == nil && ready && f.lane.devices.options.Mode == Auto {
+			err = f.reserve()
+		}
 		switch {
 		case err != nil:
 			f.why = err.Error()
@@ -225,32 +227,39 @@ func (f *founding) queuing() (bool, error) {
 // trialNumbers is how many numbers the trial adds: more than fit into one chunk of NCCL's.
 const trialNumbers = 1 << 18
 
+// trialBytes is the size of the trial's numbers.
+const trialBytes = 4 * trialNumbers
+
+// reserve allocates the trial's memory, on the host and on the device. A member that has none says so before the trial,
+// because the others would wait for it on the device.
+func (f *founding) reserve() (err error) {
+	l := f.lane
+	if f.numbers, err = l.Reserve(trialBytes); err == nil {
+		_, err = l.scratch.of(trialBytes, l, false)
+	}
+	if err != nil {
+		return fmt.Errorf("memory for the trial: %w", err)
+	}
+	return nil
+}
+
 // try copies the trial's numbers to the device, and writes the program of an allreduce on them. Element i is the
 // member's number plus i modulo 4096.
-func (f *founding) try() (err error) {
+func (f *founding) try() error {
 	l := f.lane
-	c := l.place.context
-	const bytes = 4 * trialNumbers
-	if f.numbers, err = l.Reserve(bytes); err != nil {
-		return err
-	}
-	scratch, err := l.scratch.of(bytes, l, false)
-	if err != nil {
-		return err
-	}
-	memory := cuda.Address(scratch)
+	c, memory := l.place.context, l.scratch.at
 	for i := range trialNumbers {
 		binary.NativeEndian.PutUint32(f.numbers[4*i:], math.Float32bits(float32(l.rank+i%4096)))
 	}
 	host := unsafe.Pointer(&f.numbers[0])
-	if err = c.CopyFromHost(memory, host, bytes, l.stream); err != nil {
+	if err := c.CopyFromHost(memory, host, trialBytes, l.stream); err != nil {
 		return err
 	}
 	p := &f.program
 	p.Reset(l.stream)
-	p.AllReduce(scratch, scratch, trialNumbers, nccl.Float32, nccl.Sum)
+	p.AllReduce(uintptr(memory), uintptr(memory), trialNumbers, nccl.Float32, nccl.Sum)
 	p.Steps = append(p.Steps, nccl.Step{Kind: nccl.CopyToHost, From: uint64(memory), To: uint64(uintptr(host)),
-		Count: bytes})
+		Count: trialBytes})
 	p.Record(l.done)
 	f.deadline = time.Now().Add(l.devices.options.Deadline)
 	return nil

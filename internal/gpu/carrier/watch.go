@@ -32,7 +32,7 @@ type watch struct {
 	asking  bool  // ask runs
 	subject *Lane // whose communicator and event ask uses now
 
-	hurries atomic.Bool   // the world ends, and waits for ask
+	hurries atomic.Bool   // somebody waits for ask to settle all lanes
 	hurry   chan struct{} // ends ask's pause
 }
 
@@ -157,7 +157,7 @@ func (w *watch) allSettled() bool {
 	w.mu.Lock()
 	n := len(w.lanes)
 	w.mu.Unlock()
-	if n > 0 && !w.hurries.Swap(true) {
+	if hurried := w.hurries.Swap(n > 0); n > 0 && !hurried {
 		w.wake()
 	}
 	return n == 0

@@ -131,6 +131,7 @@ _PROTOTYPES = {
     "gorovod_free": (None, [ctypes.c_void_p]),
     "gorovod_takes_device": (ctypes.c_int, [ctypes.c_int]),
     "gorovod_await_on_stream": (ctypes.c_int, [ctypes.c_int64, ctypes.c_size_t]),
+    "gorovod_settle": (ctypes.c_int, []),
     "gorovod_free_on_device": (None, [ctypes.c_int, ctypes.c_void_p]),
     "gorovod_free_on_stream": (None, [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]),
     "gorovod_on_low_memory": (None, [ctypes.c_void_p]),
@@ -422,6 +423,13 @@ def elastic_updates() -> tuple[int, int]:
 def await_elastic_updates() -> bool:
     """Wait until :func:`elastic_updates` has news. False if none will come. Only one thread may wait."""
     return bool(load().gorovod_elastic_await(-1) > 0)
+
+
+def settle() -> None:
+    """Wait until GPUs have done what has ended. Raises HorovodInternalError if results may be wrong."""
+    status = load().gorovod_settle()
+    if status != OK:
+        raise error(status)
 
 
 def save_checkpoint(number: int, data: bytes) -> None:

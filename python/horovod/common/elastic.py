@@ -99,8 +99,10 @@ class State:
 
         Raises:
             HostsUpdatedInterrupt: on all ranks, if hosts have changed.
+            HorovodInternalError: the job has failed. Nothing is saved if a GPU may not have done an operation.
             OSError: on rank 0, if it cannot write its first commit into the directory.
         """
+        _lib.settle()
         self.save()
         self._commits += 1
         _lib.load().gorovod_elastic_committed(self._commits)

@@ -20,7 +20,7 @@ from typing import Any, Callable
 
 import jax
 
-from horovod.common import _training
+from horovod.common import _lib, _training
 from horovod.common.elastic import ObjectState
 from horovod.jax._errors import internal_error
 from horovod.jax.mpi_ops import broadcast_object, rank
@@ -53,6 +53,7 @@ class JaxState(ObjectState):
         """
         with_values = {name: getattr(self, name) for name in self._saved_state}
         jax.block_until_ready(with_values)
+        _lib.settle()  # a program ends, too, if the job has failed while it ran
         self._saved_state = with_values
 
 

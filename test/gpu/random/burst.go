@@ -140,7 +140,7 @@ func (r *rank) wait(a *running) ([]byte, error) {
 	}
 	out, _ := a.entry.Output()
 	if t, ok := a.entry.Owner().(*carrier.Tensor); ok && *async {
-		return out, t.Wait(r.gpu.streams[a.op.stream])
+		return out, t.Wait(r.gpu.streams[a.op.reads])
 	}
 	return out, nil
 }
@@ -156,7 +156,9 @@ func release(all []running) {
 
 // burst runs programs at the same time: first all in host memory, then all on the device.
 func (r *rank) burst(programs []program) error {
-	r.gpu.used = [callers]int{}
+	if !*outputs { // else no stream of the program waits before it uses memory of an earlier operation again
+		r.gpu.used = [callers]int{}
+	}
 	hosts, err := r.submitAll(programs, "host", false)
 	defer func() { release(hosts) }()
 	if err != nil {
@@ -213,10 +215,20 @@ func (r *rank) finish(a *running, want []byte) error {
 	r.results = append(r.results, running{op: a.op, want: want, landed: landed})
 	if a.op.allocates && !a.op.likeInput() {
 		if owned := a.entry.TakeOutput(); owned != nil {
-			a.entry.Owner().(*carrier.Tensor).Free(owned)
+			r.giveBack(a, owned)
 		}
 	}
 	return nil
+}
+
+// giveBack frees an output that the engine has made, when the program's stream has copied it. One half of the outputs
+// are freed by CUDA, which waits for the device. The engine may use the others again.
+func (r *rank) giveBack(a *running, owned []byte) {
+	if a.op.values%2 == 0 && !*outputs {
+		a.entry.Owner().(*carrier.Tensor).Free(owned)
+		return
+	}
+	r.devices.GiveBack(r.gpu.context.Device(), addressOf(owned), len(owned), r.gpu.streams[a.op.reads])
 }
 
 // submitAll submits programs in an order that this rank draws. The results are in the order of the programs.
@@ -287,6 +299,9 @@ func draw(i, programs int, sizes []int) []program {
 // and has each wait that it needs only once. So no wait can be left out.
 func link(i int, dice *rand.Rand, sizes []int) program {
 	set := i % min(2, len(sizes))
+	if *outputs {
+		set = 0
+	}
 	o := drawOp(dice, sizes[set])
 	o.kind, o.root, o.stream, o.place, o.allocates = chained[i%len(chained)], 0, i/2%2, false, *faults != ""
 	if *async { // else the program's own stream would order some of the operations of different sets
@@ -296,10 +311,24 @@ func link(i int, dice *rand.Rand, sizes []int) program {
 	if o.dtype.IsFloat8() || o.dtype == tensor.Bool {
 		o.dtype = tensor.Float32
 	}
+	o.reads = o.stream
 	for _, row := range o.counts {
 		for k := range row {
 			row[k] = row[k]%100 + sizes[set] // each member has at least one row
 		}
 	}
+	if *outputs {
+		o.makesOutput(sizes[set])
+	}
 	return program{set: set, ops: []op{o}}
+}
+
+// makesOutput makes o an operation for whose output the engine uses the memory of an earlier output again. The program
+// submits on one stream and reads on another, so only the engine keeps the operation from writing to an output that is
+// still being copied.
+func (o *op) makesOutput(size int) {
+	o.kind, o.dtype, o.allocates, o.width, o.stream, o.reads = operation.Allgather, tensor.Float32, true, 1, 0, 1
+	for m := range o.counts {
+		o.counts[m][0] = 120 / size // all outputs are of one size
+	}
 }

@@ -148,7 +148,7 @@ func (g *gpu) fetch(o *op, s *slot, from cuda.Address, bytes int) (unsafe.Pointe
 	if err != nil || bytes == 0 {
 		return host, err
 	}
-	stream := g.streams[o.stream]
+	stream := g.streams[o.reads]
 	if err := g.kernel(s.copy, from, bytes, 0, stream); err != nil {
 		return nil, err
 	}

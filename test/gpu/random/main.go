@@ -42,6 +42,7 @@ var (
 	within   = flag.Duration("deadline", 20*time.Second, "of the making of a communicator")
 	pack     = flag.Int("pack", 0, "only so many tensors that are reduced together; rank 0 prints its calls")
 	chain    = flag.Bool("chain", false, "one operation at a time, which needs all its waits")
+	outputs  = flag.Bool("outputs", false, "with -chain: the engine makes all outputs, in memory that it uses again")
 	during   = flag.String("during", "", "what happens to calls of rank 0: see STANDIN_FAULTS")
 	shared   = flag.Bool("shared", false, "all ranks use device 0")
 	faults   = flag.String("faults", "", "a file with a line for each job that is run with these faults on rank 0")

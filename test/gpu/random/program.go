@@ -43,7 +43,8 @@ type op struct {
 	counts    [][]int // rows that one member has for another; kinds other than alltoall use some of them
 	place     bool    // in place, if the kind can
 	allocates bool    // the engine allocates the output, if its size depends on other ranks
-	stream    int     // the program's
+	stream    int     // the program's that makes the input
+	reads     int     // the program's that reads the result
 	takes     time.Duration
 	values    uint64 // seed
 }
@@ -118,6 +119,7 @@ func drawOp(dice *rand.Rand, size int) op {
 	if dice.IntN(4) == 0 {
 		o.takes = time.Duration(dice.IntN(500)) * time.Microsecond
 	}
+	o.reads = o.stream
 	most := []int{1, 8, 100, 1000}[dice.IntN(4)]
 	for range size {
 		row := make([]int, size)

@@ -3,7 +3,7 @@
  *
  *   STANDIN_REPORT  the file to which reports are appended; they go to standard error, too
  *   STANDIN_SEED    the seed of delays and of all other random choices; 1 if unset
- *   STANDIN_DELAY   the longest random delay, in microseconds; 200 if unset
+ *   STANDIN_DELAY   the longest random delay, in microseconds; 200 if unset. 0: queries of events are never late, too
  *   STANDIN_FAULTS  FUNCTION:K:WHAT, separated by commas. K is the number of a call of the function in this process, from
  *                   1; or * for each call; or ~N for about one call of N, which the seed decides. WHAT is one of
  *

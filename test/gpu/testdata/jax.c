@@ -366,6 +366,19 @@ static void dies(void) {
   exit(7);
 }
 
+/* Calls that need all their waits. Rank 0 meets faults. */
+static void waits(const char *faults) {
+  struct site *sites[] = {loaded(place(GOROVOD_ALLREDUCE, "sum")), loaded(place(GOROVOD_ALLGATHER, "rows")),
+                          loaded(place(GOROVOD_REDUCESCATTER, "own"))};
+  if (rank == 0) standinFaults(faults);
+  for (int i = 0; i < 3; i++) {
+    struct array in = floats(30 * size, rank), out = room(i == 0 ? 30 * size : i == 1 ? 30 * size * size : 30);
+    expect_well(call(sites[i], 1, &in, &out));
+    use(&in, &out);
+  }
+  settle();
+}
+
 static void off(void) {
   struct array in = floats(N, rank), out = room(N);
   expect_failure(call(loaded(place(GOROVOD_ALLREDUCE, "x")), 1, &in, &out), "GOROVOD_GPU=off refuses");
@@ -379,6 +392,7 @@ int main(int argc, char **argv) {
   else if (strcmp(what, "staged") == 0) everything(false);
   else if (strcmp(what, "errors") == 0) errors();
   else if (strcmp(what, "dies") == 0) dies();
+  else if (strcmp(what, "waits") == 0) waits(argv[2]);
   else if (strcmp(what, "off") == 0) off();
   else return 2;
   horovod_shutdown();

@@ -437,6 +437,31 @@ static void backlog(const char *how) {
   if (removes) groups("after");
 }
 
+/* Operations end before the device has done them. gorovod_settle waits for that: no stream of the program does. After the
+ * death of rank 0 it fails. */
+static void settles(void) {
+  CUdeviceptr x = numbers(N, rank);
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "x", N, x, x);
+  int64_t h = submit(&op);
+  EXPECT(ended(h) == GOROVOD_OK);
+  EXPECT(gorovod_settle() == GOROVOD_OK);
+  const float *y = contents(x, N);
+  for (int i = 0; i < N; i++) EXPECT(y[i] == sum(i));
+  EXPECT(gorovod_release(h) == GOROVOD_OK);
+  if (rank == 0) standinFaults("ncclAllReduce:1:die");
+  op = make(GOROVOD_ALLREDUCE, "last", N, x, x);
+  h = submit(&op);
+  finish(h);
+  EXPECT(gorovod_settle() == GOROVOD_UNKNOWN_ERROR);
+  EXPECT(strstr(gorovod_last_error(), "rank 0") != NULL);
+  EXPECT(gorovod_settle() == GOROVOD_UNKNOWN_ERROR);
+  EXPECT(gorovod_release(h) == GOROVOD_OK);
+  fprintf(stderr, "rank %d survived\n", rank);
+  horovod_shutdown();
+  EXPECT(gorovod_settle() == GOROVOD_OK); /* there is nothing to wait for */
+  exit(7);
+}
+
 /* A kernel of NCCL does not end after its operation has ended for the program. A rank that leaves, or a process set that is
  * removed, ends the job after four times the deadline, and the result is refused. */
 static void never(const char *how) {
@@ -527,6 +552,7 @@ int main(int argc, char **argv) {
   else if (strcmp(what, "opens") == 0) opens();
   else if (strcmp(what, "backlog") == 0) backlog(how);
   else if (strcmp(what, "never") == 0) never(how);
+  else if (strcmp(what, "settles") == 0) settles();
   else return 2;
   if (strcmp(what, "leaves") != 0) horovod_shutdown();
   return 0;
