@@ -68,9 +68,11 @@ func TestCertificates(t *testing.T) {
 		"both of one CA": {good, second, "", ""},
 		"a CA below":     {good, below, "", ""},
 		"both without":   {own, own, "", ""},
-		"of another CA":  {good, strange, good.CA + " does not vouch for what the other end presents", strange.CA + " does not"},
-		"over":           {good, old, "expired", "does not accept GOROVOD_TLS_CERT=" + old.Cert},
-		"one without":    {good, own, good.CA + " does not vouch for", "set GOROVOD_TLS_CERT, GOROVOD_TLS_KEY and GOROVOD_TLS_CA here, too"},
+		"of another CA": {good, strange, good.CA + " does not vouch for what the other end presents",
+			strange.CA + " does not"},
+		"over": {good, old, "expired", "does not accept GOROVOD_TLS_CERT=" + old.Cert},
+		"one without": {good, own, good.CA + " does not vouch for",
+			"set GOROVOD_TLS_CERT, GOROVOD_TLS_KEY and GOROVOD_TLS_CA here, too"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, dials := range []string{"one", "two"} {
@@ -87,7 +89,8 @@ func TestCertificates(t *testing.T) {
 					switch {
 					case e.says == "" && e.err != nil:
 						t.Errorf("%s dials: %v", dials, e.err)
-					case e.says != "" && (!errors.Is(e.err, auth.ErrCertificate) || !strings.Contains(e.err.Error(), e.says)):
+					case e.says != "" && (!errors.Is(e.err, auth.ErrCertificate) ||
+						!strings.Contains(e.err.Error(), e.says)):
 						t.Errorf("%s dials: %v, should say %q", dials, e.err, e.says)
 					}
 				}
@@ -127,10 +130,13 @@ func TestUnfitCertificates(t *testing.T) {
 		{good, true, "GOROVOD_TLS=0 turns TLS off"},
 		{auth.Certificates{Cert: good.Cert, Key: good.Key}, false, "GOROVOD_TLS_CA is not set"},
 		{auth.Certificates{CA: good.CA}, false, "GOROVOD_TLS_CERT is not set"},
-		{auth.Certificates{Cert: good.Cert, Key: good.Key + "x", CA: good.CA}, false, "GOROVOD_TLS_KEY: open " + good.Key + "x"},
-		{auth.Certificates{Cert: "/dev/zero", Key: good.Key, CA: good.CA}, false, "GOROVOD_TLS_CERT: /dev/zero is not a regular file"},
+		{auth.Certificates{Cert: good.Cert, Key: good.Key + "x", CA: good.CA}, false,
+			"GOROVOD_TLS_KEY: open " + good.Key + "x"},
+		{auth.Certificates{Cert: "/dev/zero", Key: good.Key, CA: good.CA}, false,
+			"GOROVOD_TLS_CERT: /dev/zero is not a regular file"},
 		{auth.Certificates{Cert: good.Cert, Key: second.Key, CA: good.CA}, false, "does not match"},
-		{auth.Certificates{Cert: good.Cert, Key: good.Key, CA: empty}, false, "GOROVOD_TLS_CA: " + empty + " has no certificate"},
+		{auth.Certificates{Cert: good.Cert, Key: good.Key, CA: empty}, false,
+			"GOROVOD_TLS_CA: " + empty + " has no certificate"},
 		{old, false, "GOROVOD_TLS_CERT=" + old.Cert + " would be refused"},
 		{auth.Certificates{Cert: good.Cert, Key: good.Key, CA: strange.CA}, false, "unknown authority"},
 	} {
