@@ -72,7 +72,9 @@ def test_no_gpu_is_said():
 
 
 @pytest.mark.skipif(not TEST_GPU.exists(), reason="this is no checkout")
-@pytest.mark.parametrize("word, code, says", [("--help", 0, "torch | jax"), ("tensorflow", 2, "no tests of tensorflow")])
+@pytest.mark.parametrize(
+    "word, code, says", [("--help", 0, "torch | jax"), ("tensorflow", 2, "no tests of tensorflow")]
+)
 def test_make_test_gpu_says_what_it_takes(word, code, says):
     done = subprocess.run([sys.executable, TEST_GPU, word], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == code and says in done.stdout, done.stdout
