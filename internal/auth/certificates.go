@@ -65,6 +65,16 @@ func (c Certificates) Check(off bool) error {
 	return nil
 }
 
+// Plain says why a process that knows the secret, and does not use TLS, cannot take part; nil if it can. The other end's
+// user reads it.
+func (c Certificates) Plain() error {
+	if !c.IsSet() {
+		return nil
+	}
+	return fmt.Errorf("%w: there is none without TLS, and the job wants one that its CA has signed: set %s, %s and %s "+
+		"here, too", ErrCertificate, CertVariable, KeyVariable, CAVariable)
+}
+
 // credentials are the content of Certificates.
 type credentials struct {
 	pair tls.Certificate

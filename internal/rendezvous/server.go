@@ -47,7 +47,7 @@ const (
 type Server struct {
 	// ServedBy names the process that serves, such as "rank 0"; empty for the launcher. Set before Serve.
 	ServedBy string
-	// Certificates are for ranks that begin TLS. Set before Serve.
+	// Certificates are for ranks that begin TLS. If they are files, all must. Set before Serve.
 	Certificates auth.Certificates
 	// Knocks records connections that do not prove the secret. Optional. Set before Serve; Close closes it.
 	Knocks *auth.Knocks
@@ -218,7 +218,7 @@ func (s *Server) attend(conn net.Conn) {
 	if !sameHost(conn) {
 		p.clock.Hear(p.Now, time.Time{}, time.Now())
 	}
-	if text := s.admit(p); text != "" {
+	if text := s.vet(p); text != "" {
 		frame, err := encode(message{Type: typeRefused, Text: text})
 		if err == nil {
 			p.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -250,6 +250,16 @@ func (s *Server) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed
+}
+
+// vet admits p, or returns the reason why not. Who has the secret and no certificate, where one is wanted, can do the
+// ranks no harm.
+func (s *Server) vet(p *peer) (refusal string) {
+	if err := s.Certificates.Plain(); err != nil && !p.TLS {
+		s.Knocks.Note(p.conn, err)
+		return err.Error()
+	}
+	return s.admit(p)
 }
 
 // admit adds p to its generation, or returns the reason why not.

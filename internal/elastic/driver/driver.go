@@ -32,7 +32,7 @@ type Options struct {
 	membership.Config
 	// Key is the job's secret.
 	Key []byte
-	// Certificates are for workers, and their ranks, that begin TLS.
+	// Certificates are for workers, and their ranks, that begin TLS. If they are files, all must.
 	Certificates auth.Certificates
 	// Discover, if set, returns the hosts. The driver calls it every DiscoverEvery, on a goroutine of its own. If it is
 	// nil, the job has the hosts of Hosts.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/auth/certtest"
 	"github.com/gorovod/gorovod/internal/elastic"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
@@ -42,6 +43,12 @@ type job struct {
 
 func start(t *testing.T, c membership.Config, hosts ...membership.Host) *job {
 	t.Helper()
+	return startWith(t, c, auth.Certificates{}, hosts...)
+}
+
+// startWith is start with certificates for the driver.
+func startWith(t *testing.T, c membership.Config, certs auth.Certificates, hosts ...membership.Host) *job {
+	t.Helper()
 	j := &job{t: t, signals: map[int]syscall.Signal{}, started: make(chan int, 64), outcomes: make(chan Outcome, 1)}
 	if c.Timeout == 0 {
 		c.Timeout = limit
@@ -50,7 +57,7 @@ func start(t *testing.T, c membership.Config, hosts ...membership.Host) *job {
 		c.Patience = limit
 	}
 	c.ResetLimit, c.Fixed, c.Random = -1, true, func() float64 { return 0.5 }
-	j.driver = New(Options{Config: c, Key: key, Hosts: hosts, Grace: 50 * time.Millisecond,
+	j.driver = New(Options{Config: c, Key: key, Certificates: certs, Hosts: hosts, Grace: 50 * time.Millisecond,
 		Start: func(s membership.Start) {
 			j.driver.Started(s.Worker, 1000+s.Worker)
 			j.started <- s.Worker
@@ -580,5 +587,45 @@ func TestOneCannotJoin(t *testing.T) {
 	}
 	j.ends(0, rendezvous.Death{})
 	j.ends(1, rendezvous.Death{})
+	j.outcome()
+}
+
+// A driver with certificates lets in only workers with certificates of its CA, and says whom it has turned away.
+func TestCertificates(t *testing.T) {
+	ca, later := certtest.NewCA(t), time.Now().Add(time.Hour)
+	j := startWith(t, membership.Config{NP: 1, Min: 1}, ca.Issue(t.TempDir(), later), membership.Host{Name: "a", Slots: 1})
+	id := <-j.started
+	dial := func(c *auth.Certificates) (*elastic.Client, error) {
+		return elastic.Dial(context.Background(), []string{j.addr}, key, elastic.Options{Worker: id, TLS: c})
+	}
+	strange, own := certtest.NewCA(t).Issue(t.TempDir(), later), ca.Issue(t.TempDir(), later)
+	if _, err := dial(&strange); !errors.Is(err, auth.ErrCertificate) {
+		t.Errorf("another CA's: %v", err)
+	}
+	plain, err := dial(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	if p := <-register(plain, 7); p.err == nil || !strings.Contains(p.err.Error(), "there is none without TLS") {
+		t.Errorf("without TLS: %+v", p)
+	}
+	c, err := dial(&own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if p := <-register(c, 7); p.err != nil || p.Place.Size != 1 {
+		t.Errorf("got %+v", p)
+	}
+	j.mu.Lock()
+	said := strings.Join(j.said, "\n")
+	j.mu.Unlock()
+	for _, text := range []string{" at 127.0.0.1:", "certificate refused: there is none without TLS"} {
+		if !strings.Contains(said, text) {
+			t.Errorf("the driver says %q", said)
+		}
+	}
+	j.ends(id, rendezvous.Death{})
 	j.outcome()
 }

@@ -54,7 +54,7 @@ func (d *Driver) Serve(l net.Listener) {
 			proved, hello, err := d.prove(c)
 			<-strangers
 			if err == nil {
-				if text := strange(hello); text != "" {
+				if text := d.strange(hello); text != "" {
 					d.turnAway(proved, text)
 				} else {
 					d.attend(proved, hello)
@@ -81,6 +81,9 @@ func (d *Driver) prove(c net.Conn) (proved net.Conn, hello elastic.Hello, err er
 	proved = c
 	if hello.TLS {
 		if proved, err = d.o.Certificates.Seal(c, d.o.Key, false); err != nil {
+			if errors.Is(err, auth.ErrCertificate) {
+				d.post(func() { d.o.Say("worker %d at %v: %v", hello.Worker, c.RemoteAddr(), err) })
+			}
 			return nil, hello, err
 		}
 	}
@@ -88,9 +91,12 @@ func (d *Driver) prove(c net.Conn) (proved net.Conn, hello elastic.Hello, err er
 	return proved, hello, nil
 }
 
-// strange says why a worker of another build does not belong to this job; empty for one of this build.
-func strange(h elastic.Hello) string {
+// strange says why a worker of another build, or one without TLS, cannot take part; empty if it can.
+func (d *Driver) strange(h elastic.Hello) string {
+	plain := d.o.Certificates.Plain()
 	switch {
+	case plain != nil && !h.TLS:
+		return fmt.Sprintf("worker %d: %v", h.Worker, plain)
 	case h.Protocol != elastic.Protocol:
 		return fmt.Sprintf("worker %d speaks protocol version %d, the launcher %d: install the same gorovod "+
 			"everywhere", h.Worker, h.Protocol, elastic.Protocol)

@@ -60,6 +60,20 @@ func TestPlainMeetsTLS(t *testing.T) {
 	}
 }
 
+// Two ranks with certificates of two CAs do not connect; the one that dials says why, without a second try.
+func TestTwoCAs(t *testing.T) {
+	networks := world(t, 2, func(r int, c *Config) {
+		own := certtest.NewCA(t).Issue(t.TempDir(), time.Now().Add(time.Hour))
+		c.TLS, c.Timeout = &own, time.Hour
+	})
+	lanes := openAll(t, networks, 0)
+	lanes[1].Comm.Send(0, []byte("x"))
+	if err := untilErr(t, networks[1]); !strings.Contains(err.Error(), "cannot connect to rank 0") ||
+		!strings.Contains(err.Error(), "certificate refused") {
+		t.Error(err)
+	}
+}
+
 // The data streams to a rank are spread over its addresses if these are equally good. If one does not work, its streams
 // use another.
 func TestStreamsTakeSeveralWays(t *testing.T) {

@@ -150,6 +150,9 @@ func (a *Acceptor) prove(c *Conn) {
 // dialler has chosen this connection.
 func (a *Acceptor) receive(c *Conn, hello []byte) error {
 	if err := a.Seal.begin(c, a.Key, false); err != nil {
+		if errors.Is(err, auth.ErrCertificate) {
+			a.Knocks.Note(c, err)
+		}
 		return err
 	}
 	if err := a.Admit(hello); err != nil {
