@@ -65,7 +65,7 @@ func (c Certificates) Check(off bool) error {
 	return nil
 }
 
-// Plain says why a process that knows the secret, and does not use TLS, cannot take part; nil if it can. The other end's
+// Plain says why a process that knows the secret, and does not use TLS, cannot take part; nil if it can. The process's
 // user reads it.
 func (c Certificates) Plain() error {
 	if !c.IsSet() {

@@ -593,7 +593,8 @@ func TestOneCannotJoin(t *testing.T) {
 // A driver with certificates lets in only workers with certificates of its CA, and says whom it has turned away.
 func TestCertificates(t *testing.T) {
 	ca, later := certtest.NewCA(t), time.Now().Add(time.Hour)
-	j := startWith(t, membership.Config{NP: 1, Min: 1}, ca.Issue(t.TempDir(), later), membership.Host{Name: "a", Slots: 1})
+	j := startWith(t, membership.Config{NP: 1, Min: 1}, ca.Issue(t.TempDir(), later),
+		membership.Host{Name: "a", Slots: 1})
 	id := <-j.started
 	dial := func(c *auth.Certificates) (*elastic.Client, error) {
 		return elastic.Dial(context.Background(), []string{j.addr}, key, elastic.Options{Worker: id, TLS: c})
