@@ -64,27 +64,32 @@ func rank(stop string) error {
 		data = make([]float32, 1<<20)
 	}
 	for {
-		if hvd.Rank() == 1 {
-			time.Sleep(5 * time.Millisecond)
-		}
-		over := []int32{0}
-		if _, err := os.Stat(stop); err == nil && hvd.Rank() == 0 {
-			over[0] = 1
-		}
-		err := hvd.Allreduce(context.Background(), "over", over, hvd.WithOp(hvd.Sum))
+		over, err := step(stop, data)
 		if err != nil && os.Getenv(staysVariable) != "" {
 			time.Sleep(time.Minute)
 		}
-		if err != nil || over[0] > 0 {
-			return err
-		}
-		if err := hvd.Allreduce(context.Background(), "gradient", data); err != nil {
-			return err
-		}
-		if err := hvd.CountSamples(64); err != nil {
+		if err != nil || over {
 			return err
 		}
 	}
+}
+
+// step is one step of a training. over: the file stop is there, and all ranks know it.
+func step(stop string, data []float32) (over bool, err error) {
+	if hvd.Rank() == 1 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	ends := []int32{0}
+	if _, err := os.Stat(stop); err == nil && hvd.Rank() == 0 {
+		ends[0] = 1
+	}
+	if err := hvd.Allreduce(context.Background(), "over", ends, hvd.WithOp(hvd.Sum)); err != nil || ends[0] > 0 {
+		return true, err
+	}
+	if err := hvd.Allreduce(context.Background(), "gradient", data); err != nil {
+		return false, err
+	}
+	return false, hvd.CountSamples(64)
 }
 
 // job is a job that runs until the test ends it.
