@@ -1,10 +1,13 @@
 package auth_test
 
 import (
+	"bytes"
+	"crypto/elliptic"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -99,6 +102,24 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
+// While the files are renewed one after the other, the last certificate counts.
+func TestHalfRenewedCertificate(t *testing.T) {
+	ca := certtest.NewCA(t)
+	there, here := ca.Issue(t.TempDir(), time.Now().Add(time.Hour)), ca.Issue(t.TempDir(), time.Now().Add(time.Hour))
+	for _, damage := range []func() error{
+		func() error { return nil },
+		func() error { return os.Remove(here.Key) },
+		func() error { return os.WriteFile(here.Cert, []byte("not yet"), 0o600) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		if errA, errB := seal(t, there, here); errA != nil || errB != nil {
+			t.Error(errA, errB)
+		}
+	}
+}
+
 // A renewed certificate counts from the next connection on.
 func TestRenewedCertificate(t *testing.T) {
 	ca, dir := certtest.NewCA(t), t.TempDir()
@@ -120,11 +141,37 @@ func TestUnfitCertificates(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	written := func(text ...[]byte) string {
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, bytes.Join(text, nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	read := func(path string) []byte {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	locked := written([]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMA==\n-----END ENCRYPTED PRIVATE KEY-----\n"))
+	cut := written(read(good.CA), read(second.CA)[:100])
+	small := ca.IssueOn(elliptic.P224(), t.TempDir(), later)
 	for _, c := range []struct {
 		certs auth.Certificates
 		off   bool
 		says  string
 	}{
+		{small, false, "GOROVOD_TLS_CERT=" + small.Cert + ": TLS cannot use this certificate"},
+		{auth.Certificates{Cert: good.Cert, Key: locked, CA: good.CA}, false,
+			"GOROVOD_TLS_KEY: " + locked + " has a passphrase"},
+		{auth.Certificates{Cert: good.Cert, Key: string(read(good.Key)), CA: good.CA}, false,
+			"GOROVOD_TLS_KEY has the content of a file"},
+		{auth.Certificates{Cert: empty, Key: good.Key, CA: good.CA}, false,
+			"GOROVOD_TLS_CERT: " + empty + " has no certificate"},
+		{auth.Certificates{Cert: good.Cert, Key: good.Key, CA: cut}, false,
+			"has 1 certificates (PEM) that can be read, of 2"},
 		{auth.Certificates{}, true, ""},
 		{good, false, ""},
 		{good, true, "GOROVOD_TLS=0 turns TLS off"},
@@ -136,7 +183,7 @@ func TestUnfitCertificates(t *testing.T) {
 			"GOROVOD_TLS_CERT: /dev/zero is not a regular file"},
 		{auth.Certificates{Cert: good.Cert, Key: second.Key, CA: good.CA}, false, "does not match"},
 		{auth.Certificates{Cert: good.Cert, Key: good.Key, CA: empty}, false,
-			"GOROVOD_TLS_CA: " + empty + " has no certificate"},
+			"GOROVOD_TLS_CA: " + empty + " has 0 certificates"},
 		{old, false, "GOROVOD_TLS_CERT=" + old.Cert + " would be refused"},
 		{auth.Certificates{Cert: good.Cert, Key: good.Key, CA: strange.CA}, false, "unknown authority"},
 	} {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/printable"
 )
 
 // knockPause is the least time between two lines about strangers.
@@ -127,13 +129,14 @@ func (k *Knocks) say() {
 	clear(k.from)
 }
 
-// reasonOf describes an error in a few words of this package, without any text from the connection.
+// reasonOf describes an error in a few words of this package, without any text from the connection, unless that has
+// proved to know the secret.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, ErrProof):
 		return "a wrong proof"
 	case errors.Is(err, ErrCertificate):
-		return "the secret, with a certificate that one of the two ends does not accept"
+		return printable.Text(strings.TrimPrefix(err.Error(), "auth: "))
 	case errors.Is(err, ErrForeign):
 		return "something else than gorovod's handshake"
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -11,10 +11,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/regular"
 )
 
 // Options say where something is shown, and to which readers.
@@ -93,20 +94,34 @@ func (o *Options) split() (host string, port int, err error) {
 	return host, port, nil
 }
 
-// mostPEM is the most bytes of a file with a certificate, its chain included, or with a key.
-const mostPEM = 1 << 20
+// renewed keeps a certificate for as long as its files have not changed.
+type renewed struct {
+	o Options
+
+	mu   sync.Mutex
+	pair *tls.Certificate
+	read time.Time
+}
+
+// renewalPause is how long a certificate that was read counts at least.
+const renewalPause = time.Second
+
+// get returns the certificate of the files, or the last one if they cannot be used now.
+func (r *renewed) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.read) > renewalPause {
+		r.read = time.Now()
+		if pair, err := r.o.pair(); err == nil {
+			r.pair = &pair
+		}
+	}
+	return r.pair, nil
+}
 
 // pair reads the certificate and its key.
 func (o *Options) pair() (tls.Certificate, error) {
-	certificate, err := regular.Read(o.Certificate, mostPEM)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	key, err := regular.Read(o.Key, mostPEM)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.X509KeyPair(certificate, key)
+	return auth.ReadPair(CertificateVariable, o.Certificate, KeyVariable, o.Key)
 }
 
 // Listen opens the address. If other hosts reach the address, Listen refuses it without a token, and without TLS if the
@@ -119,10 +134,14 @@ func (o *Options) Listen(conns int) (l net.Listener, loopback bool, err error) {
 	var secure *tls.Config
 	if o.Certificate != "" {
 		pair, err := o.pair()
-		if err != nil {
-			return nil, false, fmt.Errorf("%s and %s: %w", CertificateVariable, KeyVariable, err)
+		if err == nil {
+			err = auth.Usable(pair, tls.VersionTLS12)
 		}
-		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		if err != nil {
+			return nil, false, err
+		}
+		kept := &renewed{o: *o, pair: &pair, read: time.Now()}
+		secure = &tls.Config{GetCertificate: kept.get, MinVersion: tls.VersionTLS12}
 	}
 	network := "tcp"
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {

@@ -7,6 +7,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/gorovod/gorovod/internal/auth/certtest"
 )
 
 // TestAddressesOfOneFamily checks that an address of IPv4 takes no connection of IPv6, and what readers are told.
@@ -60,11 +63,39 @@ func TestAddressesOfOneFamily(t *testing.T) {
 	}
 }
 
+// A renewed certificate counts without a restart, and while its files cannot be used, the last one does.
+func TestRenewedCertificate(t *testing.T) {
+	dir, ca := t.TempDir(), certtest.NewCA(t)
+	c := ca.Issue(dir, time.Now().Add(time.Hour))
+	r := &renewed{o: Options{Certificate: c.Cert, Key: c.Key}}
+	serial := func() string {
+		t.Helper()
+		r.read = time.Time{}
+		pair, err := r.get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair.Leaf.SerialNumber.String()
+	}
+	first := serial()
+	ca.Issue(dir, time.Now().Add(time.Hour))
+	second := serial()
+	if second == first {
+		t.Error("the renewed certificate does not count")
+	}
+	if err := os.Remove(c.Key); err != nil {
+		t.Fatal(err)
+	}
+	if third := serial(); third != second {
+		t.Errorf("certificate %s counts after %s", third, second)
+	}
+}
+
 // TestCertificatesAreSmallFiles checks that a certificate or key that cannot be one is refused before it is read whole.
 func TestCertificatesAreSmallFiles(t *testing.T) {
 	folder := t.TempDir()
 	empty, long := folder+"/empty", folder+"/long"
-	for path, size := range map[string]int64{empty: 0, long: mostPEM + 1} {
+	for path, size := range map[string]int64{empty: 0, long: 1<<20 + 1} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

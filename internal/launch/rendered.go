@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gorovod/gorovod/internal/commandline"
 	"github.com/gorovod/gorovod/internal/manifests"
@@ -66,6 +67,11 @@ func rendered(j *manifests.Job) (command []string, err error) {
 			if flag.Set && slices.Contains(c.options, flag.Name) {
 				return nil, fmt.Errorf("%s in the command: %s", name, c.why)
 			}
+		}
+	}
+	for _, x := range f.Export {
+		if name, _, _ := strings.Cut(x, "="); j.Sets(name) {
+			return nil, fmt.Errorf("-x %s in the command: the manifest sets this variable itself", name)
 		}
 	}
 	if len(command) == 0 || command[0] == "" {

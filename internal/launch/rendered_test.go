@@ -49,6 +49,7 @@ func TestOptionsInARenderedCommand(t *testing.T) {
 		{"job", "--verbose", "no command"},
 		{"job", "--verbose -- torchrun train.py", "begins with torchrun"},
 		{"job", "-x A=1 gorovod run x", "begins with gorovod"},
+		{"job", "-x PET_NNODES=3 x", "-x PET_NNODES in the command: the manifest sets this variable itself"},
 	} {
 		kind, options, _ := strings.Cut(c.kind, " ")
 		args := strings.Fields("render " + kind + " n --image i --nodes 2 " + options + " -- " + c.command)

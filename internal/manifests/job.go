@@ -186,6 +186,13 @@ func (j *Job) checkCommand(launcher Launcher) error {
 // own are the variables that the manifests set, or that Kubernetes sets.
 var own = []string{nodesVariable, slotsVariable, rankVariable, secretVariable, keyVariable, indexVariable}
 
+// Sets reports whether the manifests set a variable themselves.
+func (j *Job) Sets(name string) bool {
+	return slices.Contains(own, name) || name == checkpointVariable ||
+		j.Metrics > 0 && slices.Contains(j.metricsOwn(), name) ||
+		j.TLS != "" && (name == tlsVariable || slices.Contains(certificateVariables, name))
+}
+
 func (j *Job) checkEnv() error {
 	seen := map[string]bool{}
 	for _, e := range j.Env {
@@ -195,9 +202,9 @@ func (j *Job) checkEnv() error {
 		case e.Name == checkpointVariable && j.Claim == "":
 			return fmt.Errorf("--env %s=…: no volume is mounted there, so the checkpoints would go with the pod: give "+
 				"--checkpoints NAME in its place", e.Name)
-		case slices.Contains(own, e.Name) || e.Name == checkpointVariable ||
-			j.Metrics > 0 && slices.Contains(j.metricsOwn(), e.Name) ||
-			j.TLS != "" && (e.Name == tlsVariable || slices.Contains(certificateVariables, e.Name)):
+		case slices.Contains(certificateVariables, e.Name) && j.TLS == "":
+			return fmt.Errorf("--env %s=…: no Secret is mounted there: give --tls NAME in its place", e.Name)
+		case j.Sets(e.Name):
 			return fmt.Errorf("--env %s=…: the manifest sets this variable itself", e.Name)
 		case seen[e.Name]:
 			return fmt.Errorf("--env %s=… is given twice", e.Name)

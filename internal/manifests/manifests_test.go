@@ -202,6 +202,7 @@ func TestRefusals(t *testing.T) {
 		{"render job n " + good + " --metrics-port 1 --metrics-tls C -- x", "no name of an object"},
 		{"render job n " + good + " --metrics-port 1 --env GOROVOD_TLS=1 -- x", "give --metrics-tls NAME"},
 		{"render job n " + good + " --tls c --env GOROVOD_TLS=0 -- x", "the manifest sets this variable"},
+		{"render job n " + good + " --env GOROVOD_TLS_CERT=/x -- x", "give --tls NAME in its place"},
 		{"render job n " + good + " --tls C -- x", "no name of an object"},
 		{"render trainjob n " + good + " --tls c --runtime r -- x", "--tls are matters of the runtime"},
 		{"render job n " + good + " --metrics-port 1 --env GOROVOD_METRICS=2 -- x", "the manifest sets this variable"},

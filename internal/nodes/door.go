@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
@@ -45,13 +46,14 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interv
 
 // door lets nodes in at node 0: it makes them prove the secret, and refuses nodes that cannot take part.
 type door struct {
-	place    Place
-	key      []byte
-	enter    func(n *Node) // gets an admitted node, on some goroutine
-	lobby    *auth.Lobby
-	knocks   *auth.Knocks
-	say      func(text string)
-	listener net.Listener
+	place       Place
+	key         []byte
+	enter       func(n *Node) // gets an admitted node, on some goroutine
+	lobby       *auth.Lobby
+	knocks      *auth.Knocks
+	say         func(text string)
+	listener    net.Listener
+	uncertified atomic.Pointer[error] // why the last node was refused whose certificate did not do; nil: none was
 }
 
 func newDoor(l net.Listener, place Place, key []byte, enter func(*Node), say func(text string)) *door {
@@ -96,6 +98,9 @@ func (d *door) attend(conn net.Conn) {
 	sealed, err := d.place.Certificates.Seal(conn, d.key, false)
 	if err != nil {
 		d.knocks.Note(conn, err)
+		if errors.Is(err, auth.ErrCertificate) {
+			d.uncertified.Store(&err)
+		}
 		conn.Close()
 		return
 	}

@@ -76,6 +76,10 @@ func (g *Gathering) Wait(ctx context.Context) ([]Node, error) {
 			word.Reset(pause)
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				if why := g.door.uncertified.Load(); why != nil {
+					return nil, fmt.Errorf("%s did not come to node 0 in time; the last that was turned away: %w",
+						missing, *why)
+				}
 				return nil, fmt.Errorf("%s did not come to node 0 in time, at port %d of this host: do they run the "+
 					"same command, do they find %s, and may they connect to it? --start-timeout gives them more time",
 					missing, g.place.Port, g.place.Head)

@@ -225,7 +225,7 @@ func TestPodsWithCertificates(t *testing.T) {
 		"for what the other end presents: .*unknown authority")
 	p.start(1, 1).ends(1, "node 0 at .*: certificate refused: the other end wants one that its CA has signed: set "+
 		"GOROVOD_TLS_CERT")
-	first.await("refused who did not prove to belong to this job: .*a certificate that one of", 1)
+	first.await("refused who did not prove to belong to this job: .*: certificate refused: .* does not vouch", 1)
 	p.start(1, 1, named(ca.Below())...)
 	first.await("worker [01] .*: of 2", 2)
 	first.finish(2)

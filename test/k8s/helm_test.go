@@ -329,6 +329,7 @@ func TestChartRefuses(t *testing.T) {
 		{"n", good + "metricsPort: 9400\nmetricsToken: 0123456789abcdef\nenv: {GOROVOD_TLS: 1}", "give metricsTLS"},
 		{"n", good + "metricsPort: 9400\nmetricsToken: 0123456789abcdef\nenv: {GOROVOD_METRICS: 1}",
 			"the chart sets this variable itself"},
+		{"n", good + "env: {GOROVOD_TLS_CA: /x}", "give tls in its place"},
 		{"n", good + "tls: cert\nenv: {GOROVOD_TLS: 0}", "the chart sets this variable itself"},
 		{"n", good + "kind: trainjob\nruntime: there\ntls: cert", "tls is a matter of the runtime"},
 		{"n", good + "env: {GOROVOD_CHECKPOINT_DIR: /x}", "no volume is mounted there"},

@@ -30,7 +30,7 @@ type CA struct {
 func NewCA(t testing.TB) *CA {
 	ca := &CA{t: t}
 	var der []byte
-	ca.cert, ca.key, der = ca.sign(true, time.Now().Add(time.Hour))
+	ca.cert, ca.key, der = ca.sign(elliptic.P256(), true, time.Now().Add(time.Hour))
 	ca.root = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return ca
 }
@@ -39,15 +39,15 @@ func NewCA(t testing.TB) *CA {
 func (ca *CA) Below() *CA {
 	below := &CA{t: ca.t, root: ca.root}
 	var der []byte
-	below.cert, below.key, der = ca.sign(true, time.Now().Add(time.Hour))
+	below.cert, below.key, der = ca.sign(elliptic.P256(), true, time.Now().Add(time.Hour))
 	below.chain = append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ca.chain...)
 	return below
 }
 
-// sign makes a key and a certificate. ca signs it, or it signs itself if ca has no certificate yet.
-func (ca *CA) sign(isCA bool, end time.Time) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
+// sign makes a key on a curve and a certificate. ca signs it, or it signs itself if ca has no certificate yet.
+func (ca *CA) sign(curve elliptic.Curve, isCA bool, end time.Time) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
 	ca.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
 	if err != nil {
 		ca.t.Fatal(err)
 	}
@@ -73,7 +73,13 @@ func (ca *CA) sign(isCA bool, end time.Time) (*x509.Certificate, *ecdsa.PrivateK
 // mounted Secret of Kubernetes.
 func (ca *CA) Issue(dir string, end time.Time) auth.Certificates {
 	ca.t.Helper()
-	_, key, der := ca.sign(false, end)
+	return ca.IssueOn(elliptic.P256(), dir, end)
+}
+
+// IssueOn is Issue with a key on another curve.
+func (ca *CA) IssueOn(curve elliptic.Curve, dir string, end time.Time) auth.Certificates {
+	ca.t.Helper()
+	_, key, der := ca.sign(curve, false, end)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		ca.t.Fatal(err)
