@@ -118,8 +118,8 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 		log.Warn(text)
 	}
 	if c.TLS && (c.Controller == config.MPI || c.CPUOperations == config.MPI) {
-		return errors.New("TLS (GOROVOD_TLS, GOROVOD_TLS_CERT) cannot encrypt what MPI carries, over connections of its " +
-			"own: unset it, or do without MPI")
+		return errors.New("TLS (GOROVOD_TLS, GOROVOD_TLS_CERT) cannot encrypt what MPI carries, over connections of " +
+			"its own: unset it, or do without MPI")
 	}
 	if len(c.ElasticDriver) > 0 {
 		if c.Controller == config.MPI || c.CPUOperations == config.MPI {
