@@ -247,7 +247,7 @@ func follow(s *rendezvous.Server, size int, a *audience, t *otlp.Job) {
 		if failed != nil {
 			failed(d)
 		}
-		t.Broke()
+		t.Broke(s.Epoch << 20)
 	}
 	t.Form(size, s.Epoch<<20, func() int { return len(s.Joined()) }, q.unless(spansAge))
 }

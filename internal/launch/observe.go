@@ -82,10 +82,9 @@ type watched struct {
 	audience *audience
 	conn     net.Conn
 	joined   atomic.Int64
-	asked    atomic.Bool    // rank 0's process has not answered the last question: it may be stopped
-	over     *observer.Over // nil: rank 0 takes part
-	failure  string         // why the operations of the ranks of rank 0's generation have failed
-	zero     uint64         // rank 0's generation
+	asked    atomic.Bool       // rank 0's process has not answered the last question: it may be stopped
+	over     *observer.Over    // nil: rank 0 takes part
+	failure  *observer.Failure // of rank 0's generation, or a later one; nil: none
 
 	writing sync.Mutex
 }
@@ -100,7 +99,7 @@ func (w *watched) follow(pid int) {
 		switch {
 		case n.World != nil:
 			w.joined.Store(0)
-			w.over, w.failure, w.zero = nil, "", 0
+			w.over, w.failure = nil, nil
 			w.audience.overview.Identify(overview.Identity{PID: pid, Peers: n.World.Peers})
 			w.audience.begin(world{size: n.World.Size, from: n.World.From,
 				joined: func() int { return int(w.joined.Load()) },
@@ -117,15 +116,14 @@ func (w *watched) follow(pid int) {
 			f := n.Figures
 			if f.Rank == 0 && len(f.Value) > 0 {
 				w.over = nil // its program has called hvd.init() again
-				if w.zero != 0 && f.Generation > w.zero {
-					w.failure = ""
+				if w.failure != nil && f.Generation > w.failure.Generation {
+					w.failure = nil
 				}
-				w.zero = f.Generation
 			}
 			w.audience.take(f.Rank, f.Generation, f.Host, f.Value)
-		case n.Failure != "":
+		case n.Failure != nil:
 			w.failure = n.Failure
-			w.audience.overview.Broke(n.Failure)
+			w.audience.overview.Broke(n.Failure.Generation, n.Failure.Cause)
 		case n.Over != nil:
 			w.over = n.Over
 		}
@@ -142,8 +140,8 @@ func (w *watched) wish(wish observer.Wish) {
 // ending is how the job has ended, for audience.end.
 func (w *watched) ending(pid int) (code int, why report, err error) {
 	switch {
-	case w.over == nil && w.failure != "":
-		return 1, report{Text: w.failure}, nil
+	case w.over == nil && w.failure != nil:
+		return 1, report{Text: w.failure.Cause}, nil
 	case w.over == nil:
 		return 1, report{Text: fmt.Sprintf("rank 0 (process %d) has ended without hvd.shutdown()", pid)}, nil
 	case w.over.Failure != "":

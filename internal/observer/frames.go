@@ -17,7 +17,7 @@ type News struct {
 	World   *World   `json:"world,omitempty"`
 	Joined  *int     `json:"joined,omitempty"` // how many ranks have joined, the answer to a Wish to Ask
 	Figures *Figures `json:"figures,omitempty"`
-	Failure string   `json:"failure,omitempty"` // why the operations of all ranks have failed
+	Failure *Failure `json:"failure,omitempty"`
 	Over    *Over    `json:"over,omitempty"`
 }
 
@@ -34,6 +34,12 @@ type Figures struct {
 	Generation uint64 `json:"generation"`
 	Host       string `json:"host"`
 	Value      []byte `json:"value"`
+}
+
+// Failure says why the operations of all ranks have failed, in a generation.
+type Failure struct {
+	Generation uint64 `json:"generation"`
+	Cause      string `json:"cause"`
 }
 
 // Over says that rank 0 has left its world.

@@ -122,7 +122,9 @@ func (b *Observer) Show(s *rendezvous.Server, size int, peers []string) {
 	s.Figures = func(rank int, generation uint64, host string, value []byte) {
 		b.send(&News{Figures: &Figures{Rank: rank, Generation: generation, Host: host, Value: value}})
 	}
-	s.Judged = func(v rendezvous.Verdict) { b.send(&News{Failure: v.Cause}) }
+	s.Judged = func(generation uint64, v rendezvous.Verdict) {
+		b.send(&News{Failure: &Failure{generation, v.Cause}})
+	}
 	b.mu.Lock()
 	b.server = s
 	b.mu.Unlock()

@@ -101,15 +101,15 @@ func (j *Job) follow(form span, world, size int, joined func() int) {
 	j.e.add(form)
 }
 
-// Broke notes that a rank of the present world has failed. An elastic job's next world begins now: its forming is all
+// Broke notes that a rank of the world whose generations are from or later has failed. An elastic job's next world begins now: its forming is all
 // the time in which the ranks cannot work.
-func (j *Job) Broke() {
+func (j *Job) Broke(from uint64) {
 	if j == nil {
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.broke.IsZero() {
+	if j.broke.IsZero() && from == j.interval.from {
 		j.endInterval()
 		j.broke = time.Now()
 	}

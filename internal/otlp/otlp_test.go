@@ -90,11 +90,11 @@ func TestSpansOfAJob(t *testing.T) {
 	j.Form(3, 0, func() int { return int(here.Load()) }, nil)
 	here.Store(3)
 	time.Sleep(3 * joinedEvery)
-	j.Broke()
+	j.Broke(0)
 	broke := nanos(time.Now())
 	j.Fail("rank 1 was killed\xff")
 	time.Sleep(joinedEvery)
-	j.Broke() // another rank, by the first one's failure
+	j.Broke(0) // another rank, by the first one's failure
 	j.Form(2, 0, func() int { return 2 }, nil)
 	j.End(0)
 	if len(c.errs) > 0 || warnings.Load() > 0 || c.header.Get("Key") != "k" {

@@ -180,6 +180,7 @@ type death struct {
 	rank              int
 	host, how, report string
 	cause             string
+	generation        uint64 // whose operations have failed
 	at                time.Time
 }
 
@@ -197,12 +198,12 @@ func (j *Job) Died(number int, host, how, report string) {
 }
 
 // Broke notes that the operations of all ranks have failed, and why, where nobody calls Died. The sentence tells that
-// until a rank's program calls Init again; the history keeps it.
-func (j *Job) Broke(cause string) {
+// until a rank's program calls Init again, and so takes part in a later generation; the history keeps it.
+func (j *Job) Broke(generation uint64, cause string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.death == nil {
-		j.death = &death{cause: brief(cause), at: time.Now()}
+	if j.death == nil || j.death.cause != "" && generation > j.death.generation {
+		j.death = &death{cause: brief(cause), generation: generation, at: time.Now()}
 		j.note(j.death.at, "the operations have failed: "+j.death.cause)
 	}
 }
@@ -258,7 +259,7 @@ func (j *Job) take(now time.Time, number int, generation uint64, host string, f 
 	}
 	r := &j.ranks[number]
 	if generation > r.generation { // its program has called Init again
-		if r.last != nil && j.death != nil && j.death.cause != "" {
+		if j.death != nil && j.death.cause != "" && generation > j.death.generation {
 			j.death = nil
 		}
 		*r = rank{generation: generation, charged: r.charged}

@@ -439,14 +439,27 @@ func TestAFailureIsTold(t *testing.T) {
 	f.now = time.Now().Add(-3 * time.Second)
 	well := func(_ int, r *feed.Figures) { works(r, 0.9) }
 	f.seconds(3, well)
-	f.Broke("rank 1 on host a (pid 7) has died\nand more")
-	f.Broke("rank 0 on host a (pid 6) has died")
+	f.Broke(1, "rank 1 on host a (pid 7) has died\nand more")
+	f.Broke(1, "rank 0 on host a (pid 6) has died")
 	s := f.second(well)
 	says(t, s, Stuck, "The operations have failed, 1.0 s ago: rank 1 on host a (pid 7) has died.")
 	if n := len(s.History); s.History[n-1].Text != "the operations have failed: rank 1 on host a (pid 7) has died" {
 		t.Errorf("%+v", s.History)
 	}
 	f.take(f.now, 0, 2, "host0", f.ranks[0])
+	if s := f.second(well); strings.Contains(s.Sentence, "failed") {
+		t.Errorf("after another Init: %q", s.Sentence)
+	}
+}
+
+// TestAFailureBeforeFigures: a failure before any rank has told of itself ends with the next Init, too.
+func TestAFailureBeforeFigures(t *testing.T) {
+	f := newFilm(3)
+	well := func(_ int, r *feed.Figures) { works(r, 0.9) }
+	f.Broke(1, "rank 1 on host a (pid 7) has died")
+	for number := range f.ranks {
+		f.take(f.now, number, 2, "host0", f.ranks[number])
+	}
 	if s := f.second(well); strings.Contains(s.Sentence, "failed") {
 		t.Errorf("after another Init: %q", s.Sentence)
 	}

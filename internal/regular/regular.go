@@ -13,7 +13,7 @@ import (
 // Err is Open's error for a device, a pipe or a directory.
 var Err = errors.New("it is no regular file")
 
-// Open opens a regular file to read it. It never waits, not even for the writer of a pipe.
+// Open opens a regular file to read it. It never waits for the writer of a pipe, or for a device.
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -30,8 +30,8 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Read returns the content of a file of at most most bytes. It never waits: what is no regular file (a device, a pipe)
-// is an error, and so is a long file. Errors name the file, and do not contain its text.
+// Read returns the content of a file of at most most bytes. It waits for no pipe or device: what is no regular
+// file is an error, and so is a long file. Errors name the file, and do not contain its text.
 func Read(path string, most int64) ([]byte, error) {
 	f, err := Open(path)
 	if errors.Is(err, Err) {

@@ -58,9 +58,9 @@ type Server struct {
 	Figures func(rank int, generation uint64, host string, value []byte)
 	// Failed, if set, gets each death that is a failure, on the goroutine that calls Died.
 	Failed func(Death)
-	// Judged, if set, gets the Verdict when a generation's operations have failed. It must neither block nor call the
+	// Judged, if set, gets the number of a generation whose operations have failed, and the Verdict. It must neither block nor call the
 	// Server. Set before Serve.
-	Judged func(Verdict)
+	Judged func(generation uint64, v Verdict)
 
 	key  []byte
 	size int
@@ -252,8 +252,8 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// vet admits p, or returns the reason why not. Who has the secret and no certificate, where one is wanted, can do the
-// ranks no harm.
+// vet admits p, or returns the reason why not. A peer without TLS, where a certificate is wanted, is told why, and the
+// ranks hear nothing of it.
 func (s *Server) vet(p *peer) (refusal string) {
 	if err := s.Certificates.Plain(); err != nil && !p.TLS {
 		s.Knocks.Note(p.conn, err)

@@ -35,7 +35,7 @@ func (s *Server) judge(p *peer, m message) {
 	}
 	s.verdict = g.verdict
 	if !s.verdict.Left && s.Judged != nil {
-		s.Judged(*s.verdict)
+		s.Judged(g.number, *s.verdict)
 	}
 	for q := range s.peers {
 		if q.gen == g {

@@ -75,7 +75,7 @@ func TestARankThatHasLeft(t *testing.T) {
 	srv, addr := serve(t, 3)
 	judged := make(chan Verdict, 2)
 	srv.mu.Lock()
-	srv.Judged = func(v Verdict) { judged <- v }
+	srv.Judged = func(_ uint64, v Verdict) { judged <- v }
 	srv.mu.Unlock()
 	all := joinAll(t, addr, 3)
 	ended := make(chan Verdict, 1)
