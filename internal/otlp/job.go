@@ -101,8 +101,8 @@ func (j *Job) follow(form span, world, size int, joined func() int) {
 	j.e.add(form)
 }
 
-// Broke notes that a rank of the world whose generations are from or later has failed. An elastic job's next world begins now: its forming is all
-// the time in which the ranks cannot work.
+// Broke notes that a rank of the world whose generations are from or later has failed. An elastic job's next world
+// begins now: its forming is all the time in which the ranks cannot work.
 func (j *Job) Broke(from uint64) {
 	if j == nil {
 		return

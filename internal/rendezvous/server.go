@@ -58,8 +58,8 @@ type Server struct {
 	Figures func(rank int, generation uint64, host string, value []byte)
 	// Failed, if set, gets each death that is a failure, on the goroutine that calls Died.
 	Failed func(Death)
-	// Judged, if set, gets the number of a generation whose operations have failed, and the Verdict. It must neither block nor call the
-	// Server. Set before Serve.
+	// Judged, if set, gets the number of a generation whose operations have failed, and the Verdict. It must neither
+	// block nor call the Server. Set before Serve.
 	Judged func(generation uint64, v Verdict)
 
 	key  []byte
