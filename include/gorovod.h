@@ -272,10 +272,11 @@ int gorovod_takes_device(int device);
  * the operation may use its memory. */
 int gorovod_await_on_stream(int64_t handle, uintptr_t stream);
 /* Waits until devices have done all operations that have ended for the caller. With HOROVOD_ENABLE_ASYNC_COMPLETION=1
- * that may be later than their end. GOROVOD_OK: their results are right. GOROVOD_UNKNOWN_ERROR: the job has failed
- * meanwhile, and results may be wrong, though gorovod_await_on_stream has succeeded. So call it before you keep what an
- * elastic job is to go back to. */
-int gorovod_settle(void);
+ * that may be later than their end. GOROVOD_OK: their results are right. GOROVOD_IN_PROGRESS: timeout_ms passed first
+ * (negative: no limit). GOROVOD_UNKNOWN_ERROR: the job has failed meanwhile, and results may be wrong, though
+ * gorovod_await_on_stream has succeeded. So call it before you keep what an elastic job is to go back to. A device that
+ * takes longer than four times HOROVOD_GLOO_TIMEOUT_SECONDS fails the job. */
+int gorovod_settle(int64_t timeout_ms);
 /* Frees an output that gorovod_take_output has taken from an operation on that device. It may wait for the device. */
 void gorovod_free_on_device(int device, void *data);
 /* As gorovod_free_on_device, for an output of so many bytes that nobody uses any more when a stream of the caller has done

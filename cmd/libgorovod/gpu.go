@@ -117,14 +117,18 @@ func goAwaitOnStream(handle C.int64_t, stream C.uintptr_t, reason *C.char) C.int
 }
 
 //export goSettle
-func goSettle(reason *C.char) C.int {
+func goSettle(timeoutMS C.int64_t, reason *C.char) C.int {
 	d := devices()
 	if d == nil {
 		return C.GOROVOD_OK
 	}
-	if err := d.Settle(); err != nil {
+	over, err := d.Settle(time.Duration(timeoutMS) * time.Millisecond)
+	if err != nil {
 		explain(reason, fmt.Sprintf("the device may not have done all operations before the job failed: %v", err))
 		return C.GOROVOD_UNKNOWN_ERROR
+	}
+	if !over {
+		return C.GOROVOD_IN_PROGRESS
 	}
 	return C.GOROVOD_OK
 }

@@ -377,10 +377,10 @@ int gorovod_await_on_stream(int64_t handle, uintptr_t stream) {
   return goAwaitOnStream(handle, stream, reason);
 }
 
-int gorovod_settle(void) {
+int gorovod_settle(int64_t timeout_ms) {
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  return goSettle(reason);
+  return goSettle(timeout_ms, reason);
 }
 
 void gorovod_free_on_device(int device, void *data) {

@@ -64,6 +64,8 @@ func TestLibrary(t *testing.T) {
 			says: "are lost"},
 		{name: "never done of a set", ranks: 2, args: []string{"never", "remove"}, env: short, fails: true,
 			says: "are lost"},
+		{name: "never done for a commit", ranks: 2, args: []string{"never", "settle"}, env: short, fails: true,
+			says: "are lost"},
 		{name: "settles", ranks: 2, args: []string{"settles"}, env: async, says: "rank 1 survived", fails: true},
 		{name: "leaves async", ranks: 2, args: []string{"leaves", "at once"}, env: async},
 	} {

@@ -10,7 +10,9 @@ import contextlib
 import ctypes
 import gc
 import os
+import signal
 import sys
+import threading
 
 import torch
 from standin_gpu import StandInGpu
@@ -232,6 +234,42 @@ def commits(gpu):
     state.restore()
     assert state.sum is None, "an unfinished sum was committed"
     print("survived", flush=True)
+
+
+@case
+def commits_from_the_cpu(gpu):
+    """Rank 1 dies after an operation of tensors on the CPU. Rank 0 has its result, and commits it."""
+    state = ObjectState(hvd.broadcast_object, hvd.rank, sum=None)
+    state.sum = hvd.allreduce(torch.ones(3), name="first").tolist()
+    if hvd.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with raises(hvd.HorovodInternalError, "rank 1"):
+        hvd.allreduce(torch.ones(3), name="second")
+    with raises(hvd.HorovodInternalError, "rank 1"):
+        state.commit()  # it asks rank 0 for news of the hosts after it has saved
+    state.restore()
+    assert state.sum == [1, 1, 1], state.sum
+    print("survived", flush=True)
+
+
+@case
+def interrupted(gpu):
+    """Ctrl-C ends a commit that waits for a GPU which hangs."""
+    mine = gpu.put(torch.ones(3))
+    state = ObjectState(hvd.broadcast_object, hvd.rank, sum=None)
+    hvd.allreduce_(mine, name="first")
+    state.commit()
+    gpu.driver.standinFaults(b"ncclAllReduce:1:stuck")
+    state.sum = hvd.allreduce_(mine, name="second")
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        state.commit()
+    except KeyboardInterrupt:
+        assert _lib.load().gorovod_settle(0) == _lib.IN_PROGRESS, "the GPU has ended"
+        print("interrupted", flush=True)
+    state.restore()
+    assert state.sum is None, "an unfinished sum was committed"
+    os._exit(0)  # the GPU never ends
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import torch
 from definitions import several, works
 
 import horovod.torch as hvd
-from horovod.common import elastic
+from horovod.common import _lib, elastic
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationManager
 from horovod.torch.elastic import ElasticSampler, TorchState, sampler, state
@@ -239,6 +239,26 @@ def test_sync():
         net.weight.zero_()
     s.restore()
     assert equal(net, network(seed=0))
+
+
+def test_what_a_gpu_has_not_done_is_not_saved(monkeypatch):
+    net = network(seed=0)
+    s = TorchState(model=net, optimizer=torch.optim.SGD(net.parameters(), lr=0.1), batch=1)
+    saved = s._saved()
+
+    def unfinished():
+        raise HorovodInternalError("the device may not have done all operations")
+
+    monkeypatch.setattr(_lib, "settle", unfinished)
+    with torch.no_grad():
+        net.weight.zero_()
+    s.batch = 2
+    for saves in (s.save, s.sync, s.commit, *(f for h in s._handlers.values() for f in (h.save, h.sync))):
+        with pytest.raises(HorovodInternalError):
+            saves()
+    assert s._saved() == saved and s._saved()[0]["model"] is saved[0]["model"]
+    s.restore()
+    assert s.batch == 1 and equal(net, network(seed=0))
 
 
 def test_assignment_saves():

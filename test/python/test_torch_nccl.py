@@ -132,6 +132,16 @@ def test_a_commit_waits_for_the_gpu(libraries, tmp_path):
     assert code != 0 and said == "" and "survived" in output, output + said
 
 
+def test_a_commit_keeps_what_was_done_before_a_failure(libraries, tmp_path):
+    code, output, said = job(libraries, tmp_path, 2, "commits_from_the_cpu", **ASYNC)
+    assert code != 0 and said == "" and "survived" in output, output + said
+
+
+def test_a_commit_can_be_interrupted(libraries, tmp_path):
+    _, output, said = job(libraries, tmp_path, 1, "interrupted", **ASYNC)
+    assert said == "" and "interrupted" in output, output + said
+
+
 def test_nccl_has_done_it(libraries, tmp_path):
     """A wrong result of NCCL's is seen."""
     code, output, _ = job(libraries, tmp_path, 2, "reductions", STANDIN_FAULTS="ncclAllReduce:3:wrong")

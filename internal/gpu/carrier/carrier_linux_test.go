@@ -635,6 +635,94 @@ func TestFailureAfterTheEnd(t *testing.T) {
 			t.Fatal("a lane is watched for ever")
 		}
 	}
+	m.devices.Abort(errors.New("a link of the network was down"))
+}
+
+// Between a failure on the device and the abort that follows, nothing is settled.
+func TestFailureIsNotSettled(t *testing.T) {
+	var devices *Devices
+	aborts := make(chan error, 1)
+	machine, ranks := world(t, 1, func(_ int, _ *device, o *Options) {
+		o.Mode, o.Async, o.Abort = NCCL, true, func(cause error) {
+			if over, err := devices.Settle(0); over {
+				t.Errorf("Settle before the abort: %v", err)
+			}
+			if over, err := devices.Settled(); over {
+				t.Errorf("Settled before the abort: %v", err)
+			}
+			devices.Abort(cause)
+			aborts <- cause
+		}
+	})
+	m, block := ranks[0], make(chan struct{})
+	defer close(block)
+	devices = m.devices
+	m.device.queue(0, func() { <-block })
+	en, err := m.Enqueue(sum(m, t, "x"))
+	if err != nil || !en.Wait(limit) || en.Err() != nil {
+		t.Fatal(err, en.Err())
+	}
+	en.Release()
+	machine.mu.Lock()
+	machine.fails = errors.New("a link of the network is down")
+	machine.mu.Unlock()
+	select {
+	case cause := <-aborts:
+		if over, err := devices.Settle(-1); !over || err != cause {
+			t.Errorf("Settle after the abort: %v, %v", over, err)
+		}
+	case <-time.After(limit):
+		t.Error("nobody has noticed the failure")
+	}
+}
+
+// A lane that ends early is not settled, nor is an operation that the device has while the job is aborted.
+func TestUnfinishedIsNotSettled(t *testing.T) {
+	for name, ends := range map[string]func(*Devices){
+		"close": func(d *Devices) {
+			for l := range d.lanes {
+				d.watch.remove(l)
+			}
+		},
+		"abort": func(d *Devices) { d.Abort(errors.New("rank 7 is dead")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, ranks := world(t, 1, func(_ int, _ *device, o *Options) {
+				o.Mode, o.Async, o.Abort = NCCL, true, func(error) {}
+			})
+			m, block := ranks[0], make(chan struct{})
+			m.device.queue(0, func() { <-block })
+			en, err := m.Enqueue(sum(m, t, "x"))
+			if err != nil || !en.Wait(limit) || en.Err() != nil {
+				t.Fatal(err, en.Err())
+			}
+			en.Release()
+			ends(m.devices)
+			close(block)
+			if over, err := m.devices.Settle(0); over && err == nil {
+				t.Error("it is settled")
+			}
+			m.devices.Abort(errors.New("rank 7 is dead"))
+			if over, err := m.devices.Settle(-1); !over || err == nil {
+				t.Errorf("after the abort: %v, %v", over, err)
+			}
+		})
+	}
+}
+
+// What the device had done before the job failed stays.
+func TestSettledBeforeTheAbort(t *testing.T) {
+	_, ranks := world(t, 1, func(_ int, _ *device, o *Options) {
+		o.Mode, o.Async, o.Abort = NCCL, true, func(error) {}
+	})
+	m := ranks[0]
+	m.run(t, []*engine.Op{sum(m, t, "x")})
+	for range 2 {
+		if over, err := m.devices.Settle(-1); !over || err != nil {
+			t.Errorf("%v, %v", over, err)
+		}
+		m.devices.Abort(errors.New("rank 7 is dead"))
+	}
 }
 
 // An abort that comes while a communicator is made ends that communicator.

@@ -62,6 +62,7 @@ type Devices struct {
 	lost    error     // of Abort
 	told    sync.Once // why Takes has said no
 	settles settling
+	keeps   keeping
 
 	order order
 	watch watch
@@ -259,6 +260,9 @@ func (d *Devices) Share() { d.order.shared = true }
 func (d *Devices) Abort(cause error) {
 	d.mu.Lock()
 	d.lost = cause
+	d.mu.Unlock()
+	d.watch.doubt()
+	d.mu.Lock()
 	lanes := make([]*Lane, 0, len(d.lanes))
 	for l := range d.lanes {
 		lanes = append(lanes, l)
@@ -287,24 +291,67 @@ func (d *Devices) Settled() (bool, error) {
 }
 
 // Settle waits until the device has done all operations that have ended for the program, so that their results can be
-// relied on. If the job fails before that, Settle returns the cause. The program calls it, on any thread.
-func (d *Devices) Settle() error {
+// relied on, and reports whether the wait is over. A timeout below 0 is none. If the job fails before the device has
+// done them, or before that is known, Settle returns the cause. If they do not end, Settle ends the job. The program
+// calls it, on any thread.
+func (d *Devices) Settle(timeout time.Duration) (bool, error) {
 	if !d.options.Async {
-		return nil
+		return true, nil
 	}
-	for d.aborted() == nil && !d.watch.allSettled() {
-		time.Sleep(betweenHurried)
+	for began := time.Now(); ; time.Sleep(betweenHurried) {
+		if d.watch.allSettled() && !d.watch.doubtful.Load() {
+			d.keeps.end()
+			return true, nil
+		}
+		if cause := d.aborted(); cause != nil && d.watch.doubtful.Load() {
+			return true, cause
+		}
+		if err := d.keeps.late(d); err != nil {
+			return true, err
+		}
+		if timeout >= 0 && time.Since(began) >= timeout {
+			d.watch.hurries.Store(false) // until the next call
+			return false, nil
+		}
 	}
-	return d.aborted()
+}
+
+// keeping is the wait of a program that wants to keep results. It may take several calls of Settle.
+type keeping struct {
+	mu    sync.Mutex
+	wait  settling
+	asked time.Time
+}
+
+// anotherWait is the time after which a call of Settle does not continue the wait of the call before.
+const anotherWait = time.Second
+
+func (k *keeping) end() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wait = settling{}
+}
+
+// late ends the job, and returns the cause, if the wait has taken too long.
+func (k *keeping) late(d *Devices) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Since(k.asked) > anotherWait {
+		k.wait = settling{}
+	}
+	k.asked = time.Now()
+	_, err := k.wait.over(d, false, "whose results the program is about to keep")
+	return err
 }
 
 // settling is a wait for operations that have ended for the program, until the device has done them. It belongs to the
 // waiting goroutine.
 type settling struct{ since time.Time }
 
-// over reports whether the wait is over. The device may take as long as a call of CUDA that waits for it.
+// over reports whether the wait is over. The device may take as long as a call of CUDA that waits for it. After a
+// failure of the device, over waits for the abort that follows.
 func (s *settling) over(d *Devices, settled bool, which string) (bool, error) {
-	if settled || d.aborted() != nil {
+	if settled && !d.watch.doubtful.Load() || d.aborted() != nil {
 		return true, nil
 	}
 	if s.since.IsZero() {

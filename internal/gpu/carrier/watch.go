@@ -32,6 +32,10 @@ type watch struct {
 	asking  bool  // ask runs
 	subject *Lane // whose communicator and event ask uses now
 
+	// doubtful says that the job fails, or will, and that nobody knows the outcome of an operation that has ended for
+	// the program. It is set before the lane leaves lanes.
+	doubtful atomic.Bool
+
 	hurries atomic.Bool   // somebody waits for ask to settle all lanes
 	hurry   chan struct{} // ends ask's pause
 }
@@ -120,18 +124,33 @@ func (w *watch) add(l *Lane) {
 		w.lanes = make(map[*Lane]watched)
 	}
 	w.lanes[l] = watched{l.comm, l.place.context, l.done, time.Now()}
+	if w.devices.aborted() != nil {
+		w.doubtful.Store(true)
+	}
 	if !w.asking {
 		w.asking = true
 		guard.Go("the watch over operations of NCCL", w.devices.options.Abort, w.ask)
 	}
 }
 
-// remove forgets a lane, and reports whether ask has stopped using its event. It waits for that up to drainTime,
-// because ask may hang.
+// doubt notes that the job is being aborted, which ends the operations that the device still has.
+func (w *watch) doubt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.lanes) > 0 {
+		w.doubtful.Store(true)
+	}
+}
+
+// remove forgets a lane, which fails if it is not settled, and reports whether ask has stopped using its event. It
+// waits for that up to drainTime, because ask may hang.
 func (w *watch) remove(l *Lane) bool {
 	for deadline := time.Now().Add(drainTime); ; time.Sleep(betweenLooks) {
 		w.mu.Lock()
-		delete(w.lanes, l)
+		if _, watches := w.lanes[l]; watches {
+			w.doubtful.Store(true)
+			delete(w.lanes, l)
+		}
 		asked := w.subject == l
 		w.mu.Unlock()
 		if !asked || time.Now().After(deadline) {
@@ -231,6 +250,7 @@ func (w *watch) look(l *Lane) error {
 		return nil // the lane ends, so its failure no longer matters
 	}
 	if err != nil {
+		w.doubtful.Store(true)
 		delete(w.lanes, l)
 		return l.failed("an operation of NCCL", err)
 	}

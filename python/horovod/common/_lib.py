@@ -131,7 +131,7 @@ _PROTOTYPES = {
     "gorovod_free": (None, [ctypes.c_void_p]),
     "gorovod_takes_device": (ctypes.c_int, [ctypes.c_int]),
     "gorovod_await_on_stream": (ctypes.c_int, [ctypes.c_int64, ctypes.c_size_t]),
-    "gorovod_settle": (ctypes.c_int, []),
+    "gorovod_settle": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_free_on_device": (None, [ctypes.c_int, ctypes.c_void_p]),
     "gorovod_free_on_stream": (None, [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]),
     "gorovod_on_low_memory": (None, [ctypes.c_void_p]),
@@ -426,8 +426,14 @@ def await_elastic_updates() -> bool:
 
 
 def settle() -> None:
-    """Wait until GPUs have done what has ended. Raises HorovodInternalError if results may be wrong."""
-    status = load().gorovod_settle()
+    """Wait until GPUs have done what has ended. Raises HorovodInternalError if results may be wrong.
+
+    A signal's Python handler runs within 100 ms.
+    """
+    gorovod_settle = load().gorovod_settle
+    status = IN_PROGRESS
+    while status == IN_PROGRESS:
+        status = gorovod_settle(WAIT_SLICE_MS)
     if status != OK:
         raise error(status)
 

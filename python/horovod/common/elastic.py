@@ -225,7 +225,12 @@ class ObjectState(State):
             setattr(self, name, value)
 
     def save(self) -> None:
-        """Remember the values."""
+        """Remember the values.
+
+        Raises:
+            HorovodInternalError: the job has failed before a GPU had done all collectives. Nothing is saved.
+        """
+        _lib.settle()
         self._saved_state = {name: getattr(self, name) for name in self._saved_state}
 
     def restore(self) -> None:

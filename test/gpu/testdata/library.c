@@ -444,7 +444,7 @@ static void settles(void) {
   gorovod_op op = make(GOROVOD_ALLREDUCE, "x", N, x, x);
   int64_t h = submit(&op);
   EXPECT(ended(h) == GOROVOD_OK);
-  EXPECT(gorovod_settle() == GOROVOD_OK);
+  EXPECT(gorovod_settle(-1) == GOROVOD_OK);
   const float *y = contents(x, N);
   for (int i = 0; i < N; i++) EXPECT(y[i] == sum(i));
   EXPECT(gorovod_release(h) == GOROVOD_OK);
@@ -452,18 +452,18 @@ static void settles(void) {
   op = make(GOROVOD_ALLREDUCE, "last", N, x, x);
   h = submit(&op);
   finish(h);
-  EXPECT(gorovod_settle() == GOROVOD_UNKNOWN_ERROR);
+  EXPECT(gorovod_settle(-1) == GOROVOD_UNKNOWN_ERROR);
   EXPECT(strstr(gorovod_last_error(), "rank 0") != NULL);
-  EXPECT(gorovod_settle() == GOROVOD_UNKNOWN_ERROR);
+  EXPECT(gorovod_settle(-1) == GOROVOD_UNKNOWN_ERROR);
   EXPECT(gorovod_release(h) == GOROVOD_OK);
   fprintf(stderr, "rank %d survived\n", rank);
   horovod_shutdown();
-  EXPECT(gorovod_settle() == GOROVOD_OK); /* there is nothing to wait for */
+  EXPECT(gorovod_settle(-1) == GOROVOD_OK); /* there is nothing to wait for */
   exit(7);
 }
 
-/* A kernel of NCCL does not end after its operation has ended for the program. A rank that leaves, or a process set that is
- * removed, ends the job after four times the deadline, and the result is refused. */
+/* A kernel of NCCL does not end after its operation has ended for the program. A rank that leaves, a process set that is
+ * removed, or gorovod_settle ends the job after four times the deadline, and the result is refused. */
 static void never(const char *how) {
   int set = 0;
   bool removes = strcmp(how, "remove") == 0;
@@ -479,8 +479,14 @@ static void never(const char *how) {
   int64_t h = submit(&op);
   EXPECT(ended(h) == GOROVOD_OK);
   double began = now();
-  if (removes) EXPECT(horovod_remove_process_set(set) < 0);
-  else horovod_shutdown();
+  if (removes) {
+    EXPECT(horovod_remove_process_set(set) < 0);
+  } else if (strcmp(how, "settle") == 0) {
+    EXPECT(gorovod_settle(0) == GOROVOD_IN_PROGRESS);
+    EXPECT(gorovod_settle(-1) == GOROVOD_UNKNOWN_ERROR);
+  } else {
+    horovod_shutdown();
+  }
   double took = now() - began;
   EXPECT(took > 3.5 && took < 20);
   EXPECT(gorovod_await_on_stream(h, (uintptr_t)stream) == GOROVOD_UNKNOWN_ERROR);

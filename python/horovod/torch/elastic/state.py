@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 import torch
 
+from horovod.common import _lib
 from horovod.common.elastic import ObjectState
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
@@ -38,7 +39,7 @@ class StateHandler:
         self.value = value
 
     def save(self) -> None:
-        """Remember a copy of the value's state."""
+        """Remember a copy of the value's state, or raise before any change of what is remembered."""
         raise NotImplementedError
 
     def restore(self) -> None:
@@ -77,7 +78,12 @@ class ModelStateHandler(StateHandler):
         self.save()
 
     def save(self) -> None:
-        """Remember a copy of the parameters and buffers."""
+        """Remember a copy of the parameters and buffers, once a GPU has done all collectives.
+
+        Raises:
+            HorovodInternalError: the job has failed before. The copy before stays.
+        """
+        _lib.settle()
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
@@ -108,7 +114,12 @@ class OptimizerStateHandler(StateHandler):
         self.save()
 
     def save(self) -> None:
-        """Remember a copy of the optimizer's state."""
+        """Remember a copy of the optimizer's state, once a GPU has done all collectives.
+
+        Raises:
+            HorovodInternalError: the job has failed before. The copy before stays.
+        """
+        _lib.settle()
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
@@ -247,7 +258,12 @@ class TorchState(ObjectState):
             handler.set_value(value)
 
     def save(self) -> None:
-        """Remember copies of the values with handlers, and the plain values themselves."""
+        """Remember copies of the values with handlers, and the plain values themselves.
+
+        Raises:
+            HorovodInternalError: the job has failed before a GPU had done all collectives. Nothing is saved.
+        """
+        _lib.settle()
         for handler in self._handlers.values():
             handler.save()
         super().save()
