@@ -94,7 +94,7 @@ func (o *Options) split() (host string, port int, err error) {
 	return host, port, nil
 }
 
-// renewed keeps a certificate for as long as its files have not changed.
+// renewed is a certificate whose files are read again and again, because they may be renewed.
 type renewed struct {
 	o Options
 
@@ -103,7 +103,7 @@ type renewed struct {
 	read time.Time
 }
 
-// renewalPause is how long a certificate that was read counts at least.
+// renewalPause is the least time between two readings.
 const renewalPause = time.Second
 
 // get returns the certificate of the files, or the last one if they cannot be used now.
