@@ -142,6 +142,26 @@ func TestSpansOfAJob(t *testing.T) {
 	}
 }
 
+// A process of an earlier world that ends late breaks no later world.
+func TestALateDeath(t *testing.T) {
+	server := httptest.NewServer(&collector{})
+	defer server.Close()
+	o, _ := options(server.URL)
+	j := Start(o, "python")
+	defer j.End(0)
+	for epoch := range uint64(2) {
+		j.Form(2, epoch<<20, func() int { return 2 }, nil)
+	}
+	j.Broke(0)
+	if !j.broke.IsZero() {
+		t.Error("the second world is broken by a death in the first")
+	}
+	j.Broke(1 << 20)
+	if j.broke.IsZero() {
+		t.Error("a death in the second world does not count")
+	}
+}
+
 // A world that some ranks never join ends as failed.
 func TestAWorldThatDoesNotForm(t *testing.T) {
 	c := &collector{}
