@@ -92,7 +92,10 @@ func load() (*Driver, error) {
 
 func (d *Driver) initialize() error {
 	var version, devices C.int
-	if code := C.gv_cuda_init(d.f, &version, &devices); code != 0 {
+	end := Begin("cuInit", d.path)
+	code := C.gv_cuda_init(d.f, &version, &devices)
+	end()
+	if code != 0 {
 		if code == C.GV_CU_NO_DEVICE {
 			return fmt.Errorf("CUDA's driver %s sees no device: check nvidia-smi and CUDA_VISIBLE_DEVICES", d.path)
 		}
@@ -121,7 +124,9 @@ func OpenLibrary(name string, onlyLoaded bool) (handle unsafe.Pointer, file stri
 	if onlyLoaded {
 		only = 1
 	}
+	end := Begin("dlopen", name)
 	handle = C.gv_open(cname, only, at, why)
+	end()
 	if handle == nil {
 		return nil, "", fmt.Errorf("%s", C.GoString(why))
 	}
@@ -143,6 +148,7 @@ func (d *Driver) Table() unsafe.Pointer { return unsafe.Pointer(d.f) }
 // Device describes a device.
 func (d *Driver) Device(ordinal int) (Device, error) {
 	var c C.struct_gv_device
+	defer Begin("cuDeviceGet", d.path)()
 	if code := C.gv_cuda_device(d.f, C.int(ordinal), &c); code != 0 {
 		return Device{}, fmt.Errorf("device %d of %d: %w", ordinal, d.devices, d.fail("cuDeviceGet", code))
 	}

@@ -52,7 +52,10 @@ func Open() (*Library, error) {
 func fit(handle unsafe.Pointer, path string) (*Library, error) {
 	l := &Library{path: path, f: (*C.struct_gv_nccl)(C.calloc(1, C.sizeof_struct_gv_nccl))}
 	missing := C.gv_nccl_fill(l.f, handle)
-	if l.version = versionOf(l.f); l.version != 0 && l.version < oldest {
+	end := cuda.Begin("ncclGetVersion", path)
+	l.version = versionOf(l.f)
+	end()
+	if l.version != 0 && l.version < oldest {
 		missing = nil // the version says it better
 	}
 	switch {
