@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"fmt"
+	"os"
 	"time"
 	"unsafe"
 
@@ -30,6 +31,10 @@ func init() {
 			Rank: w.Place.Rank, Mode: modes[w.Config.GPU], Deadline: w.Config.Timeout,
 			Deterministic: w.Config.Deterministic, Async: w.Config.AsyncCompletion, Default: w.Place.LocalRank,
 			Abort: w.Abort, Reclaim: reclaim, Describe: w.Describe, Log: w.Log(),
+			End: func(last error) {
+				w.Log().Error(last.Error())
+				os.Exit(1)
+			},
 		})
 	}
 }

@@ -83,7 +83,7 @@ func buildAt(t *testing.T, cc, folder, name, source string) string {
 // aNCCL returns the source of a library with a version and all functions that are needed, except one. They do nothing.
 func aNCCL(version int, cudaBuild, without string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "const char text[] = \"NCCL version 2.x+cuda%s\";\n", cudaBuild)
+	fmt.Fprintf(&b, "const char text[] = \"NCCL version %s+cuda%s\";\n", nccl.VersionText(version), cudaBuild)
 	fmt.Fprintf(&b, "int ncclGetVersion(int *v) { *v = %d; return 0; }\n", version)
 	fmt.Fprintf(&b, "int ncclGetUniqueId(char *id) { id[0] = 1; return 0; }\n")
 	for _, name := range strings.Fields(`CommInitRankConfig CommFinalize CommDestroy CommAbort CommGetAsyncError GetErrorString
@@ -175,6 +175,11 @@ func TestNCCLOfAPythonPackage(t *testing.T) {
 	next := build(t, libnccl, aNCCL(22005, "12.4", ""))
 	expect(t, ask(t, "nccl", preload, "LD_LIBRARY_PATH="+next), "22005 12", next)
 	expect(t, ask(t, "nccl", preload), "error:", "install its package again", wheel)
+
+	// neither does an unfit one, although both have the same soname
+	buildAt(t, cc, wheel, libnccl, aNCCL(21003, "12.4", ""))
+	expect(t, ask(t, "nccl", preload, "LD_LIBRARY_PATH="+next), "22005 12", next)
+	expect(t, ask(t, "nccl", preload), "error:", "is version 2.10.3: gorovod needs", wheel)
 }
 
 // link makes a link whose path has no blank, because LD_PRELOAD takes a blank for the end of a name.

@@ -29,7 +29,8 @@ type libraryCase struct {
 func TestLibrary(t *testing.T) {
 	async := []string{"HOROVOD_ENABLE_ASYNC_COMPLETION=1"}
 	dynamic := append(async, "HOROVOD_DYNAMIC_PROCESS_SETS=1")
-	short := append(dynamic, "HOROVOD_GLOO_TIMEOUT_SECONDS=1")
+	brief := []string{"HOROVOD_GLOO_TIMEOUT_SECONDS=1"}
+	short := append(dynamic, brief...)
 	for _, c := range []libraryCase{
 		{name: "nccl", ranks: 2, args: []string{"everything"}, env: []string{"GOROVOD_GPU=nccl"}},
 		{name: "auto", ranks: 3, args: []string{"everything"}},
@@ -44,6 +45,12 @@ func TestLibrary(t *testing.T) {
 			env: []string{"LIBRARY_DEVICE=0", "GOROVOD_GPU=nccl"}, says: "as GOROVOD_GPU=nccl asks for", fails: true},
 		{name: "old nccl", ranks: 2, args: []string{"staged"}, env: []string{"STANDIN_NCCL_VERSION=21005"},
 			says: "are copied through host memory: NCCL"},
+		{name: "nccl hangs", ranks: 2, args: []string{"staged"},
+			env:  append(brief, "STANDIN_FAULTS=ncclGetVersion:1:hang"),
+			says: "libnccl.so.2 has not returned for 4s: look at nvidia-smi"},
+		{name: "cuda hangs", ranks: 2, args: []string{"everything"},
+			env:  append(brief, "STANDIN_FAULTS=cuEventQuery:3:hang"),
+			says: "not returned after another 1s, so this process cannot go on, and ends", fails: true},
 		{name: "copies", ranks: 3, args: []string{"copies"}},
 		{name: "mixed", ranks: 3, args: []string{"mixed"}},
 		{name: "elsewhere", ranks: 2, args: []string{"elsewhere"}},

@@ -18,8 +18,8 @@ type Options struct {
 	Rank int
 	Mode Mode
 	// Deadline limits the making of a communicator, and then its trial, from the time at which the device is free for
-	// the trial. It also limits each call of CUDA or NCCL that the driver makes for them. Any other call may take four
-	// times as long.
+	// the trial. It also limits each call of CUDA or NCCL that the driver makes for them. The search for CUDA and NCCL,
+	// the making of a context, and any other call of the driver may take inUse times as long.
 	Deadline time.Duration
 	// Deterministic keeps reductions from NCCL, which promises no order of the operands.
 	Deterministic bool
@@ -31,6 +31,9 @@ type Options struct {
 	Default int
 	// Abort, if set, ends the job. It may be called on any goroutine.
 	Abort func(cause error)
+	// End, if set, ends the process. It is called if a call of CUDA or NCCL lasts for another Deadline after an abort,
+	// because then neither the driver nor the program could ever go on. last says what the process has to say.
+	End func(last error)
 	// Reclaim, if set, makes the program give back memory of a device that it keeps but does not use. The driver calls
 	// it after a failed allocation, waits for it, and tries the allocation again.
 	Reclaim func(device int)
@@ -55,12 +58,15 @@ type Devices struct {
 	system  System
 	options Options
 
+	contexts  search[located]
+	libraries search[Library]
+
 	mu      sync.Mutex
-	place   *place        // of the first tensor; all others are there, too
-	making  chan struct{} // closed when the context of place has been made, or could not be; nil: nobody makes it
+	place   *place // of the first tensor; all others are there, too
 	lanes   map[*Lane]bool
-	lost    error     // of Abort
-	told    sync.Once // why Takes has said no
+	lost    error         // of Abort
+	ends    chan struct{} // closed by Abort
+	told    sync.Once     // why Takes has said no
 	settles settling
 	keeps   keeping
 
@@ -79,7 +85,7 @@ func New(s System, o Options) *Devices {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Devices{system: s, options: o, lanes: make(map[*Lane]bool)}
+	d := &Devices{system: s, options: o, lanes: make(map[*Lane]bool), ends: make(chan struct{})}
 	d.watch.devices, d.watch.hurry = d, make(chan struct{}, 1)
 	return d
 }
@@ -124,30 +130,37 @@ func (p *place) freeHost(at unsafe.Pointer) {
 	p.bin.throw(func() { _ = p.context.FreeHost(at) }) // the device is lost
 }
 
-// use makes a device the one of this process.
-func (d *Devices) use(device int, c Context) *place {
-	d.place = &place{device: device, context: c, reclaim: d.options.Reclaim, watch: &d.watch}
-	d.place.bin.failed = func(err error) { d.options.Log.Error("free memory of a device", "error", err) }
-	return d.place
+// located is a context and its device.
+type located struct {
+	device  int
+	context Context
 }
 
 // at returns the place of the process's device. The first call decides which that is; -1 is whichever it is. It makes
-// the context, which may take seconds or hang, and holds no lock meanwhile. Other calls wait for it.
+// the context, which may take seconds; see search.find for how long the caller waits.
 func (d *Devices) at(device int) (*place, error) {
-	for {
-		d.mu.Lock()
-		p, making := d.place, d.making
-		if p == nil && making == nil {
-			d.making = make(chan struct{})
-			d.mu.Unlock()
-			return d.open(device)
+	d.mu.Lock()
+	p := d.place
+	d.mu.Unlock()
+	if p == nil {
+		found, err := d.contexts.find(d, func() (located, error) { return d.locate(device) })
+		if err != nil {
+			return nil, err
 		}
-		d.mu.Unlock()
-		if p != nil {
-			return p, p.is(device)
-		}
-		<-making
+		p = d.use(found)
 	}
+	return p, p.is(device)
+}
+
+// use makes a device the one of this process, unless there is one.
+func (d *Devices) use(l located) *place {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.place == nil {
+		d.place = &place{device: l.device, context: l.context, reclaim: d.options.Reclaim, watch: &d.watch}
+		d.place.bin.failed = func(err error) { d.options.Log.Error("free memory of a device", "error", err) }
+	}
+	return d.place
 }
 
 // is says why p is not the place of a device, nil if it is.
@@ -161,34 +174,22 @@ func (p *place) is(device int) error {
 		"CUDA_VISIBLE_DEVICES)", device, p.device)
 }
 
-// open makes the place of a device, for all calls of at.
-func (d *Devices) open(device int) (*place, error) {
-	o := &d.options
-	if o.Abort != nil {
-		longest := inUse * o.Deadline
-		defer time.AfterFunc(longest, func() {
-			o.Abort(fmt.Errorf("%s makes its context of a CUDA device, and CUDA has not returned for %v; look at "+
-				"nvidia-smi there, or set GOROVOD_GPU=staged", o.Describe(o.Rank), longest))
-		}).Stop()
-	}
+// locate makes the context of a device.
+func (d *Devices) locate(device int) (located, error) {
 	any := device < 0
 	if any {
-		device = o.Default
+		device = d.options.Default
 	}
 	c, err := d.system.Context(device)
 	if err != nil && any {
 		device = 0 // each process of the host sees its own device only
 		c, err = d.system.Context(device)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	close(d.making)
-	d.making = nil
-	if err != nil {
-		return nil, err
-	}
-	return d.use(device, c), nil
+	return located{device, c}, err
 }
+
+// library finds NCCL.
+func (d *Devices) library() (Library, error) { return d.libraries.find(d, d.system.Library) }
 
 // Usable returns why tensors of a device cannot be submitted, or nil if they can. The device of the first call becomes
 // the one of this process.
@@ -211,9 +212,9 @@ func (d *Devices) Takes(device int) bool {
 	}
 	err := d.Usable(device)
 	if err == nil {
-		_, err = d.system.Library()
+		_, err = d.library()
 	}
-	if err != nil {
+	if err != nil && d.aborted() == nil {
 		d.told.Do(func() {
 			d.options.Log.Warn(fmt.Sprintf("tensors of device %d are copied through host memory: %v "+
 				"(GOROVOD_GPU=staged asks for that, and is silent)", device, err))
@@ -259,6 +260,9 @@ func (d *Devices) Share() { d.order.shared = true }
 // goroutine, and more than once, and does not wait.
 func (d *Devices) Abort(cause error) {
 	d.mu.Lock()
+	if d.lost == nil {
+		close(d.ends)
+	}
 	d.lost = cause
 	d.mu.Unlock()
 	d.watch.doubt()

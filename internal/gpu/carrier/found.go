@@ -53,8 +53,9 @@ func (l *Lane) Found() collective.Op {
 		l.founded = true
 		return nil
 	}
+	err := f.search()
 	defer f.watched()()
-	f.gather(f.claim(), claimBytes)
+	f.gather(f.claim(err), claimBytes)
 	f.step = (*founding).claiming
 	return f
 }
@@ -96,10 +97,22 @@ func (f *founding) gather(mine []byte, bytes int) {
 	f.op = f.lane.host.Start(&f.args)
 }
 
-// claim returns this member's claim, encoded.
-func (f *founding) claim() []byte {
+// search finds the process's device and NCCL. It has a limit of its own, so the watch need not look.
+func (f *founding) search() error {
+	_, err := f.lane.devices.at(-1)
+	if err == nil {
+		f.library, err = f.lane.devices.library()
+	}
+	return err
+}
+
+// claim returns this member's claim, encoded. err is why there is no device, or no NCCL.
+func (f *founding) claim(err error) []byte {
 	l := f.lane
-	c, err := l.claim(f)
+	var c claim
+	if err == nil {
+		c, err = l.claim(f)
+	}
 	if err != nil {
 		c.Why = err.Error()
 	}
@@ -112,9 +125,6 @@ func (l *Lane) claim(f *founding) (c claim, err error) {
 	}
 	about, err := l.devices.system.Device(l.place.device)
 	if c.UUID = about.UUID; err != nil {
-		return c, err
-	}
-	if f.library, err = l.devices.system.Library(); err != nil {
 		return c, err
 	}
 	c.Version, c.Shares = f.library.Version(), f.library.SharesDevices()

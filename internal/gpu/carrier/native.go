@@ -47,6 +47,9 @@ func (Native) Library() (Library, error) {
 	return library{l}, l.Runs(d)
 }
 
+// Underway implements System.
+func (Native) Underway() string { return cuda.Underway() }
+
 type library struct{ *nccl.Library }
 
 // NewComm implements Library.

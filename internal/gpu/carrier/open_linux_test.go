@@ -1,20 +1,26 @@
 package carrier
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 )
 
-// slow is a system in which the making of a context lasts until it is told how that ends.
+// slow is a system in which the making of a context, or the search for NCCL, lasts until it is told how that ends.
 type slow struct {
 	System
 	began chan int
 	ends  chan error
 }
+
+func newSlow() *slow { return &slow{began: make(chan int), ends: make(chan error)} }
 
 func (s *slow) Context(device int) (Context, error) {
 	s.began <- device
@@ -24,44 +30,160 @@ func (s *slow) Context(device int) (Context, error) {
 	return &counted{reached: make(map[cuda.Event]bool)}, nil
 }
 
-// While a context is made, an abort, the end and questions about tensors do not wait. Other users of the device do.
+func (s *slow) Underway() string { return "cuInit of /usr/lib/libcuda.so.1" }
+
+// use uses a device on a goroutine of its own.
+func use(d *Devices, device int) <-chan error {
+	found := make(chan error, 1)
+	go func() { found <- d.Usable(device) }()
+	return found
+}
+
+// While a context is made, questions about tensors do not wait. Other users of the device do, for the same attempt.
 func TestSlowContext(t *testing.T) {
-	s := &slow{began: make(chan int), ends: make(chan error)}
-	aborts := make(chan error, 1)
-	d := New(s, Options{Deadline: 10 * time.Millisecond, Abort: func(cause error) { aborts <- cause }})
-	found := make(chan error)
-	use := func() { found <- d.Usable(0) }
-	go use()
+	s := newSlow()
+	d := New(s, Options{Deadline: time.Hour})
+	first := use(d, 0)
 	<-s.began
-	go use()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		d.Abort(errors.New("rank 7 is dead"))
-		if d.GiveBack(0, 1, 1, 0) {
-			t.Error("memory of a device that is not in use is taken back")
-		}
-		_ = d.Refuse(&Tensor{})
-		d.Close()
-	}()
-	select {
-	case <-done:
-	case <-time.After(limit):
-		t.Fatal("an abort waits for the making of a context")
+	if d.GiveBack(0, 1, 1, 0) {
+		t.Error("memory of a device that is not in use is taken back")
 	}
-	if cause := <-aborts; !strings.Contains(cause.Error(), "rank 0 makes its context of a CUDA device") {
-		t.Error(cause)
-	}
-	s.ends <- errors.New("no memory") // the second one tries now
-	if err := <-found; err == nil {
+	_ = d.Refuse(&Tensor{})
+	s.ends <- errors.New("no memory")
+	if err := <-first; err == nil {
 		t.Error("there is a device without a context")
 	}
+	second := use(d, 0) // tries again
 	<-s.began
+	third := use(d, 0)
 	s.ends <- nil
-	if err := <-found; err != nil {
+	if err := <-second; err != nil {
 		t.Error(err)
+	}
+	select {
+	case err := <-third:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-s.began:
+		t.Error("two contexts are made")
 	}
 	if err := d.Usable(1); err == nil {
 		t.Error("a process has two devices")
+	}
+}
+
+// A context that is too late counts as failed, also for those who ask later, and after it is there.
+func TestLateContext(t *testing.T) {
+	s, log := newSlow(), new(bytes.Buffer)
+	d := New(s, Options{Deadline: time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))})
+	found := use(d, 0)
+	<-s.began
+	const why = "cuInit of /usr/lib/libcuda.so.1 has not returned for 4ms"
+	if err := <-found; err == nil || !strings.Contains(err.Error(), why) {
+		t.Error(err)
+	}
+	s.ends <- nil
+	if d.Takes(0) {
+		t.Error("the late context is used")
+	}
+	for _, line := range []string{"has not returned for 1ms", "copied through host memory: " + why} {
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("the log does not say that it %s:\n%s", line, log)
+		}
+	}
+}
+
+// After an abort nobody waits for a context any more.
+func TestAbortWithoutContext(t *testing.T) {
+	s := newSlow()
+	d := New(s, Options{Deadline: time.Hour})
+	found := use(d, 0)
+	<-s.began
+	d.Abort(errors.New("rank 7 is dead"))
+	d.Abort(errors.New("rank 8 is dead"))
+	if err := <-found; err == nil || !strings.Contains(err.Error(), "is dead") {
+		t.Error(err)
+	}
+	d.Close()
+	s.ends <- nil
+}
+
+// without is a rank's System in which the search for NCCL hangs.
+type without struct {
+	*device
+	hangs chan struct{}
+}
+
+func (w without) Library() (Library, error) {
+	<-w.hangs
+	return w.device.Library()
+}
+
+func (w without) Underway() string { return "dlopen of libnccl.so.2" }
+
+// If NCCL's library hangs on a rank, all ranks are told which call that is. In Mode Auto they go on without NCCL.
+func TestNCCLHangs(t *testing.T) {
+	for mode, says := range map[Mode]string{
+		Auto: "because NCCL cannot carry them: rank 1: dlopen of libnccl.so.2 has not returned for 40ms",
+		NCCL: "as GOROVOD_GPU=nccl asks for: rank 1: dlopen of libnccl.so.2 has not returned for 40ms",
+	} {
+		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+			hangs := make(chan struct{})
+			_, ranks := world(t, 2, func(r int, d *device, o *Options) {
+				if o.Mode = mode; r == 1 {
+					o.Deadline = 10 * time.Millisecond
+				}
+			})
+			ranks[1].devices.system = without{ranks[1].device, hangs}
+			defer close(hangs)
+			if ranks[1].devices.Takes(0) != (mode == NCCL) {
+				t.Error("a rank is to submit tensors of the device only in Mode NCCL")
+			}
+			each(ranks, func(m *member) {
+				en, err := m.Enqueue(sum(m, t, "x"))
+				if err == nil {
+					en.Wait(limit)
+					err = en.Err()
+					en.Release()
+				}
+				if mode == NCCL && (err == nil || !strings.Contains(err.Reason, says)) || mode == Auto && err != nil {
+					t.Errorf("rank %d: %v", m.rank, err)
+				}
+			})
+			if log := ranks[0].log.String(); mode == Auto && !strings.Contains(log, says) {
+				t.Error(log)
+			}
+		})
+	}
+}
+
+// If a call of CUDA does not return after an abort either, the process ends, with the cause.
+func TestCallThatNeverReturns(t *testing.T) {
+	aborts, last := make(chan error, 1), make(chan error, 1)
+	var m *member
+	_, ranks := world(t, 1, func(_ int, _ *device, o *Options) {
+		o.Mode, o.Abort = NCCL, func(cause error) { aborts <- cause; m.devices.Abort(cause) }
+		o.End = func(cause error) { last <- cause }
+	})
+	m = ranks[0]
+	m.run(t, []*engine.Op{sum(m, t, "x")})
+	m.devices.options.Deadline = 30 * time.Millisecond
+	hangs := make(chan struct{})
+	defer close(hangs)
+	m.device.hangs.Store(&hangs)
+	en, err := m.Enqueue(sum(m, t, "y"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer en.Release()
+	const why = "rank 0 moves tensors of a device, and a call of CUDA or NCCL there has not returned for 120ms"
+	if cause := <-aborts; !strings.Contains(cause.Error(), why) {
+		t.Error(cause)
+	}
+	const end = "; a call of CUDA or NCCL has still not returned after another 30ms, so this process cannot go on, " +
+		"and ends"
+	if cause := <-last; !strings.Contains(cause.Error(), why) || !strings.HasSuffix(cause.Error(), end) {
+		t.Error(cause)
 	}
 }

@@ -15,6 +15,9 @@ type System interface {
 	Device(ordinal int) (cuda.Device, error)
 	// Library finds NCCL.
 	Library() (Library, error)
+	// Underway names the call that Context, Device or Library is in, and its file; "" if that is not known. It does
+	// not wait for them.
+	Underway() string
 }
 
 // Context has the methods of a cuda.Context that this package needs.

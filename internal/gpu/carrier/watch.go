@@ -1,6 +1,7 @@
 package carrier
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -80,22 +81,35 @@ func (w *watch) leave() {
 func (w *watch) timeCalls() {
 	o := &w.devices.options
 	calls, since := w.calls.Load(), time.Now()
+	var lost time.Time // when the abort was seen, while this call lasts; zero: there is none
 	for {
 		time.Sleep(betweenQuestions)
+		cause := w.devices.aborted()
 		switch now := w.calls.Load(); {
 		case now != calls:
-			calls, since = now, time.Now()
+			calls, since, lost = now, time.Now(), time.Time{}
 		case now%2 == 0:
 			if w.rests() {
 				return
 			}
-		case time.Since(since) > w.longest():
-			o.Abort(fmt.Errorf("%s moves tensors of a device, and a call of CUDA or NCCL there has not returned for "+
-				"%v; see what NCCL_DEBUG=INFO prints there, or set GOROVOD_GPU=staged to do without NCCL",
-				o.Describe(o.Rank), w.longest()))
+		case cause != nil && lost.IsZero():
+			lost = time.Now()
+		case cause != nil && time.Since(lost) > o.Deadline && o.End != nil:
+			o.End(fmt.Errorf("%w; %s has still not returned after another %v, so this process cannot go on, and ends",
+				cause, w.call(), o.Deadline))
+			return
+		case cause == nil && time.Since(since) > w.longest():
+			o.Abort(fmt.Errorf("%s moves tensors of a device, and %s there has not returned for %v; see what "+
+				"NCCL_DEBUG=INFO prints there, or set GOROVOD_GPU=staged to do without NCCL", o.Describe(o.Rank),
+				w.call(), w.longest()))
 			since = time.Now()
 		}
 	}
+}
+
+// call names what the driver is in.
+func (w *watch) call() string {
+	return cmp.Or(w.devices.system.Underway(), "a call of CUDA or NCCL")
 }
 
 // rests reports whether timeCalls is to end. If the driver enters meanwhile, either enter sees that nobody times its

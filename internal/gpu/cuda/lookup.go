@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A call that loads a library or starts it runs whatever is in that file, so it may hang or end the process. Begin notes
-// such calls, so that others can say which one it was.
+// calls are those that load a library or start it. Such a call runs whatever is in that file, so it may hang or end the
+// process, and others want to say which one it was.
 var calls struct {
 	sync.Mutex
 	underway []*string

@@ -39,27 +39,31 @@ func among(files []string, name string) string {
 }
 
 // built matches the line that NCCL logs when it starts. The line is among the constants of NCCL's file.
-var built = regexp.MustCompile(`NCCL version \d[^\x00+]*\+cuda(\d+)\.\d+`)
+var built = regexp.MustCompile(`NCCL version (\d+)\.(\d+)(?:\.(\d+))?[^\x00+]*\+cuda(\d+)\.\d+`)
 
-// builtFor returns the major version of CUDA that a library's file was built for, or 0 if the file does not tell.
-func builtFor(file string) int {
+// stamp returns the version code of the NCCL in a file, and the major version of CUDA that it was built for, without
+// loading it. What the file does not tell is 0.
+func stamp(file string) (version, cuda int) {
 	f, err := elf.Open(file)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	defer f.Close()
 	constants := f.Section(".rodata")
 	if constants == nil || constants.Size > 64<<20 {
-		return 0
+		return 0, 0
 	}
 	data, err := constants.Data()
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	m := built.FindSubmatch(data)
 	if m == nil {
-		return 0
+		return 0, 0
 	}
-	major, _ := strconv.Atoi(string(m[1]))
-	return major
+	var numbers [4]int
+	for i := range numbers {
+		numbers[i], _ = strconv.Atoi(string(m[i+1])) // the last part of a version may be missing
+	}
+	return versionCode(numbers[0], numbers[1], numbers[2]), numbers[3]
 }

@@ -26,9 +26,13 @@ func find() (*Library, error) {
 		if _, err := os.Stat(file); err != nil && file != soname {
 			continue
 		}
-		l, err := load(file, loaded)
+		// A library that has been loaded hides later ones, since their names are the same.
+		err := told(file).fits(cuda.RuntimeMajor(loaded))
 		if err == nil {
-			return l, nil
+			var l *Library
+			if l, err = load(file, loaded); err == nil {
+				return l, nil
+			}
 		}
 		reasons = append(reasons, err)
 	}
@@ -68,11 +72,25 @@ func check(handle unsafe.Pointer, path string, loaded []string) (*Library, error
 	if err != nil {
 		return nil, err
 	}
-	l.cuda = builtFor(path)
+	l.cuda = told(path).cuda
 	if err := l.suits(cuda.RuntimeMajor(loaded)); err != nil {
 		return nil, err
 	}
 	return l, nil
+}
+
+// told returns what is known of a library without loading it.
+func told(file string) *Library {
+	version, major := stamp(file)
+	return &Library{path: file, version: version, cuda: major}
+}
+
+// fits returns an error if the version is unfit, or suits does. A version of 0 is unknown.
+func (l *Library) fits(runtime int) error {
+	if l.version != 0 && !known(l.version) {
+		return l.unfit()
+	}
+	return l.suits(runtime)
 }
 
 // suits returns an error if the library was built for another CUDA than that of the framework, whose major version is

@@ -64,12 +64,19 @@ func fit(handle unsafe.Pointer, path string) (*Library, error) {
 		C.free(unsafe.Pointer(l.f))
 		return nil, fmt.Errorf("NCCL's library %s has no function %s, so it is damaged or no NCCL: install NCCL %s or "+
 			"newer", path, name, VersionText(oldest))
-	case l.version < oldest || l.version/10000 != newestKnown:
+	case !known(l.version):
 		C.free(unsafe.Pointer(l.f))
-		return nil, fmt.Errorf("NCCL's library %s is version %s: gorovod needs %s or newer, of NCCL %d", path,
-			VersionText(l.version), VersionText(oldest), newestKnown)
+		return nil, l.unfit()
 	}
 	return l, nil
+}
+
+// known reports whether a version is one that this package can use.
+func known(version int) bool { return version >= oldest && version/10000 == newestKnown }
+
+func (l *Library) unfit() error {
+	return fmt.Errorf("NCCL's library %s is version %s: gorovod needs %s or newer, of NCCL %d", l.path,
+		VersionText(l.version), VersionText(oldest), newestKnown)
 }
 
 // versionOf returns the library's version, or 0 if the library does not tell it.

@@ -1,6 +1,7 @@
 package nccl
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -9,6 +10,11 @@ func TestVersionText(t *testing.T) {
 	for v, want := range map[int]string{2708: "2.7.8", 21805: "2.18.5", 22900: "2.29.0", 23203: "2.32.3"} {
 		if got := VersionText(v); got != want {
 			t.Errorf("%d is %s, not %s", v, got, want)
+		}
+		var major, minor, patch int
+		fmt.Sscanf(want, "%d.%d.%d", &major, &minor, &patch)
+		if got := versionCode(major, minor, patch); got != v {
+			t.Errorf("%s is %d, not %d", want, got, v)
 		}
 	}
 }

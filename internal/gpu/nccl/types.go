@@ -72,6 +72,14 @@ const (
 	newestKnown = 2     // the one major version whose interface is known here
 )
 
+// versionCode is NCCL's own code of a version.
+func versionCode(major, minor, patch int) int {
+	if major == 2 && minor < 9 {
+		return major*1000 + minor*100 + patch
+	}
+	return major*10000 + minor*100 + patch
+}
+
 // VersionText writes a version as people do: 2.18.5 for 21805.
 func VersionText(v int) string {
 	if v < 10000 { // before 2.9, as 2708
