@@ -9,8 +9,8 @@ import (
 	"github.com/gorovod/gorovod/internal/guard"
 )
 
-// search is a look for something of the System. It may hang, in a library that is being loaded or started, so it runs on
-// a goroutine of its own. All who need the result at a time wait for the same attempt.
+// search is a look for something of the System. It may hang, in a library that is being loaded or started, so it runs
+// on a goroutine of its own. All who need the result at a time wait for the same attempt.
 type search[T any] struct {
 	mu      sync.Mutex
 	attempt *attempt[T] // under way, too late, or successful; nil: the next one who asks begins
@@ -78,6 +78,6 @@ func (a *attempt[T]) end(result T, err error) (first bool) {
 
 // silent is the error of a call of CUDA or NCCL that has not returned for some time.
 func (d *Devices) silent(since time.Duration) error {
-	return fmt.Errorf("%s has not returned for %v: look at nvidia-smi and at that file, or set GOROVOD_GPU=staged to do "+
-		"without NCCL", cmp.Or(d.system.Underway(), "a call of CUDA"), since)
+	return fmt.Errorf("%s has not returned for %v: look at nvidia-smi and at that file, or set GOROVOD_GPU=staged to "+
+		"do without NCCL", cmp.Or(d.system.Underway(), "a call of CUDA"), since)
 }
