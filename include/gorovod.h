@@ -375,9 +375,13 @@ const char *gorovod_version(void);
  *                  "own rows"; rooted: whether root_rank means something
  */
 const char *gorovod_facts(void);
-/* What this process has of CUDA and NCCL, and how it moves tensors of GPUs, as lines for people. It starts CUDA. The caller
- * frees the text with gorovod_free. */
-char *gorovod_gpu_report(void);
+/* Writes to the file descriptor out, as lines for people, what this process has of CUDA and NCCL, and how it moves tensors of
+ * GPUs. It starts CUDA. CUDA's and NCCL's libraries may hang or end the process, so each call into them is written to the
+ * descriptor calls before it is made, as a line "gorovod calls FUNCTION of FILE". */
+void gorovod_gpu_report(int out, int calls);
+/* The version code of the NCCL that collectives of this process can use, as horovod_nccl_built, or 0. Unlike that it starts
+ * CUDA, so 0 also says that CUDA does not start, or sees no device. calls is as for gorovod_gpu_report. */
+int gorovod_usable_nccl(int calls);
 /* How many rows of a reducescatter of rows rows the given rank of a process set of that size gets; -1 for impossible
  * arguments. */
 int64_t gorovod_share(int64_t rows, int rank, int size);

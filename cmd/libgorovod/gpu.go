@@ -10,6 +10,7 @@ import "C"
 import (
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/carrier"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/interpreter"
 	"github.com/gorovod/gorovod/internal/process"
 	"github.com/gorovod/gorovod/internal/tensor"
 	"github.com/gorovod/gorovod/internal/world"
@@ -153,8 +155,65 @@ func goFreeOnStream(device C.int, data unsafe.Pointer, bytes C.size_t, stream C.
 	}
 }
 
+// wish is how tensors of devices travel in the job that runs, or in a job that this process would start now.
+func wish() (config.GPU, error) {
+	if w := process.World(); w != nil {
+		return w.Config.GPU, nil
+	}
+	c, err := config.Load(func(name string) (string, bool) {
+		if name != "GOROVOD_GPU" {
+			return "", false // other variables may be wrong, too
+		}
+		return getenv(name)
+	})
+	if err != nil {
+		return "", err
+	}
+	return c.GPU, nil
+}
+
 //export goNCCLBuilt
-func goNCCLBuilt() C.int { return C.int(gpu.NCCLVersion()) }
+func goNCCLBuilt() C.int {
+	if w, err := wish(); err == nil {
+		return C.int(gpu.NCCLVersion(w))
+	}
+	return 0 // no job can start
+}
+
+// descriptor writes to a file of the program.
+type descriptor C.int
+
+func (d descriptor) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var more int
+		if more, err = syscall.Write(int(d), p[n:]); err == nil || err == syscall.EINTR {
+			n, err = n+max(0, more), nil
+		}
+	}
+	return n, err
+}
+
+// tell writes each call into CUDA or NCCL to a descriptor, as interpreter.CallPrefix says, until stop is called.
+func tell(to C.int) (stop func()) {
+	cuda.Tell(func(call string) { fmt.Fprintf(descriptor(to), "%s%s\n", interpreter.CallPrefix, call) })
+	return func() { cuda.Tell(nil) }
+}
+
+//export goUsableNCCL
+func goUsableNCCL(calls C.int) C.int {
+	defer tell(calls)()
+	if w, err := wish(); err == nil {
+		return C.int(gpu.UsableNCCL(w))
+	}
+	return 0
+}
 
 //export goGPUReport
-func goGPUReport() *C.char { return C.CString(gpu.Report()) }
+func goGPUReport(out, calls C.int) {
+	defer tell(calls)()
+	w, err := wish()
+	if err != nil {
+		fmt.Fprintf(descriptor(out), "WRONG: no job can start: %v\n", err)
+	}
+	gpu.Report(descriptor(out), w)
+}

@@ -525,7 +525,11 @@ const char *gorovod_version(void) { return is_child() ? "" : goVersion(); }
 
 const char *gorovod_facts(void) { return is_child() ? "" : goFacts(); }
 
-char *gorovod_gpu_report(void) { return is_child() ? NULL : goGPUReport(); }
+void gorovod_gpu_report(int out, int calls) {
+  if (!is_child()) goGPUReport(out, calls);
+}
+
+int gorovod_usable_nccl(int calls) { return is_child() ? 0 : goUsableNCCL(calls); }
 
 int64_t gorovod_share(int64_t rows, int rank, int size) { return is_child() ? -1 : goShare(rows, rank, size); }
 

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // fakePython stands in for an interpreter: a script of sh.
@@ -18,23 +20,63 @@ func fakePython(t *testing.T, script string) string {
 	return file
 }
 
+func askGPU(python string) (string, int) {
+	var out, errs bytes.Buffer
+	code := Main("gorovod doctor", []string{"--gpu", "--python", python}, []string{"SEEN=by it"}, &out, &errs, nil)
+	return out.String() + errs.String(), code
+}
+
 func TestGPU(t *testing.T) {
-	ask := func(python string) (string, int) {
-		var out, errs bytes.Buffer
-		code := Main("gorovod doctor", []string{"--gpu", "--python", python}, []string{"SEEN=by it"}, &out, &errs, nil)
-		return out.String() + errs.String(), code
+	out, code := askGPU(fakePython(t, `echo "$SEEN: $*"`))
+	want := ""
+	for _, p := range parts {
+		want += "by it: -m horovod._gpu_report " + p.name + "\n"
 	}
-	out, code := ask(fakePython(t, `echo "$SEEN: $*"`))
-	if out != "by it: -m horovod._gpu_report\n" || code != 0 {
+	if out != want || code != 0 {
 		t.Errorf("code %d: %s", code, out)
 	}
-	out, code = ask(fakePython(t, "echo a trace >&2; echo 'No module named horovod' >&2; exit 1"))
-	if !strings.Contains(out, "cannot say what it has (exit status 1: No module named horovod): is gorovod's wheel") ||
-		code != 1 {
-		t.Errorf("code %d: %s", code, out)
+}
+
+// A Python that cannot make a report costs no time, and is named.
+func TestGPUWithoutAPackage(t *testing.T) {
+	for python, says := range map[string]string{
+		fakePython(t, "echo a trace >&2; echo 'No module named horovod' >&2; exit 1"): "cannot say what it has: " +
+			"it has ended (exit status 1); it said: No module named horovod: is gorovod's wheel installed there?",
+		"no-such-python":     "no Python called no-such-python: --python PROGRAM names another one",
+		"/no/such/python":    "no Python called /no/such/python: --python PROGRAM names another one",
+		t.TempDir():          "it cannot be run",
+		fakePython(t, ":"):   "it has answered nothing, so it is no Python",
+		fakePython(t, "cat"): "it has answered nothing, so it is no Python",
+	} {
+		if out, code := askGPU(python); !strings.Contains(out, says) || !strings.Contains(out, python) || code != 1 {
+			t.Errorf("%s: code %d: %s", python, code, out)
+		}
 	}
-	out, code = ask("no-such-python")
-	if !strings.Contains(out, "no Python called no-such-python: --python PROGRAM names another one") || code != 1 {
+}
+
+// What a part has printed before it hangs or dies is in the report, as are the other parts.
+func TestGPUWhosePartsFail(t *testing.T) {
+	defer func(saved []part) { parts = saved }(slices.Clone(parts))
+	for i := range parts {
+		if parts[i].name == "jax" {
+			parts[i].limit = 100 * time.Millisecond
+		}
+	}
+	out, code := askGPU(fakePython(t, `case $3 in
+		torch) echo "PyTorch: 2"; echo SIGSEGV: why >&2; echo ----- >&2; exit 2;;
+		jax) printf "JAX: "; sleep 1000;;
+		libraries) printf "CUDA's driver: "; echo gorovod calls cuInit of x >&2; kill -SEGV $$;;
+		*) echo "the $3";; esac`))
+	const want = `the python
+PyTorch: 2
+WRONG: the part about PyTorch has ended (exit status 2); it said: SIGSEGV: why
+JAX: 
+WRONG: the part about JAX has not ended within 100ms
+CUDA's driver: 
+WRONG: the part about CUDA and NCCL has ended (signal: segmentation fault); its last call into a library was cuInit of x
+the trial
+`
+	if out != want || code != 0 {
 		t.Errorf("code %d: %s", code, out)
 	}
 }

@@ -4,6 +4,7 @@
 package gpu
 
 import (
+	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 )
@@ -22,15 +23,32 @@ func Find() (*cuda.Driver, *nccl.Library, error) {
 	return driver, library, library.Runs(driver)
 }
 
-// NCCLVersion returns the version code of the NCCL that collectives of this process can use, such as 21805, or 0 if
-// they can use none. It loads the libraries, but does not start CUDA, so the program may still choose its devices.
-func NCCLVersion() int {
-	if cuda.Present() != nil {
+// NCCLVersion returns the version code of the NCCL that collectives of this process can use with a wish, such as 21805,
+// or 0 if they can use none. It loads the libraries, but does not start CUDA, so the program may still choose its
+// devices. If CUDA has been started, its driver must be able to run the library.
+func NCCLVersion(wish config.GPU) int {
+	if wish == config.GPUStaged || wish == config.GPUOff || cuda.Present() != nil {
 		return 0
 	}
 	library, err := nccl.Open()
 	if err != nil {
 		return 0
 	}
+	if driver := cuda.Started(); driver != nil && library.Runs(driver) != nil {
+		return 0
+	}
 	return library.Version()
+}
+
+// UsableNCCL is NCCLVersion for a process that may start CUDA: it also returns 0 if CUDA does not start, or sees no
+// device.
+func UsableNCCL(wish config.GPU) int {
+	version := NCCLVersion(wish)
+	if version == 0 {
+		return 0
+	}
+	if _, _, err := Find(); err != nil {
+		return 0
+	}
+	return version
 }

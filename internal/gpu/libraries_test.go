@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 )
@@ -33,8 +35,11 @@ func TestMain(m *testing.M) {
 		} else {
 			fmt.Println(d.Version(), d.Count(), d.Path())
 		}
+	case "built":
+		wish := config.GPU(cmp.Or(os.Getenv("GOROVOD_GPU"), "auto"))
+		fmt.Println(NCCLVersion(wish), UsableNCCL(wish), NCCLVersion(wish))
 	case "report":
-		fmt.Print(Report())
+		Report(os.Stdout, config.GPU(cmp.Or(os.Getenv("GOROVOD_GPU"), "auto")))
 	case "":
 		os.Exit(m.Run())
 	default:
@@ -243,6 +248,11 @@ func TestUnfitDriver(t *testing.T) {
 		"sees no device: check nvidia-smi and CUDA_VISIBLE_DEVICES")
 	failing := build(t, libcuda, aDriver(t, 12080, 2, 803, ""))
 	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+failing), "does not start: cuInit: an error (CUDA_ERROR_X, 803)")
+	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+build(t, libcuda, aDriver(t, -1, 2, 0, ""))), "is for CUDA -1: gorovod")
+	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+build(t, libcuda, aDriver(t, 12080, -3, 0, ""))),
+		"sees -3 devices, so it is damaged")
+	silent := strings.NewReplacer(`*text = "an error"`, "*text = 0").Replace(aDriver(t, 12080, 2, 803, ""))
+	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+build(t, libcuda, silent)), "start: cuInit: CUDA_ERROR_X (803)")
 	old := build(t, libcuda, aDriver(t, 11020, 2, 0, "cuDeviceGetUuid_v2"))
 	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+old), "has no function cuDeviceGetUuid_v2", "CUDA 11.4 or newer")
 }
@@ -253,6 +263,22 @@ func TestNoDriver(t *testing.T) {
 		t.Skip("this machine has a driver: ", got)
 	}
 	expect(t, got, "install NVIDIA's driver, or give the container access")
+}
+
+// NCCL is not built for a process that does not want it, nor usable without devices, which are known once CUDA starts.
+func TestNCCLVersion(t *testing.T) {
+	of12, of13 := build(t, libnccl, aNCCL(21805, "12.0", "")), build(t, libnccl, aNCCL(21805, "13.0", ""))
+	one, none := build(t, libcuda, aDriver(t, 12080, 1, 0, "")), build(t, libcuda, aDriver(t, 12080, 0, 100, ""))
+	for _, c := range []struct{ nccl, driver, wish, want string }{
+		{of12, one, "auto", "21805 21805 21805"}, {of12, one, "nccl", "21805 21805 21805"},
+		{of12, one, "staged", "0 0 0"}, {of12, one, "off", "0 0 0"},
+		{of12, none, "auto", "21805 0 21805"}, {of13, one, "auto", "21805 0 0"},
+	} {
+		got := ask(t, "built", "LD_LIBRARY_PATH="+c.nccl+":"+c.driver, "GOROVOD_GPU="+c.wish)
+		if got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
 }
 
 func TestReport(t *testing.T) {
@@ -267,4 +293,16 @@ func TestReport(t *testing.T) {
 	driver := build(t, libcuda, aDriver(t, 12080, 1, 0, ""))
 	expect(t, ask(t, "report", "LD_LIBRARY_PATH="+library+":"+driver), "for CUDA up to 12.8",
 		"is built for CUDA 13, and the driver "+driver, "runs CUDA 12.8 at most: update the driver, or install")
+	both := "LD_LIBRARY_PATH=" + build(t, libnccl, aNCCL(21805, "12.0", "")) + ":" + driver
+	for wish, says := range map[string]string{
+		"auto": "by NCCL, unless GOROVOD_GPU says", "nccl": "by NCCL, unless GOROVOD_GPU says",
+		"staged": "copied through host memory, because GOROVOD_GPU=staged asks for that",
+		"off":    "refused, because GOROVOD_GPU=off asks for that",
+	} {
+		expect(t, ask(t, "report", both, "GOROVOD_GPU="+wish), "Tensors of GPUs: "+says)
+	}
+	expect(t, ask(t, "report", "LD_LIBRARY_PATH="+library, "GOROVOD_GPU=nccl"),
+		"Tensors of GPUs: operations on them fail with GOROVOD_GPU=nccl, because\n  CUDA's driver libcuda.so.1 cannot")
+	many := build(t, libcuda, aDriver(t, 12080, 1<<31-1, 0, ""))
+	expect(t, ask(t, "report", "LD_LIBRARY_PATH="+many), "device 63: ", "and 2147483583 more devices")
 }

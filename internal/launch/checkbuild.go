@@ -13,12 +13,15 @@ import (
 )
 
 // checkBuild is the summary of --check-build, in Horovod's form, for the Python of the job: the command's, or else the
-// first in PATH. "Gloo" stands for gorovod's own transport. note names that Python.
-func checkBuild(command, env []string) (summary, note string) {
-	python, note := jobsPython(command, env)
+// first in PATH. "Gloo" stands for gorovod's own transport. note names that Python. The error is that of jobsPython.
+func checkBuild(command, env []string) (summary, note string, err error) {
+	python, note, err := jobsPython(command, env)
+	if err != nil {
+		return "", "", err
+	}
 	has := func(module string) bool { return slices.Contains(python.Modules, module) }
-	_, err := exec.LookPath("mpirun")
-	mpi := err == nil // the library, which is only needed in the processes, comes with it
+	_, noMPI := exec.LookPath("mpirun")
+	mpi := noMPI == nil // the library, which is only needed in the processes, comes with it
 	var b strings.Builder
 	fmt.Fprintf(&b, "Horovod v%s:\n", version.Horovod)
 	for _, list := range []struct {
@@ -40,7 +43,7 @@ func checkBuild(command, env []string) (summary, note string) {
 			fmt.Fprintf(&b, "    [%s] %s\n", mark, i.name)
 		}
 	}
-	return b.String(), note
+	return b.String(), note, nil
 }
 
 type item struct {
@@ -48,25 +51,40 @@ type item struct {
 	available bool
 }
 
-// jobsPython asks the interpreter that would run the job's program. note is for the user.
-func jobsPython(command, env []string) (p cluster.Python, note string) {
-	names := []string{"python3", "python"}
-	if len(command) > 0 && strings.HasPrefix(filepath.Base(command[0]), "python") {
-		names = command[:1]
+// jobsPython asks the interpreter that would run the job's program. note is for the user. The error is about a program
+// that the user has named.
+func jobsPython(command, env []string) (p cluster.Python, note string, err error) {
+	names, named := []string{"python3", "python"}, false
+	if len(command) > 0 {
+		if _, _, err := findCommand(command[0], lookEnv(env, "PATH")); err != nil {
+			return p, "", err
+		}
+		if named = strings.HasPrefix(filepath.Base(command[0]), "python"); named {
+			names = command[:1]
+		}
 	}
+	var problems []string
 	for _, name := range names {
 		path, _, err := findCommand(name, lookEnv(env, "PATH"))
 		if err != nil {
 			continue
 		}
-		if p = cluster.AskPython(context.Background(), path, env); p.Version == "" {
+		if p = cluster.AskPython(context.Background(), path, env); p.Problem != "" && named {
+			return p, "", fmt.Errorf("nothing is known of %s: %s", path, p.Problem)
+		}
+		if p.Problem != "" {
+			problems = append(problems, "; nothing is known of "+path+": "+p.Problem)
 			continue
 		}
 		note = fmt.Sprintf("the frameworks are those of %s (Python %s)", path, p.Version)
 		if !slices.Contains(p.Modules, "horovod") {
 			note += ", which has no horovod package: install gorovod's wheel there"
 		}
-		return p, note + "; --check-build PYTHON asks another one"
+		if p.NCCLProblem != "" {
+			note += "; " + p.NCCLProblem + " (gorovod doctor --gpu says more)"
+		}
+		return p, note + "; --check-build PYTHON asks another one", nil
 	}
-	return p, "no frameworks: there is no Python called " + strings.Join(names, " or ")
+	return cluster.Python{}, "no frameworks: no Python called " + strings.Join(names, " or ") + " is of use" +
+		strings.Join(problems, ""), nil
 }

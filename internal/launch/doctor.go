@@ -45,7 +45,9 @@ func (q *query) answer(ctx context.Context, key []byte) (any, error) {
 		if err != nil {
 			path = q.Python // there is no such interpreter; doctor then reports none
 		}
-		return cluster.Inspect(ctx, path, env), nil
+		facts := cluster.Inspect(ctx, path, env)
+		facts.Asked = q.Python
+		return facts, nil
 	case timeQuery:
 		return time.Now(), nil
 	case listenQuery:

@@ -168,7 +168,10 @@ func launch(name string, args []string) (code int, why report, err error) {
 	case f.Version:
 		return show(name, fmt.Sprintf("%s (gorovod %s)\n", version.Horovod, version.Version)), why, nil
 	case f.CheckBuild:
-		summary, note := checkBuild(f.command, f.environ(os.Environ()))
+		summary, note, err := checkBuild(f.command, f.environ(os.Environ()))
+		if err != nil {
+			return 1, why, fmt.Errorf("--check-build: %w", err)
+		}
 		warn(name, note)
 		return show(name, summary), why, nil
 	case f.Parsed:

@@ -185,16 +185,32 @@ func TestCheckBuild(t *testing.T) {
 		"has no horovod package") {
 		t.Errorf("%s%s", out, errs)
 	}
-	// the job's Python tells what its processes could use of NCCL
-	util := filepath.Join(dir, "horovod", "common", "util.py")
-	os.MkdirAll(filepath.Dir(util), 0o700)
-	for built, line := range map[string]string{"21805": "    [X] NCCL\n", "0": "    [ ] NCCL\n",
-		"1/0": "    [ ] NCCL\n"} {
-		os.WriteFile(util, []byte("def nccl_built(): return "+built+"  # "+line), 0o600)
-		if out, _, _ := as(t, env, "horovodrun", "--check-build"); !strings.Contains(out, line) {
-			t.Errorf("NCCL %s: %s", built, out)
+	// the job's Python tells what its processes could use of NCCL, whose library may end it
+	library := filepath.Join(dir, "horovod", "common", "_lib.py")
+	os.MkdirAll(filepath.Dir(library), 0o700)
+	for does, says := range map[string][2]string{
+		"return 21805":             {"    [X] NCCL\n", ""},
+		"return 0":                 {"    [ ] NCCL\n", ""},
+		"1/0":                      {"    [ ] NCCL\n", ""},
+		"import os; os._exit(3)":   {"    [ ] NCCL\n", "the Python that was asked for NCCL has ended (exit status 3)"},
+		"import os; os.kill(0, 9)": {"    [ ] NCCL\n", "has ended (signal: killed) (gorovod doctor --gpu says more)"},
+	} {
+		os.WriteFile(library, []byte("class load:\n def gorovod_usable_nccl(self, calls): "+does+"\n"), 0o600)
+		out, errs, _ := as(t, env, "horovodrun", "--check-build")
+		if !strings.Contains(out, says[0]) || !strings.Contains(out, "[X] TensorFlow") ||
+			!strings.Contains(errs, says[1]) {
+			t.Errorf("NCCL %s: %s%s", does, out, errs)
 		}
-		os.RemoveAll(filepath.Join(filepath.Dir(util), "__pycache__"))
+		os.RemoveAll(filepath.Join(filepath.Dir(library), "__pycache__"))
+	}
+	// a program that the user names, and that cannot answer
+	os.WriteFile("python-mute", []byte("#!/bin/sh\n"), 0o700)
+	for command, says := range map[string]string{"./python-mute": "has not answered as a Python does",
+		"/no/such/python": "/no/such/python"} {
+		out, errs, code := as(t, env, "horovodrun", "--check-build", command)
+		if code != 1 || out != "" || !strings.Contains(errs, "--check-build: ") || !strings.Contains(errs, says) {
+			t.Errorf("%s: code %d: %s%s", command, code, out, errs)
+		}
 	}
 	out, errs, code = as(t, []string{"PATH=/nowhere"}, "horovodrun", "--check-build")
 	if code != 0 || !strings.Contains(out, "    [ ] TensorFlow\n    [ ] PyTorch\n") || !strings.Contains(errs,

@@ -1,66 +1,105 @@
-"""The output of ``gorovod doctor --gpu``: which GPUs, CUDA and NCCL a process of this Python can use.
+"""The parts of ``gorovod doctor --gpu``: which GPUs, CUDA and NCCL a process of this Python can use.
 
-It imports PyTorch, whose NCCL is then that of the process. If PyTorch sees a GPU, a job of one rank tries it.
+Each part is printed by a process of its own (``python -m horovod._gpu_report PART``), since the libraries that it asks
+may hang or end the process. ``gorovod doctor`` starts them, and says so if one does.
 """
 
 from __future__ import annotations
 
-import ctypes
-import subprocess
+import os
+import platform
 import sys
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Optional
 
 from horovod.common import _lib
 
-_LONGEST_TRIAL_S = 300
+
+def _python() -> None:
+    """Print which Python this is, and that it has gorovod's library."""
+    version = _lib.load().gorovod_version().decode()
+    print(f"Python: {sys.executable}, {platform.python_version()}, with gorovod {version}")
 
 
-def _pytorch() -> str:
-    """PyTorch's report about itself."""
+def _torch() -> None:
+    """Print PyTorch's report about itself."""
+    print("PyTorch: ", end="", flush=True)
     try:
         import torch
-    except ModuleNotFoundError:
-        return "PyTorch: none"
+    except ModuleNotFoundError as e:
+        print("none" if e.name == "torch" else f"cannot be imported ({e})")
+        return
     except Exception as e:  # one of its libraries is missing or broken
-        return f"PyTorch: cannot be imported ({e})"
+        print(f"cannot be imported ({e})")
+        return
     if torch.version.cuda is None:
-        return f"PyTorch: {torch.__version__}, without CUDA: install a build for CUDA to use its GPUs"
-    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return f"PyTorch: {torch.__version__}, for CUDA {torch.version.cuda}, which sees {seen} GPUs"
+        print(f"{torch.__version__}, without CUDA: install a build for CUDA to use its GPUs")
+        return
+    print(f"{torch.__version__}, for CUDA {torch.version.cuda}, which sees ", end="", flush=True)
+    print(f"{torch.cuda.device_count() if torch.cuda.is_available() else 0} GPUs")
 
 
-def report() -> str:
-    """Describe the GPUs, CUDA and NCCL of this process, and how its GPU tensors travel."""
-    lines = _pytorch()
-    library = _lib.load()
-    text = library.gorovod_gpu_report()
-    if not text:
-        raise RuntimeError(library.gorovod_last_error().decode())
+def _jax() -> None:
+    """Print JAX's report about itself."""
+    print("JAX: ", end="", flush=True)
     try:
-        return f"{lines}\n{ctypes.string_at(text).decode(errors='replace')}"
-    finally:
-        library.gorovod_free(text)
+        import jax
+    except ModuleNotFoundError as e:
+        print("none" if e.name == "jax" else f"cannot be imported ({e})")
+        return
+    except Exception as e:
+        print(f"cannot be imported ({e})")
+        return
+    print(f"{jax.__version__}, which sees ", end="", flush=True)
+    seen = _jax_gpus(jax)
+    has_plugin = any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13))
+    print(f"{seen} GPUs of CUDA" + ("" if seen or has_plugin else ": install jax[cuda12] or jax[cuda13] to use them"))
 
 
-def trial() -> str:
-    """Say what a job of one rank finds on the first GPU. Its process is its own, because it may die or hang."""
+def _jax_gpus(jax: ModuleType) -> int:
+    """How many GPUs JAX sees. This starts its CUDA, if it has one."""
+    try:
+        return len(jax.devices("cuda"))
+    except RuntimeError:  # there is no such backend, or it does not start
+        return 0
+
+
+def _libraries() -> None:
+    """Print what the process of a framework has of CUDA and NCCL, and how its GPU tensors travel."""
+    if _torch_for_cuda() is None:
+        try:
+            import jax
+
+            _jax_gpus(jax)
+        except Exception:  # the part about JAX says it
+            pass
+    _lib.load().gorovod_gpu_report(1, 2)
+
+
+def _trial() -> None:
+    """Print what a job of one rank finds on the first GPU."""
+    torch = _torch_for_cuda()
+    if torch is None or not torch.cuda.is_available():
+        print("Trial: none, since PyTorch sees no GPU")
+        return
+    from horovod.torch import _gpu_trial
+
+    _gpu_trial.main()
+
+
+def _torch_for_cuda() -> Optional[ModuleType]:
+    """Return PyTorch, if it is there and built for CUDA."""
     try:
         import torch
+    except Exception:  # the part about PyTorch says it
+        return None
+    return torch if torch.version.cuda is not None else None
 
-        seen = torch.cuda.is_available()
-    except Exception:  # the report says what went wrong
-        seen = False
-    if not seen:
-        return "Trial: none, since PyTorch sees no GPU\n"
-    command = [sys.executable, "-m", "horovod.torch._gpu_trial"]
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_LONGEST_TRIAL_S)
-    except subprocess.TimeoutExpired as e:
-        found = (e.stdout or b"").decode(errors="replace")
-        return f"{found}WRONG: the trial has not ended within {_LONGEST_TRIAL_S} s\n"
-    found = done.stdout.decode(errors="replace")
-    return found if done.returncode == 0 else f"{found}WRONG: the trial has ended with status {done.returncode}\n"
 
+_PARTS = {"python": _python, "torch": _torch, "jax": _jax, "libraries": _libraries, "trial": _trial}
 
 if __name__ == "__main__":
-    print(report(), end="", flush=True)
-    print(trial(), end="")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leave other processes the GPU's memory
+    _PARTS[sys.argv[1]]()
+    sys.stdout.flush()

@@ -27,14 +27,18 @@ def report(**variables):
     return done.stdout
 
 
-def libnccl(folder, version):
-    """A library that tells a version of NCCL, and can do nothing."""
+def library(folder, name, source):
+    """Compile a library."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
-    (folder / "nccl.c").write_text(f"int ncclGetVersion(int *v) {{ *v = {version}; return 0; }}\n")
-    file = folder / "libnccl.so.2"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", file, folder / "nccl.c"], check=True)
-    return file
+    (folder / "source.c").write_text(source)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / name, folder / "source.c"], check=True)
+    return folder / name
+
+
+def libnccl(folder, version):
+    """A library that tells a version of NCCL, and can do nothing."""
+    return library(folder, "libnccl.so.2", f"int ncclGetVersion(int *v) {{ *v = {version}; return 0; }}\n")
 
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
@@ -50,6 +54,27 @@ def test_an_unfit_library_is_named(tmp_path):
     file = libnccl(tmp_path, 21003)
     text = report(LD_LIBRARY_PATH=str(tmp_path))
     assert f"NCCL's library {file} is version 2.10.3: gorovod needs 2.14.0 or newer" in text
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
+def test_a_library_that_ends_the_process_is_named(tmp_path):
+    for name, source, says in (
+        ("libnccl.so.2", "int ncclGetVersion(int *v) { return *(volatile int *)8; }", "ncclGetVersion of {file}; it said: SIG"),
+        ("libcuda.so.1", "void _exit(int); __attribute__((constructor)) void f(void) { _exit(3); }", "dlopen of {name}"),
+    ):  # fmt: skip
+        folder = tmp_path / name
+        folder.mkdir()
+        file = library(folder, name, source)
+        text = report(LD_LIBRARY_PATH=str(folder))
+        assert "WRONG: the part about CUDA and NCCL has ended (" in text, text
+        assert "its last call into a library was " + says.format(name=name, file=file) in text
+        assert text.index("PyTorch: ") < text.index("WRONG: ") < text.index("Trial: none")
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
+def test_the_variable_counts(tmp_path):
+    assert "Tensors of GPUs: refused, because GOROVOD_GPU=off asks for that" in report(GOROVOD_GPU="off")
+    assert "WRONG: no job can start: GOROVOD_GPU=of: auto, nccl, staged or off" in report(GOROVOD_GPU="of")
 
 
 def test_the_trial_finds_nothing_wrong_in_host_memory():

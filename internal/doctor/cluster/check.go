@@ -105,8 +105,16 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 				"its clock is %v %s this one's", abs(h.Clock).Round(time.Millisecond), aheadOrBehind(h.Clock))
 		}
 		if f.Python == "" {
-			add(Warning, h.Name, "--python says which is meant, by a name or path on that host",
-				"the Python whose frameworks count (python3, or that of --python) was not found, or does not run")
+			level := Warning
+			if f.Asked != DefaultPython { // jobs of Go need none, but the user has named this one
+				level = Failure
+			}
+			add(level, h.Name, "--python says which Python is meant, by a name or path on that host",
+				"nothing is known of the Python %s, whose frameworks count: %s", f.Asked, f.PythonProblem)
+		}
+		if f.NCCLProblem != "" {
+			add(Warning, h.Name, "gorovod doctor --gpu --python "+f.Asked+", on that host, says more", "%s",
+				f.NCCLProblem)
 		}
 		if f.Frameworks["pyspark"] != "" && f.Java == "" {
 			add(Warning, h.Name, "install Java 17 or later (Debian: openjdk-17-jre-headless), or set JAVA_HOME; "+

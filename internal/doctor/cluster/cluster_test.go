@@ -78,7 +78,7 @@ func TestProbe(t *testing.T) {
 func TestInspect(t *testing.T) {
 	f := Inspect(context.Background(), "no-such-python", nil)
 	if f.Cores < 1 || f.Online < f.Cores || f.Memory <= 0 || f.Files <= 0 || f.Ports <= 0 || f.Affinity == "" ||
-		f.Python != "" || f.Version == "" || time.Since(f.Time) > time.Minute {
+		f.Python != "" || f.PythonProblem == "" || f.Version == "" || time.Since(f.Time) > time.Minute {
 		t.Errorf("%+v", f)
 	}
 }
@@ -113,6 +113,15 @@ func TestFindings(t *testing.T) {
 		"arch":   {func(h []Host, _ []Pair) { h[1].Facts.Arch = "arm64" }, "FAILURE  amd64 on a c, arm64 on b"},
 		"torch":  {func(h []Host, _ []Pair) { h[1].Facts.Frameworks = nil }, "warning  torch: 2.9.0 on a c, none on b"},
 		"python": {func(h []Host, _ []Pair) { h[1].Facts.Python = "3.8" }, "warning  Python's version"},
+		"no python": {func(h []Host, _ []Pair) {
+			for i := range h {
+				h[i].Facts.Asked, h[i].Facts.Python, h[i].Facts.PythonProblem = DefaultPython, "", "it has died"
+			}
+		}, "warning a nothing is known of the Python python3, whose frameworks count: it has died"},
+		"the user's python": {func(h []Host, _ []Pair) { h[1].Facts.Asked, h[1].Facts.Python = "/opt/python", "" },
+			"FAILURE b nothing is known of the Python /opt/python"},
+		"nccl": {func(h []Host, _ []Pair) { h[1].Facts.NCCLProblem = "the Python has ended" },
+			"warning b the Python has ended"},
 		"two": {func(h []Host, _ []Pair) {
 			for i := range h {
 				h[i].Facts.Frameworks = map[string]string{"gorovod": "1", "horovod": "0.28.1"}

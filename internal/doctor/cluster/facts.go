@@ -42,11 +42,14 @@ type Facts struct {
 	Addresses []Address
 	GPUs      int
 
-	Python     string            // the interpreter's version; empty: there is none
-	Frameworks map[string]string // versions by name
-	MPI        string            // first line of mpirun --version
-	NCCL       string            // the version that collectives can use; empty: none
-	Java       string            // the file of java, which Spark needs; empty: none
+	Asked         string            // the interpreter that was asked for, as the user has named it
+	Python        string            // its version; empty: see PythonProblem
+	PythonProblem string            // why nothing is known of it
+	Frameworks    map[string]string // versions by name
+	MPI           string            // first line of mpirun --version
+	NCCL          string            // the version that collectives can use; empty: none
+	NCCLProblem   string            // why nothing is known of NCCL
+	Java          string            // the file of java, which Spark needs; empty: none
 }
 
 // Address is an address of a host, except loopback's.
@@ -54,6 +57,9 @@ type Address struct {
 	Interface string
 	Address   string // without its prefix length
 }
+
+// DefaultPython is the interpreter that is asked if the user names none.
+const DefaultPython = "python3"
 
 // unlimited says that there is no limit.
 const unlimited = 1<<63 - 1
@@ -69,7 +75,8 @@ func Inspect(ctx context.Context, python string, env []string) Facts {
 	f.system()
 	f.Addresses = addresses()
 	asked := AskPython(ctx, python, env)
-	f.Python, f.Frameworks, f.NCCL = asked.Version, asked.Packages, asked.NCCL
+	f.Python, f.PythonProblem, f.Frameworks = asked.Version, asked.Problem, asked.Packages
+	f.NCCL, f.NCCLProblem = asked.NCCL, asked.NCCLProblem
 	f.MPI = mpi(ctx)
 	f.Java = java()
 	f.Time = time.Now()

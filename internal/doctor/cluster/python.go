@@ -3,8 +3,10 @@ package cluster
 import (
 	"context"
 	"encoding/json"
-	"os/exec"
+	"strings"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/interpreter"
 )
 
 // packages are the Python distributions that matter to a job, by the names that users know.
@@ -13,18 +15,21 @@ var packages = []string{"gorovod", "horovod", "torch", "tensorflow", "tensorflow
 
 // Python is an interpreter's report about itself.
 type Python struct {
-	Version  string            // empty: there is no such interpreter
+	Version  string            // empty: see Problem
 	Packages map[string]string // versions of packages, by name
 	// Modules are those of the frameworks, and of this project's package, that it can import, from any distribution.
 	Modules []string
 	// NCCL is the version of NCCL that collectives of its processes can use, such as 2.18.5; empty: none.
 	NCCL string
+
+	Problem     string `json:"-"` // why nothing is known, such as "there is no such program"; empty if it has answered
+	NCCLProblem string `json:"-"` // why nothing is known of NCCL; empty if it has answered that, too
 }
 
 const pythonTimeout = 10 * time.Second
 
 // pythonProgram imports nothing large, which would take long. It ignores modules in the working directory, because a
-// job's programs are elsewhere.
+// job's programs are elsewhere. NCCL comes last: its library, or CUDA's, may hang or end the process.
 const pythonProgram = `
 import json, sys
 sys.path[:] = [entry for entry in sys.path if entry]
@@ -47,27 +52,35 @@ for name in ("horovod", "torch", "tensorflow", "jax"):
             modules.append(name)
     except Exception:
         pass
-nccl = ""
+print(json.dumps({"Version": sys.version.split()[0], "Packages": packages, "Modules": modules}), flush=True)
 try:
-    from horovod.common.util import nccl_built
-    code = nccl_built()
-    if code:
-        nccl = "%d.%d.%d" % (code // 10000, code % 10000 // 100, code % 100)
+    from horovod.common import _lib
+    code = _lib.load().gorovod_usable_nccl(2)
 except Exception:
-    pass
-print(json.dumps({"Version": sys.version.split()[0], "Packages": packages, "Modules": modules, "NCCL": nccl}))
+    code = 0
+nccl = "%d.%d.%d" % (code // 10000, code % 10000 // 100, code % 100) if code else ""
+print(json.dumps({"NCCL": nccl}), flush=True)
 `
 
 // AskPython asks an interpreter, by its file, for its report. env is the environment in which it runs. AskPython blocks
 // at most pythonTimeout.
 func AskPython(ctx context.Context, file string, env []string) (p Python) {
-	ctx, cancel := context.WithTimeout(ctx, pythonTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, file, append([]string{"-c", pythonProgram}, packages...)...)
-	cmd.Env = env
-	out, err := cmd.Output()
-	if err != nil || json.Unmarshal(out, &p) != nil {
-		return Python{}
+	var out strings.Builder
+	program := interpreter.Program{Python: file, Args: append([]string{"-c", pythonProgram}, packages...), Env: env,
+		Limit: pythonTimeout, Stdout: &out}
+	err := program.Run(ctx)
+	answers := json.NewDecoder(strings.NewReader(out.String()))
+	if answers.Decode(&p) != nil || p.Version == "" {
+		p = Python{Problem: "it has not answered as a Python does"}
+		if err != nil {
+			p.Problem = err.Error()
+		}
+		return p
+	}
+	if err != nil {
+		p.NCCLProblem = "the Python that was asked for NCCL " + err.Error()
+	} else if answers.Decode(&p) != nil {
+		p.NCCLProblem = "the Python that was asked for NCCL has not answered"
 	}
 	return p
 }

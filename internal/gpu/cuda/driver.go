@@ -54,6 +54,15 @@ func Open() (*Driver, error) {
 	return d, nil
 }
 
+// Started returns the driver if Open has returned it, else nil. It does not wait for Open.
+func Started() *Driver {
+	if !opened.TryLock() {
+		return nil
+	}
+	defer opened.Unlock()
+	return opened.driver
+}
+
 // Present returns nil if there is a driver, else an error that says why not. It loads the driver, but does not start
 // it.
 func Present() error {
@@ -105,6 +114,9 @@ func (d *Driver) initialize() error {
 	if d.version < oldest {
 		return fmt.Errorf("CUDA's driver %s is for CUDA %s: gorovod needs a driver for CUDA 11.4 or newer", d.path,
 			VersionText(d.version))
+	}
+	if d.devices < 0 {
+		return fmt.Errorf("CUDA's driver %s sees %d devices, so it is damaged: install it again", d.path, d.devices)
 	}
 	if d.devices == 0 {
 		return fmt.Errorf("CUDA's driver %s sees no device: check nvidia-smi and CUDA_VISIBLE_DEVICES", d.path)

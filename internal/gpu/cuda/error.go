@@ -7,12 +7,15 @@ type Error struct {
 	Call string // the function
 	Code int    // CUresult
 	Name string // such as CUDA_ERROR_ILLEGAL_ADDRESS; empty if the driver does not know the code
-	Text string
+	Text string // may be empty
 }
 
 func (e *Error) Error() string {
-	if e.Name == "" {
+	switch {
+	case e.Name == "":
 		return fmt.Sprintf("%s: CUDA error %d", e.Call, e.Code)
+	case e.Text == "":
+		return fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
 	}
 	return fmt.Sprintf("%s: %s (%s, %d)", e.Call, e.Text, e.Name, e.Code)
 }
@@ -34,5 +37,10 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// VersionText writes a version of CUDA as people do: 12.8 for 12080.
-func VersionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+// VersionText writes a version of CUDA as people do: 12.8 for 12080. A broken driver may say a negative one.
+func VersionText(v int) string {
+	if v < 0 {
+		return fmt.Sprint(v)
+	}
+	return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+}

@@ -8,6 +8,7 @@ package nccl
 import "C"
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -243,7 +244,7 @@ func (l *Library) fail(at *cuda.Context, call string, code C.int, comm C.uintptr
 	if code >= C.GV_CUDA_CODES {
 		return at.Driver().Failure(call, int(code-C.GV_CUDA_CODES))
 	}
-	e := &Error{Call: call, Code: Result(code), Text: C.GoString(C.gv_nccl_text(l.f, code))}
+	e := &Error{Call: call, Code: Result(code), Text: cmp.Or(C.GoString(C.gv_nccl_text(l.f, code)), "an error")}
 	if last := C.gv_nccl_last_error(l.f, comm); last != nil {
 		e.Last = strings.TrimSpace(C.GoString(last))
 	}

@@ -80,8 +80,11 @@ func versionCode(major, minor, patch int) int {
 	return major*10000 + minor*100 + patch
 }
 
-// VersionText writes a version as people do: 2.18.5 for 21805.
+// VersionText writes a version as people do: 2.18.5 for 21805. A broken library may say a negative one.
 func VersionText(v int) string {
+	if v < 0 {
+		return fmt.Sprint(v)
+	}
 	if v < 10000 { // before 2.9, as 2708
 		return fmt.Sprintf("%d.%d.%d", v/1000, v%1000/100, v%100)
 	}

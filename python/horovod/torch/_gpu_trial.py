@@ -135,7 +135,7 @@ def _peer(device: torch.device) -> str:
 def _costs_of_peer(device: torch.device) -> list[float]:
     """The output of ``_time_peer``, in a process that cannot keep this one waiting."""
     done = subprocess.run(
-        [sys.executable, "-m", __spec__.name, "peer", str(device)], stdout=subprocess.PIPE, timeout=_LIMIT, check=True
+        [sys.executable, "-m", __spec__.name, str(device)], stdout=subprocess.PIPE, timeout=_LIMIT, check=True
     )
     costs: list[float] = json.loads(done.stdout)
     return costs
@@ -168,9 +168,12 @@ def _cost(device: torch.device, allreduce: Callable[[torch.Tensor], Any], size: 
     return (time.perf_counter() - start) / times
 
 
-if __name__ == "__main__" and sys.argv[1:2] == ["peer"]:
-    _time_peer(torch.device(sys.argv[2]))
-elif __name__ == "__main__":
+def main() -> None:
+    """Print the trial of device 0."""
     print("Trial of device 0 with one rank:", flush=True)
     for line in lines(torch.device("cuda", 0)):
         print(f"  {line}", flush=True)
+
+
+if __name__ == "__main__":
+    _time_peer(torch.device(sys.argv[1]))

@@ -1,0 +1,116 @@
+// Package interpreter asks a Python about its libraries, which may hang or end its process.
+package interpreter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// CallPrefix begins the lines on stderr in which a program tells, before it makes the call, which call into which
+// library that is.
+const CallPrefix = "gorovod calls "
+
+// Program is a program for an interpreter.
+type Program struct {
+	Python string   // the interpreter: its file, or a name to be found in this process's PATH
+	Args   []string // of the interpreter
+	Env    []string
+	Limit  time.Duration
+	Stdout io.Writer // gets the program's output as it comes
+}
+
+// Died is the end of a program that has not succeeded.
+type Died struct {
+	How   string // such as "has ended (exit status 3)"
+	Call  string // the last call that it has told; empty: none
+	Words string // what it said last, on stderr; empty: nothing
+}
+
+func (d *Died) Error() string {
+	text := d.How
+	if d.Call != "" {
+		text += "; its last call into a library was " + d.Call
+	}
+	if d.Words != "" {
+		text += "; it said: " + d.Words
+	}
+	return text
+}
+
+// ErrMissing is the error if there is no such interpreter.
+var ErrMissing = errors.New("there is no such program")
+
+// Run runs the program, and kills it and its children when the limit is over, or ctx ends. The error is ErrMissing, a
+// Died, or says why the interpreter cannot be started.
+func (p *Program) Run(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, p.Limit)
+	defer cancel()
+	cmd := exec.CommandContext(limited, p.Python, p.Args...)
+	said := new(tail)
+	cmd.Env, cmd.Stdout, cmd.Stderr = p.Env, p.Stdout, said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return ErrMissing
+	} else if err != nil {
+		return fmt.Errorf("it cannot be run (%w)", err)
+	}
+	err := cmd.Wait()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // children that it has left; there may be none
+	var exit *exec.ExitError
+	switch call, words := said.last(); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limited.Err() != nil:
+		return &Died{fmt.Sprintf("has not ended within %v", p.Limit), call, words}
+	case errors.As(err, &exit):
+		return &Died{fmt.Sprintf("has ended (%v)", exit), call, words}
+	}
+	if errors.Is(err, exec.ErrWaitDelay) { // it has left a child, and succeeded
+		return nil
+	}
+	return err
+}
+
+// tail keeps the end of a text.
+type tail struct{ text []byte }
+
+const longestTail = 64 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if more := len(t.text) - longestTail; more > 0 {
+		t.text = append(t.text[:0], t.text[more:]...)
+	}
+	return len(p), nil
+}
+
+// fatal matches the line of a trace of Go that says what has happened. The line before a trace of Python says less than
+// its last line.
+var fatal = regexp.MustCompile(`^(SIG[A-Z]+|fatal error|panic): `)
+
+// last returns the last call of the text, and the line that says most about the program's end.
+func (t *tail) last() (call, words string) {
+	found := false // a fatal line
+	for line := range bytes.Lines(t.text) {
+		line := strings.TrimSpace(string(line))
+		if told, tells := strings.CutPrefix(line, CallPrefix); tells {
+			call = told
+			continue
+		}
+		if line != "" && !found {
+			words, found = line, fatal.MatchString(line)
+		}
+	}
+	return call, words
+}
