@@ -58,10 +58,12 @@ def test_an_unfit_library_is_named(tmp_path):
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
 def test_a_library_that_ends_the_process_is_named(tmp_path):
+    crashes = "int ncclGetVersion(int *v) { return *(volatile int *)8; }"
+    exits = "void _exit(int); __attribute__((constructor)) void f(void) { _exit(3); }"
     for name, source, says in (
-        ("libnccl.so.2", "int ncclGetVersion(int *v) { return *(volatile int *)8; }", "ncclGetVersion of {file}; it said: SIG"),
-        ("libcuda.so.1", "void _exit(int); __attribute__((constructor)) void f(void) { _exit(3); }", "dlopen of {name}"),
-    ):  # fmt: skip
+        ("libnccl.so.2", crashes, "ncclGetVersion of {file}; it said: SIG"),
+        ("libcuda.so.1", exits, "dlopen of {name}"),
+    ):
         folder = tmp_path / name
         folder.mkdir()
         file = library(folder, name, source)

@@ -421,8 +421,8 @@ class HorovodBasics(RegisteredSets):
         """Version code of the NCCL of this process, such as 21805 for 2.18.5.
 
         Returns:
-            The code, or 0 if collectives cannot use NCCL: there is no driver, or no NCCL that fits it, or GOROVOD_GPU is
-                "staged" or "off". This does not start CUDA.
+            The code, or 0 if collectives cannot use NCCL: there is no driver, no NCCL that fits it, or ``GOROVOD_GPU``
+                is ``staged`` or ``off``. This does not start CUDA.
 
         Example:
             >>> hvd.nccl_built()
