@@ -31,8 +31,8 @@ type Options struct {
 	Default int
 	// Abort, if set, ends the job. It may be called on any goroutine.
 	Abort func(cause error)
-	// End, if set, ends the process. It is called if a call of CUDA or NCCL lasts for another Deadline after an abort,
-	// because then neither the driver nor the program could ever go on. last says what the process has to say.
+	// End, if set, ends the process. It is called if a call of the driver takes too long, and still lasts a Deadline
+	// after an abort, because then neither the driver nor the program could ever go on. last says why.
 	End func(last error)
 	// Reclaim, if set, makes the program give back memory of a device that it keeps but does not use. The driver calls
 	// it after a failed allocation, waits for it, and tries the allocation again.

@@ -159,7 +159,8 @@ type event struct{ recorded, reached int }
 
 func (d *device) Context(int) (Context, error) { return d, nil }
 func (d *device) Library() (Library, error)    { return (*fakeLibrary)(d), d.without }
-func (d *device) Underway() string             { return "" }
+
+func (d *device) Underway() (string, time.Duration) { return "", 0 }
 
 func (d *device) queue(s cuda.Stream, f func()) {
 	d.mu.Lock()

@@ -4,6 +4,7 @@ package carrier
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
@@ -48,7 +49,7 @@ func (Native) Library() (Library, error) {
 }
 
 // Underway implements System.
-func (Native) Underway() string { return cuda.Underway() }
+func (Native) Underway() (string, time.Duration) { return cuda.Underway() }
 
 type library struct{ *nccl.Library }
 

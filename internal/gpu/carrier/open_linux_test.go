@@ -18,9 +18,10 @@ type slow struct {
 	System
 	began chan int
 	ends  chan error
+	since time.Duration // for which a call is under way
 }
 
-func newSlow() *slow { return &slow{began: make(chan int), ends: make(chan error)} }
+func newSlow() *slow { return &slow{began: make(chan int), ends: make(chan error), since: 1} }
 
 func (s *slow) Context(device int) (Context, error) {
 	s.began <- device
@@ -30,7 +31,7 @@ func (s *slow) Context(device int) (Context, error) {
 	return &counted{reached: make(map[cuda.Event]bool)}, nil
 }
 
-func (s *slow) Underway() string { return "cuInit of /usr/lib/libcuda.so.1" }
+func (s *slow) Underway() (string, time.Duration) { return "cuInit of /usr/lib/libcuda.so.1", s.since }
 
 // use uses a device on a goroutine of its own.
 func use(d *Devices, device int) <-chan error {
@@ -109,6 +110,17 @@ func TestAbortWithoutContext(t *testing.T) {
 	s.ends <- nil
 }
 
+// If a search of an earlier world hangs, a new world does not search.
+func TestStuckBefore(t *testing.T) {
+	s := newSlow()
+	s.since = 4*time.Hour + time.Second
+	d := New(s, Options{Deadline: time.Hour})
+	const why = "cuInit of /usr/lib/libcuda.so.1 has not returned for 4h0m1s"
+	if err := d.Usable(0); err == nil || !strings.Contains(err.Error(), why) {
+		t.Error(err)
+	}
+}
+
 // without is a rank's System in which the search for NCCL hangs.
 type without struct {
 	*device
@@ -120,7 +132,7 @@ func (w without) Library() (Library, error) {
 	return w.device.Library()
 }
 
-func (w without) Underway() string { return "dlopen of libnccl.so.2" }
+func (w without) Underway() (string, time.Duration) { return "dlopen of libnccl.so.2", 1 }
 
 // If NCCL's library hangs on a rank, all ranks are told which call that is. In Mode Auto they go on without NCCL.
 func TestNCCLHangs(t *testing.T) {
@@ -181,8 +193,7 @@ func TestCallThatNeverReturns(t *testing.T) {
 	if cause := <-aborts; !strings.Contains(cause.Error(), why) {
 		t.Error(cause)
 	}
-	const end = "; a call of CUDA or NCCL has still not returned after another 30ms, so this process cannot go on, " +
-		"and ends"
+	const end = "; a call of CUDA or NCCL has not returned for 0s, so this process cannot go on, and ends"
 	if cause := <-last; !strings.Contains(cause.Error(), why) || !strings.HasSuffix(cause.Error(), end) {
 		t.Error(cause)
 	}

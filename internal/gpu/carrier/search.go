@@ -32,19 +32,24 @@ func (s *search[T]) find(d *Devices, f func() (T, error)) (T, error) {
 	case <-a.ended:
 		return a.result, a.err
 	case <-d.ends:
-		var none T
-		return none, d.aborted()
+		return *new(T), d.aborted()
 	}
 }
 
 func (s *search[T]) join(d *Devices, f func() (T, error)) *attempt[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.attempt == nil {
-		s.attempt = &attempt[T]{ended: make(chan struct{})}
-		s.begin(d, s.attempt, f)
+	if s.attempt != nil {
+		return s.attempt
 	}
-	return s.attempt
+	a := &attempt[T]{ended: make(chan struct{})}
+	if err := d.stuck(); err != nil {
+		a.end(*new(T), err)
+		return a
+	}
+	s.attempt = a
+	s.begin(d, a, f)
+	return a
 }
 
 func (s *search[T]) begin(d *Devices, a *attempt[T], f func() (T, error)) {
@@ -54,7 +59,10 @@ func (s *search[T]) begin(d *Devices, a *attempt[T], f func() (T, error)) {
 			longest))
 	})
 	late := time.AfterFunc(longest, func() { a.end(*new(T), d.silent(longest)) })
-	failed := func(err error) { a.end(*new(T), err) }
+	failed := func(err error) {
+		slow.Stop()
+		a.end(*new(T), err)
+	}
 	guard.Go("the search for CUDA and NCCL", failed, func() {
 		result, err := f()
 		slow.Stop()
@@ -76,8 +84,17 @@ func (a *attempt[T]) end(result T, err error) (first bool) {
 	return first
 }
 
+// stuck returns the error of a search if a search of an earlier world already hangs, and so would this one.
+func (d *Devices) stuck() error {
+	if _, since := d.system.Underway(); since > inUse*d.options.Deadline {
+		return d.silent(since.Round(time.Second))
+	}
+	return nil
+}
+
 // silent is the error of a call of CUDA or NCCL that has not returned for some time.
 func (d *Devices) silent(since time.Duration) error {
+	call, _ := d.system.Underway()
 	return fmt.Errorf("%s has not returned for %v: look at nvidia-smi and at that file, or set GOROVOD_GPU=staged to "+
-		"do without NCCL", cmp.Or(d.system.Underway(), "a call of CUDA"), since)
+		"do without NCCL", cmp.Or(call, "a call of CUDA"), since)
 }

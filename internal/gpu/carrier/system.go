@@ -1,6 +1,7 @@
 package carrier
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
@@ -15,9 +16,9 @@ type System interface {
 	Device(ordinal int) (cuda.Device, error)
 	// Library finds NCCL.
 	Library() (Library, error)
-	// Underway names the call that Context, Device or Library is in, and its file; "" if that is not known. It does
-	// not wait for them.
-	Underway() string
+	// Underway names the oldest call that a Context, Device or Library of this process is in, with its file, and says
+	// for how long; "" if that is not known. It does not wait for them.
+	Underway() (call string, since time.Duration)
 }
 
 // Context has the methods of a cuda.Context that this package needs.

@@ -81,35 +81,38 @@ func (w *watch) leave() {
 func (w *watch) timeCalls() {
 	o := &w.devices.options
 	calls, since := w.calls.Load(), time.Now()
+	var told bool      // that this call is late
 	var lost time.Time // when the abort was seen, while this call lasts; zero: there is none
 	for {
 		time.Sleep(betweenQuestions)
 		cause := w.devices.aborted()
+		late := time.Since(since) > w.longest()
 		switch now := w.calls.Load(); {
 		case now != calls:
-			calls, since, lost = now, time.Now(), time.Time{}
+			calls, since, told, lost = now, time.Now(), false, time.Time{}
 		case now%2 == 0:
 			if w.rests() {
 				return
 			}
 		case cause != nil && lost.IsZero():
 			lost = time.Now()
-		case cause != nil && time.Since(lost) > o.Deadline && o.End != nil:
-			o.End(fmt.Errorf("%w; %s has still not returned after another %v, so this process cannot go on, and ends",
-				cause, w.call(), o.Deadline))
+		case cause != nil && late && time.Since(lost) > o.Deadline && o.End != nil:
+			o.End(fmt.Errorf("%w; %s has not returned for %v, so this process cannot go on, and ends", cause, w.call(),
+				time.Since(since).Round(time.Second)))
 			return
-		case cause == nil && time.Since(since) > w.longest():
+		case cause == nil && late && !told:
+			told = true
 			o.Abort(fmt.Errorf("%s moves tensors of a device, and %s there has not returned for %v; see what "+
 				"NCCL_DEBUG=INFO prints there, or set GOROVOD_GPU=staged to do without NCCL", o.Describe(o.Rank),
 				w.call(), w.longest()))
-			since = time.Now()
 		}
 	}
 }
 
 // call names what the driver is in.
 func (w *watch) call() string {
-	return cmp.Or(w.devices.system.Underway(), "a call of CUDA or NCCL")
+	call, _ := w.devices.system.Underway()
+	return cmp.Or(call, "a call of CUDA or NCCL")
 }
 
 // rests reports whether timeCalls is to end. If the driver enters meanwhile, either enter sees that nobody times its

@@ -3,41 +3,48 @@ package cuda
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // calls are those that load a library or start it. Such a call runs whatever is in that file, so it may hang or end the
 // process, and others want to say which one it was.
 var calls struct {
 	sync.Mutex
-	underway []*string
+	underway []*call
 	tell     func(call string)
+}
+
+type call struct {
+	what  string
+	began time.Time
 }
 
 // Begin notes that this thread is about to make a call into a library, such as "cuInit of /usr/lib/libcuda.so.1", and
 // end that the call has returned.
 func Begin(function, file string) (end func()) {
-	call := function + " of " + file
+	c := &call{function + " of " + file, time.Now()}
 	calls.Lock()
 	defer calls.Unlock()
-	calls.underway = append(calls.underway, &call)
+	calls.underway = append(calls.underway, c)
 	if calls.tell != nil {
-		calls.tell(call)
+		calls.tell(c.what)
 	}
 	return func() {
 		calls.Lock()
 		defer calls.Unlock()
-		calls.underway = slices.DeleteFunc(calls.underway, func(c *string) bool { return c == &call })
+		calls.underway = slices.DeleteFunc(calls.underway, func(other *call) bool { return other == c })
 	}
 }
 
-// Underway names the oldest call that Begin has noted and that has not returned; "" if there is none.
-func Underway() string {
+// Underway names the oldest call that Begin has noted and that has not returned, and says for how long; "" if there is
+// none.
+func Underway() (call string, since time.Duration) {
 	calls.Lock()
 	defer calls.Unlock()
 	if len(calls.underway) == 0 {
-		return ""
+		return "", 0
 	}
-	return *calls.underway[0]
+	return calls.underway[0].what, time.Since(calls.underway[0].began)
 }
 
 // Tell has tell called with each later call, before it is made. nil ends that.

@@ -18,8 +18,9 @@ func TestCallsAreNoted(t *testing.T) {
 		end  func()
 		left string
 	}{{second, "cuInit of a"}, {first, "dlopen of c"}, {third, ""}} {
-		if step.end(); Underway() != step.left {
-			t.Errorf("under way: %q, not %q", Underway(), step.left)
+		step.end()
+		if call, since := Underway(); call != step.left || (since > 0) != (call != "") {
+			t.Errorf("under way: %q for %v, not %q", call, since, step.left)
 		}
 	}
 }
