@@ -166,7 +166,7 @@ test-gpu: ## the tests on this machine's GPUs, and figures, into build/gpu.txt; 
 .PHONY: test-nvidia
 test-nvidia: prepare ## what the engine knows of CUDA and NCCL against NVIDIA's own headers and libraries; downloads 0.9 GB into build/nvidia, needs no GPU
 	@scripts/prepare.sh nvidia
-	$(GO) test -count=1 -v -run 'Headers|RealNCCL' ./internal/gpu
+	$(GO) test -count=1 -v -run 'Headers|RealNCCL' ./internal/gpu ./internal/gpu/nccl
 
 .PHONY: ray
 ray: prepare build ## jobs on real Ray clusters of this machine; installs Ray 2.60 into build/ray
