@@ -282,6 +282,11 @@ func TestWithoutNCCL(t *testing.T) {
 				d.room = leastChunk / 2
 			}
 		}},
+		{"rank 1: numbers for the trial: an error", func(_ *machine, r int, d *device, _ *Options) {
+			if r == 1 {
+				d.uncopied = errors.New("an error")
+			}
+		}},
 		{"rank 0, rank 1: the trial of NCCL has a wrong result",
 			func(m *machine, _ int, _ *device, _ *Options) { m.wrong = true }},
 	} {

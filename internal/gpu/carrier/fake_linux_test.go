@@ -59,29 +59,30 @@ type round struct {
 
 // device is a rank's System and Context.
 type device struct {
-	machine *machine
-	rank    int
-	far     []byte
-	near    []byte
-	mu      sync.Mutex
-	used    int                  // of all addresses: none is given out again
-	pieces  map[cuda.Address]int // their bytes
-	room    int                  // bytes that are left
-	streams map[cuda.Stream]*stream
-	freed   []*stream // which may still have work
-	events  map[cuda.Event]*event
-	next    uintptr
-	without error // Library's; nil if there is NCCL
-	version int
-	uuid    string
-	shares  bool // NCCL allows other ranks there
-	major   int  // compute capability
-	graphs  bool
-	making  func() // called while a communicator is made
-	stuck   bool   // a stream never ends its work while the engine lives
-	ending  func() // called in an abort of a communicator, before the wait for the device
-	issued  atomic.Int32
-	hangs   atomic.Pointer[chan struct{}] // calls of Reached hang until it is closed
+	machine  *machine
+	rank     int
+	far      []byte
+	near     []byte
+	mu       sync.Mutex
+	used     int                  // of all addresses: none is given out again
+	pieces   map[cuda.Address]int // their bytes
+	room     int                  // bytes that are left
+	streams  map[cuda.Stream]*stream
+	freed    []*stream // which may still have work
+	events   map[cuda.Event]*event
+	next     uintptr
+	without  error // Library's; nil if there is NCCL
+	uncopied error // of the copy of the trial's numbers to the device
+	version  int
+	uuid     string
+	shares   bool // NCCL allows other ranks there
+	major    int  // compute capability
+	graphs   bool
+	making   func() // called while a communicator is made
+	stuck    bool   // a stream never ends its work while the engine lives
+	ending   func() // called in an abort of a communicator, before the wait for the device
+	issued   atomic.Int32
+	hangs    atomic.Pointer[chan struct{}] // calls of Reached hang until it is closed
 }
 
 const deviceBytes = 64 << 20
@@ -290,6 +291,9 @@ func (d *device) Copy(to, from cuda.Address, size int, s cuda.Stream) error {
 }
 
 func (d *device) CopyFromHost(to cuda.Address, from unsafe.Pointer, size int, s cuda.Stream) error {
+	if size == trialBytes && d.uncopied != nil {
+		return d.uncopied
+	}
 	d.queue(s, func() { copy(d.at(uintptr(to), size), unsafe.Slice((*byte)(from), size)) })
 	return nil
 }

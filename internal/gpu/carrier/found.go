@@ -18,7 +18,7 @@ import (
 //	    └────────────────────┴────────────────────────────┴─▶ ending ─┘
 //
 //	claiming  the host's carrier gathers the claims of all members; that of member 0 also names the communicator
-//	joining   NCCL makes the communicator, or the deadline passes; in Mode Auto there is memory for the trial
+//	joining   NCCL makes the communicator, or the deadline passes; in Mode Auto the trial has its numbers there
 //	joined    the members tell each other whether they have both
 //	queuing   the trial waits for its turn, like any operation, and for the device; only in Mode Auto, like the next two
 //	trying    an allreduce of known numbers, or the deadline passes
@@ -175,7 +175,7 @@ func (f *founding) joining() (bool, error) {
 	if f.why == "" {
 		ready, err := f.lane.comm.Ready()
 		if err == nil && ready && f.lane.devices.options.Mode == Auto {
-			err = f.reserve()
+			err = f.prepare()
 		}
 		switch {
 		case err != nil:
@@ -224,10 +224,7 @@ func (f *founding) queuing() (bool, error) {
 	if err == nil && !alone {
 		return false, nil
 	}
-	if err == nil {
-		err = f.try()
-	}
-	if err != nil {
+	if f.try(); err != nil {
 		f.why = err.Error()
 	}
 	f.step = (*founding).trying
@@ -240,9 +237,10 @@ const trialNumbers = 1 << 18
 // trialBytes is the size of the trial's numbers.
 const trialBytes = 4 * trialNumbers
 
-// reserve allocates the trial's memory, on the host and on the device. A member that has none says so before the trial,
-// because the others would wait for it on the device.
-func (f *founding) reserve() (err error) {
+// prepare allocates the trial's memory, on the host and on the device, and copies this member's numbers there. A member
+// that cannot says so before the trial, because the others would wait for it on the device. Element i is the member's
+// number plus i modulo 4096.
+func (f *founding) prepare() (err error) {
 	l := f.lane
 	if f.numbers, err = l.Reserve(trialBytes); err == nil {
 		_, err = l.scratch.of(trialBytes, l, false)
@@ -250,29 +248,27 @@ func (f *founding) reserve() (err error) {
 	if err != nil {
 		return fmt.Errorf("memory for the trial: %w", err)
 	}
-	return nil
-}
-
-// try copies the trial's numbers to the device, and writes the program of an allreduce on them. Element i is the
-// member's number plus i modulo 4096.
-func (f *founding) try() error {
-	l := f.lane
-	c, memory := l.place.context, l.scratch.at
 	for i := range trialNumbers {
 		binary.NativeEndian.PutUint32(f.numbers[4*i:], math.Float32bits(float32(l.rank+i%4096)))
 	}
-	host := unsafe.Pointer(&f.numbers[0])
-	if err := c.CopyFromHost(memory, host, trialBytes, l.stream); err != nil {
-		return err
+	err = l.place.context.CopyFromHost(l.scratch.at, unsafe.Pointer(&f.numbers[0]), trialBytes, l.stream)
+	if err != nil {
+		return fmt.Errorf("numbers for the trial: %w", err)
 	}
+	return nil
+}
+
+// try writes the program of an allreduce on the trial's numbers.
+func (f *founding) try() {
+	l := f.lane
+	memory := l.scratch.at
 	p := &f.program
 	p.Reset(l.stream)
 	p.AllReduce(uintptr(memory), uintptr(memory), trialNumbers, nccl.Float32, nccl.Sum)
-	p.Steps = append(p.Steps, nccl.Step{Kind: nccl.CopyToHost, From: uint64(memory), To: uint64(uintptr(host)),
-		Count: trialBytes})
+	p.Steps = append(p.Steps, nccl.Step{Kind: nccl.CopyToHost, From: uint64(memory),
+		To: uint64(addressOf(f.numbers)), Count: trialBytes})
 	p.Record(l.done)
 	f.deadline = time.Now().Add(l.devices.options.Deadline)
-	return nil
 }
 
 func (f *founding) trying() (bool, error) {
