@@ -65,22 +65,35 @@ print(json.dumps({"NCCL": nccl}), flush=True)
 // AskPython asks an interpreter, by its file, for its report. env is the environment in which it runs. AskPython blocks
 // at most pythonTimeout.
 func AskPython(ctx context.Context, file string, env []string) (p Python) {
-	var out strings.Builder
+	var out head
 	program := interpreter.Program{Python: file, Args: append([]string{"-c", pythonProgram}, packages...), Env: env,
 		Limit: pythonTimeout, Stdout: &out}
 	err := program.Run(ctx)
-	answers := json.NewDecoder(strings.NewReader(out.String()))
-	if answers.Decode(&p) != nil || p.Version == "" {
-		p = Python{Problem: "it has not answered as a Python does"}
-		if err != nil {
-			p.Problem = err.Error()
+	answers := 0
+	for line := range strings.Lines(out.String()) { // others may be of a module that is imported at the start
+		if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &p) == nil {
+			answers++
 		}
-		return p
 	}
-	if err != nil {
+	switch {
+	case p.Version == "" && err != nil:
+		return Python{Problem: err.Error()}
+	case p.Version == "":
+		return Python{Problem: "it has not answered as a Python does"}
+	case err != nil:
 		p.NCCLProblem = "the Python that was asked for NCCL " + err.Error()
-	} else if answers.Decode(&p) != nil {
+	case answers < 2:
 		p.NCCLProblem = "the Python that was asked for NCCL has not answered"
 	}
 	return p
+}
+
+// head keeps the beginning of a text.
+type head struct{ strings.Builder }
+
+const longestHead = 1 << 20
+
+func (h *head) Write(p []byte) (int, error) {
+	h.Builder.Write(p[:min(len(p), longestHead-h.Len())])
+	return len(p), nil
 }
