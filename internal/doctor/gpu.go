@@ -44,6 +44,7 @@ func GPU(w io.Writer, python string, environ []string) error {
 		case out.err != nil:
 			return out.err
 		case ctx.Err() != nil:
+			out.end()
 			return errors.New("interrupted")
 		case p.name == first:
 			if err := unfit(python, err, out); err != nil {

@@ -26,7 +26,7 @@ type Python struct {
 	NCCLProblem string `json:"-"` // why nothing is known of NCCL; empty if it has answered that, too
 }
 
-const pythonTimeout = 10 * time.Second
+const pythonTimeout = 30 * time.Second // CUDA may take ten to start
 
 // pythonProgram imports nothing large, which would take long. It ignores modules in the working directory, because a
 // job's programs are elsewhere. NCCL comes last: its library, or CUDA's, may hang or end the process.
