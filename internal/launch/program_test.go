@@ -207,7 +207,7 @@ func TestCheckBuild(t *testing.T) {
 	os.WriteFile("python-mute", []byte("#!/bin/sh\n"), 0o700)
 	os.WriteFile("python-loud", []byte("#!/bin/sh\nhead -c 3000000 /dev/zero; exit 3\n"), 0o700)
 	for command, says := range map[string]string{"./python-mute": "has not answered as a Python does",
-		"./python-loud": "has ended (exit status 3)", "/no/such/python": "/no/such/python"} {
+		"./python-loud": ": it has ended (exit status 3)", "/no/such/python": "/no/such/python"} {
 		out, errs, code := as(t, env, "horovodrun", "--check-build", command)
 		if code != 1 || out != "" || !strings.Contains(errs, "--check-build: ") || !strings.Contains(errs, says) {
 			t.Errorf("%s: code %d: %s%s", command, code, out, errs)

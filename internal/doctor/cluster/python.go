@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -75,7 +76,10 @@ func AskPython(ctx context.Context, file string, env []string) (p Python) {
 			answers++
 		}
 	}
+	var died *interpreter.Died
 	switch {
+	case p.Version == "" && errors.As(err, &died):
+		return Python{Problem: "it " + err.Error()}
 	case p.Version == "" && err != nil:
 		return Python{Problem: err.Error()}
 	case p.Version == "":
