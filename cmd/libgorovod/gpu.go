@@ -34,6 +34,7 @@ func init() {
 			Deterministic: w.Config.Deterministic, Async: w.Config.AsyncCompletion, Default: w.Place.LocalRank,
 			Abort: w.Abort, Reclaim: reclaim, Describe: w.Describe, Log: w.Log(),
 			End: func(last error) {
+				time.AfterFunc(time.Second, func() { os.Exit(1) }) // because nobody may read the log
 				w.Log().Error(last.Error())
 				os.Exit(1)
 			},

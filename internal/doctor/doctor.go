@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/commandline"
+	"github.com/gorovod/gorovod/internal/doctor/cluster"
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
@@ -31,7 +32,8 @@ type Cluster struct {
 	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: what ssh's configuration says."`
 	RemoteCommand   string `placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts. Default: the first of this program's own path, gorovod in the PATH there, and gorovod beside the job's Python."`
 	StartTimeout    int    `default:"30" placeholder:"SECONDS" help:"Seconds that it may take to connect to the other hosts. Default: 30."`
-	Python          string `default:"python3" placeholder:"PROGRAM" help:"The Python whose frameworks the report lists. Default: python3."`
+	Python          string `placeholder:"PROGRAM" help:"The Python whose frameworks the report lists. Default: python3."`
+	Named           bool   `kong:"-"` // Python, by the user
 	NoPairs         bool   `help:"Do not measure the connections between the hosts. Default: measure them."`
 }
 
@@ -88,6 +90,9 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 		}
 	}
 	help, err := Command.Parse(name, &o, args)
+	if o.Named = o.Python != ""; !o.Named {
+		o.Python = cluster.DefaultPython
+	}
 	switch {
 	case err != nil:
 		return exitUsage, err

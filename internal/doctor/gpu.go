@@ -34,7 +34,7 @@ var parts = []part{
 // GPU prints which GPUs a process of a Python can use, each line as soon as it is known. This program cannot find out
 // itself: it has no C, and not that Python's libraries.
 func GPU(w io.Writer, python string, environ []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	out := &passed{to: w}
 	for _, p := range parts {

@@ -185,6 +185,10 @@ func TestNCCLOfAPythonPackage(t *testing.T) {
 	buildAt(t, cc, wheel, libnccl, aNCCL(21003, "12.4", ""))
 	expect(t, ask(t, "nccl", preload, "LD_LIBRARY_PATH="+next), "22005 12", next)
 	expect(t, ask(t, "nccl", preload), "error:", "is version 2.10.3: gorovod needs", wheel)
+
+	// the working directory does not count
+	t.Chdir(wheel)
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+next), "22005 12", next)
 }
 
 // link makes a link whose path has no blank, because LD_PRELOAD takes a blank for the end of a name.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -52,12 +53,14 @@ var ErrMissing = errors.New("there is no such program")
 // Run runs the program, and kills it and its children when the limit is over, or ctx ends. The error is ErrMissing, a
 // Died, or says why the interpreter cannot be started.
 func (p *Program) Run(ctx context.Context) error {
+	runtime.LockOSThread() // see ownGroup
+	defer runtime.UnlockOSThread()
 	limited, cancel := context.WithTimeout(ctx, p.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(limited, p.Python, p.Args...)
 	said := new(tail)
 	cmd.Env, cmd.Stdout, cmd.Stderr = p.Env, p.Stdout, said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = ownGroup()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {

@@ -2,11 +2,14 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/gorovod/gorovod/internal/doctor/cluster"
 	"github.com/gorovod/gorovod/internal/version"
@@ -64,12 +67,17 @@ func jobsPython(command, env []string) (p cluster.Python, note string, err error
 		}
 	}
 	var problems []string
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
 	for _, name := range names {
 		path, _, err := findCommand(name, lookEnv(env, "PATH"))
 		if err != nil {
 			continue
 		}
-		if p = cluster.AskPython(context.Background(), path, env); p.Problem != "" && named {
+		if p = cluster.AskPython(ctx, path, env); ctx.Err() != nil {
+			return p, "", errors.New("interrupted")
+		}
+		if p.Problem != "" && named {
 			return p, "", fmt.Errorf("nothing is known of %s: %s", path, p.Problem)
 		}
 		if p.Problem != "" {

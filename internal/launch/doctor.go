@@ -24,6 +24,7 @@ import (
 type query struct {
 	What      string
 	Python    string   `json:",omitempty"` // inspect: the interpreter to ask, looked up as a rank's command is
+	Named     bool     `json:",omitempty"` // inspect: whether the user has named it
 	Env       []string `json:",omitempty"` // inspect: what a rank there gets of the launcher's environment
 	Addresses []string `json:",omitempty"` // probe: where the other host may be
 }
@@ -46,7 +47,7 @@ func (q *query) answer(ctx context.Context, key []byte) (any, error) {
 			path = q.Python // there is no such interpreter; doctor then reports none
 		}
 		facts := cluster.Inspect(ctx, path, env)
-		facts.Asked = q.Python
+		facts.Asked, facts.Named = q.Python, q.Named
 		return facts, nil
 	case timeQuery:
 		return time.Now(), nil
@@ -112,7 +113,7 @@ func examine(o doctor.Cluster, w io.Writer) error {
 	}
 	key := make([]byte, 32)
 	rand.Read(key)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	r := f.remoteShell()
 	r.Timeout = time.Duration(o.StartTimeout) * time.Second
@@ -126,7 +127,7 @@ func examine(o doctor.Cluster, w io.Writer) error {
 		}
 		wg.Wait()
 	}()
-	look(ctx, patients, o.Python)
+	look(ctx, patients, query{What: inspectQuery, Python: o.Python, Named: o.Named})
 	var pairs []cluster.Pair
 	if !o.NoPairs {
 		pairs = measurePairs(ctx, patients)
@@ -170,8 +171,8 @@ func admit(ctx context.Context, hosts []Host, r remoteShell, key []byte) []*pati
 // clockTries is how often a host is asked for its time. The quickest answer counts.
 const clockTries = 3
 
-// look collects the facts of all hosts.
-func look(ctx context.Context, patients []*patient, python string) {
+// look collects the facts of all hosts, which answer the question.
+func look(ctx context.Context, patients []*patient, question query) {
 	env := exportable(os.Environ())
 	others := forOthers(env)
 	var wg sync.WaitGroup
@@ -179,7 +180,8 @@ func look(ctx context.Context, patients []*patient, python string) {
 		if p.Err != nil {
 			continue
 		}
-		q := query{What: inspectQuery, Python: python, Env: env}
+		q := question
+		q.Env = env
 		if p.crew != nil {
 			q.Env = others
 		}

@@ -191,7 +191,7 @@ func TestCheckBuild(t *testing.T) {
 	for does, says := range map[string][2]string{
 		"return 21805":             {"    [X] NCCL\n", ""},
 		"return 0":                 {"    [ ] NCCL\n", ""},
-		"1/0":                      {"    [ ] NCCL\n", ""},
+		"1/0":                      {"    [ ] NCCL\n", "cannot be asked for NCCL (ZeroDivisionError("},
 		"import os; os._exit(3)":   {"    [ ] NCCL\n", "the Python that was asked for NCCL has ended (exit status 3)"},
 		"import os; os.kill(0, 9)": {"    [ ] NCCL\n", "has ended (signal: killed) (gorovod doctor --gpu says more)"},
 	} {

@@ -106,7 +106,7 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 		}
 		if f.Python == "" {
 			level := Warning
-			if f.Asked != DefaultPython { // jobs of Go need none, but the user has named this one
+			if f.Named { // jobs of Go need none, but the user wants this one
 				level = Failure
 			}
 			add(level, h.Name, "--python says which Python is meant, by a name or path on that host",

@@ -118,7 +118,9 @@ func TestFindings(t *testing.T) {
 				h[i].Facts.Asked, h[i].Facts.Python, h[i].Facts.PythonProblem = DefaultPython, "", "it has died"
 			}
 		}, "warning a nothing is known of the Python python3, whose frameworks count: it has died"},
-		"the user's python": {func(h []Host, _ []Pair) { h[1].Facts.Asked, h[1].Facts.Python = "/opt/python", "" },
+		"the user's python": {func(h []Host, _ []Pair) {
+			h[1].Facts.Asked, h[1].Facts.Named, h[1].Facts.Python = "/opt/python", true, ""
+		},
 			"FAILURE b nothing is known of the Python /opt/python"},
 		"nccl": {func(h []Host, _ []Pair) { h[1].Facts.NCCLProblem = "the Python has ended" },
 			"warning b the Python has ended"},

@@ -42,7 +42,8 @@ type Facts struct {
 	Addresses []Address
 	GPUs      int
 
-	Asked         string            // the interpreter that was asked for, as the user has named it
+	Asked         string            // the interpreter that was asked for
+	Named         bool              // by the user; else it is DefaultPython
 	Python        string            // its version; empty: see PythonProblem
 	PythonProblem string            // why nothing is known of it
 	Frameworks    map[string]string // versions by name

@@ -23,8 +23,8 @@ type Python struct {
 	// NCCL is the version of NCCL that collectives of its processes can use, such as 2.18.5; empty: none.
 	NCCL string
 
-	Problem     string `json:"-"` // why nothing is known, such as "there is no such program"; empty if it has answered
-	NCCLProblem string `json:"-"` // why nothing is known of NCCL; empty if it has answered that, too
+	Problem     string // why nothing is known, such as "there is no such program"; empty if it has answered
+	NCCLProblem string // why nothing is known of NCCL; empty if it has answered that, too
 }
 
 const pythonTimeout = 30 * time.Second // CUDA may take ten to start
@@ -54,13 +54,14 @@ for name in ("horovod", "torch", "tensorflow", "jax"):
     except Exception:
         pass
 print(json.dumps({"Version": sys.version.split()[0], "Packages": packages, "Modules": modules}), flush=True)
+nccl = why = ""
 try:
     from horovod.common import _lib
     code = _lib.load().gorovod_usable_nccl(2)
-except Exception:
-    code = 0
-nccl = "%d.%d.%d" % (code // 10000, code % 10000 // 100, code % 100) if code else ""
-print(json.dumps({"NCCL": nccl}), flush=True)
+    nccl = "%d.%d.%d" % (code // 10000, code % 10000 // 100, code % 100) if code else ""
+except Exception as e:
+    why = repr(e) if "horovod" in modules else ""
+print(json.dumps({"NCCL": nccl, "NCCLProblem": why}), flush=True)
 `
 
 // AskPython asks an interpreter, by its file, for its report. env is the environment in which it runs. AskPython blocks
@@ -70,10 +71,10 @@ func AskPython(ctx context.Context, file string, env []string) (p Python) {
 	program := interpreter.Program{Python: file, Args: append([]string{"-c", pythonProgram}, packages...), Env: env,
 		Limit: pythonTimeout, Stdout: &out}
 	err := program.Run(ctx)
-	answers := 0
+	asked := false                                  // for NCCL, and it has answered
 	for line := range strings.Lines(out.String()) { // others may be of a module that is imported at the start
 		if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &p) == nil {
-			answers++
+			asked = asked || strings.Contains(line, `"NCCL"`)
 		}
 	}
 	var died *interpreter.Died
@@ -86,7 +87,9 @@ func AskPython(ctx context.Context, file string, env []string) (p Python) {
 		return Python{Problem: "it has not answered as a Python does"}
 	case err != nil:
 		p.NCCLProblem = "the Python that was asked for NCCL " + err.Error()
-	case answers < 2:
+	case p.NCCLProblem != "":
+		p.NCCLProblem = "gorovod's library cannot be asked for NCCL (" + p.NCCLProblem + ")"
+	case !asked:
 		p.NCCLProblem = "the Python that was asked for NCCL has not answered"
 	}
 	return p

@@ -31,8 +31,9 @@ type Options struct {
 	Default int
 	// Abort, if set, ends the job. It may be called on any goroutine.
 	Abort func(cause error)
-	// End, if set, ends the process. It is called if a call of the driver takes too long, and still lasts a Deadline
-	// after an abort, because then neither the driver nor the program could ever go on. last says why.
+	// End, if set, ends the process. It is called if a call of the driver takes longer than inUse Deadlines, and still
+	// lasts a Deadline after an abort, because then neither the driver nor the program could ever go on; and if the
+	// dynamic loader hangs. last says why.
 	End func(last error)
 	// Reclaim, if set, makes the program give back memory of a device that it keeps but does not use. The driver calls
 	// it after a failed allocation, waits for it, and tries the allocation again.
@@ -111,7 +112,7 @@ func (p *place) alloc(bytes int) (cuda.Address, error) {
 	p.dropOutputs()
 	again := p.bin.empties(drainTime)
 	if p.reclaim != nil {
-		p.reclaim(p.device)
+		p.watch.outside(func() { p.reclaim(p.device) }) // that is the program's, and may wait for its other threads
 		again = true
 	}
 	if !again {

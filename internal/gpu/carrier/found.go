@@ -224,7 +224,8 @@ func (f *founding) queuing() (bool, error) {
 	if err == nil && !alone {
 		return false, nil
 	}
-	if f.try(); err != nil {
+	f.try()
+	if err != nil {
 		f.why = err.Error()
 	}
 	f.step = (*founding).trying

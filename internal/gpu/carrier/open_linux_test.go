@@ -1,15 +1,14 @@
 package carrier
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 )
 
@@ -18,10 +17,13 @@ type slow struct {
 	System
 	began chan int
 	ends  chan error
-	since time.Duration // for which a call is under way
+	call  string        // that is under way
+	since time.Duration // for which it is
 }
 
-func newSlow() *slow { return &slow{began: make(chan int), ends: make(chan error), since: 1} }
+func newSlow() *slow {
+	return &slow{began: make(chan int), ends: make(chan error), call: "cuInit of /usr/lib/libcuda.so.1", since: 1}
+}
 
 func (s *slow) Context(device int) (Context, error) {
 	s.began <- device
@@ -31,7 +33,7 @@ func (s *slow) Context(device int) (Context, error) {
 	return &counted{reached: make(map[cuda.Event]bool)}, nil
 }
 
-func (s *slow) Underway() (string, time.Duration) { return "cuInit of /usr/lib/libcuda.so.1", s.since }
+func (s *slow) Underway() (string, time.Duration) { return s.call, s.since }
 
 // use uses a device on a goroutine of its own.
 func use(d *Devices, device int) <-chan error {
@@ -74,9 +76,37 @@ func TestSlowContext(t *testing.T) {
 	}
 }
 
+// written is a log that several goroutines write.
+type written struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+// has waits until the log has a text.
+func (w *written) has(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+		w.mu.Lock()
+		all := w.text.String()
+		w.mu.Unlock()
+		if strings.Contains(all, text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the log does not say %q:\n%s", text, all)
+		}
+	}
+}
+
 // A context that is too late counts as failed, also for those who ask later, and after it is there.
 func TestLateContext(t *testing.T) {
-	s, log := newSlow(), new(bytes.Buffer)
+	s, log := newSlow(), new(written)
 	d := New(s, Options{Deadline: time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))})
 	found := use(d, 0)
 	<-s.began
@@ -84,15 +114,31 @@ func TestLateContext(t *testing.T) {
 	if err := <-found; err == nil || !strings.Contains(err.Error(), why) {
 		t.Error(err)
 	}
+	log.has(t, "has not returned for 1ms")
 	s.ends <- nil
 	if d.Takes(0) {
 		t.Error("the late context is used")
 	}
-	for _, line := range []string{"has not returned for 1ms", "copied through host memory: " + why} {
-		if !strings.Contains(log.String(), line) {
-			t.Errorf("the log does not say that it %s:\n%s", line, log)
-		}
+	log.has(t, "copied through host memory: "+why)
+}
+
+// The loader keeps its lock if a library hangs in it, so the program cannot go on.
+func TestLoaderHangs(t *testing.T) {
+	aborts, last := make(chan error, 1), make(chan error, 1)
+	s := newSlow()
+	s.call = "dlopen of libcuda.so.1"
+	d := New(s, Options{Deadline: time.Millisecond, Abort: func(cause error) { aborts <- cause },
+		End: func(cause error) { last <- cause }})
+	use(d, 0)
+	<-s.began
+	const why = "dlopen of libcuda.so.1 has not returned for 4ms"
+	if cause := <-aborts; !strings.Contains(cause.Error(), "rank 0 cannot go on: "+why) {
+		t.Error(cause)
 	}
+	if cause := <-last; !strings.Contains(cause.Error(), why) {
+		t.Error(cause)
+	}
+	s.ends <- nil
 }
 
 // After an abort nobody waits for a context any more.
@@ -132,13 +178,13 @@ func (w without) Library() (Library, error) {
 	return w.device.Library()
 }
 
-func (w without) Underway() (string, time.Duration) { return "dlopen of libnccl.so.2", 1 }
+func (w without) Underway() (string, time.Duration) { return "ncclGetVersion of libnccl.so.2", 1 }
 
 // If NCCL's library hangs on a rank, all ranks are told which call that is. In Mode Auto they go on without NCCL.
 func TestNCCLHangs(t *testing.T) {
 	for mode, says := range map[Mode]string{
-		Auto: "because NCCL cannot carry them: rank 1: dlopen of libnccl.so.2 has not returned for 40ms",
-		NCCL: "as GOROVOD_GPU=nccl asks for: rank 1: dlopen of libnccl.so.2 has not returned for 40ms",
+		Auto: "because NCCL cannot carry them: rank 1: ncclGetVersion of libnccl.so.2 has not returned for 40ms",
+		NCCL: "as GOROVOD_GPU=nccl asks for: rank 1: ncclGetVersion of libnccl.so.2 has not returned for 40ms",
 	} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
 			hangs := make(chan struct{})
@@ -172,29 +218,56 @@ func TestNCCLHangs(t *testing.T) {
 
 // If a call of CUDA does not return after an abort either, the process ends, with the cause.
 func TestCallThatNeverReturns(t *testing.T) {
-	aborts, last := make(chan error, 1), make(chan error, 1)
+	aborts, last, hangs := make(chan error, 1), make(chan error, 1), make(chan struct{})
 	var m *member
-	_, ranks := world(t, 1, func(_ int, _ *device, o *Options) {
-		o.Mode, o.Abort = NCCL, func(cause error) { aborts <- cause; m.devices.Abort(cause) }
+	_, ranks := world(t, 1, func(_ int, d *device, o *Options) {
+		o.Mode, o.Deadline = NCCL, 200*time.Millisecond
+		o.Abort = func(cause error) { aborts <- cause; m.devices.Abort(cause) }
 		o.End = func(cause error) { last <- cause }
+		d.making = func() { <-hangs }
 	})
 	m = ranks[0]
-	m.run(t, []*engine.Op{sum(m, t, "x")})
-	m.devices.options.Deadline = 30 * time.Millisecond
-	hangs := make(chan struct{})
 	defer close(hangs)
-	m.device.hangs.Store(&hangs)
-	en, err := m.Enqueue(sum(m, t, "y"))
+	en, err := m.Enqueue(sum(m, t, "x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer en.Release()
-	const why = "rank 0 moves tensors of a device, and a call of CUDA or NCCL there has not returned for 120ms"
+	const why = "rank 0 moves tensors of a device, and a call of CUDA or NCCL there has not returned for 200ms"
 	if cause := <-aborts; !strings.Contains(cause.Error(), why) {
 		t.Error(cause)
 	}
-	const end = "; a call of CUDA or NCCL has not returned for 0s, so this process cannot go on, and ends"
+	const end = "; it still has not, so this process cannot go on, and ends"
 	if cause := <-last; !strings.Contains(cause.Error(), why) || !strings.HasSuffix(cause.Error(), end) {
 		t.Error(cause)
+	}
+}
+
+// A call that is none of the driver's, and the program's part in an allocation, are not blamed.
+func TestWhoseCall(t *testing.T) {
+	s := newSlow()
+	s.since = time.Hour
+	d := New(s, Options{Abort: func(error) {}})
+	if call := d.watch.call(time.Now()); call != "a call of CUDA or NCCL" {
+		t.Error(call)
+	}
+	s.since = time.Millisecond
+	if call := d.watch.call(time.Now()); call != s.call {
+		t.Error(call)
+	}
+	inside := func() bool { return d.watch.calls.Load()%2 == 1 }
+	d.watch.enter()
+	d.watch.outside(func() {
+		if inside() {
+			t.Error("the program's part counts as a call")
+		}
+	})
+	if !inside() {
+		t.Error("the call is forgotten")
+	}
+	d.watch.leave()
+	d.watch.outside(func() {})
+	if inside() {
+		t.Error("a call without end")
 	}
 }

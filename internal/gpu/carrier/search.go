@@ -3,6 +3,7 @@ package carrier
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,9 +17,10 @@ type search[T any] struct {
 	attempt *attempt[T] // under way, too late, or successful; nil: the next one who asks begins
 }
 
+// attempt belongs to a search, whose mu guards it until it has ended.
 type attempt[T any] struct {
+	over   bool
 	ended  chan struct{} // closed when result and err are there
-	ends   sync.Once
 	result T
 	err    error
 }
@@ -43,8 +45,8 @@ func (s *search[T]) join(d *Devices, f func() (T, error)) *attempt[T] {
 		return s.attempt
 	}
 	a := &attempt[T]{ended: make(chan struct{})}
-	if err := d.stuck(); err != nil {
-		a.end(*new(T), err)
+	if a.err = d.stuck(); a.err != nil {
+		close(a.ended)
 		return a
 	}
 	s.attempt = a
@@ -58,30 +60,33 @@ func (s *search[T]) begin(d *Devices, a *attempt[T], f func() (T, error)) {
 		d.options.Log.Warn(fmt.Sprintf("tensors of devices wait: %v; it may take %v", d.silent(d.options.Deadline),
 			longest))
 	})
-	late := time.AfterFunc(longest, func() { a.end(*new(T), d.silent(longest)) })
-	failed := func(err error) {
-		slow.Stop()
-		a.end(*new(T), err)
-	}
+	returned := make(chan struct{})
+	late := time.AfterFunc(longest, func() {
+		err := d.silent(longest)
+		d.loaderHangs(err, returned)
+		s.end(a, *new(T), err, true)
+	})
+	failed := func(err error) { s.end(a, *new(T), err, false) }
 	guard.Go("the search for CUDA and NCCL", failed, func() {
+		defer slow.Stop()
+		defer late.Stop()
+		defer close(returned)
 		result, err := f()
-		slow.Stop()
-		late.Stop()
-		if a.end(result, err) && err != nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.attempt = nil
-		}
+		s.end(a, result, err, false)
 	})
 }
 
-// end notes the result, and reports whether it is the first.
-func (a *attempt[T]) end(result T, err error) (first bool) {
-	a.ends.Do(func() {
-		a.result, a.err, first = result, err, true
-		close(a.ended)
-	})
-	return first
+// end notes the result, unless there is one. After a failure that is not final the next caller tries again.
+func (s *search[T]) end(a *attempt[T], result T, err error, final bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.over {
+		return
+	}
+	if a.over, a.result, a.err = true, result, err; err != nil && !final {
+		s.attempt = nil
+	}
+	close(a.ended)
 }
 
 // stuck returns the error of a search if a search of an earlier world already hangs, and so would this one.
@@ -92,9 +97,28 @@ func (d *Devices) stuck() error {
 	return nil
 }
 
+// loaderHangs ends the job if the call that is late is of the dynamic loader, and the process if that has not returned
+// after another deadline: the loader holds its lock, so the program could import nothing more, nor exit.
+func (d *Devices) loaderHangs(late error, returned <-chan struct{}) {
+	o := &d.options
+	if call, _ := d.system.Underway(); !strings.HasPrefix(call, "dlopen ") || o.Abort == nil {
+		return
+	}
+	o.Abort(fmt.Errorf("%s cannot go on: %w", o.Describe(o.Rank), late))
+	time.AfterFunc(o.Deadline, func() {
+		select {
+		case <-returned:
+		default:
+			if o.End != nil {
+				o.End(fmt.Errorf("%w; this process cannot go on, and ends", late))
+			}
+		}
+	})
+}
+
 // silent is the error of a call of CUDA or NCCL that has not returned for some time.
 func (d *Devices) silent(since time.Duration) error {
 	call, _ := d.system.Underway()
-	return fmt.Errorf("%s has not returned for %v: look at nvidia-smi and at that file, or set GOROVOD_GPU=staged to "+
-		"do without NCCL", cmp.Or(call, "a call of CUDA"), since)
+	return fmt.Errorf("%s has not returned for %v: look at nvidia-smi and at that file", cmp.Or(call, "a call of CUDA"),
+		since)
 }

@@ -1,7 +1,6 @@
 package carrier
 
 import (
-	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -19,8 +18,9 @@ import (
 //	           Nobody else asks NCCL for that before the lane's next operation, which may never come. ask also learns
 //	           when such operations are over on the device, for lanes that end (settled)
 //
-// Each is a goroutine that looks every betweenQuestions, and ends when it has nothing to watch. timeCalls takes no
-// lock, and calls neither CUDA nor NCCL, because it would hang where the driver does. ask may hang.
+// Each is a goroutine that looks every betweenQuestions, and ends when it has nothing to watch. timeCalls calls neither
+// CUDA nor NCCL, and takes no lock that others hold over such a call, because it would hang where the driver does. ask
+// may hang.
 type watch struct {
 	devices *Devices
 	depth   int           // calls of enter without their leave; the driver's
@@ -86,7 +86,6 @@ func (w *watch) timeCalls() {
 	for {
 		time.Sleep(betweenQuestions)
 		cause := w.devices.aborted()
-		late := time.Since(since) > w.longest()
 		switch now := w.calls.Load(); {
 		case now != calls:
 			calls, since, told, lost = now, time.Now(), false, time.Time{}
@@ -96,23 +95,38 @@ func (w *watch) timeCalls() {
 			}
 		case cause != nil && lost.IsZero():
 			lost = time.Now()
-		case cause != nil && late && time.Since(lost) > o.Deadline && o.End != nil:
-			o.End(fmt.Errorf("%w; %s has not returned for %v, so this process cannot go on, and ends", cause, w.call(),
-				time.Since(since).Round(time.Second)))
+		case cause != nil && time.Since(since) > inUse*o.Deadline && time.Since(lost) > o.Deadline && o.End != nil:
+			still := "it still has not" // cause says what
+			if !told {
+				still = fmt.Sprintf("%s has not returned for %v", w.call(since), time.Since(since).Round(time.Second))
+			}
+			o.End(fmt.Errorf("%w; %s, so this process cannot go on, and ends", cause, still))
 			return
-		case cause == nil && late && !told:
+		case cause == nil && time.Since(since) > w.longest() && !told:
 			told = true
 			o.Abort(fmt.Errorf("%s moves tensors of a device, and %s there has not returned for %v; see what "+
 				"NCCL_DEBUG=INFO prints there, or set GOROVOD_GPU=staged to do without NCCL", o.Describe(o.Rank),
-				w.call(), w.longest()))
+				w.call(since), w.longest()))
 		}
 	}
 }
 
-// call names what the driver is in.
-func (w *watch) call() string {
-	call, _ := w.devices.system.Underway()
-	return cmp.Or(call, "a call of CUDA or NCCL")
+// call names what the driver has been in since a time, as far as that is known: an older call is another thread's.
+func (w *watch) call(since time.Time) string {
+	call, lasts := w.devices.system.Underway()
+	if call == "" || lasts > time.Since(since)+2*betweenQuestions {
+		return "a call of CUDA or NCCL"
+	}
+	return call
+}
+
+// outside has f run as no call of CUDA or NCCL, although the driver is in one.
+func (w *watch) outside(f func()) {
+	if w.depth > 0 && w.devices.options.Abort != nil {
+		w.calls.Add(1)
+		defer w.calls.Add(1)
+	}
+	f()
 }
 
 // rests reports whether timeCalls is to end. If the driver enters meanwhile, either enter sees that nobody times its

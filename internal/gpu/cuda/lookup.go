@@ -24,10 +24,11 @@ type call struct {
 func Begin(function, file string) (end func()) {
 	c := &call{function + " of " + file, time.Now()}
 	calls.Lock()
-	defer calls.Unlock()
 	calls.underway = append(calls.underway, c)
-	if calls.tell != nil {
-		calls.tell(c.what)
+	tell := calls.tell
+	calls.Unlock()
+	if tell != nil {
+		tell(c.what)
 	}
 	return func() {
 		calls.Lock()
@@ -47,7 +48,7 @@ func Underway() (call string, since time.Duration) {
 	return calls.underway[0].what, time.Since(calls.underway[0].began)
 }
 
-// Tell has tell called with each later call, before it is made. nil ends that.
+// Tell has tell called with each later call, before it is made. nil ends that. There is one tell in a process.
 func Tell(tell func(call string)) {
 	calls.Lock()
 	defer calls.Unlock()

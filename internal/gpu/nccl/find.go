@@ -26,8 +26,10 @@ func find() (*Library, error) {
 		if _, err := os.Stat(file); err != nil && file != soname {
 			continue
 		}
-		// A library that has been loaded hides later ones, since their names are the same.
-		err := told(file).fits(cuda.RuntimeMajor(loaded))
+		var err error
+		if file != soname { // A library that has been loaded would hide the next one, since their names are the same.
+			err = told(file).fits(cuda.RuntimeMajor(loaded))
+		}
 		if err == nil {
 			var l *Library
 			if l, err = load(file, loaded); err == nil {
