@@ -129,11 +129,14 @@ func TestLoaderHangs(t *testing.T) {
 	s.call = "dlopen of libcuda.so.1"
 	d := New(s, Options{Deadline: time.Millisecond, Abort: func(cause error) { aborts <- cause },
 		End: func(cause error) { last <- cause }})
-	use(d, 0)
+	found := use(d, 0)
 	<-s.began
 	const why = "dlopen of libcuda.so.1 has not returned for 4ms"
 	if cause := <-aborts; !strings.Contains(cause.Error(), "rank 0 cannot go on: "+why) {
 		t.Error(cause)
+	}
+	if err := <-found; err == nil || !strings.Contains(err.Error(), "cannot go on") {
+		t.Error(err)
 	}
 	if cause := <-last; !strings.Contains(cause.Error(), why) {
 		t.Error(cause)

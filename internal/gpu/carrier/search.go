@@ -104,7 +104,9 @@ func (d *Devices) loaderHangs(late error, returned <-chan struct{}) {
 	if call, _ := d.system.Underway(); !strings.HasPrefix(call, "dlopen ") || o.Abort == nil {
 		return
 	}
-	o.Abort(fmt.Errorf("%s cannot go on: %w", o.Describe(o.Rank), late))
+	cause := fmt.Errorf("%s cannot go on: %w", o.Describe(o.Rank), late)
+	d.Abort(cause) // now, so that nobody takes the failed search for the lack of a library
+	o.Abort(cause)
 	time.AfterFunc(o.Deadline, func() {
 		select {
 		case <-returned:
