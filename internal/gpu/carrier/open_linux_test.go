@@ -135,7 +135,7 @@ func TestLoaderHangs(t *testing.T) {
 	if cause := <-aborts; !strings.Contains(cause.Error(), "rank 0 cannot go on: "+why) {
 		t.Error(cause)
 	}
-	if err := <-found; err == nil || !strings.Contains(err.Error(), "cannot go on") {
+	if err := <-found; err == nil || !strings.Contains(err.Error(), why) {
 		t.Error(err)
 	}
 	if cause := <-last; !strings.Contains(cause.Error(), why) {
