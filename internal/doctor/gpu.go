@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,12 +25,21 @@ type part struct {
 const first = "python"
 
 var parts = []part{
-	{first, "", time.Minute},
+	{first, "the part about Python", time.Minute},
 	{"torch", "the part about PyTorch", 2 * time.Minute},
 	{"jax", "the part about JAX", 2 * time.Minute},
 	{"libraries", "the part about CUDA and NCCL", 2 * time.Minute},
 	{"trial", "the trial", 5 * time.Minute},
 }
+
+// program runs a part. It ignores modules in the working directory, because a job's programs are elsewhere.
+const program = `
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]
+from horovod import _gpu_report
+_gpu_report.main(sys.argv[1])
+print("\n` + interpreter.EndLine + `", file=sys.stderr, flush=True)
+`
 
 // GPU prints which GPUs a process of a Python can use, each line as soon as it is known. This program cannot find out
 // itself: it has no C, and not that Python's libraries.
@@ -38,21 +48,25 @@ func GPU(w io.Writer, python string, environ []string) error {
 	defer stop()
 	out := &passed{to: w}
 	for _, p := range parts {
-		err := (&interpreter.Program{Python: python, Args: []string{"-m", "horovod._gpu_report", p.name}, Env: environ,
+		out.part = 0
+		err := (&interpreter.Program{Python: python, Args: []string{"-c", program, p.name}, Env: environ,
 			Limit: p.limit, Stdout: out}).Run(ctx)
 		switch {
+		case ctx.Err() != nil:
+			out.say("")
+			return errors.New("interrupted")
 		case out.err != nil:
 			return out.err
-		case ctx.Err() != nil:
-			out.end()
-			return errors.New("interrupted")
 		case p.name == first:
 			if err := unfit(python, err, out); err != nil {
 				return err
 			}
 		case err != nil:
-			out.end()
-			fmt.Fprintf(out, "WRONG: %s %v\n", p.about, err)
+			out.say(fmt.Sprintf("WRONG: %s %v\n", p.about, err))
+		}
+		if out.part > mostOfPart {
+			out.say(fmt.Sprintf("WRONG: %s has printed %d bytes, of which %d are here\n", p.about, out.part,
+				mostOfPart))
 		}
 	}
 	return out.err
@@ -64,37 +78,51 @@ func unfit(python string, err error, out *passed) error {
 	switch {
 	case errors.Is(err, interpreter.ErrMissing):
 		return fmt.Errorf("there is no Python called %s: --python PROGRAM names another one", python)
-	case errors.As(err, &died):
+	case errors.As(err, &died) && died.How == interpreter.Early && out.part == 0:
+		return fmt.Errorf("--python %s: it has answered nothing, so it is no Python", python)
+	case died != nil:
 		return fmt.Errorf("%s cannot say what it has: it %w: is gorovod's wheel installed there?", python, err)
 	case err != nil:
 		return fmt.Errorf("--python %s: %w", python, err)
-	case !out.any:
-		return fmt.Errorf("--python %s: it has answered nothing, so it is no Python", python)
 	}
 	return nil
 }
 
-// passed passes text on, and knows whether that has ended its last line.
+// passed passes a part's text on, and knows whether that has ended its last line.
 type passed struct {
 	to   io.Writer
-	any  bool
+	mu   sync.Mutex // held while the reader lets the writer wait
+	part int        // bytes of the part
 	open bool
 	err  error // the first failure; nothing is written after it
 }
 
-func (l *passed) Write(p []byte) (int, error) {
-	if len(p) == 0 || l.err != nil {
-		return len(p), l.err
+// mostOfPart is how many bytes of a part are passed on. What a library prints without end is cut off.
+const mostOfPart = 1 << 20
+
+func (p *passed) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keep := text[:min(len(text), max(0, mostOfPart-p.part))]
+	p.part += len(text)
+	if len(keep) == 0 || p.err != nil {
+		return len(text), p.err
 	}
-	l.any, l.open = true, p[len(p)-1] != '\n'
-	var n int
-	n, l.err = l.to.Write(p)
-	return n, l.err
+	p.open = keep[len(keep)-1] != '\n'
+	_, p.err = p.to.Write(keep)
+	return len(text), p.err
 }
 
-// end ends the line that has been begun.
-func (l *passed) end() {
-	if l.open {
-		fmt.Fprintln(l)
+// say writes a line of this program's. It writes nothing if the reader reads nothing.
+func (p *passed) say(line string) {
+	if !p.mu.TryLock() {
+		return
+	}
+	defer p.mu.Unlock()
+	if p.open {
+		line = "\n" + line
+	}
+	if p.open = false; p.err == nil {
+		_, p.err = io.WriteString(p.to, line)
 	}
 }

@@ -27,10 +27,10 @@ func askGPU(python string) (string, int) {
 }
 
 func TestGPU(t *testing.T) {
-	out, code := askGPU(fakePython(t, `echo "$SEEN: $*"`))
+	out, code := askGPU(fakePython(t, `echo "$SEEN: $1 $3"; echo gorovod has answered >&2`))
 	want := ""
 	for _, p := range parts {
-		want += "by it: -m horovod._gpu_report " + p.name + "\n"
+		want += "by it: -c " + p.name + "\n"
 	}
 	if out != want || code != 0 {
 		t.Errorf("code %d: %s", code, out)
@@ -66,7 +66,7 @@ func TestGPUWhosePartsFail(t *testing.T) {
 		torch) echo "PyTorch: 2"; echo SIGSEGV: why >&2; echo ----- >&2; exit 2;;
 		jax) printf "JAX: "; sleep 1000;;
 		libraries) printf "CUDA's driver: "; echo gorovod calls cuInit of x >&2; kill -SEGV $$;;
-		*) echo "the $3";; esac`))
+		*) echo "the $3";; esac; echo gorovod has answered >&2`))
 	const want = `the python
 PyTorch: 2
 WRONG: the part about PyTorch has ended (exit status 2); it said: SIGSEGV: why
@@ -79,4 +79,34 @@ the trial
 	if out != want || code != 0 {
 		t.Errorf("code %d: %s", code, out)
 	}
+}
+
+// A part that prints without end is cut off, and a program that ends early is noticed.
+func TestGPUWhosePartsAreStrange(t *testing.T) {
+	defer func(saved []part) { parts = saved }(parts)
+	parts = parts[:3]
+	out, code := askGPU(fakePython(t, `case $3 in
+		torch) yes | head -c 3000000;;
+		jax) printf "JAX: "; exit 0;; esac; echo "the $3"; echo gorovod has answered >&2`))
+	const end = "WRONG: the part about PyTorch has printed 3000010 bytes, of which 1048576 are here\nJAX: \n" +
+		"WRONG: the part about JAX has ended early (exit status 0)\n"
+	if !strings.HasSuffix(out, end) || len(out) > 1<<20+1000 || code != 0 {
+		t.Errorf("code %d: %s", code, out[max(0, len(out)-300):])
+	}
+}
+
+// stuckReader is an output that nobody reads.
+type stuckReader struct{ entered chan struct{} }
+
+func (s stuckReader) Write([]byte) (int, error) {
+	close(s.entered)
+	select {}
+}
+
+// This program does not wait for a reader that does not read.
+func TestNothingIsSaidToAStuckReader(t *testing.T) {
+	out := &passed{to: stuckReader{make(chan struct{})}}
+	go out.Write([]byte("x"))
+	<-out.to.(stuckReader).entered
+	out.say("the end\n")
 }

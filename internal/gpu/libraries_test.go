@@ -4,12 +4,15 @@ package gpu
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
@@ -186,7 +189,26 @@ func TestNCCLOfAPythonPackage(t *testing.T) {
 	expect(t, ask(t, "nccl", preload, "LD_LIBRARY_PATH="+next), "22005 12", next)
 	expect(t, ask(t, "nccl", preload), "error:", "is version 2.10.3: gorovod needs", wheel)
 
+	// nor one that the driver cannot run, that was cut short, or that is no file
+	driver := build(t, libcuda, aDriver(t, 12080, 1, 0, ""))
+	buildAt(t, cc, wheel, libnccl, aNCCL(22707, "13.0", ""))
+	expect(t, ask(t, "report", preload, "LD_LIBRARY_PATH="+next+":"+driver), "NCCL: "+next, "Tensors of GPUs: by NCCL")
+	file := filepath.Join(wheel, libnccl)
+	if err := os.Truncate(file, 3000); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ask(t, "nccl", preload, "LD_LIBRARY_PATH="+next), "22005 12", next)
+	expect(t, ask(t, "nccl", preload), "error:", "is damaged (it is no whole library: ", wheel)
+	if err := errors.Join(os.Remove(file), unix.Mkfifo(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ask(t, "nccl", preload, "LD_LIBRARY_PATH="+next), "22005 12", next)
+
 	// the working directory does not count
+	buildAt(t, cc, wheel, libnccl+".old", aNCCL(21003, "12.4", ""))
+	if err := os.Rename(file+".old", file); err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(wheel)
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+next), "22005 12", next)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
@@ -19,6 +20,12 @@ import (
 // CallPrefix begins the lines on stderr in which a program tells, before it makes the call, which call into which
 // library that is.
 const CallPrefix = "gorovod calls "
+
+// Early is the Died.How of a program that has ended without EndLine, as if it had succeeded.
+const Early = "has ended early (exit status 0)"
+
+// EndLine is the line on stderr with which a program ends that has answered everything.
+const EndLine = "gorovod has answered"
 
 // Program is a program for an interpreter.
 type Program struct {
@@ -64,6 +71,9 @@ func (p *Program) Run(ctx context.Context) error {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(p.Python); err == nil {
+			return errors.New("it cannot be run (the interpreter that its first line names is missing)")
+		}
 		return ErrMissing
 	} else if err != nil {
 		return fmt.Errorf("it cannot be run (%w)", err)
@@ -71,18 +81,19 @@ func (p *Program) Run(ctx context.Context) error {
 	err := cmd.Wait()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // children that it has left; there may be none
 	var exit *exec.ExitError
-	switch call, words := said.last(); {
+	switch call, words, answered := said.last(); {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case limited.Err() != nil:
 		return &Died{fmt.Sprintf("has not ended within %v", p.Limit), call, words}
 	case errors.As(err, &exit):
 		return &Died{fmt.Sprintf("has ended (%v)", exit), call, words}
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // that is a child which it has left
+		return err
+	case !answered:
+		return &Died{Early, call, words}
 	}
-	if errors.Is(err, exec.ErrWaitDelay) { // it has left a child, and succeeded
-		return nil
-	}
-	return err
+	return nil
 }
 
 // tail keeps the end of a text.
@@ -102,11 +113,15 @@ func (t *tail) Write(p []byte) (int, error) {
 // its last line.
 var fatal = regexp.MustCompile(`^(SIG[A-Z]+|fatal error|panic): `)
 
-// last returns the last call of the text, and the line that says most about the program's end.
-func (t *tail) last() (call, words string) {
+// last returns the last call of the text, the line that says most about the program's end, and whether that is EndLine.
+func (t *tail) last() (call, words string, answered bool) {
 	found := false // a fatal line
 	for line := range bytes.Lines(t.text) {
 		line := strings.TrimSpace(string(line))
+		if line == EndLine {
+			answered = true
+			continue
+		}
 		if told, tells := strings.CutPrefix(line, CallPrefix); tells {
 			call = told
 			continue
@@ -115,5 +130,5 @@ func (t *tail) last() (call, words string) {
 			words, found = line, fatal.MatchString(line)
 		}
 	}
-	return call, words
+	return call, words, answered
 }

@@ -26,7 +26,8 @@ func run(t *testing.T, ctx context.Context, limit time.Duration, script string) 
 
 func TestRun(t *testing.T) {
 	for _, c := range []struct{ script, out, err string }{
-		{`echo "$SEEN: $*"`, "by it: a\n", ""},
+		{`echo "$SEEN: $*"; echo gorovod has answered >&2`, "by it: a\n", ""},
+		{"echo x; echo a warning >&2", "x\n", "has ended early (exit status 0); it said: a warning"},
 		{"echo x; echo a trace >&2; echo the end >&2; exit 3", "x\n", "has ended (exit status 3); it said: the end"},
 		{"kill -SEGV $$", "", "has ended (signal: segmentation fault)"},
 		{"echo gorovod calls cuInit of x >&2; echo SIGSEGV: why >&2; echo ----- >&2; exit 2", "",
@@ -66,7 +67,12 @@ func TestLimit(t *testing.T) {
 }
 
 func TestNoInterpreter(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for file, says := range map[string]string{
+		script:           "the interpreter that its first line names is missing",
 		"no-such-python": ErrMissing.Error(), "/no/such/python": ErrMissing.Error(), t.TempDir(): "it cannot be run",
 	} {
 		p := Program{Python: file, Limit: time.Minute}

@@ -1,7 +1,7 @@
 """The parts of ``gorovod doctor --gpu``: which GPUs, CUDA and NCCL a process of this Python can use.
 
-Each part is printed by a process of its own (``python -m horovod._gpu_report PART``), since the libraries that it asks
-may hang or end the process. ``gorovod doctor`` starts them, and says so if one does.
+Each part is printed by a process of its own, since the libraries that it asks may hang or end the process.
+``gorovod doctor`` starts them, and says so if one does.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def _torch_for_cuda() -> Optional[ModuleType]:
 
 _PARTS = {"python": _python, "torch": _torch, "jax": _jax, "libraries": _libraries, "trial": _trial}
 
-if __name__ == "__main__":
+def main(part: str) -> None:
+    """Print a part."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leave other processes the GPU's memory
-    _PARTS[sys.argv[1]]()
+    _PARTS[part]()
     sys.stdout.flush()

@@ -32,8 +32,9 @@ const pythonTimeout = 30 * time.Second // CUDA may take ten to start
 // pythonProgram imports nothing large, which would take long. It ignores modules in the working directory, because a
 // job's programs are elsewhere. NCCL comes last: its library, or CUDA's, may hang or end the process.
 const pythonProgram = `
-import json, sys
+import sys
 sys.path[:] = [entry for entry in sys.path if entry]
+import json
 try:
     from importlib.metadata import version
 except ImportError:
@@ -53,7 +54,7 @@ for name in ("horovod", "torch", "tensorflow", "jax"):
             modules.append(name)
     except Exception:
         pass
-print(json.dumps({"Version": sys.version.split()[0], "Packages": packages, "Modules": modules}), flush=True)
+print("\n" + json.dumps({"Version": sys.version.split()[0], "Packages": packages, "Modules": modules}), flush=True)
 nccl = why = ""
 try:
     from horovod.common import _lib
@@ -61,7 +62,8 @@ try:
     nccl = "%d.%d.%d" % (code // 10000, code % 10000 // 100, code % 100) if code else ""
 except Exception as e:
     why = repr(e) if "horovod" in modules else ""
-print(json.dumps({"NCCL": nccl, "NCCLProblem": why}), flush=True)
+print("\n" + json.dumps({"NCCL": nccl, "NCCLProblem": why}), flush=True)
+print("gorovod has answered", file=sys.stderr, flush=True)
 `
 
 // AskPython asks an interpreter, by its file, for its report. env is the environment in which it runs. AskPython blocks
@@ -79,9 +81,9 @@ func AskPython(ctx context.Context, file string, env []string) (p Python) {
 	}
 	var died *interpreter.Died
 	switch {
-	case p.Version == "" && errors.As(err, &died):
+	case p.Version == "" && errors.As(err, &died) && died.How != interpreter.Early:
 		return Python{Problem: "it " + err.Error()}
-	case p.Version == "" && err != nil:
+	case p.Version == "" && err != nil && died == nil:
 		return Python{Problem: err.Error()}
 	case p.Version == "":
 		return Python{Problem: "it has not answered as a Python does"}

@@ -87,6 +87,7 @@ func New(s System, o Options) *Devices {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Devices{system: s, options: o, lanes: make(map[*Lane]bool), ends: make(chan struct{})}
+	d.contexts.without = "nccl"
 	d.watch.devices, d.watch.hurry = d, make(chan struct{}, 1)
 	return d
 }
@@ -285,7 +286,7 @@ func (d *Devices) Close() {
 	d.mu.Unlock()
 	if p != nil {
 		p.closeOutputs()
-		p.events.close(p.context)
+		p.closeEvents()
 		p.bin.close()
 	}
 }

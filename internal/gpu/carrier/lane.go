@@ -193,10 +193,13 @@ func (l *Lane) finish(c *Comm) {
 
 // leave gives up the stream and the event. They end with the work that is left.
 func (l *Lane) leave() {
-	_ = l.place.context.FreeStream(l.stream)
-	if l.done != 0 {
-		_ = l.place.context.FreeEvent(l.done)
-	}
+	c, stream, done := l.place.context, l.stream, l.done
+	l.place.bin.throw(func() {
+		_ = c.FreeStream(stream)
+		if done != 0 {
+			_ = c.FreeEvent(done)
+		}
+	})
 	l.place = nil
 }
 

@@ -168,6 +168,16 @@ func TestStuckBefore(t *testing.T) {
 	if err := d.Usable(0); err == nil || !strings.Contains(err.Error(), why) {
 		t.Error(err)
 	}
+	s.call = "ncclGetVersion of libnccl.so.2" // which a context does not need
+	found := use(d, 0)
+	<-s.began
+	s.ends <- nil
+	if err := <-found; err != nil {
+		t.Error(err)
+	}
+	if d.Takes(0) {
+		t.Error("NCCL is searched for again")
+	}
 }
 
 // without is a rank's System in which the search for NCCL hangs.

@@ -53,7 +53,7 @@ func (p *place) take(bytes int) (cuda.Address, error) {
 	if b.at == 0 {
 		return p.alloc(size)
 	}
-	p.events.put(p.context, b.used)
+	p.putEvent(b.used)
 	return b.at, nil
 }
 
@@ -87,9 +87,11 @@ func (p *place) giveBack(a cuda.Address, bytes int, s cuda.Stream) {
 		p.free(a)
 		return
 	}
+	thread := p.watch.programEnters()
 	if b.used, err = p.events.take(p.context); err == nil {
 		err = p.context.Record(b.used, s)
 	}
+	p.watch.programLeaves(thread)
 	o := &p.outputs
 	o.mu.Lock()
 	if err != nil || o.closed {
@@ -114,7 +116,7 @@ func (p *place) giveBack(a cuda.Address, bytes int, s cuda.Stream) {
 // drop frees a block, which waits for the device and so for its event.
 func (p *place) drop(b block) {
 	if b.used != 0 {
-		p.events.put(p.context, b.used)
+		p.putEvent(b.used)
 	}
 	p.free(b.at)
 }

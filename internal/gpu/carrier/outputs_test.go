@@ -28,7 +28,7 @@ func (c *counted) Reached(e cuda.Event) (reached bool, _ error) { return c.reach
 // Memory that is given back becomes an output of about its size, once its stream has done its work.
 func TestOutputs(t *testing.T) {
 	c := &counted{reached: make(map[cuda.Event]bool), freed: make(chan cuda.Address, 100)}
-	p := &place{context: c}
+	p := &place{context: c, watch: &watch{devices: New(nil, Options{})}}
 	take := func(bytes int) cuda.Address {
 		a, err := p.take(bytes)
 		if err != nil {

@@ -53,6 +53,7 @@ func (d *Devices) Tensor(device int, stream cuda.Stream) (*Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer d.watch.programLeaves(d.watch.programEnters())
 	if capturing, err := p.context.Capturing(stream); err != nil || capturing {
 		if err == nil {
 			err = errCapturing
@@ -77,7 +78,9 @@ var tensors = sync.Pool{New: func() any { return new(Tensor) }}
 // Options.Async, Wait fails after an abort, because the abort may have ended the operation on the device with a wrong
 // result.
 func (t *Tensor) Wait(stream cuda.Stream) error {
-	if d := t.place.watch.devices; d.options.Async {
+	w := t.place.watch
+	defer w.programLeaves(w.programEnters())
+	if d := w.devices; d.options.Async {
 		if cause := d.aborted(); cause != nil {
 			return fmt.Errorf("the device may not have done it before the job failed: %w", cause)
 		}
@@ -86,7 +89,11 @@ func (t *Tensor) Wait(stream cuda.Stream) error {
 }
 
 // Reached reports whether the operation's result is there.
-func (t *Tensor) Reached() (bool, error) { return t.place.context.Reached(t.event) }
+func (t *Tensor) Reached() (bool, error) {
+	w := t.place.watch
+	defer w.programLeaves(w.programEnters())
+	return t.place.context.Reached(t.event)
+}
 
 // Device returns the tensor's device.
 func (t *Tensor) Device() int { return t.place.device }
@@ -111,7 +118,7 @@ func (t *Tensor) Free(p []byte) {
 // Release gives the event back: see collective.Owner.
 func (t *Tensor) Release() {
 	if t.event != 0 {
-		t.place.events.put(t.place.context, t.event)
+		t.place.putEvent(t.event)
 	}
 	*t = Tensor{}
 	tensors.Put(t)
@@ -136,22 +143,40 @@ func (p *pool) take(c Context) (cuda.Event, error) {
 	return c.NewEvent()
 }
 
-func (p *pool) put(c Context, e cuda.Event) {
+// put keeps an event, and reports whether it has: a closed pool keeps none.
+func (p *pool) put(e cuda.Event) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		_ = c.FreeEvent(e) // streams that wait for it still do
-		return
+		return false
 	}
 	p.free = append(p.free, e)
+	return true
 }
 
-// close frees the events that nobody uses. Others are freed when they are put back.
-func (p *pool) close(c Context) {
+// close returns the events that nobody uses, for the caller to free.
+func (p *pool) close() []cuda.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, e := range p.free {
-		_ = c.FreeEvent(e)
-	}
+	free := p.free
 	p.free, p.closed = nil, true
+	return free
+}
+
+// putEvent gives an event back to the pool. After closeEvents it is freed; streams that wait for it still do.
+func (p *place) putEvent(e cuda.Event) {
+	if !p.events.put(e) {
+		p.freeEvents([]cuda.Event{e})
+	}
+}
+
+// closeEvents frees the events that nobody uses. Others are freed when they are put back.
+func (p *place) closeEvents() { p.freeEvents(p.events.close()) }
+
+func (p *place) freeEvents(events []cuda.Event) {
+	p.bin.throw(func() {
+		for _, e := range events {
+			_ = p.context.FreeEvent(e)
+		}
+	})
 }

@@ -12,8 +12,8 @@ import (
 
 // watch ends the job for two faults that the driver cannot notice itself:
 //
-//	timeCalls  a call of CUDA or NCCL does not return. The driver hangs in the call, so the other ranks wait for this
-//	           rank, whose process is alive
+//	timeCalls  a call of CUDA or NCCL does not return. The driver, or a thread that submits a tensor, hangs in the call,
+//	           so the other ranks wait for this rank, whose process is alive
 //	ask        an operation that has ended for the program fails while the device still has it (Options.Async).
 //	           Nobody else asks NCCL for that before the lane's next operation, which may never come. ask also learns
 //	           when such operations are over on the device, for lanes that end (settled)
@@ -23,10 +23,11 @@ import (
 // may hang.
 type watch struct {
 	devices *Devices
-	depth   int           // calls of enter without their leave; the driver's
-	calls   atomic.Uint64 // odd while the driver is inside
-	making  atomic.Bool   // the driver makes a communicator
-	timing  atomic.Bool   // timeCalls runs
+	depth   int              // calls of enter without their leave; the driver's
+	calls   atomic.Uint64    // odd while the driver is inside
+	making  atomic.Bool      // the driver makes a communicator
+	timing  atomic.Bool      // timeCalls runs
+	threads [64]atomic.Int64 // when a call of the program began, in ns since 1970; 0: none
 
 	mu      sync.Mutex // not held over calls of CUDA or NCCL
 	lanes   map[*Lane]watched
@@ -67,9 +68,7 @@ func (w *watch) enter() {
 		return
 	}
 	w.calls.Add(1)
-	if !w.timing.Load() && w.timing.CompareAndSwap(false, true) {
-		guard.Go("the watch over calls of CUDA and NCCL", w.devices.options.Abort, w.timeCalls)
-	}
+	w.time()
 }
 
 func (w *watch) leave() {
@@ -81,33 +80,81 @@ func (w *watch) leave() {
 func (w *watch) timeCalls() {
 	o := &w.devices.options
 	calls, since := w.calls.Load(), time.Now()
-	var told bool      // that this call is late
-	var lost time.Time // when the abort was seen, while this call lasts; zero: there is none
+	var told bool      // that a call is late
+	var lost time.Time // when the abort was seen; zero: there is none
 	for {
 		time.Sleep(betweenQuestions)
-		cause := w.devices.aborted()
-		switch now := w.calls.Load(); {
-		case now != calls:
-			calls, since, told, lost = now, time.Now(), false, time.Time{}
-		case now%2 == 0:
+		now := w.calls.Load()
+		if now != calls {
+			calls, since = now, time.Now()
+		}
+		began, longest := w.program(), inUse*o.Deadline
+		if now%2 == 1 && (began.IsZero() || since.Add(w.longest()).Before(began.Add(longest))) {
+			began, longest = since, w.longest() // the driver's call is late first
+		}
+		if began.IsZero() {
 			if w.rests() {
 				return
 			}
-		case cause != nil && lost.IsZero():
+			told = false
+			continue
+		}
+		cause, lasts := w.devices.aborted(), time.Since(began)
+		if cause != nil && lost.IsZero() {
 			lost = time.Now()
-		case cause != nil && time.Since(since) > inUse*o.Deadline && time.Since(lost) > o.Deadline && o.End != nil:
+		}
+		switch {
+		case cause != nil && lasts > inUse*o.Deadline && time.Since(lost) > o.Deadline && o.End != nil:
 			still := "it still has not" // cause says what
 			if !told {
-				still = fmt.Sprintf("%s has not returned for %v", w.call(since), time.Since(since).Round(time.Second))
+				still = fmt.Sprintf("%s has not returned for %v", w.call(began), lasts.Round(time.Second))
 			}
 			o.End(fmt.Errorf("%w; %s, so this process cannot go on, and ends", cause, still))
 			return
-		case cause == nil && time.Since(since) > w.longest() && !told:
+		case cause == nil && lasts > longest && !told:
 			told = true
 			o.Abort(fmt.Errorf("%s moves tensors of a device, and %s there has not returned for %v; see what "+
 				"NCCL_DEBUG=INFO prints there, or set GOROVOD_GPU=staged to do without NCCL", o.Describe(o.Rank),
-				w.call(since), w.longest()))
+				w.call(began), longest))
 		}
+	}
+}
+
+// programEnters notes that a thread of the program is about to call CUDA, until programLeaves gets the result.
+func (w *watch) programEnters() (thread int) {
+	if w.devices.options.Abort == nil {
+		return -1
+	}
+	now := time.Now().UnixNano()
+	for i := range w.threads {
+		if w.threads[i].CompareAndSwap(0, now) {
+			w.time()
+			return i
+		}
+	}
+	return -1 // the other threads are watched
+}
+
+func (w *watch) programLeaves(thread int) {
+	if thread >= 0 {
+		w.threads[thread].Store(0)
+	}
+}
+
+// program returns when the oldest call of the program's threads began; zero if there is none.
+func (w *watch) program() (oldest time.Time) {
+	for i := range w.threads {
+		if began := w.threads[i].Load(); began != 0 && (oldest.IsZero() || began < oldest.UnixNano()) {
+			oldest = time.Unix(0, began)
+		}
+	}
+	return oldest
+}
+
+// time makes timeCalls run.
+func (w *watch) time() {
+	if !w.timing.Load() && w.timing.CompareAndSwap(false, true) {
+		guard.Go("the watch over calls of CUDA and NCCL", w.devices.options.Abort, w.timeCalls)
 	}
 }
 
@@ -129,11 +176,11 @@ func (w *watch) outside(f func()) {
 	f()
 }
 
-// rests reports whether timeCalls is to end. If the driver enters meanwhile, either enter sees that nobody times its
-// call, or rests sees the call.
+// rests reports whether timeCalls is to end. If a call begins meanwhile, either its thread sees that nobody times it,
+// or rests sees the call.
 func (w *watch) rests() bool {
 	w.timing.Store(false)
-	return w.calls.Load()%2 == 0 || !w.timing.CompareAndSwap(false, true)
+	return w.calls.Load()%2 == 0 && w.program().IsZero() || !w.timing.CompareAndSwap(false, true)
 }
 
 // longest returns the longest time that a call may take.

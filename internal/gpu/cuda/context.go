@@ -31,7 +31,7 @@ func (d *Driver) Context(ordinal int) (*Context, error) {
 		return nil, fmt.Errorf("there is no CUDA device %d in this process, which sees %d", ordinal, d.devices)
 	}
 	c := &Context{driver: d, device: ordinal}
-	defer Begin("cuDevicePrimaryCtxRetain", d.path)()
+	defer Begin("cuDevicePrimaryCtxRetain or cuDeviceGet", d.path)()
 	if code := C.gv_cuda_retain(d.f, C.int(ordinal), &c.handle); code != 0 {
 		return nil, fmt.Errorf("use device %d: %w", ordinal, d.fail("cuDevicePrimaryCtxRetain", code))
 	}

@@ -101,7 +101,7 @@ func load() (*Driver, error) {
 
 func (d *Driver) initialize() error {
 	var version, devices C.int
-	end := Begin("cuInit", d.path)
+	end := Begin("cuInit or cuDeviceGetCount", d.path)
 	code := C.gv_cuda_init(d.f, &version, &devices)
 	end()
 	if code != 0 {

@@ -2,6 +2,7 @@ package nccl
 
 import (
 	"debug/elf"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -66,4 +67,13 @@ func stamp(file string) (version, cuda int) {
 		numbers[i], _ = strconv.Atoi(string(m[i+1])) // the last part of a version may be missing
 	}
 	return versionCode(numbers[0], numbers[1], numbers[2]), numbers[3]
+}
+
+// whole returns an error if a file is no library, or has been cut short: the dynamic loader might end the process.
+func whole(file string) error {
+	f, err := elf.Open(file) // which reads the end, too
+	if err != nil {
+		return fmt.Errorf("it is no whole library: %w", err)
+	}
+	return f.Close()
 }

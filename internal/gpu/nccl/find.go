@@ -23,12 +23,12 @@ func find() (*Library, error) {
 	}
 	var reasons []error
 	for _, file := range candidates(loaded) {
-		if _, err := os.Stat(file); err != nil && file != soname {
+		if info, err := os.Stat(file); (err != nil || !info.Mode().IsRegular()) && file != soname {
 			continue
 		}
 		var err error
 		if file != soname { // A library that has been loaded would hide the next one, since their names are the same.
-			err = told(file).fits(cuda.RuntimeMajor(loaded))
+			err = judge(file, loaded)
 		}
 		if err == nil {
 			var l *Library
@@ -74,25 +74,32 @@ func check(handle unsafe.Pointer, path string, loaded []string) (*Library, error
 	if err != nil {
 		return nil, err
 	}
-	l.cuda = told(path).cuda
+	_, l.cuda = stamp(path)
 	if err := l.suits(cuda.RuntimeMajor(loaded)); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-// told returns what is known of a library without loading it.
-func told(file string) *Library {
+// judge returns why a library is unfit, as far as its file tells, or nil. If CUDA has been started, its driver must be
+// able to run the library.
+func judge(file string, loaded []string) error {
+	defer cuda.Begin("a read", file)()
+	if err := whole(file); err != nil {
+		return fmt.Errorf("NCCL's library %s is damaged (%w): install its package again", file, err)
+	}
 	version, major := stamp(file)
-	return &Library{path: file, version: version, cuda: major}
-}
-
-// fits returns an error if the version is unfit, or suits does. A version of 0 is unknown.
-func (l *Library) fits(runtime int) error {
-	if l.version != 0 && !known(l.version) {
+	l := &Library{path: file, version: version, cuda: major}
+	if version != 0 && !known(version) {
 		return l.unfit()
 	}
-	return l.suits(runtime)
+	if err := l.suits(cuda.RuntimeMajor(loaded)); err != nil {
+		return err
+	}
+	if driver := cuda.Started(); driver != nil {
+		return l.Runs(driver)
+	}
+	return nil
 }
 
 // suits returns an error if the library was built for another CUDA than that of the framework, whose major version is
