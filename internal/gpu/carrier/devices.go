@@ -88,7 +88,7 @@ func New(s System, o Options) *Devices {
 	}
 	d := &Devices{system: s, options: o, lanes: make(map[*Lane]bool), ends: make(chan struct{})}
 	d.contexts.without = "nccl"
-	d.watch.devices, d.watch.hurry = d, make(chan struct{}, 1)
+	d.watch.devices, d.watch.hurry, d.watch.born = d, make(chan struct{}, 1), time.Now()
 	return d
 }
 

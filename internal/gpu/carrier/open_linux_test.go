@@ -284,3 +284,24 @@ func TestWhoseCall(t *testing.T) {
 		t.Error("a call without end")
 	}
 }
+
+// A thread of the program that hangs in a call ends the job, and then the process.
+func TestProgramsCallThatNeverReturns(t *testing.T) {
+	aborts, last := make(chan error, 1), make(chan error, 1)
+	var d *Devices
+	s := newSlow()
+	s.call = ""
+	d = New(s, Options{Deadline: 20 * time.Millisecond, End: func(cause error) { last <- cause },
+		Abort: func(cause error) { aborts <- cause; d.Abort(cause) }})
+	for range 100 { // more than are noted at a time
+		d.watch.programLeaves(d.watch.programEnters())
+	}
+	d.watch.programEnters()
+	const why = "rank 0 moves tensors of a device, and a call of CUDA or NCCL there has not returned for 80ms"
+	if cause := <-aborts; !strings.Contains(cause.Error(), why) {
+		t.Error(cause)
+	}
+	if cause := <-last; !strings.Contains(cause.Error(), "it still has not, so this process cannot go on") {
+		t.Error(cause)
+	}
+}

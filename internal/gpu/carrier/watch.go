@@ -27,7 +27,8 @@ type watch struct {
 	calls   atomic.Uint64    // odd while the driver is inside
 	making  atomic.Bool      // the driver makes a communicator
 	timing  atomic.Bool      // timeCalls runs
-	threads [64]atomic.Int64 // when a call of the program began, in ns since 1970; 0: none
+	threads [64]atomic.Int64 // when a call of the program began, in ns since born, plus 1; 0: none
+	born    time.Time
 
 	mu      sync.Mutex // not held over calls of CUDA or NCCL
 	lanes   map[*Lane]watched
@@ -125,7 +126,7 @@ func (w *watch) programEnters() (thread int) {
 	if w.devices.options.Abort == nil {
 		return -1
 	}
-	now := time.Now().UnixNano()
+	now := int64(time.Since(w.born)) + 1
 	for i := range w.threads {
 		if w.threads[i].CompareAndSwap(0, now) {
 			w.time()
@@ -143,12 +144,16 @@ func (w *watch) programLeaves(thread int) {
 
 // program returns when the oldest call of the program's threads began; zero if there is none.
 func (w *watch) program() (oldest time.Time) {
+	first := int64(0)
 	for i := range w.threads {
-		if began := w.threads[i].Load(); began != 0 && (oldest.IsZero() || began < oldest.UnixNano()) {
-			oldest = time.Unix(0, began)
+		if began := w.threads[i].Load(); began != 0 && (first == 0 || began < first) {
+			first = began
 		}
 	}
-	return oldest
+	if first == 0 {
+		return time.Time{}
+	}
+	return w.born.Add(time.Duration(first))
 }
 
 // time makes timeCalls run.
