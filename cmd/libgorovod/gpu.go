@@ -34,6 +34,9 @@ func init() {
 			Deterministic: w.Config.Deterministic, Async: w.Config.AsyncCompletion, Default: w.Place.LocalRank,
 			Abort: w.Abort, Reclaim: reclaim, Describe: w.Describe, Log: w.Log(),
 			End: func(last error) {
+				if process.World() != w {
+					return // the process has left that job, and may be in another one
+				}
 				time.AfterFunc(time.Second, func() { os.Exit(1) }) // because nobody may read the log
 				w.Log().Error(last.Error())
 				os.Exit(1)

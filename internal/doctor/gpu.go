@@ -1,13 +1,10 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/interpreter"
@@ -38,13 +35,14 @@ import sys
 sys.path[:] = [entry for entry in sys.path if entry]
 from horovod import _gpu_report
 _gpu_report.main(sys.argv[1])
-print("\n` + interpreter.EndLine + `", file=sys.stderr, flush=True)
+sys.stderr.write("\n` + interpreter.EndLine + `\n")
+sys.stderr.flush()
 `
 
 // GPU prints which GPUs a process of a Python can use, each line as soon as it is known. This program cannot find out
 // itself: it has no C, and not that Python's libraries.
 func GPU(w io.Writer, python string, environ []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := interpreter.Interruptible()
 	defer stop()
 	out := &passed{to: w}
 	for _, p := range parts {

@@ -28,8 +28,7 @@ func Find() (*cuda.Driver, *nccl.Library, error) {
 
 // NCCLVersion returns the version code of the NCCL that collectives of this process can use with a wish, such as 21805,
 // or 0 if they can use none. It loads the libraries, but does not start CUDA, so the program may still choose its
-// devices. If CUDA has been started, its driver must be able to run the library. NCCLVersion also returns 0 if the
-// libraries have not answered for longest.
+// devices. NCCLVersion also returns 0 if the libraries have not answered for longest.
 func NCCLVersion(wish config.GPU) int {
 	version := make(chan int, 1)
 	failed := func(error) { version <- 0 }
@@ -45,14 +44,15 @@ func NCCLVersion(wish config.GPU) int {
 const longest = time.Minute
 
 func ncclVersion(wish config.GPU) int {
-	if wish == config.GPUStaged || wish == config.GPUOff || cuda.Present() != nil {
+	if wish == config.GPUStaged || wish == config.GPUOff {
 		return 0
 	}
-	library, err := nccl.Open()
+	driver, newest, err := cuda.Present()
 	if err != nil {
 		return 0
 	}
-	if driver := cuda.Started(); driver != nil && library.Runs(driver) != nil {
+	library, err := nccl.Open()
+	if err != nil || library.RunsOn(driver, newest) != nil {
 		return 0
 	}
 	return library.Version()

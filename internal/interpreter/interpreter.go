@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -71,17 +73,25 @@ func (p *Program) Run(ctx context.Context) error {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(p.Python); err == nil {
+		if _, missing := os.Stat(cmd.Path); missing == nil && !errors.Is(err, exec.ErrNotFound) {
 			return errors.New("it cannot be run (the interpreter that its first line names is missing)")
 		}
 		return ErrMissing
 	} else if err != nil {
 		return fmt.Errorf("it cannot be run (%w)", err)
 	}
-	err := cmd.Wait()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // which waits for whoever reads Stdout, also after the end
+	var err error
+	select {
+	case err = <-ended:
+	case <-after(limited, patience):
+	}
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // children that it has left; there may be none
 	var exit *exec.ExitError
-	switch call, words, answered := said.last(); {
+	said.mu.Lock()
+	defer said.mu.Unlock()
+	switch call, words := said.last(); {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case limited.Err() != nil:
@@ -90,19 +100,37 @@ func (p *Program) Run(ctx context.Context) error {
 		return &Died{fmt.Sprintf("has ended (%v)", exit), call, words}
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // that is a child which it has left
 		return err
-	case !answered:
+	case !said.answered:
 		return &Died{Early, call, words}
 	}
 	return nil
 }
 
-// tail keeps the end of a text.
-type tail struct{ text []byte }
+// patience is how long after the end of a program, or of its limit, Run waits for the reader of its output.
+const patience = 3 * time.Second
+
+// after returns a channel that is closed some time after the end of a context, if that comes.
+func after(ctx context.Context, wait time.Duration) <-chan struct{} {
+	over := make(chan struct{})
+	context.AfterFunc(ctx, func() { time.AfterFunc(wait, func() { close(over) }) })
+	return over
+}
+
+// tail keeps the end of a text, and knows whether the text has had EndLine.
+type tail struct {
+	mu       sync.Mutex
+	text     []byte
+	answered bool
+}
 
 const longestTail = 64 << 10
 
 func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from := max(0, len(t.text)-len(EndLine)-2)
 	t.text = append(t.text, p...)
+	t.answered = t.answered || bytes.Contains(append([]byte("\n"), t.text[from:]...), []byte("\n"+EndLine+"\n"))
 	if more := len(t.text) - longestTail; more > 0 {
 		t.text = append(t.text[:0], t.text[more:]...)
 	}
@@ -113,13 +141,12 @@ func (t *tail) Write(p []byte) (int, error) {
 // its last line.
 var fatal = regexp.MustCompile(`^(SIG[A-Z]+|fatal error|panic): `)
 
-// last returns the last call of the text, the line that says most about the program's end, and whether that is EndLine.
-func (t *tail) last() (call, words string, answered bool) {
+// last returns the last call of the text, and the line that says most about the program's end.
+func (t *tail) last() (call, words string) {
 	found := false // a fatal line
 	for line := range bytes.Lines(t.text) {
 		line := strings.TrimSpace(string(line))
 		if line == EndLine {
-			answered = true
 			continue
 		}
 		if told, tells := strings.CutPrefix(line, CallPrefix); tells {
@@ -130,5 +157,15 @@ func (t *tail) last() (call, words string, answered bool) {
 			words, found = line, fatal.MatchString(line)
 		}
 	}
-	return call, words, answered
+	return call, words
+}
+
+// Interruptible returns a context that ends when the user interrupts this program. As nohup asks, that is not when the
+// terminal is gone.
+func Interruptible() (context.Context, context.CancelFunc) {
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(context.Background(), signals...)
 }

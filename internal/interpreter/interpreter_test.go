@@ -27,6 +27,7 @@ func run(t *testing.T, ctx context.Context, limit time.Duration, script string) 
 func TestRun(t *testing.T) {
 	for _, c := range []struct{ script, out, err string }{
 		{`echo "$SEEN: $*"; echo gorovod has answered >&2`, "by it: a\n", ""},
+		{"printf note: >&2; echo >&2; echo gorovod has answered >&2; yes noise | head -c 240000 >&2", "", ""},
 		{"echo x; echo a warning >&2", "x\n", "has ended early (exit status 0); it said: a warning"},
 		{"echo x; echo a trace >&2; echo the end >&2; exit 3", "x\n", "has ended (exit status 3); it said: the end"},
 		{"kill -SEGV $$", "", "has ended (signal: segmentation fault)"},

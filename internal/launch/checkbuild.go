@@ -1,17 +1,15 @@
 package launch
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/gorovod/gorovod/internal/doctor/cluster"
+	"github.com/gorovod/gorovod/internal/interpreter"
 	"github.com/gorovod/gorovod/internal/version"
 )
 
@@ -67,7 +65,7 @@ func jobsPython(command, env []string) (p cluster.Python, note string, err error
 		}
 	}
 	var problems []string
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := interpreter.Interruptible()
 	defer stop()
 	for _, name := range names {
 		path, _, err := findCommand(name, lookEnv(env, "PATH"))

@@ -10,14 +10,13 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/signal"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/doctor"
 	"github.com/gorovod/gorovod/internal/doctor/cluster"
+	"github.com/gorovod/gorovod/internal/interpreter"
 )
 
 // query is a question of gorovod doctor to an agent.
@@ -113,7 +112,7 @@ func examine(o doctor.Cluster, w io.Writer) error {
 	}
 	key := make([]byte, 32)
 	rand.Read(key)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := interpreter.Interruptible()
 	defer stop()
 	r := f.remoteShell()
 	r.Timeout = time.Duration(o.StartTimeout) * time.Second

@@ -23,7 +23,7 @@ type Python struct {
 	// NCCL is the version of NCCL that collectives of its processes can use, such as 2.18.5; empty: none.
 	NCCL string
 
-	Problem     string // why nothing is known, such as "there is no such program"; empty if it has answered
+	Problem     string `json:"-"` // why nothing is known, such as "there is no such program"; empty if it has answered
 	NCCLProblem string // why nothing is known of NCCL; empty if it has answered that, too
 }
 
@@ -63,7 +63,8 @@ try:
 except Exception as e:
     why = repr(e) if "horovod" in modules else ""
 print("\n" + json.dumps({"NCCL": nccl, "NCCLProblem": why}), flush=True)
-print("gorovod has answered", file=sys.stderr, flush=True)
+sys.stderr.write("\ngorovod has answered\n")
+sys.stderr.flush()
 `
 
 // AskPython asks an interpreter, by its file, for its report. env is the environment in which it runs. AskPython blocks

@@ -16,20 +16,21 @@ type bin struct {
 	frees   []func()
 	emptied chan struct{} // closed when the goroutine ends; nil while there is none
 	closed  bool          // nobody drives any more
+	stuck   bool          // since then the device has not let anybody free anything in time
 }
 
-// throw makes the goroutine call free soon. After close, throw waits for that, unless the device is stuck.
+// throw makes the goroutine call free soon. After close, throw waits for that, unless the device has been stuck.
 func (b *bin) throw(free func()) {
 	b.mu.Lock()
-	closed := b.closed
+	waits := b.closed && !b.stuck
 	b.frees = append(b.frees, free)
 	if b.emptied == nil {
 		b.emptied = make(chan struct{})
 		guard.Go("the release of device memory", b.failed, b.run)
 	}
 	b.mu.Unlock()
-	if closed {
-		b.empties(aftermath)
+	if waits {
+		b.settle()
 	}
 }
 
@@ -38,7 +39,19 @@ func (b *bin) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	b.empties(aftermath)
+	b.settle()
+}
+
+// settle waits until all memory is free, and notes if that takes too long, so that nobody waits again.
+func (b *bin) settle() {
+	b.mu.Lock()
+	emptied := b.emptied
+	b.mu.Unlock()
+	if emptied != nil && !b.empties(aftermath) {
+		b.mu.Lock()
+		b.stuck = true
+		b.mu.Unlock()
+	}
 }
 
 func (b *bin) run() {

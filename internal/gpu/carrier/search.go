@@ -101,12 +101,13 @@ func (d *Devices) stuck(without string) error {
 	return nil
 }
 
-// loaderHangs ends the job if the call that is late is of the dynamic loader, and the process if that has not returned
+// loaderHangs ends the job if a call of the dynamic loader has lasted for a deadline, and the process if that has not returned
 // after another deadline: the loader holds its lock, so the program could import nothing more, nor exit.
 func (d *Devices) loaderHangs(late error, returned <-chan struct{}) {
 	o := &d.options
-	if call, _ := d.system.Underway(); !strings.HasPrefix(call, "dlopen ") || o.Abort == nil {
-		return
+	call, lasts := d.system.Underway()
+	if !strings.HasPrefix(call, "dlopen ") || lasts < o.Deadline || o.Abort == nil {
+		return // else what came before it was slow
 	}
 	cause := fmt.Errorf("%s cannot go on: %w", o.Describe(o.Rank), late)
 	d.Abort(cause) // now, so that nobody takes the failed search for the lack of a library
@@ -124,7 +125,10 @@ func (d *Devices) loaderHangs(late error, returned <-chan struct{}) {
 
 // silent is the error of a call of CUDA or NCCL that has not returned for some time.
 func (d *Devices) silent(since time.Duration) error {
-	call, _ := d.system.Underway()
+	call, lasts := d.system.Underway()
+	if call != "" && lasts < since-2*betweenQuestions {
+		since = lasts.Round(time.Millisecond) // another call came before it
+	}
 	return fmt.Errorf("%s has not returned for %v: look at nvidia-smi and at that file", cmp.Or(call, "a call of CUDA"),
 		since)
 }

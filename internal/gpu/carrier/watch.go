@@ -82,6 +82,7 @@ func (w *watch) timeCalls() {
 	o := &w.devices.options
 	calls, since := w.calls.Load(), time.Now()
 	var told bool      // that a call is late
+	var seen time.Time // the begin of the program's oldest call, at the look before
 	var lost time.Time // when the abort was seen; zero: there is none
 	for {
 		time.Sleep(betweenQuestions)
@@ -90,8 +91,15 @@ func (w *watch) timeCalls() {
 			calls, since = now, time.Now()
 		}
 		began, longest := w.program(), inUse*o.Deadline
+		programs := true
+		if oldest := began; oldest != seen { // it counts from the first look on, else a stop of the process would count
+			seen, began = oldest, time.Now()
+			if oldest.IsZero() {
+				began = oldest
+			}
+		}
 		if now%2 == 1 && (began.IsZero() || since.Add(w.longest()).Before(began.Add(longest))) {
-			began, longest = since, w.longest() // the driver's call is late first
+			began, longest, programs = since, w.longest(), false // the driver's call is late first
 		}
 		if began.IsZero() {
 			if w.rests() {
@@ -106,17 +114,14 @@ func (w *watch) timeCalls() {
 		}
 		switch {
 		case cause != nil && lasts > inUse*o.Deadline && time.Since(lost) > o.Deadline && o.End != nil:
-			still := "it still has not" // cause says what
-			if !told {
-				still = fmt.Sprintf("%s has not returned for %v", w.call(began), lasts.Round(time.Second))
-			}
-			o.End(fmt.Errorf("%w; %s, so this process cannot go on, and ends", cause, still))
+			o.End(fmt.Errorf("%w; %s has not returned for %v, so this process cannot go on, and ends", cause,
+				w.call(began, programs), lasts.Round(time.Millisecond)))
 			return
 		case cause == nil && lasts > longest && !told:
 			told = true
 			o.Abort(fmt.Errorf("%s moves tensors of a device, and %s there has not returned for %v; see what "+
 				"NCCL_DEBUG=INFO prints there, or set GOROVOD_GPU=staged to do without NCCL", o.Describe(o.Rank),
-				w.call(began), longest))
+				w.call(began, programs), longest))
 		}
 	}
 }
@@ -163,10 +168,11 @@ func (w *watch) time() {
 	}
 }
 
-// call names what the driver has been in since a time, as far as that is known: an older call is another thread's.
-func (w *watch) call(since time.Time) string {
+// call names what the driver has been in since a time, as far as that is known: a call of another age is another
+// thread's. Calls of the program's threads have no names.
+func (w *watch) call(since time.Time, programs bool) string {
 	call, lasts := w.devices.system.Underway()
-	if call == "" || lasts > time.Since(since)+2*betweenQuestions {
+	if call == "" || programs || (lasts-time.Since(since)).Abs() > 2*betweenQuestions {
 		return "a call of CUDA or NCCL"
 	}
 	return call
@@ -176,7 +182,10 @@ func (w *watch) call(since time.Time) string {
 func (w *watch) outside(f func()) {
 	if w.depth > 0 && w.devices.options.Abort != nil {
 		w.calls.Add(1)
-		defer w.calls.Add(1)
+		defer func() {
+			w.calls.Add(1)
+			w.time() // timeCalls may have ended meanwhile
+		}()
 	}
 	f()
 }

@@ -54,20 +54,15 @@ func Open() (*Driver, error) {
 	return d, nil
 }
 
-// Started returns the driver if Open has returned it, else nil. It does not wait for Open.
-func Started() *Driver {
-	if !opened.TryLock() {
-		return nil
+// Present returns the driver's file, and the newest CUDA that it can run, such as 12080, or 0 if it does not tell. The
+// error says why there is no driver. Present loads the driver, but does not start it.
+func Present() (file string, version int, err error) {
+	handle, file, err := open()
+	if err != nil {
+		return "", 0, err
 	}
-	defer opened.Unlock()
-	return opened.driver
-}
-
-// Present returns nil if there is a driver, else an error that says why not. It loads the driver, but does not start
-// it.
-func Present() error {
-	_, _, err := open()
-	return err
+	defer Begin("cuDriverGetVersion", file)()
+	return file, int(C.gv_cuda_version(handle)), nil
 }
 
 func open() (handle unsafe.Pointer, path string, err error) {

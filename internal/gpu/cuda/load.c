@@ -32,6 +32,13 @@ const char *gv_cuda_fill(struct gv_cuda *f, void *library) {
   return NULL;
 }
 
+int gv_cuda_version(void *library) {
+  CUresult (*get)(int *) = NULL;
+  int version = 0;
+  if ((*(void **)&get = dlsym(library, "cuDriverGetVersion")) == NULL || get(&version) != 0) return 0;
+  return version;
+}
+
 CUresult gv_cuda_init(const struct gv_cuda *f, int *version, int *devices) {
   CUresult code = f->cuInit(0);
   if (code == 0) code = f->cuDriverGetVersion(version);

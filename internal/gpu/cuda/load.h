@@ -17,6 +17,9 @@ void *gv_open(const char *name, int only_loaded, char file[GV_TEXT], char why[GV
 /* Fills the table from an open library. Returns NULL, or the name of the first function that the library lacks. */
 const char *gv_cuda_fill(struct gv_cuda *f, void *library);
 
+/* The newest CUDA that an open driver can run, such as 12080, or 0 if it does not tell. The driver need not be started. */
+int gv_cuda_version(void *library);
+
 /* A device, as the functions cuDeviceGet* describe it. */
 struct gv_device {
   char name[256], bus[32];

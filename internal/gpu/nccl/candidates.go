@@ -3,6 +3,7 @@ package nccl
 import (
 	"debug/elf"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -69,11 +70,21 @@ func stamp(file string) (version, cuda int) {
 	return versionCode(numbers[0], numbers[1], numbers[2]), numbers[3]
 }
 
-// whole returns an error if a file is no library, or has been cut short: the dynamic loader might end the process.
+// whole returns an error if a file is no library, or has been cut short: the dynamic loader would end the process.
 func whole(file string) error {
-	f, err := elf.Open(file) // which reads the end, too
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	f, err := elf.Open(file)
 	if err != nil {
 		return fmt.Errorf("it is no whole library: %w", err)
 	}
-	return f.Close()
+	defer f.Close()
+	for _, part := range f.Progs {
+		if part.Type == elf.PT_LOAD && part.Off+part.Filesz > uint64(info.Size()) {
+			return fmt.Errorf("it is no whole library: it has %d bytes of %d", info.Size(), part.Off+part.Filesz)
+		}
+	}
+	return nil
 }

@@ -81,8 +81,7 @@ func check(handle unsafe.Pointer, path string, loaded []string) (*Library, error
 	return l, nil
 }
 
-// judge returns why a library is unfit, as far as its file tells, or nil. If CUDA has been started, its driver must be
-// able to run the library.
+// judge returns why a library is unfit, as far as its file tells, or nil. It does not load the library.
 func judge(file string, loaded []string) error {
 	defer cuda.Begin("a read", file)()
 	if err := whole(file); err != nil {
@@ -96,10 +95,10 @@ func judge(file string, loaded []string) error {
 	if err := l.suits(cuda.RuntimeMajor(loaded)); err != nil {
 		return err
 	}
-	if driver := cuda.Started(); driver != nil {
-		return l.Runs(driver)
+	if driver, newest, err := cuda.Present(); err == nil {
+		return l.RunsOn(driver, newest)
 	}
-	return nil
+	return nil // there is no driver that could run any
 }
 
 // suits returns an error if the library was built for another CUDA than that of the framework, whose major version is

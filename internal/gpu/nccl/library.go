@@ -98,13 +98,16 @@ func (l *Library) Version() int { return l.version }
 func (l *Library) CUDA() int { return l.cuda }
 
 // Runs returns nil if a driver can run the library. The error is a sentence that says why not, and what to do.
-func (l *Library) Runs(d *cuda.Driver) error {
-	if l.cuda <= d.Version()/1000 {
+func (l *Library) Runs(d *cuda.Driver) error { return l.RunsOn(d.Path(), d.Version()) }
+
+// RunsOn is Runs for a driver's file, and the newest CUDA that it can run; 0 is unknown.
+func (l *Library) RunsOn(driver string, newest int) error {
+	if newest == 0 || l.cuda <= newest/1000 {
 		return nil
 	}
 	return fmt.Errorf("NCCL's library %s (%s) is built for CUDA %d, and the driver %s runs CUDA %s at most: update "+
 		"the driver, or install the package nvidia-nccl-cu%d and a framework for CUDA %[6]d", l.path,
-		VersionText(l.version), l.cuda, d.Path(), cuda.VersionText(d.Version()), d.Version()/1000)
+		VersionText(l.version), l.cuda, driver, cuda.VersionText(newest), newest/1000)
 }
 
 // Has reports whether this NCCL knows a type.
