@@ -137,12 +137,14 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fatal matches the line of a trace of Go that says what has happened. The line before a trace of Python says less than
-// its last line.
-var fatal = regexp.MustCompile(`^(SIG[A-Z]+|fatal error|panic): `)
+// fatal matches the line of a trace of Go or Python that says what has happened, before many lines that do not.
+var fatal = regexp.MustCompile(`^(SIG[A-Z]+|fatal error|panic|Fatal Python error): `)
+
+// words matches a line that says something.
+var words = regexp.MustCompile(`\pL`)
 
 // last returns the last call of the text, and the line that says most about the program's end.
-func (t *tail) last() (call, words string) {
+func (t *tail) last() (call, said string) {
 	found := false // a fatal line
 	for line := range bytes.Lines(t.text) {
 		line := strings.TrimSpace(string(line))
@@ -153,11 +155,11 @@ func (t *tail) last() (call, words string) {
 			call = told
 			continue
 		}
-		if line != "" && !found {
-			words, found = line, fatal.MatchString(line)
+		if words.MatchString(line) && !found {
+			said, found = line, fatal.MatchString(line)
 		}
 	}
-	return call, words
+	return call, said
 }
 
 // Interruptible returns a context that ends when the user interrupts this program. As nohup asks, that is not when the

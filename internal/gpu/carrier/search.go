@@ -101,8 +101,8 @@ func (d *Devices) stuck(without string) error {
 	return nil
 }
 
-// loaderHangs ends the job if a call of the dynamic loader has lasted for a deadline, and the process if that has not returned
-// after another deadline: the loader holds its lock, so the program could import nothing more, nor exit.
+// loaderHangs ends the job if a call of the dynamic loader has lasted for a deadline, and the process if that has not
+// returned after another deadline: the loader holds its lock, so the program could import nothing more, nor exit.
 func (d *Devices) loaderHangs(late error, returned <-chan struct{}) {
 	o := &d.options
 	call, lasts := d.system.Underway()
