@@ -308,3 +308,42 @@ func TestProgramsCallThatNeverReturns(t *testing.T) {
 		t.Error(cause)
 	}
 }
+
+// While the process is stopped, a call that is under way does not take time.
+func TestStoppedProcess(t *testing.T) {
+	aborts := make(chan error, 1)
+	d := New(newSlow(), Options{Deadline: time.Minute, Abort: func(cause error) { aborts <- cause }})
+	d.watch.born = time.Now().Add(-time.Hour)
+	d.watch.threads[0].Store(1) // a call that began an hour ago, at the first look
+	d.watch.time()
+	time.AfterFunc(3*betweenQuestions/2, func() { d.watch.programLeaves(0) })
+	for d.watch.timing.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case cause := <-aborts:
+		t.Error(cause)
+	default:
+	}
+}
+
+// A device that is stuck when the bin is closed keeps nobody waiting later.
+func TestStuckBin(t *testing.T) {
+	var b bin
+	block := make(chan struct{})
+	defer close(block)
+	b.throw(func() { <-block })
+	b.close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 2 * limit / aftermath { // longer than the limit, if each waits
+			b.throw(func() {})
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		t.Error("each waits for the device")
+	}
+}
