@@ -59,6 +59,17 @@ func world(t *testing.T, size int, change func(r int, d *device, o *Options)) (*
 	return m, ranks
 }
 
+// outcome submits an operation, waits for its end, and returns its error.
+func (m *member) outcome(op *engine.Op) *engine.Error {
+	en, err := m.Enqueue(op)
+	if err == nil {
+		en.Wait(limit)
+		err = en.Err()
+		en.Release()
+	}
+	return err
+}
+
 func each(ranks []*member, f func(m *member)) {
 	var wg sync.WaitGroup
 	for _, m := range ranks {
@@ -531,12 +542,7 @@ func TestAbortedIsNotDone(t *testing.T) {
 		if m.rank == 1 {
 			op = allreduce(m, t, "y", 0, tensor.Float32, 1, s)
 		}
-		en, err := m.Enqueue(op)
-		if err == nil {
-			en.Wait(limit)
-			err = en.Err()
-			en.Release()
-		}
+		err := m.outcome(op)
 		if err == nil {
 			t.Errorf("rank %d: an operation that was aborted ends well", m.rank)
 		}
@@ -735,12 +741,7 @@ func TestAbortWhileMaking(t *testing.T) {
 	_, ranks := world(t, 2, func(_ int, _ *device, o *Options) { o.Mode = NCCL })
 	ranks[0].device.making = func() { ranks[0].devices.Abort(errors.New("rank 7 is dead")) }
 	each(ranks, func(m *member) {
-		en, err := m.Enqueue(sum(m, t, "x"))
-		if err == nil {
-			en.Wait(limit)
-			err = en.Err()
-			en.Release()
-		}
+		err := m.outcome(sum(m, t, "x"))
 		if err == nil || !strings.Contains(err.Reason, "rank 7 is dead") {
 			t.Errorf("rank %d: %v", m.rank, err)
 		}
