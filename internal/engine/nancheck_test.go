@@ -1,16 +1,15 @@
 package engine
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/test/output"
 )
 
 var (
@@ -18,21 +17,9 @@ var (
 	inf  = float32(math.Inf(1))
 )
 
-// lines collects what a rank logs.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
 // checking makes a world whose ranks check for NaNs, and returns what they log.
-func checking(t *testing.T, size int, how operation.NaNCheck) ([]*Engine, *lines) {
-	logged := new(lines)
+func checking(t *testing.T, size int, how operation.NaNCheck) ([]*Engine, *output.Buffer) {
+	logged := new(output.Buffer)
 	return newWorld(t, size, true, func(o *Options) {
 		o.NaNCheck = how
 		o.Log = slog.New(slog.NewTextHandler(logged, nil))
@@ -94,13 +81,13 @@ func TestNaNIsNamed(t *testing.T) {
 			})
 			counted := engines[1].Counters().NaNs.Load()
 			if c.words == "" {
-				if logged.b.Len() > 0 || counted != 0 {
-					t.Errorf("%d counted, logged:\n%s", counted, &logged.b)
+				if logged.String() != "" || counted != 0 {
+					t.Errorf("%d counted, logged:\n%s", counted, logged)
 				}
 				return
 			}
 			want := "rank 1 contributes " + c.words + ` \"` + c.op + `\": at index 5 of 8 (float32)`
-			if text := logged.b.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, want) {
+			if text := logged.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, want) {
 				t.Errorf("logged:\n%s\nexpected one line with %s", text, want)
 			}
 			if counted != 3 || engines[0].Counters().NaNs.Load() != 0 {
@@ -136,7 +123,7 @@ func TestNaNsAmongFusedTensors(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	text := logged.b.String()
+	text := logged.String()
 	if strings.Count(text, "\n") != nanReports || strings.Count(text, "rank 0 contributes a NaN") != nanReports ||
 		!strings.Contains(text, "names no more tensors") {
 		t.Errorf("logged:\n%s", text)
@@ -172,8 +159,8 @@ func TestNaNEndsTheJob(t *testing.T) {
 						t.Errorf("rank %d: %v, expected %s", r, err, want)
 					}
 				})
-				if n := strings.Count(logged.b.String(), "rank 1 contributes a NaN to "+kind); n != 1 {
-					t.Errorf("logged %d times: %s", n, &logged.b)
+				if n := strings.Count(logged.String(), "rank 1 contributes a NaN to "+kind); n != 1 {
+					t.Errorf("logged %d times: %s", n, logged)
 				}
 			})
 		}

@@ -12,35 +12,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/test/output"
 )
 
-// limit is far longer than anything here takes.
-const limit = time.Minute
-
-// screen is the text that a terminal has got.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
-// await waits until the terminal has got text that passes.
-func (s *screen) await(t *testing.T, what string, passes func(text string) bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); !passes(s.String()); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: the terminal got %q", what, s.String())
-		}
-	}
-}
-
-// terminal makes a terminal with this many columns.
-func terminal(t *testing.T, columns uint16) (*os.File, *screen) {
+// terminal makes a terminal with this many columns. What it gets is in the buffer.
+func terminal(t *testing.T, columns uint16) (*os.File, *output.Buffer) {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -62,14 +39,12 @@ func terminal(t *testing.T, columns uint16) (*os.File, *screen) {
 	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
 		t.Fatal(err)
 	}
-	s, done := &screen{}, make(chan struct{})
+	s, done := &output.Buffer{}, make(chan struct{})
 	go func() {
 		defer close(done)
 		for p := make([]byte, 4096); ; {
 			n, err := near.Read(p)
-			s.mu.Lock()
-			s.text.Write(p[:n])
-			s.mu.Unlock()
+			s.Write(p[:n])
 			if err != nil {
 				return
 			}
@@ -96,15 +71,15 @@ func TestDrawn(t *testing.T) {
 	defer l.Close()
 	var done atomic.Int64
 	l.Wait(func() (string, bool) { return fmt.Sprintf("%d of 2", done.Load()), true })
-	got.await(t, "the first news", func(s string) bool { return strings.HasSuffix(s, erase+"0 of 2") })
+	got.Await(t, "the first news", func(s string) bool { return strings.HasSuffix(s, erase+"0 of 2") })
 	done.Add(1)
-	got.await(t, "the next news", func(s string) bool { return strings.HasSuffix(s, erase+"1 of 2") })
+	got.Await(t, "the next news", func(s string) bool { return strings.HasSuffix(s, erase+"1 of 2") })
 	over := l.Over(to)
 	io.WriteString(over, "rank 0 speaks\n")
-	got.await(t, "another's line", func(s string) bool { return strings.Contains(s, erase+"rank 0 speaks\r\n") })
-	got.await(t, "the line below it", func(s string) bool { return strings.HasSuffix(s, erase+"1 of 2") })
+	got.Await(t, "another's line", func(s string) bool { return strings.Contains(s, erase+"rank 0 speaks\r\n") })
+	got.Await(t, "the line below it", func(s string) bool { return strings.HasSuffix(s, erase+"1 of 2") })
 	l.Close()
-	got.await(t, "the end", func(s string) bool { return strings.HasSuffix(s, erase+"1 of 2"+erase) })
+	got.Await(t, "the end", func(s string) bool { return strings.HasSuffix(s, erase+"1 of 2"+erase) })
 }
 
 // A short wait is not drawn.
@@ -143,13 +118,13 @@ func TestSaid(t *testing.T) {
 			if text != want {
 				t.Errorf("said %q, want %q", text, want)
 			}
-		case <-time.After(limit):
+		case <-time.After(time.Minute):
 			t.Fatalf("%q is not said", want)
 		}
 	}
 	news.Store("three")
 	var at int64
-	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if now := looks.Load(); now == at {
 			break // no wait asks for news any more
 		} else {

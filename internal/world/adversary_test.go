@@ -1,7 +1,6 @@
 package world
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/auth"
 	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/test/output"
 )
 
 // A job over TCP goes on, with right results, and makes new connections, while strangers who have found its ports
@@ -37,7 +37,7 @@ func withstand(t *testing.T, transport string) {
 	t.Logf("seed %d", seed)
 	before := listeningPorts(t)
 	l := newLauncher(t, ranks)
-	var told lines
+	var told output.Buffer
 	l.Knocks = auth.NewKnocks(func(text string) { told.Write([]byte("the launcher: " + text + "\n")) })
 	log := slog.New(slog.NewTextHandler(&told, nil))
 	var worlds [ranks]*World
@@ -146,24 +146,6 @@ func checkTold(t *testing.T, text string) {
 	if strings.Contains(text, string(key)) {
 		t.Error("the secret is in the log")
 	}
-}
-
-// lines is a log.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // listeningPorts are the TCP ports on which this process listens.

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/test/output"
 )
 
 var (
@@ -70,7 +72,7 @@ type job struct {
 	dir    string
 	bin    string
 	cmd    *exec.Cmd
-	out    output
+	out    output.Buffer
 	done   chan struct{}
 	rng    *rand.Rand
 	faults map[string]int
@@ -137,10 +139,10 @@ func startOn(t *testing.T, command func(name string, args ...string) *exec.Cmd, 
 		<-j.done
 		j.nothingLeft(shared)
 		if *keep != "" {
-			os.WriteFile(filepath.Join(j.dir, "output"), []byte(j.said()), 0o600)
+			os.WriteFile(filepath.Join(j.dir, "output"), []byte(j.out.String()), 0o600)
 		}
 		if t.Failed() {
-			t.Logf("output:\n%s", tail(j.said(), 100))
+			t.Logf("output:\n%s", tail(j.out.String(), 100))
 		}
 	})
 	return j
@@ -198,24 +200,6 @@ func processes(mark string) (pids []int) {
 	return pids
 }
 
-// output is the output of launcher and workers.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (j *job) said() string {
-	j.out.mu.Lock()
-	defer j.out.mu.Unlock()
-	return j.out.text.String()
-}
-
 // hosts sets the lines that the discovery script prints from now on.
 func (j *job) hosts(lines ...string) {
 	j.offered = lines
@@ -267,7 +251,7 @@ func (j *job) finish() {
 	if code := j.cmd.ProcessState.ExitCode(); code != 0 {
 		j.t.Errorf("the job has ended with code %d", code)
 	}
-	if strings.Contains(j.said(), "VIOLATION") {
+	if strings.Contains(j.out.String(), "VIOLATION") {
 		j.t.Error("ranks differ")
 	}
 	j.check()

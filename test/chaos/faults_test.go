@@ -111,7 +111,7 @@ func TestBelowMin(t *testing.T) {
 	j.await("the first commits", func() bool { return len(j.veterans()) == 2 })
 	victim := j.veterans()[1]
 	j.kill(victim)
-	j.await("it says that it waits", func() bool { return strings.Contains(j.said(), "waiting for others") })
+	j.await("it says that it waits", func() bool { return strings.Contains(j.out.String(), "waiting for others") })
 	j.hosts("127.0.0.1:3")
 	j.await("two train again", func() bool { return len(j.veterans()) == 2 })
 	j.finish()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/test/kubelet"
+	"github.com/gorovod/gorovod/test/output"
 )
 
 var deletions = flag.Int("chaos.pods", 6, "how many pods TestPodDeletions deletes")
@@ -76,7 +77,7 @@ type pod struct {
 	phases      string // the file with its worker's phase
 	ready       *time.Timer
 	cmd         *exec.Cmd
-	out         output
+	out         output.Buffer
 	done        chan struct{}
 }
 
@@ -125,9 +126,7 @@ func newController(t *testing.T, seed uint64) *controller {
 		}
 		if t.Failed() {
 			for _, p := range k.started[max(0, len(k.started)-8):] {
-				p.out.mu.Lock()
-				t.Logf("pod %s:\n%s", p.name, tail(p.out.text.String(), 40))
-				p.out.mu.Unlock()
+				t.Logf("pod %s:\n%s", p.name, tail(p.out.String(), 40))
 			}
 		}
 	})
@@ -321,11 +320,9 @@ func (k *controller) finish() {
 		}
 	}
 	for _, p := range k.started {
-		p.out.mu.Lock()
-		if strings.Contains(p.out.text.String(), "VIOLATION") {
-			k.t.Errorf("ranks differ: %s", tail(p.out.text.String(), 5))
+		if text := p.out.String(); strings.Contains(text, "VIOLATION") {
+			k.t.Errorf("ranks differ: %s", tail(text, 5))
 		}
-		p.out.mu.Unlock()
 	}
 	k.check()
 	k.nothingLost()

@@ -9,13 +9,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gorovod/gorovod/hvd"
 	"github.com/gorovod/gorovod/test/cluster"
+	"github.com/gorovod/gorovod/test/output"
 )
 
 // untilVariable names a file. As soon as the file exists, the elastic training ends.
@@ -75,29 +75,11 @@ func elastic() int {
 	return 0
 }
 
-// said collects what a job prints while it runs.
-type said struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
 // trial is an elastic job under way.
 type trial struct {
 	*job
 	c     *testCluster
-	said  *said
+	said  *output.Buffer
 	done  chan struct{}
 	mark  string
 	after int // await has seen the output before this place
@@ -106,7 +88,7 @@ type trial struct {
 // train starts an elastic job. The environment of its workers has the job's mark.
 func (c *testCluster) train(env []string, args ...string) *trial {
 	c.t.Helper()
-	r := &trial{c: c, said: &said{}, done: make(chan struct{}), mark: "HOSTS_TEST_MARK=" + c.t.Name() +
+	r := &trial{c: c, said: &output.Buffer{}, done: make(chan struct{}), mark: "HOSTS_TEST_MARK=" + c.t.Name() +
 		strconv.Itoa(os.Getpid())}
 	env = append(does("elastic", r.mark, "GOROVOD_HEARTBEAT_SECONDS=5", untilVariable+"="+c.File("enough")), env...)
 	r.job = c.run(env, append(args, self())...)

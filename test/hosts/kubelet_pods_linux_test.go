@@ -15,6 +15,7 @@ import (
 	"github.com/gorovod/gorovod/hvd"
 	"github.com/gorovod/gorovod/test/cluster"
 	"github.com/gorovod/gorovod/test/kubelet"
+	"github.com/gorovod/gorovod/test/output"
 )
 
 // jobOfPods runs the pods of an elastic Job of two. They know one another by name alone, and how many processes to run
@@ -64,7 +65,7 @@ func (k *jobOfPods) start(index, node int, program string, env ...string) *podOf
 	j.Env = append(append(os.Environ(), does(program, k.mark, "PET_NNODES=1:2", "GOROVOD_HEARTBEAT_SECONDS=5",
 		"GORACE=atexit_sleep_ms=0", untilVariable+"="+filepath.Join(k.dir, "enough"),
 		"GOROVOD_SECRET_FILE="+filepath.Join(k.dir, "secret"), fmt.Sprint("JOB_COMPLETION_INDEX=", index))...), env...)
-	p := &podOfJob{trial: &trial{job: j, said: &said{}, done: make(chan struct{}), mark: k.mark}, k: k, name: name,
+	p := &podOfJob{trial: &trial{job: j, said: &output.Buffer{}, done: make(chan struct{}), mark: k.mark}, k: k, name: name,
 		node: node}
 	p.Stdout, p.Stderr = p.said, p.said
 	if err := p.Start(); err != nil {

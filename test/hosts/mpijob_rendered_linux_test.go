@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/gorovod/gorovod/internal/manifests"
+	"github.com/gorovod/gorovod/test/output"
 )
 
 // inPod runs a command in the surroundings of a pod of an MPIJob: the keys where the operator mounts them, in a folder
@@ -140,7 +141,7 @@ func TestRenderedMPIJob(t *testing.T) {
 			for i := range c.Hosts {
 				c.StopSSHD(i)
 			}
-			var sshds said
+			var sshds output.Buffer
 			for i := 1; i < len(c.Hosts); i++ {
 				sshd := pod(i, worker.Command...)
 				sshd.Stdout, sshd.Stderr, sshd.WaitDelay = &sshds, &sshds, time.Second

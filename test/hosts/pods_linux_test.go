@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/auth/certtest"
 	"github.com/gorovod/gorovod/test/cluster"
+	"github.com/gorovod/gorovod/test/output"
 )
 
 // pods are the pods of an elastic job. Each has a launcher, and a host with a name of its own.
@@ -47,7 +48,7 @@ func (p *pods) start(host, rank int, env ...string) *pod {
 	j := &job{t: p.t, Cmd: p.Command(context.Background(), host, p.horovodrun, p.args...)}
 	j.WaitDelay = time.Second
 	j.Env = append(append(append(os.Environ(), p.env...), fmt.Sprint("JOB_COMPLETION_INDEX=", rank)), env...)
-	r := &trial{job: j, c: p.testCluster, said: &said{}, done: make(chan struct{}), mark: p.mark}
+	r := &trial{job: j, c: p.testCluster, said: &output.Buffer{}, done: make(chan struct{}), mark: p.mark}
 	r.Stdout, r.Stderr = r.said, r.said
 	if err := r.Start(); err != nil {
 		p.t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/test/output"
 )
 
 // torch returns the Python of the checkout's build. If that has no PyTorch, it skips the test.
@@ -140,7 +142,7 @@ func (c *testCluster) trainerPods(t testing.TB, root string, command []string) s
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	var pods sync.WaitGroup
-	said := make([]said, len(c.Hosts))
+	said := make([]output.Buffer, len(c.Hosts))
 	for i, h := range c.Hosts {
 		home := t.TempDir()
 		cmd := c.Command(ctx, i, command[0], command[1:]...)

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/test/output"
 )
 
 // driven is a job of two workers that gorovod drive drives and this test starts.
@@ -34,7 +36,7 @@ var secret = strings.Repeat("0f", 32)
 // drives starts gorovod drive, and the workers as it tells.
 func drives(t *testing.T, env []string, args ...string) *driven {
 	t.Helper()
-	d := &driven{t: t, events: make(chan map[string]any, 64), job: &job{out: &bytes.Buffer{},
+	d := &driven{t: t, events: make(chan map[string]any, 64), job: &job{out: &output.Buffer{},
 		stop: filepath.Join(t.TempDir(), "stop"), ended: make(chan error, 1)}}
 	d.client.Timeout = 5 * time.Second
 	d.cmd = exec.Command(built(t, "gorovod"), append([]string{"drive"}, args...)...)

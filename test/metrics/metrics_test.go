@@ -2,7 +2,6 @@
 package metrics
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/hvd"
+	"github.com/gorovod/gorovod/test/output"
 )
 
 // rankVariable makes this program a rank. Its value says what the rank does.
@@ -64,23 +64,32 @@ func rank(stop string) error {
 		data = make([]float32, 1<<20)
 	}
 	for {
-		over, err := step(stop, data)
+		last, err := step(stop, data)
 		if err != nil && os.Getenv(staysVariable) != "" {
 			time.Sleep(time.Minute)
 		}
-		if err != nil || over {
+		if err != nil || last {
 			return err
 		}
 	}
 }
 
-// step is one step of a training. over: the file stop is there, and all ranks know it.
-func step(stop string, data []float32) (over bool, err error) {
+// over reports that the job shall end: the file stop is there, or its test has ended, and so the file's folder is gone.
+func over(stop string) bool {
+	if _, err := os.Stat(stop); err == nil {
+		return true
+	}
+	_, err := os.Stat(filepath.Dir(stop))
+	return err != nil
+}
+
+// step is one step of a training. last: the job shall end, and all ranks know it.
+func step(stop string, data []float32) (last bool, err error) {
 	if hvd.Rank() == 1 {
 		time.Sleep(5 * time.Millisecond)
 	}
 	ends := []int32{0}
-	if _, err := os.Stat(stop); err == nil && hvd.Rank() == 0 {
+	if hvd.Rank() == 0 && over(stop) {
 		ends[0] = 1
 	}
 	if err := hvd.Allreduce(context.Background(), "over", ends, hvd.WithOp(hvd.Sum)); err != nil || ends[0] > 0 {
@@ -96,7 +105,7 @@ func step(stop string, data []float32) (over bool, err error) {
 type job struct {
 	cmd    *exec.Cmd
 	stop   string
-	out    *bytes.Buffer
+	out    *output.Buffer
 	ended  chan error
 	client http.Client
 	url    string
@@ -126,7 +135,7 @@ func built(t *testing.T, name string) string {
 // startBy runs a job by a command line, and returns once it serves metrics.
 func startBy(t *testing.T, env []string, line ...string) *job {
 	t.Helper()
-	j := &job{stop: filepath.Join(t.TempDir(), "stop"), out: &bytes.Buffer{}, ended: make(chan error, 1)}
+	j := &job{stop: filepath.Join(t.TempDir(), "stop"), out: &output.Buffer{}, ended: make(chan error, 1)}
 	j.client.Timeout = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -148,9 +157,9 @@ func startBy(t *testing.T, env []string, line ...string) *job {
 		for {
 			n, err := r.Read(p)
 			j.out.Write(p[:n])
-			if m := address.FindSubmatch(j.out.Bytes()); m != nil {
+			if m := address.FindStringSubmatch(j.out.String()); m != nil {
 				select {
-				case told <- string(m[1]):
+				case told <- m[1]:
 				default:
 				}
 			}

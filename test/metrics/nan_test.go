@@ -28,9 +28,9 @@ func (nothing) Sync(context.Context) error { return nil }
 func trainWithANaN(stop, once string) error {
 	return hvd.RunElastic(context.Background(), nothing{}, func(ctx context.Context, _ *hvd.Elastic) error {
 		for step := 0; ; step++ {
-			over, data := []float32{0}, []float32{1, 2, 3}
-			if _, err := os.Stat(stop); err == nil && hvd.Rank() == 0 {
-				over[0] = 1
+			ends, data := []float32{0}, []float32{1, 2, 3}
+			if hvd.Rank() == 0 && over(stop) {
+				ends[0] = 1
 			}
 			if hvd.Rank() == 1 && step == 10 {
 				if f, err := os.OpenFile(once, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
@@ -41,7 +41,7 @@ func trainWithANaN(stop, once string) error {
 			if err := hvd.Allreduce(ctx, "gradient", data); err != nil {
 				return err
 			}
-			if err := hvd.Allreduce(ctx, "over", over, hvd.WithOp(hvd.Sum)); err != nil || over[0] > 0 {
+			if err := hvd.Allreduce(ctx, "over", ends, hvd.WithOp(hvd.Sum)); err != nil || ends[0] > 0 {
 				return err
 			}
 			time.Sleep(5 * time.Millisecond)
@@ -65,9 +65,9 @@ func TestANaNOutlivesItsWorld(t *testing.T) {
 	const sentence = `contributes a NaN to allreduce "gradient": at index 2 of 3 (float32); NaNs: 1, infinities: 0`
 	told := regexp.MustCompile(`formed anew, with 2 ranks, since an operation has failed: .*rank 1 on .*` +
 		regexp.QuoteMeta(sentence))
-	dashboard := regexp.MustCompile(`the dashboard is at (\S+)`).FindSubmatch(j.out.Bytes())
+	dashboard := regexp.MustCompile(`the dashboard is at (\S+)`).FindStringSubmatch(j.out.String())
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
-		history := history(t, string(dashboard[1]))
+		history := history(t, dashboard[1])
 		if told.MatchString(history) {
 			break
 		}

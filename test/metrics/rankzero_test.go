@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/test/output"
 )
 
 // asTorchrun is a script that starts two ranks as torchrun does, each of which runs the script's first argument.
@@ -168,7 +170,7 @@ func TestRankZeroShowsADeath(t *testing.T) {
 	kill(one)
 	says(t, false, []string{"top", "--once", zero}, "The operations have failed, ", " ago: rank 1 on host ",
 		"(pid "+one+") ")
-	events, err := http.Get(string(dashboardAddress.FindSubmatch(j.out.Bytes())[1]) + "/events")
+	events, err := http.Get(dashboardAddress.FindStringSubmatch(j.out.String())[1] + "/events")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,31 +243,23 @@ func TestNothingShowsTheJob(t *testing.T) {
 			stop := filepath.Join(t.TempDir(), "stop")
 			cmd := exec.Command("sh", "-c", asTorchrun, os.Args[0])
 			cmd.Env = append(append(os.Environ(), rankVariable+"="+stop), c.env...)
-			out := &bytes.Buffer{}
+			out := &output.Buffer{}
 			cmd.Stdout, cmd.Stderr = out, out
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			j := &job{stop: stop, out: out}
 			zero := j.rankZero(t)
-			for deadline := time.Now().Add(10 * time.Second); c.want != "" && len(observers(zero)) > 0; {
-				if time.Now().After(deadline) {
-					t.Fatalf("the observers %v of process %s stay", observers(zero), zero)
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-			if found := observers(zero); len(found) > 0 {
-				t.Errorf("observers of process %s: %v", zero, found)
-			}
+			out.Await(t, c.want, func(text string) bool { return strings.Contains(text, c.want) })
+			awaitNoObserver(t, zero)
 			if err := os.WriteFile(stop, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
-			if got := strings.Count(out.String(), "shows the job"); got > 1 || (got == 1) != (c.want != "") ||
-				!strings.Contains(out.String(), c.want) {
-				t.Errorf("%q, want %q once", out, c.want)
+			if text := out.String(); c.want == "" && text != "" || c.want != "" && strings.Count(text, "shows the job") != 1 {
+				t.Errorf("%q, want %q once", text, c.want)
 			}
 		})
 	}

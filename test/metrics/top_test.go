@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/test/output"
 )
 
 // says runs gorovod, and checks that it says all of want. It tries again for a while, unless it is to fail.
@@ -61,7 +62,7 @@ func TestTopOfRankZero(t *testing.T) {
 // TestTopOfAJobThatNothingShows says what to do.
 func TestTopOfAJobThatNothingShows(t *testing.T) {
 	stop := filepath.Join(t.TempDir(), "stop")
-	out := &bytes.Buffer{}
+	out := &output.Buffer{}
 	c := exec.Command("sh", "-c", asTorchrun, os.Args[0])
 	c.Env = append(os.Environ(), rankVariable+"="+stop)
 	c.Stdout, c.Stderr = out, out

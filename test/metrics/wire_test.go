@@ -51,12 +51,10 @@ func quiet(stop string) error {
 	if len(figures.Wire) != 1 || figures.Wire[0] != want[0] || want[0].Time <= 0 {
 		return fmt.Errorf("sent %+v, not %+v", figures.Wire, want)
 	}
-	for {
-		if _, err := os.Stat(stop); err == nil {
-			return nil
-		}
+	for !over(stop) {
 		time.Sleep(20 * time.Millisecond)
 	}
+	return nil
 }
 
 // TestBytesByLink runs known operations of two ranks, over shared memory and over TCP, and reads the exact number of
@@ -109,8 +107,8 @@ func bandwidth(t *testing.T, link string) (found *overview.Link) {
 	t.Helper()
 	j := start(t, []string{largeVariable + "=1", "GOROVOD_TRANSPORT=" + link}, "-np", "2", "--metrics-port", "0",
 		"--dashboard=127.0.0.1:0")
-	j.await(t, "the address", "", func(string) bool { return dashboardAddress.Match(j.out.Bytes()) })
-	j.url = string(dashboardAddress.FindSubmatch(j.out.Bytes())[1])
+	j.await(t, "the address", "", func(string) bool { return dashboardAddress.MatchString(j.out.String()) })
+	j.url = dashboardAddress.FindStringSubmatch(j.out.String())[1]
 	for deadline := time.Now().Add(time.Minute); found == nil && time.Now().Before(deadline); {
 		var s overview.Snapshot
 		_, text := j.get("/snapshot", "")
