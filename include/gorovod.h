@@ -245,7 +245,9 @@ typedef struct gorovod_event {
   int pending;
 } gorovod_event;
 /* An op's ready whose context is a gorovod_event, which must stay valid until the operation has ended. Any result of
- * query but pending counts as done. So the next use of the device reports an error of the device. */
+ * query but pending counts as done. So the next use of the device reports an error of the device. If the library of
+ * query has a function …ThreadExchangeStreamCaptureMode, as CUDA's and HIP's have, query is called in the relaxed mode:
+ * so it does not break the capture of a graph on another thread. */
 int gorovod_event_complete(void *context);
 /* GOROVOD_IN_PROGRESS, or how the operation ended. An unknown handle: GOROVOD_INVALID_ARGUMENT. For a caller that
  * asks again and again without sleep, its thread does a step of the engine's work each time. */

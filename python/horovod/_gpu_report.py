@@ -99,6 +99,7 @@ def _torch_for_cuda() -> Optional[ModuleType]:
 
 _PARTS = {"python": _python, "torch": _torch, "jax": _jax, "libraries": _libraries, "trial": _trial}
 
+
 def main(part: str) -> None:
     """Print a part."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leave other processes the GPU's memory

@@ -65,8 +65,8 @@ func (k *jobOfPods) start(index, node int, program string, env ...string) *podOf
 	j.Env = append(append(os.Environ(), does(program, k.mark, "PET_NNODES=1:2", "GOROVOD_HEARTBEAT_SECONDS=5",
 		"GORACE=atexit_sleep_ms=0", untilVariable+"="+filepath.Join(k.dir, "enough"),
 		"GOROVOD_SECRET_FILE="+filepath.Join(k.dir, "secret"), fmt.Sprint("JOB_COMPLETION_INDEX=", index))...), env...)
-	p := &podOfJob{trial: &trial{job: j, said: &output.Buffer{}, done: make(chan struct{}), mark: k.mark}, k: k, name: name,
-		node: node}
+	p := &podOfJob{k: k, name: name, node: node,
+		trial: &trial{job: j, said: &output.Buffer{}, done: make(chan struct{}), mark: k.mark}}
 	p.Stdout, p.Stderr = p.said, p.said
 	if err := p.Start(); err != nil {
 		k.t.Fatal(err)

@@ -142,7 +142,7 @@ def test_callbacks_in_place_of_operations():
 
 
 def test_a_process_with_two_devices():
-    """Each device's part is reduced with that of the other ranks."""
+    """Each device's part is reduced with that of the other ranks. Results are on the device of what they come from."""
     code, output = job(
         """
         from jax.sharding import PartitionSpec, AxisType
@@ -154,6 +154,9 @@ def test_a_process_with_two_devices():
         for step in range(20):
             x = np.arange(4, dtype="float32") * (hvd.rank() + 1) + step
             np.testing.assert_allclose(program(x), np.arange(4) * 3 + 2 * step)
+        x = jax.device_put(np.ones(3, "float32"), jax.devices()[1])
+        for result in (hvd.allreduce(x), hvd.allgather(x), hvd.broadcast(x, 0)):
+            assert result.devices() == x.devices(), result.devices()
         """,
         XLA_FLAGS="--xla_force_host_platform_device_count=2",
     )

@@ -258,7 +258,8 @@ func TestNothingShowsTheJob(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
-			if text := out.String(); c.want == "" && text != "" || c.want != "" && strings.Count(text, "shows the job") != 1 {
+			text := out.String()
+			if c.want == "" && text != "" || c.want != "" && strings.Count(text, "shows the job") != 1 {
 				t.Errorf("%q, want %q once", text, c.want)
 			}
 		})

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 import torch
 from standin_gpu import StandInGpu
@@ -139,6 +140,21 @@ def streams(gpu):
         with gpu.stream(asking):
             assert hvd.synchronize(handle) is mine
             same(gpu, mine, torch.full((1000,), float(sum(range(hvd.size())) + i * hvd.size())))
+
+
+@case
+def reduce_elsewhere(gpu):
+    """A rank that does not get the result overwrites its tensor after the call, on another stream."""
+    asking = gpu.Stream(None)
+    for _ in range(5):
+        mine = gpu.put(torch.full((3000,), hvd.rank() + 1.0))
+        handle = hvd.reduce_async_(mine, 0, op=hvd.Sum)
+        with gpu.stream(asking):
+            assert hvd.synchronize(handle) is mine
+            if hvd.rank() == 0:
+                same(gpu, mine, torch.full((3000,), sum(range(hvd.size() + 1)) * 1.0))
+            else:
+                gpu.overwrite(mine)
 
 
 @case
@@ -340,16 +356,109 @@ def future(gpu):
             same(gpu, mine, torch.full((3000,), float(hvd.size())))
 
 
+@contextlib.contextmanager
+def gathering(gpu, dist):
+    """An all_gather to a list that nobody has waited for, and the outputs."""
+    outputs = [gpu.put(torch.zeros(3000)) for _ in range(hvd.size())]
+    work = dist.all_gather(outputs, gpu.put(torch.full((3000,), hvd.rank() + 1.0)), async_op=True)
+    yield work, outputs
+    work.wait()
+    assert not dist.distributed_c10d._get_default_group()._unsettled
+
+
+@case
+def unawaited(gpu):
+    """Collectives of torch.distributed use results of others for which nobody has waited."""
+    n, mine = hvd.size(), hvd.rank() + 1.0
+    with process_group() as dist:
+        for asks in (False, True):
+            with gathering(gpu, dist) as (work, outputs):
+                while asks and not work._has_ended():
+                    pass
+                again = dist.all_reduce(outputs[1], async_op=True)
+                again.wait()
+                same(gpu, outputs[1], torch.full((3000,), 2.0 * n))
+            same(gpu, outputs[0], torch.full((3000,), 1.0))
+            with gathering(gpu, dist) as (work, outputs):
+                while asks and not work._has_ended():
+                    pass
+                share = gpu.put(torch.zeros(3000))
+                dist.reduce_scatter(share, outputs, async_op=True).wait()
+                same(gpu, share, torch.full((3000,), n * mine))
+            first = gpu.put(torch.full((3000,), mine))
+            work = dist.all_reduce(first, async_op=True)
+            while asks and not work._has_ended():
+                pass
+            share = gpu.put(torch.zeros(3000))
+            dist.reduce_scatter(share, [first] * n, async_op=True).wait()
+            same(gpu, share, torch.full((3000,), n * sum(range(n + 1)) * 1.0))
+            work.wait()
+
+
+@case
+def completed(gpu):
+    """Results are used after is_completed() said so; nobody has called wait()."""
+    with process_group() as dist:
+        for _ in range(3):
+            with gathering(gpu, dist) as (work, outputs):
+                while not work.is_completed():
+                    pass
+                for r, output in enumerate(outputs):
+                    same(gpu, output, torch.full((3000,), r + 1.0))
+            mine = gpu.put(torch.full((3000,), hvd.rank() + 1.0))
+            work = dist.all_reduce(mine, async_op=True)
+            while not work.is_completed():
+                pass
+            same(gpu, mine, torch.full((3000,), sum(range(hvd.size() + 1)) * 1.0))
+
+
+@contextlib.contextmanager
+def capture(gpu):
+    gpu.call("cuStreamBeginCapture_v2", gpu.current.cuda_stream, 0)
+    yield
+    gpu.call("cuStreamEndCapture", gpu.current.cuda_stream, ctypes.byref(ctypes.c_void_p()))
+
+
+@case
+def captures(gpu):
+    """An operation that began before a capture cannot end in it. Nothing disturbs the capture."""
+    alone, group = gpu.put(torch.ones(3000)), [gpu.put(torch.ones(30)) for _ in range(2)]
+    handles = [hvd.allreduce_async_(alone, op=hvd.Sum), hvd.grouped_allreduce_async_(group, op=hvd.Sum)]
+    with gpu.stream(gpu.Stream(None)):
+        with capture(gpu):
+            time.sleep(0.02)  # the engine asks for events meanwhile
+            for handle in handles:
+                with raises(ValueError, "captured into a CUDA graph"):
+                    hvd.synchronize(handle)
+        for handle in handles:
+            assert hvd.synchronize(handle) is not None
+        for tensor in (alone, *group):
+            same(gpu, tensor, torch.full(tensor.shape, float(hvd.size())))
+    with process_group() as dist:
+        work = dist.all_reduce(alone, async_op=True)
+        while not work._has_ended():
+            pass
+        with capture(gpu):
+            with raises(Exception, "captured into a CUDA graph") if work._reached else contextlib.nullcontext():
+                work.wait()
+            for call in (
+                lambda: dist.all_reduce(alone), lambda: dist.all_gather(group, group[0]), lambda: dist.send(alone, 0),
+                lambda: dist.recv(alone, 0),
+            ):  # fmt: skip
+                with raises(Exception, "captured into a CUDA graph"):
+                    call()
+        work.wait()
+        same(gpu, alone, torch.full((3000,), float(hvd.size()) ** 2))
+
+
 @case
 def refusals(gpu):
     mine = torch.ones(2) if hvd.rank() else gpu.put(torch.ones(2))
     with raises(hvd.HorovodInternalError, "CPU/GPU device selection", "rank 0: GPU", "rank 1: CPU"):
         hvd.allreduce(mine, name="mixed")
     captured = gpu.put(torch.ones(1))
-    gpu.call("cuStreamBeginCapture_v2", gpu.current.cuda_stream, 0)
-    with raises(ValueError, "captured into a CUDA graph"):
+    with capture(gpu), raises(ValueError, "captured into a CUDA graph"):
         hvd.allreduce_(captured, name="captured")
-    gpu.call("cuStreamEndCapture", gpu.current.cuda_stream, ctypes.byref(ctypes.c_void_p()))
     with raises(ValueError, "on the same device: cpu, cuda"):
         hvd.grouped_allreduce([gpu.put(torch.ones(1)), torch.ones(1)], name="group")
     same(gpu, hvd.allreduce(gpu.put(torch.ones(1)), op=hvd.Sum, name="after"), torch.tensor([float(hvd.size())]))

@@ -49,7 +49,7 @@ class Event:
         gpu.call("cuEventRecord", self.cuda_event, stream)
         weakref.finalize(self, gpu.call, "cuEventDestroy_v2", self.cuda_event).atexit = False
 
-    def reached(self):
+    def query(self):
         return self.gpu.driver.cuEventQuery(ctypes.c_void_p(self.cuda_event)) == 0
 
 
@@ -216,7 +216,7 @@ class StandInGpu(TorchFunctionMode):
     def _take(self, size):
         size = -(-size // BLOCK) * BLOCK
         for i, (block, events) in enumerate(self.free):
-            if block.size == size and block.stream is self.current and all(e.reached() for e in events):
+            if block.size == size and block.stream is self.current and all(e.query() for e in events):
                 del self.free[i]
                 break
         else:

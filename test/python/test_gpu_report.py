@@ -82,8 +82,7 @@ def test_the_variable_counts(tmp_path):
 def test_the_trial_finds_nothing_wrong_in_host_memory():
     """The trial's own program, where there is no GPU: its parts about streams are left out."""
     program = (
-        "import torch\nfrom horovod.torch import _gpu_trial\n"
-        "print(*_gpu_trial.lines(torch.device('cpu')), sep='\\n')"
+        "import torch\nfrom horovod.torch import _gpu_trial\nprint(*_gpu_trial.lines(torch.device('cpu')), sep='\\n')"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, text=True,

@@ -61,6 +61,15 @@ def test_compression(compression):
     check(lambda x: hvd.allreduce(x.cos(), compression=compression), torch.randn(6), fullgraph=True)
 
 
+def test_operations_stay_out_of_cuda_graphs():
+    if not hasattr(torch.Tag, "cudagraph_unsafe"):
+        pytest.skip("this PyTorch has no tag for operations that CUDA graphs cannot hold")
+    operations = [getattr(torch.ops.horovod, name) for name in dir(torch.ops.horovod) if name != "name"]
+    operations = [operation for operation in operations if isinstance(operation, torch._ops.OpOverloadPacket)]
+    assert len(operations) == 9
+    assert all(torch.Tag.cudagraph_unsafe in operation.default.tags for operation in operations)
+
+
 def test_memory_format_is_the_compilers_affair():
     def f(x):
         return hvd.allreduce(x.cos().t().contiguous()) * 2

@@ -54,7 +54,8 @@ def ends_well(ranks, done):
 RANKS = {
     "reductions": 2, "factors": 3, "moves": 3,
     "staged_in_the_engine": 2, "streams": 2, "memory": 2, "outputs": 2, "sets": 3, "joins": 2,
-    "distributed": 3, "future": 2, "refusals": 2, "other_device": 2,
+    "distributed": 3, "future": 2, "refusals": 2, "other_device": 2, "reduce_elsewhere": 2, "unawaited": 2,
+    "completed": 2, "captures": 2,
 }  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def test_auto(libraries, tmp_path, case):
     assert ("copied through host memory" in output) == (case == "other_device"), output
 
 
-@pytest.mark.parametrize("case", ["reductions", "memory", "distributed"])
+@pytest.mark.parametrize("case", ["reductions", "memory", "distributed", "unawaited", "completed", "captures"])
 def test_staged(libraries, tmp_path, case):
     output = ends_well(2, job(libraries, tmp_path, 2, case, gpu="staged"))
     assert "copied through host memory" not in output

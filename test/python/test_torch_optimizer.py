@@ -199,6 +199,33 @@ def test_clipping_with_skip_synchronize():
         optimizer.step()
 
 
+def test_scaled_losses():
+    """All ranks leave out a step if one of them overflows."""
+    try:
+        scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+    except AttributeError:
+        pytest.skip("this PyTorch has no torch.amp.GradScaler, which came with 2.3")
+    net, reference = model(), model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+    alone = torch.optim.SGD(reference.parameters(), lr=0.1)
+    for step in range(4):
+        x, y = batch(step)
+        optimizer.zero_grad()
+        overflows = step == 1 and hvd.rank() == hvd.size() - 1
+        scaler.scale(loss(net, mine(x), mine(y)) * (float("inf") if overflows else 1.0)).backward()
+        optimizer.synchronize()
+        scaler.unscale_(optimizer)
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+        if step != 1:
+            alone.zero_grad()
+            loss(reference, x, y).backward()
+            alone.step()
+    assert_same(net, reference)
+    assert scaler.get_scale() == 8
+
+
 def test_closure():
     net, reference = model(), model()
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())

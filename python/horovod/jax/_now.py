@@ -32,4 +32,5 @@ def run(
 
         return _collective.run(Operation(kind, name or "", **of), None if shapes is None else tuple(shapes), arrays)
     host = [np.asarray(array) for array in arrays]
-    return [jnp.asarray(result) for result in _host.run(kind, host, name, flags=_placement.flags(arrays), **of)]
+    results = _host.run(kind, host, name, flags=_placement.flags(arrays), **of)
+    return [_placement.beside(array, jnp.asarray(result)) for array, result in zip(arrays, results)]

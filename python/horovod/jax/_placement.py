@@ -27,5 +27,11 @@ def takes(arrays: Sequence[Any]) -> bool:
     )
 
 
+def beside(array: Any, result: jax.Array) -> jax.Array:
+    """``result`` on the one device of ``array``; as it is if that has no device, or several."""
+    devices = _devices([array])
+    return result if len(devices) != 1 or devices == result.devices() else jax.device_put(result, devices.pop())
+
+
 def _devices(arrays: Sequence[Any]) -> set[Any]:
     return {device for array in arrays if isinstance(array, jax.Array) for device in array.devices()}

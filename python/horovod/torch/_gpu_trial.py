@@ -64,7 +64,7 @@ def _bits(device: torch.device) -> Iterator[str]:
     """With one rank, each result is the input, bit for bit."""
     wrong = []
     for name in _DTYPES:
-        mine = (torch.arange(100_003) % 251 - 100).to(getattr(torch, name)).to(device)
+        mine = (torch.arange(100_003, device="cpu") % 251 - 100).to(getattr(torch, name)).to(device)
         results = {
             "allreduce": hvd.allreduce(mine, op=hvd.Sum), "average": hvd.allreduce(mine),
             "max": hvd.allreduce(mine, op=hvd.Max), "product": hvd.allreduce(mine, op=hvd.Product),
@@ -75,7 +75,7 @@ def _bits(device: torch.device) -> Iterator[str]:
         wrong += [f"{what} of {name}" for what, result in results.items() if not torch.equal(result, mine)]
     eights = [name for name in _EIGHT_BITS if hasattr(torch, name)]
     for name in eights:
-        mine = (torch.arange(100_003) % 13 - 6.0).to(getattr(torch, name)).to(device)
+        mine = (torch.arange(100_003, device="cpu") % 13 - 6.0).to(getattr(torch, name)).to(device)
         results = {
             "broadcast": hvd.broadcast(mine, 0), "allgather": hvd.allgather(mine), "alltoall": hvd.alltoall(mine),
         }  # fmt: skip

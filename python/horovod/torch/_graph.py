@@ -74,7 +74,7 @@ def _allgather(tensor: torch.Tensor, name: Optional[str], set_id: int) -> torch.
 def _own_rows(tensor: torch.Tensor, rows: int, set_id: int) -> torch.Tensor:
     """This rank's part of the average of ``tensor``, which has all ranks' rows, ``rows`` of them this rank's."""
     averaged = _allreduce(tensor, None, Average, 1.0, 1.0, 0, set_id)
-    counts = _allgather(torch.tensor([rows]), None, set_id)
+    counts = _allgather(torch.tensor([rows], device="cpu"), None, set_id)
     member = _lib.rank_and_size(set_id)
     start = int(counts[: member[0] if member else 0].sum())
     return averaged.narrow(0, start, rows).clone()
@@ -155,7 +155,7 @@ def _of_returned_rows(tensor: torch.Tensor, received: torch.Tensor, rows: int, *
 def _rows_and_counts(
     tensor: torch.Tensor, splits: Optional[torch.Tensor], name: Optional[str], set_id: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return _of_unknown_rows(tensor), torch.empty(_size(set_id), dtype=torch.int32)
+    return _of_unknown_rows(tensor), torch.empty(_size(set_id), dtype=torch.int32, device="cpu")
 
 
 def _share(
@@ -242,12 +242,17 @@ _GRADIENTS = {
 }
 
 
+# A compiler that makes CUDA graphs leaves the operations out of them, if it knows how.
+_UNSAFE = getattr(getattr(torch, "Tag", None), "cudagraph_unsafe", None)
+_TAGS: dict[str, Any] = {} if _UNSAFE is None else {"tags": _UNSAFE}
+
+
 def _operation(function: F) -> F:
     """The operation of a graph that runs ``function``; ``function`` itself if PyTorch has no such operations."""
     if in_graph is not is_compiling:
         return function
     name = f"horovod::{function.__name__.lstrip('_')}"
-    operation = torch.library.custom_op(name, function, mutates_args=(), schema=_SCHEMAS[function])
+    operation = torch.library.custom_op(name, function, mutates_args=(), schema=_SCHEMAS[function], **_TAGS)
     operation.register_fake(_SHAPES[function])
     if function in _GRADIENTS:
         gradient, keep = _GRADIENTS[function]

@@ -306,7 +306,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
         averaged = grouped_allreduce(
             [grad.contiguous() for grad in grad_outputs], op=Average, process_set=ctx.process_set
         )
-        rows = allgather(torch.tensor([ctx.rows]), process_set=ctx.process_set)
+        rows = allgather(torch.tensor([ctx.rows], device="cpu"), process_set=ctx.process_set)
         starts = rows[: ctx.process_set.rank()].sum(0).tolist()
         grads = [grad.narrow(0, start, n) for grad, start, n in zip(averaged, starts, ctx.rows)]
         return (None, None, *grads)

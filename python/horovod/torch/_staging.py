@@ -47,12 +47,10 @@ def _usable(tensor: torch.Tensor) -> bool:
 
 def host_memory(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
     """Undefined contents in host memory, of the type of ``like``, from and to whose device it copies fast."""
-    return torch.empty(shape, dtype=like.dtype, pin_memory=like.is_cuda)
+    return torch.empty(shape, dtype=like.dtype, pin_memory=like.is_cuda, device="cpu")
 
 
-def for_engine(
-    tensor: torch.Tensor, output: Optional[torch.Tensor]
-) -> Union[Copies, _device_memory.OnDevice, None]:
+def for_engine(tensor: torch.Tensor, output: Optional[torch.Tensor]) -> Union[Copies, _device_memory.OnDevice, None]:
     """What the engine gets in place of tensors that are not in host memory that it can use; None if they are."""
     usable = _usable(tensor)
     if usable and (output is tensor or output is None or _usable(output)):
@@ -94,15 +92,20 @@ def check_one_device(tensors: Sequence[torch.Tensor]) -> None:
             raise ValueError(f"Not all tensors of the group are on the same device: {', '.join(devices)}.")
 
 
+def check_no_capture() -> None:
+    """Raise ValueError if the current stream is being captured into a CUDA graph."""
+    if _cuda.is_current_stream_capturing():
+        raise ValueError(
+            "The current stream is being captured into a CUDA graph, which cannot hold collectives; leave the "
+            "collective out of the graph, its submission and its end."
+        )
+
+
 def _fetched(tensor: torch.Tensor) -> tuple[torch.Tensor, Optional[DeviceEvent]]:
     """A copy in host memory, and when it is complete."""
     if not tensor.is_cuda:
         return host_memory(tensor.shape, tensor).copy_(tensor), None
-    if _cuda.is_current_stream_capturing():
-        raise ValueError(
-            "The current stream is being captured into a CUDA graph, which cannot hold collectives; leave the "
-            "collective out of the graph."
-        )
+    check_no_capture()
     # For a negated view PyTorch negates the copy on the host, perhaps before the data has arrived.
     tensor = tensor.resolve_neg()
     host = host_memory(tensor.shape, tensor)

@@ -31,7 +31,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
 from horovod.torch._device_memory import OnDevice
-from horovod.torch._staging import check_one_device, for_engine, host_memory, store, to_device
+from horovod.torch._staging import check_no_capture, check_one_device, for_engine, host_memory, store, to_device
 
 # PyTorch has uint16 since 2.3.
 _DTYPES = {getattr(torch, name): number for name, number in _facts.element_types().items() if hasattr(torch, name)}
@@ -130,14 +130,24 @@ def _tensor(name: str) -> str:
     return f'(tensor "{shown}")'
 
 
-def output_of(operation: Operation) -> Optional[torch.Tensor]:
-    """The output of an operation that has succeeded."""
-    input, output, copies, storage, address = operation.keeps
+def follow(operation: Operation) -> bool:
+    """See that the tensors of an operation, which has succeeded, may be used on the current stream of their GPU.
+
+    Returns whether NCCL has carried them there.
+    """
+    input, _, copies, storage, address = operation.keeps
     if storage is not None and (input if copies is None else copies.source).data_ptr() != address:
         check_unmoved(storage, address, _given_name(operation))
     on_device = type(copies) is OnDevice
     if on_device:
         copies.follow(operation)
+    return on_device
+
+
+def output_of(operation: Operation) -> Optional[torch.Tensor]:
+    """The output of an operation that has succeeded."""
+    on_device = follow(operation)
+    input, output, copies, _, _ = operation.keeps
     if output is None:
         if input is None:
             return None
@@ -173,7 +183,7 @@ def check_unmoved(storage: Any, address: int, name: Optional[str]) -> None:
 def rows_and_splits(operation: Operation) -> tuple[Optional[torch.Tensor], torch.Tensor]:
     """The output of an alltoall, and the rows received from each member, an int32 tensor."""
     received = _lib.received_splits(operation.handle)
-    return output_of(operation), torch.tensor(received, dtype=torch.int32)
+    return output_of(operation), torch.tensor(received, dtype=torch.int32, device="cpu")
 
 
 def last_joined(operation: Operation) -> int:
@@ -468,6 +478,17 @@ def _refused() -> Exception:
     return _lib.error(_lib.wait(0))
 
 
+def _check_no_capture(operation: Union[Operation, Group]) -> None:
+    """Raise ValueError if the operation's tensors are on a GPU whose current stream is being captured."""
+    if type(operation) is Group:
+        if not operation.operations:
+            return
+        operation = operation.operations[0]
+    tensor = operation.keeps[0] if operation.keeps else None  # another thread may have released the operation
+    if tensor is not None and tensor.is_cuda:
+        check_no_capture()
+
+
 def synchronize(handle: int) -> Any:
     """Wait for the operation. After a KeyboardInterrupt the handle, its operation and its tensors stay as they are.
 
@@ -480,7 +501,8 @@ def synchronize(handle: int) -> Any:
 
     Raises:
         HorovodInternalError: the operation failed.
-        ValueError: its arguments were bad, or its tensor's memory was freed meanwhile.
+        ValueError: its arguments were bad, or its tensor's memory was freed meanwhile. Or a CUDA graph is being
+            captured; then the handle stays valid.
 
     Example:
         >>> hvd.synchronize(hvd.allreduce_async(torch.tensor([1.0])))
@@ -493,6 +515,7 @@ def synchronize(handle: int) -> Any:
         return None
     if _lib.forked:
         raise _refused()
+    _check_no_capture(operation)
     status = operation.status()
     waited = status == _lib.IN_PROGRESS
     if waited:

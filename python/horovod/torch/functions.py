@@ -146,7 +146,8 @@ def _zero_gradients(parameters: Iterable[torch.Tensor], sparse: set[torch.Tensor
     for p in parameters:
         if p.requires_grad and p in sparse:
             rows = torch.empty(0, *p.shape[1:], dtype=p.dtype, device=p.device)
-            p.grad = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.int64, device=p.device), rows, p.shape)
+            places = torch.empty(1, 0, dtype=torch.int64, device=p.device)
+            p.grad = torch.sparse_coo_tensor(places, rows, p.shape, device=p.device)
         elif p.requires_grad:
             p.grad = torch.zeros_like(p)
 
@@ -200,7 +201,7 @@ def _rebuild(description: Any, mine: Any, parameters: list[torch.Tensor], tensor
 
 def _to_bytes(obj: Any) -> torch.Tensor:
     content = _pickling.dumps(obj)
-    tensor = torch.empty(len(content), dtype=torch.uint8)
+    tensor = torch.empty(len(content), dtype=torch.uint8, device="cpu")
     ctypes.memmove(tensor.data_ptr(), content, len(content))
     return tensor
 
@@ -233,11 +234,11 @@ def broadcast_object(
     name = name or "broadcast_object"
     if rank() == root_rank:
         content = _to_bytes(obj)
-        broadcast_(torch.tensor([content.numel()]), root_rank, name + ".sz", process_set)
+        broadcast_(torch.tensor([content.numel()], device="cpu"), root_rank, name + ".sz", process_set)
         broadcast_(content, root_rank, name + ".t", process_set)
         return obj
-    length = broadcast_(torch.tensor([0]), root_rank, name + ".sz", process_set)
-    content = torch.empty(int(length), dtype=torch.uint8)
+    length = broadcast_(torch.tensor([0], device="cpu"), root_rank, name + ".sz", process_set)
+    content = torch.empty(int(length), dtype=torch.uint8, device="cpu")
     return _from_bytes(broadcast_(content, root_rank, name + ".t", process_set))
 
 
@@ -280,7 +281,7 @@ def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessS
     """
     name = name or "allgather_object"
     content = _to_bytes(obj)
-    lengths = allgather(torch.tensor([content.numel()]), name + ".sz", process_set)
+    lengths = allgather(torch.tensor([content.numel()], device="cpu"), name + ".sz", process_set)
     contents = allgather(content, name + ".t", process_set)
     return [_from_bytes(part) for part in contents.split(lengths.tolist())]
 

@@ -69,6 +69,7 @@ struct stream {
   bool blocking; /* ordered with the default stream */
   bool is_default;
   int capturing;
+  bool captures_globally; /* then other threads are restricted, too */
   int actor;
   struct clock clock;
   struct work *first, **last;
@@ -99,6 +100,7 @@ API void changed(void);
 #define LEAVE(code) return unlock(), (code)
 
 /* stream.c, with the lock held. */
+extern _Thread_local int capture_mode; /* of this thread: 0 is global, 1 of this thread only, 2 relaxed */
 API void *new_handle(size_t size, enum kind kind);
 API void *check_handle(const char *call, void *handle, enum kind kind);
 API struct stream *stream_of(const char *call, CUstream stream); /* NULL: there is no context */

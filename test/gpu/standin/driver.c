@@ -241,11 +241,10 @@ API CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 }
 
 API CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
-  static _Thread_local int current; /* global */
   ENTER(cuThreadExchangeStreamCaptureMode);
   if (*mode < 0 || *mode > 2) LEAVE(CUDA_ERROR_INVALID_VALUE);
-  int old = current;
-  current = *mode;
+  int old = capture_mode;
+  capture_mode = *mode;
   *mode = old;
   LEAVE(0);
 }

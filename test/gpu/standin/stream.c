@@ -250,13 +250,20 @@ API CUresult cuStreamIsCapturing(CUstream stream, int *status) {
   LEAVE(0);
 }
 
-/* Only cuStreamIsCapturing is simulated. Work on a stream that captures is an error. */
+_Thread_local int capture_mode;
+
+/* Captures of global mode that are under way. */
+static int captures;
+
+/* cuStreamIsCapturing is simulated, and that a question about an event breaks another thread's capture, unless the
+ * thread that asks has a relaxed mode. Work on a stream that captures is an error. */
 API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   ENTER(cuStreamBeginCapture_v2);
-  (void)mode;
   struct stream *s = stream_of("cuStreamBeginCapture", stream);
-  if (s == NULL || s->is_default) LEAVE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  if (s == NULL || s->is_default || s->capturing) LEAVE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   s->capturing = 1;
+  s->captures_globally = mode == 0;
+  captures += s->captures_globally;
   LEAVE(0);
 }
 
@@ -265,6 +272,7 @@ API CUresult cuStreamEndCapture(CUstream stream, void **graph) {
   struct stream *s = stream_of("cuStreamEndCapture", stream);
   if (s == NULL || !s->capturing) LEAVE(CUDA_ERROR_INVALID_VALUE);
   s->capturing = 0;
+  captures -= s->captures_globally;
   *graph = NULL;
   LEAVE(0);
 }
@@ -307,6 +315,8 @@ API CUresult cuEventRecord(CUevent event, CUstream stream) {
 API CUresult cuEventQuery(CUevent event) {
   ENTER(cuEventQuery);
   struct event *e = check_handle("cuEventQuery", event, EVENT);
+  if (captures > 0 && capture_mode == 0)
+    report("cuEventQuery breaks a capture: the thread that asks has the capture mode that forbids it");
   if (e->stream == NULL) LEAVE(0);
   if (e->stream->done < e->number || answers_late()) LEAVE(CUDA_ERROR_NOT_READY);
   host_learns(&e->clock);

@@ -20,7 +20,9 @@ def average(parameters: Iterable[Any], hvd: Any, compression: Any) -> None:
         compression: of ``hvd.Compression``, or None.
     """
     wanted = [parameter for parameter in parameters if parameter.requires_grad]
-    kinds = hvd.allreduce(torch.tensor([_kind(one.grad) for one in wanted]), op=hvd.Max, name="spark.gradients.kinds")
+    kinds = hvd.allreduce(
+        torch.tensor([_kind(one.grad) for one in wanted], device="cpu"), op=hvd.Max, name="spark.gradients.kinds"
+    )
     dense, sparse = [], []
     for number, (parameter, kind) in enumerate(zip(wanted, kinds.tolist())):
         if kind == _DENSE:
@@ -45,4 +47,4 @@ def _kind(grad: Any) -> int:
 
 def _no_rows(parameter: Any) -> Any:
     places = torch.zeros((1, 0), dtype=torch.int64, device=parameter.device)
-    return torch.sparse_coo_tensor(places, parameter.detach()[:0], parameter.shape)
+    return torch.sparse_coo_tensor(places, parameter.detach()[:0], parameter.shape, device=parameter.device)

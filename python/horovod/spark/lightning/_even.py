@@ -66,7 +66,9 @@ class Even:
     def _goes_on(self, step: int, have: bool) -> bool:
         if self._steps is not None:
             return step < self._steps
-        return bool(self._hvd.allreduce(torch.tensor([int(have)]), op=self._hvd.Sum, name="spark.more").item())
+        return bool(
+            self._hvd.allreduce(torch.tensor([int(have)], device="cpu"), op=self._hvd.Sum, name="spark.more").item()
+        )
 
 
 def _head(batch: Any) -> dict[str, Any]:

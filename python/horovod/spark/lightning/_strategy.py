@@ -120,7 +120,9 @@ class _Strategy(_package.Open):
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002 - Lightning's name
         """Whether all processes say yes, or any process does."""
-        votes = self._hvd.allreduce(torch.tensor([int(decision)]), op=self._hvd.Sum, name="spark.votes").item()
+        votes = self._hvd.allreduce(
+            torch.tensor([int(decision)], device="cpu"), op=self._hvd.Sum, name="spark.votes"
+        ).item()
         return bool(votes == self._hvd.size() if all else votes > 0)
 
     def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:

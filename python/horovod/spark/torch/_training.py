@@ -243,7 +243,7 @@ class _Sums:
         self._metrics = metrics
         self._labels = labels
         self._rows = 0
-        self._sums = torch.zeros(1 + len(metrics) * len(labels), dtype=torch.float64)
+        self._sums = torch.zeros(1 + len(metrics) * len(labels), dtype=torch.float64, device="cpu")
 
     def add(self, loss: Any, outputs: Sequence[Any], labels: Sequence[Any]) -> None:
         rows = len(outputs[0])
@@ -251,12 +251,12 @@ class _Sums:
             found = [loss.detach()]
             for metric in self._metrics:
                 found += [metric(output.detach(), label) for output, label in zip(outputs, labels)]
-        self._sums += torch.tensor([float(value) for value in found], dtype=torch.float64) * rows
+        self._sums += torch.tensor([float(value) for value in found], dtype=torch.float64, device="cpu") * rows
         self._rows += rows
 
     def average(self, hvd: Any) -> dict[str, Any]:
         """The averages over the rows of all processes."""
-        both = torch.cat([self._sums, torch.tensor([self._rows], dtype=torch.float64)])
+        both = torch.cat([self._sums, torch.tensor([self._rows], dtype=torch.float64, device="cpu")])
         *sums, rows = hvd.allreduce(both, op=hvd.Sum, name="spark.metrics").tolist()
         loss, *values = [value / max(rows, 1) for value in sums]
         names = [

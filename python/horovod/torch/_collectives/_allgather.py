@@ -45,7 +45,7 @@ class HorovodAllgather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
         averaged = allreduce(grad_output.contiguous(), op=Average, process_set=ctx.process_set)
-        rows = allgather(torch.tensor([ctx.rows]), process_set=ctx.process_set)
+        rows = allgather(torch.tensor([ctx.rows], device="cpu"), process_set=ctx.process_set)
         start = int(rows[: ctx.process_set.rank()].sum())
         return averaged.narrow(0, start, ctx.rows), None, None
 

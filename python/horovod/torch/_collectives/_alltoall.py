@@ -114,7 +114,7 @@ def alltoall(
     if in_graph():
         rows = splits
         if splits is not None and not isinstance(splits, torch.Tensor):
-            rows = torch.tensor(list(splits), dtype=torch.int32)
+            rows = torch.tensor(list(splits), dtype=torch.int32, device="cpu")
         output, received = _graph.alltoall(tensor, rows, name, process_set_id(process_set))
     elif needs_grad(tensor):
         output, received = HorovodAlltoall.apply(tensor, splits, name, process_set)

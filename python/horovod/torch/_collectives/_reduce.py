@@ -12,7 +12,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._collectives._broadcast import broadcast
 from horovod.torch._collectives._common import check_known_op, needs_grad
 from horovod.torch._compiling import between_graphs
-from horovod.torch._submission import empty_like, engine_dtype, submit, synchronize
+from horovod.torch._submission import Operation, empty_like, engine_dtype, follow, submit, synchronize
 
 
 def _reduce_async(
@@ -34,7 +34,12 @@ def _reduce_async(
         return submit("reduce", tensor, tensor if in_place else empty_like(tensor, name), *arguments)
     engine_dtype(tensor, name)
     result = tensor if in_place else tensor.detach().clone()
-    return submit("reduce", tensor, None, *arguments, get=lambda _: result)
+
+    def unchanged(operation: Operation) -> torch.Tensor:
+        follow(operation)  # the caller may overwrite or free the tensor next
+        return result
+
+    return submit("reduce", tensor, None, *arguments, get=unchanged)
 
 
 def reduce_async(

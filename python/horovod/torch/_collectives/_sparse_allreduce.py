@@ -56,6 +56,6 @@ def sparse_allreduce_async(
         indices, values = (result() for result in results)
         if op == Average:
             values = values / process_set.size()
-        return torch.sparse_coo_tensor(indices.t(), values, tensor.size())
+        return torch.sparse_coo_tensor(indices.t(), values, tensor.size(), device=values.device)
 
     return total

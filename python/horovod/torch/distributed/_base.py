@@ -54,7 +54,8 @@ class Base(dist.ProcessGroup):
         self._counter = itertools.count()
         self._joins = _joining.joins_ended  # when the count of operations began
         self._latest: dict[str, Collective] = {}
-        self._late: list[Collective] = []  # collectives that copy results to their outputs when they are concluded
+        # Collectives that copy their results to the outputs after the end, and those that GPUs may still be doing.
+        self._unsettled: list[Collective] = []
 
     def rank(self) -> int:
         """This process's rank in the group."""
@@ -86,37 +87,39 @@ class Base(dist.ProcessGroup):
         what = f"{kind} number {name.rpartition('.')[2]} of group {self._number}"
         _memory.check_written(outputs, what)
         operations = describe(name)
-        if self._late:
-            self._settle_late([tensor for operation in operations for tensor, _ in operation.keeps])
-        in_place = not outputs or _are_targets(outputs, operations)
+        if self._unsettled:
+            self._settle_copies([tensor for operation in operations for tensor, _ in operation.keeps])
+        copies = bool(outputs) and not _are_targets(outputs, operations)
+        on_device = any(operation.device >= 0 for operation in operations)
         work = Collective(what, name, outputs, self._limit(options), operations, describe, finish, self._latest)
-        if not in_place:
-            self._late.append(work)
+        if copies or on_device:
+            work.stay(self._unsettled, copies)
         return work
 
     # Operations on the same memory run in the order of the calls. If the engine works on the memory itself, the engine
     # ensures that. If it works on copies, the caller waits for the earlier operation.
 
     def _settle(self, tensors: Tensors) -> None:
-        """Wait for all operations under way on the memory of ``tensors``, from or to which data will be copied."""
-        for work in list(self._latest.values()):
+        """Wait for all operations on the memory of ``tensors``, from or to which data will be copied."""
+        for work in (*self._latest.values(), *self._unsettled):
             work.settle(tensors)
 
-    def _settle_late(self, tensors: Tensors) -> None:
-        """Wait for all operations that still have to copy results to the memory of ``tensors``."""
-        for work in self._late[:]:
-            work.settle(tensors)
-            if work.is_over():
+    def _settle_copies(self, tensors: Tensors) -> None:
+        """Wait for all operations whose results are still to be copied to the memory of ``tensors``."""
+        for work in self._unsettled[:]:
+            if work.copies:
+                work.settle(tensors)
+            if work.is_settled():
                 with contextlib.suppress(ValueError):  # another thread has removed it
-                    self._late.remove(work)
+                    self._unsettled.remove(work)
 
     def _readable(self, tensor: torch.Tensor) -> torch.Tensor:
-        if self._latest and not _memory.usable(tensor.detach()):
+        if (self._latest or self._unsettled) and not _memory.usable(tensor.detach()):
             self._settle([tensor])
         return _memory.readable(tensor)
 
     def _writable(self, tensor: torch.Tensor) -> torch.Tensor:
-        if self._latest and not _memory.usable(tensor.detach()):
+        if (self._latest or self._unsettled) and not _memory.usable(tensor.detach()):
             self._settle([tensor])
         return _memory.writable(tensor)
 

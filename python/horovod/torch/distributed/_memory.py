@@ -11,7 +11,7 @@ import torch
 
 from horovod.common import _lib
 from horovod.common._operations import Operation
-from horovod.torch import _device_memory, _submission
+from horovod.torch import _device_memory, _staging, _submission
 from horovod.torch._submission import _DTYPES as ENGINE_DTYPES
 
 
@@ -83,6 +83,7 @@ def readable(tensor: torch.Tensor, by_host: bool = False) -> torch.Tensor:
     if usable(tensor, by_host):
         return tensor
     if by_host or not on_device(tensor):
+        _check_no_capture(tensor)
         tensor = tensor.cpu()
     return tensor.resolve_conj().resolve_neg().contiguous()
 
@@ -98,16 +99,22 @@ def writable(tensor: torch.Tensor, by_host: bool = False) -> torch.Tensor:
     if not by_host and on_device(tensor):
         return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     if tensor.is_cuda:
+        _check_no_capture(tensor)
         # The stream's pending work on the tensor must end first: another thread may copy the result into it.
         _device_memory._cuda.current_stream(tensor.device).synchronize()
-    return torch.empty(tensor.shape, dtype=tensor.dtype)
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+
+def _check_no_capture(tensor: torch.Tensor) -> None:
+    if tensor.is_cuda:
+        _staging.check_no_capture()
 
 
 def empty(elements: int, like: torch.Tensor) -> torch.Tensor:
     """Memory for this many elements, where the engine works on tensors like this one."""
     if on_device(like):
         return torch.empty(elements, dtype=like.dtype, device=like.device)
-    return torch.empty(elements, dtype=like.dtype)
+    return torch.empty(elements, dtype=like.dtype, device="cpu")
 
 
 def follow(operations: Sequence[Operation]) -> Any:
@@ -190,9 +197,9 @@ def _elements_overlap(tensor: torch.Tensor) -> bool:
         return False
     if tensor.numel() == 0:
         return False
-    offsets = torch.zeros(1, dtype=torch.int64)
+    offsets = torch.zeros(1, dtype=torch.int64, device="cpu")
     for stride, length in steps:
-        offsets = (offsets[:, None] + stride * torch.arange(length)).flatten()
+        offsets = (offsets[:, None] + stride * torch.arange(length, device="cpu")).flatten()
     return offsets.unique().numel() < offsets.numel()
 
 

@@ -204,7 +204,7 @@ class Moves(Base):
             exchanged(handles)
             _memory.unpack(target, outputs)
 
-        self._late.append(work)
+        work.stay(self._unsettled, True)
         return work._finish_with(finish, outputs)
 
     # Newer names.

@@ -129,7 +129,7 @@ class Reductions(Base):
 
     def barrier(self, opts: Any = None) -> Work:
         """Ends when all ranks have started it."""
-        here = torch.empty(0, dtype=torch.uint8)
+        here = torch.empty(0, dtype=torch.uint8, device="cpu")
         return self._start(
             "barrier",
             lambda name: [self._op(_lib.NAMED_BARRIER, name, here, here.shape, here, None)],

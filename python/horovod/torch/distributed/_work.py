@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import datetime
 import itertools
 import threading
@@ -15,7 +16,7 @@ from torch._C._distributed_c10d import Work as _TorchWork
 from horovod.common import _lib, _operations
 from horovod.common._operations import Operation
 from horovod.common.exceptions import HorovodInternalError
-from horovod.torch import _device_memory
+from horovod.torch import _device_memory, _staging
 from horovod.torch.distributed import _ends, _memory
 
 # PyTorch's C++ keeps a Work alive without its Python half, at least before 2.7: calls then reach the base class, and
@@ -37,15 +38,17 @@ def hold(work: Work) -> None:
         look = len(_held) >= _look_at
         under_way = [w for w in _held.values() if not w._over and w is not work] if look else []
     if look:
-        _look_at = 2 * (_FORGOTTEN_KEPT + sum(not w.is_completed() for w in under_way))
+        _look_at = 2 * (_FORGOTTEN_KEPT + sum(not w._has_ended() for w in under_way))
 
 
 class Work(_TorchWork):
     """An operation that has been started; ``outputs`` are the tensors that it writes.
 
     A derived class defines :meth:`_await`, :meth:`_outcome` and :meth:`_see_to`, and calls :func:`hold` when it is
-    made.
-    All methods may be called on any thread.
+    made. All methods may be called on any thread.
+
+    On a GPU the end means that the outputs are ready for the stream that was current when :meth:`wait` returned, or
+    when :meth:`is_completed` said so: its work waits for them. As everywhere in PyTorch, other streams do not.
 
     Example:
         >>> dist.init_process_group("gorovod", init_method="horovod://")
@@ -87,7 +90,16 @@ class Work(_TorchWork):
         """Make sure that :meth:`_conclude` is called at the end, although nobody waits. Called at most once."""
         raise NotImplementedError
 
+    def _was_awaited(self) -> None:
+        """Note that :meth:`wait` ends, and that the current stream waits for the outputs."""
+
     # Methods for derived classes.
+
+    def _has_ended(self) -> bool:
+        """Whether the operation has ended, and its outcome is noted; never blocks, and lets no stream wait."""
+        if not self._over and self._await(0.0):
+            self._conclude()
+        return self._over
 
     def _conclude(self) -> None:
         """Note the outcome, and notify waiting threads. Only after the end."""
@@ -145,9 +157,11 @@ class Work(_TorchWork):
             self._conclude()
         self._asked = True
         self._let_go()
+        if self._failure is None:
+            self._join_stream()
+        self._was_awaited()
         if self._failure is not None:
             raise self._failure
-        self._join_stream()
         return True
 
     def synchronize(self) -> None:
@@ -156,8 +170,8 @@ class Work(_TorchWork):
 
     def is_completed(self) -> bool:
         """Whether the operation has ended, well or badly; never blocks."""
-        if not self._over and self._await(0.0):
-            self._conclude()
+        if self._has_ended():
+            self._join_stream()
         return self._over
 
     def is_success(self) -> bool:
@@ -200,8 +214,12 @@ class Work(_TorchWork):
         return self._outputs
 
     def _join_stream(self) -> None:
-        """Make the current stream of the outputs' GPU, if they have one, wait for them."""
+        """Make the current stream of the outputs' GPU, if they have one, wait for them.
+
+        Raises ValueError while it is being captured into a CUDA graph.
+        """
         if self._reached is not None:
+            _staging.check_no_capture()
             stream, event = self._reached
             _device_memory._cuda.current_stream(stream.device).wait_event(event)
 
@@ -238,6 +256,8 @@ class Collective(Work):
         latest: dict[str, Collective],
     ) -> None:
         self._latest = latest
+        self._unsettled: list[Collective] = []
+        self.copies = False
         self._before = before = latest.get(name)
         self._key = name
         super().__init__(what, outputs, timeout)
@@ -247,7 +267,7 @@ class Collective(Work):
         self._keep: object = keep
         self._finish = finish
         self._refused: Optional[Exception] = None
-        if before is None or before.is_completed():
+        if before is None or before._has_ended():
             self._submit()
             if self._refused is not None:
                 self._conclude()
@@ -261,19 +281,36 @@ class Collective(Work):
         self._finish, self._outputs = finish, list(outputs)
         return self
 
-    def is_over(self) -> bool:
-        """Whether the outcome is known and the results are in place; makes no call."""
-        return self._over
+    def stay(self, unsettled: list[Collective], copies: bool) -> None:
+        """Stay in the list until the results are there for all streams, or somebody has waited for them.
+
+        ``copies``: they are copied to the outputs after the end.
+        """
+        self.copies = copies
+        if self not in unsettled:
+            unsettled.append(self)
+        self._unsettled = unsettled
+
+    def is_settled(self) -> bool:
+        """Whether the outcome is known, and the results are in place for every stream."""
+        if not self._over or self._reached is None:
+            return self._over
+        return not _device_memory._cuda.is_current_stream_capturing() and self._reached[1].query()
 
     def settle(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Wait for the end if it uses memory of ``tensors``. Raises HorovodInternalError if it takes too long."""
+        """If it uses memory of ``tensors``, wait for the end, and make the current stream wait for the results.
+
+        Raises HorovodInternalError if the end takes too long.
+        """
         kept = (operation.keeps or () for operation in self._group.operations)
         used = [*self._outputs, *(tensor for pairs in kept for tensor, _ in pairs)]
-        if self._over or not any(_memory.overlap(a, b) for a in used for b in tensors):
+        if not any(_memory.overlap(a, b) for a in used for b in tensors):
             return
-        if not self._await(max(self._started + self._limit - time.monotonic(), 0.0)):
-            raise self._too_late(self._limit)
-        self._conclude()
+        if not self._over:
+            if not self._await(max(self._started + self._limit - time.monotonic(), 0.0)):
+                raise self._too_late(self._limit)
+            self._conclude()
+        self._join_stream()
 
     def _submit(self) -> None:
         try:
@@ -338,3 +375,7 @@ class Collective(Work):
 
     def _see_to(self) -> None:
         _ends.see_to(self)
+
+    def _was_awaited(self) -> None:
+        with contextlib.suppress(ValueError):  # it is not there, or no longer
+            self._unsettled.remove(self)
