@@ -279,7 +279,8 @@ int gorovod_await_on_stream(int64_t handle, uintptr_t stream);
  * gorovod_await_on_stream has succeeded. So call it before you keep what an elastic job is to go back to. A device that
  * takes longer than four times HOROVOD_GLOO_TIMEOUT_SECONDS fails the job. */
 int gorovod_settle(int64_t timeout_ms);
-/* Frees an output that gorovod_take_output has taken from an operation on that device. It may wait for the device. */
+/* Frees an output that gorovod_take_output has taken from an operation on that device: NULL, if it was empty. It may wait
+ * for the device. */
 void gorovod_free_on_device(int device, void *data);
 /* As gorovod_free_on_device, for an output of so many bytes that nobody uses any more when a stream of the caller has done
  * the work that it has now. It does not wait: the engine may keep the memory for other outputs. */
@@ -381,6 +382,9 @@ const char *gorovod_facts(void);
  * GPUs. It starts CUDA. CUDA's and NCCL's libraries may hang or end the process, so each call into them is written to the
  * descriptor calls before it is made, as a line "gorovod calls FUNCTION of FILE". */
 void gorovod_gpu_report(int out, int calls);
+/* As horovod_nccl_built, but returns -1 if the answer is not known within timeout_ms: ask again. CUDA's and NCCL's libraries
+ * may hang; after HOROVOD_GLOO_TIMEOUT_SECONDS a line in the log names the call, and the answer is 0. */
+int gorovod_await_nccl_built(int64_t timeout_ms);
 /* The version code of the NCCL that collectives of this process can use, as horovod_nccl_built, or 0. Unlike that it starts
  * CUDA, so 0 also says that CUDA does not start, or sees no device. calls is as for gorovod_gpu_report. */
 int gorovod_usable_nccl(int calls);

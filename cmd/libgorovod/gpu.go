@@ -146,6 +146,9 @@ func goSettle(timeoutMS C.int64_t, reason *C.char) C.int {
 
 //export goFreeOnDevice
 func goFreeOnDevice(device C.int, data unsafe.Pointer) {
+	if data == nil {
+		return // an empty output
+	}
 	if c, err := (carrier.Native{}).Context(int(device)); err == nil {
 		_ = c.Free(cuda.Address(uintptr(data))) // the process ends, or the device is lost
 	}
@@ -154,34 +157,51 @@ func goFreeOnDevice(device C.int, data unsafe.Pointer) {
 //export goFreeOnStream
 func goFreeOnStream(device C.int, data unsafe.Pointer, bytes C.size_t, stream C.uintptr_t) {
 	at := cuda.Address(uintptr(data))
+	if at == 0 {
+		return // an empty output
+	}
 	if d := devices(); d == nil || !d.GiveBack(int(device), at, int(bytes), cuda.Stream(stream)) {
 		goFreeOnDevice(device, data)
 	}
 }
 
-// wish is how tensors of devices travel in the job that runs, or in a job that this process would start now.
-func wish() (config.GPU, error) {
+// wish is how tensors of devices travel in the job that runs, or in a job that this process would start now, and how
+// long such a job looks for NCCL.
+func wish() (config.GPU, time.Duration, error) {
 	if w := process.World(); w != nil {
-		return w.Config.GPU, nil
+		return w.Config.GPU, w.Config.Timeout, nil
 	}
 	c, err := config.Load(func(name string) (string, bool) {
-		if name != "GOROVOD_GPU" {
+		if name != "GOROVOD_GPU" && name != "HOROVOD_GLOO_TIMEOUT_SECONDS" {
 			return "", false // other variables may be wrong, too
 		}
 		return getenv(name)
 	})
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
-	return c.GPU, nil
+	return c.GPU, c.Timeout, nil
 }
 
 //export goNCCLBuilt
 func goNCCLBuilt() C.int {
-	if w, err := wish(); err == nil {
-		return C.int(gpu.NCCLVersion(w))
+	if w, limit, err := wish(); err == nil {
+		return C.int(gpu.NCCLVersion(w, limit))
 	}
 	return 0 // no job can start
+}
+
+//export goAwaitNCCLBuilt
+func goAwaitNCCLBuilt(timeoutMS C.int64_t) C.int {
+	w, limit, err := wish()
+	if err != nil {
+		return 0
+	}
+	version, known := gpu.AwaitNCCLVersion(w, limit, time.Duration(timeoutMS)*time.Millisecond)
+	if !known {
+		return -1
+	}
+	return C.int(version)
 }
 
 // descriptor writes to a file of the program.
@@ -206,8 +226,8 @@ func tell(to C.int) (stop func()) {
 //export goUsableNCCL
 func goUsableNCCL(calls C.int) C.int {
 	defer tell(calls)()
-	if w, err := wish(); err == nil {
-		return C.int(gpu.UsableNCCL(w))
+	if w, limit, err := wish(); err == nil {
+		return C.int(gpu.UsableNCCL(w, limit))
 	}
 	return 0
 }
@@ -215,7 +235,7 @@ func goUsableNCCL(calls C.int) C.int {
 //export goGPUReport
 func goGPUReport(out, calls C.int) {
 	defer tell(calls)()
-	w, err := wish()
+	w, _, err := wish()
 	if err != nil {
 		fmt.Fprintf(descriptor(out), "WRONG: no job can start: %v\n", err)
 	}

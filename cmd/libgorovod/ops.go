@@ -374,6 +374,9 @@ func goTakeOutput(handle C.int64_t, data *unsafe.Pointer, reason *C.char) C.int 
 		return C.GOROVOD_INVALID_ARGUMENT
 	}
 	*data = unsafe.Pointer(unsafe.SliceData(out))
+	if len(out) == 0 && e.Owner() != nil {
+		*data = nil // there is no memory of a device to free
+	}
 	return C.GOROVOD_OK
 }
 

@@ -555,6 +555,8 @@ void gorovod_gpu_report(int out, int calls) {
   if (!is_child()) goGPUReport(out, calls);
 }
 
+int gorovod_await_nccl_built(int64_t timeout_ms) { return is_child() ? 0 : goAwaitNCCLBuilt(timeout_ms); }
+
 int gorovod_usable_nccl(int calls) { return is_child() ? 0 : goUsableNCCL(calls); }
 
 int64_t gorovod_share(int64_t rows, int rank, int size) { return is_child() ? -1 : goShare(rows, rank, size); }

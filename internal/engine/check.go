@@ -176,7 +176,19 @@ func (l *lane) checkOutput(d *operation.Descriptor, op *Op) *Error {
 		return errorf(InvalidArgument, "%s of tensor %q: %d bytes of output, but the result has %d.", d.Name, op.Name,
 			len(op.Out), bytes)
 	}
-	if d.Output != operation.OwnRows && overlap(op.In, op.Out) && &op.In[0] != &op.Out[0] {
+	if !overlap(op.In, op.Out) {
+		return nil
+	}
+	switch allowed := 0; {
+	case d.Output == operation.OwnRows && op.Owner == nil:
+		return nil // host memory goes through a copy
+	case d.Output == operation.OwnRows:
+		allowed = int(operation.Begin(op.Shape[0], l.rank, len(l.members)) * rowBytes(op.Shape, op.DType))
+		if &op.In[allowed] != &op.Out[0] {
+			return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be this rank's "+
+				"own rows there, or apart from it.", d.Name, op.Name)
+		}
+	case &op.In[0] != &op.Out[0]:
 		return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be the input, "+
 			"or apart from it.", d.Name, op.Name)
 	}

@@ -113,6 +113,9 @@ func (l *lane) startOnDevice(b *negotiate.Batch) bool {
 		if nan, _ := b.Type.Spreads(b.ReduceOp); nan && l.engine.opts.NaNCheck != operation.NaNUnchecked {
 			x.direct = false // the check reads host memory
 		}
+		if b.Type == operation.Reducescatter && len(b.Responses[0].Joined) > 0 {
+			x.direct = false // NCCL asks each member for all rows, and one that has joined has no memory for them
+		}
 	}
 	switch {
 	case x.direct:
@@ -355,8 +358,8 @@ func (l *lane) closeCarrier(c interface{ Close(error) bool }, cause error) (quie
 	return c.Close(cause)
 }
 
-// disown releases the owners of operations that got no Entry, and returns err.
-func disown(err *Error, ops ...Op) *Error {
+// Disown releases the owners of operations that get no Entry, and returns err.
+func Disown(err *Error, ops ...Op) *Error {
 	for i := range ops {
 		if ops[i].Owner != nil {
 			ops[i].Owner.Release()

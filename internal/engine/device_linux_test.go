@@ -407,6 +407,25 @@ func TestJoinOnADevice(t *testing.T) {
 	}
 }
 
+// The rows of a reducescatter may be its output where they are, and may not overlap with other rows.
+func TestReducescatterOverItsInput(t *testing.T) {
+	engines, devices := newFarWorld(t, 2, false)
+	each(engines, func(r int, e *Engine) {
+		for name, at := range map[string]int{"own": r, "other": 1 - r} {
+			op := devices[r].onDevice(&Op{Type: operation.Reducescatter, ReduceOp: tensor.Sum, DType: tensor.Float32,
+				Name: name, Prescale: 1, Postscale: 1, Shape: tensor.Shape{2}, In: floats(3, 5)})
+			op.Out = op.In[4*at : 4*at+4]
+			err := do(t, e, op)
+			if got := devices[r].memory.at(op.Out); at == r && (err != nil || !bytes.Equal(got, floats([]float32{6, 10}[r]))) {
+				t.Errorf("rank %d in place: %v, %v", r, got, err)
+			}
+			if at != r && (err == nil || !strings.Contains(err.Reason, "this rank's own rows")) {
+				t.Errorf("rank %d on the other's rows: %v", r, err)
+			}
+		}
+	})
+}
+
 // A tensor on a device that nobody carries is refused.
 func TestRefusedOnADevice(t *testing.T) {
 	engines, devices := newFarWorld(t, 1, true)

@@ -234,10 +234,10 @@ func (e *Engine) ClosedBy() (rank int, over bool) {
 // Enqueue submits an operation and returns at once. The caller releases the Entry.
 func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	if f := e.failure.Load(); f != nil {
-		return nil, disown(e.words(f), *op)
+		return nil, Disown(e.words(f), *op)
 	}
 	if err := e.net.Err(); err != nil {
-		return nil, disown(e.words(e.noticed(err)), *op)
+		return nil, Disown(e.words(e.noticed(err)), *op)
 	}
 	switch d := op.Type.Describe(); {
 	case d.Role == operation.Meeting:
@@ -247,11 +247,11 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	}
 	l, err := e.lane(op)
 	if err != nil {
-		return nil, disown(err, *op)
+		return nil, Disown(err, *op)
 	}
 	if err := l.check(op); err != nil {
 		l.refuseCall(op, err)
-		return nil, disown(err, *op)
+		return nil, Disown(err, *op)
 	}
 	en := newEntry(l, op)
 	if err := l.submit(en); err != nil {
@@ -269,22 +269,22 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 // submitted or none is. The Entries are in the order of ops.
 func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 	if f := e.failure.Load(); f != nil {
-		return nil, disown(e.words(f), ops...)
+		return nil, Disown(e.words(f), ops...)
 	}
 	if len(ops) == 0 {
 		return nil, nil
 	}
 	if len(name) > negotiate.MaxName {
-		return nil, disown(errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are "+
+		return nil, Disown(errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are "+
 			"possible.", ops[0].Type.Describe().Name, len(name), negotiate.MaxName), ops...)
 	}
 	l, err := e.lane(&ops[0])
 	if err != nil {
-		return nil, disown(err, ops...)
+		return nil, Disown(err, ops...)
 	}
 	for i := range ops {
 		if ops[i].Set != ops[0].Set || ops[i].Type != ops[0].Type {
-			return nil, disown(errorf(InvalidArgument, "grouped %s: operation %d is of another type or process set "+
+			return nil, Disown(errorf(InvalidArgument, "grouped %s: operation %d is of another type or process set "+
 				"than the first.", ops[0].Type.Describe().Name, i), ops...)
 		}
 		if name == "" {
@@ -292,7 +292,7 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 		}
 		if err := l.check(&ops[i]); err != nil {
 			l.refuseGroup(name, ops, err)
-			return nil, disown(err, ops...)
+			return nil, Disown(err, ops...)
 		}
 	}
 	g := &group{name: strings.Clone(name), entries: make([]*Entry, len(ops))}

@@ -9,7 +9,6 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
-	"github.com/gorovod/gorovod/internal/guard"
 )
 
 // Find loads the libraries that collectives on device memory need. The error is a sentence that says what is missing or
@@ -25,23 +24,6 @@ func Find() (*cuda.Driver, *nccl.Library, error) {
 	}
 	return driver, library, library.Runs(driver)
 }
-
-// NCCLVersion returns the version code of the NCCL that collectives of this process can use with a wish, such as 21805,
-// or 0 if they can use none. It loads the libraries, but does not start CUDA, so the program may still choose its
-// devices. NCCLVersion also returns 0 if the libraries have not answered for longest.
-func NCCLVersion(wish config.GPU) int {
-	version := make(chan int, 1)
-	failed := func(error) { version <- 0 }
-	guard.Go("a question about NCCL", failed, func() { version <- ncclVersion(wish) })
-	select {
-	case v := <-version:
-		return v
-	case <-time.After(longest):
-		return 0
-	}
-}
-
-const longest = time.Minute
 
 func ncclVersion(wish config.GPU) int {
 	if wish == config.GPUStaged || wish == config.GPUOff {
@@ -60,8 +42,8 @@ func ncclVersion(wish config.GPU) int {
 
 // UsableNCCL is NCCLVersion for a process that may start CUDA: it also returns 0 if CUDA does not start, or sees no
 // device.
-func UsableNCCL(wish config.GPU) int {
-	version := NCCLVersion(wish)
+func UsableNCCL(wish config.GPU, limit time.Duration) int {
+	version := NCCLVersion(wish, limit)
 	if version == 0 {
 		return 0
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,9 +39,21 @@ func TestMain(m *testing.M) {
 		} else {
 			fmt.Println(d.Version(), d.Count(), d.Path())
 		}
+	case "late":
+		began := time.Now()
+		for range 2 {
+			if v := NCCLVersion(config.GPUAuto, time.Second); v != 0 {
+				fmt.Println("version", v)
+			}
+		}
+		if _, known := AwaitNCCLVersion(config.GPUAuto, time.Hour, time.Millisecond); known {
+			fmt.Println("it is known")
+		}
+		fmt.Println("after", time.Since(began).Truncate(time.Second))
 	case "built":
+		const limit = time.Minute
 		wish := config.GPU(cmp.Or(os.Getenv("GOROVOD_GPU"), "auto"))
-		fmt.Println(NCCLVersion(wish), UsableNCCL(wish), NCCLVersion(wish))
+		fmt.Println(NCCLVersion(wish, limit), UsableNCCL(wish, limit), NCCLVersion(wish, limit))
 	case "report":
 		Report(os.Stdout, config.GPU(cmp.Or(os.Getenv("GOROVOD_GPU"), "auto")))
 	case "":
@@ -133,7 +146,7 @@ func TestUnfitNCCL(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(broken, libnccl), []byte("\x7fELF, once"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+broken), "error:", "file too short", broken)
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+broken), "error:", "is damaged (it is no whole library: EOF)", broken)
 }
 
 func TestNoNCCL(t *testing.T) {
@@ -306,6 +319,34 @@ func TestNCCLVersion(t *testing.T) {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
+}
+
+// A library that hangs is named, and whoever asks again does not wait again.
+func TestNCCLVersionIsLate(t *testing.T) {
+	driver := build(t, libcuda, aDriver(t, 12080, 1, 0, ""))
+	hangs := build(t, libnccl, "#include <unistd.h>\nint ncclGetVersion(int *v) { for (;;) pause(); }\n"+
+		strings.Replace(aNCCL(21805, "12.0", ""), "ncclGetVersion", "another", 1))
+	got := ask(t, "late", "LD_LIBRARY_PATH="+hangs+":"+driver)
+	expect(t, got, "ncclGetVersion of "+hangs+"/libnccl.so.2 has not returned for 1s", "after 1s")
+	if strings.Count(got, "has not returned") != 1 || strings.Contains(got, "version") || strings.Contains(got, "known") {
+		t.Error(got)
+	}
+}
+
+// The dynamic loader would end the process on a file that was cut short.
+func TestLibrariesOfTheLoadersPath(t *testing.T) {
+	whole := build(t, libnccl, aNCCL(21805, "12.0", ""))
+	content, err := os.ReadFile(filepath.Join(whole, "libnccl.so.2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := t.TempDir()
+	if err := os.WriteFile(filepath.Join(short, "libnccl.so.2"), content[:3000], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short), "error: NCCL's library "+short+"/libnccl.so.2 is damaged",
+		"it is no whole library")
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short+":"+whole), "21805", whole)
 }
 
 func TestReport(t *testing.T) {

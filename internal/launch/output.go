@@ -99,8 +99,9 @@ type stream struct {
 
 	shown atomic.Int64 // the number, in the launcher's output, of this rank's last line
 
-	mu   sync.Mutex
-	tail [][]byte // the last lines. mu
+	mu      sync.Mutex
+	tail    [][]byte // the last lines, or the first ones of a crash. mu
+	crashed bool     // tail begins with that of a crash. mu
 }
 
 func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
@@ -194,12 +195,30 @@ func (s *stream) flush() {
 	}
 }
 
+// beginsCrash reports whether line begins what Go's runtime writes when a process crashes, such as "SIGSEGV:
+// segmentation violation". All threads and registers follow, of which the first lines tell most.
+func beginsCrash(line []byte) bool {
+	name, _, found := bytes.Cut(line[:min(len(line), 16)], []byte(": "))
+	return found && (bytes.HasPrefix(name, []byte("SIG")) || string(name) == "fatal error")
+}
+
+// traceback begins the stack of a Python exception: the process was alive then.
+var traceback = []byte("Traceback (most recent call last):")
+
 func (s *stream) remember(line []byte) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	switch {
+	case !s.crashed && beginsCrash(line):
+		s.tail, s.crashed = s.tail[:0], true
+	case s.crashed && bytes.HasPrefix(line, traceback):
+		s.crashed = false
+	case s.crashed && len(s.tail) == tailLines:
+		return
+	}
 	var reuse []byte
 	if len(s.tail) == tailLines {
 		reuse = s.tail[0][:0]
@@ -212,7 +231,7 @@ func (s *stream) remember(line []byte) {
 	s.tail = append(s.tail, append(reuse, line...))
 }
 
-// last returns the last lines so far. Safe on any goroutine.
+// last returns the last lines so far, or the first ones of a crash. Safe on any goroutine.
 func (s *stream) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -123,6 +123,19 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
+// Of a crash the first lines are kept: registers come last.
+func TestLastLinesOfACrash(t *testing.T) {
+	const after = "SIGSEGV: segmentation violation\nPC=0x7f m=0\n"
+	_, s := streamed("step 1\n"+after+strings.Repeat("rax 0x0\n", 30), whole)
+	if got := s.last(); got != after+strings.Repeat("rax 0x0\n", tailLines-3)+"rax 0x0" {
+		t.Errorf("got %q", got)
+	}
+	_, s = streamed("fatal error: none, but a line like it\n"+strings.Repeat("x\n", 30)+string(traceback)+"\nValueError\n", whole)
+	if got := s.last(); !strings.HasSuffix(got, string(traceback)+"\nValueError") {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestFilesGetTheBytesAsTheyAre(t *testing.T) {
 	var out, file bytes.Buffer
 	const in = "a\r\nb\rno newline"

@@ -54,6 +54,11 @@ func Share(rows int64, m, size int) int64 {
 	return share
 }
 
+// Begin returns the first of the rows that member m of size gets: see Share.
+func Begin(rows int64, m, size int) int64 {
+	return rows/int64(size)*int64(m) + min(int64(m), rows%int64(size))
+}
+
 // Ranks match operations by name. A collective without a name gets Noname and a number. The number counts the
 // operations with the same Noname on its process set, from 1. A meeting is always called Noname.
 

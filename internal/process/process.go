@@ -201,7 +201,7 @@ func World() *world.World { return current.Load() }
 func Enqueue(op *engine.Op) (*engine.Entry, *engine.Error) {
 	w := current.Load()
 	if w == nil {
-		return nil, engine.ErrNotInitialized
+		return nil, engine.Disown(engine.ErrNotInitialized, *op)
 	}
 	return w.Engine.Enqueue(op)
 }
@@ -210,7 +210,7 @@ func Enqueue(op *engine.Op) (*engine.Entry, *engine.Error) {
 func EnqueueGroup(name string, ops []engine.Op) ([]*engine.Entry, *engine.Error) {
 	w := current.Load()
 	if w == nil {
-		return nil, engine.ErrNotInitialized
+		return nil, engine.Disown(engine.ErrNotInitialized, ops...)
 	}
 	return w.Engine.EnqueueGroup(name, ops)
 }

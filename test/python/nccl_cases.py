@@ -233,6 +233,41 @@ def joins(gpu):
 
 
 @case
+def joins_all(gpu):
+    """A rank that has joined gives an empty part to operations that Horovod refuses then."""
+    os.environ["GOROVOD_JOIN_ALL_OPS"] = "1"
+    hvd.shutdown()
+    hvd.init()
+    if hvd.rank() == 0:
+        mine = torch.arange(6.0).reshape(3, 2)
+        same(gpu, hvd.reducescatter(gpu.put(mine), op=hvd.Sum), mine[:2])
+        same(gpu, hvd.allgather(gpu.put(mine)), mine)
+        same(gpu, hvd.broadcast(gpu.put(mine), 0), mine)
+        same(gpu, hvd.alltoall(gpu.put(mine), torch.tensor([3, 0], dtype=torch.int32))[0], mine)
+    assert hvd.join() == 0
+
+
+@case
+def empty(gpu):
+    """What a rank gets in a step may be nothing. That costs no memory of the device."""
+
+    def step(i):
+        rows, splits = torch.ones(4, 2), [0, 4] if i % 2 else [4, 0]
+        received, _ = hvd.alltoall(gpu.put(rows), torch.tensor(splits, dtype=torch.int32))
+        same(gpu, received, torch.ones(8 if hvd.rank() == i % 2 else 0, 2))
+        same(gpu, hvd.allgather(gpu.put(rows[:0])), rows[:0])
+
+    step(0)
+    step(1)
+    calls = gpu.calls("cuMemAlloc_v2"), gpu.calls("cuMemFree_v2")
+    for i in range(10):
+        step(i)
+    gc.collect()
+    allocated, freed = gpu.calls("cuMemAlloc_v2") - calls[0], gpu.calls("cuMemFree_v2") - calls[1]
+    assert allocated < 5 and freed == 0, (allocated, freed)
+
+
+@case
 def commits(gpu):
     """Rank 0 dies after the operation has ended on rank 1, whose GPU still waits for rank 0's.
 

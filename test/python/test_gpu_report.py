@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -111,3 +112,35 @@ def test_make_test_gpu_says_what_it_takes(word, code, says):
 def test_make_test_gpu_says_that_there_is_none():
     done = subprocess.run([sys.executable, TEST_GPU], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 1 and "nothing was tested" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("answer", ["nccl_built()", "cuda_built()"])
+def test_ctrl_c_ends_a_question_about_a_library_that_hangs(tmp_path, answer):
+    library(tmp_path, "libcuda.so.1", "int cuDriverGetVersion(int *v) { *v = 12080; return 0; }\n")
+    hangs = '#include <unistd.h>\nint ncclGetVersion(int *v) { write(1, "asked\\n", 6); for (;;) pause(); }\n'
+    library(tmp_path, "libnccl.so.2", hangs)
+    program = f"import horovod.torch as hvd\nprint(hvd.{answer})"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(ROOT / "python")}
+    asks = subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    said = asks.stdout.readline()
+    assert said == "asked\n", said + asks.communicate()[1]
+    asks.send_signal(signal.SIGINT)
+    output, error = asks.communicate(timeout=60)
+    assert "KeyboardInterrupt" in error and output == "", output + error
+
+
+def test_a_library_that_hangs_is_named(tmp_path):
+    library(tmp_path, "libcuda.so.1", "int cuDriverGetVersion(int *v) { *v = 12080; return 0; }\n")
+    library(tmp_path, "libnccl.so.2", "#include <unistd.h>\nint ncclGetVersion(int *v) { for (;;) pause(); }\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import horovod.torch as hvd\nprint(hvd.nccl_built(), hvd.cuda_built())"],
+        env={
+            **os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(ROOT / "python"),
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": "1",
+        },
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "0 False\n", done
+    assert done.stderr.count(f"ncclGetVersion of {tmp_path}/libnccl.so.2 has not returned for 1s") == 1, done

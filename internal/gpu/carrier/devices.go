@@ -176,14 +176,14 @@ func (p *place) is(device int) error {
 		"CUDA_VISIBLE_DEVICES)", device, p.device)
 }
 
-// locate makes the context of a device.
+// locate makes the context of a device; below 0, of the default device.
 func (d *Devices) locate(device int) (located, error) {
 	any := device < 0
 	if any {
 		device = d.options.Default
 	}
 	c, err := d.system.Context(device)
-	if err != nil && any {
+	if none := new(cuda.NoDevice); any && errors.As(err, &none) {
 		device = 0 // each process of the host sees its own device only
 		c, err = d.system.Context(device)
 	}

@@ -235,12 +235,21 @@ func (f *founding) queuing() (bool, error) {
 // trialNumbers is how many numbers the trial adds: more than fit into one chunk of NCCL's.
 const trialNumbers = 1 << 18
 
+// trialNumber is element i of a member's numbers: small, so that every sum of them is exact in float32, in whatever order
+// NCCL adds, for as many members as a job may have.
+func trialNumber(member, i int) int { return member%16 + i%256 }
+
+// trialSum is element i of the sum of all members' numbers.
+func trialSum(members, i int) int {
+	rest := members % 16
+	return members/16*(15*16/2) + rest*(rest-1)/2 + members*(i%256)
+}
+
 // trialBytes is the size of the trial's numbers.
 const trialBytes = 4 * trialNumbers
 
 // prepare allocates the trial's memory, on the host and on the device, and copies this member's numbers there. A member
-// that cannot says so before the trial, because the others would wait for it on the device. Element i is the member's
-// number plus i modulo 4096.
+// that cannot says so before the trial, because the others would wait for it on the device.
 func (f *founding) prepare() (err error) {
 	l := f.lane
 	if f.numbers, err = l.Reserve(trialBytes); err == nil {
@@ -250,7 +259,7 @@ func (f *founding) prepare() (err error) {
 		return fmt.Errorf("memory for the trial: %w", err)
 	}
 	for i := range trialNumbers {
-		binary.NativeEndian.PutUint32(f.numbers[4*i:], math.Float32bits(float32(l.rank+i%4096)))
+		binary.NativeEndian.PutUint32(f.numbers[4*i:], math.Float32bits(float32(trialNumber(l.rank, i))))
 	}
 	err = l.place.context.CopyFromHost(l.scratch.at, unsafe.Pointer(&f.numbers[0]), trialBytes, l.stream)
 	if err != nil {
@@ -302,9 +311,8 @@ func (f *founding) sums() (bool, error) {
 		return false, err
 	}
 	l.devices.order.ended(l)
-	n := len(l.members)
 	for i := range trialNumbers {
-		want := float32(n*(n-1)/2 + n*(i%4096)) // exact
+		want := float32(trialSum(len(l.members), i))
 		if got := math.Float32frombits(binary.NativeEndian.Uint32(f.numbers[4*i:])); got != want {
 			return false, fmt.Errorf("the trial of NCCL has a wrong result: sum %d of %d is %v, not %v", i,
 				trialNumbers, got, want)

@@ -34,18 +34,21 @@ const (
 	smallestKept = 512
 )
 
-// blockSize returns the size of the block for an output of the given bytes: a power of 2, so that outputs of similar
-// sizes can have the same block. A large output has no block.
+// blockSize returns the size of the block for an output of the given bytes, so that outputs of similar sizes can have
+// the same block. There are four sizes up to each power of 2, since more than a quarter on top may be more than the
+// device has. A large output has no block.
 func blockSize(bytes int) int {
 	if bytes > largestKept {
 		return bytes
 	}
-	return max(smallestKept, 1<<bits.Len(uint(bytes-1)))
+	bytes = max(smallestKept, bytes)
+	quarter := 1 << bits.Len(uint(bytes-1)) / 8
+	return (bytes + quarter - 1) / quarter * quarter
 }
 
 // take returns memory for an output: a block that nobody uses, or new memory.
 func (p *place) take(bytes int) (cuda.Address, error) {
-	size := blockSize(max(1, bytes))
+	size := blockSize(bytes)
 	b, err := p.outputs.unused(size, p.context)
 	if err != nil {
 		return 0, err
@@ -81,7 +84,7 @@ func (o *outputs) unused(size int, c Context) (block, error) {
 // giveBack keeps the memory of an output of so many bytes, which nobody uses once a stream has done its present work.
 // The caller does not wait.
 func (p *place) giveBack(a cuda.Address, bytes int, s cuda.Stream) {
-	b := block{at: a, size: blockSize(max(1, bytes))}
+	b := block{at: a, size: blockSize(bytes)}
 	var err error
 	if b.size > largestKept {
 		p.free(a)

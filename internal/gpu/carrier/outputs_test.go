@@ -25,6 +25,29 @@ func (c *counted) FreeEvent(cuda.Event) error                   { return nil }
 func (c *counted) Record(e cuda.Event, _ cuda.Stream) error     { c.reached[e] = false; return nil }
 func (c *counted) Reached(e cuda.Event) (reached bool, _ error) { return c.reached[e], nil }
 
+// A block is at most a quarter larger than its output, but for the smallest.
+func TestBlockSize(t *testing.T) {
+	for bytes := range 1 << 16 {
+		size := blockSize(bytes)
+		if size < bytes || size < smallestKept || size > max(smallestKept, bytes+bytes/4) || blockSize(size) != size {
+			t.Fatalf("%d bytes get a block of %d", bytes, size)
+		}
+	}
+	if size := blockSize(33 << 20); size != 40<<20 {
+		t.Errorf("33 MiB get %d bytes", size)
+	}
+}
+
+// Empty outputs take no memory, and there is none to free.
+func TestEmptyOutput(t *testing.T) {
+	tensor := &Tensor{} // without a device
+	out, err := tensor.Alloc(0)
+	if err != nil || out == nil || len(out) > 0 {
+		t.Error(out, err)
+	}
+	tensor.Free(out)
+}
+
 // Memory that is given back becomes an output of about its size, once its stream has done its work.
 func TestOutputs(t *testing.T) {
 	c := &counted{reached: make(map[cuda.Event]bool), freed: make(chan cuda.Address, 100)}
@@ -45,7 +68,7 @@ func TestOutputs(t *testing.T) {
 	if other := take(2000); other == first {
 		t.Error("memory is a larger output")
 	}
-	if again := take(600); again != first {
+	if again := take(900); again != first {
 		t.Error("memory that nobody uses is not used again")
 	}
 	p.giveBack(take(largestKept+1), largestKept+1, 0)

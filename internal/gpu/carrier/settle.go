@@ -48,9 +48,7 @@ type keeping struct {
 const anotherWait = time.Second
 
 func (k *keeping) end() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.wait = settling{}
+	k.wait.reset()
 }
 
 // late ends the job, and returns the cause, if the wait has taken too long.
@@ -58,16 +56,35 @@ func (k *keeping) late(d *Devices) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if time.Since(k.asked) > anotherWait {
-		k.wait = settling{}
+		k.wait.reset()
 	}
 	k.asked = time.Now()
 	_, err := k.wait.over(d, false, "whose results the program is about to keep")
 	return err
 }
 
-// settling is a wait for operations that have ended for the program, until the device has done them. It belongs to the
-// waiting goroutine.
-type settling struct{ since time.Time }
+// settling is a wait for operations that have ended for the program, until the device has done them.
+type settling struct {
+	mu    sync.Mutex
+	since time.Time
+}
+
+// reset ends the wait.
+func (s *settling) reset() {
+	s.mu.Lock()
+	s.since = time.Time{}
+	s.mu.Unlock()
+}
+
+// begun returns when the wait began: now, if it was not under way.
+func (s *settling) begun() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	return s.since
+}
 
 // over reports whether the wait is over. The device may take as long as a call of CUDA that waits for it. After a
 // failure of the device, over waits for the abort that follows.
@@ -75,11 +92,8 @@ func (s *settling) over(d *Devices, settled bool, which string) (bool, error) {
 	if settled && !d.watch.doubtful.Load() || d.aborted() != nil {
 		return true, nil
 	}
-	if s.since.IsZero() {
-		s.since = time.Now()
-	}
 	longest := inUse * d.options.Deadline
-	if time.Since(s.since) < longest {
+	if time.Since(s.begun()) < longest {
 		return false, nil
 	}
 	return false, d.lose(fmt.Errorf("the device of %s has not done the operations %s for %v; look for a kernel of the "+

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/collective"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
@@ -98,8 +97,11 @@ func (t *Tensor) Reached() (bool, error) {
 // Device returns the tensor's device.
 func (t *Tensor) Device() int { return t.place.device }
 
-// Alloc makes device memory for an output. The driver calls it.
+// Alloc makes device memory for an output. An empty one gets none. The driver calls Alloc.
 func (t *Tensor) Alloc(bytes int) ([]byte, error) {
+	if bytes == 0 {
+		return []byte{}, nil
+	}
 	t.place.watch.enter()
 	defer t.place.watch.leave()
 	a, err := t.place.take(bytes)
@@ -112,7 +114,9 @@ func (t *Tensor) Alloc(bytes int) ([]byte, error) {
 // Free frees memory of Alloc once nothing on the device uses it any more. The caller does not wait, because it may be
 // the driver.
 func (t *Tensor) Free(p []byte) {
-	t.place.free(cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(p))))) // p may have no elements
+	if len(p) > 0 {
+		t.place.free(cuda.Address(addressOf(p)))
+	}
 }
 
 // Release gives the event back: see collective.Owner.

@@ -68,7 +68,8 @@ func scalesAlike(dtype tensor.DType, prescale, postscale float64, members int) b
 	if (dtype == tensor.Float16 || dtype == tensor.BFloat16) && averages(prescale*postscale, members) {
 		return true
 	}
-	return factorOf(dtype, prescale*postscale) != nil
+	_, ok := factorBits(dtype, prescale*postscale)
+	return ok
 }
 
 // averages reports whether a factor makes an average over the members, apart from rounding errors in the factor.
@@ -76,35 +77,49 @@ func averages(factor float64, members int) bool {
 	return math.Abs(factor*float64(members)-1) < 1e-12
 }
 
-// factorOf returns a factor as the bytes of an element, or nil if the type does not have the factor. For a type of 32
-// or 64 bits the nearest number will do.
+// factorOf returns a factor as the bytes of an element, or nil if the type does not have the factor.
 func factorOf(dtype tensor.DType, factor float64) []byte {
-	var b []byte
+	bits, ok := factorBits(dtype, factor)
+	if !ok {
+		return nil
+	}
+	switch dtype.Size() {
+	case 1:
+		return []byte{byte(bits)}
+	case 2:
+		return binary.NativeEndian.AppendUint16(nil, uint16(bits))
+	case 4:
+		return binary.NativeEndian.AppendUint32(nil, uint32(bits))
+	}
+	return binary.NativeEndian.AppendUint64(nil, bits)
+}
+
+// factorBits returns a factor as the bits of an element, and whether the type has the factor. For a type of 32 or 64
+// bits the nearest number will do.
+func factorBits(dtype tensor.DType, factor float64) (bits uint64, ok bool) {
 	var got float64
 	switch f := float32(factor); dtype {
 	case tensor.Float16:
 		h := tensor.Float32ToFloat16(f)
-		b, got = binary.NativeEndian.AppendUint16(nil, h), float64(tensor.Float16ToFloat32(h))
+		bits, got = uint64(h), float64(tensor.Float16ToFloat32(h))
 	case tensor.BFloat16:
 		h := tensor.Float32ToBFloat16(f)
-		b, got = binary.NativeEndian.AppendUint16(nil, h), float64(tensor.BFloat16ToFloat32(h))
+		bits, got = uint64(h), float64(tensor.BFloat16ToFloat32(h))
 	case tensor.Float32:
-		b, got = binary.NativeEndian.AppendUint32(nil, math.Float32bits(f)), float64(f)
+		bits, got = uint64(math.Float32bits(f)), float64(f)
 	case tensor.Float64:
-		b, got = binary.NativeEndian.AppendUint64(nil, math.Float64bits(factor)), factor
+		bits, got = math.Float64bits(factor), factor
 	case tensor.Float8E4M3FN, tensor.Float8E5M2:
-		bits, exact := tensor.Float8Of(dtype, f)
+		b, exact := tensor.Float8Of(dtype, f)
 		if !exact {
-			return nil
+			return 0, false
 		}
-		b, got = []byte{bits}, float64(f)
+		bits, got = uint64(b), float64(f)
 	}
 	allowed := 0.0
 	if dtype.Size() >= 4 {
 		allowed = math.Abs(factor) / (1 << 23)
 	}
-	if math.Abs(got-factor) > allowed || got-got != 0 { // rounded, subnormal, or too large
-		return nil
-	}
-	return b
+	ok = math.Abs(got-factor) <= allowed && got-got == 0 // not rounded, subnormal, or too large
+	return bits, ok
 }

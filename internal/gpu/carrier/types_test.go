@@ -58,3 +58,29 @@ func TestByNCCL(t *testing.T) {
 		}
 	}
 }
+
+// Whether NCCL can do an operation is asked for each batch, so that costs no allocation.
+func TestByNCCLAllocatesNothing(t *testing.T) {
+	for dtype := range elements {
+		for _, op := range []tensor.ReduceOp{tensor.Sum, tensor.Max} {
+			if n := testing.AllocsPerRun(10, func() { byNCCL(operation.Allreduce, dtype, op, 1, 1./3, 3, true) }); n > 0 {
+				t.Errorf("%v %v: %v allocations", dtype, op, n)
+			}
+		}
+	}
+}
+
+// The trial's sums are what its numbers add up to, and exact in float32 in any order, also in large jobs.
+func TestTrialNumbers(t *testing.T) {
+	for _, members := range []int{1, 2, 3, 15, 16, 17, 33, 4096} {
+		for _, i := range []int{0, 1, 255, 256, 257, trialNumbers - 1} {
+			sum := 0
+			for m := range members {
+				sum += trialNumber(m, i)
+			}
+			if want := trialSum(members, i); sum != want || want >= 1<<24 {
+				t.Errorf("element %d of %d members: %d, not %d", i, members, sum, want)
+			}
+		}
+	}
+}

@@ -188,7 +188,7 @@ func (w *writer) reduce() error {
 // reducescatter writes NCCL's if all members get the same number of bytes, else a reduction to each member.
 func (w *writer) reducescatter() error {
 	part, counts := &w.args.Parts[0], w.args.Counts
-	in := addressOf(part.In) // each member has one
+	in := addressOf(part.In) // each member has one: the engine does not let joined members come here
 	out, err := w.out(part, int(counts[w.lane.rank]))
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (d *Driver) Context(ordinal int) (*Context, error) {
 		return c, nil
 	}
 	if ordinal < 0 || ordinal >= d.devices {
-		return nil, fmt.Errorf("there is no CUDA device %d in this process, which sees %d", ordinal, d.devices)
+		return nil, &NoDevice{ordinal, d.devices}
 	}
 	c := &Context{driver: d, device: ordinal}
 	defer Begin("cuDevicePrimaryCtxRetain or cuDeviceGet", d.path)()

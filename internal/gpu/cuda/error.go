@@ -20,6 +20,13 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%s, %d)", e.Call, e.Text, e.Name, e.Code)
 }
 
+// NoDevice is the failure to use a device that the process does not see.
+type NoDevice struct{ Ordinal, Visible int }
+
+func (e *NoDevice) Error() string {
+	return fmt.Sprintf("there is no CUDA device %d in this process, which sees %d", e.Ordinal, e.Visible)
+}
+
 // Codes of CUresult that a caller tests for.
 const (
 	codeOutOfMemory   = 2

@@ -72,6 +72,7 @@ struct gv_step {
 struct gv_progress {
   int32_t next;    /* the next step */
   int32_t pending; /* NCCL still issues earlier steps */
+  int32_t late;    /* an earlier step has failed, not the next one */
 };
 
 /* Runs a program on a stream, from its next step to its end, or until NCCL is busy in the background. Returns 0, or the

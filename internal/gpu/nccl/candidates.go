@@ -17,7 +17,8 @@ const soname = "libnccl.so.2"
 var packages = regexp.MustCompile(`^(.*/(?:site|dist)-packages)/`)
 
 // candidates returns the files that may be NCCL: that of the Python package nvidia-nccl-cu12 or -cu13, in each folder
-// of packages from which the process has loaded a file, and last the name for the dynamic loader.
+// of packages from which the process has loaded a file, and those of the dynamic loader's path. If there are none in
+// that path, the last candidate is the name, for the loader's own folders.
 func candidates(loaded []string) []string {
 	var all []string
 	for _, file := range loaded {
@@ -27,7 +28,17 @@ func candidates(loaded []string) []string {
 			}
 		}
 	}
-	return append(all, soname)
+	none := true
+	for _, folder := range strings.FieldsFunc(os.Getenv("LD_LIBRARY_PATH"), func(c rune) bool { return c == ':' || c == ';' }) {
+		file := filepath.Join(folder, soname)
+		if _, err := os.Stat(file); err == nil && !slices.Contains(all, file) {
+			all, none = append(all, file), false
+		}
+	}
+	if none {
+		all = append(all, soname)
+	}
+	return all
 }
 
 // among returns the first file whose name begins with name, because a version may follow. It returns "" if there is

@@ -2,6 +2,8 @@ package nccl
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -20,12 +22,45 @@ func TestVersionText(t *testing.T) {
 }
 
 func TestCandidates(t *testing.T) {
+	t.Setenv("LD_LIBRARY_PATH", "")
 	got := candidates([]string{"/usr/lib/libc.so.6", "/opt/a/lib/python3.11/site-packages/numpy/core.so",
 		"/opt/a/lib/python3.11/site-packages/jaxlib/x.so", "/usr/lib/python3/dist-packages/y.so"})
 	want := []string{"/opt/a/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2",
 		"/usr/lib/python3/dist-packages/nvidia/nccl/lib/libnccl.so.2", "libnccl.so.2"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+// The loader's own folders count only if its path has no NCCL, since the loader takes what is in the path, fit or not.
+func TestCandidatesOfThePath(t *testing.T) {
+	with, without := t.TempDir(), t.TempDir()
+	t.Setenv("LD_LIBRARY_PATH", without+"::"+with)
+	if got := candidates(nil); !slices.Equal(got, []string{soname}) {
+		t.Errorf("%q", got)
+	}
+	if err := os.WriteFile(filepath.Join(with, soname), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := candidates(nil); !slices.Equal(got, []string{filepath.Join(with, soname)}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// What has failed is the next step, or steps that NCCL has taken before and still issued.
+func TestFailedStep(t *testing.T) {
+	var p Program
+	p.AllReduce(8, 8, 1, Float32, Sum)
+	p.Record(3)
+	for _, c := range []struct {
+		progress progress
+		want     string
+	}{{progress{}, "ncclAllReduce"}, {progress{next: 1}, "cuEventRecord"}, {progress{next: 1, late: 1},
+		"an operation of NCCL"}, {progress{next: 2, late: 1}, "an operation of NCCL"}} {
+		p.progress = c.progress
+		if got := p.failed(); got != c.want {
+			t.Errorf("%+v: %s, not %s", c.progress, got, c.want)
+		}
 	}
 }
 

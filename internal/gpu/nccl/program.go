@@ -12,7 +12,7 @@ type Program struct {
 }
 
 // progress has the layout of C's struct gv_progress.
-type progress struct{ next, pending int32 }
+type progress struct{ next, pending, late int32 }
 
 // Reset makes the program empty.
 func (p *Program) Reset(s cuda.Stream) {
@@ -117,8 +117,11 @@ func (p *Program) collective(k Kind, to, from uintptr, count int, t DType, op Re
 
 func (p *Program) add(s Step) { p.Steps = append(p.Steps, s) }
 
-// failed names the function of the next step, which has failed.
+// failed names the function of the next step, which has failed, or the earlier steps.
 func (p *Program) failed() string {
+	if p.progress.late != 0 {
+		return "an operation of NCCL"
+	}
 	if i := int(p.progress.next); i < len(p.Steps) {
 		return kinds[p.Steps[i].Kind]
 	}

@@ -45,6 +45,7 @@ static int settle(const struct gv_nccl *f, ncclComm_t comm, struct gv_progress *
   int code = (int)f->ncclCommGetAsyncError(comm, &state);
   if (code == 0) code = (int)state;
   progress->pending = code == GV_NCCL_IN_PROGRESS;
+  progress->late = code != 0 && !progress->pending;
   return code;
 }
 

@@ -168,6 +168,7 @@ _PROTOTYPES = {
     "gorovod_version": (ctypes.c_char_p, []),
     "gorovod_facts": (ctypes.c_char_p, []),
     "gorovod_gpu_report": (None, [ctypes.c_int, ctypes.c_int]),
+    "gorovod_await_nccl_built": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_usable_nccl": (ctypes.c_int, [ctypes.c_int]),
     "gorovod_share": (ctypes.c_int64, [ctypes.c_int64, ctypes.c_int, ctypes.c_int]),
     "gorovod_digest": (None, [ctypes.c_void_p, ctypes.c_size_t, _uint64_p]),

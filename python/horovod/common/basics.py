@@ -422,13 +422,17 @@ class HorovodBasics(RegisteredSets):
 
         Returns:
             The code, or 0 if collectives cannot use NCCL: there is no driver, no NCCL that fits it, or ``GOROVOD_GPU``
-                is ``staged`` or ``off``. This does not start CUDA.
+                is ``staged`` or ``off``. Also if a library does not answer within ``HOROVOD_GLOO_TIMEOUT_SECONDS``;
+                then the log says which call hangs. This does not start CUDA.
 
         Example:
             >>> hvd.nccl_built()
             0
         """
-        return int(self.MPI_LIB_CTYPES.horovod_nccl_built())
+        version = -1
+        while version < 0:  # each time Python can raise KeyboardInterrupt
+            version = self.MPI_LIB_CTYPES.gorovod_await_nccl_built(100)
+        return int(version)
 
     def ddl_built(self) -> bool:
         """Tell whether IBM DDL can be used.
@@ -464,7 +468,7 @@ class HorovodBasics(RegisteredSets):
             >>> hvd.cuda_built()
             False
         """
-        return bool(self.MPI_LIB_CTYPES.horovod_cuda_built())
+        return self.nccl_built() != 0
 
     def rocm_built(self) -> bool:
         """Tell whether collectives run in ROCm memory.
