@@ -199,8 +199,10 @@ func (s *stream) flush() {
 // segmentation violation". All threads and registers follow, of which the first lines tell most.
 func beginsCrash(line []byte) bool {
 	name, _, found := bytes.Cut(line[:min(len(line), 16)], []byte(": "))
-	return found && (bytes.HasPrefix(name, []byte("SIG")) || string(name) == "fatal error")
+	return found && slices.Contains(crashes, string(name))
 }
+
+var crashes = []string{"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS", "fatal error"}
 
 // traceback begins the stack of a Python exception: the process was alive then.
 var traceback = []byte("Traceback (most recent call last):")

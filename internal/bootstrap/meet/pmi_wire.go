@@ -119,6 +119,9 @@ func (s *speaker) say(ctx context.Context, command string) error {
 		s.conn.SetWriteDeadline(deadline)
 	}
 	if _, err := fmt.Fprintf(s.conn, "cmd=%s\n", command); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = context.DeadlineExceeded
+		}
 		return fmt.Errorf("%s: %w", verb(command), err)
 	}
 	return nil
