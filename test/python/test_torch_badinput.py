@@ -522,3 +522,12 @@ def test_ctrl_c_in_the_midst_of_synchronize(by, op):
     optimizer.step()
     check(p.detach(), torch.full((2,), -1.0))
     works("after")
+
+
+@pytest.mark.parametrize("call", [hvd.allreduce, hvd.allreduce_, lambda x, name: hvd.grouped_allreduce([x], name=name)])
+def test_freed_memory(call):
+    freed = torch.ones(4)
+    freed.storage().resize_(0)
+    with pytest.raises(ValueError, match=r"Tensor without memory.* \(tensor \"freed.*\"\)"):
+        call(freed, name="freed")
+    assert hvd.allreduce(freed[:0], name="empty").numel() == 0

@@ -1,6 +1,8 @@
 """DistributedOptimizer and the functions that make ranks equal."""
 
 import copy
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -197,6 +199,37 @@ def test_clipping_with_skip_synchronize():
     optimizer.synchronize()
     with pytest.warns(UserWarning, match="skip_synchronize"):
         optimizer.step()
+
+
+@several()
+@pytest.mark.parametrize("options", [{}, {"groups": 1}, {"op": hvd.Adasum}], ids=str)
+def test_a_failed_optimizer_goes_when_it_is_dropped(options):
+    """Not when Python collects garbage, at another time on each rank: its hooks would reduce on some ranks only."""
+    good = torch.nn.Parameter(torch.ones(3))
+
+    def fail():
+        bad = torch.nn.Parameter(torch.ones(2 + hvd.rank()))
+        named = [("good", good), ("bad", bad)]
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([good, bad], lr=0.1), named, **options)
+        (good.sum() + bad.sum()).backward()
+        try:
+            optimizer.step()
+        except hvd.HorovodInternalError as e:
+            assert '(tensor "bad' in str(e)
+            return weakref.ref(optimizer)
+        raise AssertionError("the shapes differ")
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert fail()() is None
+    finally:
+        gc.enable()
+    named = [("good", good)]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([good], lr=0.1), named, **options)
+    optimizer.zero_grad()
+    good.sum().backward()
+    optimizer.step()
 
 
 def test_scaled_losses():

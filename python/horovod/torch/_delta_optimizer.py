@@ -91,7 +91,10 @@ class DeltaOptimizer(HookedOptimizer):
                 failure = failure or e
         self._reset()
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                failure = None  # its stack has this frame: together they would keep the optimizer, and its hooks, alive
         with torch.no_grad():
             for p, delta in deltas:
                 p.add_(delta)

@@ -187,7 +187,10 @@ class GradientOptimizer(HookedOptimizer):
                 failure = failure or e
         self._reset()
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                failure = None  # its stack has this frame: together they would keep the optimizer, and its hooks, alive
         self._synchronized = True
 
     @contextlib.contextmanager

@@ -20,6 +20,7 @@ The engine uses a GPU tensor in place if NCCL can carry it, see :mod:`._device_m
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 from typing import Any, Callable, Optional, Sequence, Union
@@ -264,6 +265,15 @@ def engine_dtype(tensor: torch.Tensor, name: Optional[str] = None) -> int:
     return dtype
 
 
+def _check_empty(tensor: torch.Tensor, name: Optional[str]) -> None:
+    """Raise ValueError if the tensor has elements: it has no memory."""
+    if tensor.numel() > 0:
+        text = (
+            f"{type(tensor).__name__} without memory: it was freed, or is elsewhere. For a DTensor give its to_local()."
+        )
+        raise _about(ValueError(text), name)
+
+
 def empty_like(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
     """An output for ``tensor``, which must be checked before, by :func:`engine_dtype`."""
     engine_dtype(tensor, name)
@@ -333,6 +343,8 @@ def submit(
     if adds_up:
         flags |= _cells.ADDS_UP
     storage, address = storage_of(source), source.data_ptr()
+    if address == 0:
+        _check_empty(tensor, name)
     operation = _describe(
         None if name is None else f"{kind}.{name}".encode(), tensor.shape, flags | _cells.WILL_WAIT if wait else flags,
         _KINDS[kind], dtype, reduce_op, root_rank, set_id, prescale, postscale,
@@ -398,6 +410,8 @@ def submit_group(
             else:
                 source, target, flags = copy.source, copy.target, copy.flags
             storage, address = storage_of(source), source.data_ptr()
+            if address == 0:
+                _check_empty(tensor, None if name_of is None else name_of(len(operations)))
             operation = _describe(
                 None, tensor.shape, waits | flags, engine_kind, dtype, reduce_op, 0, set_id, prescale, postscale,
                 address, address if target is source else 0 if target is None else target.data_ptr(),
@@ -576,10 +590,10 @@ class Result:
                 if self._output is None:
                     raise HorovodInternalError("Horovod was shut down before the result of this operation was fetched.")
             except Exception as e:
-                self._failure = e
+                self._failure = e.with_traceback(None)
             self._handle = None
         if self._failure is not None:
-            raise self._failure
+            raise copy.copy(self._failure)  # the stack of the exception would keep this object, and its callers, alive
         return self._output
 
 
