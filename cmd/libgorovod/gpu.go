@@ -157,9 +157,6 @@ func goFreeOnDevice(device C.int, data unsafe.Pointer) {
 //export goFreeOnStream
 func goFreeOnStream(device C.int, data unsafe.Pointer, bytes C.size_t, stream C.uintptr_t) {
 	at := cuda.Address(uintptr(data))
-	if at == 0 {
-		return // an empty output
-	}
 	if d := devices(); d == nil || !d.GiveBack(int(device), at, int(bytes), cuda.Stream(stream)) {
 		goFreeOnDevice(device, data)
 	}

@@ -145,8 +145,11 @@ func (p *place) closeOutputs() {
 
 // GiveBack frees the memory of an output that Tensor.Alloc has made, of the given bytes, after the present work of a
 // stream. The memory may become that of a later output. GiveBack does not wait. It reports whether the device is the
-// one of this process.
+// one of this process, or the output is empty.
 func (d *Devices) GiveBack(device int, a cuda.Address, bytes int, s cuda.Stream) bool {
+	if bytes == 0 {
+		return true
+	}
 	d.mu.Lock()
 	p := d.place
 	d.mu.Unlock()
