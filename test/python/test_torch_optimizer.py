@@ -232,6 +232,36 @@ def test_a_failed_optimizer_goes_when_it_is_dropped(options):
     optimizer.step()
 
 
+@several()
+def test_an_optimizer_that_waits_for_garbage_collection_reduces_no_more():
+    """The collection comes at another time on each rank."""
+    weight = torch.nn.Parameter(torch.ones(3))
+
+    def step():
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1), [("weight", weight)])
+        optimizer.zero_grad()
+        (weight.sum() * (1 + hvd.rank())).backward()
+        optimizer.step()
+        return optimizer
+
+    gc.collect()
+    gc.disable()
+    try:
+        first = step()
+        first.cycle, gone = [first], weakref.ref(first)
+        del first
+        if hvd.rank() == 0:
+            gc.collect()
+        second = step()
+        assert gone() is None
+        third = step()  # while there is another one, for good
+        assert third is not second
+    finally:
+        gc.enable()
+    check = torch.full((3,), 1 - 3 * 0.1 * (hvd.size() + 1) / 2)
+    torch.testing.assert_close(weight.detach(), check)
+
+
 def test_scaled_losses():
     """All ranks leave out a step if one of them overflows."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Optional
@@ -36,6 +37,20 @@ else:
     _Base = object
 
 
+# All that exist, also those that only Python's garbage collection will free.
+_existing: weakref.WeakSet[HookedOptimizer] = weakref.WeakSet()
+
+
+def _collect_predecessors(parameters: Iterable[torch.Tensor]) -> None:
+    """Free the optimizers of these parameters that nobody holds any more.
+
+    Their hooks would reduce until Python collects garbage. That comes at another time on each rank, and meanwhile the
+    ranks would wait for one another.
+    """
+    if any(p in other._delay for other in list(_existing) for p in parameters):
+        gc.collect()
+
+
 class HookedOptimizer(_Base):
     """Comes before the optimizer's own class in the method resolution order.
 
@@ -51,6 +66,7 @@ class HookedOptimizer(_Base):
         backward_passes_per_step: int,
         process_set: ProcessSet,
     ) -> None:
+        _collect_predecessors([p for group in self.param_groups for p in group["params"]])
         self.process_set = process_set
         self._parameter_names: dict[torch.Tensor, str] = {}  # Horovod's name for it, which programs read
         self._travel_names: dict[torch.Tensor, str] = {}  # the names of the reductions
@@ -61,6 +77,7 @@ class HookedOptimizer(_Base):
         self._delay: dict[torch.Tensor, int] = {}  # backward passes until a parameter is submitted
         self._hooks: list[Any] = []
         self._steps = 0
+        _existing.add(self)
 
     def _name(self, names: dict[torch.Tensor, str]) -> None:
         self._parameter_names.update(names)
