@@ -179,18 +179,17 @@ func (l *lane) checkOutput(d *operation.Descriptor, op *Op) *Error {
 	if !overlap(op.In, op.Out) {
 		return nil
 	}
-	switch allowed := 0; {
-	case d.Output == operation.OwnRows && op.Owner == nil:
-		return nil // host memory goes through a copy
-	case d.Output == operation.OwnRows:
-		allowed = int(operation.Begin(op.Shape[0], l.rank, len(l.members)) * rowBytes(op.Shape, op.DType))
-		if &op.In[allowed] != &op.Out[0] {
-			return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be this rank's "+
-				"own rows there, or apart from it.", d.Name, op.Name)
+	place, what := int64(0), "the input"
+	if d.Output == operation.OwnRows {
+		if op.Owner == nil {
+			return nil // host memory goes through a copy
 		}
-	case &op.In[0] != &op.Out[0]:
-		return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be the input, "+
-			"or apart from it.", d.Name, op.Name)
+		place = operation.Begin(op.Shape[0], l.rank, len(l.members)) * rowBytes(op.Shape, op.DType)
+		what = "this rank's own rows there"
+	}
+	if &op.In[place] != &op.Out[0] {
+		return errorf(InvalidArgument, "%s of tensor %q: the output overlaps with the input; it must be %s, or apart "+
+			"from it.", d.Name, op.Name, what)
 	}
 	return nil
 }

@@ -416,7 +416,8 @@ func TestReducescatterOverItsInput(t *testing.T) {
 				Name: name, Prescale: 1, Postscale: 1, Shape: tensor.Shape{2}, In: floats(3, 5)})
 			op.Out = op.In[4*at : 4*at+4]
 			err := do(t, e, op)
-			if got := devices[r].memory.at(op.Out); at == r && (err != nil || !bytes.Equal(got, floats([]float32{6, 10}[r]))) {
+			got, want := devices[r].memory.at(op.Out), floats([]float32{6, 10}[r])
+			if at == r && (err != nil || !bytes.Equal(got, want)) {
 				t.Errorf("rank %d in place: %v, %v", r, got, err)
 			}
 			if at != r && (err == nil || !strings.Contains(err.Reason, "this rank's own rows")) {

@@ -328,7 +328,8 @@ func TestNCCLVersionIsLate(t *testing.T) {
 		strings.Replace(aNCCL(21805, "12.0", ""), "ncclGetVersion", "another", 1))
 	got := ask(t, "late", "LD_LIBRARY_PATH="+hangs+":"+driver)
 	expect(t, got, "ncclGetVersion of "+hangs+"/libnccl.so.2 has not returned for 1s", "after 1s")
-	if strings.Count(got, "has not returned") != 1 || strings.Contains(got, "version") || strings.Contains(got, "known") {
+	if strings.Count(got, "has not returned") != 1 || strings.Contains(got, "version") ||
+		strings.Contains(got, "known") {
 		t.Error(got)
 	}
 }

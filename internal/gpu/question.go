@@ -79,6 +79,7 @@ func current(wish config.GPU) *question {
 // tell logs which call keeps the question from its answer.
 func (q *question) tell(limit time.Duration) {
 	call, _ := cuda.Underway()
-	logging.New(os.Stderr, logging.Options{Level: slog.LevelWarn}).Warn(fmt.Sprintf("collectives do without NCCL as far "+
-		"as this process knows: %s has not returned for %v", cmp.Or(call, "a call of CUDA or NCCL"), limit))
+	log := logging.New(os.Stderr, logging.Options{Level: slog.LevelWarn})
+	log.Warn(fmt.Sprintf("collectives do without NCCL as far as this process knows: %s has not returned for %v",
+		cmp.Or(call, "a call of CUDA or NCCL"), limit))
 }

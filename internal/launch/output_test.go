@@ -130,7 +130,8 @@ func TestLastLinesOfACrash(t *testing.T) {
 	if got := s.last(); got != after+strings.Repeat("rax 0x0\n", tailLines-3)+"rax 0x0" {
 		t.Errorf("got %q", got)
 	}
-	_, s = streamed("fatal error: none, but a line like it\n"+strings.Repeat("x\n", 30)+string(traceback)+"\nValueError\n", whole)
+	const no = "fatal error: none, but a line like it\n"
+	_, s = streamed(no+strings.Repeat("x\n", 30)+string(traceback)+"\nValueError\n", whole)
 	if got := s.last(); !strings.HasSuffix(got, string(traceback)+"\nValueError") {
 		t.Errorf("got %q", got)
 	}

@@ -235,8 +235,8 @@ func (f *founding) queuing() (bool, error) {
 // trialNumbers is how many numbers the trial adds: more than fit into one chunk of NCCL's.
 const trialNumbers = 1 << 18
 
-// trialNumber is element i of a member's numbers: small, so that every sum of them is exact in float32, in whatever order
-// NCCL adds, for as many members as a job may have.
+// trialNumber is element i of a member's numbers: small, so that every sum of them is exact in float32, in whatever
+// order NCCL adds, for as many members as a job may have.
 func trialNumber(member, i int) int { return member%16 + i%256 }
 
 // trialSum is element i of the sum of all members' numbers.

@@ -63,7 +63,8 @@ func TestByNCCL(t *testing.T) {
 func TestByNCCLAllocatesNothing(t *testing.T) {
 	for dtype := range elements {
 		for _, op := range []tensor.ReduceOp{tensor.Sum, tensor.Max} {
-			if n := testing.AllocsPerRun(10, func() { byNCCL(operation.Allreduce, dtype, op, 1, 1./3, 3, true) }); n > 0 {
+			ask := func() { byNCCL(operation.Allreduce, dtype, op, 1, 1./3, 3, true) }
+			if n := testing.AllocsPerRun(10, ask); n > 0 {
 				t.Errorf("%v %v: %v allocations", dtype, op, n)
 			}
 		}

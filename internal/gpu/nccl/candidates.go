@@ -29,7 +29,8 @@ func candidates(loaded []string) []string {
 		}
 	}
 	none := true
-	for _, folder := range strings.FieldsFunc(os.Getenv("LD_LIBRARY_PATH"), func(c rune) bool { return c == ':' || c == ';' }) {
+	between := func(c rune) bool { return c == ':' || c == ';' }
+	for _, folder := range strings.FieldsFunc(os.Getenv("LD_LIBRARY_PATH"), between) {
 		file := filepath.Join(folder, soname)
 		if _, err := os.Stat(file); err == nil && !slices.Contains(all, file) {
 			all, none = append(all, file), false
