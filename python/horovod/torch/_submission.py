@@ -494,12 +494,9 @@ def _refused() -> Exception:
 
 def _check_no_capture(operation: Union[Operation, Group]) -> None:
     """Raise ValueError if the operation's tensors are on a GPU whose current stream is being captured."""
-    if type(operation) is Group:
-        if not operation.operations:
-            return
-        operation = operation.operations[0]
-    tensor = operation.keeps[0] if operation.keeps else None  # another thread may have released the operation
-    if tensor is not None and tensor.is_cuda:
+    one = operation if isinstance(operation, Operation) else next(iter(operation.operations), None)
+    keeps = one and one.keeps
+    if keeps and keeps[2] is not None and keeps[0].is_cuda:  # another thread may have released the operation
         check_no_capture()
 
 
