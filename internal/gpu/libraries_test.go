@@ -18,6 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
+	standin "github.com/gorovod/gorovod/test/gpu"
 )
 
 // A process can load each library only once, so each case is a process: this program, started anew.
@@ -138,6 +139,12 @@ func TestUnfitNCCL(t *testing.T) {
 	lacking := build(t, libnccl, aNCCL(22005, "12.4", "AllReduce"))
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+lacking), "error:", lacking,
 		"has no function ncclAllReduce", "install NCCL")
+	failing := strings.NewReplacer("{ *v = 22005; return 0; }", "{ *v = 22005; return 3; }",
+		"int ncclGetErrorString(void) { return 3; }", `const char *ncclGetErrorString(int code) { return "an error"; }`,
+		"int ncclGetLastError(void) { return 3; }", "void *ncclGetLastError(void *comm) { return 0; }").
+		Replace(aNCCL(22005, "12.4", ""))
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+build(t, libnccl, failing)),
+		"does not tell its version (ncclGetVersion: NCCL: an error (3)): install its package again")
 	other := build(t, libnccl, "int x;")
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+other), "error:", "has no function ncclGetVersion",
 		"is damaged or no NCCL")
@@ -286,8 +293,17 @@ func TestUnfitDriver(t *testing.T) {
 	none := build(t, libcuda, aDriver(t, 12080, 0, 100, ""))
 	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+none), "error:", none,
 		"sees no device: check nvidia-smi and CUDA_VISIBLE_DEVICES")
-	failing := build(t, libcuda, aDriver(t, 12080, 2, 803, ""))
-	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+failing), "does not start: cuInit: an error (CUDA_ERROR_X, 803)")
+	for code, advice := range map[int]string{803: "the kernel has another version of the driver",
+		999: "load the kernel's module", 5: "check whether nvidia-smi works"} {
+		failing := build(t, libcuda, aDriver(t, 12080, 2, code, ""))
+		expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+failing),
+			fmt.Sprintf("does not start: cuInit: an error (CUDA_ERROR_X, %d): %s", code, advice))
+	}
+	for function, body := range map[string]string{"cuDriverGetVersion": "*v = 12080;", "cuDeviceGetCount": "*n = 2;"} {
+		failing := strings.Replace(aDriver(t, 12080, 2, 0, ""), body+" return 0;", "return 5;", 1)
+		expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+build(t, libcuda, failing)),
+			"does not start: "+function+": an error (CUDA_ERROR_X, 5)")
+	}
 	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+build(t, libcuda, aDriver(t, -1, 2, 0, ""))), "is for CUDA -1: gorovod")
 	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+build(t, libcuda, aDriver(t, 12080, -3, 0, ""))),
 		"sees -3 devices, so it is damaged")
@@ -347,6 +363,18 @@ func TestLibrariesOfTheLoadersPath(t *testing.T) {
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short), "error: NCCL's library "+short+"/libnccl.so.2 is damaged",
 		"it is no whole library")
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short+":"+whole), "21805", whole)
+}
+
+// What is wrong with a device names the call that has failed.
+func TestDeviceThatCannotBeRead(t *testing.T) {
+	libraries := t.TempDir()
+	if err := standin.Build("../../test/gpu/standin", libraries); err != nil {
+		t.Fatal(err)
+	}
+	for _, function := range []string{"cuDeviceGetName", "cuDeviceTotalMem_v2"} {
+		expect(t, ask(t, "report", "LD_LIBRARY_PATH="+libraries, "STANDIN_FAULTS="+function+":1:1"),
+			"device 0 of 8: "+strings.TrimSuffix(function, "_v2")+": ", "device 1: ")
+	}
 }
 
 func TestReport(t *testing.T) {
