@@ -12,7 +12,10 @@ import "C"
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -66,9 +69,13 @@ func Present() (file string, version int, err error) {
 }
 
 func open() (handle unsafe.Pointer, path string, err error) {
-	if handle, path, err = OpenLibrary(library, false); err != nil {
+	handle, path, err = OpenLibrary(library, false)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("CUDA's driver %s cannot be loaded (%w): install NVIDIA's driver, or give the container "+
 			"access to the GPUs", library, err)
+	case err != nil:
+		err = fmt.Errorf("CUDA's driver %s cannot be loaded (%w): install NVIDIA's driver again", library, err)
 	}
 	return handle, path, err
 }
@@ -139,7 +146,7 @@ func (d *Driver) ask(facts *C.struct_gv_cuda_facts, calls ...C.int) *Error {
 }
 
 // OpenLibrary opens a library by name or path until the process ends, and returns its file. With onlyLoaded it opens
-// the library only if the process has loaded it already.
+// the library only if the process has loaded it already. The error is fs.ErrNotExist if there is no such library.
 func OpenLibrary(name string, onlyLoaded bool) (handle unsafe.Pointer, file string, err error) {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
@@ -150,13 +157,24 @@ func OpenLibrary(name string, onlyLoaded bool) (handle unsafe.Pointer, file stri
 	if onlyLoaded {
 		only = 1
 	}
-	end := Begin("dlopen", name)
+	end := Begin("dlopen", located(name))
 	handle = C.gv_open(cname, only, at, why)
 	end()
 	if handle == nil {
-		return nil, "", fmt.Errorf("%s", C.GoString(why))
+		return nil, "", &loadError{name, C.GoString(why)}
 	}
 	return handle, C.GoString(at), nil
+}
+
+// loadError is the dynamic loader's failure to open a library.
+type loadError struct{ name, why string }
+
+func (e *loadError) Error() string { return e.why }
+
+// Is reports whether the error is fs.ErrNotExist, and the library itself is missing. If it needs another one that is
+// missing, the loader names that one.
+func (e *loadError) Is(target error) bool {
+	return target == fs.ErrNotExist && strings.Contains(e.why, e.name) && strings.Contains(e.why, "No such file")
 }
 
 // Path is the driver's file.
