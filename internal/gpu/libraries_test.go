@@ -372,6 +372,12 @@ func TestLibrariesOfTheLoadersPath(t *testing.T) {
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short), "error: NCCL's library "+short+"/libnccl.so.2 is damaged",
 		"it is no whole library")
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short+":"+whole), "21805", whole)
+	file := filepath.Join(short, "libnccl.so.2")
+	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short), "error: NCCL's library "+file+" is damaged (it is no file, but")
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short+":"+whole), "21805", whole)
 }
 
 // What is wrong with a device names the call that has failed.
