@@ -378,15 +378,17 @@ const char *gorovod_version(void);
  *                  "own rows"; rooted: whether root_rank means something
  */
 const char *gorovod_facts(void);
-/* Writes to the file descriptor out, as lines for people, what this process has of CUDA and NCCL, and how it moves tensors of
- * GPUs. It starts CUDA. CUDA's and NCCL's libraries may hang or end the process, so each call into them is written to the
- * descriptor calls before it is made, as a line "gorovod calls FUNCTION of FILE". */
-void gorovod_gpu_report(int out, int calls);
+/* Writes to the file descriptor out, as lines for people, what this process has of CUDA. It starts CUDA. CUDA's and NCCL's
+ * libraries may hang or end the process, so each call into them is written to the descriptor calls before it is made, as a
+ * line "gorovod calls FUNCTION of FILE". */
+void gorovod_cuda_report(int out, int calls);
+/* As gorovod_cuda_report, but writes what this process has of NCCL, and how it moves tensors of GPUs. */
+void gorovod_nccl_report(int out, int calls);
 /* As horovod_nccl_built, but returns -1 if the answer is not known within timeout_ms: ask again. CUDA's and NCCL's libraries
  * may hang; after HOROVOD_GLOO_TIMEOUT_SECONDS a line in the log names the call, and the answer is 0. */
 int gorovod_await_nccl_built(int64_t timeout_ms);
 /* The version code of the NCCL that collectives of this process can use, as horovod_nccl_built, or 0. Unlike that it starts
- * CUDA, so 0 also says that CUDA does not start, or sees no device. calls is as for gorovod_gpu_report. */
+ * CUDA, so 0 also says that CUDA does not start, or sees no device. calls is as for gorovod_cuda_report. */
 int gorovod_usable_nccl(int calls);
 /* How many rows of a reducescatter of rows rows the given rank of a process set of that size gets; -1 for impossible
  * arguments. */

@@ -229,12 +229,18 @@ func goUsableNCCL(calls C.int) C.int {
 	return 0
 }
 
-//export goGPUReport
-func goGPUReport(out, calls C.int) {
+//export goCUDAReport
+func goCUDAReport(out, calls C.int) {
+	defer tell(calls)()
+	gpu.ReportCUDA(descriptor(out))
+}
+
+//export goNCCLReport
+func goNCCLReport(out, calls C.int) {
 	defer tell(calls)()
 	w, _, err := wish()
 	if err != nil {
 		fmt.Fprintf(descriptor(out), "WRONG: no job can start: %v\n", err)
 	}
-	gpu.Report(descriptor(out), w)
+	gpu.ReportNCCL(descriptor(out), w)
 }

@@ -551,8 +551,12 @@ const char *gorovod_version(void) { return is_child() ? "" : goVersion(); }
 
 const char *gorovod_facts(void) { return is_child() ? "" : goFacts(); }
 
-void gorovod_gpu_report(int out, int calls) {
-  if (!is_child()) goGPUReport(out, calls);
+void gorovod_cuda_report(int out, int calls) {
+  if (!is_child()) goCUDAReport(out, calls);
+}
+
+void gorovod_nccl_report(int out, int calls) {
+  if (!is_child()) goNCCLReport(out, calls);
 }
 
 int gorovod_await_nccl_built(int64_t timeout_ms) { return is_child() ? 0 : goAwaitNCCLBuilt(timeout_ms); }

@@ -58,8 +58,8 @@ var implemented = []Knob{
 			},
 			show: func(c *Config) string { return c.Transport },
 		}},
-	{Name: "GOROVOD_GPU", Agreed: true, Doc: "how PyTorch's tensors on GPUs travel. `nccl`: by NCCL, else an error; " +
-		"`staged`: copied through host memory; `auto`: by NCCL if all ranks can, else staged; `off`: they are refused",
+	{Name: "GOROVOD_GPU", Agreed: true, Doc: "how tensors of PyTorch and JAX on GPUs travel. `nccl`: by NCCL, else " +
+		"an error; `staged`: copied through host memory; `auto`: by NCCL if all ranks can, else staged; `off`: refused",
 		setting: setting{parse: parseGPU, show: func(c *Config) string { return string(c.GPU) }}},
 	{Name: "HOROVOD_ENABLE_ASYNC_COMPLETION", Doc: "1: an operation that NCCL carries ends when it is in the " +
 		"GPU's stream, and the current stream waits for the result; 0: it ends when the result is there",

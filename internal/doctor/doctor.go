@@ -1,6 +1,6 @@
-// Package doctor shows a user what gorovod sees. gorovod doctor examines the hosts of a job (package cluster). With
-// --env it prints every variable of the environment that it knows, its value, and its effect. With --bundle it packs
-// all of this for somebody who helps.
+// Package doctor shows a user what gorovod sees. gorovod doctor examines the hosts of a job (package cluster), and the
+// variables of its own environment, which the job would have. With --env it prints every variable of the environment
+// that it knows, its value, and its effect. With --bundle it packs all of this for somebody who helps.
 package doctor
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/gorovod/gorovod/internal/printable"
 )
 
-// options are the options of gorovod doctor.
+// options are the options of gorovod doctor. Two options with a common word in their tags xor exclude each other.
 type options struct {
 	Cluster
 	Dump    string `placeholder:"PID|DIR" help:"Print the last operations of a job's ranks on this host, what each rank waits for, and which ranks are missing. PID is the process id of the launcher or of a rank; DIR is the job's GOROVOD_DUMP_DIR. Default: examine hosts."`
 	FRTrace string `name:"fr-trace" placeholder:"DIR" help:"With --dump: also write the last operations into a new folder DIR, as PyTorch's flight recorder does, for its analyser torchfrtrace. Default: only print."`
-	Env     bool   `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what,pack"`
-	GPU     bool   `name:"gpu" help:"Print what a process of --python has of GPUs, CUDA and NCCL, and how it moves tensors of GPUs, and examine nothing else." xor:"what,pack"`
+	Env     bool   `help:"Print all environment variables of gorovod and Horovod with their values, and examine nothing else." xor:"what,pack,port,identity,remote,timeout,pairs"`
+	GPU     bool   `name:"gpu" help:"Print what a process of --python has of GPUs, CUDA and NCCL, and how it moves tensors of GPUs, and examine nothing else." xor:"what,pack,port,identity,remote,timeout,pairs"`
 	Bundle  string `placeholder:"FILE" help:"Write a report for others into a new FILE (.tar.gz, .tgz or .zip), without secrets: versions, the doctor's findings, variables, and the last operations of the jobs that run on this host, or of the job of --dump. Default: print the findings." xor:"pack"`
 }
 
@@ -28,14 +28,18 @@ type options struct {
 type Cluster struct {
 	Hosts           string `short:"H" placeholder:"HOST:SLOTS,..." help:"The hosts to examine, with the connections between them. Default: this host." xor:"what"`
 	Hostfile        string `placeholder:"FILE" help:"Read the hosts from a file, with a line 'HOST slots=SLOTS' for each. Default: --hosts." xor:"what"`
-	SSHPort         *int   `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: what ssh's configuration says."`
-	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: what ssh's configuration says."`
-	RemoteCommand   string `placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts. Default: the first of this program's own path, gorovod in the PATH there, and gorovod beside the job's Python."`
-	StartTimeout    int    `default:"30" placeholder:"SECONDS" help:"Seconds that it may take to connect to the other hosts. Default: 30."`
+	SSHPort         *int   `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: what ssh's configuration says." xor:"port"`
+	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: what ssh's configuration says." xor:"identity"`
+	RemoteCommand   string `placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts. Default: the first of this program's own path, gorovod in the PATH there, and gorovod beside the job's Python." xor:"remote"`
+	StartTimeout    *int   `placeholder:"SECONDS" help:"Seconds that it may take to connect to the other hosts. Default: 30." xor:"timeout"`
 	Python          string `placeholder:"PROGRAM" help:"The Python whose frameworks the report lists. Default: python3."`
 	Named           bool   `kong:"-"` // Python, by the user
-	NoPairs         bool   `help:"Do not measure the connections between the hosts. Default: measure them."`
+	Wrong           error  `kong:"-"` // why no job can start in this environment, a line for each reason
+	NoPairs         bool   `help:"Do not measure the connections between the hosts. Default: measure them." xor:"pairs"`
 }
+
+// startTimeout is the default of Cluster.StartTimeout.
+const startTimeout = 30
 
 // Command is gorovod doctor.
 var Command = &commandline.Command{
@@ -43,9 +47,10 @@ var Command = &commandline.Command{
 	Usage: "[options]",
 	About: "Examine this host, or several hosts and their connections",
 	Detail: "The exit code is 0 if a job can run, 1 if it cannot, 2 if the arguments make no sense. With --bundle " +
-		"it is 0 if the file was written.",
+		"it is 0 if the file was written. With --gpu it is 0 if the report was printed, also if some of its lines " +
+		"begin with WRONG, and 1 if there is no such Python, or it has no gorovod.",
 	Examples: []commandline.Example{
-		{Line: "gorovod doctor", About: "This host."},
+		{Line: "gorovod doctor", About: "This host, and the environment variables."},
 		{Line: "gorovod doctor -H node1:4,node2:4", About: "Two hosts and the connection between them."},
 		{Line: "gorovod doctor --env", About: "The environment variables that are known here, and their values."},
 		{Line: "gorovod doctor --gpu", About: "What this host's Python has of GPUs, CUDA and NCCL."},
@@ -93,14 +98,18 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 	if o.Named = o.Python != ""; !o.Named {
 		o.Python = cluster.DefaultPython
 	}
+	if o.StartTimeout == nil {
+		o.StartTimeout = new(startTimeout)
+	}
+	o.Wrong = wrong(environ)
 	switch {
 	case err != nil:
 		return exitUsage, err
 	case help != "":
 		_, err := io.WriteString(stdout, help)
 		return ended(err)
-	case o.StartTimeout < 1:
-		return exitUsage, fmt.Errorf("--start-timeout %d: a number above 0 is needed", o.StartTimeout)
+	case *o.StartTimeout < 1:
+		return exitUsage, fmt.Errorf("--start-timeout %d: a number above 0 is needed", *o.StartTimeout)
 	case o.Dump != "" && o.Bundle == "" && (o.Hosts != "" || o.Hostfile != "" || o.Env || o.GPU):
 		return exitUsage, errors.New("--dump can't be used together with -H, --hostfile, --env or --gpu")
 	case o.FRTrace != "" && (o.Dump == "" || o.Bundle != ""):

@@ -118,8 +118,12 @@ func examined(c Cluster, w io.Writer) error {
 	if c.SSHPort != nil {
 		port = strconv.Itoa(*c.SSHPort)
 	}
-	fmt.Fprintf(w, "examined {%s %s, port %s, %d %s %v}\n", c.Hosts, c.Hostfile, port, c.StartTimeout, c.Python,
+	fmt.Fprintf(w, "examined {%s %s, port %s, %d %s %v}\n", c.Hosts, c.Hostfile, port, *c.StartTimeout, c.Python,
 		c.NoPairs)
+	if c.Wrong != nil {
+		fmt.Fprintln(w, "wrong:", c.Wrong)
+		return ErrUnwell
+	}
 	switch c.Hosts {
 	case "unwell:1":
 		return ErrUnwell
@@ -139,12 +143,21 @@ func TestExitCodes(t *testing.T) {
 		{"--env", "A=1", 0, "VARIABLE", ""},
 		{"--env", "HOROVOD_SIZE=2", 1, "Wrong:", "gorovod doctor: with this environment no job starts"},
 		{"--help", "", 0, "--env", ""},
+		{"", "GOROVOD_GPU=of", 1, "wrong: GOROVOD_GPU=of: auto, nccl, staged or off", ""},
 		{"", "", 0, "examined { , port -, 30 python3 false}", ""},
 		{"-H a:1 -p 22 --python p --no-pairs", "", 0, "examined {a:1 , port 22, 30 p true}", ""},
 		{"-H unwell:1", "", 1, "examined", ""},
 		{"-H broken:1", "", 1, "examined", "no such thing"},
 		{"-H a:1 --hostfile f", "", 2, "", "can't be used together"},
 		{"--start-timeout 0", "", 2, "", "--start-timeout 0"},
+		{"--gpu -H a:1", "", 2, "", "can't be used together"},
+		{"--gpu --no-pairs", "", 2, "", "can't be used together"},
+		{"--gpu --start-timeout 9", "", 2, "", "can't be used together"},
+		{"--gpu -p 22", "", 2, "", "can't be used together"},
+		{"--gpu -i f", "", 2, "", "can't be used together"},
+		{"--gpu --remote-command c", "", 2, "", "can't be used together"},
+		{"--env --no-pairs", "", 2, "", "can't be used together"},
+		{"-H a:1 --start-timeout 9 --no-pairs -p 7 -i f --remote-command c", "", 0, "examined {a:1 , port 7, 9", ""},
 		{"--nonsense", "", 2, "", "--nonsense"},
 		{"--env more", "", 2, "", "more"},
 		{"--dump 0", "", 1, "", "--dump 0: it is no process id"},

@@ -20,26 +20,36 @@ var errUnusable = errors.New("with this environment no job starts")
 // Below it prints what is wrong, or may be wrong. It returns errUnusable if the launcher, the front end or init would
 // fail; else w's error.
 func Env(w io.Writer, environ []string) error {
-	values := make(map[string]string, len(environ))
+	values, c, reasons := read(environ)
+	var b bytes.Buffer
+	table(&b, c)
+	section(&b, "Wrong:", lines(reasons))
+	section(&b, "Note:", notes(c, values))
+	if _, err := b.WriteTo(w); err != nil {
+		return err
+	}
+	if reasons != nil {
+		return errUnusable
+	}
+	return nil
+}
+
+// wrong returns why the launcher, the front end or init would fail with an environment, a line for each reason.
+func wrong(environ []string) error {
+	_, _, err := read(environ)
+	return err
+}
+
+// read reads the variables. reasons is as wrong's error.
+func read(environ []string) (values map[string]string, c *config.Config, reasons error) {
+	values = make(map[string]string, len(environ))
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
 		values[name] = value
 	}
 	lookup := func(name string) (string, bool) { v, ok := values[name]; return v, ok }
-	c := config.Read(lookup)
-	wrong := errors.Join(c.Err(), config.Elsewhere(lookup))
-
-	var b bytes.Buffer
-	table(&b, c)
-	section(&b, "Wrong:", lines(wrong))
-	section(&b, "Note:", notes(c, values))
-	if _, err := b.WriteTo(w); err != nil {
-		return err
-	}
-	if wrong != nil {
-		return errUnusable
-	}
-	return nil
+	c = config.Read(lookup)
+	return values, c, errors.Join(c.Err(), config.Elsewhere(lookup))
 }
 
 // table has a row for each variable; variables with an effect come first.

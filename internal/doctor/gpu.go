@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,11 +22,18 @@ type part struct {
 // first is the part that tells whether the Python has this project's package.
 const first = "python"
 
+// last is the part that ends with a line about how tensors travel, which begins with conclusion.
+const (
+	last       = "nccl"
+	conclusion = "Tensors of GPUs: "
+)
+
 var parts = []part{
 	{first, "the part about Python", time.Minute},
 	{"torch", "the part about PyTorch", 2 * time.Minute},
 	{"jax", "the part about JAX", 2 * time.Minute},
-	{"libraries", "the part about CUDA and NCCL", 2 * time.Minute},
+	{"cuda", "the part about CUDA", 2 * time.Minute},
+	{last, "the part about NCCL", 2 * time.Minute},
 	{"trial", "the trial", 5 * time.Minute},
 }
 
@@ -46,7 +54,7 @@ func GPU(w io.Writer, python string, environ []string) error {
 	defer stop()
 	out := &passed{to: w}
 	for _, p := range parts {
-		out.part = 0
+		out.part, out.kept = 0, nil
 		err := (&interpreter.Program{Python: python, Args: []string{"-c", program, p.name}, Env: environ,
 			Limit: p.limit, Stdout: out}).Run(ctx)
 		switch {
@@ -61,6 +69,9 @@ func GPU(w io.Writer, python string, environ []string) error {
 			}
 		case err != nil:
 			out.say(fmt.Sprintf("WRONG: %s %v\n", p.about, err))
+			if p.name == last && !bytes.Contains(out.kept, []byte(conclusion)) {
+				out.say(conclusion + "not known, because of that\n")
+			}
 		}
 		if out.part > mostOfPart {
 			out.say(fmt.Sprintf("WRONG: %s has printed %d bytes, of which %d are here\n", p.about, out.part,
@@ -91,6 +102,7 @@ type passed struct {
 	to   io.Writer
 	mu   sync.Mutex // held while the reader lets the writer wait
 	part int        // bytes of the part
+	kept []byte     // those that have been passed on
 	open bool
 	err  error // the first failure; nothing is written after it
 }
@@ -101,8 +113,9 @@ const mostOfPart = 1 << 20
 func (p *passed) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	keep := text[:min(len(text), max(0, mostOfPart-p.part))]
+	keep := text[:min(len(text), mostOfPart-len(p.kept))]
 	p.part += len(text)
+	p.kept = append(p.kept, keep...)
 	if len(keep) == 0 || p.err != nil {
 		return len(text), p.err
 	}
@@ -111,7 +124,7 @@ func (p *passed) Write(text []byte) (int, error) {
 	return len(text), p.err
 }
 
-// say writes a line of this program's. It writes nothing if the reader reads nothing.
+// say ends the part's line, and writes a line of this program's. It writes nothing if the reader reads nothing.
 func (p *passed) say(line string) {
 	if !p.mu.TryLock() {
 		return
@@ -119,6 +132,9 @@ func (p *passed) say(line string) {
 	defer p.mu.Unlock()
 	if p.open {
 		line = "\n" + line
+	}
+	if p.open && bytes.HasSuffix(p.kept, []byte(": ")) {
+		line = "not known" + line
 	}
 	if p.open = false; p.err == nil {
 		_, p.err = io.WriteString(p.to, line)

@@ -65,15 +65,19 @@ func TestGPUWhosePartsFail(t *testing.T) {
 	out, code := askGPU(fakePython(t, `case $3 in
 		torch) echo "PyTorch: 2"; echo SIGSEGV: why >&2; echo ----- >&2; exit 2;;
 		jax) printf "JAX: "; sleep 1000;;
-		libraries) printf "CUDA's driver: "; echo gorovod calls cuInit of x >&2; kill -SEGV $$;;
+		cuda) printf "CUDA's driver: "; echo gorovod calls cuInit of x >&2; kill -SEGV $$;;
+		nccl) printf "NCCL: "; exit 3;;
 		*) echo "the $3";; esac; echo gorovod has answered >&2`))
 	const want = `the python
 PyTorch: 2
 WRONG: the part about PyTorch has ended (exit status 2); it said: SIGSEGV: why
-JAX: 
+JAX: not known
 WRONG: the part about JAX has not ended within 100ms
-CUDA's driver: 
-WRONG: the part about CUDA and NCCL has ended (signal: segmentation fault); its last call into a library was cuInit of x
+CUDA's driver: not known
+WRONG: the part about CUDA has ended (signal: segmentation fault); its last call into a library was cuInit of x
+NCCL: not known
+WRONG: the part about NCCL has ended (exit status 3)
+Tensors of GPUs: not known, because of that
 the trial
 `
 	if out != want || code != 0 {
@@ -88,7 +92,7 @@ func TestGPUWhosePartsAreStrange(t *testing.T) {
 	out, code := askGPU(fakePython(t, `case $3 in
 		torch) yes | head -c 3000000;;
 		jax) printf "JAX: "; exit 0;; esac; echo "the $3"; echo gorovod has answered >&2`))
-	const end = "WRONG: the part about PyTorch has printed 3000010 bytes, of which 1048576 are here\nJAX: \n" +
+	const end = "WRONG: the part about PyTorch has printed 3000010 bytes, of which 1048576 are here\nJAX: not known\n" +
 		"WRONG: the part about JAX has ended early (exit status 0)\n"
 	if !strings.HasSuffix(out, end) || len(out) > 1<<20+1000 || code != 0 {
 		t.Errorf("code %d: %s", code, out[max(0, len(out)-300):])

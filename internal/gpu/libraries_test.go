@@ -18,6 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
+	standin "github.com/gorovod/gorovod/test/gpu"
 )
 
 // A process can load each library only once, so each case is a process: this program, started anew.
@@ -55,7 +56,8 @@ func TestMain(m *testing.M) {
 		wish := config.GPU(cmp.Or(os.Getenv("GOROVOD_GPU"), "auto"))
 		fmt.Println(NCCLVersion(wish, limit), UsableNCCL(wish, limit), NCCLVersion(wish, limit))
 	case "report":
-		Report(os.Stdout, config.GPU(cmp.Or(os.Getenv("GOROVOD_GPU"), "auto")))
+		ReportCUDA(os.Stdout)
+		ReportNCCL(os.Stdout, config.GPU(cmp.Or(os.Getenv("GOROVOD_GPU"), "auto")))
 	case "":
 		os.Exit(m.Run())
 	default:
@@ -138,6 +140,12 @@ func TestUnfitNCCL(t *testing.T) {
 	lacking := build(t, libnccl, aNCCL(22005, "12.4", "AllReduce"))
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+lacking), "error:", lacking,
 		"has no function ncclAllReduce", "install NCCL")
+	failing := strings.NewReplacer("{ *v = 22005; return 0; }", "{ *v = 22005; return 3; }",
+		"int ncclGetErrorString(void) { return 3; }", `const char *ncclGetErrorString(int code) { return "an error"; }`,
+		"int ncclGetLastError(void) { return 3; }", "void *ncclGetLastError(void *comm) { return 0; }").
+		Replace(aNCCL(22005, "12.4", ""))
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+build(t, libnccl, failing)),
+		"does not tell its version (ncclGetVersion: NCCL: an error (3)): install its package again")
 	other := build(t, libnccl, "int x;")
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+other), "error:", "has no function ncclGetVersion",
 		"is damaged or no NCCL")
@@ -217,6 +225,14 @@ func TestNCCLOfAPythonPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, ask(t, "nccl", preload, "LD_LIBRARY_PATH="+next), "22005 12", next)
+	expect(t, ask(t, "nccl", preload), "error:", file+" is damaged (it is no file, but a folder or a pipe)")
+	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ask(t, "report", preload), "\nWRONG: NCCL's library "+file+" is damaged (it is no file, ")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
 
 	// the working directory does not count
 	buildAt(t, cc, wheel, libnccl+".old", aNCCL(21003, "12.4", ""))
@@ -286,8 +302,17 @@ func TestUnfitDriver(t *testing.T) {
 	none := build(t, libcuda, aDriver(t, 12080, 0, 100, ""))
 	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+none), "error:", none,
 		"sees no device: check nvidia-smi and CUDA_VISIBLE_DEVICES")
-	failing := build(t, libcuda, aDriver(t, 12080, 2, 803, ""))
-	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+failing), "does not start: cuInit: an error (CUDA_ERROR_X, 803)")
+	for code, advice := range map[int]string{803: "the kernel has another version of the driver",
+		999: "load the kernel's module", 5: "check whether nvidia-smi works"} {
+		failing := build(t, libcuda, aDriver(t, 12080, 2, code, ""))
+		expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+failing),
+			fmt.Sprintf("does not start: cuInit: an error (CUDA_ERROR_X, %d): %s", code, advice))
+	}
+	for function, body := range map[string]string{"cuDriverGetVersion": "*v = 12080;", "cuDeviceGetCount": "*n = 2;"} {
+		failing := strings.Replace(aDriver(t, 12080, 2, 0, ""), body+" return 0;", "return 5;", 1)
+		expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+build(t, libcuda, failing)),
+			"does not start: "+function+": an error (CUDA_ERROR_X, 5)")
+	}
 	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+build(t, libcuda, aDriver(t, -1, 2, 0, ""))), "is for CUDA -1: gorovod")
 	expect(t, ask(t, "cuda", "LD_LIBRARY_PATH="+build(t, libcuda, aDriver(t, 12080, -3, 0, ""))),
 		"sees -3 devices, so it is damaged")
@@ -348,6 +373,24 @@ func TestLibrariesOfTheLoadersPath(t *testing.T) {
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short), "error: NCCL's library "+short+"/libnccl.so.2 is damaged",
 		"it is no whole library")
 	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short+":"+whole), "21805", whole)
+	file := filepath.Join(short, "libnccl.so.2")
+	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short), "error: NCCL's library "+file+" is damaged (it is no file, but")
+	expect(t, ask(t, "nccl", "LD_LIBRARY_PATH="+short+":"+whole), "21805", whole)
+}
+
+// What is wrong with a device names the call that has failed.
+func TestDeviceThatCannotBeRead(t *testing.T) {
+	libraries := t.TempDir()
+	if err := standin.Build("../../test/gpu/standin", libraries); err != nil {
+		t.Fatal(err)
+	}
+	for _, function := range []string{"cuDeviceGetName", "cuDeviceTotalMem_v2"} {
+		expect(t, ask(t, "report", "LD_LIBRARY_PATH="+libraries, "STANDIN_FAULTS="+function+":1:1"),
+			"\nWRONG: device 0 of 8: "+strings.TrimSuffix(function, "_v2")+": ", "device 1: ")
+	}
 }
 
 func TestReport(t *testing.T) {
@@ -373,5 +416,50 @@ func TestReport(t *testing.T) {
 	expect(t, ask(t, "report", "LD_LIBRARY_PATH="+library, "GOROVOD_GPU=nccl"),
 		"Tensors of GPUs: operations on them fail with GOROVOD_GPU=nccl, because\n  CUDA's driver libcuda.so.1 cannot")
 	many := build(t, libcuda, aDriver(t, 12080, 1<<31-1, 0, ""))
-	expect(t, ask(t, "report", "LD_LIBRARY_PATH="+many), "device 63: ", "and 2147483583 more devices")
+	expect(t, ask(t, "report", "LD_LIBRARY_PATH="+many), "device 63 of ", "and 2147483583 more devices")
+}
+
+// What should not be begins with WRONG, and a library that is there is named where it fails.
+func TestWhatIsWrong(t *testing.T) {
+	if !strings.HasPrefix(ask(t, "cuda"), "error:") || !strings.HasPrefix(ask(t, "nccl"), "error:") {
+		t.Skip("this machine has a driver or NCCL")
+	}
+	empty := func(name string) string {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return folder
+	}
+	fit, of13 := build(t, libnccl, aNCCL(22707, "12.0", "")), build(t, libnccl, aNCCL(22707, "13.0", ""))
+	driver := build(t, libcuda, aDriver(t, 12080, 1, 0, "")) // whose device cannot be read
+	failing, old := build(t, libcuda, aDriver(t, 12080, 1, 999, "")), build(t, libcuda, aDriver(t, 11020, 1, 0, ""))
+	noDriver, noNCCL, needs := empty(libcuda), empty(libnccl), t.TempDir()
+	cmd := exec.Command("cc", "-shared", "-fPIC", "-o", filepath.Join(needs, libnccl), filepath.Join(fit, "source.c"),
+		"-Wl,--no-as-needed", filepath.Join(driver, libcuda))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, c := range []struct {
+		path  string
+		wrong int
+		says  string
+	}{
+		{"", 0, "CUDA's driver: none\n"},
+		{"", 0, "NCCL: none\n"},
+		{driver + ":" + fit, 1, driver + "/libcuda.so.1, for CUDA up to 12.8\nWRONG: device 0 of 1: "},
+		{driver + ":" + of13, 2, "\nWRONG: NCCL's library " + of13 + "/libnccl.so.2 (2.27.7) is built for CUDA 13"},
+		{failing, 1, failing + "/libcuda.so.1, for CUDA up to 12.8, which fails\nWRONG: CUDA's driver " + failing},
+		{old, 1, old + "/libcuda.so.1, for CUDA up to 11.2, which fails\nWRONG: CUDA's driver " + old},
+		{noDriver, 1, "CUDA's driver: none that can be loaded\nWRONG: CUDA's driver libcuda.so.1 cannot be loaded ("},
+		{noDriver, 1, "): install NVIDIA's driver again\n"},
+		{noNCCL, 1, "NCCL: none that can be used\nWRONG: NCCL's library "},
+		{noDriver + ":" + needs, 2, "cannot be loaded, because it needs CUDA's driver ("},
+	} {
+		got := ask(t, "report", "LD_LIBRARY_PATH="+c.path)
+		expect(t, got, c.says, "Tensors of GPUs: ")
+		if strings.Count(got, "WRONG: ") != c.wrong {
+			t.Errorf("%s: not %d findings\n%s", c.path, c.wrong, got)
+		}
+	}
 }

@@ -3,8 +3,11 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/config"
@@ -12,57 +15,100 @@ import (
 	"github.com/gorovod/gorovod/internal/gpu/nccl"
 )
 
-// Report writes lines that describe the CUDA and the NCCL of this process, and how it moves tensors of devices with a
-// wish. It starts CUDA. Each part of a line is written as soon as it is known, because the libraries may hang or end
-// the process.
-func Report(w io.Writer, wish config.GPU) {
+// The reports are lines that describe this process. What should not be begins with WRONG. Each part of a line is
+// written as soon as it is known, because the libraries may hang or end the process.
+
+// ReportCUDA writes lines about CUDA's driver, its devices, and CUDA's runtime. It starts CUDA.
+func ReportCUDA(w io.Writer) {
 	loaded := cuda.LoadedFiles()
-	driver, noDriver := reportDriver(w)
+	fmt.Fprint(w, "CUDA's driver: ")
+	switch file, newest, err := cuda.Present(); {
+	case missing(err):
+		fmt.Fprintln(w, "none")
+	case err != nil:
+		fmt.Fprintln(w, "none that can be loaded")
+		wrong(w, err)
+	default:
+		fmt.Fprint(w, file)
+		if newest != 0 {
+			fmt.Fprintf(w, ", for CUDA up to %s", cuda.VersionText(newest))
+		}
+		reportStart(w)
+	}
 	if major := cuda.RuntimeMajor(loaded); major > 0 {
 		fmt.Fprintf(w, "CUDA's runtime in this process: version %d\n", major)
 	} else {
 		fmt.Fprintln(w, "CUDA's runtime in this process: none, so the framework has no CUDA, or has not been imported")
 	}
+}
+
+// reportStart starts CUDA, ends the driver's line, and reports the devices.
+func reportStart(w io.Writer) {
+	driver, err := cuda.Open()
+	if err != nil {
+		fmt.Fprintln(w, ", which fails")
+		wrong(w, err)
+		return
+	}
+	fmt.Fprintln(w)
+	reportDevices(w, driver)
+}
+
+// ReportNCCL writes lines about NCCL, and how this process moves tensors of devices with a wish. It starts CUDA if the
+// wish needs that.
+func ReportNCCL(w io.Writer, wish config.GPU) {
 	fmt.Fprint(w, "NCCL: ")
 	library, noLibrary := nccl.Open()
-	if noLibrary != nil {
+	switch {
+	case missing(noLibrary):
 		fmt.Fprintln(w, "none")
-	} else {
+	case noLibrary != nil:
+		fmt.Fprintln(w, "none that can be used")
+		wrong(w, noLibrary)
+	default:
 		fmt.Fprintf(w, "%s, %s%s%s\n", library.Path(), nccl.VersionText(library.Version()), builtFor(library),
 			abilities(library))
+		if driver, newest, err := cuda.Present(); err == nil {
+			if err := library.RunsOn(driver, newest); err != nil {
+				wrong(w, err)
+			}
+		}
 	}
+	fmt.Fprint(w, "Tensors of GPUs: ")
+	if wish == config.GPUStaged || wish == config.GPUOff {
+		fmt.Fprintf(w, "%s, because GOROVOD_GPU=%s asks for that\n", map[config.GPU]string{
+			config.GPUStaged: "copied through host memory", config.GPUOff: "refused"}[wish], wish)
+		return
+	}
+	driver, noDriver := cuda.Open()
 	reasons := []error{noDriver, noLibrary}
 	if driver != nil && library != nil {
 		reasons = append(reasons, library.Runs(driver))
 	}
-	fmt.Fprintf(w, "Tensors of GPUs: %s\n", verdict(wish, reasons))
+	fmt.Fprintln(w, verdict(wish, reasons))
 }
 
-func reportDriver(w io.Writer) (*cuda.Driver, error) {
-	fmt.Fprint(w, "CUDA's driver: ")
-	driver, err := cuda.Open()
-	if err != nil {
-		fmt.Fprintln(w, "none")
-		return nil, err
+// missing reports whether an error says only that there is no such library.
+func missing(err error) bool {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(all.Unwrap(), func(e error) bool { return !missing(e) })
 	}
-	fmt.Fprintf(w, "%s, for CUDA up to %s\n", driver.Path(), cuda.VersionText(driver.Version()))
-	reportDevices(w, driver)
-	return driver, nil
+	return errors.Is(err, fs.ErrNotExist)
 }
+
+func wrong(w io.Writer, err error) { fmt.Fprintf(w, "WRONG: %s\n", indented(err)) }
+
+func indented(err error) string { return strings.ReplaceAll(err.Error(), "\n", "\n  ") }
 
 // verdict says how tensors of devices travel, with each reason that keeps them from NCCL.
 func verdict(wish config.GPU, reasons []error) string {
-	var texts []string
+	why := ""
 	for _, reason := range reasons {
 		if reason != nil {
-			texts = append(texts, "\n  "+strings.ReplaceAll(reason.Error(), "\n", "\n  "))
+			why += "\n  " + indented(reason)
 		}
 	}
-	why := strings.Join(texts, "")
 	switch {
-	case wish == config.GPUStaged || wish == config.GPUOff:
-		return map[config.GPU]string{config.GPUStaged: "copied through host memory", config.GPUOff: "refused"}[wish] +
-			fmt.Sprintf(", because GOROVOD_GPU=%s asks for that", wish)
 	case why == "":
 		return "by NCCL, unless GOROVOD_GPU says otherwise"
 	case wish == config.GPUNCCL:
@@ -78,7 +124,7 @@ func reportDevices(w io.Writer, driver *cuda.Driver) {
 	for i := range min(driver.Count(), mostDevices) {
 		d, err := driver.Device(i)
 		if err != nil {
-			fmt.Fprintf(w, "device %d: %v\n", i, err)
+			wrong(w, err)
 			continue
 		}
 		fmt.Fprintf(w, "device %d: %s, %.1f GB, compute capability %d.%d, %s, at %s\n", i, d.Name,

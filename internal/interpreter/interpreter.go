@@ -97,6 +97,9 @@ func (p *Program) Run(ctx context.Context) error {
 	case limited.Err() != nil:
 		return &Died{fmt.Sprintf("has not ended within %v", p.Limit), call, words}
 	case errors.As(err, &exit):
+		if signalOf(exit) == syscall.SIGQUIT && fatal.MatchString(words) {
+			return &Died{fmt.Sprintf("has ended (%s)", words), call, ""}
+		}
 		return &Died{fmt.Sprintf("has ended (%v)", exit), call, words}
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // that is a child which it has left
 		return err
@@ -104,6 +107,14 @@ func (p *Program) Run(ctx context.Context) error {
 		return &Died{Early, call, words}
 	}
 	return nil
+}
+
+// signalOf returns the signal that has ended a program, or -1 if none has.
+func signalOf(exit *exec.ExitError) syscall.Signal {
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok {
+		return status.Signal()
+	}
+	return -1
 }
 
 // patience is how long after the end of a program, or of its limit, Run waits for the reader of its output.
@@ -137,7 +148,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fatal matches the line of a trace of Go or Python that says what has happened, before many lines that do not.
+// fatal matches the line of a trace of Go or Python that says what has happened, before many lines that do not. Go's
+// runtime writes its trace when another signal comes, such as SIGSEGV, and then ends the process with SIGQUIT.
 var fatal = regexp.MustCompile(`^(SIG[A-Z]+|fatal error|panic|Fatal Python error): `)
 
 // words matches a line that says something.

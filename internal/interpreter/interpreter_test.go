@@ -34,6 +34,9 @@ func TestRun(t *testing.T) {
 		{"kill -SEGV $$", "", "has ended (signal: segmentation fault)"},
 		{"echo gorovod calls cuInit of x >&2; echo SIGSEGV: why >&2; echo at 5 >&2; exit 2", "",
 			"has ended (exit status 2); its last call into a library was cuInit of x; it said: SIGSEGV: why"},
+		{"echo gorovod calls cuInit of x >&2; echo SIGBUS: why >&2; echo at 5 >&2; kill -QUIT $$", "",
+			"has ended (SIGBUS: why); its last call into a library was cuInit of x"},
+		{"echo a note >&2; kill -QUIT $$", "", "has ended (signal: quit); it said: a note"},
 		{"yes noise | head -c 240000 >&2; echo gorovod calls dlopen of y >&2; exit 1", "",
 			"has ended (exit status 1); its last call into a library was dlopen of y; it said: noise"},
 	} {

@@ -115,7 +115,7 @@ func examine(o doctor.Cluster, w io.Writer) error {
 	ctx, stop := interpreter.Interruptible()
 	defer stop()
 	r := f.remoteShell()
-	r.Timeout = time.Duration(o.StartTimeout) * time.Second
+	r.Timeout = time.Duration(*o.StartTimeout) * time.Second
 	patients := admit(ctx, merge(hosts), r, key)
 	defer func() {
 		var wg sync.WaitGroup
@@ -138,7 +138,7 @@ func examine(o doctor.Cluster, w io.Writer) error {
 	for _, p := range patients {
 		found = append(found, p.Host)
 	}
-	well, err := cluster.Report(w, found, pairs)
+	well, err := cluster.Report(w, found, pairs, o.Wrong)
 	if err == nil && !well {
 		err = doctor.ErrUnwell
 	}

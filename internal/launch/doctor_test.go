@@ -14,6 +14,19 @@ import (
 // gorovod doctor sees the environment of the process.
 func TestDoctorIsASubcommand(t *testing.T) {
 	t.Setenv("HOROVOD_CACHE_CAPACITY", "77")
+	code, out := printed(t, "doctor", "--env")
+	for _, line := range strings.Split(out, "\n") {
+		if f := strings.Fields(line); code == 0 && len(f) > 2 && f[0] == "HOROVOD_CACHE_CAPACITY" && f[1] == "77" &&
+			f[2] == "environment" {
+			return
+		}
+	}
+	t.Errorf("exit code %d, output:\n%s", code, out)
+}
+
+// printed calls the program, and returns its exit code and what it has printed.
+func printed(t *testing.T, args ...string) (int, string) {
+	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
 	if err != nil {
 		t.Fatal(err)
@@ -21,19 +34,23 @@ func TestDoctorIsASubcommand(t *testing.T) {
 	defer file.Close()
 	stdout := os.Stdout
 	os.Stdout = file
-	code := Main([]string{"/usr/bin/gorovod", "doctor", "--env"})
+	code := Main(append([]string{"/usr/bin/gorovod"}, args...))
 	os.Stdout = stdout
 	out, err := os.ReadFile(file.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range strings.Split(string(out), "\n") {
-		if f := strings.Fields(line); code == 0 && len(f) > 2 && f[0] == "HOROVOD_CACHE_CAPACITY" && f[1] == "77" &&
-			f[2] == "environment" {
-			return
-		}
+	return code, string(out)
+}
+
+// With variables that no job can start with, this host is not well.
+func TestDoctorFindsWrongVariables(t *testing.T) {
+	t.Setenv("GOROVOD_GPU", "gibberish")
+	code, out := printed(t, "doctor", "--python", "no-such-python")
+	const finding = "\nFAILURE: this environment: GOROVOD_GPU=gibberish: auto, nccl, staged or off is needed\n"
+	if code != 1 || !strings.Contains(out, finding) || !strings.HasSuffix(out, " cannot run.\n") {
+		t.Errorf("exit code %d, output:\n%s", code, out)
 	}
-	t.Errorf("exit code %d, output:\n%s", code, out)
 }
 
 // On other hosts doctor inspects the Python that ranks there would get: the one of the launcher's PATH, in the
@@ -61,7 +78,7 @@ echo "{\"Version\": \"$KEPT\", \"Packages\": {\"torch\": \"7$HOROVOD_SECRET_KEY\
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	var out bytes.Buffer
 	err = examine(doctor.Cluster{Hosts: "localhost:1,far.invalid:1", Python: "ranks-python", NoPairs: true,
-		StartTimeout: 20}, &out)
+		StartTimeout: new(20)}, &out)
 	if err != nil && !errors.Is(err, doctor.ErrUnwell) { // a host without a network is unwell
 		t.Error(err)
 	}

@@ -154,6 +154,8 @@ func TestDocumentedExitCodesOfCommands(t *testing.T) {
 		"`gorovod doctor`": {{"doctor"}, {"doctor", "-H", "198.18.0.1:1"}, {"doctor", "--nonsense"}},
 		"`gorovod doctor --env`": {{"doctor", "--env"}, {"doctor", "--env", "HOROVOD_RANK=x"},
 			{"doctor", "--env", "more"}},
+		"`gorovod doctor --gpu`": {nil, {"doctor", "--gpu", "--python", "no-such-python"},
+			{"doctor", "--gpu", "--no-pairs"}},
 		"`gorovod doctor --dump`": {nil, {"doctor", "--dump", "/no/such"},
 			{"doctor", "--dump", "/", "-H", "a:1"}},
 		"`gorovod doctor --bundle`": {{"doctor", "--bundle", fresh}, {"doctor", "--bundle", "/no/such/file"},

@@ -65,8 +65,20 @@ def _jax_gpus(jax: ModuleType) -> int:
         return 0
 
 
-def _libraries() -> None:
-    """Print what the process of a framework has of CUDA and NCCL, and how its GPU tensors travel."""
+def _cuda() -> None:
+    """Print what the process of a framework has of CUDA."""
+    _load_framework()
+    _lib.load().gorovod_cuda_report(1, 2)
+
+
+def _nccl() -> None:
+    """Print what the process of a framework has of NCCL, and how its GPU tensors travel."""
+    _load_framework()
+    _lib.load().gorovod_nccl_report(1, 2)
+
+
+def _load_framework() -> None:
+    """Import PyTorch if it is built for CUDA, else JAX, so that the process has its libraries."""
     if _torch_for_cuda() is None:
         try:
             import jax
@@ -74,7 +86,6 @@ def _libraries() -> None:
             _jax_gpus(jax)
         except Exception:  # the part about JAX says it
             pass
-    _lib.load().gorovod_gpu_report(1, 2)
 
 
 def _trial() -> None:
@@ -97,7 +108,7 @@ def _torch_for_cuda() -> Optional[ModuleType]:
     return torch if torch.version.cuda is not None else None
 
 
-_PARTS = {"python": _python, "torch": _torch, "jax": _jax, "libraries": _libraries, "trial": _trial}
+_PARTS = {"python": _python, "torch": _torch, "jax": _jax, "cuda": _cuda, "nccl": _nccl, "trial": _trial}
 
 
 def main(part: str) -> None:

@@ -61,7 +61,7 @@ func TestFloat8(t *testing.T) {
 // All ranks must end, and the other ranks must name rank 0.
 func TestDeadline(t *testing.T) {
 	for fault, says := range map[string]string{
-		"cuDeviceGetUuid_v2:1:hang":      "cuDeviceGet of .*libcuda.so.1 there has not returned for 2s",
+		"cuDeviceGetUuid_v2:1:hang":      "cuDeviceGetUuid of .*libcuda.so.1 there has not returned for 2s",
 		"ncclCommInitRankConfig:1:stuck": "NCCL has not made the communicator after 2s",
 	} {
 		out, said, err := runRandom(t, 3, "-mode", "nccl", "-chain", "-programs", "7", "-deadline", "2s", "-during",

@@ -61,17 +61,18 @@ def test_an_unfit_library_is_named(tmp_path):
 def test_a_library_that_ends_the_process_is_named(tmp_path):
     crashes = "int ncclGetVersion(int *v) { return *(volatile int *)8; }"
     exits = "void _exit(int); __attribute__((constructor)) void f(void) { _exit(3); }"
-    for name, source, says in (
-        ("libnccl.so.2", crashes, "ncclGetVersion of {file}; it said: "),
-        ("libcuda.so.1", exits, "dlopen of {name}"),
+    for name, source, part, how, call in (
+        ("libnccl.so.2", crashes, "NCCL", "SIGSEGV: segmentation violation", "ncclGetVersion of {file}\n"),
+        ("libcuda.so.1", exits, "CUDA", "exit status 3", "dlopen of {name} (LD_LIBRARY_PATH has {file})\n"),
     ):
         folder = tmp_path / name
         folder.mkdir()
         file = library(folder, name, source)
         text = report(LD_LIBRARY_PATH=str(folder))
-        assert "WRONG: the part about CUDA and NCCL has ended (" in text, text
-        assert "its last call into a library was " + says.format(name=name, file=file) in text
-        assert text.index("PyTorch: ") < text.index("WRONG: ") < text.index("Trial: none")
+        ended = f"WRONG: the part about {part} has ended ({how}); its last call into a library was "
+        assert ended + call.format(name=name, file=file) in text, text
+        order = ("PyTorch: ", "CUDA's driver: ", "NCCL: ", "Tensors of GPUs: ", "Trial: none")
+        assert sorted(order, key=text.index) == list(order), text
 
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")

@@ -145,6 +145,18 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 	return all
 }
 
+// variables finds the reasons why no job can start with this environment.
+func variables(wrong error) (all []Finding) {
+	if wrong == nil {
+		return nil
+	}
+	for _, reason := range strings.Split(wrong.Error(), "\n") {
+		all = append(all, Finding{Level: Failure, Host: "this environment", What: reason,
+			Advice: "gorovod doctor --env lists the variables"})
+	}
+	return all
+}
+
 // judge finds problems between hosts.
 func judge(hosts []Host, pairs []Pair) (all []Finding) {
 	var speeds []float64

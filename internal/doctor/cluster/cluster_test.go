@@ -161,7 +161,7 @@ func TestFindings(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", name, f, c.want)
 		}
 		var b strings.Builder
-		well, err := Report(&b, hosts, pairs)
+		well, err := Report(&b, hosts, pairs, nil)
 		if well != (level != "FAILURE") || err != nil || !strings.Contains(b.String(), f.What) ||
 			!strings.Contains(b.String(), f.Advice) {
 			t.Errorf("%s: %v %v\n%s", name, well, err, &b)
@@ -174,7 +174,7 @@ func TestReport(t *testing.T) {
 	hosts[1].Clock = 20 * time.Millisecond
 	var b strings.Builder
 	well, err := Report(&b, hosts,
-		[]Pair{{From: 0, To: 1, Path: Path{Bandwidth: 1.25e9, Latency: 12300 * time.Nanosecond}}})
+		[]Pair{{From: 0, To: 1, Path: Path{Bandwidth: 1.25e9, Latency: 12300 * time.Nanosecond}}}, nil)
 	const want = `HOST  SLOTS  CORES  MEMORY  /dev/shm  FILES  LOCKED     PORTS  CLOCK  GPUS  PYTHON  FRAMEWORKS   MPI  NCCL  ADDRESSES
 a     2      4      8 GiB   4 GiB     65536  unlimited  28232  same   0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
 b     2      4      8 GiB   4 GiB     65536  unlimited  28232  +20ms  0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
@@ -194,6 +194,18 @@ All is well.
 	if !well || err != nil || b.String() != want {
 		t.Errorf("%v %v\n%s", well, err, &b)
 	}
+	b.Reset()
+	well, err = Report(&b, hosts, nil, errors.New("A=1: why\nB=2: how"))
+	const failures = `
+FAILURE: this environment: A=1: why
+    gorovod doctor --env lists the variables
+FAILURE: this environment: B=2: how
+    gorovod doctor --env lists the variables
+A job over these hosts cannot run.
+`
+	if well || err != nil || !strings.HasSuffix(b.String(), failures) {
+		t.Errorf("%v %v\n%s", well, err, &b)
+	}
 	var many []Host
 	var pairs []Pair
 	for i := range 20 {
@@ -201,7 +213,7 @@ All is well.
 		pairs = append(pairs, Pair{From: i, To: (i + 1) % 20, Path: Path{Bandwidth: float64(1+i) * 1e8}})
 	}
 	b.Reset()
-	if _, err := Report(&b, many, pairs); err != nil || !strings.Contains(b.String(),
+	if _, err := Report(&b, many, pairs, nil); err != nil || !strings.Contains(b.String(),
 		"20 pairs were measured; the middle one has 8.80 Gbit/s. The slowest:\n  h0 → h1  0.80 Gbit/s") {
 		t.Errorf("%v\n%s", err, &b)
 	}

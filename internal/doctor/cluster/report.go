@@ -13,8 +13,9 @@ import (
 // mostInMatrix is how many hosts a table of pairs has at most.
 const mostInMatrix = 12
 
-// Report prints the facts as tables, and then the findings. well: a job can run, because no finding is a Failure.
-func Report(w io.Writer, hosts []Host, pairs []Pair) (well bool, err error) {
+// Report prints the facts as tables, and then the findings. wrong says why no job can start with the variables of this
+// environment, a line for each reason; nil: it can. well: a job can run, because no finding is a Failure.
+func Report(w io.Writer, hosts []Host, pairs []Pair, wrong error) (well bool, err error) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "HOST\tSLOTS\tCORES\tMEMORY\t/dev/shm\tFILES\tLOCKED\tPORTS\t"+
 		"CLOCK\tGPUS\tPYTHON\tFRAMEWORKS\tMPI\tNCCL\tADDRESSES")
@@ -42,7 +43,7 @@ func Report(w io.Writer, hosts []Host, pairs []Pair) (well bool, err error) {
 			slowest(w, hosts, pairs)
 		}
 	}
-	findings := Check(hosts, pairs)
+	findings := append(variables(wrong), Check(hosts, pairs)...)
 	well = true
 	fmt.Fprintln(w)
 	for _, f := range findings {

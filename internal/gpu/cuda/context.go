@@ -30,11 +30,12 @@ func (d *Driver) Context(ordinal int) (*Context, error) {
 	if ordinal < 0 || ordinal >= d.devices {
 		return nil, &NoDevice{ordinal, d.devices}
 	}
-	c := &Context{driver: d, device: ordinal}
-	defer Begin("cuDevicePrimaryCtxRetain or cuDeviceGet", d.path)()
-	if code := C.gv_cuda_retain(d.f, C.int(ordinal), &c.handle); code != 0 {
-		return nil, fmt.Errorf("use device %d: %w", ordinal, d.fail("cuDevicePrimaryCtxRetain", code))
+	var facts C.struct_gv_cuda_facts
+	facts.device.ordinal = C.int(ordinal)
+	if err := d.ask(&facts, C.GV_DEVICE, C.GV_DEVICE_CONTEXT); err != nil {
+		return nil, fmt.Errorf("use device %d: %w", ordinal, err)
 	}
+	c := &Context{driver: d, device: ordinal, handle: facts.device.context}
 	d.contexts[ordinal] = c
 	return c, nil
 }

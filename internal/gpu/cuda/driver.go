@@ -12,7 +12,10 @@ import "C"
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -66,9 +69,13 @@ func Present() (file string, version int, err error) {
 }
 
 func open() (handle unsafe.Pointer, path string, err error) {
-	if handle, path, err = OpenLibrary(library, false); err != nil {
+	handle, path, err = OpenLibrary(library, false)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("CUDA's driver %s cannot be loaded (%w): install NVIDIA's driver, or give the container "+
 			"access to the GPUs", library, err)
+	case err != nil:
+		err = fmt.Errorf("CUDA's driver %s cannot be loaded (%w): install NVIDIA's driver again", library, err)
 	}
 	return handle, path, err
 }
@@ -95,17 +102,14 @@ func load() (*Driver, error) {
 }
 
 func (d *Driver) initialize() error {
-	var version, devices C.int
-	end := Begin("cuInit or cuDeviceGetCount", d.path)
-	code := C.gv_cuda_init(d.f, &version, &devices)
-	end()
-	if code != 0 {
-		if code == C.GV_CU_NO_DEVICE {
+	var facts C.struct_gv_cuda_facts
+	if err := d.ask(&facts, C.GV_INIT, C.GV_DRIVER_VERSION, C.GV_DEVICE_COUNT); err != nil {
+		if err.Code == C.GV_CU_NO_DEVICE {
 			return fmt.Errorf("CUDA's driver %s sees no device: check nvidia-smi and CUDA_VISIBLE_DEVICES", d.path)
 		}
-		return fmt.Errorf("CUDA's driver %s does not start: %w", d.path, d.fail("cuInit", code))
+		return fmt.Errorf("CUDA's driver %s does not start: %w: %s", d.path, err, advice(err.Code))
 	}
-	d.version, d.devices = int(version), int(devices)
+	d.version, d.devices = int(facts.version), int(facts.devices)
 	if d.version < oldest {
 		return fmt.Errorf("CUDA's driver %s is for CUDA %s: gorovod needs a driver for CUDA 11.4 or newer", d.path,
 			VersionText(d.version))
@@ -119,8 +123,30 @@ func (d *Driver) initialize() error {
 	return nil
 }
 
+// questions are the functions behind the calls of gv_cuda_ask.
+var questions = [...]string{
+	C.GV_INIT: "cuInit", C.GV_DRIVER_VERSION: "cuDriverGetVersion", C.GV_DEVICE_COUNT: "cuDeviceGetCount",
+	C.GV_DEVICE: "cuDeviceGet", C.GV_DEVICE_NAME: "cuDeviceGetName", C.GV_DEVICE_BUS: "cuDeviceGetPCIBusId",
+	C.GV_DEVICE_UUID: "cuDeviceGetUuid", C.GV_DEVICE_MEMORY: "cuDeviceTotalMem",
+	C.GV_DEVICE_MAJOR: "cuDeviceGetAttribute", C.GV_DEVICE_MINOR: "cuDeviceGetAttribute",
+	C.GV_DEVICE_CONTEXT: "cuDevicePrimaryCtxRetain",
+}
+
+// ask makes calls of gv_cuda_ask, up to the first that fails.
+func (d *Driver) ask(facts *C.struct_gv_cuda_facts, calls ...C.int) *Error {
+	for _, what := range calls {
+		end := Begin(questions[what], d.path)
+		code := C.gv_cuda_ask(d.f, what, facts)
+		end()
+		if code != 0 {
+			return d.fail(questions[what], code)
+		}
+	}
+	return nil
+}
+
 // OpenLibrary opens a library by name or path until the process ends, and returns its file. With onlyLoaded it opens
-// the library only if the process has loaded it already.
+// the library only if the process has loaded it already. The error is fs.ErrNotExist if there is no such library.
 func OpenLibrary(name string, onlyLoaded bool) (handle unsafe.Pointer, file string, err error) {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
@@ -131,13 +157,24 @@ func OpenLibrary(name string, onlyLoaded bool) (handle unsafe.Pointer, file stri
 	if onlyLoaded {
 		only = 1
 	}
-	end := Begin("dlopen", name)
+	end := Begin("dlopen", located(name))
 	handle = C.gv_open(cname, only, at, why)
 	end()
 	if handle == nil {
-		return nil, "", fmt.Errorf("%s", C.GoString(why))
+		return nil, "", &loadError{name, C.GoString(why)}
 	}
 	return handle, C.GoString(at), nil
+}
+
+// loadError is the dynamic loader's failure to open a library.
+type loadError struct{ name, why string }
+
+func (e *loadError) Error() string { return e.why }
+
+// Is reports whether the error is fs.ErrNotExist, and the library itself is missing. If it needs another one that is
+// missing, the loader names that one.
+func (e *loadError) Is(target error) bool {
+	return target == fs.ErrNotExist && strings.Contains(e.why, e.name) && strings.Contains(e.why, "No such file")
 }
 
 // Path is the driver's file.
@@ -154,10 +191,12 @@ func (d *Driver) Table() unsafe.Pointer { return unsafe.Pointer(d.f) }
 
 // Device describes a device.
 func (d *Driver) Device(ordinal int) (Device, error) {
-	var c C.struct_gv_device
-	defer Begin("cuDeviceGet", d.path)()
-	if code := C.gv_cuda_device(d.f, C.int(ordinal), &c); code != 0 {
-		return Device{}, fmt.Errorf("device %d of %d: %w", ordinal, d.devices, d.fail("cuDeviceGet", code))
+	var facts C.struct_gv_cuda_facts
+	c := &facts.device
+	c.ordinal = C.int(ordinal)
+	if err := d.ask(&facts, C.GV_DEVICE, C.GV_DEVICE_NAME, C.GV_DEVICE_BUS, C.GV_DEVICE_UUID, C.GV_DEVICE_MEMORY,
+		C.GV_DEVICE_MAJOR, C.GV_DEVICE_MINOR); err != nil {
+		return Device{}, fmt.Errorf("device %d of %d: %w", ordinal, d.devices, err)
 	}
 	u := hex.EncodeToString(C.GoBytes(unsafe.Pointer(&c.uuid), C.int(len(c.uuid))))
 	return Device{
@@ -180,7 +219,7 @@ func (d *Driver) DeviceOf(address uintptr) (int, error) {
 func (d *Driver) Failure(call string, code int) error { return d.fail(call, C.CUresult(code)) }
 
 // fail makes an error of a code that is not success.
-func (d *Driver) fail(call string, code C.CUresult) error {
+func (d *Driver) fail(call string, code C.CUresult) *Error {
 	e := &Error{Call: call, Code: int(code)}
 	if text := C.gv_cuda_text(d.f, code, 1); text != nil {
 		e.Name = C.GoString(text)

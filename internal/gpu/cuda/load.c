@@ -39,35 +39,28 @@ int gv_cuda_version(void *library) {
   return version;
 }
 
-CUresult gv_cuda_init(const struct gv_cuda *f, int *version, int *devices) {
-  CUresult code = f->cuInit(0);
-  if (code == 0) code = f->cuDriverGetVersion(version);
-  if (code == 0) code = f->cuDeviceGetCount(devices);
-  return code;
-}
-
-CUresult gv_cuda_device(const struct gv_cuda *f, int ordinal, struct gv_device *d) {
-  CUdevice device;
-  CUresult code = f->cuDeviceGet(&device, ordinal);
-  if (code == 0) code = f->cuDeviceGetName(d->name, sizeof d->name, device);
-  if (code == 0) code = f->cuDeviceGetPCIBusId(d->bus, sizeof d->bus, device);
-  if (code == 0) code = f->cuDeviceGetUuid_v2((CUuuid *)d->uuid, device);
-  if (code == 0) code = f->cuDeviceTotalMem_v2(&d->memory, device);
-  if (code == 0) code = f->cuDeviceGetAttribute(&d->major, GV_CU_ATTRIBUTE_CAPABILITY_MAJOR, device);
-  if (code == 0) code = f->cuDeviceGetAttribute(&d->minor, GV_CU_ATTRIBUTE_CAPABILITY_MINOR, device);
-  return code;
+CUresult gv_cuda_ask(const struct gv_cuda *f, int what, struct gv_cuda_facts *facts) {
+  struct gv_device *d = &facts->device;
+  switch (what) {
+    case GV_INIT: return f->cuInit(0);
+    case GV_DRIVER_VERSION: return f->cuDriverGetVersion(&facts->version);
+    case GV_DEVICE_COUNT: return f->cuDeviceGetCount(&facts->devices);
+    case GV_DEVICE: return f->cuDeviceGet(&d->handle, d->ordinal);
+    case GV_DEVICE_NAME: return f->cuDeviceGetName(d->name, sizeof d->name, d->handle);
+    case GV_DEVICE_BUS: return f->cuDeviceGetPCIBusId(d->bus, sizeof d->bus, d->handle);
+    case GV_DEVICE_UUID: return f->cuDeviceGetUuid_v2((CUuuid *)d->uuid, d->handle);
+    case GV_DEVICE_MEMORY: return f->cuDeviceTotalMem_v2(&d->memory, d->handle);
+    case GV_DEVICE_MAJOR: return f->cuDeviceGetAttribute(&d->major, GV_CU_ATTRIBUTE_CAPABILITY_MAJOR, d->handle);
+    case GV_DEVICE_MINOR: return f->cuDeviceGetAttribute(&d->minor, GV_CU_ATTRIBUTE_CAPABILITY_MINOR, d->handle);
+    case GV_DEVICE_CONTEXT: return f->cuDevicePrimaryCtxRetain((CUcontext *)&d->context, d->handle);
+  }
+  return -1;
 }
 
 const char *gv_cuda_text(const struct gv_cuda *f, CUresult code, int name) {
   const char *text = NULL;
   CUresult found = name ? f->cuGetErrorName(code, &text) : f->cuGetErrorString(code, &text);
   return found == 0 ? text : NULL;
-}
-
-CUresult gv_cuda_retain(const struct gv_cuda *f, int ordinal, uintptr_t *context) {
-  CUdevice device;
-  CUresult code = f->cuDeviceGet(&device, ordinal);
-  return code != 0 ? code : f->cuDevicePrimaryCtxRetain((CUcontext *)context, device);
 }
 
 CUresult gv_cuda_stream_create(const struct gv_cuda *f, uintptr_t context, uintptr_t *stream) {

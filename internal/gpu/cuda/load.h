@@ -22,20 +22,42 @@ int gv_cuda_version(void *library);
 
 /* A device, as the functions cuDeviceGet* describe it. */
 struct gv_device {
+  int ordinal;
+  CUdevice handle;
+  uintptr_t context;
   char name[256], bus[32];
   unsigned char uuid[16];
   size_t memory;
   int major, minor;
 };
 
-CUresult gv_cuda_init(const struct gv_cuda *f, int *version, int *devices);
-CUresult gv_cuda_device(const struct gv_cuda *f, int ordinal, struct gv_device *d);
+struct gv_cuda_facts {
+  int version, devices;
+  struct gv_device device;
+};
+
+/* The calls that start the driver, and that describe it and its devices. */
+enum gv_cuda_question {
+  GV_INIT,
+  GV_DRIVER_VERSION,
+  GV_DEVICE_COUNT,
+  GV_DEVICE, /* of facts->device.ordinal. The next ones are about facts->device.handle. */
+  GV_DEVICE_NAME,
+  GV_DEVICE_BUS,
+  GV_DEVICE_UUID,
+  GV_DEVICE_MEMORY,
+  GV_DEVICE_MAJOR,
+  GV_DEVICE_MINOR,
+  GV_DEVICE_CONTEXT, /* retains it */
+};
+
+/* Makes one of these calls. The answer is a fact. */
+CUresult gv_cuda_ask(const struct gv_cuda *f, int what, struct gv_cuda_facts *facts);
 const char *gv_cuda_text(const struct gv_cuda *f, CUresult code, int name);
 
 /* The calls. Handles are passed as uintptr_t, because Go would take pointers for its own. */
 CUresult gv_cuda_stream_create(const struct gv_cuda *f, uintptr_t context, uintptr_t *stream);
 CUresult gv_cuda_event_create(const struct gv_cuda *f, uintptr_t context, uintptr_t *event);
-CUresult gv_cuda_retain(const struct gv_cuda *f, int ordinal, uintptr_t *context);
 
 enum gv_cuda_what {
   GV_STREAM_DESTROY,

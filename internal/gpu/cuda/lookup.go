@@ -1,7 +1,10 @@
 package cuda
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -35,6 +38,22 @@ func Begin(function, file string) (end func()) {
 		defer calls.Unlock()
 		calls.underway = slices.DeleteFunc(calls.underway, func(other *call) bool { return other == c })
 	}
+}
+
+// located adds to a library's name the file that LD_LIBRARY_PATH has, if any, since dlopen does not say which file it
+// is about to load.
+func located(name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	folders := strings.FieldsFunc(os.Getenv("LD_LIBRARY_PATH"), func(c rune) bool { return c == ':' || c == ';' })
+	for _, folder := range folders {
+		file := filepath.Join(folder, name)
+		if info, err := os.Stat(file); err == nil && !info.IsDir() {
+			return name + " (LD_LIBRARY_PATH has " + file + ")"
+		}
+	}
+	return name
 }
 
 // Underway names the oldest call that Begin has noted and that has not returned, and says for how long; "" if there is

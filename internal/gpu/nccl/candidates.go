@@ -2,6 +2,7 @@ package nccl
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -87,6 +88,9 @@ func whole(file string) error {
 	info, err := os.Stat(file)
 	if err != nil {
 		return err
+	}
+	if !info.Mode().IsRegular() {
+		return errors.New("it is no file, but a folder or a pipe") // of which a read would not end
 	}
 	f, err := elf.Open(file)
 	if err != nil {

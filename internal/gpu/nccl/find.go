@@ -5,7 +5,9 @@ package nccl
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/gpu/cuda"
@@ -23,7 +25,7 @@ func find() (*Library, error) {
 	}
 	var reasons []error
 	for _, file := range candidates(loaded) {
-		if info, err := os.Stat(file); (err != nil || !info.Mode().IsRegular()) && file != soname {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && file != soname {
 			continue
 		}
 		var err error
@@ -47,6 +49,8 @@ func load(file string, loaded []string) (*Library, error) {
 	switch {
 	case err == nil:
 		return check(handle, path, loaded)
+	case strings.Contains(err.Error(), "libcuda.so"):
+		return nil, fmt.Errorf("NCCL's library %s cannot be loaded, because it needs CUDA's driver (%w)", file, err)
 	case file == soname:
 		return nil, fmt.Errorf("NCCL's library %s cannot be loaded (%w): install PyTorch for CUDA, or the package "+
 			"nvidia-nccl-cu12 or nvidia-nccl-cu13 for the CUDA of your framework", soname, err)

@@ -53,8 +53,12 @@ func fit(handle unsafe.Pointer, path string) (*Library, error) {
 	l := &Library{path: path, f: (*C.struct_gv_nccl)(C.calloc(1, C.sizeof_struct_gv_nccl))}
 	missing := C.gv_nccl_fill(l.f, handle)
 	end := cuda.Begin("ncclGetVersion", path)
-	l.version = versionOf(l.f)
+	var version C.int
+	code := C.gv_nccl_version(l.f, &version)
 	end()
+	if code == 0 {
+		l.version = int(version)
+	}
 	if l.version != 0 && l.version < oldest {
 		missing = nil // the version says it better
 	}
@@ -64,6 +68,10 @@ func fit(handle unsafe.Pointer, path string) (*Library, error) {
 		C.free(unsafe.Pointer(l.f))
 		return nil, fmt.Errorf("NCCL's library %s has no function %s, so it is damaged or no NCCL: install NCCL %s or "+
 			"newer", path, name, VersionText(oldest))
+	case code != 0:
+		err := l.fail(nil, "ncclGetVersion", code, 0)
+		C.free(unsafe.Pointer(l.f))
+		return nil, fmt.Errorf("NCCL's library %s does not tell its version (%w): install its package again", path, err)
 	case !known(l.version):
 		C.free(unsafe.Pointer(l.f))
 		return nil, l.unfit()
@@ -77,15 +85,6 @@ func known(version int) bool { return version >= oldest && version/10000 == newe
 func (l *Library) unfit() error {
 	return fmt.Errorf("NCCL's library %s is version %s: gorovod needs %s or newer, of NCCL %d", l.path,
 		VersionText(l.version), VersionText(oldest), newestKnown)
-}
-
-// versionOf returns the library's version, or 0 if the library does not tell it.
-func versionOf(f *C.struct_gv_nccl) int {
-	var v C.int
-	if C.gv_nccl_version(f, &v) != 0 {
-		return 0
-	}
-	return int(v)
 }
 
 // Path is the library's file.

@@ -45,7 +45,8 @@ static void be_child(const gorovod_op *op, int64_t handle, CUstream stream) {
   gorovod_await_on_stream(handle, (uintptr_t)stream);
   gorovod_release(handle);
   gorovod_free_on_device(0, (void *)op->input);
-  gorovod_gpu_report(2, 2);
+  gorovod_cuda_report(2, 2);
+  gorovod_nccl_report(2, 2);
   horovod_nccl_built();
   horovod_shutdown();
   exit(0);
