@@ -17,6 +17,7 @@ needs_a_default = pytest.mark.skipif(not hasattr(torch, "set_default_device"), r
 
 @pytest.fixture
 def elsewhere(job):
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)  # imports modules that would compute there
     with torch.device("meta"):
         assert torch.empty(1).is_meta
         yield
