@@ -41,16 +41,14 @@ func TestMain(m *testing.M) {
 			fmt.Println(d.Version(), d.Count(), d.Path())
 		}
 	case "late":
-		began := time.Now()
 		for range 2 {
-			if v := NCCLVersion(config.GPUAuto, time.Second); v != 0 {
+			if v := NCCLVersion(config.GPUAuto, 3*time.Second); v != 0 {
 				fmt.Println("version", v)
 			}
 		}
 		if _, known := AwaitNCCLVersion(config.GPUAuto, time.Hour, time.Millisecond); known {
 			fmt.Println("it is known")
 		}
-		fmt.Println("after", time.Since(began).Truncate(time.Second))
 	case "built":
 		const limit = time.Minute
 		wish := config.GPU(cmp.Or(os.Getenv("GOROVOD_GPU"), "auto"))
@@ -352,7 +350,7 @@ func TestNCCLVersionIsLate(t *testing.T) {
 	hangs := build(t, libnccl, "#include <unistd.h>\nint ncclGetVersion(int *v) { for (;;) pause(); }\n"+
 		strings.Replace(aNCCL(21805, "12.0", ""), "ncclGetVersion", "another", 1))
 	got := ask(t, "late", "LD_LIBRARY_PATH="+hangs+":"+driver)
-	expect(t, got, "ncclGetVersion of "+hangs+"/libnccl.so.2 has not returned for 1s", "after 1s")
+	expect(t, got, "ncclGetVersion of "+hangs+"/libnccl.so.2 has not returned for 3s")
 	if strings.Count(got, "has not returned") != 1 || strings.Contains(got, "version") ||
 		strings.Contains(got, "known") {
 		t.Error(got)

@@ -102,6 +102,7 @@ type stream struct {
 	mu      sync.Mutex
 	tail    [][]byte // the last lines, or the first ones of a crash. mu
 	crashed bool     // tail begins with that of a crash. mu
+	suspect bool     // the last line of tail may begin a crash. mu
 }
 
 func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
@@ -204,6 +205,13 @@ func beginsCrash(line []byte) bool {
 
 var crashes = []string{"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS", "fatal error"}
 
+// goesOnWithCrash reports whether line is the one after that.
+func goesOnWithCrash(line []byte) bool {
+	return slices.ContainsFunc([]string{"PC=", "[signal ", "runtime", "goroutine "}, func(begin string) bool {
+		return bytes.HasPrefix(line, []byte(begin))
+	})
+}
+
 // traceback begins the stack of a Python exception: the process was alive then.
 var traceback = []byte("Traceback (most recent call last):")
 
@@ -214,13 +222,14 @@ func (s *stream) remember(line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !s.crashed && beginsCrash(line):
-		s.tail, s.crashed = s.tail[:0], true
+	case !s.crashed && s.suspect && goesOnWithCrash(line):
+		s.tail, s.crashed = append(s.tail[:0], s.tail[len(s.tail)-1]), true
 	case s.crashed && bytes.HasPrefix(line, traceback):
 		s.crashed = false
 	case s.crashed && len(s.tail) == tailLines:
 		return
 	}
+	s.suspect = beginsCrash(line)
 	var reuse []byte
 	if len(s.tail) == tailLines {
 		reuse = s.tail[0][:0]

@@ -131,7 +131,11 @@ func TestLastLinesOfACrash(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	const no = "fatal error: none, but a line like it\n"
-	_, s = streamed(no+strings.Repeat("x\n", 30)+string(traceback)+"\nValueError\n", whole)
+	_, s = streamed(no+strings.Repeat("x\n", 30)+"terminate called\n", whole)
+	if got := s.last(); !strings.HasSuffix(got, "x\nterminate called") {
+		t.Errorf("got %q", got)
+	}
+	_, s = streamed(after+strings.Repeat("x\n", 30)+string(traceback)+"\nValueError\n", whole)
 	if got := s.last(); !strings.HasSuffix(got, string(traceback)+"\nValueError") {
 		t.Errorf("got %q", got)
 	}

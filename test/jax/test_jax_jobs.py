@@ -157,6 +157,9 @@ def test_a_process_with_two_devices():
         x = jax.device_put(np.ones(3, "float32"), jax.devices()[1])
         for result in (hvd.allreduce(x), hvd.allgather(x), hvd.broadcast(x, 0)):
             assert result.devices() == x.devices(), result.devices()
+        with jax.default_device(jax.devices()[1]):
+            x = jax.numpy.ones(3)
+        assert (hvd.allreduce(x) + jax.device_put(x, jax.devices()[0])).devices() == {jax.devices()[0]}
         """,
         XLA_FLAGS="--xla_force_host_platform_device_count=2",
     )

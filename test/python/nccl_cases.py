@@ -398,7 +398,7 @@ def gathering(gpu, dist):
     work = dist.all_gather(outputs, gpu.put(torch.full((3000,), hvd.rank() + 1.0)), async_op=True)
     yield work, outputs
     work.wait()
-    assert not dist.distributed_c10d._get_default_group()._unsettled
+    assert not dist.distributed_c10d._get_default_group()._late
 
 
 @case
@@ -457,6 +457,7 @@ def capture(gpu):
 @case
 def captures(gpu):
     """An operation that began before a capture cannot end in it. Nothing disturbs the capture."""
+    outputs = [gpu.put(torch.zeros(30)) for _ in range(hvd.size())]
     alone, group = gpu.put(torch.ones(3000)), [gpu.put(torch.ones(30)) for _ in range(2)]
     handles = [hvd.allreduce_async_(alone, op=hvd.Sum), hvd.grouped_allreduce_async_(group, op=hvd.Sum)]
     with gpu.stream(gpu.Stream(None)):
@@ -470,20 +471,33 @@ def captures(gpu):
         for tensor in (alone, *group):
             same(gpu, tensor, torch.full(tensor.shape, float(hvd.size())))
     with process_group() as dist:
-        work = dist.all_reduce(alone, async_op=True)
-        while not work._has_ended():
-            pass
+        works = [dist.all_reduce(alone, async_op=True), dist.all_gather(outputs, group[0], async_op=True)]
         with capture(gpu):
-            with raises(Exception, "captured into a CUDA graph") if work._reached else contextlib.nullcontext():
-                work.wait()
+            for work in works:
+                assert not work.is_completed()
+                with raises(Exception, "captured into a CUDA graph"):
+                    work.wait()
             for call in (
+                lambda: dist.reduce_scatter(outputs[0], [group[0]] * hvd.size()),
                 lambda: dist.all_reduce(alone), lambda: dist.all_gather(group, group[0]), lambda: dist.send(alone, 0),
                 lambda: dist.recv(alone, 0),
             ):  # fmt: skip
                 with raises(Exception, "captured into a CUDA graph"):
                     call()
-        work.wait()
+        for work in works:
+            work.wait()
         same(gpu, alone, torch.full((3000,), float(hvd.size()) ** 2))
+        for output in outputs:
+            same(gpu, output, torch.full((30,), float(hvd.size())))
+    weight = gpu.put(torch.ones(300)).requires_grad_()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1), op=hvd.Sum)
+    with torch.no_grad():
+        weight.grad = gpu.put(torch.ones(300))
+    optimizer._submit(weight)
+    with capture(gpu), raises(ValueError, "captured into a CUDA graph"):
+        optimizer.synchronize()
+    optimizer.synchronize()
+    same(gpu, weight.grad, torch.full((300,), float(hvd.size())))
 
 
 @case

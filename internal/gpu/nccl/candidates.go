@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,14 +34,28 @@ func candidates(loaded []string) []string {
 	between := func(c rune) bool { return c == ':' || c == ';' }
 	for _, folder := range strings.FieldsFunc(os.Getenv("LD_LIBRARY_PATH"), between) {
 		file := filepath.Join(folder, soname)
-		if _, err := os.Stat(file); err == nil && !slices.Contains(all, file) {
-			all, none = append(all, file), false
+		if _, err := os.Stat(file); err != nil || foreign(file) {
+			continue
+		}
+		if none = false; !slices.Contains(all, file) {
+			all = append(all, file)
 		}
 	}
 	if none {
 		all = append(all, soname)
 	}
 	return all
+}
+
+// foreign reports whether a file is a library for other machines, which the loader passes over.
+func foreign(file string) bool {
+	f, err := elf.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	own := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
+	return own != 0 && f.Machine != own
 }
 
 // among returns the first file whose name begins with name, because a version may follow. It returns "" if there is

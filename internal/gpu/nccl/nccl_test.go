@@ -1,6 +1,8 @@
 package nccl
 
 import (
+	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,6 +46,32 @@ func TestCandidatesOfThePath(t *testing.T) {
 	}
 	if got := candidates(nil); !slices.Equal(got, []string{filepath.Join(with, soname)}) {
 		t.Errorf("%q", got)
+	}
+
+	packages := filepath.Join(t.TempDir(), "site-packages")
+	wheel := filepath.Join(packages, "nvidia/nccl/lib")
+	if err := os.MkdirAll(wheel, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(wheel, soname), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LD_LIBRARY_PATH", wheel)
+	if got := candidates([]string{packages + "/x.so"}); !slices.Equal(got, []string{filepath.Join(wheel, soname)}) {
+		t.Errorf("the wheel's is in the path, too: %q", got)
+	}
+
+	other := make([]byte, 64) // the header of a library for 32-bit ARM
+	copy(other, "\x7fELF\x01\x01\x01")
+	binary.LittleEndian.PutUint16(other[16:], uint16(elf.ET_DYN))
+	binary.LittleEndian.PutUint16(other[18:], uint16(elf.EM_ARM))
+	binary.LittleEndian.PutUint32(other[20:], 1)
+	if err := os.WriteFile(filepath.Join(with, soname), other, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LD_LIBRARY_PATH", with)
+	if got := candidates(nil); !slices.Equal(got, []string{soname}) {
+		t.Errorf("one for another machine: %q", got)
 	}
 }
 

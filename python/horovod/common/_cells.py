@@ -89,6 +89,10 @@ class DeviceEvent:
         self._keep = keep
         self.memory = _Event(query, address, pending)
 
+    def is_complete(self) -> bool:
+        """Whether the work is done. Asking disturbs no capture of a graph."""
+        return bool(_library.gorovod_event_complete(ctypes.byref(self.memory)))
+
 
 # A longer name or shape gets memory of its own.
 _NAME_BYTES = 256

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence
 
-import jax.numpy as jnp
 import numpy as np
 
 from horovod.common import _lib
@@ -33,4 +32,4 @@ def run(
         return _collective.run(Operation(kind, name or "", **of), None if shapes is None else tuple(shapes), arrays)
     host = [np.asarray(array) for array in arrays]
     results = _host.run(kind, host, name, flags=_placement.flags(arrays), **of)
-    return [_placement.beside(array, jnp.asarray(result)) for array, result in zip(arrays, results)]
+    return [_placement.beside(array, result) for array, result in zip(arrays, results)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from horovod.common import _lib
 from horovod.jax import _library
@@ -27,10 +29,19 @@ def takes(arrays: Sequence[Any]) -> bool:
     )
 
 
-def beside(array: Any, result: jax.Array) -> jax.Array:
-    """``result`` on the one device of ``array``; as it is if that has no device, or several."""
-    devices = _devices([array])
-    return result if len(devices) != 1 or devices == result.devices() else jax.device_put(result, devices.pop())
+def beside(array: Any, values: np.ndarray) -> jax.Array:
+    """An array of ``values`` on the one device of ``array``, and committed to it if that is.
+
+    It is on the default device if ``array`` has no device, or several.
+    """
+    devices, result = _devices([array]), jnp.asarray(values)
+    if len(devices) != 1 or devices == result.devices():
+        return result
+    device = devices.pop()
+    if getattr(array, "committed", getattr(array, "_committed", True)):
+        return jax.device_put(result, device)
+    with jax.default_device(device):
+        return jnp.asarray(values)
 
 
 def _devices(arrays: Sequence[Any]) -> set[Any]:

@@ -244,7 +244,7 @@ _GRADIENTS = {
 
 # A compiler that makes CUDA graphs leaves the operations out of them, if it knows how.
 _UNSAFE = getattr(getattr(torch, "Tag", None), "cudagraph_unsafe", None)
-_TAGS: dict[str, Any] = {} if _UNSAFE is None else {"tags": _UNSAFE}
+_TAGS: dict[str, Any] = {} if _UNSAFE is None else {"tags": [_UNSAFE]}  # PyTorch 2.8 to 2.10 take no single one
 
 
 def _operation(function: F) -> F:

@@ -16,6 +16,7 @@ from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._consistency import check_consistency
 from horovod.torch._naming import distinct_names
+from horovod.torch._staging import check_no_capture
 from horovod.torch._submission import generation, process_set_id
 
 
@@ -153,6 +154,8 @@ class HookedOptimizer(_Base):
         """Submit each parameter that backward has not. Returns the first failure, after submitting all."""
         if self._submitted and self._generation != generation():
             return HorovodInternalError("Horovod was shut down while gradients were being reduced.")
+        if any(p.is_cuda for p in self._submitted):
+            check_no_capture()
         self._generation = generation()
         self._watch_the_rest()
         failure: Optional[Exception] = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 import torch
 
@@ -92,9 +92,20 @@ def check_one_device(tensors: Sequence[torch.Tensor]) -> None:
             raise ValueError(f"Not all tensors of the group are on the same device: {', '.join(devices)}.")
 
 
+def capturing() -> bool:
+    """Whether the current stream is being captured into a CUDA graph."""
+    return bool(_cuda.is_current_stream_capturing())
+
+
+def completion(event: Any) -> Callable[[], bool]:
+    """A function that tells whether a recorded event is reached, on any thread, whatever is being captured."""
+    query = _event_query()
+    return event.query if query is None else DeviceEvent(event, event.cuda_event, *query).is_complete
+
+
 def check_no_capture() -> None:
     """Raise ValueError if the current stream is being captured into a CUDA graph."""
-    if _cuda.is_current_stream_capturing():
+    if capturing():
         raise ValueError(
             "The current stream is being captured into a CUDA graph, which cannot hold collectives; leave the "
             "collective out of the graph, its submission and its end."

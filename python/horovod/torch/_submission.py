@@ -495,8 +495,8 @@ def _refused() -> Exception:
 def _check_no_capture(operation: Union[Operation, Group]) -> None:
     """Raise ValueError if the operation's tensors are on a GPU whose current stream is being captured."""
     one = operation if isinstance(operation, Operation) else next(iter(operation.operations), None)
-    keeps = one and one.keeps
-    if keeps and keeps[2] is not None and keeps[0].is_cuda:  # another thread may have released the operation
+    keeps = one.keeps if one is not None else None  # another thread may release the operation
+    if keeps is not None and keeps[2] is not None and keeps[0].is_cuda:
         check_no_capture()
 
 
@@ -587,6 +587,8 @@ class Result:
                 if self._output is None:
                     raise HorovodInternalError("Horovod was shut down before the result of this operation was fetched.")
             except Exception as e:
+                if self._handle in _handle_map:
+                    raise  # the end is not known: a CUDA graph is being captured
                 self._failure = e.with_traceback(None)
             self._handle = None
         if self._failure is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import itertools
 from typing import Any, Callable, Optional, Sequence, Union
@@ -12,9 +11,10 @@ import torch.distributed as dist
 
 from horovod.common import _cells, _lib, _operations
 from horovod.common._operations import Operation
-from horovod.torch import _device_memory
+from horovod.torch import _device_memory, _staging
 from horovod.torch._collectives import _join as _joining
 from horovod.torch.distributed import _memory, _sets
+from horovod.torch.distributed._traces import Traces
 from horovod.torch.distributed._work import Collective, Work
 
 # How many operations of a group have different names; then names repeat. The engine remembers 1024 names, and an
@@ -54,8 +54,8 @@ class Base(dist.ProcessGroup):
         self._counter = itertools.count()
         self._joins = _joining.joins_ended  # when the count of operations began
         self._latest: dict[str, Collective] = {}
-        # Collectives that copy their results to the outputs after the end, and those that GPUs may still be doing.
-        self._unsettled: list[Collective] = []
+        self._late: list[Collective] = []  # collectives that copy results to their outputs when they are concluded
+        self._traces = Traces()
 
     def rank(self) -> int:
         """This process's rank in the group."""
@@ -87,39 +87,36 @@ class Base(dist.ProcessGroup):
         what = f"{kind} number {name.rpartition('.')[2]} of group {self._number}"
         _memory.check_written(outputs, what)
         operations = describe(name)
-        if self._unsettled:
+        if self._late or self._traces:
             self._settle_copies([tensor for operation in operations for tensor, _ in operation.keeps])
-        copies = bool(outputs) and not _are_targets(outputs, operations)
-        on_device = any(operation.device >= 0 for operation in operations)
-        work = Collective(what, name, outputs, self._limit(options), operations, describe, finish, self._latest)
-        if copies or on_device:
-            work.stay(self._unsettled, copies)
-        return work
+        late = None if not outputs or _are_targets(outputs, operations) else self._late
+        limit = self._limit(options)
+        return Collective(what, name, outputs, limit, operations, describe, finish, self._latest, late, self._traces)
 
     # Operations on the same memory run in the order of the calls. If the engine works on the memory itself, the engine
     # ensures that. If it works on copies, the caller waits for the earlier operation.
 
     def _settle(self, tensors: Tensors) -> None:
         """Wait for all operations on the memory of ``tensors``, from or to which data will be copied."""
-        for work in (*self._latest.values(), *self._unsettled):
+        for work in (*self._latest.values(), *self._late):
             work.settle(tensors)
+        if self._traces:
+            self._traces.join(tensors, copied_only=False)
 
     def _settle_copies(self, tensors: Tensors) -> None:
         """Wait for all operations whose results are still to be copied to the memory of ``tensors``."""
-        for work in self._unsettled[:]:
-            if work.copies:
-                work.settle(tensors)
-            if work.is_settled():
-                with contextlib.suppress(ValueError):  # another thread has removed it
-                    self._unsettled.remove(work)
+        for work in self._late[:]:
+            work.settle(tensors)
+        if self._traces:
+            self._traces.join(tensors, copied_only=True)
 
     def _readable(self, tensor: torch.Tensor) -> torch.Tensor:
-        if (self._latest or self._unsettled) and not _memory.usable(tensor.detach()):
+        if (self._latest or self._late or self._traces) and not _memory.usable(tensor.detach()):
             self._settle([tensor])
         return _memory.readable(tensor)
 
     def _writable(self, tensor: torch.Tensor) -> torch.Tensor:
-        if (self._latest or self._unsettled) and not _memory.usable(tensor.detach()):
+        if (self._latest or self._late or self._traces) and not _memory.usable(tensor.detach()):
             self._settle([tensor])
         return _memory.writable(tensor)
 
@@ -154,6 +151,7 @@ class Base(dist.ProcessGroup):
         if given:
             operation.give_output(target.data_ptr(), _memory.size(target))
         if source.is_cuda:
+            _staging.check_no_capture()
             device = source.get_device()
             operation.on_device(device, _device_memory._cuda.current_stream(device).cuda_stream)
         if wire:

@@ -151,6 +151,7 @@ def packed(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """
     if len({t.dtype for t in tensors}) > 1:
         raise ValueError(f"the tensors must have one type, but have {sorted({str(t.dtype) for t in tensors})}")
+    _check_no_capture(tensors[0])
     flat = empty(sum(t.numel() for t in tensors), tensors[0])
     unpack(flat, tensors, into=False)
     return flat
@@ -205,14 +206,17 @@ def _elements_overlap(tensor: torch.Tensor) -> bool:
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether the tensors share memory, or their address ranges overlap."""
-    if a.device != b.device or a.numel() == 0 or b.numel() == 0:
-        return False
-    return a.data_ptr() < _end(b) and b.data_ptr() < _end(a)
+    (device, begin, end), (other, first, last) = extent(a), extent(b)
+    return device == other and begin < last and first < end
 
 
-def _end(tensor: torch.Tensor) -> int:
+def extent(tensor: torch.Tensor) -> tuple[torch.device, int, int]:
+    """The device of the tensor's memory, and the range of its addresses; an empty one if there are no elements."""
+    begin = tensor.data_ptr()
+    if tensor.numel() == 0:
+        return tensor.device, begin, begin
     last = sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride()))
-    return tensor.data_ptr() + (last + 1) * tensor.element_size()
+    return tensor.device, begin, begin + (last + 1) * tensor.element_size()
 
 
 def same_size(tensors: Sequence[torch.Tensor], count: int, what: str, like: Optional[torch.Tensor] = None) -> None:

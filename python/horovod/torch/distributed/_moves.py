@@ -204,7 +204,7 @@ class Moves(Base):
             exchanged(handles)
             _memory.unpack(target, outputs)
 
-        work.stay(self._unsettled, True)
+        work.copies_to(self._late)
         return work._finish_with(finish, outputs)
 
     # Newer names.

@@ -18,6 +18,7 @@ from horovod.common._operations import Operation
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import _device_memory, _staging
 from horovod.torch.distributed import _ends, _memory
+from horovod.torch.distributed._traces import Trace, Traces
 
 # PyTorch's C++ keeps a Work alive without its Python half, at least before 2.7: calls then reach the base class, and
 # hang. So every Work is held here until it has ended and its outcome was asked for. Of Works whose outcome nobody asks
@@ -62,6 +63,7 @@ class Work(_TorchWork):
         super().__init__()
         self._what = what
         self._outputs = list(outputs)
+        self._on_gpu = any(tensor.is_cuda for tensor in self._outputs)
         self._limit = timeout.total_seconds()
         self._started = time.monotonic()
         self._mutex = threading.Lock()
@@ -90,14 +92,11 @@ class Work(_TorchWork):
         """Make sure that :meth:`_conclude` is called at the end, although nobody waits. Called at most once."""
         raise NotImplementedError
 
-    def _was_awaited(self) -> None:
-        """Note that :meth:`wait` ends, and that the current stream waits for the outputs."""
-
     # Methods for derived classes.
 
     def _has_ended(self) -> bool:
         """Whether the operation has ended, and its outcome is noted; never blocks, and lets no stream wait."""
-        if not self._over and self._await(0.0):
+        if not self._over and not (self._on_gpu and _staging.capturing()) and self._await(0.0):
             self._conclude()
         return self._over
 
@@ -147,8 +146,10 @@ class Work(_TorchWork):
 
         Raises HorovodInternalError (a RuntimeError) with the cause if the operation failed. Raises it also if the
         operation has not ended within ``timeout``; by default, within the group's time-out from its start. Then the
-        operation continues.
+        operation continues. Raises ValueError while the current stream is captured into a CUDA graph.
         """
+        if self._on_gpu:
+            _staging.check_no_capture()
         if not self._over:
             limit = timeout.total_seconds()
             left = limit if limit > 0 else self._started + self._limit - time.monotonic()
@@ -157,11 +158,9 @@ class Work(_TorchWork):
             self._conclude()
         self._asked = True
         self._let_go()
-        if self._failure is None:
-            self._join_stream()
-        self._was_awaited()
         if self._failure is not None:
             raise self._failure
+        self._join_stream()
         return True
 
     def synchronize(self) -> None:
@@ -169,7 +168,9 @@ class Work(_TorchWork):
         self.wait()
 
     def is_completed(self) -> bool:
-        """Whether the operation has ended, well or badly; never blocks."""
+        """Whether the operation has ended, well or badly; never blocks. Not while a CUDA graph is captured."""
+        if self._on_gpu and _staging.capturing():
+            return False
         if self._has_ended():
             self._join_stream()
         return self._over
@@ -214,12 +215,8 @@ class Work(_TorchWork):
         return self._outputs
 
     def _join_stream(self) -> None:
-        """Make the current stream of the outputs' GPU, if they have one, wait for them.
-
-        Raises ValueError while it is being captured into a CUDA graph.
-        """
+        """Make the current stream of the outputs' GPU, if they have one, wait for them."""
         if self._reached is not None:
-            _staging.check_no_capture()
             stream, event = self._reached
             _device_memory._cuda.current_stream(stream.device).wait_event(event)
 
@@ -240,8 +237,9 @@ class Collective(Work):
 
     :mod:`horovod.common._operations` describes its life. ``keep`` keeps its tensors alive. ``finish``, called with the
     handles, copies the results to the outputs. ``latest`` has the latest operation under way of each name: the engine
-    accepts one of a name at a time, so this one is submitted at the end of the one before. Raises as ``_lib.error``
-    says.
+    accepts one of a name at a time, so this one is submitted at the end of the one before. ``late`` and ``traces`` are
+    the group's; see :meth:`copies_to` and :class:`Traces`; ``late`` is None if the engine writes to the outputs itself.
+    Raises as ``_lib.error`` says.
     """
 
     def __init__(
@@ -254,10 +252,13 @@ class Collective(Work):
         keep: object,
         finish: Optional[Callable[[Sequence[int]], None]],
         latest: dict[str, Collective],
+        late: Optional[list[Collective]],
+        traces: Traces,
     ) -> None:
         self._latest = latest
-        self._unsettled: list[Collective] = []
-        self.copies = False
+        self._late: list[Collective] = []
+        self._copied = False
+        self._traces = traces
         self._before = before = latest.get(name)
         self._key = name
         super().__init__(what, outputs, timeout)
@@ -267,6 +268,8 @@ class Collective(Work):
         self._keep: object = keep
         self._finish = finish
         self._refused: Optional[Exception] = None
+        if late is not None:
+            self.copies_to(late)
         if before is None or before._has_ended():
             self._submit()
             if self._refused is not None:
@@ -279,23 +282,14 @@ class Collective(Work):
     def _finish_with(self, finish: Callable[[Sequence[int]], None], outputs: Sequence[torch.Tensor]) -> Collective:
         """Replace ``finish``, for other outputs. Only before another thread knows this Work."""
         self._finish, self._outputs = finish, list(outputs)
+        self._on_gpu = any(tensor.is_cuda for tensor in outputs)
         return self
 
-    def stay(self, unsettled: list[Collective], copies: bool) -> None:
-        """Stay in the list until the results are there for all streams, or somebody has waited for them.
-
-        ``copies``: they are copied to the outputs after the end.
-        """
-        self.copies = copies
-        if self not in unsettled:
-            unsettled.append(self)
-        self._unsettled = unsettled
-
-    def is_settled(self) -> bool:
-        """Whether the outcome is known, and the results are in place for every stream."""
-        if not self._over or self._reached is None:
-            return self._over
-        return not _device_memory._cuda.is_current_stream_capturing() and self._reached[1].query()
+    def copies_to(self, late: list[Collective]) -> None:
+        """Say that the results are copied to the outputs after the engine's end; be in the list until they are."""
+        self._copied, self._late = True, late
+        if self not in late and not self._over:
+            late.append(self)
 
     def settle(self, tensors: Sequence[torch.Tensor]) -> None:
         """If it uses memory of ``tensors``, wait for the end, and make the current stream wait for the results.
@@ -306,6 +300,8 @@ class Collective(Work):
         used = [*self._outputs, *(tensor for pairs in kept for tensor, _ in pairs)]
         if not any(_memory.overlap(a, b) for a in used for b in tensors):
             return
+        if self._on_gpu:
+            _staging.check_no_capture()
         if not self._over:
             if not self._await(max(self._started + self._limit - time.monotonic(), 0.0)):
                 raise self._too_late(self._limit)
@@ -349,6 +345,8 @@ class Collective(Work):
                 self._group.free()
             self._group = _operations.Group([])
             self._keep = self._finish = None  # this frees the memory, too
+            with contextlib.suppress(ValueError):  # it is not there
+                self._late.remove(self)
             if self._latest.get(self._key) is self:
                 del self._latest[self._key]
 
@@ -364,6 +362,7 @@ class Collective(Work):
             for output in self._outputs:
                 output.record_stream(stream)
         self._reached = stream, stream.record_event()
+        self._traces.add(Trace(self._outputs, self._reached[1], self._copied))
 
     def _ended(self) -> bool:
         """Whether the operation has ended; makes no call."""
@@ -375,7 +374,3 @@ class Collective(Work):
 
     def _see_to(self) -> None:
         _ends.see_to(self)
-
-    def _was_awaited(self) -> None:
-        with contextlib.suppress(ValueError):  # it is not there, or no longer
-            self._unsettled.remove(self)
