@@ -448,10 +448,11 @@ def completed(gpu):
 
 
 @contextlib.contextmanager
-def capture(gpu):
-    gpu.call("cuStreamBeginCapture_v2", gpu.current.cuda_stream, 0)
+def capture(gpu, stream=None):
+    stream = gpu.current if stream is None else stream
+    gpu.call("cuStreamBeginCapture_v2", stream.cuda_stream, 0)
     yield
-    gpu.call("cuStreamEndCapture", gpu.current.cuda_stream, ctypes.byref(ctypes.c_void_p()))
+    gpu.call("cuStreamEndCapture", stream.cuda_stream, ctypes.byref(ctypes.c_void_p()))
 
 
 @case
@@ -489,6 +490,14 @@ def captures(gpu):
         same(gpu, alone, torch.full((3000,), float(hvd.size()) ** 2))
         for output in outputs:
             same(gpu, output, torch.full((30,), float(hvd.size())))
+        of_another_thread = gpu.Stream(None)
+        works = [dist.all_reduce(gpu.put(torch.ones(300)), async_op=True)]
+        while not works[0]._has_ended():
+            pass
+        with capture(gpu, of_another_thread):
+            works.append(dist.all_reduce(gpu.put(torch.ones(300)), async_op=True))
+            for work in works:
+                work.wait()
     weight = gpu.put(torch.ones(300)).requires_grad_()
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1), op=hvd.Sum)
     with torch.no_grad():

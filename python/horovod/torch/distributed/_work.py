@@ -292,9 +292,9 @@ class Collective(Work):
             late.append(self)
 
     def settle(self, tensors: Sequence[torch.Tensor]) -> None:
-        """If it uses memory of ``tensors``, wait for the end, and make the current stream wait for the results.
+        """Wait for the end if it uses memory of ``tensors``. Raises HorovodInternalError if it takes too long.
 
-        Raises HorovodInternalError if the end takes too long.
+        Then the group's traces tell what a GPU's stream has to wait for.
         """
         kept = (operation.keeps or () for operation in self._group.operations)
         used = [*self._outputs, *(tensor for pairs in kept for tensor, _ in pairs)]
@@ -306,7 +306,6 @@ class Collective(Work):
             if not self._await(max(self._started + self._limit - time.monotonic(), 0.0)):
                 raise self._too_late(self._limit)
             self._conclude()
-        self._join_stream()
 
     def _submit(self) -> None:
         try:
