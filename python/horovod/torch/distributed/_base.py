@@ -87,7 +87,7 @@ class Base(dist.ProcessGroup):
         what = f"{kind} number {name.rpartition('.')[2]} of group {self._number}"
         _memory.check_written(outputs, what)
         operations = describe(name)
-        if self._late or self._traces:
+        if self._late or self._traces.kept:
             self._settle_copies([tensor for operation in operations for tensor, _ in operation.keeps])
         late = None if not outputs or _are_targets(outputs, operations) else self._late
         limit = self._limit(options)
@@ -100,23 +100,23 @@ class Base(dist.ProcessGroup):
         """Wait for all operations on the memory of ``tensors``, from or to which data will be copied."""
         for work in (*self._latest.values(), *self._late):
             work.settle(tensors)
-        if self._traces:
+        if self._traces.kept:
             self._traces.join(tensors, copied_only=False)
 
     def _settle_copies(self, tensors: Tensors) -> None:
         """Wait for all operations whose results are still to be copied to the memory of ``tensors``."""
         for work in self._late[:]:
             work.settle(tensors)
-        if self._traces:
+        if self._traces.kept:
             self._traces.join(tensors, copied_only=True)
 
     def _readable(self, tensor: torch.Tensor) -> torch.Tensor:
-        if (self._latest or self._late or self._traces) and not _memory.usable(tensor.detach()):
+        if (self._latest or self._late or self._traces.kept) and not _memory.usable(tensor.detach()):
             self._settle([tensor])
         return _memory.readable(tensor)
 
     def _writable(self, tensor: torch.Tensor) -> torch.Tensor:
-        if (self._latest or self._late or self._traces) and not _memory.usable(tensor.detach()):
+        if (self._latest or self._late or self._traces.kept) and not _memory.usable(tensor.detach()):
             self._settle([tensor])
         return _memory.writable(tensor)
 

@@ -28,18 +28,15 @@ class Trace:
 
 
 class Traces:
-    """The traces of a group that are not over. All methods may be called on any thread."""
+    """The traces of a group that may not be over. All methods may be called on any thread."""
 
     def __init__(self) -> None:
-        self._traces: collections.deque[Trace] = collections.deque()  # the oldest first; one stream ends them in order
+        self.kept: collections.deque[Trace] = collections.deque()  # the oldest first; one stream ends them in order
         self._mutex = threading.Lock()
-
-    def __bool__(self) -> bool:
-        return bool(self._traces)
 
     def add(self, trace: Trace) -> None:
         with self._mutex:
-            self._traces.append(trace)
+            self.kept.append(trace)
 
     def join(self, tensors: Sequence[torch.Tensor], copied_only: bool) -> None:
         """Make the current stream wait for results in the memory of ``tensors``.
@@ -47,9 +44,9 @@ class Traces:
         ``copied_only``: no others, since the engine orders its own work on the same memory.
         """
         with self._mutex:
-            while self._traces and self._traces[0].is_over():
-                self._traces.popleft()
-            traces = [trace for trace in self._traces if trace.copied or not copied_only]
+            while self.kept and self.kept[0].is_over():
+                self.kept.popleft()
+            traces = [trace for trace in self.kept if trace.copied or not copied_only]
         if not traces:
             return
         extents = [_memory.extent(tensor) for tensor in tensors if tensor.is_cuda]

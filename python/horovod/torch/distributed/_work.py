@@ -63,7 +63,7 @@ class Work(_TorchWork):
         super().__init__()
         self._what = what
         self._outputs = list(outputs)
-        self._on_gpu = any(tensor.is_cuda for tensor in self._outputs)
+        self._on_gpu = bool(self._outputs) and self._outputs[0].is_cuda
         self._limit = timeout.total_seconds()
         self._started = time.monotonic()
         self._mutex = threading.Lock()
@@ -282,7 +282,7 @@ class Collective(Work):
     def _finish_with(self, finish: Callable[[Sequence[int]], None], outputs: Sequence[torch.Tensor]) -> Collective:
         """Replace ``finish``, for other outputs. Only before another thread knows this Work."""
         self._finish, self._outputs = finish, list(outputs)
-        self._on_gpu = any(tensor.is_cuda for tensor in outputs)
+        self._on_gpu = bool(self._outputs) and self._outputs[0].is_cuda
         return self
 
     def copies_to(self, late: list[Collective]) -> None:
@@ -344,8 +344,9 @@ class Collective(Work):
                 self._group.free()
             self._group = _operations.Group([])
             self._keep = self._finish = None  # this frees the memory, too
-            with contextlib.suppress(ValueError):  # it is not there
-                self._late.remove(self)
+            if self._copied:
+                with contextlib.suppress(ValueError):  # copies_to has not put it there yet
+                    self._late.remove(self)
             if self._latest.get(self._key) is self:
                 del self._latest[self._key]
 
