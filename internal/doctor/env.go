@@ -34,9 +34,15 @@ func Env(w io.Writer, environ []string) error {
 	return nil
 }
 
+// launchers are the beginnings of the names that the launcher sets anew for its ranks.
+var launchers = []string{"HOROVOD_HOSTNAME=", "HOROVOD_RANK=", "HOROVOD_SIZE=", "HOROVOD_LOCAL_", "HOROVOD_CROSS_",
+	"HOROVOD_GLOO_RENDEZVOUS_", "HOROVOD_CONTROLLER=", "HOROVOD_CPU_OPERATIONS=", "HOROVOD_SECRET_KEY="}
+
 // wrong returns why the launcher, the front end or init would fail with an environment, a line for each reason.
 func wrong(environ []string) error {
-	_, _, err := read(environ)
+	_, _, err := read(slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
+		return slices.ContainsFunc(launchers, func(name string) bool { return strings.HasPrefix(variable, name) })
+	}))
 	return err
 }
 

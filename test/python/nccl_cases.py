@@ -420,6 +420,14 @@ def unawaited(gpu):
                 share = gpu.put(torch.zeros(3000))
                 dist.reduce_scatter(share, outputs, async_op=True).wait()
                 same(gpu, share, torch.full((3000,), n * mine))
+            received = [gpu.put(torch.zeros(1500)) for _ in range(n)]
+            work = dist.all_to_all(received, [gpu.put(torch.full((1500,), mine)) for _ in range(n)], async_op=True)
+            while asks and not work._has_ended():
+                pass
+            dist.all_reduce(received[0])
+            same(gpu, received[0], torch.full((1500,), 1.0 * n))
+            same(gpu, received[1], torch.full((1500,), 2.0))
+            work.wait()
             first = gpu.put(torch.full((3000,), mine))
             work = dist.all_reduce(first, async_op=True)
             while asks and not work._has_ended():
@@ -451,7 +459,9 @@ def completed(gpu):
 def capture(gpu, stream=None):
     stream = gpu.current if stream is None else stream
     gpu.call("cuStreamBeginCapture_v2", stream.cuda_stream, 0)
+    gpu.captures += 1
     yield
+    gpu.captures -= 1
     gpu.call("cuStreamEndCapture", stream.cuda_stream, ctypes.byref(ctypes.c_void_p()))
 
 
@@ -471,25 +481,37 @@ def captures(gpu):
             assert hvd.synchronize(handle) is not None
         for tensor in (alone, *group):
             same(gpu, tensor, torch.full(tensor.shape, float(hvd.size())))
+    result = _submission.Result(hvd.allreduce_async_(alone, op=hvd.Sum))
+    with capture(gpu), raises(ValueError, "captured into a CUDA graph"):
+        result()
+    assert result() is alone and result() is alone
     with process_group() as dist:
-        works = [dist.all_reduce(alone, async_op=True), dist.all_gather(outputs, group[0], async_op=True)]
-        with capture(gpu):
+        for concluded in (False, True):
+            gathered = [gpu.put(torch.zeros(30)) for _ in outputs] if hvd.rank() == 0 else None
+            works = [
+                dist.all_reduce(alone, async_op=True), dist.all_gather(outputs, group[0], async_op=True),
+                dist.gather(group[0], gathered, 0, async_op=True),
+            ]  # fmt: skip
+            while concluded and not all(work._has_ended() for work in works):
+                pass
+            with capture(gpu):
+                for work in works:
+                    assert work.is_completed() or not concluded
+                    if work._outputs or work._reached:
+                        with raises(Exception, "captured into a CUDA graph"):
+                            work.wait()
+                for call in (
+                    lambda: dist.reduce_scatter(outputs[0], [group[0]] * hvd.size()),
+                    lambda: dist.all_reduce(alone), lambda: dist.all_gather(group, group[0]),
+                    lambda: dist.send(alone, 0), lambda: dist.recv(alone, 0),
+                ):  # fmt: skip
+                    with raises(Exception, "captured into a CUDA graph"):
+                        call()
             for work in works:
-                assert not work.is_completed()
-                with raises(Exception, "captured into a CUDA graph"):
-                    work.wait()
-            for call in (
-                lambda: dist.reduce_scatter(outputs[0], [group[0]] * hvd.size()),
-                lambda: dist.all_reduce(alone), lambda: dist.all_gather(group, group[0]), lambda: dist.send(alone, 0),
-                lambda: dist.recv(alone, 0),
-            ):  # fmt: skip
-                with raises(Exception, "captured into a CUDA graph"):
-                    call()
-        for work in works:
-            work.wait()
-        same(gpu, alone, torch.full((3000,), float(hvd.size()) ** 2))
-        for output in outputs:
-            same(gpu, output, torch.full((30,), float(hvd.size())))
+                work.wait()
+            same(gpu, alone, torch.full((3000,), float(hvd.size()) ** (3 + concluded)))
+            for output in outputs + (gathered or []):
+                same(gpu, output, torch.full((30,), float(hvd.size())))
         of_another_thread = gpu.Stream(None)
         works = [dist.all_reduce(gpu.put(torch.ones(300)), async_op=True)]
         while not works[0]._has_ended():
@@ -585,6 +607,7 @@ class RealGpu:
     """The part of StandInGpu that the cases use, on a real GPU, with a stream that can be captured."""
 
     KERNEL_CYCLES = 4_000_000  # about 2 ms
+    captures = 0
 
     def __init__(self):
         torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())

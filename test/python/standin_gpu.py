@@ -93,6 +93,7 @@ class StandInGpu(TorchFunctionMode):
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context.value)
         self.current = self.caller = Stream(self)
+        self.captures = 0  # under way
         self.blocks = {}  # in use, by address
         self.free = []  # pairs of a block and of the events to wait for before its memory is used again
         self.pinned = {}
@@ -215,7 +216,8 @@ class StandInGpu(TorchFunctionMode):
 
     def _take(self, size):
         size = -(-size // BLOCK) * BLOCK
-        for i, (block, events) in enumerate(self.free):
+        free = [] if self.captures else self.free  # PyTorch asks for no events while there are captures
+        for i, (block, events) in enumerate(free):
             if block.size == size and block.stream is self.current and all(e.query() for e in events):
                 del self.free[i]
                 break

@@ -36,7 +36,7 @@ def test_objects(elsewhere):
 @needs_a_default
 def test_states(elsewhere):
     model = torch.nn.Linear(2, 1, device="cpu")
-    optimizer = torch.optim.Adam(model.parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     model(here([1.0, 2.0])).sum().backward()
     optimizer.step()
     hvd.broadcast_parameters(model.state_dict(), 0)

@@ -1,6 +1,7 @@
 """What ``gorovod doctor --gpu`` prints, with the Python of these tests."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 GOROVOD = Path(os.environ.get("HOROVODRUN", ROOT / "build" / "horovodrun")).with_name("gorovod")
+SEGV = "(SIGSEGV: segmentation violation|signal: segmentation fault)"  # from Go, or from PyTorch's handler
 TEST_GPU = ROOT / "scripts" / "test_gpu.py"
 pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="starts a job of its own")
 
@@ -62,15 +64,15 @@ def test_a_library_that_ends_the_process_is_named(tmp_path):
     crashes = "int ncclGetVersion(int *v) { return *(volatile int *)8; }"
     exits = "void _exit(int); __attribute__((constructor)) void f(void) { _exit(3); }"
     for name, source, part, how, call in (
-        ("libnccl.so.2", crashes, "NCCL", "SIGSEGV: segmentation violation", "ncclGetVersion of {file}\n"),
-        ("libcuda.so.1", exits, "CUDA", "exit status 3", "dlopen of {name} (LD_LIBRARY_PATH has {file})\n"),
+        ("libnccl.so.2", crashes, "NCCL", SEGV, "ncclGetVersion of {file}"),
+        ("libcuda.so.1", exits, "CUDA", "exit status 3", "dlopen of {name} (LD_LIBRARY_PATH has {file})"),
     ):
         folder = tmp_path / name
         folder.mkdir()
         file = library(folder, name, source)
         text = report(LD_LIBRARY_PATH=str(folder))
-        ended = f"WRONG: the part about {part} has ended ({how}); its last call into a library was "
-        assert ended + call.format(name=name, file=file) in text, text
+        ended = rf"WRONG: the part about {part} has ended \({how}\); its last call into a library was "
+        assert re.search(ended + re.escape(call.format(name=name, file=file)), text), text
         order = ("PyTorch: ", "CUDA's driver: ", "NCCL: ", "Tensors of GPUs: ", "Trial: none")
         assert sorted(order, key=text.index) == list(order), text
 

@@ -238,7 +238,9 @@ def test_an_optimizer_that_waits_for_garbage_collection_reduces_no_more():
     weight = torch.nn.Parameter(torch.ones(3))
 
     def step():
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1), [("weight", weight)])
+        return step_of(hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1), [("weight", weight)]))
+
+    def step_of(optimizer):
         optimizer.zero_grad()
         (weight.sum() * (1 + hvd.rank())).backward()
         optimizer.step()
@@ -247,15 +249,18 @@ def test_an_optimizer_that_waits_for_garbage_collection_reduces_no_more():
     gc.collect()
     gc.disable()
     try:
-        first = step()
-        first.cycle, gone = [first], weakref.ref(first)
-        del first
+        optimizer = step()
+        optimizer.cycle, gone = [optimizer], weakref.ref(optimizer)
+        held = weakref.ref(optimizer) if hvd.rank() == 0 else optimizer  # rank 0's goes at once
+        optimizer = None
         if hvd.rank() == 0:
             gc.collect()
-        second = step()
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1), [("weight", weight)])
+        del held
+        step_of(optimizer)
         assert gone() is None
-        third = step()  # while there is another one, for good
-        assert third is not second
+        other = step()  # while there is another one, for good
+        assert other is not optimizer
     finally:
         gc.enable()
     check = torch.full((3,), 1 - 3 * 0.1 * (hvd.size() + 1) / 2)

@@ -30,9 +30,9 @@ def takes(arrays: Sequence[Any]) -> bool:
 
 
 def beside(array: Any, values: np.ndarray) -> jax.Array:
-    """An array of ``values`` on the one device of ``array``, and committed to it if that is.
+    """An array of ``values`` on the one device of ``array``; on the default device if that has none, or several.
 
-    It is on the default device if ``array`` has no device, or several.
+    On another device than the default one it is committed if ``array`` is.
     """
     devices, result = _devices([array]), jnp.asarray(values)
     if len(devices) != 1 or devices == result.devices():

@@ -38,18 +38,30 @@ else:
     _Base = object
 
 
-# All that exist, also those that only Python's garbage collection will free.
-_existing: weakref.WeakSet[HookedOptimizer] = weakref.WeakSet()
+class _Existing:
+    """All optimizers that exist, also those that only Python's garbage collection will free.
 
-
-def _collect_predecessors(parameters: Iterable[torch.Tensor]) -> None:
-    """Free the optimizers of these parameters that nobody holds any more.
-
-    Their hooks would reduce until Python collects garbage. That comes at another time on each rank, and meanwhile the
-    ranks would wait for one another.
+    The hooks of those would reduce until then. That is at another time on each rank, and meanwhile the ranks would wait
+    for one another.
     """
-    if any(p in other._delay for other in list(_existing) for p in parameters):
-        gc.collect()
+
+    def __init__(self) -> None:
+        self._optimizers: weakref.WeakSet[HookedOptimizer] = weakref.WeakSet()
+        self._suspects = False  # some may be garbage since there are others for their parameters
+
+    def add(self, optimizer: HookedOptimizer) -> None:
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self._suspects |= any(p in other._delay for other in list(self._optimizers) for p in parameters)
+        self._optimizers.add(optimizer)
+
+    def collect(self) -> None:
+        """Free those that nobody holds any more, if there may be such. Called before each hook."""
+        if self._suspects:
+            self._suspects = False
+            gc.collect()
+
+
+_existing = _Existing()
 
 
 class HookedOptimizer(_Base):
@@ -67,7 +79,6 @@ class HookedOptimizer(_Base):
         backward_passes_per_step: int,
         process_set: ProcessSet,
     ) -> None:
-        _collect_predecessors([p for group in self.param_groups for p in group["params"]])
         self.process_set = process_set
         self._parameter_names: dict[torch.Tensor, str] = {}  # Horovod's name for it, which programs read
         self._travel_names: dict[torch.Tensor, str] = {}  # the names of the reductions
@@ -109,6 +120,7 @@ class HookedOptimizer(_Base):
         this, parameter = weakref.ref(self), weakref.ref(p)
 
         def hook(*_: Any) -> None:
+            _existing.collect()
             optimizer, p = this(), parameter()
             if optimizer is not None and p is not None:
                 optimizer._gradient_is_ready(p)

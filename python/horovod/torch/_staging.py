@@ -98,7 +98,10 @@ def capturing() -> bool:
 
 
 def completion(event: Any) -> Callable[[], bool]:
-    """A function that tells whether a recorded event is reached, on any thread, whatever is being captured."""
+    """A function that tells whether a recorded event is reached, on any thread.
+
+    It leaves captures of other threads alone if the library of the events is to be found.
+    """
     query = _event_query()
     return event.query if query is None else DeviceEvent(event, event.cuda_event, *query).is_complete
 

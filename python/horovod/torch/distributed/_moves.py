@@ -161,7 +161,9 @@ class Moves(Base):
         input_split_sizes: Optional[Sequence[int]],
         opts: Any,
         of: torch.Tensor,
+        parts: Optional[Tensors] = None,
     ) -> Work:
+        """As :meth:`alltoall_base`. ``parts`` are the outputs in place of ``output``, whose parts they get."""
         sent, received = list(input_split_sizes or ()), list(output_split_sizes or ())
         if input.dtype != output.dtype:
             raise ValueError(f"input and output must have one dtype, not {input.dtype} and {output.dtype}")
@@ -184,8 +186,11 @@ class Moves(Base):
             if came != expected:
                 raise ValueError(f"alltoall brought {came} rows, but the output was to take {expected}")
             _memory.store(target, output)
+            if parts is not None:
+                _memory.unpack(output, parts)
 
-        return self._exchange("alltoall", source, target, of, (rows, each), sent, [output], opts, finish)
+        outputs = [output] if parts is None else parts
+        return self._exchange("alltoall", source, target, of, (rows, each), sent, outputs, opts, finish)
 
     def alltoall(self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None) -> Work:
         """Send a tensor to each rank, and receive one from each. Sizes may differ, dtypes may not."""
@@ -197,15 +202,7 @@ class Moves(Base):
         self._settle(outputs)
         target = _memory.empty(sum(t.numel() for t in outputs), outputs[0])
         sizes = [t.numel() for t in outputs], [t.numel() for t in inputs]
-        work = self._alltoall(target, source, *sizes, opts, inputs[0])
-        exchanged = work._finish
-
-        def finish(handles: Sequence[int]) -> None:
-            exchanged(handles)
-            _memory.unpack(target, outputs)
-
-        work.copies_to(self._late)
-        return work._finish_with(finish, outputs)
+        return self._alltoall(target, source, *sizes, opts, inputs[0], outputs)
 
     # Newer names.
     all_gather_single = _allgather_base

@@ -34,9 +34,12 @@ class Traces:
         self.kept: collections.deque[Trace] = collections.deque()  # the oldest first; one stream ends them in order
         self._mutex = threading.Lock()
 
-    def add(self, trace: Trace) -> None:
+    def record(self, stream: Any, outputs: Sequence[torch.Tensor], copied: bool) -> Any:
+        """Record an event in the stream, at which these outputs are there, and keep its trace. Returns the event."""
         with self._mutex:
-            self.kept.append(trace)
+            event = stream.record_event()
+            self.kept.append(Trace(outputs, event, copied))
+        return event
 
     def join(self, tensors: Sequence[torch.Tensor], copied_only: bool) -> None:
         """Make the current stream wait for results in the memory of ``tensors``.
@@ -50,9 +53,9 @@ class Traces:
         if not traces:
             return
         extents = [_memory.extent(tensor) for tensor in tensors if tensor.is_cuda]
-        for trace in traces:
+        for trace in reversed(traces):
             for device, begin, end in trace.outputs:
                 if any(device == d and begin < e and b < end for d, b, e in extents):
                     _staging.check_no_capture()
                     _device_memory._cuda.current_stream(device).wait_event(trace.event)
-                    break
+                    return  # the earlier ones are earlier in the same stream

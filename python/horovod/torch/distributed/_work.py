@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import datetime
 import itertools
 import threading
@@ -18,7 +17,7 @@ from horovod.common._operations import Operation
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import _device_memory, _staging
 from horovod.torch.distributed import _ends, _memory
-from horovod.torch.distributed._traces import Trace, Traces
+from horovod.torch.distributed._traces import Traces
 
 # PyTorch's C++ keeps a Work alive without its Python half, at least before 2.7: calls then reach the base class, and
 # hang. So every Work is held here until it has ended and its outcome was asked for. Of Works whose outcome nobody asks
@@ -168,9 +167,12 @@ class Work(_TorchWork):
         self.wait()
 
     def is_completed(self) -> bool:
-        """Whether the operation has ended, well or badly; never blocks. Not while a CUDA graph is captured."""
+        """Whether the operation has ended, well or badly; never blocks.
+
+        While a CUDA graph is captured, only whether that is known already.
+        """
         if self._on_gpu and _staging.capturing():
-            return False
+            return self._over
         if self._has_ended():
             self._join_stream()
         return self._over
@@ -215,8 +217,12 @@ class Work(_TorchWork):
         return self._outputs
 
     def _join_stream(self) -> None:
-        """Make the current stream of the outputs' GPU, if they have one, wait for them."""
+        """Make the current stream of the outputs' GPU, if they have one, wait for them.
+
+        Raises ValueError while it is being captured into a CUDA graph.
+        """
         if self._reached is not None:
+            _staging.check_no_capture()
             stream, event = self._reached
             _device_memory._cuda.current_stream(stream.device).wait_event(event)
 
@@ -237,8 +243,8 @@ class Collective(Work):
 
     :mod:`horovod.common._operations` describes its life. ``keep`` keeps its tensors alive. ``finish``, called with the
     handles, copies the results to the outputs. ``latest`` has the latest operation under way of each name: the engine
-    accepts one of a name at a time, so this one is submitted at the end of the one before. ``late`` and ``traces`` are
-    the group's; see :meth:`copies_to` and :class:`Traces`; ``late`` is None if the engine writes to the outputs itself.
+    accepts one of a name at a time, so this one is submitted at the end of the one before. ``late`` has the collectives
+    that copy results to their outputs after the end; None if this one does not. ``traces`` are those of the group.
     Raises as ``_lib.error`` says.
     """
 
@@ -256,20 +262,19 @@ class Collective(Work):
         traces: Traces,
     ) -> None:
         self._latest = latest
-        self._late: list[Collective] = []
-        self._copied = False
-        self._traces = traces
+        self._late, self._traces = late, traces
         self._before = before = latest.get(name)
         self._key = name
         super().__init__(what, outputs, timeout)
         latest[name] = self
+        self._on_gpu = self._on_gpu or bool(operations) and operations[0].device >= 0  # a root alone has outputs
         self._group = _operations.Group(operations)
         self._handles: Sequence[int] = ()  # after its release, an operation belongs to another collective
         self._keep: object = keep
         self._finish = finish
         self._refused: Optional[Exception] = None
         if late is not None:
-            self.copies_to(late)
+            late.append(self)
         if before is None or before._has_ended():
             self._submit()
             if self._refused is not None:
@@ -278,18 +283,6 @@ class Collective(Work):
         else:
             before._then(self._submit)
         hold(self)
-
-    def _finish_with(self, finish: Callable[[Sequence[int]], None], outputs: Sequence[torch.Tensor]) -> Collective:
-        """Replace ``finish``, for other outputs. Only before another thread knows this Work."""
-        self._finish, self._outputs = finish, list(outputs)
-        self._on_gpu = bool(self._outputs) and self._outputs[0].is_cuda
-        return self
-
-    def copies_to(self, late: list[Collective]) -> None:
-        """Say that the results are copied to the outputs after the engine's end; be in the list until they are."""
-        self._copied, self._late = True, late
-        if self not in late and not self._over:
-            late.append(self)
 
     def settle(self, tensors: Sequence[torch.Tensor]) -> None:
         """Wait for the end if it uses memory of ``tensors``. Raises HorovodInternalError if it takes too long.
@@ -344,9 +337,8 @@ class Collective(Work):
                 self._group.free()
             self._group = _operations.Group([])
             self._keep = self._finish = None  # this frees the memory, too
-            if self._copied:
-                with contextlib.suppress(ValueError):  # copies_to has not put it there yet
-                    self._late.remove(self)
+            if self._late is not None:
+                self._late.remove(self)
             if self._latest.get(self._key) is self:
                 del self._latest[self._key]
 
@@ -361,8 +353,7 @@ class Collective(Work):
             finish(self._handles)
             for output in self._outputs:
                 output.record_stream(stream)
-        self._reached = stream, stream.record_event()
-        self._traces.add(Trace(self._outputs, self._reached[1], self._copied))
+        self._reached = stream, self._traces.record(stream, self._outputs, self._late is not None)
 
     def _ended(self) -> bool:
         """Whether the operation has ended; makes no call."""
