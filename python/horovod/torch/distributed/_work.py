@@ -266,13 +266,13 @@ class Collective(Work):
         self._before = before = latest.get(name)
         self._key = name
         super().__init__(what, outputs, timeout)
-        latest[name] = self
         self._on_gpu = self._on_gpu or bool(operations) and operations[0].device >= 0  # a root alone has outputs
         self._group = _operations.Group(operations)
         self._handles: Sequence[int] = ()  # after its release, an operation belongs to another collective
         self._keep: object = keep
         self._finish = finish
         self._refused: Optional[Exception] = None
+        latest[name] = self  # from here on other threads know it
         if late is not None:
             late.append(self)
         if before is None or before._has_ended():
