@@ -53,18 +53,19 @@ def done(output, steps):
 )
 def test_survivors_go_on_and_a_newcomer_joins(settings):
     options = ["-np", "3", "--min-np", "2", "--max-np", "3", "-H", "localhost:4"]
-    job = run(options, 400, "--die", 1, 20, env=settings)
+    job = run(options, 100, "--die", 1, 20, "--whole", 3, env=settings)
     assert job.returncode == 0, job.stdout
     assert sizes(job.stdout)[0] == [3, 2, 3], job.stdout
     assert sizes(job.stdout)[3] == [3], job.stdout
-    assert done(job.stdout, 400) == [0, 2, 3], job.stdout
+    assert done(job.stdout, 100) == [0, 2, 3], job.stdout
 
 
 def test_process_sets_keep_their_ranks():
-    job = run(["-np", "3", "--min-np", "2", "--max-np", "3", "-H", "localhost:4"], 400, "--die", 2, 20, "--sets")
+    options = ["-np", "3", "--min-np", "2", "--max-np", "3", "-H", "localhost:4"]
+    job = run(options, 100, "--die", 2, 20, "--sets", "--whole", 3)
     assert job.returncode == 0, job.stdout
     assert sizes(job.stdout)[0] == [3, 2, 3], job.stdout
-    assert done(job.stdout, 400) == [0, 1, 3], job.stdout
+    assert done(job.stdout, 100) == [0, 1, 3], job.stdout
 
 
 @pytest.mark.parametrize("call", ["add", "remove"])

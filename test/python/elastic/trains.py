@@ -19,6 +19,7 @@ parser.add_argument("--leave", type=int, nargs=2, default=(-1, -1), metavar=("WO
 parser.add_argument("--exit", type=int, nargs=2, default=(-1, -1), metavar=("WORKER", "STEP"), help="with code 3")
 parser.add_argument("--sets", action="store_true")
 parser.add_argument("--hang", type=int, default=-1, metavar="STEP", help="train no further than this")
+parser.add_argument("--whole", type=int, default=0, metavar="SIZE", help="only so many do the last step")
 args = parser.parse_args()
 worker = int(os.environ.get("GOROVOD_ELASTIC_WORKER", "-1"))
 
@@ -43,6 +44,9 @@ def train(state):
             os._exit(0)
         if args.exit == [worker, state.step]:
             sys.exit(3)
+        while state.step == args.steps - 1 and hvd.size() < args.whole:
+            time.sleep(0.05)
+            state.commit()  # which notices newcomers
         while state.step == args.hang:
             time.sleep(0.05)
             hvd.allreduce(torch.ones(1), name="waiting")
