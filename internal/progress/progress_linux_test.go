@@ -16,7 +16,7 @@ import (
 	"github.com/gorovod/gorovod/test/output"
 )
 
-// terminal makes a terminal with this many columns. What it gets is in the buffer.
+// terminal makes a terminal with this many columns. The buffer has the text that is written to it.
 func terminal(t *testing.T, columns uint16) (*os.File, *output.Buffer) {
 	t.Helper()
 	t.Setenv("TERM", "xterm")

@@ -22,6 +22,7 @@ import horovod.torch as hvd
 from horovod.common import _lib
 from horovod.common.elastic import ObjectState
 from horovod.torch import _device_memory, _staging, _submission
+from horovod.torch._result import Result
 
 CASES = {}
 
@@ -481,7 +482,7 @@ def captures(gpu):
             assert hvd.synchronize(handle) is not None
         for tensor in (alone, *group):
             same(gpu, tensor, torch.full(tensor.shape, float(hvd.size())))
-    result = _submission.Result(hvd.allreduce_async_(alone, op=hvd.Sum))
+    result = Result(hvd.allreduce_async_(alone, op=hvd.Sum))
     with capture(gpu), raises(ValueError, "captured into a CUDA graph"):
         result()
     assert result() is alone and result() is alone

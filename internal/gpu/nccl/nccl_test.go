@@ -75,7 +75,7 @@ func TestCandidatesOfThePath(t *testing.T) {
 	}
 }
 
-// What has failed is the next step, or steps that NCCL has taken before and still issued.
+// A failure is that of the next step, or of earlier steps, which NCCL still issues in the background.
 func TestFailedStep(t *testing.T) {
 	var p Program
 	p.AllReduce(8, 8, 1, Float32, Sum)

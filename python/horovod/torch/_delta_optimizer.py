@@ -10,7 +10,7 @@ import torch
 from horovod.common.process_sets import global_process_set
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._hooked_optimizer import HookedOptimizer, Submitted
-from horovod.torch._submission import Result
+from horovod.torch._result import Result
 from horovod.torch.compression import Compressor
 from horovod.torch.mpi_ops import Adasum, allreduce_async_
 

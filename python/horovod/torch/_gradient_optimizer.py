@@ -17,7 +17,8 @@ from horovod.common.util import split_list
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._grouped import submit_grouped_allreduce
 from horovod.torch._hooked_optimizer import HookedOptimizer, Submitted
-from horovod.torch._submission import Result, submit
+from horovod.torch._result import Result
+from horovod.torch._submission import submit
 from horovod.torch.compression import Compressor, prepare
 from horovod.torch.functions import broadcast_object
 from horovod.torch.mpi_ops import size, sparse_allreduce_async

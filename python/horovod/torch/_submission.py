@@ -20,7 +20,6 @@ The engine uses a GPU tensor in place if NCCL can carry it, see :mod:`._device_m
 
 from __future__ import annotations
 
-import copy
 import itertools
 import threading
 from typing import Any, Callable, Optional, Sequence, Union
@@ -28,7 +27,6 @@ from typing import Any, Callable, Optional, Sequence, Union
 import torch
 
 from horovod.common import _arguments, _cells, _facts, _lib, _operations, basics
-from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
 from horovod.torch._device_memory import OnDevice
@@ -231,6 +229,11 @@ def forget_all() -> None:
     for operation in operations:
         if not operation.forgotten:
             operation.release(reuse=True)
+
+
+def is_known(handle: int) -> bool:
+    """Whether the handle's operation was submitted, and nobody has synchronised it yet."""
+    return handle in _handle_map
 
 
 def generation() -> int:
@@ -558,42 +561,6 @@ def synchronize(handle: int) -> Any:
 
 
 _synchronize_between_graphs = untraced(synchronize)
-
-
-class Result:
-    """The result of one operation, even after its handle refers to another one.
-
-    Calling it is like :func:`synchronize`, but it returns or raises the same each time. HorovodInternalError if Horovod
-    was shut down before the first call.
-    """
-
-    __slots__ = ("__weakref__", "_failure", "_generation", "_handle", "_output")
-
-    def __init__(self, handle: int) -> None:
-        self._handle: Optional[int] = handle  # None once it was synchronised
-        self._generation = _generation
-        self._output: Any = None
-        self._failure: Optional[Exception] = None
-
-    def is_due(self) -> bool:
-        """Whether the result was not fetched yet, and is not lost."""
-        return self._handle is not None and self._generation == _generation
-
-    def __call__(self) -> Any:
-        if self._handle is not None:
-            try:
-                if self._generation == _generation:
-                    self._output = synchronize(self._handle)
-                if self._output is None:
-                    raise HorovodInternalError("Horovod was shut down before the result of this operation was fetched.")
-            except Exception as e:
-                if self._handle in _handle_map:
-                    raise  # the end is not known: a CUDA graph is being captured
-                self._failure = e.with_traceback(None)
-            self._handle = None
-        if self._failure is not None:
-            raise copy.copy(self._failure)  # the stack of the exception would keep this object, and its callers, alive
-        return self._output
 
 
 basics.before_init.append(begin_generation)

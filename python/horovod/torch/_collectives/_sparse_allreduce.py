@@ -10,7 +10,8 @@ import torch
 from horovod.common._reduce_ops import Average
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._compiling import between_graphs
-from horovod.torch._submission import Result, submit
+from horovod.torch._result import Result
+from horovod.torch._submission import submit
 
 
 @between_graphs
