@@ -1,6 +1,7 @@
 """A tf.data service by jobs of Horovod, and on Spark: real dispatchers and workers of TensorFlow."""
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from horovod.runner import _channel
 from horovod.runner.common.service.compute_service import ComputeClient, ComputeService
+from horovod.runner.common.util.timeout import TimeoutException
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,11 +34,11 @@ def test_processes_find_each_other(service):
     assert found == ["grpc://a:1"]
     client.register_worker_for_dispatcher(1, 2)
     client.register_worker_for_dispatcher(1, 2)  # the same again
-    with pytest.raises(TimeoutError, match="1 workers of dispatcher 1 have not started within 0.01 seconds"):
+    with pytest.raises(TimeoutException, match="1 workers of dispatcher 1 have not started within 0.01 seconds"):
         client.wait_for_dispatcher_worker_registration(1, 0.01)
     client.register_worker_for_dispatcher(1, 3)
     client.wait_for_dispatcher_worker_registration(1, 60)
-    with pytest.raises(TimeoutError, match="dispatcher 0 has not started within 0.01 seconds"):
+    with pytest.raises(TimeoutException, match="dispatcher 0 has not started within 0.01 seconds"):
         client.wait_for_dispatcher_registration(0, 0.01)
 
 
@@ -44,8 +47,16 @@ def test_wrong_requests(service):
     client.register_dispatcher(0, "grpc://a:1")
     with pytest.raises(ValueError, match="dispatcher 0 is registered already, at grpc://a:1"):
         client.register_dispatcher(0, "grpc://b:1")
-    with pytest.raises(ValueError, match="there is no dispatcher 2"):
-        client.register_dispatcher(2, "grpc://a:1")
+    asking = [
+        lambda number: client.register_dispatcher(number, "grpc://a:1"),
+        lambda number: client.register_worker_for_dispatcher(number, 0),
+        lambda number: client.wait_for_dispatcher_registration(number, 60),
+        lambda number: client.wait_for_dispatcher_worker_registration(number, 60),
+    ]
+    for ask in asking:
+        for number in (2, -1):
+            with pytest.raises(IndexError, match=f"there is no dispatcher {number}: they have the numbers below 2"):
+                ask(number)
     with pytest.raises(ConnectionError, match="has another key"):
         ComputeClient(service.addresses(), b"another").shutdown()
     with pytest.raises(ValueError, match="dispatchers=0"):
@@ -65,6 +76,47 @@ def test_the_end_of_the_service(service):
     client.shutdown()
     with pytest.raises(ConnectionRefusedError, match="the compute service cannot be reached at"):
         client.register_dispatcher(0, "grpc://a:1")
+
+
+def test_waiting_ends_with_the_service(service):
+    """At once, and not as if the time were over."""
+    client = ComputeClient(service.addresses(), b"key")
+    told = []
+
+    def wait(ask):
+        try:
+            ask(0, 60)
+        except ConnectionAbortedError as e:
+            told.append(str(e))
+
+    asking = (client.wait_for_dispatcher_registration, client.wait_for_dispatcher_worker_registration)
+    waiting = [threading.Thread(target=wait, args=(ask,)) for ask in asking]
+    for thread in waiting:
+        thread.start()
+    client.register_dispatcher(1, "grpc://a:1")
+    client.shutdown()
+    for thread in waiting:
+        thread.join(30)
+    assert sorted(told) == [
+        "the compute service was shut down before 2 workers of dispatcher 0 have started",
+        "the compute service was shut down before dispatcher 0 has started",
+    ]
+
+
+def test_no_message_waits_for_an_acknowledgement():
+    """Of several small messages, each goes out at once: with Nagle's algorithm a request would take 40 ms."""
+    ends = []
+    with _channel.listen(True) as listener:
+        port = listener.getsockname()[1]
+        asking = threading.Thread(
+            target=lambda: ends.append(_channel.connect(["127.0.0.1"], port, b"key", "the service"))
+        )
+        asking.start()
+        ends.append(_channel.welcome(listener.accept()[0], b"key"))
+        asking.join()
+    for end in ends:
+        with end, socket.socket(fileno=os.dup(end.fileno())) as there:
+            assert there.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_service_that_dies_while_it_is_asked(monkeypatch):
@@ -175,10 +227,30 @@ def test_the_job_on_spark(tmp_path):
     said(submit)
 
 
-def test_processes_that_do_not_divide(tmp_path):
+def test_processes_that_do_not_divide(tmp_path, monkeypatch):
     pytest.importorskip("tensorflow")
     from horovod.tensorflow.data import compute_worker
 
-    told = compute_worker.parser("").parse_args([str(tmp_path / "file"), "--dispatchers", "2"])
-    with pytest.raises(ValueError, match="3 processes cannot be divided among 2 dispatchers"):
-        compute_worker.start(told, 3)
+    monkeypatch.setattr(compute_worker.hvd, "init", lambda: None)
+    monkeypatch.setattr(compute_worker.hvd, "size", lambda: 3)
+    for rank in (0, 1):
+        monkeypatch.setattr(compute_worker.hvd, "rank", lambda: rank)
+        with pytest.raises(ValueError, match="3 processes cannot be divided among 2 dispatchers"):
+            compute_worker.main(2, "compute", str(tmp_path / "file"), timeout=5)
+    assert not os.listdir(tmp_path)
+
+
+def test_a_job_started_by_a_call(tmp_path):
+    """A program of one's own calls main, with Horovod's arguments."""
+    pytest.importorskip("tensorflow")
+    file = str(tmp_path / "service.json")
+    program = "import sys; from horovod.tensorflow.data.compute_worker import main; main(1, 'compute', sys.argv[1], 50)"
+    computing = launch([str(ROOT / "build" / "horovodrun"), "-np", "2", sys.executable, "-c", program, file])
+    training = launch([sys.executable, "-c", textwrap.dedent(TRAINING), file])
+    try:
+        assert "all rows have come" in said(training)
+    except BaseException:
+        computing.terminate()
+        print(computing.communicate()[0])
+        raise
+    said(computing)

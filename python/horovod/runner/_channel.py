@@ -16,7 +16,7 @@ def listen(only_here: bool) -> socket.socket:
 
 def welcome(connected: socket.socket, key: bytes) -> Connection:
     """Take an accepted connection. A stranger's raises OSError, EOFError, AuthenticationError or ValueError."""
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    _prepare(connected)
     connection = Connection(connected.detach())
     try:
         deliver_challenge(connection, key)
@@ -50,7 +50,17 @@ def _connected(addresses: Iterable[str], port: int, whom: str) -> socket.socket:
             refused = refused and isinstance(e, ConnectionRefusedError)
             continue
         connected.settimeout(None)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _prepare(connected)
         return connected
     kind = ConnectionRefusedError if refused and failures else ConnectionError
     raise kind(f"{whom} cannot be reached at {'; '.join(failures)}")
+
+
+def _prepare(connected: socket.socket) -> None:
+    """Notice a peer that has vanished, and send each message at once.
+
+    The proof of the key ends with a message to which no answer comes. Without TCP_NODELAY, the message behind it would
+    wait for the delayed acknowledgement, 40 ms.
+    """
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -110,7 +110,7 @@ def tf_data_service(compute_config: TfDataServiceConfig, rank: int) -> Iterator[
         ``grpc://host:port``, once all workers of the dispatcher are ready.
 
     Raises:
-        TimeoutError: the dispatcher or a worker has not started in time.
+        TimeoutException: the dispatcher or a worker has not started in time.
         ValueError: there are several dispatchers, but none for this rank.
     """
     config = compute_config
@@ -154,7 +154,7 @@ def send_to_data_service(
     Raises:
         RuntimeError: the training runs the dispatchers: then use :func:`tf_data_service`.
         ValueError: ``round_robin`` without ``reuse_dataset`` or ``size``.
-        TimeoutError: the dispatcher or a worker has not started in time.
+        TimeoutException: the dispatcher or a worker has not started in time.
     """
     if compute_config.dispatcher_side != "compute":
         raise RuntimeError(
@@ -184,7 +184,7 @@ def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
 
     Raises:
         ValueError: the job has another size.
-        TimeoutError: the dispatcher has not started in time.
+        TimeoutException: the dispatcher has not started in time.
     """
     config = compute_config
     hvd.init()

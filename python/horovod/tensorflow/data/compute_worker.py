@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Optional, Sequence
 
 import horovod.tensorflow as hvd
 from horovod.runner.common.service.compute_service import ComputeService
@@ -13,14 +12,25 @@ from horovod.tensorflow.data.compute_service import TfDataServiceConfig, compute
 __all__ = ["main"]
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run one process of the job. Rank 0 writes the file by which the training finds the service."""
-    told = parser(__doc__ or "").parse_args(arguments)
+def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60) -> None:
+    """Run one process of the job, until the training ends it. Rank 0 writes the file by which the training finds the job.
+
+    Args:
+        dispatchers: how many dispatchers there are. The number of processes must be a multiple of it.
+        dispatcher_side: which job runs the dispatchers: ``compute`` or ``training``.
+        configfile: the file to write, where the training can read it.
+        timeout: seconds for dispatchers and workers to start.
+
+    Raises:
+        ValueError: the processes cannot be divided among the dispatchers, or there is no such side.
+        TimeoutException: the dispatcher has not started in time.
+    """
     hvd.init()
+    check(dispatchers, hvd.size())  # on every rank: the others would wait for rank 0's broadcast
     config = None
     service = None
     if hvd.rank() == 0:
-        config, service = start(told, hvd.size())
+        config, service = start(dispatchers, dispatcher_side, configfile, timeout, hvd.size())
     try:
         compute_worker_fn(hvd.broadcast_object(config, 0))
     finally:
@@ -38,25 +48,32 @@ def parser(description: str) -> argparse.ArgumentParser:
     return made
 
 
-def start(told: argparse.Namespace, size: int) -> tuple[TfDataServiceConfig, ComputeService]:
+def check(dispatchers: int, size: int) -> None:
+    """Raise ValueError if ``size`` processes cannot be divided among the dispatchers."""
+    if dispatchers < 1 or size % dispatchers:
+        raise ValueError(f"{size} processes cannot be divided among {dispatchers} dispatchers: run a multiple of them")
+
+
+def start(
+    dispatchers: int, dispatcher_side: str, configfile: str, timeout: int, size: int
+) -> tuple[TfDataServiceConfig, ComputeService]:
     """Start the compute service of a job of ``size`` processes, and write its file.
 
     Raises:
-        ValueError: the processes cannot be divided among the dispatchers.
+        ValueError: the processes cannot be divided among the dispatchers, or there is no such side.
     """
-    if told.dispatchers < 1 or size % told.dispatchers:
-        raise ValueError(
-            f"{size} processes cannot be divided among {told.dispatchers} dispatchers: run a multiple of them"
-        )
-    workers = size // told.dispatchers
+    check(dispatchers, size)
+    workers = size // dispatchers
     key = secret.make_secret_key()
-    service = ComputeService(told.dispatchers, workers, key)
-    config = TfDataServiceConfig(
-        told.dispatchers, workers, told.dispatcher_side, service.addresses(), key, told.timeout
-    )
-    config.write(told.configfile)
+    service = ComputeService(dispatchers, workers, key)
+    try:
+        config = TfDataServiceConfig(dispatchers, workers, dispatcher_side, service.addresses(), key, timeout)
+        config.write(configfile)
+    except BaseException:
+        service.shutdown()
+        raise
     return config, service
 
 
 if __name__ == "__main__":
-    main()
+    main(**vars(parser(__doc__ or "").parse_args()))

@@ -13,15 +13,20 @@ import struct
 import threading
 import time
 from multiprocessing import AuthenticationError
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence
 
 from horovod.runner import _channel
+from horovod.runner.common.util.timeout import TimeoutException
 
 __all__ = ["ComputeClient", "ComputeService"]
 
 _LONGEST = 1 << 16  # bytes of a message
 _SIOCGIFADDR = 0x8915
 _GONE = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, EOFError)  # errors of a service that has ended
+# The service's errors that its client raises again. Any other one is a ValueError there.
+_ERRORS: dict[str, type[Exception]] = {
+    kind.__name__: kind for kind in (IndexError, TimeoutException, ConnectionAbortedError)
+}
 
 
 class ComputeService:
@@ -92,8 +97,8 @@ class ComputeService:
             with _channel.welcome(connected, self._key) as connection:
                 try:
                     answer = {"answer": self._answer(json.loads(connection.recv_bytes(_LONGEST)))}
-                except (ValueError, TypeError, KeyError, IndexError) as e:
-                    answer = {"error": str(e)}
+                except (ValueError, TypeError, KeyError, *_ERRORS.values()) as e:
+                    answer = {"error": str(e), "kind": type(e).__name__}
                 connection.send_bytes(json.dumps(answer).encode())
 
     def _answer(self, request: Mapping[str, Any]) -> Any:
@@ -127,18 +132,24 @@ class ComputeService:
             self._workers[self._number(dispatcher)].add(worker)
             self._changed.notify_all()
 
-    def _dispatcher(self, dispatcher: int, timeout: float) -> Optional[str]:
+    def _dispatcher(self, dispatcher: int, timeout: float) -> str:
         with self._changed:
             self._number(dispatcher)
             self._changed.wait_for(lambda: self._down or self._dispatchers[dispatcher] is not None, timeout)
-            return self._dispatchers[dispatcher]
+            address = self._dispatchers[dispatcher]
+            return address if address is not None else self._late(f"dispatcher {dispatcher} has", timeout)
 
-    def _all_workers(self, dispatcher: int, timeout: float) -> int:
-        """How many workers are missing when the time is over."""
+    def _all_workers(self, dispatcher: int, timeout: float) -> None:
         with self._changed:
             workers = self._workers[self._number(dispatcher)]
             self._changed.wait_for(lambda: self._down or len(workers) >= self._wanted, timeout)
-            return max(0, self._wanted - len(workers))
+            if len(workers) < self._wanted:
+                self._late(f"{self._wanted - len(workers)} workers of dispatcher {dispatcher} have", timeout)
+
+    def _late(self, who: str, timeout: float) -> NoReturn:
+        if self._down:
+            raise ConnectionAbortedError(f"the compute service was shut down before {who} started")
+        raise TimeoutException(f"{who} not started within {timeout} seconds")
 
 
 class ComputeClient:
@@ -156,27 +167,27 @@ class ComputeClient:
         self._verbose = verbose
 
     def register_dispatcher(self, dispatcher_id: int, dispatcher_address: str) -> None:
-        """Register a dispatcher's address. Raises ValueError if another one has that number."""
+        """Register a dispatcher's address.
+
+        Raises IndexError if there is no such number, and ValueError if another dispatcher has it.
+        """
         self._ask("register_dispatcher", dispatcher_id, dispatcher_address)
 
     def register_worker_for_dispatcher(self, dispatcher_id: int, worker_id: int) -> None:
-        """Register that a worker of a dispatcher is ready."""
+        """Register that a worker of a dispatcher is ready. Raises IndexError if there is no such dispatcher."""
         self._ask("register_worker", dispatcher_id, worker_id)
 
     def wait_for_dispatcher_registration(self, dispatcher_id: int, timeout: float) -> str:
-        """The address of a dispatcher. Raises TimeoutError if it is not registered after so many seconds."""
-        address = self._ask("dispatcher", dispatcher_id, timeout)
-        if address is None:
-            raise TimeoutError(f"dispatcher {dispatcher_id} has not started within {timeout} seconds")
-        return str(address)
+        """The address of a dispatcher.
+
+        Raises TimeoutException if it is not registered after so many seconds, IndexError if there is no such
+        dispatcher, and ConnectionAbortedError if the service is shut down before.
+        """
+        return str(self._ask("dispatcher", dispatcher_id, timeout))
 
     def wait_for_dispatcher_worker_registration(self, dispatcher_id: int, timeout: float) -> None:
-        """Wait for all workers of a dispatcher. Raises TimeoutError if some are missing after so many seconds."""
-        missing = self._ask("workers", dispatcher_id, timeout)
-        if missing:
-            raise TimeoutError(
-                f"{missing} workers of dispatcher {dispatcher_id} have not started within {timeout} seconds"
-            )
+        """Wait for all workers of a dispatcher. Raises as :meth:`wait_for_dispatcher_registration` does."""
+        self._ask("workers", dispatcher_id, timeout)
 
     def shutdown(self) -> None:
         """End the service, and with it the processes that compute. Does nothing if the service is gone already.
@@ -202,7 +213,7 @@ class ComputeClient:
             connection.send_bytes(json.dumps({"call": call, "args": args}).encode())
             answer = json.loads(connection.recv_bytes(_LONGEST))
         if "error" in answer:
-            raise ValueError(answer["error"])
+            raise _ERRORS.get(answer["kind"], ValueError)(answer["error"])
         return answer["answer"]
 
     def _connect(self) -> Any:
