@@ -64,12 +64,45 @@ def test_arguments_of_the_launcher(monkeypatch, capfd):
     assert (args.hostfile, args.min_num_proc, args.ssh_port, args.autotune, args.fusion_threshold_mb) == (None,) * 5
     monkeypatch.setattr(sys, "argv", ["program", "-np", "1", "--mpi", "true"])
     assert launch.parse_args().use_mpi
-    for wrong, code in ((["-np", "0", "true"], 2), (["-np", "2"], 2), (["--help"], 0)):
+    for wrong, code in ((["-np", "0", "true"], 2), (["-np", "2", "--no-such-option"], 2), (["--help"], 0)):
         with pytest.raises(SystemExit) as end:
             launch.parse_args(wrong)
         assert end.value.code == code
     out, err = capfd.readouterr()
-    assert "--num-proc" in out and "at least 1 process is needed" in err and "no command" in err
+    assert "--num-proc" in out and "at least 1 process is needed" in err and "--no-such-option" in err
+
+
+def test_arguments_without_a_command(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("params: {cycle_time_ms: 20}\nautotune: {gaussian_process_noise: 1}\n")
+    for words in (["--cycle-time-ms", "20", "--autotune-gaussian-process-noise", "1"], ["--config-file", str(file)]):
+        args = launch.parse_args(["-np", "2", *words])
+        numbers = (args.cycle_time_ms, args.autotune_gaussian_process_noise)
+        assert args.command == [] and numbers == (20.0, 1.0) and [type(n) for n in numbers] == [float, float]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--fusion-threshold-mb", "-1"),
+        ("--cycle-time-ms", "-1"),
+        ("--cycle-time-ms", "nan"),
+        ("--cache-capacity", "-1"),
+        ("--autotune-warmup-samples", "-1"),
+        ("--autotune-steps-per-sample", "-1"),
+        ("--autotune-bayes-opt-max-samples", "-1"),
+        ("--autotune-gaussian-process-noise", "1.5"),
+        ("--stall-check-warning-time-seconds", "-1"),
+        ("--stall-check-shutdown-time-seconds", "-1"),
+        ("--num-nccl-streams", "-1"),
+        ("--thread-affinity", "-1"),
+        ("--gloo-timeout-seconds", "-1"),
+    ],
+)
+def test_numbers_out_of_their_range(option, value):
+    for command in ([], ["true"]):
+        with pytest.raises(ValueError, match=f"^{option} (-1|1.5|NaN): a number .*from . to .* is needed$"):
+            launch.parse_args(["-np", "2", option, value, *command])
 
 
 FAKE = """#!/bin/sh

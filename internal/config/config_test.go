@@ -172,7 +172,6 @@ func TestErrors(t *testing.T) {
 			"seconds from 0"}},
 		{[]string{"HOROVOD_CONTROLLER", "smoke"}, []string{"HOROVOD_CONTROLLER=smoke", "gloo"}},
 		{[]string{"HOROVOD_CPU_OPERATIONS", "ccl"}, []string{"HOROVOD_CPU_OPERATIONS=ccl", "no oneCCL", "gloo"}},
-		{[]string{"HOROVOD_ENABLE_XLA_OPS", "1"}, []string{"HOROVOD_ENABLE_XLA_OPS=1", "no XLA"}},
 		{[]string{"DDL_OPTIONS", "-mode p:4x2"}, []string{"DDL_OPTIONS=-mode p:4x2", "no DDL"}},
 		// all mistakes, each on a line
 		{[]string{"HOROVOD_RANK", "a\n", "HOROVOD_SIZE", "b"}, []string{`HOROVOD_RANK="a\n"`, "HOROVOD_SIZE=b"}},

@@ -106,7 +106,7 @@ func docs() string {
 	}
 	b.WriteString(reasons("Refused", "`hvd.init()` fails if one of these asks for something.", Refused))
 	b.WriteString(reasons("Without meaning here",
-		"Accepted, whatever the value, since there is nothing that they could change.", Meaningless))
+		"Accepted, since there is nothing that they could change.", Meaningless))
 
 	b.WriteString("\n## In detail\n")
 	for _, d := range details() {

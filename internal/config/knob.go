@@ -26,7 +26,7 @@ type Class int
 
 const (
 	Implemented Class = iota
-	Meaningless       // accepted without effect, because there is nothing here for it to change
+	Meaningless       // accepted without effect, because there is nothing here for it to change; some warn of it
 	Refused           // a value that asks for something is an error
 )
 

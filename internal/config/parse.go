@@ -245,6 +245,16 @@ func refuse(asks func(v string) bool, why string) setting {
 	}}
 }
 
+// note is for a variable without a field. There is a warning if asks says that the value asks for something.
+func note(asks func(v string) bool, why string) setting {
+	return setting{parse: func(_ *Config, v string) error {
+		if asks(v) {
+			return remark(why)
+		}
+		return nil
+	}}
+}
+
 func anything(string) bool { return true }
 
 // logLevel follows Horovod: unknown text means warning.

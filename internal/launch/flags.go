@@ -147,15 +147,8 @@ func (f *flags) check(options []string) error {
 		f.warnings = append(f.warnings, leaveVariable+" is not used: only in an elastic job of which each node has a "+
 			"launcher (--nnodes MIN:MAX) can a node leave by itself")
 	}
-	switch {
-	case len(f.command) == 0 && f.place != nil && !given:
-		return errors.New("no command: say what to run, for instance: horovodrun --nnodes 2 python train.py")
-	case len(f.command) == 0:
-		return fmt.Errorf("no command: say what to run, for instance: horovodrun -np %d python train.py", f.NumProc)
-	}
-	if _, err := strconv.ParseUint(f.command[0], 10, 16); err == nil && f.Dashboard == anyPort {
-		f.warnings = append(f.warnings, fmt.Sprintf("%s is taken for the command; for a port write %s=%[1]s",
-			f.command[0], dashboardOption))
+	if err := f.checkCommand(given); err != nil {
+		return err
 	}
 	if err := f.checkElastic(); err != nil {
 		return err
@@ -193,6 +186,23 @@ func (f *flags) check(options []string) error {
 	return f.checkLogLevel()
 }
 
+// checkCommand refuses a job without a command. given says that -np was. The options that --parsed reads may stand alone.
+func (f *flags) checkCommand(given bool) error {
+	switch {
+	case len(f.command) == 0 && f.Parsed:
+		return nil
+	case len(f.command) == 0 && f.place != nil && !given:
+		return errors.New("no command: say what to run, for instance: horovodrun --nnodes 2 python train.py")
+	case len(f.command) == 0:
+		return fmt.Errorf("no command: say what to run, for instance: horovodrun -np %d python train.py", f.NumProc)
+	}
+	if _, err := strconv.ParseUint(f.command[0], 10, 16); err == nil && f.Dashboard == anyPort {
+		f.warnings = append(f.warnings, fmt.Sprintf("%s is taken for the command; for a port write %s=%[1]s",
+			f.command[0], dashboardOption))
+	}
+	return nil
+}
+
 func (f *flags) checkLogLevel() error {
 	switch f.LogLevel {
 	case "", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL":
@@ -216,6 +226,13 @@ func secondsFrom(variable string, option **int) error {
 	return nil
 }
 
+// rangeError is checkNumbers' refusal. For a caller of horovod.runner.launch.parse_args it is a ValueError.
+type rangeError string
+
+func (e rangeError) Error() string { return string(e) }
+
+func outOfRange(format string, args ...any) error { return rangeError(fmt.Sprintf(format, args...)) }
+
 // checkNumbers refuses numbers out of their range.
 func (f *flags) checkNumbers() error {
 	for _, v := range []struct {
@@ -237,17 +254,17 @@ func (f *flags) checkNumbers() error {
 		{"stall-check-shutdown-time-seconds", f.StallCheckShutdownTimeSeconds, 0, 1e6},
 	} {
 		if v.value != nil && (*v.value < v.least || *v.value > v.most) {
-			return fmt.Errorf("--%s %d: a number from %d to %d is needed", v.name, *v.value, v.least, v.most)
+			return outOfRange("--%s %d: a number from %d to %d is needed", v.name, *v.value, v.least, v.most)
 		}
 	}
 	if ms := f.CycleTimeMS; ms != nil && !(*ms >= 0 && *ms <= 60000) {
-		return fmt.Errorf("--cycle-time-ms %v: a number of milliseconds from 0 to 60000 is needed", *ms)
+		return outOfRange("--cycle-time-ms %v: a number of milliseconds from 0 to 60000 is needed", *ms)
 	}
 	if x := f.AutotuneGaussianProcessNoise; x != nil && !(*x >= 0 && *x <= 1) {
-		return fmt.Errorf("--autotune-gaussian-process-noise %v: a number from 0 to 1 is needed", *x)
+		return outOfRange("--autotune-gaussian-process-noise %v: a number from 0 to 1 is needed", *x)
 	}
 	if g := f.GracePeriod; g != nil && !(*g >= 0 && *g <= 1e6) {
-		return fmt.Errorf("--grace-period %v: a number of seconds from 0 to 1000000 is needed", *g)
+		return outOfRange("--grace-period %v: a number of seconds from 0 to 1000000 is needed", *g)
 	}
 	return nil
 }

@@ -158,6 +158,9 @@ func run(name string, args []string) (code int, err error) {
 // launch parses and checks everything before it starts anything. why is the cause of a failure after the start.
 func launch(name string, args []string) (code int, why report, err error) {
 	f, err := parseFlags(name, args)
+	if out := rangeError(""); f != nil && f.Parsed && errors.As(err, &out) {
+		return show(name, refusedValue(out)), why, nil
+	}
 	if err != nil {
 		return exitUsage, why, err
 	}

@@ -29,9 +29,10 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
 
     Returns:
         The options, by Horovod's names. An option that was not given is None, a flag False; ``nics`` is a set,
-        ``command`` a list.
+        ``command`` a list, empty if there is no command.
 
     Raises:
+        ValueError: a number is out of its range.
         SystemExit: with 2, after a message, for arguments that make no sense; with 0 for ``--help`` and the like. With
             a text, if the launcher is missing.
 
@@ -53,6 +54,8 @@ def parse_args(argv: Optional[Sequence[str]] = None) -> Namespace:
         print(said.stdout, end="")
         sys.exit(0)
     values: dict[str, Any] = json.loads(said.stdout)
+    if "out_of_range" in values:
+        raise ValueError(values["out_of_range"])
     args = Namespace(run_func=None, use_jsrun=False)
     for name, value in values.items():
         setattr(args, _NAMES.get(name, name), None if value in ("", []) else value)
