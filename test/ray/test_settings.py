@@ -1,7 +1,9 @@
 """Settings, places, loggers, and names of Horovod's."""
 
 import os
+import sys
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +16,8 @@ from horovod.ray._facts import Facts
 from horovod.ray._static import host_by_host, visible_gpus
 from horovod.ray.runner import Coordinator, MiniSettings
 from horovod.runner.util import network
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_create_settings(tmp_path):
@@ -131,3 +135,15 @@ def test_numbers_of_workers_are_checked(name):
 def test_a_host_has_at_least_one_worker():
     with pytest.raises(ValueError, match="num_workers_per_host=0: at least 1 is needed"):
         RayExecutor(num_hosts=1, num_workers_per_host=0)
+
+
+def test_names_and_signatures_are_horovods():
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import compare_api
+
+    table = Path(__file__).parent / "api_ray.txt"
+    text, wrong = compare_api.report(table)
+    assert not wrong, [line for line in text.splitlines() if line.startswith("| `") and "✓" not in line]
+    assert compare_api.section(table, text)[2] in compare_api.PAGE.read_text(encoding="utf-8"), (
+        "docs/api.md is out of date; scripts/compare_api.py --write makes it anew"
+    )

@@ -1,29 +1,18 @@
 """Settings and names, which need no session."""
 
-import inspect
 import os
 import shutil
+from pathlib import Path
 
 import pytest
+from names import check_names
 
 from horovod.spark import _environment, _place, conf, run, run_elastic
 
 
-def test_signatures_are_horovods():
-    assert (
-        list(inspect.signature(run).parameters)
-        == (
-            "fn args kwargs num_proc start_timeout use_mpi use_gloo extra_mpi_args env stdout stderr verbose nics "
-            "prefix_output_with_timestamp executable"
-        ).split()
-    )
-    assert (
-        list(inspect.signature(run_elastic).parameters)
-        == (
-            "fn args kwargs num_proc min_num_proc max_num_proc start_timeout elastic_timeout reset_limit env stdout "
-            "stderr verbose nics prefix_output_with_timestamp min_np max_np"
-        ).split()
-    )
+def test_names_and_signatures_are_horovods():
+    pytest.importorskip("tensorflow")
+    check_names(Path(__file__).parent / "api_spark.txt")
 
 
 def test_no_session_and_no_java(monkeypatch, tmp_path):

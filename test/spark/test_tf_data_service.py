@@ -234,7 +234,7 @@ def test_processes_that_do_not_divide(tmp_path, monkeypatch):
     monkeypatch.setattr(compute_worker.hvd, "init", lambda: None)
     monkeypatch.setattr(compute_worker.hvd, "size", lambda: 3)
     for rank in (0, 1):
-        monkeypatch.setattr(compute_worker.hvd, "rank", lambda: rank)
+        monkeypatch.setattr(compute_worker.hvd, "rank", lambda rank=rank: rank)
         with pytest.raises(ValueError, match="3 processes cannot be divided among 2 dispatchers"):
             compute_worker.main(2, "compute", str(tmp_path / "file"), timeout=5)
     assert not os.listdir(tmp_path)

@@ -8,6 +8,7 @@ import operator
 import sys
 from typing import Any, Mapping
 
+from horovod.ray import _translation
 from horovod.ray._settings import MiniSettings
 
 
@@ -52,19 +53,20 @@ def cooldown_range(value: Any) -> None:
         raise ValueError(needed)
 
 
-def settings(value: Any) -> Any:
-    """Settings, checked; the defaults for None."""
+def settings(value: Any) -> MiniSettings:
+    """Settings, checked, as those of a job on Ray; the defaults for None."""
     if value is None:
         return MiniSettings()
     if not hasattr(value, "nics"):
         raise TypeError(f"settings={value!r}: RayExecutor.create_settings() makes the settings of a job")
-    for name, most in (("timeout_s", sys.float_info.max), ("placement_group_timeout_s", math.inf)):
-        if hasattr(value, name):
-            amount(f"settings.{name}", getattr(value, name), most=most)
-    if isinstance(value.nics, str):
-        value.nics = [value.nics]
-    names("settings.nics", value.nics)
-    return value
+    made = _translation.of(value)
+    amount("settings.timeout_s", made.timeout_s)
+    amount("settings.placement_group_timeout_s", made.placement_group_timeout_s, most=math.inf)
+    whole("settings.verbose", made.verbose)
+    if isinstance(made.nics, str):
+        made.nics = [made.nics]
+    names("settings.nics", made.nics)
+    return made
 
 
 def names(name: str, value: Any) -> None:

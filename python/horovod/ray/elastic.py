@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from horovod.ray import _settings, elastic_v2
-from horovod.ray._settings import MiniSettings
+from horovod.ray import _given, _settings, elastic_v2
+from horovod.ray._settings import ElasticSettings as ElasticSettings
 from horovod.ray.adapter import Callbacks
-from horovod.runner.elastic.discovery import HostDiscovery
 
 __all__ = ["ElasticRayExecutor", "RayHostDiscovery", "TestDiscovery"]
 
@@ -67,32 +65,11 @@ class TestDiscovery(elastic_v2.TestDiscovery):
         )
 
 
-@dataclasses.dataclass
-class ElasticSettings(MiniSettings):
-    """Settings of an elastic job. ``ElasticRayExecutor.create_settings`` makes one.
-
-    Args:
-        min_num_proc: the fewest workers with which the job can go on.
-        max_num_proc: the most workers; None: as many as there is room for.
-        reset_limit: how often the job may be formed anew; None is any number of times.
-        elastic_timeout: seconds for each wait for room, and for workers.
-        cooldown_range: for how many seconds a failed worker's slot stays unused; None: for ever.
-        discovery: finds the hosts, if the executor uses it.
-    """
-
-    min_num_proc: int = 1
-    max_num_proc: Optional[int] = None
-    reset_limit: Optional[int] = None
-    elastic_timeout: float = 600
-    cooldown_range: Optional[Sequence[float]] = None
-    discovery: Optional[HostDiscovery] = None
-
-
 class ElasticRayExecutor:
     """An elastic job on Ray.
 
     Args:
-        settings: from :meth:`create_settings`.
+        settings: from :meth:`create_settings`, or Horovod's own (``horovod.runner.elastic.settings.ElasticSettings``).
         use_gpu: give each worker GPUs.
         cpus_per_slot: how many of Ray's CPUs each worker takes.
         gpus_per_slot: how many GPUs, 1 by default.
@@ -130,11 +107,11 @@ class ElasticRayExecutor:
             reset_limit: how often the job may be formed anew.
             elastic_timeout: seconds for each wait for room, and for workers.
             timeout_s: seconds until all ranks must have met in ``hvd.init()``.
-            ssh_identity_file: stored without effect; nothing is started by ssh.
+            ssh_identity_file: without effect, as the executor says: nothing is started by ssh.
             nics: names of the network interfaces that the ranks may use; all by default.
             min_np: old name of ``min_num_proc``, which wins.
             max_np: old name of ``max_num_proc``, which wins.
-            kwargs: ``cooldown_range``, ``discovery``, ``verbose`` or ``key``, as in ElasticSettings.
+            kwargs: ``cooldown_range``, ``discovery``, ``num_proc``, ``verbose`` or ``key``, as in ElasticSettings.
 
         Returns:
             The settings.
@@ -145,9 +122,11 @@ class ElasticRayExecutor:
         for old, new in ((min_np, "min_num_proc"), (max_np, "max_num_proc")):
             if old is not None:
                 warnings.warn(f"{new[:3]}_np is deprecated, use {new}", DeprecationWarning, stacklevel=2)
-        known = {"cooldown_range", "discovery", "verbose", "key", "placement_group_timeout_s"}
+        known = {"cooldown_range", "discovery", "num_proc", "verbose", "key"}
         _settings.refuse_unknown(
-            "ElasticRayExecutor.create_settings", {k: v for k, v in kwargs.items() if k not in known}, {}
+            "ElasticRayExecutor.create_settings",
+            {k: v for k, v in kwargs.items() if k not in known},
+            {"placement_group_timeout_s": "it is elastic_timeout"},
         )
         return ElasticSettings(
             min_num_proc=min_num_proc if min_np is None else min_np,
@@ -163,7 +142,7 @@ class ElasticRayExecutor:
 
     def __init__(
         self,
-        settings: ElasticSettings,
+        settings: Any,
         use_gpu: bool = False,
         cpus_per_slot: float = 1,
         gpus_per_slot: Optional[int] = None,
@@ -174,19 +153,17 @@ class ElasticRayExecutor:
             raise ValueError("gpus_per_slot is set, but use_gpu is False")
         if gpus_per_slot is not None and gpus_per_slot < 1:
             raise ValueError(f"gpus_per_slot must be >= 1: Got {gpus_per_slot}.")
-        self.settings = settings
+        self.settings = _given.settings(settings)
+        self.settings.elastic = True
+        told = _settings.elastic_arguments(self.settings)
         self._env_vars = dict(env_vars or {})
         self._adapter = elastic_v2.ElasticAdapter(
-            settings,
-            settings.min_num_proc,
-            settings.max_num_proc,
+            self.settings,
             use_gpu=use_gpu,
             cpus_per_worker=cpus_per_slot,
             gpus_per_worker=gpus_per_slot,
             override_discovery=override_discovery,
-            reset_limit=settings.reset_limit,
-            cooldown_range=settings.cooldown_range,
-            elastic_timeout=settings.elastic_timeout,
+            **{"min_workers": self.settings.num_proc or 1, **told},
         )
 
     def start(self) -> None:

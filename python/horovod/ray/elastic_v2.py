@@ -188,18 +188,26 @@ class ElasticAdapter(Adapter):
         _given.amount("elastic_timeout", elastic_timeout, least=0.001, most=1e6)
         if reset_limit is not None:
             _given.positive("reset_limit", reset_limit, least=0)
+        to_start = min_workers
+        if settings.num_proc is not None:
+            to_start = _given.positive("settings.num_proc", settings.num_proc)
+            if not min_workers <= to_start <= (max_workers or to_start):
+                upto = f"max_workers={max_workers}" if max_workers else "on"
+                raise ValueError(f"settings.num_proc={to_start} is not from min_workers={min_workers} to {upto}")
         self.settings = settings
         self._discovery: Optional[HostDiscovery] = None
         if not override_discovery:
             self._discovery = getattr(settings, "discovery", None)
             if self._discovery is None:
                 raise ValueError("override_discovery=False needs settings.discovery, an object that finds hosts")
+        elif getattr(settings, "discovery", None) is not None:
+            say("settings.discovery is not used: Ray finds the hosts, unless the executor has override_discovery=False")
         gpus = (1 if gpus_per_worker is None else gpus_per_worker) if use_gpu else 0
         self._per_worker = per_worker_resources(cpus_per_worker, gpus)
         if not self._per_worker:
             raise ValueError("cpus_per_worker=0 without GPUs: then there is no telling how many workers have room")
         self._config: dict[str, Any] = {
-            "np": min_workers,
+            "np": to_start,
             "min": min_workers,
             "max": max_workers or 0,
             "reset_limit": reset_limit,
@@ -218,7 +226,8 @@ class ElasticAdapter(Adapter):
         executable_kwargs: Optional[Mapping[str, Any]] = None,
         extra_env_vars: Optional[Mapping[str, Any]] = None,
     ) -> None:
-        self._variables = {name: str(value) for name, value in (extra_env_vars or {}).items()}
+        extra = {name: str(value) for name, value in (extra_env_vars or {}).items()}
+        self._variables = {**self.settings.environment(), **extra}
         if executable_cls is not None:
             made_of = (executable_cls, executable_args, executable_kwargs)
             self._executable = _pickling.put(made_of, "executable_cls")

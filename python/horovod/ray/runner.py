@@ -6,7 +6,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 from horovod.ray import _given, _settings
 from horovod.ray._coordinator import Coordinator
-from horovod.ray._settings import MiniSettings
+from horovod.ray._settings import ElasticSettings, MiniSettings
 from horovod.ray._static import StaticAdapter
 from horovod.ray.adapter import Adapter, Callbacks
 from horovod.ray.elastic_v2 import ElasticAdapter
@@ -26,7 +26,9 @@ class RayExecutor:
     ``min_workers`` for an elastic job. Workers take part as soon as they call ``hvd.init()``.
 
     Args:
-        settings: from :meth:`create_settings`; None: the defaults.
+        settings: from :meth:`create_settings`, or Horovod's own: ``horovod.runner.common.util.settings.Settings``, for
+            an elastic job ``horovod.runner.elastic.settings.ElasticSettings``. None: the defaults. If no other
+            argument gives a number of workers, ``num_proc`` counts, or for an elastic job ``min_num_proc``.
         num_workers: the number of ranks, packed onto few hosts.
         num_hosts: the number of hosts, each with ``num_workers_per_host`` ranks.
         num_workers_per_host: ranks on each host.
@@ -90,7 +92,7 @@ class RayExecutor:
 
     def __init__(
         self,
-        settings: Optional[MiniSettings] = None,
+        settings: Any = None,
         num_workers: Optional[int] = None,
         num_hosts: Optional[int] = None,
         num_workers_per_host: Optional[int] = 1,
@@ -114,6 +116,12 @@ class RayExecutor:
         self.settings = _given.settings(settings)
         _given.amount("cpus_per_worker", cpus_per_worker)
         gpus = _gpus(use_gpu, gpus_per_worker)
+        elastic = isinstance(self.settings, ElasticSettings)
+        if num_workers is None and num_hosts is None and min_workers is None:
+            if elastic:
+                min_workers = self.settings.min_num_proc
+            else:
+                num_workers = self.settings.num_proc
         if max_workers is not None and (min_workers is None or min_workers <= 0):
             raise ValueError("max_workers needs min_workers, above 0: together they make the job elastic")
         if min_workers is not None:
@@ -122,19 +130,28 @@ class RayExecutor:
                     "give min_workers for an elastic job, or num_workers or num_hosts for one of a fixed size"
                 )
             self.settings.elastic = True
+            given = {
+                "min_workers": _given.positive("min_workers", min_workers),
+                "max_workers": None if max_workers is None else _given.positive("max_workers", max_workers),
+                "reset_limit": reset_limit,
+                "cooldown_range": cooldown_range,
+                "elastic_timeout": None if elastic_timeout == ElasticSettings.elastic_timeout else elastic_timeout,
+            }
             self.adapter: Adapter = ElasticAdapter(
                 self.settings,
-                _given.positive("min_workers", min_workers),
-                None if max_workers is None else _given.positive("max_workers", max_workers),
                 use_gpu=use_gpu,
                 cpus_per_worker=cpus_per_worker,
                 gpus_per_worker=gpus,
                 override_discovery=override_discovery,
-                reset_limit=reset_limit,
-                cooldown_range=cooldown_range,
-                elastic_timeout=elastic_timeout,
+                **_merged(given, self.settings),
             )
             return
+        if elastic:
+            raise ValueError(
+                "these settings are of an elastic job: give min_workers in place of num_workers or num_hosts, or "
+                "make the settings by RayExecutor.create_settings()"
+            )
+        _refuse_elastic_arguments(reset_limit, cooldown_range, elastic_timeout, override_discovery)
         strategy = _strategy(
             self.settings,
             num_workers,
@@ -143,6 +160,11 @@ class RayExecutor:
             use_current_placement_group,
             {"cpus_per_worker": cpus_per_worker, "use_gpu": use_gpu, "gpus_per_worker": gpus},
         )
+        if self.settings.num_proc not in (None, strategy.num_workers):
+            raise ValueError(
+                f"settings.num_proc={self.settings.num_proc}, but the other arguments ask for {strategy.num_workers} "
+                "workers"
+            )
         self.settings.elastic = False
         self.adapter = StaticAdapter(self.settings, strategy)
 
@@ -251,6 +273,29 @@ def _gpus(use_gpu: bool, gpus_per_worker: Optional[int]) -> int:
     if _given.whole("gpus_per_worker", gpus_per_worker) < 1:
         raise ValueError(f"gpus_per_worker must be >= 1: Got {gpus_per_worker}.")
     return gpus_per_worker
+
+
+def _merged(given: dict[str, Any], settings: MiniSettings) -> dict[str, Any]:
+    """The arguments of an elastic job: the given ones, and those of the settings. ValueError if both differ."""
+    told = _settings.elastic_arguments(settings)
+    for name, value in given.items():
+        if value is not None and told.setdefault(name, value) != value:
+            raise ValueError(f"{name}={value!r}, but the settings have {told[name]!r}: give one of them")
+    return told
+
+
+def _refuse_elastic_arguments(
+    reset_limit: Any, cooldown_range: Any, elastic_timeout: float, override_discovery: bool
+) -> None:
+    """Raise ValueError if a job of a fixed size has arguments of an elastic one."""
+    for name, is_given in (
+        ("reset_limit", reset_limit is not None),
+        ("cooldown_range", cooldown_range is not None),
+        ("elastic_timeout", elastic_timeout != ElasticSettings.elastic_timeout),
+        ("override_discovery", not override_discovery),
+    ):
+        if is_given:
+            raise ValueError(f"{name} is for an elastic job: give min_workers, or leave {name} out")
 
 
 def _strategy(

@@ -52,7 +52,7 @@ def weights(values: Optional[Sequence[float]]) -> None:
 
 
 def shapes(name: str, values: Optional[Sequence[Any]], of: str, columns: Sequence[str]) -> None:
-    """Raise ValueError unless there is a shape for each column, with one -1, for the rows of a batch.
+    """Raise ValueError unless there is a shape for each column: that of a row, or one with -1 for the rows of a batch.
 
     Args:
         name: the parameter.
@@ -62,7 +62,10 @@ def shapes(name: str, values: Optional[Sequence[Any]], of: str, columns: Sequenc
     """
     if values is None:
         return
-    needed = f"{name}={values}: a shape for each of {of} is needed, with -1 for the rows of a batch: [[-1, 28, 28]]"
+    needed = (
+        f"{name}={values}: a shape for each of {of} is needed, that of a row, such as [[28, 28]], or with -1 for the "
+        "rows of a batch, [[-1, 28, 28]]"
+    )
     for shape in values:
         if isinstance(shape, str) or not hasattr(shape, "__iter__"):
             raise ValueError(needed)
@@ -70,10 +73,15 @@ def shapes(name: str, values: Optional[Sequence[Any]], of: str, columns: Sequenc
             lengths = [operator.index(length) for length in shape]
         except TypeError:
             raise ValueError(needed) from None
-        if lengths.count(-1) != 1 or min(lengths) < -1:
+        if lengths.count(-1) > 1 or any(length < 1 for length in lengths if length != -1):
             raise ValueError(needed)
     if len(values) != len(columns):
         raise ValueError(f"{name} has {len(values)} shapes, but {of} has {len(columns)} columns")
+
+
+def of_batch(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape that :func:`shapes` accepts, with -1 for the rows of a batch."""
+    return tuple(shape) if -1 in shape else (-1, *shape)
 
 
 def edited(values: Optional[Sequence[Any]]) -> None:

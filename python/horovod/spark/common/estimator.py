@@ -6,6 +6,7 @@ import abc
 import contextlib
 import dataclasses
 import math
+import numbers
 import threading
 import uuid
 import warnings
@@ -138,7 +139,7 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         if backend is None:
             return SparkBackend(self._value("num_proc") or default_num_proc())
         size = backend.num_processes()
-        if not isinstance(size, int) or size < 1:
+        if not isinstance(size, numbers.Integral) or size < 1:
             raise ValueError(f"{type(backend).__name__}.num_processes() returned {size!r}: at least 1 is needed")
         return backend
 

@@ -9,7 +9,6 @@ from typing import Any, Callable, Optional
 
 from pyspark.ml.param import Param, Params, TypeConverters
 
-from horovod.spark.common.backend import Backend
 from horovod.spark.common.store import Store
 
 _Converter = Optional[Callable[[Any], Any]]
@@ -29,6 +28,15 @@ def _an(kind: type, hint: str) -> Callable[[Any], Any]:
         return value
 
     return convert
+
+
+def to_backend(value: Any) -> Any:
+    """A converter that accepts objects with the methods of a Backend, of whatever class."""
+    missing = [name for name in ("run", "num_processes") if not callable(getattr(value, name, None))]
+    if isinstance(value, type) or missing:
+        lacks = "is a class, not an object of it" if isinstance(value, type) else f"has no {' and no '.join(missing)}"
+        raise TypeError(f"backend={value!r} {lacks}: an object with run and num_processes is needed, such as a Backend")
+    return value
 
 
 def to_function(value: Any) -> Any:
@@ -117,7 +125,7 @@ class EstimatorParams(_Keywords):
 
     num_proc = param("num_proc", "how many processes; Spark's default parallelism without it", TypeConverters.toInt)
     store = param("store", "where data, checkpoints and logs go", _an(Store, 'Store.create("/a/folder") makes one'))
-    backend = param("backend", "the Backend that runs the processes, in place of num_proc", _an(Backend, "derive one"))
+    backend = param("backend", "the Backend that runs the processes, in place of num_proc", to_backend)
     model = param("model", "the model to train")
     optimizer = param("optimizer", "the optimizer, with the learning rate of one process")
     loss = param("loss", "the loss function, or one for each output")

@@ -12,7 +12,7 @@ from typing import Any, Mapping, Optional, Sequence
 
 import tensorflow as tf
 
-from horovod.spark.common import _progress
+from horovod.spark.common import _given, _progress
 from horovod.spark.common._training import Training
 from horovod.spark.keras import _loss, _saving
 
@@ -227,7 +227,7 @@ def _label(value: Any, shape: Optional[Sequence[int]], output: Sequence[Any]) ->
     if value.dtype == tf.float64:
         value = tf.cast(value, tf.float32)
     if shape is not None:
-        return tf.reshape(value, list(shape))
+        return tf.reshape(value, _given.of_batch(shape))
     wanted = math.prod(length or 1 for length in output[1:])
     return tf.reshape(value, [-1, *output[1:]]) if math.prod(value.shape[1:]) == wanted else value
 

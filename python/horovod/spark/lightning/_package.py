@@ -13,13 +13,20 @@ from typing import Any, Optional
 Open: Any = object
 """In place of a class of Lightning: :func:`derive` puts it below."""
 
+MIN_PL_VERSION = "2.0.0"
+"""The oldest Lightning that works."""
+
 _NAMES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def of(model: Any) -> Optional[Any]:
-    """The package of the model's LightningModule; None if the model is another module."""
+    """The package of the model's LightningModule; None if the model is another module.
+
+    Raises:
+        ImportError: the package is too old.
+    """
     known = [sys.modules[name] for name in _NAMES if name in sys.modules]
-    return next((package for package in known if isinstance(model, package.LightningModule)), None)
+    return next((_checked(package) for package in known if isinstance(model, package.LightningModule)), None)
 
 
 def preferred() -> Any:
@@ -35,10 +42,17 @@ def preferred() -> Any:
             if not name.startswith(str(e.name)):
                 raise
             continue
-        if int(package.__version__.split(".")[0]) < 2:
-            raise ImportError(f"horovod.spark.lightning needs Lightning 2; {name} is {package.__version__}")
-        return package
+        return _checked(package)
     raise ImportError("horovod.spark.lightning needs Lightning: pip install pytorch-lightning")
+
+
+def _checked(package: Any) -> Any:
+    if int(package.__version__.split(".")[0]) < int(MIN_PL_VERSION.split(".")[0]):
+        raise ImportError(
+            f"horovod.spark.lightning needs Lightning {MIN_PL_VERSION} or later; {package.__name__} is "
+            f"{package.__version__}"
+        )
+    return package
 
 
 def derive(cls: type, base: Any) -> Any:

@@ -37,6 +37,7 @@ from pyspark.ml.param import TypeConverters
 
 from horovod.spark.common.params import accessors, param
 from horovod.spark.lightning import _package, _training, datamodule
+from horovod.spark.lightning._package import MIN_PL_VERSION as MIN_PL_VERSION
 from horovod.spark.torch import _devices
 from horovod.spark.torch.estimator import TorchEstimator as _TorchEstimator
 from horovod.spark.torch.estimator import TorchModel as TorchModel
@@ -56,7 +57,7 @@ class TorchEstimator(_TorchEstimator):
         params: parameters by name: those of all estimators (docs/spark_estimators.md), and these:
 
             - ``model``: a LightningModule, or another module with ``optimizer``, ``loss`` and ``metrics``.
-            - ``input_shapes``: the shape of each feature, with -1 for the rows of a batch.
+            - ``input_shapes``: the shape of each feature, of a row or with -1 for the rows of a batch.
             - ``loss_constructors``: functions that make the loss functions, in place of ``loss``.
             - ``callbacks``: Lightning's, on every process.
             - ``logger``: Lightning's, or False; without it the run's folder in the store gets the logs.

@@ -7,6 +7,7 @@ from typing import Any, Mapping, Optional, Sequence
 
 import torch
 
+from horovod.spark.common import _given
 from horovod.spark.common._training import Data
 
 
@@ -16,7 +17,7 @@ class Rows:
 
     Attributes:
         data: has the columns.
-        input_shapes: the shape of each feature, with -1 for the rows of a batch; None: the column's shape.
+        input_shapes: the shape of each feature, of a row or with -1 for the rows of a batch; None: the column's shape.
         label_shapes: the same for the labels.
         device: the device for the tensors.
     """
@@ -63,7 +64,7 @@ def tensor(values: Any, shape: Optional[Sequence[int]]) -> torch.Tensor:
     made = torch.from_numpy(values)
     if made.is_floating_point():
         made = made.to(torch.get_default_dtype())
-    return made if shape is None else made.reshape(tuple(shape))
+    return made if shape is None else made.reshape(_given.of_batch(shape))
 
 
 def _label(values: torch.Tensor) -> torch.Tensor:

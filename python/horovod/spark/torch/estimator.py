@@ -45,7 +45,7 @@ class TorchEstimator(HorovodEstimator):
     Args:
         params: parameters by name: those of all estimators (docs/spark_estimators.md), and these:
 
-            - ``input_shapes``: the shape of each feature, with -1 for the rows of a batch.
+            - ``input_shapes``: the shape of each feature, of a row or with -1 for the rows of a batch.
             - ``loss_constructors``: functions that make the loss functions, in place of ``loss``.
             - ``train_minibatch_fn``: learns one batch, in place of
               :func:`horovod.spark.torch.minibatch`, which see.
@@ -71,7 +71,7 @@ class TorchEstimator(HorovodEstimator):
         ['x', 'y', 'y__output']
     """
 
-    input_shapes = param("input_shapes", "the shape of each feature, with -1 for a batch's rows", TypeConverters.toList)
+    input_shapes = param("input_shapes", "the shape of each feature, of a row or a batch", TypeConverters.toList)
     loss_constructors = param("loss_constructors", "functions that make the loss functions")
     train_minibatch_fn = param("train_minibatch_fn", "learns one batch", to_function)
 
@@ -183,7 +183,7 @@ class TorchModel(HorovodModel):
         ['guess']
     """
 
-    input_shapes = param("input_shapes", "the shape of each feature, with -1 for a batch's rows", TypeConverters.toList)
+    input_shapes = param("input_shapes", "the shape of each feature, of a row or a batch", TypeConverters.toList)
     optimizer = param("optimizer", "the optimizer of the training")
     loss = param("loss", "the loss of the training")
     loss_constructors = param("loss_constructors", "what made the loss of the training")

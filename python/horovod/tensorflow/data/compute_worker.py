@@ -13,7 +13,7 @@ __all__ = ["main"]
 
 
 def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60) -> None:
-    """Run one process of the job, until the training ends it. Rank 0 writes the file by which the training finds the job.
+    """Run one process of the job, until the training ends it. The training finds the job by the file from rank 0.
 
     Args:
         dispatchers: how many dispatchers there are. The number of processes must be a multiple of it.
