@@ -19,9 +19,10 @@ const (
 // foreign are Horovod's variables that have no effect here.
 var foreign = slices.Concat(
 	[]Knob{
-		{Name: "HOROVOD_ENABLE_XLA_OPS", Class: Meaningless, Doc: "there are no XLA operations; anything but 0 gets a " +
-			"warning", setting: note(truth, "there are no XLA operations, so this has no effect. In TensorFlow, compile "+
-			"the functions around a collective: one inside of jit_compile=True is XLA's error")},
+		{Name: "HOROVOD_ENABLE_XLA_OPS", Class: Meaningless,
+			Doc: "there are no XLA operations; anything but 0 gets a warning",
+			setting: note(truth, "there are no XLA operations, so this has no effect. In TensorFlow, compile the "+
+				"functions around a collective: one inside of jit_compile=True is XLA's error")},
 		{Name: "DDL_OPTIONS", Class: Refused, Doc: "there is no DDL backend; any value is refused",
 			setting: refuse(anything, "there is no DDL backend")},
 	},

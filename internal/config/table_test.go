@@ -112,8 +112,8 @@ func TestMeaninglessVariablesAreAccepted(t *testing.T) {
 		}
 	}
 	c, err := Load(env(all...))
-	if err != nil || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "HOROVOD_ENABLE_XLA_OPS=1: there are no "+
-		"XLA operations, so this has no effect") {
+	const told = "HOROVOD_ENABLE_XLA_OPS=1: there are no XLA operations, so this has no effect"
+	if err != nil || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], told) {
 		t.Errorf("error %v, %+v", err, c)
 	}
 }

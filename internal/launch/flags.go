@@ -186,7 +186,8 @@ func (f *flags) check(options []string) error {
 	return f.checkLogLevel()
 }
 
-// checkCommand refuses a job without a command. given says that -np was. The options that --parsed reads may stand alone.
+// checkCommand refuses a job without a command. given says that -np was. The options that --parsed reads may stand
+// alone.
 func (f *flags) checkCommand(given bool) error {
 	switch {
 	case len(f.command) == 0 && f.Parsed:

@@ -9,8 +9,8 @@ import (
 )
 
 // parsed is the options and the command as JSON, by the options' names, for horovod.runner.launch.parse_args. So only
-// this package has the table of options. An option that was not given is null, or empty. A number that may have decimals
-// always has them, so that Python reads 20 ms as a float.
+// this package has the table of options. An option that was not given is null, or empty. A number that may have
+// decimals always has them, so that Python reads 20 ms as a float.
 func (f *flags) parsed() (string, error) {
 	parser, err := kong.New(f)
 	if err != nil {

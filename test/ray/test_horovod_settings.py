@@ -11,7 +11,7 @@ from horovod.runner.common.util.settings import Settings
 from horovod.runner.common.util.timeout import Timeout, TimeoutException
 from horovod.runner.elastic.settings import ElasticSettings
 
-pytestmark = pytest.mark.usefixtures("cluster")
+on_a_cluster = pytest.mark.usefixtures("cluster")
 
 ELASTIC = {"min_num_proc": 2, "max_num_proc": 4, "reset_limit": 3, "elastic_timeout": 99, "cooldown_range": (1, 2)}
 CONFIG = {"np": 2, "min": 2, "max": 4, "reset_limit": 3, "timeout": 99, "cooldown": [1, 2]}
@@ -21,6 +21,7 @@ def environment():
     return [os.environ.get(name) for name in ("HOROVOD_GLOO_TIMEOUT_SECONDS", "HOROVOD_LOG_LEVEL", "OWN")]
 
 
+@on_a_cluster
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
@@ -40,6 +41,7 @@ def test_a_job_by_settings(settings, told, caplog):
     assert "without effect" not in caplog.text
 
 
+@on_a_cluster
 @pytest.mark.parametrize("newer", [True, False])
 def test_an_elastic_job_by_settings(newer):
     settings = ElasticSettings(min_num_proc=1, max_num_proc=2, num_proc=2, start_timeout=43, verbose=2)
@@ -53,6 +55,7 @@ def test_an_elastic_job_by_settings(newer):
     assert executor.run(environment) == [told, told]
 
 
+@on_a_cluster
 def test_own_variables_win():
     for settings in (MiniSettings(num_proc=1), ElasticRayExecutor.create_settings(max_num_proc=1, timeout_s=44)):
         executor = RayExecutor(settings)

@@ -2,20 +2,23 @@
 
 import csv
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from names import check_names
 from pyspark.ml.linalg import DenseVector, SparseVector, Vectors
 from pyspark.sql.types import DoubleType
 
 pl = pytest.importorskip("pytorch_lightning")
 
 from horovod.spark.common.backend import Backend  # noqa: E402
-from horovod.spark.common.datamodule import NVTabularDataModule  # noqa: E402
+from horovod.spark.common.datamodule import DataModule, NVTabularDataModule  # noqa: E402
 from horovod.spark.common.store import Store  # noqa: E402
-from horovod.spark.lightning import TorchEstimator, TorchModel  # noqa: E402
+from horovod.spark.lightning import TorchEstimator, TorchModel, _package  # noqa: E402
 from horovod.spark.lightning.datamodule import ParquetDataModule  # noqa: E402
+from horovod.spark.lightning.estimator import MIN_PL_VERSION  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -76,6 +79,29 @@ def estimator(where, **params):
         "partitions_per_process": 2,
     }
     return TorchEstimator(**{**given, **params})
+
+
+def test_names_and_signatures_are_horovods():
+    check_names(Path(__file__).parent / "api_lightning.txt")
+
+
+def test_an_older_lightning_is_refused(monkeypatch):
+    monkeypatch.setattr(pl, "__version__", "1.9.5")
+    assert _package.MIN_PL_VERSION == MIN_PL_VERSION == "2.0.0"
+    with pytest.raises(ImportError, match="needs Lightning 2.0.0 or later; pytorch_lightning is 1.9.5"):
+        _package.of(Line())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"debug_data_loader": True}, {"train_async_data_loader_queue_size": 2}, {"val_async_data_loader_queue_size": 2}],
+)
+def test_queues_are_for_the_own_data_module(store, given):
+    (name,) = given
+    asked = TorchEstimator(model=Line(), store=store, feature_cols=["features"], label_cols=["y"], **given)
+    asked._check_trainer()
+    with pytest.raises(ValueError, match=f"{name} is for the estimator's own data module"):
+        asked.setDataModule(type("Own", (DataModule,), {}))._check_trainer()
 
 
 @pytest.mark.smoke

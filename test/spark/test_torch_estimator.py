@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -126,6 +127,54 @@ class Two(torch.nn.Module):
 
     def forward(self, a, b):
         return self.layers(torch.cat([a, b], dim=1))
+
+
+class Foreign:
+    """A backend that is derived from nothing, of this process alone."""
+
+    def run(self, fn, args=(), kwargs={}, env={}):  # noqa: B006
+        return [fn(*args, **kwargs)]
+
+    def num_processes(self):
+        return np.int64(1)
+
+
+def test_shapes_of_rows_and_a_backend_of_any_class(spark, store):
+    """A shape without -1 is that of a row, in the training and in transform."""
+    seen = set()
+
+    class Seeing(torch.nn.Linear):
+        def forward(self, features):
+            seen.add(tuple(features.shape[1:]))
+            return super().forward(features).flatten(1)
+
+    model = Seeing(2, 1)
+    trained = estimator(
+        store,
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+        input_shapes=[[1, 2]],
+        label_shapes=[[1]],
+        num_proc=None,
+        backend=Foreign(),
+    ).fit(plane(spark))
+    assert seen == {(1, 2)}
+    assert trained.getHistory()[-1]["train"]["loss"] < 0.1 < trained.getHistory()[0]["train"]["loss"]
+    guesses = trained.transform(plane(spark, 8)).collect()
+    assert all(abs(row.y__output - row.y) < 0.5 for row in guesses)
+
+
+@pytest.mark.parametrize(
+    ("given", "lacks"),
+    [
+        (object(), "has no run and no num_processes"),
+        (SimpleNamespace(run=print, num_processes=2), "has no num_processes"),
+        (Foreign, "is a class, not an object of it"),
+    ],
+)
+def test_what_is_no_backend(store, given, lacks):
+    with pytest.raises(TypeError, match=f"{lacks}: an object with run and num_processes is needed"):
+        estimator(store, num_proc=None, backend=given)
 
 
 def test_sparse_vectors_whole_labels_and_transformations(spark, store):

@@ -142,6 +142,11 @@ class TorchEstimator(_TorchEstimator):
             if epochs < self._value("epochs"):
                 raise ValueError(f"loader_num_epochs={epochs}: there are more epochs, {self._value('epochs')}")
             warnings.warn("loader_num_epochs changes nothing: each epoch reads the rows once", stacklevel=5)
+        for name in _QUEUES:
+            if self._value(name) and self._value("data_module") not in (None, datamodule.ParquetDataModule):
+                raise ValueError(
+                    f"{name} is for the estimator's own data module: leave it out, or leave data_module out"
+                )
         if (self._value("num_gpus") or 0) > 1:
             raise ValueError(f"num_gpus={self._value('num_gpus')}: a process has one GPU; give a larger num_proc")
 
@@ -156,7 +161,6 @@ class TorchEstimator(_TorchEstimator):
 
     def _function(self) -> Any:
         plain = self._package() is None
-        queues = ("debug_data_loader", "train_async_data_loader_queue_size", "val_async_data_loader_queue_size")
         model, optimizer = _devices.on_cpu(self._value("model"), self._value("optimizer"))
         return _training.Trainer(
             model=model,
@@ -170,7 +174,7 @@ class TorchEstimator(_TorchEstimator):
             callbacks=self._value("callbacks"),
             logger=self._value("logger"),
             terminate_on_nan=self._value("terminate_on_nan"),
-            queues={name: self._value(name) for name in queues},
+            queues={name: self._value(name) for name in _QUEUES},
             settings={
                 "log_every_n_steps": self._value("log_every_n_steps"),
                 "profiler": self._value("profiler"),
@@ -179,6 +183,7 @@ class TorchEstimator(_TorchEstimator):
         )
 
 
+_QUEUES = ("debug_data_loader", "train_async_data_loader_queue_size", "val_async_data_loader_queue_size")
 _PROCESSES = "the estimator decides it"
 _OWN = {
     **dict.fromkeys(("strategy", "accelerator", "devices", "num_nodes", "use_distributed_sampler"), _PROCESSES),
