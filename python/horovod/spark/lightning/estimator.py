@@ -35,6 +35,7 @@ from typing import Any, Optional
 
 from pyspark.ml.param import TypeConverters
 
+from horovod.spark.common import datamodule as common_datamodule
 from horovod.spark.common.params import accessors, param
 from horovod.spark.lightning import _package, _training, datamodule
 from horovod.spark.lightning._package import MIN_PL_VERSION as MIN_PL_VERSION
@@ -142,11 +143,10 @@ class TorchEstimator(_TorchEstimator):
             if epochs < self._value("epochs"):
                 raise ValueError(f"loader_num_epochs={epochs}: there are more epochs, {self._value('epochs')}")
             warnings.warn("loader_num_epochs changes nothing: each epoch reads the rows once", stacklevel=5)
-        for name in _QUEUES:
-            if self._value(name) and self._value("data_module") not in (None, datamodule.ParquetDataModule):
-                raise ValueError(
-                    f"{name} is for the estimator's own data module: leave it out, or leave data_module out"
-                )
+        if self._value("data_module") not in (None, self._data_module(), common_datamodule.ParquetDataModule):
+            for name in _QUEUES:
+                if self._value(name):
+                    raise ValueError(f"{name} is for the estimator's own data module: leave it or data_module out")
         if (self._value("num_gpus") or 0) > 1:
             raise ValueError(f"num_gpus={self._value('num_gpus')}: a process has one GPU; give a larger num_proc")
 
