@@ -65,7 +65,7 @@ class HorovodEstimator(Estimator, EstimatorParams, _persistence.Saved):
         if isinstance(dataset, DataFrame):
             self._check_types({field.name: field.dataType for field in dataset.schema.fields})
         with util.prepare_data(
-            backend.num_processes(),
+            int(backend.num_processes()),
             self._store(),
             dataset,
             label_columns=self._value("label_cols"),
