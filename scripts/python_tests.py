@@ -54,6 +54,7 @@ OF_TWO = {
     "test_keras_on_torch.py",
     "test_timeline.py",
     "test_torch_compile.py",
+    "test_torch_compile_distributed.py",
     "test_torch_gpu.py",
     "test_torch_staging.py",
 }

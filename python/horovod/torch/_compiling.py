@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Callable, Optional, TypeVar
 
@@ -70,8 +71,19 @@ def never_trace(module: str) -> None:
     for member in vars(sys.modules[module]).values():
         if getattr(member, "__module__", None) != module:
             continue
-        functions = vars(member).values() if inspect.isclass(member) else (member,)
-        for function in functions:
-            code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
-            if code is not None:
+        for attribute in vars(member).values() if inspect.isclass(member) else (member,):
+            for code in _codes(attribute):
                 skip_code(code)
+
+
+def _codes(attribute: Any) -> Iterator[CodeType]:
+    """The code of a function, or of a property or method of a class, and that of the functions inside it."""
+    functions = (attribute.fget, attribute.fset) if isinstance(attribute, property) else (attribute,)
+    for function in functions:
+        function = getattr(function, "__func__", function)  # of a static or class method
+        code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+        inside = [code] if code is not None else []
+        while inside:
+            code = inside.pop()
+            yield code
+            inside += [constant for constant in code.co_consts if isinstance(constant, CodeType)]

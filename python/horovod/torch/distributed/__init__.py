@@ -16,6 +16,9 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import os
+import sys
+import warnings
 from typing import Any
 
 import torch.distributed as dist
@@ -24,7 +27,9 @@ if not dist.is_available():
     raise ImportError("this PyTorch was built without torch.distributed")
 
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch._compiling import never_trace
 from horovod.torch.distributed import _join, _sets
+from horovod.torch.distributed._capabilities import DEVICES
 from horovod.torch.distributed._group import ProcessGroup
 from horovod.torch.distributed._work import Work
 from horovod.torch.distributed.hooks import CompressedState, allreduce_hook, compressed_hook
@@ -51,7 +56,11 @@ def _create(options: Any, _: Any = None) -> ProcessGroup:
         ranks = list(range(options.group_size))
     if ranks != sorted(ranks):
         raise ValueError(f"the ranks of a gorovod group must ascend: {ranks}")
-    return ProcessGroup(ranks, rank, _number(options.store, rank), options.timeout)
+    if os.environ.get("TORCH_DIST_NAN_CHECK") == "1":
+        warnings.warn("TORCH_DIST_NAN_CHECK does not check groups of gorovod: set GOROVOD_NAN_CHECK=warn", stacklevel=2)
+    group = ProcessGroup(ranks, rank, _number(options.store, rank), options.timeout)
+    group._being_made = True
+    return group
 
 
 # How many groups this process has numbered, as rank 0 of each.
@@ -68,9 +77,13 @@ def _number(store: dist.Store, rank: int) -> int:
 def _register() -> None:
     arguments: dict[str, Any] = {"extended_api": True}
     if "devices" in inspect.signature(dist.Backend.register_backend).parameters:  # PyTorch 2.0
-        arguments["devices"] = ["cpu", "cuda"]
+        arguments["devices"] = list(DEVICES)
     dist.Backend.register_backend(_NAME, _create, **arguments)
     _join.register_rendezvous()
 
 
 _register()
+
+# DistributedDataParallel and others call groups, hooks and Works between the graphs of a compiled model.
+for _module in [name for name in sys.modules if name == __name__ or name.startswith(f"{__name__}.")]:
+    never_trace(_module)

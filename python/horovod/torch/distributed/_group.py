@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
-from typing import Any
-
-import torch
-
-from horovod.torch.distributed._messages import Messages
-from horovod.torch.distributed._moves import Moves
-from horovod.torch.distributed._reductions import Reductions
+from horovod.torch.distributed._capabilities import Capabilities
+from horovod.torch.distributed._monitored_barrier import MonitoredBarrier
+from horovod.torch.distributed._tracking import Tracking
 
 
-class ProcessGroup(Reductions, Moves, Messages):
+class ProcessGroup(Tracking, MonitoredBarrier, Capabilities):
     """A group of ranks whose collectives run on the engine. ``torch.distributed`` makes it; all members do.
 
     Ranks in arguments are ranks in the group. Tensors that are only moved may have any dtype; tensors that are reduced
@@ -36,10 +31,6 @@ class ProcessGroup(Reductions, Moves, Messages):
 
     _get_backend_name = getBackendName
 
-    def set_timeout(self, timeout: datetime.timedelta) -> None:
-        """Set the time-out of later operations."""
-        self._timeout = timeout
-
     # PyTorch 2 keeps names in a group's backends, and this group has none.
 
     group_name = ""
@@ -50,20 +41,3 @@ class ProcessGroup(Reductions, Moves, Messages):
 
     def _set_group_desc(self, desc: str) -> None:
         self.group_desc = desc
-
-    # PyTorch 2 asks a group's backends what they support. This group has none, so it answers itself.
-
-    supports_coalescing = False
-    supports_splitting = False
-
-    def _get_backend(self, _: torch.device) -> ProcessGroup:
-        return self
-
-    def _start_coalescing(self, *_: Any) -> None:
-        """Operations start at once, so nothing has to be collected."""
-
-    def _end_coalescing(self, *_: Any) -> None:
-        """See :meth:`_start_coalescing`."""
-
-    def _set_sequence_number_for_group(self) -> None:
-        """Operations are counted from 0 anyway."""

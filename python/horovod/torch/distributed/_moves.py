@@ -11,12 +11,14 @@ from horovod.common import _lib
 from horovod.common._operations import Operation
 from horovod.torch.distributed import _memory
 from horovod.torch.distributed._base import Base, Tensors, one
+from horovod.torch.distributed._forms import forms
 from horovod.torch.distributed._work import Work
 
 
 class Moves(Base):
     """The part of a group that moves tensors between all ranks."""
 
+    @forms("root")
     def broadcast(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
         """Copy the tensor of rank ``opts.rootRank`` to the tensors of all ranks."""
         tensor = one(tensors, "broadcast")
@@ -29,6 +31,7 @@ class Moves(Base):
             [tensor], opts, lambda _: _memory.store(host, tensor),
         )  # fmt: skip
 
+    @forms(lists=0)
     def allgather(self, output_tensors: Sequence[Tensors], input_tensors: Tensors, opts: Any = None) -> Work:
         """Copy the tensors of all ranks into a list of tensors, by rank. All must have one size and dtype."""
         outputs, input = list(output_tensors[0]), one(input_tensors, "allgather")
@@ -50,6 +53,7 @@ class Moves(Base):
 
         return self._gather_all(gathered, inputs, [t for outputs in output_lists for t in outputs], opts, finish)
 
+    @forms()
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Copy the tensors of all ranks into ``output``, of ``size()`` times the elements, one after the other."""
         return self.allgather_into_tensor_coalesced([output], [input], opts)
@@ -82,6 +86,7 @@ class Moves(Base):
 
         return self._start("allgather", describe, outputs, opts, finish)
 
+    @forms("root", lists=0)
     def gather(self, output_tensors: Sequence[Tensors], input_tensors: Tensors, opts: Any) -> Work:
         """Copy the tensors of all ranks into a list on rank ``opts.rootRank``; elsewhere the list is empty."""
         input = one(input_tensors, "gather")
@@ -108,6 +113,7 @@ class Moves(Base):
             parts = [list(output.view(self.size(), *input.shape).unbind())]
         return self.gather(parts, [input], opts)
 
+    @forms("root", lists=1)
     def scatter(self, output_tensors: Tensors, input_tensors: Sequence[Tensors], opts: Any) -> Work:
         """Copy a list of tensors of rank ``opts.rootRank``, one to each rank; elsewhere the list is empty."""
         output = one(output_tensors, "scatter")
@@ -138,6 +144,7 @@ class Moves(Base):
 
         return self._start(kind, describe, outputs, opts, finish)
 
+    @forms()
     def alltoall_base(
         self,
         output: torch.Tensor,
@@ -192,6 +199,7 @@ class Moves(Base):
         outputs = [output] if parts is None else parts
         return self._exchange("alltoall", source, target, of, (rows, each), sent, outputs, opts, finish)
 
+    @forms()
     def alltoall(self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None) -> Work:
         """Send a tensor to each rank, and receive one from each. Sizes may differ, dtypes may not."""
         outputs, inputs = list(output_tensors), list(input_tensors)
@@ -208,3 +216,4 @@ class Moves(Base):
     all_gather_single = _allgather_base
     all_gather_single_coalesced = allgather_into_tensor_coalesced
     all_to_all_single = alltoall_base
+    gather_into_tensor = gather_single

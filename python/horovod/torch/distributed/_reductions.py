@@ -11,6 +11,7 @@ from horovod.common import _facts, _lib
 from horovod.common._operations import Operation
 from horovod.torch.distributed import _memory
 from horovod.torch.distributed._base import Base, Tensors, one
+from horovod.torch.distributed._forms import forms
 from horovod.torch.distributed._work import Work
 
 # The engine's reduce operations, by torch.distributed's names.
@@ -30,6 +31,7 @@ def _reduce_op(options: Any) -> str:
 class Reductions(Base):
     """The part of a group that reduces tensors."""
 
+    @forms("op")
     def allreduce(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
         """Reduce a tensor elementwise over the group, in place.
 
@@ -64,6 +66,7 @@ class Reductions(Base):
 
         return self._start("allreduce", describe, tensors, opts, finish)
 
+    @forms("root", "op")
     def reduce(self, tensors: Union[torch.Tensor, Tensors], opts: Any) -> Work:
         """As :meth:`allreduce`, but only rank ``opts.rootRank`` gets the result; the other tensors stay as they are."""
         tensor, root, op = one(tensors, "reduce"), self._root(opts), _reduce_op(opts)
@@ -85,6 +88,7 @@ class Reductions(Base):
 
         return self._start("reduce", describe, [tensor], opts, finish)
 
+    @forms("op", lists=1)
     def reduce_scatter(self, output_tensors: Tensors, input_tensors: Sequence[Tensors], opts: Any = None) -> Work:
         """Reduce a list of tensors, one for each rank; each rank gets its own. ReduceOps as for :meth:`allreduce`.
 
@@ -94,6 +98,7 @@ class Reductions(Base):
         _memory.same_size(inputs, self.size(), "the inputs of reduce_scatter", output)
         return self._reduce_scatter([output], [self._packed(inputs)], opts)
 
+    @forms("op")
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Reduce ``input``, of ``size()`` times the elements of ``output``, and put this rank's part there."""
         return self._reduce_scatter([output], [input], opts)
@@ -127,6 +132,7 @@ class Reductions(Base):
 
         return self._start("reduce_scatter", describe, outputs, opts, finish)
 
+    @forms()
     def barrier(self, opts: Any = None) -> Work:
         """Ends when all ranks have started it."""
         here = torch.empty(0, dtype=torch.uint8, device="cpu")

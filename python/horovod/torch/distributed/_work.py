@@ -16,7 +16,7 @@ from horovod.common import _lib, _operations
 from horovod.common._operations import Operation
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import _device_memory, _staging
-from horovod.torch.distributed import _ends, _memory
+from horovod.torch.distributed import _ends, _memory, _profiling
 from horovod.torch.distributed._traces import Traces
 
 # PyTorch's C++ keeps a Work alive without its Python half, at least before 2.7: calls then reach the base class, and
@@ -152,8 +152,9 @@ class Work(_TorchWork):
         if not self._over:
             limit = timeout.total_seconds()
             left = limit if limit > 0 else self._started + self._limit - time.monotonic()
-            if not self._await(max(left, 0.0)):
-                raise self._too_late(limit if limit > 0 else self._limit)
+            with _profiling.event("wait"):
+                if not self._await(max(left, 0.0)):
+                    raise self._too_late(limit if limit > 0 else self._limit)
             self._conclude()
         self._asked = True
         self._let_go()
@@ -228,7 +229,9 @@ class Work(_TorchWork):
 
     def _outlast(self) -> None:
         """Wait for the end. The future fails if that exceeds the group's time-out."""
-        if self._over or self._await(max(self._started + self._limit - time.monotonic(), 0.0)):
+        with _profiling.event("wait"):
+            ended = self._over or self._await(max(self._started + self._limit - time.monotonic(), 0.0))
+        if ended:
             self._conclude()
         else:
             self._overdue = self._too_late(self._limit)
