@@ -168,17 +168,24 @@ class HookedOptimizer(_Base):
             return HorovodInternalError("Horovod was shut down while gradients were being reduced.")
         if any(p.is_cuda for p in self._submitted):
             check_no_capture()
-        self._generation = generation()
+        self._drop_lost()
         self._watch_the_rest()
-        failure: Optional[Exception] = None
-        for p in self._delay:
-            submitted = self._submitted.get(p)
-            if submitted is None or submitted.wait is None:
+        rest, failure = self._rest()
+        for p in rest:
+            if not self._is_submitted(p):  # with its group, meanwhile
                 try:
                     self._submit(p)
                 except Exception as e:
                     failure = failure or e
         return failure
+
+    def _is_submitted(self, p: torch.Tensor) -> bool:
+        submitted = self._submitted.get(p)
+        return submitted is not None and submitted.wait is not None
+
+    def _rest(self) -> tuple[list[torch.Tensor], Optional[Exception]]:
+        """The parameters that are still to be submitted, and the failure to find out, if any."""
+        return [p for p in self._delay if not self._is_submitted(p)], None
 
     def _stepped(self) -> None:
         """Count a step, and compare the parameters with those of other ranks if it is time (GOROVOD_CONSISTENCY)."""
