@@ -226,13 +226,31 @@ class HookedOptimizer(_Base):
 
     @between_graphs
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As in the optimizer's own class. Waits for reductions under way, and drops their results."""
+        """As in the optimizer's own class. Waits for reductions under way, and drops their results.
+
+        The groups and the state stay the same objects. So a learning rate scheduler, or whatever else was made for the
+        wrapped optimizer, goes on to drive this one.
+        """
         for submitted in self._submitted.values():
             if submitted.wait is not None:
                 with contextlib.suppress(Exception):
                     submitted.wait()
         self._reset()
+        groups, state = self.param_groups, self.state
+        kept = list(groups)
         super().load_state_dict(*args, **kwargs)
+        if self.param_groups is not groups:
+            for group, loaded in zip(kept, self.param_groups):
+                if group is not loaded:
+                    group.clear()
+                    group.update(loaded)
+            groups[:] = kept
+            self.param_groups = groups
+        if self.state is not state:
+            loaded_state = dict(self.state)
+            state.clear()
+            state.update(loaded_state)
+            self.state = state
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As in the optimizer's own class. Call it on all ranks, in one order; the parameters get default names."""
