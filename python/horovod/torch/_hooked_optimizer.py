@@ -245,21 +245,19 @@ class HookedOptimizer(_Base):
                 with contextlib.suppress(Exception):
                     submitted.wait()
         self._reset()
-        groups, state = self.param_groups, self.state
+        this: Any = self
+        groups, state = this.param_groups, this.state
         kept = list(groups)
         super().load_state_dict(*args, **kwargs)
-        if self.param_groups is not groups:
-            for group, loaded in zip(kept, self.param_groups):
-                if group is not loaded:
-                    group.clear()
-                    group.update(loaded)
-            groups[:] = kept
-            self.param_groups = groups
-        if self.state is not state:
-            loaded_state = dict(self.state)
-            state.clear()
-            state.update(loaded_state)
-            self.state = state
+        for group, loaded in zip(kept, this.param_groups):
+            if group is not loaded:
+                group.clear()
+                group.update(loaded)
+        groups[:] = kept
+        loaded_state = dict(this.state)
+        state.clear()
+        state.update(loaded_state)
+        this.param_groups, this.state = groups, state
 
     def __copy__(self) -> HookedOptimizer:
         """A second object for the same parameters, groups, state and reductions."""
