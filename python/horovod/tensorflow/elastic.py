@@ -19,12 +19,13 @@ import tensorflow as tf
 
 from horovod._keras.elastic import State as _KerasState
 from horovod.common import _training
-from horovod.common.elastic import ObjectState
+from horovod.common.elastic import ObjectState, run_fn
 from horovod.tensorflow._errors import internal_error
 from horovod.tensorflow.functions import broadcast_object, broadcast_variables
-from horovod.tensorflow.mpi_ops import rank
+from horovod.tensorflow.mpi_ops import init, rank, shutdown
 
-__all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
+# Programs also import run_fn, init and shutdown from here, to write a loop of their own.
+__all__ = ["TensorFlowKerasState", "TensorFlowState", "init", "run", "run_fn", "shutdown"]
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from horovod.torch._copies import combines_deltas, new
 from horovod.torch._hooked_optimizer import HookedOptimizer
 from horovod.torch._submission import process_set_id
 from horovod.torch.compression import Compression, Compressor
-from horovod.torch.mpi_ops import Average, rocm_built
+from horovod.torch.mpi_ops import Adasum, Average, rocm_built, size  # noqa: F401  (programs import them from here)
 
 
 def _check_groups(groups: Any, parameters: Iterable[torch.Tensor]) -> None:
