@@ -88,6 +88,9 @@ class TensorFlowState(ObjectState):
         session: in a graph, the session to use; the default session by default.
         kwargs: the plain values.
 
+    Raises:
+        TypeError: a plain value holds a variable.
+
     Example:
         >>> w = tf.Variable(1.0)
         >>> state = hvd.elastic.TensorFlowState([w], batch=0)
@@ -109,6 +112,12 @@ class TensorFlowState(ObjectState):
     def _broadcast_object(self, obj: Any) -> Any:
         with _training.converting(internal_error):
             return broadcast_object(obj, session=self.session)
+
+    def _is_trained(self, obj: Any) -> bool:
+        return isinstance(obj, tf.Variable) or (isinstance(obj, tf.Module) and bool(obj.variables))
+
+    def _what_to_do(self, held: Any) -> str:
+        return "Pass its variables: TensorFlowState([*variables, *optimizer.variables], ...)"
 
     def _read(self) -> list[Any]:
         if tf.executing_eagerly():
