@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -979,3 +980,56 @@ def test_parameter_names_by_parameter():
     assert [bare._parameter_names[p] for p in net.parameters()] == [
         f"allreduce.noname.0.{i}" for i, _ in enumerate(net.parameters())
     ]
+
+
+SCHEDULERS = {
+    "StepLR": lambda o: torch.optim.lr_scheduler.StepLR(o, 1, gamma=0.5),
+    "OneCycleLR": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 1.0, total_steps=20),
+    "CosineAnnealingLR": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 10),
+    "ReduceLROnPlateau": lambda o: Plateau(o, factor=0.5, patience=0),
+}
+
+
+class Plateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
+    def step(self):
+        super().step(1.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"op": hvd.Adasum}, {"groups": 1}], ids=str)
+@pytest.mark.parametrize("loaded", ["its own", "of a pickle", "of the unwrapped one", "through an elastic state"])
+@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.filterwarnings("ignore:Detected call of", "ignore:Seems like")
+def test_a_scheduler_made_before_wrapping_drives_on_after_load_state_dict(name, loaded, options):
+    net, reference = model(), model()
+    rates = []
+    for m, distribute in ((net, True), (reference, False)):
+        optimizer = base = torch.optim.SGD(
+            [{"params": m[0].parameters()}, {"params": m[2].parameters(), "lr": 0.25}], lr=1.0, momentum=0.5
+        )
+        scheduler = SCHEDULERS[name](base)
+        if distribute:
+            optimizer = hvd.DistributedOptimizer(base, m.named_parameters(), **options)
+        train_alone(m, base, 1)
+        for _ in range(2):
+            scheduler.step()
+        if loaded == "through an elastic state" and distribute:
+            state = hvd.elastic.TorchState(optimizer=optimizer)
+            state.restore()
+            state.sync()
+        else:
+            saved = (base if loaded == "of the unwrapped one" else optimizer).state_dict()
+            optimizer.load_state_dict(pickle.loads(pickle.dumps(saved)) if loaded == "of a pickle" else saved)
+        scheduler.step()
+        rates.append([group["lr"] for group in optimizer.param_groups])
+        assert optimizer.param_groups is base.param_groups or not distribute
+        assert optimizer.state is base.state or not distribute
+    assert rates[0] == rates[1]
+
+
+def test_loading_leaves_the_groups_alone_if_they_do_not_fit():
+    net = model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.5))
+    before = optimizer.state_dict()
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        optimizer.load_state_dict({**before, "param_groups": []})
+    assert optimizer.state_dict() == before

@@ -43,6 +43,19 @@ def test_state_is_saved_restored_and_that_of_rank_0(front, job):
     assert isinstance(job.elastic.TensorFlowKerasState(model, epoch=1).epoch, int)
 
 
+def test_what_holds_a_model_or_an_optimizer_is_refused(front):
+    """After a sync, other ranks would have a copy, which drives a copy of the model."""
+    hvd, keras = front
+    model = compiled(hvd, keras)
+    callback = keras.callbacks.ReduceLROnPlateau()
+    callback.set_model(model)
+    for value in (callback, [model], {"a": model.optimizer}, [model.layers[0]]):
+        with pytest.raises(TypeError, match=r"State\(mine=\.\.\.\) is a .* holds a .*Keep it outside the state"):
+            hvd.elastic.KerasState(model, mine=value)
+    plain = [1, np.ones(2), keras.callbacks.ReduceLROnPlateau()]
+    assert hvd.elastic.KerasState(model, mine=plain).mine is plain
+
+
 def test_callbacks_keep_the_state(front):
     hvd, keras = front
     model = compiled(hvd, keras)
@@ -108,6 +121,13 @@ def test_tensorflow_state(job):
     variables[0].assign([9.0])
     state.restore()
     assert variables[0].numpy() == [2.0]
+
+
+def test_variables_in_plain_values_of_a_tensorflow_state_are_refused(job):
+    import tensorflow as tf
+
+    with pytest.raises(TypeError, match=r"TensorFlowState\(mine=\.\.\.\) is a list that holds a .*Pass its variables"):
+        job.elastic.TensorFlowState([], mine=[tf.Variable(1.0)])
 
 
 def test_tensorflow_state_of_a_session(job):

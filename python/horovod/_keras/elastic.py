@@ -48,6 +48,7 @@ class State(ObjectState):
 
     Raises:
         ValueError: the model is not built.
+        TypeError: a plain value holds a layer with weights or an optimizer, as a callback with a model does.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -77,6 +78,12 @@ class State(ObjectState):
     def _broadcast_object(self, obj: Any) -> Any:
         with self._converting():
             return _frameworks.framework(self._keras).broadcast_object(obj, root_rank=0)
+
+    def _is_trained(self, obj: Any) -> bool:
+        if isinstance(obj, self._keras.layers.Layer):
+            return bool(obj.weights)
+        legacy = getattr(self._keras.optimizers, "legacy", None)
+        return isinstance(obj, (self._keras.optimizers.Optimizer, getattr(legacy, "Optimizer", ())))
 
     def _variables(self) -> list[Any]:
         return [*self.model.weights, *optimizer_variables(self.optimizer)]

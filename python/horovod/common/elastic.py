@@ -18,7 +18,7 @@ import queue
 import sys
 from typing import Any, Callable, Iterable
 
-from horovod.common import _lib
+from horovod.common import _held, _lib
 from horovod.common._host_updates import HostUpdateResult, WorkerNotificationManager
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
@@ -206,6 +206,9 @@ class ObjectState(State):
         get_rank: ``hvd.rank``.
         kwargs: the values.
 
+    Raises:
+        TypeError: a value holds what the front end trains, such as a model or an optimizer.
+
     Example:
         >>> from horovod.common.elastic import ObjectState
         >>> state = ObjectState(bcast_object=lambda value: value, get_rank=hvd.rank, epoch=0)
@@ -217,8 +220,30 @@ class ObjectState(State):
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
         self._saved_state = dict(kwargs)
+        self._check_values()
         self._assign()
         super().__init__(bcast_object=bcast_object, get_rank=get_rank)
+
+    def _is_trained(self, obj: Any) -> bool:
+        """Whether ``obj`` changes in training, so that the program must not be left with a copy of it."""
+        return False
+
+    def _check_values(self) -> None:
+        for name, value in self._saved_state.items():
+            self._check_value(name, value, f"a {type(value).__name__} that")
+
+    def _check_value(self, name: str, value: Any, described: str) -> None:
+        """Raise TypeError if ``value`` holds something trained: restored or received, it would be a copy."""
+        held = _held.find(value, self._is_trained)
+        if held is not None:
+            what = type(held).__name__
+            raise TypeError(
+                f"{type(self).__name__}({name}=...) is {described} holds a {what}. A sync would give other ranks a "
+                f"copy of that {what}, which their training does not use. {self._what_to_do(held)}"
+            )
+
+    def _what_to_do(self, held: Any) -> str:
+        return "Keep it outside the state, or keep in the state only the numbers from which you can set it up again"
 
     def _assign(self) -> None:
         for name, value in self._saved_state.items():
@@ -247,6 +272,7 @@ class ObjectState(State):
         """Set the values to those of rank 0, on all ranks, and remember them. All ranks call this. Blocks."""
         if self._saved_state:
             self.save()
+            self._check_values()
             self._saved_state = self._bcast_object(self._saved_state)
             self._assign()
 

@@ -19,12 +19,13 @@ import tensorflow as tf
 
 from horovod._keras.elastic import State as _KerasState
 from horovod.common import _training
-from horovod.common.elastic import ObjectState
+from horovod.common.elastic import ObjectState, run_fn
 from horovod.tensorflow._errors import internal_error
 from horovod.tensorflow.functions import broadcast_object, broadcast_variables
-from horovod.tensorflow.mpi_ops import rank
+from horovod.tensorflow.mpi_ops import init, rank, shutdown
 
-__all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
+# Programs also import run_fn, init and shutdown from here, to write a loop of their own.
+__all__ = ["TensorFlowKerasState", "TensorFlowState", "init", "run", "run_fn", "shutdown"]
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,6 +88,9 @@ class TensorFlowState(ObjectState):
         session: in a graph, the session to use; the default session by default.
         kwargs: the plain values.
 
+    Raises:
+        TypeError: a plain value holds a variable.
+
     Example:
         >>> w = tf.Variable(1.0)
         >>> state = hvd.elastic.TensorFlowState([w], batch=0)
@@ -108,6 +112,12 @@ class TensorFlowState(ObjectState):
     def _broadcast_object(self, obj: Any) -> Any:
         with _training.converting(internal_error):
             return broadcast_object(obj, session=self.session)
+
+    def _is_trained(self, obj: Any) -> bool:
+        return isinstance(obj, tf.Variable) or (isinstance(obj, tf.Module) and bool(obj.variables))
+
+    def _what_to_do(self, held: Any) -> str:
+        return "Pass its variables: TensorFlowState([*variables, *optimizer.variables], ...)"
 
     def _read(self) -> list[Any]:
         if tf.executing_eagerly():

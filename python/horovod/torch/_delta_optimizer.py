@@ -7,9 +7,9 @@ from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._compiling import between_graphs, never_trace
-from horovod.torch._hooked_optimizer import HookedOptimizer, Submitted
+from horovod.torch._hooked_optimizer import HookedOptimizer, Submitted, checked_names
 from horovod.torch._result import Result
 from horovod.torch.compression import Compressor
 from horovod.torch.mpi_ops import Adasum, allreduce_async_
@@ -30,14 +30,25 @@ class DeltaOptimizer(HookedOptimizer):
         compression: type[Compressor],
         backward_passes_per_step: int,
     ) -> None:
-        self._prepare(named_parameters, backward_passes_per_step, global_process_set)
-        self._compression = compression
+        names = checked_names(self.param_groups, named_parameters)
+        self._prepare(names, compression, backward_passes_per_step, global_process_set)
+        self._name({})
         for p in self._trainable():
+            self._watch(p)
+
+    def _settings(self) -> dict[str, Any]:
+        # Also what the variant needs that takes its place on one rank.
+        of_one_rank = {"gradient_predivide_factor": 1.0, "sparse_as_dense": False, "groups": []}
+        return {**super()._settings(), "op": Adasum, **of_one_rank}
+
+    def _restore(self, settings: dict[str, Any], process_set: ProcessSet) -> None:
+        super()._restore(settings, process_set)
+        for p in settings["watched"]:
             self._watch(p)
 
     def _submit(self, p: torch.Tensor) -> None:
         delta, ctx = self._compression.compress(self._delta(p))
-        handle = allreduce_async_(delta, name=self._travel_names[p], op=Adasum)
+        handle = allreduce_async_(delta, name=self._travel_name(p), op=Adasum)
         self._submitted[p] = Submitted(Result(handle), ctx)
 
     def _delta(self, p: torch.Tensor) -> torch.Tensor:

@@ -15,8 +15,9 @@ from horovod.common._reduce_ops import Average, Max, Min
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 from horovod.torch._compiling import between_graphs, never_trace
+from horovod.torch._gradient_presence import GradientPresence
 from horovod.torch._grouped import submit_grouped_allreduce
-from horovod.torch._hooked_optimizer import HookedOptimizer, Submitted
+from horovod.torch._hooked_optimizer import HookedOptimizer, Submitted, checked_names
 from horovod.torch._result import Result
 from horovod.torch._submission import submit
 from horovod.torch.compression import Compressor, prepare
@@ -71,8 +72,16 @@ class GradientOptimizer(HookedOptimizer):
         sparse_as_dense: bool,
         process_set: ProcessSet,
     ) -> None:
-        self._prepare(named_parameters, backward_passes_per_step, process_set)
-        self._compression = compression
+        names = checked_names(self.param_groups, named_parameters)
+        self._prepare(names, compression, backward_passes_per_step, process_set)
+        self._name({})
+        self._reduce_by(op, gradient_predivide_factor, sparse_as_dense)
+        if self._reduces:
+            for p in self._trainable():
+                self._watch(p)
+            self._group(self._chunks(groups) if isinstance(groups, int) else groups or ())
+
+    def _reduce_by(self, op: int, gradient_predivide_factor: float, sparse_as_dense: bool) -> None:
         self.op = op
         # For an average, dividing by f before the sum and multiplying by f after it helps narrow types.
         self._prescale = 1.0 / gradient_predivide_factor
@@ -80,14 +89,34 @@ class GradientOptimizer(HookedOptimizer):
         self.sparse_as_dense = sparse_as_dense
         self._synchronized = False
         self._should_synchronize = True
-        self._reduces = bool(process_set.included()) and (size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1")
+        self._reduces = bool(self.process_set.included()) and (size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1")
         self._group_of: dict[torch.Tensor, list[torch.Tensor]] = {}
+        self._in_order: list[torch.Tensor] = []  # the watched parameters, sorted by the names of their reductions
+        self._presence: Optional[GradientPresence] = None  # in the step that is being synchronised
+        self._presence_before: Optional[GradientPresence] = None
+
+    def _group(self, groups: Iterable[Iterable[torch.Tensor]]) -> None:
+        for group in groups:
+            members = [p for p in group if p.requires_grad]
+            self._group_of.update((p, members) for p in members)
+
+    def _settings(self) -> dict[str, Any]:
+        groups = {id(members): members for members in self._group_of.values()}
+        return {
+            **super()._settings(),
+            "op": self.op,
+            "gradient_predivide_factor": self._postscale,
+            "sparse_as_dense": self.sparse_as_dense,
+            "groups": list(groups.values()),
+        }
+
+    def _restore(self, settings: dict[str, Any], process_set: ProcessSet) -> None:
+        super()._restore(settings, process_set)
+        self._reduce_by(settings["op"], settings["gradient_predivide_factor"], settings["sparse_as_dense"])
         if self._reduces:
-            for p in self._trainable():
+            for p in settings["watched"]:
                 self._watch(p)
-            for group in self._chunks(groups) if isinstance(groups, int) else groups or ():
-                members = [p for p in group if p.requires_grad]
-                self._group_of.update((p, members) for p in members)
+            self._group(settings["groups"])
 
     def _chunks(self, count: int) -> list[Sequence[torch.Tensor]]:
         """Cut the trainable parameters into ``count`` groups, in the order that they have on the set's first rank."""
@@ -105,16 +134,43 @@ class GradientOptimizer(HookedOptimizer):
     def _is_complete(self, p: torch.Tensor) -> bool:
         return self._delay[p] == 0 and all(self._delay[q] == 0 for q in self._group_of.get(p, ()))
 
+    def _rest(self) -> tuple[list[torch.Tensor], Optional[Exception]]:
+        """Leave out parameters that have no gradient on any rank."""
+        failure: Optional[Exception] = None
+        if len(self._in_order) != len(self._delay):
+            self._in_order = sorted(self._delay, key=self._travel_name)
+        try:
+            # An interrupted synchronize goes on with the counts that it has submitted.
+            if self._presence is None and self._in_order:
+                if self._presence_before is not None:
+                    self._presence_before.free(wait=True)
+                submitted = {p for p in self._submitted if self._is_submitted(p)}
+                name = f"present_gradients.{self._travel_name(self._in_order[0])}"
+                self._presence = GradientPresence(self._in_order, submitted, name, self.process_set)
+            if self._presence is not None and not self._presence.is_complete_here:
+                self._presence.wait()
+        except Exception as e:
+            failure = e
+        rest, _ = super()._rest()
+        return [p for p in rest if self._is_reduced(p)], failure
+
+    def _is_reduced(self, p: torch.Tensor) -> bool:
+        return self._presence is None or self._presence.is_reduced(p)
+
+    def _no_gradient(self, p: torch.Tensor) -> torch.Tensor:
+        """What this rank contributes for ``p``, for which only other ranks have a gradient."""
+        dims = 0 if self._presence is None else self._presence.sparse_dims(p)
+        zeros = torch.zeros_like(p, requires_grad=False)
+        return zeros.to_sparse(dims) if dims else zeros
+
     def _submit(self, p: torch.Tensor) -> None:
         """Submit the gradient of ``p``, and of its group."""
-        group = self._group_of.get(p, [p])
+        group = [q for q in self._group_of.get(p, [p]) if self._is_reduced(q)]
         dense_of, tensors, ctxs, wires, sparse_dims = [], [], [], [], []
         for q in group:
-            if q.grad is None:
-                q.grad = torch.zeros_like(q)
-            gradient = q.grad.detach()
+            gradient = self._no_gradient(q) if q.grad is None else q.grad.detach()
             if gradient.is_sparse and not self.sparse_as_dense:
-                wait = sparse_allreduce_async(gradient, self._travel_names[q], self.op, self.process_set)
+                wait = sparse_allreduce_async(gradient, self._travel_name(q), self.op, self.process_set)
                 self._submitted[q] = Submitted(wait, stays_sparse=True)
                 continue
             sparse_dims.append(gradient.sparse_dim() if gradient.is_sparse else 0)
@@ -127,7 +183,7 @@ class GradientOptimizer(HookedOptimizer):
         if not tensors:
             return
         reduction = (self.op, self._prescale, self._postscale)
-        name = self._travel_names[group[0]]
+        name = self._travel_name(group[0])
         waits: list[Callable[[], torch.Tensor]]
         if p not in self._group_of:
             waits = [self._reduced(tensors[0], name, wires[0])]
@@ -157,13 +213,15 @@ class GradientOptimizer(HookedOptimizer):
     def _finish(self, p: torch.Tensor, submitted: Submitted) -> None:
         assert submitted.wait is not None
         reduced = submitted.wait()
+        if p.grad is None and self._presence is not None and not self._presence.is_held(p):
+            return  # no rank has a gradient any more: the step leaves the parameter alone
         if submitted.stays_sparse:
             p.grad = reduced
             return
         reduced = self._compression.decompress(reduced, submitted.ctx)
         if submitted.sparse_dims:
             p.grad = reduced.to_sparse(submitted.sparse_dims)
-        elif p.grad is None:  # the program has set the gradient to None meanwhile
+        elif p.grad is None:
             p.grad = reduced
         elif reduced.data_ptr() != p.grad.data_ptr():
             with torch.no_grad():
@@ -173,8 +231,9 @@ class GradientOptimizer(HookedOptimizer):
     def synchronize(self) -> None:
         """Replace every gradient by the reduced one. Blocks.
 
-        Gradients that backward has not completed are submitted as they are; missing ones count as zeros. Raises
-        HorovodInternalError if a reduction failed, after all have ended.
+        Gradients that backward has not completed are submitted as they are. A gradient that only other ranks have
+        counts as zeros here; one that no rank has stays None. Raises HorovodInternalError if a reduction failed, after
+        all have ended.
         """
         if not self._reduces:
             self._synchronized = True
@@ -186,6 +245,11 @@ class GradientOptimizer(HookedOptimizer):
                     self._finish(p, submitted)
             except Exception as e:
                 failure = failure or e
+        try:
+            if self._presence is not None:
+                self._presence.free(wait=False)
+        except Exception as e:
+            failure = failure or e
         self._reset()
         if failure is not None:
             try:
@@ -193,6 +257,11 @@ class GradientOptimizer(HookedOptimizer):
             finally:
                 failure = None  # its stack has this frame: together they would keep the optimizer, and its hooks, alive
         self._synchronized = True
+
+    def _reset(self) -> None:
+        super()._reset()
+        if self._presence is not None:
+            self._presence_before, self._presence = self._presence, None
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:

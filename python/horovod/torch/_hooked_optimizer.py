@@ -49,8 +49,7 @@ class _Existing:
         self._optimizers: weakref.WeakSet[HookedOptimizer] = weakref.WeakSet()
         self._suspects = False  # some may be garbage since there are others for their parameters
 
-    def add(self, optimizer: HookedOptimizer) -> None:
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    def add(self, optimizer: HookedOptimizer, parameters: Iterable[torch.Tensor]) -> None:
         self._suspects |= any(p in other._delay for other in list(self._optimizers) for p in parameters)
         self._optimizers.add(optimizer)
 
@@ -73,28 +72,38 @@ class HookedOptimizer(_Base):
 
     _reduces: bool  # whether this rank takes part in reductions, so that parameters are watched
 
+    _compression: Any
+
     def _prepare(
         self,
-        named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]],
+        names: dict[torch.Tensor, str],
+        compression: Any,
         backward_passes_per_step: int,
         process_set: ProcessSet,
     ) -> None:
         self.process_set = process_set
-        self._parameter_names: dict[torch.Tensor, str] = {}  # Horovod's name for it, which programs read
-        self._travel_names: dict[torch.Tensor, str] = {}  # the names of the reductions
-        self._name(_checked_names(self.param_groups, named_parameters))
+        self._compression = compression
+        self._parameter_names = names  # Horovod's name for it, which programs read
+        self._travel_names: dict[torch.Tensor, str] = {}  # the names of the reductions; empty until the first is needed
         self.backward_passes_per_step = backward_passes_per_step
         self._submitted: dict[torch.Tensor, Submitted] = {}
         self._generation = generation()
         self._delay: dict[torch.Tensor, int] = {}  # backward passes until a parameter is submitted
         self._hooks: list[Any] = []
         self._steps = 0
-        _existing.add(self)
+        _existing.add(self, list(names))
 
     def _name(self, names: dict[torch.Tensor, str]) -> None:
+        """Name the reductions of further parameters; at the first call, also of those known before."""
         self._parameter_names.update(names)
-        distinct = distinct_names(list(names.values()), process_set_id(self.process_set))
-        self._travel_names.update(zip(names, distinct))
+        unnamed = names if self._travel_names else self._parameter_names
+        distinct = distinct_names(list(unnamed.values()), process_set_id(self.process_set))
+        self._travel_names.update(zip(unnamed, distinct))
+
+    def _travel_name(self, p: torch.Tensor) -> str:
+        if not self._travel_names:
+            self._name({})
+        return self._travel_names[p]
 
     def _submit(self, p: torch.Tensor) -> None:
         """Submit the reduction of ``p``, and of tensors that travel with it, and note it in ``_submitted``."""
@@ -168,17 +177,24 @@ class HookedOptimizer(_Base):
             return HorovodInternalError("Horovod was shut down while gradients were being reduced.")
         if any(p.is_cuda for p in self._submitted):
             check_no_capture()
-        self._generation = generation()
+        self._drop_lost()
         self._watch_the_rest()
-        failure: Optional[Exception] = None
-        for p in self._delay:
-            submitted = self._submitted.get(p)
-            if submitted is None or submitted.wait is None:
+        rest, failure = self._rest()
+        for p in rest:
+            if not self._is_submitted(p):  # with its group, meanwhile
                 try:
                     self._submit(p)
                 except Exception as e:
                     failure = failure or e
         return failure
+
+    def _is_submitted(self, p: torch.Tensor) -> bool:
+        submitted = self._submitted.get(p)
+        return submitted is not None and submitted.wait is not None
+
+    def _rest(self) -> tuple[list[torch.Tensor], Optional[Exception]]:
+        """The parameters that are still to be submitted, and the failure to find out, if any."""
+        return [p for p in self._delay if not self._is_submitted(p)], None
 
     def _stepped(self) -> None:
         """Count a step, and compare the parameters with those of other ranks if it is time (GOROVOD_CONSISTENCY)."""
@@ -219,13 +235,55 @@ class HookedOptimizer(_Base):
 
     @between_graphs
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As in the optimizer's own class. Waits for reductions under way, and drops their results."""
+        """As in the optimizer's own class. Waits for reductions under way, and drops their results.
+
+        The groups and the state stay the same objects. So a learning rate scheduler, or whatever else was made for the
+        wrapped optimizer, goes on to drive this one.
+        """
         for submitted in self._submitted.values():
             if submitted.wait is not None:
                 with contextlib.suppress(Exception):
                     submitted.wait()
         self._reset()
+        this: Any = self
+        groups, state = this.param_groups, this.state
+        kept = list(groups)
         super().load_state_dict(*args, **kwargs)
+        for group, loaded in zip(kept, this.param_groups):
+            if group is not loaded:
+                group.clear()
+                group.update(loaded)
+        groups[:] = kept
+        loaded_state = dict(this.state)
+        state.clear()
+        state.update(loaded_state)
+        this.param_groups, this.state = groups, state
+
+    def __copy__(self) -> HookedOptimizer:
+        """A second object for the same parameters, groups, state and reductions."""
+        same = type(self).__new__(type(self))
+        same.__dict__.update((key, value) for key, value in self.__dict__.items() if key != "step")
+        return same
+
+    def _settings(self) -> dict[str, Any]:
+        """How this optimizer is distributed, for :meth:`_restore`; picklable."""
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        return {
+            "names": {p: self._parameter_names[p] for p in parameters if p in self._parameter_names},
+            "compression": self._compression,
+            "backward_passes_per_step": self.backward_passes_per_step,
+            "watched": list(self._delay),
+            "ranks": None if self.process_set.process_set_id == 0 else self.process_set.ranks,
+        }
+
+    def _restore(self, settings: dict[str, Any], process_set: ProcessSet) -> None:
+        """Distribute a copy that has no parameter groups yet.
+
+        It calls no collective, and names nothing before its first backward pass, because perhaps only rank 0 makes
+        copies, for a checkpoint.
+        """
+        names, passes = settings["names"], settings["backward_passes_per_step"]
+        self._prepare(names, settings["compression"], passes, process_set)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As in the optimizer's own class. Call it on all ranks, in one order; the parameters get default names."""
@@ -238,7 +296,7 @@ class HookedOptimizer(_Base):
                 self._watch(p)
 
 
-def _checked_names(
+def checked_names(
     param_groups: list[dict[str, Any]], named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]]
 ) -> dict[torch.Tensor, str]:
     """Check ``named_parameters``, and return each parameter's name."""

@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._compiling import never_trace
-from horovod.torch._submission import generation, is_known, synchronize
+from horovod.torch._submission import generation, is_known, poll, synchronize
 
 
 class Result:
@@ -28,6 +28,10 @@ class Result:
     def is_due(self) -> bool:
         """Whether the result was not fetched yet, and is not lost."""
         return self._handle is not None and self._generation == generation()
+
+    def has_ended(self) -> bool:
+        """Whether a call would not wait."""
+        return not self.is_due() or poll(self._handle)  # type: ignore[arg-type]
 
     def __call__(self) -> Any:
         if self._handle is not None:

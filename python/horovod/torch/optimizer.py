@@ -10,12 +10,11 @@ import torch
 from horovod.common import _arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._collectives._common import check_reduce_op
-from horovod.torch._delta_optimizer import DeltaOptimizer
-from horovod.torch._gradient_optimizer import GradientOptimizer
+from horovod.torch._copies import combines_deltas, new
 from horovod.torch._hooked_optimizer import HookedOptimizer
 from horovod.torch._submission import process_set_id
 from horovod.torch.compression import Compression, Compressor
-from horovod.torch.mpi_ops import Adasum, Average, rocm_built, size
+from horovod.torch.mpi_ops import Adasum, Average, rocm_built, size  # noqa: F401  (programs import them from here)
 
 
 def _check_groups(groups: Any, parameters: Iterable[torch.Tensor]) -> None:
@@ -117,18 +116,13 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     if groups is not None:
         _check_groups(groups, (p for group in optimizer.param_groups for p in group["params"]))
 
-    combines_deltas = op == Adasum and size() > 1
-    if combines_deltas and isinstance(optimizer, torch.optim.LBFGS):
+    if combines_deltas(op) and isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("Adasum needs an optimizer that can make a step for one parameter, which LBFGS cannot.")
 
-    base = optimizer.__class__
-    variant = DeltaOptimizer if combines_deltas else GradientOptimizer
-    cls: Any = type(base.__name__, (variant, base), {"__module__": base.__module__, "__doc__": base.__doc__})
-    distributed = cls.__new__(cls)
-    # No constructor: that of an arbitrary class may need arguments that only its caller knows. Without "step", which
-    # exists if a learning rate scheduler has wrapped the optimizer's own.
+    distributed = new(optimizer.__class__, op)
+    # Without "step", which exists if a learning rate scheduler has wrapped the optimizer's own.
     distributed.__dict__.update((key, value) for key, value in optimizer.__dict__.items() if key != "step")
-    if combines_deltas:
+    if combines_deltas(op):
         distributed._distribute(named_parameters, compression, backward_passes_per_step)
         return distributed
     distributed._distribute(

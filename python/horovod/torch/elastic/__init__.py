@@ -20,10 +20,13 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from horovod.common import _training
+from horovod.common.elastic import run_fn
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState
+from horovod.torch.mpi_ops import init, shutdown
 
-__all__ = ["ElasticSampler", "TorchState", "run"]
+# Programs also import run_fn, init and shutdown from here, to write a loop of their own.
+__all__ = ["ElasticSampler", "TorchState", "init", "run", "run_fn", "shutdown"]
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:

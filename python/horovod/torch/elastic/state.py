@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import MethodType
 from typing import Any, Optional
 
 import torch
@@ -164,6 +165,53 @@ class SamplerStateHandler(StateHandler):
         self.save()
 
 
+class StatefulHandler(StateHandler):
+    """Handles any value with ``state_dict`` and ``load_state_dict``: a scheduler, a ``GradScaler``, a sampler, an EMA.
+
+    A value keeps its place in the program: a scheduler goes on to drive its own optimizer. Methods among the state stay
+    the value's own; PyTorch 1.13 has one in that of ``OneCycleLR``.
+
+    Args:
+        value: the value. Its state can be copied and pickled.
+
+    Example:
+        >>> from horovod.torch.elastic.state import StatefulHandler
+        >>> optimizer = torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1)
+        >>> StatefulHandler(torch.optim.lr_scheduler.StepLR(optimizer, step_size=1)).sync()
+    """
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.save()
+
+    def save(self) -> None:
+        """Remember a copy of the state, once a GPU has done all collectives.
+
+        Raises:
+            HorovodInternalError: the job has failed before. The copy before stays.
+        """
+        _lib.settle()
+        self._saved = copy.deepcopy(_without_methods(self.value.state_dict()))
+
+    def restore(self) -> None:
+        """Load the copy."""
+        self.value.load_state_dict(copy.deepcopy(self._saved))  # CyclicLR, for one, changes what it loads
+
+    def sync(self) -> None:
+        """Load rank 0's state, and save it. Blocks."""
+        self.value.load_state_dict(copy.deepcopy(broadcast_object(_without_methods(self.value.state_dict()))))
+        self.save()
+
+
+def _without_methods(state: Any) -> Any:
+    if isinstance(state, dict):
+        kept = {key: _without_methods(value) for key, value in state.items() if not isinstance(value, MethodType)}
+        return kept if type(state) is dict else type(state)(kept) if len(kept) != len(state) else state
+    if type(state) in (list, tuple):
+        return type(state)(map(_without_methods, state))
+    return state
+
+
 _handler_registry: list[tuple[type, type[StateHandler]]] = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
@@ -172,10 +220,11 @@ _handler_registry: list[tuple[type, type[StateHandler]]] = [
 
 
 def get_handler_registry() -> list[tuple[type, type[StateHandler]]]:
-    """Get the types of values that have handlers in a :class:`TorchState`.
+    """Get the types of values that have handlers of their own in a :class:`TorchState`.
 
     Returns:
-        Pairs of a type and its handler's class. The first pair whose type fits a value counts.
+        Pairs of a type and its handler's class. The first pair whose type fits a value counts. If none does, a value
+        with ``state_dict`` and ``load_state_dict`` has a :class:`StatefulHandler`.
 
     Example:
         >>> from horovod.torch.elastic.state import get_handler_registry
@@ -200,10 +249,14 @@ def set_handler_registry(registry: list[tuple[type, type[StateHandler]]]) -> Non
 
 
 def _handler_of(value: Any) -> Optional[StateHandler]:
+    if isinstance(value, torch.nn.Module) and hasattr(value, "metric_state") and hasattr(value, "persistent"):
+        value.persistent(True)  # a metric of torchmetrics: without this its state_dict is empty
+        return StatefulHandler(value)
     for kind, handler in _handler_registry:
         if isinstance(value, kind):
             return handler(value)
-    return None
+    is_stateful = all(callable(getattr(value, method, None)) for method in ("state_dict", "load_state_dict"))
+    return StatefulHandler(value) if is_stateful and not isinstance(value, type) else None
 
 
 class TorchState(ObjectState):
@@ -213,9 +266,14 @@ class TorchState(ObjectState):
 
     Args:
         model, optimizer: the trained model, and its optimizer; either may be left out.
-        kwargs: further values. Modules, optimizers and :class:`ElasticSampler` are handled like ``model`` and
-            ``optimizer``: copied at :meth:`save`. Others are plain picklable objects, such as the numbers of epoch and
-            batch; of these the object itself is saved, not a copy.
+        kwargs: further values. Modules, optimizers, :class:`ElasticSampler` and whatever has ``state_dict`` and
+            ``load_state_dict``, such as a learning rate scheduler or a ``GradScaler``, are handled like ``model`` and
+            ``optimizer``: their state is copied at :meth:`save`, and the objects stay the same. Others are plain
+            picklable objects, such as the numbers of epoch and batch; of these the object itself is saved, not a copy.
+
+    Raises:
+        TypeError: a plain value holds an optimizer or a module, such as a list of models; or ``model`` or ``optimizer``
+            has no state that could be saved.
 
     Example:
         >>> state = hvd.elastic.TorchState(model=torch.nn.Linear(2, 1), epoch=0)
@@ -237,7 +295,13 @@ class TorchState(ObjectState):
         for name, value in {"model": model, "optimizer": optimizer, **kwargs}.items():
             handler = _handler_of(value)
             if handler is not None:
+                self._check_handler(name, handler)
                 handled[name] = handler
+            elif name in ("model", "optimizer") and value is not None:
+                raise TypeError(
+                    f"TorchState({name}=...) is a {type(value).__name__}, which has no state_dict and load_state_dict. "
+                    f"If there are several, pass each by a keyword of its own: TorchState({name}1=..., {name}2=...)"
+                )
         object.__setattr__(self, "_handlers", {})  # __setattr__ looks at this attribute
         for name, handler in handled.items():
             object.__setattr__(self, name, handler.value)
@@ -256,6 +320,28 @@ class TorchState(ObjectState):
         handler = self._handlers.get(name)
         if handler is not None:
             handler.set_value(value)
+        elif name in ("model", "optimizer") or name in self.__dict__.get("_saved_state", ()):
+            handler = _handler_of(value)
+            if handler is not None:  # as if it had been given at the construction
+                self._check_handler(name, handler)
+                self._handlers[name] = handler
+                self._saved_state.pop(name, None)
+
+    def _check_handler(self, name: str, handler: StateHandler) -> None:
+        if isinstance(handler, StatefulHandler):
+            described = f"a {type(handler.value).__name__} whose state_dict"
+            self._check_value(name, handler._saved, described)
+
+    def _is_trained(self, obj: Any) -> bool:
+        if isinstance(obj, torch.nn.Module):
+            return any(True for tensors in (obj.parameters(), obj.buffers()) for _ in tensors)
+        return isinstance(obj, torch.optim.Optimizer)
+
+    def _what_to_do(self, held: Any) -> str:
+        return (
+            "Pass each model, optimizer and scheduler by a keyword of its own; give a class of your own state_dict and "
+            "load_state_dict, or a handler: horovod.torch.elastic.state.set_handler_registry"
+        )
 
     def save(self) -> None:
         """Remember copies of the values with handlers, and the plain values themselves.
