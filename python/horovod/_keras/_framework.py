@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any, Callable, Optional, Sequence
 
 from horovod.common import _consistency
@@ -31,8 +32,8 @@ class Framework:
         """``compression``; TypeError if it is no compression."""
         return compressor(compression)
 
-    def prepare(self, optimizer: Any, is_distributed: Callable[[Any], bool]) -> None:
-        """Called for each distributed optimizer. ``is_distributed(optimizer)`` says whether an optimizer is one."""
+    def prepare(self, is_distributed: Callable[[Any], bool]) -> None:
+        """Called for each distributed optimizer of Keras 3. ``is_distributed`` says whether an optimizer is one."""
 
     def internal_error(self, error: BaseException) -> Optional[HorovodInternalError]:
         """The HorovodInternalError for an exception of the framework; None if it is not the error of a collective."""
@@ -209,6 +210,26 @@ class Gradients:
         self._options = options
         self._local: dict[int, Any] = {}  # variables by their ids
         self._local_layers: list[Any] = []
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether gradients are added up over several passes before they are reduced."""
+        return self._options.backward_passes_per_step > 1
+
+    def copy(self) -> Gradients:
+        """Another one with the same options, and the same local variables now and later."""
+        other = type(self)(self._name, self._options)
+        other._local, other._local_layers = self._local, self._local_layers
+        return other
+
+    def __reduce__(self) -> Any:
+        if self._local or self._local_layers or isinstance(self._options.groups, list):
+            raise pickle.PicklingError(
+                "an optimizer that Horovod has given local variables, local layers or groups of variables cannot be "
+                "pickled, because copies of the variables would be others. Pickle the optimizer that you gave to "
+                "Horovod, and make a distributed one of the copy."
+            )
+        return type(self), (self._name, self._options)
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient of ``variable`` from being reduced."""
