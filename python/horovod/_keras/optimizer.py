@@ -51,7 +51,7 @@ class _Distributed(_OfKeras):
         return made
 
     def __setstate__(self, optimizer: Any) -> None:
-        state = vars(optimizer)
+        state: dict[str, Any] = vars(optimizer)
         object.__setattr__(self, "__dict__", state)
         # A method that was bound to the given optimizer may call `self.apply`, which must reduce.
         for name, value in state.items():
