@@ -110,6 +110,23 @@ def test_the_given_optimizer_stays_alone(sgd):
         np.testing.assert_allclose(new, old - 0.1 * gradient.numpy(), rtol=1e-5)
 
 
+def test_pickles_belong_to_the_job_that_reads_them(front):
+    """Of the optimizer, only what is Horovod's: Keras 2 cannot pickle all of its own."""
+    hvd, keras = front
+
+    def read(**options):
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), **options)
+        return pickle.loads(pickle.dumps(optimizer._horovod_gradients))
+
+    gradients = read(name="mine", op=hvd.Sum, groups=2)
+    options = gradients._options
+    assert options.process_set is hvd.global_process_set
+    assert (gradients._name, options.op, options.groups) == ("mine", hvd.Sum, 2)
+    for own in ({"process_set": hvd.ProcessSet([0])}, {"groups": [[tf.Variable(1.0)]]}):
+        with pytest.raises(pickle.PicklingError, match="process set"):
+            read(**own)
+
+
 def test_copies_know_local_variables(sgd):
     hvd, case, optimizer = sgd
     optimizer.register_local_var(case.variables[0])

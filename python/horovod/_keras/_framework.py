@@ -223,13 +223,15 @@ class Gradients:
         return other
 
     def __reduce__(self) -> Any:
-        if self._local or self._local_layers or isinstance(self._options.groups, list):
+        options = self._options._asdict()
+        own_set = options.pop("process_set") is not global_process_set
+        if own_set or self._local or self._local_layers or isinstance(options["groups"], list):
             raise pickle.PicklingError(
-                "an optimizer that Horovod has given local variables, local layers or groups of variables cannot be "
-                "pickled, because copies of the variables would be others. Pickle the optimizer that you gave to "
-                "Horovod, and make a distributed one of the copy."
+                "a distributed optimizer with local variables, local layers, groups of variables or a process set "
+                "cannot be pickled, because copies of these would not be those of the job that reads them. Pickle the "
+                "optimizer that you gave to Horovod, and make a distributed one of the copy."
             )
-        return type(self), (self._name, self._options)
+        return _unpickled, (type(self), self._name, options)
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient of ``variable`` from being reduced."""
@@ -250,3 +252,8 @@ class Gradients:
     ) -> Any:
         """``apply`` reduced gradients. While gradients are being added up, only count the step of ``optimizer``."""
         raise NotImplementedError
+
+
+def _unpickled(kind: type[Gradients], name: str, options: dict[str, Any]) -> Gradients:
+    """Gradients that are reduced by the ranks of this job."""
+    return kind(name, Options(**options))
