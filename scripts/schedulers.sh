@@ -130,11 +130,11 @@ communicators() {
     [world]='world rank $r of 4' [after]='after rank $r of 4' [exits]='exits rank $r of 4'
     [again]='again rank $((3 - r)) of 4 was $r' [parts]='parts rank $((r / 2)) of 2 was $r'
     [several]="several rank \$r of 4 sets $all" [sets]="sets rank \$r of 4 sets $all 3=0+1 sum \$((2 + r % 2 * 2))"
-    [single]='single refused' [stranger]='stranger refused'
+    [duplicates]='duplicates 0 1 refused' [single]='single refused' [stranger]='stranger refused'
   )
   local mpi4py=(env PYTHONPATH="$PYTHONPATH:$top/build/mpi4py" LD_LIBRARY_PATH="$(alias_of "$kind")" MPI4PY_MPIABI="$kind")
   if [ -d build/mpi4py ]; then
-    for case in world after again parts several sets exits single stranger; do
+    for case in world after again parts several sets duplicates exits single stranger; do
       if [ "$case" = after ] && ! "${mpi4py[@]}" "$@" 1 "$python" -c 'import torch; from mpi4py import MPI' > "$scratch/after" 2>&1; then
         row skipped "$mpi, mpi4py: after" "here mpi4py itself does not start after torch, which is linked with another MPI"
         continue

@@ -1,6 +1,9 @@
 """Keras 3 on JAX: training equals one process with the whole batch."""
 
+import copy
+
 import keras_models as models
+import keras_variants as variants
 import numpy as np
 import pytest
 
@@ -46,3 +49,31 @@ def test_values_and_state(hvd):
         hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), compression="fp16")
     with pytest.raises(ValueError, match="gradient_accumulation_steps"):
         hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=2)
+
+
+def stateless(case, optimizer, gradients):
+    """A step as Keras' trainer makes it: values in, values out."""
+    if not optimizer.built:
+        optimizer.build(case.variables)
+    old = [v.value for v in optimizer.variables]
+    changed, state = optimizer.stateless_apply(old, gradients, [v.value for v in case.variables])
+    for variable, value in zip(case.variables + optimizer.variables, list(changed) + list(state)):
+        variable.assign(value)
+
+
+@pytest.mark.parametrize("name", variants.NAMES)
+def test_nothing_is_lost(hvd, name):
+    """See test/tensorflow/test_keras_whole_optimizer.py. On JAX, a LossScaleOptimizer makes stateless steps only."""
+    import jax
+
+    variants.check(keras, hvd, "3", name, "alone", jax.numpy.asarray)
+    for where in ("alone", "around", "inside"):
+        variants.check(keras, hvd, "3", name, where, jax.numpy.asarray, apply=stateless)
+
+
+@pytest.mark.parametrize("make", [copy.deepcopy, lambda o: type(o).from_config(o.get_config())])
+def test_copies_stay_distributed(hvd, make):
+    import jax
+
+    case = variants.new_case(keras, "3", jax.numpy.asarray)
+    variants.subtracts_average(hvd, case, make(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))))

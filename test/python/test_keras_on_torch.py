@@ -1,8 +1,10 @@
 """Keras 3 on PyTorch: training equals one process with the whole batch."""
 
+import copy
 import os
 
 import keras_models as models
+import keras_variants as variants
 import numpy as np
 import pytest
 import torch
@@ -121,3 +123,16 @@ def test_saved_models(hvd, tmp_path):
     models.fit(plain, epochs=1)
     models.fit(again, hvd, epochs=1)
     models.assert_same_weights(again.get_weights(), plain.get_weights())
+
+
+@pytest.mark.parametrize("where", ["alone", "around", "inside"])
+@pytest.mark.parametrize("name", variants.NAMES)
+def test_nothing_is_lost(hvd, name, where):
+    """See test/tensorflow/test_keras_whole_optimizer.py."""
+    variants.check(keras, hvd, "3", name, where, torch.from_numpy)
+
+
+@pytest.mark.parametrize("make", [copy.deepcopy, lambda o: type(o).from_config(o.get_config())])
+def test_copies_stay_distributed(hvd, make):
+    case = variants.new_case(keras, "3", torch.from_numpy)
+    variants.subtracts_average(hvd, case, make(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))))

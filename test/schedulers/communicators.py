@@ -105,6 +105,25 @@ def sets() -> None:
     tell("sets", members() + set_sum(by_comm))
 
 
+def duplicates() -> None:
+    """A set that exists already is refused, whether communicators or ranks tell it; one error for each list."""
+
+    def half() -> "hvd.ProcessSet":
+        return hvd.ProcessSet(MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2, MPI.COMM_WORLD.rank))
+
+    mine = [MPI.COMM_WORLD.rank % 2, MPI.COMM_WORLD.rank % 2 + 2]
+    of_all = [hvd.ProcessSet([0, 2]), hvd.ProcessSet([1, 3])]
+    refused = []
+    for process_sets in ([hvd.ProcessSet(MPI.COMM_WORLD.Dup())], [half(), half()], [*of_all, half()]):
+        try:
+            hvd.init(comm=MPI.COMM_WORLD, process_sets=process_sets)
+        except ValueError as e:
+            refused.append(str(e).partition(" of init is a duplicate")[0].removeprefix("Process set number "))
+        hvd.shutdown()
+    assert refused[2] == ("0" if mine == [0, 2] else "1"), refused
+    say(f"duplicates {refused[0]} {refused[1]} refused")
+
+
 def exits() -> None:
     """The program finalizes MPI itself, and ends without hvd.shutdown: nothing aborts, and the exit code is 0."""
     hvd.init(comm=MPI.COMM_WORLD)
@@ -132,4 +151,5 @@ def stranger() -> None:
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (world, after, again, parts, several, sets, exits, single, stranger)}[CASE]()
+    cases = (world, after, again, parts, several, sets, duplicates, exits, single, stranger)
+    {f.__name__: f for f in cases}[CASE]()

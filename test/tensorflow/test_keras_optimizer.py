@@ -249,13 +249,12 @@ def test_load_model_that_was_saved_without_horovod(tfkeras, tmp_path):
     assert_same_weights(again.get_weights(), model.get_weights())
 
 
-def test_wrapping_an_optimizer_that_has_trained_keeps_its_state(tfkeras):
+@pytest.mark.parametrize("kind", ["SGD", "legacy SGD"])
+def test_wrapping_an_optimizer_that_has_trained_keeps_its_state(tfkeras, kind):
     hvd, keras = tfkeras
-    if models.has_legacy(keras):
-        pytest.skip("an optimizer of Keras 2 does not know its variables")
-    want = alone(keras, models.make_optimizer(keras, "SGD"), epochs=2)
+    want = alone(keras, models.make_optimizer(keras, kind), epochs=2)
     model = dense(keras)
-    model.compile(models.make_optimizer(keras, "SGD"), loss(keras))
+    model.compile(models.make_optimizer(keras, kind), loss(keras))
     fit(model, epochs=1)
     model.compile(hvd.DistributedOptimizer(model.optimizer), loss(keras))
     fit(model, hvd, epochs=1)

@@ -145,13 +145,28 @@ def test_local_sources(scale):
     check(reduced, np.float32((hvd.size() + 1) / 2), exact=False)
 
 
-def test_local_and_global_gradients():
-    v = tf.Variable(1.0)
-    with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
-        loss = (hvd.rank() + 1.0) * v
-    local, reduced = tape.get_local_and_global_gradients(loss, [v])
-    check(local[0], np.float32(hvd.rank() + 1))
-    check(reduced[0], np.float32((hvd.size() + 1) / 2), exact=False)
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "function"])
+def test_local_and_global_gradients(compiled, scale):
+    """Pairs of a source and its gradient: the local sources in the first list, all others in the second."""
+    first, mine, last, unused = (tf.Variable(1.0) for _ in range(4))
+
+    def step():
+        tape = hvd.DistributedGradientTape(tf.GradientTape(), scale_local_gradients=scale)
+        tape.register_local_source(mine)
+        with tape:
+            loss = (hvd.rank() + 1.0) * (first + 2 * mine + 3 * last)
+        sources = {"a": first, "b": [mine, last], "c": unused}
+        local, others = tape.get_local_and_global_gradients(loss, sources)
+        assert [v is w for (v, _), w in zip(local, [mine])] == [True]
+        assert [v is w for (v, _), w in zip(others, [first, last, unused])] == [True] * 3
+        assert others[2][1] is None
+        return [g for _, g in local], [g for _, g in others[:2]]
+
+    (local,), reduced = (tf.function(step, autograph=False) if compiled else step)()
+    check(local, np.float32(2 * (hvd.rank() + 1) / (hvd.size() if scale else 1)), exact=False)
+    for gradient, factor in zip(reduced, (1, 3)):
+        check(gradient, np.float32(factor * (hvd.size() + 1) / 2), exact=False)
 
 
 def test_partial_tape():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any, Callable, Optional, Sequence
 
 from horovod.common import _consistency
@@ -31,8 +32,8 @@ class Framework:
         """``compression``; TypeError if it is no compression."""
         return compressor(compression)
 
-    def prepare(self, optimizer: Any, is_distributed: Callable[[Any], bool]) -> None:
-        """Called for each distributed optimizer. ``is_distributed(optimizer)`` says whether an optimizer is one."""
+    def prepare(self, is_distributed: Callable[[Any], bool]) -> None:
+        """Called for each distributed optimizer of Keras 3. ``is_distributed`` says whether an optimizer is one."""
 
     def internal_error(self, error: BaseException) -> Optional[HorovodInternalError]:
         """The HorovodInternalError for an exception of the framework; None if it is not the error of a collective."""
@@ -210,6 +211,28 @@ class Gradients:
         self._local: dict[int, Any] = {}  # variables by their ids
         self._local_layers: list[Any] = []
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether gradients are added up over several passes before they are reduced."""
+        return self._options.backward_passes_per_step > 1
+
+    def copy(self) -> Gradients:
+        """Another one with the same options, and the same local variables now and later."""
+        other = type(self)(self._name, self._options)
+        other._local, other._local_layers = self._local, self._local_layers
+        return other
+
+    def __reduce__(self) -> Any:
+        options = self._options._asdict()
+        own_set = options.pop("process_set") is not global_process_set
+        if own_set or self._local or self._local_layers or isinstance(options["groups"], list):
+            raise pickle.PicklingError(
+                "a distributed optimizer with local variables, local layers, groups of variables or a process set "
+                "cannot be pickled, because copies of these would not be those of the job that reads them. Pickle the "
+                "optimizer that you gave to Horovod, and make a distributed one of the copy."
+            )
+        return _unpickled, (type(self), self._name, options)
+
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient of ``variable`` from being reduced."""
         self._local[id(variable)] = variable
@@ -229,3 +252,8 @@ class Gradients:
     ) -> Any:
         """``apply`` reduced gradients. While gradients are being added up, only count the step of ``optimizer``."""
         raise NotImplementedError
+
+
+def _unpickled(kind: type[Gradients], name: str, options: dict[str, Any]) -> Gradients:
+    """Gradients that are reduced by the ranks of this job."""
+    return kind(name, Options(**options))

@@ -62,8 +62,13 @@ class Gradients(_framework.Gradients):
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient of ``variable`` from being reduced."""
+        super().register_local_var(_native(variable))
+
+    def _register_weights(self) -> None:
+        super()._register_weights()
         register = self._kept.register if self.helper is None else self.helper.register_local_var
-        register(_native(variable))
+        for variable in self._local.values():
+            register(variable)
 
     def _reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         # By number, because names of layers may differ between ranks.
@@ -151,10 +156,8 @@ class TensorFlow(Framework):
         """The HorovodInternalError for TensorFlow's ``error``; None if it is not the error of a collective."""
         return _errors.internal_error(error)
 
-    def prepare(self, optimizer: Any, is_distributed: Callable[[Any], bool]) -> None:
-        """Keep Keras 3 from compiling a model with this optimizer by XLA, which cannot run its collectives."""
-        if not hasattr(type(optimizer), "stateless_apply"):
-            return
+    def prepare(self, is_distributed: Callable[[Any], bool]) -> None:
+        """Keep Keras 3 from compiling a model with such an optimizer by XLA, which cannot run its collectives."""
         from keras.src.trainers import trainer
 
         supports = trainer.model_supports_jit

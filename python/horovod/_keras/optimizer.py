@@ -1,16 +1,24 @@
-"""Distributed optimizers: classes of Keras whose gradients are reduced over the ranks before they are applied.
+"""Distributed optimizers: optimizers of Keras whose gradients are reduced over the ranks before they are applied.
 
-The class of a distributed optimizer has the name, module and configuration of the class that it is made from. So a
-model that is saved with it can be loaded without Horovod.
+A distributed optimizer has the state of the optimizer that it is made from: both have the same ``__dict__``. So
+nothing is lost that a configuration does not tell: attributes, methods of the instance, variables that are built
+already. Its class is derived from the given one's, and has the same name, module and configuration. So a model that is
+saved with it can be loaded without Horovod.
+
+What belongs to Horovod is in slots, outside of that ``__dict__``: Keras neither sees nor saves it, and the given
+optimizer remains an ordinary one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
+import types
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
 
 from horovod._keras import _frameworks
+from horovod._keras._copies import warn_of_copies
 from horovod.common import _arguments, _patches
 from horovod.common._options import Options
 
@@ -23,9 +31,61 @@ else:
 class _Distributed(_OfKeras):
     """The methods of all distributed optimizers."""
 
-    def _distribute(self, gradients: Any) -> None:
-        # Not by __setattr__, because Keras would search it for variables, and save them with the model.
-        self.__dict__["_horovod_gradients"] = gradients
+    __slots__ = ("_horovod_computed", "_horovod_gradients", "_horovod_takes_reduced")
+
+    _horovod_kind: Any  # the plain class
+    _horovod_template: Any  # Gradients that each instance gets a copy of
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        made: Any = object.__new__(cls)
+        object.__setattr__(made, "_horovod_gradients", cls._horovod_template.copy())
+        object.__setattr__(made, "_horovod_takes_reduced", False)
+        object.__setattr__(made, "_horovod_computed", False)
+        return made
+
+    @classmethod
+    def _sharing(cls, optimizer: Any) -> Any:
+        """A distributed optimizer with the state of ``optimizer``."""
+        made = cls.__new__(cls)
+        made.__setstate__(optimizer)
+        return made
+
+    def __setstate__(self, optimizer: Any) -> None:
+        state: dict[str, Any] = vars(optimizer)
+        object.__setattr__(self, "__dict__", state)
+        # A method that was bound to the given optimizer may call `self.apply`, which must reduce.
+        for name, value in state.items():
+            if isinstance(value, types.MethodType) and getattr(value.__self__, "__dict__", None) is state:
+                state[name] = types.MethodType(value.__func__, self)
+
+    def _plain(self) -> Any:
+        """An ordinary optimizer with the same state."""
+        plain = object.__new__(self._horovod_kind)
+        object.__setattr__(plain, "__dict__", vars(self))
+        return plain
+
+    # Copies are those that Keras makes of the ordinary optimizer, made distributed ones.
+
+    def __copy__(self) -> Any:
+        return self._sharing(copy.copy(self._plain()))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__(copy.deepcopy(self._plain(), memo))
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _unpickled, (self._horovod_kind, self._horovod_gradients), self._plain()
+
+    def get_config(self) -> Any:
+        """As Keras' method. It does not tell that the optimizer is distributed."""
+        warn_of_copies()
+        return super().get_config()
+
+    @classmethod
+    def from_config(cls, config: Any, *args: Any, **kwargs: Any) -> Any:
+        """A distributed optimizer with the same options."""
+        return cls._sharing(cls._horovod_kind.from_config(config, *args, **kwargs))
 
     def register_local_var(self, var: Any) -> None:
         """Keep the gradient of ``var`` from being reduced."""
@@ -38,33 +98,64 @@ class _Distributed(_OfKeras):
     @contextlib.contextmanager
     def _taking_reduced(self) -> Iterator[None]:
         """A context in which the gradients to apply have been reduced already."""
-        self.__dict__["_horovod_reduced"] = True
+        object.__setattr__(self, "_horovod_takes_reduced", True)
         try:
             yield
         finally:
-            del self.__dict__["_horovod_reduced"]
-
-    def _takes_reduced(self) -> bool:
-        return "_horovod_reduced" in self.__dict__
+            object.__setattr__(self, "_horovod_takes_reduced", False)
 
 
 class _OfKeras3(_Distributed):
+    """Reduces in the outermost of the methods that apply gradients, so each of them may be overridden in the class."""
+
+    __slots__ = ()
+
     def apply(self, grads: Sequence[Any], trainable_variables: Optional[Sequence[Any]] = None) -> None:
         """As Keras' method, with the reduced gradients."""
         grads = list(grads)
-        if not grads or self._takes_reduced():
+        if not grads or self._horovod_takes_reduced:
             return super().apply(grads, trainable_variables)
         if trainable_variables is None:
             variables = self._trainable_variables
         else:
             variables = trainable_variables = list(trainable_variables)
-            if not self.built:  # here, because below this may be inside a branch
-                self.build(variables)
-
         apply = super().apply
-        self._horovod_gradients.apply(
-            self, grads, variables, lambda reduced: apply(list(reduced), trainable_variables) and None
+        self._reduce_and(grads, variables, lambda reduced: apply(reduced, trainable_variables))
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """As Keras' method, with the reduced gradients."""
+        pairs = list(grads_and_vars)
+        if not pairs or self._horovod_takes_reduced:
+            return super().apply_gradients(pairs, *args, **kwargs)
+        variables = [v for _, v in pairs]
+        apply = super().apply_gradients
+        self._reduce_and(
+            [g for g, _ in pairs], variables, lambda reduced: apply(list(zip(reduced, variables)), *args, **kwargs)
         )
+        return self._iterations
+
+    def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
+        """As Keras' method, with the reduced gradients."""
+        apply = super().stateless_apply
+        # While gradients are being added up, `apply` below must count the step.
+        if self._horovod_takes_reduced or not self.built or self._horovod_gradients.adds_up:
+            return apply(optimizer_variables, grads, trainable_variables)
+
+        def apply_reduced(reduced: list[Any]) -> Any:
+            with self._taking_reduced():
+                return apply(optimizer_variables, reduced, trainable_variables)
+
+        return self._horovod_gradients.apply(self, list(grads), self._trainable_variables, apply_reduced)
+
+    def _reduce_and(self, grads: list[Any], variables: list[Any], apply: Any) -> None:
+        if not self.built:  # here, because below this may be inside a branch
+            self.build(variables)
+
+        def apply_reduced(reduced: list[Any]) -> None:
+            with self._taking_reduced():
+                apply(list(reduced))
+
+        self._horovod_gradients.apply(self, grads, variables, apply_reduced)
 
 
 class _OfKeras2(_Distributed):
@@ -72,6 +163,8 @@ class _OfKeras2(_Distributed):
 
     So the calls that follow do not reduce the gradients of :meth:`_compute_gradients` and :meth:`get_gradients` again.
     """
+
+    __slots__ = ()
 
     def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> list[Any]:
         """The reduced gradients of ``loss``, a function or a tensor of ``tape``, and their variables."""
@@ -91,12 +184,14 @@ class _OfKeras2(_Distributed):
 
     def _reduced_now(self, gradients: Any, variables: Any) -> list[Any]:
         reduced = self._horovod_gradients.reduce(list(gradients), list(variables))
-        self.__dict__["_horovod_reduced_last"] = True
+        object.__setattr__(self, "_horovod_computed", True)
         return reduced
 
     def _were_reduced(self) -> bool:
         """Whether the gradients that arrive now were reduced where they were computed. Ask once."""
-        return self.__dict__.pop("_horovod_reduced_last", False)
+        computed = self._horovod_computed
+        object.__setattr__(self, "_horovod_computed", False)
+        return computed
 
     @property
     def _agg_helper(self) -> Any:
@@ -110,7 +205,8 @@ class _OfKeras2(_Distributed):
         reduced_elsewhere = kwargs.get("skip_gradients_aggregation") or not kwargs.get(
             "experimental_aggregate_gradients", True
         )
-        if not pairs or reduced_elsewhere:
+        # What _compute_gradients returns may be sums that are not to be applied yet, whatever the arguments say.
+        if not pairs or self._horovod_takes_reduced or (reduced_elsewhere and not were_reduced):
             return super().apply_gradients(pairs, *args, **kwargs)
         variables = [v for _, v in pairs]
         apply = super().apply_gradients
@@ -133,7 +229,7 @@ class _OfKeras2(_Distributed):
         return self._aggregated(super()._aggregate_gradients(grads_and_vars))
 
     def _aggregated(self, grads_and_vars: Any) -> Any:
-        if self._takes_reduced():
+        if self._horovod_takes_reduced:
             return grads_and_vars
         pairs = list(grads_and_vars)
         if self._were_reduced() and self._agg_helper is None:
@@ -144,25 +240,37 @@ class _OfKeras2(_Distributed):
 
 def is_distributed(optimizer: Any) -> bool:
     """Whether ``optimizer``, or the optimizer inside a LossScaleOptimizer, reduces gradients already."""
-    return isinstance(optimizer, _Distributed) or isinstance(getattr(optimizer, "inner_optimizer", None), _Distributed)
+    return isinstance(optimizer, _Distributed) or _holds_distributed(optimizer)
+
+
+def _holds_distributed(optimizer: Any) -> bool:
+    return isinstance(getattr(optimizer, "inner_optimizer", None), _Distributed)
 
 
 def _is_of_keras_3(kind: type) -> bool:
     return hasattr(kind, "stateless_apply")
 
 
-@functools.lru_cache(maxsize=None)
-def distributed_class(kind: Any) -> Any:
-    """The distributed form of a class of optimizers; that of one is itself."""
-    if issubclass(kind, _Distributed):
-        return kind
+def _distributed_class(kind: Any, gradients: Any) -> Any:
+    """The distributed form of ``kind``, a class of optimizers. Each instance gets a copy of ``gradients``."""
     names = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+    names.update({"_horovod_kind": kind, "_horovod_template": gradients})
     # Keras 2 reads these attributes to learn the exported name.
     names.update({k: v for k, v in vars(kind).items() if k.startswith("_keras_api_names")})
     made = type(kind.__name__, (_OfKeras3 if _is_of_keras_3(kind) else _OfKeras2, kind), names)
     made.__qualname__ = kind.__qualname__
     _save_as(made, kind)
+    if _is_of_keras_3(kind):
+        import keras
+
+        _frameworks.framework(keras).prepare(is_distributed)
+        _reduce_before_unscaling(keras)
     return made
+
+
+def _unpickled(kind: Any, gradients: Any) -> Any:
+    made = _distributed_class(kind, gradients)
+    return made.__new__(made)
 
 
 def _save_as(made: type, kind: type) -> None:
@@ -228,46 +336,37 @@ def _reduce_before_unscaling(keras: Any) -> None:
 
 
 def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options) -> Any:
-    """A distributed optimizer that does the work of ``optimizer``. TypeError or ValueError for impossible options."""
+    """A distributed optimizer with the state of ``optimizer``, which does its work.
+
+    Raises:
+        TypeError, ValueError: the options are impossible, or ``optimizer`` cannot be made a distributed one.
+    """
     _arguments.name(name)
     framework = _frameworks.framework(keras)
     options.check_for_keras(framework.check_compression)
-    kind: Any = type(optimizer)
+    kind: Any = getattr(type(optimizer), "_horovod_kind", type(optimizer))
     if not hasattr(kind, "get_config") or not hasattr(kind, "apply_gradients"):
         raise ValueError(f"DistributedOptimizer takes an optimizer of Keras, not {optimizer!r}")
-    made: Any = distributed_class(kind).from_config(_config(optimizer))
-    _keep_state(optimizer, made)
-    made._distribute(framework.Gradients(name or f"Distributed{kind.__name__}", options))
-    framework.prepare(made, is_distributed)
-    _reduce_before_unscaling(keras)
-    return made
+    _check_can_share(optimizer, kind)
+    gradients = framework.Gradients(name or f"Distributed{kind.__name__}", options)
+    return _distributed_class(kind, gradients)._sharing(optimizer)
 
 
-def distribute_in_place(keras: Any, optimizer: Any, options: Options) -> None:
-    """Make ``optimizer`` itself a distributed one; it keeps its state."""
-    framework = _frameworks.framework(keras)
-    options.check_for_keras(framework.check_compression)
-    kind: Any = type(optimizer)
-    optimizer.__class__ = distributed_class(kind)
-    optimizer._distribute(framework.Gradients(f"Distributed{kind.__name__}", options))
-    framework.prepare(optimizer, is_distributed)
-    _reduce_before_unscaling(keras)
-
-
-def _config(optimizer: Any) -> dict[str, Any]:
-    """The configuration. A learning rate schedule is the object itself, so its class need not be registered."""
-    config = optimizer.get_config()
-    rate = vars(optimizer).get("_learning_rate", vars(optimizer).get("_hyper", {}).get("learning_rate"))
-    if isinstance(config.get("learning_rate"), dict) and callable(rate):
-        config["learning_rate"] = rate
-    return config
-
-
-def _keep_state(optimizer: Any, made: Any) -> None:
-    """Copy the state of a Keras 3 optimizer; other ones cannot tell which variables their state belongs to."""
-    variables = getattr(optimizer, "_trainable_variables", None)
-    if not (_is_of_keras_3(type(optimizer)) and optimizer.built and variables):
-        return
-    made.build(list(variables))
-    for new, old in zip(made.variables, optimizer.variables):
-        new.assign(old)
+def _check_can_share(optimizer: Any, kind: type) -> None:
+    """Raise ValueError if the distributed optimizer would do something else than ``optimizer``."""
+    mixin = _OfKeras3 if _is_of_keras_3(kind) else _OfKeras2
+    for name in vars(optimizer):
+        if name in vars(mixin):
+            raise ValueError(
+                f"DistributedOptimizer overrides {name}, but this {kind.__name__} has a {name} of its own, set on the "
+                f"object: define it in a class derived from {kind.__name__} instead."
+            )
+    for base in kind.__mro__:
+        slots = vars(base).get("__slots__", ())
+        if any(name not in ("__dict__", "__weakref__") for name in ([slots] if isinstance(slots, str) else slots)):
+            raise ValueError(f"DistributedOptimizer takes no optimizer with __slots__, as {base.__qualname__} has")
+    if _holds_distributed(optimizer):
+        raise ValueError(
+            f"The optimizer inside this {kind.__name__} is a distributed one, so its gradients are reduced already. "
+            f"Use the {kind.__name__} as it is, or make a distributed one of an ordinary optimizer."
+        )

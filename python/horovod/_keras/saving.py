@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional, Sequence
 
 from horovod._keras import _frameworks
-from horovod._keras.optimizer import distribute_in_place
+from horovod._keras.optimizer import distribute
 from horovod.common._options import Options
 
 
@@ -52,8 +52,8 @@ def load_model(
     if optimizer is None:
         return model
     if legacy_opts and not isinstance(optimizer, keras.optimizers.legacy.Optimizer):
-        optimizer = model.optimizer = keras.__internal__.optimizers.convert_to_legacy_optimizer(optimizer)
-    distribute_in_place(keras, optimizer, Options(compression=compression))
+        optimizer = keras.__internal__.optimizers.convert_to_legacy_optimizer(optimizer)
+    model.optimizer = distribute(keras, optimizer, None, Options(compression=compression))
     if _frameworks.major(keras) > 2 and _frameworks.backend(keras) == "tensorflow":
         model.jit_compile = False  # Keras chose it before the optimizer became a distributed one
     return model

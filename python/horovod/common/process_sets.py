@@ -129,16 +129,16 @@ def _init_process_sets(basics: _Basics, process_sets: Sequence[ProcessSet]) -> N
     """After init: fill in the ranks of the world, and the ids of ``process_sets``."""
     known = basics._get_process_set_ids_and_ranks()
     world = global_process_set.ranks = known.pop(0)
-    for process_set in process_sets:
+    numbered = list(enumerate(process_sets))
+    # Communicators first: two sets of equal ranks are one in the library, and the communicator finds it.
+    for number, process_set in sorted(numbered, key=lambda pair: pair[1].mpi_comm is None):
+        process_set_id: Optional[int]
         if process_set.mpi_comm is not None:
-            process_set.process_set_id = basics._comm_process_set_id(process_set.mpi_comm)
-            process_set.ranks = known.get(process_set.process_set_id, world)
-    for number, process_set in enumerate(process_sets):
-        if process_set.mpi_comm is not None:
-            continue
-        ranks = process_set.ranks or world  # an empty list is one more set of all ranks
-        process_set_id = next((i for i in sorted(known) if known[i] == ranks), None)
-        if process_set_id is None:
+            process_set_id = basics._comm_process_set_id(process_set.mpi_comm)
+        else:
+            ranks = process_set.ranks or world  # an empty list is one more set of all ranks
+            process_set_id = next((i for i in sorted(known) if known[i] == ranks), None)
+        if process_set_id not in known:
             raise ValueError(
                 f"Process set number {number} of init is a duplicate, or was not there when Horovod was initialized: "
                 f"{process_set}"

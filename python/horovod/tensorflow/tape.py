@@ -42,12 +42,7 @@ class _DistributedGradientTape(_Tape):
         """The gradients, reduced over the ranks, in the structure of ``sources``."""
         gradients = super().gradient(target, sources, output_gradients, **kwargs)
         flat = tf.nest.flatten(sources)
-
-        def reduce(some: list[Any], of: list[Any]) -> list[Any]:
-            return self._reducer(some, of, use_generic_names)
-
-        found = self._local.reduced_or_scaled(_flat_like(gradients, len(flat)), flat, reduce)
-        return tf.nest.pack_sequence_as(sources, found)
+        return tf.nest.pack_sequence_as(sources, self._reduced_or_scaled(gradients, flat, use_generic_names))
 
     def get_local_and_global_gradients(
         self,
@@ -56,11 +51,24 @@ class _DistributedGradientTape(_Tape):
         output_gradients: Any = None,
         use_generic_names: bool = False,
         **kwargs: Any,
-    ) -> tuple[list[Any], list[Any]]:
-        """The gradients of this rank, and the reduced ones: two lists in the order of the flattened ``sources``."""
+    ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+        """What :meth:`gradient` returns, in two lists of (source, gradient): the local sources, and the others.
+
+        The order is that of the flattened ``sources``.
+        """
         flat = tf.nest.flatten(sources)
-        found = _flat_like(super().gradient(target, flat, output_gradients, **kwargs), len(flat))
-        return found, self._reducer(found, flat, use_generic_names)
+        gradients = super().gradient(target, flat, output_gradients, **kwargs)
+        pairs = list(zip(flat, self._reduced_or_scaled(gradients, flat, use_generic_names)))
+        local = [(source, gradient) for source, gradient in pairs if self._local.contains(source)]
+        return local, [(source, gradient) for source, gradient in pairs if not self._local.contains(source)]
+
+    def _reduced_or_scaled(self, gradients: Any, flat: list[Any], use_generic_names: bool) -> list[Any]:
+        """Gradients of the sources ``flat``: reduced, or those of this rank for the local sources."""
+
+        def reduce(some: list[Any], of: list[Any]) -> list[Any]:
+            return self._reducer(some, of, use_generic_names)
+
+        return self._local.reduced_or_scaled(_flat_like(gradients, len(flat)), flat, reduce)
 
 
 def _flat_like(gradients: Any, n: int) -> list[Any]:

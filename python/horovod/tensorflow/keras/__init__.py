@@ -71,7 +71,7 @@ def DistributedOptimizer(
     loaded without Horovod.
 
     Args:
-        optimizer: one of Keras.
+        optimizer: one of Keras. The distributed optimizer shares its attributes, methods and variables.
         name: the name of the operations; "Distributed" and the name of the optimizer's class by default.
         device_dense, device_sparse: the device for the arithmetic around the communication, in TensorFlow.
         compression: for the way between ranks, see :class:`Compression`.
@@ -90,7 +90,8 @@ def DistributedOptimizer(
         The optimizer. Its ``register_local_var(variable)`` keeps the gradient of a variable from being reduced.
 
     Raises:
-        TypeError, ValueError: an argument is wrong, or arguments exclude each other.
+        TypeError, ValueError: an argument is wrong, or arguments exclude each other; or ``optimizer`` has a method of
+            its own, such as ``apply_gradients``, that Horovod overrides.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
