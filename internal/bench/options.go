@@ -22,6 +22,30 @@ const (
 	peerHorovod = "horovod" // upstream's; one contender for each controller of it
 )
 
+// label is a contender's name for people. Contenders of upstream's Horovod have its controller in their name.
+func label(name string) string {
+	switch name {
+	case PeerGo:
+		return "gorovod (Go)"
+	case peerPython:
+		return "gorovod (Python)"
+	case peerGloo:
+		return "torch gloo"
+	case peerOpenMPI:
+		return "Open MPI"
+	}
+	return name
+}
+
+// labels is label for a list such as "python, gloo".
+func labels(names string) string {
+	all := strings.Split(names, ", ")
+	for i := range all {
+		all[i] = label(all[i])
+	}
+	return strings.Join(all, ", ")
+}
+
 var allPeers = []string{PeerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
 
 // options are the options of gorovod bench.

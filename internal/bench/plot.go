@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/gorovod/gorovod/internal/chart"
+	"github.com/gorovod/gorovod/internal/load"
 )
 
 // colours of the peers, in their order. Colour-blind readers can tell them apart, too.
@@ -19,8 +20,8 @@ func (r *Report) plot(w io.Writer, file string) error {
 	time := chart.Panel{Title: fmt.Sprintf("Allreduce on %d ranks: time", r.Ranks), Legend: true}
 	rate := chart.Panel{Title: "Bandwidth of the algorithm"}
 	for i, p := range r.Peers {
-		times, rates := chart.Line{Name: p.Name, Colour: colours[i%len(colours)]}, chart.Line{Name: p.Name,
-			Colour: colours[i%len(colours)]}
+		times := chart.Line{Name: label(p.Name), Colour: colours[i%len(colours)]}
+		rates := times
 		for _, x := range r.Results {
 			if x.Peer == p.Name && x.Task == TaskAllreduce {
 				times.Points = append(times.Points, [2]float64{float64(x.Bytes), x.Time.Median})
@@ -48,7 +49,18 @@ func (r *Report) plot(w io.Writer, file string) error {
 		p.X, p.Y = axes(p.Lines)
 	}
 	time.Y.Label, rate.Y.Label = "seconds", "bytes per second"
-	return chart.Write(w, file, time, rate)
+	return chart.Write(w, file, r.captions(), time, rate)
+}
+
+// captions say whose figures the picture shows: a picture travels without the table.
+func (r *Report) captions() []string {
+	m := r.Machine
+	said := []string{fmt.Sprintf("gorovod %s on %s, %s: %d ranks on %s, %s", r.Gorovod, m.Host,
+		r.Started.Format("2006-01-02 15:04 MST"), r.Ranks, load.Cores(m.Usable), m.CPU)}
+	for _, why := range r.Noise {
+		said = append(said, "NOISE: "+why)
+	}
+	return said
 }
 
 // axes are wide enough for all points of the lines. x is in bytes, y in whole powers of ten.

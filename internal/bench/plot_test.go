@@ -21,7 +21,7 @@ func TestPlot(t *testing.T) {
 			strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
 			t.Errorf("%s: %v, %s", name, err, &b)
 		}
-		if name == "full" && (!strings.Contains(b.String(), ">go<") || !strings.Contains(b.String(), ">limit<") ||
+		if name == "full" && (!strings.Contains(b.String(), ">gorovod (Go)<") || !strings.Contains(b.String(), ">limit<") ||
 			!strings.Contains(b.String(), ">256 KiB<")) {
 			t.Errorf("%s: a part is missing: %s", name, &b)
 		}

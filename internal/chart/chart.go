@@ -47,6 +47,7 @@ const (
 	left, right, top, bottom  = 66, 20, 50, 48
 	textSize                  = 13
 	legendLine, legendLineGap = 26, 18
+	captionGap                = 20
 )
 
 // canvas is the surface for panels. Lengths are in pixels of the SVG.
@@ -69,21 +70,25 @@ func Check(file string) error {
 	return nil
 }
 
-// Write draws the panels. The name of file decides the format.
-func Write(w io.Writer, file string, panels ...Panel) error {
+// Write draws the panels, and below them the captions, a line each. The name of file decides the format.
+func Write(w io.Writer, file string, captions []string, panels ...Panel) error {
 	if err := Check(file); err != nil {
 		return err
 	}
 	width := panelWidth * len(panels)
-	var c canvas = newSVG(width, panelHeight)
+	height := panelHeight + captionGap*len(captions)
+	var c canvas = newSVG(width, height)
 	if strings.EqualFold(filepath.Ext(file), ".png") {
 		var err error
-		if c, err = newPNG(width, panelHeight); err != nil {
+		if c, err = newPNG(width, height); err != nil {
 			return err
 		}
 	}
 	for i, p := range panels {
 		p.draw(c, float64(i*panelWidth))
+	}
+	for i, text := range captions {
+		c.text(left, float64(panelHeight+captionGap*i)+textSize, 0, text)
 	}
 	return c.writeTo(w)
 }
