@@ -61,6 +61,7 @@ type options struct {
 	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; its mpirun must be beside it. Default: mpicc."`
 	JSON    string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE, as JSON. Default: no file."`
 	Plot    string   `placeholder:"FILE" help:"Draw time and bandwidth over the size into FILE, which ends in .svg or .png. Default: no picture."`
+	Summary string   `placeholder:"FILE" help:"Draw time over the size, and the gradients of ResNet-50, into FILE, which ends in .svg or .png. Default: no picture."`
 	Open    bool     `help:"Show the picture when it is drawn, by xdg-open or open. Default: off; without --plot it is a file of the folder for temporary files."`
 	Verbose bool     `short:"v" help:"Show what the jobs print. Default: off."`
 
@@ -104,9 +105,12 @@ func (o *options) check() error {
 	case o.MaxSize < 1 || o.MaxSize > 4096:
 		return fmt.Errorf("--max-size %d: a number of MiB from 1 to 4096 is needed", o.MaxSize)
 	}
-	if o.Plot != "" {
-		if err := chart.Check(o.Plot); err != nil {
-			return fmt.Errorf("--plot %w", err)
+	for option, file := range map[string]string{"--plot": o.Plot, "--summary": o.Summary} {
+		if file == "" {
+			continue
+		}
+		if err := chart.Check(file); err != nil {
+			return fmt.Errorf("%s %w", option, err)
 		}
 	}
 	for _, p := range o.Peers {

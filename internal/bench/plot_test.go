@@ -34,6 +34,25 @@ func TestPlot(t *testing.T) {
 	}
 }
 
+func TestSummary(t *testing.T) {
+	r := &Report{Ranks: 2, Peers: []Peer{{Name: PeerGo}, {Name: peerGloo}, {Name: peerOpenMPI}}, Results: []Result{
+		{Peer: PeerGo, Task: nameResNet, Time: Stat{Median: 0.015}}, {Peer: peerGloo, Task: nameResNet,
+			Time: Stat{Median: 0.3}}, {Peer: PeerGo, Task: TaskAllreduce, Bytes: 4, Time: Stat{Median: 1e-6}, AlgBW: 4e6}}}
+	var b bytes.Buffer
+	if err := r.summarise(&b, "x.svg"); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{">Gradients of ResNet-50 on 2 ranks: time<", ">15.0 ms<", ">torch gloo<", ">300 ms<",
+		">Allreduce on 2 ranks: time<"} {
+		if !strings.Contains(b.String(), part) {
+			t.Errorf("no %s in %s", part, &b)
+		}
+	}
+	if strings.Contains(b.String(), "Open MPI") {
+		t.Errorf("a contender without figures is drawn: %s", &b)
+	}
+}
+
 func TestDecades(t *testing.T) {
 	for e, want := range map[int]string{-7: "100 n", -6: "1 µ", 0: "1 ", 10: "10 G"} {
 		if got := decade(e); got != want {
