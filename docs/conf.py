@@ -11,7 +11,8 @@ copyright = "gorovod's authors, Apache License 2.0"
 release = re.search(r'Version = "(.+)"', (ROOT / "internal/version/version.go").read_text()).group(1)
 
 sys.path.insert(0, str(ROOT / "docs" / "extensions"))
-extensions = ["myst_parser", "sphinx_copybutton", "sphinx_design", "api_pages", "go_pages", "repository_pages", "search_words"]
+extensions = ["myst_parser", "sphinx_copybutton", "sphinx_design"]
+extensions += ["api_pages", "go_pages", "repository_pages", "search_words"]  # of docs/extensions
 smartquotes = False  # options keep their dashes
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]  # cards and tabs

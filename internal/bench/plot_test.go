@@ -21,7 +21,8 @@ func TestPlot(t *testing.T) {
 			strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
 			t.Errorf("%s: %v, %s", name, err, &b)
 		}
-		if name == "full" && (!strings.Contains(b.String(), ">gorovod (Go)<") || !strings.Contains(b.String(), ">limit<") ||
+		if name == "full" && (!strings.Contains(b.String(), ">gorovod (Go)<") ||
+			!strings.Contains(b.String(), ">limit<") ||
 			!strings.Contains(b.String(), ">256 KiB<")) {
 			t.Errorf("%s: a part is missing: %s", name, &b)
 		}
@@ -37,7 +38,8 @@ func TestPlot(t *testing.T) {
 func TestSummary(t *testing.T) {
 	r := &Report{Ranks: 2, Peers: []Peer{{Name: PeerGo}, {Name: peerGloo}, {Name: peerOpenMPI}}, Results: []Result{
 		{Peer: PeerGo, Task: nameResNet, Time: Stat{Median: 0.015}}, {Peer: peerGloo, Task: nameResNet,
-			Time: Stat{Median: 0.3}}, {Peer: PeerGo, Task: TaskAllreduce, Bytes: 4, Time: Stat{Median: 1e-6}, AlgBW: 4e6}}}
+			Time: Stat{Median: 0.3}}, {Peer: PeerGo, Task: TaskAllreduce, Bytes: 4, Time: Stat{Median: 1e-6},
+			AlgBW: 4e6}}}
 	var b bytes.Buffer
 	if err := r.summarise(&b, "x.svg"); err != nil {
 		t.Fatal(err)
