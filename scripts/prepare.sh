@@ -27,7 +27,7 @@ TOOLS=(ruff==0.17.5 mypy==2.4.1)
 RELEASE_TOOLS=('cyclonedx-python-lib[json-validation]==11.12.0' twine==7.0.0)
 WHEEL_TOOLS=(hatchling==1.33.0 ziglang==0.16.0 auditwheel==6.8.2)
 MODULES=(torch numpy pytest cloudpickle)
-DOCS_TOOLS=(sphinx==9.0.4 furo==2025.12.19 myst-parser==5.2.0 sphinx-copybutton==0.5.2 griffelib==2.4.1)
+DOCS_TOOLS=(sphinx==9.0.4 sphinx-design==0.8.0 furo==2025.12.19 myst-parser==5.2.0 sphinx-copybutton==0.5.2 griffelib==2.4.1)
 JAX=(jax==0.10.2 keras==3.15.1 numpy pytest cloudpickle)
 # By folder in build/nvidia: the oldest supported NCCL, and the newest NCCL for each CUDA.
 declare -A NVIDIA=(

@@ -44,7 +44,7 @@ func picture(rows []row, file string) error {
 	if err != nil {
 		return err
 	}
-	if err := chart.Write(out, file, overHosts, overRanks); err != nil {
+	if err := chart.Write(out, file, nil, overHosts, overRanks); err != nil {
 		out.Close()
 		return err
 	}

@@ -92,6 +92,9 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}{
 		{option: "--json", name: o.JSON, write: (*Report).writeJSON},
 		{option: "--plot", name: o.Plot, write: func(r *Report, w io.Writer) error { return r.plot(w, o.Plot) }},
+		{option: "--summary", name: o.Summary, write: func(r *Report, w io.Writer) error {
+			return r.summarise(w, o.Summary)
+		}},
 	}
 	for i := range wanted { // first check that the files can be written
 		w := &wanted[i]

@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/cachesize"
+	"github.com/gorovod/gorovod/internal/load"
 )
 
 // Machine is the machine on which a run took place.
 type Machine struct {
+	Host   string `json:"host"`
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`  // of the machine
 	Usable int    `json:"usable"` // usable by this process, by affinity and cgroup
@@ -22,26 +24,24 @@ type Machine struct {
 	// load.
 	LoadBefore float64 `json:"load_before"`
 	LoadAfter  float64 `json:"load_after"`
+	// Others is how many threads of other programs ran or waited for a core, on average over the looks between rounds.
+	Others float64 `json:"others"`
 	// Environment are the set variables of Horovod and gorovod.
 	Environment []string `json:"environment,omitempty"`
 }
 
 func thisMachine() Machine {
+	host, _ := os.Hostname()
 	return Machine{
+		Host:        host,
 		CPU:         field("/proc/cpuinfo", "model name"),
 		Cores:       runtime.NumCPU(),
 		Usable:      runtime.GOMAXPROCS(0),
 		Kernel:      firstWord("/proc/sys/kernel/osrelease"),
 		Cache:       cachesize.Last(),
-		LoadBefore:  load(),
+		LoadBefore:  load.Now().Average,
 		Environment: knobs(os.Environ()),
 	}
-}
-
-// load is the load average of the last minute; 0 if the kernel does not tell.
-func load() float64 {
-	v, _ := strconv.ParseFloat(firstWord("/proc/loadavg"), 64)
-	return v
 }
 
 // availableBytes is the memory that is available without swapping; 0 if unknown.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/load"
 	"github.com/gorovod/gorovod/internal/progress"
 	"github.com/gorovod/gorovod/internal/version"
 )
@@ -71,12 +72,15 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 	if o.Verbose {
 		show = stderr
 	}
+	if now := load.Now(); now.Full() {
+		tell("%v: other programs use this machine; if they go on, the figures will be marked as noise", now)
+	}
 	tell("starting the jobs")
 	line.Wait(func() (string, bool) {
 		return fmt.Sprintf("the jobs are starting, for %.0f s", time.Since(begin).Seconds()), true
 	})
 	all, err := o.startAll(ctx, dir, largest, show, func(name, why string) {
-		tell("without %s: %s", name, why)
+		tell("without %s: %s", labels(name), why)
 		report.Skipped = append(report.Skipped, Skipped{name, why})
 	})
 	defer func() {
@@ -101,7 +105,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 		}
 		report.Peers = append(report.Peers, Peer{c.name, c.about})
 		if c.failure == nil {
-			tell("%s is ready after %.0f s", c.name, time.Since(begin).Seconds())
+			tell("%s is ready after %.0f s", label(c.name), time.Since(begin).Seconds())
 		}
 	}
 	for i := range tasks {
@@ -121,7 +125,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 			report.Failed = append(report.Failed, Skipped{c.name, c.failure.Error()})
 		}
 	}
-	report.Machine.LoadAfter = load()
+	report.Machine.LoadAfter = load.Now().Average
 	report.Seconds = time.Since(begin).Seconds()
 	report.conclude(s)
 	if len(report.Results) == 0 && len(report.Failed) == 0 {
@@ -178,6 +182,7 @@ type schedule struct {
 	line   *progress.Line // nil if nothing is shown
 	cores  func() float64 // twoCores
 	modes  []float64      // its results before the first round and after each round
+	others []float64      // how many threads of other programs wanted a core then
 }
 
 // check leaves out a contender that has failed.
@@ -206,7 +211,7 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 	s.show("warming up", deadline)
 	slice := warmShare * time.Until(deadline).Seconds() / float64(len(s.series))
 	s.round(ctx, deadline, 0, func(x *series) turn { return s.plan(slice, x) }, false)
-	s.modes = append(s.modes[:0], s.cores())
+	s.look()
 	for r := range rounds {
 		left := time.Until(deadline).Seconds()
 		if left <= 0 || ctx.Err() != nil {
@@ -215,7 +220,7 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 		s.show(fmt.Sprintf("round %d of at most %d", r+1, rounds), deadline)
 		slice = left / float64((rounds-r)*len(s.series))
 		whole := s.round(ctx, deadline, r, func(x *series) turn { return s.plan(slice, x) }, true)
-		s.modes = append(s.modes, s.cores())
+		s.look()
 		for _, x := range s.series {
 			if fast(s.modes[r], s.modes[r+1]) {
 				x.fast = append(x.fast, x.samples[x.round:]...)
@@ -227,6 +232,12 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 		}
 	}
 	return rounds
+}
+
+// look measures the machine while no contender has a turn, so all who run are other programs.
+func (s *schedule) look() {
+	s.modes = append(s.modes, s.cores())
+	s.others = append(s.others, float64(load.Now().Running))
 }
 
 // show shows the present step, and how much time is left.

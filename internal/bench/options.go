@@ -22,6 +22,30 @@ const (
 	peerHorovod = "horovod" // upstream's; one contender for each controller of it
 )
 
+// label is a contender's name for people. Contenders of upstream's Horovod have its controller in their name.
+func label(name string) string {
+	switch name {
+	case PeerGo:
+		return "gorovod (Go)"
+	case peerPython:
+		return "gorovod (Python)"
+	case peerGloo:
+		return "torch gloo"
+	case peerOpenMPI:
+		return "Open MPI"
+	}
+	return name
+}
+
+// labels is label for a list such as "python, gloo".
+func labels(names string) string {
+	all := strings.Split(names, ", ")
+	for i := range all {
+		all[i] = label(all[i])
+	}
+	return strings.Join(all, ", ")
+}
+
 var allPeers = []string{PeerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
 
 // options are the options of gorovod bench.
@@ -37,6 +61,7 @@ type options struct {
 	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; its mpirun must be beside it. Default: mpicc."`
 	JSON    string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE, as JSON. Default: no file."`
 	Plot    string   `placeholder:"FILE" help:"Draw time and bandwidth over the size into FILE, which ends in .svg or .png. Default: no picture."`
+	Summary string   `placeholder:"FILE" help:"Draw time over the size, and the gradients of ResNet-50, into FILE, which ends in .svg or .png. Default: no picture."`
 	Open    bool     `help:"Show the picture when it is drawn, by xdg-open or open. Default: off; without --plot it is a file of the folder for temporary files."`
 	Verbose bool     `short:"v" help:"Show what the jobs print. Default: off."`
 
@@ -80,9 +105,12 @@ func (o *options) check() error {
 	case o.MaxSize < 1 || o.MaxSize > 4096:
 		return fmt.Errorf("--max-size %d: a number of MiB from 1 to 4096 is needed", o.MaxSize)
 	}
-	if o.Plot != "" {
-		if err := chart.Check(o.Plot); err != nil {
-			return fmt.Errorf("--plot %w", err)
+	for option, file := range map[string]string{"--plot": o.Plot, "--summary": o.Summary} {
+		if file == "" {
+			continue
+		}
+		if err := chart.Check(file); err != nil {
+			return fmt.Errorf("%s %w", option, err)
 		}
 	}
 	for _, p := range o.Peers {

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/gorovod/gorovod/internal/chart"
+	"github.com/gorovod/gorovod/internal/load"
 )
 
 // colours of the peers, in their order. Colour-blind readers can tell them apart, too.
@@ -16,11 +17,38 @@ var colours = []color.RGBA{{0, 114, 178, 255}, {86, 180, 233, 255}, {213, 94, 0,
 // plot draws time and bandwidth of allreduce over the size, side by side, with a line for each contender. The name of
 // file decides the format.
 func (r *Report) plot(w io.Writer, file string) error {
-	time := chart.Panel{Title: fmt.Sprintf("Allreduce on %d ranks: time", r.Ranks), Legend: true}
-	rate := chart.Panel{Title: "Bandwidth of the algorithm"}
+	time, rate := r.panels()
+	return chart.Write(w, file, r.captions(), time, rate)
+}
+
+// summarise draws the time of allreduce over the size, and beside it the time of the gradients of ResNet-50.
+func (r *Report) summarise(w io.Writer, file string) error {
+	time, _ := r.panels()
+	return chart.Write(w, file, r.captions(), time, r.gradients())
+}
+
+// gradients are the times of the gradients of ResNet-50, a bar for each contender that has measured them.
+func (r *Report) gradients() chart.Bars {
+	bars := chart.Bars{Title: fmt.Sprintf("Gradients of ResNet-50 on %d ranks: time", r.Ranks),
+		Note: "161 tensors, 102 MB; less is better"}
 	for i, p := range r.Peers {
-		times, rates := chart.Line{Name: p.Name, Colour: colours[i%len(colours)]}, chart.Line{Name: p.Name,
-			Colour: colours[i%len(colours)]}
+		for _, x := range r.Results {
+			if x.Peer == p.Name && x.Task == nameResNet {
+				bars.Bars = append(bars.Bars, chart.Bar{Name: label(p.Name), Value: x.Time.Median,
+					Label: seconds(x.Time.Median), Colour: colours[i%len(colours)]})
+			}
+		}
+	}
+	return bars
+}
+
+// panels are time and bandwidth of allreduce over the size.
+func (r *Report) panels() (time, rate chart.Panel) {
+	time = chart.Panel{Title: fmt.Sprintf("Allreduce on %d ranks: time", r.Ranks), Legend: true}
+	rate = chart.Panel{Title: "Bandwidth of the algorithm"}
+	for i, p := range r.Peers {
+		times := chart.Line{Name: label(p.Name), Colour: colours[i%len(colours)]}
+		rates := times
 		for _, x := range r.Results {
 			if x.Peer == p.Name && x.Task == TaskAllreduce {
 				times.Points = append(times.Points, [2]float64{float64(x.Bytes), x.Time.Median})
@@ -48,7 +76,18 @@ func (r *Report) plot(w io.Writer, file string) error {
 		p.X, p.Y = axes(p.Lines)
 	}
 	time.Y.Label, rate.Y.Label = "seconds", "bytes per second"
-	return chart.Write(w, file, time, rate)
+	return time, rate
+}
+
+// captions say whose figures the picture shows: a picture travels without the table.
+func (r *Report) captions() []string {
+	m := r.Machine
+	said := []string{fmt.Sprintf("gorovod %s on %s, %s: %d ranks on %s, %s", r.Gorovod, m.Host,
+		r.Started.Format("2006-01-02 15:04 MST"), r.Ranks, load.Cores(m.Usable), m.CPU)}
+	for _, why := range r.Noise {
+		said = append(said, "NOISE: "+why)
+	}
+	return said
 }
 
 // axes are wide enough for all points of the lines. x is in bytes, y in whole powers of ten.

@@ -21,7 +21,8 @@ func TestPlot(t *testing.T) {
 			strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
 			t.Errorf("%s: %v, %s", name, err, &b)
 		}
-		if name == "full" && (!strings.Contains(b.String(), ">go<") || !strings.Contains(b.String(), ">limit<") ||
+		if name == "full" && (!strings.Contains(b.String(), ">gorovod (Go)<") ||
+			!strings.Contains(b.String(), ">limit<") ||
 			!strings.Contains(b.String(), ">256 KiB<")) {
 			t.Errorf("%s: a part is missing: %s", name, &b)
 		}
@@ -31,6 +32,26 @@ func TestPlot(t *testing.T) {
 		} else if _, err := png.Decode(&b); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	r := &Report{Ranks: 2, Peers: []Peer{{Name: PeerGo}, {Name: peerGloo}, {Name: peerOpenMPI}}, Results: []Result{
+		{Peer: PeerGo, Task: nameResNet, Time: Stat{Median: 0.015}}, {Peer: peerGloo, Task: nameResNet,
+			Time: Stat{Median: 0.3}}, {Peer: PeerGo, Task: TaskAllreduce, Bytes: 4, Time: Stat{Median: 1e-6},
+			AlgBW: 4e6}}}
+	var b bytes.Buffer
+	if err := r.summarise(&b, "x.svg"); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{">Gradients of ResNet-50 on 2 ranks: time<", ">15.0 ms<", ">torch gloo<", ">300 ms<",
+		">Allreduce on 2 ranks: time<"} {
+		if !strings.Contains(b.String(), part) {
+			t.Errorf("no %s in %s", part, &b)
+		}
+	}
+	if strings.Contains(b.String(), "Open MPI") {
+		t.Errorf("a contender without figures is drawn: %s", &b)
 	}
 }
 

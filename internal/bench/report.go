@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/load"
 )
 
 // reportVersion changes when readers of the JSON must change.
@@ -30,6 +32,8 @@ type Report struct {
 	Results []Result  `json:"results"`
 	Modes   []Round   `json:"modes"`          // one for each round
 	Fast    *FastMode `json:"fast,omitempty"` // if some rounds were of the fast mode and some were not
+	// Noise says why no figure of the run is fit for comparison; empty if nothing is known against them.
+	Noise []string `json:"noise,omitempty"`
 }
 
 // Round is the machine's mode in a round.
@@ -116,6 +120,10 @@ func (r *Report) conclude(s *schedule) {
 		both := newStat(m)
 		r.Limits.TwoCores = &both
 	}
+	for _, n := range s.others {
+		r.Machine.Others += n / float64(len(s.others))
+	}
+	r.Noise = r.noise(load.Now().Cores)
 	n := r.fastRounds()
 	if n == 0 || n == len(r.Modes) {
 		return

@@ -272,7 +272,7 @@ func TestTimeTooShort(t *testing.T) {
 		!strings.Contains(stderr.String(), "give it more with --time") {
 		t.Errorf("code %d, %q, %q", code, &stdout, &stderr)
 	}
-	if !regexp.MustCompile(`(?s)bench: starting the jobs\n.*bench: go is ready after `).Match(stderr.Bytes()) {
+	if !regexp.MustCompile(`(?s)bench: starting the jobs\n.*bench: gorovod \(Go\) is ready after `).Match(stderr.Bytes()) {
 		t.Errorf("progress: %s", &stderr)
 	}
 }

@@ -27,6 +27,13 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[i]*(1-part) + sorted[i+1]*part
 }
 
+// mostSpread is how many times as long as the fastest tenth of the operations the slowest tenth may take. On an idle
+// machine of two cores it is up to 8 times for the smallest tensors, whose ranks spin or sleep.
+const mostSpread = 10
+
+// noisy reports whether the samples differ so much that their median says little.
+func (s Stat) noisy() bool { return s.P90 > mostSpread*s.P10 }
+
 // rate turns seconds for an amount into amounts per second. So slow times become low rates.
 func (s Stat) rate(amount float64) Stat {
 	return Stat{s.N, amount / s.Median, amount / s.P90, amount / s.P10}

@@ -14,25 +14,34 @@ import (
 func (r *Report) table(w io.Writer) error {
 	var b bytes.Buffer
 	m := r.Machine
-	fmt.Fprintf(&b, "gorovod %s: np %d, %d of %d cores, %s, Linux %s\n", r.Gorovod, r.Ranks, m.Usable, m.Cores,
-		m.CPU, m.Kernel)
+	fmt.Fprintf(&b, "gorovod %s on %s: np %d, %d of %d cores, %s, Linux %s\n", r.Gorovod, m.Host, r.Ranks, m.Usable,
+		m.Cores, m.CPU, m.Kernel)
 	fmt.Fprintf(&b, "%s, %.0f s, %d rounds, load average before %.2f, after %.2f\n",
 		r.Started.Format("2006-01-02 15:04 MST"), r.Seconds, r.Rounds, m.LoadBefore, m.LoadAfter)
 	for _, e := range m.Environment {
 		fmt.Fprintf(&b, "with %s\n", e)
 	}
+	for _, why := range r.Noise {
+		fmt.Fprintf(&b, "NOISE: %s\n", why)
+	}
 	r.limits(&b)
 	rows := r.rows(r.Results)
 	section(&b, "Time, median (10 % … 90 %)", r.header(), rows, func(x *Result) string {
 		mark := ""
-		if x.Early {
+		switch {
+		case x.Early:
 			mark = "~"
+		case x.Time.noisy():
+			mark = "?"
 		}
 		return fmt.Sprintf("%s%s (%s … %s)", mark, seconds(x.Time.Median), seconds(x.Time.P10), seconds(x.Time.P90))
 	})
 	if slices.ContainsFunc(r.Results, func(x Result) bool { return x.Early }) {
 		fmt.Fprintln(&b, "  ~ time was over before a round that counts: what is there is of operations that were "+
 			"new, and slower than later ones")
+	}
+	if slices.ContainsFunc(r.Results, func(x Result) bool { return !x.Early && x.Time.noisy() }) {
+		fmt.Fprintf(&b, "  ? noise: the slowest tenth took more than %d times as long as the fastest tenth\n", mostSpread)
 	}
 	section(&b, "Bandwidth, GB/s: of the algorithm (of the bus)", r.header(), rows, func(x *Result) string {
 		if x.Bytes < bandwidthFrom {
@@ -46,10 +55,10 @@ func (r *Report) table(w io.Writer) error {
 	r.fastMode(&b)
 	fmt.Fprintln(&b)
 	for _, p := range r.Peers {
-		fmt.Fprintf(&b, "%s: %s\n", p.Name, p.About)
+		fmt.Fprintf(&b, "%s: %s\n", label(p.Name), p.About)
 	}
 	for _, s := range r.Skipped {
-		fmt.Fprintf(&b, "not measured: %s: %s\n", s.Name, s.Why)
+		fmt.Fprintf(&b, "not measured: %s: %s\n", labels(s.Name), s.Why)
 	}
 	for _, f := range r.Failed {
 		fmt.Fprintf(&b, "FAILED: %s\n", f.Why)
@@ -141,7 +150,7 @@ func (r *Report) rows(results []Result) []row {
 func (r *Report) header() []string {
 	var names []string
 	for _, p := range r.Peers {
-		names = append(names, p.Name)
+		names = append(names, label(p.Name))
 	}
 	return names
 }
@@ -190,11 +199,11 @@ func (r *Report) ratios(b *bytes.Buffer, ours string, rows []row) {
 	if at < 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nTimes as fast as the peers: %s\n", ours)
+	fmt.Fprintf(b, "\nTimes as fast as the peers: %s\n", label(ours))
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "  ")
 	for _, i := range others {
-		fmt.Fprintf(t, "\t%s", r.Peers[i].Name)
+		fmt.Fprintf(t, "\t%s", label(r.Peers[i].Name))
 	}
 	fmt.Fprint(t, "\tof the limit\n")
 	for _, row := range rows {

@@ -1,5 +1,5 @@
-// Package chart draws lines over logarithmic axes, as SVG or PNG. It does only that, so that it fits into the launcher:
-// a plotting library with its fonts would double the launcher's size.
+// Package chart draws lines over logarithmic axes, and bars, as SVG or PNG. It does only that, so that it fits into the
+// launcher: a plotting library with its fonts would double the launcher's size.
 package chart
 
 import (
@@ -11,7 +11,13 @@ import (
 	"strings"
 )
 
-// Panel is one of several charts side by side.
+// Chart is one of several charts side by side: a Panel or Bars.
+type Chart interface {
+	// draw draws into the panelWidth pixels from x0 on.
+	draw(c canvas, x0 float64)
+}
+
+// Panel is a chart of lines.
 type Panel struct {
 	Title string
 	X, Y  Axis
@@ -47,12 +53,14 @@ const (
 	left, right, top, bottom  = 66, 20, 50, 48
 	textSize                  = 13
 	legendLine, legendLineGap = 26, 18
+	captionGap                = 20
 )
 
 // canvas is the surface for panels. Lengths are in pixels of the SVG.
 type canvas interface {
 	line(x1, y1, x2, y2, width float64, c color.RGBA, dashed bool)
 	dot(x, y, radius float64, c color.RGBA)
+	rect(x, y, width, height float64, c color.RGBA)
 	// text stands on y; anchor is 0 if x is its beginning, 0.5 its middle, 1 its end.
 	text(x, y, anchor float64, text string)
 	writeTo(w io.Writer) error
@@ -69,21 +77,26 @@ func Check(file string) error {
 	return nil
 }
 
-// Write draws the panels. The name of file decides the format.
-func Write(w io.Writer, file string, panels ...Panel) error {
+// Write draws the charts, and below them the captions, a line each. The name of file decides the format. An SVG is dark
+// where its reader prefers dark pages.
+func Write(w io.Writer, file string, captions []string, charts ...Chart) error {
 	if err := Check(file); err != nil {
 		return err
 	}
-	width := panelWidth * len(panels)
-	var c canvas = newSVG(width, panelHeight)
+	width := panelWidth * len(charts)
+	height := panelHeight + captionGap*len(captions)
+	var c canvas = newSVG(width, height)
 	if strings.EqualFold(filepath.Ext(file), ".png") {
 		var err error
-		if c, err = newPNG(width, panelHeight); err != nil {
+		if c, err = newPNG(width, height); err != nil {
 			return err
 		}
 	}
-	for i, p := range panels {
-		p.draw(c, float64(i*panelWidth))
+	for i, chart := range charts {
+		chart.draw(c, float64(i*panelWidth))
+	}
+	for i, text := range captions {
+		c.text(left, float64(panelHeight+captionGap*i)+textSize, 0, text)
 	}
 	return c.writeTo(w)
 }
@@ -93,7 +106,7 @@ var (
 	grey  = color.RGBA{221, 221, 221, 255}
 )
 
-func (p *Panel) draw(c canvas, x0 float64) {
+func (p Panel) draw(c canvas, x0 float64) {
 	west, east, north, south := x0+left, x0+panelWidth-right, float64(top), float64(panelHeight-bottom)
 	x := func(v float64) float64 { return west + p.X.part(v)*(east-west) }
 	y := func(v float64) float64 { return south - p.Y.part(v)*(south-north) }

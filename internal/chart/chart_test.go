@@ -19,7 +19,7 @@ var sample = Panel{Title: "Title & more", Legend: true, X: Axis{"bytes", 1, 100,
 
 func TestSVG(t *testing.T) {
 	var b bytes.Buffer
-	if err := Write(&b, "x.SVG", sample, sample); err != nil {
+	if err := Write(&b, "x.SVG", []string{"whose <figures>"}, sample, sample); err != nil {
 		t.Fatal(err)
 	}
 	texts := strings.Builder{}
@@ -39,6 +39,9 @@ func TestSVG(t *testing.T) {
 			t.Errorf("%q is not there twice: %s", text, &texts)
 		}
 	}
+	if !strings.Contains(texts.String(), "whose <figures>") {
+		t.Errorf("no caption: %s", &texts)
+	}
 	// The line goes from corner to corner, in the second panel, too.
 	for _, corner := range []string{`x1="66.0" y1="432.0" x2="540.0" y2="50.0" stroke="#ff0000"`,
 		`x1="626.0" y1="432.0" x2="1100.0" y2="50.0" stroke="#ff0000"`} {
@@ -50,14 +53,14 @@ func TestSVG(t *testing.T) {
 
 func TestPNG(t *testing.T) {
 	var b bytes.Buffer
-	if err := Write(&b, "x.png", sample); err != nil {
+	if err := Write(&b, "x.png", []string{"whose <figures>", "NOISE"}, sample); err != nil {
 		t.Fatal(err)
 	}
 	image, err := png.Decode(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if size := image.Bounds().Size(); size.X != scale*panelWidth || size.Y != scale*panelHeight {
+	if size := image.Bounds().Size(); size.X != scale*panelWidth || size.Y != scale*(panelHeight+2*captionGap) {
 		t.Errorf("%v", size)
 	}
 	at := func(x, y float64) color.RGBA {
@@ -82,9 +85,42 @@ func TestPNG(t *testing.T) {
 	}
 }
 
+func TestBars(t *testing.T) {
+	bars := Bars{"Gradients", "less is better", []Bar{{"ours", 1, "1 ms", red}, {"theirs", 4, "4 ms", red},
+		{"none", 0, "0 ms", red}}}
+	var b bytes.Buffer
+	if err := Write(&b, "x.svg", nil, sample, bars); err != nil {
+		t.Fatal(err)
+	}
+	// The second chart begins at 560; the longest bar leaves room for its label.
+	for _, part := range []string{`width="394.0" height="22.0" fill="#ff0000"`, `width="98.5" height="22.0"`,
+		`width="0.0" height="22.0"`, `<rect x="626.0" y="84.0"`, ">theirs<", ">4 ms<", ">less is better<",
+		"prefers-color-scheme: dark", `class="axis"`} {
+		if !strings.Contains(b.String(), part) {
+			t.Errorf("no %s in %s", part, &b)
+		}
+	}
+	b.Reset()
+	if err := Write(&b, "x.png", nil, bars); err != nil {
+		t.Fatal(err)
+	}
+	image, err := png.Decode(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for x, want := range map[int]color.RGBA{66 + 90: red, 66 + 110: {255, 255, 255, 255}} {
+		if c := color.RGBAModel.Convert(image.At(scale*x, scale*100)); c != want {
+			t.Errorf("at %d: %v, want %v", x, c, want)
+		}
+	}
+	if err := Write(&b, "x.svg", nil, Bars{}); err != nil || strings.Contains(b.String(), "NaN") {
+		t.Errorf("without bars: %v", err)
+	}
+}
+
 func TestFormats(t *testing.T) {
 	for _, name := range []string{"x.pdf", "x", ""} {
-		if err := Write(io.Discard, name, sample); err == nil || !strings.Contains(err.Error(), ".svg or .png") {
+		if err := Write(io.Discard, name, nil, sample); err == nil || !strings.Contains(err.Error(), ".svg or .png") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -87,6 +87,10 @@ func (p *pixels) dot(x, y, radius float64, c color.RGBA) {
 	p.fill(c, points...)
 }
 
+func (p *pixels) rect(x, y, width, height float64, c color.RGBA) {
+	p.fill(c, [2]float64{x, y}, [2]float64{x + width, y}, [2]float64{x + width, y + height}, [2]float64{x, y + height})
+}
+
 func (p *pixels) text(x, y, anchor float64, text string) {
 	d := font.Drawer{Dst: p.image, Src: image.Black, Face: p.face}
 	width := float64(d.MeasureString(text)) / 64

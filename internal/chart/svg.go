@@ -15,17 +15,29 @@ func newSVG(width, height int) *svg {
 	s := &svg{}
 	fmt.Fprintf(s,
 		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="%d">`+"\n", width, height, textSize)
-	fmt.Fprintf(s, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
+	s.WriteString(dark)
+	fmt.Fprintf(s, `<rect class="paper" width="%d" height="%d" fill="white"/>`+"\n", width, height)
 	return s
 }
+
+// dark replaces the colours of paper, text, axes and grid where the reader prefers dark pages.
+const dark = `<style>@media (prefers-color-scheme: dark) { text { fill: #d1d7e0 } .paper { fill: #0d1117 } ` +
+	`.axis { stroke: #d1d7e0 } .grid { stroke: #3d444d } }</style>` + "\n"
+
+// classes of lines that are dark on light paper and light on dark paper.
+var classes = map[color.RGBA]string{black: ` class="axis"`, grey: ` class="grid"`}
 
 func (s *svg) line(x1, y1, x2, y2, width float64, c color.RGBA, dashed bool) {
 	dashes := ""
 	if dashed {
 		dashes = ` stroke-dasharray="6 4"`
 	}
-	fmt.Fprintf(s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%g"%s/>`+"\n", x1, y1, x2,
-		y2, hex(c), width, dashes)
+	fmt.Fprintf(s, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%g"%s%s/>`+"\n", x1, y1,
+		x2, y2, hex(c), width, dashes, classes[c])
+}
+
+func (s *svg) rect(x, y, width, height float64, c color.RGBA) {
+	fmt.Fprintf(s, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x, y, width, height, hex(c))
 }
 
 func (s *svg) dot(x, y, radius float64, c color.RGBA) {

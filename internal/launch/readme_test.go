@@ -9,13 +9,23 @@ import (
 	"testing"
 )
 
-// The pages' examples for Go programmers work from an empty folder.
+// The page for Go programmers works from an empty folder, and the README shows its program.
 func TestGoExamplesOfTheDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds programs")
 	}
-	for page, heading := range map[string]string{"README.md": "## In Go\n", "docs/go.md": "# Go\n"} {
-		t.Run(page, func(t *testing.T) { followGoExample(t, page, heading) })
+	followGoExample(t, "docs/go.md", "# Go\n")
+	pages := map[string]string{}
+	for _, page := range []string{"README.md", "docs/go.md"} {
+		text, err := os.ReadFile("../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "\nfunc main() {\n")
+		pages[page], _, _ = strings.Cut(rest, "\n```")
+	}
+	if pages["README.md"] == "" || pages["README.md"] != pages["docs/go.md"] {
+		t.Errorf("main in README.md is\n%s\nand in docs/go.md\n%s", pages["README.md"], pages["docs/go.md"])
 	}
 }
 
@@ -40,9 +50,15 @@ func followGoExample(t *testing.T, page, heading string) {
 		return code + "\n"
 	}
 
-	// At the repository's own path, compiled packages are found in the cache.
-	commands := strings.ReplaceAll(block("sh"), "../gorovod", repository)
+	// At the repository's own path, compiled packages are found in the cache. The launcher is compiled here.
 	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/bin/horovodrun", "./cmd/gorovod")
+	build.Dir = repository
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	commands := strings.ReplaceAll(block("sh"), "../gorovod/build/horovodrun", dir+"/bin/horovodrun")
+	commands = strings.ReplaceAll(commands, "../gorovod", repository)
 	if err := os.WriteFile(dir+"/main.go", []byte(block("go")), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +73,8 @@ func followGoExample(t *testing.T, page, heading string) {
 		t.Fatalf("%v\n%s%s", err, out, &problems)
 	}
 	got := slices.Sorted(strings.Lines(string(out)))
-	want := []string{"[0]<stdout>:0 [1.5 1]\n", "[1]<stdout>:1 [1.5 1]\n", "[2]<stdout>:2 [1.5 1]\n",
-		"[3]<stdout>:3 [1.5 1]\n"}
+	want := []string{"[0]<stdout>:0 [1.5 1] <nil>\n", "[1]<stdout>:1 [1.5 1] <nil>\n", "[2]<stdout>:2 [1.5 1] <nil>\n",
+		"[3]<stdout>:3 [1.5 1] <nil>\n"}
 	if !slices.Equal(got, want) {
 		t.Errorf("it prints %q, want %q", got, want)
 	}

@@ -36,7 +36,7 @@ func (j *Job) Base() (map[string][]byte, error) {
 }
 
 func (j *Job) base() (map[string][]byte, error) {
-	stream, err := j.Render()
+	stream, err := j.stream()
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,11 @@ func TestBase(t *testing.T) {
 		if text := rendered(t, append(line, "-o", dir, "--", "train")...); text != "" {
 			t.Errorf("with -o render printed %q", text)
 		}
-		if got, want := read(t, dir, manifestsFile), mark+rendered(t, append(line, "--", "train")...); got != want {
+		printed, next, _ := strings.Cut(rendered(t, append(line, "--", "train")...), "# Next,")
+		if !strings.Contains(next, "kubectl apply -f n.yaml") {
+			t.Errorf("render ends with %q, not with the next command", next)
+		}
+		if got, want := read(t, dir, manifestsFile), mark+printed; got != want {
 			t.Errorf("%s holds\n%s\nand render prints\n%s", manifestsFile, got, want)
 		}
 	}

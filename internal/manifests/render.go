@@ -10,8 +10,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Render returns the manifests, as documents of one YAML stream. j must have passed Check.
+// Render returns the manifests, as documents of one YAML stream, and after them a comment with the commands that start
+// the job. j must have passed Check.
 func (j *Job) Render() ([]byte, error) {
+	stream, err := j.stream()
+	if err != nil {
+		return nil, err
+	}
+	return append(stream, j.next()...), nil
+}
+
+// stream is the documents of Render.
+func (j *Job) stream() ([]byte, error) {
 	var out bytes.Buffer
 	for _, d := range j.documents() {
 		text, err := encode(d.object)
@@ -61,31 +71,57 @@ type document struct {
 // documents are the objects in the order in which a cluster should get them: the job comes last, after everything that
 // it needs.
 func (j *Job) documents() (all []document) {
+	add := func(comment string, object any) { all = append(all, document{comment, object}) }
 	if j.Kind == IndexedJob {
-		all = append(all, document{object: j.service()})
+		add("# The names by which the pods find one another.\n", j.service())
 	}
 	if j.Metrics > 0 {
-		all = append(all, document{object: j.metricsService()})
+		add("# Where Prometheus finds the page of the job's metrics.\n", j.metricsService())
 	}
 	if j.needsSecret() && j.Secret == "" {
-		all = append(all, document{j.secretComment(), j.secret()})
+		add(j.secretComment(), j.secret())
 	}
-	all = append(all, document{object: j.policy()})
+	add("# Ranks listen on ports that the kernel chooses, so only the job's own pods may reach them.\n", j.policy())
 	for _, b := range j.budgets() {
-		all = append(all, document{object: b})
+		add("# A drain of a node waits while it would leave fewer pods than these.\n", b)
 	}
 	switch j.Kind {
 	case IndexedJob:
-		return append(all, document{object: j.indexed()})
+		add(j.jobComment(), j.indexed())
 	case JobSet:
-		return append(all, document{object: j.jobSet()})
+		add(j.jobComment(), j.jobSet())
 	case MPIJob:
-		return append(all, document{object: j.mpiJob()})
+		add(j.jobComment(), j.mpiJob())
+	default:
+		if j.Runtime == "" {
+			add("# How jobs of gorovod start: all TrainJobs that name this runtime share it.\n", j.runtime())
+		}
+		add(j.jobComment(), j.trainJob())
 	}
-	if j.Runtime == "" {
-		all = append(all, document{object: j.runtime()})
+	return all
+}
+
+func (j *Job) jobComment() string {
+	if j.Least > 0 {
+		return fmt.Sprintf("# The job: %d pods. It goes on while %d of them are left.\n", j.Nodes, j.Least)
 	}
-	return append(all, document{object: j.trainJob()})
+	return fmt.Sprintf("# The job: %d pods, which start together and end together.\n", j.Nodes)
+}
+
+// next is a comment with the commands by which the user starts the job and reads its output.
+func (j *Job) next() string {
+	namespace := ""
+	if j.Namespace != "" {
+		namespace = " --namespace " + j.Namespace
+	}
+	fill := ""
+	if j.needsSecret() && j.Secret == "" {
+		fill = "  # with the placeholders filled in"
+	}
+	return fmt.Sprintf(`# Next, with these lines in %[1]s.yaml:
+#   kubectl apply -f %[1]s.yaml%[3]s
+#   kubectl logs%[2]s -f -l app.kubernetes.io/instance=%[1]s --all-containers --prefix
+`, j.Name, namespace, fill)
 }
 
 func (j *Job) secretComment() string {

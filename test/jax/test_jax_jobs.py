@@ -181,3 +181,25 @@ def test_what_is_changed_outside_of_the_package_is_listed():
 
     program = "import jax, horovod.jax as hvd\nhvd.init()\njax.jit(hvd.allreduce)(1.0)"
     check_patches(program, ["sys.excepthook"])
+
+
+@pytest.mark.parametrize("end", ["", "hvd.shutdown()"])
+def test_a_program_that_still_runs_at_the_end(end):
+    """A rank that ends, or leaves, while its last program still runs takes part in that program's collectives."""
+    code, output = job(
+        f"""
+        import time
+
+        @jax.jit
+        def step(x):
+            return hvd.allreduce(jax.lax.fori_loop(0, 3000, lambda _, y: y @ x / 64, x), op=hvd.Sum)
+
+        if hvd.rank() == 0:
+            time.sleep(1)  # the other rank has reached its end by then
+        x = step(jax.numpy.ones((64, 64), "float32"))
+        if hvd.rank() == 0:
+            print("sum", float(x[0, 0]))
+        {end}
+        """
+    )
+    assert code == 0 and "sum 2.0" in output, output

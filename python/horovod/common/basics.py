@@ -15,8 +15,10 @@ from horovod.common._registered_sets import RegisteredSets
 from horovod.common.process_sets import ProcessSet, _init_process_sets, _rebind_process_sets
 from horovod.common.util import is_iterable
 
-# Functions of the front ends: init calls the first list before the job begins, shutdown the second after it has ended.
+# Functions of the front ends: init calls the first list before the job begins. shutdown, and an exit of Python without
+# an error, call the second before the job ends; shutdown calls the third after it has ended.
 before_init: list[Callable[[], None]] = []
+before_shutdown: list[Callable[[], None]] = []
 after_shutdown: list[Callable[[], None]] = []
 
 
@@ -103,7 +105,7 @@ class HorovodBasics(RegisteredSets):
                 raise ValueError(f"Horovod initialization failed. {reason or 'The log tells more.'}")
             _stack.offer(self.MPI_LIB_CTYPES)
         if not self._exit_hook:
-            atexit.register(self.MPI_LIB_CTYPES.horovod_shutdown)
+            atexit.register(self._leave)
             _last_words.install()
             self._exit_hook = True
 
@@ -143,9 +145,20 @@ class HorovodBasics(RegisteredSets):
             False
             >>> hvd.init()
         """
+        for settle in before_shutdown:
+            settle()
         self.MPI_LIB_CTYPES.horovod_shutdown()
         for forget in after_shutdown:  # from here on the engine uses no tensor
             forget()
+
+    def _leave(self) -> None:
+        """Leave the job as Python exits. After an uncaught exception nothing is worth waiting for."""
+        try:
+            if self.is_initialized() and not hasattr(sys, "last_value"):
+                for settle in before_shutdown:
+                    settle()
+        finally:
+            self.MPI_LIB_CTYPES.horovod_shutdown()
 
     def is_initialized(self) -> bool:
         """Tell whether this process has called :meth:`init` and not :meth:`shutdown` since.

@@ -7,6 +7,7 @@ from horovod.common import _job, _reduce_ops
 from horovod.common._job import *  # noqa: F403
 from horovod.common._reduce_ops import *  # noqa: F403
 from horovod.common.exceptions import ConsistencyError, HorovodInternalError
+from horovod.jax import _settling as _settling
 from horovod.jax import elastic
 from horovod.jax._consistency import check_consistency
 from horovod.jax._errors import internal_errors
