@@ -159,6 +159,12 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	if err := e.here.feed(e.Input); err != nil {
 		return 1, err
 	}
+	list := func() map[string]crew {
+		crews := e.remoteCrews()
+		crews[e.here.host] = e.here
+		return crews
+	}
+	e.running.Store(&list)
 	if e.fleet != nil {
 		e.fleet.open()
 	}
