@@ -74,8 +74,8 @@ func TestDiscoveryWithBadLines(t *testing.T) {
 			`discover hosts: s printed "b:two": a line must look like host or host:slots; its other lines count`, false},
 		{"a:0\nb:two\nc:4\n", "[{c 4} {b 1}]", "", false}, // said already
 		{"c:4\noops, no network\n", "[{c 4}]",
-			`discover hosts: s printed "oops, no network": a line must look like host or host:slots; its other lines count`,
-			false},
+			`discover hosts: s printed "oops, no network": a line must look like host or host:slots; ` +
+				`its other lines count`, false},
 		{"Traceback (most recent call last):\n  File x, line 1\n", "", "", true},
 		{"c:0\n", "[]", "", false},
 	} {
