@@ -27,8 +27,8 @@ func programOf(command string) string {
 
 // plainWords are words of commands that are no secrets, and may stand elsewhere in a bundle.
 var plainWords = []string{
-	"apptainer", "docker", "gorovod", "horovodrun", "kubectl", "localhost", "python", "python3", "singularity", "sshpass",
-	"timeout",
+	"apptainer", "docker", "gorovod", "horovodrun", "kubectl", "localhost", "python", "python3", "singularity",
+	"sshpass", "timeout",
 	"BatchMode", "ConnectTimeout", "IdentityFile", "LogLevel", "ProxyCommand", "ProxyJump", "StrictHostKeyChecking",
 	"UserKnownHostsFile", "accept-new",
 }

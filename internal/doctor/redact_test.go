@@ -22,7 +22,8 @@ var secretShapes = []string{
 	"curl --user me:%", "curl --user=me:%", "get https://host/x?code=%", "get https://host/x?a=1&pass=%&b=2",
 	"get https://host/x?pass=%", "get https://host/x#access_token=%", "get 'https://host/x?q=%'",
 	"get https://me:%@host/x",
-	"get https://%@host/x", "tool --key %", "tool --key=%", "tool --key '%'", "tool -key %", "tool --token %", "tool --pw %",
+	"get https://%@host/x", "tool --key %", "tool --key=%", "tool --key '%'", "tool -key %", "tool --token %",
+	"tool --pw %",
 	"tool --pass %", "tool --password %", "tool --password=%", "tool --some-thing %", "tool -k %", "tool -x -k % y",
 	"MY_THING=% tool", "export MY_THING=%", "tool -e MY_THING=%", `["tool", "--key", "%"]`, "['tool', '-p', '%']",
 	"Authorization: Bearer %", "Authorization: Basic %", "authorization=%", "password: %", "password=%", "api_key = %",
@@ -39,7 +40,8 @@ func randomSecret(r *rand.Rand) string {
 	return string(append(b, 'z'))
 }
 
-// No secret stays, whatever it looks like, in a text, in JSON, or in the command of GOROVOD_SSH; the lines around it do.
+// No secret stays, whatever it looks like, in a text, in JSON, or in the command of GOROVOD_SSH. The lines around it
+// stay.
 func TestSecretsOfEveryShape(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -50,7 +52,8 @@ func TestSecretsOfEveryShape(t *testing.T) {
 			secret := randomSecret(r)
 			text := strings.ReplaceAll(shape, "%", secret)
 			within := newRedactor(nil).text(before + text + after)
-			if strings.Contains(within, secret) || !strings.HasPrefix(within, before) || !strings.HasSuffix(within, after) {
+			if strings.Contains(within, secret) || !strings.HasPrefix(within, before) ||
+				!strings.HasSuffix(within, after) {
 				t.Errorf("%q became %q", text, within)
 			}
 			quoted, _ := json.Marshal(map[string]string{"failure": text})

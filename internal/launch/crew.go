@@ -8,7 +8,7 @@ import (
 )
 
 // crew runs commands on one host until Close, each below a supervisor of its own. The caller chooses the ids, and may
-// use an id again after its watcher's Over. All methods may be called on any goroutine, and only Forward and Close block.
+// use an id again after its watcher's Over. All methods may be called on any goroutine; only Forward and Close block.
 type crew interface {
 	// Host is the host as the user names it. Several names of this host share one crew, which has the first of them.
 	Host() string

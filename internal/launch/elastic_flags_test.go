@@ -54,8 +54,8 @@ func equalRules(a, b membership.Config) bool {
 		a.Cooldown == b.Cooldown && a.Fixed == b.Fixed && a.Resumable == b.Resumable && a.WholeHosts == b.WholeHosts
 }
 
-// A line that makes no sense hides no other line. The first answer must be whole, and so must one that is nothing but an
-// error message. A host about which only a bad line speaks stays as it was.
+// A line that makes no sense hides no other line. The first answer must be whole, and so must one that is nothing but
+// an error message. A host about which only a bad line speaks stays as it was.
 func TestDiscoveryWithBadLines(t *testing.T) {
 	var said []string
 	d := &discovery{script: "s", slots: 1, say: func(format string, args ...any) {
@@ -139,8 +139,9 @@ func TestDiscoveryScript(t *testing.T) {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
-	if _, err := (&discovery{script: "yes a:1", slots: 1}).hosts(ctx); err == nil || err.Error() != "yes a:1: it has printed more "+
-		"than 1024 KiB" {
+	if _, err := (&discovery{script: "yes a:1", slots: 1}).hosts(ctx); err == nil ||
+		err.Error() != "yes a:1: it has printed more "+
+			"than 1024 KiB" {
 		t.Errorf("endless output: %v", err)
 	}
 	if _, err := (&discovery{script: "yes no network | head -c 100000 >&2; exit 3", slots: 1}).hosts(ctx); err == nil ||
@@ -149,7 +150,8 @@ func TestDiscoveryScript(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 50*time.Millisecond, errors.New("it is slow"))
 	defer cancel()
-	if _, err := (&discovery{script: "sleep 60", slots: 1}).hosts(ctx); err == nil || err.Error() != "sleep 60: it is slow" {
+	if _, err := (&discovery{script: "sleep 60", slots: 1}).hosts(ctx); err == nil ||
+		err.Error() != "sleep 60: it is slow" {
 		t.Errorf("a script that hangs: %v", err)
 	}
 }

@@ -39,7 +39,9 @@ func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 	caught, counted := make(chan os.Signal, 16), make(chan os.Signal, 16)
 	stop := notify(wanted, caught, counted)
 	go force(counted)
-	unforward := forwardEach(j.forward, func(d delivery, sig syscall.Signal) { j.log(d.level(), "%s", d.text(sig, "")) })
+	unforward := forwardEach(j.forward, func(d delivery, sig syscall.Signal) {
+		j.log(d.level(), "%s", d.text(sig, ""))
+	})
 	return caught, func() {
 		stop()
 		unforward()

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/rendezvous"
 )
 
 // safeBuffer is a launcher's stderr, which a test reads while the launcher runs.
@@ -98,8 +100,8 @@ func TestSignalsOfUsersAreForwarded(t *testing.T) {
 			l.Process.Signal(c.sig)
 			awaitText(t, stderr, c.says)
 			got := 0
-			for want := fmt.Sprintf("got USR%d", map[syscall.Signal]int{syscall.SIGUSR1: 1, syscall.SIGUSR2: 2}[c.sig]); got <
-				c.caught && lines.Scan(); {
+			want := strings.Replace(rendezvous.SignalName(int(c.sig)), "SIG", "got ", 1)
+			for got < c.caught && lines.Scan() {
 				if strings.Contains(lines.Text(), want) {
 					got++
 				}
@@ -134,7 +136,8 @@ func TestEachNodesLauncherForwards(t *testing.T) {
 			for node := range 2 {
 				l := launched(t, []string{secretFile(t, strings.Repeat("0a", 32))}, "--nnodes", count, "--node-rank",
 					fmt.Sprint(node), "--master-addr", "127.0.0.1", "--master-port",
-					fmt.Sprint(port.Addr().(*net.TCPAddr).Port), "--nproc-per-node", "1", "-np", "2", "sh", "-c", catching)
+					fmt.Sprint(port.Addr().(*net.TCPAddr).Port), "--nproc-per-node", "1", "-np", "2",
+					"sh", "-c", catching)
 				l.Stdout, l.Stderr = &outputs[node], &errors[node]
 				if err := l.Start(); err != nil {
 					t.Fatal(err)

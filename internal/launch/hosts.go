@@ -55,7 +55,8 @@ func parseHosts(text string) ([]Host, error) {
 		hosts = append(hosts, h)
 	}
 	if hosts = withSlots(hosts); len(hosts) == 0 {
-		return nil, fmt.Errorf("-H %s: no host has a slot: 0 slots mean that a host is not to be used now", quotable(text))
+		return nil, fmt.Errorf("-H %s: no host has a slot: 0 slots mean that a host is not to be used now",
+			quotable(text))
 	}
 	return hosts, nil
 }

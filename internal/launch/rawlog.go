@@ -29,8 +29,8 @@ const mostRawLines = 8
 func (r *rawLog) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	if strings.HasPrefix(text, "Unsolicited response") {
-		text = "an HTTP server, such as the collector of OpenTelemetry, sends more than its answer; the connection is " +
-			"closed, and the job goes on"
+		text = "an HTTP server, such as the collector of OpenTelemetry, sends more than its answer; the connection " +
+			"is closed, and the job goes on"
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -39,8 +39,8 @@ func TestCollectorThatSendsTooMuch(t *testing.T) {
 		}
 	}()
 	// The failure of rank 0 is a span that goes out while rank 1 still runs.
-	job := launched(t, []string{"GOROVOD_OTLP=1", "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + l.Addr().String()}, "-np", "2",
-		"sh", "-c", `[ "$HOROVOD_RANK" = 0 ] && exit 3; sleep 3`)
+	job := launched(t, []string{"GOROVOD_OTLP=1", "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + l.Addr().String()}, "-np",
+		"2", "sh", "-c", `[ "$HOROVOD_RANK" = 0 ] && exit 3; sleep 3`)
 	job.expect(3)
 	got := job.stderr.String()
 	if strings.Count(got, "horovodrun: an HTTP server, such as the collector of OpenTelemetry, sends more than") != 1 ||

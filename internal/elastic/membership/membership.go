@@ -104,8 +104,8 @@ func New(c Config) *State {
 	c.Terms = Terms{cmp.Or(c.Terms.Min, "--min-np"), cmp.Or(c.Terms.Timeout, "--elastic-timeout"),
 		cmp.Or(c.Terms.Cooldown, "--blacklist-cooldown-range"),
 		cmp.Or(c.Terms.Slots, "check that hosts with enough slots are discovered")}
-	return &State{c: c, named: map[string]*host{}, newest: -1, saved: -1, news: never, gather: never, waiting: never, holding: never,
-		overdue: never}
+	return &State{c: c, named: map[string]*host{}, newest: -1, saved: -1, news: never, gather: never,
+		waiting: never, holding: never, overdue: never}
 }
 
 // Epoch returns the number of the last epoch, 0 before the first.
