@@ -108,8 +108,9 @@ func (b *bundle) contents() string {
 	}
 	text.WriteString("It has names of hosts, users' paths and addresses. It has no other variables, no " +
 		"files of yours\n" +
-		"and no logs. What looks like a secret (keys, tokens, passwords in URLs, values of variables that are\n" +
-		"called so) is taken out.\n")
+		"and no logs. What looks like a secret (keys, tokens, passwords and queries in URLs, values of variables\n" +
+		"that are called so) is taken out, and so are the arguments of commands, and the values of variables and\n" +
+		"options that gorovod does not know.\n")
 	return text.String()
 }
 
@@ -182,8 +183,11 @@ func (b *bundle) environment(w io.Writer) error {
 		if !allowed[name] {
 			continue
 		}
-		if secret[name] || secretName().MatchString(name) {
+		switch {
+		case secret[name] || secretName().MatchString(name):
 			value = removed
+		case slices.Contains(commandVariables, name):
+			value = programOf(value)
 		}
 		shown = append(shown, name+"="+value)
 	}

@@ -115,7 +115,7 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 	case o.FRTrace != "" && (o.Dump == "" || o.Bundle != ""):
 		return exitUsage, errors.New("--fr-trace needs --dump, and can't be used together with --bundle")
 	case o.Bundle != "":
-		b := bundle{options: o, environ: environ, examine: examine, redact: newRedactor(environ)}
+		b := bundle{options: o, environ: environ, examine: examine, redact: newRedactor(environ, o.RemoteCommand)}
 		return ended(b.write(stdout))
 	case o.Dump != "":
 		return ended(Dump(stdout, o.Dump, o.FRTrace))

@@ -36,7 +36,7 @@ func Env(w io.Writer, environ []string) error {
 
 // launchers are the beginnings of the names that the launcher sets anew for its ranks.
 var launchers = []string{"HOROVOD_HOSTNAME=", "HOROVOD_RANK=", "HOROVOD_SIZE=", "HOROVOD_LOCAL_", "HOROVOD_CROSS_",
-	"HOROVOD_GLOO_RENDEZVOUS_", "HOROVOD_CONTROLLER=", "HOROVOD_CPU_OPERATIONS=", "HOROVOD_SECRET_KEY="}
+	"HOROVOD_GLOO_RENDEZVOUS_", "HOROVOD_SECRET_KEY="}
 
 // wrong returns why the launcher, the front end or init would fail with an environment, a line for each reason.
 func wrong(environ []string) error {

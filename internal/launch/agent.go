@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,8 +32,8 @@ const (
 // ends all commands and itself.
 type agent struct {
 	sender
-	crew *localCrew // nil before the job
-	key  []byte     // the job's secret
+	crew atomic.Pointer[localCrew] // nil before the job
+	key  []byte                    // the job's secret
 	// launcher is the launcher's address as this host sees it; empty if it is not known.
 	launcher string
 	// own: the job's commands start in this program's working directory, because the launcher's is on another host.
@@ -48,6 +49,8 @@ type agent struct {
 	turnedAway string
 	// gone: the agent ends because the launcher is gone or silent.
 	gone bool
+	// say gets lines for the user, if own.
+	say  func(text string)
 	lost chan struct{} // closed when a write to the launcher has failed
 	once sync.Once
 
@@ -119,6 +122,19 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 	if a.going == nil {
 		defer notify([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signals)()
 	}
+	if a.own {
+		users := make(chan os.Signal, 16)
+		stop := notify(forwarded, users)
+		defer func() {
+			stop()
+			close(users)
+		}()
+		go func() {
+			for s := range users {
+				a.forward(s.(syscall.Signal))
+			}
+		}()
+	}
 	return a.serve(notes, signals)
 }
 
@@ -173,14 +189,14 @@ func (a *agent) obey(n *note) error {
 	case n.Type == refusedNote:
 		a.turnedAway = n.Text
 		return errors.New("turned away")
-	case n.Type == jobNote && n.Job != nil && a.crew == nil:
+	case n.Type == jobNote && n.Job != nil && a.crew.Load() == nil:
 		return a.take(n.Job)
-	case a.crew == nil:
+	case a.crew.Load() == nil:
 		return fmt.Errorf("a %q comes before the job", n.Type)
 	case n.Type == startNote && n.Command != nil:
 		a.start(n.ID, *n.Command)
 	case n.Type == signalNote:
-		a.crew.Signal(n.ID, syscall.Signal(n.Signal))
+		a.crew.Load().Signal(n.ID, syscall.Signal(n.Signal))
 	case n.Type == creditNote:
 		a.mu.Lock()
 		r := a.running[n.ID]
@@ -229,16 +245,25 @@ func (a *agent) take(job *assignment) error {
 		crew.Close()
 		return errors.New("the secret is not hexadecimal")
 	}
-	a.crew, a.leaves = crew, job.Leaves
+	a.leaves = job.Leaves
+	a.crew.Store(crew)
 	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: a.launcher,
 		Interfaces: reach.Names(interfaces)}})
 	return nil
 }
 
-// answer answers a question of gorovod doctor.
+// answer answers a question of gorovod doctor, or forwards a signal.
 func (a *agent) answer(id int, q *query) {
 	reply := note{Type: replyNote, ID: id}
-	answer, err := q.answer(context.Background(), a.key)
+	var answer any
+	var err error
+	if q.What == forwardQuery {
+		ctx, cancel := context.WithTimeout(context.Background(), forwardTime)
+		defer cancel()
+		answer = a.crew.Load().Forward(ctx, syscall.Signal(q.Signal))
+	} else {
+		answer, err = q.answer(context.Background(), a.key)
+	}
 	if err == nil {
 		reply.Reply, err = json.Marshal(answer)
 	}
@@ -259,7 +284,7 @@ func (a *agent) start(id int, c command) {
 	a.running[id] = r
 	a.mu.Unlock()
 	a.left.Add(1)
-	a.crew.Start(id, c, r)
+	a.crew.Load().Start(id, c, r)
 }
 
 // tell sends a note. An error means that the launcher is gone.
@@ -288,10 +313,10 @@ func (a *agent) drop() {
 // end ends all commands, and waits for a bounded time until their processes are gone.
 func (a *agent) end() {
 	a.drop()
-	if a.crew == nil {
+	if a.crew.Load() == nil {
 		return
 	}
-	a.crew.Close()
+	a.crew.Load().Close()
 	none := make(chan struct{})
 	go func() {
 		a.left.Wait()
@@ -305,8 +330,8 @@ func (a *agent) end() {
 
 // kill kills all commands.
 func (a *agent) kill() {
-	if a.crew != nil {
-		a.crew.kill()
+	if crew := a.crew.Load(); crew != nil {
+		crew.kill()
 	}
 }
 

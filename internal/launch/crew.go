@@ -1,13 +1,14 @@
 package launch
 
 import (
+	"context"
 	"fmt"
 	"syscall"
 	"time"
 )
 
 // crew runs commands on one host until Close, each below a supervisor of its own. The caller chooses the ids, and may
-// use an id again after its watcher's Over. All methods may be called on any goroutine, and only Close blocks.
+// use an id again after its watcher's Over. All methods may be called on any goroutine; only Forward and Close block.
 type crew interface {
 	// Host is the host as the user names it. Several names of this host share one crew, which has the first of them.
 	Host() string
@@ -16,6 +17,9 @@ type crew interface {
 	// Signal sends sig to the command's process group; SIGKILL goes to everything below its supervisor. It also
 	// reaches a command that is starting, and ignores ids that are gone.
 	Signal(id int, sig syscall.Signal)
+	// Forward sends sig to the processes of each command that catch it, and to no other. It waits until ctx ends for
+	// the number of commands that have got it.
+	Forward(ctx context.Context, sig syscall.Signal) delivery
 	// Lost is closed when the crew cannot be reached any more; Err then says why. Its commands have ended or will end
 	// by themselves, unseen.
 	Lost() <-chan struct{}

@@ -27,6 +27,9 @@ type localCrew struct {
 	mu        sync.Mutex
 	closed    bool
 	processes map[int]*process // that are not gone, by id
+
+	forwarding sync.Mutex              // held while a signal is forwarded
+	last       map[syscall.Signal]echo // forwarding
 }
 
 // newLocalCrew makes the crew of this host. All its commands have secret as secretVariable. others: this process has
@@ -37,7 +40,7 @@ func newLocalCrew(host, secret string, others bool) (*localCrew, error) {
 		return nil, err
 	}
 	return &localCrew{host: host, orphans: orphans, room: make(chan struct{}, startsAtATime),
-		never: make(chan struct{}), processes: map[int]*process{}}, nil
+		never: make(chan struct{}), processes: map[int]*process{}, last: map[syscall.Signal]echo{}}, nil
 }
 
 func (c *localCrew) Host() string          { return c.host }
@@ -53,7 +56,7 @@ func (c *localCrew) feed(input []byte) (err error) {
 }
 
 func (c *localCrew) Start(id int, cmd command, w watcher) {
-	p := &process{command: cmd, sweeps: &c.starting}
+	p := &process{command: cmd, sweeps: &c.starting, over: make(chan struct{}), caught: make(chan int, 1)}
 	err := p.open(c.input)
 	c.mu.Lock()
 	if _, twice := c.processes[id]; twice && err == nil {

@@ -10,6 +10,24 @@ import (
 // descendants lists all processes below pid, zombies too, in no order, without those in except and below them. It
 // misses processes that are forked meanwhile: to get all, ask until there are none.
 func descendants(pid int, except ...int) []int {
+	children := processTree()
+	var found []int
+	next := []int{pid}
+	for len(next) > 0 {
+		p := next[0]
+		next = next[1:]
+		for _, c := range children[p] {
+			if !slices.Contains(except, c) {
+				found = append(found, c)
+				next = append(next, c)
+			}
+		}
+	}
+	return found
+}
+
+// processTree lists the children of each process of this host; nil if /proc cannot be read.
+func processTree() map[int][]int {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -39,19 +57,7 @@ func descendants(pid int, except ...int) []int {
 			children[parent] = append(children[parent], p)
 		}
 	}
-	var found []int
-	next := []int{pid}
-	for len(next) > 0 {
-		p := next[0]
-		next = next[1:]
-		for _, c := range children[p] {
-			if !slices.Contains(except, c) {
-				found = append(found, c)
-				next = append(next, c)
-			}
-		}
-	}
-	return found
+	return children
 }
 
 // hasProc reports whether /proc is mounted. Without it descendants cannot be found.

@@ -26,6 +26,7 @@ type query struct {
 	Named     bool     `json:",omitempty"` // inspect: whether the user has named it
 	Env       []string `json:",omitempty"` // inspect: what a rank there gets of the launcher's environment
 	Addresses []string `json:",omitempty"` // probe: where the other host may be
+	Signal    int      `json:",omitempty"` // forward: the signal
 }
 
 // The questions.
@@ -34,6 +35,7 @@ const (
 	timeQuery    = "time"    // the answer is a time.Time
 	listenQuery  = "listen"  // the answer is a port, which waits for one probe
 	probeQuery   = "probe"   // the answer is a cluster.Path
+	forwardQuery = "forward" // the answer is a delivery
 )
 
 // answer answers a question for this host. key is the secret of this examination. It blocks for a bounded time.

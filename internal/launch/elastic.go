@@ -63,8 +63,9 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 	env := f.environ(os.Environ())
 	o := driver.Options{Config: f.membership(env), DiscoverEvery: discoverEvery, Grace: f.grace(),
 		Certificates: f.certificates}
+	var d *discovery
 	if f.DiscoveryScript != "" {
-		d := discovery{f.DiscoveryScript, 1}
+		d = &discovery{script: f.DiscoveryScript, slots: 1}
 		if f.SlotsPerHost != nil {
 			d.slots = *f.SlotsPerHost
 		}
@@ -81,6 +82,7 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 	if o.Discover != nil {
 		e.going = &leavers{job: e, hosts: map[string]bool{}}
 		o.Discover = e.going.without(o.Discover)
+		d.say = e.say
 	}
 	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts,
 		func(h membership.Host) bool { return !isLocal(h.Name) })
@@ -159,6 +161,12 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	if err := e.here.feed(e.Input); err != nil {
 		return 1, err
 	}
+	list := func() map[string]crew {
+		crews := e.remoteCrews()
+		crews[e.here.host] = e.here
+		return crews
+	}
+	e.running.Store(&list)
 	if e.fleet != nil {
 		e.fleet.open()
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -148,14 +149,18 @@ func patience(heartbeat string) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// discovery runs a script that lists hosts.
+// discovery runs a script that lists hosts. One goroutine at a time uses it.
 type discovery struct {
 	script string
 	slots  int // for a host whose line has no number
+
+	last  []membership.Host // the last answer; nil before the first
+	wrong string            // what was wrong with some lines of the last answer
+	say   func(format string, args ...any)
 }
 
 // hosts runs the script through a shell, as Horovod does, and parses its lines.
-func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
+func (d *discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, scriptLimit, fmt.Errorf("it has not ended within %v", scriptLimit))
@@ -187,11 +192,44 @@ func (d discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 		}
 		return nil, fmt.Errorf("%s: %w%s%s", d.script, err, after(lastOf(errs.kept.String())), advice)
 	}
-	return d.parse(out.kept.String())
+	return d.read(out.kept.String())
+}
+
+// read returns the hosts of an answer. If some lines of it make no sense, the others count, and the user hears of it
+// once. The first answer must be whole, because a user is there to mend the script; and so must be one without any good
+// line, such as an error message.
+func (d *discovery) read(text string) ([]membership.Host, error) {
+	hosts, bad, err := d.parse(text)
+	if err != nil && (d.last == nil || len(hosts) == 0) {
+		return nil, err
+	}
+	wrong := ""
+	if err != nil {
+		hosts = d.keep(hosts, bad)
+		wrong = err.Error()
+	}
+	if wrong != "" && wrong != d.wrong {
+		d.say("discover hosts: %s; its other lines count", wrong)
+	}
+	d.wrong, d.last = wrong, append([]membership.Host{}, hosts...)
+	return hosts, nil
+}
+
+// keep adds the hosts of the last answer about which only bad lines say something: a mistake drains no host.
+func (d *discovery) keep(hosts []membership.Host, bad []string) []membership.Host {
+	for _, h := range d.last {
+		named := func(o membership.Host) bool { return o.Name == h.Name }
+		if !slices.ContainsFunc(hosts, named) && slices.ContainsFunc(bad, func(line string) bool {
+			return strings.Contains(line, h.Name)
+		}) {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
 }
 
 // advice says what the user can do if the shell has not found the script, or may not run it.
-func (d discovery) advice(err error) string {
+func (d *discovery) advice(err error) string {
 	var exit *exec.ExitError
 	name, rest, _ := strings.Cut(strings.TrimSpace(d.script), " ")
 	if !errors.As(err, &exit) || !isFile(name) {
@@ -227,26 +265,22 @@ func after(text string) string {
 	return ""
 }
 
-// parse parses lines like "host" or "host:slots". If a host has several lines, the last one counts.
-func (d discovery) parse(text string) ([]membership.Host, error) {
-	var hosts []membership.Host
+// parse parses lines like "host" or "host:slots". If a host has several lines, the last one counts. A host with 0 slots
+// is left out: it has none now. bad are the lines that make no sense; err says so of the first.
+func (d *discovery) parse(text string) (hosts []membership.Host, bad []string, err error) {
 	index := map[string]int{}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
-		entry := line
-		if !hostEntry().MatchString(entry) {
-			entry = fmt.Sprintf("%s:%d", line, d.slots)
-		}
-		if !hostEntry().MatchString(entry) {
-			return nil, fmt.Errorf("%s printed %q: a line must look like host or host:slots", d.script, quotable(line))
-		}
-		colon := strings.LastIndexByte(entry, ':')
-		h, err := newHost(entry[:colon], entry[colon+1:])
-		if err != nil {
-			return nil, fmt.Errorf("%s printed %q: %w", d.script, quotable(line), err)
+		h, wrong := d.parseLine(line)
+		if wrong != nil {
+			bad = append(bad, line)
+			if err == nil {
+				err = wrong
+			}
+			continue
 		}
 		i, found := index[h.Name]
 		if !found {
@@ -256,7 +290,24 @@ func (d discovery) parse(text string) ([]membership.Host, error) {
 		}
 		hosts[i].Slots = h.Slots
 	}
-	return hosts, nil
+	return slices.DeleteFunc(hosts, func(h membership.Host) bool { return h.Slots == 0 }), bad, err
+}
+
+// parseLine parses a line of an answer.
+func (d *discovery) parseLine(line string) (Host, error) {
+	entry := line
+	if !hostEntry().MatchString(entry) {
+		entry = fmt.Sprintf("%s:%d", line, d.slots)
+	}
+	if !hostEntry().MatchString(entry) {
+		return Host{}, fmt.Errorf("%s printed %q: a line must look like host or host:slots", d.script, quotable(line))
+	}
+	colon := strings.LastIndexByte(entry, ':')
+	h, err := newHost(entry[:colon], entry[colon+1:])
+	if err != nil {
+		return Host{}, fmt.Errorf("%s printed %q: %w", d.script, quotable(line), err)
+	}
+	return h, nil
 }
 
 // limited keeps the first maxScriptOutput bytes that are written to it.

@@ -20,7 +20,7 @@ const (
 	echoTime = 150 * time.Millisecond
 )
 
-// begin opens the job's output and catches the launcher's signals, until end.
+// begin opens the job's output and catches the launcher's signals, until end. It returns those that end the job.
 func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 	j.hungUp, j.moved = make(chan struct{}), make(chan struct{}, 1)
 	j.openProgress()
@@ -39,8 +39,12 @@ func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 	caught, counted := make(chan os.Signal, 16), make(chan os.Signal, 16)
 	stop := notify(wanted, caught, counted)
 	go force(counted)
+	unforward := forwardEach(j.forward, func(d delivery, sig syscall.Signal) {
+		j.log(d.level(), "%s", d.text(sig, ""))
+	})
 	return caught, func() {
 		stop()
+		unforward()
 		close(counted)
 		j.progress.Close()
 		j.print(j.patience())

@@ -153,7 +153,9 @@ func (f *flags) check(options []string) error {
 	if err := f.checkElastic(); err != nil {
 		return err
 	}
-	f.chooseController(os.Getenv)
+	if err := f.chooseController(os.Getenv); err != nil {
+		return err
+	}
 	switch {
 	case f.MPI && f.Gloo:
 		return errors.New("--gloo and --mpi: one of them")
@@ -378,18 +380,27 @@ var launchers = lazyregexp.New(
 // controllers are the variables that choose MPI: to meet, and to carry the data.
 var controllers = []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"}
 
-// chooseController uses the variables of -x, or of the launcher's environment, if no option and no file has chosen.
-func (f *flags) chooseController(getenv func(string) string) {
-	if f.MPI || f.Gloo {
-		return
-	}
+// chooseController uses the variables of -x, or of the launcher's environment, if no option and no file has chosen. It
+// refuses values that ranks would refuse, because the launcher sets the variables anew for them.
+func (f *flags) chooseController(getenv func(string) string) error {
+	given := map[string]string{}
 	for _, name := range controllers {
-		value := getenv(name)
+		given[name] = getenv(name)
 		for _, x := range f.Export {
 			if v, ok := strings.CutPrefix(x, name+"="); ok {
-				value = v
+				given[name] = v
 			}
 		}
+		lookup := func(n string) (string, bool) { return given[n], n == name && given[n] != "" }
+		if err := config.Read(lookup).Err(); err != nil {
+			return err
+		}
+	}
+	if f.MPI || f.Gloo {
+		return nil
+	}
+	for _, name := range controllers {
+		value := given[name]
 		if !strings.EqualFold(value, "mpi") {
 			continue
 		}
@@ -407,8 +418,9 @@ func (f *flags) chooseController(getenv func(string) string) {
 			f.warnings = append(f.warnings, name+"="+value+" is set: this job is started as with --mpi; --gloo "+
 				"overrides it")
 		}
-		return
+		return nil
 	}
+	return nil
 }
 
 // checkFiles refuses missing files of ssh, for which ssh would only warn on each host. It does not check a name that

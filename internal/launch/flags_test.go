@@ -313,6 +313,33 @@ func TestHintsAreNoted(t *testing.T) {
 	}
 }
 
+// Values that no rank would take are refused, although the launcher sets these variables anew for its ranks.
+func TestTheEnvironmentChoosesNonsense(t *testing.T) {
+	for _, args := range []string{"-np 2", "-np 2 --min-np 1", "-np 2 --gloo", "-np 2 --mpi", "--nnodes 1"} {
+		for variable, says := range map[string]string{
+			"HOROVOD_CPU_OPERATIONS=ccl": "HOROVOD_CPU_OPERATIONS=ccl: there is no oneCCL backend",
+			"HOROVOD_CPU_OPERATIONS=glo": "HOROVOD_CPU_OPERATIONS=glo",
+			"HOROVOD_CONTROLLER=nccl":    "HOROVOD_CONTROLLER=nccl",
+		} {
+			name, value, _ := strings.Cut(variable, "=")
+			for _, how := range []string{"environment", "-x"} {
+				t.Setenv("HOROVOD_CONTROLLER", "")
+				t.Setenv("HOROVOD_CPU_OPERATIONS", "")
+				more := ""
+				if how == "-x" {
+					more = " -x " + variable
+				} else {
+					t.Setenv(name, value)
+				}
+				_, err := parseFlags("horovodrun", append(strings.Fields(args+more), "x"))
+				if err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("%s, %s by %s: %v", args, variable, how, err)
+				}
+			}
+		}
+	}
+}
+
 // The environment's choice of MPI counts, or a message says why not.
 func TestTheEnvironmentChoosesMPI(t *testing.T) {
 	for _, c := range []struct {

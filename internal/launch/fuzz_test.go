@@ -23,7 +23,7 @@ func FuzzHosts(f *testing.F) {
 		if hosts, err := parseHostfile("file", text); err == nil {
 			lists["hostfile"] = hosts
 		}
-		if hosts, err := (discovery{"script", 2}).parse(text); err == nil {
+		if hosts, _, err := (&discovery{script: "script", slots: 2}).parse(text); err == nil {
 			for _, h := range hosts {
 				lists["script"] = append(lists["script"], Host{h.Name, h.Slots})
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/lazyregexp"
 )
 
-// Host is a name with a number of slots, from the user.
+// Host is a name with a number of slots, from the user. 0 slots: the host has none now, because it is drained.
 type Host struct {
 	Name  string
 	Slots int
@@ -34,7 +34,7 @@ const maxSlots = 1 << 20
 // hostEntry matches a name or an address with slots. ssh would read a name that begins with a dash as an option.
 var hostEntry = lazyregexp.New(`^(?:\w[\w.-]*|\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]):[0-9]+$`)
 
-// parseHosts parses host1:2,host2:4.
+// parseHosts parses host1:2,host2:4. It leaves out hosts with 0 slots.
 func parseHosts(text string) ([]Host, error) {
 	var hosts []Host
 	for _, entry := range strings.Split(text, ",") {
@@ -54,11 +54,16 @@ func parseHosts(text string) ([]Host, error) {
 		}
 		hosts = append(hosts, h)
 	}
+	if hosts = withSlots(hosts); len(hosts) == 0 {
+		return nil, fmt.Errorf("-H %s: no host has a slot: 0 slots mean that a host is not to be used now",
+			quotable(text))
+	}
 	return hosts, nil
 }
 
 // parseHostfile parses lines like "host slots=4", or "host:4" as MPICH has them. Blank lines and comments (#)
-// are skipped, and so is the byte order mark that some editors put at a file's beginning.
+// are skipped, and so is the byte order mark that some editors put at a file's beginning. Hosts with 0 slots are left
+// out.
 func parseHostfile(path, text string) ([]Host, error) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	var hosts []Host
@@ -92,14 +97,22 @@ func parseHostfile(path, text string) ([]Host, error) {
 	if len(hosts) == 0 {
 		return nil, fmt.Errorf("%s names no hosts", path)
 	}
+	if hosts = withSlots(hosts); len(hosts) == 0 {
+		return nil, fmt.Errorf("%s names no host with a slot: 0 slots mean that a host is not to be used now", path)
+	}
 	return hosts, nil
+}
+
+// withSlots leaves out hosts with 0 slots.
+func withSlots(hosts []Host) []Host {
+	return slices.DeleteFunc(hosts, func(h Host) bool { return h.Slots == 0 })
 }
 
 func newHost(name, slots string) (Host, error) {
 	name = strings.Trim(name, "[]")
 	n, err := strconv.Atoi(slots)
-	if err != nil || n < 1 || n > maxSlots {
-		return Host{}, fmt.Errorf("%s slots on host %s: a number from 1 to %d is needed", quotable(slots),
+	if err != nil || n < 0 || n > maxSlots {
+		return Host{}, fmt.Errorf("%s slots on host %s: a number from 0 to %d is needed", quotable(slots),
 			quotable(name), maxSlots)
 	}
 	return Host{name, n}, nil

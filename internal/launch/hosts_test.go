@@ -48,7 +48,7 @@ func TestAssign(t *testing.T) {
 
 func TestMalformedHosts(t *testing.T) {
 	for _, text := range []string{"", "a", "a:", ":2", "a:2,", "a:2,,b:2", "a:b", "a:-1", "::1:2", "a b:2", "a:2 ",
-		"a:0", "a:99999999999999999999"} {
+		"a:0", "a:0,b:0", "a:99999999999999999999"} {
 		if hosts, err := parseHosts(text); err == nil {
 			t.Errorf("%q: accepted as %v", text, hosts)
 		}
@@ -56,6 +56,18 @@ func TestMalformedHosts(t *testing.T) {
 	_, err := parseHosts("localhost")
 	if err == nil || !strings.HasPrefix(err.Error(), "Invalid host input") {
 		t.Errorf("upstream's words are missing: %v", err)
+	}
+}
+
+// A host with 0 slots is drained: it is left out, whoever lists the hosts.
+func TestHostsWithoutSlots(t *testing.T) {
+	hosts, err := parseHosts("a:0,b:2,c:0,d:1,b:0")
+	if got := fmt.Sprint(hosts); err != nil || got != "[{b 2} {d 1}]" {
+		t.Errorf("-H: %s %v", got, err)
+	}
+	hosts, err = parseHostfile("f", "a slots=0\nb slots=2\nc:0\n[::1]:0\nd slots=1\n")
+	if got := fmt.Sprint(hosts); err != nil || got != "[{b 2} {d 1}]" {
+		t.Errorf("hostfile: %s %v", got, err)
 	}
 }
 
@@ -69,7 +81,8 @@ func TestHostfile(t *testing.T) {
 		"a slots=2\nb":          "f:2:",
 		"a slot=2":              "f:1:",
 		"a slots=x":             "f:1:",
-		"a slots=0":             "f:1:",
+		"a slots=0":             "f names no host with a slot",
+		"a slots=-1":            "f:1:",
 		"a slots=2 max_slots=3": "f:1:",
 	} {
 		if _, err := parseHostfile("f", text); err == nil || !strings.Contains(err.Error(), says) {

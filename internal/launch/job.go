@@ -81,6 +81,7 @@ type Job struct {
 	hungUp   chan struct{}  // closed when the reader of stdout or stderr is gone
 	hangUp   sync.Once
 	server   *rendezvous.Server
+	running  atomic.Pointer[func() map[string]crew] // lists the crews; nil before there are any
 	ranks    []*rank
 	why      report // why the job has failed; only the goroutine that runs the job uses it
 }
@@ -120,6 +121,8 @@ func (j *Job) Run() (code int, err error) {
 		return code, err
 	}
 	defer dismiss(crews)
+	list := func() map[string]crew { return crews }
+	j.running.Store(&list)
 	j.taking.Add(len(j.ranks))
 	j.start(crews, key, meeting)
 	code, err = j.follow(signals, heard)

@@ -49,6 +49,7 @@ func Main(argv []string) int {
 		name = filepath.Base(argv[0])
 		argv = argv[1:]
 	}
+	catchRawLog(name)
 	if name == "horovodrun" && len(argv) == 1 && argv[0] == "agent" {
 		return serveAgent(os.Stdin, os.Stdout)
 	}

@@ -163,13 +163,16 @@ func (f *flags) launchNodes(name string, input []byte) (code int, why report, er
 	waiting, cancel := context.WithTimeoutCause(ctx, limit, context.DeadlineExceeded)
 	defer cancel()
 	say := func(text string) { warn(name, text) }
+	early := sync.OnceFunc(withoutRanks(say))
+	defer early()
 	if f.place.Rank > 0 {
 		conn, err := nodes.Join(waiting, *f.place, self.Host, self.Slots, key, say)
 		if err != nil {
 			return 1, why, interrupted(ctx, err)
 		}
 		stop()
-		code, err := serveNode(conn)
+		early()
+		code, err := serveNode(conn, say)
 		return code, why, err
 	}
 	l, err := net.Listen("tcp", fmt.Sprintf(":%d", f.place.Port))
@@ -184,6 +187,7 @@ func (f *flags) launchNodes(name string, input []byte) (code int, why report, er
 	}
 	g.Close()
 	stop()
+	early()
 	return f.launchAt(name, path, input, all)
 }
 
@@ -370,8 +374,8 @@ func turnAway(conn *auth.Sealed, why string) {
 }
 
 // serveNode obeys node 0 until the job is over. It returns the job's exit code.
-func serveNode(conn *auth.Sealed) (code int, err error) {
-	a, code, err := nodeAgent(conn, nil)
+func serveNode(conn *auth.Sealed, say func(text string)) (code int, err error) {
+	a, code, err := nodeAgent(conn, nil, say)
 	switch {
 	case err != nil:
 		return 1, err
@@ -379,7 +383,7 @@ func serveNode(conn *auth.Sealed) (code int, err error) {
 		return *a.over, nil
 	case a.turnedAway != "":
 		return 1, errors.New(a.turnedAway)
-	case a.crew == nil && a.gone || code == exitUsage:
+	case a.crew.Load() == nil && a.gone || code == exitUsage:
 		return 1, errors.New("node 0 has given up before the job began; its own output says why")
 	case a.gone:
 		return 1, errors.New("node 0 is gone, and has not said how the job ended")
@@ -389,12 +393,13 @@ func serveNode(conn *auth.Sealed) (code int, err error) {
 
 // nodeAgent obeys node 0 until node 0 is gone, or this node has left. A reason from going makes this node leave; with a
 // nil going it never leaves.
-func nodeAgent(conn *auth.Sealed, going <-chan string) (a *agent, code int, err error) {
+func nodeAgent(conn *auth.Sealed, going <-chan string, say func(text string)) (a *agent, code int, err error) {
 	defer conn.Close()
 	head, _, err := net.SplitHostPort(conn.NetConn().RemoteAddr().String())
 	if err != nil {
 		return nil, 1, err
 	}
-	a = &agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: head, own: true, going: going}
+	a = &agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: head, own: true, going: going,
+		say: say}
 	return a, a.run(conn, io.Writer(conn)), nil
 }

@@ -106,17 +106,19 @@ func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, e
 	}
 	for {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), limit, context.DeadlineExceeded)
+		early := withoutRanks(say)
 		conn, left, err := joinOrLeave(ctx, leaving, func(ctx context.Context) (*auth.Sealed, error) {
 			return nodes.Join(ctx, *f.place, self.Host, self.Slots, key, say)
 		})
 		cancel()
+		early()
 		switch {
 		case left:
 			return int(leaving.code.Load()), nil
 		case err != nil:
 			return 1, err
 		}
-		a, code, err := nodeAgent(conn, leaving.why)
+		a, code, err := nodeAgent(conn, leaving.why, say)
 		switch {
 		case err != nil:
 			return 1, err

@@ -63,7 +63,7 @@ func TestReplacedNodeSaysWhy(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() {
-			_, err := serveNode(conn)
+			_, err := serveNode(conn, func(string) {})
 			ends <- err
 		}()
 	}

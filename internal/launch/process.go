@@ -45,6 +45,9 @@ type process struct {
 	vigil      *vigil                     // nil until the pid is known. Owned by watch's goroutine
 	sweeps     *sync.RWMutex              // held for reading, it keeps orphans from being swept
 
+	over   chan struct{} // closed when the command has ended
+	caught chan int      // capacity 1: how many processes got the signal that the supervisor has forwarded
+
 	control *os.File
 	status  *os.File
 	pipes   [streamCount]*os.File // where this process reads the streams; the last one is nil without Results
@@ -245,6 +248,7 @@ func (d *drain) Read(p []byte) (int, error) {
 
 // follow reads the supervisor's reports until the command has ended.
 func (p *process) follow(w watcher) outcome {
+	defer close(p.over)
 	lines := bufio.NewReader(p.status)
 	for {
 		var what string
@@ -266,6 +270,8 @@ func (p *process) follow(w watcher) outcome {
 			p.vigil = keepVigil(p)
 			defer p.vigil.end()
 			w.Started(n)
+		case "forwarded":
+			p.heard(n)
 		case "failed":
 			code := exitNotExecutable
 			errno := syscall.Errno(n)

@@ -15,10 +15,12 @@ import (
 
 // supervisorName is the supervisor's argv[0]. Its arguments are the path of the command and the command's own argv. It
 // inherits the rank's environment, stdin, stdout and stderr, and two pipes. From the first it reads bytes: each is a
-// signal to send to the command's process group (SIGKILL goes to everything below). The end of this pipe means that the
+// signal to send to the command's process group (SIGKILL goes to everything below; those of forwarded, to what catches
+// them). The end of this pipe means that the
 // launcher is gone. To the second it writes lines:
 //
 //	started PID
+//	forwarded COUNT   how many processes got a signal of forwarded
 //	failed ERRNO      the command could not be started
 //	exited CODE TIME
 //	killed SIGNAL TIME
@@ -158,6 +160,8 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 				}
 			case sig == unix.SIGKILL:
 				kill = time.After(0)
+			case isForwarded(sig):
+				fmt.Fprintf(s.status, "forwarded %d\n", forwardBelow(os.Getpid(), sig))
 			default:
 				s.signal(sig)
 			}

@@ -181,9 +181,14 @@ func (e *exporter) send(ctx context.Context, spans []span) error {
 		r.Header.Set(name, value)
 	}
 	r.Header.Set("Content-Type", "application/json")
+	began := time.Now()
 	answer, err := e.client.Do(r)
 	if err != nil {
 		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+			if wrapped.Timeout() || errors.Is(err, context.Canceled) {
+				return refusal{fmt.Errorf("%s has not answered for %v", plain(r.URL),
+					time.Since(began).Round(100*time.Millisecond)), 0}
+			}
 			err = wrapped.Err
 		}
 		return refusal{fmt.Errorf("%s: %w", plain(r.URL), err), 0} // it may be back later

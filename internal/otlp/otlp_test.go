@@ -215,6 +215,13 @@ func TestBadCollectors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, warnings := options(url)
 			o.Timeout = time.Minute // the job's end must not wait this long
+			warn := o.Warn
+			o.Warn = func(text string) {
+				if warn(text); name == "mute" != strings.Contains(text, "has not answered for 2") ||
+					strings.Contains(text, "context") {
+					t.Errorf("it says: %s", text)
+				}
+			}
 			j := Start(o, "python")
 			began := time.Now()
 			for range 3 * mostQueued {

@@ -182,3 +182,24 @@ func BenchmarkQuantise(b *testing.B) {
 		}
 	}
 }
+
+// Numbers below the smallest scale, 2^-126, are rounded like others: they arrive late, and are not lost.
+func TestSubnormalNumbersAreOwed(t *testing.T) {
+	for _, v := range []variant{portable, best} {
+		for _, x := range []float32{1e-40, 1e-39, 5.8e-39, -6e-39, 1.2e-38} {
+			src, rest := make([]byte, 4*BlockElements), make([]byte, 4*BlockElements)
+			dst, sum := make([]byte, blockBytes), make([]byte, 4*BlockElements)
+			for i := range BlockElements {
+				putFloat(src, i, x)
+			}
+			const steps = 1000
+			for range steps {
+				quantiseWith(v, dst, src, rest)
+				addQuantisedWith(v, sum, dst)
+			}
+			if got, want := floatAt(sum, 0), steps*x; math.Abs(float64(got-want)) > 1.2e-38 {
+				t.Errorf("variant %v: %d times %v is %v, want %v", v, steps, x, got, want)
+			}
+		}
+	}
+}

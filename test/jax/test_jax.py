@@ -181,3 +181,12 @@ def test_trees_that_differ_are_named(job, jnp):
         with pytest.raises(job.ConsistencyError, match=r"\['b'\]\[1\]") as told:
             job.check_consistency(tree)
         assert list(told.value.odd_ranks) == ["['b'][1]"]
+    if job.size() == 2:
+        for other, words in (
+            ({}, "rank 1 has no ['a'], which is float32 [2] on rank 0"),
+            ({"a": jnp.ones(3)}, "['a'] is float32 [2] on rank 0, float32 [3] on rank 1"),
+            ({"a": jnp.ones(2, "bfloat16")}, "['a'] is float32 [2] on rank 0, bfloat16 [2] on rank 1"),
+        ):
+            with pytest.raises(job.ConsistencyError) as told:
+                job.check_consistency(other if job.rank() else {"a": jnp.ones(2)})
+            assert str(told.value) == words

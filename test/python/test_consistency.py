@@ -45,6 +45,24 @@ def test_the_odd_rank_and_tensor_are_named():
 
 
 @several()
+@pytest.mark.parametrize(
+    "odd, words",
+    [
+        ({}, "rank 1 has no x, which is float32 [2] on rank 0"),
+        ({"x": torch.ones(3)}, "x is float32 [2] on rank 0, float32 [3] on rank 1"),
+        ({"x": torch.ones(2, 1)}, "x is float32 [2] on rank 0, float32 [2, 1] on rank 1"),
+        ({"x": torch.ones(2).double()}, "x is float32 [2] on rank 0, float64 [2] on rank 1"),
+        ({"x": torch.zeros(2)}, "rank 0 and rank 1 have different x"),
+    ],
+    ids=["missing", "size", "shape", "type", "elements"],
+)
+def test_the_error_says_what_differs(odd, words):
+    with pytest.raises(hvd.ConsistencyError) as told:
+        hvd.check_consistency(odd if hvd.rank() == 1 else {"x": torch.ones(2)})
+    assert hvd.size() > 2 or str(told.value) == words
+
+
+@several()
 def test_buffers_and_gradients_on_request():
     net = model()
     net[0].weight.grad = torch.full((3, 50), float(hvd.rank()))
@@ -103,6 +121,7 @@ def test_optimizer_compares_every_few_steps(monkeypatch):
 
 
 A, B, C = Print("float32 [2]", b"a"), Print("float32 [2]", b"b"), Print("float32 [3]", b"c")
+D = Print("float64 [2]", b"d")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +130,26 @@ A, B, C = Print("float32 [2]", b"a"), Print("float32 [2]", b"b"), Print("float32
         ([{"x": A}] * 3 + [{"x": B}], "rank 7's x differs from the other 3 ranks'", [7]),
         ([{"x": B}] + [{"x": A}] * 3, "rank 1's x differs from the other 3 ranks'", [1]),
         ([{"x": B}, {"x": B}, {"x": A}, {"x": A}], "ranks 1, 3 and ranks 5, 7 have different x", [1, 3, 5, 7]),
-        ([{"x": A}, {"x": B}, {"x": C}, {}], "ranks 1, 3, 5 and 7 have different x", [1, 3, 5, 7]),
+        (
+            [{"x": A}, {"x": B}, {"x": C}, {}],
+            "x is float32 [2] on ranks 1, 3, float32 [3] on rank 5, missing on rank 7",
+            [1, 3, 5, 7],
+        ),
+        ([{"x": A}, {"x": A}, {}, {}], "ranks 5, 7 have no x, which is float32 [2] on ranks 1, 3", [1, 3, 5, 7]),
+        ([{}, {"x": A}, {"x": B}, {}][:2], "rank 1 has no x, which is float32 [2] on rank 3", [1, 3]),
+        ([{"x": A}, {"x": C}], "x is float32 [2] on rank 1, float32 [3] on rank 3", [1, 3]),
+        ([{"x": A}, {"x": D}], "x is float32 [2] on rank 1, float64 [2] on rank 3", [1, 3]),
+        ([{"x": A}, {"x": B}], "rank 1 and rank 3 have different x", [1, 3]),
+        (
+            [{"x": A}, {"x": A}, {"x": C}, {}],
+            "rank 5's x is float32 [3], rank 7 has no x, the other 2 ranks' is float32 [2]",
+            [5, 7],
+        ),
+        (
+            [{"x": A}, {"x": A}, {"x": B}, {"x": C}],
+            "rank 5's x differs, rank 7's x is float32 [3], the other 2 ranks' is float32 [2]",
+            [5, 7],
+        ),
         ([{"x": A}, {}, {"x": A}, {"x": A}], "rank 3 has no x, unlike the other 3 ranks", [3]),
         ([{}, {}, {}, {"x": A}], "rank 7's x is on none of the other 3 ranks", [7]),
         ([{"x": A}, {"x": A}, {"x": C}, {"x": A}], "rank 5's x is float32 [3], the other 3 ranks' is float32 [2]", [5]),

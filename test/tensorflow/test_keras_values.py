@@ -132,5 +132,14 @@ def test_models_that_differ_are_named(hvd):
         if hvd.size() > 1:
             with pytest.raises(ConsistencyError, match="other"):
                 check(model)
+        if hvd.size() == 2:
+            for other, words in (
+                ({}, "rank 1 has no x, which is float32 [2] on rank 0"),
+                ({"x": tf.ones([3])}, "x is float32 [2] on rank 0, float32 [3] on rank 1"),
+                ({"x": tf.ones([2], tf.float64)}, "x is float32 [2] on rank 0, float64 [2] on rank 1"),
+            ):
+                with pytest.raises(ConsistencyError) as told:
+                    check(other if hvd.rank() else {"x": tf.ones([2])})
+                assert str(told.value) == words
         with pytest.raises(TypeError):
             check(3)

@@ -47,3 +47,14 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A host with 0 slots is drained, and counts as gone.
+func TestHostsWithoutSlots(t *testing.T) {
+	r, err := Parse([]byte(`{"type":"hosts","hosts":[{"name":"a","slots":0},{"name":"b","slots":2}]}`))
+	if err != nil || len(r.Hosts) != 1 || r.Hosts[0].Name != "b" || r.Hosts[0].Slots != 2 {
+		t.Errorf("%v, %v", r.Hosts, err)
+	}
+	if r, err := Parse([]byte(`{"type":"hosts","hosts":[{"name":"a","slots":-1}]}`)); err == nil {
+		t.Errorf("accepted as %v", r.Hosts)
+	}
+}

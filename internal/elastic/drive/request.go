@@ -95,6 +95,8 @@ func Parse(line []byte) (r Request, err error) {
 	if err := r.check(); err != nil {
 		return r, fmt.Errorf("%s: %w", r.Type, err)
 	}
+	// A host without slots is drained: the job leaves it, as if it were not there.
+	r.Hosts = slices.DeleteFunc(r.Hosts, func(h membership.Host) bool { return h.Slots == 0 })
 	return r, nil
 }
 
@@ -134,8 +136,8 @@ func (r *Request) check() error {
 			return errors.New("a host has no name")
 		case names[h.Name]:
 			return fmt.Errorf("host %q is there twice", h.Name)
-		case h.Slots < 1 || h.Slots > maxSlots || slots > maxSlots:
-			return fmt.Errorf("host %q: a host has from 1 slot on, and all together at most %d", h.Name, maxSlots)
+		case h.Slots < 0 || h.Slots > maxSlots || slots > maxSlots:
+			return fmt.Errorf("host %q: a host has 0 slots or more, and all together at most %d", h.Name, maxSlots)
 		}
 		names[h.Name] = true
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -102,6 +103,8 @@ type Driver struct {
 	began  time.Time
 	events chan func()
 	done   chan struct{} // closed when Run returns
+	// abandoned: the program that starts processes is gone. The many decisions of a large job end early.
+	abandoned atomic.Bool
 
 	// The fields below belong to Run's goroutine.
 	state    *membership.State
@@ -230,6 +233,9 @@ func (d *Driver) Vacated(host string, f func()) {
 
 // vacate calls the functions of hosts without workers.
 func (d *Driver) vacate() {
+	if len(d.vacating) == 0 {
+		return // the usual case, in which each worker's end must not look at all others
+	}
 	occupied := map[string]bool{}
 	for _, w := range d.workers {
 		occupied[w.host] = true
@@ -259,6 +265,7 @@ func (d *Driver) Offer(hosts []membership.Host) {
 // Abandon ends Run at once, because the program that starts and ends processes is gone. The workers see their
 // connections end.
 func (d *Driver) Abandon() {
+	d.abandoned.Store(true)
 	d.post(func() {
 		d.stopping = true
 		clear(d.workers)
@@ -313,7 +320,7 @@ func (d *Driver) ended(id int, death rendezvous.Death) {
 // do carries out the decisions of the state.
 func (d *Driver) do(actions []membership.Action) {
 	for _, a := range actions {
-		if d.stopping {
+		if d.stopping || d.abandoned.Load() {
 			return
 		}
 		if _, loud := a.(membership.Tell); !loud {

@@ -125,7 +125,7 @@ func (s *State) places(came []*worker, source *worker) []Place {
 	slices.SortFunc(came, func(a, b *worker) int {
 		return cmp.Or(
 			compare(b.host == source.host, a.host == source.host),
-			cmp.Compare(slices.Index(s.hosts, a.host), slices.Index(s.hosts, b.host)),
+			cmp.Compare(a.host.index, b.host.index),
 			compare(b == source, a == source),
 			cmp.Compare(a.slot, b.slot))
 	})

@@ -15,6 +15,7 @@ type Host struct {
 // host is the state of one host. The State never forgets a host, because its failures count.
 type host struct {
 	name    string
+	index   int // in State.hosts
 	offered int // slots; 0 while discovery does not offer the host
 	// barred are the slots lost to failed workers, with the time at which each can be used again.
 	barred map[int]time.Duration
@@ -26,14 +27,7 @@ type host struct {
 	loop
 }
 
-func (s *State) host(name string) *host {
-	for _, h := range s.hosts {
-		if h.name == name {
-			return h
-		}
-	}
-	return nil
-}
+func (s *State) host(name string) *host { return s.named[name] }
 
 // offer takes over the discovered hosts. Known hosts keep their order; new ones come last.
 func (s *State) offer(offered []Host) {
@@ -43,8 +37,9 @@ func (s *State) offer(offered []Host) {
 	for _, o := range offered {
 		h := s.host(o.Name)
 		if h == nil {
-			h = &host{name: o.Name, barred: map[int]time.Duration{}}
+			h = &host{name: o.Name, index: len(s.hosts), barred: map[int]time.Duration{}}
 			s.hosts = append(s.hosts, h)
+			s.named[o.Name] = h
 		}
 		h.offered = o.Slots
 	}

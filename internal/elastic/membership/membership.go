@@ -63,9 +63,10 @@ type State struct {
 	c       Config
 	now     time.Duration
 	hosts   []*host // in the order in which they came, which is the order of the ranks
-	workers []*worker
-	started int    // workers so far; their ids count from 0
-	epoch   uint64 // the last epoch's number; 0: none yet
+	named   map[string]*host
+	workers []*worker // by their ids
+	started int       // workers so far; their ids count from 0
+	epoch   uint64    // the last epoch's number; 0: none yet
 	resets  int
 	source  *worker // rank 0 of the epoch; it may be gone
 	newest  int64   // the commit that the epoch began with; below 0: no commit
@@ -103,8 +104,8 @@ func New(c Config) *State {
 	c.Terms = Terms{cmp.Or(c.Terms.Min, "--min-np"), cmp.Or(c.Terms.Timeout, "--elastic-timeout"),
 		cmp.Or(c.Terms.Cooldown, "--blacklist-cooldown-range"),
 		cmp.Or(c.Terms.Slots, "check that hosts with enough slots are discovered")}
-	return &State{c: c, newest: -1, saved: -1, news: never, gather: never, waiting: never, holding: never,
-		overdue: never}
+	return &State{c: c, named: map[string]*host{}, newest: -1, saved: -1, news: never, gather: never,
+		waiting: never, holding: never, overdue: never}
 }
 
 // Epoch returns the number of the last epoch, 0 before the first.

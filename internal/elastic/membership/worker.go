@@ -43,8 +43,8 @@ type worker struct {
 }
 
 func (s *State) worker(id int) *worker {
-	i := slices.IndexFunc(s.workers, func(w *worker) bool { return w.id == id })
-	if i < 0 {
+	i, found := slices.BinarySearchFunc(s.workers, id, func(w *worker, id int) int { return cmp.Compare(w.id, id) })
+	if !found {
 		return nil
 	}
 	return s.workers[i]
@@ -99,12 +99,16 @@ func (s *State) fill() {
 	}
 	room -= s.staying()
 	first := s.started
+	taken := make(map[seat]bool, len(s.workers))
+	for _, w := range s.workers {
+		taken[seat{w.host, w.slot}] = true
+	}
 	for _, h := range s.hosts {
 		if h.paused != 0 {
 			continue
 		}
 		for slot := 0; slot < h.offered && room > 0; slot++ {
-			if s.taken(h, slot) || !h.usable(slot) {
+			if taken[seat{h, slot}] || !h.usable(slot) {
 				continue
 			}
 			s.workers = append(s.workers, &worker{id: s.started, host: h, slot: slot, started: s.now, since: s.now})
@@ -115,11 +119,17 @@ func (s *State) fill() {
 	if s.started == first {
 		return
 	}
-	places := s.foreseen()
-	for id := first; id < s.started; id++ {
-		p := places[slices.IndexFunc(places, func(p Place) bool { return p.Worker == id })]
-		s.act(Start{Worker: id, Host: p.Host, Slot: p.LocalRank, Place: p})
+	places := slices.DeleteFunc(s.foreseen(), func(p Place) bool { return p.Worker < first })
+	slices.SortFunc(places, func(a, b Place) int { return cmp.Compare(a.Worker, b.Worker) })
+	for _, p := range places {
+		s.act(Start{Worker: p.Worker, Host: p.Host, Slot: p.LocalRank, Place: p})
 	}
+}
+
+// seat is a slot of a host.
+type seat struct {
+	host *host
+	slot int
 }
 
 // taken reports whether a worker, which may be ending, is on the slot.
@@ -138,8 +148,8 @@ func (s *State) foreseen() []Place {
 	source := s.source
 	if !slices.Contains(list, source) {
 		source = slices.MinFunc(list, func(a, b *worker) int {
-			return cmp.Or(compare(b.veteran, a.veteran), cmp.Compare(slices.Index(s.hosts, a.host),
-				slices.Index(s.hosts, b.host)), cmp.Compare(a.slot, b.slot))
+			return cmp.Or(compare(b.veteran, a.veteran), cmp.Compare(a.host.index, b.host.index),
+				cmp.Compare(a.slot, b.slot))
 		})
 	}
 	places := s.places(list, source)

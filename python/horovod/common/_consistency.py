@@ -108,19 +108,49 @@ def _difference(name: str, tables: Sequence[dict[str, Any]], ranks: Sequence[int
         return None
     (usual, most), *others = Counter({p: len(r) for p, r in having.items()}).most_common()
     if most == others[0][1]:
-        groups = sorted(having.values())
-        return f"{_apart(groups)} have different {name}", sorted(sum(groups, []))
+        return _without_majority(name, having)
     odd = sorted(rank for p, _ in others for rank in having[p])
-    rest = "the other rank's" if most == 1 else f"the other {most} ranks'"
     if usual is None:
         return f"{_whose(odd)} {name} is on none of the other {most} ranks", odd
-    kinds = {p and p[0] for p in having}
-    if None in kinds and len(kinds) == 2 and len(having) == 2:
-        return f"{_some(odd)} {'has' if len(odd) == 1 else 'have'} no {name}, unlike the other {most} ranks", odd
-    if len(kinds) > 1:
-        found = ", ".join(sorted({str(p and p[0]) for p, _ in others}))
-        return f"{_whose(odd)} {name} is {found}, {rest} is {usual[0]}", odd
-    return f"{_whose(odd)} {name} differs from {rest}", odd
+    usual_kind = usual[0]
+    said = []
+    for kind, ranks in _by_kind({p: r for p, r in having.items() if p != usual}).items():
+        if kind == usual_kind:
+            said.append(f"{_whose(ranks)} {name} differs")
+        else:
+            said.append(_lacks(ranks, name) if kind is None else f"{_whose(ranks)} {name} is {kind}")
+    if len(said) == 1 and said[0].endswith(" differs"):
+        return f"{said[0]} from the other {most} ranks'", odd
+    if len(said) == 1 and None in having:
+        return f"{said[0]}, unlike the other {most} ranks", odd
+    return f"{', '.join(said)}, the other {most} ranks' is {usual_kind}", odd
+
+
+def _without_majority(name: str, having: Mapping[Any, list[int]]) -> tuple[str, list[int]]:
+    """How a tensor differs of which as many ranks have one form as have another one."""
+    everybody = sorted(sum(having.values(), []))
+    kinds = _by_kind(having)
+    if len(kinds) == 1:
+        return f"{_apart(sorted(having.values()))} have different {name}", everybody
+    if len(kinds) == 2 and None in kinds:
+        there = next(kind for kind in kinds if kind is not None)
+        return f"{_lacks(kinds[None], name)}, which is {there} on {_some(kinds[there])}", everybody
+    said = [f"{kind} on {_some(ranks)}" for kind, ranks in kinds.items() if kind is not None]
+    if None in kinds:
+        said.append(f"missing on {_some(kinds[None])}")
+    return f"{name} is {', '.join(said)}", everybody
+
+
+def _by_kind(having: Mapping[Any, list[int]]) -> dict[Optional[str], list[int]]:
+    """The ranks by element type and shape, the lowest first. The kind of ranks without the tensor is None."""
+    kinds: dict[Optional[str], list[int]] = {}
+    for p, ranks in having.items():
+        kinds.setdefault(p and p[0], []).extend(ranks)
+    return dict(sorted(((kind, sorted(ranks)) for kind, ranks in kinds.items()), key=lambda item: item[1]))
+
+
+def _lacks(ranks: Sequence[int], name: str) -> str:
+    return f"{_some(ranks)} {'has' if len(ranks) == 1 else 'have'} no {name}"
 
 
 def _some(ranks: Sequence[int]) -> str:
