@@ -1,7 +1,7 @@
 """Runs failed tests again, alone, where FLAKY_TESTS names a file.
 
-A test that then passes is flaky: it does not fail its suite, and the file gets a line. .ci/run sets FLAKY_TESTS; without
-it a failed test is a failure.
+A test that then passes is flaky: it does not fail its suite, and the file gets a line. .ci/run sets FLAKY_TESTS;
+without it a failed test is a failure.
 
     FLAKY_TESTS=FILE python3 scripts/flaky.py    shows the lines; status 1 if there are more than MOST
 """
