@@ -92,5 +92,5 @@ python use.py
 python -c 'from importlib.metadata import version; assert version("horovod") == "0.28.1+gorovod", version("horovod")'
 "$tools/python" -m pip --python "$room/venv/bin/python" install --quiet --no-index 'horovod[pytorch]>0.24,<0.29'
 # The same libraries, used by a C program.
-(cd "$checkout" && GOROVOD_TEST_BUILD=$built go test -count=1 ./test/cabi)
+(cd "$checkout" && GOROVOD_TEST_BUILD=$built scripts/go_tests.py -count=1 ./test/cabi)
 echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes, good"

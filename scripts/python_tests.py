@@ -46,6 +46,8 @@ ALONE = {
     "test_names.py",
     "test_paired.py",
     "test_patches.py",
+    "test_prepare.py",
+    "test_repository.py",
     "test_run.py",
     "test_startup.py",
     "test_tensorflow_docstrings.py",
