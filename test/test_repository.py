@@ -92,3 +92,30 @@ def test_forms():
     assert len((ROOT / ".github/pull_request_template.md").read_text().splitlines()) == 5
     assert "gorovod doctor --bundle" in (ROOT / ".github/ISSUE_TEMPLATE/bug.yml").read_text()
     assert (ROOT / ".github/ISSUE_TEMPLATE/feature.yml").exists()
+
+
+@pytest.mark.parametrize(
+    "target, says",
+    [
+        ("docs", "making the pages"),
+        ("build", "compiling gorovod and its libraries into build"),
+        ("wheel", "packing the wheel"),
+        ("k8s-apiserver", "scripts/k8s_apiserver.sh"),
+    ],
+)
+def test_make_says_what_takes_long(target, says):
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert says in done.stdout, done.stdout
+
+
+def test_scripts_say_what_they_install():
+    """A quiet installation stands at most 25 lines after a line that speaks."""
+    quiet = re.compile(r"^\s*[^#\n]*(pip install --quiet|pip\" install --quiet|apt-get -qq install)")
+    silent = []
+    for script in sorted((ROOT / "scripts").glob("*.sh")):
+        lines = script.read_text().splitlines()
+        for number, line in enumerate(lines):
+            told = re.search(r"\b(echo|say)\b", "\n".join(lines[max(0, number - 25) : number]))
+            if quiet.match(line) and "--no-index" not in line and not told:
+                silent.append(f"{script.name}:{number + 1}: {line.strip()}")
+    assert not silent
