@@ -324,6 +324,8 @@ def main():
     )
     if args.smoke:
         numbers, args.together = [2], True
+    if args.alone:
+        SELECT.clear()  # long ones, too
     for mark in ("smoke", "long"):
         if getattr(args, mark):
             files = [f for f in files if f"pytest.mark.{mark}" in f.read_text()]
