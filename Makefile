@@ -16,11 +16,12 @@ SOAKTIME ?= 600
 NP       ?= 4
 BENCHNP  ?= 2
 OUT      ?= build
-# A compiler that links against the C library of 2012 (glibc 2.17), for the wheel. -s: no tables for a debugger.
-OLD_CC    = $(CURDIR)/build/wheel-tools/bin/python -m ziglang cc -s -target $(MACHINE)-linux-gnu.2.17
+# For the wheel: links against the C library of 2012.
+OLD_CC   := $(CURDIR)/scripts/old_cc.sh
 MACHINE  := $(shell uname -m)
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 # Where goroutines meet: slow enough under the race detector to leave the rest out.
 RACE := ./internal/auth/... ./internal/transport/... ./internal/timeline/... ./internal/liveness/... ./internal/rendezvous/... ./internal/world/... ./internal/connect/... \
 	./internal/engine/... ./internal/process/... ./internal/launch/... ./internal/elastic/... ./internal/flight/... \
@@ -43,23 +44,36 @@ prepare:
 tools:
 	@scripts/prepare.sh toolchain tools
 
+# LINK compiles and links C where it is not CC alone; GO_LINK says so to Go. What CC compiles stays in Go's cache, whoever links.
+LINK     ?= $(CC)
+GO_LINK  ?=
 .PHONY: build
 build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod_tensorflow.so, build/libgorovod_jax.so
 	@scripts/prepare.sh toolchain
+	@echo "compiling gorovod and its libraries into $(OUT): minutes the first time, then seconds"
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS) $(ENTRY)' -o $(OUT)/gorovod ./cmd/gorovod
 	ln -f $(OUT)/gorovod $(OUT)/horovodrun
-	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS) -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libgorovod/exports.map' -buildmode=c-shared -o $(OUT)/libgorovod.so ./cmd/libgorovod
+	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS) $(GO_LINK) -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libgorovod/exports.map' -buildmode=c-shared -o $(OUT)/libgorovod.so ./cmd/libgorovod
 	for framework in tensorflow jax; do \
-	  $(CC) -std=gnu2x -O2 -Wall -Wextra -Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden -shared -Iinclude -o $(OUT)/libgorovod_$$framework.so shim/$$framework/*.c -ldl -lpthread; \
+	  $(LINK) -std=gnu2x -O2 -Wall -Wextra -Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden -shared -Iinclude -o $(OUT)/libgorovod_$$framework.so shim/$$framework/*.c -ldl -lpthread; \
 	done
 
 .PHONY: wheel
-wheel: prepare ## dist/gorovod-….whl, one for every Python 3 on any Linux since 2014
-	@scripts/prepare.sh wheel
+wheel: ## dist/gorovod-….whl, one for every Python 3 on any Linux since 2014
+	@scripts/prepare.sh toolchain wheel
 	$(MAKE) --no-print-directory wheel-files
 	rm -f dist/*.whl
-	build/wheel-tools/bin/python -m hatchling build -t wheel -d dist
+	@echo "packing the wheel"
+	GOROVOD_WHEEL_BUILD=build/wheel build/wheel-tools/bin/python -m hatchling build -t wheel -d dist
+
+.PHONY: wheel-check
+wheel-check: prepare wheel ## the wheel's needs and metadata, and its tests and demo in a new environment; 2 minutes
 	scripts/check_wheel.sh dist/*.whl $(python)
+
+.PHONY: install
+install: ## pip install this checkout into the active environment, or the one of PYTHON
+	@scripts/prepare.sh toolchain
+	@scripts/install.sh
 
 .PHONY: wheel-compat
 wheel-compat: ## dist/compat/horovod-0.28.1+gorovod-….whl, metadata alone: lets packages that require horovod be installed beside gorovod
@@ -67,11 +81,25 @@ wheel-compat: ## dist/compat/horovod-0.28.1+gorovod-….whl, metadata alone: let
 	cd compat && $(CURDIR)/build/wheel-tools/bin/python -m hatchling build -t wheel -d $(CURDIR)/dist/compat
 
 # What goes into a wheel for MACHINE, in OUT. GOARCH says the machine to Go. -buildid= leaves out what depends on the
-# checkout's folder, so that a commit gives the same files anywhere.
+# checkout's folder, so that a commit gives the same files anywhere. Another machine's C is also compiled by OLD_CC.
 .PHONY: wheel-files
 wheel-files: OUT = build/wheel
+wheel-files: export MACHINE := $(MACHINE)
 wheel-files:
-	$(MAKE) --no-print-directory build OUT=$(OUT) CC='$(OLD_CC)' LDFLAGS='$(LDFLAGS) -buildid='
+	$(MAKE) --no-print-directory build OUT=$(OUT) $(if $(filter-out $(shell uname -m),$(MACHINE)),CC='$(OLD_CC)') LINK='$(OLD_CC)' GO_LINK='-extld=$(OLD_CC)' \
+	  LDFLAGS='$(LDFLAGS) -buildid='
+	@$(MAKE) --no-print-directory sbom OUT=$(OUT)
+
+# The same for pip install . on this machine, which needs no other compiler: it links against this machine's C library.
+.PHONY: pip-files
+pip-files: OUT = build/pip
+pip-files:
+	$(MAKE) --no-print-directory build OUT=$(OUT)
+	@$(MAKE) --no-print-directory sbom OUT=$(OUT)
+
+.PHONY: sbom
+sbom:
+	@echo "writing the bill of materials"
 	GOARCH= $(GO) run ./internal/notices/generate -sbom -o $(OUT)/gorovod.cdx.json $(OUT)/gorovod $(OUT)/libgorovod*.so
 
 .PHONY: release
@@ -84,11 +112,19 @@ demo: prepare build ## train a small network on 4 ranks
 	build/horovodrun -np $(NP) $(python) examples/pytorch_digits.py
 
 .PHONY: check
-check: build tools gofmt ## before each commit, 3 minutes: vet, gofmt, ruff, the quick Go tests, one case of each Python front end that is installed
-	$(GO) vet ./...
-	build/tools/bin/ruff check .
+check: check-quick build ## before each commit, 3 minutes: vet, gofmt, ruff, the quick Go tests, one case of each Python front end that is installed
 	$(GO) test -short -p 4 ./... # many packages wait more than they compute
 	scripts/smoke.sh
+
+.PHONY: check-quick
+check-quick: tools gofmt ## the half of make check that runs no test, in seconds: line lengths, vet, gofmt, ruff
+	scripts/line_lengths.py
+	$(GO) vet ./...
+	build/tools/bin/ruff check .
+
+.PHONY: hooks
+hooks: ## let git run make check-quick before each commit, and check its subject
+	git config core.hooksPath .githooks
 
 .PHONY: gofmt
 gofmt:
@@ -101,11 +137,11 @@ test: test-go test-k8s test-python test-tensorflow test-jax ## all tests
 test-go: prepare build ## vet, the Go tests, and again with the race detector where goroutines meet
 	$(GO) vet ./...
 	GO='$(GO)' scripts/go_tests.py -p 4 -timeout 20m ./... # many packages wait more than they compute
-	$(GO) test -p 4 -timeout 20m -race $(RACE)
+	GO='$(GO)' scripts/go_tests.py -p 4 -timeout 20m -race $(RACE)
 
 .PHONY: test-k8s
 test-k8s: ## the manifests of gorovod k8s render against the schemas of clusters; a Go module of its own, test/k8s
-	cd test/k8s && $(GO) vet ./... && $(GO) test ./...
+	cd test/k8s && $(GO) vet ./... && GO='$(GO)' ../../scripts/go_tests.py ./...
 
 .PHONY: test-python
 test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, demos
@@ -171,21 +207,21 @@ test-nvidia: prepare ## what the engine knows of CUDA and NCCL against NVIDIA's 
 .PHONY: ray
 ray: prepare build ## jobs on real Ray clusters of this machine; installs Ray 2.60 into build/ray
 	@scripts/prepare.sh ray
-	[ ! -x build/ray/bin/python ] || build/ray/bin/python -m pytest -q test/ray
+	[ ! -x build/ray/bin/python ] || build/ray/bin/python scripts/python_tests.py --alone --logs build/test-logs-ray test/ray/test_*.py
 
 .PHONY: ray-short
 ray-short: prepare build ## the short form of make ray, 3 minutes: what is marked smoke
 	@scripts/prepare.sh ray
-	[ ! -x build/ray/bin/python ] || build/ray/bin/python -m pytest -q -m smoke test/ray
+	[ ! -x build/ray/bin/python ] || build/ray/bin/python scripts/python_tests.py --alone --smoke --logs build/test-logs-ray test/ray/test_*.py
 
 # The estimators for Keras run again with the older TensorFlow, whose Keras is 2.
 .PHONY: spark
 spark: prepare build ## jobs on real Spark clusters of this machine; installs PySpark 4.3 into build/spark, and Java as root
 	@scripts/prepare.sh spark tensorflow
-	[ ! -x build/spark/bin/python ] || build/spark/bin/python -m pytest -q test/spark
+	[ ! -x build/spark/bin/python ] || build/spark/bin/python scripts/python_tests.py --alone --logs build/test-logs-spark test/spark/test_*.py
 	[ ! -x build/spark/bin/python ] || for python in $$(tail -n +2 build/tensorflows); do \
 	  $(say-tensorflow); \
-	  PYTHONPATH=$$($$python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') build/spark/bin/python -m pytest -q test/spark/test_keras_estimator.py; \
+	  PYTHONPATH=$$($$python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') build/spark/bin/python scripts/python_tests.py --alone --logs build/test-logs-spark-keras2 test/spark/test_keras_estimator.py; \
 	done
 
 .PHONY: spark-lightning
@@ -195,24 +231,23 @@ spark-lightning: wheel ## the estimators for Lightning and PyTorch 2 on Spark, i
 .PHONY: spark-short
 spark-short: prepare build ## the short form of make spark, 3 minutes: what is marked smoke
 	@scripts/prepare.sh spark
-	[ ! -x build/spark/bin/python ] || build/spark/bin/python -m pytest -q -m smoke test/spark
+	[ ! -x build/spark/bin/python ] || build/spark/bin/python scripts/python_tests.py --alone --smoke --logs build/test-logs-spark test/spark/test_*.py
 
 .PHONY: drills
 drills: build ## jobs with a straggler of a random kind and size: is it named? And 100 healthy jobs. 40 minutes
 	$(python) bench/drills $(DRILLS)
 
 .PHONY: lint
-lint: tools gofmt ## gofmt, lines of at most 120 columns (prose: 140), vet (for arm64 and darwin, too), staticcheck, ruff, mypy
-	scripts/line_lengths.py
-	$(GO) vet ./...
+lint: check-quick ## make check-quick, vet for arm64 and darwin, staticcheck, mypy, and GitHub's workflows by actionlint
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
-	build/tools/bin/ruff check .
+	$(GO) run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
 	build/tools/bin/mypy
 
 .PHONY: docs
 docs: ## the documentation as pages: build/docs/index.html; broken links are errors
 	@scripts/prepare.sh docs
+	@echo "making the pages: about a minute"
 	build/docs-tools/bin/python -m sphinx -W --keep-going -q -b html docs build/docs
 
 .PHONY: bench
@@ -232,7 +267,7 @@ soak: prepare build ## an elastic job through faults at random for CHAOS (10m), 
 	scripts/soak.sh $(SOAKTIME) $(python)
 
 .PHONY: matrix
-matrix: wheel ## the wheel's tests under other Pythons and PyTorches, in chroots (root only), and under every TensorFlow since 2.12
+matrix: wheel-check ## the wheel's tests under other Pythons and PyTorches, in chroots (root only), and under every TensorFlow since 2.12
 	rm -f build/matrix/*.json
 	status=0; scripts/matrix.sh dist/*.whl $(SYSTEMS) || status=$$?; $(python) scripts/compatibility.py $$(ls build/matrix/*.json 2>/dev/null); exit $$status
 	scripts/tensorflow_matrix.sh dist/*.whl
@@ -243,7 +278,7 @@ ecosystem: wheel wheel-compat ## programs of other projects over the wheel (PROG
 	scripts/ecosystem.sh dist/*.whl dist/compat/*.whl $(PROGRAMS_OF)
 
 .PHONY: test-torch2
-test-torch2: wheel ## the wheel's tests under PyTorch 2, in a chroot of Debian's trixie (root only)
+test-torch2: wheel-check ## make wheel-check, and the wheel's tests under PyTorch 2, in a chroot of Debian's trixie (root only)
 	scripts/matrix.sh dist/*.whl trixie
 
 .PHONY: image

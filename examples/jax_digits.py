@@ -82,6 +82,8 @@ def main():
     layers = hvd.broadcast(layers, root_rank=0, name="layers")
     velocity = jax.tree_util.tree_map(jnp.zeros_like, layers)
 
+    if hvd.rank() == 0:
+        print(f"training on {len(images)} digits, {hvd.size()} rank(s), batches of {args.batch_size}", flush=True)
     mine = args.batch_size // hvd.size()
     curve = []
     for epoch in range(args.epochs):

@@ -93,6 +93,8 @@ def main():
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"])
 
+    if hvd.rank() == 0:
+        print(f"training on {len(images)} digits, {hvd.size()} rank(s), batches of {args.batch_size}", flush=True)
     losses = Losses()
     callbacks = [
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),

@@ -62,6 +62,8 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.epochs)
 
+    if rank == 0:
+        print(f"training on {len(train)} digits, {size} rank(s), batches of {args.batch_size}", flush=True)
     seconds = []
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)

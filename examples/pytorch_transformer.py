@@ -165,7 +165,8 @@ def main():
     )
 
     weights = sum(p.numel() for p in model.parameters())
-    say(f"training {weights:,} weights on {len(train):,} letters, {hvd.size()} rank(s), batches of {args.batch_size}")
+    work = f"training {weights:,} weights on {len(train):,} letters, {hvd.size()} rank(s), batches of {args.batch_size}"
+    say(work, flush=True)
     say(f"before: {held_out_loss(model, held_out, args.length) / math.log(2):.3f} bits per letter", flush=True)
     total, steps, start = torch.zeros(1), 0, time.perf_counter()
     for step in range(1, args.steps + 1):

@@ -29,7 +29,6 @@ apt_arm64() {
 # make_root fills build/aarch64/root, unless it is there.
 make_root() {
   [ ! -d "$home/root" ] || return 0
-  echo "aarch64: making $home/root"
   rm -rf "$home/root.part" "$home/qemu"
   mkdir -p "$home/root.part" "$home/qemu"
   apt_arm64 update && apt_arm64 install --download-only -y --no-install-recommends "${PACKAGES[@]}" || return 1
@@ -69,6 +68,7 @@ fi
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || skip "this is no Debian: its packages are taken by its package manager"
 unshare --user --map-root-user --mount sh -c 'mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc' 2>/dev/null ||
   skip "a namespace cannot have a rule for foreign programs of its own here: Linux 6.7 or later is needed, and user namespaces"
+[ -d "$home/root" ] || echo "aarch64: downloading Debian for arm64, with PyTorch and QEMU, into $home: 500 MB"
 make_root >"$home.log" 2>&1 || { tail -n 5 "$home.log"; skip "Debian's packages for arm64 cannot be had, see $home.log"; }
 mkdir -p "$home/work"
 GOROVOD_AARCH64_INSIDE=1 exec unshare --user --map-root-user --mount --propagation private "$PWD/scripts/aarch64.sh" "$@"

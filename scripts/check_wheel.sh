@@ -63,6 +63,7 @@ fi
 
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
+echo "its tests and the demo, in a new environment of $python"
 "$python" -m venv --system-site-packages --without-pip "$room/venv"
 "$tools/python" -m pip --python "$room/venv/bin/python" install --quiet --no-deps "$wheel"
 cp -r test scripts examples "$room"
@@ -92,5 +93,6 @@ python use.py
 python -c 'from importlib.metadata import version; assert version("horovod") == "0.28.1+gorovod", version("horovod")'
 "$tools/python" -m pip --python "$room/venv/bin/python" install --quiet --no-index 'horovod[pytorch]>0.24,<0.29'
 # The same libraries, used by a C program.
-(cd "$checkout" && GOROVOD_TEST_BUILD=$built go test -count=1 ./test/cabi)
+echo "the C interface's tests"
+(cd "$checkout" && GOROVOD_TEST_BUILD=$built scripts/go_tests.py -count=1 ./test/cabi)
 echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes, good"

@@ -11,6 +11,7 @@ in_a_namespace() {
   [ "$(id -u)" = 0 ] || skip "making a chroot needs root"
   command -v apt-get >/dev/null || skip "this is no Debian: debootstrap and a mirror are taken from its package manager"
   command -v debootstrap >/dev/null || {
+    echo "${0##*/}: apt-get install debootstrap"
     apt-get -qq install -y --no-install-recommends debootstrap >/dev/null 2>&1 ||
       { apt-get -qq update && apt-get -qq install -y --no-install-recommends debootstrap >/dev/null; }
   } || skip "debootstrap cannot be installed"
@@ -33,7 +34,7 @@ have_chroot() {
   mkdir -p build/chroots
   site=$(mirror)
   [ -n "$site" ] || skip "apt knows no Debian mirror"
-  echo "${0##*/}: making $room"
+  echo "${0##*/}: making $room with debootstrap: a download of 400 MB; output: $log"
   rm -rf "$room.part"
   {
     debootstrap --variant=minbase "$release" "$room.part" "$site" &&

@@ -12,6 +12,7 @@ python=${PYTHON:-$(cat build/python)}
 unset PYTHONPATH GOROVOD_LIBRARY
 
 for venv in build/ecosystem/*/bin/python; do
+  echo "ecosystem: installing the wheels into ${venv%/bin/python}"
   "$venv" -m pip install --quiet --no-index --no-deps --force-reinstall "${wheels[@]}"
 done
 status=0

@@ -1,15 +1,20 @@
-"""Puts what `make wheel` has compiled, completions and man pages into the wheel, and names the wheel's platform."""
+"""Puts what make has compiled, completions and man pages into the wheel, and names the wheel's platform.
+
+`make wheel` names the folder with its files. If none is named, as in `pip install .`, make compiles them first.
+"""
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-# The folder with what make has built for the wheel's machine.
-BUILT = os.environ.get("GOROVOD_WHEEL_BUILD", "build/wheel")
+# The folder with what make has built for the wheel's machine. The default is that of make pip-files.
+GIVEN = os.environ.get("GOROVOD_WHEEL_BUILD")
+BUILT = GIVEN or "build/pip"
 # The same for this machine. Its gorovod runs here, to print completions and man pages.
 NATIVE = os.environ.get("GOROVOD_WHEEL_NATIVE", BUILT)
 # The path of each file, and its place in the wheel.
@@ -49,6 +54,8 @@ class MetadataHook(MetadataHookInterface):
 
 class BuildHook(BuildHookInterface):
     def initialize(self, version, build_data):
+        if not GIVEN:
+            compile_here(self.root)
         for path in (*FILES, SBOM):
             if not (Path(self.root) / path).is_file():
                 raise FileNotFoundError(f"{path} is missing: use `make wheel`")
@@ -61,6 +68,22 @@ class BuildHook(BuildHookInterface):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(subprocess.check_output([Path(self.root, NATIVE, "gorovod"), *arguments]))
             build_data["shared_data"][str(file)] = target
+
+
+def compile_here(root):
+    """Compile the files of the wheel for this machine."""
+    compiler = os.environ.get("CC", "cc").split()[0]
+    needed = {
+        "go": "Go 1.26 or later (https://go.dev/dl)",
+        "make": "make (Debian: make)",
+        compiler: "a C compiler (Debian: gcc libc6-dev)",
+    }
+    missing = [what for program, what in needed.items() if not shutil.which(program)]
+    if missing:
+        raise SystemExit(f"gorovod's sources cannot be compiled, because these are missing: {', '.join(missing)}")
+    # pip's own environment for building is not for what make starts.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(["make", "--no-print-directory", "pip-files"], cwd=root, env=env, check=True)
 
 
 def platform_of(files):

@@ -48,6 +48,7 @@ fi
 needs_base=$([ -n "${BASE:-}" ] || echo yes)
 command -v buildah newuidmap ${needs_base:+mmdebstrap} >/dev/null || {
   [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "buildah, uidmap and mmdebstrap are needed: install them"
+  echo "image: apt-get install buildah uidmap mmdebstrap"
   apt-get -qq install -y --no-install-recommends buildah uidmap mmdebstrap >/dev/null
 }
 [ -z "$needs_base" ] || MIRROR=$(mirror)

@@ -32,7 +32,8 @@ test_in() {
   cp "$wheel" "$room/work/"
   online "$room"
   local failed=0
-  chroot "$room" /work/scripts/matrix_inside.sh "$system" "$torch" </dev/null || failed=1
+  FLAKY_TESTS=${FLAKY_TESTS:+/work/build/flaky.txt} chroot "$room" /work/scripts/matrix_inside.sh "$system" "$torch" </dev/null || failed=1
+  [ ! -f "$room/work/build/flaky.txt" ] || sed "s/^/$system: /" "$room/work/build/flaky.txt" >>"$FLAKY_TESTS"
   mkdir -p build/matrix
   cp "$room/work/found.json" "build/matrix/${system/:/-}.json"
   rm -rf build/matrix/"${system/:/-}"-logs

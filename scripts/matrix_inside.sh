@@ -21,6 +21,7 @@ if [ ! -e "$venv/.complete" ]; then
     1.* | 2.[0-2].*) numpy="numpy<2" ;; # these versions were built for NumPy 1
     *) numpy=numpy ;;
     esac
+    echo "matrix: installing PyTorch $torch from PyPI, up to 1 GB"
     "$venv/bin/pip" install --quiet --no-cache-dir --no-deps "torch==$torch"
     # What it asks for, but for NVIDIA's libraries and Triton; of those only the CUDA runtime, which says that there is no GPU.
     mapfile -t wanted < <("$venv/bin/python" - <<'PY'
@@ -45,6 +46,7 @@ fi
 # If Keras 3 runs on this PyTorch, its tests run, too.
 if [ -z "$torch" ] && [ ! -e "$venv/.keras" ] && python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' &&
   "$venv/bin/python" -c 'import sys, torch; sys.exit(int(torch.__version__.split(".")[0]) < 2)'; then
+  echo "matrix: installing Keras"
   if "$venv/bin/pip" install --quiet --no-cache-dir keras==3.15.1; then
     touch "$venv/.keras"
   else

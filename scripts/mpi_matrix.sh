@@ -16,6 +16,7 @@ in_a_namespace "${releases[@]}"
 MPI=(openmpi-bin libopenmpi-dev mpich libmpich-dev gcc libc6-dev)
 
 mkdir -p build/mpi
+echo "mpi_matrix: compiling the contract's cases"
 go test -c -o build/mpi/world.test ./internal/world
 
 # install ROOM LOG: installs MPI in the folder ROOM. The mirror may be an old copy, whose lists have expired.
@@ -37,6 +38,7 @@ try_in() {
   enter "$room"
   online "$room"
   if [ ! -x "$room/usr/bin/mpicc.mpich" ] || [ ! -x "$room/usr/bin/mpicc.openmpi" ]; then
+    echo "mpi_matrix: installing ${MPI[*]} in $release"
     install "$room" "$layer.apt.log" || return 1
   fi
   mkdir -p "$room/work/build/mpi"

@@ -74,10 +74,10 @@ apt_install() {
 }
 
 toolchain() {
-  command -v go >/dev/null || die "go is not in PATH; gorovod needs Go 1.26 or later"
+  command -v go >/dev/null || die "go is not in PATH: install Go 1.26 or later (https://go.dev/dl), and add its bin folder to PATH"
   local cc=(${CC:-cc}) # it may have arguments
   if ! command -v "${cc[0]}" >/dev/null && ! command -v gcc >/dev/null; then
-    can_apt || die "no C compiler; libgorovod.so needs one (gcc or clang)"
+    can_apt || die "no C compiler, and libgorovod.so needs one: install gcc (Debian: gcc libc6-dev) or clang, or name one by CC"
     apt_install gcc libc6-dev
   fi
 }
@@ -92,39 +92,53 @@ PY
 
 python() {
   if [ -n "${PYTHON:-}" ]; then
-    has_modules "$PYTHON" || die "PYTHON=$PYTHON lacks some of: ${MODULES[*]}"
+    [ -x "$(command -v "$PYTHON")" ] || die "PYTHON=$PYTHON is no program: give the path of a Python, or leave PYTHON out"
+    has_modules "$PYTHON" || die "PYTHON=$PYTHON lacks some of: ${MODULES[*]}. In a virtual environment install them with" \
+      "$PYTHON -m pip install ${MODULES[*]}; or leave PYTHON out, and make finds or installs another Python"
     return
   fi
   local path
-  for path in /usr/bin/python3 "$PWD/build/venv/bin/python"; do
+  for path in "${VIRTUAL_ENV:+$VIRTUAL_ENV/bin/python}" "$(command -v python3 || true)" \
+    /usr/bin/python3 "$PWD/build/venv/bin/python"; do
     if [ -x "$path" ] && has_modules "$path"; then
       use_python "$path"
       return
     fi
   done
-  if can_apt && apt_install python3 python3-torch python3-numpy python3-pytest python3-cloudpickle; then
-    use_python /usr/bin/python3
-    return
+  path=$(command -v python3 || true)
+  if can_apt; then
+    say "${path:-no python3} has not all of ${MODULES[*]}: installing Debian's for /usr/bin/python3, some 500 MB"
+    say "(to use your own Python instead: make … PYTHON=/path/to/python that has them)"
+    if apt_install python3 python3-torch python3-numpy python3-pytest python3-cloudpickle; then
+      use_python /usr/bin/python3
+      return
+    fi
   fi
-  say "no Python here has ${MODULES[*]}: making build/venv from PyPI, a download of up to 3 GB on x86-64"
-  say "(quicker: a system package such as Debian's python3-torch, or PYTHON=/path/to/python that has them)"
+  say "${path:-no python3} has not all of ${MODULES[*]}: making build/venv from PyPI, a download of up to 3 GB on x86-64"
+  say "(quicker: a system package such as Debian's python3-torch, or make … PYTHON=/path/to/python that has them)"
   make_venv build/venv
-  build/venv/bin/python -m pip install --quiet "${MODULES[@]}" >&2 || die "pip could not install ${MODULES[*]}"
+  build/venv/bin/python -m pip install --quiet "${MODULES[@]}" >&2 ||
+    die "pip could not install ${MODULES[*]} for $(build/venv/bin/python --version), maybe because PyTorch has no packages for it yet:" \
+      "make … PYTHON=/path/to/another/python that has them"
   use_python "$PWD/build/venv/bin/python"
 }
 
-# Writes the path $1 to build/python, if torch can be imported there.
+# Writes the path $1 to build/python, if torch can be imported there. Says so if it is not the Python that was used before.
 use_python() {
   [ "$(cat build/python 2>/dev/null)" = "$1" ] && return
-  "$1" -c 'import torch, sys; print("prepare: Python %d.%d with torch %s" % (*sys.version_info[:2], torch.__version__))' >&2 ||
-    die "$1 has torch but cannot import it"
+  "$1" -c 'import torch, sys; print("prepare: using %s, Python %d.%d with torch %s" % (sys.argv[1], *sys.version_info[:2], torch.__version__))' "$1" >&2 ||
+    die "$1 has torch but cannot import it: repair it with $1 -m pip install --force-reinstall torch, or name another by PYTHON=/path/to/python"
+  local path
+  path=$(command -v python3 || true)
+  [ -z "$path" ] || [ "$path" = "$1" ] || [ -n "${VIRTUAL_ENV:-}" ] || has_modules "$path" ||
+    say "(not the python3 in PATH, $path, which has not all of ${MODULES[*]}; to use another: make … PYTHON=/path/to/python)"
   echo "$1" >build/python
 }
 
 make_venv() {
   [ -x "$1/bin/python" ] && "$1/bin/python" -m pip --version >/dev/null 2>&1 && return
   rm -rf "$1"
-  command -v python3 >/dev/null || { can_apt && apt_install python3 python3-venv; } || die "python3 is missing"
+  command -v python3 >/dev/null || { can_apt && apt_install python3 python3-venv; } || die "python3 is missing: install it (Debian: python3 python3-venv)"
   python3 -m venv "$1" 2>/dev/null && return
   can_apt || die "python3 -m venv does not work here; Debian has it in python3-venv"
   apt_install python3-venv

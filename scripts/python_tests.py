@@ -1,10 +1,11 @@
 """Runs the Python tests: each file on 1, 2, 3 and 4 ranks under horovodrun.
 
-    python scripts/python_tests.py [--ranks N,…] [--together] [--smoke | --long] [FILE…]
+    python scripts/python_tests.py [--ranks N,…] [--together | --alone] [--smoke | --long] [FILE…]
 
 The ranks run under the Python that runs this script. Files that start horovodrun themselves
 run once, two at a time, beside the others, because they wait more than they compute. Every rank's output
-goes to build/test-logs. After a failure the script shows the output that explains it.
+goes to build/test-logs. After a failure the script shows the output that explains it. Where FLAKY_TESTS is set, failed
+tests are run again at the end (scripts/flaky.py).
 """
 
 import argparse
@@ -16,7 +17,11 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+
+import flaky
 
 ROOT = Path(__file__).resolve().parent.parent
 HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
@@ -32,6 +37,7 @@ ALONE = {
     "test_examples.py",
     "test_elastic_jobs.py",
     "test_faults.py",
+    "test_flaky.py",
     "test_gpu_report.py",
     "test_imports.py",
     "test_jax_docstrings.py",
@@ -40,6 +46,8 @@ ALONE = {
     "test_names.py",
     "test_paired.py",
     "test_patches.py",
+    "test_prepare.py",
+    "test_repository.py",
     "test_run.py",
     "test_startup.py",
     "test_tensorflow_docstrings.py",
@@ -62,8 +70,9 @@ OF_TWO = {
 OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})
 # Two names of this host, so that the ranks act as if they were on two hosts.
 ON_TWO_HOSTS = (4, {"-H": "localhost:2,127.0.0.1:2"})
-OUTCOMES = ("passed", "failed", "skipped")
+OUTCOMES = ("passed", "failed", "skipped", "flaky")
 SELECT = ["-m", "not long"]  # options of pytest
+TEST = r"\S+\.py::\w+(?:::\w+)?(?:\[.*?\](?=\s|$))?"  # as pytest names a test
 
 
 class Totals(dict):
@@ -80,7 +89,7 @@ class Totals(dict):
             self[outcome] += other[outcome]
 
     def __str__(self):
-        return ", ".join(f"{n} {outcome}" for outcome, n in self.items() if n or outcome != "skipped")
+        return ", ".join(f"{n} {outcome}" for outcome, n in self.items() if n or outcome in ("passed", "failed"))
 
 
 def last_line(log):
@@ -89,21 +98,67 @@ def last_line(log):
     return lines[-1] if lines else ""
 
 
-def pytest(files):
-    options = ["-rs", "--durations=12", "--durations-min=1", "-o", "faulthandler_timeout=100", *SELECT]
-    return [sys.executable, "-m", "pytest", "-q", *options, *map(str, files)]
+@dataclass
+class Job:
+    """Tests that one pytest runs on each of so many ranks; ranks 0: they start their jobs themselves."""
+
+    files: list
+    ranks: int
+    timeout: float
+    extra: dict = field(default_factory=dict)
+    test: str = ""  # the only one that runs, as pytest names it
+    suffix: str = ""  # of the names of logs
+
+    @property
+    def where(self):
+        return " ".join([f"np {self.ranks}", *self.extra.values()]) if self.ranks else "alone"
+
+    @property
+    def what(self):
+        return self.test or (self.files[0].name if len(self.files) == 1 else f"{len(self.files)} files together")
+
+    @property
+    def stem(self):
+        return (self.files[0].stem if len(self.files) == 1 else "together") + self.suffix
+
+    def pytest(self):
+        # -v names a test before it runs: the last name is that of the test in which a rank has ended.
+        options = ["-v", "-rfEs", f"--rootdir={ROOT}", "--durations=12", "--durations-min=1"]
+        options += ["-o", "faulthandler_timeout=100", *SELECT]
+        return [sys.executable, "-m", "pytest", *options, *([self.test] if self.test else map(str, self.files))]
 
 
-_running = set()
+@dataclass
+class Result:
+    ok: bool
+    logs: list  # of the ranks
+    launcher: Path
+
+    def failed(self):
+        """Return the names of the failed tests; and whether others have not run, because a rank has ended early.
+
+        There is no name if the tests could not begin, for example because a file cannot be imported.
+        """
+        failed, cut = [], False
+        for log in map(text, self.logs):
+            failed += re.findall(rf"^(?:FAILED|ERROR) ({TEST})", log, re.MULTILINE)
+            cut = cut or not last_line(log)
+        if not failed:
+            ended_early = [log for log in map(text, self.logs) if not last_line(log)]
+            begun = [re.findall(rf"^({TEST})", log, re.MULTILINE) for log in ended_early]
+            failed = [names[-1] for names in begun if names]
+        return list(dict.fromkeys(failed)), cut
 
 
-def run(command, log, env, timeout):
+_running = {}  # each process, and the signal that ends its jobs
+
+
+def run(command, log, env, timeout, interrupt=signal.SIGTERM):
     """Run a command with its output to the file log. Return whether it succeeded within timeout seconds."""
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, start_new_session=True
-        )
-        _running.add(process)
+        output = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(command, **output, cwd=ROOT, env=env, start_new_session=True)
+        _running[process] = interrupt
         try:
             return process.wait(timeout) == 0
         except subprocess.TimeoutExpired:
@@ -116,25 +171,23 @@ def run(command, log, env, timeout):
                 process.wait()
             return False
         finally:
-            _running.discard(process)
+            del _running[process]
 
 
-def test_alone(file, timeout):
-    log = LOGS / f"alone-{file.stem}.log"
-    ok = run(pytest([file]), log, os.environ, timeout)
-    return ok, [log], log
-
-
-def test_ranks(files, ranks, extra, timeout):
-    folder = LOGS / "-".join([f"np{ranks}", *extra.values(), files[0].stem if len(files) == 1 else "together"])
+def run_job(job):
+    if not job.ranks:
+        log = LOGS / f"alone-{job.stem}.log"
+        ok = run(job.pytest(), log, os.environ, job.timeout, signal.SIGINT)  # fixtures end what they have started
+        return Result(ok, [log], log)
+    folder = LOGS / "-".join([f"np{job.ranks}", *job.extra.values(), job.stem])
     folder.mkdir()
     # -x: once a test has failed on a rank, this rank is out of step with the others.
-    each = ["bash", "-c", 'exec "$@" >"$0/rank.$HOROVOD_RANK" 2>&1', str(folder), *pytest(files), "-x"]
+    each = ["bash", "-c", 'exec "$@" >"$0/rank.$HOROVOD_RANK" 2>&1', str(folder), *job.pytest(), "-x"]
     launcher = folder / "horovodrun"
-    options = [word for name, value in extra.items() if name.startswith("-") for word in (name, value)]
-    env = {name: value for name, value in extra.items() if not name.startswith("-")}
-    ok = run([HOROVODRUN, "-np", str(ranks), *options, *each], launcher, {**os.environ, **env}, timeout)
-    return ok, [folder / f"rank.{rank}" for rank in range(ranks)], launcher
+    options = [word for name, value in job.extra.items() if name.startswith("-") for word in (name, value)]
+    env = {name: value for name, value in job.extra.items() if not name.startswith("-")}
+    ok = run([HOROVODRUN, "-np", str(job.ranks), *options, *each], launcher, {**os.environ, **env}, job.timeout)
+    return Result(ok, [folder / f"rank.{rank}" for rank in range(job.ranks)], launcher)
 
 
 def text(log):
@@ -160,23 +213,98 @@ class Report:
     def __init__(self):
         self.totals = Totals()
         self.skipped = {}  # how many tests on which numbers of ranks, by reason
+        self.failures = []
         self._lock = threading.Lock()
 
-    def add(self, where, what, start, ok, logs, launcher):
-        counts = Totals(text(logs[0]))
+    def add(self, job, start, result, before=()):
+        """Print the result of a job. Return whether it is good: "no tests ran" is a failure."""
+        counts = Totals(text(result.logs[0]))
+        ok = result.ok and counts["passed"] + counts["skipped"] > 0
         if not ok:
             counts["failed"] = max(1, counts["failed"])
-        elif not counts["passed"] + counts["skipped"]:
-            ok, counts["failed"] = False, 1  # "no tests ran" is a failure
         with self._lock:
             self.totals.add(counts)
-            for count, why in re.findall(r"^SKIPPED \[(\d+)\] \S+ (.*)$", text(logs[0]), re.MULTILINE):
+            for count, why in re.findall(r"^SKIPPED \[(\d+)\] \S+ (.*)$", text(result.logs[0]), re.MULTILINE):
                 here = self.skipped.setdefault(why, {})
-                here[where] = here.get(where, 0) + int(count)
+                here[job.where] = here.get(job.where, 0) + int(count)
             took = time.monotonic() - start
-            print(f"{'ok  ' if ok else 'FAIL'} {where:9} {what:28} {counts!s:30} {took:6.1f} s", flush=True)
+            print(f"{'ok  ' if ok else 'FAIL'} {job.where:9} {job.what:28} {counts!s:30} {took:6.1f} s", flush=True)
             if not ok:
-                report_failure(logs, launcher)
+                report_failure(result.logs, result.launcher)
+                self.failures.append(Failed(job, result, counts["failed"], set(before)))
+        return ok
+
+    def run_again(self):
+        """Run failed tests again. Nothing else runs meanwhile."""
+        if not flaky.wanted(sum(max(len(one.tests()), 1) for one in self.failures)):
+            return
+        for one in self.failures:  # it grows while the tests that have not run yet fail, too
+            listed = one.passes()
+            if listed:
+                self.totals["failed"] -= one.count
+                self.totals["flaky"] += listed
+                self._run_rest(one)
+
+    def _run_rest(self, one):
+        """Run the tests that a job has not run because a rank ended early, and those that ended it once more."""
+        tests, cut = one.result.failed()
+        if cut:
+            names = [file.name for file in one.job.files]
+            first = min(names.index(Path(test.partition("::")[0]).name) for test in tests)
+            rest = replace(one.job, files=one.job.files[first:], suffix=f"{one.job.suffix}-rest")
+            self.add(rest, time.monotonic(), run_job(rest), {*one.before, *tests})
+
+
+@dataclass
+class Failed:
+    """A job that failed."""
+
+    job: Job
+    result: Result
+    count: int  # how many of its tests failed, by the report
+    before: set  # what failed in this job before, and then passed alone: it is not run again twice
+    load: str = field(default_factory=flaky.load)
+
+    def tests(self):
+        return self.result.failed()[0]
+
+    def passes(self):
+        """Return how many tests are flaky, or 0 if one fails when it runs again alone."""
+        tests = self.tests()
+        if not tests or self.before.intersection(tests):
+            return 0
+        output = "\n".join(map(text, [self.result.launcher, *self.result.logs]))
+        for number, test in enumerate(tests):
+            name = f"{test}, {self.job.where}, {os.path.relpath(LOGS, ROOT)}"
+            alone = partial(passes_alone, replace(self.job, test=test), number)
+            if not flaky.passes(flaky.Failure(name, output, self.load), alone):
+                return 0
+        return len(tests)
+
+
+def passes_alone(job, number, attempt):
+    job = replace(job, suffix=f"{job.suffix}-again-{number}-{attempt}")
+    result = run_job(job)
+    good = result.ok and Totals(text(result.logs[0]))["passed"] > 0
+    if not good:
+        report_failure(result.logs, result.launcher)
+    return good
+
+
+def jobs_of(args, files, numbers):
+    """Return the jobs on numbers of ranks, which run one after another, and the tests that start their own."""
+    if args.alone:
+        return [], [Job(files, 0, 3 * args.timeout * len(files))]
+    shared = [f for f in files if f.name not in ALONE]
+    runs = []
+    for ranks in numbers:
+        here = [f for f in shared if ranks <= 2 or f.name not in OF_TWO]
+        runs += [(ranks, {}, here)] if args.together and here else [(ranks, {}, [f]) for f in here]
+    for way in (OVER_TCP, ON_TWO_HOSTS):
+        if way[0] in numbers:
+            runs += [(*way, [f]) for f in shared if f.name == "test_torch_ops.py"]
+    jobs = [Job(some, ranks, args.timeout * min(len(some), 3), extra) for ranks, extra, some in runs]
+    return jobs, [Job([file], 0, 3 * args.timeout) for file in files if file.name in ALONE]
 
 
 def main():
@@ -186,6 +314,7 @@ def main():
     parser.add_argument("--ranks", default="1,2,3,4", help="numbers of ranks, separated by commas (%(default)s)")
     parser.add_argument("--logs", type=Path, default=LOGS, help="folder for the ranks' output; emptied first")
     parser.add_argument("--together", action="store_true", help="one job for all files on a number of ranks")
+    parser.add_argument("--alone", action="store_true", help="one pytest for all files; these start their jobs")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one file on one number of ranks")
     parser.add_argument("--smoke", action="store_true", help="only the tests that are marked so, on 2 ranks together")
     parser.add_argument("--long", action="store_true", help="only the tests that are marked so; they are left out else")
@@ -196,6 +325,8 @@ def main():
     )
     if args.smoke:
         numbers, args.together = [2], True
+    if args.alone:
+        SELECT.clear()  # long ones, too
     for mark in ("smoke", "long"):
         if getattr(args, mark):
             files = [f for f in files if f"pytest.mark.{mark}" in f.read_text()]
@@ -207,42 +338,31 @@ def main():
     if (ROOT / "python").is_dir():  # otherwise a wheel is installed, and is to be tested
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
 
-    shared = [f for f in files if f.name not in ALONE]
-    runs = []
-    for ranks in numbers:
-        here = [f for f in shared if ranks <= 2 or f.name not in OF_TWO]
-        runs += [(ranks, {}, here)] if args.together and here else [(ranks, {}, [f]) for f in here]
-    for way in (OVER_TCP, ON_TWO_HOSTS):
-        if way[0] in numbers:
-            runs += [(*way, [f]) for f in shared if f.name == "test_torch_ops.py"]
-
     report = Report()
 
-    def on_ranks():
-        for ranks, extra, some in runs:
+    def run_all(jobs):
+        for job in jobs:
             start = time.monotonic()
-            outcome = test_ranks(some, ranks, extra, args.timeout * min(len(some), 3))
-            what = some[0].name if len(some) == 1 else f"{len(some)} files together"
-            report.add(" ".join([f"np {ranks}", *extra.values()]), what, start, *outcome)
+            if len(job.files) > 1:
+                print(f"…    {job.where:9} {job.what:28} output: {os.path.relpath(LOGS, ROOT)}", flush=True)
+            report.add(job, start, run_job(job))
 
-    def alone(file):
-        start = time.monotonic()
-        report.add("alone", file.name, start, *test_alone(file, 3 * args.timeout))
-
+    on_ranks, alone = jobs_of(args, files, numbers)
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(2) as two:  # the files of ALONE wait more than they compute
         try:
-            lanes = [one.submit(on_ranks), *(two.submit(alone, file) for file in files if file.name in ALONE)]
-            for lane in lanes:
+            for lane in [one.submit(run_all, on_ranks), *(two.submit(run_all, [job]) for job in alone)]:
                 lane.result()
+            one.submit(report.run_again).result()
         except KeyboardInterrupt:
-            for process in list(_running):
-                process.send_signal(signal.SIGTERM)
+            for process, interrupt in list(_running.items()):
+                process.send_signal(interrupt)
             os._exit(130)  # do not wait for the tests that are left
     for why, places in sorted(report.skipped.items()):
         print(f"skipped: {', '.join(f'{n} {where}' for where, n in places.items())}: {why}")
     totals = report.totals
-    print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
-    sys.exit(1 if totals["failed"] or not totals["passed"] else 0)
+    also = f", {totals['flaky']} flaky" if totals["flaky"] else ""
+    print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped{also}")
+    sys.exit(1 if totals["failed"] or not totals["passed"] + totals["flaky"] else 0)
 
 
 if __name__ == "__main__":

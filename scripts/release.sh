@@ -18,9 +18,9 @@ die() { echo "release: $*" >&2; exit 1; }
 
 version=$(sed -n 's/^\tVersion = "\(.*\)"$/\1/p' internal/version/version.go)
 [ -n "$version" ] || die "internal/version/version.go says no version"
-section=$(sed -n "s/^## \($version — .*\)/\1/p" CHANGELOG.md)
-[ -n "$section" ] || die "CHANGELOG.md has no section '## $version — DATE'"
-[[ $section =~ —\ [0-9]{4}-[0-9]{2}-[0-9]{2}$ ]] || undone+=("give the section of $version in CHANGELOG.md its date")
+section=$(sed -n "s/^## \(\[$version\] - .*\)/\1/p" CHANGELOG.md)
+[ -n "$section" ] || die "CHANGELOG.md has no section '## [$version] - DATE'"
+[[ $section =~ -\ [0-9]{4}-[0-9]{2}-[0-9]{2}$ ]] || undone+=("give the section of $version in CHANGELOG.md its date")
 go test -count=1 -run TestPython ./internal/version >/dev/null || die "go test ./internal/version fails: python/horovod/_version.py says another version"
 changes=$(git status --porcelain)
 if [ -n "$changes" ]; then

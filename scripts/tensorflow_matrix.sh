@@ -49,6 +49,7 @@ outcome() {
 # Tests one version; prints the table's line, and everything else to a log.
 try() {
   local version=$1 venv=$work/venv log=$root/build/tensorflow-matrix-$1.log facts result
+  echo "tensorflow matrix: TensorFlow $version: a download of 250 MB, and some minutes of tests; output: ${log#"$root/"}" >&2
   rm -rf "$venv"
   "$python" -m venv "$venv"
   if ! "$venv/bin/python" -m pip install --quiet "tensorflow-cpu==$version" pytest cloudpickle >"$log" 2>&1; then

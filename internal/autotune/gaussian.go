@@ -3,20 +3,17 @@ package autotune
 import (
 	"errors"
 	"math"
-
-	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/stat"
 )
 
 // process is a Gaussian process with a squared exponential kernel, conditioned
 // on scores at points of the unit cube. Scores are standardised inside.
 type process struct {
 	at          [][]float64
-	length      float64 // of the kernel, in units of the cube
-	chol        mat.Cholesky
-	weights     mat.VecDense // K⁻¹ y
-	mean, scale float64      // of the scores
-	best        float64      // the greatest score, standardised
+	length      float64   // of the kernel, in units of the cube
+	chol        cholesky  // of the kernel matrix K
+	weights     []float64 // K⁻¹ y
+	mean, scale float64   // of the scores
+	best        float64   // the greatest score, standardised
 }
 
 // lengths are the kernel lengths among which the likelihood chooses.
@@ -31,7 +28,8 @@ var errNotDefinite = errors.New("autotune: the kernel matrix is not positive def
 // the scores' errors.
 func condition(at [][]float64, scores, variances []float64) (*process, error) {
 	p := &process{at: at}
-	p.mean, p.scale = stat.MeanStdDev(scores, nil)
+	p.mean = mean(scores)
+	p.scale = math.Sqrt(variance(scores))
 	if !(p.scale > 0) {
 		p.scale = max(1e-12, math.Abs(p.mean)) // one score, or all are equal
 	}
@@ -50,7 +48,7 @@ func condition(at [][]float64, scores, variances []float64) (*process, error) {
 			continue
 		}
 		// log p(y) = -½ yᵀK⁻¹y - ½ log|K|, less a constant
-		if l := -mat.Dot(mat.NewVecDense(len(y), y), &fit.weights)/2 - fit.chol.LogDet()/2; l > likeliest {
+		if l := -dot(y, fit.weights)/2 - fit.chol.logDet()/2; l > likeliest {
 			likeliest = l
 			p.length, p.chol, p.weights = length, fit.chol, fit.weights
 		}
@@ -61,15 +59,17 @@ func condition(at [][]float64, scores, variances []float64) (*process, error) {
 	return p, nil
 }
 
-func (p *process) factor(at [][]float64, length float64, y, noise []float64) bool {
-	k := mat.NewSymDense(len(at), nil)
-	for i := range at {
-		for j := range i {
-			k.SetSym(i, j, kernel(at[i], at[j], length))
+func (p *process) factor(at [][]float64, length float64, y, noise []float64) (ok bool) {
+	p.chol, ok = factorize(len(at), func(i, j int) float64 {
+		if i == j {
+			return 1 + noise[i]
 		}
-		k.SetSym(i, i, 1+noise[i])
+		return kernel(at[i], at[j], length)
+	})
+	if ok {
+		p.weights = p.chol.solve(y)
 	}
-	return p.chol.Factorize(k) && p.chol.SolveVecTo(&p.weights, mat.NewVecDense(len(y), y)) == nil
+	return ok
 }
 
 func kernel(a, b []float64, length float64) float64 {
@@ -82,13 +82,34 @@ func kernel(a, b []float64, length float64) float64 {
 
 // predict returns the score that p expects at x, standardised, and its deviation.
 func (p *process) predict(x []float64) (mean, deviation float64) {
-	k := mat.NewVecDense(len(p.at), nil)
+	k := make([]float64, len(p.at))
 	for i, a := range p.at {
-		k.SetVec(i, kernel(a, x, p.length))
+		k[i] = kernel(a, x, p.length)
 	}
-	var solved mat.VecDense
-	if p.chol.SolveVecTo(&solved, k) != nil {
-		return 0, 0
+	return dot(k, p.weights), math.Sqrt(max(0, 1-dot(k, p.chol.solve(k))))
+}
+
+func dot(a, b []float64) float64 {
+	sum := 0.0
+	for i := range a {
+		sum += a[i] * b[i]
 	}
-	return mat.Dot(k, &p.weights), math.Sqrt(max(0, 1-mat.Dot(k, &solved)))
+	return sum
+}
+
+func mean(of []float64) float64 {
+	sum := 0.0
+	for _, v := range of {
+		sum += v
+	}
+	return sum / float64(len(of))
+}
+
+// variance returns the sample variance; NaN of one value.
+func variance(of []float64) float64 {
+	m, sum := mean(of), 0.0
+	for _, v := range of {
+		sum += (v - m) * (v - m)
+	}
+	return sum / float64(len(of)-1)
 }

@@ -3,9 +3,6 @@ package autotune
 import (
 	"math"
 	"math/rand/v2"
-
-	"gonum.org/v1/gonum/optimize"
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 const (
@@ -13,6 +10,8 @@ const (
 	// Horovod.
 	margin   = 0.01
 	restarts = 25
+	// The search takes steps of firstStep at first, in units of the cube, and none below lastStep.
+	firstStep, lastStep = 0.1, 1e-4
 )
 
 // improvement returns the expected improvement at x over the best score.
@@ -23,47 +22,47 @@ func (p *process) improvement(x []float64) float64 {
 		return max(0, gain)
 	}
 	z := gain / deviation
-	return gain*distuv.UnitNormal.CDF(z) + deviation*distuv.UnitNormal.Prob(z)
+	cumulative, density := math.Erfc(-z/math.Sqrt2)/2, math.Exp(-z*z/2)/math.Sqrt(2*math.Pi)
+	return gain*cumulative + deviation*density
 }
 
 // mostPromising returns the point of the unit cube with the greatest expected improvement. It searches from several
 // random places.
 func (p *process) mostPromising(random *rand.Rand) []float64 {
-	dims := len(p.at[0])
-	inside := make([]float64, dims)
-	problem := optimize.Problem{Func: func(x []float64) float64 {
-		outside := 0.0
-		for i, v := range x {
-			inside[i] = min(max(v, 0), 1)
-			outside += math.Abs(v - inside[i])
-		}
-		return outside - p.improvement(inside)
-	}}
-	settings := &optimize.Settings{FuncEvaluations: 60 * dims, Concurrent: 1, Converger: &optimize.FunctionConverge{
-		Absolute: 1e-6, Iterations: 10 * dims}}
 	var best []float64
-	least := math.Inf(1)
+	most := math.Inf(-1)
 	for range restarts {
-		start := make([]float64, dims)
-		for i := range start {
-			start[i] = random.Float64()
+		x := make([]float64, len(p.at[0]))
+		for i := range x {
+			x[i] = random.Float64()
 		}
-		r, err := optimize.Minimize(problem, start, settings, &optimize.NelderMead{SimplexSize: 0.1})
-		if r == nil || err != nil && r.X == nil {
-			continue
+		if found := p.climb(x); found > most {
+			most, best = found, x
 		}
-		if r.F < least {
-			least, best = r.F, r.X
-		}
-	}
-	if best == nil {
-		best = make([]float64, dims)
-		for i := range best {
-			best[i] = random.Float64()
-		}
-	}
-	for i := range best {
-		best[i] = min(max(best[i], 0), 1)
 	}
 	return best
+}
+
+// climb moves x to a local maximum of the expected improvement, and returns the improvement there. It is a compass
+// search: it tries a step in both directions of each axis, and halves the step once none is better.
+func (p *process) climb(x []float64) float64 {
+	most := p.improvement(x)
+	for step := firstStep; step >= lastStep; {
+		better := false
+		for i := range x {
+			for _, move := range [2]float64{step, -step} {
+				before := x[i]
+				x[i] = min(max(before+move, 0), 1)
+				if found := p.improvement(x); found > most {
+					most, better = found, true
+				} else {
+					x[i] = before
+				}
+			}
+		}
+		if !better {
+			step /= 2
+		}
+	}
+	return most
 }

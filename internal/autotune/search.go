@@ -5,8 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"gonum.org/v1/gonum/stat"
-
 	"github.com/gorovod/gorovod/internal/trial"
 )
 
@@ -70,10 +68,12 @@ func NewSearch(o Options) (*Search, error) {
 		}
 	}
 	o.Points = max(1, o.Points)
-	s := &Search{o: o, random: rand.New(rand.NewPCG(o.Seed, 0x676f726f766f64)), warmup: o.Warmup}
+	s := &Search{o: o, random: random(o.Seed), warmup: o.Warmup}
 	s.current = s.defaults()
 	return s, nil
 }
+
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x676f726f766f64)) }
 
 func (s *Search) defaults() Point {
 	d := make(Point, len(s.o.Params))
@@ -120,7 +120,7 @@ func (s *Search) Observe(score float64) (ended bool) {
 	case s.warmup > 0:
 		s.warmup--
 	case len(s.trials) < s.o.Points:
-		s.enter(median, stat.Variance(samples, nil)/samplesPerPoint)
+		s.enter(median, variance(samples)/samplesPerPoint)
 	default:
 		s.again[s.confirm%2] = append(s.again[s.confirm%2], median)
 		s.confirm++

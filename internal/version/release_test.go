@@ -46,8 +46,8 @@ func TestAReleaseIsRefused(t *testing.T) {
 		{"the tag elsewhere", "git tag v" + Version + " HEAD~1", "git tag -d v" + Version, "the tag v" + Version +
 			" is at "},
 		{"another's tag here", "git tag v9.9.9", "git tag -d v9.9.9", "this commit is tagged v9.9.9"},
-		{"no section", "sed -i 's/^## " + Version + "/## 9.9.9/' CHANGELOG.md && git commit -qam x",
-			"git reset -q --hard HEAD~1", "CHANGELOG.md has no section '## " + Version + " — DATE'"},
+		{"no section", "sed -i 's/^## .*" + Version + "/## 9.9.9/' CHANGELOG.md && git commit -qam x",
+			"git reset -q --hard HEAD~1", "CHANGELOG.md has no section '## [" + Version + "] - DATE'"},
 		{"another version in Python", "sed -i 's/gorovod[.]" + Version +
 			"/gorovod.9.9.9/' python/horovod/_version.py && git commit -qam x", "git reset -q --hard HEAD~1",
 			"says another version"},

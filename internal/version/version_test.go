@@ -4,7 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"regexp"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -29,12 +30,32 @@ __version__ = "%s+gorovod.%s"
 	}
 }
 
+// The changelog is for users: a section is short, and has the headings of keepachangelog.com.
 func TestTheChangelogHasASection(t *testing.T) {
 	text, err := os.ReadFile("../../CHANGELOG.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !regexp.MustCompile(`(?m)^## ` + regexp.QuoteMeta(Version) + ` — \S`).Match(text) {
-		t.Errorf("CHANGELOG.md has no section %q with a date", "## "+Version+" — ")
+	sections := strings.Split(string(text), "\n## ")
+	if !strings.HasPrefix(sections[1], "["+Version+"] - ") && !strings.HasPrefix(sections[1], "[Unreleased]\n") {
+		first, _, _ := strings.Cut(sections[1], "\n")
+		t.Errorf("the first section of CHANGELOG.md is %q, not %q with a date", first, "["+Version+"] - ")
+	}
+	const most = 20
+	for _, section := range sections[1:] {
+		title, rest, _ := strings.Cut(section, "\n")
+		lines := 0
+		for line := range strings.Lines(rest) {
+			if strings.TrimSpace(line) != "" {
+				lines++
+			}
+			if heading, ok := strings.CutPrefix(line, "### "); ok && !slices.Contains([]string{"Added", "Changed",
+				"Deprecated", "Removed", "Fixed", "Security"}, strings.TrimSpace(heading)) {
+				t.Errorf("%s: the heading %q is not one of keepachangelog.com", title, strings.TrimSpace(heading))
+			}
+		}
+		if lines > most {
+			t.Errorf("%s: %d lines; at most %d: what changed on the way stays in git", title, lines, most)
+		}
 	}
 }

@@ -16,10 +16,8 @@ const own = "github.com/gorovod/gorovod"
 // engines are the modules that the engine may import, each with its reason. Libraries for metrics, terminals, charts,
 // command lines and clouds belong in cmd/gorovod.
 var engines = map[string]string{
-	own:                  "itself",
-	"golang.org/x/sys":   "system calls that the standard library lacks",
-	"gonum.org/v1/gonum": "internal/autotune's Gaussian process",
-	"golang.org/x/tools": "a set of integers inside gonum",
+	own:                "itself",
+	"golang.org/x/sys": "system calls that the standard library lacks",
 }
 
 // libraries are the further modules that the library for Python may import.
@@ -69,16 +67,9 @@ func TestTheEngineImportsLittle(t *testing.T) {
 					t.Errorf("%s needs %s of module %s, which is not one of %v (go mod why %s)",
 						root, path, module, slices.Sorted(maps.Keys(engines)), path)
 				}
-				switch module {
-				case own:
-					inside := strings.TrimPrefix(path, own)
-					if slices.Contains(programs, inside) || strings.HasPrefix(inside, "/test/") {
-						t.Errorf("%s needs %s, which is for programs only", root, path)
-					}
-				case "golang.org/x/tools":
-					if path != "golang.org/x/tools/container/intsets" {
-						t.Errorf("%s needs %s", root, path)
-					}
+				inside, _ := strings.CutPrefix(path, own)
+				if slices.Contains(programs, inside) || strings.HasPrefix(inside, "/test/") {
+					t.Errorf("%s needs %s, which is for programs only", root, path)
 				}
 				seen[module] = true
 			}
