@@ -24,7 +24,7 @@ if not dist.is_available():
     raise ImportError("this PyTorch was built without torch.distributed")
 
 from horovod.common.exceptions import HorovodInternalError
-from horovod.torch.distributed import _join, _sets
+from horovod.torch.distributed import _callbacks, _join, _sets
 from horovod.torch.distributed._group import ProcessGroup
 from horovod.torch.distributed._work import Work
 from horovod.torch.distributed.hooks import CompressedState, allreduce_hook, compressed_hook
@@ -71,6 +71,7 @@ def _register() -> None:
         arguments["devices"] = ["cpu", "cuda"]
     dist.Backend.register_backend(_NAME, _create, **arguments)
     _join.register_rendezvous()
+    _callbacks.patch()
 
 
 _register()
