@@ -227,7 +227,7 @@ def test_more_callbacks_than_names(pause):
         expect(future, 2 * n * n * i)
     group = dist.distributed_c10d._get_default_group()
     del futures, future
-    assert len(group._lines) <= _callbacks.NAMES
+    assert len(group._lines) <= 3 * _callbacks.NAMES  # those of operations that are held, too
 
 
 def test_an_earlier_callback_that_does_not_end():

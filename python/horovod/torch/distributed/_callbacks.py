@@ -67,9 +67,9 @@ class Line:
     """Callbacks that start their operations one after the other."""
 
     def __init__(self) -> None:
+        self.ended = threading.Condition()  # guards all fields
         self.numbers = itertools.count()
         self.callbacks: weakref.WeakValueDictionary[int, _Callback] = weakref.WeakValueDictionary()
-        self.ended = threading.Condition()
 
 
 class _Here(threading.local):
@@ -87,8 +87,10 @@ class _Callback:
         self.origin = origin
         self._run = run
         self._outer: Optional[_Callback] = None
-        self._number = next(origin.line.numbers)
-        origin.line.callbacks[self._number] = self
+        line = origin.line
+        with line.ended:
+            self._number = next(line.numbers)
+            line.callbacks[self._number] = self
 
     def __call__(self, future: torch._C.Future) -> Any:
         _origins.setdefault(future, self.origin)
@@ -121,7 +123,7 @@ class _Callback:
 
 
 def path(place: int, what: str, seconds: float) -> Optional[str]:
-    """The path of the operation of the group of this place that this thread starts now, if a callback does; otherwise None.
+    """The path of the operation that this thread starts now in the group of this place; None if no callback starts it.
 
     Waits, at most ``seconds``, until it is this callback's turn; raises HorovodInternalError after that.
     """

@@ -38,7 +38,8 @@ def hold(work: Work) -> None:
         look = len(_held) >= _look_at
         under_way = [w for w in _held.values() if not w._over and w is not work] if look else []
     if look:
-        _look_at = 2 * (_FORGOTTEN_KEPT + sum(not w._has_ended() for w in under_way))
+        # Somebody sees to those with callbacks. Here these would run inside of what starts the new Work.
+        _look_at = 2 * (_FORGOTTEN_KEPT + sum(bool(w._callbacks) or not w._has_ended() for w in under_way))
 
 
 class Work(_TorchWork):
