@@ -3,6 +3,7 @@
 import datetime
 import functools
 import random
+import threading
 import time
 
 import pytest
@@ -11,7 +12,7 @@ import torch.distributed as dist
 from definitions import check, several
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 
-from horovod.torch.distributed import HorovodInternalError, _callbacks
+from horovod.torch.distributed import _callbacks
 
 N = 4
 
@@ -76,7 +77,8 @@ def test_callbacks_of_callbacks(pause):
     for levels in (1, 3, 20):  # names of 20 levels are digests
         futures = []
         for i in range(4):
-            futures.append(start(torch.full((N,), float(i), dtype=torch.float64)).then(functools.partial(deep, levels=levels)))
+            first = start(torch.full((N,), float(i), dtype=torch.float64))
+            futures.append(first.then(functools.partial(deep, levels=levels)))
             pause()
         for i, future in enumerate(futures):
             value = float(i)
@@ -137,7 +139,7 @@ def test_add_done_callback(pause):
     for i, future in enumerate(futures):
         pause()
         future.add_done_callback(lambda f, i=i: results.update({i: again(f)}))
-    for i, future in enumerate(futures):
+    for future in futures:
         future.then(lambda f: None).wait()  # after the callback, where that began before
     while len(results) < 5:
         time.sleep(0.001)
@@ -231,28 +233,25 @@ def test_more_callbacks_than_names(pause):
 
 
 def test_an_earlier_callback_that_does_not_end():
-    own = dist.new_group([dist.get_rank()], timeout=datetime.timedelta(seconds=1), **_LOCAL) if _LOCAL else None
-    if own is None:
-        pytest.skip("this PyTorch has no groups that their members make alone")
-    go = torch.futures.Future()
-    future = start(1, own)
-    first = future.then(lambda f: go.wait())
-    second = future.then(lambda f: start(2, own).wait()[0])
+    group = dist.new_group(timeout=datetime.timedelta(seconds=1))
+    future, added, go = start(1, group), threading.Event(), threading.Event()
+
+    def first(_):
+        added.set()
+        go.wait(30)
+
+    other = threading.Thread(target=lambda: future.then(first))  # which may run it at once
+    other.start()
+    added.wait(30)
+    second = future.then(lambda _: start(2, group))
     with pytest.raises(RuntimeError, match="earlier callback of the same operation, which has not ended"):
         second.wait()
-    go.set_result(7)
-    assert first.wait() == 7
-
-
-_LOCAL = (
-    {"use_local_synchronization": True}
-    if "use_local_synchronization" in dist.new_group.__wrapped__.__code__.co_varnames
-    else {}
-) if hasattr(dist.new_group, "__wrapped__") else {}
+    go.set()
+    other.join(30)
 
 
 def gradients(group, hook, state, serial):
-    """Of ten steps of DDP with several buckets. Over gloo one bucket has to end before the next: its own order is free."""
+    """Of ten steps of DDP with several buckets; ``serial``: one after the other, as Gloo needs it."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(6)])
     model = torch.nn.parallel.DistributedDataParallel(net, process_group=group, bucket_cap_mb=0.004)

@@ -11,7 +11,8 @@ hangs, which is the same on all ranks:
                      among this process's groups
 
 Callbacks of one operation, and of what ``then`` has made of its future, run in any order, in several threads, too. But
-before a callback starts an operation, it waits for those that the program has added before it. So the ranks count alike.
+before a callback starts an operation, it waits for those that the program has added before it. So all ranks count
+alike.
 
 PyTorch's futures are C++ objects. So ``then`` and three other functions are replaced, which change nothing for futures
 that do not come from an operation of this backend.
