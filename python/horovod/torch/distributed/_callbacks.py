@@ -123,6 +123,23 @@ class _Callback:
                 line.ended.wait(_LOOK_S)
 
 
+class _Undecided:
+    """A callback of a future that comes from no operation yet. A callback of one may be about to complete it."""
+
+    def __init__(self, run: Callable[[Any], Any]) -> None:
+        self._run = run
+        self.derived: Callable[[], Optional[torch._C.Future]] = lambda: None  # what ``then`` has made, once it is known
+
+    def __call__(self, future: torch._C.Future) -> Any:
+        origin, derived = _origins.get(future), self.derived()
+        if origin is None:
+            return self._run(future)
+        if derived is not None:
+            _origins.setdefault(derived, origin)
+        inside = _here.callback is not None and _here.callback.origin is origin
+        return self._run(future) if inside else _Callback(origin, self._run)(future)
+
+
 def path(place: int, what: str, seconds: float) -> Optional[str]:
     """The path of the operation that this thread starts now in the group of this place; None if no callback starts it.
 
@@ -163,16 +180,22 @@ _collect_all = torch._C._collect_all
 
 def _then_of_origin(future: torch._C.Future, callback: Callable[[Any], Any]) -> torch._C.Future:
     origin = _origins.get(future)
-    if origin is None:
-        return then(future, callback)
-    derived = then(future, _Callback(origin, callback))
-    _origins[derived] = origin
+    if origin is not None:
+        derived = then(future, _Callback(origin, callback))
+        _origins[derived] = origin
+        return derived
+    undecided = _Undecided(callback)
+    derived = then(future, undecided)
+    undecided.derived = weakref.ref(derived)
+    origin = _origins.get(future)  # meanwhile
+    if origin is not None:
+        _origins.setdefault(derived, origin)
     return derived
 
 
 def _add_done_callback_of_origin(future: torch._C.Future, callback: Callable[[Any], Any]) -> None:
     origin = _origins.get(future)
-    _add_done_callback(future, callback if origin is None else _Callback(origin, callback))
+    _add_done_callback(future, _Undecided(callback) if origin is None else _Callback(origin, callback))
 
 
 def _set_result_of_origin(future: torch._C.Future, result: Any) -> None:
