@@ -35,7 +35,7 @@ def gloo(groups):
 def pause():
     """Now and then, and on each rank at other times, let callbacks run before the program goes on."""
     own = random.Random(dist.get_rank())
-    return lambda: own.random() < 0.5 and time.sleep(0.002)
+    return lambda seconds=0.002: own.random() < 0.5 and time.sleep(seconds)
 
 
 def start(value, group=None):
@@ -250,40 +250,44 @@ def test_an_earlier_callback_that_does_not_end():
     other.join(30)
 
 
-def gradients(group, hook, state, serial):
-    """Of ten steps of DDP with several buckets; ``serial``: one after the other, as Gloo needs it."""
+def gradients(group, hook, state, between):
+    """Of ten steps of DDP with several buckets. ``between`` gets the future of each."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(6)])
     model = torch.nn.parallel.DistributedDataParallel(net, process_group=group, bucket_cap_mb=0.004)
 
-    def one_by_one(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def followed(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         future = hook(state, bucket)
-        future.wait()
+        buckets.add(bucket.index())
+        between(future)
         return future
 
-    model.register_comm_hook(state, one_by_one if serial else hook)
+    model.register_comm_hook(state, followed)
     data = torch.Generator().manual_seed(dist.get_rank())
-    steps = []
+    steps, buckets = [], set()
     for _ in range(10):
         model.zero_grad()
         model(torch.randn(8, 32, generator=data)).pow(2).mean().backward()
         steps.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    assert len(buckets) >= 5
     return torch.stack(steps)
 
 
 @pytest.mark.parametrize("hook", ["powerSGD_hook", "batched_powerSGD_hook"])
-def test_powersgd_of_several_buckets(gloo, monkeypatch, hook):
+def test_powersgd_of_several_buckets(gloo, monkeypatch, pause, hook):
+    """Over Gloo one bucket waits for the other: there several get mixed up."""
+    monkeypatch.setattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 4096)
     orthogonalize = powersgd._orthogonalize
     # The batched hook passes one matrix, where the function wants several: PyTorch 1.13 to 2.15 refuse its own.
     monkeypatch.setattr(
         powersgd, "_orthogonalize", lambda m, *more: orthogonalize(m.unsqueeze(0) if m.dim() == 2 else m, *more)
     )
 
-    def of(group, serial):
+    def of(group, between):
         state = powersgd.PowerSGDState(group, matrix_approximation_rank=1, start_powerSGD_iter=2)
-        return gradients(group, getattr(powersgd, hook), state, serial)
+        return gradients(group, getattr(powersgd, hook), state, between)
 
-    ours, theirs = of(dist.group.WORLD, False), of(gloo, True)
+    ours, theirs = of(dist.group.WORLD, lambda _: pause(0.02)), of(gloo, lambda future: future.wait())
     everybody = [torch.empty_like(ours) for _ in range(dist.get_world_size())]
     dist.all_gather(everybody, ours)
     assert all(torch.equal(other, ours) for other in everybody)

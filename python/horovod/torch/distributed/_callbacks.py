@@ -38,7 +38,6 @@ from horovod.common.exceptions import HorovodInternalError
 NAMES = 120
 _LONGEST_PATH = 60
 
-_PATCH = "torch-futures"
 _LOOK_S = 0.1
 
 
@@ -222,4 +221,4 @@ def patch() -> None:
         (torch._C.Future, "set_result", _set_result_of_origin),
         (torch._C, "_collect_all", _collect_all_of_origin),
     ):
-        _patches.replace(_PATCH, owner, name, function)
+        _patches.replace("torch-futures", owner, name, function)
