@@ -139,6 +139,11 @@ class _Undecided:
         return self._run(future) if inside else _Callback(origin, self._run)(future)
 
 
+def inside() -> bool:
+    """Whether this thread runs a callback."""
+    return _here.callback is not None
+
+
 def path(place: int, what: str, seconds: float) -> Optional[str]:
     """The path of the operation that this thread starts now in the group of this place; None if no callback starts it.
 

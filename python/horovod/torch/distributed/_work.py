@@ -35,10 +35,11 @@ def hold(work: Work) -> None:
     global _look_at
     with _holding:
         _held[work._serial] = work
-        look = len(_held) >= _look_at
+        # Not in a callback: callbacks of others would run inside of it, and two that do so may wait for one another.
+        look = len(_held) >= _look_at and not _callbacks.inside()
         under_way = [w for w in _held.values() if not w._over and w is not work] if look else []
     if look:
-        # Somebody sees to those with callbacks. Here these would run inside of what starts the new Work.
+        # Somebody sees to those with callbacks.
         _look_at = 2 * (_FORGOTTEN_KEPT + sum(bool(w._callbacks) or not w._has_ended() for w in under_way))
 
 
@@ -286,7 +287,7 @@ class Collective(Work):
         latest[name] = self  # from here on other threads know it
         if late is not None:
             late.append(self)
-        if before is None or before._has_ended():
+        if before is None or (before._over if _callbacks.inside() else before._has_ended()):
             self._submit()
             if self._refused is not None:
                 self._conclude()
