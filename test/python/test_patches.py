@@ -42,7 +42,8 @@ def test_each_patch_is_made_somewhere():
 
 def test_those_for_pytorch():
     program = "import horovod.torch as hvd, horovod.torch.distributed\nhvd.init()"
-    check_patches(program, ["sys.excepthook"])
+    futures = [f"torch.Future.{function}" for function in ("then", "add_done_callback", "set_result")]
+    check_patches(program, ["sys.excepthook", "torch._C._collect_all", *futures])
 
 
 @pytest.mark.parametrize(("without", "works"), [("", True), ("torch-env-rendezvous", False), ("all", False)])

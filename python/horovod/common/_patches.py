@@ -32,6 +32,13 @@ PATCHES = {
         '`init_process_group("gorovod")` works under `horovodrun`, which sets no `MASTER_ADDR`',
         'pass `init_method="horovod://"`',
     ),
+    "torch-futures": Patch(
+        "`then`, `add_done_callback` and `set_result` of `torch._C.Future`, and `torch._C._collect_all`, in "
+        "`import horovod.torch.distributed`",
+        "operations that callbacks of futures start are matched by the operation on whose future they hang; for "
+        "futures that come from no operation of this backend nothing changes",
+        "start no operations in callbacks",
+    ),
     "torch-compile-skip": Patch(
         "TorchDynamo's mark on code (`skip_code`, `set_code_exec_strategy`) for the functions of `horovod.torch`, "
         "in `import horovod.torch`",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import weakref
 from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
@@ -13,7 +14,7 @@ from horovod.common import _cells, _lib, _operations
 from horovod.common._operations import Operation
 from horovod.torch import _device_memory, _staging
 from horovod.torch._collectives import _join as _joining
-from horovod.torch.distributed import _memory, _sets
+from horovod.torch.distributed import _callbacks, _memory, _sets
 from horovod.torch.distributed._traces import Traces
 from horovod.torch.distributed._work import Collective, Work
 
@@ -23,6 +24,8 @@ from horovod.torch.distributed._work import Collective, Work
 _NAMES = 720
 
 Tensors = Sequence[torch.Tensor]
+
+_made = itertools.count()  # groups of this process
 
 
 def one(tensors: Union[torch.Tensor, Tensors], what: str) -> torch.Tensor:
@@ -49,6 +52,8 @@ class Base(dist.ProcessGroup):
         self._ranks = list(ranks)  # of the world
         self._rank = rank
         self._number = number  # the group's number, the same on all members
+        self._place = next(_made)  # among this process's groups; numbers of two groups may be equal
+        self._lines: weakref.WeakValueDictionary[str, _callbacks.Line] = weakref.WeakValueDictionary()
         self._timeout = timeout
         self._set = _sets.acquire(self._ranks, self._rank, timeout)
         self._counter = itertools.count()
@@ -82,16 +87,27 @@ class Base(dist.ProcessGroup):
         """Start what ``describe`` makes for a name: a collective, or several that start together, without names."""
         if self._joins != _joining.joins_ended:
             self._begin_after_join()
-        name = f"torch.{self._number}.{next(self._counter) % _NAMES}"
+        limit = self._limit(options)
+        path = _callbacks.path(self._place, f"{kind} of group {self._number}", limit.total_seconds())
+        stream = self._number if path is None else _callbacks.stream(path)
+        if path is None:
+            number = next(self._counter)
+            path, of_callbacks = str(number % _NAMES), str(number % _callbacks.NAMES)
+        else:
+            of_callbacks = path
         # A refused submission uses up a name, too, because other ranks count it.
-        what = f"{kind} number {name.rpartition('.')[2]} of group {self._number}"
+        name, what = f"torch.{self._number}.{path}", f"{kind} number {path} of group {self._number}"
         _memory.check_written(outputs, what)
         operations = describe(name)
+        for operation in operations:
+            operation.set_stream(stream)
         if self._late or self._traces.kept:
             self._settle_copies([tensor for operation in operations for tensor, _ in operation.keeps])
         late = None if not outputs or _are_targets(outputs, operations) else self._late
-        limit = self._limit(options)
-        return Collective(what, name, outputs, limit, operations, describe, finish, self._latest, late, self._traces)
+        origin = _callbacks.Origin(self._lines, self._place, of_callbacks)
+        return Collective(
+            what, name, outputs, limit, operations, describe, finish, self._latest, late, self._traces, origin
+        )
 
     # Operations on the same memory run in the order of the calls. If the engine works on the memory itself, the engine
     # ensures that. If it works on copies, the caller waits for the earlier operation.
@@ -156,7 +172,6 @@ class Base(dist.ProcessGroup):
             operation.on_device(device, _device_memory._cuda.current_stream(device).cuda_stream)
         if wire:
             operation.set_wire(wire)
-        operation.set_stream(self._number)
         return operation
 
     # ---- Checks.

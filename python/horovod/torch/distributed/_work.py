@@ -16,7 +16,7 @@ from horovod.common import _lib, _operations
 from horovod.common._operations import Operation
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import _device_memory, _staging
-from horovod.torch.distributed import _ends, _memory, _profiling
+from horovod.torch.distributed import _callbacks, _ends, _memory, _profiling
 from horovod.torch.distributed._traces import Traces
 
 # PyTorch's C++ keeps a Work alive without its Python half, at least before 2.7: calls then reach the base class, and
@@ -35,10 +35,12 @@ def hold(work: Work) -> None:
     global _look_at
     with _holding:
         _held[work._serial] = work
-        look = len(_held) >= _look_at
+        # Not in a callback: callbacks of others would run inside of it, and two that do so may wait for one another.
+        look = len(_held) >= _look_at and not _callbacks.inside()
         under_way = [w for w in _held.values() if not w._over and w is not work] if look else []
     if look:
-        _look_at = 2 * (_FORGOTTEN_KEPT + sum(not w._has_ended() for w in under_way))
+        # Somebody sees to those with callbacks.
+        _look_at = 2 * (_FORGOTTEN_KEPT + sum(bool(w._callbacks) or not w._has_ended() for w in under_way))
 
 
 class Work(_TorchWork):
@@ -58,7 +60,13 @@ class Work(_TorchWork):
         >>> dist.destroy_process_group()
     """
 
-    def __init__(self, what: str, outputs: Sequence[torch.Tensor], timeout: datetime.timedelta) -> None:
+    def __init__(
+        self,
+        what: str,
+        outputs: Sequence[torch.Tensor],
+        timeout: datetime.timedelta,
+        origin: Optional[_callbacks.Origin] = None,
+    ) -> None:
         super().__init__()
         self._what = what
         self._outputs = list(outputs)
@@ -74,6 +82,7 @@ class Work(_TorchWork):
         self._future: Optional[torch.futures.Future] = None
         self._end: Optional[torch.futures.Future] = None  # the future that the outcome follows, until it is set
         self._callbacks: list[Callable[[], None]] = []
+        self._origin = origin  # None: operations that callbacks start are counted among those of the program
         self._serial = next(_serials)
         self._reached: Any = None  # after the end: the GPU's event at which the outputs are ready
 
@@ -200,7 +209,9 @@ class Work(_TorchWork):
             devices = list({t.device for t in self._outputs if t.device.type == "cuda"})
             self._end = torch.futures.Future(devices=devices)
             # For C++, too, a future fails only if a callback raises.
-            future = self._future = self._end.then(self._value)
+            future = self._future = _callbacks.then(self._end, self._value)
+            if self._origin is not None:
+                _callbacks.belongs(future, self._origin)
         self._then(self._set_future)
         return future
 
@@ -208,7 +219,7 @@ class Work(_TorchWork):
         with self._mutex:
             end, self._end = self._end, None
         if end is not None:
-            end.set_result(None)
+            _callbacks.set_result(end, None)
 
     def _value(self, _: Any) -> list[torch.Tensor]:
         failure = self._failure or self._overdue
@@ -247,8 +258,8 @@ class Collective(Work):
     :mod:`horovod.common._operations` describes its life. ``keep`` keeps its tensors alive. ``finish``, called with the
     handles, copies the results to the outputs. ``latest`` has the latest operation under way of each name: the engine
     accepts one of a name at a time, so this one is submitted at the end of the one before. ``late`` has the collectives
-    that copy results to their outputs after the end; None if this one does not. ``traces`` are those of the group.
-    Raises as ``_lib.error`` says.
+    that copy results to their outputs after the end; None if this one does not. ``traces`` are those of the group,
+    ``origin`` is that of callbacks. Raises as ``_lib.error`` says.
     """
 
     def __init__(
@@ -263,12 +274,13 @@ class Collective(Work):
         latest: dict[str, Collective],
         late: Optional[list[Collective]],
         traces: Traces,
+        origin: _callbacks.Origin,
     ) -> None:
         self._latest = latest
         self._late, self._traces = late, traces
         self._before = before = latest.get(name)
         self._key = name
-        super().__init__(what, outputs, timeout)
+        super().__init__(what, outputs, timeout, origin)
         self._on_gpu = self._on_gpu or bool(operations) and operations[0].device >= 0  # a root alone has outputs
         self._group = _operations.Group(operations)
         self._handles: Sequence[int] = ()  # after its release, an operation belongs to another collective
@@ -278,7 +290,7 @@ class Collective(Work):
         latest[name] = self  # from here on other threads know it
         if late is not None:
             late.append(self)
-        if before is None or before._has_ended():
+        if before is None or (before._over if _callbacks.inside() else before._has_ended()):
             self._submit()
             if self._refused is not None:
                 self._conclude()
