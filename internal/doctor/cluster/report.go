@@ -13,9 +13,8 @@ import (
 // mostInMatrix is how many hosts a table of pairs has at most.
 const mostInMatrix = 12
 
-// Report prints the facts as tables, and then the findings. wrong says why no job can start with the variables of this
-// environment, a line for each reason; nil: it can. well: a job can run, because no finding is a Failure.
-func Report(w io.Writer, hosts []Host, pairs []Pair, wrong error) (well bool, err error) {
+// Report prints the facts as tables, and then the findings. well: a job can run, because no finding is a Failure.
+func Report(w io.Writer, hosts []Host, pairs []Pair, v Variables) (well bool, err error) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "HOST\tSLOTS\tCORES\tMEMORY\t/dev/shm\tFILES\tLOCKED\tPORTS\t"+
 		"CLOCK\tGPUS\tPYTHON\tFRAMEWORKS\tMPI\tNCCL\tADDRESSES")
@@ -43,7 +42,7 @@ func Report(w io.Writer, hosts []Host, pairs []Pair, wrong error) (well bool, er
 			slowest(w, hosts, pairs)
 		}
 	}
-	findings := append(variables(wrong), Check(hosts, pairs)...)
+	findings := append(v.check(), Check(hosts, pairs)...)
 	well = true
 	fmt.Fprintln(w)
 	for _, f := range findings {
