@@ -184,6 +184,9 @@ def test_a_job_goes_on_from_its_checkpoint(tmp_path):
         while "is kept in GOROVOD_CHECKPOINT_DIR" not in (said / "rank.0" / "stderr").read_text():
             assert time.monotonic() < end, (said / "rank.0" / "stderr").read_text()
             time.sleep(0.05)
+        last = (said / "rank.0" / "stderr").read_text()
+        whole = r"the launcher of this elastic job is gone\. This worker ends\. Commit \d+ \(step 30\) is kept in G"
+        assert re.search(whole, last), last
     finally:
         job.kill()
         job.stdout.close()

@@ -249,8 +249,9 @@ def test_the_first_word_on_a_wait_comes_soon():
     job = Job(3, "stalls.py", ODD="1", RESCUE="13")
     assert job.finish() == 0, job.output()
     notice = (
-        r"I\] \[rank 0\]: \S+stuck \(ALLREDUCE\) has waited for 1\d seconds on ranks 0, 2: rank 1 on .* has not "
-        r"submitted it, and waits instead for \S+other \(ALLREDUCE\) for 1\d seconds, in <module> \(faults/stalls\.py:17\)"
+        r"I\] \[rank 0\]: \S+stuck \(ALLREDUCE\) has waited for 1\d seconds on ranks 0, 2: rank 1 on .* "
+        r"has not submitted it, and waits instead for \S+other \(ALLREDUCE\) for 1\d seconds, "
+        r"in <module> \(faults/stalls\.py:17\)"
     )
     said = [line for line in job.lines if "has waited for" in line]
     assert len(said) == 1 and re.search(notice, said[0]), job.output()
