@@ -15,7 +15,7 @@ func (m *Monitor) inspectStalls() {
 	c := m.Config
 	o := stall.Options{Rank: m.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime,
 		Deadlocks: c.DeadlockAbort, Snapshot: m.waiting, Members: m.setMembers, Describe: m.Members.Describe,
-		Log: m.Log, Reported: m.Record, Abort: m.Abort, At: place}
+		Log: m.Log, Reported: m.Record, Abort: m.Abort, At: Place}
 	if m.Session != nil {
 		o.Ask = m.Session.Ask
 	}
@@ -25,9 +25,9 @@ func (m *Monitor) inspectStalls() {
 	}
 }
 
-// place is where the main thread's program is: the innermost function, and where it is deep in a library, the innermost
+// Place is where the main thread's program is: the innermost function, and where it is deep in a library, the innermost
 // function of the program's own file.
-func place() string {
+func Place() string {
 	frames := vitals.Stack()
 	for len(frames) > 0 && strings.HasPrefix(frames[0].File, "<frozen ") { // python -m
 		frames = frames[1:]
