@@ -27,7 +27,7 @@ def headline(value: BaseException) -> str:
     elif cause not in line:
         line += f", caused by {cause}"
     if len(line) > _MOST_CHARACTERS:
-        line = f"{line[:_BEGINNING]} … {line[_BEGINNING - _MOST_CHARACTERS + 3:]}"
+        line = f"{line[:_BEGINNING]} … {line[_BEGINNING - _MOST_CHARACTERS + 3 :]}"
     return line
 
 

@@ -354,7 +354,7 @@ def _commit(state: State) -> str:
     """The last commit of a state that has just been restored, with the program's own numbers, if the state has some."""
     numbers = []
     for name in _PROGRESS:
-        value = getattr(state, name, None)
+        value: Any = getattr(state, name, None)
         if not isinstance(value, bool):
             with contextlib.suppress(Exception):  # it may be anything
                 numbers.append(f"{name} {operator.index(value)}")
