@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// recentOperations is how many of the last operations say who is late.
-	recentOperations = 64
+	// recent is the time before the last operation in which ranks' lateness counts, and leastSpan how much of it the
+	// records must cover: what is late once, such as a first step, says nothing.
+	recent    = 10 * time.Second
+	leastSpan = time.Second
 	// notable is the share of the time that the others must wait for a rank before it counts as a straggler, as on the
 	// dashboard.
 	notable = 0.1
@@ -27,6 +29,9 @@ func straggler(dumps []*Dump) string {
 		return ""
 	}
 	begin, end, all := meetings[0].last, meetings[len(meetings)-1].last, time.Duration(0)
+	if time.Duration(end-begin) < leastSpan {
+		return ""
+	}
 	until[meetings[0].rank] = meetings[0].last
 	for _, m := range meetings[1:] {
 		if late := time.Duration(m.last - max(m.others, until[m.rank])); late > 0 {
@@ -51,7 +56,7 @@ type meeting struct {
 	last, others int64
 }
 
-// meetings are the last operations of the world, by their end.
+// meetings are the recent operations of the world, by the time at which all ranks had submitted them.
 func meetings(dumps []*Dump) (all []meeting) {
 	submitted := map[uint64][]int64{}
 	for _, d := range dumps {
@@ -75,5 +80,8 @@ func meetings(dumps []*Dump) (all []meeting) {
 		all = append(all, m)
 	}
 	slices.SortFunc(all, func(a, b meeting) int { return int(a.last - b.last) })
-	return all[max(0, len(all)-recentOperations):]
+	for len(all) > 0 && time.Duration(all[len(all)-1].last-all[0].last) > recent {
+		all = all[1:]
+	}
+	return all
 }

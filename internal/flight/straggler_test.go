@@ -29,12 +29,18 @@ func TestNowNamesAStraggler(t *testing.T) {
 	const ms = time.Millisecond
 	missing := paced(1, 0, 40*ms)
 	missing[0].Size, missing[1].Size = 3, 3
+	start := paced(1, 0, 40*ms)
+	for _, d := range start {
+		d.Records = d.Records[:9]
+		d.Time = d.Time.Add(-time.Second)
+	}
 	for name, c := range map[string]struct {
 		dumps []*Dump
 		want  string
 	}{
 		"one is late":               {paced(1, 0, 40*ms, ms), "waits for rank 1 in 39 % of the last 1.9 s"},
 		"many tensors at once":      {paced(3, 40*ms, 0), "waits for rank 0 in 40 % of the last 1.9 s"},
+		"only a first step":         {start, "works; its last operation is ALLREDUCE"},
 		"all keep pace":             {paced(1, 0, ms, 2*ms), "works; its last operation is ALLREDUCE"},
 		"late by little":            {paced(1, 0, 8*ms), "works; its last operation is ALLREDUCE"},
 		"a rank is on another host": {missing, "works; its last operation is ALLREDUCE"},
@@ -45,9 +51,11 @@ func TestNowNamesAStraggler(t *testing.T) {
 		}
 	}
 	stuck := paced(1, 0, 0)
-	stuck[0].Records = append(stuck[0].Records, Record{Name: "loss", Op: "ALLREDUCE", Submitted: time.Unix(990, 0).UnixNano()})
+	stuck[0].Records = append(stuck[0].Records, Record{Name: "loss", Op: "ALLREDUCE",
+		Submitted: time.Unix(990, 0).UnixNano()})
 	stuck[1].At = "save (train.py:31)"
-	if got, want := Now(stuck), `rank 0 waits for rank 1 in ALLREDUCE "loss", for 12.0 s; rank 1 is in save (train.py:31)`; got != want {
+	const want = `rank 0 waits for rank 1 in ALLREDUCE "loss", for 12.0 s; rank 1 is in save (train.py:31)`
+	if got := Now(stuck); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	var b strings.Builder
