@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -193,7 +194,17 @@ func cell(s string) string {
 // mostCommand is how many characters of a command line fit into the table.
 const mostCommand = 40
 
+// short cuts a command line to that. Folders go first, because the name of the script says most.
 func short(s string) string {
+	if len([]rune(s)) > mostCommand {
+		words := strings.Fields(s)
+		for i, word := range words {
+			if !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && !strings.HasSuffix(word, "/") {
+				words[i] = path.Base(word)
+			}
+		}
+		s = strings.Join(words, " ")
+	}
 	if r := []rune(s); len(r) > mostCommand {
 		return string(r[:mostCommand-1]) + "…"
 	}

@@ -213,6 +213,28 @@ A job over these hosts cannot run.
 	if well || err != nil || !strings.HasSuffix(b.String(), failures) {
 		t.Errorf("%v %v\n%s", well, err, &b)
 	}
+	b.Reset()
+	const alone = `HOST        a
+SLOTS       2
+CORES       4
+MEMORY      8 GiB
+/dev/shm    4 GiB
+FILES       65536
+LOCKED      unlimited
+PORTS       28232
+CLOCK       same
+GPUS        0
+PYTHON      3.12.1
+FRAMEWORKS  torch 2.9.0
+MPI         -
+NCCL        -
+ADDRESSES   eth0 10.0.0.1
+
+All is well.
+`
+	if well, err := Report(&b, hosts[:1], nil, Variables{}); !well || err != nil || b.String() != alone {
+		t.Errorf("one host: %v %v\n%s", well, err, &b)
+	}
 	var many []Host
 	var pairs []Pair
 	for i := range 20 {
