@@ -26,6 +26,51 @@ def test_mxnet_is_not_there():
     assert not util.extension_available("mxnet")
 
 
+@pytest.mark.parametrize("front_end", ["torch", "tensorflow", "tensorflow.keras", "keras", "jax"])
+def test_a_missing_framework_is_named_with_this_python(front_end, tmp_path):
+    package = front_end.split(".")[0]
+    program = (
+        "import sys, importlib.util as u\n"
+        "found = u.find_spec\n"
+        f"u.find_spec = lambda name, *a: None if name == {package!r} else found(name, *a)\n"
+        f"import horovod.{front_end}\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(launch.__file__).parents[2])}
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    line = result.stderr.splitlines()[-1]
+    says = f"ModuleNotFoundError: horovod.{package} needs {package}, and {sys.executable} (Python 3."
+    assert line.startswith(says), line
+    assert f"{sys.executable} -m pip install {package}" in line, line
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("import gorovod", "ModuleNotFoundError: gorovod's Python package is called horovod"),
+        ("import gorovod.torch as hvd", "ModuleNotFoundError: gorovod's Python package is called horovod"),
+        (
+            "import horovod as hvd; hvd.init()",
+            "AttributeError: module 'horovod' has no attribute 'init': import a front end, for instance with `import "
+            "horovod.torch as hvd`, and call hvd.init()",
+        ),
+        (
+            "import horovod; horovod.torch.init()",
+            "AttributeError: module 'horovod' has no attribute 'torch': import it first, with `import horovod.torch`",
+        ),
+        ("import horovod; assert not hasattr(horovod, 'size'); horovod._no", "AttributeError: module 'horovod'"),
+        ("from horovod import common; common.nothing", "AttributeError: module 'horovod.common' has no attribute"),
+    ],
+)
+def test_names_that_newcomers_try(program, says, tmp_path):
+    env = {**os.environ, "PYTHONPATH": str(Path(launch.__file__).parents[2])}
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert result.stderr.splitlines()[-1].startswith(says), result.stderr
+
+
 def test_spark_says_what_it_lacks(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(ImportError, match=r"horovod\.spark needs PySpark.*pip install 'gorovod\[spark\]'"):
@@ -35,7 +80,7 @@ def test_spark_says_what_it_lacks(monkeypatch):
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (None, "Ray is not installed here"),
+        (None, f"Ray is not installed in {sys.executable}"),
         ("", "something else"),
         ("__version__ = '2.9.3'", "This is Ray 2.9.3"),
     ],

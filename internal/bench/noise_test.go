@@ -26,7 +26,8 @@ func TestNoiseIsMarked(t *testing.T) {
 		}
 	}
 	r := &Report{Ranks: 2, Gorovod: "1.2.3", Started: time.Unix(1764380000, 0).UTC(),
-		Noise: []string{"all cores were taken"}, Peers: []Peer{{Name: PeerGo}, {Name: peerPython}}, Machine: Machine{Host: "node7", CPU: "a CPU", Usable: 2}}
+		Noise: []string{"all cores were taken"}, Peers: []Peer{{Name: PeerGo}, {Name: peerPython}},
+		Machine: Machine{Host: "node7", CPU: "a CPU", Usable: 2}}
 	r.Results = []Result{
 		{Peer: PeerGo, Task: TaskAllreduce, Bytes: 4, Time: Stat{9, 2e-6, 0.2e-6, 2.1e-6}, AlgBW: 2e6},
 		{Peer: peerPython, Task: TaskAllreduce, Bytes: 4, Time: Stat{9, 2e-6, 1.5e-6, 2.1e-6}, AlgBW: 2e6}}

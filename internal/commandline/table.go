@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorovod/gorovod/internal/spelling"
 )
 
 // Table is the options of a command.
@@ -119,7 +121,7 @@ func (t Table) unknown(name string) error {
 			names = append(names, n)
 		}
 	}
-	return errors.New("unknown option " + shown(name) + DidYouMean(name, names))
+	return errors.New("unknown option " + shown(name) + spelling.DidYouMean(name, names))
 }
 
 // shown is a word in a form that is safe for a terminal.

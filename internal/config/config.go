@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/auth"
@@ -187,22 +186,6 @@ func Load(lookup func(name string) (string, bool)) (*Config, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// Unknown finds misspelt knobs among names. It returns a sentence about each, sorted.
-func Unknown(names []string) []string {
-	known := make(map[string]bool)
-	for i := range Knobs {
-		known[Knobs[i].Name] = true
-	}
-	var all []string
-	for _, name := range names {
-		if (strings.HasPrefix(name, "HOROVOD_") || strings.HasPrefix(name, "GOROVOD_")) && !known[name] {
-			all = append(all, fmt.Sprintf("%q is no variable of gorovod or Horovod", name))
-		}
-	}
-	slices.Sort(all)
-	return all
 }
 
 // Read is Load for reports: it always returns a Config, with the default for each invalid variable. Err reports these.

@@ -77,6 +77,7 @@ gorovod doctor --env    # all variables, with the values in force
 
 - ` + "`horovodrun`" + ` hands its environment on to the ranks. ` + "`-x NAME=VALUE`" + ` adds a variable.
 - A variable that is empty counts as not set. A value that makes no sense is an error of ` + "`hvd.init()`" + `.
+- ` + "`horovodrun`" + `, or rank 0 under other launchers, warns of a misspelt name and says which one was perhaps meant.
 - Flags are 1 or 0. As in Horovod, text that is not a number counts as 0, so ` + "`true`" + ` turns nothing on; a warning says so.
 - Some variables must be the same on all ranks. Rank 0's value counts then, and a warning names the ranks that differ.
 - Names that begin with ` + "`GOROVOD_`" + ` do not exist in Horovod. All variables are as old as gorovod 0.1.0.

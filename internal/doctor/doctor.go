@@ -26,16 +26,16 @@ type options struct {
 
 // Cluster says which hosts to examine, and how to reach them, with horovodrun's options.
 type Cluster struct {
-	Hosts           string `short:"H" placeholder:"HOST:SLOTS,..." help:"The hosts to examine, with the connections between them. Default: this host." xor:"what"`
-	Hostfile        string `placeholder:"FILE" help:"Read the hosts from a file, with a line 'HOST slots=SLOTS' for each. Default: --hosts." xor:"what"`
-	SSHPort         *int   `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: what ssh's configuration says." xor:"port"`
-	SSHIdentityFile string `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: what ssh's configuration says." xor:"identity"`
-	RemoteCommand   string `placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts. Default: the first of this program's own path, gorovod in the PATH there, and gorovod beside the job's Python." xor:"remote"`
-	StartTimeout    *int   `placeholder:"SECONDS" help:"Seconds that it may take to connect to the other hosts. Default: 30." xor:"timeout"`
-	Python          string `placeholder:"PROGRAM" help:"The Python whose frameworks the report lists. Default: python3."`
-	Named           bool   `kong:"-"` // Python, by the user
-	Wrong           error  `kong:"-"` // why no job can start in this environment, a line for each reason
-	NoPairs         bool   `help:"Do not measure the connections between the hosts. Default: measure them." xor:"pairs"`
+	Hosts           string            `short:"H" placeholder:"HOST:SLOTS,..." help:"The hosts to examine, with the connections between them. Default: this host." xor:"what"`
+	Hostfile        string            `placeholder:"FILE" help:"Read the hosts from a file, with a line 'HOST slots=SLOTS' for each. Default: --hosts." xor:"what"`
+	SSHPort         *int              `name:"ssh-port" short:"p" placeholder:"PORT" help:"Port of the other hosts' sshd. Default: what ssh's configuration says." xor:"port"`
+	SSHIdentityFile string            `name:"ssh-identity-file" short:"i" placeholder:"FILE" help:"Private key for the other hosts. Default: what ssh's configuration says." xor:"identity"`
+	RemoteCommand   string            `placeholder:"COMMAND" help:"The command that runs gorovod on the other hosts. Default: the first of this program's own path, gorovod in the PATH there, and gorovod beside the job's Python." xor:"remote"`
+	StartTimeout    *int              `placeholder:"SECONDS" help:"Seconds that it may take to connect to the other hosts. Default: 30." xor:"timeout"`
+	Python          string            `placeholder:"PROGRAM" help:"The Python whose frameworks the report lists. Default: python3."`
+	Named           bool              `kong:"-"` // Python, by the user
+	Variables       cluster.Variables `kong:"-"` // of this environment
+	NoPairs         bool              `help:"Do not measure the connections between the hosts. Default: measure them." xor:"pairs"`
 }
 
 // startTimeout is the default of Cluster.StartTimeout.
@@ -101,7 +101,7 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 	if o.StartTimeout == nil {
 		o.StartTimeout = new(startTimeout)
 	}
-	o.Wrong = wrong(environ)
+	o.Variables = variables(environ)
 	switch {
 	case err != nil:
 		return exitUsage, err

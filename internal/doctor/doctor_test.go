@@ -70,8 +70,8 @@ func TestEnv(t *testing.T) {
 		}
 	}
 	if want := `Note:
-  "GOROVOD_X" is no variable of gorovod or Horovod
-  "HOROVOD_FUSION_TRESHOLD" is no variable of gorovod or Horovod
+  "GOROVOD_X" is no variable of gorovod or Horovod, and has no effect
+  "HOROVOD_FUSION_TRESHOLD" is no variable of gorovod or Horovod, and has no effect: did you mean HOROVOD_FUSION_THRESHOLD?
 `; rest != want {
 		t.Errorf("after the table: %s", rest)
 	}
@@ -120,8 +120,11 @@ func examined(c Cluster, w io.Writer) error {
 	}
 	fmt.Fprintf(w, "examined {%s %s, port %s, %d %s %v}\n", c.Hosts, c.Hostfile, port, *c.StartTimeout, c.Python,
 		c.NoPairs)
-	if c.Wrong != nil {
-		fmt.Fprintln(w, "wrong:", c.Wrong)
+	for _, odd := range c.Variables.Odd {
+		fmt.Fprintln(w, "odd:", odd)
+	}
+	if c.Variables.Wrong != nil {
+		fmt.Fprintln(w, "wrong:", c.Variables.Wrong)
 		return ErrUnwell
 	}
 	switch c.Hosts {
@@ -145,6 +148,8 @@ func TestExitCodes(t *testing.T) {
 		{"--help", "", 0, "--env", ""},
 		{"", "GOROVOD_GPU=of", 1, "wrong: GOROVOD_GPU=of: auto, nccl, staged or off", ""},
 		{"", "HOROVOD_RANK=x", 0, "examined {", ""}, // the launcher sets another one
+		{"", "HOROVOD_FUSION_TRESHOLD=1", 0, `odd: "HOROVOD_FUSION_TRESHOLD" is no variable of gorovod or Horovod, and ` +
+			"has no effect: did you mean HOROVOD_FUSION_THRESHOLD?", ""},
 		{"", "", 0, "examined { , port -, 30 python3 false}", ""},
 		{"-H a:1 -p 22 --python p --no-pairs", "", 0, "examined {a:1 , port 22, 30 p true}", ""},
 		{"-H unwell:1", "", 1, "examined", ""},

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/doctor/cluster"
 )
 
 // errUnusable is Env's error for an environment with which no job starts. Env has then printed the reasons.
@@ -38,12 +39,13 @@ func Env(w io.Writer, environ []string) error {
 var launchers = []string{"HOROVOD_HOSTNAME=", "HOROVOD_RANK=", "HOROVOD_SIZE=", "HOROVOD_LOCAL_", "HOROVOD_CROSS_",
 	"HOROVOD_GLOO_RENDEZVOUS_", "HOROVOD_SECRET_KEY="}
 
-// wrong returns why the launcher, the front end or init would fail with an environment, a line for each reason.
-func wrong(environ []string) error {
-	_, _, err := read(slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
+// variables judges an environment: why the launcher, the front end or init would fail with it, and what is odd.
+func variables(environ []string) cluster.Variables {
+	values, c, err := read(slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
 		return slices.ContainsFunc(launchers, func(name string) bool { return strings.HasPrefix(variable, name) })
 	}))
-	return err
+	return cluster.Variables{Wrong: err, Odd: append(slices.Clone(c.Warnings),
+		config.Misspelt(slices.Collect(maps.Keys(values)))...)}
 }
 
 // read reads the variables. reasons is as wrong's error.

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -298,7 +299,10 @@ func (c *Client) end(cause error) {
 	if c.err != nil {
 		return
 	}
-	c.err = fmt.Errorf("%w: %w", ErrLost, cause)
+	c.err = ErrLost
+	if !errors.Is(cause, io.EOF) && !errors.Is(cause, io.ErrUnexpectedEOF) { // which say no more than that
+		c.err = fmt.Errorf("%w: %w", ErrLost, cause)
+	}
 	c.track(false)
 	c.conn.Close()
 	close(c.ended)

@@ -27,9 +27,9 @@ func (e *Engine) left() bool {
 	return true
 }
 
-// words replaces f by the error for a caller whose operation fails. It may block for a moment, to ask how the rank that
-// left has ended.
-func (e *Engine) words(f *Error) *Error {
+// words replaces f by the error for a caller whose operation fails. doing is what this rank was doing, as occupation says
+// it. words may block for a moment, to ask how the rank that left has ended.
+func (e *Engine) words(f *Error, doing string) *Error {
 	if f == e.abort.Load() {
 		e.NoteVictim()
 		return f
@@ -39,9 +39,10 @@ func (e *Engine) words(f *Error) *Error {
 		return f
 	}
 	d.once.Do(func() {
-		reason := LeftText(e.opts.Describe(d.rank) + " has shut down")
+		view := e.viewOf(doing)
+		reason := LeftText(e.opts.Describe(d.rank)+" has shut down") + view
 		if e.opts.Left != nil {
-			reason = e.opts.Left(d.rank)
+			reason = e.opts.Left(d.rank, view)
 		}
 		d.told.Store(&Error{UnknownError, reason})
 	})
@@ -59,5 +60,5 @@ func (e *Engine) Departure() *Error {
 	if e.departure.Load() == nil || e.abort.Load() != nil {
 		return nil
 	}
-	return e.words(errLeft)
+	return e.words(errLeft, e.occupation())
 }

@@ -44,7 +44,9 @@ func leaveAmongSets(t *testing.T, name string, e *Engine, leaves int) {
 	}
 	err := do(t, e, op)
 	e.Shutdown(limit) // like a program that gives up
-	if want := LeftText(fmt.Sprintf("rank %d has shut down", leaves)); err == nil || err.Reason != want {
+	want := LeftText(fmt.Sprintf("rank %d has shut down", leaves)) + " ["
+	if view := fmt.Sprintf("seen by rank %d: ALLREDUCE %q w", r, "never"); err == nil ||
+		!strings.HasPrefix(err.Reason, want) || !strings.Contains(err.Reason, view) {
 		t.Errorf("%s: rank %d is told %v", name, r, err)
 	}
 }
@@ -55,10 +57,13 @@ func TestLeftIsAskedWhenTheWordsAreNeeded(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}
 	engines := newWorld(t, 2, true, func(o *Options) {
-		o.Left = func(rank int) string {
+		o.Left = func(rank int, view string) string {
 			mu.Lock()
 			defer mu.Unlock()
 			asked[fmt.Sprint("rank ", rank)]++
+			if !strings.HasSuffix(view, `seen by rank 0: ALLREDUCE "y" was submitted]`) {
+				t.Errorf("the view is %q", view)
+			}
 			return "the words for all"
 		}
 	})

@@ -75,8 +75,8 @@ type Options struct {
 	// block for a short time.
 	Agree func(cause, view string) string
 	// Left, if set, returns the words that all ranks use after a rank has left while others had operations to do, such
-	// as LeftText. It is called once, and may block for a short time.
-	Left func(rank int) string
+	// as LeftText with this rank's view. It is called once, and may block for a short time.
+	Left func(rank int, view string) string
 	// Victim, if set, is called once, before the first operation of this rank fails because the network was aborted. It
 	// is not called if nothing fails. It may block for a short time.
 	Victim func()
@@ -234,10 +234,10 @@ func (e *Engine) ClosedBy() (rank int, over bool) {
 // Enqueue submits an operation and returns at once. The caller releases the Entry.
 func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	if f := e.failure.Load(); f != nil {
-		return nil, Disown(e.words(f), *op)
+		return nil, Disown(e.words(f, submission(op)), *op)
 	}
 	if err := e.net.Err(); err != nil {
-		return nil, Disown(e.words(e.noticed(err)), *op)
+		return nil, Disown(e.words(e.noticed(err), submission(op)), *op)
 	}
 	switch d := op.Type.Describe(); {
 	case d.Role == operation.Meeting:
@@ -256,7 +256,7 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	en := newEntry(l, op)
 	if err := l.submit(en); err != nil {
 		en.recycle()
-		return nil, e.words(err)
+		return nil, e.words(err, submission(op))
 	}
 	if !op.WillWait {
 		e.ensureDriver()
@@ -268,11 +268,11 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 // type and set. name is the group's name; if it is empty, the engine names the group and its operations. Either all are
 // submitted or none is. The Entries are in the order of ops.
 func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
-	if f := e.failure.Load(); f != nil {
-		return nil, Disown(e.words(f), ops...)
-	}
 	if len(ops) == 0 {
 		return nil, nil
+	}
+	if f := e.failure.Load(); f != nil {
+		return nil, Disown(e.words(f, submission(&ops[0])), ops...)
 	}
 	if len(name) > negotiate.MaxName {
 		return nil, Disown(errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are "+
@@ -306,7 +306,7 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 		for _, en := range g.entries {
 			en.recycle()
 		}
-		return nil, e.words(err)
+		return nil, e.words(err, submission(&ops[0]))
 	}
 	if !ops[0].WillWait {
 		e.ensureDriver()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/operation"
 	"github.com/gorovod/gorovod/internal/transport"
 )
 
@@ -75,9 +76,24 @@ func (e *Engine) Failure() *Error {
 
 // view says when this rank noticed the failure, and what it was doing: its oldest operation, or its last one if none is
 // pending.
-func (e *Engine) view() string {
+func (e *Engine) view() string { return e.viewOf(e.occupation()) }
+
+// viewOf is view for a rank that was doing this.
+func (e *Engine) viewOf(doing string) string {
 	return fmt.Sprintf(" [%s UTC, seen by %s: %s]", time.Now().UTC().Format("2006-01-02 15:04:05.000"),
-		e.opts.Describe(e.opts.Rank), e.occupation())
+		e.opts.Describe(e.opts.Rank), doing)
+}
+
+// addingSet is the occupation of a rank that adds a process set.
+const addingSet = "a process set was being added"
+
+// submission is the occupation of a rank that submits op.
+func submission(op *Op) string {
+	name := op.Name
+	if d := op.Type.Describe(); op.Unnamed || d.Role == operation.Meeting {
+		name = d.Noname()
+	}
+	return fmt.Sprintf("%s %q was submitted", op.Type, name)
 }
 
 // occupation names the operation that this rank is waiting for, and how far that has come.

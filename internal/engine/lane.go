@@ -412,6 +412,7 @@ func (l *lane) failAll(reason *Error) {
 	l.uncopy()
 	l.current.op = nil
 	l.plan, l.next = l.plan[:0], 0
+	doing := e.occupation()
 	e.mu.Lock()
 	l.clock = thisMoment()
 	left := make([]*Entry, 0, len(l.table))
@@ -434,7 +435,7 @@ func (l *lane) failAll(reason *Error) {
 	l.following.Store(0)
 	e.mu.Unlock()
 	if len(left) > 0 { // to find the words may take a moment
-		reason = e.words(reason)
+		reason = e.words(reason, doing)
 	}
 	e.seat.ended(len(left))
 	for _, en := range left {

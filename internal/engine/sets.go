@@ -81,17 +81,17 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 		l, err := newLane(e, s.id, e.added, members)
 		if err != nil {
 			if f := e.failure.Load(); f != nil {
-				return 0, e.words(f) // the network was closed, in order or not, while the lane opened
+				return 0, e.words(f, addingSet) // the network was closed, in order or not, while the lane opened
 			}
 			e.net.Abort(fmt.Errorf("process set %d on %s: %w", s.id, e.opts.Describe(e.opts.Rank), err))
-			return 0, e.words(e.aborted(e.net.Err())) // the network may have failed first, and caused err
+			return 0, e.words(e.aborted(e.net.Err()), addingSet) // the network may have failed first, and caused err
 		}
 		s.lane = l
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if f := e.failure.Load(); f != nil {
-		return 0, e.words(f)
+		return 0, e.words(f, addingSet)
 	}
 	e.sets[s.id] = s
 	e.publishLanes()

@@ -23,6 +23,7 @@ type Dump struct {
 	Network string    `json:"network"`
 	Time    time.Time `json:"time"`
 	Failure string    `json:"failure,omitempty"`
+	At      string    `json:"at,omitempty"` // where the rank's program is; empty if not known
 	// Sets has the world ranks of each process set except the world.
 	Sets    map[int][]int `json:"sets,omitempty"`
 	Records []Record      `json:"records"`

@@ -13,7 +13,11 @@ import (
 func Merge(w io.Writer, dumps []*Dump, silent []Silent) {
 	slices.SortFunc(dumps, func(a, b *Dump) int { return a.Rank - b.Rank })
 	for _, d := range dumps {
-		fmt.Fprintf(w, "%s: %s\n", d.Who(), d.state())
+		at := ""
+		if d.At != "" {
+			at = "; it is in " + d.At
+		}
+		fmt.Fprintf(w, "%s: %s%s\n", d.Who(), d.state(), at)
 		if d.Failure != "" {
 			fmt.Fprintf(w, "  failed: %s\n", d.Failure)
 		}

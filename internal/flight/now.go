@@ -43,6 +43,9 @@ func Now(dumps []*Dump) string {
 	case age >= patient:
 		return fmt.Sprintf("computes; its last operation, %s %q, was %s ago", last.Op, last.Name, seconds(age))
 	}
+	if text := straggler(dumps); text != "" {
+		return fmt.Sprintf("%s; its last operation is %s %q", text, last.Op, last.Name)
+	}
 	return fmt.Sprintf("works; its last operation is %s %q", last.Op, last.Name)
 }
 
@@ -75,7 +78,13 @@ func (k key) now(dumps []*Dump) string {
 	if len(waits) == 1 {
 		verb = "waits"
 	}
-	return fmt.Sprintf("%s %s for %s in %s %q, for %s", some(waits), verb, who, op, k.name, seconds(longest))
+	text := fmt.Sprintf("%s %s for %s in %s %q, for %s", some(waits), verb, who, op, k.name, seconds(longest))
+	for _, d := range dumps {
+		if len(missing) > 0 && d.Rank == missing[0] && d.At != "" {
+			text += fmt.Sprintf("; rank %d is in %s", d.Rank, d.At)
+		}
+	}
+	return text
 }
 
 // some lists ranks, at most as many as fit on a line.

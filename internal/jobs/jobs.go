@@ -2,9 +2,11 @@
 package jobs
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -119,9 +121,10 @@ func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time
 		_, err := fmt.Fprintln(out, "no job of this user runs on this host")
 		return err
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	if len(jobs) > 0 {
-		fmt.Fprintln(w, "PID\tRANKS\tOVER\tSINCE\tCOMMAND\tNOW")
+		fmt.Fprintln(w, "PID\tRANKS\tOVER\tSINCE\tCOMMAND")
 	}
 	for _, j := range jobs {
 		ranks := fmt.Sprintf("%d of %d", len(j.Ranks), j.Size)
@@ -132,11 +135,23 @@ func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time
 		if !j.Started.IsZero() {
 			since = now.Sub(j.Started).Round(time.Second).String()
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", j.PID, ranks, cell(j.Network), since, short(cell(j.Command)),
-			cell(j.Now))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", j.PID, ranks, cell(j.Network), since, short(cell(j.Command)))
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	w.Flush()
+	// What a job does is a sentence, which has lines of its own: 80 columns are enough for the rest.
+	number := -1 // of the job; the heading has none
+	for row := range strings.Lines(table.String()) {
+		if _, err := io.WriteString(out, row); err != nil {
+			return err
+		}
+		if number >= 0 {
+			for _, line := range wrapped(cell(jobs[number].Now), columns-2) {
+				if _, err := fmt.Fprintf(out, "  %s\n", line); err != nil {
+					return err
+				}
+			}
+		}
+		number++
 	}
 	for _, s := range silent {
 		who := "a rank"
@@ -150,6 +165,24 @@ func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time
 	return nil
 }
 
+// columns is the width of the narrowest usual terminal.
+const columns = 80
+
+// wrapped breaks a text between words into lines of at most so many characters. A longer word has a line of its own.
+func wrapped(text string, most int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len([]rune(line))+1+len([]rune(word)) > most {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
 // CommandOf is the command line of a process on this host, for a terminal; "?" if it is not known.
 func CommandOf(pid int) string { return short(cell(commandOf(pid))) }
 
@@ -161,7 +194,17 @@ func cell(s string) string {
 // mostCommand is how many characters of a command line fit into the table.
 const mostCommand = 40
 
+// short cuts a command line to that. Folders go first, because the name of the script says most.
 func short(s string) string {
+	if len([]rune(s)) > mostCommand {
+		words := strings.Fields(s)
+		for i, word := range words {
+			if !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && !strings.HasSuffix(word, "/") {
+				words[i] = path.Base(word)
+			}
+		}
+		s = strings.Join(words, " ")
+	}
 	if r := []rune(s); len(r) > mostCommand {
 		return string(r[:mostCommand-1]) + "…"
 	}

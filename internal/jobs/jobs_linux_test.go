@@ -32,7 +32,14 @@ func lineOf(t *testing.T, args ...string) string {
 	if code, err := Main("gorovod ps", args, &out); code != 0 || err != nil {
 		t.Fatal(code, err)
 	}
-	for line := range strings.Lines(out.String()) {
+	lines := strings.SplitAfter(out.String(), "\n")
+	for i, line := range lines {
+		for _, more := range lines[i+1:] { // what the job does
+			if !strings.HasPrefix(more, "  ") {
+				break
+			}
+			line += more
+		}
 		if strings.HasPrefix(line, fmt.Sprint(os.Getpid(), " ")) || strings.Contains(line, fmt.Sprintf(`"pid":%d,`,
 			os.Getpid())) {
 			return line
@@ -75,5 +82,42 @@ func TestPsRefuses(t *testing.T) {
 	var out strings.Builder
 	if code, err := Main("gorovod ps", []string{"4711"}, &out); code != 2 || err == nil {
 		t.Error(code, err)
+	}
+}
+
+// No line is wider than a terminal of 80 columns, though the command is long, and so is what the job does.
+func TestPsFitsIntoATerminal(t *testing.T) {
+	now := time.Now()
+	j := Job{PID: 4194304, Ranks: []int{0}, Size: 128, Network: "shm", Started: now.Add(-100 * time.Hour),
+		Command: strings.Repeat("python train.py ", 9), Now: strings.Repeat("ranks 0, 1 wait for rank 2 ", 9)}
+	other := j
+	other.PID, other.Now = 7, "works"
+	var out strings.Builder
+	if err := writeTable(&out, []Job{j, other}, nil, now); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for _, line := range lines {
+		if len([]rune(line)) > 80 {
+			t.Errorf("%d columns: %s", len([]rune(line)), line)
+		}
+	}
+	if strings.Index(lines[0], "RANKS") != strings.Index(lines[1], "1 of 128") || !strings.Contains(out.String(),
+		"\n7        1 of 128  ") || !strings.HasSuffix(out.String(), "\n  works\n") {
+		t.Errorf("not a table:\n%s", &out)
+	}
+}
+
+func TestTheScriptIsInTheShortCommand(t *testing.T) {
+	for command, want := range map[string]string{
+		"python train.py": "python train.py",
+		"/opt/conda/envs/long-name/bin/python3.11 /home/somebody/projects/vision/train_resnet.py --lr 0.1": "python3.11 " +
+			"train_resnet.py --lr 0.1",
+		"/opt/conda/envs/long-name/bin/python /home/somebody/train.py --out=/data/very/long/name/of/a/folder": "python " +
+			"train.py --out=/data/very/long/n…",
+	} {
+		if got := short(command); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/gorovod/gorovod/internal/commandline"
+	"github.com/gorovod/gorovod/internal/spelling"
 )
 
 // configFile is Horovod's YAML file of settings, and the addresses at which the job is shown. A missing setting is nil
@@ -149,7 +149,7 @@ func checkKeys(node *yaml.Node, t reflect.Type, key string) (unknown []string, e
 		full := strings.TrimPrefix(key+"."+name.Value, ".")
 		inner, ok := known[name.Value]
 		if !ok {
-			advice := commandline.DidYouMean(name.Value, slices.Sorted(maps.Keys(known)))
+			advice := spelling.DidYouMean(name.Value, slices.Sorted(maps.Keys(known)))
 			unknown = append(unknown, fmt.Sprintf("line %d: unknown key %s is ignored%s", name.Line,
 				quotable(full), advice))
 			continue

@@ -298,7 +298,7 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 		}
 	}
 	if v := j.server.Verdict(); v != nil && (strings.Contains(b.String(), v.Cause) || first != nil &&
-		strings.Contains(v.Cause, first.Text)) {
+		strings.Contains(v.Cause, strings.TrimSuffix(first.Text, rendezvous.Unfinished))) {
 		b.WriteString(v.View) // the verdict is about this failure
 	}
 	stderr := j.ranks[culprit].streams[stderrStream]
@@ -307,7 +307,19 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 		absent = "\nranks that never came to hvd.init(): " + strings.Trim(fmt.Sprint(missing), "[]")
 	}
 	j.why = report{Text: b.String() + absent, Stderr: stderr.last()}
-	j.sayFailure(b.String(), j.lastLines(j.why.Stderr, stderr.prefix, stderr.shown.Load()), absent)
+	lines := j.lastLines(j.why.Stderr, stderr.prefix, stderr.shown.Load())
+	if first == nil && d.Reason == "" && d.Signal == 0 {
+		lines = lastException(j.why.Stderr) + lines
+	}
+	j.sayFailure(b.String(), lines, absent)
+}
+
+// lastException is the exception at the end of a process's stderr, as a part of a sentence.
+func lastException(stderr string) string {
+	if e := pythonException(stderr); e != "" {
+		return ": " + e
+	}
+	return ""
 }
 
 // lastLines says where to find the last lines that a process wrote to stderr. The last of them is line number shown of

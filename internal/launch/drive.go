@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 
@@ -58,6 +59,7 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 		return exitUsage, err
 	}
 	defer a.close()
+	watch.Greeting = append(watch.Greeting, misspeltVariables(os.Environ())...)
 	var warnings safeLines
 	telemetry, err := f.openTelemetry("gorovod", warnings.add)
 	if err != nil {

@@ -237,6 +237,9 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 		e.mu.Unlock()
 		e.why.Stderr = f.Death.Stderr
 		lines = e.lastLines(f.Death.Stderr, linePrefix(f.Worker, streamNames[stderrStream]), shown)
+		if f.Death.Reason == "" && f.Death.Signal == 0 {
+			lines = lastException(f.Death.Stderr) + lines
+		}
 	}
 	e.why.Text = text
 	if text != "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/bootstrap/environment"
+	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/dashboard"
 	"github.com/gorovod/gorovod/internal/door"
 	"github.com/gorovod/gorovod/internal/lazyregexp"
@@ -125,4 +126,15 @@ func shared(key []byte, addrs []netip.AddrPort, interfaces []string) map[string]
 		set["HOROVOD_GLOO_IFACE"], set["NCCL_SOCKET_IFNAME"] = list, list
 	}
 	return set
+}
+
+// misspeltVariables lists the variables of an environment whose names are misspelt, with those that were meant. Ranks
+// do not repeat it.
+func misspeltVariables(environ []string) []string {
+	var names []string
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		names = append(names, name)
+	}
+	return config.Misspelt(names)
 }

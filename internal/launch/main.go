@@ -185,6 +185,11 @@ func launch(name string, args []string) (code int, why report, err error) {
 	for _, warning := range f.warnings {
 		warn(name, warning)
 	}
+	if !f.MPI && (f.place == nil || f.place.Rank == 0) { // once for the job: MPI's rank 0 warns itself
+		for _, text := range misspeltVariables(f.environ(os.Environ())) {
+			warn(name, text)
+		}
+	}
 	if err := f.checkFiles(); err != nil {
 		return exitUsage, why, err
 	}

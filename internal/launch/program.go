@@ -9,6 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/doctor"
 	"github.com/gorovod/gorovod/internal/jobs"
 	"github.com/gorovod/gorovod/internal/manifests"
+	"github.com/gorovod/gorovod/internal/spelling"
 	"github.com/gorovod/gorovod/internal/top"
 	"github.com/gorovod/gorovod/internal/tracemerge"
 	"github.com/gorovod/gorovod/internal/version"
@@ -59,7 +60,7 @@ func misspelt(word string) error {
 	for _, c := range gorovod().Commands {
 		known = append(known, c.Name)
 	}
-	return fmt.Errorf("unknown command %q%s", word, commandline.DidYouMean(word, known))
+	return fmt.Errorf("unknown command %q%s", word, spelling.DidYouMean(word, known))
 }
 
 var completionCommand = &commandline.Command{

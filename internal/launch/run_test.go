@@ -318,6 +318,18 @@ func TestSuccess(t *testing.T) {
 	}
 }
 
+func TestMisspeltVariablesAreToldOnce(t *testing.T) {
+	l := launched(t, []string{"HOROVOD_FUSION_TRESHOLD=1", "HOROVOD_OF_OTHERS=1"}, "-np", "2", "-x",
+		"HOROVOD_TRANSPORT=tcp", "true")
+	l.expect(0)
+	const want = `horovodrun: "HOROVOD_FUSION_TRESHOLD" is no variable of gorovod or Horovod, and has no ` +
+		"effect: did you mean HOROVOD_FUSION_THRESHOLD?\n" + `horovodrun: "HOROVOD_TRANSPORT" is no variable ` +
+		"of gorovod or Horovod, and has no effect: did you mean GOROVOD_TRANSPORT?\n"
+	if l.stderr.String() != want {
+		t.Errorf("it says %s", &l.stderr)
+	}
+}
+
 func TestEnvironment(t *testing.T) {
 	l := launched(t, []string{"HOROVOD_SECRET_KEY=drivers", "OLDPWD=/x", "CUDA_VISIBLE_DEVICES=3", "HOROVOD_RANK=9",
 		"KEPT=yes"}, "-np", "3", "-H", "localhost:2,127.0.0.1:2", "--cache-capacity", "5", "env")

@@ -88,10 +88,11 @@ func (m *Monitor) onVictim() {
 }
 
 // onLeft returns the words that all ranks use after a rank has left while others had operations to do. They include the
-// launcher's report on that rank's end, if that comes soon. The first rank that asks decides for all.
-func (m *Monitor) onLeft(rank int) string {
+// launcher's report on that rank's end, if that comes soon, and view, which says what this rank had to do. The first
+// rank that asks decides for all.
+func (m *Monitor) onLeft(rank int, view string) string {
 	if m.Session == nil {
-		return engine.LeftText(m.Members.Describe(rank) + " has shut down")
+		return engine.LeftText(m.Members.Describe(rank)+" has shut down") + view
 	}
 	v := m.Session.Agreed()
 	if v == nil {
@@ -104,7 +105,7 @@ func (m *Monitor) onLeft(rank int) string {
 			how = d.String()
 		}
 		m.Session.ReportOn(rank, how+rendezvous.Unfinished)
-		its := m.Session.Agree(rendezvous.Verdict{Cause: engine.LeftText(how), Left: true}, agreeTime)
+		its := m.Session.Agree(rendezvous.Verdict{Cause: engine.LeftText(how), View: view, Left: true}, agreeTime)
 		v = &its
 	}
 	return v.Cause + v.View

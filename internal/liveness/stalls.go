@@ -1,9 +1,12 @@
 package liveness
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/liveness/stall"
+	"github.com/gorovod/gorovod/internal/vitals"
 )
 
 // inspectStalls lets the ranks ask one another what they are waiting for when an
@@ -12,7 +15,7 @@ func (m *Monitor) inspectStalls() {
 	c := m.Config
 	o := stall.Options{Rank: m.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime,
 		Deadlocks: c.DeadlockAbort, Snapshot: m.waiting, Members: m.setMembers, Describe: m.Members.Describe,
-		Log: m.Log, Reported: m.Record, Abort: m.Abort}
+		Log: m.Log, Reported: m.Record, Abort: m.Abort, At: Place}
 	if m.Session != nil {
 		o.Ask = m.Session.Ask
 	}
@@ -20,6 +23,29 @@ func (m *Monitor) inspectStalls() {
 	if m.Session != nil {
 		m.Session.OnAsk(m.stall.Answer)
 	}
+}
+
+// Place is where the main thread's program is: the innermost function, and where it is deep in a library, the innermost
+// function of the program's own file.
+func Place() string {
+	frames := vitals.Stack()
+	for len(frames) > 0 && strings.HasPrefix(frames[0].File, "<frozen ") { // python -m
+		frames = frames[1:]
+	}
+	if len(frames) == 0 {
+		return ""
+	}
+	name := func(f vitals.Frame) string { return fmt.Sprintf("%s (%s:%d)", f.Func, f.File, f.Line) }
+	inner, own := frames[len(frames)-1], frames[0]
+	for _, f := range frames {
+		if f.File == own.File {
+			own = f
+		}
+	}
+	if own == inner {
+		return name(inner)
+	}
+	return name(inner) + ", called from " + name(own)
 }
 
 // waiting lists the pending operations of this rank.

@@ -49,7 +49,7 @@ func parse(loadavg, online string) (l Load) {
 }
 
 // Full reports whether the programs of the last minute needed all cores, or more.
-func (l Load) Full() bool { return l.Average >= float64(l.Cores) }
+func (l Load) Full() bool { return l.Cores > 0 && l.Average >= float64(l.Cores) }
 
 func (l Load) String() string {
 	return fmt.Sprintf("load average %.1f on %s", l.Average, Cores(l.Cores))

@@ -53,6 +53,8 @@ func nameOf(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:
 		return "error"
+	case l == Notice:
+		return "info"
 	case l >= slog.LevelWarn:
 		return "warning"
 	case l >= slog.LevelInfo:

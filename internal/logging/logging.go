@@ -48,6 +48,10 @@ func InUse() Format {
 	return Text
 }
 
+// Notice is the level of information that a user gets by default, as if it were a warning: nothing is wrong, but the
+// user may wonder. Its name is info.
+const Notice = slog.LevelWarn + 1
+
 // Options is the input of New.
 type Options struct {
 	Level    slog.Level // lower levels are left out

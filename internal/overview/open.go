@@ -170,12 +170,31 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// openOf returns the first groups, for a Snapshot.
-func openOf(groups []*group) []Open {
+// lacking are the ranks that lack g: those that are surely missing; or after some time, if these are not known, all that
+// have not told of it, for instance because they have not answered since. A rank whose list is not complete may wait for
+// it, too, and one that has joined lacks nothing.
+func (j *Job) lacking(g *group) []int {
+	if len(g.missing) > 0 || g.executing || g.set != 0 || g.last.Sub(g.start) < patient {
+		return g.missing
+	}
+	var others []int
+	for i := range j.ranks {
+		last := j.ranks[i].last
+		may := last != nil && (uint64(len(last.Waits)) != last.Pending || slices.ContainsFunc(last.Waits,
+			func(w feed.Wait) bool { return w.Op == joinLabel }))
+		if !may && !slices.Contains(g.waiters, i) {
+			others = append(others, i)
+		}
+	}
+	return others
+}
+
+// openOf returns the first groups, for a Snapshot. The caller holds mu.
+func (j *Job) openOf(groups []*group) []Open {
 	list := []Open{}
 	for _, g := range groups[:min(len(groups), mostOpen)] {
 		o := Open{Name: g.name, Op: g.op, Set: g.set, Age: g.last.Sub(g.start).Seconds(), State: "waits",
-			Waits: numbers(g.waiters), Missing: numbers(g.missing)}
+			Waits: numbers(g.waiters), Missing: numbers(j.lacking(g))}
 		if g.executing {
 			o.State = "executes"
 		}

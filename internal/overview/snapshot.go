@@ -87,7 +87,7 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 	j.gather(now)
 	groups := j.groups(now)
 	j.sample(now, groups)
-	s.Open = openOf(groups)
+	s.Open = j.openOf(groups)
 	hosts := map[string]int{}
 	c := column{Time: s.Time, Waiting: make([]byte, len(j.ranks)), Late: make([]byte, len(j.ranks))}
 	for i := range j.ranks {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/backend/mpi"
 	"github.com/gorovod/gorovod/internal/bootstrap"
+	"github.com/gorovod/gorovod/internal/bootstrap/environment"
 	"github.com/gorovod/gorovod/internal/config"
 	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/logging"
@@ -79,25 +80,26 @@ func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int)
 	return InitWith(ctx, lookup, Options{Sets: sets})
 }
 
-// misspelt lists, on rank 0, unknown variables that begin with GOROVOD_. It ignores Horovod's prefix, which other
-// software uses, too.
+// toldSpelling: an earlier Init of this process has listed them. mu protects it.
+var toldSpelling bool
+
+// misspelt lists, on rank 0, variables whose names are misspelt. Under horovodrun, or a driver like it, the launcher has
+// listed them.
 func misspelt(c *config.Config, lookup func(string) (string, bool)) []string {
-	if c.Told.Rank > 0 {
+	place, _ := environment.Find(lookup) // with MPI, c does not have it yet
+	if place.Rank > 0 || place.Launcher == environment.Horovodrun || len(c.ElasticDriver) > 0 || toldSpelling {
 		return nil
 	}
+	toldSpelling = true
 	var names []string
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
-		if _, still := lookup(name); still && strings.HasPrefix(name, "GOROVOD_") && !slices.Contains(internals,
-			name) && !strings.Contains(name, "_TEST_") {
+		if _, still := lookup(name); still {
 			names = append(names, name)
 		}
 	}
-	return config.Unknown(names)
+	return config.Misspelt(names)
 }
-
-// internals are variables for tests (see package failpoint) and for horovod.run.
-var internals = []string{"GOROVOD_FAILPOINT", "GOROVOD_SEED", "GOROVOD_CUT", "GOROVOD_CHAOS_JOB", "GOROVOD_RESULT_FD"}
 
 // InitWith is Init with Options.
 func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"slices"
@@ -176,7 +177,11 @@ func (s *Session) read() {
 	for {
 		m, err := decode(s.conn)
 		if err != nil {
-			s.end(fmt.Errorf("%w: %w", ErrLost, err))
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // which say no more than ErrLost
+				s.end(ErrLost)
+			} else {
+				s.end(fmt.Errorf("%w: %w", ErrLost, err))
+			}
 			return
 		}
 		if m.Type == typePing {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/flight"
 	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/liveness"
 )
 
 // dumpLines is the number of lines of the record that go to stderr.
@@ -59,7 +60,7 @@ func (w *World) Dump() *flight.Dump {
 			sets[s.ID] = s.Ranks
 		}
 	}
-	return &flight.Dump{Job: strings.Join(w.start.Peers, " "), Rank: p.Rank, Size: p.Size, Host: p.Host,
+	return &flight.Dump{At: liveness.Place(), Job: strings.Join(w.start.Peers, " "), Rank: p.Rank, Size: p.Size, Host: p.Host,
 		PID: os.Getpid(), Network: w.Engine.Network(), Time: time.Now().UTC(), Failure: w.Failure(),
 		Sets: sets, Records: w.Engine.Records()}
 }

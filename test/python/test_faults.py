@@ -168,7 +168,8 @@ def test_a_rank_leaves_while_others_work_in_sets(transport):
     assert job.finish() == 1
     texts = {text.replace(' (tensor "mine")', "") for text in job.survivors({0, 2, 3})}
     assert len(texts) == 1 and "The first to leave: rank 1 " in texts.pop(), job.output()
-    assert re.search(r"root cause: .*rank 1 on host", job.output()), job.output()
+    cause = r'root cause: .*rank 1 on host .* had operations to do .*seen by rank [023] .*: ALLREDUCE "allreduce\.mine"'
+    assert re.search(cause, job.output()), job.output()
     assert "Traceback" not in job.output()  # what the others raise is a consequence
 
 
@@ -241,6 +242,28 @@ def test_stalls_are_reported_on_every_rank_that_waits():
             assert re.match(r"rank \d on (host )?\S+.*: \[?.*" + mine + r".*" + others, line), text
             assert int(line.split()[1]) in ({2} if rank != 2 else {0, 1})
         assert "Will shutdown." not in text
+
+
+def test_the_first_word_on_a_wait_comes_soon():
+    """One line, on one rank, as information, with the place where the late rank is; long before the check time."""
+    job = Job(3, "stalls.py", ODD="1", RESCUE="13")
+    assert job.finish() == 0, job.output()
+    notice = (
+        r"I\] \[rank 0\]: \S+stuck \(ALLREDUCE\) has waited for 1\d seconds on ranks 0, 2: rank 1 on .* "
+        r"has not submitted it, and waits instead for \S+other \(ALLREDUCE\) for 1\d seconds, "
+        r"in <module> \(faults/stalls\.py:17\)"
+    )
+    said = [line for line in job.lines if "has waited for" in line]
+    assert len(said) == 1 and re.search(notice, said[0]), job.output()
+    assert "Missing ranks" not in job.output()
+
+
+def test_different_names_end_the_job_soon():
+    """The main threads of the ranks wait for one another. By default the stall check would come after 60 s."""
+    begin = time.monotonic()
+    job = Job(3, "deadlock.py", CASE="joined")
+    assert job.finish() != 0
+    assert "deadlock: " in job.output() and time.monotonic() - begin < 45, job.output()
 
 
 def test_one_stall_report_an_interval():

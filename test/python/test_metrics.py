@@ -1,12 +1,14 @@
 """hvd.metrics(): what this process has counted."""
 
 import os
+import re
 
 import pytest
 import torch
 from definitions import rejoin
 
 import horovod.torch as hvd
+from horovod.common._summary import sentence
 
 
 def count(figures, kind, **labels):
@@ -55,6 +57,37 @@ def test_counts_steps_and_samples(job):
     assert 0 < figures["steps"]["seconds"]
     with pytest.raises(ValueError, match="-1"):
         hvd.count_samples(-1)
+
+
+def test_the_short_form_is_a_sentence(job):
+    rejoin()
+    for _ in range(3):
+        hvd.allreduce(torch.ones(1000), name="gradient")
+    hvd.count_samples(96)
+    text = hvd.metrics(short=True)
+    time = r"[\d.]+ (µs|ms|s)"
+    begin = rf"rank {hvd.rank()} of {hvd.size()}: 3 collectives \(12 kB of tensors\) in {time}; "
+    assert re.match(begin + rf"(\d steps of {time}; )?96 samples; waited {time} for other ranks", text), text
+    assert hvd.metrics(short=False)["samples"] == 96
+
+
+def test_what_the_short_form_says():
+    figures = {
+        "rank": 1,
+        "size": 4,
+        "collectives": [{"count": 2, "bytes": 5e9, "seconds": 2.5}, {"count": 1, "bytes": 0, "seconds": 0.5}],
+        "steps": {"count": 4, "seconds": 0.5},
+        "samples": 0,
+        "wait_seconds": 0.25,
+        "waited_for": [{"rank": 3, "seconds": 0.01}, {"rank": 2, "seconds": 0.2}],
+        "pending": 2,
+        "oldest_pending_seconds": 61.2,
+        "nans": 1,
+    }
+    assert sentence(figures) == (
+        "rank 1 of 4: 3 collectives (5 GB of tensors) in 3.0 s; 4 steps of 125 ms; waited 250 ms for other ranks, "
+        "most for rank 2 (200 ms); 2 pending, the oldest for 61.2 s; 1 tensors with a NaN or an infinity"
+    )
 
 
 def test_needs_a_job(job):

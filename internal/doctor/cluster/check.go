@@ -96,6 +96,10 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 			}
 			add(Warning, h.Name, advice, "%d slots on %s cores", h.Slots, trim(usable))
 		}
+		if f.Load.Full() {
+			add(Warning, h.Name, "ranks will wait for a core: end other programs, or expect slow steps that differ from "+
+				"rank to rank, and figures that are noise", "%v: other programs need the cores, too", f.Load)
+		}
 		if m, limit := f.Memory, f.MemoryLimit; limit > 0 && limit < m/2 {
 			add(Note, h.Name, "a rank that needs more is killed: give the container, or the user's slice, more",
 				"its control group has %s of %s of memory", bytes(limit), bytes(m))
@@ -145,14 +149,21 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 	return all
 }
 
-// variables finds the reasons why no job can start with this environment.
-func variables(wrong error) (all []Finding) {
-	if wrong == nil {
-		return nil
+// Variables is what the environment variables of this process, and so of a job, are worth.
+type Variables struct {
+	Wrong error    // why no job can start with them, a line for each reason; nil: one can
+	Odd   []string // what its author may not have meant
+}
+
+func (v Variables) check() (all []Finding) {
+	const host, advice = "this environment", "gorovod doctor --env lists the variables"
+	if v.Wrong != nil {
+		for reason := range strings.SplitSeq(v.Wrong.Error(), "\n") {
+			all = append(all, Finding{Failure, host, reason, advice})
+		}
 	}
-	for _, reason := range strings.Split(wrong.Error(), "\n") {
-		all = append(all, Finding{Level: Failure, Host: "this environment", What: reason,
-			Advice: "gorovod doctor --env lists the variables"})
+	for _, odd := range v.Odd {
+		all = append(all, Finding{Warning, host, odd, advice})
 	}
 	return all
 }

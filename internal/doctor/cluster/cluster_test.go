@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/load"
 )
 
 func TestRoundsMeetEachPairOnce(t *testing.T) {
@@ -140,6 +142,9 @@ func TestFindings(t *testing.T) {
 		"connection": {func(_ []Host, p []Pair) { p[1].Err = errors.New("10.0.0.2:5: refused") },
 			"FAILURE a → b no connection: 10.0.0.2:5: refused"},
 		"slow": {func(_ []Host, p []Pair) { p[2].Path.Bandwidth = 2e8 }, "warning a → b 1.60 Gbit/s"},
+		"busy": {func(h []Host, _ []Pair) { h[1].Facts.Load = load.Load{Average: 10, Running: 9, Cores: 2} },
+			"warning b load average 10.0 on 2 cores: other programs need the cores, too"},
+		"own work": {func(h []Host, _ []Pair) { h[1].Facts.Load = load.Load{Average: 1.5, Running: 2, Cores: 2} }, ""},
 		"locked": {func(h []Host, _ []Pair) { h[1].Facts.GPUs, h[1].Facts.Locked = 1, 1<<16 },
 			"warning b 0.1 MiB of memory may be locked"},
 	} {
@@ -161,7 +166,7 @@ func TestFindings(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", name, f, c.want)
 		}
 		var b strings.Builder
-		well, err := Report(&b, hosts, pairs, nil)
+		well, err := Report(&b, hosts, pairs, Variables{})
 		if well != (level != "FAILURE") || err != nil || !strings.Contains(b.String(), f.What) ||
 			!strings.Contains(b.String(), f.Advice) {
 			t.Errorf("%s: %v %v\n%s", name, well, err, &b)
@@ -174,7 +179,7 @@ func TestReport(t *testing.T) {
 	hosts[1].Clock = 20 * time.Millisecond
 	var b strings.Builder
 	well, err := Report(&b, hosts,
-		[]Pair{{From: 0, To: 1, Path: Path{Bandwidth: 1.25e9, Latency: 12300 * time.Nanosecond}}}, nil)
+		[]Pair{{From: 0, To: 1, Path: Path{Bandwidth: 1.25e9, Latency: 12300 * time.Nanosecond}}}, Variables{})
 	const want = `HOST  SLOTS  CORES  MEMORY  /dev/shm  FILES  LOCKED     PORTS  CLOCK  GPUS  PYTHON  FRAMEWORKS   MPI  NCCL  ADDRESSES
 a     2      4      8 GiB   4 GiB     65536  unlimited  28232  same   0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
 b     2      4      8 GiB   4 GiB     65536  unlimited  28232  +20ms  0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
@@ -195,16 +200,40 @@ All is well.
 		t.Errorf("%v %v\n%s", well, err, &b)
 	}
 	b.Reset()
-	well, err = Report(&b, hosts, nil, errors.New("A=1: why\nB=2: how"))
+	well, err = Report(&b, hosts, nil, Variables{errors.New("A=1: why\nB=2: how"), []string{"C is odd"}})
 	const failures = `
 FAILURE: this environment: A=1: why
     gorovod doctor --env lists the variables
 FAILURE: this environment: B=2: how
     gorovod doctor --env lists the variables
+warning: this environment: C is odd
+    gorovod doctor --env lists the variables
 A job over these hosts cannot run.
 `
 	if well || err != nil || !strings.HasSuffix(b.String(), failures) {
 		t.Errorf("%v %v\n%s", well, err, &b)
+	}
+	b.Reset()
+	const alone = `HOST        a
+SLOTS       2
+CORES       4
+MEMORY      8 GiB
+/dev/shm    4 GiB
+FILES       65536
+LOCKED      unlimited
+PORTS       28232
+CLOCK       same
+GPUS        0
+PYTHON      3.12.1
+FRAMEWORKS  torch 2.9.0
+MPI         -
+NCCL        -
+ADDRESSES   eth0 10.0.0.1
+
+All is well.
+`
+	if well, err := Report(&b, hosts[:1], nil, Variables{}); !well || err != nil || b.String() != alone {
+		t.Errorf("one host: %v %v\n%s", well, err, &b)
 	}
 	var many []Host
 	var pairs []Pair
@@ -213,7 +242,7 @@ A job over these hosts cannot run.
 		pairs = append(pairs, Pair{From: i, To: (i + 1) % 20, Path: Path{Bandwidth: float64(1+i) * 1e8}})
 	}
 	b.Reset()
-	if _, err := Report(&b, many, pairs, nil); err != nil || !strings.Contains(b.String(),
+	if _, err := Report(&b, many, pairs, Variables{}); err != nil || !strings.Contains(b.String(),
 		"20 pairs were measured; the middle one has 8.80 Gbit/s. The slowest:\n  h0 → h1  0.80 Gbit/s") {
 		t.Errorf("%v\n%s", err, &b)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/load"
 	"github.com/gorovod/gorovod/internal/version"
 )
 
@@ -29,6 +30,8 @@ type Facts struct {
 	Affinity string  // which cores, such as 0-3,8; empty if unknown
 	Online   int     // cores of the host
 	Quota    float64 // processors' worth of time that the control groups allow; 0: no limit
+
+	Load load.Load
 
 	Memory      int64
 	MemoryLimit int64 // of the control groups; 0: none
@@ -71,6 +74,7 @@ const mpiTimeout = 5 * time.Second
 // environment in which it runs.
 func Inspect(ctx context.Context, python string, env []string) Facts {
 	f := Facts{Version: version.Version, Arch: runtime.GOARCH, Cores: runtime.NumCPU()}
+	f.Load = load.Now()
 	f.Program, _ = os.Executable()
 	f.Name, _ = os.Hostname()
 	f.system()

@@ -13,24 +13,9 @@ import (
 // mostInMatrix is how many hosts a table of pairs has at most.
 const mostInMatrix = 12
 
-// Report prints the facts as tables, and then the findings. wrong says why no job can start with the variables of this
-// environment, a line for each reason; nil: it can. well: a job can run, because no finding is a Failure.
-func Report(w io.Writer, hosts []Host, pairs []Pair, wrong error) (well bool, err error) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "HOST\tSLOTS\tCORES\tMEMORY\t/dev/shm\tFILES\tLOCKED\tPORTS\t"+
-		"CLOCK\tGPUS\tPYTHON\tFRAMEWORKS\tMPI\tNCCL\tADDRESSES")
-	for _, h := range hosts {
-		f := h.Facts
-		if h.Err != nil {
-			fmt.Fprintf(t, "%s\t%d\t(see below)\n", h.Name, h.Slots)
-			continue
-		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", h.Name, h.Slots, cores(f),
-			bytes(atMost(f.Memory, f.MemoryLimit)), bytes(f.Shm), count(f.Files), bytes(f.Locked),
-			count(int64(f.Ports)), clock(h), f.GPUs, or(f.Python), or(strings.Join(named(f.Frameworks), " ")),
-			or(f.MPI), or(f.NCCL), or(where(f.Addresses)))
-	}
-	t.Flush()
+// Report prints the facts as tables, and then the findings. well: a job can run, because no finding is a Failure.
+func Report(w io.Writer, hosts []Host, pairs []Pair, v Variables) (well bool, err error) {
+	facts(w, hosts)
 	if len(pairs) > 0 {
 		if len(hosts) <= mostInMatrix {
 			matrix(w, "LATENCY in µs, from the row to the column", hosts, pairs, func(p Path) string {
@@ -43,7 +28,7 @@ func Report(w io.Writer, hosts []Host, pairs []Pair, wrong error) (well bool, er
 			slowest(w, hosts, pairs)
 		}
 	}
-	findings := append(variables(wrong), Check(hosts, pairs)...)
+	findings := append(v.check(), Check(hosts, pairs)...)
 	well = true
 	fmt.Fprintln(w)
 	for _, f := range findings {
@@ -66,6 +51,58 @@ func Report(w io.Writer, hosts []Host, pairs []Pair, wrong error) (well bool, er
 		_, err = fmt.Fprintln(w, "All is well.")
 	}
 	return well, err
+}
+
+// columns are what the table says of a host, after its name and slots.
+var columns = []struct {
+	name string
+	of   func(h *Host, f *Facts) string
+}{
+	{"CORES", func(_ *Host, f *Facts) string { return cores(*f) }},
+	{"MEMORY", func(_ *Host, f *Facts) string { return bytes(atMost(f.Memory, f.MemoryLimit)) }},
+	{"/dev/shm", func(_ *Host, f *Facts) string { return bytes(f.Shm) }},
+	{"FILES", func(_ *Host, f *Facts) string { return count(f.Files) }},
+	{"LOCKED", func(_ *Host, f *Facts) string { return bytes(f.Locked) }},
+	{"PORTS", func(_ *Host, f *Facts) string { return count(int64(f.Ports)) }},
+	{"CLOCK", func(h *Host, _ *Facts) string { return clock(*h) }},
+	{"GPUS", func(_ *Host, f *Facts) string { return strconv.Itoa(f.GPUs) }},
+	{"PYTHON", func(_ *Host, f *Facts) string { return or(f.Python) }},
+	{"FRAMEWORKS", func(_ *Host, f *Facts) string { return or(strings.Join(named(f.Frameworks), " ")) }},
+	{"MPI", func(_ *Host, f *Facts) string { return or(f.MPI) }},
+	{"NCCL", func(_ *Host, f *Facts) string { return or(f.NCCL) }},
+	{"ADDRESSES", func(_ *Host, f *Facts) string { return or(where(f.Addresses)) }},
+}
+
+// facts prints a table with a row for each host. One host alone has a line for each fact, because the row would be
+// wider than a terminal.
+func facts(w io.Writer, hosts []Host) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	defer t.Flush()
+	if len(hosts) == 1 && hosts[0].Err == nil {
+		h := &hosts[0]
+		fmt.Fprintf(t, "HOST\t%s\nSLOTS\t%d\n", h.Name, h.Slots)
+		for _, c := range columns {
+			fmt.Fprintf(t, "%s\t%s\n", c.name, c.of(h, &h.Facts))
+		}
+		return
+	}
+	fmt.Fprint(t, "HOST\tSLOTS")
+	for _, c := range columns {
+		fmt.Fprint(t, "\t"+c.name)
+	}
+	fmt.Fprintln(t)
+	for i := range hosts {
+		h := &hosts[i]
+		fmt.Fprintf(t, "%s\t%d", h.Name, h.Slots)
+		if h.Err != nil {
+			fmt.Fprintln(t, "\t(see below)")
+			continue
+		}
+		for _, c := range columns {
+			fmt.Fprint(t, "\t"+c.of(h, &h.Facts))
+		}
+		fmt.Fprintln(t)
+	}
 }
 
 // matrix prints one value of each measured pair.

@@ -78,13 +78,14 @@ func (k key) mark() uint32 {
 type answer struct {
 	Waiting []Waiting `json:"w"`
 	More    int       `json:"m,omitempty"`
+	At      string    `json:"a,omitempty"` // where the rank's program is; empty if not known
 	Marks   []byte    `json:"h,omitempty"` // of markSize each
 }
 
-// encode encodes the pending operations of this rank, within the limits.
-func encode(pending []Waiting) []byte {
+// encode encodes the pending operations of this rank, and where its program is, within the limits.
+func encode(pending []Waiting, at string) []byte {
 	pending = tidy(pending)
-	a := answer{Waiting: pending}
+	a := answer{Waiting: pending, At: label(at)}
 	if len(pending) > maxEntries {
 		// The join matters for every tensor, and the operations that block the rank matter for a deadlock, so these
 		// come first.
@@ -116,7 +117,7 @@ func decode(p []byte) (answer, error) {
 		a.More += len(a.Waiting) - maxEntries
 		a.Waiting = a.Waiting[:maxEntries]
 	}
-	a.Waiting = tidy(a.Waiting)
+	a.Waiting, a.At = tidy(a.Waiting), label(a.At)
 	a.Marks = a.Marks[:min(len(a.Marks)/markSize, maxMarks, a.More)*markSize]
 	return a, nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Ranks are in a deadlock if the main thread of each has been blocked for the check time by an operation that another
+// Ranks are in a deadlock if the main thread of each has been blocked for a time (proof) by an operation that another
 // of them has not submitted. A program can have more threads, so the rule also demands that no rank has submitted
 // anything meanwhile.
 const (
@@ -17,6 +17,9 @@ const (
 	// lookDelay is how much longer a rank waits before it looks, so that even old answers show that all are blocked.
 	lookDelay = 2 * time.Second
 )
+
+// proof is how long ranks must have waited for one another for a deadlock.
+func (o *Options) proof() time.Duration { return min(soon, o.CheckTime) }
 
 // held is a rank in a deadlock, and one of the operations that hold it.
 type held struct {
@@ -152,6 +155,6 @@ func (r *report) deadlocked() string {
 		}
 	}
 	fmt.Fprintf(&b, ". For more than %s their main threads have waited so, and nothing was submitted on them "+
-		"(GOROVOD_DEADLOCK_ABORT=0: such ranks are only reported)", seconds(r.CheckTime))
+		"(GOROVOD_DEADLOCK_ABORT=0: such ranks are only reported)", seconds(r.proof()))
 	return b.String()
 }

@@ -41,6 +41,14 @@ func (v *view) phase(k key) (p Phase, listed bool) {
 	return p, listed
 }
 
+// place says where the rank's program is, as a part of a sentence; empty if not known.
+func (v *view) place() string {
+	if v.At == "" {
+		return ""
+	}
+	return ", in " + v.At
+}
+
 // viewFrom decodes a rank's answer: p is nil if it has sent nothing.
 func viewFrom(p []byte) view {
 	if p == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/guard"
+	"github.com/gorovod/gorovod/internal/logging"
 )
 
 // A rank has half of the check time to answer before it counts as silent, within these bounds. So a report is late by
@@ -20,6 +21,10 @@ const (
 	leastAskTimeout = 500 * time.Millisecond
 	askTimeout      = 5 * time.Second
 )
+
+// soon is the age at which the user first hears of a waiting operation, by one line, and after which ranks that wait
+// for one another are in a deadlock. It is not longer than the check time.
+const soon = 10 * time.Second
 
 // Options is the input of New. Its functions are called on goroutines of the Inspector, except as Answer says. Only
 // Ask and Reported may be nil.
@@ -36,6 +41,8 @@ type Options struct {
 	// Ask returns the Answer of each rank, by world rank; nil for ranks that did not answer before ctx ended. Ask
 	// itself is nil in a world of one.
 	Ask func(ctx context.Context) ([][]byte, error)
+	// At says where this rank's program is, such as "load (data/shards.py:31)"; empty if not known. At may be nil.
+	At func() string
 	// Members lists the world ranks of a process set, nil for a set that no longer exists.
 	Members func(set int) []int
 	// Describe names a world rank, such as "rank 2 on host a".
@@ -60,6 +67,7 @@ type Inspector struct {
 	over    bool // closed, or aborted
 
 	marks    map[key]mark
+	notices  notices
 	examined bool // this rank is blocked, and the Inspector has looked for a deadlock since
 }
 
@@ -81,13 +89,20 @@ func New(o Options) *Inspector {
 	return i
 }
 
-// Answer returns this rank's answer for a rank that asks: at most 64 KiB. It calls Snapshot and nothing else.
-func (i *Inspector) Answer() []byte { return encode(i.o.Snapshot()) }
+// Answer returns this rank's answer for a rank that asks: at most 64 KiB. It calls Snapshot and At, and nothing else.
+func (i *Inspector) Answer() []byte { return encode(i.o.Snapshot(), i.at()) }
+
+func (i *Inspector) at() string {
+	if i.o.At == nil {
+		return ""
+	}
+	return i.o.At()
+}
 
 // Check takes the age of the oldest pending operation, about once a second while there is one. It never blocks: an
 // inspection runs on a goroutine of its own, one at a time.
 func (i *Inspector) Check(oldest time.Duration) {
-	if i.o.CheckTime <= 0 || oldest <= i.o.CheckTime {
+	if i.o.CheckTime <= 0 || oldest <= min(soon, i.o.CheckTime) {
 		return
 	}
 	i.mu.Lock()
@@ -126,8 +141,8 @@ func (i *Inspector) failed(err error) {
 // inspect looks once, and reports if a report is due. It returns true if it has aborted.
 func (i *Inspector) inspect() (aborted bool) {
 	now := tidy(i.o.Snapshot())
-	due, examine := i.due(now), i.toExamine(now)
-	if len(due) == 0 && !examine {
+	due, examine, first := i.due(now), i.toExamine(now), i.notices.due(now, i.o.CheckTime)
+	if len(due) == 0 && !examine && !first {
 		return false
 	}
 	r := report{Options: &i.o}
@@ -140,11 +155,15 @@ func (i *Inspector) inspect() (aborted bool) {
 	for len(r.views) <= i.o.Rank {
 		r.views = append(r.views, view{silent: true})
 	}
-	r.views[i.o.Rank] = viewOf(answer{Waiting: mine})
-	var all []stalled
+	r.views[i.o.Rank] = viewOf(answer{Waiting: mine, At: label(i.at())})
+	var all, early []stalled
 	for _, w := range mine {
-		if members := i.o.Members(w.Set); i.isStalled(&w) && members != nil {
+		switch members := i.o.Members(w.Set); {
+		case members == nil || w.joined() || w.Phase == Refused:
+		case w.Since > i.o.CheckTime:
 			all = append(all, diagnose(w, members, r.views))
+		case w.Since > soon:
+			early = append(early, diagnose(w, members, r.views))
 		}
 	}
 	for _, t := range all {
@@ -158,7 +177,7 @@ func (i *Inspector) inspect() (aborted bool) {
 		}
 	}
 	if i.o.Deadlocks {
-		r.dead = deadlock(r.views, i.o.Members, i.o.CheckTime+answerSkew)
+		r.dead = deadlock(r.views, i.o.Members, r.proof()+answerSkew)
 		r.fatal = r.fatal || len(r.dead) > 0
 	}
 	if r.fatal {
@@ -172,6 +191,8 @@ func (i *Inspector) inspect() (aborted bool) {
 		if i.o.Reported != nil {
 			i.o.Reported()
 		}
+	} else if text, about := r.notice(early); first && text != "" && i.notices.isNew(about) {
+		i.o.Log.Log(i.ctx, logging.Notice, text)
 	}
 	return false
 }
@@ -215,7 +236,7 @@ func (i *Inspector) due(mine []Waiting) map[key]bool {
 // toExamine reports whether to look for a deadlock now: once each time that this rank is blocked. Later reports look
 // again.
 func (i *Inspector) toExamine(mine []Waiting) bool {
-	long := i.o.Deadlocks && blocked(mine) > i.o.CheckTime+answerSkew+lookDelay
+	long := i.o.Deadlocks && blocked(mine) > i.o.proof()+answerSkew+lookDelay
 	due := long && !i.examined
 	i.examined = long
 	return due

@@ -44,7 +44,7 @@ func newBench(t *testing.T, check, shutdown time.Duration, change func(*Options)
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.asks++
-			return [][]byte{nil, encode(nil)}, nil
+			return [][]byte{nil, encode(nil, "")}, nil
 		},
 		Members:  func(int) []int { return []int{0, 1} },
 		Describe: func(r int) string { return fmt.Sprintf("rank %d on host h", r) },
@@ -92,7 +92,7 @@ func (b *bench) want(t *testing.T, got, want string, asks int) {
 
 func TestEachTensorIsReportedOncePerInterval(t *testing.T) {
 	b := newBench(t, 60*sec, 0, nil)
-	b.want(t, b.at(waits("a", 60*sec)), "", 0)
+	b.want(t, b.at(waits("a", 10*sec)), "", 0)
 	b.want(t, b.at(waits("a", 61*sec), waits("b", 30*sec)), "a", 1)
 	b.want(t, b.at(waits("a", 62*sec), waits("b", 31*sec)), "", 1)
 	b.want(t, b.at(waits("a", 92*sec), waits("b", 61*sec)), "b", 2)
@@ -116,9 +116,27 @@ func TestEachTensorIsReportedOncePerInterval(t *testing.T) {
 	}
 }
 
+// The first word on a wait comes after 10 s, as information, once for each place at which a rank is late.
+func TestANoticeIsGivenOnce(t *testing.T) {
+	b := newBench(t, 60*sec, 0, nil)
+	there := "save (a.py:3)"
+	b.o.Ask = func(context.Context) ([][]byte, error) { b.asks++; return [][]byte{nil, encode(nil, there)}, nil }
+	b.want(t, b.at(waits("a", 11*sec)), "WARN+1 a", 1)
+	const says = "WARN+1 a (ALLREDUCE) has waited for 11 seconds on rank 0: rank 1 on host h has not submitted it, and " +
+		"waits for nothing: it is computing or stuck outside of Horovod, in save (a.py:3)"
+	if b.log[0] != says {
+		t.Errorf("it says %q", b.log)
+	}
+	b.want(t, b.at(waits("a", 12*sec)), "", 1)
+	b.want(t, b.at(waits("next", 11*sec)), "", 2) // late at the same place
+	there = "load (a.py:9)"
+	b.want(t, b.at(waits("other", 11*sec)), "WARN+1 other", 3)
+	b.want(t, b.at(waits("other", 61*sec)), "other", 4) // the report comes all the same
+}
+
 func TestNothingIsAskedForYoungOrJoined(t *testing.T) {
 	b := newBench(t, 60*sec, 120*sec, nil)
-	b.want(t, b.at(waits("a", 59*sec)), "", 0)
+	b.want(t, b.at(waits("a", 10*sec)), "", 0)
 	if b.snapshots != 0 {
 		t.Error("a snapshot was taken of young operations")
 	}
@@ -224,21 +242,21 @@ func TestDeadlocksAreLookedFor(t *testing.T) {
 		w.Blocked = blocked
 		return w
 	}
-	other := []Waiting{blocked("b", 64*sec, 60*sec)}
+	other := []Waiting{blocked("b", 64*sec, 10*sec)}
 	b := newBench(t, 60*sec, 0, func(o *Options) { o.Deadlocks = true })
-	b.o.Ask = func(context.Context) ([][]byte, error) { b.asks++; return [][]byte{nil, encode(other)}, nil }
-	b.want(t, b.at(blocked("a", 61*sec, 61*sec)), "a", 1)
-	b.want(t, b.at(blocked("a", 63*sec, 63*sec)), "", 1)
-	b.want(t, b.at(blocked("a", 64*sec, 64*sec)), "", 2)
-	b.want(t, b.at(blocked("a", 65*sec, 65*sec)), "", 2)
+	b.o.Ask = func(context.Context) ([][]byte, error) { b.asks++; return [][]byte{nil, encode(other, "")}, nil }
+	b.want(t, b.at(blocked("a", 61*sec, 11*sec)), "a", 1)
+	b.want(t, b.at(blocked("a", 63*sec, 13*sec)), "", 1)
+	b.want(t, b.at(blocked("a", 64*sec, 14*sec)), "", 2)
+	b.want(t, b.at(blocked("a", 65*sec, 15*sec)), "", 2)
 	b.want(t, b.at(blocked("a", 66*sec, 2*sec)), "", 2) // something was submitted
-	b.want(t, b.at(blocked("a", 128*sec, 64*sec)), "a", 3)
+	b.want(t, b.at(blocked("a", 128*sec, 14*sec)), "a", 3)
 	if len(b.aborts) > 0 {
 		t.Fatal(b.aborts)
 	}
-	other = []Waiting{blocked("b", 65*sec, 61*sec)}
-	b.want(t, b.at(blocked("a", 129*sec, 65*sec)), "", 3)
-	b.want(t, b.at(blocked("a", 189*sec, 125*sec)), "a", 4)
+	other = []Waiting{blocked("b", 65*sec, 11*sec)}
+	b.want(t, b.at(blocked("a", 129*sec, 15*sec)), "", 3)
+	b.want(t, b.at(blocked("a", 189*sec, 75*sec)), "a", 4)
 	if len(b.aborts) != 1 || !strings.HasPrefix(b.aborts[0].Error(),
 		"deadlock: rank 0 on host h waits for a (ALLREDUCE), which rank 1 has not submitted; rank 1 ") {
 		t.Errorf("aborts %v", b.aborts)
@@ -256,7 +274,7 @@ func TestLongAnswersStillTellWhatIsMissing(t *testing.T) {
 	for n := range 500 {
 		many = append(many, waits(fmt.Sprint("t", n), time.Duration(n+1)*sec))
 	}
-	a, err := decode(encode(many))
+	a, err := decode(encode(many, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +290,7 @@ func TestLongAnswersStillTellWhatIsMissing(t *testing.T) {
 	for len(many) <= maxEntries+maxMarks {
 		many = append(many, waits(fmt.Sprint("t", len(many)), sec))
 	}
-	if a, err = decode(encode(many)); err != nil {
+	if a, err = decode(encode(many, "")); err != nil {
 		t.Fatal(err)
 	}
 	if v = viewOf(a); v.unknown != 1 {
@@ -312,7 +330,7 @@ func TestPartialAnswersCount(t *testing.T) {
 	b := newBench(t, 60*sec, 0, func(o *Options) {
 		o.Members = func(int) []int { return []int{0, 1, 2} }
 		o.Ask = func(context.Context) ([][]byte, error) {
-			return [][]byte{nil, encode(nil), nil}, errors.New("the launcher is gone")
+			return [][]byte{nil, encode(nil, ""), nil}, errors.New("the launcher is gone")
 		}
 	})
 	b.at(waits("a", 61*sec))

@@ -249,12 +249,13 @@ func (r *report) explain(l *lack) string {
 		text += "; "
 	}
 	if len(list) == 0 {
-		return "waits for nothing: it is computing or stuck outside of Horovod"
+		return "waits for nothing: it is computing or stuck outside of Horovod" + v.place()
 	}
 	text += "waits instead for " + strings.Join(list, ", ")
 	if left > 0 {
 		text += fmt.Sprintf(" ... (%d more)", left)
 	}
+	text += v.place()
 	if l.unsure {
 		text += ", perhaps for this one too: they are too many for its answer"
 	}

@@ -32,6 +32,7 @@ type rankState struct {
 	pending []Waiting
 	more    int
 	garbage bool
+	at      string
 }
 
 func parse(t *testing.T, lines string) map[int]*rankState {
@@ -61,6 +62,8 @@ func parse(t *testing.T, lines string) map[int]*rankState {
 
 func (s *rankState) parse(f []string) (err error) {
 	switch {
+	case strings.HasPrefix(f[0], "at="): // where its program is, with _ for spaces
+		s.at = strings.ReplaceAll(f[0][3:], "_", " ")
 	case f[0] == "-":
 	case f[0] == "garbage":
 		s.garbage = true
@@ -112,7 +115,7 @@ func TestReports(t *testing.T) {
 				Ask: func(context.Context) ([][]byte, error) {
 					answers := make([][]byte, size)
 					for r, s := range states {
-						if answers[r] = encode(s.pending); s.more > 0 {
+						if answers[r] = encode(s.pending, s.at); s.more > 0 {
 							answers[r] = fmt.Appendf(nil, `%s,"m":%d}`,
 								strings.TrimSuffix(strings.TrimSpace(string(answers[r])), "}"), s.more)
 						}

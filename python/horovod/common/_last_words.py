@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Iterator, Optional, Type
 
 from horovod.common import _lib, _patches
-
-_MOST_BYTES = 1000
+from horovod.common._headline import headline
 
 
 def install() -> None:
@@ -38,8 +37,7 @@ def tell(value: BaseException) -> None:
 
 
 def _tell(value: BaseException) -> None:
-    reason = "raised " + "".join(traceback.format_exception_only(type(value), value)).strip()
-    _lib.load().gorovod_fail(reason.encode("utf-8", "replace")[:_MOST_BYTES].replace(b"\0", b" "))
+    _lib.load().gorovod_fail(f"raised {headline(value)}".encode("utf-8", "replace").replace(b"\0", b" "))
 
 
 def _cause(value: BaseException) -> str:

@@ -8,9 +8,9 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Callable, Iterable, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Literal, Optional, Sequence, Union, overload
 
-from horovod.common import _last_words, _lib, _mpi, _stack
+from horovod.common import _last_words, _lib, _mpi, _stack, _summary
 from horovod.common._registered_sets import RegisteredSets
 from horovod.common.process_sets import ProcessSet, _init_process_sets, _rebind_process_sets
 from horovod.common.util import is_iterable
@@ -316,16 +316,26 @@ class HorovodBasics(RegisteredSets):
         """
         return bool(self.MPI_LIB_CTYPES.horovod_is_homogeneous())
 
-    def metrics(self) -> dict[str, Any]:
+    @overload
+    def metrics(self, short: Literal[False] = False) -> dict[str, Any]: ...
+
+    @overload
+    def metrics(self, short: Literal[True]) -> str: ...
+
+    def metrics(self, short: bool = False) -> dict[str, Any] | str:
         """The counts of this process since :meth:`init`: collectives by size, with their times, and its waiting.
 
         All counts only grow until :meth:`shutdown`. The call sends nothing, and may run on any thread. The page
         "Metrics" explains each field. ``horovodrun --metrics-port`` shows the figures of all ranks.
 
+        Args:
+            short: return one sentence for people instead, to print now and then: the number of collectives and steps
+                and their times, whom this rank has waited for most, and what is pending.
+
         Returns:
             A dictionary: ``collectives``, ``tensors``, ``negotiation``, ``steps``, ``samples``, ``wait_seconds``,
             ``waited_for``, ``cache``, ``fusion``, ``nans``, ``pending``, ``oldest_pending_seconds``, ``bucket_bounds``,
-            ``rank`` and ``size``.
+            ``rank`` and ``size``. With ``short`` a text.
 
         Raises:
             ValueError: before :meth:`init`, after :meth:`shutdown`, and in a forked child.
@@ -333,6 +343,8 @@ class HorovodBasics(RegisteredSets):
         Example:
             >>> hvd.metrics()["pending"]
             0
+            >>> hvd.metrics(short=True).split(":")[0]
+            'rank 0 of 1'
         """
         text = self.MPI_LIB_CTYPES.gorovod_metrics()
         if not text:
@@ -341,7 +353,7 @@ class HorovodBasics(RegisteredSets):
             figures: dict[str, Any] = json.loads(ctypes.string_at(text))
         finally:
             self.MPI_LIB_CTYPES.gorovod_free(text)
-        return figures
+        return _summary.sentence(figures) if short else figures
 
     def count_samples(self, samples: int) -> None:
         """Count samples that this process has worked through, so that a dashboard can show samples a second.

@@ -12,7 +12,9 @@ rank 0 also writes commits to a disk, and a job that is started again continues 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import operator
 import pickle
 import queue
 import sys
@@ -311,8 +313,8 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                         state._synchronise()
                     return func(state, *args, **kwargs)
                 except HorovodInternalError as e:
-                    setbacks.count(state._commits, e)
                     state.restore()
+                    setbacks.count(state, e)
                     skip_sync = False
                 except HostsUpdatedInterrupt as e:
                     skip_sync = e.skip_sync
@@ -336,12 +338,13 @@ class _Setbacks:
         self._commits = -1
         self._number = 0
 
-    def count(self, commits: int, error: HorovodInternalError) -> None:
-        """Note a failure after this commit. It reports the second failure, the fourth, the eighth and so on."""
+    def count(self, state: State, error: HorovodInternalError) -> None:
+        """Note a failure after the state's commit. It reports the second failure, the fourth, the eighth and so on."""
+        commits = state._commits
         self._number = self._number + 1 if commits == self._commits else 1
         self._commits = commits
         if self._number > 1 and self._number & (self._number - 1) == 0:
-            since = f"since commit {commits}" if commits >= 0 else "and nothing was committed"
+            since = f"since {_commit(state)}" if commits >= 0 else "and nothing was committed"
             print(f"horovod: training has failed {self._number} times {since}: {error}", file=sys.stderr, flush=True)
 
 
@@ -353,7 +356,7 @@ def _reset(state: State, reset: Callable[[], Any]) -> None:
             raise
         state.restore()
         state._write_checkpoint(final=True)
-        raise HorovodInternalError(f"{e} This worker ends{_where_kept(state)}.") from None
+        raise HorovodInternalError(f"{str(e).rstrip('.')}. This worker ends. {_where_kept(state)}") from None
 
 
 def _in_elastic_job() -> bool:
@@ -362,7 +365,23 @@ def _in_elastic_job() -> bool:
 
 def _where_kept(state: State) -> str:
     if state._commits < 0:
-        return ": nothing was committed"
+        return "Nothing was committed."
+    commit = _commit(state).capitalize()
     if _lib.load().gorovod_checkpoint_due(-1, 0):
-        return f"; commit {state._commits} is kept in GOROVOD_CHECKPOINT_DIR"
-    return f" with commit {state._commits}, which GOROVOD_CHECKPOINT_DIR would keep"
+        return f"{commit} is kept in GOROVOD_CHECKPOINT_DIR."
+    return f"{commit} is lost with it: set GOROVOD_CHECKPOINT_DIR to keep commits on a disk."
+
+
+# Where programs count how far they are, the slowest first.
+_PROGRESS = ("epoch", "batch", "step", "global_step", "iteration")
+
+
+def _commit(state: State) -> str:
+    """The last commit of a state that has just been restored, with the program's own numbers, if the state has some."""
+    numbers = []
+    for name in _PROGRESS:
+        value: Any = getattr(state, name, None)
+        if not isinstance(value, bool):
+            with contextlib.suppress(Exception):  # it may be anything
+                numbers.append(f"{name} {operator.index(value)}")
+    return f"commit {state._commits} ({', '.join(numbers)})" if numbers else f"commit {state._commits}"

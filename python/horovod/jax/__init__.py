@@ -3,6 +3,7 @@
 The examples know ``jax.numpy`` as ``jnp``, and ``hvd.init()`` has been called, in a job of one rank.
 """
 
+from horovod.jax import _require as _require  # noqa: I001  first: it says what is missing
 from horovod.common import _job, _reduce_ops
 from horovod.common._job import *  # noqa: F403
 from horovod.common._reduce_ops import *  # noqa: F403

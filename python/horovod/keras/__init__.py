@@ -5,9 +5,11 @@ It is for the module ``keras``: Keras 2 on TensorFlow, or Keras 3 on TensorFlow,
 The examples know ``keras`` and NumPy as ``np``, and ``hvd.init()`` has been called, in a job of one rank.
 """
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001  _require is first: it says what is missing
 
 from typing import Any, Optional, Sequence
+
+from horovod.keras import _require as _require
 
 import keras
 

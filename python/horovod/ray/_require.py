@@ -1,6 +1,7 @@
 """Checks that Ray is installed, and new enough. Otherwise importing this module raises ImportError."""
 
 import re
+import sys
 
 _OLDEST = (2, 60)
 _WANTED = f"horovod.ray needs Ray {'.'.join(map(str, _OLDEST))} or later: pip install 'gorovod[ray]'"
@@ -10,7 +11,7 @@ try:
 except ModuleNotFoundError as e:
     if e.name != "ray":
         raise
-    raise ModuleNotFoundError(f"{_WANTED}. Ray is not installed here.", name="ray") from None
+    raise ModuleNotFoundError(f"{_WANTED}. Ray is not installed in {sys.executable}.", name="ray") from None
 
 _found = getattr(ray, "__version__", None)
 _where = getattr(ray, "__file__", None) or ", ".join(ray.__path__)

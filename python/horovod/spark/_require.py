@@ -1,6 +1,7 @@
 """Checks that PySpark is installed, and new enough. Otherwise importing this module raises ImportError."""
 
 import re
+import sys
 
 _OLDEST = (3, 5)
 _WANTED = f"horovod.spark needs PySpark {'.'.join(map(str, _OLDEST))} or later: pip install 'gorovod[spark]'"
@@ -10,7 +11,7 @@ try:
 except ModuleNotFoundError as e:
     if e.name != "pyspark":
         raise
-    raise ModuleNotFoundError(f"{_WANTED}. PySpark is not installed here.", name="pyspark") from None
+    raise ModuleNotFoundError(f"{_WANTED}. PySpark is not installed in {sys.executable}.", name="pyspark") from None
 
 _found = getattr(pyspark, "__version__", None)
 _where = getattr(pyspark, "__file__", None) or ", ".join(pyspark.__path__)

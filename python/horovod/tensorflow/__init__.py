@@ -3,6 +3,7 @@
 The examples know TensorFlow as ``tf``, and ``hvd.init()`` has been called, in a job of one rank.
 """
 
+from horovod.tensorflow import _require as _require  # noqa: I001  first: it says what is missing
 from typing import Any
 
 from horovod.common import _job, _reduce_ops

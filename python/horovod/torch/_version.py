@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
-import torch
+from horovod.common import _missing
+
+_missing.need("horovod.torch", "torch", "torch")
+
+import torch  # noqa: E402
 
 OLDEST = (1, 13)
 

@@ -1,4 +1,5 @@
-package commandline
+// Package spelling finds the words that a misspelt one may mean.
+package spelling
 
 import (
 	"slices"
@@ -8,10 +9,20 @@ import (
 // DidYouMean is advice on a word that is not in known, such as `, did you mean "doctor"?`; empty if no known word is
 // similar.
 func DidYouMean(word string, known []string) string {
-	best, like := len([]rune(word))/3+1, []string{}
+	within := len([]rune(word))/3 + 1
 	if strings.HasPrefix(word, "-") {
-		best = max(best-1, 1)
+		within = max(within-1, 1)
 	}
+	like := Nearest(word, known, within)
+	if len(like) == 0 || len(like) > 3 {
+		return ""
+	}
+	return ", did you mean " + strings.Join(like, " or ") + "?"
+}
+
+// Nearest lists the known words that differ least from word, and in at most so many letters.
+func Nearest(word string, known []string, within int) (like []string) {
+	best := within
 	for _, k := range known {
 		if k == "" || slices.Contains(like, k) {
 			continue
@@ -23,10 +34,7 @@ func DidYouMean(word string, known []string) string {
 			like = append(like, k)
 		}
 	}
-	if len(like) == 0 || len(like) > 3 {
-		return ""
-	}
-	return ", did you mean " + strings.Join(like, " or ") + "?"
+	return like
 }
 
 // distance is how many letters must be changed, added, left out, or exchanged with a neighbour, to turn a into b.

@@ -1,0 +1,5 @@
+"""Checks that Keras is installed. Otherwise importing this module raises ImportError, which names this Python."""
+
+from horovod.common import _missing
+
+_missing.need("horovod.keras", "keras", "keras")
