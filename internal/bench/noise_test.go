@@ -21,7 +21,8 @@ func TestNoiseIsMarked(t *testing.T) {
 		{"ranks that share cores", 0, 2, 4, 2, "4 ranks shared 2 cores"},
 	} {
 		r := &Report{Ranks: c.ranks, Machine: Machine{Usable: c.usable, Others: c.others}}
-		if got := strings.Join(r.noise(c.cores), "\n"); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+		got := strings.Join(r.noise(c.cores), "\n")
+		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

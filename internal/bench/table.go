@@ -41,7 +41,8 @@ func (r *Report) table(w io.Writer) error {
 			"new, and slower than later ones")
 	}
 	if slices.ContainsFunc(r.Results, func(x Result) bool { return !x.Early && x.Time.noisy() }) {
-		fmt.Fprintf(&b, "  ? noise: the slowest tenth took more than %d times as long as the fastest tenth\n", mostSpread)
+		fmt.Fprintf(&b, "  ? noise: the slowest tenth took more than %d times as long as the fastest tenth\n",
+			mostSpread)
 	}
 	section(&b, "Bandwidth, GB/s: of the algorithm (of the bus)", r.header(), rows, func(x *Result) string {
 		if x.Bytes < bandwidthFrom {

@@ -27,8 +27,8 @@ func (e *Engine) left() bool {
 	return true
 }
 
-// words replaces f by the error for a caller whose operation fails. doing is what this rank was doing, as occupation says
-// it. words may block for a moment, to ask how the rank that left has ended.
+// words replaces f by the error for a caller whose operation fails. doing is what this rank was doing, as occupation
+// says it. words may block for a moment, to ask how the rank that left has ended.
 func (e *Engine) words(f *Error, doing string) *Error {
 	if f == e.abort.Load() {
 		e.NoteVictim()

@@ -16,8 +16,8 @@ func paced(tensors int, late ...time.Duration) []*Dump {
 		for step := range 20 {
 			for n := range tensors {
 				at := start.Add(time.Duration(step)*100*time.Millisecond + l + time.Duration(n)).UnixNano()
-				d.Records = append(d.Records, Record{Name: "grad", Op: "ALLREDUCE", Sequence: uint64(step*tensors + n + 1),
-					Submitted: at, Agreed: at, Started: at, Ended: at + 1})
+				d.Records = append(d.Records, Record{Name: "grad", Op: "ALLREDUCE",
+					Sequence: uint64(step*tensors + n + 1), Submitted: at, Agreed: at, Started: at, Ended: at + 1})
 			}
 		}
 		dumps = append(dumps, d)

@@ -109,11 +109,12 @@ func TestPsFitsIntoATerminal(t *testing.T) {
 }
 
 func TestTheScriptIsInTheShortCommand(t *testing.T) {
+	const folder = "/opt/conda/envs/long-name/bin/"
 	for command, want := range map[string]string{
 		"python train.py": "python train.py",
-		"/opt/conda/envs/long-name/bin/python3.11 /home/somebody/projects/vision/train_resnet.py --lr 0.1": "python3.11 " +
+		folder + "python3.11 /home/somebody/projects/vision/train_resnet.py --lr 0.1": "python3.11 " +
 			"train_resnet.py --lr 0.1",
-		"/opt/conda/envs/long-name/bin/python /home/somebody/train.py --out=/data/very/long/name/of/a/folder": "python " +
+		folder + "python /home/somebody/train.py --out=/data/very/long/name/of/a/folder": "python " +
 			"train.py --out=/data/very/long/n…",
 	} {
 		if got := short(command); got != want {

@@ -12,16 +12,17 @@ func TestPythonException(t *testing.T) {
 			"pkg.sub.Error: no"},
 		"syntax": {"  File \"/t/a b.py\", line 3\n    def f(:\n          ^\nSyntaxError: invalid syntax",
 			"SyntaxError: invalid syntax in /t/a b.py:3"},
-		"syntax of an imported file": {stack + "  File \"/t/b.py\", line 7\n    x = = 1\n        ^\nSyntaxError: invalid syntax",
-			"SyntaxError: invalid syntax in /t/b.py:7"},
+		"syntax of an imported file": {stack + "  File \"/t/b.py\", line 7\n    x = = 1\n        ^\nSyntaxError: " +
+			"invalid syntax", "SyntaxError: invalid syntax in /t/b.py:7"},
 		"chain": {stack + "KeyError: 1\nDuring handling of the above exception, another exception occurred:\n" + stack +
 			"ModuleNotFoundError: No module named 'torch'", "ModuleNotFoundError: No module named 'torch'"},
-		"in another process": {stack + "ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal " + stack +
-			"ValueError: sample 5 is broken", "ValueError: sample 5 is broken"},
+		"in another process": {stack + "ValueError: Caught ValueError in DataLoader worker process 0.\n" +
+			"Original " + stack + "ValueError: sample 5 is broken", "ValueError: sample 5 is broken"},
 		"without a message": {stack + "KeyboardInterrupt", "KeyboardInterrupt"},
 		"the head is gone":  {"    f(3)\n  File \"/t/a.py\", line 9, in f\nValueError: no", "ValueError: no"},
-		"faulthandler":      {"Fatal Python error: Aborted\n  File \"/t/a.py\", line 9 in f\nExtension modules: numpy", ""},
-		"cut":               {stack, ""},
+		"faulthandler": {"Fatal Python error: Aborted\n  File \"/t/a.py\", line 9 in f\n" +
+			"Extension modules: numpy", ""},
+		"cut": {stack, ""},
 	} {
 		if got := pythonException(c[0]); got != c[1] {
 			t.Errorf("%s: %q, want %q", name, got, c[1])

@@ -170,9 +170,9 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// lacking are the ranks that lack g: those that are surely missing; or after some time, if these are not known, all that
-// have not told of it, for instance because they have not answered since. A rank whose list is not complete may wait for
-// it, too, and one that has joined lacks nothing.
+// lacking are the ranks that lack g: those that are surely missing; or after some time, if these are not known, all
+// that have not told of it, for instance because they have not answered since. A rank whose list is not complete may
+// wait for it, too, and one that has joined lacks nothing.
 func (j *Job) lacking(g *group) []int {
 	if len(g.missing) > 0 || g.executing || g.set != 0 || g.last.Sub(g.start) < patient {
 		return g.missing

@@ -83,8 +83,8 @@ func Init(ctx context.Context, lookup func(string) (string, bool), sets [][]int)
 // toldSpelling: an earlier Init of this process has listed them. mu protects it.
 var toldSpelling bool
 
-// misspelt lists, on rank 0, variables whose names are misspelt. Under horovodrun, or a driver like it, the launcher has
-// listed them.
+// misspelt lists, on rank 0, variables whose names are misspelt. Under horovodrun, or a driver like it, the launcher
+// has listed them.
 func misspelt(c *config.Config, lookup func(string) (string, bool)) []string {
 	place, _ := environment.Find(lookup) // with MPI, c does not have it yet
 	if place.Rank > 0 || place.Launcher == environment.Horovodrun || len(c.ElasticDriver) > 0 || toldSpelling {

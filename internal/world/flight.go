@@ -60,8 +60,8 @@ func (w *World) Dump() *flight.Dump {
 			sets[s.ID] = s.Ranks
 		}
 	}
-	return &flight.Dump{At: liveness.Place(), Job: strings.Join(w.start.Peers, " "), Rank: p.Rank, Size: p.Size, Host: p.Host,
-		PID: os.Getpid(), Network: w.Engine.Network(), Time: time.Now().UTC(), Failure: w.Failure(),
+	return &flight.Dump{At: liveness.Place(), Job: strings.Join(w.start.Peers, " "), Rank: p.Rank, Size: p.Size,
+		Host: p.Host, PID: os.Getpid(), Network: w.Engine.Network(), Time: time.Now().UTC(), Failure: w.Failure(),
 		Sets: sets, Records: w.Engine.Records()}
 }
 

@@ -97,8 +97,8 @@ func Check(hosts []Host, pairs []Pair) (all []Finding) {
 			add(Warning, h.Name, advice, "%d slots on %s cores", h.Slots, trim(usable))
 		}
 		if f.Load.Full() {
-			add(Warning, h.Name, "ranks will wait for a core: end other programs, or expect slow steps that differ from "+
-				"rank to rank, and figures that are noise", "%v: other programs need the cores, too", f.Load)
+			add(Warning, h.Name, "ranks will wait for a core: end other programs, or expect slow steps that differ "+
+				"from rank to rank, and figures that are noise", "%v: other programs need the cores, too", f.Load)
 		}
 		if m, limit := f.Memory, f.MemoryLimit; limit > 0 && limit < m/2 {
 			add(Note, h.Name, "a rank that needs more is killed: give the container, or the user's slice, more",

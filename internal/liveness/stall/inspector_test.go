@@ -122,8 +122,8 @@ func TestANoticeIsGivenOnce(t *testing.T) {
 	there := "save (a.py:3)"
 	b.o.Ask = func(context.Context) ([][]byte, error) { b.asks++; return [][]byte{nil, encode(nil, there)}, nil }
 	b.want(t, b.at(waits("a", 11*sec)), "WARN+1 a", 1)
-	const says = "WARN+1 a (ALLREDUCE) has waited for 11 seconds on rank 0: rank 1 on host h has not submitted it, and " +
-		"waits for nothing: it is computing or stuck outside of Horovod, in save (a.py:3)"
+	const says = "WARN+1 a (ALLREDUCE) has waited for 11 seconds on rank 0: rank 1 on host h has not submitted it, " +
+		"and waits for nothing: it is computing or stuck outside of Horovod, in save (a.py:3)"
 	if b.log[0] != says {
 		t.Errorf("it says %q", b.log)
 	}
