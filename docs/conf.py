@@ -19,8 +19,12 @@ myst_enable_extensions = ["colon_fence"]  # cards and tabs
 exclude_patterns = ["extensions/**"]
 # A code block in no language that Pygments knows is shown as it is.
 suppress_warnings = ["misc.highlighting_failure"]
+highlight_language = "none"  # of a block that names no language: a program's output
+copybutton_prompt_text = "$ "
 
 html_theme = "furo"
 html_title = f"gorovod {release}"
 html_copy_source = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_search_scorer = str(ROOT / "docs" / "extensions" / "scorer.js")

@@ -55,6 +55,11 @@ def add_entries(app: Any, doctree: nodes.document) -> None:
         doctree.insert(0, addnodes.index(entries=entries))
 
 
+def answering_pages(app: Any, *_: Any) -> list[str]:
+    """The pages to read again in every build: Sphinx keeps the index entries of a page for one build only."""
+    return [place.partition("#")[0] for place in WORDS]
+
+
 def check_pages(app: Any, env: Any) -> None:
     for place in WORDS:
         if place.partition("#")[0] not in env.found_docs:
@@ -63,5 +68,6 @@ def check_pages(app: Any, env: Any) -> None:
 
 def setup(app: Any) -> dict[str, bool]:
     app.connect("doctree-read", add_entries)
+    app.connect("env-get-outdated", answering_pages)
     app.connect("env-updated", check_pages)
     return {"parallel_read_safe": True}
