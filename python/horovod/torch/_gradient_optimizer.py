@@ -157,7 +157,7 @@ class GradientOptimizer(HookedOptimizer):
     def _first_name(self) -> str:
         """The first name of all parameters, also frozen ones: the same on ranks that have frozen different ones.
 
-        Such ranks then fail at once, because their counts have different shapes. Otherwise they would wait for one another.
+        Such ranks then fail at once, because their counts have different shapes, instead of waiting for one another.
         """
         self._travel_name(self._in_order[0])  # names the reductions of a copy
         return min(self._travel_names.values())
