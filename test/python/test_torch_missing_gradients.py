@@ -213,3 +213,19 @@ def test_a_joined_rank_has_no_gradients():
         assert weight.tolist() == [1 - 0.5 * (0.5 + 0.5)] * 2
         assert unused.tolist() == [1.0] * 2
     hvd.join()
+
+
+@several()
+def test_ranks_that_have_frozen_different_parameters_fail_at_once():
+    # The first parameter by name is among those that differ.
+    layers = torch.nn.ModuleDict({"a": torch.nn.Linear(2, 2), "b": torch.nn.Linear(2, 2)})
+    layers["a"].requires_grad_(hvd.rank() == 0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(layers.parameters(), lr=0.5), layers.named_parameters())
+    layers["b"](layers["a"](torch.ones(1, 2))).sum().backward()
+    try:
+        with pytest.raises(hvd.HorovodInternalError, match=r"(?s)shape.*present_gradients\.a\.bias|shut down"):
+            for _ in range(2):
+                optimizer.step()
+    finally:
+        hvd.shutdown()
+        hvd.init()

@@ -319,6 +319,37 @@ def test_closure():
     assert_same(net, reference)
 
 
+@pytest.mark.parametrize(
+    "options", [{"line_search_fn": "strong_wolfe"}, {"tolerance_change": 1e-2}], ids=["line search", "tolerance"]
+)
+def test_lbfgs_decides_by_the_loss_of_all_ranks(options):
+    net, reference = model(), model()
+    optimizer = torch.optim.LBFGS(net.parameters(), **options)
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
+    plain = torch.optim.LBFGS(reference.parameters(), **options)
+    for step in range(3):
+        x, y = batch(step)
+        calls, plain_calls = [], []
+
+        def closure(x=x, y=y, calls=calls):
+            optimizer.zero_grad()
+            value = loss(net, mine(x), mine(y))
+            value.backward()
+            calls.append(value)
+            return value
+
+        def plain_closure(x=x, y=y, calls=plain_calls):
+            plain.zero_grad()
+            value = loss(reference, x, y)
+            value.backward()
+            calls.append(value)
+            return value
+
+        torch.testing.assert_close(optimizer.step(closure), plain.step(plain_closure).detach())
+        assert len(calls) == len(plain_calls)
+    assert_same(net, reference)
+
+
 def test_parameters_without_gradient_on_some_ranks():
     a, b = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(3))
     frozen = torch.nn.Parameter(torch.ones(3), requires_grad=False)
@@ -583,6 +614,46 @@ def test_load_state_dict():
     optimizer.zero_grad()
     train(net, optimizer, 2)
     train_alone(reference, plain, 2)
+    assert_same(net, reference)
+
+
+class Scaled:
+    """An optimizer in another one, as apex's LARC is: groups and state are those of the optimizer inside."""
+
+    def __init__(self, inside):
+        self.inside = inside
+
+    state = property(lambda self: self.inside.state)
+    param_groups = property(lambda self: self.inside.param_groups)
+
+    def state_dict(self):
+        return self.inside.state_dict()
+
+    def load_state_dict(self, state_dict):
+        self.inside.load_state_dict(state_dict)
+
+    def zero_grad(self):
+        self.inside.zero_grad()
+
+    def step(self):
+        with torch.no_grad():
+            for p in self.param_groups[0]["params"]:
+                p.grad *= p.norm() / p.grad.norm()
+        self.inside.step()
+
+
+def test_load_state_dict_of_an_optimizer_that_holds_another():
+    net, reference = model(), model()
+    optimizer = hvd.DistributedOptimizer(Scaled(OPTIMIZERS["momentum"](net.parameters())), net.named_parameters())
+    plain = Scaled(OPTIMIZERS["momentum"](reference.parameters()))
+    train(net, optimizer)
+    train_alone(reference, plain)
+    saved = copy.deepcopy(optimizer.state_dict())
+    train(net, optimizer, steps=1)
+    net.load_state_dict(reference.state_dict())
+    optimizer.load_state_dict(saved)
+    train(net, optimizer)
+    train_alone(reference, plain)
     assert_same(net, reference)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
 
 import torch
 
-from horovod.common._reduce_ops import Average, Max, Min
+from horovod.common._reduce_ops import Average, Max, Min, Sum
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 from horovod.torch._compiling import between_graphs, never_trace
@@ -145,7 +145,7 @@ class GradientOptimizer(HookedOptimizer):
                 if self._presence_before is not None:
                     self._presence_before.free(wait=True)
                 submitted = {p for p in self._submitted if self._is_submitted(p)}
-                name = f"present_gradients.{self._travel_name(self._in_order[0])}"
+                name = f"present_gradients.{self._first_name()}"
                 self._presence = GradientPresence(self._in_order, submitted, name, self.process_set)
             if self._presence is not None and not self._presence.is_complete_here:
                 self._presence.wait()
@@ -153,6 +153,14 @@ class GradientOptimizer(HookedOptimizer):
             failure = e
         rest, _ = super()._rest()
         return [p for p in rest if self._is_reduced(p)], failure
+
+    def _first_name(self) -> str:
+        """The first name of all parameters, also frozen ones: the same on ranks that have frozen different ones.
+
+        Such ranks then fail at once, because their counts have different shapes, instead of waiting for one another.
+        """
+        self._travel_name(self._in_order[0])  # names the reductions of a copy
+        return min(self._travel_names.values())
 
     def _is_reduced(self, p: torch.Tensor) -> bool:
         return self._presence is None or self._presence.is_reduced(p)
@@ -276,7 +284,8 @@ class GradientOptimizer(HookedOptimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Synchronise the gradients, unless inside :meth:`skip_synchronize`, then do the optimizer's own step.
 
-        With a closure, its gradients are synchronised each time it is called. With GOROVOD_CONSISTENCY, raises
+        With a closure, its gradients are synchronised each time it is called; for LBFGS, which decides by the loss, the
+        loss is reduced, too. With GOROVOD_CONSISTENCY, raises
         ConsistencyError if the ranks' parameters differ then.
         """
         result = self._synchronized_step(closure)
@@ -308,9 +317,22 @@ class GradientOptimizer(HookedOptimizer):
             loss = closure()
             self.synchronize()
             self._synchronized = False
-            return loss
+            return self._reduced_loss(loss) if isinstance(self, torch.optim.LBFGS) else loss
 
         return super().step(synchronized_closure)
+
+    def _reduced_loss(self, loss: Any) -> torch.Tensor:
+        """The loss that belongs to the reduced gradients.
+
+        LBFGS decides by it how far to go and when to stop. By its own loss each rank would decide in another way, and
+        call the closure another number of times.
+        """
+        if not self._reduces:
+            return loss
+        own = torch.as_tensor(loss).detach().clone()
+        op = self.op if self.op in (Average, Sum) else Average
+        handle = submit("allreduce", own, own, f"loss.{self._first_name()}", self.process_set, False, op)
+        return Result(handle)()
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As in the optimizer's own class. Waits for reductions under way, and drops their results."""

@@ -246,6 +246,10 @@ class HookedOptimizer(_Base):
                     submitted.wait()
         self._reset()
         this: Any = self
+        if not {"param_groups", "state"} <= vars(self).keys():
+            # A wrapper such as apex's LARC: these are properties, and belong to the optimizer inside, which loads them.
+            super().load_state_dict(*args, **kwargs)
+            return
         groups, state = this.param_groups, this.state
         kept = list(groups)
         super().load_state_dict(*args, **kwargs)
