@@ -193,7 +193,7 @@ def test_callbacks_of_messages(pause):
         passed = future.then(pass_on)
         both = torch.futures.collect_all([future, start(i)])
         pause()
-        for bad, what in ((sent.then(start), "send to"), (future.then(again), "receive from")):
+        for bad, what in ((sent.then(again), "send to"), (future.then(again), "receive from")):
             with pytest.raises(RuntimeError, match=f"future of a {what} rank .* cannot start a collective: .* Wait"):
                 bad.wait()
         expect(both.then(lambda f: start(f.value()[1].value()[0]).wait()[0]), n * n * i)
