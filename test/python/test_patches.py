@@ -43,7 +43,8 @@ def test_each_patch_is_made_somewhere():
 def test_those_for_pytorch():
     program = "import horovod.torch as hvd, horovod.torch.distributed\nhvd.init()"
     futures = [f"torch.Future.{function}" for function in ("then", "add_done_callback", "set_result")]
-    check_patches(program, ["sys.excepthook", "torch._C._collect_all", *futures])
+    hooks = "torch.distributed.algorithms.ddp_comm_hooks.quantization_hooks.dist"
+    check_patches(program, ["sys.excepthook", "torch._C._collect_all", *futures, hooks])
 
 
 @pytest.mark.parametrize(("without", "works"), [("", True), ("torch-env-rendezvous", False), ("all", False)])

@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from definitions import check, several
-from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 
 from horovod.torch.distributed import _callbacks
 
@@ -24,11 +23,6 @@ def groups():
     yield
     dist.barrier()
     dist.destroy_process_group()
-
-
-@pytest.fixture(scope="module")
-def gloo(groups):
-    return dist.new_group(backend="gloo")
 
 
 @pytest.fixture
@@ -165,6 +159,50 @@ def test_futures_of_futures(pause):
             expect(futures[2 * i + 1], 2 * n * n * i)
 
 
+def test_a_group_of_operations(pause):
+    """Of a _coalescing_manager: its Work's future has the callbacks of the first one."""
+    n, group, futures = dist.get_world_size(), dist.distributed_c10d._get_default_group(), []
+    for i in range(10):
+        group._start_coalescing(torch.device("cpu"))
+        start(i)
+        start(i + 1)
+        work = group._end_coalescing()
+        pause()
+        futures.append(work.get_future().then(lambda f: start(f.value()[0] + f.value()[1]).wait()[0]))
+        futures.append(start(100))  # the program goes on meanwhile
+    for i in range(10):
+        expect(futures[2 * i], n * (n * i + n * (i + 1)))
+        check(futures[2 * i + 1].wait()[0], torch.full((N,), 100.0 * n))
+
+
+@several()
+def test_callbacks_of_messages(pause):
+    """They start further messages. A collective is refused: no other rank of the group has the same future."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    after, before = (rank + 1) % n, (rank - 1) % n
+
+    def pass_on(future):
+        dist.send(future.value()[0], after, tag=8)
+        return future.value()[0]
+
+    for i in range(5):
+        received, second = torch.empty(N), torch.empty(N)
+        sent = dist.isend(torch.full((N,), 10.0 * i + rank), after, tag=7).get_future()
+        future = dist.irecv(received, before, tag=7).get_future()
+        again_received = dist.irecv(second, before, tag=8)
+        passed = future.then(pass_on)
+        both = torch.futures.collect_all([future, start(i)])
+        pause()
+        for bad, what in ((sent.then(again), "send to"), (future.then(again), "receive from")):
+            with pytest.raises(RuntimeError, match=f"future of a {what} rank .* cannot start a collective: .* Wait"):
+                bad.wait()
+        expect(both.then(lambda f: start(f.value()[1].value()[0]).wait()[0]), n * n * i)
+        expect(passed, 10 * i + before)
+        again_received.wait()
+        check(second, torch.full((N,), 10.0 * i + (before - 1) % n))
+        expect(start(i).then(again), 2 * n * n * i)
+
+
 def test_a_callback_that_raises(pause):
     n = dist.get_world_size()
 
@@ -248,47 +286,3 @@ def test_an_earlier_callback_that_does_not_end():
         second.wait()
     go.set()
     other.join(30)
-
-
-def gradients(group, hook, state, between):
-    """Of ten steps of DDP with several buckets. ``between`` gets the future of each."""
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(6)])
-    model = torch.nn.parallel.DistributedDataParallel(net, process_group=group, bucket_cap_mb=0.004)
-
-    def followed(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        future = hook(state, bucket)
-        buckets.add(bucket.index())
-        between(future)
-        return future
-
-    model.register_comm_hook(state, followed)
-    data = torch.Generator().manual_seed(dist.get_rank())
-    steps, buckets = [], set()
-    for _ in range(10):
-        model.zero_grad()
-        model(torch.randn(8, 32, generator=data)).pow(2).mean().backward()
-        steps.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
-    assert len(buckets) >= 5
-    return torch.stack(steps)
-
-
-@pytest.mark.parametrize("hook", ["powerSGD_hook", "batched_powerSGD_hook"])
-def test_powersgd_of_several_buckets(gloo, monkeypatch, pause, hook):
-    """Over Gloo one bucket waits for the other: there several get mixed up."""
-    monkeypatch.setattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 4096)
-    orthogonalize = powersgd._orthogonalize
-    # The batched hook passes one matrix, where the function wants several: PyTorch 1.13 to 2.15 refuse its own.
-    monkeypatch.setattr(
-        powersgd, "_orthogonalize", lambda m, *more: orthogonalize(m.unsqueeze(0) if m.dim() == 2 else m, *more)
-    )
-
-    def of(group, between):
-        state = powersgd.PowerSGDState(group, matrix_approximation_rank=1, start_powerSGD_iter=2)
-        return gradients(group, getattr(powersgd, hook), state, between)
-
-    ours, theirs = of(dist.group.WORLD, lambda _: pause(0.02)), of(gloo, lambda future: future.wait())
-    everybody = [torch.empty_like(ours) for _ in range(dist.get_world_size())]
-    dist.all_gather(everybody, ours)
-    assert all(torch.equal(other, ours) for other in everybody)
-    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)

@@ -88,7 +88,7 @@ def test_torchrun(tmp_path):
     assert torch.equal(weights(tmp_path / "ours"), weights(tmp_path / "theirs"))
 
 
-@pytest.mark.parametrize(("ranks", "victim", "what"), [(2, 1, "ddp"), (3, 0, "allreduce")])
+@pytest.mark.parametrize(("ranks", "victim", "what"), [(2, 1, "ddp"), (3, 0, "allreduce"), (3, 2, "callbacks")])
 def test_killed_under_horovodrun(ranks, victim, what):
     job = Job(ranks, "killed_in_ddp.py", VICTIM=str(victim), STEP="3", WHAT=what)
     assert job.finish() != 0
@@ -98,7 +98,7 @@ def test_killed_under_horovodrun(ranks, victim, what):
         assert text.startswith("internal" if what == "allreduce" else ("internal", "runtime"))
 
 
-@pytest.mark.parametrize(("victim", "what"), [(1, "ddp"), (0, "ddp"), (1, "allreduce"), (0, "allreduce")])
+@pytest.mark.parametrize(("victim", "what"), [(v, what) for what in ("ddp", "allreduce", "callbacks") for v in (1, 0)])
 def test_killed_without_a_launcher(victim, what):
     """As under torchrun, whose ranks know RANK, WORLD_SIZE and the master only. Rank 0 has the rendezvous."""
     with socket.socket() as probe:

@@ -33,10 +33,11 @@ PATCHES = {
         'pass `init_method="horovod://"`',
     ),
     "torch-futures": Patch(
-        "`then`, `add_done_callback` and `set_result` of `torch._C.Future`, and `torch._C._collect_all`, in "
-        "`import horovod.torch.distributed`",
-        "operations that callbacks of futures start are matched by the operation on whose future they hang; for "
-        "futures that come from no operation of this backend nothing changes",
+        "`then`, `add_done_callback` and `set_result` of `torch._C.Future`, `torch._C._collect_all`, and `dist` in "
+        "PyTorch's module `quantization_hooks`, in `import horovod.torch.distributed`",
+        "operations that callbacks of futures start are matched by the operation on whose future they hang, and the "
+        "quantization hooks get futures of the form that they expect; for futures that come from no operation of this "
+        "backend nothing changes",
         "start no operations in callbacks",
     ),
     "torch-compile-skip": Patch(

@@ -1,4 +1,6 @@
-"""Rank VICTIM kills itself with SIGKILL at step STEP of a DistributedDataParallel training over gorovod."""
+"""Rank VICTIM kills itself with SIGKILL at step STEP of what torch.distributed does over gorovod: WHAT is ``ddp``,
+``allreduce``, or ``callbacks`` of futures, in the middle of which it happens.
+"""
 
 import os
 import signal
@@ -10,15 +12,44 @@ import torch.distributed as dist
 
 from horovod.torch.distributed import HorovodInternalError
 
+
+def die():
+    print(f"DYING {time.time()}", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_callbacks(dying):
+    """Callbacks that wait for operations which they have started, and for callbacks that have been added before."""
+
+    def again(future):
+        if dying:
+            die()
+        return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0]
+
+    futures = [dist.all_reduce(torch.ones(4), async_op=True).get_future() for _ in range(3)]
+    chains = [future.then(again) for future in futures for _ in range(2)]
+    failures = []
+    for chain in chains:
+        try:
+            chain.wait()
+        except RuntimeError as e:
+            failures.append(e)
+    if failures:
+        assert len(failures) == len(chains), failures
+        raise failures[-1]
+
+
 victim, last_step = int(os.environ["VICTIM"]), int(os.environ["STEP"])
 dist.init_process_group("gorovod")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300), bucket_cap_mb=0.1)
 try:
     for step in range(1000):
-        if step == last_step and dist.get_rank() == victim:
-            print(f"DYING {time.time()}", flush=True)
-            os.kill(os.getpid(), signal.SIGKILL)
-        if os.environ["WHAT"] == "ddp":
+        dying = step == last_step and dist.get_rank() == victim
+        if os.environ["WHAT"] == "callbacks":
+            in_callbacks(dying)
+        elif dying:
+            die()
+        elif os.environ["WHAT"] == "ddp":
             model(torch.ones(1, 300)).sum().backward()
         else:
             dist.all_reduce(torch.ones(1 << 20))

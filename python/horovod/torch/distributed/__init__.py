@@ -28,7 +28,7 @@ if not dist.is_available():
 
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._compiling import never_trace
-from horovod.torch.distributed import _callbacks, _join, _sets
+from horovod.torch.distributed import _callbacks, _join, _quantization, _sets
 from horovod.torch.distributed._capabilities import DEVICES
 from horovod.torch.distributed._group import ProcessGroup
 from horovod.torch.distributed._work import Work
@@ -81,6 +81,7 @@ def _register() -> None:
     dist.Backend.register_backend(_NAME, _create, **arguments)
     _join.register_rendezvous()
     _callbacks.patch()
+    _quantization.patch()
 
 
 _register()

@@ -63,6 +63,20 @@ class Origin:
         return _bounded(f"{path}.then.{next(self._started[place])}")
 
 
+class MessageOrigin(Origin):
+    """A ``send`` or ``recv`` whose future has callbacks. Other ranks do not have it, so its callbacks start nothing."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self.line = Line()
+
+    def next(self, place: int) -> str:
+        raise ValueError(
+            f"a callback of the future of a {self._what} cannot start a collective: the group's other ranks cannot "
+            f"tell which of theirs belongs to it. Wait for the message, and start the collective after that"
+        )
+
+
 class Line:
     """Callbacks that start their operations one after the other."""
 
@@ -167,6 +181,11 @@ def belongs(future: torch._C.Future, origin: Origin) -> None:
     _origins[future] = origin
 
 
+def of_several(origins: Sequence[Origin]) -> Optional[Origin]:
+    """The origin of what ends when all of these have ended: the first one whose operation all ranks of a group have."""
+    return min(origins, key=lambda origin: isinstance(origin, MessageOrigin), default=None)
+
+
 def _bounded(path: str) -> str:
     """``path``, or a digest of it: callbacks of callbacks of callbacks may have long ones."""
     if len(path) <= _LONGEST_PATH:
@@ -210,9 +229,9 @@ def _set_result_of_origin(future: torch._C.Future, result: Any) -> None:
 
 
 def _collect_all_of_origin(futures: Sequence[torch._C.Future]) -> torch._C.Future:
-    """Callbacks of a future of several are callbacks of the first one."""
+    """Callbacks of a future of several are callbacks of the first one that is no message."""
     collected = _collect_all(futures)
-    origin = next((_origins[future] for future in futures if future in _origins), None)
+    origin = of_several([_origins[future] for future in futures if future in _origins])
     if origin is not None:
         _origins[collected] = origin
     return collected

@@ -6,7 +6,7 @@ import datetime
 import time
 from typing import Sequence
 
-from horovod.torch.distributed import _ends
+from horovod.torch.distributed import _callbacks, _ends
 from horovod.torch.distributed._work import Work, hold
 
 
@@ -14,7 +14,9 @@ class Coalesced(Work):
     """It ends when all of ``works`` have ended, and fails with the first one that failed."""
 
     def __init__(self, works: Sequence[Work], timeout: datetime.timedelta) -> None:
-        super().__init__(f"a group of {len(works)} operations", [t for w in works for t in w._outputs], timeout)
+        outputs = [t for w in works for t in w._outputs]
+        origin = _callbacks.of_several([w._origin for w in works if w._origin is not None])
+        super().__init__(f"a group of {len(works)} operations", outputs, timeout, origin)
         self._works = list(works)
         hold(self)
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Hashable, Optional, Sequence, Union
 import torch
 
 from horovod.common import _lib
-from horovod.torch.distributed import _memory, _threads
+from horovod.torch.distributed import _callbacks, _memory, _threads
 from horovod.torch.distributed._base import Base, Tensors, one
 from horovod.torch.distributed._work import Work, hold
 
@@ -38,7 +38,7 @@ class Message(Work):
         line: Hashable,
         transfer: Callable[[], Optional[int]],
     ) -> None:
-        super().__init__(name, outputs, timeout)
+        super().__init__(name, outputs, timeout, _callbacks.MessageOrigin(name))
         self._transfer: Optional[Callable[[], Optional[int]]] = transfer
         self._ended = threading.Event()
         self._refused: Optional[Exception] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from typing import Any, Optional
 
 import torch
@@ -19,12 +20,21 @@ _EVENTS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "al
 _NONE = datetime.timedelta(0)
 
 
+class _Coalescing(threading.local):
+    """What this thread collects: callbacks start operations in other threads meanwhile."""
+
+    works: Optional[list[Work]] = None  # those since _start_coalescing
+
+
 class Tracking(Reductions, Moves, Messages):
     """A group whose operations are noted when they have been started."""
 
     _started = 0  # operations that every rank starts
-    _coalesced: Optional[list[Work]] = None  # those since _start_coalescing
     _extension = _NONE  # of the next operation's time-out
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._coalescing = _Coalescing()
 
     def _start(self, kind: str, *args: Any, **kwargs: Any) -> Work:
         self._started += 1
@@ -40,8 +50,8 @@ class Tracking(Reductions, Moves, Messages):
             return self._noted(super()._recv(*args, **kwargs))
 
     def _noted(self, work: Work) -> Work:
-        if self._coalesced is not None:
-            self._coalesced.append(work)
+        if self._coalescing.works is not None:
+            self._coalescing.works.append(work)
         return work
 
     def _get_sequence_number_for_group(self) -> int:
@@ -64,11 +74,11 @@ class Tracking(Reductions, Moves, Messages):
 
         PyTorch 1.13 names no device, and waits for each Work.
         """
-        self._coalesced = None if device is None else []
+        self._coalescing.works = None if device is None else []
 
     def _end_coalescing(self, _: Any = None) -> Optional[Work]:
         """One Work for all operations since :meth:`_start_coalescing`."""
-        works, self._coalesced = self._coalesced, None
+        works, self._coalescing.works = self._coalescing.works, None
         if works is None:
             return None
         return works[0] if len(works) == 1 else Coalesced(works, self._timeout)

@@ -65,7 +65,7 @@ class Work(_TorchWork):
         what: str,
         outputs: Sequence[torch.Tensor],
         timeout: datetime.timedelta,
-        origin: Optional[_callbacks.Origin] = None,
+        origin: Optional[_callbacks.Origin],
     ) -> None:
         super().__init__()
         self._what = what
@@ -82,7 +82,7 @@ class Work(_TorchWork):
         self._future: Optional[torch.futures.Future] = None
         self._end: Optional[torch.futures.Future] = None  # the future that the outcome follows, until it is set
         self._callbacks: list[Callable[[], None]] = []
-        self._origin = origin  # None: operations that callbacks start are counted among those of the program
+        self._origin = origin  # of callbacks; None for a group of no operations
         self._serial = next(_serials)
         self._reached: Any = None  # after the end: the GPU's event at which the outputs are ready
 
