@@ -14,7 +14,7 @@ import (
 // bytes of this process wait for a Recv there. Messages with the same tag arrive in order.
 //
 // The errors are ErrNotInitialized, ErrInvalidArgument for a rank outside the job,
-// ErrInternal if the receiver has died or the job has failed, and ctx's.
+// ErrInternal if the receiver has died or shut down, or the job has failed, and ctx's.
 func Send[T Element](ctx context.Context, to int, tag uint32, data []T) error {
 	w, err := peer(to)
 	if err != nil {
@@ -25,7 +25,7 @@ func Send[T Element](ctx context.Context, to int, tag uint32, data []T) error {
 
 // Recv receives the next message with this tag from the process with rank from
 // into data, and returns its length in elements. It blocks until such a message
-// comes or ctx is done. The elements should have the sender's type.
+// comes or ctx is done, or until the sender has shut down. The elements should have the sender's type.
 //
 // The errors are those of Send, and two more. ErrMessageTooLong: the message is
 // longer than data; another Recv can have it. ErrInvalidArgument: the message does

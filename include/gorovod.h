@@ -304,6 +304,8 @@ void gorovod_free(void *data);
  * the caller may reuse data. label is any number of the caller's; it travels with the message. gorovod_recv
  * stores the message's length in *received and its label in *label (either may be NULL). If the message is
  * longer than bytes, gorovod_recv returns GOROVOD_INVALID_ARGUMENT, stores both nevertheless, and keeps the message.
+ * A message that was sent before its sender has shut down still comes. After that a call that concerns this rank fails
+ * with GOROVOD_UNKNOWN_ERROR, and gorovod_recv_any once all other ranks have shut down.
  */
 int gorovod_send(int to, uint32_t tag, uint16_t label, const void *data, size_t bytes, int64_t timeout_ms);
 int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *received, uint16_t *label,
@@ -311,6 +313,9 @@ int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *recei
 /* As gorovod_recv, from any rank that has sent a message with this tag; *from (may be NULL) is that rank. */
 int gorovod_recv_any(uint32_t tag, void *data, size_t bytes, int *from, size_t *received, uint16_t *label,
                      int64_t timeout_ms);
+/* As gorovod_recv_any, from any of these ranks; NULL and 0 stand for all. */
+int gorovod_recv_among(const int *ranks, int count, uint32_t tag, void *data, size_t bytes, int *from,
+                       size_t *received, uint16_t *label, int64_t timeout_ms);
 /*
  * For a job that horovodrun has not started: rank 0 serves the rendezvous at the address host, on a port
  * that the system chooses. Before horovod_init the ranks set HOROVOD_RANK, HOROVOD_SIZE and so on,

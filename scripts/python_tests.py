@@ -53,6 +53,7 @@ ALONE = {
     "test_tensorflow_docstrings.py",
     "test_tensorflow_jobs.py",
     "test_torch_distributed_jobs.py",
+    "test_torch_distributed_left.py",
     "test_torch_nccl.py",
     "test_upstream.py",
 }

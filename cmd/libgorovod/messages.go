@@ -41,14 +41,23 @@ func goRecv(from *C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, receiv
 }
 
 //export goRecvAny
-func goRecvAny(tag C.uint32_t, data unsafe.Pointer, n C.size_t, from *C.int, received *C.size_t, label *C.uint16_t,
-	timeout C.int64_t, reason *C.char) C.int {
-	if status := checkMessage(0, data, n, reason); status != C.GOROVOD_OK {
-		return status
+func goRecvAny(ranks *C.int, count C.int, tag C.uint32_t, data unsafe.Pointer, n C.size_t, from *C.int,
+	received *C.size_t, label *C.uint16_t, timeout C.int64_t, reason *C.char) C.int {
+	among := make([]int, 0, count)
+	for _, r := range unsafe.Slice(ranks, count) {
+		among = append(among, int(r))
+	}
+	if ranks == nil {
+		among = nil
+	}
+	for _, r := range append([]int{0}, among...) {
+		if status := checkMessage(C.int(r), data, n, reason); status != C.GOROVOD_OK {
+			return status
+		}
 	}
 	ctx, cancel := within(timeout)
 	defer cancel()
-	sender, length, its, err := process.RecvAny(ctx, uint32(tag), bytes(data, int64(n)))
+	sender, length, its, err := process.RecvAny(ctx, among, uint32(tag), bytes(data, int64(n)))
 	return messageReceived(sender, length, its, err, from, received, label, reason)
 }
 

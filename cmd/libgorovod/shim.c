@@ -428,12 +428,21 @@ int gorovod_recv(int from, uint32_t tag, void *data, size_t bytes, size_t *recei
 
 int gorovod_recv_any(uint32_t tag, void *data, size_t bytes, int *from, size_t *received, uint16_t *label,
                      int64_t timeout_ms) {
+  return gorovod_recv_among(NULL, 0, tag, data, bytes, from, received, label, timeout_ms);
+}
+
+int gorovod_recv_among(const int *ranks, int count, uint32_t tag, void *data, size_t bytes, int *from,
+                       size_t *received, uint16_t *label, int64_t timeout_ms) {
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  if (count < 0 || (count == 0) != (ranks == NULL)) {
+    EXPLAIN("ranks and count must name at least one rank, or be NULL and 0");
+    return GOROVOD_INVALID_ARGUMENT;
+  }
   int sender = -1;
   size_t length = 0;
   uint16_t its = 0;
-  int status = goRecvAny(tag, data, bytes, &sender, &length, &its, timeout_ms, reason);
+  int status = goRecvAny((int *)ranks, count, tag, data, bytes, &sender, &length, &its, timeout_ms, reason);
   if (from != NULL) *from = sender;
   if (received != NULL) *received = length;
   if (label != NULL) *label = its;

@@ -36,6 +36,8 @@ type Options struct {
 	Vanished func(rank, pid int, exit transport.Exit)
 	// Wake wakes the engine.
 	Wake func()
+	// Left reports that a rank has left in good order.
+	Left func() bool
 	// TrackFD, if set, is called with every descriptor that lives as long as the world.
 	TrackFD func(fd int, open bool)
 	Log     *slog.Logger
@@ -91,7 +93,7 @@ func (c *connector) endpoint(ctx context.Context, network transport.Network) (*p
 	d := c.waiting
 	endpoint, err := p2p.New(p2p.Config{Rank: c.Place.Rank, Size: c.Place.Size, Key: key, Generation: c.Generation,
 		Listener: d.Listener, Timeout: c.Config.Timeout, Addrs: d.addrs, Knocks: c.Knocks, TLS: c.Config.Seal(),
-		TrackFD: c.TrackFD, Err: network.Err})
+		TrackFD: c.TrackFD, Err: network.Err, Left: c.Left})
 	if err != nil {
 		return nil, fmt.Errorf("messages between ranks: %w", err)
 	}

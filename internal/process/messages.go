@@ -24,11 +24,11 @@ func Recv(ctx context.Context, from int, tag uint32, p []byte) (n int, label uin
 	return w.Recv(ctx, from, tag, p)
 }
 
-// RecvAny receives a message from any rank; see p2p.Endpoint.
-func RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
+// RecvAny receives a message from any of the ranks among; see p2p.Endpoint.
+func RecvAny(ctx context.Context, among []int, tag uint32, p []byte) (from, n int, label uint16, err error) {
 	w := current.Load()
 	if w == nil {
 		return 0, 0, 0, engine.ErrNotInitialized
 	}
-	return w.RecvAny(ctx, tag, p)
+	return w.RecvAny(ctx, among, tag, p)
 }

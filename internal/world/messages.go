@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/gorovod/gorovod/internal/engine"
 	"github.com/gorovod/gorovod/internal/transport/p2p"
 )
 
@@ -21,24 +23,54 @@ func (w *World) Recv(ctx context.Context, from int, tag uint32, p []byte) (n int
 	return n, label, w.whyEnded(ctx, err)
 }
 
-// RecvAny receives a message from any rank; see p2p.Endpoint.
-func (w *World) RecvAny(ctx context.Context, tag uint32, p []byte) (from, n int, label uint16, err error) {
+// RecvAny receives a message from any of the ranks among; see p2p.Endpoint.
+func (w *World) RecvAny(ctx context.Context, among []int, tag uint32, p []byte) (from, n int, label uint16, err error) {
 	defer w.monitor.Attend().Done()
-	from, n, label, err = w.messages.RecvAny(ctx, tag, p)
+	from, n, label, err = w.messages.RecvAny(ctx, among, tag, p)
 	return from, n, label, w.whyEnded(ctx, err)
 }
 
-// whyEnded adds the rank that has left to the error of a call, if that has ended all messages. The other end of the
-// call may have closed its endpoint only because of that rank.
+// leaving reports whether a rank has left: then others may have left, too.
+func (w *World) leaving() bool {
+	e := w.running.Load()
+	if e == nil {
+		return false
+	}
+	by, over := e.ClosedBy()
+	return over || by >= 0
+}
+
+// newsTime is how long a rank whose connection with another one has ended waits for the news why. The news comes by
+// another way, through the leaders of hosts or the launcher.
+const newsTime = time.Second
+
+// whyEnded adds the cause to the error of a call that has failed because another rank is gone: the rank that was the
+// first to leave, or the failure of the world. The other end of the call may have closed its endpoint only because of
+// that.
 func (w *World) whyEnded(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, p2p.ErrTooLong) {
 		return err
 	}
+	left, lost := (*p2p.Left)(nil), (*p2p.Lost)(nil)
+	gone := errors.As(err, &left) || errors.As(err, &lost)
+	if gone {
+		for began := time.Now(); !w.leaving() && w.net.Err() == nil && time.Since(began) < newsTime; {
+			time.Sleep(newsTime / 100)
+		}
+	}
 	if left := w.Engine.Departure(); left != nil {
 		return fmt.Errorf("%w: %w", err, left)
 	}
-	if w.Engine.Failure() != nil {
+	if f := w.Engine.Failure(); f != nil {
 		w.Engine.NoteVictim()
+		if gone {
+			return fmt.Errorf("%w: %w", err, f)
+		}
+		return err
+	}
+	if left != nil {
+		return fmt.Errorf("%w: %w", err, &engine.Error{Code: engine.UnknownError,
+			Reason: engine.LeftText(w.Describe(left.Rank) + " has shut down")})
 	}
 	return err
 }

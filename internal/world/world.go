@@ -178,7 +178,8 @@ func (w *World) begin(ctx context.Context, o Options) (err error) {
 	w.net, w.messages, err = connect.Ranks(ctx, connect.Options{Config: w.Config, Place: w.Place, Members: w.members,
 		Session: w.session, Peers: w.start.Peers, Secret: w.start.Secret, Generation: w.start.Generation,
 		Knocks:    w.knocks,
-		NextDeath: w.monitor.NextDeath, Vanished: w.monitor.Vanished, Wake: w.wake, TrackFD: o.TrackFD, Log: o.Log})
+		NextDeath: w.monitor.NextDeath, Vanished: w.monitor.Vanished, Wake: w.wake, Left: w.leaving,
+		TrackFD: o.TrackFD, Log: o.Log})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,10 @@
 // Kept messages of the dead rank can still be received. A rank without a connection
 // to it learns of the death when the world aborts (Config.Err, Abort).
 //
+// A rank that leaves in good order says goodbye on its connections. Messages that it has sent still arrive, then calls
+// that concern it fail with a Left. A rank without a connection to it learns from Config.Left that somebody has left,
+// and then makes a connection to each rank for whose messages it waits, to see whether that one is still there.
+//
 // # Who has a buffer, and a connection
 //
 // The states of a Recv's buffer, and the events that change them (waiter.stage, under the box's lock):
@@ -45,6 +49,7 @@
 // These may block:
 //   - Send, Recv and RecvAny: until their ctx or the Endpoint ends;
 //   - box.run: until there is room;
+//   - box.look: until a Send to that rank has ended, and a connection is made (at most Config.Timeout);
 //   - Close: at most farewellTimeout on each connection.
 package p2p
 
@@ -69,7 +74,7 @@ const (
 	messageCost = 64
 )
 
-// errPoll is the time between two calls of Config.Err while the Endpoint is in use.
+// errPoll is the time between two calls of Config.Err, and of Config.Left, while the Endpoint is in use.
 const errPoll = 50 * time.Millisecond
 
 // farewellTimeout bounds the time for telling the others that this rank closes.
@@ -119,6 +124,9 @@ type Config struct {
 	// Err returns the cause once the world has been aborted. Then the Endpoint aborts, too, within errPoll. Optional.
 	// It must be safe for concurrent calls.
 	Err func() error
+	// Left reports that a rank of the world, whichever, has left in good order. The Endpoint notices within errPoll.
+	// Optional. It must be safe for concurrent calls.
+	Left func() bool
 }
 
 func (c *Config) check() error {
@@ -130,6 +138,9 @@ func (c *Config) check() error {
 	}
 	if c.Err == nil {
 		c.Err = func() error { return nil }
+	}
+	if c.Left == nil {
+		c.Left = func() bool { return false }
 	}
 	switch err := link.Check(c.Listener); {
 	case err != nil:
@@ -157,6 +168,7 @@ type Endpoint struct {
 	ctx        context.Context // ends with the Endpoint
 	cancel     context.CancelFunc
 	ended      chan struct{} // closed when cause is set
+	parting    chan struct{} // closed when Config.Left has returned true
 	polling    sync.Once
 	goroutines sync.WaitGroup
 	finished   chan struct{} // closed when Close is done
@@ -166,7 +178,7 @@ type Endpoint struct {
 	closed bool               // no goroutine starts any more
 	conns  map[*link.Conn]int // with the rank at the other end
 
-	arrived chan struct{} // closed when a box has a new message; nil if nobody waits for one. Guarded by mu
+	arrived chan struct{} // see arrivals; nil if nobody waits. Guarded by mu
 	served  atomic.Uint32 // counts RecvAny's looks: the next one starts at that box
 }
 
@@ -184,6 +196,7 @@ func New(c Config) (*Endpoint, error) {
 		boxes:    make([]box, c.Size),
 		outs:     make([]outbox, c.Size),
 		ended:    make(chan struct{}),
+		parting:  make(chan struct{}),
 		finished: make(chan struct{}),
 		conns:    make(map[*link.Conn]int),
 	}
@@ -277,12 +290,12 @@ func (m *Endpoint) enter(ctx context.Context, rank int) error {
 	if err := m.cfg.Err(); err != nil {
 		m.Abort(err)
 	}
-	m.polling.Do(func() { m.start(m.pollErr) })
+	m.polling.Do(func() { m.start(m.poll) })
 	return m.err()
 }
 
-// pollErr notices that the world has been aborted.
-func (m *Endpoint) pollErr() {
+// poll notices that the world has been aborted, and that a rank has left.
+func (m *Endpoint) poll() {
 	t := time.NewTicker(errPoll)
 	defer t.Stop()
 	for {
@@ -290,6 +303,9 @@ func (m *Endpoint) pollErr() {
 		case <-t.C:
 			if err := m.cfg.Err(); err != nil {
 				m.Abort(err)
+			}
+			if !m.isParting() && m.cfg.Left() {
+				close(m.parting)
 			}
 		case <-m.ended:
 			return

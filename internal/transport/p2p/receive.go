@@ -24,6 +24,7 @@ type box struct {
 	bytes   int                  // of kept messages, and of messages that are being read to be kept
 	changed chan struct{}        // closed at the next change; nil if nobody waits for one
 	err     error                // why nothing more comes
+	visited sync.Once            // see visit
 }
 
 // kept is a message that nobody has asked for yet.
@@ -101,12 +102,19 @@ func (b *box) receive(ctx context.Context, tag uint32, p []byte) (int, uint16, e
 	b.waiting[tag] = append(b.waiting[tag], w)
 	b.change()
 	b.mu.Unlock()
-	select {
-	case <-w.done:
-	case <-ctx.Done():
-		b.giveUp(tag, w)
-	case <-b.m.ended:
-		b.giveUp(tag, w)
+	for parting := b.m.parting; ; {
+		select {
+		case <-parting:
+			b.visit()
+			parting = nil
+			continue
+		case <-w.done:
+		case <-ctx.Done():
+			b.giveUp(tag, w)
+		case <-b.m.ended:
+			b.giveUp(tag, w)
+		}
+		break
 	}
 	switch {
 	case w.err != errCancelled:
@@ -265,6 +273,7 @@ func (b *box) fail(err error) {
 		}
 		delete(b.waiting, tag)
 	}
+	b.m.announce()
 }
 
 // orphanGrace is how long orphan waits for the sender's own connection after another connection has shown that the

@@ -26,7 +26,7 @@ func TestRecvAny(t *testing.T) {
 	next := make([]byte, size)
 	p := make([]byte, 8)
 	for range size * each {
-		from, n, _, err := endpoints[0].RecvAny(ctx, 7, p)
+		from, n, _, err := endpoints[0].RecvAny(ctx, nil, 7, p)
 		if err != nil || n != 1 || p[0] != next[from] {
 			t.Fatalf("got %d bytes %v from rank %d, %v; want message %d", n, p[:n], from, err, next[from])
 		}
@@ -43,7 +43,7 @@ func TestRecvAnyOfALargeMessage(t *testing.T) {
 	want := pattern(MaxKept+1, 3)
 	go mustSend(t, endpoints[1], 0, 5, want)
 	p := make([]byte, len(want))
-	from, n, _, err := endpoints[0].RecvAny(ctx, 5, p)
+	from, n, _, err := endpoints[0].RecvAny(ctx, nil, 5, p)
 	if err != nil || from != 1 || n != len(want) || !bytes.Equal(p, want) {
 		t.Fatalf("%d bytes from rank %d, %v", n, from, err)
 	}
@@ -63,7 +63,7 @@ func TestRecvAnyWaits(t *testing.T) {
 	mustSend(t, endpoints[1], 0, 9, []byte{1})
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if _, _, _, err := endpoints[0].RecvAny(ctx, 9, make([]byte, 1)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, _, err := endpoints[0].RecvAny(ctx, nil, 9, make([]byte, 1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	if err := <-got; err != nil {
@@ -71,7 +71,7 @@ func TestRecvAnyWaits(t *testing.T) {
 	}
 	cause := errors.New("the cause")
 	go func() {
-		_, _, _, err := endpoints[0].RecvAny(limited(t), 9, nil)
+		_, _, _, err := endpoints[0].RecvAny(limited(t), nil, 9, nil)
 		got <- err
 	}()
 	endpoints[0].Abort(cause)

@@ -127,11 +127,13 @@ func (o *outbox) connect(ctx context.Context) error {
 	dial, cancel := context.WithTimeout(m.ctx, m.cfg.Timeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	c, route, err := m.dialer.Dial(dial, o.to, o.route, m.hello(o.to), nil)
+	c, route, err := m.dialer.Dial(dial, o.to, o.route, m.hello(o.to), o.gone)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.As(err, new(*Left)):
+		return err
 	case dial.Err() != nil:
 		return fmt.Errorf("connect: %w (after %v)", err, m.cfg.Timeout)
 	default:

@@ -113,9 +113,9 @@ func parseHeader(p []byte) (header, error) {
 func lost(rank int, c *link.Conn, err error) error {
 	switch {
 	case errors.Is(err, errGoodbye):
-		return fmt.Errorf("rank %d has closed its endpoint", rank)
+		return &Left{rank}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = errors.New("the other end closed it without goodbye")
 	}
-	return fmt.Errorf("connection to rank %d (%v) lost: %w", rank, c.RemoteAddr(), err)
+	return &Lost{rank, c.RemoteAddr(), err}
 }

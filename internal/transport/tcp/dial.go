@@ -45,7 +45,7 @@ func (n *Network) connect(ctx context.Context, h hello) (*conn, error) {
 	defer cancel()
 	p := &n.peers[h.to]
 	first := p.start(h.stream, n.cfg.Paths(int(h.to)))
-	raw, route, err := n.dialer.Dial(ctx, int(h.to), first, h.encode(), func() error {
+	raw, route, err := n.dialer.Dial(ctx, int(h.to), first, h.encode(), func(error) error {
 		if p.left.Load() {
 			return errLeft
 		}

@@ -16,7 +16,7 @@ import os
 import resource
 import weakref
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any, Optional, Sequence, Union
 
 from horovod.common.exceptions import HorovodInternalError
 
@@ -147,9 +147,10 @@ _PROTOTYPES = {
         ctypes.c_int,
         [ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, _size_p, _uint16_p, ctypes.c_int64],
     ),
-    "gorovod_recv_any": (
+    "gorovod_recv_among": (
         ctypes.c_int,
-        [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, _int_p, _size_p, _uint16_p, ctypes.c_int64],
+        [_int_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, _int_p, _size_p, _uint16_p]
+        + [ctypes.c_int64],
     ),
     "gorovod_serve": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, _int_p]),
     "gorovod_elastic": (ctypes.c_int, []),
@@ -390,18 +391,21 @@ def send(to: int, tag: int, label: int, address: int, size: int, timeout_ms: int
         raise error(status)
 
 
-def recv(source: Optional[int], tag: int, address: int, size: int) -> tuple[int, int, int]:
-    """Wait for a message of at most ``size`` bytes, from any rank if ``source`` is None.
+def recv(source: Union[int, Sequence[int], None], tag: int, address: int, size: int) -> tuple[int, int, int]:
+    """Wait for a message of at most ``size`` bytes, from a rank, from any of several, or from any if ``source``
+    is None.
 
     Returns the sender, the length and the label. A message that is longer than ``size`` is not received: it stays for
     the next call. Raises as :func:`error` says.
     """
     received, label = ctypes.c_size_t(), ctypes.c_uint16()
-    sender = ctypes.c_int(-1 if source is None else source)
-    if source is None:
-        status = load().gorovod_recv_any(tag, address, size, sender, received, label, -1)
-    else:
+    sender = ctypes.c_int(source if isinstance(source, int) else -1)
+    if isinstance(source, int):
         status = load().gorovod_recv(source, tag, address, size, received, label, -1)
+    else:
+        ranks = None if source is None else (ctypes.c_int * len(source))(*source)
+        count = 0 if source is None else len(source)
+        status = load().gorovod_recv_among(ranks, count, tag, address, size, sender, received, label, -1)
     if status != OK and received.value <= size:
         raise error(status)
     return sender.value, received.value, label.value

@@ -31,13 +31,13 @@ type Dialer struct {
 }
 
 // Dial tries all addresses of a rank again and again until ctx ends. It gives up earlier if every address refuses, or
-// if gone, which may be nil, returns an error; it calls gone before each attempt. first is the index of the address to
-// begin with, and route the index of the address that worked.
-func (d *Dialer) Dial(ctx context.Context, rank, first int, hello []byte, gone func() error) (c *Conn, route int,
-	err error) {
+// if gone, which may be nil, returns an error; it calls gone before each attempt, with the error of the one before (nil
+// for the first). first is the index of the address to begin with, and route the index of the address that worked.
+func (d *Dialer) Dial(ctx context.Context, rank, first int, hello []byte, gone func(last error) error) (c *Conn,
+	route int, err error) {
 	for pause := dialPause; ; pause = min(2*pause, maxDialPause) {
 		if gone != nil {
-			if err := gone(); err != nil {
+			if err := gone(err); err != nil {
 				return nil, 0, err
 			}
 		}

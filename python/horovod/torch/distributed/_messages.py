@@ -130,7 +130,7 @@ class Messages(Base):
         return self._recv(one(tensors, "recv_anysource"), None, tag)
 
     def _recv(self, tensor: torch.Tensor, src: Optional[int], tag: int) -> Work:
-        source, number = None if src is None else self._ranks[src], self._tag(tag)
+        source, number = tuple(self._ranks) if src is None else self._ranks[src], self._tag(tag)
         host = _memory.writable(tensor, by_host=True)
         _memory.check_written([tensor], "recv")
 
