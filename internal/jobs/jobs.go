@@ -145,7 +145,7 @@ func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time
 			return err
 		}
 		if number >= 0 {
-			for _, line := range wrapped(cell(jobs[number].Now), columns-2) {
+			for _, line := range printable.Wrap(cell(jobs[number].Now), columns-2) {
 				if _, err := fmt.Fprintf(out, "  %s\n", line); err != nil {
 					return err
 				}
@@ -167,21 +167,6 @@ func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time
 
 // columns is the width of the narrowest usual terminal.
 const columns = 80
-
-// wrapped breaks a text between words into lines of at most so many characters. A longer word has a line of its own.
-func wrapped(text string, most int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		if line != "" && len([]rune(line))+1+len([]rune(word)) > most {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
-}
 
 // CommandOf is the command line of a process on this host, for a terminal; "?" if it is not known.
 func CommandOf(pid int) string { return short(cell(commandOf(pid))) }
