@@ -99,28 +99,28 @@ func meeting(pid int) (peers []string, isRank bool) {
 	return nil, slices.ContainsFunc(silent, func(s flight.Silent) bool { return s.PID == pid })
 }
 
-// only is the one job of this user that runs here.
+// only is the one job of this user that runs here. The error is several if there are more.
 func only(locals map[int]string) (*source, error) {
-	all := shown(locals)
-	if len(all) != 1 {
+	switch all := shown(locals); len(all) {
+	case 0:
 		return nil, errors.New(listed(locals))
+	case 1:
+		return all[0], nil
+	default:
+		return nil, &several{jobs: all}
 	}
-	return all[0], nil
 }
 
 // listed says which jobs there are.
 func listed(locals map[int]string) string {
-	var names []string
-	for _, s := range shown(locals) {
-		names = append(names, fmt.Sprintf("%d (%s)", s.job, jobs.CommandOf(s.job)))
-	}
-	switch len(names) {
+	switch all := shown(locals); len(all) {
 	case 0:
 		return "No job of this user runs on this host that its launcher shows, or rank 0 by GOROVOD_DASHBOARD"
 	case 1:
-		return "This one runs: " + names[0]
+		return fmt.Sprintf("This one runs: %d (%s)", all[0].job, jobs.CommandOf(all[0].job))
+	default:
+		return (&several{jobs: all}).Error()
 	}
-	return "These run, name one of them: " + strings.Join(names, ", ")
 }
 
 // shown are the jobs of this user that processes on this host show; root's are those of all users.
