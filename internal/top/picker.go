@@ -57,7 +57,9 @@ func (p *picker) view(width, height int) []line {
 		if i == p.at {
 			mark, look = "> ", heading
 		}
-		text := fmt.Sprintf("%s%*d  %s", mark, len(fmt.Sprint(len(p.jobs))), i+1, p.jobs[i].name)
+		job := p.jobs[i]
+		text := fmt.Sprintf("%s%*d  job %d: ", mark, len(fmt.Sprint(len(p.jobs))), i+1, job.job)
+		text += jobs.Short(job.command, max(1, width-len(text)))
 		lines = append(lines, line{{text, look}})
 	}
 	keys := line{{"arrows or number: choose  Enter: watch  q: quit", faint}}
@@ -79,7 +81,8 @@ func (s *several) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d jobs run on this host. Name one of them:", len(s.jobs))
 	for _, j := range s.jobs {
-		fmt.Fprintf(&b, "\n  %s %d  (%s)", command, j.job, jobs.CommandOf(j.job))
+		text := fmt.Sprintf("\n  %s %d  (", command, j.job)
+		b.WriteString(text + jobs.Short(j.command, 80-len(text)) + ")") // 80 columns
 	}
 	return b.String()
 }

@@ -11,8 +11,8 @@ import (
 func someJobs(n int) (all []*source) {
 	for i := range n {
 		pid := 4711 + i
-		name := fmt.Sprintf("job %d: python train_the_model_%d.py --lr 0.1", pid, i)
-		all = append(all, &source{job: pid, name: name})
+		command := fmt.Sprintf("horovodrun -np 2 python /home/me/src/train_the_model_of_the_year.py --lr 0.%d", i+1)
+		all = append(all, &source{job: pid, command: command})
 	}
 	return all
 }
@@ -74,8 +74,8 @@ func TestThePickerFits(t *testing.T) {
 	}
 	const want = `2 jobs run on this host. Which one?
 
-  1  job 4711: python train_the_model_0.py --lr 0.1
-> 2  job 4712: python train_the_model_1.py --lr 0.1
+  1  job 4711: horovodrun -np 2 python train_the_model_of_the_year.py --lr 0.1
+> 2  job 4712: horovodrun -np 2 python train_the_model_of_the_year.py --lr 0.2
 
 arrows or number: choose  Enter: watch  q: quit`
 	var got []string

@@ -34,10 +34,15 @@ type source struct {
 	token  string // "" for none
 	client *http.Client
 
-	// Of a process on this host: which job it shows, and the process that stands for the job: itself, or rank 0's.
-	id  overview.Identity
-	job int
+	// Of a process on this host: which job it shows, the process that stands for the job (itself, or rank 0's), and
+	// that one's command line.
+	id      overview.Identity
+	job     int
+	command string
 }
+
+// mostCommand is how many characters of a command line a list of jobs may need.
+const mostCommand = 200
 
 // connectTime limits the time that a launcher may take to answer.
 const connectTime = 10 * time.Second
@@ -117,7 +122,7 @@ func listed(locals map[int]string) string {
 	case 0:
 		return "No job of this user runs on this host that its launcher shows, or rank 0 by GOROVOD_DASHBOARD"
 	case 1:
-		return fmt.Sprintf("This one runs: %d (%s)", all[0].job, jobs.CommandOf(all[0].job))
+		return fmt.Sprintf("This one runs: %d (%s)", all[0].job, jobs.CommandOf(all[0].job, jobs.MostCommand))
 	default:
 		return (&several{jobs: all}).Error()
 	}
@@ -148,7 +153,8 @@ func local(pid int, name string) *source {
 			ResponseHeaderTimeout: connectTime}}}
 	s.identify()
 	s.job = cmp.Or(s.id.PID, pid)
-	s.name = fmt.Sprintf("job %d: %s", s.job, jobs.CommandOf(s.job))
+	s.command = jobs.CommandOf(s.job, mostCommand)
+	s.name = fmt.Sprintf("job %d: %s", s.job, jobs.Short(s.command, jobs.MostCommand))
 	return s
 }
 
