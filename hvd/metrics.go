@@ -100,7 +100,8 @@ func Metrics() (*Figures, error) {
 		return nil, ErrNotInitialized
 	}
 	f := w.Figures()
-	m := &Figures{Rank: w.Place.Rank, Size: w.Place.Size, Negotiation: histogram(&f.Negotiation), Steps: histogram(&f.Steps), Samples: f.Samples,
+	m := &Figures{Rank: w.Place.Rank, Size: w.Place.Size, Negotiation: histogram(&f.Negotiation),
+		Steps: histogram(&f.Steps), Samples: f.Samples,
 		Waited: time.Duration(f.Waited), CacheHits: f.Marks,
 		CacheMisses: f.Requests, NaNs: f.NaNs, Fused: f.Fusion.Batches, FusedTensors: f.Fusion.Tensors,
 		FusedBytes: f.Fusion.Bytes, FusionThreshold: f.Fusion.Threshold, Pending: f.Pending,

@@ -135,7 +135,8 @@ func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time
 		if !j.Started.IsZero() {
 			since = now.Sub(j.Started).Round(time.Second).String()
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", j.PID, ranks, cell(j.Network), since, Short(cell(j.Command), MostCommand))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", j.PID, ranks, cell(j.Network), since,
+			Short(cell(j.Command), MostCommand))
 	}
 	w.Flush()
 	// What a job does is a sentence, which has lines of its own: 80 columns are enough for the rest.

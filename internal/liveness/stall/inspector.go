@@ -70,7 +70,7 @@ type Inspector struct {
 
 	marks    map[key]mark
 	notices  notices
-	examined [2]bool // since this rank was blocked for that long, the Inspector has looked for a deadlock: see toExamine
+	examined [2]bool // it has looked for a deadlock since this rank was blocked for so long: see toExamine
 }
 
 // mark says what the Inspector has done about a stalled operation.
