@@ -28,7 +28,8 @@ var Command = &commandline.Command{
 		"address of a dashboard; GOROVOD_METRICS_TOKEN_FILE has the token if that needs one. Without it, " +
 		"you watch the job that runs, or pick one if several run. A job of horovodrun needs no option for this. " +
 		"Ranks of other launchers need GOROVOD_DASHBOARD or GOROVOD_METRICS; look on rank 0's host. While nobody " +
-		"looks, only the job's summary asks the ranks. A job is shown only to its user and to root. q quits, h shows the other keys.",
+		"looks, only the job's summary asks the ranks. A job is shown only to its user and to root. " +
+		"q quits, h shows the other keys.",
 	Examples: []commandline.Example{
 		{Line: "gorovod top", About: "The job that runs on this host."},
 		{Line: "gorovod top 4711", About: "The job whose launcher is process 4711: see gorovod ps."},
