@@ -10,6 +10,8 @@ import (
 // Figures are the counts and times of this process since Init. All but Pending and OldestPending only grow until
 // Shutdown.
 type Figures struct {
+	// Rank and Size are those of this process and its job.
+	Rank, Size int
 	// Collectives are the operations as they were executed, by kind and size.
 	// Tensors that travelled together make one.
 	Collectives []CollectiveFigures
@@ -89,7 +91,8 @@ type Histogram struct {
 // of a Histogram has no bound.
 func (h *Histogram) Bound(bucket int) time.Duration { return feed.Bound(bucket) }
 
-// Metrics returns the counts and times of this process since Init. It sends nothing. The error is ErrNotInitialized
+// Metrics returns the counts and times of this process since Init. Print them, and they are one sentence: see
+// Figures.String. It sends nothing. The error is ErrNotInitialized
 // before Init and after Shutdown.
 func Metrics() (*Figures, error) {
 	w := process.World()
@@ -97,7 +100,8 @@ func Metrics() (*Figures, error) {
 		return nil, ErrNotInitialized
 	}
 	f := w.Figures()
-	m := &Figures{Negotiation: histogram(&f.Negotiation), Steps: histogram(&f.Steps), Samples: f.Samples,
+	m := &Figures{Rank: w.Place.Rank, Size: w.Place.Size, Negotiation: histogram(&f.Negotiation),
+		Steps: histogram(&f.Steps), Samples: f.Samples,
 		Waited: time.Duration(f.Waited), CacheHits: f.Marks,
 		CacheMisses: f.Requests, NaNs: f.NaNs, Fused: f.Fusion.Batches, FusedTensors: f.Fusion.Tensors,
 		FusedBytes: f.Fusion.Bytes, FusionThreshold: f.Fusion.Threshold, Pending: f.Pending,

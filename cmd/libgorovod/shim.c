@@ -14,28 +14,36 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include "_cgo_export.h"
 
-/* The reason for a thread's last failure. Not a __thread array: Go's own thread
+/* What the library keeps for each thread. Not a __thread variable: Go's own thread
  * local puts all of the library's into the static TLS block, of which a process
  * that loads libraries late has little left. */
-static pthread_key_t reason_key;
-static char no_memory[REASON_BYTES];
+struct thread {
+  char reason[REASON_BYTES]; /* for its last failure */
+  bool submits;              /* it has submitted an operation */
+};
 
-static char *reason_of_thread(void) {
-  char *buf = pthread_getspecific(reason_key);
-  if (buf == NULL) {
-    buf = calloc(1, REASON_BYTES);
-    if (buf == NULL || pthread_setspecific(reason_key, buf) != 0) {
-      free(buf);
-      return no_memory;
+static pthread_key_t thread_key;
+static struct thread no_memory;
+
+static struct thread *this_thread(void) {
+  struct thread *t = pthread_getspecific(thread_key);
+  if (t == NULL) {
+    t = calloc(1, sizeof *t);
+    if (t == NULL || pthread_setspecific(thread_key, t) != 0) {
+      free(t);
+      return &no_memory;
     }
   }
-  return buf;
+  return t;
 }
+
+static char *reason_of_thread(void) { return this_thread()->reason; }
 
 #define EXPLAIN(...) snprintf(reason_of_thread(), REASON_BYTES, __VA_ARGS__)
 
@@ -78,7 +86,7 @@ static void in_child(void) {
 }
 
 __attribute__((constructor)) static void remember_home(void) {
-  pthread_key_create(&reason_key, free);
+  pthread_key_create(&thread_key, free);
   if (shim_no_room()) {
     static const volatile unsigned char nowhere = 0;
     here = &nowhere;
@@ -257,6 +265,19 @@ static const gorovod_op *complete(const gorovod_op *op, gorovod_op *room) {
   return room;
 }
 
+/* Whether a thread other than the main one has submitted an operation. */
+static bool others_submit;
+
+/* Notes that this thread submits operations. The system call is its first time's. */
+static void note_submitter(void) {
+  struct thread *t = this_thread();
+  if (t->submits) return;
+  t->submits = true;
+  if (syscall(SYS_gettid) != home) __atomic_store_n(&others_submit, true, __ATOMIC_RELAXED);
+}
+
+bool shim_others_submit(void) { return __atomic_load_n(&others_submit, __ATOMIC_RELAXED); }
+
 /* Marks the operation as in progress; a refusal changes that. */
 static void begin(const gorovod_op *op) {
   if (op->status != NULL) __atomic_store_n(op->status, GOROVOD_IN_PROGRESS, __ATOMIC_RELEASE);
@@ -274,6 +295,7 @@ int gorovod_enqueue(const gorovod_op *op, int64_t *handle) {
   op = complete(op, &room);
   if (op == NULL) return GOROVOD_INVALID_ARGUMENT;
   begin(op);
+  note_submitter();
   return goEnqueue((gorovod_op *)op, handle, reason);
 }
 
@@ -308,6 +330,7 @@ int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n,
     ops = known;
   }
   for (int i = 0; i < n && status == GOROVOD_OK; i++) begin(ops[i]);
+  note_submitter();
   if (status == GOROVOD_OK) status = goEnqueueGroup((char *)name, (gorovod_op **)ops, n, handles, reason);
   free(room);
   free(known);

@@ -14,6 +14,9 @@
 /* Remembers a descriptor that a forked child must close, or forgets it. */
 void shim_track_fd(int fd, int open);
 
+/* Whether a thread other than the main one has submitted an operation. */
+bool shim_others_submit(void);
+
 /* The file of this library; NULL if it is not known. */
 const char *shim_library(void);
 

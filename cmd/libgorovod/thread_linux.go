@@ -1,5 +1,8 @@
 package main
 
+// #include "shim.h"
+import "C"
+
 import (
 	"os"
 
@@ -11,4 +14,5 @@ import (
 func init() {
 	pid := os.Getpid() // no forked child ever asks
 	process.MainThread = func() bool { return unix.Gettid() == pid }
+	process.OthersSubmit = func() bool { return bool(C.shim_others_submit()) }
 }

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+
+	"golang.org/x/term"
 
 	"github.com/gorovod/gorovod/internal/commandline"
 	"github.com/gorovod/gorovod/internal/doctor/cluster"
@@ -35,6 +38,7 @@ type Cluster struct {
 	Python          string            `placeholder:"PROGRAM" help:"The Python whose frameworks the report lists. Default: python3."`
 	Named           bool              `kong:"-"` // Python, by the user
 	Variables       cluster.Variables `kong:"-"` // of this environment
+	Columns         int               `kong:"-"` // of the report's lines; 0: no limit
 	NoPairs         bool              `help:"Do not measure the connections between the hosts. Default: measure them." xor:"pairs"`
 }
 
@@ -78,16 +82,18 @@ const exitUsage = 2
 // from os.Environ. It returns the exit code: 1 if something is wrong, 2 if the arguments make no sense. examine
 // examines hosts and prints its findings.
 func Main(name string, args, environ []string, stdout, stderr io.Writer, examine func(Cluster, io.Writer) error) int {
+	columns := columnsOf(stdout)
 	// because hosts and ranks choose some of the text
 	stdout, stderr = printable.Writer{To: stdout}, printable.Writer{To: stderr}
-	code, err := run(name, args, environ, stdout, examine)
+	code, err := run(name, args, environ, stdout, columns, examine)
 	if err != nil && !errors.Is(err, ErrUnwell) {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 	}
 	return code
 }
 
-func run(name string, args, environ []string, stdout io.Writer, examine func(Cluster, io.Writer) error) (int, error) {
+func run(name string, args, environ []string, stdout io.Writer, columns int,
+	examine func(Cluster, io.Writer) error) (int, error) {
 	var o options
 	for _, a := range args {
 		if a == "" || strings.HasPrefix(a, "-") && strings.HasSuffix(a, "=") {
@@ -124,7 +130,21 @@ func run(name string, args, environ []string, stdout io.Writer, examine func(Clu
 	case o.Env:
 		return ended(Env(stdout, environ))
 	}
+	o.Columns = columns
 	return ended(examine(o.Cluster, stdout))
+}
+
+// columnsOf is the width of a terminal; 0 for a file or a pipe, in which a finding has one line, however long.
+func columnsOf(out io.Writer) int {
+	f, ok := out.(*os.File)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
 }
 
 // ended adds the exit code to an error: 2 for invalid arguments, 1 for other errors, 0 for none.

@@ -54,6 +54,8 @@ type Options struct {
 	// MainThread, if set, reports whether the calling goroutine runs on the program's main thread, and stays there.
 	// While that thread waits for an operation, the program waits for it: see Waiting.Blocked.
 	MainThread func() bool
+	// OthersSubmit, if set, reports whether a thread other than the main one has submitted an operation.
+	OthersSubmit func() bool
 	// Collective has the options of the algorithms.
 	Collective collective.Options
 	// Carrier, if set, makes the carrier of a lane of several members. All members call it for the same lane. It may

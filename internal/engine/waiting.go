@@ -57,6 +57,10 @@ func (e *Engine) Waiting() []Waiting {
 	return all
 }
 
+// OthersSubmit reports whether a thread other than the main one has submitted an operation. If one has, this rank may
+// submit more although its main thread waits. It is safe on any goroutine.
+func (e *Engine) OthersSubmit() bool { return e.opts.OthersSubmit != nil && e.opts.OthersSubmit() }
+
 const (
 	// waitSlice is the length of the slices of a wait without limit.
 	waitSlice = time.Second

@@ -135,7 +135,8 @@ func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time
 		if !j.Started.IsZero() {
 			since = now.Sub(j.Started).Round(time.Second).String()
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", j.PID, ranks, cell(j.Network), since, short(cell(j.Command)))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", j.PID, ranks, cell(j.Network), since,
+			Short(cell(j.Command), MostCommand))
 	}
 	w.Flush()
 	// What a job does is a sentence, which has lines of its own: 80 columns are enough for the rest.
@@ -145,7 +146,7 @@ func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time
 			return err
 		}
 		if number >= 0 {
-			for _, line := range wrapped(cell(jobs[number].Now), columns-2) {
+			for _, line := range printable.Wrap(cell(jobs[number].Now), columns-2) {
 				if _, err := fmt.Fprintf(out, "  %s\n", line); err != nil {
 					return err
 				}
@@ -168,35 +169,22 @@ func writeTable(out io.Writer, jobs []Job, silent []flight.Silent, now time.Time
 // columns is the width of the narrowest usual terminal.
 const columns = 80
 
-// wrapped breaks a text between words into lines of at most so many characters. A longer word has a line of its own.
-func wrapped(text string, most int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		if line != "" && len([]rune(line))+1+len([]rune(word)) > most {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
-}
-
-// CommandOf is the command line of a process on this host, for a terminal; "?" if it is not known.
-func CommandOf(pid int) string { return short(cell(commandOf(pid))) }
+// CommandOf is the command line of a process on this host, for a terminal, in so many characters; "?" if it is not
+// known.
+func CommandOf(pid, most int) string { return Short(cell(commandOf(pid)), most) }
 
 // cell makes one cell of the table from a text of a rank, which may be anything.
 func cell(s string) string {
 	return strings.Join(strings.Fields(printable.Text(s)), " ")
 }
 
-// mostCommand is how many characters of a command line fit into the table.
-const mostCommand = 40
+// MostCommand is how many characters of a command line fit into the table.
+const MostCommand = 40
 
-// short cuts a command line to that. Folders go first, because the name of the script says most.
-func short(s string) string {
-	if len([]rune(s)) > mostCommand {
+// Short cuts a command line to so many characters, at least one. Folders go first, because the name of the script says
+// most.
+func Short(s string, most int) string {
+	if len([]rune(s)) > most {
 		words := strings.Fields(s)
 		for i, word := range words {
 			if !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && !strings.HasSuffix(word, "/") {
@@ -205,8 +193,8 @@ func short(s string) string {
 		}
 		s = strings.Join(words, " ")
 	}
-	if r := []rune(s); len(r) > mostCommand {
-		return string(r[:mostCommand-1]) + "…"
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
 	}
 	return s
 }

@@ -117,7 +117,7 @@ func TestTheScriptIsInTheShortCommand(t *testing.T) {
 		folder + "python /home/somebody/train.py --out=/data/very/long/name/of/a/folder": "python " +
 			"train.py --out=/data/very/long/n…",
 	} {
-		if got := short(command); got != want {
+		if got := Short(command, MostCommand); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -140,7 +140,7 @@ func examine(o doctor.Cluster, w io.Writer) error {
 	for _, p := range patients {
 		found = append(found, p.Host)
 	}
-	well, err := cluster.Report(w, found, pairs, o.Variables)
+	well, err := cluster.Report(w, found, pairs, o.Variables, o.Columns)
 	if err == nil && !well {
 		err = doctor.ErrUnwell
 	}

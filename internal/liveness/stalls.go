@@ -14,8 +14,8 @@ import (
 func (m *Monitor) inspectStalls() {
 	c := m.Config
 	o := stall.Options{Rank: m.Rank, CheckTime: c.StallCheckTime, ShutdownTime: c.StallShutdownTime,
-		Deadlocks: c.DeadlockAbort, Snapshot: m.waiting, Members: m.setMembers, Describe: m.Members.Describe,
-		Log: m.Log, Reported: m.Record, Abort: m.Abort, At: Place}
+		Deadlocks: c.DeadlockAbort, Snapshot: m.waiting, OthersSubmit: m.othersSubmit, Members: m.setMembers,
+		Describe: m.Members.Describe, Log: m.Log, Reported: m.Record, Abort: m.Abort, At: Place}
 	if m.Session != nil {
 		o.Ask = m.Session.Ask
 	}
@@ -73,6 +73,12 @@ func (m *Monitor) waiting() []stall.Waiting {
 		all = append(all, at)
 	}
 	return all
+}
+
+// othersSubmit reports whether a thread other than the main one has submitted an operation on this rank.
+func (m *Monitor) othersSubmit() bool {
+	e, _ := m.state()
+	return e != nil && e.OthersSubmit()
 }
 
 func (m *Monitor) setMembers(id int) []int {

@@ -40,6 +40,9 @@ var Library string
 // there, as it does when C calls Go. See engine.Options.MainThread.
 var MainThread func() bool
 
+// OthersSubmit, if set before Init, is engine.Options.OthersSubmit.
+var OthersSubmit func() bool
+
 // Devices, if set before Init, makes the carrier of tensors in the memory of devices. See world.Options.
 var Devices func(w *world.World) engine.Devices
 
@@ -146,8 +149,8 @@ func InitWith(ctx context.Context, lookup func(string) (string, bool), o Options
 // join joins a world, and makes it the current one.
 func join(ctx context.Context, s bootstrap.Start, c *config.Config, sets [][]int) error {
 	log := logger(c, s.Place)
-	w, err := world.Join(ctx, s, c, world.Options{TrackFD: TrackFD, MainThread: MainThread, Sets: slices.Concat(s.Sets,
-		sets), MPI: s.MPI, Devices: Devices, Log: log})
+	w, err := world.Join(ctx, s, c, world.Options{TrackFD: TrackFD, MainThread: MainThread,
+		OthersSubmit: OthersSubmit, Sets: slices.Concat(s.Sets, sets), MPI: s.MPI, Devices: Devices, Log: log})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -291,6 +292,54 @@ func TestTheEndsOfTop(t *testing.T) {
 	if err := c.Wait(); err == nil {
 		t.Error("top has lost its job, and says that all is well")
 	}
+}
+
+// TestTopOfSeveralJobs picks one on a terminal. --once lists them with the commands that show them.
+func TestTopOfSeveralJobs(t *testing.T) {
+	var pids []int
+	for range 2 {
+		pids = append(pids, job(t).Process.Pid)
+	}
+	slices.Sort(pids)
+	for _, pid := range pids {
+		once(t, fmt.Sprintf("job %d", pid), fmt.Sprint(pid)) // the launcher can be asked now
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := exec.Command(self)
+	list.Args = []string{"gorovod", "top", "--once"}
+	said, err := list.CombinedOutput()
+	if err == nil {
+		t.Errorf("one of several jobs is shown: %s", said)
+	}
+	for _, pid := range pids {
+		if !strings.Contains(string(said), fmt.Sprintf("\n  gorovod top --once %d  (", pid)) {
+			t.Errorf("no command for %d in %s", pid, said)
+		}
+	}
+	term, c := top(t)
+	term.await(t, "Which one?")
+	first := 0 // the line of the first of the two: others of this user may run
+	for i, l := range term.screen() {
+		if strings.Contains(l, fmt.Sprintf("job %d:", pids[0])) {
+			first = i
+		}
+	}
+	var number int
+	if _, err := fmt.Sscan(strings.TrimPrefix(term.screen()[first], ">"), &number); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(term.master, "%d\x1b[B\r", number) // the number, down, Enter
+	term.await(t, "WAITED-FOR")
+	term.await(t, fmt.Sprintf("job %d", pids[1]))
+	term.master.WriteString("q")
+	endsSoon(t, c, "after a pick and q")
+	term, c = top(t)
+	term.await(t, "Which one?")
+	term.master.WriteString("q")
+	endsSoon(t, c, "after q instead of a pick")
 }
 
 // TestTopTakesAnyByte types what no terminal should send. Neither is a key swallowed, nor does top loop.

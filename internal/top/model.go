@@ -50,6 +50,7 @@ const (
 	endKey
 	quitKey // Ctrl-C
 	escapeKey
+	enterKey
 )
 
 // take takes a Snapshot.

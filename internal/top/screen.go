@@ -31,21 +31,22 @@ var styles = map[look]tcell.Style{
 // pressed translates keys.
 var pressed = map[tcell.Key]key{tcell.KeyUp: upKey, tcell.KeyDown: downKey, tcell.KeyPgUp: pageUpKey,
 	tcell.KeyPgDn: pageDownKey, tcell.KeyHome: homeKey, tcell.KeyEnd: endKey, tcell.KeyCtrlC: quitKey,
-	tcell.KeyEscape: escapeKey}
+	tcell.KeyEscape: escapeKey, tcell.KeyEnter: enterKey}
 
 // leaveTime is how long the terminal may take to be left as it was. A terminal that is gone, or whose output is
 // stopped, can take for ever.
 const leaveTime = 500 * time.Millisecond
 
-// outcome is what show returns.
+// outcome is what show returns, and the job that it has shown.
 type outcome struct {
+	job    *source
 	ending *overview.Ending // nil unless the job has ended
 	err    error
 }
 
 // watch shows the job until the user quits, the terminal is gone or the job has ended. Then it says how the job has
-// ended. A signal ends it even if the terminal takes no more output.
-func watch(s *source, out *os.File) error {
+// ended. Of several jobs the user first picks one. A signal ends it even if the terminal takes no more output.
+func watch(all []*source, out *os.File) error {
 	const instead = "; --once prints plain lines"
 	tty, err := tcell.NewDevTty()
 	if err != nil {
@@ -64,8 +65,15 @@ func watch(s *source, out *os.File) error {
 	}
 	shown, stop, left := make(chan outcome, 1), make(chan struct{}), make(chan struct{})
 	go func() {
-		ending, err := show(s, screen, stop)
-		shown <- outcome{ending, err}
+		// One channel for both screens, so that no key is lost between them.
+		events, quit := make(chan tcell.Event), make(chan struct{})
+		go screen.ChannelEvents(events, quit)
+		var o outcome
+		if o.job = pick(all, screen, events, stop); o.job != nil {
+			o.ending, o.err = show(o.job, screen, events, stop)
+		}
+		close(quit)
+		shown <- o
 		screen.Fini()
 		close(left)
 	}()
@@ -84,7 +92,7 @@ func watch(s *source, out *os.File) error {
 		return o.err
 	}
 	if o.err == nil && o.ending != nil {
-		_, o.err = io.WriteString(out, ended(s, *o.ending))
+		_, o.err = io.WriteString(out, ended(o.job, *o.ending))
 	}
 	return o.err
 }
@@ -98,8 +106,40 @@ func (k plainKeys) Read(p []byte) (int, error) {
 	return len(slices.DeleteFunc(p[:n], func(b byte) bool { return b >= utf8.RuneSelf })), err
 }
 
+// pick lets the user pick one of the jobs. It returns nil if the user quits, the terminal is gone or stop is closed.
+func pick(all []*source, screen tcell.Screen, events <-chan tcell.Event, stop <-chan struct{}) *source {
+	if len(all) == 1 {
+		return all[0]
+	}
+	p := &picker{jobs: all}
+	for !p.leaving {
+		width, height := screen.Size()
+		draw(screen, p.view(width, height))
+		select {
+		case e, ok := <-events:
+			if !ok {
+				return nil
+			}
+			switch e := e.(type) {
+			case *tcell.EventError: // the terminal is gone
+				return nil
+			case *tcell.EventKey:
+				if p.press(pressed[e.Key()], e.Rune()); p.picked {
+					return all[p.at]
+				}
+			case *tcell.EventResize:
+				screen.Sync()
+			}
+		case <-stop:
+			return nil
+		}
+	}
+	return nil
+}
+
 // show is watch on a screen. ending is nil if the user has quit, the terminal is gone or stop is closed.
-func show(s *source, screen tcell.Screen, stop <-chan struct{}) (ending *overview.Ending, err error) {
+func show(s *source, screen tcell.Screen, events <-chan tcell.Event, stop <-chan struct{}) (
+	ending *overview.Ending, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	news, over := make(chan *overview.Snapshot, 1), make(chan struct{})
 	var last overview.Ending
@@ -113,10 +153,7 @@ func show(s *source, screen tcell.Screen, stop <-chan struct{}) (ending *overvie
 			}
 		})
 	}()
-	events, quit := make(chan tcell.Event), make(chan struct{})
-	go screen.ChannelEvents(events, quit)
 	defer func() {
-		close(quit)
 		cancel()
 		<-over
 	}()
@@ -124,7 +161,8 @@ func show(s *source, screen tcell.Screen, stop <-chan struct{}) (ending *overvie
 	clock := time.NewTicker(overview.Every)
 	defer clock.Stop()
 	for !m.leaving {
-		draw(screen, m)
+		width, height := screen.Size()
+		draw(screen, m.view(width, height, time.Now()))
 		select {
 		case now := <-news:
 			m.take(now, time.Now())
@@ -150,11 +188,10 @@ func show(s *source, screen tcell.Screen, stop <-chan struct{}) (ending *overvie
 	return nil, nil
 }
 
-// draw draws m.
-func draw(screen tcell.Screen, m *model) {
+// draw draws these lines.
+func draw(screen tcell.Screen, lines []line) {
 	screen.Clear()
-	width, height := screen.Size()
-	for y, l := range m.view(width, height, time.Now()) {
+	for y, l := range lines {
 		x := 0
 		for _, s := range l {
 			x = put(screen, x, y, s)

@@ -34,10 +34,15 @@ type source struct {
 	token  string // "" for none
 	client *http.Client
 
-	// Of a process on this host: which job it shows, and the process that stands for the job: itself, or rank 0's.
-	id  overview.Identity
-	job int
+	// Of a process on this host: which job it shows, the process that stands for the job (itself, or rank 0's), and
+	// that one's command line.
+	id      overview.Identity
+	job     int
+	command string
 }
+
+// mostCommand is how many characters of a command line a list of jobs may need.
+const mostCommand = 200
 
 // connectTime limits the time that a launcher may take to answer.
 const connectTime = 10 * time.Second
@@ -99,28 +104,28 @@ func meeting(pid int) (peers []string, isRank bool) {
 	return nil, slices.ContainsFunc(silent, func(s flight.Silent) bool { return s.PID == pid })
 }
 
-// only is the one job of this user that runs here.
+// only is the one job of this user that runs here. The error is several if there are more.
 func only(locals map[int]string) (*source, error) {
-	all := shown(locals)
-	if len(all) != 1 {
+	switch all := shown(locals); len(all) {
+	case 0:
 		return nil, errors.New(listed(locals))
+	case 1:
+		return all[0], nil
+	default:
+		return nil, &several{jobs: all}
 	}
-	return all[0], nil
 }
 
 // listed says which jobs there are.
 func listed(locals map[int]string) string {
-	var names []string
-	for _, s := range shown(locals) {
-		names = append(names, fmt.Sprintf("%d (%s)", s.job, jobs.CommandOf(s.job)))
-	}
-	switch len(names) {
+	switch all := shown(locals); len(all) {
 	case 0:
 		return "No job of this user runs on this host that its launcher shows, or rank 0 by GOROVOD_DASHBOARD"
 	case 1:
-		return "This one runs: " + names[0]
+		return fmt.Sprintf("This one runs: %d (%s)", all[0].job, jobs.CommandOf(all[0].job, jobs.MostCommand))
+	default:
+		return (&several{jobs: all}).Error()
 	}
-	return "These run, name one of them: " + strings.Join(names, ", ")
 }
 
 // shown are the jobs of this user that processes on this host show; root's are those of all users.
@@ -148,7 +153,8 @@ func local(pid int, name string) *source {
 			ResponseHeaderTimeout: connectTime}}}
 	s.identify()
 	s.job = cmp.Or(s.id.PID, pid)
-	s.name = fmt.Sprintf("job %d: %s", s.job, jobs.CommandOf(s.job))
+	s.command = jobs.CommandOf(s.job, mostCommand)
+	s.name = fmt.Sprintf("job %d: %s", s.job, jobs.Short(s.command, jobs.MostCommand))
 	return s
 }
 

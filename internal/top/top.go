@@ -25,10 +25,11 @@ var Command = &commandline.Command{
 	Usage: "[--once] [JOB]",
 	About: "Watch a job in the terminal: who waits for whom, and why",
 	Detail: "JOB is the first number of a line of gorovod ps, the process id of any process of the job, or the " +
-		"address of a dashboard; GOROVOD_METRICS_TOKEN_FILE has the token if that needs one. It may be left out if " +
-		"one job runs. A job of horovodrun needs no option for this. Ranks of other launchers need " +
-		"GOROVOD_DASHBOARD or GOROVOD_METRICS; look on rank 0's host. While nobody looks, only the job's summary " +
-		"asks the ranks. A job is shown only to its user and to root. q quits, h shows the other keys.",
+		"address of a dashboard; GOROVOD_METRICS_TOKEN_FILE has the token if that needs one. Without it, " +
+		"you watch the job that runs, or pick one if several run. A job of horovodrun needs no option for this. " +
+		"Ranks of other launchers need GOROVOD_DASHBOARD or GOROVOD_METRICS; look on rank 0's host. While nobody " +
+		"looks, only the job's summary asks the ranks. A job is shown only to its user and to root. " +
+		"q quits, h shows the other keys.",
 	Examples: []commandline.Example{
 		{Line: "gorovod top", About: "The job that runs on this host."},
 		{Line: "gorovod top 4711", About: "The job whose launcher is process 4711: see gorovod ps."},
@@ -67,13 +68,17 @@ func Main(name string, args []string, out *os.File) (code int, err error) {
 		}
 	}
 	s, err := find(o.Job, os.Getenv)
-	if err != nil {
-		return 1, err
-	}
-	if o.Once {
+	var more *several
+	switch {
+	case errors.As(err, &more) && !o.Once:
+		err = watch(more.jobs, out)
+	case more != nil:
+		more.once = true
+	case err != nil:
+	case o.Once:
 		err = once(s, out)
-	} else {
-		err = watch(s, out)
+	default:
+		err = watch([]*source{s}, out)
 	}
 	return failed(err), err
 }

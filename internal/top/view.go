@@ -44,6 +44,7 @@ func (l line) String() string {
 // ranks.
 const (
 	mostSentence = 4
+	mostRates    = 2
 	mostOpen     = 5
 	mostHistory  = 4
 	leastRanks   = 3 // fewer only on a screen that has room for nothing else
@@ -116,16 +117,18 @@ func (m *model) top(width int, at time.Time) []line {
 			lines = append(lines, line{{text, plain}})
 		}
 	}
-	steps := ""
+	var rates []string
 	if s.Step > 0 {
-		steps = fmt.Sprintf("step %s  %s steps/s  ", overview.Duration(s.Step), number(1/s.Step))
+		rates = append(rates, "step "+overview.Duration(s.Step), number(1/s.Step)+" steps/s")
 	}
 	if s.Samples > 0 {
-		steps += fmt.Sprintf("%s samples/s  ", number(s.Samples))
+		rates = append(rates, number(s.Samples)+" samples/s")
 	}
-	rates := steps + fmt.Sprintf("%s collectives/s  %s/s  waiting %.0f %%  communicating %.0f %%",
-		number(s.Collectives), overview.Bytes(s.Bytes), 100*s.Waiting, 100*s.Communicating)
-	lines = append(lines, line{{rates, plain}})
+	rates = append(rates, number(s.Collectives)+" collectives/s", overview.Bytes(s.Bytes)+"/s",
+		fmt.Sprintf("waiting %.0f %%", 100*s.Waiting), fmt.Sprintf("communicating %.0f %%", 100*s.Communicating))
+	for _, text := range rows(rates, width, mostRates) {
+		lines = append(lines, line{{text, plain}})
+	}
 	if text := m.links(); text != "" {
 		lines = append(lines, line{{text, plain}})
 	}
@@ -401,6 +404,20 @@ func wrap(s string, width, most int) []string {
 		lines = append(lines, cut(s, width))
 	}
 	return lines
+}
+
+// rows sets parts in a line, or in at most so many lines where they are too wide for one. A part has two spaces before
+// the next.
+func rows(parts []string, width, most int) (lines []string) {
+	text := parts[0]
+	for _, part := range parts[1:] {
+		if len(lines) < most-1 && uniseg.StringWidth(text)+2+uniseg.StringWidth(part) > width {
+			lines, text = append(lines, text), part
+		} else {
+			text += "  " + part
+		}
+	}
+	return append(lines, text)
 }
 
 func plural(n int, word string) string {

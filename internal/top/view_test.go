@@ -184,6 +184,20 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+func TestRows(t *testing.T) {
+	parts := []string{"step 201 ms", "4.98 steps/s", "waiting 45 %", "communicating 0 %"}
+	for width, want := range map[int]string{
+		80: "step 201 ms  4.98 steps/s  waiting 45 %  communicating 0 %",
+		58: "step 201 ms  4.98 steps/s  waiting 45 %  communicating 0 %",
+		57: "step 201 ms  4.98 steps/s  waiting 45 %|communicating 0 %",
+		20: "step 201 ms|4.98 steps/s|waiting 45 %  communicating 0 %", // which is cut
+	} {
+		if got := strings.Join(rows(parts, width, 3), "|"); got != want {
+			t.Errorf("in %d columns: %q, not %q", width, got, want)
+		}
+	}
+}
+
 func TestFindRefuses(t *testing.T) {
 	env := func(string) string { return "" }
 	for job, want := range map[string]string{"abc": "is no job", "-3": "is no job",

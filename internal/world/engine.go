@@ -22,7 +22,8 @@ func (w *World) startEngine(o Options) error {
 		CacheCapacity: c.CacheCapacity, Wire: c.Compression, GroupsApart: c.DisableGroupFusion, NaNCheck: c.NaNCheck,
 		JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
 		Spin: p.LocalSize <= cores, SpareCores: 2*p.LocalSize <= cores, OneHost: p.LocalSize == p.Size,
-		Describe: w.Describe, Records: c.FlightRecords, MainThread: o.MainThread, Collective: algorithms(c), Log: o.Log}
+		Describe: w.Describe, Records: c.FlightRecords, MainThread: o.MainThread,
+		OthersSubmit: o.OthersSubmit, Collective: algorithms(c), Log: o.Log}
 	w.openDevices(&opts, &o)
 	w.monitor.Hook(&opts)
 	if err := w.tune(&opts); err != nil {

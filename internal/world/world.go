@@ -36,6 +36,8 @@ type Options struct {
 	TrackFD func(fd int, open bool)
 	// MainThread, if set, is engine.Options.MainThread.
 	MainThread func() bool
+	// OthersSubmit, if set, is engine.Options.OthersSubmit.
+	OthersSubmit func() bool
 	// Sets are process sets to register at once; the same on all ranks.
 	Sets [][]int
 	// MPI are the processes of the world, if MPI carries the data. They need not be in the order of the ranks.

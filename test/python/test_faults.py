@@ -266,6 +266,14 @@ def test_different_names_end_the_job_soon():
     assert "deadlock: " in job.output() and time.monotonic() - begin < 45, job.output()
 
 
+def test_a_thread_that_submits_has_the_check_time():
+    """What another thread submits after more than 10 s ends no job, if that thread has submitted before."""
+    job = Job(2, "deadlock.py", CASE="helped", RESCUE="17")
+    assert job.finish() == 0, job.output()
+    assert set(job.events("RESCUED")) == {0, 1}
+    assert "deadlock:" not in job.output()
+
+
 def test_one_stall_report_an_interval():
     job = Job(2, "stalls.py", ODD="1", RESCUE="4.5", HOROVOD_STALL_CHECK_TIME_SECONDS="2")
     assert job.finish() == 0, job.output()

@@ -195,15 +195,11 @@ func judge(hosts []Host, pairs []Pair) (all []Finding) {
 
 // census lists the hosts by their value. same: all hosts have the same value.
 func census(hosts []Host, value func(Facts) string) (text string, same bool) {
-	var values []string
-	by := map[string][]string{}
-	for _, h := range hosts {
-		v := value(h.Facts)
-		if by[v] == nil {
-			values = append(values, v)
-		}
-		by[v] = append(by[v], h.Name)
+	list := make([]*Host, len(hosts))
+	for i := range hosts {
+		list[i] = &hosts[i]
 	}
+	values, by := group(list, func(h *Host) string { return value(h.Facts) })
 	var parts []string
 	for _, v := range values {
 		names := by[v]

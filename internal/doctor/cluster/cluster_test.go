@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,7 @@ func TestFindings(t *testing.T) {
 		}, "warning a nothing is known of the Python python3, whose frameworks count: it has died"},
 		"the user's python": {func(h []Host, _ []Pair) {
 			h[1].Facts.Asked, h[1].Facts.Named, h[1].Facts.Python = "/opt/python", true, ""
+			h[1].Facts.PythonProblem = "it has died"
 		},
 			"FAILURE b nothing is known of the Python /opt/python"},
 		"nccl": {func(h []Host, _ []Pair) { h[1].Facts.NCCLProblem = "the Python has ended" },
@@ -166,7 +168,7 @@ func TestFindings(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", name, f, c.want)
 		}
 		var b strings.Builder
-		well, err := Report(&b, hosts, pairs, Variables{})
+		well, err := Report(&b, hosts, pairs, Variables{}, 0)
 		if well != (level != "FAILURE") || err != nil || !strings.Contains(b.String(), f.What) ||
 			!strings.Contains(b.String(), f.Advice) {
 			t.Errorf("%s: %v %v\n%s", name, well, err, &b)
@@ -179,10 +181,23 @@ func TestReport(t *testing.T) {
 	hosts[1].Clock = 20 * time.Millisecond
 	var b strings.Builder
 	well, err := Report(&b, hosts,
-		[]Pair{{From: 0, To: 1, Path: Path{Bandwidth: 1.25e9, Latency: 12300 * time.Nanosecond}}}, Variables{})
-	const want = `HOST  SLOTS  CORES  MEMORY  /dev/shm  FILES  LOCKED     PORTS  CLOCK  GPUS  PYTHON  FRAMEWORKS   MPI  NCCL  ADDRESSES
-a     2      4      8 GiB   4 GiB     65536  unlimited  28232  same   0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
-b     2      4      8 GiB   4 GiB     65536  unlimited  28232  +20ms  0     3.12.1  torch 2.9.0  -    -     eth0 10.0.0.1
+		[]Pair{{From: 0, To: 1, Path: Path{Bandwidth: 1.25e9, Latency: 12300 * time.Nanosecond}}}, Variables{}, 80)
+	const want = `HOSTS       a, b
+SLOTS       2
+CORES       4
+MEMORY      8 GiB
+/dev/shm    4 GiB
+FILES       65536
+LOCKED      unlimited
+PORTS       28232
+CLOCK       same on a
+            +20ms on b
+GPUS        0
+PYTHON      3.12.1
+FRAMEWORKS  torch 2.9.0
+MPI         -
+NCCL        -
+ADDRESSES   eth0 10.0.0.1
 
 LATENCY in µs, from the row to the column
      a     b
@@ -200,7 +215,7 @@ All is well.
 		t.Errorf("%v %v\n%s", well, err, &b)
 	}
 	b.Reset()
-	well, err = Report(&b, hosts, nil, Variables{errors.New("A=1: why\nB=2: how"), []string{"C is odd"}})
+	well, err = Report(&b, hosts, nil, Variables{errors.New("A=1: why\nB=2: how"), []string{"C is odd"}}, 80)
 	const failures = `
 FAILURE: this environment: A=1: why
     gorovod doctor --env lists the variables
@@ -232,7 +247,7 @@ ADDRESSES   eth0 10.0.0.1
 
 All is well.
 `
-	if well, err := Report(&b, hosts[:1], nil, Variables{}); !well || err != nil || b.String() != alone {
+	if well, err := Report(&b, hosts[:1], nil, Variables{}, 80); !well || err != nil || b.String() != alone {
 		t.Errorf("one host: %v %v\n%s", well, err, &b)
 	}
 	var many []Host
@@ -242,8 +257,48 @@ All is well.
 		pairs = append(pairs, Pair{From: i, To: (i + 1) % 20, Path: Path{Bandwidth: float64(1+i) * 1e8}})
 	}
 	b.Reset()
-	if _, err := Report(&b, many, pairs, Variables{}); err != nil || !strings.Contains(b.String(),
+	if _, err := Report(&b, many, pairs, Variables{}, 0); err != nil || !strings.Contains(b.String(),
 		"20 pairs were measured; the middle one has 8.80 Gbit/s. The slowest:\n  h0 → h1  0.80 Gbit/s") {
 		t.Errorf("%v\n%s", err, &b)
+	}
+}
+
+// TestReportFitsItsColumns: no line is wider than the terminal, and nothing is lost.
+func TestReportFitsItsColumns(t *testing.T) {
+	var hosts []Host
+	var pairs []Pair
+	for i := range 10 {
+		h := healthy(fmt.Sprintf("compute-node-%d", i))
+		h.Facts.Load = load.Load{Average: 23, Running: 20, Cores: 2}
+		h.Facts.Addresses = []Address{{"eth0", fmt.Sprintf("10.0.0.%d", i)}, {"eth0", fmt.Sprintf("fd00::%d", i)}}
+		hosts = append(hosts, h)
+		for j := range i {
+			pairs = append(pairs, Pair{From: j, To: i, Path: Path{Bandwidth: 1e9, Latency: time.Microsecond}})
+		}
+	}
+	hosts[9].Err = errors.New("host compute-node-9: ssh has failed")
+	var whole strings.Builder
+	if _, err := Report(&whole, hosts, nil, Variables{}, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, columns := range []int{80, 120} {
+		var b strings.Builder
+		if _, err := Report(&b, hosts, pairs, Variables{}, columns); err != nil || widest(b.String()) > columns {
+			t.Errorf("%d columns of %d, %v\n%s", widest(b.String()), columns, err, &b)
+		}
+		if !strings.Contains(b.String(), "pairs were measured") {
+			t.Errorf("a matrix that is too wide:\n%s", &b)
+		}
+		b.Reset()
+		if _, err := Report(&b, hosts, nil, Variables{}, columns); err != nil || !slices.Equal(
+			strings.Fields(b.String()), strings.Fields(whole.String())) {
+			t.Errorf("%v, and words differ:\n%s", err, &b)
+		}
+	}
+	for _, want := range []string{"compute-node-8, compute-node-9 (see below)\n", "\nCORES       4\n",
+		"\n            eth0 10.0.0.8, eth0 fd00::8 on compute-node-8\n"} {
+		if !strings.Contains(whole.String(), want) {
+			t.Errorf("no %q in\n%s", want, &whole)
+		}
 	}
 }

@@ -8,22 +8,26 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
+
+	"github.com/gorovod/gorovod/internal/printable"
 )
 
 // mostInMatrix is how many hosts a table of pairs has at most.
 const mostInMatrix = 12
 
-// Report prints the facts as tables, and then the findings. well: a job can run, because no finding is a Failure.
-func Report(w io.Writer, hosts []Host, pairs []Pair, v Variables) (well bool, err error) {
-	facts(w, hosts)
+// Report prints the facts, then what was measured between hosts, and then the findings, in lines of at most so many
+// columns; 0 stands for no limit. well: a job can run, because no finding is a Failure.
+func Report(w io.Writer, hosts []Host, pairs []Pair, v Variables, columns int) (well bool, err error) {
+	facts(w, hosts, columns)
 	if len(pairs) > 0 {
-		if len(hosts) <= mostInMatrix {
-			matrix(w, "LATENCY in µs, from the row to the column", hosts, pairs, func(p Path) string {
-				return strconv.FormatFloat(float64(p.Latency)/float64(time.Microsecond), 'f', 1, 64)
-			})
-			matrix(w, "BANDWIDTH in Gbit/s, one connection", hosts, pairs, func(p Path) string {
-				return strconv.FormatFloat(p.Bandwidth*8/1e9, 'f', 2, 64)
-			})
+		matrices := matrix("LATENCY in µs, from the row to the column", hosts, pairs, func(p Path) string {
+			return strconv.FormatFloat(float64(p.Latency)/float64(time.Microsecond), 'f', 1, 64)
+		}) + matrix("BANDWIDTH in Gbit/s, one connection", hosts, pairs, func(p Path) string {
+			return strconv.FormatFloat(p.Bandwidth*8/1e9, 'f', 2, 64)
+		})
+		if len(hosts) <= mostInMatrix && (columns == 0 || widest(matrices) <= columns) {
+			io.WriteString(w, matrices)
 		} else {
 			slowest(w, hosts, pairs)
 		}
@@ -37,9 +41,9 @@ func Report(w io.Writer, hosts []Host, pairs []Pair, v Variables) (well bool, er
 		if f.Host != "" {
 			host = f.Host + ": "
 		}
-		fmt.Fprintf(w, "%s: %s%s\n", f.Level, host, f.What)
+		entry(w, fmt.Sprintf("%s: ", f.Level), host+f.What, columns)
 		if f.Advice != "" {
-			fmt.Fprintf(w, "    %s\n", f.Advice)
+			entry(w, "    ", f.Advice, columns)
 		}
 	}
 	switch {
@@ -53,11 +57,32 @@ func Report(w io.Writer, hosts []Host, pairs []Pair, v Variables) (well bool, er
 	return well, err
 }
 
-// columns are what the table says of a host, after its name and slots.
-var columns = []struct {
+// entry prints a text behind a heading. Further lines are indented as far as the heading is wide.
+func entry(w io.Writer, heading, text string, columns int) {
+	indent := utf8.RuneCountInString(heading)
+	if columns > 0 {
+		columns = max(1, columns-indent)
+	}
+	for _, line := range printable.Wrap(text, columns) {
+		fmt.Fprintln(w, heading+line)
+		heading = strings.Repeat(" ", indent)
+	}
+}
+
+// widest is the width of the widest line.
+func widest(text string) (columns int) {
+	for line := range strings.Lines(text) {
+		columns = max(columns, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
+	}
+	return columns
+}
+
+// known are the facts of a host.
+var known = []struct {
 	name string
 	of   func(h *Host, f *Facts) string
 }{
+	{"SLOTS", func(h *Host, _ *Facts) string { return strconv.Itoa(h.Slots) }},
 	{"CORES", func(_ *Host, f *Facts) string { return cores(*f) }},
 	{"MEMORY", func(_ *Host, f *Facts) string { return bytes(atMost(f.Memory, f.MemoryLimit)) }},
 	{"/dev/shm", func(_ *Host, f *Facts) string { return bytes(f.Shm) }},
@@ -73,42 +98,56 @@ var columns = []struct {
 	{"ADDRESSES", func(_ *Host, f *Facts) string { return or(where(f.Addresses)) }},
 }
 
-// facts prints a table with a row for each host. One host alone has a line for each fact, because the row would be
-// wider than a terminal.
-func facts(w io.Writer, hosts []Host) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	defer t.Flush()
-	if len(hosts) == 1 && hosts[0].Err == nil {
-		h := &hosts[0]
-		fmt.Fprintf(t, "HOST\t%s\nSLOTS\t%d\n", h.Name, h.Slots)
-		for _, c := range columns {
-			fmt.Fprintf(t, "%s\t%s\n", c.name, c.of(h, &h.Facts))
-		}
-		return
-	}
-	fmt.Fprint(t, "HOST\tSLOTS")
-	for _, c := range columns {
-		fmt.Fprint(t, "\t"+c.name)
-	}
-	fmt.Fprintln(t)
+// facts prints a line for each fact. Where hosts differ in it, each value has a line with its hosts.
+func facts(w io.Writer, hosts []Host, columns int) {
+	var names []string
+	var seen []*Host
 	for i := range hosts {
 		h := &hosts[i]
-		fmt.Fprintf(t, "%s\t%d", h.Name, h.Slots)
 		if h.Err != nil {
-			fmt.Fprintln(t, "\t(see below)")
+			names = append(names, h.Name+" (see below)")
 			continue
 		}
-		for _, c := range columns {
-			fmt.Fprint(t, "\t"+c.of(h, &h.Facts))
+		names, seen = append(names, h.Name), append(seen, h)
+	}
+	heading := "HOST"
+	if len(hosts) > 1 {
+		heading = "HOSTS"
+	}
+	const width = len("FRAMEWORKS  ")
+	entry(w, fmt.Sprintf("%-*s", width, heading), strings.Join(names, ", "), columns)
+	for _, k := range known {
+		heading := k.name
+		values, on := group(seen, func(h *Host) string { return k.of(h, &h.Facts) })
+		for _, v := range values {
+			text := v
+			if len(values) > 1 {
+				text += " on " + strings.Join(on[v], ", ")
+			}
+			entry(w, fmt.Sprintf("%-*s", width, heading), text, columns)
+			heading = ""
 		}
-		fmt.Fprintln(t)
 	}
 }
 
-// matrix prints one value of each measured pair.
-func matrix(w io.Writer, title string, hosts []Host, pairs []Pair, value func(Path) string) {
-	fmt.Fprintf(w, "\n%s\n", title)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+// group lists the values of the hosts, in the order of the hosts, and the names of the hosts that have each.
+func group(hosts []*Host, value func(*Host) string) (values []string, on map[string][]string) {
+	on = map[string][]string{}
+	for _, h := range hosts {
+		v := value(h)
+		if on[v] == nil {
+			values = append(values, v)
+		}
+		on[v] = append(on[v], h.Name)
+	}
+	return values, on
+}
+
+// matrix is a table of one value of each measured pair.
+func matrix(title string, hosts []Host, pairs []Pair, value func(Path) string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s\n", title)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "\t")
 	for _, h := range hosts {
 		fmt.Fprintf(t, "%s\t", h.Name)
@@ -130,6 +169,7 @@ func matrix(w io.Writer, title string, hosts []Host, pairs []Pair, value func(Pa
 		fmt.Fprintln(t)
 	}
 	t.Flush()
+	return b.String()
 }
 
 // slowest prints the pairs with the extreme values.

@@ -350,7 +350,11 @@ func (d *Driver) do(actions []membership.Action) {
 		case membership.Tell:
 			d.o.Say("%s", a.Text)
 		case membership.Stop:
-			d.halt(a.Reason)
+			reason := a.Reason
+			if a.Unfinished {
+				reason += d.operations()
+			}
+			d.halt(reason)
 			d.enter(asked)
 		}
 	}

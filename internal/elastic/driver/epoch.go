@@ -64,3 +64,14 @@ func (d *Driver) form(a membership.Form) error {
 	}
 	return nil
 }
+
+// operations says, after a space, which operation a member of this epoch had to do when another one ended; empty if
+// none has told.
+func (d *Driver) operations() string {
+	if d.epoch != nil {
+		if v := d.epoch.server.Verdict(); v != nil {
+			return v.View
+		}
+	}
+	return ""
+}

@@ -66,7 +66,11 @@ type Notify struct {
 type Ping struct{ Worker int }
 
 // Stop ends the job and all remaining workers. Reason is empty if the job has finished. No action follows it.
-type Stop struct{ Reason string }
+type Stop struct {
+	Reason string
+	// Unfinished: the reason is that members of the last epoch had operations to do when another one ended. Say which.
+	Unfinished bool
+}
 
 // Tell is a message for the user.
 type Tell struct{ Text string }

@@ -301,7 +301,8 @@ func (s *State) wind() {
 	switch {
 	case len(s.workers) > 0:
 	case len(s.unfinished) > 0:
-		s.stop(s.early())
+		s.stopped = true
+		s.act(Stop{Reason: s.early(), Unfinished: s.epoch > 0})
 	default:
 		s.stop("")
 	}

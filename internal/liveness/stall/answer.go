@@ -80,12 +80,15 @@ type answer struct {
 	More    int       `json:"m,omitempty"`
 	At      string    `json:"a,omitempty"` // where the rank's program is; empty if not known
 	Marks   []byte    `json:"h,omitempty"` // of markSize each
+	// OthersSubmit: a thread other than the main one has submitted an operation on this rank, and may do so again.
+	OthersSubmit bool `json:"x,omitempty"`
 }
 
-// encode encodes the pending operations of this rank, and where its program is, within the limits.
-func encode(pending []Waiting, at string) []byte {
+// encode encodes the pending operations of this rank, where its program is, and whether threads other than the main one
+// submit operations, within the limits.
+func encode(pending []Waiting, at string, othersSubmit bool) []byte {
 	pending = tidy(pending)
-	a := answer{Waiting: pending, At: label(at)}
+	a := answer{Waiting: pending, At: label(at), OthersSubmit: othersSubmit}
 	if len(pending) > maxEntries {
 		// The join matters for every tensor, and the operations that block the rank matter for a deadlock, so these
 		// come first.

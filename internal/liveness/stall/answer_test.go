@@ -16,12 +16,12 @@ func TestAnswerSurvivesTheJourney(t *testing.T) {
 		{Set: 3, Name: `quoted "<&>" — ünïcode`, Op: "ALLGATHER", Since: 9 * sec, Phase: Executing},
 		{Name: "a", Op: "BROADCAST", Since: 2 * sec, Phase: Unready},
 	}
-	a, err := decode(encode(pending, ""))
+	a, err := decode(encode(pending, "", false))
 	want := []Waiting{pending[1], pending[2], pending[0]} // the oldest first, then by name
 	if err != nil || a.More != 0 || !slices.Equal(a.Waiting, want) {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if a, err := decode(encode(nil, "")); err != nil || len(a.Waiting)+a.More != 0 {
+	if a, err := decode(encode(nil, "", false)); err != nil || len(a.Waiting)+a.More != 0 {
 		t.Errorf("nothing: %+v, %v", a, err)
 	}
 }
@@ -31,7 +31,7 @@ func TestLongAnswersNameTheOldestAndJoins(t *testing.T) {
 	for n := range 100 {
 		pending = append(pending, waits(fmt.Sprint("t", n), time.Duration(n+1)*sec))
 	}
-	a, err := decode(encode(pending, ""))
+	a, err := decode(encode(pending, "", false))
 	if err != nil || len(a.Waiting) != maxEntries || a.More != 101-maxEntries {
 		t.Fatalf("%d and %d more, %v", len(a.Waiting), a.More, err)
 	}
@@ -52,7 +52,7 @@ func TestAnswersAreBounded(t *testing.T) {
 			pending = append(pending, Waiting{Set: math.MaxInt, Name: name + fmt.Sprint(n), Op: name,
 				Since: math.MaxInt64, Blocked: math.MaxInt64, Phase: Executing})
 		}
-		p := encode(pending, "")
+		p := encode(pending, "", false)
 		if len(p) > 64<<10 {
 			t.Errorf("%d bytes for names such as %.10q", len(p), name)
 		}
@@ -110,7 +110,7 @@ func TestFalseAnswersAreBelievedWithinBounds(t *testing.T) {
 
 // No answer, however false, makes diagnosis or report fail.
 func FuzzAnswer(f *testing.F) {
-	f.Add(encode([]Waiting{waits("a", 61*sec), {Name: "b", Op: OpJoin}}, "load (a.py:3)"))
+	f.Add(encode([]Waiting{waits("a", 61*sec), {Name: "b", Op: OpJoin}}, "load (a.py:3)", true))
 	f.Add([]byte(`{"w":[{"n":"a","t":-5,"p":9,"s":-1}],"m":-3}`))
 	f.Add([]byte(`{"w":[{"n":"a","o":"x","p":255}],"m":9223372036854775807}`))
 	f.Add([]byte(`[]`))

@@ -9,7 +9,8 @@ import (
 
 // Ranks are in a deadlock if the main thread of each has been blocked for a time (proof) by an operation that another
 // of them has not submitted. A program can have more threads, so the rule also demands that no rank has submitted
-// anything meanwhile.
+// anything meanwhile. Where such a thread has ever submitted an operation, it may submit the missing one, too: then the
+// proof takes the whole check time.
 const (
 	// answerSkew is the most time between answers to one question: a rank may have given the answer to another rank up
 	// to a second before. If all ranks have been blocked for that much longer, they were blocked at one moment.
@@ -18,14 +19,21 @@ const (
 	lookDelay = 2 * time.Second
 )
 
-// proof is how long ranks must have waited for one another for a deadlock.
-func (o *Options) proof() time.Duration { return min(soon, o.CheckTime) }
+// proof is how long ranks must have waited for one another for a deadlock. othersSubmit: threads other than a rank's
+// main one submit operations.
+func (o *Options) proof(othersSubmit bool) time.Duration {
+	if othersSubmit {
+		return o.CheckTime
+	}
+	return min(soon, o.CheckTime)
+}
 
 // held is a rank in a deadlock, and one of the operations that hold it.
 type held struct {
 	rank  int
 	by    Waiting
-	lacks []int // the ranks in the deadlock that have not submitted it, ascending
+	proof time.Duration // for which it has been held at least
+	lacks []int         // the ranks in the deadlock that have not submitted it, ascending
 }
 
 // blocked is the time for which this rank's main thread has been blocked.
@@ -38,12 +46,12 @@ func blocked(mine []Waiting) time.Duration {
 }
 
 // deadlock finds ranks that wait for one another, by world rank: the largest set of ranks in which each rank has been
-// blocked for at least the given time by an operation that another rank of the set has not submitted. views are by
-// world rank.
-func deadlock(views []view, members func(set int) []int, least time.Duration) []held {
+// blocked for long enough (proof, and the time between answers) by an operation that another rank of the set has not
+// submitted. views are by world rank.
+func deadlock(views []view, members func(set int) []int, proof func(othersSubmit bool) time.Duration) []held {
 	var all []held
 	for r := range views {
-		all = append(all, heldBack(r, views, members, least)...)
+		all = append(all, heldBack(r, views, members, proof)...)
 	}
 	in := make([]bool, len(views))
 	// A rank that waits only for ranks that may continue may continue itself.
@@ -63,9 +71,9 @@ func deadlock(views []view, members func(set int) []int, least time.Duration) []
 	return all
 }
 
-// heldBack lists the operations that have blocked rank r for at least the given time. If a thread waits for two
-// operations in turn, either may free it, so these do not count, unless the thread needs them.
-func heldBack(r int, views []view, members func(set int) []int, least time.Duration) []held {
+// heldBack lists the operations that have blocked rank r for long enough. If a thread waits for two operations in turn,
+// either may free it, so these do not count, unless the thread needs them.
+func heldBack(r int, views []view, members func(set int) []int, proof func(othersSubmit bool) time.Duration) []held {
 	v := &views[r]
 	if v.silent || v.unreadable {
 		return nil
@@ -78,12 +86,12 @@ func heldBack(r int, views []view, members func(set int) []int, least time.Durat
 	}
 	var all []held
 	for _, w := range v.Waiting {
-		if w.Blocked < least || w.Phase != Submitted || inTurn > 1 && !w.Needed {
+		h := held{rank: r, by: w, proof: proof(v.OthersSubmit)}
+		if w.Blocked < h.proof+answerSkew || w.Phase != Submitted || inTurn > 1 && !w.Needed {
 			continue
 		}
-		h := held{rank: r, by: w}
 		for _, m := range members(w.Set) {
-			if m >= 0 && m < len(views) && views[m].lacks(&w) {
+			if m >= 0 && m < len(views) && views[m].lacks(&w) && w.Blocked >= proof(views[m].OthersSubmit)+answerSkew {
 				h.lacks = append(h.lacks, m)
 			}
 		}
@@ -154,7 +162,11 @@ func (r *report) deadlocked() string {
 			break
 		}
 	}
+	long := around[0].proof
+	for _, h := range around {
+		long = min(long, h.proof)
+	}
 	fmt.Fprintf(&b, ". For more than %s their main threads have waited so, and nothing was submitted on them "+
-		"(GOROVOD_DEADLOCK_ABORT=0: such ranks are only reported)", seconds(r.proof()))
+		"(GOROVOD_DEADLOCK_ABORT=0: such ranks are only reported)", seconds(long))
 	return b.String()
 }

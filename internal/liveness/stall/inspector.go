@@ -27,7 +27,7 @@ const (
 const soon = 10 * time.Second
 
 // Options is the input of New. Its functions are called on goroutines of the Inspector, except as Answer says. Only
-// Ask and Reported may be nil.
+// Ask, At, OthersSubmit and Reported may be nil.
 type Options struct {
 	Rank int
 	// CheckTime is the age at which a waiting operation is reported, and the time between reports; 0 for never.
@@ -38,10 +38,12 @@ type Options struct {
 	Deadlocks bool
 	// Snapshot lists the pending operations of this rank, in any order.
 	Snapshot func() []Waiting
+	// OthersSubmit reports whether a thread other than the main one has submitted an operation on this rank.
+	OthersSubmit func() bool
 	// Ask returns the Answer of each rank, by world rank; nil for ranks that did not answer before ctx ended. Ask
 	// itself is nil in a world of one.
 	Ask func(ctx context.Context) ([][]byte, error)
-	// At says where this rank's program is, such as "load (data/shards.py:31)"; empty if not known. At may be nil.
+	// At says where this rank's program is, such as "load (data/shards.py:31)"; empty if not known.
 	At func() string
 	// Members lists the world ranks of a process set, nil for a set that no longer exists.
 	Members func(set int) []int
@@ -68,7 +70,7 @@ type Inspector struct {
 
 	marks    map[key]mark
 	notices  notices
-	examined bool // this rank is blocked, and the Inspector has looked for a deadlock since
+	examined [2]bool // it has looked for a deadlock since this rank was blocked for so long: see toExamine
 }
 
 // mark says what the Inspector has done about a stalled operation.
@@ -89,8 +91,11 @@ func New(o Options) *Inspector {
 	return i
 }
 
-// Answer returns this rank's answer for a rank that asks: at most 64 KiB. It calls Snapshot and At, and nothing else.
-func (i *Inspector) Answer() []byte { return encode(i.o.Snapshot(), i.at()) }
+// Answer returns this rank's answer for a rank that asks: at most 64 KiB. It calls Snapshot, At and OthersSubmit, and
+// nothing else.
+func (i *Inspector) Answer() []byte { return encode(i.o.Snapshot(), i.at(), i.othersSubmit()) }
+
+func (i *Inspector) othersSubmit() bool { return i.o.OthersSubmit != nil && i.o.OthersSubmit() }
 
 func (i *Inspector) at() string {
 	if i.o.At == nil {
@@ -155,7 +160,7 @@ func (i *Inspector) inspect() (aborted bool) {
 	for len(r.views) <= i.o.Rank {
 		r.views = append(r.views, view{silent: true})
 	}
-	r.views[i.o.Rank] = viewOf(answer{Waiting: mine, At: label(i.at())})
+	r.views[i.o.Rank] = viewOf(answer{Waiting: mine, At: label(i.at()), OthersSubmit: i.othersSubmit()})
 	var all, early []stalled
 	for _, w := range mine {
 		switch members := i.o.Members(w.Set); {
@@ -177,7 +182,7 @@ func (i *Inspector) inspect() (aborted bool) {
 		}
 	}
 	if i.o.Deadlocks {
-		r.dead = deadlock(r.views, i.o.Members, r.proof()+answerSkew)
+		r.dead = deadlock(r.views, i.o.Members, r.proof)
 		r.fatal = r.fatal || len(r.dead) > 0
 	}
 	if r.fatal {
@@ -233,12 +238,15 @@ func (i *Inspector) due(mine []Waiting) map[key]bool {
 	return due
 }
 
-// toExamine reports whether to look for a deadlock now: once each time that this rank is blocked. Later reports look
-// again.
-func (i *Inspector) toExamine(mine []Waiting) bool {
-	long := i.o.Deadlocks && blocked(mine) > i.o.proof()+answerSkew+lookDelay
-	due := long && !i.examined
-	i.examined = long
+// toExamine reports whether to look for a deadlock now: once each time that this rank is blocked, after either time
+// that proves one. Later reports look again.
+func (i *Inspector) toExamine(mine []Waiting) (due bool) {
+	since := blocked(mine)
+	for n, others := range []bool{false, true} {
+		long := i.o.Deadlocks && since > i.o.proof(others)+answerSkew+lookDelay
+		due = due || long && !i.examined[n]
+		i.examined[n] = long
+	}
 	return due
 }
 

@@ -44,7 +44,7 @@ func newBench(t *testing.T, check, shutdown time.Duration, change func(*Options)
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.asks++
-			return [][]byte{nil, encode(nil, "")}, nil
+			return [][]byte{nil, encode(nil, "", false)}, nil
 		},
 		Members:  func(int) []int { return []int{0, 1} },
 		Describe: func(r int) string { return fmt.Sprintf("rank %d on host h", r) },
@@ -120,7 +120,10 @@ func TestEachTensorIsReportedOncePerInterval(t *testing.T) {
 func TestANoticeIsGivenOnce(t *testing.T) {
 	b := newBench(t, 60*sec, 0, nil)
 	there := "save (a.py:3)"
-	b.o.Ask = func(context.Context) ([][]byte, error) { b.asks++; return [][]byte{nil, encode(nil, there)}, nil }
+	b.o.Ask = func(context.Context) ([][]byte, error) {
+		b.asks++
+		return [][]byte{nil, encode(nil, there, false)}, nil
+	}
 	b.want(t, b.at(waits("a", 11*sec)), "WARN+1 a", 1)
 	const says = "WARN+1 a (ALLREDUCE) has waited for 11 seconds on rank 0: rank 1 on host h has not submitted it, " +
 		"and waits for nothing: it is computing or stuck outside of Horovod, in save (a.py:3)"
@@ -244,7 +247,7 @@ func TestDeadlocksAreLookedFor(t *testing.T) {
 	}
 	other := []Waiting{blocked("b", 64*sec, 10*sec)}
 	b := newBench(t, 60*sec, 0, func(o *Options) { o.Deadlocks = true })
-	b.o.Ask = func(context.Context) ([][]byte, error) { b.asks++; return [][]byte{nil, encode(other, "")}, nil }
+	b.o.Ask = func(context.Context) ([][]byte, error) { b.asks++; return [][]byte{nil, encode(other, "", false)}, nil }
 	b.want(t, b.at(blocked("a", 61*sec, 11*sec)), "a", 1)
 	b.want(t, b.at(blocked("a", 63*sec, 13*sec)), "", 1)
 	b.want(t, b.at(blocked("a", 64*sec, 14*sec)), "", 2)
@@ -263,6 +266,18 @@ func TestDeadlocksAreLookedFor(t *testing.T) {
 	}
 	b.want(t, b.at(blocked("a", 500*sec, 400*sec)), "", 4)
 
+	early := newBench(t, 60*sec, 0, func(o *Options) { o.Deadlocks = true })
+	early.o.Ask = func(context.Context) ([][]byte, error) {
+		early.asks++
+		return [][]byte{nil, encode(other, "", true)}, nil
+	}
+	for n, step := range []struct{ blocked, asks int }{{13, 1}, {14, 2}, {20, 2}, {63, 2}, {64, 3}, {70, 3}} {
+		w := blocked("a", 0, time.Duration(step.blocked)*sec) // never reported; "old" gets the notice
+		if early.at(waits("old", 11*sec), w); early.asks != step.asks {
+			t.Errorf("step %d: asked %d times after %d s", n, early.asks, step.blocked)
+		}
+	}
+
 	off := newBench(t, 60*sec, 0, nil)
 	off.want(t, off.at(blocked("a", 61*sec, 61*sec)), "a", 1)
 	off.want(t, off.at(blocked("a", 64*sec, 64*sec)), "", 1)
@@ -274,7 +289,7 @@ func TestLongAnswersStillTellWhatIsMissing(t *testing.T) {
 	for n := range 500 {
 		many = append(many, waits(fmt.Sprint("t", n), time.Duration(n+1)*sec))
 	}
-	a, err := decode(encode(many, ""))
+	a, err := decode(encode(many, "", false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +305,7 @@ func TestLongAnswersStillTellWhatIsMissing(t *testing.T) {
 	for len(many) <= maxEntries+maxMarks {
 		many = append(many, waits(fmt.Sprint("t", len(many)), sec))
 	}
-	if a, err = decode(encode(many, "")); err != nil {
+	if a, err = decode(encode(many, "", false)); err != nil {
 		t.Fatal(err)
 	}
 	if v = viewOf(a); v.unknown != 1 {
@@ -330,7 +345,7 @@ func TestPartialAnswersCount(t *testing.T) {
 	b := newBench(t, 60*sec, 0, func(o *Options) {
 		o.Members = func(int) []int { return []int{0, 1, 2} }
 		o.Ask = func(context.Context) ([][]byte, error) {
-			return [][]byte{nil, encode(nil, ""), nil}, errors.New("the launcher is gone")
+			return [][]byte{nil, encode(nil, "", false), nil}, errors.New("the launcher is gone")
 		}
 	})
 	b.at(waits("a", 61*sec))
@@ -354,7 +369,7 @@ func TestARefusedCallIsNoDeadlock(t *testing.T) {
 		if refused {
 			views[1] = viewOf(answer{Waiting: []Waiting{{Name: "x", Op: "BROADCAST", Since: long, Phase: Refused}, y}})
 		}
-		if dead := deadlock(views, members, time.Second); (len(dead) == 0) != refused {
+		if dead := deadlock(views, members, new(Options).proof); (len(dead) == 0) != refused {
 			t.Errorf("refused %v: %v", refused, dead)
 		}
 		all := diagnose(x, members(0), views)

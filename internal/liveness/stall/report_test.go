@@ -27,12 +27,13 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 
 // rankState is one line of a test, for one rank or for "1,3-5": "2 grad.1 ALLREDUCE 61 [@set] [unready] [blocked=61]
 // [needed]", "2 -" for a rank that waits for nothing, "2 +300" for 300 tensors that do not fit into its answer, "2
-// garbage" for an answer that cannot be read.
+// garbage" for an answer that cannot be read, "2 others" if threads other than the main one submit operations there.
 type rankState struct {
 	pending []Waiting
 	more    int
 	garbage bool
 	at      string
+	others  bool
 }
 
 func parse(t *testing.T, lines string) map[int]*rankState {
@@ -65,6 +66,8 @@ func (s *rankState) parse(f []string) (err error) {
 	case strings.HasPrefix(f[0], "at="): // where its program is, with _ for spaces
 		s.at = strings.ReplaceAll(f[0][3:], "_", " ")
 	case f[0] == "-":
+	case f[0] == "others":
+		s.others = true
 	case f[0] == "garbage":
 		s.garbage = true
 	case f[0][0] == '+':
@@ -111,11 +114,12 @@ func TestReports(t *testing.T) {
 			var out []string
 			o := Options{
 				CheckTime: time.Duration(check) * time.Second, ShutdownTime: time.Duration(shutdown) * time.Second,
-				Snapshot: func() []Waiting { return states[0].pending },
+				Snapshot:     func() []Waiting { return states[0].pending },
+				OthersSubmit: func() bool { return states[0].others },
 				Ask: func(context.Context) ([][]byte, error) {
 					answers := make([][]byte, size)
 					for r, s := range states {
-						if answers[r] = encode(s.pending, s.at); s.more > 0 {
+						if answers[r] = encode(s.pending, s.at, s.others); s.more > 0 {
 							answers[r] = fmt.Appendf(nil, `%s,"m":%d}`,
 								strings.TrimSuffix(strings.TrimSpace(string(answers[r])), "}"), s.more)
 						}

@@ -55,6 +55,20 @@ def rescued():
     thread.join()
 
 
+def helped():
+    """The main threads wait for one another, and a thread that has submitted before submits what is missing."""
+
+    def helper():
+        hvd.allreduce(torch.ones(2), name="first")
+        time.sleep(float(os.environ["RESCUE"]))
+        hvd.synchronize(hvd.allreduce_async(torch.ones(2), name=f"of.{1 - rank}"))
+
+    thread = threading.Thread(target=helper)
+    thread.start()
+    hvd.allreduce(torch.ones(2), name=f"of.{rank}")
+    thread.join()
+
+
 def elsewhere():
     """The main threads sleep, while other threads wait in Horovod."""
     thread = threading.Thread(target=lambda: rescue.append(hvd.allreduce(torch.ones(2), name=f"of.{rank}")))
