@@ -135,7 +135,8 @@ func talk(t *testing.T, w *World) {
 	if err := w.Send(ctx, 1+r%len(exchanges), talkTag, 0, []byte{byte(r)}); err != nil {
 		t.Error(err)
 	}
-	if from, _, _, err := w.RecvAny(ctx, nil, talkTag, p); err != nil || int(p[0]) != from || 1+from%len(exchanges) != r {
+	from, _, _, err := w.RecvAny(ctx, nil, talkTag, p)
+	if err != nil || int(p[0]) != from || 1+from%len(exchanges) != r {
 		t.Errorf("rank %d: %v from rank %d, %v", r, p, from, err)
 	}
 }

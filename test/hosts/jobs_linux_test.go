@@ -65,7 +65,7 @@ func TestDoctor(t *testing.T) {
 		return j
 	}
 	j := examine(0, "-H", "h0:1,h1:1,six2:1")
-	for _, want := range []string{"\nh1 ", "net1 10.78.0.2", "net2 fd78::3", "LATENCY", "BANDWIDTH"} {
+	for _, want := range []string{"h0, h1, six2\n", "net1 10.78.0.2", "net2 fd78::3", "LATENCY", "BANDWIDTH"} {
 		if !strings.Contains(j.stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &j.stdout)
 		}
@@ -76,7 +76,7 @@ func TestDoctor(t *testing.T) {
 	c.Write("hosts", "h1 slots=64 # more than cores\n")
 	j = examine(1, "--hostfile", c.File("hosts"), "-i", c.File("id"), "-p", "22", "--remote-command", c.gorovod,
 		"--python", "false", "--no-pairs")
-	for _, want := range []string{"\nh1 ", "warning: h1: 64 slots on", "FAILURE: h1: nothing is known of the Python " +
+	for _, want := range []string{"HOST        h1\n", "warning: h1: 64 slots on", "FAILURE: h1: nothing is known of the Python " +
 		"false, whose frameworks count: it has ended (exit status 1)", "cannot run"} {
 		if !strings.Contains(j.stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &j.stdout)

@@ -740,7 +740,8 @@ func TestLabels(t *testing.T) {
 			if _, got, err := endpoints[0].Recv(limited(t), from, 2, p); err != nil || got != label {
 				t.Errorf("kept: label %d, %v, want %d", got, err, label)
 			}
-			if who, _, got, err := endpoints[0].RecvAny(limited(t), nil, 3, p); err != nil || got != label || who != from {
+			who, _, got, err := endpoints[0].RecvAny(limited(t), nil, 3, p)
+			if err != nil || got != label || who != from {
 				t.Errorf("any: label %d of rank %d, %v, want %d of %d", got, who, err, label, from)
 			}
 		}
