@@ -14,7 +14,7 @@ rank, case = hvd.rank(), os.environ["CASE"]
 
 
 def train():
-    """Rank 0 lacks a parameter, so that it goes on to the next step alone."""
+    """Rank 0 lacks a parameter."""
     named = [(f"body.{i}", torch.nn.Parameter(torch.zeros(3))) for i in range(100)]
     if rank != 0:
         named.append(("head.extra", torch.nn.Parameter(torch.zeros(3))))
