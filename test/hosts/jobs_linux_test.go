@@ -76,8 +76,8 @@ func TestDoctor(t *testing.T) {
 	c.Write("hosts", "h1 slots=64 # more than cores\n")
 	j = examine(1, "--hostfile", c.File("hosts"), "-i", c.File("id"), "-p", "22", "--remote-command", c.gorovod,
 		"--python", "false", "--no-pairs")
-	for _, want := range []string{"HOST        h1\n", "warning: h1: 64 slots on", "FAILURE: h1: nothing is known of the Python " +
-		"false, whose frameworks count: it has ended (exit status 1)", "cannot run"} {
+	for _, want := range []string{"HOST        h1\n", "warning: h1: 64 slots on", "FAILURE: h1: nothing is known of " +
+		"the Python false, whose frameworks count: it has ended (exit status 1)", "cannot run"} {
 		if !strings.Contains(j.stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &j.stdout)
 		}

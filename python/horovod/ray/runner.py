@@ -118,7 +118,7 @@ class RayExecutor:
         gpus = _gpus(use_gpu, gpus_per_worker)
         elastic = isinstance(self.settings, ElasticSettings)
         if num_workers is None and num_hosts is None and min_workers is None:
-            if elastic:
+            if isinstance(self.settings, ElasticSettings):
                 min_workers = self.settings.min_num_proc
             else:
                 num_workers = self.settings.num_proc

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import horovod.spark
 from horovod.spark.common.backend import default_num_proc
@@ -39,7 +39,7 @@ def main(
         service.shutdown()
 
 
-def _options() -> dict[str, object]:
+def _options() -> dict[str, Any]:
     parser = compute_worker.parser(__doc__ or "")
     parser.add_argument("--num-proc", type=int, help="how many processes compute (Spark's default parallelism)")
     return vars(parser.parse_args())

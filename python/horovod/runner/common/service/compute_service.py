@@ -27,6 +27,7 @@ _GONE = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, EOFError
 _ERRORS: dict[str, type[Exception]] = {
     kind.__name__: kind for kind in (IndexError, TimeoutException, ConnectionAbortedError)
 }
+_ANSWERED: tuple[type[Exception], ...] = (ValueError, TypeError, KeyError, *_ERRORS.values())
 
 
 class ComputeService:
@@ -97,7 +98,7 @@ class ComputeService:
             with _channel.welcome(connected, self._key) as connection:
                 try:
                     answer = {"answer": self._answer(json.loads(connection.recv_bytes(_LONGEST)))}
-                except (ValueError, TypeError, KeyError, *_ERRORS.values()) as e:
+                except _ANSWERED as e:
                     answer = {"error": str(e), "kind": type(e).__name__}
                 connection.send_bytes(json.dumps(answer).encode())
 
