@@ -49,6 +49,7 @@ ALONE = {
     "test_prepare.py",
     "test_repository.py",
     "test_run.py",
+    "test_site.py",
     "test_startup.py",
     "test_tensorflow_docstrings.py",
     "test_tensorflow_jobs.py",

@@ -12,7 +12,8 @@ const site = process.argv[2];
 const element = { children: [], classList: { add() {} }, removeChild() {}, appendChild() {}, dataset: {} };
 const context = vm.createContext({
   document: { getElementById: () => null, addEventListener() {}, documentElement: element, readyState: "loading" },
-  window: { addEventListener() {}, location: { search: "" } },
+  addEventListener() {},
+  location: { search: "" },
   localStorage: { setItem() {} },
   DOCUMENTATION_OPTIONS: { BUILDER: "html", FILE_SUFFIX: ".html", LINK_SUFFIX: ".html" },
   SPHINX_HIGHLIGHT_ENABLED: false,
@@ -20,6 +21,7 @@ const context = vm.createContext({
   _: (text) => text, // the translation
   console,
 });
+context.window = context;
 for (const file of ["_static/language_data.js", "_static/searchtools.js", "searchindex.js"]) {
   vm.runInContext(fs.readFileSync(path.join(site, file), "utf8").replace("const Search =", "var Search ="), context, file);
 }

@@ -110,7 +110,7 @@ def lacks(name, member):
 def fails(name, member, names, folder):
     """The failures of the examples of ``member`` and its methods, run with ``names`` in ``folder``."""
     said = []
-    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)  # pytest -v is not its -v
     with_folder = Path.cwd()
     try:
         os.chdir(folder)
