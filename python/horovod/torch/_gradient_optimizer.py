@@ -329,7 +329,10 @@ class GradientOptimizer(HookedOptimizer):
         """
         if not self._reduces:
             return loss
-        own = torch.as_tensor(loss).detach().clone()
+        if isinstance(loss, torch.Tensor):
+            own = loss.detach().clone()
+        else:
+            own = torch.tensor(loss, dtype=torch.float64, device="cpu")
         op = self.op if self.op in (Average, Sum) else Average
         handle = submit("allreduce", own, own, f"loss.{self._first_name()}", self.process_set, False, op)
         return Result(handle)()
