@@ -160,7 +160,7 @@ def test_a_parameter_that_one_rank_lacks():
         optimizer.step()
         hvd.shutdown()
     else:
-        with pytest.raises(hvd.HorovodInternalError, match=r'shut down.*\(tensor "head.extra"\)$'):
+        with pytest.raises(hvd.HorovodInternalError, match=r"shut down.*head\.extra"):
             optimizer.step()
         hvd.shutdown()
     hvd.init()
