@@ -53,6 +53,7 @@ def _create(options: Any, _: Any = None) -> ProcessGroup:
     if not ranks:  # the default group
         _join.join(options.store, rank, options.group_size)
         _sets.start()
+        _callbacks.Place.begin()
         ranks = list(range(options.group_size))
     if ranks != sorted(ranks):
         raise ValueError(f"the ranks of a gorovod group must ascend: {ranks}")

@@ -25,8 +25,6 @@ _NAMES = 720
 
 Tensors = Sequence[torch.Tensor]
 
-_made = itertools.count()  # groups of this process
-
 
 def one(tensors: Union[torch.Tensor, Tensors], what: str) -> torch.Tensor:
     if isinstance(tensors, torch.Tensor):
@@ -52,7 +50,7 @@ class Base(dist.ProcessGroup):
         self._ranks = list(ranks)  # of the world
         self._rank = rank
         self._number = number  # the group's number, the same on all members
-        self._place = next(_made)  # among this process's groups; numbers of two groups may be equal
+        self._place = _callbacks.Place()  # numbers of two groups may be equal
         self._lines: weakref.WeakValueDictionary[str, _callbacks.Line] = weakref.WeakValueDictionary()
         self._timeout = timeout
         self._set = _sets.acquire(self._ranks, self._rank, timeout)

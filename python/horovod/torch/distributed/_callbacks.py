@@ -8,7 +8,7 @@ hangs, which is the same on all ranks:
     5.then.0         the first operation that a callback of number 5 starts in the group
     5.then.0.then.1  the second one that a callback of that one starts
     1-5.then.0       the first one that a callback of number 5 of another group starts here; 1 is that group's place
-                     among this process's groups
+                     among those of whose operations this process has asked for futures
 
 Callbacks of one operation, and of what ``then`` has made of its future, run in any order, in several threads, too. But
 before a callback starts an operation, it waits for those that the program has added before it. So all ranks count
@@ -41,6 +41,33 @@ _LONGEST_PATH = 60
 _LOOK_S = 0.1
 
 
+class Place:
+    """The place of a group among the groups of this process whose operations have had futures, in that order.
+
+    The members of a group may belong to different groups besides, such as those of their hosts, whose callbacks start
+    operations in the common one. So a place is counted by each process. A group of which only some ranks are members
+    shifts the places of no others as long as nobody asks for its futures.
+    """
+
+    _guard = threading.Lock()
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        self._number: Optional[int] = None
+
+    @classmethod
+    def begin(cls) -> None:
+        """Count from 0 again: a new default group is made."""
+        cls._numbers = itertools.count()
+
+    def number(self) -> int:
+        """The place, which the first call determines."""
+        with Place._guard:
+            if self._number is None:
+                self._number = next(Place._numbers)
+            return self._number
+
+
 class Origin:
     """An operation whose future has callbacks.
 
@@ -48,18 +75,22 @@ class Origin:
     by number, without those that have ended or can no longer run.
     """
 
-    def __init__(self, lines: weakref.WeakValueDictionary[str, Line], place: int, path: str) -> None:
-        self._place = place  # of its group among this process's groups
+    def __init__(self, lines: weakref.WeakValueDictionary[str, Line], place: Place, path: str) -> None:
+        self._place = place  # of its group
         self._path = path
-        self._started: collections.defaultdict[int, itertools.count[int]] = collections.defaultdict(itertools.count)
+        self._started: collections.defaultdict[Place, itertools.count[int]] = collections.defaultdict(itertools.count)
         line = lines.get(path)
         if line is None:
             line = lines[path] = Line()
         self.line = line
 
-    def next(self, place: int) -> str:
+    def asked(self) -> None:
+        """Note that the program has asked for the operation's future."""
+        self._place.number()
+
+    def next(self, place: Place) -> str:
         """The path of the next operation that a callback starts in the group of this place."""
-        path = self._path if place == self._place else f"{self._place}-{self._path}"
+        path = self._path if place is self._place else f"{self._place.number()}-{self._path}"
         return _bounded(f"{path}.then.{next(self._started[place])}")
 
 
@@ -70,7 +101,10 @@ class MessageOrigin(Origin):
         self._what = what
         self.line = Line()
 
-    def next(self, place: int) -> str:
+    def asked(self) -> None:
+        pass
+
+    def next(self, place: Place) -> str:
         raise ValueError(
             f"a callback of the future of a {self._what} cannot start a collective: the group's other ranks cannot "
             f"tell which of theirs belongs to it. Wait for the message, and start the collective after that"
@@ -158,7 +192,7 @@ def inside() -> bool:
     return _here.callback is not None
 
 
-def path(place: int, what: str, seconds: float) -> Optional[str]:
+def path(place: Place, what: str, seconds: float) -> Optional[str]:
     """The path of the operation that this thread starts now in the group of this place; None if no callback starts it.
 
     Waits, at most ``seconds``, until it is this callback's turn; raises HorovodInternalError after that.
@@ -178,6 +212,7 @@ def stream(path: str) -> int:
 
 def belongs(future: torch._C.Future, origin: Origin) -> None:
     """Note that callbacks of ``future`` are callbacks of ``origin``."""
+    origin.asked()
     _origins[future] = origin
 
 
