@@ -48,7 +48,7 @@ assert found.license_expression == " AND ".join(sorted(ids)), (found.license_exp
 held = {n.rsplit("/", 1)[-1] for n in names}
 assert {c["name"] for c in bill["components"] if c["type"] == "file"} <= held, bill
 assert found.project_urls["Homepage"] and found.classifiers and found.description_content_type == "text/markdown", found
-assert "horovodrun -np 4" in found.description and "](docs/" not in found.description
+assert "horovodrun -np 2" in found.description and "](docs/" not in found.description
 shared = {n.split("/data/", 1)[1] for n in names if ".data/data/" in n}
 assert {"share/man/man1/horovodrun.1", "share/bash-completion/completions/gorovod", "share/zsh/site-functions/_gorovod"} <= shared, shared
 size = sum(i.compress_size for i in archive.infolist())

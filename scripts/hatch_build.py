@@ -47,8 +47,9 @@ class MetadataHook(MetadataHookInterface):
 
     def update(self, metadata):
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
-        home = metadata["urls"]["Homepage"] + "/blob/main/"
-        text = re.sub(r"\]\((?![a-z]+:|#)", f"]({home}", text)
+        home = metadata["urls"]["Homepage"]
+        text = re.sub(r"(!\[[^]]*\])\((?![a-z]+:)", rf"\1({home}/raw/main/", text)  # pictures
+        text = re.sub(r"\]\((?![a-z]+:|#)", f"]({home}/blob/main/", text)
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 

@@ -62,6 +62,7 @@ def found():
 # Places where public interfaces of Python and the frameworks keep what callers register.
 BY_PUBLIC_INTERFACES = re.compile(
     r"_?ctypes\._pointer_type_cache"
+    r"|typing\._overload_registry"  # of typing.overload
     r"|torch\.distributed\.rendezvous\._rendezvous_handlers"  # register_rendezvous_handler; see test_patches.py
     r"|jax\.(_src\.)?interpreters\.(ad\.primitive_(jvps|transposes)|partial_eval\.dce_rules)"
     r"|[0-9a-f]{40}\._Horovod\w+\.__doc__"  # of the module that tf.load_op_library makes
