@@ -109,8 +109,7 @@ PYTHON_CASES = {
         {"a": 3, "b": 0},
     ),
     "a crash, and another failure of what had not run": (
-        "def test_a():\n  if fails('a'): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "def test_b(): assert not fails('b', 99)",
+        "def test_a():\n  if fails('a'): os.kill(os.getpid(), signal.SIGKILL)\ndef test_b(): assert not fails('b', 99)",
         1,
         ["test_a"],
         {"b": 3},

@@ -50,7 +50,7 @@ class MiniSettings:
             "RayExecutor.create_settings to wait longer.",
         )
 
-    def environment(self) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         """The variables that pass these settings to the engine of each rank."""
         variables = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(max(1, round(self.timeout_s)))}
         if self.verbose >= 2:

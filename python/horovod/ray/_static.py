@@ -82,7 +82,7 @@ class StaticAdapter(Adapter):
         head = self.workers[0]
         ray.get(head.update_env_vars.remote(extra))  # those that show the job count for the process where ranks meet
         rendezvous = ray.get(head.establish_rendezvous.remote(len(facts), self.settings.nics))
-        rendezvous.update(self.settings.environment())
+        rendezvous.update(self.settings._environment())
         gpus = visible_gpus(facts)
         done = []
         for rank, worker in enumerate(self.workers):

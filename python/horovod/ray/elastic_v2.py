@@ -227,7 +227,7 @@ class ElasticAdapter(Adapter):
         extra_env_vars: Optional[Mapping[str, Any]] = None,
     ) -> None:
         extra = {name: str(value) for name, value in (extra_env_vars or {}).items()}
-        self._variables = {**self.settings.environment(), **extra}
+        self._variables = {**self.settings._environment(), **extra}
         if executable_cls is not None:
             made_of = (executable_cls, executable_args, executable_kwargs)
             self._executable = _pickling.put(made_of, "executable_cls")
