@@ -201,7 +201,8 @@ func (o *options) startHorovod(ctx context.Context, dir, floats string, show io.
 			return err
 		}
 		c.env = env
-		command := []string{o.Horovod, "-m", "horovod.runner.launch", "-np", strconv.Itoa(o.NumProc), "--" + controller}
+		command := append(withoutPlace(), o.Horovod, "-m", "horovod.runner.launch", "-np", strconv.Itoa(o.NumProc),
+			"--"+controller)
 		if controller == "mpi" {
 			command = append(command, "--mpi-args=--allow-run-as-root --oversubscribe")
 		}
@@ -211,6 +212,17 @@ func (o *options) startHorovod(ctx context.Context, dir, floats string, show io.
 		}
 	}
 	return nil
+}
+
+// withoutPlace is a command that starts another one without the variables of a rank: upstream's launcher would hand them
+// on to its ranks.
+func withoutPlace() []string {
+	command := []string{"env"}
+	for _, name := range []string{"RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME",
+		"CONTROLLER", "CPU_OPERATIONS", "SECRET_KEY", "GLOO_RENDEZVOUS_ADDR", "GLOO_RENDEZVOUS_PORT", "GLOO_IFACE"} {
+		command = append(command, "-u", "HOROVOD_"+name)
+	}
+	return command
 }
 
 func withoutPythonPath(environ []string) []string {
