@@ -214,12 +214,12 @@ func (o *options) startHorovod(ctx context.Context, dir, floats string, show io.
 	return nil
 }
 
-// withoutPlace is a command that starts another one without the variables of a rank: upstream's launcher would hand them
-// on to its ranks.
+// withoutPlace is a command that starts another one without the variables of a rank: upstream's launcher would hand
+// them on to its ranks.
 func withoutPlace() []string {
 	command := []string{"env"}
 	for _, name := range []string{"RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME",
-		"CONTROLLER", "CPU_OPERATIONS", "SECRET_KEY", "GLOO_RENDEZVOUS_ADDR", "GLOO_RENDEZVOUS_PORT", "GLOO_IFACE"} {
+		"CONTROLLER", "CPU_OPERATIONS", "SECRET_KEY", "GLOO_IFACE", "GLOO_RENDEZVOUS_ADDR", "GLOO_RENDEZVOUS_PORT"} {
 		command = append(command, "-u", "HOROVOD_"+name)
 	}
 	return command
