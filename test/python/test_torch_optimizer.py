@@ -319,8 +319,12 @@ def test_closure():
     assert_same(net, reference)
 
 
+# So few iterations, and so wide a tolerance, that the order of a sum's operands does not decide the result: twenty
+# iterations make 4e-5 of a rounding error.
 @pytest.mark.parametrize(
-    "options", [{"line_search_fn": "strong_wolfe"}, {"tolerance_change": 1e-2}], ids=["line search", "tolerance"]
+    "options",
+    [{"line_search_fn": "strong_wolfe", "max_iter": 8}, {"tolerance_change": 0.05}],
+    ids=["line search", "tolerance"],
 )
 def test_lbfgs_decides_by_the_loss_of_all_ranks(options):
     net, reference = model(), model()
