@@ -23,9 +23,9 @@ MACHINE  := $(shell uname -m)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 # Where goroutines meet: slow enough under the race detector to leave the rest out.
-RACE := ./internal/auth/... ./internal/transport/... ./internal/timeline/... ./internal/liveness/... ./internal/rendezvous/... ./internal/world/... ./internal/connect/... \
-	./internal/engine/... ./internal/process/... ./internal/launch/... ./internal/elastic/... ./internal/flight/... \
-	./internal/guard/... ./internal/reach/... ./internal/bootstrap/... ./hvd/...
+RACE := ./internal/base/auth/... ./internal/core/transport/... ./internal/observe/timeline/... ./internal/joining/liveness/... ./internal/joining/rendezvous/... ./internal/joining/world/... ./internal/joining/connect/... \
+	./internal/core/engine/... ./internal/joining/process/... ./internal/launch/... ./internal/elastic/... ./internal/observe/flight/... \
+	./internal/base/guard/... ./internal/base/reach/... ./internal/joining/bootstrap/... ./hvd/...
 
 # Read when a recipe runs, after its target's `prepare`.
 python = $${PYTHON:-$$(cat build/python)}
@@ -100,7 +100,7 @@ pip-files:
 .PHONY: sbom
 sbom:
 	@echo "writing the bill of materials"
-	GOARCH= $(GO) run ./internal/notices/generate -sbom -o $(OUT)/gorovod.cdx.json $(OUT)/gorovod $(OUT)/libgorovod*.so
+	GOARCH= $(GO) run ./internal/tools/notices/generate -sbom -o $(OUT)/gorovod.cdx.json $(OUT)/gorovod $(OUT)/libgorovod*.so
 
 .PHONY: release
 release: prepare ## the whole release, rehearsed: wheels for two machines, archives, licences, checked, in dist/release; publishes nothing
@@ -202,7 +202,7 @@ test-gpu: ## the tests on this machine's GPUs, and figures, into build/gpu.txt; 
 .PHONY: test-nvidia
 test-nvidia: prepare ## what the engine knows of CUDA and NCCL against NVIDIA's own headers and libraries; downloads 0.9 GB into build/nvidia, needs no GPU
 	@scripts/prepare.sh nvidia
-	$(GO) test -count=1 -v -run 'Headers|RealNCCL' ./internal/gpu ./internal/gpu/nccl
+	$(GO) test -count=1 -v -run 'Headers|RealNCCL' ./internal/carriers/gpu ./internal/carriers/nccl
 
 .PHONY: ray
 ray: prepare build ## jobs on real Ray clusters of this machine; installs Ray 2.60 into build/ray

@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 project = "gorovod"
 copyright = "gorovod's authors, Apache License 2.0"
-release = re.search(r'Version = "(.+)"', (ROOT / "internal/version/version.go").read_text()).group(1)
+release = re.search(r'Version = "(.+)"', (ROOT / "internal/base/version/version.go").read_text()).group(1)
 
 sys.path.insert(0, str(ROOT / "docs" / "extensions"))
 extensions = ["myst_parser", "sphinx_copybutton", "sphinx_design"]

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/elastic"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 var (

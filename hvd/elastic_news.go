@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/base/guard"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/guard"
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 // news is the launcher's news of the hosts since the world was formed, until take takes it.

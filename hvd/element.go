@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/base/tensor"
 )
 
 // Element is the type of a tensor's elements: one of these types of Go, a type

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/base/tensor"
 )
 
 func TestDType(t *testing.T) {

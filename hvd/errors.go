@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/process"
-	"github.com/gorovod/gorovod/internal/transport/p2p"
+	"github.com/gorovod/gorovod/internal/base/operation"
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/core/transport/p2p"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 // Errors to test for with errors.Is. An error may match two of them, such as

@@ -4,9 +4,9 @@ import (
 	"context"
 	"sync"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/base/operation"
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 // GroupedAllreduce is Allreduce of several slices. It reduces none of them before all

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/core/engine"
 )
 
 // Handle is an operation in progress that changes its slice. One goroutine at a time may use it. The zero Handle has no

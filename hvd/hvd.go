@@ -33,7 +33,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 // Init joins the job that the environment describes. It blocks until all

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/process"
-	"github.com/gorovod/gorovod/internal/world"
+	"github.com/gorovod/gorovod/internal/joining/process"
+	"github.com/gorovod/gorovod/internal/joining/world"
 )
 
 // Send sends data to the process with rank to, which may be this one. Messages are independent of the collectives. Send

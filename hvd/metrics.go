@@ -3,8 +3,8 @@ package hvd
 import (
 	"time"
 
-	"github.com/gorovod/gorovod/internal/feed"
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/joining/process"
+	"github.com/gorovod/gorovod/internal/observe/feed"
 )
 
 // Figures are the counts and times of this process since Init. All but Pending and OldestPending only grow until

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/operation"
+	"github.com/gorovod/gorovod/internal/base/operation"
+	"github.com/gorovod/gorovod/internal/core/engine"
 )
 
 // Allreduce replaces data by the combination of all processes' data, elementwise: by

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/process"
-	"github.com/gorovod/gorovod/internal/world"
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/joining/process"
+	"github.com/gorovod/gorovod/internal/joining/world"
 )
 
 // ProcessSet is a group of processes that run collectives among themselves. Sets

@@ -1,6 +1,6 @@
 package hvd
 
-import "github.com/gorovod/gorovod/internal/process"
+import "github.com/gorovod/gorovod/internal/joining/process"
 
 // StartTimeline records the phases of each operation from now on in the file at
 // path, for chrome://tracing or Perfetto. It replaces the file, and completes a

@@ -17,7 +17,7 @@ mkdir -p "$room/native"
 cp "$program" "$room/native/horovodrun"
 cp "$wheel" scripts/check_aarch64.py "$room/"
 echo "check_aarch64: the kernels' tests and two ranks under QEMU, some minutes"
-GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go test -c -o "$room/reduce.test" ./internal/reduce
+GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go test -c -o "$room/reduce.test" ./internal/core/reduce
 scripts/aarch64.sh sh -c 'cd /work && ./reduce.test -test.short'
 scripts/aarch64.sh sh -ec '
   cd /work

@@ -40,7 +40,7 @@ MOST = 15_300_000
 archive = zipfile.ZipFile(sys.argv[1])
 names = archive.namelist()
 found = Metadata.from_email(archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))), validate=True)
-assert found.summary and found.license_files == ["LICENSE", "internal/notices/THIRD_PARTY_NOTICES.txt"], found
+assert found.summary and found.license_files == ["LICENSE", "internal/tools/notices/THIRD_PARTY_NOTICES.txt"], found
 assert all(any(n.endswith(f".dist-info/licenses/{file}") for n in names) for file in found.license_files), names
 bill = json.loads(archive.read(next(n for n in names if n.endswith(".dist-info/sboms/gorovod.cdx.json"))))
 ids = {entry["license"]["id"] for c in bill["components"] for entry in c["licenses"]}

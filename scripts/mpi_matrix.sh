@@ -17,7 +17,7 @@ MPI=(openmpi-bin libopenmpi-dev mpich libmpich-dev gcc libc6-dev)
 
 mkdir -p build/mpi
 echo "mpi_matrix: compiling the contract's cases"
-go test -c -o build/mpi/world.test ./internal/world
+go test -c -o build/mpi/world.test ./internal/joining/world
 
 # install ROOM LOG: installs MPI in the folder ROOM. The mirror may be an old copy, whose lists have expired.
 install() {

@@ -16,12 +16,12 @@ die() { echo "release: $*" >&2; exit 1; }
 
 # ---- the version: the same everywhere, in the changelog, and no other commit's
 
-version=$(sed -n 's/^\tVersion = "\(.*\)"$/\1/p' internal/version/version.go)
-[ -n "$version" ] || die "internal/version/version.go says no version"
+version=$(sed -n 's/^\tVersion = "\(.*\)"$/\1/p' internal/base/version/version.go)
+[ -n "$version" ] || die "internal/base/version/version.go says no version"
 section=$(sed -n "s/^## \(\[$version\] - .*\)/\1/p" CHANGELOG.md)
 [ -n "$section" ] || die "CHANGELOG.md has no section '## [$version] - DATE'"
 [[ $section =~ -\ [0-9]{4}-[0-9]{2}-[0-9]{2}$ ]] || undone+=("give the section of $version in CHANGELOG.md its date")
-go test -count=1 -run TestPython ./internal/version >/dev/null || die "go test ./internal/version fails: python/horovod/_version.py says another version"
+go test -count=1 -run TestPython ./internal/base/version >/dev/null || die "go test ./internal/base/version fails: python/horovod/_version.py says another version"
 changes=$(git status --porcelain)
 if [ -n "$changes" ]; then
   [ "${ALLOW_DIRTY:-}" = 1 ] || die "the checkout has changes, so no commit is what would be released:"$'\n'"$changes"
@@ -32,7 +32,7 @@ if tagged=$(git rev-parse --verify --quiet "v$version^{commit}") && [ "$tagged" 
   die "the tag v$version is at ${tagged:0:12}, not at this commit: raise the version"
 fi
 others=$(git tag --points-at HEAD | grep '^v[0-9]' | grep -vx "v$version" || true)
-[ -z "$others" ] || die "this commit is tagged $others, and internal/version says $version"
+[ -z "$others" ] || die "this commit is tagged $others, and internal/base/version says $version"
 
 # With this time, the same commit gives the same files.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
@@ -53,7 +53,7 @@ archive() {
   ln -s gorovod "build/$name/bin/horovodrun"
   cp "$from"/libgorovod*.so "build/$name/lib/"
   cp include/gorovod.h "build/$name/include/"
-  cp LICENSE README.md CHANGELOG.md internal/notices/THIRD_PARTY_NOTICES.txt "$from/gorovod.cdx.json" "build/$name/"
+  cp LICENSE README.md CHANGELOG.md internal/tools/notices/THIRD_PARTY_NOTICES.txt "$from/gorovod.cdx.json" "build/$name/"
   tar -C build --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -n9 >"$out/$name.tar.gz"
   cp "$from/gorovod.cdx.json" "$out/$name.cdx.json"
   rm -rf "build/$name"
@@ -64,7 +64,7 @@ for m in "$machine" $(printf '%s\n' "${MACHINES[@]}" | grep -vx "$machine"); do
   GOROVOD_WHEEL_BUILD=build/wheel-$m GOROVOD_WHEEL_NATIVE=build/wheel-$machine build/wheel-tools/bin/python -m hatchling build -t wheel -d "$out"
   archive "$m"
 done
-cp LICENSE internal/notices/THIRD_PARTY_NOTICES.txt "$out/"
+cp LICENSE internal/tools/notices/THIRD_PARTY_NOTICES.txt "$out/"
 
 # ---- checks
 
@@ -105,5 +105,5 @@ Then:
   git tag -s v$version -m "gorovod $version" && git push origin v$version
   twine upload dist/release/*.whl
   attach the files in dist/release to the release of v$version, with its section of CHANGELOG.md
-  raise the version in internal/version/version.go, go generate ./internal/version, and begin its section in CHANGELOG.md
+  raise the version in internal/base/version/version.go, go generate ./internal/base/version, and begin its section in CHANGELOG.md
 END

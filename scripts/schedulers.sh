@@ -166,7 +166,7 @@ contract() {
   local mpi=$1 tests=$top/build/mpi/world.test
   if [ ! -x "$tests" ]; then
     tests=$scratch/world.test
-    [ -x "$tests" ] || go test -c -o "$tests" ./internal/world || { row FAILED "$mpi, contract" "its tests cannot be built"; return; }
+    [ -x "$tests" ] || go test -c -o "$tests" ./internal/joining/world || { row FAILED "$mpi, contract" "its tests cannot be built"; return; }
   fi
   shift
   GOROVOD_TEST_MPI_ALL=1 timeout -k 10 1200 "$tests" -test.v -test.timeout=20m -test.run "Test(Contract|Death)OverMPI(AndHosts)?/^($(IFS='|'; echo "$*"))\$" > "$scratch/contract" 2>&1

@@ -7,7 +7,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/gorovod/gorovod/internal/chart"
+	"github.com/gorovod/gorovod/internal/tools/chart"
 )
 
 // row is a shape with its costs.

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/negotiate"
-	"github.com/gorovod/gorovod/internal/tensor"
-	"github.com/gorovod/gorovod/internal/transport"
-	"github.com/gorovod/gorovod/internal/transport/inproc"
+	"github.com/gorovod/gorovod/internal/base/tensor"
+	"github.com/gorovod/gorovod/internal/core/negotiate"
+	"github.com/gorovod/gorovod/internal/core/transport"
+	"github.com/gorovod/gorovod/internal/core/transport/inproc"
 )
 
 // shape is one job to simulate.

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 //export goElastic

@@ -5,7 +5,7 @@ package main
 */
 import "C"
 
-import "github.com/gorovod/gorovod/internal/process"
+import "github.com/gorovod/gorovod/internal/joining/process"
 
 //export goFail
 func goFail(reason *C.char) { process.Fail(C.GoString(reason)) }

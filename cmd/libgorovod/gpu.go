@@ -14,17 +14,17 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/collective"
-	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/gpu"
-	"github.com/gorovod/gorovod/internal/gpu/carrier"
-	"github.com/gorovod/gorovod/internal/gpu/cuda"
-	"github.com/gorovod/gorovod/internal/guard"
-	"github.com/gorovod/gorovod/internal/interpreter"
-	"github.com/gorovod/gorovod/internal/process"
-	"github.com/gorovod/gorovod/internal/tensor"
-	"github.com/gorovod/gorovod/internal/world"
+	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/base/guard"
+	"github.com/gorovod/gorovod/internal/base/tensor"
+	"github.com/gorovod/gorovod/internal/carriers/cuda"
+	"github.com/gorovod/gorovod/internal/carriers/gpu"
+	"github.com/gorovod/gorovod/internal/carriers/gpu/carrier"
+	"github.com/gorovod/gorovod/internal/core/collective"
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/joining/process"
+	"github.com/gorovod/gorovod/internal/joining/world"
+	"github.com/gorovod/gorovod/internal/tools/interpreter"
 )
 
 func init() {

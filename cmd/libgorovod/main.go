@@ -18,11 +18,11 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/backend/mpi"
-	"github.com/gorovod/gorovod/internal/logging"
-	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/process"
-	"github.com/gorovod/gorovod/internal/version"
+	"github.com/gorovod/gorovod/internal/base/logging"
+	"github.com/gorovod/gorovod/internal/base/operation"
+	"github.com/gorovod/gorovod/internal/base/version"
+	"github.com/gorovod/gorovod/internal/carriers/mpi"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 func main() {}

@@ -12,9 +12,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/process"
-	"github.com/gorovod/gorovod/internal/transport/p2p"
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/core/transport/p2p"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 //export goSend

@@ -9,9 +9,9 @@ import "C"
 import (
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/process"
-	"github.com/gorovod/gorovod/internal/vitals"
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/joining/process"
+	"github.com/gorovod/gorovod/internal/observe/vitals"
 )
 
 //export goMetrics

@@ -5,7 +5,7 @@ package main
 */
 import "C"
 
-import "github.com/gorovod/gorovod/internal/process"
+import "github.com/gorovod/gorovod/internal/joining/process"
 
 // The questions about MPI and Gloo that Horovod answers.
 const (

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 //export goServe

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 // ints copies C ints.

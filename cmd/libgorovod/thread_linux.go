@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 func init() {

@@ -9,8 +9,8 @@ import "C"
 import (
 	"errors"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 //export goStartTimeline

@@ -17,10 +17,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/base/auth"
+	"github.com/gorovod/gorovod/internal/base/guard"
+	"github.com/gorovod/gorovod/internal/base/reach"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/guard"
-	"github.com/gorovod/gorovod/internal/reach"
 )
 
 var (

@@ -8,9 +8,9 @@ import (
 	"io"
 	"sync"
 
+	"github.com/gorovod/gorovod/internal/base/jsonframe"
+	"github.com/gorovod/gorovod/internal/base/shape"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/jsonframe"
-	"github.com/gorovod/gorovod/internal/shape"
 )
 
 // Protocol is the version of the messages between workers and driver.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/lazyregexp"
+	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 )
 
 const notThere = "gorovod is not there under that name: say with --remote-command what it is called there"

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/base/reach"
 )
 
 // The launcher pings each agent, and the agent answers. An end that hears nothing for too long treats the connection as

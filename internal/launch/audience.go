@@ -7,15 +7,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/dashboard"
-	"github.com/gorovod/gorovod/internal/door"
+	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/logging"
-	"github.com/gorovod/gorovod/internal/metrics"
-	"github.com/gorovod/gorovod/internal/otlp"
-	"github.com/gorovod/gorovod/internal/overview"
-	"github.com/gorovod/gorovod/internal/rendezvous"
-	"github.com/gorovod/gorovod/internal/summary"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/observe/dashboard"
+	"github.com/gorovod/gorovod/internal/observe/door"
+	"github.com/gorovod/gorovod/internal/observe/metrics"
+	"github.com/gorovod/gorovod/internal/observe/otlp"
+	"github.com/gorovod/gorovod/internal/observe/overview"
+	"github.com/gorovod/gorovod/internal/observe/summary"
 )
 
 // audience is who watches a job: readers of its metrics, of its dashboard, of gorovod top, and of the summary at its

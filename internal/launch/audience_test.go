@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/dashboard"
-	"github.com/gorovod/gorovod/internal/door"
-	"github.com/gorovod/gorovod/internal/metrics"
-	"github.com/gorovod/gorovod/internal/otlp"
-	"github.com/gorovod/gorovod/internal/overview"
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/observe/dashboard"
+	"github.com/gorovod/gorovod/internal/observe/door"
+	"github.com/gorovod/gorovod/internal/observe/metrics"
+	"github.com/gorovod/gorovod/internal/observe/otlp"
+	"github.com/gorovod/gorovod/internal/observe/overview"
 )
 
 // TestReadersShareAnswers checks that readers who ask seldom do not take answers away from the one who asks often.

@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/doctor/cluster"
+	"github.com/gorovod/gorovod/internal/base/shape"
+	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/elastic"
-	"github.com/gorovod/gorovod/internal/rendezvous"
-	"github.com/gorovod/gorovod/internal/shape"
-	"github.com/gorovod/gorovod/internal/version"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/tools/doctor/cluster"
 )
 
 // build identifies this program's protocols, such as 0.1.0+3f2a9c1b: the version, and a digest of all messages between

@@ -1,7 +1,7 @@
 package launch
 
 import (
-	"github.com/gorovod/gorovod/internal/auth"
+	"github.com/gorovod/gorovod/internal/base/auth"
 )
 
 // findCertificates reads the variables about certificates for TLS. The launcher needs the files, too: ranks begin TLS

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/doctor/cluster"
-	"github.com/gorovod/gorovod/internal/interpreter"
-	"github.com/gorovod/gorovod/internal/version"
+	"github.com/gorovod/gorovod/internal/base/version"
+	"github.com/gorovod/gorovod/internal/tools/doctor/cluster"
+	"github.com/gorovod/gorovod/internal/tools/interpreter"
 )
 
 // checkBuild is the summary of --check-build, in Horovod's form, for the Python of the job: the command's, or else the

@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/gorovod/gorovod/internal/spelling"
+	"github.com/gorovod/gorovod/internal/base/spelling"
 )
 
 // configFile is Horovod's YAML file of settings, and the addresses at which the job is shown. A missing setting is nil

@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorovod/gorovod/internal/cachesize"
-	"github.com/gorovod/gorovod/internal/cgroup"
-	"github.com/gorovod/gorovod/internal/reduce"
-	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/base/cachesize"
+	"github.com/gorovod/gorovod/internal/base/cgroup"
+	"github.com/gorovod/gorovod/internal/base/tensor"
+	"github.com/gorovod/gorovod/internal/core/reduce"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
 // newsPatience is how long the launcher waits after the first failure for news that is under way. It orders news by the

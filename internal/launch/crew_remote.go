@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
 // closePatience is how long a closed crew may take to end by itself. An agent with commands to end takes longer;

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
 // leaveVariable is --leave-on as a variable.

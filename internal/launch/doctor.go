@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/doctor"
-	"github.com/gorovod/gorovod/internal/doctor/cluster"
-	"github.com/gorovod/gorovod/internal/interpreter"
+	"github.com/gorovod/gorovod/internal/tools/doctor"
+	"github.com/gorovod/gorovod/internal/tools/doctor/cluster"
+	"github.com/gorovod/gorovod/internal/tools/interpreter"
 )
 
 // query is a question of gorovod doctor to an agent.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/doctor"
+	"github.com/gorovod/gorovod/internal/tools/doctor"
 )
 
 // gorovod doctor sees the environment of the process.

@@ -10,12 +10,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gorovod/gorovod/internal/commandline"
-	"github.com/gorovod/gorovod/internal/elastic/drive"
-	"github.com/gorovod/gorovod/internal/elastic/driver"
+	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/overview"
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/drive"
+	"github.com/gorovod/gorovod/internal/launch/driver"
+	"github.com/gorovod/gorovod/internal/observe/overview"
 )
 
 // driveCommand is for programs that start the processes of an elastic job themselves. The list of commands does not

@@ -17,10 +17,10 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/gorovod/gorovod/internal/elastic/driver"
+	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/lazyregexp"
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/driver"
 )
 
 // elasticJob is a job whose processes come and go: package driver decides, and elasticJob runs them by crews.

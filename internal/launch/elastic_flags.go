@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/elastic/driver"
+	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/launch/driver"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/elastic/driver"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/launch/driver"
 )
 
 func TestElasticRules(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
 // workerProcess is a worker of an elastic job while its command runs. It watches the command, and passes its output

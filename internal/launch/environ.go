@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/bootstrap/environment"
-	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/dashboard"
-	"github.com/gorovod/gorovod/internal/door"
-	"github.com/gorovod/gorovod/internal/lazyregexp"
-	"github.com/gorovod/gorovod/internal/metrics"
+	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/base/environment"
+	"github.com/gorovod/gorovod/internal/base/lazyregexp"
+	"github.com/gorovod/gorovod/internal/observe/dashboard"
+	"github.com/gorovod/gorovod/internal/observe/door"
+	"github.com/gorovod/gorovod/internal/observe/metrics"
 )
 
 // secretVariable has the job's secret for the processes, in hexadecimal.

@@ -3,7 +3,7 @@ package launch
 import (
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/lazyregexp"
+	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 )
 
 // exceptionLine is the first line of an exception below its stack, such as "ValueError: no such file" or

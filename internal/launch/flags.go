@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/auth"
-	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/lazyregexp"
-	"github.com/gorovod/gorovod/internal/nodes"
-	"github.com/gorovod/gorovod/internal/otlp"
+	"github.com/gorovod/gorovod/internal/base/auth"
+	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/base/lazyregexp"
+	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/observe/otlp"
 )
 
 // flags are horovodrun's options. A nil pointer is an option that was not given.

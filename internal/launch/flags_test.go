@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/config"
+	"github.com/gorovod/gorovod/internal/base/config"
 )
 
 func TestSplitFindsTheCommand(t *testing.T) {

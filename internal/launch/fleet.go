@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/nodes"
+	"github.com/gorovod/gorovod/internal/launch/nodes"
 )
 
 // fleet are the nodes of an elastic job in which each node has a launcher. The nodes come to node 0, where the driver

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/nodes"
+	"github.com/gorovod/gorovod/internal/launch/nodes"
 )
 
 // A host may get its notice while it takes the job. It is no foreign program: it leaves.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
 // forwarded are the signals that users give a meaning of their own, such as "save a checkpoint now". They do not end

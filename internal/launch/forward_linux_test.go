@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
 // safeBuffer is a launcher's stderr, which a test reads while the launcher runs.

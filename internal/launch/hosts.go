@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/lazyregexp"
+	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 )
 
 // Host is a name with a number of slots, from the user. 0 slots: the host has none now, because it is drained.

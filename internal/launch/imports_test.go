@@ -14,14 +14,15 @@ func TestTheLibraryKnowsNoCommandLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	packages := strings.Fields(string(out))
-	if !slices.Contains(packages, "github.com/gorovod/gorovod/internal/engine") {
+	if !slices.Contains(packages, "github.com/gorovod/gorovod/internal/core/engine") {
 		t.Fatalf("%q", packages)
 	}
 	for _, p := range packages {
-		for _, banned := range []string{"alecthomas/kong", "golang.org/x/image", "internal/commandline",
-			"internal/chart", "internal/notices", "internal/launch", "go.yaml.in", "image/png", "net/http",
-			"prometheus", "internal/metrics", "internal/overview", "internal/dashboard", "internal/door",
-			"internal/progress", "internal/top", "internal/summary", "gdamore/tcell"} {
+		for _, banned := range []string{"alecthomas/kong", "golang.org/x/image", "internal/base/commandline",
+			"internal/tools/chart", "internal/tools/notices", "internal/launch", "go.yaml.in", "image/png", "net/http",
+			"prometheus", "internal/observe/metrics", "internal/observe/overview", "internal/observe/dashboard",
+			"internal/observe/door", "internal/tools/progress", "internal/observe/top", "internal/observe/summary",
+			"gdamore/tcell"} {
 			if strings.Contains(p, banned) {
 				t.Errorf("they import %s", p)
 			}

@@ -16,12 +16,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/auth"
-	"github.com/gorovod/gorovod/internal/logging"
-	"github.com/gorovod/gorovod/internal/otlp"
-	"github.com/gorovod/gorovod/internal/progress"
-	"github.com/gorovod/gorovod/internal/reach"
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/base/auth"
+	"github.com/gorovod/gorovod/internal/base/logging"
+	"github.com/gorovod/gorovod/internal/base/reach"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/observe/otlp"
+	"github.com/gorovod/gorovod/internal/tools/progress"
 )
 
 // termGrace is the time between SIGTERM and SIGKILL; tests shorten it.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/commandline"
+	"github.com/gorovod/gorovod/internal/base/commandline"
 )
 
 // leaveCommand is what the preStop hook of an MPIJob's worker runs.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorovod/gorovod/internal/cgroup"
+	"github.com/gorovod/gorovod/internal/base/cgroup"
 )
 
 // cost is how much one process or one connection takes of this host's limits.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/base/logging"
 )
 
 // The launcher passes a rank's JSON log on as it is, however its lines are cut into pieces, and marks all other lines

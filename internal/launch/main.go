@@ -22,15 +22,15 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/gorovod/gorovod/internal/bench"
-	"github.com/gorovod/gorovod/internal/jobs"
-	"github.com/gorovod/gorovod/internal/logging"
-	"github.com/gorovod/gorovod/internal/manifests"
-	"github.com/gorovod/gorovod/internal/notices"
-	"github.com/gorovod/gorovod/internal/observer"
-	"github.com/gorovod/gorovod/internal/top"
-	"github.com/gorovod/gorovod/internal/tracemerge"
-	"github.com/gorovod/gorovod/internal/version"
+	"github.com/gorovod/gorovod/internal/base/logging"
+	"github.com/gorovod/gorovod/internal/base/version"
+	"github.com/gorovod/gorovod/internal/joining/observer"
+	"github.com/gorovod/gorovod/internal/observe/jobs"
+	"github.com/gorovod/gorovod/internal/observe/top"
+	"github.com/gorovod/gorovod/internal/observe/tracemerge"
+	"github.com/gorovod/gorovod/internal/tools/bench"
+	"github.com/gorovod/gorovod/internal/tools/manifests"
+	"github.com/gorovod/gorovod/internal/tools/notices"
 )
 
 // exitUsage is the exit code for invalid arguments.

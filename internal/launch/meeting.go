@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/reach"
+	"github.com/gorovod/gorovod/internal/base/reach"
 )
 
 // candidatesVariable lists all addresses at which ranks may find the rendezvous,

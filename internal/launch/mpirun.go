@@ -13,10 +13,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/dashboard"
-	"github.com/gorovod/gorovod/internal/door"
-	"github.com/gorovod/gorovod/internal/logging"
-	"github.com/gorovod/gorovod/internal/metrics"
+	"github.com/gorovod/gorovod/internal/base/logging"
+	"github.com/gorovod/gorovod/internal/observe/dashboard"
+	"github.com/gorovod/gorovod/internal/observe/door"
+	"github.com/gorovod/gorovod/internal/observe/metrics"
 )
 
 // mpiLauncher is a kind of mpirun, according to its options.

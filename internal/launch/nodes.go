@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/auth"
-	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/nodes"
+	"github.com/gorovod/gorovod/internal/base/auth"
+	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/launch/nodes"
 )
 
 // secretFileVariable names a file with the secret that the launchers of all nodes share.

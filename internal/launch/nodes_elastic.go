@@ -8,10 +8,10 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/gorovod/gorovod/internal/auth"
-	"github.com/gorovod/gorovod/internal/elastic/driver"
+	"github.com/gorovod/gorovod/internal/base/auth"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/nodes"
+	"github.com/gorovod/gorovod/internal/launch/driver"
+	"github.com/gorovod/gorovod/internal/launch/nodes"
 )
 
 // launchFleet is this node's part of an elastic job whose nodes have a launcher each.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/nodes"
+	"github.com/gorovod/gorovod/internal/launch/nodes"
 )
 
 // secretFile is a file with a secret for nodes.

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/lazyregexp"
+	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gorovod/gorovod/internal/observer"
-	"github.com/gorovod/gorovod/internal/overview"
+	"github.com/gorovod/gorovod/internal/joining/observer"
+	"github.com/gorovod/gorovod/internal/observe/overview"
 )
 
 // observe is the hidden subcommand that shows a job that no horovodrun has started: see package observer. Its stdin is

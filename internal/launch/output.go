@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/base/logging"
 )
 
 const (

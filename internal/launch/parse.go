@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/commandline"
-	"github.com/gorovod/gorovod/internal/lazyregexp"
+	"github.com/gorovod/gorovod/internal/base/commandline"
+	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 )
 
 // runCommand is horovodrun, also called gorovod run.

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/bench"
-	"github.com/gorovod/gorovod/internal/commandline"
-	"github.com/gorovod/gorovod/internal/doctor"
-	"github.com/gorovod/gorovod/internal/jobs"
-	"github.com/gorovod/gorovod/internal/manifests"
-	"github.com/gorovod/gorovod/internal/spelling"
-	"github.com/gorovod/gorovod/internal/top"
-	"github.com/gorovod/gorovod/internal/tracemerge"
-	"github.com/gorovod/gorovod/internal/version"
+	"github.com/gorovod/gorovod/internal/base/commandline"
+	"github.com/gorovod/gorovod/internal/base/spelling"
+	"github.com/gorovod/gorovod/internal/base/version"
+	"github.com/gorovod/gorovod/internal/observe/jobs"
+	"github.com/gorovod/gorovod/internal/observe/top"
+	"github.com/gorovod/gorovod/internal/observe/tracemerge"
+	"github.com/gorovod/gorovod/internal/tools/bench"
+	"github.com/gorovod/gorovod/internal/tools/doctor"
+	"github.com/gorovod/gorovod/internal/tools/manifests"
 )
 
 // gorovod describes the program to its users.

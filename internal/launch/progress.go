@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/logging"
-	"github.com/gorovod/gorovod/internal/progress"
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/base/logging"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/tools/progress"
 )
 
 const (

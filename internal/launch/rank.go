@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
 // rank is one slot of a job while its command runs. It watches the command, and passes its output on.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/base/logging"
 )
 
 // catchRawLog gives what the standard library logs by itself the form of this program's messages. Only net/http does,

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/commandline"
-	"github.com/gorovod/gorovod/internal/manifests"
-	"github.com/gorovod/gorovod/internal/nodes"
+	"github.com/gorovod/gorovod/internal/base/commandline"
+	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/tools/manifests"
 )
 
 // conflict is options of horovodrun that no rendered command can have, by their names in the parser, and the reason.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/manifests"
+	"github.com/gorovod/gorovod/internal/tools/manifests"
 )
 
 // A rendered command may have the options of horovodrun that leave the manifest its say. All others are refused, by

@@ -11,10 +11,10 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/gorovod/gorovod/internal/auth"
-	"github.com/gorovod/gorovod/internal/commandline"
-	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/base/auth"
+	"github.com/gorovod/gorovod/internal/base/commandline"
+	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
 // meeting holds the options of gorovod rendezvous.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/config"
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
 // Ranks meet at gorovod rendezvous, with the environment that it prints, until it gets a signal.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/base/logging"
 )
 
 // report tells horovod.run about a job that has failed, besides the exit code, which may be a rank's.

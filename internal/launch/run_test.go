@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/rendezvous"
-	"github.com/gorovod/gorovod/internal/version"
+	"github.com/gorovod/gorovod/internal/base/version"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
 // programVariable makes the test binary a program that a rank runs.

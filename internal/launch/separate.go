@@ -3,7 +3,7 @@ package launch
 import (
 	"bytes"
 
-	"github.com/gorovod/gorovod/internal/logging"
+	"github.com/gorovod/gorovod/internal/base/logging"
 )
 
 // separator makes each JSON line of a rank's log begin at the start of a line. The rank's program shares the stream and

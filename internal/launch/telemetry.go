@@ -3,7 +3,7 @@ package launch
 import (
 	"path/filepath"
 
-	"github.com/gorovod/gorovod/internal/otlp"
+	"github.com/gorovod/gorovod/internal/observe/otlp"
 )
 
 // openTelemetry begins to report the job of a program to a collector of OpenTelemetry, if the user asks for that;

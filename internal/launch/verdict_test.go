@@ -3,8 +3,8 @@ package launch
 import (
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/elastic/driver"
-	"github.com/gorovod/gorovod/internal/rendezvous"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/driver"
 )
 
 // TestVerdict checks exit codes. A worker that says why it failed, as Ray's do, ends with code 0 as far as its starter

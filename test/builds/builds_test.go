@@ -91,7 +91,7 @@ func TestTwoBuilds(t *testing.T) {
 		t.Fatal(err)
 	}
 	build(t, ours)
-	build(t, other, edit{"internal/operation/table.go", `Name: "Scatter"`, `Name: "Another"`},
+	build(t, other, edit{"internal/base/operation/table.go", `Name: "Scatter"`, `Name: "Another"`},
 		edit{"internal/elastic/wire.go", "const Protocol = ", "const Protocol = 9"})
 	messages := `has another build of gorovod, whose messages differ \([0-9a-f]{8}, the launcher's [0-9a-f]{8}\): ` +
 		"install the same gorovod everywhere"

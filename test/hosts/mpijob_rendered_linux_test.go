@@ -16,7 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/gorovod/gorovod/internal/manifests"
+	"github.com/gorovod/gorovod/internal/tools/manifests"
 	"github.com/gorovod/gorovod/test/output"
 )
 

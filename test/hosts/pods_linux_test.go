@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/auth/certtest"
+	"github.com/gorovod/gorovod/internal/base/auth/certtest"
 	"github.com/gorovod/gorovod/test/cluster"
 	"github.com/gorovod/gorovod/test/output"
 )

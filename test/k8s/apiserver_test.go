@@ -13,7 +13,7 @@ import (
 
 	jsonyaml "sigs.k8s.io/yaml"
 
-	"github.com/gorovod/gorovod/internal/manifests"
+	"github.com/gorovod/gorovod/internal/tools/manifests"
 )
 
 // make k8s-apiserver sets both.
@@ -71,7 +71,7 @@ func streams(t *testing.T) map[string]string {
 		}
 		all["helm/"+kind] = text
 	}
-	files, err := filepath.Glob("../../internal/manifests/testdata/*.yaml")
+	files, err := filepath.Glob("../../internal/tools/manifests/testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no files", err)
 	}

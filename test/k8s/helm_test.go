@@ -18,7 +18,7 @@ import (
 	"helm.sh/helm/v3/pkg/lint/support"
 	jsonyaml "sigs.k8s.io/yaml"
 
-	"github.com/gorovod/gorovod/internal/manifests"
+	"github.com/gorovod/gorovod/internal/tools/manifests"
 )
 
 const chartDir = "../../deploy/helm/gorovod"

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	"github.com/gorovod/gorovod/internal/manifests"
+	"github.com/gorovod/gorovod/internal/tools/manifests"
 )
 
 // kustomize returns the output of kubectl kustomize DIR.

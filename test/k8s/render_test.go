@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/manifests"
+	"github.com/gorovod/gorovod/internal/tools/manifests"
 )
 
 // render returns the output of gorovod k8s render.
@@ -101,7 +101,7 @@ func TestFaultsAreSeen(t *testing.T) {
 
 // The manifests that the main module's tests keep are valid, too.
 func TestKeptManifestsAreValid(t *testing.T) {
-	files, err := filepath.Glob("../../internal/manifests/testdata/*.yaml")
+	files, err := filepath.Glob("../../internal/tools/manifests/testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no files", err)
 	}

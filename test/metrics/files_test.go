@@ -20,7 +20,7 @@ var metricName = regexp.MustCompile(`horovod_[a-z_]+`)
 // exported returns the names of all metrics in the collector's source.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
-	source, err := os.ReadFile("../../internal/metrics/collector.go")
+	source, err := os.ReadFile("../../internal/observe/metrics/collector.go")
 	if err != nil {
 		t.Fatal(err)
 	}

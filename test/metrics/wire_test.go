@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/hvd"
-	"github.com/gorovod/gorovod/internal/overview"
+	"github.com/gorovod/gorovod/internal/observe/overview"
 )
 
 // quietVariable makes the ranks do a known amount of work, and then wait.

@@ -27,9 +27,9 @@ var libraries = map[string]string{
 }
 
 // programs are packages of this module that only programs import.
-var programs = []string{"/internal/chart", "/internal/commandline", "/internal/frtrace", "/internal/manifests",
-	"/internal/metrics",
-	"/internal/otlp", "/internal/summary", "/internal/top", "/internal/tracemerge"}
+var programs = []string{"/internal/tools/chart", "/internal/base/commandline", "/internal/observe/frtrace",
+	"/internal/tools/manifests", "/internal/observe/metrics", "/internal/observe/otlp", "/internal/observe/summary",
+	"/internal/observe/top", "/internal/observe/tracemerge"}
 
 // run runs the go command in dir.
 func run(t *testing.T, dir string, args ...string) string {

@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/regular"
+	"github.com/gorovod/gorovod/internal/base/regular"
 )
 
 const (

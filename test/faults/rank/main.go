@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/hvd"
-	"github.com/gorovod/gorovod/internal/engine"
+	"github.com/gorovod/gorovod/internal/core/engine"
 )
 
 // rounds is the number of rounds in a job without a fault.

@@ -10,11 +10,11 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/gpu/carrier"
-	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/process"
-	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/base/operation"
+	"github.com/gorovod/gorovod/internal/base/tensor"
+	"github.com/gorovod/gorovod/internal/carriers/gpu/carrier"
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 // limit is the longest time that an operation may take on a loaded machine.

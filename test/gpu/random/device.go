@@ -8,7 +8,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/gpu/cuda"
+	"github.com/gorovod/gorovod/internal/carriers/cuda"
 )
 
 // callers are the streams on which the program makes tensors and reads results.

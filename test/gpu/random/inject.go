@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 // injectAll runs a job for each line of a file, with the faults of the line on rank 0. All jobs run in the same

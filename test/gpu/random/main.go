@@ -2,8 +2,9 @@
 
 // Command random is one rank of a job of random programs on the stand-in for GPUs, or on real ones: horovodrun starts
 // it. With -shared all ranks use device 0, as NCCL allows from 2.30 on (NCCL_MULTI_RANK_GPU_ENABLE=1). Each program's
-// operations run twice, on host memory and on the device. There the engine carries them by internal/gpu/carrier. The
-// results must be equal bit for bit: all numbers are such that the results are exact, whatever the order of operands.
+// operations run twice, on host memory and on the device. There the engine carries them by
+// internal/carriers/gpu/carrier. The results must be equal bit for bit: all numbers are such that the results are
+// exact, whatever the order of operands.
 //
 // With the flag -faults calls of CUDA's driver and of NCCL fail or hang. With -die a rank kills itself during an
 // operation, and the others have to end.
@@ -23,12 +24,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorovod/gorovod/internal/engine"
-	"github.com/gorovod/gorovod/internal/gpu/carrier"
-	"github.com/gorovod/gorovod/internal/logging"
-	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/process"
-	"github.com/gorovod/gorovod/internal/world"
+	"github.com/gorovod/gorovod/internal/base/logging"
+	"github.com/gorovod/gorovod/internal/base/operation"
+	"github.com/gorovod/gorovod/internal/carriers/gpu/carrier"
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/joining/process"
+	"github.com/gorovod/gorovod/internal/joining/world"
 )
 
 var (

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/base/operation"
+	"github.com/gorovod/gorovod/internal/base/tensor"
 )
 
 // counted are the functions whose calls packed prints. The engine makes these calls. Only a cuEventRecord for each

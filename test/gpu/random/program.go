@@ -10,8 +10,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/base/operation"
+	"github.com/gorovod/gorovod/internal/base/tensor"
 )
 
 // The choices for programs. NCCL cannot reduce int16, uint16 and bool, and has no bitwise operations, so these

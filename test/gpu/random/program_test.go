@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/operation"
-	"github.com/gorovod/gorovod/internal/tensor"
+	"github.com/gorovod/gorovod/internal/base/operation"
+	"github.com/gorovod/gorovod/internal/base/tensor"
 )
 
 // TestDraw counts what is drawn: all kinds, all types and reduce operations, factors, groups, joins, barriers, uneven

@@ -5,7 +5,7 @@ package main
 import (
 	"slices"
 
-	"github.com/gorovod/gorovod/internal/process"
+	"github.com/gorovod/gorovod/internal/joining/process"
 )
 
 // set is a process set.

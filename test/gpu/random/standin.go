@@ -50,7 +50,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gorovod/gorovod/internal/gpu/cuda"
+	"github.com/gorovod/gorovod/internal/carriers/cuda"
 )
 
 // findStandIn reports whether the driver that this process has open is the stand-in, and not a real one.

@@ -1,6 +1,6 @@
 /*
  * The interfaces of CUDA's driver and of NCCL, as far as the stand-in has them. They are written by hand, with the
- * numbers and layouts of the real libraries. They are kept apart from the declarations of internal/gpu, which are under
+ * numbers and layouts of the real libraries. They are kept apart from the declarations of internal/carriers/gpu, which are under
  * test.
  *
  * SPDX-License-Identifier: Apache-2.0

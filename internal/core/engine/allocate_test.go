@@ -1,0 +1,89 @@
+//go:build !race
+
+// The race detector has a sync.Pool forget at random.
+
+package engine
+
+import (
+	"testing"
+
+	"github.com/gorovod/gorovod/internal/base/operation"
+	"github.com/gorovod/gorovod/internal/base/tensor"
+)
+
+// In steady state a repeated operation allocates nothing.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	e := newWorld(t, 1, true, nil)[0]
+	data := floats(1, 2, 3)
+	shape := tensor.Shape{3}
+	op := Op{Type: operation.Allreduce, DType: tensor.Float32, ReduceOp: tensor.Sum, Name: "x", Shape: shape,
+		Prescale: 1, Postscale: 1, In: data, Out: data, WillWait: true}
+	step := func() {
+		if err := do(t, e, &op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		step()
+	}
+	if n := testing.AllocsPerRun(100, step); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if n := e.Counters().Requests.Load(); n > 2 {
+		t.Errorf("%d requests in full for one repeated tensor", n)
+	}
+}
+
+// With the check on, an operation still allocates nothing.
+func TestNaNCheckAllocatesNothing(t *testing.T) {
+	engines, _ := checking(t, 1, operation.NaNAbort)
+	op := sum("s", make([]byte, 1<<20))
+	run := func() {
+		if err := do(t, engines[0], op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run()
+	if n := testing.AllocsPerRun(50, run); n >= 1 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// In steady state keeping errors costs no allocation: a step as int8 makes none that a step without compression does
+// not make. (Messages in one process make some.)
+func TestKeepingAllocatesNothing(t *testing.T) {
+	engines := newWorld(t, 2, false, nil)
+	allocations := func(w tensor.Wire) float64 {
+		again, ended := make(chan struct{}), make(chan struct{})
+		step := func(r int) func() {
+			op := (&trained{}).op(r, "x")
+			op.Wire, op.WillWait = w, true
+			return func() {
+				if err := do(t, engines[r], op); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		mine, other := step(0), step(1)
+		go func() {
+			defer close(ended)
+			for range again {
+				other()
+			}
+		}()
+		both := func() {
+			again <- struct{}{}
+			mine()
+		}
+		for range 20 {
+			both()
+		}
+		n := testing.AllocsPerRun(100, both)
+		close(again)
+		<-ended
+		return n
+	}
+	if plain, kept := allocations(tensor.WireAsIs), allocations(tensor.WireInt8); kept > plain {
+		t.Errorf("%v allocations a step, and %v without compression", kept, plain)
+	}
+}
