@@ -1,4 +1,4 @@
-// Package bench is gorovod bench. In one run it measures the machine's limits, this engine's allreduce, and its peers
+// Package bench is gorovod bench: in one run it measures the machine's limits, this engine's allreduce, and its peers
 // at the same work.
 //
 // Every contender is a job of its own. The project's launcher starts it, and its ranks connect to a control socket.
