@@ -1,8 +1,8 @@
 //go:build !failpoints
 
-// Package failpoint makes a rank fail at a named point of its own code, for tests:
-// with the build tag failpoints and GOROVOD_FAILPOINT set as on.go says. Without the
-// tag, its functions are empty and cost nothing.
+// Package failpoint makes a rank fail at a named point of its own code, in builds for tests: those with the build tag
+// failpoints, where GOROVOD_FAILPOINT says which point, and how (on.go). Without the tag, its functions are empty and
+// cost nothing.
 package failpoint
 
 // Enabled: this build has failpoints.
