@@ -65,8 +65,8 @@ var floors = []wing{
 		nil,
 		[]string{"auth/certtest config",
 			"auth commandline environment logging operation reach",
-			"cachesize cgroup failpoint guard jsonframe lazyregexp load peercred printable pulse regular shape spelling tensor" +
-				" version"}},
+			"cachesize cgroup failpoint guard jsonframe lazyregexp load peercred printable pulse regular shape" +
+				" spelling tensor version"}},
 }
 
 // place is where a package stands: the wing, and the row in it.
@@ -220,7 +220,8 @@ func TestTheDesignShowsTheFloors(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if want != string(text) {
-		t.Error("DESIGN.md does not show the floors and the doc comments as they are; rewrite it with: go generate ./internal")
+		t.Error("DESIGN.md does not show the floors and the doc comments as they are; rewrite it with: " +
+			"go generate ./internal")
 	}
 }
 

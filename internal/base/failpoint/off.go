@@ -1,6 +1,6 @@
 //go:build !failpoints
 
-// Package failpoint makes a rank fail at a named point of its own code, in builds for tests: those with the build tag
+// Package failpoint makes a rank fail at a named point of its own code, for tests. It does so with the build tag
 // failpoints, where GOROVOD_FAILPOINT says which point, and how (on.go). Without the tag, its functions are empty and
 // cost nothing.
 package failpoint
