@@ -2,14 +2,13 @@ package launch
 
 import (
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 // newsPatience is how long the launcher waits after the first failure for news that is under way. It orders news by the
@@ -35,55 +34,37 @@ const (
 	gone // no process of the rank is left
 )
 
-// The stages of ending the processes that are left.
-const (
-	runs = iota
-	grace
-	terminated // SIGTERM was sent
-	killed     // SIGKILL was sent
-	leftBehind
-)
-
-// course follows a job from the last start to the last end. The first failure, or the first signal, begins the stages
-// of its end. One goroutine uses it.
+// course follows a job from the last start to the last end: package ending decides, and course carries it out. One
+// goroutine uses it.
 type course struct {
-	job         *Job
-	living      map[int]*rank
-	failures    []rendezvous.Death  // in order of arrival
-	startErr    error               // the first
-	interrupted syscall.Signal      // the first
-	first       *rendezvous.Failure // what a rank reported before the failures; nil if there is none
-
-	stage int
-	next  <-chan time.Time // when the next stage begins
-	asked time.Time        // when SIGTERM was sent: a process that ends later may have ended by it
-
-	outlook    string           // what will happen to the others, as of the first failure
-	concluding <-chan time.Time // fires when the first failure is to be told
-	concluded  bool
-	told       bool
+	job      *Job
+	state    *ending.State
+	startErr error // the first
 }
 
 // follow is the launcher's loop, from the last start to the last end.
 func (j *Job) follow(signals <-chan os.Signal, heard <-chan news) (int, error) {
-	c := &course{job: j, living: map[int]*rank{}}
+	c := &course{job: j, state: ending.New(ending.Terms{Asked: j.Grace, Terminated: termGrace, Killed: killGrace,
+		News: newsPatience})}
 	for _, r := range j.ranks {
-		c.living[r.Rank] = r
+		c.state.Started(r.Rank)
 	}
 	hungUp := j.hungUp
-	for len(c.living) > 0 && c.stage != leftBehind {
+	var timer alarm
+	defer timer.stop()
+	for !c.state.Over() {
+		c.state.Reported(j.server.First())
 		select {
 		case n := <-heard:
 			c.hear(n)
 		case s := <-signals:
-			c.interrupt(s.(syscall.Signal))
+			c.do(c.state.Interrupt(time.Now(), s.(syscall.Signal)))
+			j.hurried = j.hurried || c.state.Hurried()
 		case <-hungUp:
 			hungUp = nil
-			c.hangUp()
-		case <-c.concluding:
-			c.conclude()
-		case <-c.next:
-			c.enter(c.stage + 1)
+			c.do(c.state.HangUp(time.Now()))
+		case <-timer.at(c.state.Next()):
+			c.do(c.state.Tick(time.Now()))
 		}
 	}
 	return c.end(signals)
@@ -93,191 +74,102 @@ func (j *Job) follow(signals <-chan os.Signal, heard <-chan news) (int, error) {
 func (c *course) hear(n news) {
 	switch n.kind {
 	case gone:
-		delete(c.living, n.rank.Rank)
+		c.state.Gone(n.rank.Rank)
 	case cannotStart:
 		if c.startErr == nil {
 			c.startErr = n.err
 		}
-		if c.stage < terminated {
-			c.enter(terminated)
-		}
+		c.do(c.state.CannotStart(time.Now()))
 	case ended:
-		if !n.death.Failed() || c.startErr != nil || c.interrupted != 0 && len(c.failures) == 0 {
-			return
+		if n.death.Failed() {
+			c.do(c.state.Failed(time.Now(), ending.Failure{Worker: n.rank.Rank, Epoch: 1, Death: n.death}))
 		}
-		c.failures = append(c.failures, n.death)
-		if len(c.failures) == 1 {
-			c.outlook = c.job.outlook(len(c.living))
-			c.concluding = time.After(newsPatience)
-			if c.stage == runs {
-				c.enter(grace)
+	}
+}
+
+// do carries actions out.
+func (c *course) do(actions []ending.Action) {
+	for _, a := range actions {
+		switch a := a.(type) {
+		case ending.Pass:
+			c.job.tell("%s", a.Why)
+			for _, r := range c.job.ranks {
+				if c.state.Lives(r.Rank) {
+					r.signal(a.Signal)
+				}
+			}
+		case ending.Collect:
+			c.do(c.state.Collected(c.collect()))
+		case ending.Announce:
+			c.announce(a)
+		case ending.LeaveBehind:
+			for _, r := range c.job.ranks {
+				if c.state.Lives(r.Rank) {
+					c.job.sayError("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host,
+						r.pid.Load())
+				}
 			}
 		}
-		if c.concluded {
-			c.tell(false)
-		}
 	}
 }
 
-// interrupt handles a signal to the launcher. The second one kills.
-func (c *course) interrupt(sig syscall.Signal) {
-	if c.interrupted != 0 {
-		c.job.hurried = true
-		c.enter(killed)
-		return
-	}
-	c.interrupted = sig
-	c.job.tell("passing %s on to the processes", rendezvous.SignalName(int(sig)))
-	c.pass(sig)
-	if c.stage < terminated {
-		c.enter(grace)
-	}
-}
-
-// hangUp ends a job whose output has lost its reader.
-func (c *course) hangUp() {
-	if c.interrupted == 0 {
-		c.interrupted = syscall.SIGPIPE
-	}
-	if c.stage < terminated {
-		c.enter(terminated)
-	}
-}
-
-func (c *course) pass(sig syscall.Signal) {
-	if c.asked.IsZero() {
-		c.asked = time.Now()
-	}
-	for _, r := range c.living {
-		r.signal(sig)
-	}
-}
-
-// enter begins a stage.
-func (c *course) enter(stage int) {
-	c.stage = stage
-	switch stage {
-	case grace:
-		c.next = time.After(c.job.Grace)
-	case terminated:
-		if c.concluded {
-			c.tell(true) // SIGTERM comes now, so no process ends by itself any more
-		}
-		c.job.tell("terminating the processes that are left")
-		c.pass(syscall.SIGTERM)
-		c.next = time.After(termGrace)
-	case killed:
-		c.job.tell("killing the processes that are left")
-		c.pass(syscall.SIGKILL)
-		c.next = time.After(killGrace)
-	case leftBehind:
-		for _, rank := range slices.Sorted(maps.Keys(c.living)) {
-			r := c.living[rank]
-			c.job.sayError("rank %d on host %s (pid %d) cannot be killed; it is left behind", r.Rank, r.Host,
-				r.pid.Load())
-		}
-	}
-}
-
-// conclude announces the first failure. It first waits, at most reportTime, for the reports of ended processes.
-func (c *course) conclude() {
-	c.concluding, c.concluded = nil, true
+// collect waits, at most reportTime, for the reports of ended processes. It returns the first one of all, or nil.
+func (c *course) collect() *rendezvous.Failure {
 	var over []int
 	for _, r := range c.job.ranks {
-		if c.living[r.Rank] == nil {
+		if !c.state.Lives(r.Rank) {
 			over = append(over, r.Rank)
 		}
 	}
 	c.job.server.Drain(reportTime, over...)
-	c.tell(false)
+	return c.job.server.First()
 }
 
-// root is the end of the process that failed first. If a rank has reported another rank before, root is the end of the
-// reported rank: the other ends are consequences, however early they come. The root is unknown while the reported rank
-// lives, because that rank may end by itself.
-func (c *course) root() (d rendezvous.Death, known bool) {
-	own := slices.DeleteFunc(slices.Clone(c.failures),
-		func(d rendezvous.Death) bool { return !c.asked.IsZero() && d.At.After(c.asked) })
-	if len(own) == 0 {
-		own = c.failures
-	}
-	d = slices.MinFunc(own, func(a, b rendezvous.Death) int { return a.At.Compare(b.At) })
-	if c.first == nil {
-		c.first = c.job.server.First()
-	}
-	if c.first == nil {
-		return d, true
-	}
-	if i := slices.IndexFunc(own, func(d rendezvous.Death) bool { return d.Rank == c.first.About }); i >= 0 {
-		return own[i], true
-	}
-	return d, c.living[c.first.About] == nil
-}
-
-// tell announces the first failure, once, as soon as its root is known. now: nothing more can come.
-func (c *course) tell(now bool) {
-	if c.told || len(c.failures) == 0 {
-		return
-	}
-	d, known := c.root()
-	if !known && !now && c.stage < terminated {
-		return
-	}
-	c.told = true
-	if c.stage >= terminated {
-		c.outlook = ""
+// announce prints the headline of the first failure.
+func (c *course) announce(a ending.Announce) {
+	d, outlook := a.Failure.Death, ""
+	if a.Others {
+		outlook = fmt.Sprintf(" The other processes have %v to end by themselves.", c.job.Grace)
 	}
 	if d.Lost != "" {
-		c.job.sayError("%s.%s", d, c.outlook)
+		c.job.sayError("%s.%s", d, outlook)
 		return
 	}
 	because := ""
-	if c.first != nil && c.first.About != d.Rank {
-		because = fmt.Sprintf(" because of rank %d", c.first.About) // that rank's end is no failure, or has not come
+	if a.Because >= 0 {
+		because = fmt.Sprintf(" because of rank %d", a.Because)
 	}
-	c.job.sayError("Process %d exit with status code %d%s.%s", d.Rank, exitCode(d), because, c.outlook)
-}
-
-// outlook says what will happen to the other processes.
-func (j *Job) outlook(left int) string {
-	if left < 2 {
-		return ""
-	}
-	return fmt.Sprintf(" The other processes have %v to end by themselves.", j.Grace)
+	c.job.sayError("Process %d exit with status code %d%s.%s", d.Rank, ending.Code(d), because, outlook)
 }
 
 // end says why the job has ended, and returns its exit code.
 func (c *course) end(signals <-chan os.Signal) (int, error) {
-	if c.concluding != nil {
-		<-c.concluding
-		c.conclude()
+	if at, ok := c.state.Collects(); ok {
+		time.Sleep(time.Until(at))
+		c.do(c.state.Tick(at))
 	}
-	c.tell(true)
-	late := c.job.drain(signals, c.interrupted != 0)
-	if c.interrupted == 0 {
-		c.interrupted = late
+	c.state.Reported(c.job.server.First())
+	c.do(c.state.Conclude())
+	if late := c.job.drain(signals, c.state.Interrupted() != 0); late != 0 {
+		c.state.Late(late)
 	}
-	switch {
-	case c.startErr != nil:
+	interrupted := c.state.Interrupted()
+	if c.startErr != nil {
 		return 1, c.startErr
-	case len(c.failures) > 0:
-		d, _ := c.root()
-		c.job.explain(d, c.first)
-		return exitCode(d), nil
-	case c.interrupted == syscall.SIGPIPE:
-		return 128 + int(c.interrupted), nil // the reader is gone, so there is nothing to say
-	case c.interrupted != 0:
-		c.job.summarize()
-		c.job.sayWhy(interruption(c.interrupted))
-		return 128 + int(c.interrupted), nil
+	}
+	if f, failed := c.state.Root(); failed {
+		c.job.explain(f.Death, c.state.First())
+		return ending.Code(f.Death), nil
+	}
+	if interrupted == syscall.SIGPIPE {
+		return ending.SignalCode(interrupted), nil // the reader is gone, so there is nothing to say
 	}
 	c.job.summarize()
+	if interrupted != 0 {
+		c.job.sayWhy(ending.Interruption(interrupted))
+		return ending.SignalCode(interrupted), nil
+	}
 	return 0, nil
-}
-
-// interruption says that a signal has ended the job.
-func interruption(sig syscall.Signal) string {
-	return fmt.Sprintf("interrupted by signal %d (%s)", int(sig), rendezvous.SignalName(int(sig)))
 }
 
 // explain prints the last block: which process failed first, how, and its last output. first is a rank's report before

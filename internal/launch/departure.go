@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 // leaveVariable is --leave-on as a variable.
@@ -42,7 +43,7 @@ func departures(where string, say func(text string)) *departure {
 					continue
 				}
 			}
-			d.code.CompareAndSwap(0, 128+int32(sig))
+			d.code.CompareAndSwap(0, int32(ending.SignalCode(sig)))
 			select {
 			case d.why <- why:
 			default:

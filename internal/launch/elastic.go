@@ -21,6 +21,7 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/driver"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 // elasticJob is a job whose processes come and go: package driver decides, and elasticJob runs them by crews.
@@ -172,14 +173,15 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	}
 	over := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { interrupted = e.watch(signals, over) })
+	watching.Go(func() { e.watch(signals, over) })
 	ctx, cancel := context.WithCancel(context.Background())
 	outcome, err := e.driver.Run(ctx)
 	cancel()
 	close(over)
 	watching.Wait()
+	interrupted, e.hurried = outcome.Interrupted, e.hurried || outcome.Hurried
 	if late := e.drain(signals, interrupted != 0); interrupted == 0 && late != 0 {
-		interrupted, outcome.Reason = late, interruption(late)
+		interrupted, outcome.Reason = late, ending.Interruption(late)
 	}
 	if unnamed := nameResults(e.ResultDir, outcome.Ranks, e.started); err == nil {
 		err = unnamed
@@ -188,42 +190,31 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	case err != nil:
 		return 1, err
 	case interrupted == syscall.SIGPIPE:
-		return 128 + int(interrupted), nil // the reader is gone, so there is nothing to say
+		return ending.SignalCode(interrupted), nil // the reader is gone, so there is nothing to say
 	case interrupted != 0:
 		e.summarize()
 		e.sayWhy(outcome.Reason)
-		return 128 + int(interrupted), nil
+		return ending.SignalCode(interrupted), nil
 	case outcome.Reason == "" && outcome.Failure == nil:
 		e.summarize()
 	}
 	return e.written(e.conclude(outcome)), nil
 }
 
-// watch passes signals on until the job is over, and returns the first.
-func (e *elasticJob) watch(signals <-chan os.Signal, over <-chan struct{}) (first syscall.Signal) {
+// watch passes on to the driver what ends the job from outside, until the job is over.
+func (e *elasticJob) watch(signals <-chan os.Signal, over <-chan struct{}) {
 	hungUp := e.hungUp
 	for {
-		sig := syscall.SIGPIPE
 		select {
 		case s := <-signals:
-			sig = s.(syscall.Signal)
-			if first != 0 {
-				e.hurried = true
-				sig = syscall.SIGKILL
-			}
+			sig := s.(syscall.Signal)
+			e.driver.Interrupt(sig, ending.Interruption(sig))
 		case <-hungUp:
 			hungUp = nil
+			e.driver.HangUp(ending.Interruption(syscall.SIGPIPE))
 		case <-over:
-			return first
+			return
 		}
-		if first == 0 {
-			first = sig
-		}
-		passed := sig
-		if sig == syscall.SIGPIPE {
-			passed = syscall.SIGTERM
-		}
-		e.driver.Interrupt(passed, interruption(sig))
 	}
 }
 
@@ -256,7 +247,7 @@ func verdict(o driver.Outcome) (code int, text string) {
 		code = 1
 	}
 	if f := o.Failure; f != nil {
-		code = max(1, exitCode(f.Death)) // a failed worker may have ended with 0
+		code = max(1, ending.Code(f.Death)) // a failed worker may have ended with 0
 		switch {
 		case o.Reason != "" && o.Earlier:
 			b.WriteString("\nthe first failure of the last world: ")
@@ -310,7 +301,7 @@ func (e *elasticJob) meet() ([]net.Listener, func(host string) []string, error) 
 
 // start begins to start a worker; it does not block.
 func (e *elasticJob) start(a membership.Start) {
-	w := &workerProcess{id: a.Worker, host: a.Host, job: e}
+	w := &workerProcess{supervised: supervised{job: e.Job, id: a.Worker, host: a.Host}, elastic: e}
 	e.taking.Add(1)
 	e.mu.Lock()
 	e.workers[a.Worker] = w
@@ -326,7 +317,7 @@ func (e *elasticJob) start(a membership.Start) {
 
 // place lets the crew of a host start a worker.
 func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
-	if err := w.open(); err != nil {
+	if err := w.prepare(); err != nil {
 		return err
 	}
 	if e.isLocal(a.Host) {

@@ -3,55 +3,39 @@ package launch
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
-
-	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
-// workerProcess is a worker of an elastic job while its command runs. It watches the command, and passes its output
-// on. Output prefixes and files have its number instead of a rank, because ranks change.
+// workerProcess is a worker of an elastic job while its command runs. Output prefixes and files have its number instead
+// of a rank, because ranks change.
 type workerProcess struct {
-	id      int
-	host    string
-	job     *elasticJob
-	streams [2]*stream
+	supervised
+	elastic *elasticJob
 	opened  atomic.Bool // streams are set
-	files   [2]*os.File // nil without --output-filename
-	results *os.File    // nil without a directory for results
 
 	mu      sync.Mutex
 	crew    crew           // nil until the command is started
 	pending syscall.Signal // a signal that came before the crew
 }
 
-// open makes the streams of its output.
-func (w *workerProcess) open() (err error) {
-	if w.results, err = createResults(w.job.ResultDir, workerResults(w.id)); err != nil {
+// prepare makes its streams and files.
+func (w *workerProcess) prepare() error {
+	if err := w.open(w.directory(), workerResults(w.id)); err != nil {
 		return err
-	}
-	for i, to := range [2]*printer{w.job.out, w.job.err} {
-		var file io.Writer
-		if w.job.OutputDir != "" {
-			f, err := createOutput(w.directory(), streamNames[i])
-			if err != nil {
-				return err
-			}
-			w.files[i] = f
-			file = &output{w: f, lost: func(err error) { w.job.lose(err, w.job.err) }}
-		}
-		w.streams[i] = newStream(to, file, w.id, streamNames[i], w.job.Timestamps)
 	}
 	w.opened.Store(true)
 	return nil
 }
 
-// directory is the folder of its output with --output-filename.
+// directory is the folder of its output with --output-filename; empty without.
 func (w *workerProcess) directory() string {
+	if w.job.OutputDir == "" {
+		return ""
+	}
 	return filepath.Join(w.job.OutputDir, fmt.Sprintf("rank.%d", w.id))
 }
 
@@ -104,55 +88,30 @@ func (w *workerProcess) signal(sig syscall.Signal) {
 }
 
 func (w *workerProcess) Started(pid int) {
-	w.job.driver.Started(w.id, pid)
+	w.elastic.driver.Started(w.id, pid)
 	w.job.tell("worker %d runs on %s with pid %d", w.id, w.host, pid)
 }
 
-func (w *workerProcess) Output(stream int, p []byte) {
-	switch {
-	case stream < len(w.streams):
-		w.streams[stream].write(p)
-	case w.results != nil && len(p) > 0:
-		if _, err := w.results.Write(p); err != nil {
-			w.job.lose(err, w.job.err)
-		}
-	}
-}
-
 func (w *workerProcess) Ended(e outcome) {
-	d := rendezvous.Death{Host: w.host, PID: e.PID, Signal: e.Signal, ExitCode: e.Code, At: e.At}
 	switch {
 	case e.Err != nil:
-		d.ExitCode = max(1, e.Code)
+		e.Code = max(1, e.Code)
 		w.job.sayError("cannot start worker %d on host %s: %v", w.id, w.host, e.Err)
 	case e.Lost != nil:
-		d.Lost = e.Lost.Error()
-		if h := (*hostError)(nil); errors.As(e.Lost, &h) {
-			d.Lost = h.What
-		}
-		w.job.driver.HostLost(w.host)
+		w.elastic.driver.HostLost(w.host)
 	}
+	d := w.death(e)
 	if d.Failed() && w.streams[stderrStream] != nil {
-		d.Stderr = w.streams[stderrStream].last()
-		w.job.mu.Lock()
-		w.job.shown[w.id] = w.streams[stderrStream].shown.Load()
-		w.job.mu.Unlock()
+		w.elastic.mu.Lock()
+		w.elastic.shown[w.id] = w.streams[stderrStream].shown.Load()
+		w.elastic.mu.Unlock()
 	}
-	w.job.driver.Ended(w.id, d)
+	w.elastic.driver.Ended(w.id, d)
 }
 
 func (w *workerProcess) Gone() {
-	w.job.mu.Lock()
-	delete(w.job.workers, w.id)
-	w.job.mu.Unlock()
-	w.job.driver.Gone(w.id)
-}
-
-func (w *workerProcess) Over() {
-	defer w.job.taking.Done()
-	for _, f := range append(w.files[:], w.results) {
-		if f != nil {
-			f.Close()
-		}
-	}
+	w.elastic.mu.Lock()
+	delete(w.elastic.workers, w.id)
+	w.elastic.mu.Unlock()
+	w.elastic.driver.Gone(w.id)
 }

@@ -61,8 +61,8 @@ func TestDocumentedExitCodesOfJobs(t *testing.T) {
 	}
 }
 
-// An ending is a job, and the code with which its launcher ends.
-type ending struct {
+// A coded is a job, and the code with which its launcher ends.
+type coded struct {
 	name   string
 	args   []string
 	env    string
@@ -72,7 +72,7 @@ type ending struct {
 }
 
 // endings are jobs, by their row in the table.
-func endings(t *testing.T) map[string][]ending {
+func endings(t *testing.T) map[string][]coded {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
 	lost := filepath.Join(dir, "reach")
@@ -98,7 +98,7 @@ func endings(t *testing.T) map[string][]ending {
 	}
 	unread.Close()
 	t.Cleanup(func() { broken.Close() })
-	return map[string][]ending{
+	return map[string][]coded{
 		"0": {{name: "all end", args: []string{"-np", "2", "true"}}},
 		"1": {
 			{name: "no host", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"}, env: sshVariable +

@@ -20,6 +20,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/base/reach"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/observe/otlp"
 	"github.com/gorovod/gorovod/internal/tools/progress"
 )
@@ -138,7 +139,7 @@ func (j *Job) written(code int) int {
 	if code == 0 && j.lost.Load() {
 		code = 1
 		if j.isHungUp() {
-			code = 128 + int(syscall.SIGPIPE)
+			code = ending.SignalCode(syscall.SIGPIPE)
 		}
 	}
 	return code
@@ -210,9 +211,9 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	case interrupted != 0:
 		dismiss(crews)
 		if interrupted != syscall.SIGPIPE {
-			j.say("%s", interruption(interrupted))
+			j.say("%s", ending.Interruption(interrupted))
 		}
-		return nil, 128 + int(interrupted), nil
+		return nil, ending.SignalCode(interrupted), nil
 	case err != nil:
 		return nil, 1, err
 	}
@@ -299,20 +300,12 @@ func (j *Job) isHungUp() bool {
 // prepare makes the ranks, and does everything that can fail before a process starts.
 func (j *Job) prepare(heard chan<- news) error {
 	for _, slot := range j.Slots {
-		r := &rank{Slot: slot, job: j, news: heard}
+		r := &rank{Slot: slot, supervised: supervised{job: j, id: slot.Rank, host: slot.Host}, news: heard}
 		j.ranks = append(j.ranks, r)
-		if j.OutputDir != "" {
-			if err := r.openFiles(j.OutputDir); err != nil {
-				j.closeFiles()
-				return err
-			}
-		}
-		var err error
-		if r.results, err = createResults(j.ResultDir, fmt.Sprint(r.Rank)); err != nil {
+		if err := r.open(r.directory(), fmt.Sprint(r.Rank)); err != nil {
 			j.closeFiles()
 			return err
 		}
-		r.openStreams()
 	}
 	return nil
 }
@@ -331,20 +324,6 @@ func (j *Job) closeFiles() {
 		r.closeFiles()
 	}
 }
-
-// exitCode is the exit code that a shell would have for a death.
-func exitCode(d rendezvous.Death) int {
-	if d.Lost != "" {
-		return exitLost
-	}
-	if d.Signal != 0 {
-		return 128 + d.Signal
-	}
-	return d.ExitCode
-}
-
-// exitLost is the exit code after the loss of a host, as ssh has it.
-const exitLost = 255
 
 // say prints a message of the launcher's own.
 func (j *Job) say(format string, args ...any) { j.log(slog.LevelWarn, format, args...) }

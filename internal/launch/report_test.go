@@ -61,12 +61,12 @@ func TestResultsOfElasticJobs(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for id := range 3 {
-			f, err := createResults(dir, workerResults(id))
-			if err != nil {
+			w := supervised{job: &Job{ResultDir: dir}, id: id}
+			if err := w.open("", workerResults(id)); err != nil {
 				t.Fatal(err)
 			}
-			f.WriteString(string(rune('0' + id)))
-			f.Close()
+			w.Output(resultStream, []byte{byte('0' + id)})
+			w.closeFiles()
 		}
 		if err := nameResults(dir, c.ranks, 3); err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 const (
@@ -78,24 +79,13 @@ type Outcome struct {
 	Earlier bool
 	// Ranks are the ranks of the last epoch's workers, by worker; empty if no epoch was formed.
 	Ranks map[int]int
+	// Interrupted is the first signal to the launcher, SIGPIPE for HangUp; 0 if none came. Hurried: a second one came.
+	Interrupted syscall.Signal
+	Hurried     bool
 }
 
 // Failure is the end of a worker's process.
-type Failure struct {
-	Worker int
-	// Epoch is the last epoch in which the worker had a place, 0 for none.
-	Epoch uint64
-	Death rendezvous.Death
-}
-
-// String is one line: which worker, and how it ended.
-func (f Failure) String() string {
-	who := fmt.Sprintf("worker %d", f.Worker)
-	if f.Epoch > 0 && f.Death.Rank != f.Worker {
-		who += fmt.Sprintf(", rank %d,", f.Death.Rank)
-	}
-	return fmt.Sprintf("%s %s %s", who, f.Death.Where(), f.Death.How())
-}
+type Failure = ending.Failure
 
 // Driver is a job. Its methods are safe on any goroutine.
 type Driver struct {
@@ -112,11 +102,9 @@ type Driver struct {
 	epoch    *epoch
 	ranks    map[int]int // of the epoch's workers
 	stamp    int64
-	failures []Failure
 	stopping bool
 	reason   string
-	stage    int
-	next     <-chan time.Time // when the next stage begins
+	ends     *ending.State
 	vacating map[string]func()
 }
 
@@ -136,7 +124,8 @@ type worker struct {
 // New makes a driver; Run runs it.
 func New(o Options) *Driver {
 	return &Driver{o: o, events: make(chan func(), 256), done: make(chan struct{}), workers: map[int]*worker{},
-		vacating: map[string]func(){}}
+		vacating: map[string]func(){}, ends: ending.New(ending.Terms{Asked: o.Grace / 2, Terminated: o.Grace,
+			Killed: killTime, Survives: true})}
 }
 
 // Run runs the job to its end. It returns when no process of it is left, except those that cannot be killed. Call it
@@ -169,17 +158,20 @@ func (d *Driver) Run(ctx context.Context) (Outcome, error) {
 	}
 	d.do(d.state.Hosts(0, hosts))
 	for !d.over() {
-		var tick <-chan time.Time
+		var tick, stage <-chan time.Time
 		if at, ok := d.state.Next(); ok && !d.stopping {
 			tick = time.After(at - d.now())
+		}
+		if at, ok := d.ends.Next(); ok {
+			stage = time.After(time.Until(at))
 		}
 		select {
 		case f := <-d.events:
 			f()
 		case <-tick:
 			d.do(d.state.Tick(d.now()))
-		case <-d.next:
-			d.enter(d.stage + 1)
+		case <-stage:
+			d.finish(d.ends.Tick(time.Now()))
 		}
 	}
 	return d.outcome(), nil
@@ -196,7 +188,9 @@ func (d *Driver) post(f func()) {
 func (d *Driver) now() time.Duration { return time.Since(d.began) }
 
 // over reports whether the job is over: it is stopping, and all workers are gone or given up.
-func (d *Driver) over() bool { return d.stopping && (len(d.workers) == 0 || d.stage == givenUp) }
+func (d *Driver) over() bool {
+	return d.stopping && (len(d.workers) == 0 || d.ends.Stage() == ending.LeftBehind)
+}
 
 // Started reports that a worker's process runs.
 func (d *Driver) Started(id, pid int) {
@@ -274,14 +268,20 @@ func (d *Driver) Abandon() {
 
 // Interrupt passes a signal on to all workers and ends the job. A second one kills them.
 func (d *Driver) Interrupt(sig syscall.Signal, reason string) {
+	d.breakOff(reason, func() []ending.Action { return d.ends.Interrupt(time.Now(), sig) })
+}
+
+// HangUp ends the job, because nobody reads its output any more.
+func (d *Driver) HangUp(reason string) {
+	d.breakOff(reason, func() []ending.Action { return d.ends.HangUp(time.Now()) })
+}
+
+func (d *Driver) breakOff(reason string, event func() []ending.Action) {
 	d.post(func() {
-		if d.stage != trains {
-			d.enter(killed)
-			return
+		if !d.stopping {
+			d.halt(reason)
 		}
-		d.halt(reason)
-		d.signal(sig)
-		d.enter(asked)
+		d.finish(event())
 	})
 }
 
@@ -308,7 +308,7 @@ func (d *Driver) ended(id int, death rendezvous.Death) {
 	case w.leaving || d.stopping:
 		d.o.Debug("%v", f)
 	default:
-		d.failures = append(d.failures, f)
+		d.finish(d.ends.Failed(time.Now(), f))
 		d.o.Say("%v", f)
 		if d.o.Failed != nil {
 			d.o.Failed(fmt.Sprint(f))
@@ -337,8 +337,7 @@ func (d *Driver) do(actions []membership.Action) {
 			d.dismiss(a.Worker, a.Reason)
 		case membership.Form:
 			if err := d.form(a); err != nil {
-				d.halt(fmt.Sprintf("epoch %d cannot be formed: %v", a.Epoch, err))
-				d.enter(asked)
+				d.stop(fmt.Sprintf("epoch %d cannot be formed: %v", a.Epoch, err))
 			}
 		case membership.Notify:
 			d.stamp = max(d.stamp+1, time.Now().Unix())
@@ -354,8 +353,7 @@ func (d *Driver) do(actions []membership.Action) {
 			if a.Unfinished {
 				reason += d.operations()
 			}
-			d.halt(reason)
-			d.enter(asked)
+			d.stop(reason)
 		}
 	}
 }
@@ -404,73 +402,46 @@ func (d *Driver) halt(reason string) {
 	}
 }
 
-// The stages of ending the processes that are left.
-const (
-	trains     = iota // the job is not ending yet
-	asked             // dismissed workers end by themselves
-	terminated        // SIGTERM was sent
-	killed            // SIGKILL was sent
-	givenUp
-)
-
 // killTime is how long processes may take to end after SIGKILL.
 const killTime = 12 * time.Second
 
-// enter begins a stage, and sets the time of the next.
-func (d *Driver) enter(stage int) {
-	d.stage = stage
-	switch stage {
-	case asked:
-		d.next = time.After(d.o.Grace / 2)
-	case terminated:
-		d.signal(syscall.SIGTERM)
-		d.next = time.After(d.o.Grace)
-	case killed:
-		d.signal(syscall.SIGKILL)
-		d.next = time.After(killTime)
-	case givenUp:
-		for id, w := range d.workers {
-			d.o.Say("worker %d %s cannot be killed; it is left behind", id,
-				rendezvous.Death{Host: w.host, PID: w.pid}.Where())
-		}
-	}
+// stop ends the job, though no signal has come.
+func (d *Driver) stop(reason string) {
+	d.halt(reason)
+	d.finish(d.ends.Stop(time.Now()))
 }
 
-func (d *Driver) signal(sig syscall.Signal) {
-	for id := range d.workers {
-		d.o.Signal(id, sig)
+// finish carries out the decisions about the job's end.
+func (d *Driver) finish(actions []ending.Action) {
+	for _, a := range actions {
+		switch a := a.(type) {
+		case ending.Pass:
+			for id := range d.workers {
+				d.o.Signal(id, a.Signal)
+			}
+		case ending.LeaveBehind:
+			for id, w := range d.workers {
+				d.o.Say("worker %d %s cannot be killed; it is left behind", id,
+					rendezvous.Death{Host: w.host, PID: w.pid}.Where())
+			}
+		}
 	}
 }
 
 // outcome is the job's Outcome.
 func (d *Driver) outcome() Outcome {
-	o := Outcome{Reason: d.reason, Ranks: d.ranks}
-	if i := d.rootOfEpoch(); i >= 0 {
-		o.Failure, o.Earlier = &d.failures[i], d.failures[0].Epoch != d.failures[i].Epoch
-		return o
-	}
-	if d.reason != "" && len(d.failures) > 0 {
-		o.Failure = &d.failures[0]
-	}
-	return o
-}
-
-// rootOfEpoch is the index of the failure that made the others of the last epoch fail: that of the rank that a rank
-// reported first, or else the first process to end. It is -1 if there is none.
-func (d *Driver) rootOfEpoch() int {
+	o := Outcome{Reason: d.reason, Ranks: d.ranks, Interrupted: d.ends.Interrupted(), Hurried: d.ends.Hurried()}
+	all := d.ends.Failures()
+	last := slices.DeleteFunc(slices.Clone(all),
+		func(f Failure) bool { return f.Epoch == 0 || f.Epoch != d.state.Epoch() })
 	var first *rendezvous.Failure
 	if d.epoch != nil {
 		first = d.epoch.server.First()
 	}
-	root := -1
-	for i, f := range d.failures {
-		switch {
-		case f.Epoch != d.state.Epoch() || f.Epoch == 0:
-		case first != nil && f.Death.Rank == first.About:
-			return i
-		case root < 0 || f.Death.At.Before(d.failures[root].Death.At):
-			root = i
-		}
+	if i := ending.Root(last, first, time.Time{}); i >= 0 {
+		o.Failure, o.Earlier = &last[i], all[0].Epoch != last[i].Epoch
+	} else if d.reason != "" && len(all) > 0 {
+		o.Failure = &all[0]
 	}
-	return root
+	return o
 }

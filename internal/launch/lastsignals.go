@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 const (
@@ -98,7 +100,7 @@ func force(signals <-chan os.Signal) {
 	var over atomic.Bool
 	last := func() {
 		if !over.Load() {
-			os.Exit(128 + int(first.(syscall.Signal)))
+			os.Exit(ending.SignalCode(first.(syscall.Signal)))
 		}
 	}
 	timer := time.AfterFunc(forceTime, last)
