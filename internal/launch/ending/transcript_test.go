@@ -152,7 +152,8 @@ func result(s *State) string {
 func TestRoot(t *testing.T) {
 	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
 	f := func(rank, n int) Failure {
-		return Failure{Worker: rank, Epoch: 1, Death: rendezvous.Death{Rank: rank, Signal: int(syscall.SIGKILL), At: at(n)}}
+		d := rendezvous.Death{Rank: rank, Signal: int(syscall.SIGKILL), At: at(n)}
+		return Failure{Worker: rank, Epoch: 1, Death: d}
 	}
 	for _, c := range []struct {
 		name     string
