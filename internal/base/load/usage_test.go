@@ -11,8 +11,8 @@ import (
 // 1). Each value is in ticks.
 func procOf(all, self, child, grandchild, stranger int) fstest.MapFS {
 	stat := func(name string, parent, used int) *fstest.MapFile {
-		return &fstest.MapFile{Data: fmt.Appendf(nil, "7 (%s) S %d 7 7 0 -1 4 1 2 3 4 %d 1 2 3 20 0 4 0 99\n", name, parent,
-			used)}
+		const text = "7 (%s) S %d 7 7 0 -1 4 1 2 3 4 %d 1 2 3 20 0 4 0 99\n"
+		return &fstest.MapFile{Data: fmt.Appendf(nil, text, name, parent, used)}
 	}
 	return fstest.MapFS{
 		"stat":    {Data: fmt.Appendf(nil, "cpu  %d 1 2 5000 700 3 4 900 60 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n", all)},

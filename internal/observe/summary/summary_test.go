@@ -120,7 +120,8 @@ func TestTheLivePageNamesTheSameRank(t *testing.T) {
 			}
 			return 0
 		}
-		live(l, c.size, 60, func(int) conduct { return conduct{300, 20, 300, c.starved} }, func(s, i int) (int, uint64) {
+		do := func(int) conduct { return conduct{300, 20, 300, c.starved} }
+		live(l, c.size, 60, do, func(s, i int) (int, uint64) {
 			if i == last {
 				return s % last, turn(s, s%last)
 			}
@@ -137,7 +138,8 @@ func TestTheLivePageNamesTheSameRank(t *testing.T) {
 		}
 		v, page := straggler.Find(windows)
 		text := l.Text(Auto)
-		if summary := strings.Contains(text, fmt.Sprintf("slowest: rank %d ", last)); summary != c.named || page != c.named {
+		summary := strings.Contains(text, fmt.Sprintf("slowest: rank %d ", last))
+		if summary != c.named || page != c.named {
 			t.Errorf("%+v: the summary names it: %v, the page: %v %+v\n%s", c, summary, page, v, text)
 		}
 	}
