@@ -337,7 +337,7 @@ def test_ranks_with_different_parameters_fail_at_once():
     assert job.finish() != 0
     survived = job.events("SURVIVED")
     assert set(survived) == {0, 1, 2}, job.output()
-    mismatch = r"Mismatched ALLREDUCE tensor shapes.*\[3, 100\].*\[3, 101\]|tensor shapes.*\[3, 101\].*\[3, 100\]"
+    mismatch = r"Mismatched ALLREDUCE tensor shapes.*\[4, 100\].*\[4, 101\]|tensor shapes.*\[4, 101\].*\[4, 100\]"
     assert any(re.search(mismatch, text) and "present_gradients." in text for _, text in survived.values()), survived
     assert "deadlock: " not in job.output()
 

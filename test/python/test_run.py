@@ -22,6 +22,7 @@ import pytest
 import horovod
 from horovod.runner import _handover, _jobs
 from horovod.runner.common.util import hosts
+from horovod.runner.elastic import discovery
 
 pytestmark = pytest.mark.skipif("HOROVOD_RANK" in os.environ, reason="starts jobs of its own")
 
@@ -290,6 +291,51 @@ def test_hostfiles(tmp_path):
     file = tmp_path / "hosts"
     file.write_text("a slots=2\n# none\n\nb  slots=1 # one\n")
     assert hosts.parse_host_files(str(file)) == "a:2,b:1"
+
+
+FOUND = {
+    "echo a:2; echo b; echo '[::1]:3'": {"a": 2, "b": 4, "::1": 3},
+    "echo a:2; echo; echo ' a:3 '; echo b:0": {"a": 3},
+    "true": {},
+    "cat": {},  # its input is empty, not the terminal
+    "sleep 1000 & echo $! >pid; echo a": {"a": 4},  # nobody waits for what the script leaves behind
+}
+
+
+@pytest.mark.parametrize("script", FOUND)
+def test_a_discovery_script(script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert discovery.HostDiscoveryScript(script, 4).find_available_hosts_and_slots() == FOUND[script]
+    finally:
+        if "sleep" in script:
+            os.kill(int(Path("pid").read_text()), signal.SIGKILL)
+    assert discovery.HostDiscoveryScript("echo a").find_available_hosts_and_slots() == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo oh no >&2; echo a; exit 3", "exit 3: exit status 3:\noh no"),
+        ("echo a:2; echo no host", "no host printed 'no host': a line must look like host or host:slots"),
+        ("sleep 1000", "sleep 1000: it has not ended within 0.5 seconds"),
+        ("yes | head -c 2000000", "it has printed more than 1024 KiB"),
+    ],
+)
+def test_a_discovery_script_that_fails(script, message, monkeypatch):
+    if "sleep" in script:
+        monkeypatch.setattr(discovery, "_LIMIT", 0.5)
+    with pytest.raises(RuntimeError, match=re.escape(message)):
+        discovery.HostDiscoveryScript(script, 1).find_available_hosts_and_slots()
+
+
+def test_a_discovery_script_needs_a_command_and_slots():
+    for wrong in (None, ["./hosts.sh"]):
+        with pytest.raises(TypeError, match="a command for the shell is needed"):
+            discovery.HostDiscoveryScript(wrong, 1)
+    for wrong in (0, "2", True):
+        with pytest.raises(ValueError, match="a number of at least 1 is needed"):
+            discovery.HostDiscoveryScript("true", wrong)
 
 
 # ---- processes that mpirun starts

@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import warnings
 import weakref
 
 import numpy as np
@@ -1099,6 +1100,23 @@ def test_a_scheduler_made_before_wrapping_drives_on_after_load_state_dict(name, 
         assert optimizer.param_groups is base.param_groups or not distribute
         assert optimizer.state is base.state or not distribute
     assert rates[0] == rates[1]
+
+
+@pytest.mark.parametrize("options", [{}, {"op": hvd.Adasum}], ids=str)
+def test_a_scheduler_made_before_wrapping_knows_of_the_steps(options):
+    """It warns if it steps before the optimizer, and only then."""
+    for steps_first in (True, False):
+        net = model()
+        base = torch.optim.SGD(net.parameters(), lr=0.5)
+        scheduler = torch.optim.lr_scheduler.StepLR(base, 1, gamma=0.5)
+        optimizer = hvd.DistributedOptimizer(base, net.named_parameters(), **options)
+        if steps_first:
+            train(net, optimizer, 1)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            scheduler.step()
+        assert [("before `optimizer.step()`" in str(w.message)) for w in seen] == [True] * (not steps_first)
+        assert optimizer.param_groups[0]["lr"] == 0.25
 
 
 def test_loading_leaves_the_groups_alone_if_they_do_not_fit():

@@ -1,6 +1,7 @@
 """Settings, places, loggers, and names of Horovod's."""
 
 import os
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -138,12 +139,15 @@ def test_a_host_has_at_least_one_worker():
 
 
 def test_names_and_signatures_are_horovods():
+    """In a process of its own, because Ray gives methods another argument once their class has been an actor's."""
     sys.path.insert(0, str(ROOT / "scripts"))
     import compare_api
 
     table = Path(__file__).parent / "api_ray.txt"
-    text, wrong = compare_api.report(table)
-    assert not wrong, [line for line in text.splitlines() if line.startswith("| `") and "✓" not in line]
-    assert compare_api.section(table, text)[2] in compare_api.PAGE.read_text(encoding="utf-8"), (
+    command = [sys.executable, str(ROOT / "scripts" / "compare_api.py"), str(table)]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    assert result.returncode == 0, result.stdout
+    # print has ended the text with a further newline
+    assert compare_api.section(table, result.stdout[:-1])[2] in compare_api.PAGE.read_text(encoding="utf-8"), (
         "docs/api.md is out of date; scripts/compare_api.py --write makes it anew"
     )

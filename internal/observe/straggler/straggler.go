@@ -1,5 +1,6 @@
 // Package straggler decides, from a few seconds of a job's figures, which rank slows the others down, and why. Package
-// overview asks it once a second. It is a pure function: it has no state and reads no clock.
+// overview asks it once a second. Package summary asks it at the end, with the figures of all the time. It consists of
+// pure functions: it has no state and reads no clock.
 package straggler
 
 import (
@@ -65,8 +66,8 @@ const (
 	// contain the end of a step.
 	MostWindows = 12
 	steps       = 3
-	// least is the smallest loss that is mentioned. For a smaller one, users have profilers.
-	least = 0.05
+	// Least is the smallest loss that is mentioned. For a smaller one, users have profilers.
+	Least = 0.05
 	// leastOfFew is the smallest loss if fewer than Windows windows contain the end of a step: by chance, the same rank
 	// can be the last three times in a row.
 	leastOfFew = 0.1
@@ -82,7 +83,7 @@ const (
 	// explained is the fraction of the loss that one cause must explain to be named.
 	explained = 0.5
 
-	// leastLink is the share of the time in which a slow connection has data under way. It is twice least, because some
+	// leastLink is the share of the time in which a slow connection has data under way. It is twice Least, because some
 	// of that time is needed anyway. slower is how many times faster the other ranks' connections must be: more than
 	// different loads of two hosts usually make of equal networks.
 	leastLink = 0.1
@@ -141,7 +142,7 @@ func Lost(windows []Window) float64 {
 		}
 	}
 	sorted := slices.Sorted(slices.Values(lates))
-	if n := len(sorted); n < steps || sorted[n-steps] < least {
+	if n := len(sorted); n < steps || sorted[n-steps] < Least {
 		return 0
 	}
 	most, free, all := sorted[len(sorted)-2], 0.0, 0.0
@@ -154,25 +155,32 @@ func Lost(windows []Window) float64 {
 	return all / float64(len(windows))
 }
 
-// latest finds the rank for which the others wait.
-func latest(windows []Window, mean Window) (v Verdict, ok bool) {
-	worst := top(mean, func(s *Share) float64 { return s.Late })
-	all := 0.0
-	for i := range mean {
-		all += mean[i].Late
-	}
-	m := &mean[worst]
-	starved := make([]float64, 0, len(mean))
-	for i := range mean {
-		if i != worst {
-			starved = append(starved, mean[i].Starved)
+// Latest is the rank for which the others wait most, by the fields Late and Starved. ok is false unless they lose at
+// least the given share of the time by it, and this rank alone is to blame. The caller decides whether it is the last
+// one often enough.
+func (w Window) Latest(least float64) (rank int, ok bool) {
+	rank = top(w, func(s *Share) float64 { return s.Late })
+	others := 0.0
+	starved := make([]float64, 0, len(w))
+	for i := range w {
+		if i != rank {
+			others += w[i].Late
+			starved = append(starved, w[i].Starved)
 		}
 	}
-	bar := least
+	late := w[rank].Late
+	return rank, late >= least+unrest*median(starved) && late >= dominance*others
+}
+
+// latest finds the rank for which the others wait.
+func latest(windows []Window, mean Window) (v Verdict, ok bool) {
+	least := Least
 	if len(windows) < Windows {
-		bar = leastOfFew
+		least = leastOfFew
 	}
-	if m.Late < bar+unrest*median(starved) || m.Late < dominance*(all-m.Late) || !often(windows, func(w Window) bool {
+	worst, ok := mean.Latest(least)
+	m := &mean[worst]
+	if !ok || !often(windows, func(w Window) bool {
 		return w[worst].Late >= steady*m.Late && top(w, func(s *Share) float64 { return s.Late }) == worst
 	}) {
 		return Verdict{}, false

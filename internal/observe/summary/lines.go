@@ -10,15 +10,11 @@ import (
 	"github.com/gorovod/gorovod/internal/observe/straggler"
 )
 
-// Thresholds for what the summary mentions.
 const (
-	notable  = 0.05 // share of the time that the others wait for a rank, from which on the rank is named
-	apart    = 3    // and how many times the average of the other ranks
-	beyond   = 1.5  // and how many times the next rank
-	sigmas   = 4    // how many standard deviations more often than by chance it must be the last
-	crowded  = 0.1  // share of the time without a core for main threads, from which on all ranks are late by turns
-	certain  = 0.25
-	farApart = 4
+	// sigmas is how many standard deviations more often than by chance a rank must be the last one to be named.
+	sigmas = 4
+	// crowded is the share of the time without a core for main threads from which on the advice is about cores.
+	crowded = 0.1
 )
 
 // shares say where the time of a rank went, or of all ranks on average.
@@ -88,30 +84,17 @@ func (w *world) late(i int) float64 {
 	return feed.Seconds(w.ranks[i].charged) / float64(len(w.ranks)-1) / max(1e-9, w.seconds())
 }
 
-// standsOut is the rank for which the others waited, if that is more than chance; else -1. Chance makes another rank
-// the last one each time. Ranks that share cores are late by turns, so a straggler among them must be late much more
-// often.
+// standsOut is the rank for which the others waited, by the rule of the live page; else -1. It must have been the last
+// one more often than by chance, which makes another rank the last one each time.
 func (w *world) standsOut() int {
-	worst, next, all := 0, 0.0, 0.0
+	all := make(straggler.Window, len(w.ranks))
 	for i := range w.ranks {
-		all += w.late(i)
-		if w.late(i) > w.late(worst) {
-			worst = i
-		}
+		all[i] = straggler.Share{Late: w.late(i), Starved: w.ranks[i].shares().starved}
 	}
-	for i := range w.ranks {
-		if i != worst {
-			next = max(next, w.late(i))
-		}
-	}
-	late, others := w.late(worst), (all-w.late(worst))/float64(len(w.ranks)-1)
+	worst, ok := all.Latest(straggler.Least)
 	rounds, chance := float64(w.rounds), 1/float64(len(w.ranks))
 	byChance := rounds*chance + sigmas*math.Sqrt(rounds*chance*(1-chance))
-	if late < notable || late < apart*others || late < beyond*next || float64(w.ranks[worst].won) < byChance {
-		return -1
-	}
-	if w.average(worst).starved >= crowded && (late < certain || late < farApart*others ||
-		w.ranks[worst].shares().starved > late/2) {
+	if !ok || float64(w.ranks[worst].won) < byChance {
 		return -1
 	}
 	return worst

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/operation"
 	"github.com/gorovod/gorovod/internal/observe/feed"
+	"github.com/gorovod/gorovod/internal/observe/straggler"
 )
 
 // conduct says what a rank does in each second, in milliseconds.
@@ -91,6 +92,55 @@ func TestTheSlowRankIsNamed(t *testing.T) {
 		}
 		if l.Text(2*time.Minute) != "" {
 			t.Error("there is a summary of a job that was too short")
+		}
+	}
+}
+
+// TestTheLivePageNamesTheSameRank has jobs whose last rank is late in each second, by a part of it. The other ranks are
+// late by turns. All lack a core for a part of the time.
+func TestTheLivePageNamesTheSameRank(t *testing.T) {
+	for _, c := range []struct {
+		size                int
+		late, turn, starved uint64 // milliseconds a second
+		named               bool
+	}{
+		{2, 375, 0, 0, true},
+		{2, 375, 0, 400, true}, // two ranks with 0.2 s and 0.32 s of work a step, where other programs use the cores
+		{4, 375, 0, 400, true},
+		{4, 120, 0, 400, false},
+		{2, 30, 0, 0, false},
+		{4, 300, 900, 0, false}, // the others are as late together
+		{8, 300, 100, 100, true},
+	} {
+		l := &Ledger{}
+		last := c.size - 1
+		turn := func(s, i int) uint64 {
+			if i == s%last {
+				return c.turn
+			}
+			return 0
+		}
+		do := func(int) conduct { return conduct{300, 20, 300, c.starved} }
+		live(l, c.size, 60, do, func(s, i int) (int, uint64) {
+			if i == last {
+				return s % last, turn(s, s%last)
+			}
+			return last, c.late
+		})
+		var windows []straggler.Window
+		for s := range straggler.Windows {
+			w := make(straggler.Window, c.size)
+			for i := range w {
+				w[i].Starved, w[i].Late = float64(c.starved)/1000, float64(turn(s, i))/1000/float64(last)
+			}
+			w[last].Late = float64(c.late) / 1000
+			windows = append(windows, w)
+		}
+		v, page := straggler.Find(windows)
+		text := l.Text(Auto)
+		summary := strings.Contains(text, fmt.Sprintf("slowest: rank %d ", last))
+		if summary != c.named || page != c.named {
+			t.Errorf("%+v: the summary names it: %v, the page: %v %+v\n%s", c, summary, page, v, text)
 		}
 	}
 }

@@ -191,7 +191,7 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 	s := &schedule{all: []*contender{a, b}, most: 9, tell: func(format string,
 		_ ...any) {
 		said = append(said, format)
-	}, cores: cores}
+	}, cores: cores, strangers: func() float64 { return 0 }}
 	one := &task{TaskAllreduce, modeAllreduce, []int{1}, 2}
 	for _, c := range s.all {
 		s.series = append(s.series, &series{task: one, peer: c})
@@ -220,7 +220,8 @@ func TestScheduleTakesTurnsAndLeavesOutWhoFails(t *testing.T) {
 func TestTimeIsOverEarly(t *testing.T) {
 	slow := func(string, int) int64 { time.Sleep(60 * time.Millisecond); return 1e6 }
 	a, b := fake(t, PeerGo, slow), fake(t, peerGloo, slow)
-	s := &schedule{all: []*contender{a, b}, most: 9, tell: func(string, ...any) {}, cores: func() float64 { return 1 }}
+	s := &schedule{all: []*contender{a, b}, most: 9, tell: func(string, ...any) {}, cores: func() float64 { return 1 },
+		strangers: func() float64 { return 0 }}
 	for _, size := range []int{1, 1024} {
 		for _, c := range s.all {
 			s.series = append(s.series, &series{task: &task{TaskAllreduce, modeAllreduce, []int{size}, 1}, peer: c})

@@ -24,7 +24,7 @@ type Machine struct {
 	// load.
 	LoadBefore float64 `json:"load_before"`
 	LoadAfter  float64 `json:"load_after"`
-	// Others is how many threads of other programs ran or waited for a core, on average over the looks between rounds.
+	// Others is how many cores other programs used, on average over the looks between rounds.
 	Others float64 `json:"others"`
 	// Environment are the set variables of Horovod and gorovod.
 	Environment []string `json:"environment,omitempty"`

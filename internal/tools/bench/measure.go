@@ -27,6 +27,8 @@ const (
 	shortRep = 10e-3
 	// warmShare is the fraction of the measuring time that passes before the rounds that count.
 	warmShare = 0.25
+	// lookTime is how long the machine is watched between rounds. Processor time is told in hundredths of a second.
+	lookTime = 100 * time.Millisecond
 )
 
 // series is the samples of one contender for one task.
@@ -97,7 +99,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 	if err := o.enoughMemory(largest, len(all)); err != nil {
 		return nil, err
 	}
-	s := &schedule{all: all, tell: tell, line: line, most: o.mostReps(), cores: twoCores}
+	s := &schedule{all: all, tell: tell, line: line, most: o.mostReps(), cores: twoCores, strangers: strangers}
 	for _, c := range all {
 		s.check(ctx, c, c.greet(ctx))
 		if err := ctx.Err(); err != nil {
@@ -182,7 +184,9 @@ type schedule struct {
 	line   *progress.Line // nil if nothing is shown
 	cores  func() float64 // twoCores
 	modes  []float64      // its results before the first round and after each round
-	others []float64      // how many threads of other programs wanted a core then
+
+	strangers func() float64 // strangers
+	others    []float64      // its results then
 }
 
 // check leaves out a contender that has failed.
@@ -234,10 +238,17 @@ func (s *schedule) run(ctx context.Context, deadline time.Time, rounds int) int 
 	return rounds
 }
 
-// look measures the machine while no contender has a turn, so all who run are other programs.
+// look measures the machine while no contender has a turn.
 func (s *schedule) look() {
 	s.modes = append(s.modes, s.cores())
-	s.others = append(s.others, float64(load.Now().Running))
+	s.others = append(s.others, s.strangers())
+}
+
+// strangers is how many cores other programs use in lookTime.
+func strangers() float64 {
+	before := load.Used()
+	time.Sleep(lookTime)
+	return load.Used().Others(before)
 }
 
 // show shows the present step, and how much time is left.

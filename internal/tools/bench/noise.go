@@ -10,11 +10,11 @@ import (
 const mostOthers = 0.25
 
 // noise says why the run's figures are not fit for comparison. cores are those of the whole machine, because Others
-// counts the threads of all of it.
+// counts all programs on it.
 func (r *Report) noise(cores int) (why []string) {
 	m := r.Machine
 	if m.Others > mostOthers*float64(cores) {
-		why = append(why, fmt.Sprintf("%.1f threads of other programs wanted one of the %s: measure again when the "+
+		why = append(why, fmt.Sprintf("other programs used %.1f of %s between the rounds: measure again when the "+
 			"machine is idle", m.Others, load.Cores(cores)))
 	}
 	if r.Ranks > m.Usable {

@@ -16,7 +16,7 @@ func TestNoiseIsMarked(t *testing.T) {
 		want                 string
 	}{
 		{"idle", 0.2, 2, 2, 2, ""},
-		{"other work", 8.04, 2, 2, 2, "8.0 threads of other programs wanted one of the 2 cores"},
+		{"other work", 1.04, 2, 2, 2, "other programs used 1.0 of 2 cores between the rounds"},
 		{"little of a large machine", 8, 64, 2, 64, ""},
 		{"ranks that share cores", 0, 2, 4, 2, "4 ranks shared 2 cores"},
 	} {

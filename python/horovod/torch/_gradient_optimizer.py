@@ -15,7 +15,7 @@ from horovod.common._reduce_ops import Average, Max, Min, Sum
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 from horovod.torch._compiling import between_graphs, never_trace
-from horovod.torch._gradient_presence import GradientPresence
+from horovod.torch._gradient_presence import DifferentParametersError, GradientPresence
 from horovod.torch._grouped import submit_grouped_allreduce
 from horovod.torch._hooked_optimizer import HookedOptimizer, Submitted, checked_names
 from horovod.torch._result import Result
@@ -91,7 +91,9 @@ class GradientOptimizer(HookedOptimizer):
         self._should_synchronize = True
         self._reduces = bool(self.process_set.included()) and (size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1")
         self._group_of: dict[torch.Tensor, list[torch.Tensor]] = {}
-        self._in_order: list[torch.Tensor] = []  # the watched parameters, sorted by the names of their reductions
+        # All parameters, sorted by the names of their reductions, and their own names; made for so many parameters.
+        self._in_order: dict[torch.Tensor, str] = {}
+        self._in_order_of = (0, 0)
         self._presence: Optional[GradientPresence] = None  # in the step that is being synchronised
         self._presence_before: Optional[GradientPresence] = None
 
@@ -137,16 +139,15 @@ class GradientOptimizer(HookedOptimizer):
     def _rest(self) -> tuple[list[torch.Tensor], Optional[Exception]]:
         """Leave out parameters that have no gradient on any rank."""
         failure: Optional[Exception] = None
-        if len(self._in_order) != len(self._delay):
-            self._in_order = sorted(self._delay, key=self._travel_name)
         try:
             # An interrupted synchronize goes on with the counts that it has submitted.
-            if self._presence is None and self._in_order:
+            if self._presence is None and self._delay:
+                self._sort()
                 if self._presence_before is not None:
                     self._presence_before.free(wait=True)
                 submitted = {p for p in self._submitted if self._is_submitted(p)}
                 name = f"present_gradients.{self._first_name()}"
-                self._presence = GradientPresence(self._in_order, submitted, name, self.process_set)
+                self._presence = GradientPresence(self._in_order, self._delay, submitted, name, self.process_set)
             if self._presence is not None and not self._presence.is_complete_here:
                 self._presence.wait()
         except Exception as e:
@@ -154,12 +155,20 @@ class GradientOptimizer(HookedOptimizer):
         rest, _ = super()._rest()
         return [p for p in rest if self._is_reduced(p)], failure
 
+    def _sort(self) -> None:
+        """Put the parameters in order: the watched ones, and those that are frozen here, perhaps only here."""
+        sizes = len(self._delay), sum(len(group["params"]) for group in self.param_groups)
+        if sizes != self._in_order_of:
+            named = {p for group in self.param_groups for p in group["params"] if p in self._parameter_names}
+            in_order = sorted(named.union(self._delay), key=self._travel_name)
+            self._in_order, self._in_order_of = {p: self._parameter_names[p] for p in in_order}, sizes
+
     def _first_name(self) -> str:
         """The first name of all parameters, also frozen ones: the same on ranks that have frozen different ones.
 
-        Such ranks then fail at once, because their counts have different shapes, instead of waiting for one another.
+        Such ranks then fail at once, because their counts say so, instead of waiting for one another.
         """
-        self._travel_name(self._in_order[0])  # names the reductions of a copy
+        self._travel_name(next(iter(self._in_order)))  # names the reductions of a copy
         return min(self._travel_names.values())
 
     def _is_reduced(self, p: torch.Tensor) -> bool:
@@ -241,13 +250,15 @@ class GradientOptimizer(HookedOptimizer):
 
         Gradients that backward has not completed are submitted as they are. A gradient that only other ranks have
         counts as zeros here; one that no rank has stays None. Raises HorovodInternalError if a reduction failed, after
-        all have ended.
+        all have ended; or at once if only some ranks train a parameter.
         """
         if not self._reduces:
             self._synchronized = True
             return
         failure = self._submit_the_rest()
-        for p, submitted in self._submitted.items():
+        # Ranks with different parameters would wait for one another.
+        waits = () if isinstance(failure, DifferentParametersError) else self._submitted.items()
+        for p, submitted in waits:
             try:
                 if submitted.wait is not None:
                     self._finish(p, submitted)
@@ -256,6 +267,8 @@ class GradientOptimizer(HookedOptimizer):
         try:
             if self._presence is not None:
                 self._presence.free(wait=False)
+        except DifferentParametersError as e:
+            failure = e  # it says why the others have failed
         except Exception as e:
             failure = failure or e
         self._reset()

@@ -74,6 +74,8 @@ class HookedOptimizer(_Base):
 
     _compression: Any
 
+    _given: Optional[weakref.ref[Any]] = None  # the optimizer that was wrapped; a copy may have none
+
     def _prepare(
         self,
         names: dict[torch.Tensor, str],
@@ -199,10 +201,21 @@ class HookedOptimizer(_Base):
     def _stepped(self) -> None:
         """Count a step, and compare the parameters with those of other ranks if it is time (GOROVOD_CONSISTENCY)."""
         self._steps += 1
+        self._mark_given()
         every = _lib.load().gorovod_consistency_steps()
         if every > 0 and self._steps % every == 0 and self._reduces:
             parameters = [p for group in self.param_groups for p in group["params"]]
             check_consistency([(self._parameter_names[p], p) for p in parameters], process_set=self.process_set)
+
+    def _mark_given(self) -> None:
+        """Tell schedulers that were made for the wrapped optimizer before that a step has been made.
+
+        At its first step such a scheduler otherwise warns that no optimizer has stepped yet.
+        """
+        given = None if self._given is None else self._given()
+        if given is not None:
+            given._opt_called = True  # newer PyTorch
+            given._step_count = getattr(given, "_step_count", 0) + 1  # older PyTorch
 
     def _drop_lost(self) -> None:
         """Forget reductions that were under way or due when Horovod was shut down."""

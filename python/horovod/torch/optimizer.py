@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from typing import Any, Iterable, Optional
 
 import torch
@@ -122,6 +123,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     distributed = new(optimizer.__class__, op)
     # Without "step", which exists if a learning rate scheduler has wrapped the optimizer's own.
     distributed.__dict__.update((key, value) for key, value in optimizer.__dict__.items() if key != "step")
+    distributed._given = weakref.ref(optimizer)
     if combines_deltas(op):
         distributed._distribute(named_parameters, compression, backward_passes_per_step)
         return distributed
