@@ -192,6 +192,23 @@ def test_outside_a_job_it_is_the_optimizer_alone(tmp_path):
     assert "call hvd.init() before you load it, or give it to hvd.DistributedOptimizer" in result.stderr
 
 
+def test_a_shallow_copy_steps_right_after_the_original():
+    net, plain_net = network(), network()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.5), net.named_parameters())
+    plain = torch.optim.SGD(plain_net.parameters(), lr=0.5)
+    other, plain_other = copy.copy(optimizer), copy.copy(plain)
+    for turn in (optimizer, other, optimizer, other):
+        turn.zero_grad()
+        net(torch.ones(2, 3, dtype=torch.float64)).sum().backward()
+        turn.step()
+    for turn in (plain, plain_other, plain, plain_other):
+        turn.zero_grad()
+        plain_net(torch.ones(2, 3, dtype=torch.float64)).sum().backward()
+        turn.step()
+    for p, q in zip(net.parameters(), plain_net.parameters()):
+        torch.testing.assert_close(p, q)
+
+
 @pytest.mark.skipif(hvd_size() != 2, reason="needs two ranks")
 def test_a_process_set_of_another_job():
     net = network()

@@ -41,6 +41,10 @@ class _Reduction(Result):
 # By the address of the gradient, which is unique: a reduction keeps its memory until its result is fetched.
 _under_way: weakref.WeakValueDictionary[int, _Reduction] = weakref.WeakValueDictionary()
 
+# The last count of gradients of each name. A copy of an optimizer has the names of the original, whose last count may
+# still be under way.
+_counts: weakref.WeakValueDictionary[str, GradientPresence] = weakref.WeakValueDictionary()
+
 
 def _in_turn(tensor: torch.Tensor, what: Optional[tuple]) -> Optional[_Reduction]:
     """The reduction under way on the same memory, from another optimizer or parameter, if it equals ``what``.
@@ -95,7 +99,7 @@ class GradientOptimizer(HookedOptimizer):
         self._in_order: dict[torch.Tensor, str] = {}
         self._in_order_of = (0, 0)
         self._presence: Optional[GradientPresence] = None  # in the step that is being synchronised
-        self._presence_before: Optional[GradientPresence] = None
+        self._presence_before: Optional[GradientPresence] = None  # of the step before: see _counts
 
     def _group(self, groups: Iterable[Iterable[torch.Tensor]]) -> None:
         for group in groups:
@@ -143,11 +147,13 @@ class GradientOptimizer(HookedOptimizer):
             # An interrupted synchronize goes on with the counts that it has submitted.
             if self._presence is None and self._delay:
                 self._sort()
-                if self._presence_before is not None:
-                    self._presence_before.free(wait=True)
                 submitted = {p for p in self._submitted if self._is_submitted(p)}
                 name = f"present_gradients.{self._first_name()}"
+                before = _counts.get(name)
+                if before is not None:
+                    before.free(wait=True)
                 self._presence = GradientPresence(self._in_order, self._delay, submitted, name, self.process_set)
+                _counts[name] = self._presence
             if self._presence is not None and not self._presence.is_complete_here:
                 self._presence.wait()
         except Exception as e:
