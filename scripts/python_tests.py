@@ -50,6 +50,7 @@ ALONE = {
     "test_repository.py",
     "test_run.py",
     "test_site.py",
+    "test_starter.py",
     "test_startup.py",
     "test_tensorflow_docstrings.py",
     "test_tensorflow_jobs.py",

@@ -118,10 +118,10 @@ def test_an_elastic_job_waits_for_no_worker_that_starts_only_to_end():
     """Ray may take seconds to start the process of an actor, although the actor has been killed."""
     job, told = ElasticJob(), []
     job._nodes = Nodes({"CPU": 1})
-    job._drive = SimpleNamespace(request=lambda kind, **fields: told.append((kind, fields["worker"])))
-    job._workers[3] = Worker(3, "host", 0)
-    job._obey({"type": "signal", "worker": 3, "signal": 15})
-    assert told == [("ended", 3), ("gone", 3)] and not job._workers
+    job._starter._drive = SimpleNamespace(request=lambda kind, **fields: told.append((kind, fields["worker"])))
+    job._starter.workers[3] = Worker(3, "host", 0)
+    job._starter._obey({"type": "signal", "worker": 3, "signal": 15})
+    assert told == [("ended", 3), ("gone", 3)] and not job._starter.workers
 
 
 @pytest.mark.parametrize("name", ["num_workers", "num_hosts", "min_workers"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import queue
 import time
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional
 
 import ray
 from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError, RayError, RayTaskError
@@ -13,10 +13,12 @@ from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorErro
 from horovod.ray import _checks, _deaths, _elastic_hosts, _resources, _waiting
 from horovod.ray._elastic_worker import DONE, ElasticWorker
 from horovod.ray._facts import Facts
+from horovod.ray._saying import logger
 from horovod.ray._secret import JobSecret
-from horovod.runner._drive import Drive
+from horovod.runner import _starter
 
 _NEWS_S = 0.5
+_TICK_S = 1.0
 _MOST_TEXT = 400
 
 
@@ -45,9 +47,9 @@ class Spec:
 
 @dataclasses.dataclass
 class Result:
-    """How a job has ended: the driver's last event, and references to the workers' results, by rank."""
+    """How a job has ended, and references to the workers' results, in order of rank."""
 
-    outcome: Mapping[str, Any]
+    outcome: _starter.Outcome
     values: Mapping[int, Any]
     error: Any = None  # a reference to the exception of the worker whose failure counts
     there: str = ""  # the cluster's resources
@@ -55,28 +57,24 @@ class Result:
 
 
 @dataclasses.dataclass
-class _Worker:
-    number: int
-    host: str
-    slot: int
+class _Worker(_starter.Worker):
     actor: Any = None
     facts: Optional[Facts] = None  # None until its process runs
     value: Any = None  # a reference
     ending: bool = False
 
 
-class ElasticJob(JobSecret):
-    """One job, from its start to its end. The methods may run at the same time."""
+class ElasticJob(JobSecret, _starter.Platform[_Worker]):
+    """One job, from its start to its end. The methods above :meth:`run` may run at the same time as it."""
 
     def __init__(self) -> None:
         super().__init__()
         self._news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._inbox: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
-        self._workers: dict[int, _Worker] = {}  # the workers that have not ended completely
+        self._starter = _starter.Starter(self, _Worker, logger)
         self._values: dict[int, Any] = {}
         self._errors: dict[int, Any] = {}
         self._died: dict[int, Facts] = {}  # the workers that have died without an exception
-        self._hosts: Optional[dict[str, int]] = None  # as the driver knows them
+        self._discover_at = 0.0
         self._word_at = 0.0
         self._pause = _waiting.FIRST_WORD_S
         self._waits = False
@@ -97,103 +95,72 @@ class ElasticJob(JobSecret):
 
     def offer(self, hosts: Mapping[str, int]) -> None:
         """Tell which hosts exist, with how many slots, if this actor does not look for them."""
-        self._inbox.put(("hosts", dict(hosts)))
+        self._starter.post("hosts", dict(hosts))
 
     def kill_workers(self, address: str) -> None:
         """Kill the workers on the nodes with this address, for drills."""
-        self._inbox.put(("kill", address))
+        self._starter.post("kill", address)
 
     def run(self, spec: Spec) -> Result:
         """Run the job to its end."""
         self._spec = spec
         self._nodes = _elastic_hosts.Nodes(spec.per_worker)
-        self._drive = Drive(lambda event: self._inbox.put(("event", event)), spec.variables)
+        self._starter.open(self.secret_key(), ray.util.get_node_ip_address(), spec.config, spec.variables)
         try:
-            self._drive.request(
-                "config", version=1, key=self.secret_key(), address=ray.util.get_node_ip_address(), **spec.config
-            )
-            outcome = self._attend()
+            self._discover_if_due()
+            outcome = self._starter.attend(min(spec.discover_every or _TICK_S, _TICK_S))
         finally:
-            for worker in self._workers.values():
+            for worker in self._starter.workers.values():
                 _kill(worker.actor)
-            said = self._drive.close()
-        if outcome is None:
-            raise RuntimeError(f"the driver of the elastic job has ended: {said}")
-        ranks = {int(worker): rank for worker, rank in outcome.get("ranks", {}).items()}
-        if not ranks:  # no function has called hvd.init()
-            ranks = {worker: worker for worker in self._values}
-        values = {rank: self._values[worker] for worker, rank in ranks.items() if worker in self._values}
-        failed = outcome.get("failure", {}).get("worker")
+            self._starter.close()
+        failed = outcome.failure.worker if outcome.failure else -1
         stderr = _deaths.last_lines(self._died[failed]) if failed in self._died else ""
-        return Result(outcome, values, self._errors.get(failed), _resources.there(), stderr)
+        return Result(outcome, outcome.by_rank(self._values), self._errors.get(failed), _resources.there(), stderr)
 
-    def _attend(self) -> Optional[Mapping[str, Any]]:
-        """Handle events until the driver reports the outcome. None if it ends without one."""
+    def take(self, kind: str, *what: Any) -> None:
+        if kind == "hosts":
+            self._starter.offer(*what)
+        elif kind == "kill":
+            for worker in self._starter.workers.values():
+                if worker.facts is not None and worker.facts.address == what[0]:
+                    _kill(worker.actor)
+        elif kind == "ready":
+            self._joined(*what)
+        elif kind == "ended":
+            self._ended(*what)
+
+    def look(self) -> None:
+        self._tell_waits()
+        self._discover_if_due()
+
+    def say(self, text: str) -> None:
+        self._news.put(("say", text))
+
+    def _discover_if_due(self) -> None:
         every = self._spec.discover_every
-        look = time.monotonic()
-        while True:
-            if every is not None and time.monotonic() >= look:
-                self._discover()
-                look = time.monotonic() + every
-            try:
-                kind, *what = self._inbox.get(timeout=min(every or 1.0, 1.0))
-            except queue.Empty:
-                kind, what = "", []
-            if kind == "event":
-                event = what[0]
-                if event is None or event["type"] == "outcome":
-                    return event
-                self._obey(event)
-            elif kind == "hosts":
-                self._offer(what[0])
-            elif kind == "kill":
-                for worker in self._workers.values():
-                    if worker.facts is not None and worker.facts.address == what[0]:
-                        _kill(worker.actor)
-            elif kind == "ready":
-                self._joined(*what)
-            elif kind == "ended":
-                self._ended(*what)
-            self._tell_waits()
+        if every is not None and time.monotonic() >= self._discover_at:
+            self._discover()
+            self._discover_at = time.monotonic() + every
 
     def _discover(self) -> None:
         used: dict[str, list[int]] = {}
-        for worker in self._workers.values():
+        for worker in self._starter.workers.values():
             if not worker.ending:
                 used.setdefault(worker.host, []).append(worker.slot)
-        self._offer(self._nodes.offered(used))
+        self._starter.offer(self._nodes.offered(used))
 
-    def _offer(self, hosts: dict[str, int]) -> None:
-        if hosts != self._hosts:
-            self._hosts = hosts
-            self._drive.request("hosts", hosts=[{"name": h, "slots": n} for h, n in hosts.items() if n > 0])
-
-    def _obey(self, event: Mapping[str, Any]) -> None:
-        if event["type"] == "start":
-            self._start(event)
-        elif event["type"] == "signal":
-            self._end(event["worker"])
-        else:
-            self._news.put((event["type"], event["text"]))
-
-    def _end(self, number: int) -> None:
-        worker = self._workers.get(number)
-        if worker is None:
-            return
+    def end_worker(self, worker: _Worker, signum: int) -> None:
         worker.ending = True
         _kill(worker.actor)
         if worker.facts is None:  # Ray may start the process late, and then ends it; it has nothing of the job
-            self._leaves(worker)
+            self._starter.left(worker)
 
-    def _start(self, event: Mapping[str, Any]) -> None:
-        worker = _Worker(event["worker"], event["host"], event["slot"])
-        self._workers[worker.number] = worker
+    def start_worker(self, worker: _Worker, environment: Mapping[str, str]) -> None:
         self._nodes.touch(worker.host)
         try:
             where = self._nodes.options(worker.host)
         except LookupError as e:
-            self._leaves(worker, reason=f"could not start: {e}")
-            return
+            raise _starter.NotStarted(e) from None
         gpus = self._spec.per_worker.get("GPU", 0)
         worker.actor = (
             ray.remote(ElasticWorker)
@@ -202,27 +169,28 @@ class ElasticJob(JobSecret):
         )
         there = (_elastic_hosts.gpus(where), worker.slot) if gpus else None
         facts = worker.actor.prepare.options(name=f"horovod: start worker {worker.number}").remote(
-            {**self._spec.variables, **event["environment"]}, ray.get_runtime_context().current_actor, there
+            {**self._spec.variables, **environment}, ray.get_runtime_context().current_actor, there
         )
         self._await("ready", worker, facts)
 
     def _await(self, kind: str, worker: _Worker, ref: Any) -> None:
-        """Put the result of ``ref`` into the inbox."""
-        ref.future().add_done_callback(lambda done: self._inbox.put((kind, worker, done)))
+        """Have :meth:`take` get the result of ``ref``."""
+        ref.future().add_done_callback(lambda done: self._starter.post(kind, worker, done))
 
     def _joined(self, worker: _Worker, done: Any) -> None:
         """Let a worker whose process runs do its work."""
-        if worker.number not in self._workers:
+        if worker.number not in self._starter.workers:
             return
         try:
             facts = done.result()
             _checks.same_as_driver([facts])
         except Exception as error:
-            alone = not any(w.facts for w in self._workers.values())  # otherwise the others would wait for the answer
+            # If others run, they would wait for the answer.
+            alone = not any(w.facts for w in self._starter.workers.values())
             self._fails(worker, _checks.why_no_start(error) if alone and isinstance(error, RayActorError) else error)
             return
         worker.facts = facts
-        self._drive.request("started", worker=worker.number, pid=facts.pid)
+        self._starter.started(worker, facts.pid)
         how, worker.value = worker.actor.work.options(
             name=f"horovod: {self._spec.name}, worker {worker.number}", num_returns=2
         ).remote(self._spec.work, self._spec.executable)
@@ -236,7 +204,7 @@ class ElasticJob(JobSecret):
             return
         if done.result() == DONE:
             self._values[worker.number] = worker.value
-        self._leaves(worker)
+        self._starter.left(worker)
 
     def _fails(self, worker: _Worker, error: BaseException) -> None:
         if isinstance(error, RayActorError) and self._spec.discover_every is not None:
@@ -248,21 +216,11 @@ class ElasticJob(JobSecret):
         if worker.facts is not None and not isinstance(error, RayTaskError):
             self._died[worker.number] = worker.facts
         lost = worker.facts is not None and _deaths.is_lost(worker.facts.node_id)
-        self._leaves(worker, reason=how_it_ended(error, lost), stderr=_traceback(error))
+        self._starter.left(worker, reason=how_it_ended(error, lost), stderr=_traceback(error))
 
-    def _leaves(self, worker: _Worker, **how: Any) -> None:
-        """Tell the driver that a worker has ended, and free its resources."""
+    def freed(self, worker: _Worker) -> None:
         self._nodes.touch(worker.host)
-        del self._workers[worker.number]
-        self._drive.request(
-            "ended",
-            worker=worker.number,
-            host=worker.host,
-            pid=worker.facts.pid if worker.facts else 0,
-            **{k: v for k, v in how.items() if v},
-        )
         _kill(worker.actor)
-        self._drive.request("gone", worker=worker.number)
 
     def _tell_waits(self) -> None:
         """After 5 s, and then ever more seldom, say what the job waits for, if Ray has not provided it."""
@@ -281,12 +239,13 @@ class ElasticJob(JobSecret):
         if self._values:  # a function has returned, so the job ends
             return ""
         needs = f"which need {_resources.words(self._spec.per_worker)} each"
-        late = [w for w in self._workers.values() if w.facts is None]
+        workers = self._starter.workers
+        late = [w for w in workers.values() if w.facts is None]
         if late:
             who = ", ".join(f"worker {w.number} on {w.host}" for w in late[:8])
-            return f"{len(late)} of {len(self._workers)} workers to start ({who}), {needs}"
+            return f"{len(late)} of {len(workers)} workers to start ({who}), {needs}"
         least = self._spec.config["min"]
-        if len(self._workers) < least:
+        if len(workers) < least:
             return f"room for {least} workers, {needs}"
         return ""
 
@@ -321,8 +280,3 @@ def _traceback(error: BaseException) -> str:
 def _kill(actor: Any) -> None:
     if actor is not None:
         ray.kill(actor)
-
-
-def by_rank(values: Mapping[int, Any]) -> Sequence[Any]:
-    """The values in order of rank."""
-    return [values[rank] for rank in sorted(values)]

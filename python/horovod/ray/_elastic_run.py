@@ -10,7 +10,7 @@ from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from horovod.ray import _deaths, _given, _resources
-from horovod.ray._elastic_job import ElasticJob, Result, Spec, by_rank
+from horovod.ray._elastic_job import ElasticJob, Result, Spec
 from horovod.ray._saying import say
 from horovod.ray.adapter import Callbacks
 from horovod.runner.elastic import driver
@@ -109,21 +109,20 @@ def _pass_on(news: list[tuple[str, Any]], callbacks: Callbacks) -> None:
 
 def _results(result: Result, spec: Spec) -> list[Any]:
     outcome = result.outcome
-    failure = outcome.get("failure")
-    reason = outcome.get("text", "")
-    if failure is None and not reason:
-        return list(ray.get(list(by_rank(result.values))))
-    if failure is None and not outcome.get("ranks"):
+    if outcome.finished:
+        return list(ray.get(list(result.values.values())))
+    if outcome.never_formed:
         raise TimeoutError(
-            f"{_resources.TIMED_OUT} {reason}. Asked for: at least {spec.config['min']} workers that need "
+            f"{_resources.TIMED_OUT} {outcome.text}. Asked for: at least {spec.config['min']} workers that need "
             f"{_resources.words(spec.per_worker)} each. {result.there}"
         )
+    failure = outcome.failure
     if failure is None:
-        raise ElasticJobError(f"{_FAILED}: {reason}")
-    who = f"rank {failure['rank']}: " if str(failure["worker"]) in outcome.get("ranks", {}) else ""
-    why = f" ({reason})" if reason else ""
-    error = ElasticJobError(f"{_FAILED}: {who}{failure['text']}{why}{_deaths.shown(result.stderr)}")
-    error.rank = failure["rank"]
+        raise ElasticJobError(f"{_FAILED}: {outcome.text}")
+    who = f"rank {failure.rank}: " if failure.worker in outcome.ranks else ""
+    why = f" ({outcome.text})" if outcome.text else ""
+    error = ElasticJobError(f"{_FAILED}: {who}{failure.text}{why}{_deaths.shown(result.stderr)}")
+    error.rank = failure.rank
     raise error from _raised(result.error)
 
 

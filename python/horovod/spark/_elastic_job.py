@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import queue
 import re
 import secrets
 import time
 from typing import Any, Mapping, Optional
 
-from horovod.runner._drive import Drive
+from horovod.runner import _starter
 from horovod.runner.common.util.timeout import TimeoutException
 from horovod.spark import _cluster, _failure, _patience, _refusal, _spec
 from horovod.spark._hub import LOST, Hub, Member
@@ -19,6 +17,7 @@ from horovod.spark._output import Output
 from horovod.spark._saying import logger, say
 
 _TICK_S = 0.25
+_OVER = "spark"  # the message that Spark has ended the job, with its error or None
 _SPARKS_END_S = 10.0  # for Spark to end a job that is cancelled
 _TASKS_END_S = 10.0  # for tasks to end their workers: 5 s are between SIGTERM and SIGKILL
 _LAST_TASKS_S = 2.0  # for tasks to end by themselves once the job is over
@@ -34,15 +33,12 @@ class Result:
 
 
 @dataclasses.dataclass
-class _Worker:
-    number: int
-    host: str
-    pid: int = 0
+class _Worker(_starter.Worker):
     value: Optional[bytes] = None
     traceback: str = ""
 
 
-class ElasticJob:
+class ElasticJob(_starter.Platform[_Worker]):
     """One job, from its start to its end.
 
     Args:
@@ -69,15 +65,15 @@ class ElasticJob:
         self._output = output
         self._silent = silent
         self._config = config
-        self._events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._hosts: dict[str, Member] = {}
-        self._workers: dict[int, _Worker] = {}  # the workers that run, or are being started
         self._ended: dict[int, _Worker] = {}
-        self._key = secrets.token_hex(32)
+        self._begun = False  # there have been as many tasks as the job needs to start
+        self._starter = _starter.Starter(self, _Worker, logger)
+        key = secrets.token_hex(32)
         self._patience = _patience.Patience(job["start_timeout"], self._awaited, silent)
         self._hub = Hub(_cluster.addresses(self._context), self._hear)
-        self._drive = Drive(lambda event: self._events.put(("drive", event)), job["env"])
-        spec = _spec.of_job("elastic", where=self._hub.where, key=self._key, **job)
+        self._starter.open(key, _cluster.address(self._context), config, job["env"])
+        spec = _spec.of_job("elastic", where=self._hub.where, key=key, **job)
         spec["most_attempts"] = most_attempts(self._context)
         self._begin = lambda: SparkJob(session, "run_elastic", size, name, _spec.portable(spec), self._over)
         self._spark: Optional[SparkJob] = None
@@ -87,14 +83,7 @@ class ElasticJob:
         """Run the job, and return its result. An interrupt ends all workers."""
         try:
             self._spark = self._begin()
-            self._request(
-                "config",
-                version=1,
-                key=self._key,
-                address=_cluster.address(self._context),
-                **self._config,
-            )
-            return self._attend()
+            return self._result(self._starter.attend(_TICK_S))
         finally:
             self._end()
 
@@ -102,121 +91,95 @@ class ElasticJob:
         if kind in ("stdout", "stderr"):
             self._output.write(fields["who"], kind, payload)
         else:
-            self._events.put((kind, member, fields, payload))
+            self._starter.post(kind, member, fields, payload)
 
     def _over(self, rows: Any, error: Any) -> None:
-        self._events.put(("spark", error))
+        self._starter.post(_OVER, error)
 
-    def _request(self, kind: str, **fields: Any) -> None:
-        logger.debug("to the driver: %s", kind)
-        self._drive.request(kind, **fields)
+    def look(self) -> None:
+        self._begun = self._begun or len(self._hosts) >= self._config["np"]
+        if not self._begun:
+            self._patience.look()
 
-    def _attend(self) -> Result:
-        """Handle events until the driver reports the outcome."""
-        begun = False
-        while True:
-            with contextlib.suppress(queue.Empty):
-                kind, *what = self._events.get(timeout=None if begun else _TICK_S)
-                if kind == "drive":
-                    event = what[0]
-                    if event is None:
-                        raise RuntimeError(f"the driver of the elastic job has ended: {self._drive.close()}")
-                    if event["type"] == "outcome":
-                        return self._result(event)
-                    self._obey(event)
-                elif kind == "spark":
-                    raise self._sparks_end(what[0])
-                else:
-                    self._take(kind, *what)
-            begun = begun or len(self._hosts) >= self._config["np"]
-            if not begun:
-                self._patience.look()
+    def start_worker(self, worker: _Worker, environment: Mapping[str, str]) -> None:
+        member = self._hosts.get(worker.host)
+        if member is None:
+            raise _starter.NotStarted("Spark has ended the task")
+        member.send("start", worker=worker.number, variables=environment)
 
-    def _obey(self, event: Mapping[str, Any]) -> None:
-        """Carry out the driver's event."""
-        if event["type"] == "start":
-            worker = _Worker(event["worker"], event["host"])
-            self._workers[worker.number] = worker
-            member = self._hosts.get(worker.host)
-            if member is None:
-                self._leaves(worker, reason="could not start: Spark has ended the task")
-            else:
-                member.send("start", worker=worker.number, variables=event["environment"])
-        elif event["type"] == "signal":
-            running = self._workers.get(event["worker"])
-            if running is not None and running.host in self._hosts:
-                self._hosts[running.host].send("signal", worker=running.number, signal=event["signal"])
-        elif event["type"] == "say" and not self._silent:
-            say(event["text"])
+    def end_worker(self, worker: _Worker, signum: int) -> None:
+        if worker.host in self._hosts:
+            self._hosts[worker.host].send("signal", worker=worker.number, signal=signum)
 
-    def _take(self, kind: str, member: Member, fields: dict[str, Any], payload: bytes) -> None:
+    def freed(self, worker: _Worker) -> None:
+        self._ended[worker.number] = worker
+
+    def say(self, text: str) -> None:
+        if not self._silent:
+            say(text)
+
+    def take(self, kind: str, *what: Any) -> None:
+        if kind == _OVER:
+            raise self._sparks_end(*what)
+        self._heard(kind, *what)
+
+    def _heard(self, kind: str, member: Member, fields: dict[str, Any], payload: bytes) -> None:
         """Handle a task's message."""
         if kind == "here":
             member.name = f"{member.facts['host']}/task-{member.facts['attempt']}"
             self._hosts[member.name] = member
             self._offer()
         elif kind == "started":
-            self._workers[fields["worker"]].pid = fields["pid"]
-            self._request("started", worker=fields["worker"], pid=fields["pid"])
+            self._starter.started(self._starter.workers[fields["worker"]], fields["pid"])
         elif kind == "ended":
             self._worker_ended(member, fields, payload)
         elif kind == LOST and self._hosts.pop(member.name, None) is not None:
             self._offer()
-            for worker in [w for w in self._workers.values() if w.host == member.name]:
-                self._leaves(worker, reason="is gone: Spark has ended its task, or its executor has died")
+            for worker in [w for w in self._starter.workers.values() if w.host == member.name]:
+                self._starter.left(worker, reason="is gone: Spark has ended its task, or its executor has died")
 
     def _worker_ended(self, member: Member, fields: dict[str, Any], payload: bytes) -> None:
-        worker = self._workers[fields["worker"]]
+        worker = self._starter.workers[fields["worker"]]
         worker.value = payload if fields["value"] else None
         worker.traceback = fields["traceback"]
         how: dict[str, Any] = {}
         if fields["error"]:
             how["reason"] = f"could not run: {fields['error']}"
         elif fields["signal"] is not None:
-            how["signal"] = fields["signal"]
+            how["signum"] = fields["signal"]
         elif fields["code"] != 0:
             how["code"] = fields["code"]
         if how:
             how["stderr"] = self._output.last_of(str(worker.number))
         if fields["leaves"]:
             del self._hosts[member.name]  # Spark makes another attempt, which counts as another host
-        self._leaves(worker, **how)
+        self._starter.left(worker, **how)
         if fields["leaves"]:
             self._offer()
             member.send("left")
 
-    def _leaves(self, worker: _Worker, **how: Any) -> None:
-        """Tell the driver that a worker has ended, and that its slot is free."""
-        del self._workers[worker.number]
-        self._ended[worker.number] = worker
-        self._request("ended", worker=worker.number, host=worker.host, pid=worker.pid, **how)
-        self._request("gone", worker=worker.number)
-
     def _offer(self) -> None:
-        self._request("hosts", hosts=[{"name": name, "slots": 1} for name in self._hosts])
+        self._starter.offer(dict.fromkeys(self._hosts, 1))
 
-    def _result(self, outcome: Mapping[str, Any]) -> Result:
+    def _result(self, outcome: _starter.Outcome) -> Result:
         """The result of the job."""
-        ranks = {int(worker): rank for worker, rank in outcome.get("ranks", {}).items()}
-        done = {number: worker.value for number, worker in self._ended.items() if worker.value is not None}
-        if not ranks:  # no function has called hvd.init()
-            ranks = {number: number for number in done}
-        failure, reason = outcome.get("failure"), outcome.get("text", "")
-        if failure is None and not reason:
-            return Result({rank: done[number] for number, rank in ranks.items() if number in done})
-        if failure is None and not outcome.get("ranks"):
+        if outcome.finished:
+            done = {number: worker.value for number, worker in self._ended.items() if worker.value is not None}
+            return Result(outcome.by_rank(done))
+        if outcome.never_formed:
             raise TimeoutException(
-                f"Timed out waiting for tasks of Spark: {reason}. {_cluster.in_words(self._context)}"
+                f"Timed out waiting for tasks of Spark: {outcome.text}. {_cluster.in_words(self._context)}"
             )
+        failure = outcome.failure
         if failure is None:
-            return Result({}, f"{_failure.FAILED} {reason}")
+            return Result({}, f"{_failure.FAILED} {outcome.text}")
         text = f"{_failure.FAILED} The first process to do so was:\nProcess name: "
-        text += f"rank {failure['rank']}, {failure['text']}" + (f" ({reason})" if reason else "")
-        raised = self._ended.get(failure["worker"])
+        text += f"rank {failure.rank}, {failure.text}" + (f" ({outcome.text})" if outcome.text else "")
+        raised = self._ended.get(failure.worker)
         if raised is not None and raised.traceback:
             text += f"\nIt raised:\n{raised.traceback.rstrip()}"
-        elif failure.get("stderr"):
-            text += f"\nThe last lines of its stderr:\n{failure['stderr']}"
+        elif failure.stderr:
+            text += f"\nThe last lines of its stderr:\n{failure.stderr}"
         return Result({}, text)
 
     def _sparks_end(self, error: Optional[Exception]) -> Exception:
@@ -236,7 +199,7 @@ class ElasticJob:
             self._await_tasks()
         finally:
             self._hub.close()
-            self._drive.close()
+            self._starter.close()
             self._output.finish()
 
     def _await_tasks(self) -> None:
@@ -244,13 +207,12 @@ class ElasticJob:
         limit = time.monotonic() + _TASKS_END_S
         members = set(self._hosts.values())
         while members and time.monotonic() < limit:
-            with contextlib.suppress(queue.Empty):
-                kind, *what = self._events.get(timeout=_TICK_S)
-                if kind == "here":
-                    members.add(what[0])
-                    what[0].send("end")
-                elif kind == LOST:
-                    members.discard(what[0])
+            kind, *what = self._starter.posted(_TICK_S) or ("",)
+            if kind == "here":
+                members.add(what[0])
+                what[0].send("end")
+            elif kind == LOST:
+                members.discard(what[0])
 
     def _awaited(self) -> str:
         least = self._config["np"]
