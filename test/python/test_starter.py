@@ -264,8 +264,24 @@ def test_what_the_driver_refuses_is_the_error():
 def test_the_drivers_death_is_the_error():
     fake = Fake()
     fake.on_start = lambda worker: os.kill(fake.starter._drive._process.pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="the driver of the elastic job has ended"):
+    with pytest.raises(RuntimeError, match="the driver of the elastic job has ended: it was killed by signal 9$"):
         outcome_of(fake)
+
+
+def test_a_driver_that_dies_within_a_line_is_the_error(monkeypatch, tmp_path):
+    program, fake, looks = tmp_path / "gorovod", Fake(), []
+    program.write_text('#!/bin/sh\nprintf \'{"type":"say","text":"whole"}\\n{"type":"sa\'\nexit 7\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(_program, "path", lambda: program)
+
+    def look():
+        looks.append(1)
+        assert len(looks) < 100, "the wait goes on"
+
+    fake.on_look = look
+    with pytest.raises(RuntimeError, match="the driver of the elastic job has ended: exit code 7$"):
+        outcome_of(fake)
+    assert fake.said == ["whole"]
 
 
 def test_a_missing_program_is_the_error(monkeypatch):

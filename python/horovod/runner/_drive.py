@@ -72,7 +72,7 @@ class Drive:
             pass  # the program's end is reported separately
 
     def close(self) -> str:
-        """End the program, and return its stderr; nothing the second time."""
+        """End the program, and return its stderr, or else how it has ended; nothing the second time."""
         if self._errors.closed:
             return ""
         assert self._process.stdin is not None
@@ -80,14 +80,15 @@ class Drive:
             self._process.stdin.close()
         except OSError:
             pass
-        self._process.wait()
+        code = self._process.wait()
         self._errors.seek(0)
         said = self._errors.read()
         self._errors.close()
-        return said.strip()
+        return said.strip() or (f"it was killed by signal {-code}" if code < 0 else f"exit code {code}")
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._heard(json.loads(line))
+            if line.endswith("\n"):  # a program that is killed may leave a part of a line
+                self._heard(json.loads(line))
         self._heard(None)

@@ -12,7 +12,8 @@ A worker's life, as the starter sees it:
                    └── NotStarted ───────────────────────▲
 
 What holds: the program hears ``ended`` and then ``gone`` once of each worker that has left. :meth:`Starter.attend`
-returns the program's outcome; if the program ends without one, :meth:`Starter.attend` raises what it wrote to stderr.
+returns the program's outcome; if the program ends without one, :meth:`Starter.attend` raises an error that has its
+stderr, or else how it has ended.
 """
 
 from __future__ import annotations
@@ -228,7 +229,7 @@ class Starter(Generic[W]):
         return news if isinstance(news, tuple) else None
 
     def close(self) -> str:
-        """End the driver, and return what it wrote to stderr; nothing the second time."""
+        """End the driver, and return what it wrote to stderr, or else how it has ended; nothing the second time."""
         return "" if self._drive is None else self._drive.close()
 
     def _request(self, kind: str, **fields: Any) -> None:
