@@ -63,7 +63,7 @@ func (l *lane) admit(en *Entry) *Error {
 	if f := l.engine.failure.Load(); f != nil {
 		return f
 	}
-	if l.engine.departure.Load() != nil {
+	if l.decisive().departure.Load() != nil {
 		return errLeft
 	}
 	if l.removed {

@@ -183,7 +183,7 @@ func (e *Engine) progress() bool {
 			return true
 		}
 	}
-	if e.world.shut && !worked && !e.seat.now().Closing() && e.drained() && e.settled() {
+	if e.world.shut && !e.keepsSets.Load() && !worked && !e.seat.now().Closing() && e.drained() && e.settled() {
 		e.fail(errLeft)
 		return true
 	}

@@ -121,21 +121,22 @@ type Engine struct {
 	parking parking // who waits while another thread drives
 	// operations in progress with a callback: the program is told of their end, and does not ask before
 	callbacks    atomic.Int32
-	askedAt      atomic.Int64              // when asked last found an operation in progress, in ns since started
-	spunAt       atomic.Int64              // the same, of the last call in a loop that never sleeps
-	hurry        chan struct{}             // ends the background goroutine's nap, see endNap
-	napping      *time.Timer               // the background goroutine's
-	kick         chan struct{}             // wakes the background goroutine
-	quit         chan struct{}             // closed to end the background goroutine
-	stopped      chan struct{}             // closed when it has ended
-	stallChecked moment                    // the driver's
-	verified     moment                    // the driver's: when checkShared last called Verify
-	active       moment                    // when something was last submitted, as clock has it; guarded by mu
-	failure      atomic.Pointer[Error]     // set once: every later operation gets it
-	abort        atomic.Pointer[Error]     // set once, before failure, if an abort ends the engine
-	victim       sync.Once                 // Options.Victim
-	departure    atomic.Pointer[departure] // set once: another rank has left, and nothing more is accepted
-	look         atomic.Pointer[lastLook]  // a question of LastLook; nil for none
+	askedAt      atomic.Int64             // when asked last found an operation in progress, in ns since started
+	spunAt       atomic.Int64             // the same, of the last call in a loop that never sleeps
+	hurry        chan struct{}            // ends the background goroutine's nap, see endNap
+	napping      *time.Timer              // the background goroutine's
+	kick         chan struct{}            // wakes the background goroutine
+	quit         chan struct{}            // closed to end the background goroutine
+	stopped      chan struct{}            // closed when it has ended
+	stallChecked moment                   // the driver's
+	verified     moment                   // the driver's: when checkShared last called Verify
+	active       moment                   // when something was last submitted, as clock has it; guarded by mu
+	failure      atomic.Pointer[Error]    // set once: every later operation gets it
+	abort        atomic.Pointer[Error]    // set once, before failure, if an abort ends the engine
+	victim       sync.Once                // Options.Victim
+	keepsSets    atomic.Bool              // see KeepSets
+	telling      sync.WaitGroup           // goroutines that tell of a departure
+	look         atomic.Pointer[lastLook] // a question of LastLook; nil for none
 
 	polls    bool // whether operations may be on a carrier that has to be polled; the driver's
 	notes    notes
@@ -236,10 +237,10 @@ func (e *Engine) ClosedBy() (rank int, over bool) {
 // Enqueue submits an operation and returns at once. The caller releases the Entry.
 func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	if f := e.failure.Load(); f != nil {
-		return nil, Disown(e.words(f, submission(op)), *op)
+		return nil, Disown(e.world.words(f, submission(op)), *op)
 	}
 	if err := e.net.Err(); err != nil {
-		return nil, Disown(e.words(e.noticed(err), submission(op)), *op)
+		return nil, Disown(e.world.words(e.noticed(err), submission(op)), *op)
 	}
 	switch d := op.Type.Describe(); {
 	case d.Role == operation.Meeting:
@@ -258,7 +259,7 @@ func (e *Engine) Enqueue(op *Op) (*Entry, *Error) {
 	en := newEntry(l, op)
 	if err := l.submit(en); err != nil {
 		en.recycle()
-		return nil, e.words(err, submission(op))
+		return nil, l.words(err, submission(op))
 	}
 	if !op.WillWait {
 		e.ensureDriver()
@@ -274,7 +275,7 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 		return nil, nil
 	}
 	if f := e.failure.Load(); f != nil {
-		return nil, Disown(e.words(f, submission(&ops[0])), ops...)
+		return nil, Disown(e.world.words(f, submission(&ops[0])), ops...)
 	}
 	if len(name) > negotiate.MaxName {
 		return nil, Disown(errorf(InvalidArgument, "grouped %s: the group's name has %d bytes; at most %d are "+
@@ -308,7 +309,7 @@ func (e *Engine) EnqueueGroup(name string, ops []Op) ([]*Entry, *Error) {
 		for _, en := range g.entries {
 			en.recycle()
 		}
-		return nil, e.words(err, submission(&ops[0]))
+		return nil, l.words(err, submission(&ops[0]))
 	}
 	if !ops[0].WillWait {
 		e.ensureDriver()
@@ -430,11 +431,8 @@ func (e *Engine) Shutdown(limit time.Duration) {
 		e.drive(nil, &timeout{most: limit})
 		e.Settle()
 	}
-	if e.departure.Load() != nil {
-		e.fail(errLeft)
-	} else {
-		e.fail(&Error{UnknownError, shutDownText})
-	}
+	e.fail(errLeft)
+	e.telling.Wait()
 	e.seat.leave()
 	close(e.quit)
 	<-e.stopped

@@ -58,12 +58,12 @@ func (e *Engine) NoteVictim() {
 }
 
 // Failure is the error with which this rank's operations fail: the cause of an abort, or that another rank has left. It
-// is nil while operations work, and after a shutdown.
+// is nil while operations work, be it only in some process sets, and after a shutdown.
 func (e *Engine) Failure() *Error {
 	if f := e.abort.Load(); f != nil {
 		return f
 	}
-	if d := e.departure.Load(); d != nil && d.told.Load() != nil {
+	if d := e.world.departure.Load(); d != nil && d.told.Load() != nil && !e.keepsSets.Load() {
 		return d.told.Load()
 	}
 	if e.failure.Load() == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/base/failpoint"
+	"github.com/gorovod/gorovod/internal/base/guard"
 	"github.com/gorovod/gorovod/internal/base/operation"
 	"github.com/gorovod/gorovod/internal/core/collective"
 	"github.com/gorovod/gorovod/internal/core/negotiate"
@@ -44,6 +45,9 @@ type lane struct {
 	behind  atomic.Int32 // len(outbox) + len(unready), readable without the lock
 	// following is the number of unready operations that follow other operations. catchUp need not look at these.
 	following atomic.Int32
+
+	// departure is set once: a rank has left, and nothing more is accepted. Without KeepSets only the world has one.
+	departure atomic.Pointer[departure]
 
 	settings settings // the driver's; changed under engine.mu
 
@@ -382,18 +386,19 @@ func (l *lane) conclude(en *Entry, err *Error) {
 }
 
 // closed fails the pending operations after the log was closed, and reports whether it could. A rank may learn that a
-// set's log is closed before it learns that of the world's log; only the world's log says which rank left first.
+// set's log is closed before it learns that of the world's log; without KeepSets, only the world's log says which rank
+// left first.
 func (l *lane) closed() bool {
 	e := l.engine
 	if e.seat.now().Closing() {
 		l.shut = true
 		return true // Shutdown does it
 	}
-	if !e.left() {
+	if !l.decisive().left() {
 		return false
 	}
 	l.shut = true
-	if l == e.world {
+	if l == e.world && !e.keepsSets.Load() {
 		// The other sets end, too. Their members may learn it from this rank. Operations on which they have
 		// agreed are executed first; after that progress ends the engine.
 		for _, other := range *e.lanes.Load() {
@@ -434,13 +439,24 @@ func (l *lane) failAll(reason *Error) {
 	l.behind.Store(0)
 	l.following.Store(0)
 	e.mu.Unlock()
-	if len(left) > 0 { // to find the words may take a moment
-		reason = e.words(reason, doing)
+	if len(left) == 0 {
+		return
 	}
-	e.seat.ended(len(left))
-	for _, en := range left {
-		en.finish(reason)
+	end := func() {
+		reason := l.words(reason, doing) // to find them may take seconds
+		e.seat.ended(len(left))
+		for _, en := range left {
+			en.finish(reason)
+		}
 	}
+	if e.failure.Load() != nil || reason != errLeft || !e.keepsSets.Load() {
+		end()
+		return
+	}
+	guard.In(&e.telling, "the news of a departure", e.net.Abort, func() { // meanwhile the driver works for other sets
+		end()
+		e.ring() // the driver may wait for one of these operations
+	})
 }
 
 // free frees the lane's own memory, after run and the network's part have been closed.

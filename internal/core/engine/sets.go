@@ -34,7 +34,45 @@ type processSet struct {
 // AddSet registers a process set and returns its id, the same on all ranks. All
 // ranks of the world call it with the same ranks, in the same order of calls. It
 // blocks until they have. An empty list means all ranks.
-func (e *Engine) AddSet(ranks []int) (int, error) {
+func (e *Engine) AddSet(ranks []int) (int, error) { return e.addSet(ranks, e.agreeOnSet) }
+
+// AddSetOfTheRest is AddSet that also works after KeepSets and a departure. Then the world's log has ended, so nothing
+// checks that all ranks that are left make the same calls in the same order, and that no member has left, except for
+// the first rank to leave. The callers see to that.
+func (e *Engine) AddSetOfTheRest(ranks []int) (int, error) {
+	return e.addSet(ranks, func(members []int) (int, *Error) {
+		if !e.KeepsSets() || e.firstToLeave() < 0 {
+			if id, err := e.agreeOnSet(members); err == nil || !e.KeepsSets() || e.firstToLeave() < 0 {
+				return id, err
+			}
+		}
+		if f := e.failure.Load(); f != nil {
+			return 0, e.world.words(f, addingSet)
+		}
+		if first := e.firstToLeave(); slices.Contains(members, first) {
+			return 0, errorf(PreconditionError, "process set %v: %s has left", members, e.opts.Describe(first))
+		}
+		return e.freeSet(), nil
+	})
+}
+
+// addSet registers a process set under the id that number returns.
+func (e *Engine) addSet(ranks []int, number func(members []int) (int, *Error)) (int, error) {
+	e.setCalls.Lock()
+	defer e.setCalls.Unlock()
+	members, err := e.checkSet(ranks)
+	if err != nil {
+		return 0, err
+	}
+	id, failed := number(members)
+	if failed != nil {
+		return 0, failed
+	}
+	return e.openSet(id, members)
+}
+
+// checkSet returns the ranks of a new process set, ascending, if they can be one. The answer is the same on all ranks.
+func (e *Engine) checkSet(ranks []int) ([]int, error) {
 	members := slices.Clone(ranks)
 	slices.Sort(members)
 	if len(members) == 0 {
@@ -42,25 +80,29 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 	}
 	for i, r := range members {
 		if r < 0 || r >= e.opts.Size {
-			return 0, errorf(InvalidArgument, "process set %v: invalid rank %d (size %d)", ranks, r, e.opts.Size)
+			return nil, errorf(InvalidArgument, "process set %v: invalid rank %d (size %d)", ranks, r, e.opts.Size)
 		}
 		if i > 0 && members[i-1] == r {
-			return 0, errorf(InvalidArgument, "process set %v: duplicate rank %d", ranks, r)
+			return nil, errorf(InvalidArgument, "process set %v: duplicate rank %d", ranks, r)
 		}
 	}
-	e.setCalls.Lock()
-	defer e.setCalls.Unlock()
+	sets := e.Sets()
 	if len(ranks) > 0 { // an empty list registers a second set of all ranks
-		for _, s := range e.Sets() {
+		for _, s := range sets {
 			if slices.Equal(s.Ranks, members) {
-				return 0, ErrSetExists
+				return nil, ErrSetExists
 			}
 		}
 	}
-	if n := len(e.Sets()); n >= MaxSets { // the same on all ranks
-		return 0, errorf(InvalidArgument, "process set %v: there are %d already, the world among them; "+
+	if n := len(sets); n >= MaxSets {
+		return nil, errorf(InvalidArgument, "process set %v: there are %d already, the world among them; "+
 			"remove one first", ranks, n)
 	}
+	return members, nil
+}
+
+// agreeOnSet lets the coordinator choose the id of a process set, once all ranks have called AddSet.
+func (e *Engine) agreeOnSet(members []int) (int, *Error) {
 	list := make([]int32, len(members))
 	for i, r := range members {
 		list[i] = int32(r)
@@ -74,24 +116,41 @@ func (e *Engine) AddSet(ranks []int) (int, error) {
 	if en.Err() != nil {
 		return 0, en.Err()
 	}
+	return int(en.root), nil
+}
+
+// freeSet is the lowest id that no process set has: the same on all ranks, because they know all sets.
+func (e *Engine) freeSet() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	id := 1
+	for e.sets[id] != nil {
+		id++
+	}
+	return id
+}
+
+// openSet registers a process set whose id is known. The caller holds setCalls.
+func (e *Engine) openSet(id int, members []int) (int, error) {
 	failpoint.Here("set")
-	s := &processSet{id: int(en.root), members: members}
+	s := &processSet{id: id, members: members}
 	e.added++ // the same on all ranks: all take part in every call
 	if slices.Contains(members, e.opts.Rank) {
 		l, err := newLane(e, s.id, e.added, members)
 		if err != nil {
 			if f := e.failure.Load(); f != nil {
-				return 0, e.words(f, addingSet) // the network was closed, in order or not, while the lane opened
+				return 0, e.world.words(f, addingSet) // the network was closed, in order or not, while the lane opened
 			}
 			e.net.Abort(fmt.Errorf("process set %d on %s: %w", s.id, e.opts.Describe(e.opts.Rank), err))
-			return 0, e.words(e.aborted(e.net.Err()), addingSet) // the network may have failed first, and caused err
+			// The network may have failed first, and caused err.
+			return 0, e.world.words(e.aborted(e.net.Err()), addingSet)
 		}
 		s.lane = l
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if f := e.failure.Load(); f != nil {
-		return 0, e.words(f, addingSet)
+		return 0, e.world.words(f, addingSet)
 	}
 	e.sets[s.id] = s
 	e.publishLanes()
@@ -110,6 +169,9 @@ func (e *Engine) RemoveSet(id int) error {
 	if !known || id == 0 {
 		return ErrUnknownSet
 	}
+	if first := e.firstToLeave(); first >= 0 && e.KeepsSets() { // the job goes on, however that rank has ended
+		return &Error{UnknownError, LeftText(e.opts.Describe(first) + " has shut down")}
+	}
 	en, err := e.enqueueSet(&Op{Type: operation.RemoveProcessSet, Name: setChangeName, Root: id})
 	if err != nil {
 		return err
@@ -122,13 +184,9 @@ func (e *Engine) RemoveSet(id int) error {
 	return nil
 }
 
-func (e *Engine) enqueueSet(op *Op) (*Entry, error) {
+func (e *Engine) enqueueSet(op *Op) (*Entry, *Error) {
 	op.DType, op.Prescale, op.Postscale, op.WillWait = tensor.Uint8, 1, 1, true
-	en, err := e.Enqueue(op)
-	if err != nil {
-		return nil, err
-	}
-	return en, nil
+	return e.Enqueue(op)
 }
 
 // dropSet ends a process set when its removal is executed. The driver calls it.
