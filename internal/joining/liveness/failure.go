@@ -3,6 +3,7 @@ package liveness
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/base/guard"
@@ -22,11 +23,19 @@ func (m *Monitor) Fail(reason string) {
 	if m.Failure() != "" {
 		return
 	}
-	text := m.Members.Describe(m.Rank) + " " + printable.Text(reason)
-	if m.Session != nil {
-		m.Session.Report(text)
+	m.mu.Lock()
+	told := m.departure
+	m.mu.Unlock()
+	if told != nil && strings.Contains(reason, shutDown) { // the program has not caught the error of a departure
+		m.Session.ReportOn(told.rank, told.how+rendezvous.Unfinished)
+		m.Abort(reported{errors.New(engine.LeftText(told.how))})
+	} else {
+		text := m.Members.Describe(m.Rank) + " " + printable.Text(reason)
+		if m.Session != nil {
+			m.Session.Report(text)
+		}
+		m.Abort(reported{fmt.Errorf("%s: %s", shutDown, text)})
 	}
-	m.Abort(reported{fmt.Errorf("%s: %s", shutDown, text)})
 	m.Failure() // latches the failure with this rank's view, and keeps the record
 }
 
@@ -89,26 +98,58 @@ func (m *Monitor) onVictim() {
 
 // onLeft returns the words that all ranks use after a rank has left while others had operations to do. They include the
 // launcher's report on that rank's end, if that comes soon, and view, which says what this rank had to do. The first
-// rank that asks decides for all.
+// rank that asks decides for all. If the engine keeps process sets, the departure is no failure of the job, and nobody
+// decides anything: see Departed.
 func (m *Monitor) onLeft(rank int, view string) string {
 	if m.Session == nil {
 		return engine.LeftText(m.Members.Describe(rank)+" has shut down") + view
 	}
+	if e, _ := m.state(); e != nil && e.KeepsSets() {
+		return m.Departed(rank) + view
+	}
 	v := m.Session.Agreed()
 	if v == nil {
-		how := m.Members.Describe(rank) + " has shut down"
-		limit := exitDelay
-		if m.server() != "" { // no launcher watches that process
-			limit = newsDelay
-		}
-		if d := m.awaitNews(rank, limit); d != nil {
-			how = d.String()
-		}
+		how := m.howLeft(rank)
 		m.Session.ReportOn(rank, how+rendezvous.Unfinished)
 		its := m.Session.Agree(rendezvous.Verdict{Cause: engine.LeftText(how), View: view, Left: true}, agreeTime)
 		v = &its
 	}
 	return v.Cause + v.View
+}
+
+// departure is the end of a rank for which operations of this rank have failed, although the engine goes on.
+type departure struct {
+	rank int
+	how  string
+}
+
+// Departed returns the words for a failure of this rank's operations because another rank has left, after which the
+// engine keeps process sets. They include the launcher's report on that rank's end, if that comes soon. Further calls
+// for a rank return the same.
+func (m *Monitor) Departed(rank int) string {
+	m.mu.Lock()
+	how := m.howDeparted[rank]
+	m.mu.Unlock()
+	if how == "" {
+		how = m.howLeft(rank)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.howDeparted[rank] = how
+	m.departure = &departure{rank, how}
+	return engine.LeftText(how)
+}
+
+// howLeft says which rank has left, and how its process has ended, if the launcher says that soon.
+func (m *Monitor) howLeft(rank int) string {
+	limit := exitDelay
+	if m.server() != "" { // no launcher watches that process
+		limit = newsDelay
+	}
+	if d := m.awaitNews(rank, limit); d != nil {
+		return d.String()
+	}
+	return m.Members.Describe(rank) + " has shut down"
 }
 
 // onVerdict runs when the launcher passes on that the operations of some rank have failed. It reaches ranks that the
@@ -118,7 +159,7 @@ func (m *Monitor) onVerdict(v rendezvous.Verdict) {
 	if left {
 		return
 	}
-	if by, over := e.ClosedBy(); over || by >= 0 {
+	if by, over := e.ClosedBy(); over || by >= 0 && !e.KeepsSets() {
 		return // the closed log ends all that it has to end
 	}
 	m.Abort(reported{errors.New(v.Cause)})

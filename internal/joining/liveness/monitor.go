@@ -69,13 +69,19 @@ type Monitor struct {
 	network transport.Network // nil before Connected
 	engine  *engine.Engine    // nil before Started
 	deaths  map[int]rendezvous.Death
+	ended   map[int]bool  // ranks that have left in order, and whose process has ended
 	news    chan struct{} // closed and renewed at every death
 	left    bool          // this rank leaves, so deaths mean nothing any more
+
+	// How ranks have left for which operations have failed, though the engine goes on; and the last of them.
+	howDeparted map[int]string
+	departure   *departure
 }
 
 // New starts to watch.
 func New(o Options) *Monitor {
-	m := &Monitor{Options: o, deaths: make(map[int]rendezvous.Death), news: make(chan struct{})}
+	m := &Monitor{Options: o, deaths: make(map[int]rendezvous.Death), news: make(chan struct{}),
+		ended: make(map[int]bool), howDeparted: make(map[int]string)}
 	if o.Session != nil {
 		o.Session.OnDeath(m.onDeath)
 	}
@@ -124,6 +130,7 @@ func (m *Monitor) Started(e *engine.Engine) {
 func (m *Monitor) Leave() {
 	m.mu.Lock()
 	m.left = true
+	m.tell()
 	m.mu.Unlock()
 	if m.stall != nil {
 		m.stall.Close()
@@ -151,16 +158,25 @@ func (m *Monitor) NextDeath() (news <-chan struct{}, dead bool) {
 func (m *Monitor) onDeath(d rendezvous.Death) {
 	m.mu.Lock()
 	_, known := m.deaths[d.Rank]
-	m.deaths[d.Rank] = d
-	close(m.news)
-	m.news = make(chan struct{})
+	if d.InOrder {
+		m.ended[d.Rank] = true
+	} else {
+		m.deaths[d.Rank] = d
+	}
+	m.tell()
 	m.mu.Unlock()
-	if known {
+	if known || d.InOrder {
 		return
 	}
-	m.lose(reported{errors.New(d.String())}, func(by int) bool { // it left in order
+	m.lose(loss{d.Rank, reported{errors.New(d.String())}, d.Failed(), func(by int) bool { // it left in order
 		return by >= 0 && d.Signal == 0 && (d.ExitCode == 0 || d.Rank == by)
-	})
+	}})
+}
+
+// tell wakes those who wait for news. The caller holds mu.
+func (m *Monitor) tell() {
+	close(m.news)
+	m.news = make(chan struct{})
 }
 
 // Vanished reports that the process of a local rank is gone.
@@ -168,30 +184,46 @@ func (m *Monitor) Vanished(rank, pid int, exit transport.Exit) {
 	if m.awaitNews(rank, newsDelay) != nil {
 		return // onDeath has acted
 	}
-	how := "has died"
+	how, failed := "has died", false
 	if status, known := exit(); known {
 		d := rendezvous.Death{ExitCode: status.ExitStatus()}
 		if status.Signaled() {
 			d.Signal = int(status.Signal())
 		}
-		how = d.How()
+		how, failed = d.How(), d.Failed()
 	}
-	m.lose(&rankLost{rank, m.Members.Describe(rank) + " " + how}, func(by int) bool {
+	m.lose(loss{rank, &rankLost{rank, m.Members.Describe(rank) + " " + how}, failed, func(by int) bool {
 		return by >= 0 // ranks leave; should one have died instead, the launcher will tell
-	})
+	}})
+}
+
+// loss is the news that a rank is gone.
+type loss struct {
+	rank   int
+	cause  error
+	failed bool // its process is known to have failed
+	// inOrder reports whether the end is in order, given the rank that has closed the world's log (-1 for none). It
+	// does not count if the engine keeps process sets.
+	inOrder func(closedBy int) bool
 }
 
 // lose aborts because of a rank that is gone, after this rank has done all that needs nothing more of that one. It does
-// nothing if the end is in order, as inOrder says with the rank that has closed the world's log (-1 for none): then the
-// closed log ends what it ends, and asks for the cause.
-func (m *Monitor) lose(cause error, inOrder func(closedBy int) bool) {
+// nothing if the end is in order: then the closed logs end what they end, and ask for the cause. If the engine keeps
+// process sets, the end is in order unless the process has failed, or an open set has that rank.
+func (m *Monitor) lose(l loss) {
 	e, _ := m.state()
 	moot := func() bool {
 		if _, left := m.state(); left || e == nil {
 			return left
 		}
 		by, over := e.ClosedBy()
-		return over || inOrder(by)
+		switch {
+		case over:
+			return true
+		case e.KeepsSets():
+			return !l.failed && !e.Shares(l.rank)
+		}
+		return l.inOrder(by)
 	}
 	if moot() {
 		return
@@ -200,26 +232,37 @@ func (m *Monitor) lose(cause error, inOrder func(closedBy int) bool) {
 		e.LastLook(lookTime)
 		m.heartbeat.pause(leeway)
 		e.LastLook(lookTime)
-		if moot() {
+		if moot() || e.KeepsSets() && !l.failed && m.becomes(moot) {
 			return
 		}
 	}
-	m.Abort(cause)
+	m.Abort(l.cause)
 }
 
-// awaitNews waits for the launcher's report on a rank, at most limit.
+// becomes waits until moot is true, for as long as the news of an orderly end may be under way. It returns false if
+// moot stays false.
+func (m *Monitor) becomes(moot func() bool) bool {
+	for range 50 {
+		if m.heartbeat.pause(newsDelay / 50); moot() {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitNews waits for the launcher's report on a rank, at most limit. It returns nil if the rank's end is in order.
 func (m *Monitor) awaitNews(rank int, limit time.Duration) *rendezvous.Death {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
 		m.mu.Lock()
 		d, ok := m.deaths[rank]
-		news, left := m.news, m.left
+		news, over := m.news, m.left || m.ended[rank]
 		m.mu.Unlock()
 		if ok {
 			return &d
 		}
-		if left {
+		if over {
 			return nil
 		}
 		select {
@@ -246,7 +289,7 @@ func (m *Monitor) onLost(err error) {
 			return
 		}
 		if e != nil {
-			if by, over := e.ClosedBy(); over || by >= 0 {
+			if by, over := e.ClosedBy(); over || by >= 0 && !(e.KeepsSets() && e.Shares(0)) {
 				return
 			}
 		}

@@ -15,7 +15,14 @@ var ErrSetsAreFixed = errors.New("process sets are fixed: set HOROVOD_DYNAMIC_PR
 
 // AddSet registers a process set; see engine.AddSet. In an elastic job, a set keeps those of its ranks that exist
 // through all epochs, and AddSet returns at once if the set is registered already.
-func AddSet(ranks []int) (int, error) {
+func AddSet(ranks []int) (int, error) { return addSet(ranks, (*engine.Engine).AddSet) }
+
+// AddSetOfTheRest is AddSet that also works after a rank has left: see engine.AddSetOfTheRest.
+func AddSetOfTheRest(ranks []int) (int, error) {
+	return addSet(ranks, (*engine.Engine).AddSetOfTheRest)
+}
+
+func addSet(ranks []int, add func(e *engine.Engine, ranks []int) (int, error)) (int, error) {
 	w := current.Load()
 	if w == nil {
 		return 0, engine.ErrNotInitialized
@@ -31,11 +38,21 @@ func AddSet(ranks []int) (int, error) {
 		rememberSet(w, ranks)
 		return id, nil
 	}
-	id, err := w.Engine.AddSet(there)
+	id, err := add(w.Engine, there)
 	if err == nil {
 		rememberSet(w, ranks)
 	}
 	return id, err
+}
+
+// KeepSets lets process sets go on after a rank has left that is in none of them: see engine.KeepSets.
+func KeepSets() error {
+	w := current.Load()
+	if w == nil {
+		return engine.ErrNotInitialized
+	}
+	w.Engine.KeepSets()
+	return nil
 }
 
 // ThereOf returns, ascending, those ranks of a process set that exist in w: in an elastic job some may be beyond w's

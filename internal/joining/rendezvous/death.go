@@ -27,6 +27,8 @@ type Death struct {
 	Signal int
 	// ExitCode is meaningful if Signal is 0.
 	ExitCode int
+	// InOrder: it left properly (Session.Close) and exited with code 0. The server sets it.
+	InOrder bool `json:",omitempty"`
 	// Lost says why the launcher has lost the host. Then nobody knows how the process ended. Otherwise empty.
 	Lost string `json:",omitempty"`
 	// Told describes the end in words, if the program that started the process knows nothing more exact: "was killed by

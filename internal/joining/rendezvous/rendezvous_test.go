@@ -248,14 +248,18 @@ func TestExitBeforeInitFailsTheOthers(t *testing.T) {
 	mustSay(t, <-waiting, "rank 1 on host h (pid 5) exited with code 0 before hvd.init()")
 }
 
-func TestOrderlyExitIsNoNewsButEndsHopelessWaits(t *testing.T) {
+func TestOrderlyExitIsNoFailureButEndsHopelessWaits(t *testing.T) {
 	srv, addr := serve(t, 2)
 	all := joinAll(t, addr, 2)
-	all[0].OnDeath(func(d Death) { t.Errorf("news of an orderly end: %v", d) })
+	news := make(chan Death, 1)
+	all[0].OnDeath(func(d Death) { news <- d })
 	all[1].Close()
 	d := srv.Died(Death{Rank: 1, Host: "h", PID: 5})
 	if d.NeverJoined || d.Failed() {
 		t.Errorf("%+v", d)
+	}
+	if d := <-news; !d.InOrder || d.Rank != 1 {
+		t.Errorf("news: %+v", d)
 	}
 	mustSay(t, <-begin(bounded(t), all[0], "x", ""), "rank 1 on host node1 (pid 101) has left")
 	o := options(0, 2)

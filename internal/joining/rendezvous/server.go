@@ -493,8 +493,8 @@ func (s *Server) Awaited() (hosts map[string]int) {
 }
 
 // Died tells every rank of every generation, now and later, that the process of d.Rank has ended, or takes no part
-// (d.Apart). It returns d with the server's knowledge added. If the rank left properly and exited with code 0, only
-// ranks that wait for it in an Exchange are told. Died can block for drainTime.
+// (d.Apart). It returns d with the server's knowledge added. Later ranks are not told of a rank that left properly and
+// exited with code 0 (d.InOrder). Died can block for drainTime.
 func (s *Server) Died(d Death) Death {
 	if !d.Failed() {
 		s.Drain(drainTime, d.Rank)
@@ -523,15 +523,14 @@ func (s *Server) died(d Death) Death {
 		s.note(Failure{Rank: d.Rank, About: d.Rank, Text: d.String(), At: d.At})
 	}
 	connected := slices.ContainsFunc(r.peers, func(p *peer) bool { return !p.left })
-	news := d.Failed() || d.NeverJoined || r.lost || connected
-	if news {
-		s.deaths = append(s.deaths, d)
-		for p := range s.peers {
-			s.send(p, message{Type: typeDeath, Death: &d})
-		}
-	}
-	if !news {
+	d.InOrder = !d.Failed() && !d.NeverJoined && !r.lost && !connected
+	if d.InOrder {
 		r.ended, s.someEnded = d.String(), true
+	} else {
+		s.deaths = append(s.deaths, d)
+	}
+	for p := range s.peers {
+		s.send(p, message{Type: typeDeath, Death: &d})
 	}
 	for _, g := range s.gens {
 		s.endExchanges(g)

@@ -331,8 +331,8 @@ func (e *timeoutError) Error() string { return e.text }
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 // OnDeath calls f for each rank that has died, also for earlier deaths, one after the other on a goroutine of its own,
-// until the session ends. It leaves out a rank that left properly (Close) and exited with code 0. It does not leave out
-// a rank that exited with code 0 without leaving.
+// until the session ends. Of ranks that left properly (Close) and exited with code 0 it hears only while it lives
+// itself.
 func (s *Session) OnDeath(f func(Death)) {
 	guard.Go("the news of deaths", s.end, func() {
 		s.mu.Lock()

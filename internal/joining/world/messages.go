@@ -53,12 +53,18 @@ func (w *World) whyEnded(ctx context.Context, err error) error {
 	}
 	left, lost := (*p2p.Left)(nil), (*p2p.Lost)(nil)
 	gone := errors.As(err, &left) || errors.As(err, &lost)
-	if gone {
-		for began := time.Now(); !w.leaving() && w.net.Err() == nil && time.Since(began) < newsTime; {
-			time.Sleep(newsTime / 100)
+	if w.Engine.KeepsSets() {
+		switch {
+		case left != nil:
+			return w.whyGone(left.Rank, true, err)
+		case lost != nil:
+			return w.whyGone(lost.Rank, false, err)
 		}
 	}
-	if left := w.Engine.Departure(); left != nil {
+	if gone {
+		await(func() bool { return w.leaving() || w.net.Err() != nil })
+	}
+	if left := w.Engine.Departure(); left != nil && !w.Engine.KeepsSets() {
 		return fmt.Errorf("%w: %w", err, left)
 	}
 	if f := w.Engine.Failure(); f != nil {
@@ -73,4 +79,30 @@ func (w *World) whyEnded(ctx context.Context, err error) error {
 			Reason: engine.LeftText(w.Describe(left.Rank) + " has shut down")})
 	}
 	return err
+}
+
+// whyGone is whyEnded for an engine that keeps process sets. The cause is rank, the other end of the call, if it has
+// left in good order; farewell says that it has said goodbye. Other ranks that have left are no cause.
+func (w *World) whyGone(rank int, farewell bool, err error) error {
+	await(func() bool { return !w.Engine.Shares(rank) || w.net.Err() != nil })
+	departed := farewell || !w.Engine.Shares(rank)
+	words := ""
+	if departed {
+		words = w.monitor.Departed(rank) // it waits for the news of a death, too
+	}
+	if f := w.Engine.Failure(); f != nil {
+		w.Engine.NoteVictim()
+		return fmt.Errorf("%w: %w", err, f)
+	}
+	if departed {
+		return fmt.Errorf("%w: %w", err, &engine.Error{Code: engine.UnknownError, Reason: words})
+	}
+	return err
+}
+
+// await waits for the news why a rank is gone, at most newsTime.
+func await(news func() bool) {
+	for began := time.Now(); !news() && time.Since(began) < newsTime; {
+		time.Sleep(newsTime / 100)
+	}
 }
