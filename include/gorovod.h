@@ -121,6 +121,13 @@ int horovod_reduce_op_product(void);
  * until they have. */
 int horovod_add_process_set(const int *ranks, int nranks);
 int horovod_remove_process_set(int id);
+/* From this call on, a rank that shuts down in good order ends only the world and the process sets that it is in. Every
+ * rank calls it after horovod_init, before any rank shuts down. Returns 0, or one of the errors. */
+int gorovod_keep_process_sets(void);
+/* horovod_add_process_set that also works after gorovod_keep_process_sets and the shutdown of other ranks. From then on
+ * it does not wait for the other ranks. The ranks that are left make all such calls in the same order, and only for
+ * sets of ranks that are left: nothing checks that. */
+int gorovod_add_process_set_of_the_rest(const int *ranks, int nranks);
 int horovod_process_set_rank(int id); /* this rank's number among the members */
 int horovod_process_set_size(int id);
 int horovod_process_set_included(int id);       /* 1: this rank is a member; 0: it is not */

@@ -25,12 +25,31 @@ func ints(c []C.int) []int {
 
 //export goAddProcessSet
 func goAddProcessSet(ranks *C.int, n C.int, reason *C.char) C.int {
-	id, err := process.AddSet(ints(unsafe.Slice(ranks, max(0, int(n)))))
+	return added(ranks, n, reason, process.AddSet)
+}
+
+// added is the id of the process set that add registers, or the error's number.
+func added(ranks *C.int, n C.int, reason *C.char, add func(ranks []int) (int, error)) C.int {
+	id, err := add(ints(unsafe.Slice(ranks, max(0, int(n)))))
 	if err != nil {
 		explain(reason, err.Error())
 		return setError(err)
 	}
 	return C.int(id)
+}
+
+//export goKeepProcessSets
+func goKeepProcessSets(reason *C.char) C.int {
+	if err := process.KeepSets(); err != nil {
+		explain(reason, err.Error())
+		return setError(err)
+	}
+	return 0
+}
+
+//export goAddProcessSetOfTheRest
+func goAddProcessSetOfTheRest(ranks *C.int, n C.int, reason *C.char) C.int {
+	return added(ranks, n, reason, process.AddSetOfTheRest)
 }
 
 //export goRemoveProcessSet

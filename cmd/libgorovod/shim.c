@@ -207,6 +207,18 @@ int horovod_remove_process_set(int id) {
   return goRemoveProcessSet(id, reason);
 }
 
+int gorovod_keep_process_sets(void) {
+  char *reason = fresh_reason();
+  if (is_child()) return HOROVOD_PROCESS_SET_ERROR_INIT;
+  return goKeepProcessSets(reason);
+}
+
+int gorovod_add_process_set_of_the_rest(const int *ranks, int nranks) {
+  char *reason = fresh_reason();
+  if (is_child()) return HOROVOD_PROCESS_SET_ERROR_INIT;
+  return goAddProcessSetOfTheRest((int *)ranks, nranks, reason);
+}
+
 int horovod_process_set_rank(int id) { return is_child() ? HOROVOD_PROCESS_SET_ERROR_INIT : goProcessSetRank(id); }
 
 int horovod_process_set_size(int id) { return is_child() ? HOROVOD_PROCESS_SET_ERROR_INIT : goProcessSetRanks(id, NULL); }

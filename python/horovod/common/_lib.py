@@ -118,6 +118,8 @@ _PROTOTYPES = {
     "horovod_reduce_op_max": (ctypes.c_int, []),
     "horovod_reduce_op_product": (ctypes.c_int, []),
     "horovod_add_process_set": (ctypes.c_int, [_int_p, ctypes.c_int]),
+    "gorovod_keep_process_sets": (ctypes.c_int, []),
+    "gorovod_add_process_set_of_the_rest": (ctypes.c_int, [_int_p, ctypes.c_int]),
     "horovod_remove_process_set": (ctypes.c_int, [ctypes.c_int]),
     "horovod_process_set_rank": (ctypes.c_int, [ctypes.c_int]),
     "horovod_process_set_size": (ctypes.c_int, [ctypes.c_int]),

@@ -25,8 +25,19 @@ class RegisteredSets:
 
     def _add_process_set_impl(self, ranks: Sequence[int]) -> Optional[int]:
         """Register a set on all ranks and return its id, or None if a set of these ranks exists. Blocks."""
+        return self._add_set(self.MPI_LIB_CTYPES.horovod_add_process_set, ranks)
+
+    def _add_process_set_of_the_rest(self, ranks: Sequence[int]) -> Optional[int]:
+        """Do the same on the ranks that are left, after :meth:`_keep_process_sets`; all make the calls in one order."""
+        return self._add_set(self.MPI_LIB_CTYPES.gorovod_add_process_set_of_the_rest, ranks)
+
+    def _keep_process_sets(self) -> None:
+        """From now on, let sets go on after the end of a rank that is in none of them. Every rank calls it."""
+        self._dynamic_result(self.MPI_LIB_CTYPES.gorovod_keep_process_sets(), "")
+
+    def _add_set(self, add: Callable[[ctypes.Array, int], int], ranks: Sequence[int]) -> Optional[int]:
         array = _lib.int_array(ranks)
-        result, reason = _interruptibly(lambda: self.MPI_LIB_CTYPES.horovod_add_process_set(array, len(ranks)))
+        result, reason = _interruptibly(lambda: add(array, len(ranks)))
         if result == self.HOROVOD_PROCESS_SET_ERROR_EXISTING_SET:
             return None
         return self._dynamic_result(result, reason)

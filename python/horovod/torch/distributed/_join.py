@@ -25,6 +25,7 @@ import torch.distributed as dist
 
 import horovod.torch as hvd
 from horovod.common import _lib, _patches
+from horovod.common._job import basics as _basics
 from horovod.torch.distributed import _ends, _threads
 
 _LEAVE_S = 5
@@ -35,7 +36,7 @@ def _started_by_horovodrun() -> bool:
 
 
 def join(store: dist.Store, rank: int, size: int) -> None:
-    """Start the engine, unless it is running. All ranks call this.
+    """Start the engine, unless it is running. All ranks call this. A rank that ends then ends only its own groups.
 
     Raises RuntimeError if it runs with another rank or number of ranks, ValueError if it cannot be started.
     """
@@ -49,6 +50,8 @@ def join(store: dist.Store, rank: int, size: int) -> None:
             f"torch.distributed calls this process rank {rank} of {size}, but Horovod runs as rank {hvd.rank()} of "
             f"{hvd.size()}: start both in one way, or call hvd.shutdown() first"
         )
+    _basics._keep_process_sets()
+    hvd.barrier()  # nobody leaves before all keep their sets
     _leave_at_exit()
 
 

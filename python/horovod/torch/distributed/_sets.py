@@ -5,6 +5,7 @@ So every rank has a thread that adds and removes sets on demand. Rank 0 gives th
     member ── acquire, release ──▶ rank 0: order() ── add, remove, grant ──▶ every rank: obey()
 
 Groups of the same ranks share a set. It is removed once every member has released it as often as it has acquired it.
+After a rank has left, the others still add sets, since rank 0's order is all that they need. They remove none.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import threading
 import time
 import weakref
-from typing import Optional, Sequence
+from typing import Any, Iterable, Optional, Sequence
 
 from horovod.common import _lib
 from horovod.common._job import basics as _basics
@@ -27,6 +28,7 @@ from horovod.torch.distributed import _threads
 _REQUESTS = (1 << 31) | 1
 _ORDERS = (1 << 31) | 2
 _MESSAGE_BYTES = 1 << 16
+_NO_ORDER = "rank 0, which orders them, does not answer; make all groups before it ends."
 
 
 class Set:
@@ -76,7 +78,10 @@ def acquire(ranks: Sequence[int], rank: int, timeout: datetime.timedelta) -> Set
     with table.changed:
         ticket = table.tickets = table.tickets + 1
     key = tuple(ranks)
-    _send(0, _REQUESTS, {"do": "acquire", "ranks": key, "from": _basics.rank(), "ticket": ticket})
+    try:
+        _send(0, _REQUESTS, {"do": "acquire", "ranks": key, "from": _basics.rank(), "ticket": ticket})
+    except HorovodInternalError as e:
+        raise HorovodInternalError(f"no process set for ranks {list(ranks)}: {_NO_ORDER} ({e})") from e
     with table.changed:
         deadline = time.monotonic() + timeout.total_seconds()
         while ticket not in table.granted and table.ended is None:
@@ -116,24 +121,36 @@ def _order(size: int) -> None:
     """Rank 0's thread: turns requests into orders, which all ranks get in the same order."""
     uses: collections.Counter[tuple[int, ...]] = collections.Counter()
     buffer = ctypes.create_string_buffer(_MESSAGE_BYTES)
+    gone: set[int] = set()
 
-    def to_all(do: str, key: tuple[int, ...]) -> None:
-        for rank in range(size):
-            _send(rank, _ORDERS, {"do": do, "ranks": key, "ticket": 0})
+    def to(ranks: Iterable[int], do: str, key: tuple[int, ...], **details: Any) -> None:
+        for rank in ranks:
+            if rank not in gone:
+                try:
+                    _send(rank, _ORDERS, {"do": do, "ranks": key, **details})
+                except HorovodInternalError:  # it has left, or the engine has ended, and so does the next receive
+                    gone.add(rank)
+
+    def serve(request: dict) -> None:
+        key = tuple(request["ranks"])
+        if request["do"] == "release":
+            uses[key] -= 1
+            if uses[key] == 0:
+                to(range(size), "remove", key)
+            return
+        to(key, "expect a group", key)  # they need not, but it fails for ranks that have left
+        refusal = " and ".join(f"rank {rank} has left" for rank in sorted(gone.intersection(key)))
+        if not refusal:
+            if uses[key] == 0:
+                to(range(size), "add", key)
+            uses[key] += 1
+        to([request["from"]], "grant", key, ticket=request["ticket"], refusal=refusal)
 
     with contextlib.suppress(HorovodInternalError):  # this thread ends with the engine
-        while True:
-            request = _receive(None, _REQUESTS, buffer)
-            key = tuple(request["ranks"])
-            if request["do"] == "acquire":
-                if uses[key] == 0:
-                    to_all("add", key)
-                uses[key] += 1
-                _send(request["from"], _ORDERS, {"do": "grant", "ranks": key, "ticket": request["ticket"]})
-            else:
-                uses[key] -= 1
-                if uses[key] == 0:
-                    to_all("remove", key)
+        for source in None, 0:  # rank 0 alone, once all others have left
+            with contextlib.suppress(HorovodInternalError):
+                while True:
+                    serve(_receive(source, _REQUESTS, buffer))
 
 
 def _obey(table: _Table) -> None:
@@ -147,9 +164,10 @@ def _obey(table: _Table) -> None:
                 _add(table, key)
             elif order["do"] == "remove":
                 _remove(table, key)
-            else:
+            elif order["do"] == "grant":
+                number = None if order["refusal"] else table.numbers.get(key)
                 with table.changed:
-                    table.granted[order["ticket"]] = (table.numbers.get(key), table.refused.get(key, ""))
+                    table.granted[order["ticket"]] = (number, order["refusal"] or table.refused.get(key, ""))
                     table.changed.notify_all()
     except Exception as e:
         with table.changed:
@@ -162,7 +180,7 @@ def _add(table: _Table, key: tuple[int, ...]) -> None:
     number = known.get(key)  # from hvd.add_process_set: on all ranks
     try:
         if number is None:
-            number = _basics._add_process_set_impl(key)
+            number = _basics._add_process_set_of_the_rest(key)
             if number is None:
                 raise ValueError(f"there is a process set of the ranks {list(key)} already")
             table.ours.add(number)
@@ -173,7 +191,11 @@ def _add(table: _Table, key: tuple[int, ...]) -> None:
 
 
 def _remove(table: _Table, key: tuple[int, ...]) -> None:
-    number = table.numbers.pop(key, None)
+    number = table.numbers.get(key)
     if number in table.ours:
+        try:
+            _basics._remove_process_set_impl(number)
+        except HorovodInternalError:
+            return  # a rank has left, so the set stays, for the next group of these ranks
         table.ours.remove(number)
-        _basics._remove_process_set_impl(number)
+    table.numbers.pop(key, None)
