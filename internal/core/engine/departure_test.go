@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -268,5 +269,63 @@ func TestTheWordsForADepartureHoldNoOtherSet(t *testing.T) {
 	engines[0].Shutdown(limit)
 	if err := en.Err(); !en.Done() || err == nil || err.Reason != "the words" {
 		t.Errorf("done %v, %v", en.Done(), err)
+	}
+}
+
+// Ranks leave at random while others work in overlapping sets. An operation fails only if a member has left before it,
+// and names such a member.
+func TestRandomDepartures(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	hosts := [][][]int{{{0, 1, 2, 3, 4}}, {{0, 1}, {2, 3}, {4}}, {{0, 4}, {1, 3}, {2}}, {{0}, {1}, {2}, {3}, {4}}}
+	for round := range 12 {
+		engines := newHosts(t, hosts[round%len(hosts)], nil)
+		sets := make([][]int, 6)
+		for i := range sets {
+			sets[i] = rng.Perm(len(engines))[:2+rng.IntN(3)]
+			slices.Sort(sets[i])
+		}
+		slices.SortFunc(sets, slices.Compare)
+		sets = slices.CompactFunc(sets, slices.Equal)
+		steps := make([]int, 60) // the set of each step
+		for i := range steps {
+			steps[i] = rng.IntN(1 + len(sets))
+		}
+		leaves := make([]int, len(engines)) // the step before which each rank leaves
+		for r := range leaves {
+			leaves[r] = rng.IntN(2 * len(steps))
+		}
+		each(engines, func(_ int, e *Engine) {
+			e.KeepSets()
+			addAll(t, e, sets)
+		})
+		sets = slices.Insert(sets, 0, []int{0, 1, 2, 3, 4})
+		each(engines, func(r int, e *Engine) { leaveAtRandom(t, e, sets, steps, leaves) })
+	}
+}
+
+func leaveAtRandom(t *testing.T, e *Engine, sets [][]int, steps, leaves []int) {
+	r := e.opts.Rank
+	for step, set := range steps {
+		if step == leaves[r] {
+			e.Shutdown(limit)
+			return
+		}
+		if !slices.Contains(sets[set], r) {
+			continue
+		}
+		op := sum(fmt.Sprint("step ", step), floats(1))
+		op.Set = set
+		err := do(t, e, op)
+		gone := slices.DeleteFunc(slices.Clone(sets[set]), func(m int) bool { return leaves[m] > step })
+		switch {
+		case len(gone) == 0 && (err != nil || float(op.Out, 0) != float32(len(sets[set]))):
+			t.Errorf("rank %d, step %d in set %v, with leaves %v: %v", r, step, sets[set], leaves, err)
+		case len(gone) > 0 && (err == nil || !slices.ContainsFunc(gone, func(m int) bool {
+			return strings.HasPrefix(err.Reason, LeftText(fmt.Sprintf("rank %d has shut down", m)))
+		})):
+			t.Errorf("rank %d, step %d in set %v, of which %v have left: %v", r, step, sets[set], gone, err)
+		}
 	}
 }
