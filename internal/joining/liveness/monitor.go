@@ -181,7 +181,7 @@ func (m *Monitor) tell() {
 
 // Vanished reports that the process of a local rank is gone.
 func (m *Monitor) Vanished(rank, pid int, exit transport.Exit) {
-	if m.awaitNews(rank, newsDelay) != nil {
+	if m.awaitNews(rank, newsDelay) != nil || m.hasEnded(rank) {
 		return // onDeath has acted
 	}
 	how, failed := "has died", false
@@ -232,22 +232,18 @@ func (m *Monitor) lose(l loss) {
 		e.LastLook(lookTime)
 		m.heartbeat.pause(leeway)
 		e.LastLook(lookTime)
-		if moot() || e.KeepsSets() && !l.failed && m.becomes(moot) {
+		if moot() {
 			return
 		}
 	}
 	m.Abort(l.cause)
 }
 
-// becomes waits until moot is true, for as long as the news of an orderly end may be under way. It returns false if
-// moot stays false.
-func (m *Monitor) becomes(moot func() bool) bool {
-	for range 50 {
-		if m.heartbeat.pause(newsDelay / 50); moot() {
-			return true
-		}
-	}
-	return false
+// hasEnded reports whether a rank is known to have left in order, and its process to have ended.
+func (m *Monitor) hasEnded(rank int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ended[rank]
 }
 
 // awaitNews waits for the launcher's report on a rank, at most limit. It returns nil if the rank's end is in order.
