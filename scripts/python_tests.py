@@ -54,6 +54,7 @@ ALONE = {
     "test_startup.py",
     "test_tensorflow_docstrings.py",
     "test_tensorflow_jobs.py",
+    "test_torch_distributed_departures.py",
     "test_torch_distributed_jobs.py",
     "test_torch_distributed_left.py",
     "test_torch_nccl.py",
