@@ -63,13 +63,13 @@ def say(text):
 """
 
 
-def job(tmp_path, program, prelude=PRELUDE, **variables):
+def job(tmp_path, program, prelude=PRELUDE, options=(), **variables):
     """Run a program as three ranks. Return the exit code and the output."""
     path = tmp_path / "program.py"
     path.write_text(prelude + program)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", **variables}
     done = subprocess.run(
-        [LAUNCHER, "-np", "3", sys.executable, str(path)], env=environment, stdout=subprocess.PIPE,
+        [LAUNCHER, "-np", "3", *options, sys.executable, str(path)], env=environment, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, timeout=2 * LONGEST_JOB_S,
     )  # fmt: skip
     return done.returncode, done.stdout
@@ -90,7 +90,7 @@ assert [total(pair) for _ in range(3)] == [3.0] * 3
 """
 
 
-@pytest.mark.parametrize("transport", ["shared memory", "tcp"])
+@pytest.mark.parametrize("transport", ["shared memory", "tcp", "localhost:2,127.0.0.1:1", "localhost:1,127.0.0.1:2"])
 def test_groups_of_the_rest_go_on(tmp_path, transport):
     """Collectives, messages, barriers, new groups, and the end of groups: as over Gloo."""
     code, output = job(
@@ -128,6 +128,7 @@ dist.destroy_process_group(pair)
 dist.destroy_process_group()
 say("done")
 """,
+        options=["-H", transport] if ":" in transport else [],
         **({"GOROVOD_TRANSPORT": "tcp"} if transport == "tcp" else {}),
     )
     assert code == 0, output
