@@ -59,7 +59,7 @@ build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod
 	done
 
 .PHONY: wheel
-wheel: ## dist/gorovod-….whl, one for every Python 3 on any Linux since 2014
+wheel: ## dist/gorovod-….whl, one for every Python since 3.9 on any Linux with glibc 2.17 (2012) or later
 	@scripts/prepare.sh toolchain wheel
 	$(MAKE) --no-print-directory wheel-files
 	rm -f dist/*.whl

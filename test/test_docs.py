@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "DESIGN.md", "test/README.md")]
 PAGES += sorted(ROOT.glob("docs/**/*.md"))
-# Their first block of Python is a whole program for PyTorch.
-PROGRAMS = ["README.md", "docs/start.md", "docs/pytorch.md", "docs/torch_distributed.md"]
+# Their first block of Python is a whole program for PyTorch, which these numbers of ranks run.
+PROGRAMS = {"README.md": 2, "docs/start.md": 4, "docs/pytorch.md": 2, "docs/torch_distributed.md": 2}
 
 
 def blocks(page, language):
@@ -30,14 +31,48 @@ def test_blocks_are_python(page):
         ast.parse(textwrap.dedent(block))
 
 
-@pytest.mark.parametrize("page", PROGRAMS)
-def test_first_program_runs(page, tmp_path):
+@pytest.mark.parametrize("page, ranks", PROGRAMS.items())
+def test_first_program_prints_what_the_page_shows(page, ranks, tmp_path):
     program = tmp_path / "train.py"
     program.write_text(blocks(ROOT / page, "python")[0])
-    command = [HOROVODRUN, "-np", "2", sys.executable, str(program)]
+    command = [HOROVODRUN, "-np", str(ranks), sys.executable, str(program)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "[0]<stdout>:" in result.stdout
+    after = (ROOT / page).read_text().partition("```python\n")[2]
+    for line in re.findall(r"^\[\d\]<stdout>:.*", after, re.MULTILINE):
+        words, number = line.rsplit(" ", 1)
+        printed = re.findall(rf"^{re.escape(words)} (\S+)$", result.stdout, re.MULTILINE)
+        assert [float(one) for one in printed] == [pytest.approx(float(number), rel=0.01, abs=0.001)], line
+
+
+def test_ps_prints_what_the_readme_shows(tmp_path):
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    (folder / "train.py").write_text(
+        "import os, time, torch, horovod.torch as hvd\n"
+        "hvd.init()\n"
+        "while hvd.rank() == 0 and not os.path.exists('go'):\n"
+        "    time.sleep(0.05)\n"
+        "hvd.allreduce(torch.ones(1), name='loss')\n"
+    )
+    shown = re.search(r"^  rank 1 waits for rank 0 in .*$", (ROOT / "README.md").read_text(), re.MULTILINE)[0]
+    told = ""
+    ps = [Path(HOROVODRUN).with_name("gorovod"), "ps"]
+    with subprocess.Popen([HOROVODRUN, "-np", "2", sys.executable, "train.py"], cwd=folder) as job:
+        try:
+            for _ in range(600):
+                jobs = subprocess.run(ps, capture_output=True, text=True, timeout=60, check=True).stdout
+                mine = re.search(rf"^{job.pid} .*\n((?:  .*\n)*)", jobs, re.MULTILINE)
+                told = " ".join(mine[1].split()) if mine else ""
+                if "; rank 0 is in " in told:
+                    break
+                time.sleep(0.1)
+        finally:
+            (folder / "go").touch()
+    assert job.returncode == 0
+    without = re.compile(r"\d+(\.\d)? s|:\d+")  # times and line numbers
+    assert without.sub("N", told) == without.sub("N", shown.strip())
 
 
 def shell_lines(page):
@@ -62,6 +97,57 @@ def test_commands_know_the_options(command):
         if option not in known
     }
     assert known and not unknown, f"{command} --help does not have: {sorted(unknown)}"
+
+
+# How a command line says how many processes there are, or that it starts none.
+COUNTS = r" (-np|--num-proc|--nnodes) | --(version|help)$"
+
+
+def test_commands_of_horovodrun_say_how_many_processes():
+    silent = {
+        f"{page.name}: {line}"
+        for page in PAGES
+        for line in shell_lines(page)
+        if re.match(r"([A-Z_]+=\S+ )*horovodrun ", line) and not re.search(COUNTS, line)
+        if page.name != "kubernetes.md"  # an MPIJob's operator writes a file that says it
+    }
+    assert not silent
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/kubernetes.md"])
+def test_manifests_of_the_pages_are_printed(page, tmp_path):
+    lines = [line for line in shell_lines(ROOT / page) if re.match("gorovod k8s render [a-z]", line)]
+    assert lines
+    for line in lines:
+        command = line.replace("gorovod", str(Path(HOROVODRUN).with_name("gorovod").resolve()), 1)
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, line + "\n" + done.stderr
+        assert "|" not in line or "--secret" in line, f"without --secret the key is a placeholder: {line}"
+
+
+def test_figures_are_those_of_the_tables():
+    """A figure of the README or of the table of states is the one of the table or picture that it comes from."""
+    readme, status, compatibility, ecosystem, performance, picture = (
+        (ROOT / name).read_text()
+        for name in (
+            "README.md",
+            "docs/status.md",
+            "docs/compatibility.md",
+            "docs/ecosystem.md",
+            "docs/performance.md",
+            "docs/bench-summary.svg",
+        )
+    )
+    programs = re.findall(r"^\| [^|]+ \| ([\w-]+) [\d.]+\S* \|", ecosystem, re.MULTILINE)
+    told = f"{len(programs)} programs with {len(set(programs))} packages"
+    assert told in status and told in readme.replace("[", ""), told
+    grid = re.search(r"^\| PyTorch \\ Python .*?^<!-- end", compatibility, re.MULTILINE | re.DOTALL)[0]
+    told = f"{len(re.findall('(?<=[|]) (?:part|all) (?=[|])', grid))} pairs of Python and PyTorch"
+    assert told in status, told
+    for contender in ("gorovod (Python)", "torch gloo"):
+        after = picture[picture.index("Gradients of ResNet-50") :].partition(f">{contender}<")[2]
+        told = f"{float(re.search('>([0-9.]+) ms<', after)[1]):.0f} ms"
+        assert f" {told} " in readme and told in performance, told
 
 
 def test_make_knows_the_targets():

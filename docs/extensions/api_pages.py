@@ -200,7 +200,8 @@ class Api(SphinxDirective):
         else:
             kind, call = "data", ""
         self.add(f"{indent}.. py:{kind}:: {name}{call}", "")
-        self.add(*(f"{indent}   {line}" for line in GoogleDocstring(doc, STYLE).lines()), "")
+        text = "\n".join(GoogleDocstring(doc, STYLE).lines())  # one of these lines may hold several
+        self.add(*(f"{indent}   {line}" for line in text.splitlines()), "")
         if found.is_class:
             for child_name, child in methods(found).items():
                 self.describe(f"{scope}.{name}", child_name, child, indent + "   ")
