@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 const notThere = "gorovod is not there under that name: say with --remote-command what it is called there"
@@ -16,8 +18,8 @@ func sshAdvice(ssh []string, host string, code int, text string) string {
 	for _, a := range []struct{ says, advice string }{
 		{"HOST IDENTIFICATION HAS CHANGED", forgetKey(host, text)},
 		{"Host key verification failed", "its key is not the one that is known, or may not be added: see what " +
-			"this says: " + words(append(slices.Clone(ssh), "true"))},
-		{"Permission denied", "ssh must work without a password: " + words(copyID(ssh, host)) +
+			"this says: " + commandline.Join(append(slices.Clone(ssh), "true"))},
+		{"Permission denied", "ssh must work without a password: " + commandline.Join(copyID(ssh, host)) +
 			", or name a key with --ssh-identity-file"},
 		{"Too many authentication failures", "name the right key with --ssh-identity-file"},
 		{"Could not resolve hostname", "is the name right? It must be one that this host, or a Host in " +
@@ -40,7 +42,7 @@ func sshAdvice(ssh []string, host string, code int, text string) string {
 	if code == exitNotFound {
 		return notThere
 	}
-	if code == 0 || code == exitUsage {
+	if code == 0 || code == ending.UsageCode {
 		return "what was run there is no gorovod of this version: say with --remote-command what it is called there"
 	}
 	if code > 0 && code != sshFailed {
@@ -67,7 +69,7 @@ func forgetKey(host, text string) string {
 		name = m[1]
 	}
 	return "the key of " + name + " is not the one that was known. If it was set up anew, forget the old one: " +
-		words(append(forget, "-R", name))
+		commandline.Join(append(forget, "-R", name))
 }
 
 // copyID is the command that makes ssh work without a password on a host, over the way that ssh takes.
@@ -83,22 +85,3 @@ func copyID(ssh []string, host string) []string {
 	}
 	return append(command, host)
 }
-
-// words is a command line for a shell.
-func words(command []string) string {
-	var b strings.Builder
-	for i, w := range command {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		if plainWord().MatchString(w) {
-			b.WriteString(w)
-		} else {
-			b.WriteString(quote(w))
-		}
-	}
-	return b.String()
-}
-
-// plainWord matches words that no shell interprets.
-var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)

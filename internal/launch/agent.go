@@ -16,7 +16,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/reach"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 // The launcher pings each agent, and the agent answers. An end that hears nothing for too long treats the connection as
@@ -85,13 +87,13 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 	switch {
 	case !ok && err != nil && line == "" && a.own: // node 0 is gone, which is for the node's launcher to say
 		a.gone = true
-		return exitUsage
+		return ending.UsageCode
 	case !ok && err != nil && line == "":
 		fmt.Fprintln(os.Stderr, "gorovod agent: there is no launcher at its stdin")
-		return exitUsage
+		return ending.UsageCode
 	case !ok:
 		fmt.Fprintln(os.Stderr, "gorovod agent: it is horovodrun that starts agents")
-		return exitUsage
+		return ending.UsageCode
 	case !g.same():
 		fmt.Fprintf(os.Stderr, "gorovod agent: this is gorovod %s, the launcher is %s\n", build(), g.version)
 		return 1
@@ -274,7 +276,7 @@ func (a *agent) answer(id int, q *query) {
 }
 
 func (a *agent) start(id int, c command) {
-	c.Env = overlay(os.Environ(), c.Env)
+	c.Env = environment.Overlay(os.Environ(), c.Env)
 	r := &reporter{agent: a, id: id}
 	r.room.L = &r.mu
 	for i := range r.credit {
@@ -404,4 +406,15 @@ func (r *reporter) grant(stream, bytes int) {
 	defer r.mu.Unlock()
 	r.credit[stream] = min(r.credit[stream]+bytes, streamWindow)
 	r.room.Broadcast()
+}
+
+// forward forwards a signal that the launcher of this node got to the node's ranks, and tells the user.
+func (a *agent) forward(sig syscall.Signal) {
+	ctx, cancel := context.WithTimeout(context.Background(), forwardTime)
+	defer cancel()
+	d := delivery{}
+	if crew := a.crew.Load(); crew != nil {
+		d = crew.Forward(ctx, sig)
+	}
+	a.say(d.text(sig, " of this node"))
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
@@ -71,7 +72,7 @@ func (f *flags) openReaders(say func(text string), ranks int) (*audience, error)
 
 // lookup is a variable of the ranks' environment, which -x can change, or else the launcher's own. It says what the
 // launcher shows and reports of them.
-func (f *flags) lookup(name string) string { return lookEnv(f.environ(os.Environ()), name) }
+func (f *flags) lookup(name string) string { return environment.Get(f.environ(os.Environ()), name) }
 
 // asked returns an option's value, or else its variable's, and the name of the one it took, for errors.
 func (f *flags) asked(value, option, variable string) (address, said string) {

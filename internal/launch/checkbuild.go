@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/tools/doctor/cluster"
 	"github.com/gorovod/gorovod/internal/tools/interpreter"
@@ -57,7 +58,7 @@ type item struct {
 func jobsPython(command, env []string) (p cluster.Python, note string, err error) {
 	names, named := []string{"python3", "python"}, false
 	if len(command) > 0 {
-		if _, _, err := findCommand(command[0], lookEnv(env, "PATH")); err != nil {
+		if _, _, err := findCommand(command[0], environment.Get(env, "PATH")); err != nil {
 			return p, "", err
 		}
 		if named = strings.HasPrefix(filepath.Base(command[0]), "python"); named {
@@ -68,7 +69,7 @@ func jobsPython(command, env []string) (p cluster.Python, note string, err error
 	ctx, stop := interpreter.Interruptible()
 	defer stop()
 	for _, name := range names {
-		path, _, err := findCommand(name, lookEnv(env, "PATH"))
+		path, _, err := findCommand(name, environment.Get(env, "PATH"))
 		if err != nil {
 			continue
 		}

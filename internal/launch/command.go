@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gorovod/gorovod/internal/base/commandline"
+	"github.com/gorovod/gorovod/internal/base/regular"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,7 +41,7 @@ func findCommand(name, searchPath string) (path string, code int, err error) {
 		if e == nil {
 			return path, 0, nil
 		}
-		if c == exitNotFound && isFile(path) {
+		if c == exitNotFound && regular.Is(path) {
 			return "", c, e // a script whose interpreter is missing
 		}
 		if c == exitNotExecutable && code == exitNotFound {
@@ -57,18 +59,13 @@ func findCommand(name, searchPath string) (path string, code int, err error) {
 func notFound(name string) error {
 	advice := ""
 	switch {
-	case !isFile(name):
+	case !regular.Is(name):
 	case strings.HasSuffix(name, ".py"):
-		advice = ", but there is a file of that name here: write python " + words([]string{name})
+		advice = ", but there is a file of that name here: write python " + commandline.Join([]string{name})
 	default:
-		advice = ", but there is a file of that name here: write " + words([]string{"./" + name})
+		advice = ", but there is a file of that name here: write " + commandline.Join([]string{"./" + name})
 	}
 	return fmt.Errorf("%s: command not found%s", name, advice)
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }
 
 // executable says why a file cannot be executed.

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"fmt"
 	"syscall"
 	"time"
 )
@@ -84,12 +83,9 @@ type outcome struct {
 	Lost error
 }
 
-// startError is the error of a rank whose command could not start, with the launcher's exit code.
-type startError struct {
-	rank int
-	code int
-	err  error
-}
+// secretVariable has the job's secret for the processes, in hexadecimal.
+const secretVariable = "HOROVOD_SECRET_KEY"
 
-func (e *startError) Error() string { return fmt.Sprintf("cannot start rank %d: %v", e.rank, e.err) }
-func (e *startError) Unwrap() error { return e.err }
+// elasticVariable tells a worker of an elastic job its driver's addresses. Such a worker may end by itself when the
+// launcher is gone.
+const elasticVariable = "GOROVOD_ELASTIC_DRIVER"

@@ -3,7 +3,6 @@ package launch
 import (
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 )
@@ -152,14 +151,4 @@ func (c *localCrew) Close() {
 	if c.input != nil {
 		c.input.Close()
 	}
-}
-
-// lookEnv is os.Getenv for a given environment.
-func lookEnv(env []string, name string) string {
-	for i := len(env) - 1; i >= 0; i-- {
-		if value, ok := strings.CutPrefix(env[i], name+"="); ok {
-			return value
-		}
-	}
-	return os.Getenv(name)
 }

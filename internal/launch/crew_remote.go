@@ -3,6 +3,7 @@ package launch
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -584,4 +585,18 @@ func (s *inflow) run(output func(p []byte), grant func(n int)) {
 			taken = 0
 		}
 	}
+}
+
+// Forward asks the agent.
+func (c *remoteCrew) Forward(ctx context.Context, sig syscall.Signal) (d delivery) {
+	text, err := c.ask(ctx, query{What: forwardQuery, Signal: int(sig)})
+	if err == nil {
+		err = json.Unmarshal(text, &d)
+	}
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return delivery{Asked: len(c.workers), Silent: len(c.workers)}
+	}
+	return d
 }

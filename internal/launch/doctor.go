@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/tools/doctor"
 	"github.com/gorovod/gorovod/internal/tools/doctor/cluster"
 	"github.com/gorovod/gorovod/internal/tools/interpreter"
@@ -42,8 +43,8 @@ const (
 func (q *query) answer(ctx context.Context, key []byte) (any, error) {
 	switch q.What {
 	case inspectQuery:
-		env := overlay(withoutSecrets(os.Environ()), q.Env)
-		path, _, err := findCommand(q.Python, lookEnv(env, "PATH"))
+		env := environment.Overlay(withoutSecrets(os.Environ()), q.Env)
+		path, _, err := findCommand(q.Python, environment.Get(env, "PATH"))
 		if err != nil {
 			path = q.Python // there is no such interpreter; doctor then reports none
 		}

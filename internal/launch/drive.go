@@ -15,6 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/drive"
 	"github.com/gorovod/gorovod/internal/launch/driver"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/observe/overview"
 )
 
@@ -47,23 +48,23 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	case help != "":
 		return show(name, help), nil
 	case err != nil:
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	var watch drive.Watch
 	f := &flags{MetricsPort: o.MetricsPort, Dashboard: o.Dashboard}
 	if watch.Certificates, err = checkedCertificates(f.lookup); err != nil {
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	a, err := f.openAudience(func(text string) { watch.Greeting = append(watch.Greeting, text) }, 0)
 	if err != nil {
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	defer a.close()
 	watch.Greeting = append(watch.Greeting, misspeltVariables(os.Environ())...)
 	var warnings safeLines
 	telemetry, err := f.openTelemetry("gorovod", warnings.add)
 	if err != nil {
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	reported := false
 	watch.Said, watch.Failed = a.note, telemetry.Fail
@@ -97,7 +98,7 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	var wrong *drive.RequestError
 	switch {
 	case errors.As(err, &wrong):
-		code = exitUsage
+		code = ending.UsageCode
 	case err != nil:
 		code = 1
 	}

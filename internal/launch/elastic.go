@@ -49,9 +49,6 @@ type elasticJob struct {
 	closed  bool
 }
 
-// elasticVariable tells a worker its driver's addresses.
-const elasticVariable = "GOROVOD_ELASTIC_DRIVER"
-
 // post is a crew of another host, which may still be connecting.
 type post struct {
 	ready chan struct{} // closed when crew or err is set
@@ -72,7 +69,7 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 		}
 		o.Discover, o.FirstDiscovery, o.SlowDiscovery = d.hosts, f.firstDiscovery(), slowDiscovery
 	} else if o.Hosts, err = f.elasticHosts(); err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	path, code, err := findCommand(f.command[0], os.Getenv("PATH"))
 	if err != nil {
@@ -114,12 +111,12 @@ func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code i
 		warn(e.Name, note)
 	}
 	if e.Audience, err = f.openAudience(sayer(e.Name), f.NumProc); err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	defer e.Audience.close()
 	e.Audience.setLines(e.linesOf)
 	if e.Telemetry, err = f.openTelemetry(f.command[0], func(text string) { warn(e.Name, text) }); err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	o.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {
 		e.Audience.formedAnew(cause, words)

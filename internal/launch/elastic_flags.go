@@ -14,7 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/base/environment"
+	"github.com/gorovod/gorovod/internal/base/regular"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 )
@@ -98,9 +101,9 @@ const blacklistVariable = "GOROVOD_ELASTIC_BLACKLIST"
 // membership are the rules of an elastic job.
 func (f *flags) membership(env []string) membership.Config {
 	c := membership.Config{NP: f.NumProc, Min: f.NumProc, ResetLimit: -1, Timeout: defaultElasticTimeout,
-		Patience:   patience(lookEnv(env, "GOROVOD_HEARTBEAT_SECONDS")),
+		Patience:   patience(environment.Get(env, "GOROVOD_HEARTBEAT_SECONDS")),
 		WholeHosts: os.Getenv(blacklistVariable) == "host", Fixed: f.DiscoveryScript == "",
-		Resumable: lookEnv(env, "GOROVOD_CHECKPOINT_DIR") != "",
+		Resumable: environment.Get(env, "GOROVOD_CHECKPOINT_DIR") != "",
 		Random:    rand.Float64}
 	for _, o := range []struct {
 		value *int
@@ -232,7 +235,7 @@ func (d *discovery) keep(hosts []membership.Host, bad []string) []membership.Hos
 func (d *discovery) advice(err error) string {
 	var exit *exec.ExitError
 	name, rest, _ := strings.Cut(strings.TrimSpace(d.script), " ")
-	if !errors.As(err, &exit) || !isFile(name) {
+	if !errors.As(err, &exit) || !regular.Is(name) {
 		return ""
 	}
 	switch exit.ExitCode() {
@@ -241,9 +244,9 @@ func (d *discovery) advice(err error) string {
 			return ""
 		}
 		return "\n  a shell does not look into this directory, where " + name +
-			" lies: write --host-discovery-script " + words([]string{strings.TrimSpace("./" + name + " " + rest)})
+			" lies: write --host-discovery-script " + commandline.Join([]string{strings.TrimSpace("./" + name + " " + rest)})
 	case exitNotExecutable:
-		return "\n  make it executable: chmod +x " + words([]string{name})
+		return "\n  make it executable: chmod +x " + commandline.Join([]string{name})
 	}
 	return ""
 }

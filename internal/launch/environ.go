@@ -15,9 +15,6 @@ import (
 	"github.com/gorovod/gorovod/internal/observe/metrics"
 )
 
-// secretVariable has the job's secret for the processes, in hexadecimal.
-const secretVariable = "HOROVOD_SECRET_KEY"
-
 // notExported matches the names of variables that processes do not inherit from the launcher, as in Horovod. Each
 // alternative matches from the start of the name. Secrets of other jobs are not passed on either.
 var notExported = lazyregexp.New(`^(BASH_FUNC_.*|OLDPWD|.*CUDA_VISIBLE_DEVICES)`)
@@ -47,17 +44,6 @@ func exportable(env []string) []string {
 	return kept
 }
 
-// setenv returns env with name set to value, once.
-func setenv(env []string, name, value string) []string {
-	kept := make([]string, 0, len(env)+1)
-	for _, e := range env {
-		if !strings.HasPrefix(e, name+"=") {
-			kept = append(kept, e)
-		}
-	}
-	return append(kept, name+"="+value)
-}
-
 // ofOneHost matches variables about the launcher's host, or about its user's session there. They would be wrong on
 // another host.
 var ofOneHost = lazyregexp.New(
@@ -74,22 +60,6 @@ func forOthers(env []string) []string {
 	return kept
 }
 
-// overlay returns base with the variables of env, which replace those of base.
-func overlay(base, env []string) []string {
-	given := map[string]bool{}
-	for _, e := range env {
-		name, _, _ := strings.Cut(e, "=")
-		given[name] = true
-	}
-	var all []string
-	for _, e := range base {
-		if name, _, _ := strings.Cut(e, "="); !given[name] {
-			all = append(all, e)
-		}
-	}
-	return append(all, env...)
-}
-
 // environ is the environment of one rank's process. job has the variables that all ranks of its host share.
 func (s Slot) environ(base []string, job map[string]string) []string {
 	set := s.variables()
@@ -98,7 +68,7 @@ func (s Slot) environ(base []string, job map[string]string) []string {
 	for name, value := range set {
 		env = append(env, name+"="+value)
 	}
-	return overlay(base, env)
+	return environment.Overlay(base, env)
 }
 
 // variables are the variables of a rank's place.

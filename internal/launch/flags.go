@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/auth"
 	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 	"github.com/gorovod/gorovod/internal/observe/otlp"
@@ -457,7 +458,7 @@ func (f *flags) environ(own []string) []string {
 				continue // check has warned
 			}
 		}
-		env = setenv(env, name, value)
+		env = environment.Set(env, name, value)
 	}
 	return env
 }
@@ -472,7 +473,7 @@ func (f *flags) startTimeout() time.Duration {
 
 // tune returns env with the options' settings for the processes.
 func (f *flags) tune(env []string) []string {
-	set := func(name, value string) { env = setenv(env, name, value) }
+	set := func(name, value string) { env = environment.Set(env, name, value) }
 	number := func(name string, v *int, unit int) {
 		if v != nil {
 			set(name, strconv.Itoa(*v*unit))

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -120,15 +119,6 @@ func forwardTo(ctx context.Context, crews map[string]crew, sig syscall.Signal) (
 	return d
 }
 
-// forward forwards a signal to the job's ranks.
-func (j *Job) forward(ctx context.Context, sig syscall.Signal) delivery {
-	crews := j.running.Load()
-	if crews == nil {
-		return delivery{}
-	}
-	return forwardTo(ctx, (*crews)(), sig)
-}
-
 // Forward asks the supervisors of all commands. A signal that comes again within echoTime is the same one: the launcher
 // of this node and that of node 0 may both have got it.
 func (c *localCrew) Forward(ctx context.Context, sig syscall.Signal) delivery {
@@ -208,29 +198,4 @@ func (p *process) heard(processes int) {
 	case p.caught <- processes:
 	default: // nobody asks
 	}
-}
-
-// Forward asks the agent.
-func (c *remoteCrew) Forward(ctx context.Context, sig syscall.Signal) (d delivery) {
-	text, err := c.ask(ctx, query{What: forwardQuery, Signal: int(sig)})
-	if err == nil {
-		err = json.Unmarshal(text, &d)
-	}
-	if err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return delivery{Asked: len(c.workers), Silent: len(c.workers)}
-	}
-	return d
-}
-
-// forward forwards a signal that the launcher of this node got to the node's ranks, and tells the user.
-func (a *agent) forward(sig syscall.Signal) {
-	ctx, cancel := context.WithTimeout(context.Background(), forwardTime)
-	defer cancel()
-	d := delivery{}
-	if crew := a.crew.Load(); crew != nil {
-		d = crew.Forward(ctx, sig)
-	}
-	a.say(d.text(sig, " of this node"))
 }

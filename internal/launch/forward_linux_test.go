@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
@@ -69,12 +70,12 @@ func TestSignalsOfUsersAreForwarded(t *testing.T) {
 			"SIGUSR1 is not forwarded: no rank catches it, so it would kill them\n"},
 		"some": {[]string{"-np", "3"}, mixed, syscall.SIGUSR1, 1,
 			"forwarded SIGUSR1 to 1 of 3 ranks; it would kill 2, which catch no SIGUSR1\n"},
-		"below a wrapper": {[]string{"-np", "2"}, "sh -c " + quote(catching) + "; true", syscall.SIGUSR1, 2,
+		"below a wrapper": {[]string{"-np", "2"}, "sh -c " + commandline.Quote(catching) + "; true", syscall.SIGUSR1, 2,
 			"forwarded SIGUSR1 to 2 ranks\n"},
-		"below one in a session of its own": {[]string{"-np", "2"}, "setsid -w sh -c " + quote(catching) + "; true",
+		"below one in a session of its own": {[]string{"-np", "2"}, "setsid -w sh -c " + commandline.Quote(catching) + "; true",
 			syscall.SIGUSR1, 2, "forwarded SIGUSR1 to 2 ranks\n"},
 		"not below one that catches": {[]string{"-np", "2"}, `trap "echo got USR1" USR1; sh -c ` +
-			quote(strings.ReplaceAll(catching, "got", "below")) + ` & trap "exit 0" TERM; while :; do sleep 0.05; done`,
+			commandline.Quote(strings.ReplaceAll(catching, "got", "below")) + ` & trap "exit 0" TERM; while :; do sleep 0.05; done`,
 			syscall.SIGUSR1, 2, "forwarded SIGUSR1 to 2 ranks\n"},
 		"other hosts": {[]string{"-np", "3", "-H", "localhost:1," + farHosts(2, 1)}, catching, syscall.SIGUSR1, 3,
 			"forwarded SIGUSR1 to 3 ranks\n"},

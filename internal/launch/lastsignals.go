@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -17,9 +18,6 @@ const (
 	lastMessage = 100 * time.Millisecond
 	// forceTime is how long the launcher may take to end after a second signal.
 	forceTime = 2 * time.Second
-	// echoTime is how long after a signal another one of the same number counts as the same signal: timeout(1), for
-	// example, signals a process, and then the process's group.
-	echoTime = 150 * time.Millisecond
 )
 
 // begin opens the job's output and catches the launcher's signals, until end. It returns those that end the job.
@@ -51,39 +49,6 @@ func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 		j.progress.Close()
 		j.print(j.patience())
 		signal.Stop(pipe)
-	}
-}
-
-// notify is signal.Notify for all of the outs, without signals that are an echo (see echoTime), until stop is called. A
-// signal for which an out has no room is lost there.
-func notify(wanted []os.Signal, outs ...chan<- os.Signal) (stop func()) {
-	raw, done := make(chan os.Signal, 16), make(chan struct{})
-	signal.Notify(raw, wanted...)
-	go func() {
-		defer close(done)
-		withoutEchoes(raw, outs...)
-	}()
-	return func() {
-		signal.Stop(raw)
-		close(raw)
-		<-done
-	}
-}
-
-// withoutEchoes passes signals from raw on until that is closed.
-func withoutEchoes(raw <-chan os.Signal, outs ...chan<- os.Signal) {
-	counted := map[os.Signal]time.Time{}
-	for s := range raw {
-		if at, before := counted[s]; before && time.Since(at) < echoTime {
-			continue
-		}
-		counted[s] = time.Now()
-		for _, out := range outs {
-			select {
-			case out <- s:
-			default:
-			}
-		}
 	}
 }
 
@@ -200,4 +165,13 @@ func (j *Job) dropUnread() {
 	if err {
 		j.err.drop()
 	}
+}
+
+// forward forwards a signal to the job's ranks.
+func (j *Job) forward(ctx context.Context, sig syscall.Signal) delivery {
+	crews := j.running.Load()
+	if crews == nil {
+		return delivery{}
+	}
+	return forwardTo(ctx, (*crews)(), sig)
 }

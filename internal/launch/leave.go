@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/base/commandline"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 // leaveCommand is what the preStop hook of an MPIJob's worker runs.
@@ -30,7 +31,7 @@ func leave(name string, args []string) (code int, err error) {
 	help, err := leaveCommand.Parse(name, &struct{}{}, args)
 	switch {
 	case err != nil:
-		return exitUsage, err
+		return ending.UsageCode, err
 	case help != "":
 		return show(name, help), nil
 	}

@@ -22,9 +22,11 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/joining/observer"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/observe/jobs"
 	"github.com/gorovod/gorovod/internal/observe/top"
 	"github.com/gorovod/gorovod/internal/observe/tracemerge"
@@ -32,9 +34,6 @@ import (
 	"github.com/gorovod/gorovod/internal/tools/manifests"
 	"github.com/gorovod/gorovod/internal/tools/notices"
 )
-
-// exitUsage is the exit code for invalid arguments.
-const exitUsage = 2
 
 // Main is the program: argv[0] chooses between horovodrun, gorovod and the
 // hidden supervisor. It returns the exit code.
@@ -58,7 +57,7 @@ func Main(argv []string) int {
 		switch {
 		case len(argv) == 0:
 			io.WriteString(os.Stderr, usage())
-			return exitUsage
+			return ending.UsageCode
 		case argv[0] == "run":
 			name, argv = "gorovod run", argv[1:]
 		case argv[0] == "doctor":
@@ -96,7 +95,7 @@ func Main(argv []string) int {
 		case argv[0] == manCommand.Name:
 			return exit(name)(manual(name+" man", argv[1:]))
 		default:
-			return exit(name)(exitUsage, misspelt(argv[0]))
+			return exit(name)(ending.UsageCode, misspelt(argv[0]))
 		}
 	}
 	return exit(name)(run(name, argv))
@@ -115,7 +114,7 @@ func exit(name string) func(code int, err error) int {
 // useLogFormat writes this program's messages in the form that the environment of its ranks asks for. The ranks refuse
 // an invalid value in hvd.init().
 func useLogFormat(env []string) {
-	f, _ := logging.ParseFormat(lookEnv(env, logging.FormatVariable))
+	f, _ := logging.ParseFormat(environment.Get(env, logging.FormatVariable))
 	logging.Use(f)
 }
 
@@ -149,7 +148,7 @@ func run(name string, args []string) (code int, err error) {
 	code, why, err := launch(name, args)
 	switch {
 	case err != nil:
-		report{Refused: code == exitUsage, Text: err.Error()}.write(name, reportFile(args))
+		report{Refused: code == ending.UsageCode, Text: err.Error()}.write(name, reportFile(args))
 	case code != 0:
 		why.write(name, reportFile(args))
 	}
@@ -163,7 +162,7 @@ func launch(name string, args []string) (code int, why report, err error) {
 		return show(name, refusedValue(out)), why, nil
 	}
 	if err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	useLogFormat(f.environ(os.Environ()))
 	switch {
@@ -191,7 +190,7 @@ func launch(name string, args []string) (code int, why report, err error) {
 		}
 	}
 	if err := f.checkFiles(); err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	if f.Lifeline != nil {
 		hold(*f.Lifeline)
@@ -199,7 +198,7 @@ func launch(name string, args []string) (code int, why report, err error) {
 	var input []byte
 	if f.Input != "" {
 		if input, err = os.ReadFile(f.Input); err != nil {
-			return exitUsage, why, err
+			return ending.UsageCode, why, err
 		}
 	}
 	if f.mpiJob {
@@ -222,11 +221,11 @@ func launch(name string, args []string) (code int, why report, err error) {
 func (f *flags) launchRanks(name string, input []byte) (code int, why report, err error) {
 	hosts, err := f.hosts()
 	if err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	slots, err := assign(hosts, f.NumProc)
 	if err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	local := locals(hosts)
 	isHere := func(host string) bool { return local[host] }
@@ -243,13 +242,13 @@ func (f *flags) launchRanks(name string, input []byte) (code int, why report, er
 	}
 	if len(far) > 0 {
 		if err := checkRemotes(len(far), len(slots)); err != nil {
-			return exitUsage, why, err
+			return ending.UsageCode, why, err
 		}
 	}
 	path := ""
 	if here > 0 {
 		if err := checkLimits(here); err != nil {
-			return exitUsage, why, err
+			return ending.UsageCode, why, err
 		}
 		if path, code, err = findCommand(f.command[0], os.Getenv("PATH")); err != nil {
 			return code, why, err
@@ -290,11 +289,11 @@ func (f *flags) launch(j *Job) (code int, why report, err error) {
 		}
 	}
 	if j.Audience, err = f.openAudience(sayer(j.Name), ranks); err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	defer j.Audience.close()
 	if j.Telemetry, err = f.openTelemetry(f.command[0], func(text string) { warn(j.Name, text) }); err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	code, err = j.Run()
 	j.Audience.end(code, j.why, err)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/gorovod/gorovod/internal/base/logging"
+	"github.com/gorovod/gorovod/internal/base/regular"
 )
 
 // mpiJobDirectory is where the operator of an MPIJob of Kubeflow puts files for the launcher.
@@ -19,7 +20,7 @@ func (f *flags) inMPIJob(getenv func(string) string) bool {
 	if f.NNodes != "" || f.Hosts != "" || f.Hostfile != "" || f.DiscoveryScript != "" || getenv(nodesVariable) != "" {
 		return false
 	}
-	return isFile(filepath.Join(mpiJobDirectory, "hostfile"))
+	return regular.Is(filepath.Join(mpiJobDirectory, "hostfile"))
 }
 
 // useMPIJob takes the hosts from the operator's files. given: -np was given. Without -np the job has a process for each
@@ -33,7 +34,7 @@ func (f *flags) useMPIJob(given bool) error {
 		return err
 	}
 	if f.MinNP != nil {
-		if isFile(script) {
+		if regular.Is(script) {
 			f.DiscoveryScript = "/bin/sh " + script // through sh, so that the script needs no right to be executed
 			if f.SlotsPerHost == nil && len(hosts) > 0 {
 				f.SlotsPerHost = &hosts[0].Slots
@@ -66,7 +67,7 @@ func (f *flags) sayMPIJob(name string) {
 
 // kubexecProgram is the command that reaches the pods of an MPIJob whose operator uses no ssh; nil for another job.
 func kubexecProgram(getenv func(string) string) ([]string, error) {
-	if agent := getenv(kubexecVariable); agent == kubexecPath || agent == "" && isFile(kubexecPath) {
+	if agent := getenv(kubexecVariable); agent == kubexecPath || agent == "" && regular.Is(kubexecPath) {
 		return kubexec(kubexecPath)
 	}
 	return nil, nil

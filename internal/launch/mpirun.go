@@ -13,7 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
 	"github.com/gorovod/gorovod/internal/observe/door"
 	"github.com/gorovod/gorovod/internal/observe/metrics"
@@ -190,7 +192,7 @@ func (f *flags) allMPI(env []string) []string {
 		said := slices.ContainsFunc(env,
 			func(e string) bool { n, v, _ := strings.Cut(e, "="); return n == name && v != "" })
 		if !f.mpiByVariable || !said {
-			env = setenv(env, name, "mpi")
+			env = environment.Set(env, name, "mpi")
 		}
 	}
 	return env
@@ -206,15 +208,15 @@ func (f *flags) letRankZeroShow(env []string, here bool) ([]string, error) {
 		if address == "" {
 			continue
 		}
-		env = setenv(env, page.variable, address)
+		env = environment.Set(env, page.variable, address)
 		if token := f.lookup(door.TokenVariable); token != "" {
-			env = setenv(env, door.TokenVariable, token)
+			env = environment.Set(env, door.TokenVariable, token)
 		}
 		o, err := door.From(address, func(name string) string {
 			if name == door.TokenFileVariable && !here {
 				return ""
 			}
-			return lookEnv(env, name)
+			return environment.Get(env, name)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", said, err)
@@ -255,36 +257,36 @@ func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
 func runMPI(f *flags) (code int, err error) {
 	hosts, err := f.hosts()
 	if err != nil {
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	if _, err := assign(hosts, f.NumProc); err != nil {
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
-		return exitUsage, fmt.Errorf("--mpi: mpirun is not installed: install Open MPI (package openmpi-bin) or "+
+		return ending.UsageCode, fmt.Errorf("--mpi: mpirun is not installed: install Open MPI (package openmpi-bin) or "+
 			"MPICH (mpich), or leave --mpi out, since MPI is not needed: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	version, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
 	if err != nil {
-		return exitUsage, fmt.Errorf("%s --version: %w\n%s", path, err, version)
+		return ending.UsageCode, fmt.Errorf("%s --version: %w\n%s", path, err, version)
 	}
 	l, err := mpiLauncherOf(string(version))
 	if err != nil {
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	env, err := f.letRankZeroShow(f.allMPI(f.environ(os.Environ())), isLocal(hosts[0].Name))
 	if err != nil {
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	words, err := f.mpirun(l, hosts, env)
 	if err != nil {
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	if ssh := f.sshOptions(); ssh != "" && l == hydraLauncher {
-		env = setenv(env, hydraArgsVariable, strings.TrimSpace(os.Getenv(hydraArgsVariable)+" "+ssh))
+		env = environment.Set(env, hydraArgsVariable, strings.TrimSpace(os.Getenv(hydraArgsVariable)+" "+ssh))
 	}
 	for _, note := range f.mpiNotes(l) {
 		warn("horovodrun", note)
@@ -292,5 +294,5 @@ func runMPI(f *flags) (code int, err error) {
 	if f.Verbose {
 		logging.Print(slog.LevelInfo, "horovodrun", "starting "+strings.Join(words, " "))
 	}
-	return exitUsage, fmt.Errorf("start %s: %w", path, syscall.Exec(path, words, env))
+	return ending.UsageCode, fmt.Errorf("start %s: %w", path, syscall.Exec(path, words, env))
 }

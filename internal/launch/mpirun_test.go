@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"net"
 	"os"
 	"os/exec"
@@ -178,7 +179,7 @@ func TestRankZeroOfMpirunShowsTheJob(t *testing.T) {
 		run.Stderr = &says
 		out, err := run.Output()
 		if c.refusal != "" {
-			if run.ProcessState.ExitCode() != exitUsage || !strings.Contains(says.String(), c.refusal) {
+			if run.ProcessState.ExitCode() != ending.UsageCode || !strings.Contains(says.String(), c.refusal) {
 				t.Errorf("%s %s: %v: %s", c.env, c.args, err, says.String())
 			}
 			continue

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/auth"
 	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 )
 
@@ -135,14 +136,14 @@ func (f *flags) checkNodes(getenv func(string) string) error {
 func (f *flags) launchNodes(name string, input []byte) (code int, why report, err error) {
 	self, err := f.self()
 	if err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	path, code, err := findCommand(f.command[0], os.Getenv("PATH"))
 	if err != nil {
 		return code, why, err
 	}
 	if err := checkSecret(f.place.Count, os.Getenv); err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	if f.place.Elastic {
 		return f.launchFleet(name, path, input, self)
@@ -152,7 +153,7 @@ func (f *flags) launchNodes(name string, input []byte) (code int, why report, er
 	}
 	key, err := nodesKey(os.Getenv)
 	if err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -267,17 +268,17 @@ func (f *flags) launchAt(name, path string, input []byte, all []nodes.Node) (cod
 	}
 	slots, err := assign(hosts, np)
 	if err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	if last := slots[len(slots)-1].Host; last != names[len(names)-1] {
-		return exitUsage, why, fmt.Errorf("-np %d leaves nodes without a process: %s would be the last of %d nodes "+
+		return ending.UsageCode, why, fmt.Errorf("-np %d leaves nodes without a process: %s would be the last of %d nodes "+
 			"with one. Start fewer nodes, or give --nproc-per-node", np, last, len(all))
 	}
 	if err := checkRemotes(len(lines), len(slots)); err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	if err := checkLimits(slots[0].LocalSize); err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	for _, note := range f.notes(len(all) > 1) {
 		warn(name, note)
@@ -383,7 +384,7 @@ func serveNode(conn *auth.Sealed, say func(text string)) (code int, err error) {
 		return *a.over, nil
 	case a.turnedAway != "":
 		return 1, errors.New(a.turnedAway)
-	case a.crew.Load() == nil && a.gone || code == exitUsage:
+	case a.crew.Load() == nil && a.gone || code == ending.UsageCode:
 		return 1, errors.New("node 0 has given up before the job began; its own output says why")
 	case a.gone:
 		return 1, errors.New("node 0 is gone, and has not said how the job ended")

@@ -11,6 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/auth"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/driver"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 )
 
@@ -19,7 +20,7 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 	var key []byte
 	if f.place.Count > 1 {
 		if key, err = nodesKey(os.Getenv); err != nil {
-			return exitUsage, why, err
+			return ending.UsageCode, why, err
 		}
 	}
 	if f.place.Rank != 0 {
@@ -30,11 +31,11 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 	o := driver.Options{Config: f.fleetRules(env, self.Slots), Grace: f.grace(), Certificates: f.certificates,
 		Hosts: []membership.Host{{Name: self.Host, Slots: self.Slots}}}
 	if o.Config.Max < o.Config.NP {
-		return exitUsage, why, fmt.Errorf("the job needs %d processes to start, and may have %d (%d nodes of %d, or "+
+		return ending.UsageCode, why, fmt.Errorf("the job needs %d processes to start, and may have %d (%d nodes of %d, or "+
 			"--max-np): raise --nnodes or --max-np", o.Config.NP, o.Config.Max, f.place.Count, self.Slots)
 	}
 	if err := checkLimits(self.Slots); err != nil {
-		return exitUsage, why, err
+		return ending.UsageCode, why, err
 	}
 	var l net.Listener
 	if f.place.Count > 1 {

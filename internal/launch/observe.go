@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gorovod/gorovod/internal/joining/observer"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/observe/overview"
 )
 
@@ -19,7 +20,7 @@ import (
 // itself again, with the process's id, and ends. Then it shows the job until that process ends.
 func observe(args []string) (code int, err error) {
 	if len(args) > 1 {
-		return exitUsage, errors.New(observer.Subcommand + " is for the processes of a job")
+		return ending.UsageCode, errors.New(observer.Subcommand + " is for the processes of a job")
 	}
 	if len(args) == 0 {
 		if err := observeApart(); err != nil {
@@ -29,7 +30,7 @@ func observe(args []string) (code int, err error) {
 	}
 	pid, err := strconv.Atoi(args[0])
 	if err != nil {
-		return exitUsage, fmt.Errorf("%s %q: a process id is needed", observer.Subcommand, args[0])
+		return ending.UsageCode, fmt.Errorf("%s %q: a process id is needed", observer.Subcommand, args[0])
 	}
 	conn, err := net.FileConn(os.Stdin)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"golang.org/x/sys/unix"
 )
@@ -126,16 +127,16 @@ func openInput(input *os.File) (*os.File, error) {
 func (p *process) start() (code int, err error) {
 	defer p.handOver()
 	if p.Path == "" {
-		if p.Path, code, err = findCommand(p.Args[0], lookEnv(p.Env, "PATH")); err != nil {
+		if p.Path, code, err = findCommand(p.Args[0], environment.Get(p.Env, "PATH")); err != nil {
 			return code, err
 		}
 	}
 	env := p.Env
 	if p.Results {
-		env = setenv(env, resultVariable, fmt.Sprint(commandResultFD))
+		env = environment.Set(env, resultVariable, fmt.Sprint(commandResultFD))
 	}
 	if p.LateOutput != "" {
-		env = setenv(env, lateOutputVariable, p.LateOutput)
+		env = environment.Set(env, lateOutputVariable, p.LateOutput)
 	}
 	self, err := runningProgram()
 	if err != nil {

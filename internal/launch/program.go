@@ -7,6 +7,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/base/spelling"
 	"github.com/gorovod/gorovod/internal/base/version"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/observe/jobs"
 	"github.com/gorovod/gorovod/internal/observe/top"
 	"github.com/gorovod/gorovod/internal/observe/tracemerge"
@@ -111,7 +112,7 @@ func printNamed(c *commandline.Command, name string, args []string, make func(wh
 		text, err = make(o.Name)
 	}
 	if err != nil {
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	return show(name, text), nil
 }

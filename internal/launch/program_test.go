@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,7 +140,7 @@ func TestMisspeltCommands(t *testing.T) {
 		"run -np 2 --vrbos": "did you mean --verbose?",
 	} {
 		out, errs, code := as(t, nil, append([]string{"gorovod"}, strings.Fields(args)...)...)
-		if code != exitUsage || out != "" || !strings.HasPrefix(errs, "gorovod") || !strings.Contains(errs, says) ||
+		if code != ending.UsageCode || out != "" || !strings.HasPrefix(errs, "gorovod") || !strings.Contains(errs, says) ||
 			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%s: code %d, %q, want %q", args, code, errs, says)
 		}

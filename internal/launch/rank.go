@@ -44,3 +44,14 @@ func (r *rank) Ended(e outcome) {
 }
 
 func (r *rank) Gone() { r.news <- news{rank: r, kind: gone} }
+
+// startError is the error of a rank whose command could not start, with the launcher's exit code.
+type startError struct {
+	rank int
+	code int
+	err  error
+}
+
+func (e *startError) Error() string { return fmt.Sprintf("cannot start rank %d: %v", e.rank, e.err) }
+
+func (e *startError) Unwrap() error { return e.err }

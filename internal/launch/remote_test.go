@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"net"
 	"net/netip"
 	"os"
@@ -201,9 +202,9 @@ func TestOutputWaitsForCredit(t *testing.T) {
 // An agent does not obey frames that come before a launcher's greeting and job.
 func TestAgentsObeyLaunchersOnly(t *testing.T) {
 	for in, code := range map[string]int{
-		"":                        exitUsage,
-		"GET / HTTP/1.1\r\n\r\n":  exitUsage,
-		strings.Repeat("x", 5000): exitUsage,
+		"":                        ending.UsageCode,
+		"GET / HTTP/1.1\r\n\r\n":  ending.UsageCode,
+		strings.Repeat("x", 5000): ending.UsageCode,
 		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " 0.0.1 \n": 1,
 		"gorovod-launcher 77 " + build() + " \n":                      1,
 		// another build

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/tools/manifests"
 )
 
@@ -58,7 +59,7 @@ func TestOptionsInARenderedCommand(t *testing.T) {
 		switch {
 		case c.want == "" && (err != nil || code != 0):
 			t.Errorf("%s -- %s: %v", c.kind, c.command, err)
-		case c.want != "" && (err == nil || code != exitUsage || !strings.Contains(err.Error(), c.want) ||
+		case c.want != "" && (err == nil || code != ending.UsageCode || !strings.Contains(err.Error(), c.want) ||
 			out.Len() > 0):
 			t.Errorf("%s -- %s: exit code %d, %v; %q is needed", c.kind, c.command, code, err, c.want)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 // meeting holds the options of gorovod rendezvous.
@@ -48,23 +49,23 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 	case help != "":
 		return show(name, help), nil
 	case err != nil:
-		return exitUsage, err
+		return ending.UsageCode, err
 	case o.NumProc < 1 || o.NumProc > maxSlots:
-		return exitUsage, fmt.Errorf("-n %d: a number from 1 to %d is needed", o.NumProc, maxSlots)
+		return ending.UsageCode, fmt.Errorf("-n %d: a number from 1 to %d is needed", o.NumProc, maxSlots)
 	}
 	certificates, err := checkedCertificates(os.Getenv)
 	if err != nil {
-		return exitUsage, err
+		return ending.UsageCode, err
 	}
 	key := make([]byte, 32)
 	if secret == "" {
 		rand.Read(key)
 	} else if key, err = config.ParseKey(secret); err != nil {
-		return exitUsage, fmt.Errorf("%s: %w", secretVariable, err)
+		return ending.UsageCode, fmt.Errorf("%s: %w", secretVariable, err)
 	}
 	host, _, err := net.SplitHostPort(o.Listen)
 	if err != nil || host == "" {
-		return exitUsage, fmt.Errorf("--listen %s: HOST:PORT is needed", o.Listen)
+		return ending.UsageCode, fmt.Errorf("--listen %s: HOST:PORT is needed", o.Listen)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

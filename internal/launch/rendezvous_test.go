@@ -14,6 +14,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 // Ranks meet at gorovod rendezvous, with the environment that it prints, until it gets a signal.
@@ -87,7 +88,7 @@ func TestRendezvousRefusesWhatMakesNoSense(t *testing.T) {
 		{"-n 2", "c0ffee", "HOROVOD_SECRET_KEY: it has fewer than 32 hexadecimal digits"},
 	} {
 		code, err := serveRendezvous("gorovod rendezvous", strings.Fields(c.args), c.secret, io.Discard)
-		if code != exitUsage || err == nil || !strings.Contains(err.Error(), c.want) {
+		if code != ending.UsageCode || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %d, %v", c.args, code, err)
 		}
 		if c.secret != "" && strings.Contains(err.Error(), c.secret) {

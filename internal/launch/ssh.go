@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"github.com/gorovod/gorovod/internal/base/commandline"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,14 +103,11 @@ func (r *remoteShell) shell() string {
 	for _, c := range candidates {
 		if c != "" && !seen[c] {
 			seen[c] = true
-			b.WriteString(" " + quote(c))
+			b.WriteString(" " + commandline.Quote(c))
 		}
 	}
 	return b.String()
 }
-
-// quote makes s one word for any shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // kubexec makes a command of Kubeflow's script. The script runs kubectl exec without stdin; the command runs it with
 // stdin.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"golang.org/x/sys/unix"
 )
 
@@ -68,7 +69,7 @@ func supervise(args []string) int {
 	status := os.NewFile(statusFD, "status")
 	control := os.NewFile(controlFD, "control")
 	if len(args) < 2 || status == nil || control == nil {
-		return exitUsage
+		return ending.UsageCode
 	}
 	unix.CloseOnExec(statusFD)
 	unix.CloseOnExec(controlFD)

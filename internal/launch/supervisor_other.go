@@ -47,9 +47,6 @@ func takeOrphan(int) (how syscall.WaitStatus, ok bool)                  { return
 // inMemory is never called: no job is started.
 func inMemory(string, []byte) (*os.File, error) { return nil, errors.ErrUnsupported }
 
-// enlarge does nothing: no job is started.
-func enlarge(*os.File) {}
-
 // wakeWithParent does nothing: no job is started.
 func wakeWithParent() {}
 
@@ -58,6 +55,3 @@ func supervisorAttr() *syscall.SysProcAttr { return nil }
 
 // runningProgram is never called: no job is started.
 func runningProgram() (string, error) { return "", errors.ErrUnsupported }
-
-// agentsHere is never called: no job is started.
-func agentsHere() ([]int, error) { return nil, errors.ErrUnsupported }

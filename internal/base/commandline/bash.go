@@ -72,16 +72,16 @@ func (p *Program) bash(b *strings.Builder) {
   fi
   local all="" one="" two="" arguments="" runs=""
   case $command in
-`, p.Commands[0].Name, p.Name, singly(p.words()+" --help --licenses --version"))
+`, p.Commands[0].Name, p.Name, Quote(p.words()+" --help --licenses --version"))
 	for _, c := range p.Commands {
 		t := c.Options()
 		fmt.Fprintf(b, "    %s)\n      all=%s\n      one=%s\n      two=%s\n",
-			c.Name, singly(t.names()), singly(t.taking(1)), singly(t.taking(2)))
+			c.Name, Quote(t.names()), Quote(t.taking(1)), Quote(t.taking(2)))
 		if c.Runs {
 			b.WriteString("      runs=1\n")
 		}
 		if len(c.Words) > 0 {
-			fmt.Fprintf(b, "      arguments=%s\n", singly(strings.Join(c.Words, " ")))
+			fmt.Fprintf(b, "      arguments=%s\n", Quote(strings.Join(c.Words, " ")))
 		}
 		b.WriteString("      ;;\n")
 	}
@@ -91,7 +91,7 @@ func (p *Program) bash(b *strings.Builder) {
 		for _, o := range c.Options() {
 			var patterns []string
 			for _, name := range o.Names {
-				patterns = append(patterns, singly(c.Name+" "+name))
+				patterns = append(patterns, Quote(c.Name+" "+name))
 			}
 			action := ""
 			switch o.offers() {
@@ -102,7 +102,7 @@ func (p *Program) bash(b *strings.Builder) {
 			case programs:
 				action = "COMPREPLY=($(compgen -c -- \"$cur\"))"
 			case choices:
-				words := singly(strings.Join(o.Words, " "))
+				words := Quote(strings.Join(o.Words, " "))
 				action = fmt.Sprintf("COMPREPLY=($(compgen -W %s -- \"$cur\"))", words)
 			default:
 				continue

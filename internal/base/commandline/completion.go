@@ -72,6 +72,3 @@ func (p *Program) words() string {
 	}
 	return strings.Join(all, " ")
 }
-
-// singly quotes text for a shell.
-func singly(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

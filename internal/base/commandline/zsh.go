@@ -28,7 +28,7 @@ func (p *Program) zsh(b *strings.Builder) {
 	fmt.Fprintf(b, "    _%s_%s\n    return\n  fi\n", p.Name, p.Commands[0].Name)
 	b.WriteString("  if ((CURRENT == 2)); then\n    local -a commands=(\n")
 	for _, c := range p.Commands {
-		fmt.Fprintf(b, "      %s\n", singly(c.Name+":"+c.About))
+		fmt.Fprintf(b, "      %s\n", Quote(c.Name+":"+c.About))
 	}
 	b.WriteString("    )\n    _describe command commands\n    return\n  fi\n")
 	b.WriteString("  local command=$words[2]\n  shift words\n  ((CURRENT--))\n")
@@ -65,10 +65,10 @@ func (o *Option) zsh(b *strings.Builder) {
 		for _, value := range strings.Fields(o.Value) {
 			spec += ":" + strings.ReplaceAll(value, ":", `\:`) + ":" + o.zshAction()
 		}
-		fmt.Fprintf(b, " \\\n    %s", singly(spec))
+		fmt.Fprintf(b, " \\\n    %s", Quote(spec))
 	}
 	if o.Off != "" {
-		fmt.Fprintf(b, " \\\n    %s", singly("("+exclude+")"+o.Off+"[The opposite of "+o.long()+".]"))
+		fmt.Fprintf(b, " \\\n    %s", Quote("("+exclude+")"+o.Off+"[The opposite of "+o.long()+".]"))
 	}
 }
 

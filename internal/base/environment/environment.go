@@ -1,6 +1,6 @@
 // Package environment finds out, from a process's variables, which launcher has started it as which rank of a job:
 // horovodrun, torchrun, mpirun of Open MPI, mpiexec of MPICH and its kin (Hydra), srun of Slurm, or jsrun of IBM's
-// LSF. It reads only the variables that it is given.
+// LSF. Find reads only the variables that it is given. Get, Set and Overlay are for environments as lists.
 package environment
 
 import (

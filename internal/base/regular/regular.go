@@ -50,3 +50,9 @@ func Read(path string, most int64) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// Is reports whether path is a regular file, or a link to one.
+func Is(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}

@@ -7,6 +7,9 @@ import (
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
+// UsageCode is the exit code for invalid arguments.
+const UsageCode = 2
+
 // LostCode is the exit code after the loss of a host, as ssh has it.
 const LostCode = 255
 
