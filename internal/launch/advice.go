@@ -8,6 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 const notThere = "gorovod is not there under that name: say with --remote-command what it is called there"
@@ -39,7 +40,7 @@ func sshAdvice(ssh []string, host string, code int, text string) string {
 			return a.advice
 		}
 	}
-	if code == exitNotFound {
+	if code == spawn.NotFoundCode {
 		return notThere
 	}
 	if code == 0 || code == ending.UsageCode {

@@ -19,6 +19,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/reach"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // The launcher pings each agent, and the agent answers. An end that hears nothing for too long treats the connection as
@@ -30,12 +31,12 @@ const (
 	deafSilence   = time.Second      // how long the agent waits once it cannot write to the launcher
 )
 
-// agent runs the launcher's commands on another host: a localCrew behind frames. When the connection is lost, the agent
-// ends all commands and itself.
+// agent runs the launcher's commands on another host: a spawn.LocalCrew behind frames. When the connection is lost, the
+// agent ends all commands and itself.
 type agent struct {
 	sender
-	crew atomic.Pointer[localCrew] // nil before the job
-	key  []byte                    // the job's secret
+	crew atomic.Pointer[spawn.LocalCrew] // nil before the job
+	key  []byte                          // the job's secret
 	// launcher is the launcher's address as this host sees it; empty if it is not known.
 	launcher string
 	// own: the job's commands start in this program's working directory, because the launcher's is on another host.
@@ -73,7 +74,7 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 	// Not ignored: commands would inherit that.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
-	wakeWithParent() // should a stopped agent's sshd end
+	spawn.WakeWithParent() // should a stopped agent's sshd end
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0]
@@ -122,11 +123,11 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 	}()
 	signals := make(chan os.Signal, 1)
 	if a.going == nil {
-		defer notify([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signals)()
+		defer spawn.Notify([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signals)()
 	}
 	if a.own {
 		users := make(chan os.Signal, 16)
-		stop := notify(forwarded, users)
+		stop := spawn.Notify(spawn.Forwarded, users)
 		defer func() {
 			stop()
 			close(users)
@@ -225,7 +226,7 @@ func (a *agent) take(job *assignment) error {
 			return fmt.Errorf("the launcher's working directory is not there: %w", err)
 		}
 	}
-	if err := checkLimits(job.Slots); err != nil {
+	if err := spawn.CheckLimits(job.Slots); err != nil {
 		return err
 	}
 	var interfaces []reach.Own
@@ -235,11 +236,11 @@ func (a *agent) take(job *assignment) error {
 			return err
 		}
 	}
-	crew, err := newLocalCrew(job.Host, job.Secret, false)
+	crew, err := spawn.NewLocalCrew(job.Host, job.Secret, false)
 	if err != nil {
 		return err
 	}
-	if err := crew.feed(job.Input); err != nil {
+	if err := crew.Feed(job.Input); err != nil {
 		crew.Close()
 		return err
 	}
@@ -260,7 +261,7 @@ func (a *agent) answer(id int, q *query) {
 	var answer any
 	var err error
 	if q.What == forwardQuery {
-		ctx, cancel := context.WithTimeout(context.Background(), forwardTime)
+		ctx, cancel := context.WithTimeout(context.Background(), spawn.ForwardTime)
 		defer cancel()
 		answer = a.crew.Load().Forward(ctx, syscall.Signal(q.Signal))
 	} else {
@@ -275,7 +276,7 @@ func (a *agent) answer(id int, q *query) {
 	a.tell(reply)
 }
 
-func (a *agent) start(id int, c command) {
+func (a *agent) start(id int, c spawn.Command) {
 	c.Env = environment.Overlay(os.Environ(), c.Env)
 	r := &reporter{agent: a, id: id}
 	r.room.L = &r.mu
@@ -326,14 +327,14 @@ func (a *agent) end() {
 	}()
 	select {
 	case <-none:
-	case <-time.After(leftoverGrace + killGrace):
+	case <-time.After(spawn.LeftoverGrace + killGrace):
 	}
 }
 
 // kill kills all commands.
 func (a *agent) kill() {
 	if crew := a.crew.Load(); crew != nil {
-		crew.kill()
+		crew.Kill()
 	}
 }
 
@@ -343,15 +344,15 @@ type reporter struct {
 	id    int
 
 	mu     sync.Mutex
-	room   sync.Cond        // credit has come, or the launcher is gone
-	credit [streamCount]int // bytes that may be sent. mu
+	room   sync.Cond          // credit has come, or the launcher is gone
+	credit [spawn.Streams]int // bytes that may be sent. mu
 }
 
 func (r *reporter) Started(pid int) {
 	r.agent.tell(note{Type: startedNote, ID: r.id, PID: pid, At: time.Now().UnixNano()})
 }
 
-func (r *reporter) Ended(e outcome) { r.agent.tell(e.note(r.id)) }
+func (r *reporter) Ended(e spawn.Outcome) { r.agent.tell(noteOf(r.id, e)) }
 
 func (r *reporter) Gone() {
 	r.agent.tell(note{Type: goneNote, ID: r.id})
@@ -399,7 +400,7 @@ func (r *reporter) take(stream, most int) int {
 }
 
 func (r *reporter) grant(stream, bytes int) {
-	if stream < 0 || stream >= streamCount || bytes < 0 {
+	if stream < 0 || stream >= spawn.Streams || bytes < 0 {
 		return
 	}
 	r.mu.Lock()
@@ -410,11 +411,11 @@ func (r *reporter) grant(stream, bytes int) {
 
 // forward forwards a signal that the launcher of this node got to the node's ranks, and tells the user.
 func (a *agent) forward(sig syscall.Signal) {
-	ctx, cancel := context.WithTimeout(context.Background(), forwardTime)
+	ctx, cancel := context.WithTimeout(context.Background(), spawn.ForwardTime)
 	defer cancel()
-	d := delivery{}
+	d := spawn.Delivery{}
 	if crew := a.crew.Load(); crew != nil {
 		d = crew.Forward(ctx, sig)
 	}
-	a.say(d.text(sig, " of this node"))
+	a.say(d.Text(sig, " of this node"))
 }

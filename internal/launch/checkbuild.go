@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/version"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/tools/doctor/cluster"
 	"github.com/gorovod/gorovod/internal/tools/interpreter"
 )
@@ -58,7 +59,7 @@ type item struct {
 func jobsPython(command, env []string) (p cluster.Python, note string, err error) {
 	names, named := []string{"python3", "python"}, false
 	if len(command) > 0 {
-		if _, _, err := findCommand(command[0], environment.Get(env, "PATH")); err != nil {
+		if _, _, err := spawn.FindCommand(command[0], environment.Get(env, "PATH")); err != nil {
 			return p, "", err
 		}
 		if named = strings.HasPrefix(filepath.Base(command[0]), "python"); named {
@@ -69,7 +70,7 @@ func jobsPython(command, env []string) (p cluster.Python, note string, err error
 	ctx, stop := interpreter.Interruptible()
 	defer stop()
 	for _, name := range names {
-		path, _, err := findCommand(name, environment.Get(env, "PATH"))
+		path, _, err := spawn.FindCommand(name, environment.Get(env, "PATH"))
 		if err != nil {
 			continue
 		}

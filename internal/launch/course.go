@@ -9,11 +9,12 @@ import (
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // newsPatience is how long the launcher waits after the first failure for news that is under way. It orders news by the
 // time of the events, not by the time of arrival.
-const newsPatience = vigilInterval + tailPatience + 50*time.Millisecond
+const newsPatience = spawn.VigilInterval + spawn.TailPatience + 50*time.Millisecond
 
 // reportTime is how long the launcher waits for the reports of processes that have ended.
 const reportTime = time.Second
@@ -193,7 +194,7 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 		strings.Contains(v.Cause, strings.TrimSuffix(first.Text, rendezvous.Unfinished))) {
 		b.WriteString(v.View) // the verdict is about this failure
 	}
-	stderr := j.ranks[culprit].streams[stderrStream]
+	stderr := j.ranks[culprit].streams[spawn.Stderr]
 	absent := ""
 	if missing := j.server.Missing(); used && !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {
 		absent = "\nranks that never came to hvd.init(): " + strings.Trim(fmt.Sprint(missing), "[]")

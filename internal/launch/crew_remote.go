@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // closePatience is how long a closed crew may take to end by itself. An agent with commands to end takes longer;
@@ -201,7 +202,7 @@ func (c *remoteCrew) Err() error {
 	}
 }
 
-func (c *remoteCrew) Start(id int, cmd command, w watcher) {
+func (c *remoteCrew) Start(id int, cmd spawn.Command, w spawn.Watcher) {
 	k := newRemoteWorker(c, id, w)
 	c.mu.Lock()
 	_, twice := c.workers[id]
@@ -212,9 +213,9 @@ func (c *remoteCrew) Start(id int, cmd command, w watcher) {
 	c.mu.Unlock()
 	switch {
 	case twice:
-		k.conclude(outcome{Code: 1, Err: fmt.Errorf("%d runs already", id)})
+		k.conclude(spawn.Outcome{Code: 1, Err: fmt.Errorf("%d runs already", id)})
 	case gone != nil:
-		k.conclude(outcome{Code: 1, Err: gone})
+		k.conclude(spawn.Outcome{Code: 1, Err: gone})
 	default:
 		c.tell(note{Type: startNote, ID: id, Command: &cmd})
 	}
@@ -440,13 +441,13 @@ type remoteWorker struct {
 	crew    *remoteCrew
 	id      int
 	began   time.Time
-	w       watcher
+	w       spawn.Watcher
 	events  chan *note // started, ended, gone and over: each once
 	lost    chan error // capacity 1: nothing more will come
-	streams [streamCount]*inflow
+	streams [spawn.Streams]*inflow
 }
 
-func newRemoteWorker(c *remoteCrew, id int, w watcher) *remoteWorker {
+func newRemoteWorker(c *remoteCrew, id int, w spawn.Watcher) *remoteWorker {
 	k := &remoteWorker{crew: c, id: id, began: time.Now(), w: w, events: make(chan *note, 4), lost: make(chan error, 1)}
 	for i := range k.streams {
 		k.streams[i] = &inflow{more: make(chan struct{}, 1), over: make(chan struct{})}
@@ -463,8 +464,8 @@ func newRemoteWorker(c *remoteCrew, id int, w watcher) *remoteWorker {
 }
 
 // conclude ends a worker that has not started.
-func (k *remoteWorker) conclude(e outcome) {
-	n := e.note(k.id)
+func (k *remoteWorker) conclude(e spawn.Outcome) {
+	n := noteOf(k.id, e)
 	k.events <- &n
 	k.events <- &note{Type: goneNote, ID: k.id}
 	k.events <- &note{Type: overNote, ID: k.id}
@@ -475,7 +476,7 @@ func (k *remoteWorker) cut(err error) { k.lost <- err }
 
 // follow reports the command's events to the watcher.
 func (k *remoteWorker) follow() {
-	e := outcome{}
+	e := spawn.Outcome{}
 	ended, gone, over := false, false, false
 	leave := func() {
 		if !gone {
@@ -483,11 +484,11 @@ func (k *remoteWorker) follow() {
 			k.w.Gone()
 		}
 	}
-	end := func(how outcome) {
+	end := func(how spawn.Outcome) {
 		if ended = true; how.Err == nil && (how.Signal != 0 || how.Code != 0 || how.Lost != nil) {
 			select {
-			case <-k.streams[stderrStream].over:
-			case <-time.After(tailPatience):
+			case <-k.streams[spawn.Stderr].over:
+			case <-time.After(spawn.TailPatience):
 			}
 		}
 		k.w.Ended(how)
@@ -588,7 +589,7 @@ func (s *inflow) run(output func(p []byte), grant func(n int)) {
 }
 
 // Forward asks the agent.
-func (c *remoteCrew) Forward(ctx context.Context, sig syscall.Signal) (d delivery) {
+func (c *remoteCrew) Forward(ctx context.Context, sig syscall.Signal) (d spawn.Delivery) {
 	text, err := c.ask(ctx, query{What: forwardQuery, Signal: int(sig)})
 	if err == nil {
 		err = json.Unmarshal(text, &d)
@@ -596,7 +597,7 @@ func (c *remoteCrew) Forward(ctx context.Context, sig syscall.Signal) (d deliver
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return delivery{Asked: len(c.workers), Silent: len(c.workers)}
+		return spawn.Delivery{Asked: len(c.workers), Silent: len(c.workers)}
 	}
 	return d
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // leaveVariable is --leave-on as a variable.
@@ -23,7 +24,7 @@ type departure struct {
 func departures(where string, say func(text string)) *departure {
 	d := &departure{why: make(chan string, 8)}
 	signals := make(chan os.Signal, 4)
-	notify([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signals) // until the launcher ends
+	spawn.Notify([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signals) // until the launcher ends
 	notice := make(chan string, 1)
 	if where != "" {
 		go func() { notice <- awaitNotice(where, say) }()

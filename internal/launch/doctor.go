@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/base/environment"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/tools/doctor"
 	"github.com/gorovod/gorovod/internal/tools/doctor/cluster"
 	"github.com/gorovod/gorovod/internal/tools/interpreter"
@@ -44,7 +45,7 @@ func (q *query) answer(ctx context.Context, key []byte) (any, error) {
 	switch q.What {
 	case inspectQuery:
 		env := environment.Overlay(withoutSecrets(os.Environ()), q.Env)
-		path, _, err := findCommand(q.Python, environment.Get(env, "PATH"))
+		path, _, err := spawn.FindCommand(q.Python, environment.Get(env, "PATH"))
 		if err != nil {
 			path = q.Python // there is no such interpreter; doctor then reports none
 		}

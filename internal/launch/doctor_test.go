@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/tools/doctor"
 )
 
@@ -73,7 +74,7 @@ echo "{\"Version\": \"$KEPT\", \"Packages\": {\"torch\": \"7$HOROVOD_SECRET_KEY\
 		t.Fatal(err)
 	}
 	t.Setenv(sshVariable, ssh)
-	t.Setenv(secretVariable, "another job's")
+	t.Setenv(spawn.SecretVariable, "another job's")
 	t.Setenv("KEPT", "9.8.7")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	var out bytes.Buffer

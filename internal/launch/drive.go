@@ -16,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/drive"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/overview"
 )
 
@@ -149,7 +150,7 @@ func driveNetwork(c drive.Config, near *meetingPoint, met func(peers []string)) 
 		Environment: func(a membership.Start) map[string]string {
 			set := slotOf(a).variables()
 			maps.Copy(set, elasticVariables(nil, a, near.seenFrom(c.Address), interfaces))
-			delete(set, secretVariable) // the starter has it, and hands it to workers in private
+			delete(set, spawn.SecretVariable) // the starter has it, and hands it to workers in private
 			return set
 		},
 	}

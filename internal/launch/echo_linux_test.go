@@ -4,42 +4,14 @@ import (
 	"bufio"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
-)
 
-// A program that signals a process and then its group has sent one signal. A signal of another number counts at once.
-func TestEchoesOfSignals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		raw, out := make(chan os.Signal), make(chan os.Signal, 16)
-		go withoutEchoes(raw, out)
-		for _, s := range []struct {
-			after time.Duration
-			sig   syscall.Signal
-		}{
-			{0, syscall.SIGTERM}, {time.Millisecond, syscall.SIGTERM}, {time.Millisecond, syscall.SIGINT},
-			{echoTime - 3*time.Millisecond, syscall.SIGTERM}, {2 * time.Millisecond, syscall.SIGTERM},
-		} {
-			time.Sleep(s.after)
-			raw <- s.sig
-		}
-		close(raw)
-		synctest.Wait()
-		close(out)
-		var got []os.Signal
-		for s := range out {
-			got = append(got, s)
-		}
-		if want := []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGTERM}; !slices.Equal(got, want) {
-			t.Errorf("%v count, want %v", got, want)
-		}
-	})
-}
+	"github.com/gorovod/gorovod/internal/launch/spawn"
+)
 
 // At a second signal a node kills its processes, whatever time they have asked for: here a worker that ignores SIGTERM.
 func TestSecondSignalKillsANodesWorkers(t *testing.T) {
@@ -57,8 +29,8 @@ func TestSecondSignalKillsANodesWorkers(t *testing.T) {
 	greet(orders, launcherGreeting, "")
 	s := &sender{w: orders}
 	s.note(note{Type: jobNote, Job: &assignment{Host: "h", Secret: "00", Slots: 1, Leaves: true}})
-	s.note(note{Type: startNote, ID: 7, Command: &command{Args: []string{"sh", "-c", `trap "" TERM; echo $$; sleep 1000`},
-		Env: append(os.Environ(), elasticVariable+"=1")}})
+	s.note(note{Type: startNote, ID: 7, Command: &spawn.Command{Args: []string{"sh", "-c", `trap "" TERM; echo $$; sleep 1000`},
+		Env: append(os.Environ(), spawn.ElasticVariable+"=1")}})
 	text := ""
 	for !strings.HasSuffix(text, "\n") {
 		f, err := frames.next()
@@ -76,7 +48,7 @@ func TestSecondSignalKillsANodesWorkers(t *testing.T) {
 	began := time.Now()
 	going <- ""
 	for syscall.Kill(pid, 0) == nil {
-		if time.Sleep(10 * time.Millisecond); time.Since(began) > farewellTime/2 {
+		if time.Sleep(10 * time.Millisecond); time.Since(began) > spawn.FarewellTime/2 {
 			syscall.Kill(pid, syscall.SIGKILL)
 			t.Errorf("the worker lives on %v after the second signal", time.Since(began))
 			break

@@ -22,6 +22,7 @@ import (
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // elasticJob is a job whose processes come and go: package driver decides, and elasticJob runs them by crews.
@@ -40,7 +41,7 @@ type elasticJob struct {
 	near    *meetingPoint // where workers of this host find the driver
 	far     *meetingPoint // where workers of other hosts find the driver; nil while there are none
 	serving sync.WaitGroup
-	here    *localCrew
+	here    *spawn.LocalCrew
 	crews   map[string]*post  // of other hosts
 	seen    map[string]string // the launcher's address as other hosts have seen it
 	workers map[int]*workerProcess
@@ -71,7 +72,7 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 	} else if o.Hosts, err = f.elasticHosts(); err != nil {
 		return ending.UsageCode, why, err
 	}
-	path, code, err := findCommand(f.command[0], os.Getenv("PATH"))
+	path, code, err := spawn.FindCommand(f.command[0], os.Getenv("PATH"))
 	if err != nil {
 		return code, why, err
 	}
@@ -153,15 +154,15 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 			}
 		}()
 	}
-	if e.here, err = newLocalCrew("localhost", hex.EncodeToString(e.key), true); err != nil {
+	if e.here, err = spawn.NewLocalCrew("localhost", hex.EncodeToString(e.key), true); err != nil {
 		return 1, err
 	}
-	if err := e.here.feed(e.Input); err != nil {
+	if err := e.here.Feed(e.Input); err != nil {
 		return 1, err
 	}
-	list := func() map[string]crew {
+	list := func() map[string]spawn.Crew {
 		crews := e.remoteCrews()
-		crews[e.here.host] = e.here
+		crews[e.here.Host()] = e.here
 		return crews
 	}
 	e.running.Store(&list)
@@ -224,7 +225,7 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 		shown := e.shown[f.Worker]
 		e.mu.Unlock()
 		e.why.Stderr = f.Death.Stderr
-		lines = e.lastLines(f.Death.Stderr, linePrefix(f.Worker, streamNames[stderrStream]), shown)
+		lines = e.lastLines(f.Death.Stderr, linePrefix(f.Worker, spawn.StreamNames[spawn.Stderr]), shown)
 		if f.Death.Reason == "" && f.Death.Signal == 0 {
 			lines = lastException(f.Death.Stderr) + lines
 		}
@@ -306,7 +307,7 @@ func (e *elasticJob) start(a membership.Start) {
 	e.mu.Unlock()
 	go func() {
 		if err := e.place(w, a); err != nil {
-			notStarted(w, 1, err)
+			spawn.NotStarted(w, 1, err)
 			w.Over()
 		}
 	}()
@@ -322,7 +323,7 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		if e.alone { // otherwise other hosts may come, whose workers must reach this one
 			interfaces = []string{"lo"}
 		}
-		w.run(e.here, command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces),
+		w.run(e.here, spawn.Command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces),
 			Results: e.ResultDir != "", LateOutput: e.lateOutput(w, true)})
 		return nil
 	}
@@ -335,7 +336,7 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 	if e.Apart {
 		others = e.Settings
 	}
-	w.run(c, command{Args: e.Args, Env: e.environ(others, a, e.far.seenFrom(c.ready.Launcher), e.Interfaces),
+	w.run(c, spawn.Command{Args: e.Args, Env: e.environ(others, a, e.far.seenFrom(c.ready.Launcher), e.Interfaces),
 		Results: e.ResultDir != "", LateOutput: e.lateOutput(w, false)})
 	return nil
 }
@@ -430,7 +431,7 @@ func (e *elasticJob) linesOf(number int) (stdout, stderr string, ok bool) {
 	if w == nil || !w.opened.Load() {
 		return "", "", w != nil
 	}
-	return w.streams[stdoutStream].last(), w.streams[stderrStream].last(), true
+	return w.streams[spawn.Stdout].last(), w.streams[spawn.Stderr].last(), true
 }
 
 // signal signals a worker's process.
@@ -488,7 +489,7 @@ func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.Ad
 // where to meet the others. Horovod's variables have the driver's address, for programs that look before hvd.init().
 func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, interfaces []string) map[string]string {
 	set := shared(key, addrs, interfaces)
-	set[elasticVariable] = set[candidatesVariable]
+	set[spawn.ElasticVariable] = set[candidatesVariable]
 	delete(set, candidatesVariable)
 	set["HOROVOD_ELASTIC"], set["GOROVOD_ELASTIC_WORKER"] = "1", strconv.Itoa(a.Worker)
 	return set

@@ -20,6 +20,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/regular"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/driver"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 const (
@@ -239,13 +240,14 @@ func (d *discovery) advice(err error) string {
 		return ""
 	}
 	switch exit.ExitCode() {
-	case exitNotFound:
+	case spawn.NotFoundCode:
 		if strings.Contains(name, "/") {
 			return ""
 		}
 		return "\n  a shell does not look into this directory, where " + name +
-			" lies: write --host-discovery-script " + commandline.Join([]string{strings.TrimSpace("./" + name + " " + rest)})
-	case exitNotExecutable:
+			" lies: write --host-discovery-script " + commandline.Join([]string{strings.TrimSpace("./" + name + " " +
+			rest)})
+	case spawn.NotExecutableCode:
 		return "\n  make it executable: chmod +x " + commandline.Join([]string{name})
 	}
 	return ""

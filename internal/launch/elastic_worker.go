@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // workerProcess is a worker of an elastic job while its command runs. Output prefixes and files have its number instead
@@ -18,7 +20,7 @@ type workerProcess struct {
 	opened  atomic.Bool // streams are set
 
 	mu      sync.Mutex
-	crew    crew           // nil until the command is started
+	crew    spawn.Crew     // nil until the command is started
 	pending syscall.Signal // a signal that came before the crew
 }
 
@@ -63,7 +65,7 @@ func nameResults(dir string, ranks map[int]int, workers int) error {
 }
 
 // run starts the command by a crew.
-func (w *workerProcess) run(c crew, cmd command) {
+func (w *workerProcess) run(c spawn.Crew, cmd spawn.Command) {
 	w.mu.Lock()
 	w.crew = c
 	pending := w.pending
@@ -92,7 +94,7 @@ func (w *workerProcess) Started(pid int) {
 	w.job.tell("worker %d runs on %s with pid %d", w.id, w.host, pid)
 }
 
-func (w *workerProcess) Ended(e outcome) {
+func (w *workerProcess) Ended(e spawn.Outcome) {
 	switch {
 	case e.Err != nil:
 		e.Code = max(1, e.Code)
@@ -101,9 +103,9 @@ func (w *workerProcess) Ended(e outcome) {
 		w.elastic.driver.HostLost(w.host)
 	}
 	d := w.death(e)
-	if d.Failed() && w.streams[stderrStream] != nil {
+	if d.Failed() && w.streams[spawn.Stderr] != nil {
 		w.elastic.mu.Lock()
-		w.elastic.shown[w.id] = w.streams[stderrStream].shown.Load()
+		w.elastic.shown[w.id] = w.streams[spawn.Stderr].shown.Load()
 		w.elastic.mu.Unlock()
 	}
 	w.elastic.driver.Ended(w.id, d)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"golang.org/x/sys/unix"
 )
 
@@ -247,7 +248,7 @@ func TestStoppedProcessesAreEnded(t *testing.T) {
 				t.Parallel()
 				l := launched(t, []string{ssh}, "-np", "2", "-H", hosts, "--grace-period", "0.1", "bash", "-c", tree)
 				l.until("ready", 2)
-				all := descendants(l.Process.Pid)
+				all := spawn.Descendants(l.Process.Pid)
 				for _, p := range all {
 					syscall.Kill(p, syscall.SIGSTOP)
 					l.eventually("it stops", func() bool { return strings.IndexByte("TZX\x00", stat(p)) >= 0 })

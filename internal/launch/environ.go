@@ -10,6 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
 	"github.com/gorovod/gorovod/internal/observe/door"
 	"github.com/gorovod/gorovod/internal/observe/metrics"
@@ -34,9 +35,9 @@ func exportable(env []string) []string {
 	var kept []string
 	for _, e := range env {
 		name, _, ok := strings.Cut(e, "=")
-		if !ok || name == "" || name == secretVariable || name == "_"+secretVariable || name == resultVariable ||
-			name == door.TokenVariable || name == metrics.Variable || name == dashboard.Variable || inherited(name) ||
-			notExported().MatchString(name) {
+		if !ok || name == "" || name == spawn.SecretVariable || name == "_"+spawn.SecretVariable ||
+			name == spawn.ResultVariable || name == door.TokenVariable || name == metrics.Variable ||
+			name == dashboard.Variable || inherited(name) || notExported().MatchString(name) {
 			continue
 		}
 		kept = append(kept, e)
@@ -89,7 +90,7 @@ func (s Slot) variables() map[string]string {
 
 // shared are the variables of all ranks that find the rendezvous at these addresses: the secret and the interfaces.
 func shared(key []byte, addrs []netip.AddrPort, interfaces []string) map[string]string {
-	set := map[string]string{secretVariable: hex.EncodeToString(key)}
+	set := map[string]string{spawn.SecretVariable: hex.EncodeToString(key)}
 	maps.Copy(set, placeOf(addrs))
 	if len(interfaces) > 0 {
 		list := strings.Join(interfaces, ",")

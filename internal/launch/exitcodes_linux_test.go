@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // documented are the rows of a table in docs/errors.md: the first cell of each, and the others.
@@ -197,7 +199,7 @@ func TestDocumentedExitCodesOfCommands(t *testing.T) {
 					l.Stdout = full
 				}
 				if args[0] == "rendezvous" && code == 0 {
-					l.expectAfter(secretVariable, syscall.SIGTERM, code)
+					l.expectAfter(spawn.SecretVariable, syscall.SIGTERM, code)
 					return
 				}
 				l.expect(code)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // fleet are the nodes of an elastic job in which each node has a launcher. The nodes come to node 0, where the driver
@@ -237,10 +238,10 @@ func (f *fleet) visitor(name string) *visitor {
 }
 
 // remoteCrews are the crews of all other hosts that are connected.
-func (e *elasticJob) remoteCrews() map[string]crew {
+func (e *elasticJob) remoteCrews() map[string]spawn.Crew {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	crews := map[string]crew{}
+	crews := map[string]spawn.Crew{}
 	for name, p := range e.crews {
 		select {
 		case <-p.ready:

@@ -72,8 +72,8 @@ func TestSignalsOfUsersAreForwarded(t *testing.T) {
 			"forwarded SIGUSR1 to 1 of 3 ranks; it would kill 2, which catch no SIGUSR1\n"},
 		"below a wrapper": {[]string{"-np", "2"}, "sh -c " + commandline.Quote(catching) + "; true", syscall.SIGUSR1, 2,
 			"forwarded SIGUSR1 to 2 ranks\n"},
-		"below one in a session of its own": {[]string{"-np", "2"}, "setsid -w sh -c " + commandline.Quote(catching) + "; true",
-			syscall.SIGUSR1, 2, "forwarded SIGUSR1 to 2 ranks\n"},
+		"below one in a session of its own": {[]string{"-np", "2"}, "setsid -w sh -c " + commandline.Quote(catching) +
+			"; true", syscall.SIGUSR1, 2, "forwarded SIGUSR1 to 2 ranks\n"},
 		"not below one that catches": {[]string{"-np", "2"}, `trap "echo got USR1" USR1; sh -c ` +
 			commandline.Quote(strings.ReplaceAll(catching, "got", "below")) + ` & trap "exit 0" TERM; while :; do sleep 0.05; done`,
 			syscall.SIGUSR1, 2, "forwarded SIGUSR1 to 2 ranks\n"},

@@ -5,31 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"golang.org/x/sys/unix"
 )
-
-// More hosts than this host has descriptors for are refused before anything starts.
-func TestRemotesHaveLimits(t *testing.T) {
-	if err := checkRemotes(1, 1); err != nil {
-		t.Error(err)
-	}
-	var files syscall.Rlimit
-	syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)
-	n := int(files.Cur/ofHost.descriptors) + 1
-	if err := checkRemotes(n, n); err == nil || !strings.HasPrefix(err.Error(),
-		fmt.Sprintf("%d hosts: this host's limit on ", n)) {
-		t.Error(err)
-	}
-	if err := checkRemotes(1, int(files.Cur)); err == nil || !strings.Contains(err.Error(),
-		"enough for about 0 hosts") {
-		t.Errorf("with as many ranks as descriptors: %v", err)
-	}
-}
 
 // BenchmarkHosts measures how a launch grows with the number of hosts, without ssh's own costs. This host plays all
 // hosts: each has an agent, a supervisor, a shell and a command.
@@ -132,7 +114,7 @@ func playHost(in io.Reader, out io.Writer) {
 		case f.note.Type == startNote:
 			half()
 			s.note(note{Type: startedNote, ID: f.note.ID, PID: 2})
-			s.output(f.note.ID, stdoutStream, []byte("hello\n"))
+			s.output(f.note.ID, spawn.Stdout, []byte("hello\n"))
 			s.note(note{Type: endedNote, ID: f.note.ID, PID: 2})
 			s.note(note{Type: goneNote, ID: f.note.ID})
 		case f.note.Type == signalNote && f.note.Signal == int(syscall.SIGKILL):

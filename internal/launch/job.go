@@ -21,6 +21,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/reach"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/otlp"
 	"github.com/gorovod/gorovod/internal/tools/progress"
 )
@@ -30,7 +31,7 @@ var termGrace = 5 * time.Second
 
 // killGrace is how long the launcher waits for ranks after SIGKILL, a little
 // more than their supervisors do.
-const killGrace = sweepLimit + 2*time.Second
+const killGrace = spawn.SweepLimit + 2*time.Second
 
 // Job is a command to run once for each slot.
 type Job struct {
@@ -82,7 +83,7 @@ type Job struct {
 	hungUp   chan struct{}  // closed when the reader of stdout or stderr is gone
 	hangUp   sync.Once
 	server   *rendezvous.Server
-	running  atomic.Pointer[func() map[string]crew] // lists the crews; nil before there are any
+	running  atomic.Pointer[func() map[string]spawn.Crew] // lists the crews; nil before there are any
 	ranks    []*rank
 	why      report // why the job has failed; only the goroutine that runs the job uses it
 }
@@ -122,7 +123,7 @@ func (j *Job) Run() (code int, err error) {
 		return code, err
 	}
 	defer dismiss(crews)
-	list := func() map[string]crew { return crews }
+	list := func() map[string]spawn.Crew { return crews }
 	j.running.Store(&list)
 	j.taking.Add(len(j.ranks))
 	j.start(crews, key, meeting)
@@ -175,8 +176,8 @@ func (j *Job) meet(far bool) (m *meetingPoint, err error) {
 }
 
 // muster makes the crews. A signal, or a reader of the output that goes, interrupts it; then code is the exit code.
-func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signal) (crews map[string]crew, code int,
-	err error) {
+func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signal) (crews map[string]spawn.Crew,
+	code int, err error) {
 	slots := map[string]int{}
 	for _, s := range j.Slots {
 		slots[s.Host]++
@@ -223,7 +224,7 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 
 // noteInterfaces reports which of the job's interfaces each host has. It warns of interfaces that no host has, perhaps
 // misspelt, and of hosts that have none at which other hosts can reach them.
-func (j *Job) noteInterfaces(crews map[string]crew) {
+func (j *Job) noteInterfaces(crews map[string]spawn.Crew) {
 	own, err := usable(j.Interfaces)
 	if len(j.Interfaces) == 0 || err != nil {
 		return
@@ -245,7 +246,7 @@ func (j *Job) noteInterfaces(crews map[string]crew) {
 }
 
 // start lets the crews start all ranks.
-func (j *Job) start(crews map[string]crew, key []byte, m *meetingPoint) {
+func (j *Job) start(crews map[string]spawn.Crew, key []byte, m *meetingPoint) {
 	local := j.Env
 	others := forOthers(j.Env)
 	if j.Apart {
@@ -269,9 +270,10 @@ func (j *Job) start(crews map[string]crew, key []byte, m *meetingPoint) {
 			common[r.Host] = set
 		}
 		if far != nil {
-			r.crew.Start(r.Rank, command{Args: j.Args, Env: r.environ(others, set), Results: j.ResultDir != ""}, r)
+			r.crew.Start(r.Rank, spawn.Command{Args: j.Args, Env: r.environ(others, set),
+				Results: j.ResultDir != ""}, r)
 		} else {
-			r.crew.Start(r.Rank, command{Path: j.Path, Args: j.Args, Env: r.environ(local, set),
+			r.crew.Start(r.Rank, spawn.Command{Path: j.Path, Args: j.Args, Env: r.environ(local, set),
 				Results: j.ResultDir != ""}, r)
 		}
 	}
@@ -316,7 +318,7 @@ func (j *Job) linesOf(number int) (stdout, stderr string, ok bool) {
 		return "", "", false
 	}
 	s := j.ranks[number].streams
-	return s[stdoutStream].last(), s[stderrStream].last(), true
+	return s[spawn.Stdout].last(), s[spawn.Stderr].last(), true
 }
 
 func (j *Job) closeFiles() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 const (
@@ -25,8 +26,8 @@ func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 	j.hungUp, j.moved = make(chan struct{}), make(chan struct{}, 1)
 	j.openProgress()
 	stdout, stderr := j.progress.Over(j.Stdout), j.progress.Over(j.Stderr)
-	j.out = newPrinter(streamNames[stdoutStream], stdout, j.moved, func(err error) { j.lose(err, j.err) })
-	j.err = newPrinter(streamNames[stderrStream], stderr, j.moved, func(err error) { j.lose(err, j.out) })
+	j.out = newPrinter(spawn.StreamNames[spawn.Stdout], stdout, j.moved, func(err error) { j.lose(err, j.err) })
+	j.err = newPrinter(spawn.StreamNames[spawn.Stderr], stderr, j.moved, func(err error) { j.lose(err, j.out) })
 	// Without this, writing to a closed pipe would end the launcher. The processes would inherit an ignored signal.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
@@ -37,10 +38,10 @@ func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 		wanted = append(wanted, syscall.SIGHUP)
 	}
 	caught, counted := make(chan os.Signal, 16), make(chan os.Signal, 16)
-	stop := notify(wanted, caught, counted)
+	stop := spawn.Notify(wanted, caught, counted)
 	go force(counted)
-	unforward := forwardEach(j.forward, func(d delivery, sig syscall.Signal) {
-		j.log(d.level(), "%s", d.text(sig, ""))
+	unforward := spawn.ForwardEach(j.forward, func(d spawn.Delivery, sig syscall.Signal) {
+		j.log(d.Level(), "%s", d.Text(sig, ""))
 	})
 	return caught, func() {
 		stop()
@@ -168,10 +169,10 @@ func (j *Job) dropUnread() {
 }
 
 // forward forwards a signal to the job's ranks.
-func (j *Job) forward(ctx context.Context, sig syscall.Signal) delivery {
+func (j *Job) forward(ctx context.Context, sig syscall.Signal) spawn.Delivery {
 	crews := j.running.Load()
 	if crews == nil {
-		return delivery{}
+		return spawn.Delivery{}
 	}
-	return forwardTo(ctx, (*crews)(), sig)
+	return spawn.ForwardTo(ctx, (*crews)(), sig)
 }

@@ -13,13 +13,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // supervisors lists the supervisors of the job, once until has returned.
 func (l *launcher) supervisors() (pids []int) {
 	for _, p := range l.marked() {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p))
-		if bytes.HasPrefix(line, []byte(supervisorName+"\x00")) {
+		if bytes.HasPrefix(line, []byte(spawn.SupervisorName+"\x00")) {
 			pids = append(pids, p)
 		}
 	}
@@ -106,6 +108,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 
 // Files of PyTorch's workers in shared memory are removed, however the job ends; files of other programs stay.
 func TestSharedMemoryOfTheDeadIsRemoved(t *testing.T) {
+	const sharedDir = "/dev/shm"
 	const file = sharedDir + "/torch_$$_${TAG}"
 	const script = `: >` + file + `_1; : >` + file + `_old; touch -d "1 hour ago" ` + file + `_old
 		for setsid in "" setsid; do $setsid sh -c ': >` + file + `_1; : >` + file + `_2; echo ready; exec sleep 1000' & done

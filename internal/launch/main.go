@@ -1,16 +1,5 @@
-// Package launch starts the processes of a job on this host, watches them, and ends them: always all of them, also
-// after the launcher's own death.
-//
-// The launcher starts for each rank a supervisor (the same program, under
-// another name), which starts the rank's command:
-//
-//	launcher ──control pipe──▶ supervisor ──fork──▶ command ─▶ its children
-//	   ▲ ◀──────status pipe────────┘                   │
-//	   └──────────────stdout, stderr pipes─────────────┘
-//
-// A supervisor knows exactly how its command ended. It is the reaper (subreaper) of all processes that the command
-// leaves behind, and ends them all when the control pipe closes. Only a SIGKILL of the supervisor itself can prevent
-// that. Then the kernel kills the command, and the launcher reaps and ends the rest.
+// Package launch is the program horovodrun: it reads the command line, starts the processes of a job, watches them, and
+// ends them: always all of them, also after the launcher's own death.
 package launch
 
 import (
@@ -27,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/joining/observer"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/jobs"
 	"github.com/gorovod/gorovod/internal/observe/top"
 	"github.com/gorovod/gorovod/internal/observe/tracemerge"
@@ -38,10 +28,10 @@ import (
 // Main is the program: argv[0] chooses between horovodrun, gorovod and the
 // hidden supervisor. It returns the exit code.
 func Main(argv []string) int {
-	runningProgram() // before a directory is changed
+	spawn.RunningProgram() // before a directory is changed
 	useLogFormat(os.Environ())
-	if len(argv) > 0 && argv[0] == supervisorName {
-		return supervise(argv[1:])
+	if len(argv) > 0 && argv[0] == spawn.SupervisorName {
+		return spawn.Supervise(argv[1:])
 	}
 	name := "gorovod"
 	if len(argv) > 0 {
@@ -81,8 +71,8 @@ func Main(argv []string) int {
 		case argv[0] == top.Command.Name:
 			return exit(name + " top")(top.Main(name+" top", argv[1:], os.Stdout))
 		case argv[0] == "rendezvous":
-			return exit(name + " rendezvous")(serveRendezvous(name+" rendezvous", argv[1:], os.Getenv(secretVariable),
-				os.Stdout))
+			return exit(name + " rendezvous")(serveRendezvous(name+" rendezvous", argv[1:],
+				os.Getenv(spawn.SecretVariable), os.Stdout))
 		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
 			return show(name, fmt.Sprintf("gorovod %s (build %s%s; interface of Horovod %s)\n", version.Version,
 				build(), revision(), version.Horovod))
@@ -241,16 +231,16 @@ func (f *flags) launchRanks(name string, input []byte) (code int, why report, er
 		warn(name, note)
 	}
 	if len(far) > 0 {
-		if err := checkRemotes(len(far), len(slots)); err != nil {
+		if err := spawn.CheckRemotes(len(far), len(slots)); err != nil {
 			return ending.UsageCode, why, err
 		}
 	}
 	path := ""
 	if here > 0 {
-		if err := checkLimits(here); err != nil {
+		if err := spawn.CheckLimits(here); err != nil {
 			return ending.UsageCode, why, err
 		}
-		if path, code, err = findCommand(f.command[0], os.Getenv("PATH")); err != nil {
+		if path, code, err = spawn.FindCommand(f.command[0], os.Getenv("PATH")); err != nil {
 			return code, why, err
 		}
 	}
@@ -312,7 +302,7 @@ func (f *flags) remoteShell() remoteShell {
 		r.Port = *f.SSHPort
 	}
 	r.Self, _ = os.Executable() // without it, what others are asked for is enough
-	if path, _, err := findCommand(f.command[0], os.Getenv("PATH")); err == nil && filepath.IsAbs(path) {
+	if path, _, err := spawn.FindCommand(f.command[0], os.Getenv("PATH")); err == nil && filepath.IsAbs(path) {
 		r.Near = append(r.Near, filepath.Dir(path))
 	}
 	for _, home := range []string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")} {

@@ -264,8 +264,9 @@ func runMPI(f *flags) (code int, err error) {
 	}
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
-		return ending.UsageCode, fmt.Errorf("--mpi: mpirun is not installed: install Open MPI (package openmpi-bin) or "+
-			"MPICH (mpich), or leave --mpi out, since MPI is not needed: %w", err)
+		return ending.UsageCode,
+			fmt.Errorf("--mpi: mpirun is not installed: install Open MPI (package openmpi-bin) or "+
+				"MPICH (mpich), or leave --mpi out, since MPI is not needed: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

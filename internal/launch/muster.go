@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 const (
@@ -22,8 +24,8 @@ const (
 // muster makes the crews of all hosts, by name; the names of this host share one crew. On an error, which lists every
 // host that has failed, no crew is left.
 func muster(ctx context.Context, hosts []string, local func(host string) bool, c *calls, job assignment,
-	slots map[string]int) (map[string]crew, error) {
-	crews := map[string]crew{}
+	slots map[string]int) (map[string]spawn.Crew, error) {
+	crews := map[string]spawn.Crew{}
 	var near, far []string
 	for _, h := range hosts {
 		if local(h) {
@@ -32,14 +34,14 @@ func muster(ctx context.Context, hosts []string, local func(host string) bool, c
 			far = append(far, h)
 		}
 	}
-	var here *localCrew
+	var here *spawn.LocalCrew
 	for _, h := range near {
 		if here == nil {
 			var err error
-			if here, err = newLocalCrew(h, job.Secret, len(far) > 0); err != nil {
+			if here, err = spawn.NewLocalCrew(h, job.Secret, len(far) > 0); err != nil {
 				return nil, err
 			}
-			if err := here.feed(job.Input); err != nil {
+			if err := here.Feed(job.Input); err != nil {
 				here.Close()
 				return nil, err
 			}
@@ -59,7 +61,7 @@ func muster(ctx context.Context, hosts []string, local func(host string) bool, c
 
 // dialAll adds the crews of hosts to crews.
 func dialAll(ctx context.Context, hosts []string, calls *calls, job assignment, slots map[string]int,
-	crews map[string]crew) error {
+	crews map[string]spawn.Crew) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, calls.shell.Timeout, context.DeadlineExceeded)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -129,9 +131,9 @@ var (
 )
 
 // dismiss closes crews, all at the same time.
-func dismiss(crews map[string]crew) {
+func dismiss(crews map[string]spawn.Crew) {
 	var wg sync.WaitGroup
-	seen := map[crew]bool{}
+	seen := map[spawn.Crew]bool{}
 	for _, c := range crews {
 		if !seen[c] {
 			seen[c] = true

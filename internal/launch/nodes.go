@@ -18,6 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // secretFileVariable names a file with the secret that the launchers of all nodes share.
@@ -138,7 +139,7 @@ func (f *flags) launchNodes(name string, input []byte) (code int, why report, er
 	if err != nil {
 		return ending.UsageCode, why, err
 	}
-	path, code, err := findCommand(f.command[0], os.Getenv("PATH"))
+	path, code, err := spawn.FindCommand(f.command[0], os.Getenv("PATH"))
 	if err != nil {
 		return code, why, err
 	}
@@ -164,7 +165,7 @@ func (f *flags) launchNodes(name string, input []byte) (code int, why report, er
 	waiting, cancel := context.WithTimeoutCause(ctx, limit, context.DeadlineExceeded)
 	defer cancel()
 	say := func(text string) { warn(name, text) }
-	early := sync.OnceFunc(withoutRanks(say))
+	early := sync.OnceFunc(spawn.WithoutRanks(say))
 	defer early()
 	if f.place.Rank > 0 {
 		conn, err := nodes.Join(waiting, *f.place, self.Host, self.Slots, key, say)
@@ -223,10 +224,10 @@ func nodesKey(getenv func(string) string) ([]byte, error) {
 		}
 		return key, nil
 	}
-	if text := getenv(secretVariable); text != "" {
+	if text := getenv(spawn.SecretVariable); text != "" {
 		key, err := config.ParseKey(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", secretVariable, err)
+			return nil, fmt.Errorf("%s: %w", spawn.SecretVariable, err)
 		}
 		return key, nil
 	}
@@ -237,7 +238,7 @@ func nodesKey(getenv func(string) string) ([]byte, error) {
 // checkSecret refuses a secret that cannot be one. A single node needs none, but must not hide a mistake until there
 // are more.
 func checkSecret(count int, getenv func(string) string) error {
-	if count == 1 && getenv(secretFileVariable) == "" && getenv(secretVariable) == "" {
+	if count == 1 && getenv(secretFileVariable) == "" && getenv(spawn.SecretVariable) == "" {
 		return nil
 	}
 	_, err := nodesKey(getenv)
@@ -271,13 +272,14 @@ func (f *flags) launchAt(name, path string, input []byte, all []nodes.Node) (cod
 		return ending.UsageCode, why, err
 	}
 	if last := slots[len(slots)-1].Host; last != names[len(names)-1] {
-		return ending.UsageCode, why, fmt.Errorf("-np %d leaves nodes without a process: %s would be the last of %d nodes "+
-			"with one. Start fewer nodes, or give --nproc-per-node", np, last, len(all))
+		return ending.UsageCode, why,
+			fmt.Errorf("-np %d leaves nodes without a process: %s would be the last of %d nodes "+
+				"with one. Start fewer nodes, or give --nproc-per-node", np, last, len(all))
 	}
-	if err := checkRemotes(len(lines), len(slots)); err != nil {
+	if err := spawn.CheckRemotes(len(lines), len(slots)); err != nil {
 		return ending.UsageCode, why, err
 	}
-	if err := checkLimits(slots[0].LocalSize); err != nil {
+	if err := spawn.CheckLimits(slots[0].LocalSize); err != nil {
 		return ending.UsageCode, why, err
 	}
 	for _, note := range f.notes(len(all) > 1) {
@@ -311,7 +313,7 @@ func (f *flags) settings(own []string) (set []string) {
 }
 
 // farewell tells the agents of other nodes how the job ended.
-func farewell(crews map[string]crew, code int, err error) {
+func farewell(crews map[string]spawn.Crew, code int, err error) {
 	if err != nil && code == 0 {
 		code = 1
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // launchFleet is this node's part of an elastic job whose nodes have a launcher each.
@@ -31,10 +32,11 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 	o := driver.Options{Config: f.fleetRules(env, self.Slots), Grace: f.grace(), Certificates: f.certificates,
 		Hosts: []membership.Host{{Name: self.Host, Slots: self.Slots}}}
 	if o.Config.Max < o.Config.NP {
-		return ending.UsageCode, why, fmt.Errorf("the job needs %d processes to start, and may have %d (%d nodes of %d, or "+
-			"--max-np): raise --nnodes or --max-np", o.Config.NP, o.Config.Max, f.place.Count, self.Slots)
+		return ending.UsageCode, why,
+			fmt.Errorf("the job needs %d processes to start, and may have %d (%d nodes of %d, or "+
+				"--max-np): raise --nnodes or --max-np", o.Config.NP, o.Config.Max, f.place.Count, self.Slots)
 	}
-	if err := checkLimits(self.Slots); err != nil {
+	if err := spawn.CheckLimits(self.Slots); err != nil {
 		return ending.UsageCode, why, err
 	}
 	var l net.Listener
@@ -107,7 +109,7 @@ func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, e
 	}
 	for {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), limit, context.DeadlineExceeded)
-		early := withoutRanks(say)
+		early := spawn.WithoutRanks(say)
 		conn, left, err := joinOrLeave(ctx, leaving, func(ctx context.Context) (*auth.Sealed, error) {
 			return nodes.Join(ctx, *f.place, self.Host, self.Slots, key, say)
 		})

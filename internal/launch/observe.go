@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/joining/observer"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/overview"
 )
 
@@ -48,7 +49,7 @@ func observeApart() error {
 	if err != nil {
 		return err
 	}
-	program, err := runningProgram()
+	program, err := spawn.RunningProgram()
 	if err != nil {
 		return err
 	}

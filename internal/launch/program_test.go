@@ -140,8 +140,8 @@ func TestMisspeltCommands(t *testing.T) {
 		"run -np 2 --vrbos": "did you mean --verbose?",
 	} {
 		out, errs, code := as(t, nil, append([]string{"gorovod"}, strings.Fields(args)...)...)
-		if code != ending.UsageCode || out != "" || !strings.HasPrefix(errs, "gorovod") || !strings.Contains(errs, says) ||
-			strings.Count(errs, "\n") != 1 {
+		if code != ending.UsageCode || out != "" || !strings.HasPrefix(errs, "gorovod") ||
+			!strings.Contains(errs, says) || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%s: code %d, %q, want %q", args, code, errs, says)
 		}
 	}

@@ -5,13 +5,15 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // rank is one slot of a job while its command runs.
 type rank struct {
 	Slot
 	supervised
-	crew crew
+	crew spawn.Crew
 	pid  atomic.Int64 // of the command; 0 until it is known
 	news chan<- news
 }
@@ -33,7 +35,7 @@ func (r *rank) Started(pid int) {
 	r.job.tell("rank %d runs on %s with pid %d", r.Rank, r.Host, pid)
 }
 
-func (r *rank) Ended(e outcome) {
+func (r *rank) Ended(e spawn.Outcome) {
 	if e.Err != nil {
 		r.news <- news{rank: r, kind: cannotStart, err: &startError{r.Rank, e.Code, e.Err}}
 		return

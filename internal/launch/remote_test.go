@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"github.com/gorovod/gorovod/internal/launch/ending"
 	"net"
 	"net/netip"
 	"os"
@@ -15,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // fakeSSH is a program that runs on this host the command that ssh would run on another, in another directory and with
@@ -71,8 +73,8 @@ func TestFarRanksHaveTheLaunchersEnvironment(t *testing.T) {
 
 // The secret goes through ssh's stdin, so that nobody on any host sees it.
 func TestNoSecretReachesSSHsArguments(t *testing.T) {
-	l := launched(t, []string{remotely(t), secretVariable + "=00ff"}, "-np", "1", "--verbose", "-H", "far.invalid:1",
-		"sh", "-c", "echo $HOROVOD_SECRET_KEY; ps -e -o args")
+	l := launched(t, []string{remotely(t), spawn.SecretVariable + "=00ff"}, "-np", "1", "--verbose", "-H",
+		"far.invalid:1", "sh", "-c", "echo $HOROVOD_SECRET_KEY; ps -e -o args")
 	l.expect(0)
 	secret, _, _ := strings.Cut(strings.TrimPrefix(l.stdout.String(), "[0]<stdout>:"), "\n")
 	if len(secret) != 64 || strings.Count(l.stdout.String(), secret) != 1 ||
@@ -156,9 +158,9 @@ func TestOutputWaitsForCredit(t *testing.T) {
 	}
 	s := &sender{w: in}
 	s.note(note{Type: jobNote, Job: &assignment{Host: "h", Secret: "00", Slots: 1}})
-	s.note(note{Type: startNote, ID: 7, Command: &command{Args: []string{"sh", "-c", "echo first >&2; exec yes"},
+	s.note(note{Type: startNote, ID: 7, Command: &spawn.Command{Args: []string{"sh", "-c", "echo first >&2; exec yes"},
 		Env: os.Environ()}})
-	var got [streamCount]int
+	var got [spawn.Streams]int
 	next := func() *note {
 		t.Helper()
 		f, err := frames.next()
@@ -173,18 +175,18 @@ func TestOutputWaitsForCredit(t *testing.T) {
 		}
 		return f.note
 	}
-	for got[stdoutStream] < streamWindow || got[stderrStream] == 0 {
+	for got[spawn.Stdout] < streamWindow || got[spawn.Stderr] == 0 {
 		next()
 	}
-	s.note(note{Type: creditNote, ID: 7, Stream: stdoutStream, Bytes: 1000})
-	for got[stdoutStream] < streamWindow+1000 {
+	s.note(note{Type: creditNote, ID: 7, Stream: spawn.Stdout, Bytes: 1000})
+	for got[spawn.Stdout] < streamWindow+1000 {
 		next()
 	}
 	s.note(note{Type: pingNote})
 	for n := next(); n == nil || n.Type != pongNote; n = next() {
 	}
-	if got[stdoutStream] != streamWindow+1000 {
-		t.Errorf("%d bytes have come", got[stdoutStream])
+	if got[spawn.Stdout] != streamWindow+1000 {
+		t.Errorf("%d bytes have come", got[spawn.Stdout])
 	}
 	s.note(note{Type: signalNote, ID: 7, Signal: int(syscall.SIGTERM)})
 	n := next()
@@ -228,8 +230,8 @@ func TestAgentsObeyLaunchersOnly(t *testing.T) {
 func FuzzFrames(f *testing.F) {
 	var b bytes.Buffer
 	s := &sender{w: &b}
-	s.note(note{Type: startNote, ID: 1, Command: &command{Args: []string{"x"}}})
-	s.output(300, stderrStream, []byte("text"))
+	s.note(note{Type: startNote, ID: 1, Command: &spawn.Command{Args: []string{"x"}}})
+	s.output(300, spawn.Stderr, []byte("text"))
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) > 3 && in[0]|in[1] != 0 {
@@ -241,7 +243,7 @@ func FuzzFrames(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if f.note == nil && (f.stream < 0 || f.stream >= streamCount) {
+			if f.note == nil && (f.stream < 0 || f.stream >= spawn.Streams) {
 				t.Fatalf("stream %d", f.stream)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // meeting holds the options of gorovod rendezvous.
@@ -61,7 +62,7 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 	if secret == "" {
 		rand.Read(key)
 	} else if key, err = config.ParseKey(secret); err != nil {
-		return ending.UsageCode, fmt.Errorf("%s: %w", secretVariable, err)
+		return ending.UsageCode, fmt.Errorf("%s: %w", spawn.SecretVariable, err)
 	}
 	host, _, err := net.SplitHostPort(o.Listen)
 	if err != nil || host == "" {
@@ -80,7 +81,7 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 	go func() { served <- s.Serve(l) }()
 	_, err = fmt.Fprintf(stdout,
 		"HOROVOD_SIZE=%d\nHOROVOD_GLOO_RENDEZVOUS_ADDR=%s\nHOROVOD_GLOO_RENDEZVOUS_PORT=%d\n%s=%s\n", o.NumProc, host,
-		l.Addr().(*net.TCPAddr).Port, secretVariable, hex.EncodeToString(key))
+		l.Addr().(*net.TCPAddr).Port, spawn.SecretVariable, hex.EncodeToString(key))
 	if err == nil {
 		<-ctx.Done()
 	}

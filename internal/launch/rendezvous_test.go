@@ -15,6 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // Ranks meet at gorovod rendezvous, with the environment that it prints, until it gets a signal.
@@ -36,8 +37,8 @@ func TestRanksMeetByHand(t *testing.T) {
 			name, value, _ := strings.Cut(lines.Text(), "=")
 			env[name] = value
 		}
-		if secret != "" && env[secretVariable] != secret || len(env[secretVariable]) < 32 {
-			t.Errorf("the secret is %q", env[secretVariable])
+		if secret != "" && env[spawn.SecretVariable] != secret || len(env[spawn.SecretVariable]) < 32 {
+			t.Errorf("the secret is %q", env[spawn.SecretVariable])
 		}
 		var ranks sync.WaitGroup
 		for _, rank := range []string{"0", "1"} {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // The report's file says why a job has failed. It says "refused" only if nothing was started, even if the options
@@ -65,7 +67,7 @@ func TestResultsOfElasticJobs(t *testing.T) {
 			if err := w.open("", workerResults(id)); err != nil {
 				t.Fatal(err)
 			}
-			w.Output(resultStream, []byte{byte('0' + id)})
+			w.Output(spawn.Results, []byte{byte('0' + id)})
 			w.closeFiles()
 		}
 		if err := nameResults(dir, c.ranks, 3); err != nil {

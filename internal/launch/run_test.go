@@ -23,6 +23,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // programVariable makes the test binary a program that a rank runs.
@@ -32,7 +33,7 @@ const programVariable = "GOROVOD_LAUNCH_TEST_PROGRAM"
 // which starts the binary again as supervisor.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
-	case name == supervisorName || name == "horovodrun" || name == "gorovod" || len(os.Args) == 2 &&
+	case name == spawn.SupervisorName || name == "horovodrun" || name == "gorovod" || len(os.Args) == 2 &&
 		os.Args[1] == "agent":
 		termGrace = 300 * time.Millisecond
 		os.Exit(Main(os.Args))
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 func joinHere(ctx context.Context) (*rendezvous.Session, error) {
 	rank, _ := strconv.Atoi(os.Getenv("HOROVOD_RANK"))
 	size, _ := strconv.Atoi(os.Getenv("HOROVOD_SIZE"))
-	key, _ := hex.DecodeString(os.Getenv(secretVariable))
+	key, _ := hex.DecodeString(os.Getenv(spawn.SecretVariable))
 	addr := net.JoinHostPort(os.Getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR"), os.Getenv("HOROVOD_GLOO_RENDEZVOUS_PORT"))
 	return rendezvous.Join(ctx, []string{addr}, key,
 		rendezvous.Options{Rank: rank, Size: size, Host: os.Getenv("HOROVOD_HOSTNAME"), PID: os.Getpid(),
@@ -372,8 +373,8 @@ func TestEnvironment(t *testing.T) {
 		if port, err := strconv.Atoi(env["HOROVOD_GLOO_RENDEZVOUS_PORT"]); err != nil || port <= 0 {
 			t.Errorf("%s: port %v", rank, err)
 		}
-		if key, err := hex.DecodeString(env[secretVariable]); err != nil || len(key) != 32 ||
-			env[secretVariable] != envs["[0]"][secretVariable] {
+		if key, err := hex.DecodeString(env[spawn.SecretVariable]); err != nil || len(key) != 32 ||
+			env[spawn.SecretVariable] != envs["[0]"][spawn.SecretVariable] {
 			t.Errorf("%s: the secret is not 256 bits that all share", rank)
 		}
 		for _, name := range []string{"OLDPWD", "CUDA_VISIBLE_DEVICES"} {
@@ -435,7 +436,7 @@ func TestSlowReadersLoseNothing(t *testing.T) {
 	const size = 1 << 20
 	l := launched(t, nil, "-np", "1", "sh", "-c", fmt.Sprintf("echo ready; yes | head -c %d", size))
 	lines := l.until("ready", 1)
-	time.Sleep(drainLimit + 200*time.Millisecond)
+	time.Sleep(spawn.DrainLimit + 200*time.Millisecond)
 	n := 0
 	for lines.Scan() {
 		n++

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"fmt"
-	"github.com/gorovod/gorovod/internal/base/commandline"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +9,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/base/commandline"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // sshVariable names a program to use in place of ssh, with its first arguments. Only a program called ssh gets ssh's
@@ -76,7 +78,7 @@ func (r *remoteShell) command(host string) (*exec.Cmd, error) {
 func withoutSecrets(env []string) []string {
 	var kept []string
 	for _, e := range env {
-		if !strings.HasPrefix(e, secretVariable+"=") && !strings.HasPrefix(e, "_"+secretVariable+"=") {
+		if !strings.HasPrefix(e, spawn.SecretVariable+"=") && !strings.HasPrefix(e, "_"+spawn.SecretVariable+"=") {
 			kept = append(kept, e)
 		}
 	}

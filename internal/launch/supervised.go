@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // supervised is one command of a job while it runs, and where its output goes: to the launcher's own, and to files.
@@ -31,12 +32,12 @@ func (w *supervised) open(dir, results string) (err error) {
 	for i, to := range [2]*printer{w.job.out, w.job.err} {
 		var file io.Writer
 		if dir != "" {
-			if w.files[i], err = createOutput(dir, streamNames[i]); err != nil {
+			if w.files[i], err = createOutput(dir, spawn.StreamNames[i]); err != nil {
 				return err
 			}
 			file = &output{w: w.files[i], lost: func(err error) { w.job.lose(err, w.job.err) }}
 		}
-		w.streams[i] = newStream(to, file, w.id, streamNames[i], w.job.Timestamps)
+		w.streams[i] = newStream(to, file, w.id, spawn.StreamNames[i], w.job.Timestamps)
 	}
 	return nil
 }
@@ -68,7 +69,7 @@ func (w *supervised) closeFiles() {
 }
 
 // death is the command's end, with the last lines of its stderr if it has failed. Its rank is left at 0.
-func (w *supervised) death(e outcome) rendezvous.Death {
+func (w *supervised) death(e spawn.Outcome) rendezvous.Death {
 	d := rendezvous.Death{Host: w.host, PID: e.PID, Signal: e.Signal, ExitCode: e.Code, At: e.At}
 	if e.Lost != nil {
 		d.Lost = e.Lost.Error()
@@ -76,7 +77,7 @@ func (w *supervised) death(e outcome) rendezvous.Death {
 			d.Lost = h.What // without the host's name, which messages have elsewhere
 		}
 	}
-	if stderr := w.streams[stderrStream]; d.Failed() && stderr != nil {
+	if stderr := w.streams[spawn.Stderr]; d.Failed() && stderr != nil {
 		d.Stderr = stderr.last()
 	}
 	return d

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // The launcher and the agent on another host speak through an ssh's stdin and stdout. Each end first sends a line with
@@ -53,14 +55,14 @@ const (
 type note struct {
 	Type string
 
-	ID      int      `json:",omitempty"`
-	Command *command `json:",omitempty"`
-	PID     int      `json:",omitempty"`
-	Signal  int      `json:",omitempty"`
-	Code    int      `json:",omitempty"`
-	Text    string   `json:",omitempty"`
-	Stream  int      `json:",omitempty"`
-	Bytes   int      `json:",omitempty"`
+	ID      int            `json:",omitempty"`
+	Command *spawn.Command `json:",omitempty"`
+	PID     int            `json:",omitempty"`
+	Signal  int            `json:",omitempty"`
+	Code    int            `json:",omitempty"`
+	Text    string         `json:",omitempty"`
+	Stream  int            `json:",omitempty"`
+	Bytes   int            `json:",omitempty"`
 	// At is a Unix time in ns of the agent's host. In an ended note, it is when the command ended; in others, when the
 	// agent sent the note.
 	At int64     `json:",omitempty"`
@@ -252,7 +254,7 @@ func (r *receiver) next() (f frame, err error) {
 		f.input = body
 	case outputFrame:
 		id, used := binary.Uvarint(body)
-		if used <= 0 || used == len(body) || int(body[used]) >= streamCount {
+		if used <= 0 || used == len(body) || int(body[used]) >= spawn.Streams {
 			return f, errors.New("output without its place")
 		}
 		f.id, f.stream, f.data = int(id), int(body[used]), body[used+1:]
@@ -262,8 +264,8 @@ func (r *receiver) next() (f frame, err error) {
 	return f, nil
 }
 
-// note converts an outcome for the wire; outcome converts it back.
-func (e outcome) note(id int) note {
+// noteOf converts an outcome for the wire; outcome converts it back.
+func noteOf(id int, e spawn.Outcome) note {
 	n := note{Type: endedNote, ID: id, PID: e.PID, Signal: e.Signal, Code: e.Code}
 	if !e.At.IsZero() {
 		n.At = e.At.UnixNano()
@@ -274,8 +276,8 @@ func (e outcome) note(id int) note {
 	return n
 }
 
-func (n *note) outcome() outcome {
-	e := outcome{PID: n.PID, Signal: n.Signal, Code: n.Code, At: n.at}
+func (n *note) outcome() spawn.Outcome {
+	e := spawn.Outcome{PID: n.PID, Signal: n.Signal, Code: n.Code, At: n.at}
 	if n.Text != "" {
 		e.Err = errors.New(n.Text)
 	}

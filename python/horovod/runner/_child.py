@@ -14,7 +14,7 @@ from typing import Callable, Mapping, NamedTuple, Optional
 
 from horovod import _program
 
-# The descriptors of a supervisor (internal/launch/supervisor_linux.go).
+# The descriptors of a supervisor (internal/launch/spawn/supervisor_linux.go).
 _STDIN, _STDOUT, _STDERR, _CONTROL, _STATUS, _RESULT = range(6)
 _COMMANDS_RESULT = 3
 _ABOVE = 16  # our own descriptors are above those

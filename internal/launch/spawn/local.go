@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 // startsAtATime is how many supervisors start together. More would only compete for the processors.
 const startsAtATime = 8
 
-// localCrew runs commands on this host. A process has at most one, because the process is the reaper of everything that
+// LocalCrew runs commands on this host. A process has at most one, because the process is the reaper of everything that
 // the crew's supervisors may leave behind.
-type localCrew struct {
+type LocalCrew struct {
 	host    string
 	orphans *orphanage
 	room    chan struct{} // holds one for each start that is under way
@@ -31,31 +31,31 @@ type localCrew struct {
 	last       map[syscall.Signal]echo // forwarding
 }
 
-// newLocalCrew makes the crew of this host. All its commands have secret as secretVariable. others: this process has
+// NewLocalCrew makes the crew of this host. All its commands have secret as SecretVariable. others: this process has
 // other children, too.
-func newLocalCrew(host, secret string, others bool) (*localCrew, error) {
+func NewLocalCrew(host, secret string, others bool) (*LocalCrew, error) {
 	orphans, err := adopt(secret, others)
 	if err != nil {
 		return nil, err
 	}
-	return &localCrew{host: host, orphans: orphans, room: make(chan struct{}, startsAtATime),
+	return &LocalCrew{host: host, orphans: orphans, room: make(chan struct{}, startsAtATime),
 		never: make(chan struct{}), processes: map[int]*process{}, last: map[syscall.Signal]echo{}}, nil
 }
 
-func (c *localCrew) Host() string          { return c.host }
-func (c *localCrew) Lost() <-chan struct{} { return c.never }
-func (c *localCrew) Err() error            { return nil }
+func (c *LocalCrew) Host() string          { return c.host }
+func (c *LocalCrew) Lost() <-chan struct{} { return c.never }
+func (c *LocalCrew) Err() error            { return nil }
 
-// feed gives each command that starts from now on a stdin with these bytes; nil is an empty stdin.
-func (c *localCrew) feed(input []byte) (err error) {
+// Feed gives each command that starts from now on a stdin with these bytes; nil is an empty stdin.
+func (c *LocalCrew) Feed(input []byte) (err error) {
 	if input != nil {
 		c.input, err = inMemory("input", input)
 	}
 	return err
 }
 
-func (c *localCrew) Start(id int, cmd command, w watcher) {
-	p := &process{command: cmd, sweeps: &c.starting, over: make(chan struct{}), caught: make(chan int, 1)}
+func (c *LocalCrew) Start(id int, cmd Command, w Watcher) {
+	p := &process{Command: cmd, sweeps: &c.starting, over: make(chan struct{}), caught: make(chan int, 1)}
 	err := p.open(c.input)
 	c.mu.Lock()
 	if _, twice := c.processes[id]; twice && err == nil {
@@ -68,7 +68,7 @@ func (c *localCrew) Start(id int, cmd command, w watcher) {
 		c.mu.Unlock()
 		p.close()
 		go func() {
-			notStarted(w, 1, err)
+			NotStarted(w, 1, err)
 			w.Over()
 		}()
 		return
@@ -85,28 +85,28 @@ func (c *localCrew) Start(id int, cmd command, w watcher) {
 	}()
 }
 
-// notStarted tells a watcher that there is no process.
-func notStarted(w watcher, code int, err error) {
-	w.Ended(outcome{Code: code, Err: err})
+// NotStarted tells a watcher that there is no process.
+func NotStarted(w Watcher, code int, err error) {
+	w.Ended(Outcome{Code: code, Err: err})
 	w.Gone()
 }
 
 // run runs one command from its start to its end.
-func (c *localCrew) run(p *process, w watcher) {
+func (c *LocalCrew) run(p *process, w Watcher) {
 	c.room <- struct{}{}
 	c.starting.RLock()
 	code, err := p.start()
 	c.starting.RUnlock()
 	<-c.room
 	if err != nil {
-		notStarted(w, code, err)
+		NotStarted(w, code, err)
 		return
 	}
 	p.watch(w, func() { c.orphans.sweep(p.pid, c.living) })
 }
 
 // living calls f with the pids of all supervisors that have not been reaped. None starts while f runs.
-func (c *localCrew) living(f func(pids []int)) {
+func (c *LocalCrew) living(f func(pids []int)) {
 	c.starting.Lock()
 	defer c.starting.Unlock()
 	c.mu.Lock()
@@ -120,7 +120,7 @@ func (c *localCrew) living(f func(pids []int)) {
 	f(pids)
 }
 
-func (c *localCrew) Signal(id int, sig syscall.Signal) {
+func (c *LocalCrew) Signal(id int, sig syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.processes[id]; p != nil {
@@ -128,8 +128,8 @@ func (c *localCrew) Signal(id int, sig syscall.Signal) {
 	}
 }
 
-// kill kills all living commands.
-func (c *localCrew) kill() {
+// Kill kills all living commands.
+func (c *LocalCrew) Kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.processes {
@@ -138,7 +138,7 @@ func (c *localCrew) kill() {
 }
 
 // Close leaves living commands to their supervisors, which end them.
-func (c *localCrew) Close() {
+func (c *LocalCrew) Close() {
 	c.mu.Lock()
 	c.closed = true
 	for _, p := range c.processes {

@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"bytes"
@@ -22,12 +22,12 @@ type orphanage struct {
 	all *family    // all processes that were swept. mu
 }
 
-// adopt makes the launcher a reaper. Call it before anything starts. The job's processes have secret as secretVariable.
+// adopt makes the launcher a reaper. Call it before anything starts. The job's processes have secret as SecretVariable.
 // others: the launcher has other children, too.
 func adopt(secret string, others bool) (*orphanage, error) {
 	o := &orphanage{all: newFamily()}
 	if others || os.Getpid() == 1 || hasChildren() {
-		o.tag = []byte(secretVariable + "=" + secret + "\x00")
+		o.tag = []byte(SecretVariable + "=" + secret + "\x00")
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become the reaper of orphans: %w", err)
@@ -48,8 +48,8 @@ func hasChildren() bool {
 // close gives up the reaper's role: orphans go again where they would go without a job.
 func (o *orphanage) close() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }
 
-// sweep ends all orphans: each gets SIGTERM, then SIGKILL after leftoverGrace. It returns when no orphan is left, or
-// after sweepLimit more. It spares living supervisors and the processes below them: living calls a function with their
+// sweep ends all orphans: each gets SIGTERM, then SIGKILL after LeftoverGrace. It returns when no orphan is left, or
+// after SweepLimit more. It spares living supervisors and the processes below them: living calls a function with their
 // pids, and lets no supervisor start until that function returns. command is the pid of the dead supervisor's command,
 // which the supervisor may have reaped at its end; 0 if unknown.
 func (o *orphanage) sweep(command int, living func(func(pids []int))) {
@@ -60,7 +60,7 @@ func (o *orphanage) sweep(command int, living func(func(pids []int))) {
 		o.all.add(command)
 	}
 	asked := map[int]time.Time{}
-	giveUp := time.Now().Add(leftoverGrace + sweepLimit)
+	giveUp := time.Now().Add(LeftoverGrace + SweepLimit)
 	pause := time.NewTicker(sweepInterval)
 	defer pause.Stop()
 	for time.Now().Before(giveUp) {
@@ -76,7 +76,7 @@ func (o *orphanage) sweep(command int, living func(func(pids []int))) {
 // round looks for orphans once. It asks each new one to end, and kills those whose time is over; asked has the time of
 // each first request. found: there were orphans.
 func (o *orphanage) round(supervisors []int, asked map[int]time.Time) (found bool) {
-	for _, p := range descendants(os.Getpid(), supervisors...) {
+	for _, p := range Descendants(os.Getpid(), supervisors...) {
 		if !o.ours(p) {
 			continue
 		}
@@ -90,7 +90,7 @@ func (o *orphanage) round(supervisors []int, asked map[int]time.Time) (found boo
 			asked[p] = time.Now()
 			unix.Kill(p, unix.SIGTERM)
 			unix.Kill(p, unix.SIGCONT) // a stopped process sees no other signal
-		case time.Since(at) >= leftoverGrace:
+		case time.Since(at) >= LeftoverGrace:
 			unix.Kill(p, unix.SIGKILL)
 		}
 	}

@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"fmt"
@@ -38,8 +38,8 @@ type limit struct {
 // most is how many processes or connections the limit allows.
 func (l limit) most() uint64 { return (max(l.value, l.own) - l.own) / l.each }
 
-// checkLimits refuses, before the job starts, more processes than this host can carry.
-func checkLimits(np int) error {
+// CheckLimits refuses, before the job starts, more processes than this host can carry.
+func CheckLimits(np int) error {
 	if l := exceeded(uint64(np), ofRank, 0); l != nil {
 		return fmt.Errorf("-np %d: this host's limit on %s is %d, which is enough for about %d processes; %s", np,
 			l.what, l.value, l.most(), l.raise)
@@ -47,8 +47,8 @@ func checkLimits(np int) error {
 	return nil
 }
 
-// checkRemotes refuses more other hosts than this host can keep connections to.
-func checkRemotes(hosts, ranks int) error {
+// CheckRemotes refuses more other hosts than this host can keep connections to.
+func CheckRemotes(hosts, ranks int) error {
 	if l := exceeded(uint64(hosts), ofHost, uint64(ranks)); l != nil {
 		return fmt.Errorf("%d hosts: this host's limit on %s is %d, which is enough for about %d hosts and "+
 			"%d ranks; %s", hosts, l.what, l.value, l.most(), ranks, l.raise)

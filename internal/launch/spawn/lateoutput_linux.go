@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ func inheritLateOutput(fd int) *lateOutput {
 	l := &lateOutput{where: where, files: map[string]*os.File{}}
 	for i := range l.pipes {
 		unix.CloseOnExec(fd + i)
-		l.pipes[i] = os.NewFile(uintptr(fd+i), streamNames[i])
+		l.pipes[i] = os.NewFile(uintptr(fd+i), StreamNames[i])
 	}
 	return l
 }
@@ -64,7 +64,7 @@ func (l *lateOutput) put(stream int, text []byte) {
 	// A directory for temporary files is open to all users, so the file must be new.
 	name, how := filepath.Join(os.TempDir(), l.where), os.O_EXCL
 	if filepath.IsAbs(l.where) {
-		name, how = filepath.Join(l.where, streamNames[stream]), os.O_APPEND
+		name, how = filepath.Join(l.where, StreamNames[stream]), os.O_APPEND
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *lateOutput) end(gone bool) {
 		l.take()
 	}
 	for _, p := range l.pipes {
-		p.SetReadDeadline(time.Now().Add(drainLimit))
+		p.SetReadDeadline(time.Now().Add(DrainLimit))
 	}
 	l.said.Wait()
 }

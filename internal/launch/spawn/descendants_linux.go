@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// descendants lists all processes below pid, zombies too, in no order, without those in except and below them. It
+// Descendants lists all processes below pid, zombies too, in no order, without those in except and below them. It
 // misses processes that are forked meanwhile: to get all, ask until there are none.
-func descendants(pid int, except ...int) []int {
+func Descendants(pid int, except ...int) []int {
 	children := processTree()
 	var found []int
 	next := []int{pid}

@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"errors"
@@ -14,14 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervisorName is the supervisor's argv[0]. Its arguments are the path of the command and the command's own argv. It
+// SupervisorName is the supervisor's argv[0]. Its arguments are the path of the command and the command's own argv. It
 // inherits the rank's environment, stdin, stdout and stderr, and two pipes. From the first it reads bytes: each is a
-// signal to send to the command's process group (SIGKILL goes to everything below; those of forwarded, to what catches
-// them). The end of this pipe means that the
-// launcher is gone. To the second it writes lines:
+// signal to send to the command's process group (SIGKILL goes to everything below; those of Forwarded, to what catches
+// them). The end of this pipe means that the launcher is gone. To the second it writes lines:
 //
 //	started PID
-//	forwarded COUNT   how many processes got a signal of forwarded
+//	forwarded COUNT   how many processes got a signal of Forwarded
 //	failed ERRNO      the command could not be started
 //	exited CODE TIME
 //	killed SIGNAL TIME
@@ -29,9 +28,9 @@ import (
 // TIME is when the command ended, in Unix nanoseconds. A launcher that was stopped reads several ends at once, and
 // orders them by TIME.
 //
-// With resultVariable in its environment it inherits one more pipe, for the command. With lateOutputVariable it
+// With ResultVariable in its environment it inherits one more pipe, for the command. With lateOutputVariable it
 // inherits two more, from the command.
-const supervisorName = "gorovod-supervisor"
+const SupervisorName = "gorovod-supervisor"
 
 const (
 	controlFD = 3
@@ -42,18 +41,18 @@ const (
 )
 
 const (
-	// leftoverGrace is how long processes may take to end after SIGTERM when
+	// LeftoverGrace is how long processes may take to end after SIGTERM when
 	// the launcher is gone, or when their rank has ended.
-	leftoverGrace = time.Second
-	// farewellTime is how long a worker of an elastic job may take to end by itself when the launcher is gone.
-	farewellTime = 5 * time.Second
-	// keepTime replaces farewellTime for a worker that may have to write a large commit to a disk.
+	LeftoverGrace = time.Second
+	// FarewellTime is how long a worker of an elastic job may take to end by itself when the launcher is gone.
+	FarewellTime = 5 * time.Second
+	// keepTime replaces FarewellTime for a worker that may have to write a large commit to a disk.
 	keepTime = time.Minute
 	// sweepInterval is the pause between two rounds of SIGKILL.
 	sweepInterval = 20 * time.Millisecond
-	// sweepLimit is how long SIGKILL is repeated. Processes that survive it (in the kernel, waiting for a disk) are
+	// SweepLimit is how long SIGKILL is repeated. Processes that survive it (in the kernel, waiting for a disk) are
 	// given up.
-	sweepLimit = 10 * time.Second
+	SweepLimit = 10 * time.Second
 )
 
 // supervisorAttr starts a supervisor in a session of its own. If the launcher dies while the supervisor is stopped, the
@@ -62,8 +61,8 @@ func supervisorAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 }
 
-// supervise is the main function of a supervisor process.
-func supervise(args []string) int {
+// Supervise is the main function of a supervisor process.
+func Supervise(args []string) int {
 	// Pdeathsig, the kernel's own safeguard, is bound to the thread that forks.
 	runtime.LockOSThread()
 	status := os.NewFile(statusFD, "status")
@@ -83,7 +82,7 @@ func supervise(args []string) int {
 
 	all := newFamily()
 	files := []uintptr{0, 1, 2}
-	if os.Getenv(resultVariable) != "" {
+	if os.Getenv(ResultVariable) != "" {
 		unix.CloseOnExec(resultFD)
 		files = append(files, resultFD) // becomes commandResultFD
 	}
@@ -151,13 +150,13 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 			case !ok:
 				orders = nil
 				s.words.take()
-				if os.Getenv(elasticVariable) != "" {
-					farewell = time.After(farewellTime) // the worker notices the launcher's end by itself
+				if os.Getenv(ElasticVariable) != "" {
+					farewell = time.After(FarewellTime) // the worker notices the launcher's end by itself
 					if os.Getenv("GOROVOD_CHECKPOINT_DIR") != "" {
 						farewell = time.After(keepTime)
 					}
 				} else {
-					end(leftoverGrace)
+					end(LeftoverGrace)
 				}
 			case sig == unix.SIGKILL:
 				kill = time.After(0)
@@ -167,9 +166,9 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 				s.signal(sig)
 			}
 		case <-farewell:
-			end(leftoverGrace)
+			end(LeftoverGrace)
 		case <-signals:
-			end(leftoverGrace)
+			end(LeftoverGrace)
 		case c := <-reaped:
 			switch {
 			case c.pid != s.pid:
@@ -185,12 +184,12 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 				fmt.Fprintf(s.status, "exited %d %d\n", c.how.ExitStatus(), c.at.UnixNano())
 			}
 		case <-leftovers:
-			end(leftoverGrace)
+			end(LeftoverGrace)
 		case <-none:
 			return 0
 		case <-kill:
 			if giveUp == nil {
-				giveUp = time.After(sweepLimit)
+				giveUp = time.After(SweepLimit)
 			}
 			for _, p := range s.living() {
 				unix.Kill(p, unix.SIGKILL)
@@ -219,7 +218,7 @@ func (s *supervisor) signal(sig unix.Signal) {
 
 // living lists the rank's processes, and remembers them.
 func (s *supervisor) living() []int {
-	pids := descendants(os.Getpid())
+	pids := Descendants(os.Getpid())
 	s.all.add(pids...)
 	if len(pids) == 0 && !hasProc() {
 		return []int{-s.pid} // without /proc only the command's process group is known
@@ -282,10 +281,10 @@ func reap(pid int, reaped chan<- child, leftovers chan<- struct{}, none chan<- s
 	}
 }
 
-// wakeWithParent makes the kernel send SIGCONT to this process when its parent dies, because a stopped process must
+// WakeWithParent makes the kernel send SIGCONT to this process when its parent dies, because a stopped process must
 // still notice that it has to end. It binds the calling goroutine to its thread: the effect lasts as long as the
 // thread.
-func wakeWithParent() {
+func WakeWithParent() {
 	runtime.LockOSThread()
 	unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0)
 }

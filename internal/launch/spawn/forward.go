@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"context"
@@ -13,29 +13,29 @@ import (
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 )
 
-// forwarded are the signals that users give a meaning of their own, such as "save a checkpoint now". They do not end
+// Forwarded are the signals that users give a meaning of their own, such as "save a checkpoint now". They do not end
 // the job. A signal of these reaches only processes that catch it, because it would kill others.
-var forwarded = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2}
+var Forwarded = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2}
 
-// isForwarded reports whether sig is one of forwarded.
+// isForwarded reports whether sig is one of Forwarded.
 func isForwarded(sig syscall.Signal) bool { return sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2 }
 
-// forwardTime is how long a launcher waits until all hosts have said which of their ranks got a signal.
-const forwardTime = 3 * time.Second
+// ForwardTime is how long a launcher waits until all hosts have said which of their ranks got a signal.
+const ForwardTime = 3 * time.Second
 
-// delivery is how many ranks got a forwarded signal.
-type delivery struct {
+// Delivery is how many ranks got a forwarded signal.
+type Delivery struct {
 	Asked  int // the ranks that run
 	Caught int // those with a process that catches the signal, and so got it
 	Silent int // those that have not answered: a stopped supervisor, or a host that is lost
 }
 
-func (d delivery) plus(o delivery) delivery {
-	return delivery{d.Asked + o.Asked, d.Caught + o.Caught, d.Silent + o.Silent}
+func (d Delivery) plus(o Delivery) Delivery {
+	return Delivery{d.Asked + o.Asked, d.Caught + o.Caught, d.Silent + o.Silent}
 }
 
-// text tells the user what became of the signal. of is which ranks are meant: empty, or " of this node".
-func (d delivery) text(sig syscall.Signal, of string) string {
+// Text tells the user what became of the signal. of is which ranks are meant: empty, or " of this node".
+func (d Delivery) Text(sig syscall.Signal, of string) string {
 	name := rendezvous.SignalName(int(sig))
 	var b strings.Builder
 	switch deaf := d.Asked - d.Caught - d.Silent; {
@@ -64,26 +64,26 @@ func ranksText(n int) string {
 	return fmt.Sprintf("%d ranks", n)
 }
 
-// level is the level of the text: a warning if some rank did not get the signal.
-func (d delivery) level() slog.Level {
+// Level is the level of the text: a warning if some rank did not get the signal.
+func (d Delivery) Level() slog.Level {
 	if d.Asked == 0 || d.Caught < d.Asked {
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo
 }
 
-// forwardEach has deliver forward each signal of forwarded that this process gets, and gives said the result, until
+// ForwardEach has deliver forward each signal of Forwarded that this process gets, and gives said the result, until
 // stop is called. Stop waits for a delivery that is under way.
-func forwardEach(deliver func(context.Context, syscall.Signal) delivery, said func(delivery, syscall.Signal)) (
+func ForwardEach(deliver func(context.Context, syscall.Signal) Delivery, said func(Delivery, syscall.Signal)) (
 	stop func()) {
 	signals := make(chan os.Signal, 16)
-	silence := notify(forwarded, signals)
+	silence := Notify(Forwarded, signals)
 	ctx, cancel := context.WithCancel(context.Background())
 	var forwarding sync.WaitGroup
 	forwarding.Go(func() {
 		for s := range signals {
 			sig := s.(syscall.Signal)
-			limited, done := context.WithTimeout(ctx, forwardTime)
+			limited, done := context.WithTimeout(ctx, ForwardTime)
 			said(deliver(limited, sig), sig)
 			done()
 		}
@@ -96,16 +96,16 @@ func forwardEach(deliver func(context.Context, syscall.Signal) delivery, said fu
 	}
 }
 
-// withoutRanks says, until stop is called, of each signal of forwarded that there is no rank to forward it to.
-func withoutRanks(say func(text string)) (stop func()) {
-	return forwardEach(func(context.Context, syscall.Signal) delivery { return delivery{} },
-		func(d delivery, sig syscall.Signal) { say(d.text(sig, "")) })
+// WithoutRanks says, until stop is called, of each signal of Forwarded that there is no rank to forward it to.
+func WithoutRanks(say func(text string)) (stop func()) {
+	return ForwardEach(func(context.Context, syscall.Signal) Delivery { return Delivery{} },
+		func(d Delivery, sig syscall.Signal) { say(d.Text(sig, "")) })
 }
 
-// forwardTo forwards a signal to the commands of all crews.
-func forwardTo(ctx context.Context, crews map[string]crew, sig syscall.Signal) (d delivery) {
-	seen := map[crew]bool{} // several names of this host share a crew
-	answers, asked := make(chan delivery), 0
+// ForwardTo forwards a signal to the commands of all crews.
+func ForwardTo(ctx context.Context, crews map[string]Crew, sig syscall.Signal) (d Delivery) {
+	seen := map[Crew]bool{} // several names of this host share a crew
+	answers, asked := make(chan Delivery), 0
 	for _, c := range crews {
 		if !seen[c] {
 			seen[c] = true
@@ -121,7 +121,7 @@ func forwardTo(ctx context.Context, crews map[string]crew, sig syscall.Signal) (
 
 // Forward asks the supervisors of all commands. A signal that comes again within echoTime is the same one: the launcher
 // of this node and that of node 0 may both have got it.
-func (c *localCrew) Forward(ctx context.Context, sig syscall.Signal) delivery {
+func (c *LocalCrew) Forward(ctx context.Context, sig syscall.Signal) Delivery {
 	c.forwarding.Lock()
 	defer c.forwarding.Unlock()
 	if last := c.last[sig]; time.Since(last.at) < echoTime {
@@ -139,7 +139,7 @@ func (c *localCrew) Forward(ctx context.Context, sig syscall.Signal) delivery {
 	for _, p := range asked {
 		p.ask(sig)
 	}
-	var d delivery
+	var d Delivery
 	for _, p := range asked {
 		caught, known, over := p.answer(ctx)
 		switch {
@@ -159,7 +159,7 @@ func (c *localCrew) Forward(ctx context.Context, sig syscall.Signal) delivery {
 // echo is what the last signal of a number has come to.
 type echo struct {
 	at       time.Time
-	delivery delivery
+	delivery Delivery
 }
 
 // running reports whether the command has a supervisor, and has not ended.

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package launch
+package spawn
 
 import (
 	"errors"
@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// supervisorName is the name under which the program would be a supervisor.
-const supervisorName = "gorovod-supervisor"
+// SupervisorName is the name under which the program would be a supervisor.
+const SupervisorName = "gorovod-supervisor"
 
 const (
-	sweepLimit      = time.Second
-	leftoverGrace   = time.Second
+	SweepLimit      = time.Second
+	LeftoverGrace   = time.Second
 	commandResultFD = 3
 )
 
-// supervise is never called: checkLimits refuses the job before.
-func supervise([]string) int { return 1 }
+// Supervise is never called: CheckLimits refuses the job before.
+func Supervise([]string) int { return 1 }
 
-func checkLimits(int) error {
+func CheckLimits(int) error {
 	return fmt.Errorf("jobs are started on Linux only; this is %s", runtime.GOOS)
 }
 
-func checkRemotes(int, int) error { return checkLimits(0) }
+func CheckRemotes(int, int) error { return CheckLimits(0) }
 
 // orphanage does nothing: no job is started.
 type orphanage struct{}
@@ -47,11 +47,11 @@ func takeOrphan(int) (how syscall.WaitStatus, ok bool)                  { return
 // inMemory is never called: no job is started.
 func inMemory(string, []byte) (*os.File, error) { return nil, errors.ErrUnsupported }
 
-// wakeWithParent does nothing: no job is started.
-func wakeWithParent() {}
+// WakeWithParent does nothing: no job is started.
+func WakeWithParent() {}
 
 // supervisorAttr is never called: no job is started.
 func supervisorAttr() *syscall.SysProcAttr { return nil }
 
-// runningProgram is never called: no job is started.
-func runningProgram() (string, error) { return "", errors.ErrUnsupported }
+// RunningProgram is never called: no job is started.
+func RunningProgram() (string, error) { return "", errors.ErrUnsupported }

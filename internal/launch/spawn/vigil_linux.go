@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"os"
@@ -60,7 +60,7 @@ func readable(fd uintptr) bool {
 // watch runs after the command's end. It checks whether the supervisor is stopped, until the supervisor has reported
 // the end.
 func (v *vigil) watch() {
-	look := time.NewTicker(vigilInterval)
+	look := time.NewTicker(VigilInterval)
 	defer look.Stop()
 	for {
 		select {

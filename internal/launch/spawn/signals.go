@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"os"
@@ -10,9 +10,9 @@ import (
 // example, signals a process, and then the process's group.
 const echoTime = 150 * time.Millisecond
 
-// notify is signal.Notify for all of the outs, without signals that are an echo (see echoTime), until stop is called. A
+// Notify is signal.Notify for all of the outs, without signals that are an echo (see echoTime), until stop is called. A
 // signal for which an out has no room is lost there.
-func notify(wanted []os.Signal, outs ...chan<- os.Signal) (stop func()) {
+func Notify(wanted []os.Signal, outs ...chan<- os.Signal) (stop func()) {
 	raw, done := make(chan os.Signal, 16), make(chan struct{})
 	signal.Notify(raw, wanted...)
 	go func() {

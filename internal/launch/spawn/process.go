@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"bufio"
@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drainLimit is how long the launcher waits for more output of a command after all its processes have ended.
-const drainLimit = time.Second
+// DrainLimit is how long the launcher waits for more output of a command after all its processes have ended.
+const DrainLimit = time.Second
 
-// tailPatience is how long the report of a failure waits for the last lines of stderr.
-const tailPatience = 100 * time.Millisecond
+// TailPatience is how long the report of a failure waits for the last lines of stderr.
+const TailPatience = 100 * time.Millisecond
 
-// vigilInterval is the time between two looks at a supervisor that has not reported its command's end.
-const vigilInterval = 50 * time.Millisecond
+// VigilInterval is the time between two looks at a supervisor that has not reported its command's end.
+const VigilInterval = 50 * time.Millisecond
 
 // obedience is how long a supervisor may take to end after the order SIGKILL. Then the launcher kills the supervisor,
 // and ends the processes below it.
 const obedience = 2 * time.Second
 
-// resultVariable names the descriptor of a command's results.
-const resultVariable = "GOROVOD_RESULT_FD"
+// ResultVariable names the descriptor of a command's results.
+const ResultVariable = "GOROVOD_RESULT_FD"
 
 // lateOutputVariable tells a supervisor where the output of its command goes once the launcher is gone. It is a
 // directory, with a file for each stream, or a file's name in the directory for temporary files. The supervisor then
@@ -38,7 +38,7 @@ const lateOutputVariable = "_GOROVOD_LATE_OUTPUT"
 
 // process is one command on this host with its supervisor.
 type process struct {
-	command
+	Command
 	supervisor atomic.Pointer[os.Process] // nil until it is started
 	state      *os.ProcessState           // how the supervisor ended, for reap
 	reaped     atomic.Bool                // the supervisor was reaped: its pid may belong to another process
@@ -51,8 +51,8 @@ type process struct {
 
 	control *os.File
 	status  *os.File
-	pipes   [streamCount]*os.File // where this process reads the streams; the last one is nil without Results
-	theirs  []*os.File            // the supervisor's ends, until the supervisor has them
+	pipes   [Streams]*os.File // where this process reads the streams; the last one is nil without Results
+	theirs  []*os.File        // the supervisor's ends, until the supervisor has them
 }
 
 // open makes the pipes. From then on signals can be sent. The command reads input from its beginning; a nil input is
@@ -79,10 +79,10 @@ func (p *process) open(input *os.File) error {
 		ours   **os.File
 		weRead bool
 	}
-	ends := []end{{&p.pipes[stdoutStream], true}, {&p.pipes[stderrStream], true}, {&p.control, false},
+	ends := []end{{&p.pipes[Stdout], true}, {&p.pipes[Stderr], true}, {&p.control, false},
 		{&p.status, true}}
 	if p.Results {
-		ends = append(ends, end{&p.pipes[resultStream], true})
+		ends = append(ends, end{&p.pipes[Results], true})
 	}
 	for _, e := range ends {
 		if err := pipe(e.ours, e.weRead); err != nil {
@@ -90,7 +90,7 @@ func (p *process) open(input *os.File) error {
 		}
 	}
 	if p.LateOutput != "" {
-		for _, pipe := range p.pipes[:stderrStream+1] {
+		for _, pipe := range p.pipes[:Stderr+1] {
 			f, err := duplicate(pipe)
 			if err != nil {
 				return err
@@ -127,22 +127,22 @@ func openInput(input *os.File) (*os.File, error) {
 func (p *process) start() (code int, err error) {
 	defer p.handOver()
 	if p.Path == "" {
-		if p.Path, code, err = findCommand(p.Args[0], environment.Get(p.Env, "PATH")); err != nil {
+		if p.Path, code, err = FindCommand(p.Args[0], environment.Get(p.Env, "PATH")); err != nil {
 			return code, err
 		}
 	}
 	env := p.Env
 	if p.Results {
-		env = environment.Set(env, resultVariable, fmt.Sprint(commandResultFD))
+		env = environment.Set(env, ResultVariable, fmt.Sprint(commandResultFD))
 	}
 	if p.LateOutput != "" {
 		env = environment.Set(env, lateOutputVariable, p.LateOutput)
 	}
-	self, err := runningProgram()
+	self, err := RunningProgram()
 	if err != nil {
 		return 1, fmt.Errorf("its supervisor: %w", err)
 	}
-	supervisor, err := os.StartProcess(self, append([]string{supervisorName, p.Path}, p.Args...),
+	supervisor, err := os.StartProcess(self, append([]string{SupervisorName, p.Path}, p.Args...),
 		&os.ProcAttr{Files: p.theirs, Env: env, Sys: supervisorAttr()})
 	if err != nil {
 		return 1, fmt.Errorf("its supervisor: %w", err)
@@ -180,8 +180,8 @@ func (p *process) wake() {
 
 // watch follows the command to its end, and reports to w. It calls orphaned if the supervisor was killed and the
 // processes below it are left to end. It returns when nothing of the command is left, and all its output was taken.
-func (p *process) watch(w watcher, orphaned func()) {
-	var drained [streamCount]chan struct{}
+func (p *process) watch(w Watcher, orphaned func()) {
+	var drained [Streams]chan struct{}
 	over := make(chan struct{}) // closed when all processes of the command have ended
 	for i, pipe := range p.pipes {
 		drained[i] = make(chan struct{})
@@ -197,8 +197,8 @@ func (p *process) watch(w watcher, orphaned func()) {
 	e := p.follow(w)
 	if e.Err == nil && (e.Signal != 0 || e.Code != 0) {
 		select {
-		case <-drained[stderrStream]:
-		case <-time.After(tailPatience):
+		case <-drained[Stderr]:
+		case <-time.After(TailPatience):
 		}
 	}
 	w.Ended(e)
@@ -209,14 +209,14 @@ func (p *process) watch(w watcher, orphaned func()) {
 	w.Gone()
 	for i, pipe := range p.pipes {
 		if pipe != nil {
-			pipe.SetReadDeadline(time.Now().Add(drainLimit))
+			pipe.SetReadDeadline(time.Now().Add(DrainLimit))
 		}
 		<-drained[i]
 	}
 }
 
 // pour reads a stream to its end.
-func pour(d *drain, stream int, w watcher) {
+func pour(d *drain, stream int, w Watcher) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := d.Read(buf)
@@ -231,7 +231,7 @@ func pour(d *drain, stream int, w watcher) {
 }
 
 // drain reads a command's pipe to its end. Once the command is over, only a process that has escaped from the
-// supervisor can hold the pipe open: from then on a read waits at most drainLimit. Bytes in the pipe are never lost,
+// supervisor can hold the pipe open: from then on a read waits at most DrainLimit. Bytes in the pipe are never lost,
 // however slowly they are taken.
 type drain struct {
 	pipe *os.File
@@ -241,14 +241,14 @@ type drain struct {
 func (d *drain) Read(p []byte) (int, error) {
 	select {
 	case <-d.over:
-		d.pipe.SetReadDeadline(time.Now().Add(drainLimit))
+		d.pipe.SetReadDeadline(time.Now().Add(DrainLimit))
 	default:
 	}
 	return d.pipe.Read(p)
 }
 
 // follow reads the supervisor's reports until the command has ended.
-func (p *process) follow(w watcher) outcome {
+func (p *process) follow(w Watcher) Outcome {
 	defer close(p.over)
 	lines := bufio.NewReader(p.status)
 	for {
@@ -274,23 +274,23 @@ func (p *process) follow(w watcher) outcome {
 		case "forwarded":
 			p.heard(n)
 		case "failed":
-			code := exitNotExecutable
+			code := NotExecutableCode
 			errno := syscall.Errno(n)
 			if errno == syscall.ENOENT {
-				code = exitNotFound
+				code = NotFoundCode
 			}
-			return outcome{Code: code, Err: fmt.Errorf("%s: %w", p.Path, errno)}
+			return Outcome{Code: code, Err: fmt.Errorf("%s: %w", p.Path, errno)}
 		case "exited":
-			return outcome{PID: p.pid, Code: n, At: new(rendezvous.Clock).Here(at, time.Now())}
+			return Outcome{PID: p.pid, Code: n, At: new(rendezvous.Clock).Here(at, time.Now())}
 		case "killed":
-			return outcome{PID: p.pid, Signal: n, At: new(rendezvous.Clock).Here(at, time.Now())}
+			return Outcome{PID: p.pid, Signal: n, At: new(rendezvous.Clock).Here(at, time.Now())}
 		}
 	}
 }
 
 // orphaned returns how a command ended whose supervisor was killed. The kernel kills the command with its supervisor,
 // unless the command had ended before.
-func (p *process) orphaned(err error) outcome {
+func (p *process) orphaned(err error) Outcome {
 	p.supervisor.Load().Kill() // in case it lives, and its reports make no sense
 	p.vigil.end()
 	how, at, known := p.vigil.fate()
@@ -301,14 +301,14 @@ func (p *process) orphaned(err error) outcome {
 		how, known = takeOrphan(p.pid)
 	}
 	p.sweeps.RUnlock()
-	e := outcome{PID: p.pid, Signal: int(syscall.SIGKILL), At: at}
+	e := Outcome{PID: p.pid, Signal: int(syscall.SIGKILL), At: at}
 	switch {
 	case known && how.Signaled():
 		e.Signal = int(how.Signal())
 	case known:
 		e.Signal, e.Code = 0, how.ExitStatus()
 	case e.PID == 0 && state.Exited():
-		return outcome{Code: 1, Err: fmt.Errorf("its supervisor has ended early: %w", err)}
+		return Outcome{Code: 1, Err: fmt.Errorf("its supervisor has ended early: %w", err)}
 	case e.PID == 0:
 		e.PID = p.supervisor.Load().Pid // no other pid is known
 	}
@@ -332,7 +332,7 @@ func (p *process) leave() {
 	if p.LateOutput == "" {
 		return
 	}
-	for _, pipe := range p.pipes[:stderrStream+1] {
+	for _, pipe := range p.pipes[:Stderr+1] {
 		pipe.SetReadDeadline(time.Now())
 	}
 }

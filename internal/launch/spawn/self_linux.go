@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runningProgram is the file of the running program, even if the file was renamed. Without /proc, it is the name by
+// RunningProgram is the file of the running program, even if the file was renamed. Without /proc, it is the name by
 // which the kernel started the program.
-var runningProgram = sync.OnceValues(func() (string, error) {
+var RunningProgram = sync.OnceValues(func() (string, error) {
 	const self = "/proc/self/exe"
 	if _, err := os.Lstat(self); err == nil {
 		return self, nil

@@ -1,4 +1,4 @@
-package launch
+package spawn
 
 import (
 	"fmt"
@@ -14,18 +14,18 @@ import (
 
 // Exit codes of shells for commands that cannot run.
 const (
-	exitNotExecutable = 126
-	exitNotFound      = 127
+	NotExecutableCode = 126
+	NotFoundCode      = 127
 )
 
-// findCommand looks a command up in the directories of searchPath as a shell does.
+// FindCommand looks a command up in the directories of searchPath as a shell does.
 // On error, code is what a shell would exit with.
-func findCommand(name, searchPath string) (path string, code int, err error) {
+func FindCommand(name, searchPath string) (path string, code int, err error) {
 	if strings.Contains(name, "/") {
 		code, err = executable(name)
 		return name, code, err
 	}
-	code, err = exitNotFound, notFound(name)
+	code, err = NotFoundCode, notFound(name)
 	if name == "" {
 		return "", code, fmt.Errorf("the command is empty")
 	}
@@ -41,10 +41,10 @@ func findCommand(name, searchPath string) (path string, code int, err error) {
 		if e == nil {
 			return path, 0, nil
 		}
-		if c == exitNotFound && regular.Is(path) {
+		if c == NotFoundCode && regular.Is(path) {
 			return "", c, e // a script whose interpreter is missing
 		}
-		if c == exitNotExecutable && code == exitNotFound {
+		if c == NotExecutableCode && code == NotFoundCode {
 			if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
 				continue
 			}
@@ -73,13 +73,13 @@ func executable(path string) (code int, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case os.IsPermission(err):
-		return exitNotExecutable, fmt.Errorf("%s: permission denied", path)
+		return NotExecutableCode, fmt.Errorf("%s: permission denied", path)
 	case err != nil:
-		return exitNotFound, fmt.Errorf("%s: no such file", path)
+		return NotFoundCode, fmt.Errorf("%s: no such file", path)
 	case info.IsDir():
-		return exitNotExecutable, fmt.Errorf("%s: is a directory", path)
+		return NotExecutableCode, fmt.Errorf("%s: is a directory", path)
 	case unix.Access(path, unix.X_OK) != nil:
-		return exitNotExecutable, fmt.Errorf("%s: permission denied: it is not executable", path)
+		return NotExecutableCode, fmt.Errorf("%s: permission denied: it is not executable", path)
 	}
 	interpreter := ""
 	if info.Mode().IsRegular() {
@@ -91,10 +91,10 @@ func executable(path string) (code int, err error) {
 	info, err = os.Stat(interpreter)
 	switch {
 	case os.IsNotExist(err):
-		return exitNotFound, fmt.Errorf("%s: the interpreter that its first line names, %q, is not there", path,
+		return NotFoundCode, fmt.Errorf("%s: the interpreter that its first line names, %q, is not there", path,
 			interpreter)
 	case err != nil || info.IsDir() || unix.Access(interpreter, unix.X_OK) != nil:
-		return exitNotExecutable, fmt.Errorf("%s: the interpreter that its first line names, %q, cannot be executed",
+		return NotExecutableCode, fmt.Errorf("%s: the interpreter that its first line names, %q, cannot be executed",
 			path, interpreter)
 	}
 	return 0, nil
