@@ -271,7 +271,7 @@ func (a *audience) note(text string) {
 // summarize says where the time of the job went, if it was long enough.
 func (j *Job) summarize() {
 	if text := j.Audience.summary(); text != "" {
-		j.err.say("%s", logging.Message(slog.LevelInfo, j.Name, text))
+		j.err.Say("%s", logging.Message(slog.LevelInfo, j.Name, text))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -107,9 +106,4 @@ func availableMemory() int {
 		available = min(available, int(limit))
 	}
 	return available
-}
-
-// isOwnName reports whether a host's name is one of this host, without asking the name service.
-func (s selves) isOwnName(host string) bool {
-	return slices.ContainsFunc(s.names, func(own string) bool { return strings.EqualFold(host, own) })
 }

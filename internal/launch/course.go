@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
@@ -199,8 +200,8 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 	if missing := j.server.Missing(); used && !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {
 		absent = "\nranks that never came to hvd.init(): " + strings.Trim(fmt.Sprint(missing), "[]")
 	}
-	j.why = report{Text: b.String() + absent, Stderr: stderr.last()}
-	lines := j.lastLines(j.why.Stderr, stderr.prefix, stderr.shown.Load())
+	j.why = report{Text: b.String() + absent, Stderr: stderr.Last()}
+	lines := j.lastLines(j.why.Stderr, stderr.Prefix, stderr.Shown.Load())
 	if first == nil && d.Reason == "" && d.Signal == 0 {
 		lines = lastException(j.why.Stderr) + lines
 	}
@@ -209,7 +210,7 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 
 // lastException is the exception at the end of a process's stderr, as a part of a sentence.
 func lastException(stderr string) string {
-	if e := pythonException(stderr); e != "" {
+	if e := output.PythonException(stderr); e != "" {
 		return ": " + e
 	}
 	return ""
@@ -221,7 +222,7 @@ func (j *Job) lastLines(text, prefix string, shown int64) string {
 	switch {
 	case text == "":
 		return ""
-	case j.err.sees(shown):
+	case j.err.Sees(shown):
 		return "; its stderr is above, in the lines of " + strings.TrimSuffix(prefix, ":")
 	}
 	return fmt.Sprintf("; last lines of its stderr:\n  %s", strings.ReplaceAll(text, "\n", "\n  "))

@@ -22,6 +22,7 @@ import (
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
@@ -225,7 +226,7 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 		shown := e.shown[f.Worker]
 		e.mu.Unlock()
 		e.why.Stderr = f.Death.Stderr
-		lines = e.lastLines(f.Death.Stderr, linePrefix(f.Worker, spawn.StreamNames[spawn.Stderr]), shown)
+		lines = e.lastLines(f.Death.Stderr, output.LinePrefix(f.Worker, spawn.StreamNames[spawn.Stderr]), shown)
 		if f.Death.Reason == "" && f.Death.Signal == 0 {
 			lines = lastException(f.Death.Stderr) + lines
 		}
@@ -431,7 +432,7 @@ func (e *elasticJob) linesOf(number int) (stdout, stderr string, ok bool) {
 	if w == nil || !w.opened.Load() {
 		return "", "", w != nil
 	}
-	return w.streams[spawn.Stdout].last(), w.streams[spawn.Stderr].last(), true
+	return w.streams[spawn.Stdout].Last(), w.streams[spawn.Stderr].Last(), true
 }
 
 // signal signals a worker's process.

@@ -105,7 +105,7 @@ func (w *workerProcess) Ended(e spawn.Outcome) {
 	d := w.death(e)
 	if d.Failed() && w.streams[spawn.Stderr] != nil {
 		w.elastic.mu.Lock()
-		w.elastic.shown[w.id] = w.streams[spawn.Stderr].shown.Load()
+		w.elastic.shown[w.id] = w.streams[spawn.Stderr].Shown.Load()
 		w.elastic.mu.Unlock()
 	}
 	w.elastic.driver.Ended(w.id, d)

@@ -243,3 +243,8 @@ func (s selves) mean(name string) bool {
 	}
 	return false
 }
+
+// isOwnName reports whether a host's name is one of this host, without asking the name service.
+func (s selves) isOwnName(host string) bool {
+	return slices.ContainsFunc(s.names, func(own string) bool { return strings.EqualFold(host, own) })
+}

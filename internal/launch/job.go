@@ -21,6 +21,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/reach"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/otlp"
 	"github.com/gorovod/gorovod/internal/tools/progress"
@@ -72,7 +73,7 @@ type Job struct {
 	Grace          time.Duration
 	Stdout, Stderr io.Writer
 
-	out, err *printer
+	out, err *output.Printer
 	progress *progress.Line // nil before begin
 	large    atomic.Bool    // the present world is large: see largeJob
 	worlds   atomic.Int64   // how many there were
@@ -281,13 +282,13 @@ func (j *Job) start(crews map[string]spawn.Crew, key []byte, m *meetingPoint) {
 
 // lose notes output that could not be written, and reports it on the other printer. If the reader has gone, as head
 // does, it wants no more output, and no message.
-func (j *Job) lose(err error, elsewhere *printer) {
+func (j *Job) lose(err error, elsewhere *output.Printer) {
 	j.lost.Store(true)
-	if brokenPipe(err) {
+	if output.BrokenPipe(err) {
 		j.hangUp.Do(func() { close(j.hungUp) })
 		return
 	}
-	elsewhere.say("%s", logging.Message(slog.LevelError, j.Name, "output is lost: "+err.Error()))
+	elsewhere.Say("%s", logging.Message(slog.LevelError, j.Name, "output is lost: "+err.Error()))
 }
 
 func (j *Job) isHungUp() bool {
@@ -318,7 +319,7 @@ func (j *Job) linesOf(number int) (stdout, stderr string, ok bool) {
 		return "", "", false
 	}
 	s := j.ranks[number].streams
-	return s[spawn.Stdout].last(), s[spawn.Stderr].last(), true
+	return s[spawn.Stdout].Last(), s[spawn.Stderr].Last(), true
 }
 
 func (j *Job) closeFiles() {
@@ -352,7 +353,7 @@ func (j *Job) announce(level slog.Level, text, shown string) {
 	if level >= slog.LevelWarn {
 		j.Audience.note(shown)
 	}
-	j.err.say("%s", logging.Message(level, j.Name, text))
+	j.err.Say("%s", logging.Message(level, j.Name, text))
 }
 
 // sayWhy prints the cause of the job's failure, its last message.

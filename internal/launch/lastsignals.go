@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
@@ -26,8 +27,8 @@ func (j *Job) begin() (signals <-chan os.Signal, end func()) {
 	j.hungUp, j.moved = make(chan struct{}), make(chan struct{}, 1)
 	j.openProgress()
 	stdout, stderr := j.progress.Over(j.Stdout), j.progress.Over(j.Stderr)
-	j.out = newPrinter(spawn.StreamNames[spawn.Stdout], stdout, j.moved, func(err error) { j.lose(err, j.err) })
-	j.err = newPrinter(spawn.StreamNames[spawn.Stderr], stderr, j.moved, func(err error) { j.lose(err, j.out) })
+	j.out = output.NewPrinter(spawn.StreamNames[spawn.Stdout], stdout, j.moved, func(err error) { j.lose(err, j.err) })
+	j.err = output.NewPrinter(spawn.StreamNames[spawn.Stderr], stderr, j.moved, func(err error) { j.lose(err, j.out) })
 	// Without this, writing to a closed pipe would end the launcher. The processes would inherit an ignored signal.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
@@ -87,10 +88,10 @@ func (j *Job) patience() time.Duration {
 
 // print waits at most limit until the launcher's own messages are written.
 func (j *Job) print(limit time.Duration) {
-	j.err.enlarge()
+	j.err.Enlarge()
 	written := make(chan struct{})
 	go func() {
-		j.err.flush()
+		j.err.Flush()
 		close(written)
 	}()
 	select {
@@ -116,14 +117,14 @@ func lastWord(text string) {
 // read anything for readerPatience; if the job was asked to end, readerPatience after the start. A signal ends the
 // wait, and is returned; otherwise drain returns 0.
 func (j *Job) drain(signals <-chan os.Signal, asked bool) syscall.Signal {
-	j.out.enlarge()
-	j.err.enlarge()
+	j.out.Enlarge()
+	j.err.Enlarge()
 	taken, written := make(chan struct{}), make(chan struct{})
 	go func() {
 		j.taking.Wait()
 		close(taken)
-		j.out.flush()
-		j.err.flush()
+		j.out.Flush()
+		j.err.Flush()
 		close(written)
 	}()
 	patience := time.NewTimer(j.patience())
@@ -159,12 +160,12 @@ func (j *Job) drain(signals <-chan os.Signal, asked bool) syscall.Signal {
 // dropUnread discards the output for readers that do not read.
 func (j *Job) dropUnread() {
 	j.hurried = true
-	out, err := j.out.isBusy(), j.err.isBusy() // ask both first: drop reports a loss on the other printer
+	out, err := j.out.IsBusy(), j.err.IsBusy() // ask both first: drop reports a loss on the other printer
 	if out {
-		j.out.drop()
+		j.out.Drop()
 	}
 	if err {
-		j.err.drop()
+		j.err.Drop()
 	}
 }
 

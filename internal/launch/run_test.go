@@ -23,6 +23,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
@@ -486,25 +487,14 @@ func TestLastLinesOutOfSight(t *testing.T) {
 	} {
 		l := launched(t, nil, append(strings.Fields(program), "--grace-period", "60", "sh", "-c",
 			`[ ${GOROVOD_ELASTIC_WORKER:-$HOROVOD_RANK} = 1 ] || {
-			until [ -e $0 ]; do sleep 0.01; done; sleep 0.2; seq 1 `+fmt.Sprint(screenful+20)+` >&2; exit 1; }
+			until [ -e $0 ]; do sleep 0.01; done; sleep 0.2; seq 1 `+fmt.Sprint(output.Screenful+20)+` >&2; exit 1; }
 			for i in 1 2 3 4 5 6 7 8 9 10 11; do echo trouble $i >&2; done; touch $0; exit 42`, filepath.Join(t.TempDir(), "failed"))...)
 		l.expect(42, "; last lines of its stderr:\n  trouble 2\n", "\n  trouble 11\n")
 		if strings.Contains(l.stderr.String(), "  trouble 1\n") {
 			t.Errorf("%s: more than the last 10 lines", kind)
 		}
 	}
-	broken := newPrinter("stderr", refusing{}, nil, nil)
-	broken.Write([]byte("trouble\n"))
-	broken.flush()
-	if broken.sees(1) {
-		t.Error("what could not be written is seen")
-	}
 }
-
-// refusing is a writer like a full disk.
-type refusing struct{}
-
-func (refusing) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestSignalDeathIsNamed(t *testing.T) {
 	for sig, text := range map[string]string{"KILL": "9 (SIGKILL)", "SEGV": "11 (SIGSEGV)"} {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
@@ -15,9 +16,9 @@ type supervised struct {
 	job     *Job
 	id      int // the rank; in an elastic job, where ranks change, the worker
 	host    string
-	streams [2]*stream  // nil before open
-	files   [2]*os.File // nil without --output-filename
-	results *os.File    // nil without a directory for results
+	streams [2]*output.Stream // nil before open
+	files   [2]*os.File       // nil without --output-filename
+	results *os.File          // nil without a directory for results
 }
 
 // open makes the command's streams, and its files: those of stdout and stderr in dir, and that of its third stream,
@@ -29,15 +30,15 @@ func (w *supervised) open(dir, results string) (err error) {
 			return err
 		}
 	}
-	for i, to := range [2]*printer{w.job.out, w.job.err} {
+	for i, to := range [2]*output.Printer{w.job.out, w.job.err} {
 		var file io.Writer
 		if dir != "" {
-			if w.files[i], err = createOutput(dir, spawn.StreamNames[i]); err != nil {
+			if w.files[i], err = output.CreateFile(dir, spawn.StreamNames[i]); err != nil {
 				return err
 			}
-			file = &output{w: w.files[i], lost: func(err error) { w.job.lose(err, w.job.err) }}
+			file = output.NewWriter(w.files[i], func(err error) { w.job.lose(err, w.job.err) })
 		}
-		w.streams[i] = newStream(to, file, w.id, spawn.StreamNames[i], w.job.Timestamps)
+		w.streams[i] = output.NewStream(to, file, w.id, spawn.StreamNames[i], w.job.Timestamps)
 	}
 	return nil
 }
@@ -46,7 +47,7 @@ func (w *supervised) open(dir, results string) (err error) {
 func (w *supervised) Output(stream int, p []byte) {
 	switch {
 	case stream < len(w.streams):
-		w.streams[stream].write(p)
+		w.streams[stream].Pass(p)
 	case w.results != nil && len(p) > 0:
 		if _, err := w.results.Write(p); err != nil {
 			w.job.lose(err, w.job.err)
@@ -78,7 +79,7 @@ func (w *supervised) death(e spawn.Outcome) rendezvous.Death {
 		}
 	}
 	if stderr := w.streams[spawn.Stderr]; d.Failed() && stderr != nil {
-		d.Stderr = stderr.last()
+		d.Stderr = stderr.Last()
 	}
 	return d
 }

@@ -1,17 +1,22 @@
-package launch
+// Package output prints what ranks write: each line with its rank before it, on the launcher's stdout and stderr, and
+// the bytes as they are in files.
+//
+//	a rank's stdout ─▶ Stream ─┬─ lines ─▶ Printer ─▶ the launcher's stdout
+//	                           └─ bytes ─▶ Writer ─▶ a file
+//
+// The job makes a Stream for each stdout and stderr of a rank, and one Printer for its own stdout and stderr each. A
+// Stream also keeps the last lines, for the message about a failure. A reader that does not read blocks only the ranks
+// that print, and output that cannot be written is reported, never waited for. This package must not know how ranks are
+// started, or how the job ends.
+package output
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/base/logging"
@@ -26,66 +31,12 @@ const (
 	tailLineBytes = 400
 )
 
-// output writes lines: those of all ranks to the launcher's stdout or stderr, or those of one rank to a file. Each
-// Write to a stdout or stderr has whole lines only. Write may be called on any goroutine.
-type output struct {
-	w io.Writer
-	// lost is called on the first failed Write, by the writing goroutine. It may write to another output. It may be
-	// nil.
-	lost func(err error)
-
-	mu  sync.Mutex
-	err error // of the first Write that failed. mu
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	n, err, first := o.write(p)
-	if first && o.lost != nil {
-		o.lost(err)
-	}
-	return n, err
-}
-
-// write tries again after an error, because a full disk may get room again. A pipe without a reader stays broken.
-func (o *output) write(p []byte) (n int, err error, first bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if brokenPipe(o.err) {
-		return 0, o.err, false
-	}
-	n, err = o.w.Write(p)
-	if first = err != nil && o.err == nil; first {
-		o.err = err
-	}
-	return n, err, first
-}
-
-// brokenPipe reports whether the reader is gone for good.
-func brokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
-
-// createOutput makes a directory, and in it the file for a stream of a process. It refuses a pipe of that name, which
-// would block the process if nobody reads it.
-func createOutput(dir, stream string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, fmt.Errorf("--output-filename: %w", err)
-	}
-	f, err := os.Create(filepath.Join(dir, stream))
-	if err != nil {
-		return nil, fmt.Errorf("--output-filename: %w", err)
-	}
-	if info, err := f.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-		f.Close()
-		return nil, fmt.Errorf("--output-filename: %s: it is a pipe, and a file is needed", f.Name())
-	}
-	return f, nil
-}
-
-// stream passes one rank's stdout or stderr to the launcher's own, line by line, each with its prefix. Its methods,
-// except last, belong to one goroutine.
-type stream struct {
+// Stream passes one rank's stdout or stderr to the launcher's own, line by line, each with its prefix. Its methods,
+// except Last, belong to one goroutine.
+type Stream struct {
 	to     io.Writer
 	file   io.Writer // the bytes as they are; nil for none
-	prefix string    // like [3]<stdout>:
+	Prefix string    // like [3]<stdout>:
 	stamp  bool      // put the time before the prefix
 	// json: ranks log in JSON. These lines get no prefix, because they name the rank themselves. All lines then end at
 	// \n alone, because log collectors know no other end.
@@ -97,7 +48,7 @@ type stream struct {
 	out     []byte    // whole lines, with their prefixes, for the next Write
 	afterCR bool      // the last byte was \r, so a \n that follows belongs to it
 
-	shown atomic.Int64 // the number, in the launcher's output, of this rank's last line
+	Shown atomic.Int64 // the number, in the launcher's output, of this rank's last line
 
 	mu      sync.Mutex
 	tail    [][]byte // the last lines, or the first ones of a crash. mu
@@ -105,17 +56,19 @@ type stream struct {
 	suspect bool     // the last line of tail may begin a crash. mu
 }
 
-func newStream(to, file io.Writer, rank int, name string, stamp bool) *stream {
-	return &stream{to: to, file: file, prefix: linePrefix(rank, name), stamp: stamp,
+// NewStream makes the stream of a rank with that name, such as stdout. Lines go to to, and the bytes to file, which may
+// be nil; stamp puts the time before each line.
+func NewStream(to, file io.Writer, rank int, name string, stamp bool) *Stream {
+	return &Stream{to: to, file: file, Prefix: LinePrefix(rank, name), stamp: stamp,
 		json: logging.InUse() == logging.JSON, now: time.Now}
 }
 
-// linePrefix begins each line of a rank's stream.
-func linePrefix(rank int, name string) string { return "[" + strconv.Itoa(rank) + "]<" + name + ">:" }
+// LinePrefix begins each line of a rank's stream.
+func LinePrefix(rank int, name string) string { return "[" + strconv.Itoa(rank) + "]<" + name + ">:" }
 
-// write takes the next bytes; an empty p is the end. It drops what cannot be written, so that a rank never blocks; the
+// Pass takes the next bytes; an empty p is the end. It drops what cannot be written, so that a rank never blocks; the
 // outputs report the loss.
-func (s *stream) write(p []byte) {
+func (s *Stream) Pass(p []byte) {
 	end := len(p) == 0
 	if s.json {
 		p = s.apart.apart(p)
@@ -131,7 +84,7 @@ func (s *stream) write(p []byte) {
 }
 
 // take cuts p into lines, which end at \n, \r or both, and writes the complete ones.
-func (s *stream) take(p []byte) {
+func (s *Stream) take(p []byte) {
 	if s.afterCR && len(p) > 0 {
 		s.afterCR = false
 		if p[0] == '\n' {
@@ -167,13 +120,13 @@ func (s *stream) take(p []byte) {
 }
 
 // line adds the line that begins with partial and ends with rest.
-func (s *stream) line(rest []byte, end string) {
+func (s *Stream) line(rest []byte, end string) {
 	bare := s.json && logging.IsJSON(slices.Concat(s.partial, rest[:min(len(rest), 64)]))
 	if s.stamp && !bare {
 		s.out = s.now().AppendFormat(s.out, time.ANSIC)
 	}
 	if !bare {
-		s.out = append(s.out, s.prefix...)
+		s.out = append(s.out, s.Prefix...)
 	}
 	begin := len(s.out)
 	s.out = append(s.out, s.partial...)
@@ -186,12 +139,12 @@ func (s *stream) line(rest []byte, end string) {
 	s.partial = s.partial[:0]
 }
 
-func (s *stream) flush() {
+func (s *Stream) flush() {
 	if len(s.out) > 0 {
 		s.to.Write(s.out)
 		s.out = s.out[:0]
-		if p, ok := s.to.(*printer); ok {
-			s.shown.Store(p.count())
+		if p, ok := s.to.(*Printer); ok {
+			s.Shown.Store(p.count())
 		}
 	}
 }
@@ -215,7 +168,7 @@ func goesOnWithCrash(line []byte) bool {
 // traceback begins the stack of a Python exception: the process was alive then.
 var traceback = []byte("Traceback (most recent call last):")
 
-func (s *stream) remember(line []byte) {
+func (s *Stream) remember(line []byte) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return
 	}
@@ -242,8 +195,8 @@ func (s *stream) remember(line []byte) {
 	s.tail = append(s.tail, append(reuse, line...))
 }
 
-// last returns the last lines so far, or the first ones of a crash. Safe on any goroutine.
-func (s *stream) last() string {
+// Last returns the last lines so far, or the first ones of a crash. Safe on any goroutine.
+func (s *Stream) Last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return string(bytes.ToValidUTF8(bytes.Join(s.tail, []byte("\n")), []byte("?")))

@@ -1,4 +1,4 @@
-package launch
+package output
 
 import "testing"
 
@@ -24,7 +24,7 @@ func TestPythonException(t *testing.T) {
 			"Extension modules: numpy", ""},
 		"cut": {stack, ""},
 	} {
-		if got := pythonException(c[0]); got != c[1] {
+		if got := PythonException(c[0]); got != c[1] {
 			t.Errorf("%s: %q, want %q", name, got, c[1])
 		}
 	}

@@ -1,4 +1,4 @@
-package launch
+package output
 
 import (
 	"bytes"
@@ -17,19 +17,19 @@ const (
 	mostSaid = 1 << 20
 	// printerPiece is about how many bytes of whole lines one Write has. Small pieces show that a slow reader reads.
 	printerPiece = 8 << 10
-	// screenful is how many further lines leave the last lines of a rank's stderr visible, so that the message about a
+	// Screenful is how many further lines leave the last lines of a rank's stderr visible, so that the message about a
 	// failure need not repeat them.
-	screenful = 100
+	Screenful = 100
 )
 
 // errUnread says that output is lost because its reader does not read.
 var errUnread = errors.New("nobody reads it")
 
-// printer prints the lines of many goroutines on the launcher's stdout or stderr, from a goroutine of its own. So a
+// Printer prints the lines of many goroutines on the launcher's stdout or stderr, from a goroutine of its own. So a
 // reader that does not read blocks only the ranks that print, never the launcher.
-type printer struct {
+type Printer struct {
 	name  string
-	to    *output
+	to    *Writer
 	moved chan<- struct{} // capacity 1: signalled after each piece that was written
 
 	mu      sync.Mutex
@@ -41,16 +41,16 @@ type printer struct {
 	dropped bool      // the reader was given up: all lines are dropped. mu
 }
 
-// newPrinter makes a printer. lost is output's field.
-func newPrinter(name string, w io.Writer, moved chan<- struct{}, lost func(err error)) *printer {
-	p := &printer{name: name, to: &output{w: w, lost: lost}, moved: moved}
+// NewPrinter makes a printer, which signals moved after each piece that it has written. lost is as in NewWriter.
+func NewPrinter(name string, w io.Writer, moved chan<- struct{}, lost func(err error)) *Printer {
+	p := &Printer{name: name, to: NewWriter(w, lost), moved: moved}
 	p.changed.L = &p.mu
 	go p.run()
 	return p
 }
 
 // Write takes whole lines. It blocks while printerRoom bytes or more wait for the reader.
-func (p *printer) Write(lines []byte) (int, error) {
+func (p *Printer) Write(lines []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.queue) >= printerRoom && !p.dropped {
@@ -60,8 +60,8 @@ func (p *printer) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// say prints a message of the launcher's own. It never blocks: beyond mostSaid it drops the message.
-func (p *printer) say(format string, args ...any) {
+// Say prints a message of the launcher's own. It never blocks: beyond mostSaid it drops the message.
+func (p *Printer) Say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.queue) < mostSaid {
@@ -70,7 +70,7 @@ func (p *printer) say(format string, args ...any) {
 }
 
 // add queues lines. The caller holds mu.
-func (p *printer) add(lines []byte) {
+func (p *Printer) add(lines []byte) {
 	if !p.dropped {
 		p.queue = append(p.queue, lines...)
 		p.lines += int64(bytes.Count(lines, newline))
@@ -79,7 +79,7 @@ func (p *printer) add(lines []byte) {
 }
 
 // run is the goroutine that writes. It ends with the process.
-func (p *printer) run() {
+func (p *Printer) run() {
 	var lines []byte
 	for {
 		p.mu.Lock()
@@ -111,17 +111,17 @@ func (p *printer) run() {
 var newline = []byte{'\n'}
 
 // count is the number of lines that are printed or waiting.
-func (p *printer) count() int64 {
+func (p *Printer) count() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lines
 }
 
-// sees reports whether the reader can still see the line with that number.
-func (p *printer) sees(line int64) bool {
+// Sees reports whether the reader can still see the line with that number.
+func (p *Printer) Sees(line int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.failed && !p.dropped && p.lines-line <= screenful
+	return !p.failed && !p.dropped && p.lines-line <= Screenful
 }
 
 // pieceOf is the length of the first piece of lines: as many lines as fit into printerPiece, or one.
@@ -138,14 +138,14 @@ func pieceOf(lines []byte) int {
 	return len(lines)
 }
 
-func (p *printer) isDropped() bool {
+func (p *Printer) isDropped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dropped
 }
 
-// flush blocks until all lines are written, or dropped.
-func (p *printer) flush() {
+// Flush blocks until all lines are written, or dropped.
+func (p *Printer) Flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !p.dropped && (p.writing || len(p.queue) > 0) {
@@ -153,15 +153,15 @@ func (p *printer) flush() {
 	}
 }
 
-// isBusy reports whether lines wait for the reader.
-func (p *printer) isBusy() bool {
+// IsBusy reports whether lines wait for the reader.
+func (p *Printer) IsBusy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.dropped && (p.writing || len(p.queue) > 0)
 }
 
-// drop gives the reader up: it discards all lines, now and later.
-func (p *printer) drop() {
+// Drop gives the reader up: it discards all lines, now and later.
+func (p *Printer) Drop() {
 	p.mu.Lock()
 	p.dropped, p.queue = true, nil
 	p.changed.Broadcast()
@@ -171,8 +171,8 @@ func (p *printer) drop() {
 	}
 }
 
-// enlarge makes room in a pipe for the output at the end of a job, so that the user of a pager can read it later.
-func (p *printer) enlarge() {
+// Enlarge makes room in a pipe for the output at the end of a job, so that the user of a pager can read it later.
+func (p *Printer) Enlarge() {
 	if f, ok := p.to.w.(*os.File); ok {
 		enlarge(f)
 	}

@@ -1,4 +1,4 @@
-package launch
+package output
 
 import (
 	"bytes"
@@ -11,23 +11,23 @@ import (
 )
 
 // copyFrom gives s everything from r.
-func (s *stream) copyFrom(r io.Reader) {
+func (s *Stream) copyFrom(r io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
-			s.write(buf[:n])
+			s.Pass(buf[:n])
 		}
 		if err != nil {
-			s.write(nil)
+			s.Pass(nil)
 			return
 		}
 	}
 }
 
-func streamed(text string, chunks func(io.Reader) io.Reader) (string, *stream) {
+func streamed(text string, chunks func(io.Reader) io.Reader) (string, *Stream) {
 	var out bytes.Buffer
-	s := newStream(&out, nil, 3, "stdout", false)
+	s := NewStream(&out, nil, 3, "stdout", false)
 	s.copyFrom(chunks(strings.NewReader(text)))
 	return out.String(), s
 }
@@ -102,7 +102,7 @@ func (r *ragged) Read(p []byte) (int, error) {
 
 func TestTimeStandsBeforeThePrefix(t *testing.T) {
 	var out bytes.Buffer
-	s := newStream(&out, nil, 0, "stderr", true)
+	s := NewStream(&out, nil, 0, "stderr", true)
 	s.now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 	s.copyFrom(strings.NewReader("x\n"))
 	if got := out.String(); got != "Fri Jan  2 03:04:05 2026[0]<stderr>:x\n" {
@@ -117,7 +117,7 @@ func TestLastLines(t *testing.T) {
 	}
 	in.WriteString(strings.Repeat("w", 10*tailLineBytes) + "\n\xff\n")
 	_, s := streamed(in.String(), whole)
-	lines := strings.Split(s.last(), "\n")
+	lines := strings.Split(s.Last(), "\n")
 	if len(lines) != tailLines || len(lines[0]) != 23 || len(lines[8]) != tailLineBytes || lines[9] != "?" {
 		t.Errorf("got %d lines: %q", len(lines), lines)
 	}
@@ -127,16 +127,16 @@ func TestLastLines(t *testing.T) {
 func TestLastLinesOfACrash(t *testing.T) {
 	const after = "SIGSEGV: segmentation violation\nPC=0x7f m=0\n"
 	_, s := streamed("step 1\n"+after+strings.Repeat("rax 0x0\n", 30), whole)
-	if got := s.last(); got != after+strings.Repeat("rax 0x0\n", tailLines-3)+"rax 0x0" {
+	if got := s.Last(); got != after+strings.Repeat("rax 0x0\n", tailLines-3)+"rax 0x0" {
 		t.Errorf("got %q", got)
 	}
 	const no = "fatal error: none, but a line like it\n"
 	_, s = streamed(no+strings.Repeat("x\n", 30)+"terminate called\n", whole)
-	if got := s.last(); !strings.HasSuffix(got, "x\nterminate called") {
+	if got := s.Last(); !strings.HasSuffix(got, "x\nterminate called") {
 		t.Errorf("got %q", got)
 	}
 	_, s = streamed(after+strings.Repeat("x\n", 30)+string(traceback)+"\nValueError\n", whole)
-	if got := s.last(); !strings.HasSuffix(got, string(traceback)+"\nValueError") {
+	if got := s.Last(); !strings.HasSuffix(got, string(traceback)+"\nValueError") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -144,7 +144,7 @@ func TestLastLinesOfACrash(t *testing.T) {
 func TestFilesGetTheBytesAsTheyAre(t *testing.T) {
 	var out, file bytes.Buffer
 	const in = "a\r\nb\rno newline"
-	newStream(&out, &file, 0, "stdout", true).copyFrom(strings.NewReader(in))
+	NewStream(&out, &file, 0, "stdout", true).copyFrom(strings.NewReader(in))
 	if file.String() != in {
 		t.Errorf("got %q", file.String())
 	}

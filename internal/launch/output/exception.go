@@ -1,4 +1,4 @@
-package launch
+package output
 
 import (
 	"strings"
@@ -13,10 +13,10 @@ var exceptionLine = lazyregexp.New(`^[A-Za-z_][\w.]*(:|$)`)
 // sourceLine names a file with an error of syntax. Other lines of a stack go on with ", in".
 var sourceLine = lazyregexp.New(`^  File "(.+)", line (\d+)$`)
 
-// pythonException finds the exception that ended a Python process, in the last lines of its stderr: what stands below
+// PythonException finds the exception that ended a Python process, in the last lines of its stderr: what stands below
 // the last line of a stack. It is empty if there is none. A process that ends before it has told anything, for
 // instance because of an error of syntax or a missing module, says it there only.
-func pythonException(stderr string) string {
+func PythonException(stderr string) string {
 	lines := strings.Split(stderr, "\n")
 	at := len(lines) - 1
 	for at >= 0 && !strings.HasPrefix(lines[at], `  File "`) {
