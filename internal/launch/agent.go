@@ -19,6 +19,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/reach"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
@@ -232,7 +233,7 @@ func (a *agent) take(job *assignment) error {
 	var interfaces []reach.Own
 	if len(job.Interfaces) > 0 {
 		var err error
-		if interfaces, err = usable(job.Interfaces); err != nil {
+		if interfaces, err = meeting.Usable(job.Interfaces); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/drive"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/overview"
 )
@@ -84,7 +85,7 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 		a.formedAnew(cause, words)
 		follow(s, size, a, telemetry)
 	}
-	var near *meetingPoint
+	var near *meeting.Point
 	err = drive.Run(stdin, stdout, func(c drive.Config) (n drive.Network, err error) {
 		if near, err = meetFor(c); err != nil {
 			return n, err
@@ -94,7 +95,7 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 		}), nil
 	}, watch)
 	if near != nil {
-		near.close()
+		near.Close()
 	}
 	var wrong *drive.RequestError
 	switch {
@@ -131,25 +132,25 @@ func (s *safeLines) all() []string {
 
 // driveNetwork returns how the workers reach the driver (at near) and each epoch's rendezvous (at a meeting point like
 // near). met is called with the addresses of each rendezvous.
-func driveNetwork(c drive.Config, near *meetingPoint, met func(peers []string)) drive.Network {
+func driveNetwork(c drive.Config, near *meeting.Point, met func(peers []string)) drive.Network {
 	interfaces := c.Interfaces
-	if near.local {
+	if near.Local {
 		interfaces = []string{"lo"}
 	}
 	return drive.Network{
-		Listeners: near.listeners,
+		Listeners: near.Listeners,
 		Meet: func() ([]net.Listener, func(string) []string, error) {
 			m, err := meetFor(c)
 			if err != nil {
 				return nil, nil, err
 			}
-			list := placeTexts(m.seenFrom(c.Address))
+			list := placeTexts(m.SeenFrom(c.Address))
 			met(list)
-			return m.listeners, func(string) []string { return list }, nil
+			return m.Listeners, func(string) []string { return list }, nil
 		},
 		Environment: func(a membership.Start) map[string]string {
 			set := slotOf(a).variables()
-			maps.Copy(set, elasticVariables(nil, a, near.seenFrom(c.Address), interfaces))
+			maps.Copy(set, elasticVariables(nil, a, near.SeenFrom(c.Address), interfaces))
 			delete(set, spawn.SecretVariable) // the starter has it, and hands it to workers in private
 			return set
 		},
@@ -157,11 +158,11 @@ func driveNetwork(c drive.Config, near *meetingPoint, met func(peers []string)) 
 }
 
 // meetFor listens where the workers of a job can reach it: on loopback only, if that is where this host is known.
-func meetFor(c drive.Config) (*meetingPoint, error) {
+func meetFor(c drive.Config) (*meeting.Point, error) {
 	if a, err := netip.ParseAddr(c.Address); err == nil && a.IsLoopback() && len(c.Interfaces) == 0 {
-		return meetHere()
+		return meeting.Here()
 	}
-	return meetAnywhere(c.Interfaces)
+	return meeting.Anywhere(c.Interfaces)
 }
 
 func placeTexts(addrs []netip.AddrPort) (list []string) {

@@ -22,6 +22,7 @@ import (
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
@@ -39,8 +40,8 @@ type elasticJob struct {
 	alone   bool  // the hosts are fixed, and all of them are this one
 
 	mu      sync.Mutex
-	near    *meetingPoint // where workers of this host find the driver
-	far     *meetingPoint // where workers of other hosts find the driver; nil while there are none
+	near    *meeting.Point // where workers of this host find the driver
+	far     *meeting.Point // where workers of other hosts find the driver; nil while there are none
 	serving sync.WaitGroup
 	here    *spawn.LocalCrew
 	crews   map[string]*post  // of other hosts
@@ -137,7 +138,7 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 	defer end()
 	e.key = make([]byte, 32)
 	rand.Read(e.key)
-	if e.near, err = meetHere(); err != nil {
+	if e.near, err = meeting.Here(); err != nil {
 		return 1, err
 	}
 	o.Key, o.Start, o.Signal, o.Meet, o.Say, o.Debug = e.key, e.start, e.signal, e.meet, e.say, e.tell
@@ -262,8 +263,8 @@ func verdict(o driver.Outcome) (code int, text string) {
 }
 
 // serve has the driver serve a meeting point.
-func (e *elasticJob) serve(m *meetingPoint) {
-	for _, l := range m.listeners {
+func (e *elasticJob) serve(m *meeting.Point) {
+	for _, l := range m.Listeners {
 		e.serving.Go(func() { e.driver.Serve(l) })
 	}
 }
@@ -273,21 +274,21 @@ func (e *elasticJob) meet() ([]net.Listener, func(host string) []string, error) 
 	e.mu.Lock()
 	far := e.far != nil
 	e.mu.Unlock()
-	var m *meetingPoint
+	var m *meeting.Point
 	var err error
 	if far {
-		m, err = meetAnywhere(e.Interfaces)
+		m, err = meeting.Anywhere(e.Interfaces)
 	} else {
-		m, err = meetHere()
+		m, err = meeting.Here()
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return m.listeners, func(host string) []string {
-		addrs := m.here()
+	return m.Listeners, func(host string) []string {
+		addrs := m.ForThisHost()
 		e.mu.Lock()
 		if launcher, other := e.seen[host]; other {
-			addrs = m.seenFrom(launcher)
+			addrs = m.SeenFrom(launcher)
 		}
 		e.mu.Unlock()
 		var list []string
@@ -324,8 +325,8 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		if e.alone { // otherwise other hosts may come, whose workers must reach this one
 			interfaces = []string{"lo"}
 		}
-		w.run(e.here, spawn.Command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.here(), interfaces),
-			Results: e.ResultDir != "", LateOutput: e.lateOutput(w, true)})
+		w.run(e.here, spawn.Command{Path: e.Path, Args: e.Args, Env: e.environ(e.Env, a, e.near.ForThisHost(),
+			interfaces), Results: e.ResultDir != "", LateOutput: e.lateOutput(w, true)})
 		return nil
 	}
 	c, err := e.remote(a.Host)
@@ -337,7 +338,7 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 	if e.Apart {
 		others = e.Settings
 	}
-	w.run(c, spawn.Command{Args: e.Args, Env: e.environ(others, a, e.far.seenFrom(c.ready.Launcher), e.Interfaces),
+	w.run(c, spawn.Command{Args: e.Args, Env: e.environ(others, a, e.far.SeenFrom(c.ready.Launcher), e.Interfaces),
 		Results: e.ResultDir != "", LateOutput: e.lateOutput(w, false)})
 	return nil
 }
@@ -364,7 +365,7 @@ func (e *elasticJob) meetOthers() error {
 	if e.far != nil {
 		return nil
 	}
-	m, err := meetAnywhere(e.Interfaces)
+	m, err := meeting.Anywhere(e.Interfaces)
 	if err != nil {
 		return err
 	}
@@ -451,9 +452,9 @@ func (e *elasticJob) close() {
 	e.closed = true
 	posts := maps.Clone(e.crews)
 	e.mu.Unlock()
-	e.near.close()
+	e.near.Close()
 	if e.far != nil {
-		e.far.close()
+		e.far.Close()
 	}
 	var closing sync.WaitGroup
 	for _, p := range posts {
@@ -490,8 +491,8 @@ func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.Ad
 // where to meet the others. Horovod's variables have the driver's address, for programs that look before hvd.init().
 func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, interfaces []string) map[string]string {
 	set := shared(key, addrs, interfaces)
-	set[spawn.ElasticVariable] = set[candidatesVariable]
-	delete(set, candidatesVariable)
+	set[spawn.ElasticVariable] = set[meeting.CandidatesVariable]
+	delete(set, meeting.CandidatesVariable)
 	set["HOROVOD_ELASTIC"], set["GOROVOD_ELASTIC_WORKER"] = "1", strconv.Itoa(a.Worker)
 	return set
 }

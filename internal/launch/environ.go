@@ -10,6 +10,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
+	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
 	"github.com/gorovod/gorovod/internal/observe/door"
@@ -91,7 +92,7 @@ func (s Slot) variables() map[string]string {
 // shared are the variables of all ranks that find the rendezvous at these addresses: the secret and the interfaces.
 func shared(key []byte, addrs []netip.AddrPort, interfaces []string) map[string]string {
 	set := map[string]string{spawn.SecretVariable: hex.EncodeToString(key)}
-	maps.Copy(set, placeOf(addrs))
+	maps.Copy(set, meeting.Variables(addrs))
 	if len(interfaces) > 0 {
 		list := strings.Join(interfaces, ",")
 		set["HOROVOD_GLOO_IFACE"], set["NCCL_SOCKET_IFNAME"] = list, list

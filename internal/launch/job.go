@@ -21,6 +21,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/reach"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/otlp"
@@ -100,17 +101,17 @@ func (j *Job) Run() (code int, err error) {
 	key := make([]byte, 32)
 	rand.Read(key)
 	hosts, far := j.hosts()
-	meeting, err := j.meet(len(far) > 0)
+	point, err := j.meet(len(far) > 0)
 	if err != nil {
 		return 1, err
 	}
-	defer meeting.close()
+	defer point.Close()
 	j.server = rendezvous.NewServer(key, len(j.Slots))
 	j.server.Certificates = j.Certificates
 	j.server.Knocks = auth.NewKnocks(func(text string) { j.say("%s", text) })
 	j.watchWorld(j.server, len(j.Slots))
 	defer j.server.Close()
-	for _, l := range meeting.listeners {
+	for _, l := range point.Listeners {
 		go j.server.Serve(l)
 	}
 	heard := make(chan news, 3*len(j.Slots))
@@ -127,7 +128,7 @@ func (j *Job) Run() (code int, err error) {
 	list := func() map[string]spawn.Crew { return crews }
 	j.running.Store(&list)
 	j.taking.Add(len(j.ranks))
-	j.start(crews, key, meeting)
+	j.start(crews, key, point)
 	code, err = j.follow(signals, heard)
 	code = j.written(code)
 	if j.Apart {
@@ -164,14 +165,14 @@ func (j *Job) hosts() (all, far []string) {
 }
 
 // meet opens the rendezvous: on loopback if the job has no other hosts.
-func (j *Job) meet(far bool) (m *meetingPoint, err error) {
+func (j *Job) meet(far bool) (m *meeting.Point, err error) {
 	if !far {
-		m, err = meetHere()
+		m, err = meeting.Here()
 	} else {
-		m, err = meetAnywhere(j.Interfaces)
+		m, err = meeting.Anywhere(j.Interfaces)
 	}
 	if err == nil {
-		j.tell("the rendezvous is at %v", m.addrs)
+		j.tell("the rendezvous is at %v", m.Addrs)
 	}
 	return m, err
 }
@@ -226,7 +227,7 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 // noteInterfaces reports which of the job's interfaces each host has. It warns of interfaces that no host has, perhaps
 // misspelt, and of hosts that have none at which other hosts can reach them.
 func (j *Job) noteInterfaces(crews map[string]spawn.Crew) {
-	own, err := usable(j.Interfaces)
+	own, err := meeting.Usable(j.Interfaces)
 	if len(j.Interfaces) == 0 || err != nil {
 		return
 	}
@@ -237,17 +238,17 @@ func (j *Job) noteInterfaces(crews map[string]spawn.Crew) {
 			j.tell("%s has %s", host, strings.Join(far.ready.Interfaces, ", "))
 		}
 	}
-	if names := nobodys(j.Interfaces, found); len(found) > 1 && len(names) > 0 {
-		j.say("%s: no host has %s", interfacesOption, strings.Join(names, ", "))
+	if names := meeting.Missing(j.Interfaces, found); len(found) > 1 && len(names) > 0 {
+		j.say("%s: no host has %s", meeting.InterfacesOption, strings.Join(names, ", "))
 	}
-	if cut := secluded(hosts, found); len(found) > 1 && len(cut) > 0 {
+	if cut := meeting.Secluded(hosts, found); len(found) > 1 && len(cut) > 0 {
 		j.say("%s: loopback (lo) is all that there is of these on %s, and it leads to no other host: name an "+
-			"interface that does", interfacesOption, strings.Join(cut, ", "))
+			"interface that does", meeting.InterfacesOption, strings.Join(cut, ", "))
 	}
 }
 
 // start lets the crews start all ranks.
-func (j *Job) start(crews map[string]spawn.Crew, key []byte, m *meetingPoint) {
+func (j *Job) start(crews map[string]spawn.Crew, key []byte, m *meeting.Point) {
 	local := j.Env
 	others := forOthers(j.Env)
 	if j.Apart {
@@ -259,12 +260,12 @@ func (j *Job) start(crews map[string]spawn.Crew, key []byte, m *meetingPoint) {
 		far, _ := r.crew.(*remoteCrew)
 		set, ok := common[r.Host]
 		if !ok {
-			addrs, interfaces := m.here(), j.Interfaces
+			addrs, interfaces := m.ForThisHost(), j.Interfaces
 			if far != nil {
-				addrs = m.seenFrom(far.ready.Launcher)
+				addrs = m.SeenFrom(far.ready.Launcher)
 				j.tell("%s looks for the rendezvous at %v", r.Host, addrs)
 			}
-			if m.local {
+			if m.Local {
 				interfaces = []string{"lo"}
 			}
 			set = shared(key, addrs, interfaces)

@@ -12,6 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
@@ -48,7 +49,7 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 	}
 	e := f.elasticJob(name, path, env, input)
 	if f.place.Least > 1 { // one node may do without others
-		if _, err := outward(e.Interfaces); err != nil {
+		if _, err := meeting.Outward(e.Interfaces); err != nil {
 			return 1, why, err
 		}
 	}

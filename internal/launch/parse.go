@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
+	"github.com/gorovod/gorovod/internal/launch/meeting"
 )
 
 // runCommand is horovodrun, also called gorovod run.
@@ -68,11 +69,11 @@ func parseFlags(name string, args []string) (*flags, error) {
 		for _, o := range options {
 			if name, list, _ := strings.Cut(o, "="); name == "--network-interface" && strings.Contains(list, ",") {
 				f.warnings = append(f.warnings,
-					"--network-interface "+list+": a list of names is for "+interfacesOption)
+					"--network-interface "+list+": a list of names is for "+meeting.InterfacesOption)
 			}
 		}
 		if f.NetworkInterfaces = separate(given); len(f.NetworkInterfaces) == 0 {
-			return nil, fmt.Errorf("%s: names of interfaces are needed", interfacesOption)
+			return nil, fmt.Errorf("%s: names of interfaces are needed", meeting.InterfacesOption)
 		}
 	}
 	if f.ConfigFile != "" {

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,10 +104,6 @@ func TestLoopbackLeadsToNoOtherHost(t *testing.T) {
 	l.expect(0, "--network-interfaces: loopback (lo) is all that there is of these on this host, far.invalid, and it "+
 		"leads to no other host")
 	launched(t, nil, "-np", "2", "--network-interfaces", "lo", "true").expect(0)
-	hosts := []string{"a", "b", "c"}
-	if cut := secluded(hosts, [][]string{{"eth0"}, {"lo"}, {"lo", "ib0"}}); !slices.Equal(cut, []string{"b"}) {
-		t.Errorf("%v", cut)
-	}
 }
 
 func TestFarFailuresAreToldAsNearOnes(t *testing.T) {
@@ -297,49 +291,6 @@ func TestKubexec(t *testing.T) {
 	out, err := exec.Command(args[0], append(args[1:], "worker-0", "gorovod agent")...).Output()
 	if string(out) != "exec -i worker-0 -- /bin/sh -c gorovod agent\n" {
 		t.Errorf("%q, %v", out, err)
-	}
-}
-
-func TestWhereTheRendezvousIs(t *testing.T) {
-	at := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
-	m := &meetingPoint{addrs: []netip.AddrPort{at("10.0.0.1:5"), at("192.168.1.1:5"), at("[fd00::1]:5")}}
-	for seen, want := range map[string]string{
-		"":                   "10.0.0.1:5,192.168.1.1:5,[fd00::1]:5",
-		"nonsense":           "10.0.0.1:5,192.168.1.1:5,[fd00::1]:5",
-		"203.0.113.9":        "10.0.0.1:5,192.168.1.1:5,[fd00::1]:5", // a router's, or a jump host's
-		"fd00::1":            "[fd00::1]:5,10.0.0.1:5,192.168.1.1:5",
-		"::ffff:192.168.1.1": "192.168.1.1:5,10.0.0.1:5,[fd00::1]:5",
-	} {
-		env := placeOf(m.seenFrom(seen))
-		if got := env[candidatesVariable]; got != want {
-			t.Errorf("%s: %s, want %s", seen, got, want)
-		}
-		if first, _, _ := strings.Cut(want, ","); at(first).Addr().String() != env["HOROVOD_GLOO_RENDEZVOUS_ADDR"] {
-			t.Errorf("%s: %v", seen, env)
-		}
-	}
-	if _, err := meetAnywhere([]string{"none0"}); err == nil || !strings.Contains(err.Error(),
-		"--network-interfaces none0: none of these is an interface of this host") {
-		t.Errorf("%v", err)
-	}
-	for hosts, want := range map[string]string{"a b": "c", "a,b c": "", "": "a b c"} {
-		var found [][]string
-		for _, its := range strings.Fields(hosts) {
-			found = append(found, strings.Split(its, ","))
-		}
-		if got := strings.Join(nobodys([]string{"a", "b", "c"}, found), " "); got != want {
-			t.Errorf("hosts with %s: nobody has %s, want %s", hosts, got, want)
-		}
-	}
-	one, err := meetAnywhere([]string{"none0", "lo"}) // another host may name its interface so
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer one.close()
-	for _, l := range one.listeners {
-		if !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
-			t.Errorf("it listens at %v", l.Addr())
-		}
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
-// meeting holds the options of gorovod rendezvous.
-type meeting struct {
+// rendezvousOptions are the options of gorovod rendezvous.
+type rendezvousOptions struct {
 	NumProc int    `name:"num-proc" short:"n" onedash:"np" aliases:"np" required:"" placeholder:"N" help:"Number of ranks of the job. Required."`
 	Listen  string `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"The address of this host at which all ranks reach it; with port 0 the system chooses the port. Default: 127.0.0.1:0, for ranks on this host."`
 }
@@ -39,12 +39,12 @@ The command serves until you interrupt it. It does not watch the ranks: end them
 		{Line: "gorovod rendezvous -n 8 --listen node1:4711", About: "For 8 ranks on any host that reaches this " +
 			"one as node1."},
 	},
-	Grammar: func() any { return &meeting{} },
+	Grammar: func() any { return &rendezvousOptions{} },
 }
 
 // serveRendezvous is the subcommand. It blocks until a signal ends it.
 func serveRendezvous(name string, args []string, secret string, stdout io.Writer) (code int, err error) {
-	var o meeting
+	var o rendezvousOptions
 	help, err := meetingCommand.Parse(name, &o, args)
 	switch {
 	case help != "":

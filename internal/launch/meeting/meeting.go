@@ -1,4 +1,9 @@
-package launch
+// Package meeting chooses where the launcher listens for its ranks: on loopback for a job of this host, and otherwise
+// on the addresses at which other hosts may reach it.
+//
+// A job makes one Point, serves its rendezvous at the Point's Listeners, and hands each rank the Variables of the
+// addresses that suit the rank's host. This package must not know what is said there.
+package meeting
 
 import (
 	"errors"
@@ -13,20 +18,20 @@ import (
 	"github.com/gorovod/gorovod/internal/base/reach"
 )
 
-// candidatesVariable lists all addresses at which ranks may find the rendezvous,
+// CandidatesVariable lists all addresses at which ranks may find the rendezvous,
 // the likeliest first: HOST:PORT, comma-separated.
-const candidatesVariable = "GOROVOD_RENDEZVOUS_ADDRS"
+const CandidatesVariable = "GOROVOD_RENDEZVOUS_ADDRS"
 
-// meetingPoint is where the rendezvous listens.
-type meetingPoint struct {
-	listeners []net.Listener
-	addrs     []netip.AddrPort // the likeliest first
+// Point is where the rendezvous listens.
+type Point struct {
+	Listeners []net.Listener
+	Addrs     []netip.AddrPort // the likeliest first
 	loopback  netip.AddrPort   // for ranks of this host; invalid if the user chose interfaces
-	local     bool             // it is on loopback only
+	Local     bool             // it is on loopback only
 }
 
-// meetHere listens on loopback only, for a job of this host.
-func meetHere() (*meetingPoint, error) {
+// Here listens on loopback only, for a job of this host.
+func Here() (*Point, error) {
 	home, err := loopback()
 	if err != nil {
 		return nil, fmt.Errorf("listen for the processes: %w", err)
@@ -36,7 +41,7 @@ func meetHere() (*meetingPoint, error) {
 		return nil, fmt.Errorf("listen for the processes: %w", err)
 	}
 	addr := l.Addr().(*net.TCPAddr).AddrPort()
-	return &meetingPoint{listeners: []net.Listener{l}, addrs: []netip.AddrPort{addr}, loopback: addr, local: true}, nil
+	return &Point{Listeners: []net.Listener{l}, Addrs: []netip.AddrPort{addr}, loopback: addr, Local: true}, nil
 }
 
 // loopback is the address at which processes of this host find one another: 127.0.0.1, or ::1 on a host without IPv4.
@@ -70,23 +75,23 @@ func visit(addr netip.Addr) error {
 	return c.Close()
 }
 
-// meetAnywhere listens on all addresses of this host, or on those of the named
+// Anywhere listens on all addresses of this host, or on those of the named
 // interfaces only.
-func meetAnywhere(interfaces []string) (*meetingPoint, error) {
-	own, err := outward(interfaces)
+func Anywhere(interfaces []string) (*Point, error) {
+	own, err := Outward(interfaces)
 	if err != nil {
 		return nil, err
 	}
-	m := &meetingPoint{}
+	m := &Point{}
 	if len(interfaces) > 0 {
 		for _, a := range own {
 			l, err := net.Listen("tcp", netip.AddrPortFrom(a, 0).String())
 			if err != nil {
-				m.close()
+				m.Close()
 				return nil, fmt.Errorf("listen for the processes: %w", err)
 			}
-			m.listeners = append(m.listeners, l)
-			m.addrs = append(m.addrs, l.Addr().(*net.TCPAddr).AddrPort())
+			m.Listeners = append(m.Listeners, l)
+			m.Addrs = append(m.Addrs, l.Addr().(*net.TCPAddr).AddrPort())
 		}
 		return m, nil
 	}
@@ -94,10 +99,10 @@ func meetAnywhere(interfaces []string) (*meetingPoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the processes: %w", err)
 	}
-	m.listeners = []net.Listener{l}
+	m.Listeners = []net.Listener{l}
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
 	for _, a := range own {
-		m.addrs = append(m.addrs, netip.AddrPortFrom(a, port))
+		m.Addrs = append(m.Addrs, netip.AddrPortFrom(a, port))
 	}
 	if home, err := loopback(); err == nil { // otherwise ranks of this host use its other addresses
 		m.loopback = netip.AddrPortFrom(home, port)
@@ -105,38 +110,38 @@ func meetAnywhere(interfaces []string) (*meetingPoint, error) {
 	return m, nil
 }
 
-func (m *meetingPoint) close() {
-	for _, l := range m.listeners {
+func (m *Point) Close() {
+	for _, l := range m.Listeners {
 		l.Close()
 	}
 }
 
-// seenFrom lists the addresses for a host that sees the launcher at address, the likeliest to work first. An address
+// SeenFrom lists the addresses for a host that sees the launcher at address, the likeliest to work first. An address
 // that is empty, or not this host's, means that nobody knows how that host sees the launcher.
-func (m *meetingPoint) seenFrom(address string) []netip.AddrPort {
+func (m *Point) SeenFrom(address string) []netip.AddrPort {
 	seen, err := netip.ParseAddr(address)
 	if err != nil {
-		return m.addrs
+		return m.Addrs
 	}
 	seen = seen.Unmap().WithZone("")
-	i := slices.IndexFunc(m.addrs, func(a netip.AddrPort) bool { return a.Addr() == seen })
+	i := slices.IndexFunc(m.Addrs, func(a netip.AddrPort) bool { return a.Addr() == seen })
 	if i < 0 {
-		return m.addrs
+		return m.Addrs
 	}
-	list := []netip.AddrPort{m.addrs[i]}
-	return append(append(list, m.addrs[:i]...), m.addrs[i+1:]...)
+	list := []netip.AddrPort{m.Addrs[i]}
+	return append(append(list, m.Addrs[:i]...), m.Addrs[i+1:]...)
 }
 
-// here lists the addresses for this host.
-func (m *meetingPoint) here() []netip.AddrPort {
+// ForThisHost lists the addresses for this host.
+func (m *Point) ForThisHost() []netip.AddrPort {
 	if m.loopback.IsValid() {
 		return []netip.AddrPort{m.loopback}
 	}
-	return m.addrs
+	return m.Addrs
 }
 
-// placeOf returns the variables of the rendezvous. A program that knows only one address gets the first.
-func placeOf(addrs []netip.AddrPort) map[string]string {
+// Variables returns the variables of the rendezvous. A program that knows only one address gets the first.
+func Variables(addrs []netip.AddrPort) map[string]string {
 	var all []string
 	for _, a := range addrs {
 		all = append(all, a.String())
@@ -144,12 +149,12 @@ func placeOf(addrs []netip.AddrPort) map[string]string {
 	return map[string]string{
 		"HOROVOD_GLOO_RENDEZVOUS_ADDR": addrs[0].Addr().String(),
 		"HOROVOD_GLOO_RENDEZVOUS_PORT": strconv.Itoa(int(addrs[0].Port())),
-		candidatesVariable:             strings.Join(all, ","),
+		CandidatesVariable:             strings.Join(all, ","),
 	}
 }
 
-// outward is ownAddresses, of which there must be one.
-func outward(interfaces []string) ([]netip.Addr, error) {
+// Outward is ownAddresses, of which there must be one.
+func Outward(interfaces []string) ([]netip.Addr, error) {
 	own, err := ownAddresses(interfaces)
 	if err == nil && len(own) == 0 {
 		err = errors.New("listen for the processes: this host has no address but loopback")
@@ -162,7 +167,7 @@ func outward(interfaces []string) ([]netip.Addr, error) {
 func ownAddresses(interfaces []string) ([]netip.Addr, error) {
 	own, err := reach.OnHost()
 	if len(interfaces) > 0 {
-		own, err = usable(interfaces)
+		own, err = Usable(interfaces)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen for the processes: %w", err)
@@ -174,17 +179,17 @@ func ownAddresses(interfaces []string) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// usable returns the addresses of the job's interfaces that this host has.
-func usable(interfaces []string) ([]reach.Own, error) {
+// Usable returns the addresses of the job's interfaces that this host has.
+func Usable(interfaces []string) ([]reach.Own, error) {
 	own, err := reach.OnInterfaces(interfaces)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", interfacesOption, strings.Join(interfaces, ","), err)
+		return nil, fmt.Errorf("%s %s: %w", InterfacesOption, strings.Join(interfaces, ","), err)
 	}
 	return own, nil
 }
 
-// nobodys are the job's interfaces that no host has. found lists each host's interfaces.
-func nobodys(interfaces []string, found [][]string) (names []string) {
+// Missing are the job's interfaces that no host has. found lists each host's interfaces.
+func Missing(interfaces []string, found [][]string) (names []string) {
 	for _, name := range interfaces {
 		if !slices.ContainsFunc(found, func(its []string) bool { return slices.Contains(its, name) }) {
 			names = append(names, name)
@@ -193,8 +198,8 @@ func nobodys(interfaces []string, found [][]string) (names []string) {
 	return names
 }
 
-// secluded are the hosts that have none of the job's interfaces except loopback.
-func secluded(hosts []string, found [][]string) (cut []string) {
+// Secluded are the hosts that have none of the job's interfaces except loopback.
+func Secluded(hosts []string, found [][]string) (cut []string) {
 	for i, its := range found {
 		if !slices.ContainsFunc(its, func(name string) bool { return name != "lo" }) {
 			cut = append(cut, hosts[i])
@@ -203,6 +208,6 @@ func secluded(hosts []string, found [][]string) (cut []string) {
 	return cut
 }
 
-// interfacesOption restricts a job to interfaces. Hosts may name theirs differently, so each host must have one of
+// InterfacesOption restricts a job to interfaces. Hosts may name theirs differently, so each host must have one of
 // them.
-const interfacesOption = "--network-interfaces"
+const InterfacesOption = "--network-interfaces"
