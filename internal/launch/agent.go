@@ -21,6 +21,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // The launcher pings each agent, and the agent answers. An end that hears nothing for too long treats the connection as
@@ -35,7 +36,7 @@ const (
 // agent runs the launcher's commands on another host: a spawn.LocalCrew behind frames. When the connection is lost, the
 // agent ends all commands and itself.
 type agent struct {
-	sender
+	wire.Sender
 	crew atomic.Pointer[spawn.LocalCrew] // nil before the job
 	key  []byte                          // the job's secret
 	// launcher is the launcher's address as this host sees it; empty if it is not known.
@@ -80,12 +81,12 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 	if err != nil {
 		self = os.Args[0]
 	}
-	if greet(out, agentGreeting, self) != nil {
+	if wire.Greet(out, wire.AgentGreeting, self) != nil {
 		return 1
 	}
 	r := bufio.NewReaderSize(in, 64<<10)
-	line, err := readLine(r, maxGreeting)
-	g, ok := parseGreeting(launcherGreeting, line)
+	line, err := wire.ReadLine(r, wire.MaxGreeting)
+	g, ok := wire.ParseGreeting(wire.LauncherGreeting, line)
 	switch {
 	case !ok && err != nil && line == "" && a.own: // node 0 is gone, which is for the node's launcher to say
 		a.gone = true
@@ -96,30 +97,30 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 	case !ok:
 		fmt.Fprintln(os.Stderr, "gorovod agent: it is horovodrun that starts agents")
 		return ending.UsageCode
-	case !g.same():
-		fmt.Fprintf(os.Stderr, "gorovod agent: this is gorovod %s, the launcher is %s\n", build(), g.version)
+	case !g.Same():
+		fmt.Fprintf(os.Stderr, "gorovod agent: this is gorovod %s, the launcher is %s\n", wire.Build(), g.Version)
 		return 1
 	}
-	a.w = out
-	notes := make(chan *note)
+	a.W = out
+	notes := make(chan *wire.Note)
 	go func() {
 		defer close(notes)
-		frames := &receiver{r: r}
+		frames := &wire.Receiver{R: r}
 		var input []byte
 		for {
-			f, err := frames.next()
+			f, err := frames.Next()
 			switch {
 			case err != nil:
 				return
-			case f.input != nil:
-				input = append(input, f.input...)
+			case f.Input != nil:
+				input = append(input, f.Input...)
 				continue
-			case f.note == nil:
+			case f.Note == nil:
 				return
-			case f.note.Job != nil:
-				f.note.Job.Input, input = input, nil
+			case f.Note.Job != nil:
+				f.Note.Job.Input, input = input, nil
 			}
-			notes <- f.note
+			notes <- f.Note
 		}
 	}()
 	signals := make(chan os.Signal, 1)
@@ -143,7 +144,7 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 }
 
 // serve obeys the launcher until it is gone.
-func (a *agent) serve(notes <-chan *note, signals <-chan os.Signal) int {
+func (a *agent) serve(notes <-chan *wire.Note, signals <-chan os.Signal) int {
 	patience, lost := launchSilence, a.lost
 	silence := time.NewTimer(patience)
 	defer silence.Stop()
@@ -157,27 +158,27 @@ func (a *agent) serve(notes <-chan *note, signals <-chan os.Signal) int {
 			}
 			silence.Reset(patience)
 			if err := a.obey(n); err != nil {
-				a.tell(note{Type: refusedNote, Text: err.Error()})
+				a.tell(wire.Note{Type: wire.RefusedNote, Text: err.Error()})
 				return 1
 			}
 		case s := <-signals:
 			if a.leaves && !a.parting && s == syscall.SIGTERM {
 				a.parting = true
-				a.tell(note{Type: goingNote, Text: "its agent got SIGTERM"})
+				a.tell(wire.Note{Type: wire.GoingNote, Text: "its agent got SIGTERM"})
 				continue
 			}
 			if a.parting {
 				a.kill()
 			}
-			a.tell(note{Type: refusedNote, Text: fmt.Sprintf("the agent was ended by a signal: %v", s)})
+			a.tell(wire.Note{Type: wire.RefusedNote, Text: fmt.Sprintf("the agent was ended by a signal: %v", s)})
 			return 1
 		case why := <-a.going:
 			if why == "" {
 				a.kill()
-				a.tell(note{Type: refusedNote, Text: "its launcher was ended by a second signal"})
+				a.tell(wire.Note{Type: wire.RefusedNote, Text: "its launcher was ended by a second signal"})
 				return 1
 			}
-			a.tell(note{Type: goingNote, Text: why})
+			a.tell(wire.Note{Type: wire.GoingNote, Text: why})
 		case <-silence.C:
 			a.gone = true
 			return 1
@@ -188,31 +189,31 @@ func (a *agent) serve(notes <-chan *note, signals <-chan os.Signal) int {
 	}
 }
 
-func (a *agent) obey(n *note) error {
+func (a *agent) obey(n *wire.Note) error {
 	switch {
-	case n.Type == refusedNote:
+	case n.Type == wire.RefusedNote:
 		a.turnedAway = n.Text
 		return errors.New("turned away")
-	case n.Type == jobNote && n.Job != nil && a.crew.Load() == nil:
+	case n.Type == wire.JobNote && n.Job != nil && a.crew.Load() == nil:
 		return a.take(n.Job)
 	case a.crew.Load() == nil:
 		return fmt.Errorf("a %q comes before the job", n.Type)
-	case n.Type == startNote && n.Command != nil:
+	case n.Type == wire.StartNote && n.Command != nil:
 		a.start(n.ID, *n.Command)
-	case n.Type == signalNote:
+	case n.Type == wire.SignalNote:
 		a.crew.Load().Signal(n.ID, syscall.Signal(n.Signal))
-	case n.Type == creditNote:
+	case n.Type == wire.CreditNote:
 		a.mu.Lock()
 		r := a.running[n.ID]
 		a.mu.Unlock()
 		if r != nil {
 			r.grant(n.Stream, n.Bytes)
 		}
-	case n.Type == pingNote:
-		a.tell(note{Type: pongNote, At: time.Now().UnixNano()})
-	case n.Type == outcomeNote:
+	case n.Type == wire.PingNote:
+		a.tell(wire.Note{Type: wire.PongNote, At: time.Now().UnixNano()})
+	case n.Type == wire.OutcomeNote:
 		a.over = &n.Code
-	case n.Type == queryNote && n.Query != nil:
+	case n.Type == wire.QueryNote && n.Query != nil:
 		go a.answer(n.ID, n.Query)
 	default:
 		return fmt.Errorf("a %q is not understood", n.Type)
@@ -221,7 +222,7 @@ func (a *agent) obey(n *note) error {
 }
 
 // take prepares for the job, or says why it cannot.
-func (a *agent) take(job *assignment) error {
+func (a *agent) take(job *wire.Assignment) error {
 	if job.Dir != "" && !a.own {
 		if err := os.Chdir(job.Dir); err != nil {
 			return fmt.Errorf("the launcher's working directory is not there: %w", err)
@@ -251,25 +252,25 @@ func (a *agent) take(job *assignment) error {
 	}
 	a.leaves = job.Leaves
 	a.crew.Store(crew)
-	a.tell(note{Type: readyNote, Ready: &readiness{PID: os.Getpid(), Launcher: a.launcher,
+	a.tell(wire.Note{Type: wire.ReadyNote, Ready: &wire.Readiness{PID: os.Getpid(), Launcher: a.launcher,
 		Interfaces: reach.Names(interfaces)}})
 	return nil
 }
 
 // answer answers a question of gorovod doctor, or forwards a signal.
-func (a *agent) answer(id int, q *query) {
-	reply := note{Type: replyNote, ID: id}
-	var answer any
+func (a *agent) answer(id int, q *wire.Query) {
+	reply := wire.Note{Type: wire.ReplyNote, ID: id}
+	var given any
 	var err error
-	if q.What == forwardQuery {
+	if q.What == wire.ForwardQuery {
 		ctx, cancel := context.WithTimeout(context.Background(), spawn.ForwardTime)
 		defer cancel()
-		answer = a.crew.Load().Forward(ctx, syscall.Signal(q.Signal))
+		given = a.crew.Load().Forward(ctx, syscall.Signal(q.Signal))
 	} else {
-		answer, err = q.answer(context.Background(), a.key)
+		given, err = answer(context.Background(), q, a.key)
 	}
 	if err == nil {
-		reply.Reply, err = json.Marshal(answer)
+		reply.Reply, err = json.Marshal(given)
 	}
 	if err != nil {
 		reply.Text = err.Error()
@@ -282,7 +283,7 @@ func (a *agent) start(id int, c spawn.Command) {
 	r := &reporter{agent: a, id: id}
 	r.room.L = &r.mu
 	for i := range r.credit {
-		r.credit[i] = streamWindow
+		r.credit[i] = wire.StreamWindow
 	}
 	a.mu.Lock()
 	a.running[id] = r
@@ -292,7 +293,7 @@ func (a *agent) start(id int, c spawn.Command) {
 }
 
 // tell sends a note. An error means that the launcher is gone.
-func (a *agent) tell(n note) { a.check(a.sender.note(n)) }
+func (a *agent) tell(n wire.Note) { a.check(a.Sender.Send(n)) }
 
 func (a *agent) check(err error) {
 	if err != nil {
@@ -350,13 +351,13 @@ type reporter struct {
 }
 
 func (r *reporter) Started(pid int) {
-	r.agent.tell(note{Type: startedNote, ID: r.id, PID: pid, At: time.Now().UnixNano()})
+	r.agent.tell(wire.Note{Type: wire.StartedNote, ID: r.id, PID: pid, At: time.Now().UnixNano()})
 }
 
-func (r *reporter) Ended(e spawn.Outcome) { r.agent.tell(noteOf(r.id, e)) }
+func (r *reporter) Ended(e spawn.Outcome) { r.agent.tell(wire.NoteOf(r.id, e)) }
 
 func (r *reporter) Gone() {
-	r.agent.tell(note{Type: goneNote, ID: r.id})
+	r.agent.tell(wire.Note{Type: wire.GoneNote, ID: r.id})
 	r.agent.left.Done()
 }
 
@@ -364,12 +365,12 @@ func (r *reporter) Over() {
 	r.agent.mu.Lock()
 	delete(r.agent.running, r.id)
 	r.agent.mu.Unlock()
-	r.agent.tell(note{Type: overNote, ID: r.id})
+	r.agent.tell(wire.Note{Type: wire.OverNote, ID: r.id})
 }
 
 func (r *reporter) Output(stream int, p []byte) {
 	if len(p) == 0 {
-		r.agent.check(r.agent.output(r.id, stream, nil))
+		r.agent.check(r.agent.SendOutput(r.id, stream, nil))
 		return
 	}
 	for len(p) > 0 {
@@ -377,7 +378,7 @@ func (r *reporter) Output(stream int, p []byte) {
 		if n == 0 {
 			return // the launcher is gone
 		}
-		r.agent.check(r.agent.output(r.id, stream, p[:n]))
+		r.agent.check(r.agent.SendOutput(r.id, stream, p[:n]))
 		p = p[n:]
 	}
 }
@@ -406,7 +407,7 @@ func (r *reporter) grant(stream, bytes int) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.credit[stream] = min(r.credit[stream]+bytes, streamWindow)
+	r.credit[stream] = min(r.credit[stream]+bytes, wire.StreamWindow)
 	r.room.Broadcast()
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // An sshd that several hosts share, such as a jump host's, turns connections away while it admits too many others
@@ -28,7 +30,7 @@ type calls struct {
 
 // connect makes the crew of job.Host. It blocks until its agent is ready, or ctx ends. An error of the host is a
 // *hostError.
-func (c *calls) connect(ctx context.Context, job assignment) (*remoteCrew, error) {
+func (c *calls) connect(ctx context.Context, job wire.Assignment) (*remoteCrew, error) {
 	began := time.Now()
 	for pause := firstCrowdPause; ; pause = min(2*pause, lastCrowdPause) {
 		l, err := c.shell.line(job.Host)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // closePatience is how long a closed crew may take to end by itself. An agent with commands to end takes longer;
@@ -33,7 +34,7 @@ const lastWords = 500 * time.Millisecond
 type remoteCrew struct {
 	*line
 	host  string
-	ready readiness
+	ready wire.Readiness
 	noise tailOf           // bytes before the agent's greeting, as a login shell may print
 	clock rendezvous.Clock // the host's. Owned by receive's goroutine
 
@@ -47,22 +48,22 @@ type remoteCrew struct {
 	leaves chan string // capacity 1: why the host is to leave the job
 
 	mu      sync.Mutex
-	notes   []note // to be sent
+	notes   []wire.Note // to be sent
 	workers map[int]*remoteWorker
-	asked   int                // how many questions were asked. mu
-	answers map[int]chan *note // where each answer goes; capacity 1. mu
+	asked   int                     // how many questions were asked. mu
+	answers map[int]chan *wire.Note // where each answer goes; capacity 1. mu
 }
 
 // dial gives the agent at the other end of a host's line its assignment. It owns the line from then on, and returns
 // when the agent is ready or ctx ends. The error is a *hostError.
-func dial(ctx context.Context, l *line, job assignment) (*remoteCrew, error) {
+func dial(ctx context.Context, l *line, job wire.Assignment) (*remoteCrew, error) {
 	c := &remoteCrew{
 		line: l, host: job.Host,
 		queue: make(chan struct{}, 1), lost: make(chan struct{}), closed: make(chan struct{}),
 		leaves:  make(chan string, 1),
-		workers: map[int]*remoteWorker{}, answers: map[int]chan *note{},
+		workers: map[int]*remoteWorker{}, answers: map[int]chan *wire.Note{},
 	}
-	frames := &receiver{r: bufio.NewReaderSize(c.out, 64<<10)}
+	frames := &wire.Receiver{R: bufio.NewReaderSize(c.out, 64<<10)}
 	arrived := make(chan error, 1)
 	go func() { arrived <- c.arrive(frames, job) }()
 	select {
@@ -99,26 +100,26 @@ func (c *remoteCrew) late() error {
 }
 
 // arrive exchanges greetings, and waits until the agent has taken the job.
-func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
-	if err := greet(c.in, launcherGreeting, ""); err != nil {
+func (c *remoteCrew) arrive(frames *wire.Receiver, job wire.Assignment) error {
+	if err := wire.Greet(c.in, wire.LauncherGreeting, ""); err != nil {
 		return c.unreachable("")
 	}
 	noise := 0
 	for {
-		line, err := readLine(frames.r, maxGreeting)
-		if tried, ok := strings.CutPrefix(line, nobodyGreeting); ok {
+		line, err := wire.ReadLine(frames.R, wire.MaxGreeting)
+		if tried, ok := strings.CutPrefix(line, wire.NobodyGreeting); ok {
 			return &hostError{Host: c.host, What: "gorovod is not there: none of" + strings.TrimRight(tried, "\n") +
 				" is a program", Advice: "install it there as here, or say with --remote-command how it is " +
 				"called there"}
 		}
-		if _, echo := parseGreeting(launcherGreeting, line); echo {
+		if _, echo := wire.ParseGreeting(wire.LauncherGreeting, line); echo {
 			return &hostError{Host: c.host, What: "what was run there is no gorovod: it repeats what it is told",
 				Advice: "say with --remote-command what gorovod is called there"}
 		}
-		g, ok := parseGreeting(agentGreeting, line)
-		if ok && !g.same() {
-			return &hostError{Host: c.host, What: fmt.Sprintf("%s there is gorovod %s, and this is %s", g.path,
-				g.version, build()), Advice: "install the same version on all hosts, or name the right one with " +
+		g, ok := wire.ParseGreeting(wire.AgentGreeting, line)
+		if ok && !g.Same() {
+			return &hostError{Host: c.host, What: fmt.Sprintf("%s there is gorovod %s, and this is %s", g.Path,
+				g.Version, wire.Build()), Advice: "install the same version on all hosts, or name the right one with " +
 				"--remote-command"}
 		}
 		if ok {
@@ -126,26 +127,26 @@ func (c *remoteCrew) arrive(frames *receiver, job assignment) error {
 			break
 		}
 		io.WriteString(&c.noise, line)
-		if noise += len(line); noise > maxNoise || (err != nil && !errors.Is(err, errLineTooLong)) {
+		if noise += len(line); noise > wire.MaxNoise || (err != nil && !errors.Is(err, wire.ErrLineTooLong)) {
 			return c.unreachable(strings.TrimSpace(line))
 		}
 	}
-	if err := (&sender{w: c.in}).job(job); err != nil {
+	if err := (&wire.Sender{W: c.in}).SendJob(job); err != nil {
 		return c.unreachable("")
 	}
 	for {
-		f, err := frames.next()
+		f, err := frames.Next()
 		switch {
 		case err != nil:
 			return c.unreachable("")
-		case f.note != nil && f.note.Type == goingNote: // the host is to leave before it has taken the job
-			c.leave(f.note.Text)
-		case f.note != nil && f.note.Type == refusedNote:
-			return &hostError{Host: c.host, What: f.note.Text}
-		case f.note == nil || f.note.Ready == nil:
+		case f.Note != nil && f.Note.Type == wire.GoingNote: // the host is to leave before it has taken the job
+			c.leave(f.Note.Text)
+		case f.Note != nil && f.Note.Type == wire.RefusedNote:
+			return &hostError{Host: c.host, What: f.Note.Text}
+		case f.Note == nil || f.Note.Ready == nil:
 			return &hostError{Host: c.host, What: "what runs there is no agent of gorovod"}
 		default:
-			c.ready = *f.note.Ready
+			c.ready = *f.Note.Ready
 			return nil
 		}
 	}
@@ -217,17 +218,17 @@ func (c *remoteCrew) Start(id int, cmd spawn.Command, w spawn.Watcher) {
 	case gone != nil:
 		k.conclude(spawn.Outcome{Code: 1, Err: gone})
 	default:
-		c.tell(note{Type: startNote, ID: id, Command: &cmd})
+		c.tell(wire.Note{Type: wire.StartNote, ID: id, Command: &cmd})
 	}
 }
 
 func (c *remoteCrew) Signal(id int, sig syscall.Signal) {
-	c.tell(note{Type: signalNote, ID: id, Signal: int(sig)})
+	c.tell(wire.Note{Type: wire.SignalNote, ID: id, Signal: int(sig)})
 	if sig != syscall.SIGKILL {
 		return
 	}
 	// A stopped agent, for example, does not answer. It ends everything once its connection has ended.
-	c.tell(note{Type: pingNote})
+	c.tell(wire.Note{Type: wire.PingNote})
 	before := c.frames.Load()
 	time.AfterFunc(answerTime, func() {
 		if c.frames.Load() == before {
@@ -237,7 +238,7 @@ func (c *remoteCrew) Signal(id int, sig syscall.Signal) {
 }
 
 // tell queues a note. It never blocks: an agent that does not read is soon lost.
-func (c *remoteCrew) tell(n note) {
+func (c *remoteCrew) tell(n wire.Note) {
 	c.mu.Lock()
 	c.notes = append(c.notes, n)
 	c.mu.Unlock()
@@ -251,12 +252,12 @@ func (c *remoteCrew) tell(n note) {
 func (c *remoteCrew) send() {
 	ping := time.NewTicker(pingInterval)
 	defer ping.Stop()
-	s := &sender{w: c.in}
+	s := &wire.Sender{W: c.in}
 	for {
 		select {
 		case <-c.queue:
 		case <-ping.C:
-			c.tell(note{Type: pingNote})
+			c.tell(wire.Note{Type: wire.PingNote})
 		case <-c.lost:
 			return
 		case <-c.closed:
@@ -271,13 +272,13 @@ func (c *remoteCrew) send() {
 }
 
 // pour sends the notes that are queued.
-func (c *remoteCrew) pour(s *sender) error {
+func (c *remoteCrew) pour(s *wire.Sender) error {
 	c.mu.Lock()
 	notes := c.notes
 	c.notes = nil
 	c.mu.Unlock()
 	for _, n := range notes {
-		if err := s.note(n); err != nil {
+		if err := s.Send(n); err != nil {
 			return err
 		}
 	}
@@ -285,17 +286,17 @@ func (c *remoteCrew) pour(s *sender) error {
 }
 
 // receive is the goroutine that reads the agent's frames. It never waits for a watcher.
-func (c *remoteCrew) receive(frames *receiver) {
+func (c *remoteCrew) receive(frames *wire.Receiver) {
 	for {
 		select {
 		case <-c.died: // read what is in the pipe, and do not wait for more
 		default:
 			c.out.SetReadDeadline(time.Now().Add(agentSilence))
 		}
-		f, err := frames.next()
+		f, err := frames.Next()
 		c.frames.Add(1)
-		if err == nil && f.note != nil && f.note.Type == refusedNote {
-			err = errors.New(f.note.Text)
+		if err == nil && f.Note != nil && f.Note.Type == wire.RefusedNote {
+			err = errors.New(f.Note.Text)
 		}
 		if err == nil {
 			err = c.pass(f)
@@ -308,37 +309,37 @@ func (c *remoteCrew) receive(frames *receiver) {
 }
 
 // pass passes a frame to its worker.
-func (c *remoteCrew) pass(f frame) error {
-	if f.input != nil {
+func (c *remoteCrew) pass(f wire.Frame) error {
+	if f.Input != nil {
 		return errors.New("it speaks as a launcher does")
 	}
-	id := f.id
-	if f.note != nil {
-		if f.note.Type == pongNote {
-			c.clock.Hear(f.note.At, time.Time{}, time.Now())
+	id := f.ID
+	if f.Note != nil {
+		if f.Note.Type == wire.PongNote {
+			c.clock.Hear(f.Note.At, time.Time{}, time.Now())
 			return nil
 		}
-		switch f.note.Type {
-		case goingNote:
-			c.leave(f.note.Text)
+		switch f.Note.Type {
+		case wire.GoingNote:
+			c.leave(f.Note.Text)
 			return nil
-		case startedNote:
+		case wire.StartedNote:
 			c.mu.Lock()
 			if k := c.workers[id]; k != nil {
-				c.clock.Hear(f.note.At, k.began, time.Now())
+				c.clock.Hear(f.Note.At, k.began, time.Now())
 			}
 			c.mu.Unlock()
-		case endedNote:
-			f.note.at = c.clock.Here(f.note.At, time.Now())
+		case wire.EndedNote:
+			f.Note.SetTime(c.clock.Here(f.Note.At, time.Now()))
 		}
-		id = f.note.ID
-		if f.note.Type == replyNote {
+		id = f.Note.ID
+		if f.Note.Type == wire.ReplyNote {
 			c.mu.Lock()
 			waits := c.answers[id]
 			delete(c.answers, id)
 			c.mu.Unlock()
 			if waits != nil {
-				waits <- f.note
+				waits <- f.Note
 			}
 			return nil
 		}
@@ -349,11 +350,11 @@ func (c *remoteCrew) pass(f frame) error {
 	if k == nil {
 		return fmt.Errorf("it speaks of %d, which nobody has started", id)
 	}
-	if f.note == nil {
-		return k.streams[f.stream].put(f.data)
+	if f.Note == nil {
+		return k.streams[f.Stream].put(f.Data)
 	}
 	select {
-	case k.events <- f.note:
+	case k.events <- f.Note:
 		return nil
 	default:
 		return fmt.Errorf("it says too much of %d", id)
@@ -361,8 +362,8 @@ func (c *remoteCrew) pass(f frame) error {
 }
 
 // ask sends a question to the agent, and waits for the answer, in JSON.
-func (c *remoteCrew) ask(ctx context.Context, q query) ([]byte, error) {
-	waits := make(chan *note, 1)
+func (c *remoteCrew) ask(ctx context.Context, q wire.Query) ([]byte, error) {
+	waits := make(chan *wire.Note, 1)
 	c.mu.Lock()
 	c.asked++
 	id := c.asked
@@ -373,7 +374,7 @@ func (c *remoteCrew) ask(ctx context.Context, q query) ([]byte, error) {
 		defer c.mu.Unlock()
 		delete(c.answers, id)
 	}()
-	c.tell(note{Type: queryNote, ID: id, Query: &q})
+	c.tell(wire.Note{Type: wire.QueryNote, ID: id, Query: &q})
 	select {
 	case n := <-waits:
 		if n.Text != "" {
@@ -442,13 +443,14 @@ type remoteWorker struct {
 	id      int
 	began   time.Time
 	w       spawn.Watcher
-	events  chan *note // started, ended, gone and over: each once
-	lost    chan error // capacity 1: nothing more will come
+	events  chan *wire.Note // started, ended, gone and over: each once
+	lost    chan error      // capacity 1: nothing more will come
 	streams [spawn.Streams]*inflow
 }
 
 func newRemoteWorker(c *remoteCrew, id int, w spawn.Watcher) *remoteWorker {
-	k := &remoteWorker{crew: c, id: id, began: time.Now(), w: w, events: make(chan *note, 4), lost: make(chan error, 1)}
+	k := &remoteWorker{crew: c, id: id, began: time.Now(), w: w, events: make(chan *wire.Note, 4),
+		lost: make(chan error, 1)}
 	for i := range k.streams {
 		k.streams[i] = &inflow{more: make(chan struct{}, 1), over: make(chan struct{})}
 	}
@@ -456,7 +458,7 @@ func newRemoteWorker(c *remoteCrew, id int, w spawn.Watcher) *remoteWorker {
 	for i, s := range k.streams {
 		go func() {
 			s.run(func(p []byte) { w.Output(i, p) }, func(n int) {
-				c.tell(note{Type: creditNote, ID: id, Stream: i, Bytes: n})
+				c.tell(wire.Note{Type: wire.CreditNote, ID: id, Stream: i, Bytes: n})
 			})
 		}()
 	}
@@ -465,10 +467,10 @@ func newRemoteWorker(c *remoteCrew, id int, w spawn.Watcher) *remoteWorker {
 
 // conclude ends a worker that has not started.
 func (k *remoteWorker) conclude(e spawn.Outcome) {
-	n := noteOf(k.id, e)
+	n := wire.NoteOf(k.id, e)
 	k.events <- &n
-	k.events <- &note{Type: goneNote, ID: k.id}
-	k.events <- &note{Type: overNote, ID: k.id}
+	k.events <- &wire.Note{Type: wire.GoneNote, ID: k.id}
+	k.events <- &wire.Note{Type: wire.OverNote, ID: k.id}
 }
 
 // cut tells a worker that its crew is lost.
@@ -493,18 +495,18 @@ func (k *remoteWorker) follow() {
 		}
 		k.w.Ended(how)
 	}
-	take := func(n *note) {
+	take := func(n *wire.Note) {
 		switch n.Type {
-		case startedNote:
+		case wire.StartedNote:
 			e.PID = n.PID
 			k.w.Started(n.PID)
-		case endedNote:
+		case wire.EndedNote:
 			if !ended {
-				end(n.outcome())
+				end(n.Outcome())
 			}
-		case goneNote:
+		case wire.GoneNote:
 			leave()
-		case overNote:
+		case wire.OverNote:
 			over = true
 		}
 	}
@@ -551,7 +553,7 @@ type inflow struct {
 func (s *inflow) put(p []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.waiting)+len(p) > 2*streamWindow {
+	if len(s.waiting)+len(p) > 2*wire.StreamWindow {
 		return errors.New("it sends more output than it may")
 	}
 	s.waiting = append(s.waiting, p...)
@@ -581,7 +583,7 @@ func (s *inflow) run(output func(p []byte), grant func(n int)) {
 			output(nil)
 			return
 		}
-		if taken += len(p); taken >= grantAt {
+		if taken += len(p); taken >= wire.GrantAt {
 			grant(taken)
 			taken = 0
 		}
@@ -590,7 +592,7 @@ func (s *inflow) run(output func(p []byte), grant func(n int)) {
 
 // Forward asks the agent.
 func (c *remoteCrew) Forward(ctx context.Context, sig syscall.Signal) (d spawn.Delivery) {
-	text, err := c.ask(ctx, query{What: forwardQuery, Signal: int(sig)})
+	text, err := c.ask(ctx, wire.Query{What: wire.ForwardQuery, Signal: int(sig)})
 	if err == nil {
 		err = json.Unmarshal(text, &d)
 	}

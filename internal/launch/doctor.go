@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -14,58 +13,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/base/environment"
-	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 	"github.com/gorovod/gorovod/internal/tools/doctor"
 	"github.com/gorovod/gorovod/internal/tools/doctor/cluster"
 	"github.com/gorovod/gorovod/internal/tools/interpreter"
 )
-
-// query is a question of gorovod doctor to an agent.
-type query struct {
-	What      string
-	Python    string   `json:",omitempty"` // inspect: the interpreter to ask, looked up as a rank's command is
-	Named     bool     `json:",omitempty"` // inspect: whether the user has named it
-	Env       []string `json:",omitempty"` // inspect: what a rank there gets of the launcher's environment
-	Addresses []string `json:",omitempty"` // probe: where the other host may be
-	Signal    int      `json:",omitempty"` // forward: the signal
-}
-
-// The questions.
-const (
-	inspectQuery = "inspect" // the answer is a cluster.Facts
-	timeQuery    = "time"    // the answer is a time.Time
-	listenQuery  = "listen"  // the answer is a port, which waits for one probe
-	probeQuery   = "probe"   // the answer is a cluster.Path
-	forwardQuery = "forward" // the answer is a delivery
-)
-
-// answer answers a question for this host. key is the secret of this examination. It blocks for a bounded time.
-func (q *query) answer(ctx context.Context, key []byte) (any, error) {
-	switch q.What {
-	case inspectQuery:
-		env := environment.Overlay(withoutSecrets(os.Environ()), q.Env)
-		path, _, err := spawn.FindCommand(q.Python, environment.Get(env, "PATH"))
-		if err != nil {
-			path = q.Python // there is no such interpreter; doctor then reports none
-		}
-		facts := cluster.Inspect(ctx, path, env)
-		facts.Asked, facts.Named = q.Python, q.Named
-		return facts, nil
-	case timeQuery:
-		return time.Now(), nil
-	case listenQuery:
-		l, err := cluster.Listen(key)
-		if err != nil {
-			return nil, err
-		}
-		go l.Serve()
-		return l.Port(), nil
-	case probeQuery:
-		return cluster.Probe(ctx, key, q.Addresses)
-	}
-	return nil, fmt.Errorf("nobody knows how to %s", q.What)
-}
 
 // patient is one examined host.
 type patient struct {
@@ -74,8 +26,8 @@ type patient struct {
 	key  []byte
 }
 
-// ask sends a question to the host, and stores the answer.
-func (p *patient) ask(ctx context.Context, q query, answer any) error {
+// ask sends a question to the host, and stores the answer in to.
+func (p *patient) ask(ctx context.Context, q wire.Query, to any) error {
 	var text []byte
 	if p.crew != nil {
 		var err error
@@ -83,7 +35,7 @@ func (p *patient) ask(ctx context.Context, q query, answer any) error {
 			return err
 		}
 	} else {
-		a, err := q.answer(ctx, p.key)
+		a, err := answer(ctx, &q, p.key)
 		if err != nil {
 			return err
 		}
@@ -91,7 +43,7 @@ func (p *patient) ask(ctx context.Context, q query, answer any) error {
 			return err
 		}
 	}
-	return json.Unmarshal(text, answer)
+	return json.Unmarshal(text, to)
 }
 
 // maxRounds is the most rounds of measuring pairs: with many hosts, only some pairs are measured.
@@ -130,7 +82,7 @@ func examine(o doctor.Cluster, w io.Writer) error {
 		}
 		wg.Wait()
 	}()
-	look(ctx, patients, query{What: inspectQuery, Python: o.Python, Named: o.Named})
+	look(ctx, patients, wire.Query{What: wire.InspectQuery, Python: o.Python, Named: o.Named})
 	var pairs []cluster.Pair
 	if !o.NoPairs {
 		pairs = measurePairs(ctx, patients)
@@ -164,7 +116,7 @@ func admit(ctx context.Context, hosts []Host, r remoteShell, key []byte) []*pati
 			continue
 		}
 		wg.Go(func() {
-			p.crew, p.Err = calls.connect(ctx, assignment{Host: h.Name, Secret: hex.EncodeToString(key)})
+			p.crew, p.Err = calls.connect(ctx, wire.Assignment{Host: h.Name, Secret: hex.EncodeToString(key)})
 		})
 	}
 	wg.Wait()
@@ -175,7 +127,7 @@ func admit(ctx context.Context, hosts []Host, r remoteShell, key []byte) []*pati
 const clockTries = 3
 
 // look collects the facts of all hosts, which answer the question.
-func look(ctx context.Context, patients []*patient, question query) {
+func look(ctx context.Context, patients []*patient, question wire.Query) {
 	env := exportable(os.Environ())
 	others := forOthers(env)
 	var wg sync.WaitGroup
@@ -195,7 +147,7 @@ func look(ctx context.Context, patients []*patient, question query) {
 			for i := range clockTries {
 				begin := time.Now()
 				var then time.Time
-				if p.Err = p.ask(ctx, query{What: timeQuery}, &then); p.Err != nil {
+				if p.Err = p.ask(ctx, wire.Query{What: wire.TimeQuery}, &then); p.Err != nil {
 					return
 				}
 				if doubt := time.Since(begin) / 2; i == 0 || doubt < p.Doubt {
@@ -239,14 +191,14 @@ func measurePairs(ctx context.Context, patients []*patient) (pairs []cluster.Pai
 // between measures one way, to a port that the kernel chooses, as for ranks.
 func between(ctx context.Context, from, to *patient) (path cluster.Path, err error) {
 	var port int
-	if err := to.ask(ctx, query{What: listenQuery}, &port); err != nil {
+	if err := to.ask(ctx, wire.Query{What: wire.ListenQuery}, &port); err != nil {
 		return path, err
 	}
 	var addresses []string
 	for _, a := range to.Facts.Addresses {
 		addresses = append(addresses, net.JoinHostPort(a.Address, strconv.Itoa(port)))
 	}
-	err = from.ask(ctx, query{What: probeQuery, Addresses: addresses}, &path)
+	err = from.ask(ctx, wire.Query{What: wire.ProbeQuery, Addresses: addresses}, &path)
 	return path, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // At a second signal a node kills its processes, whatever time they have asked for: here a worker that ignores SIGTERM.
@@ -24,20 +25,20 @@ func TestSecondSignalKillsANodesWorkers(t *testing.T) {
 		defer close(over)
 		a.run(in, out)
 	}()
-	frames := &receiver{r: bufio.NewReader(news)}
-	readLine(frames.r, maxGreeting)
-	greet(orders, launcherGreeting, "")
-	s := &sender{w: orders}
-	s.note(note{Type: jobNote, Job: &assignment{Host: "h", Secret: "00", Slots: 1, Leaves: true}})
-	s.note(note{Type: startNote, ID: 7, Command: &spawn.Command{Args: []string{"sh", "-c", `trap "" TERM; echo $$; sleep 1000`},
+	frames := &wire.Receiver{R: bufio.NewReader(news)}
+	wire.ReadLine(frames.R, wire.MaxGreeting)
+	wire.Greet(orders, wire.LauncherGreeting, "")
+	s := &wire.Sender{W: orders}
+	s.Send(wire.Note{Type: wire.JobNote, Job: &wire.Assignment{Host: "h", Secret: "00", Slots: 1, Leaves: true}})
+	s.Send(wire.Note{Type: wire.StartNote, ID: 7, Command: &spawn.Command{Args: []string{"sh", "-c", `trap "" TERM; echo $$; sleep 1000`},
 		Env: append(os.Environ(), spawn.ElasticVariable+"=1")}})
 	text := ""
 	for !strings.HasSuffix(text, "\n") {
-		f, err := frames.next()
+		f, err := frames.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
-		text += string(f.data)
+		text += string(f.Data)
 	}
 	go io.Copy(io.Discard, news)
 	pid, err := strconv.Atoi(strings.TrimSpace(text))

@@ -25,6 +25,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // elasticJob is a job whose processes come and go: package driver decides, and elasticJob runs them by crews.
@@ -391,7 +392,7 @@ func (e *elasticJob) remote(host string) (*remoteCrew, error) {
 	e.mu.Unlock()
 	e.tell("connecting to %s", host)
 	crews, err := muster(context.Background(), []string{host}, func(string) bool { return false }, &e.calls,
-		assignment{Dir: workingDirectory(), Secret: hex.EncodeToString(e.key), Input: e.Input,
+		wire.Assignment{Dir: workingDirectory(), Secret: hex.EncodeToString(e.key), Input: e.Input,
 			Interfaces: e.Interfaces, Leaves: e.going != nil}, map[string]int{host: e.slots(host)})
 	p.err = err
 	if err == nil {

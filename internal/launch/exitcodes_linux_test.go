@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // documented are the rows of a table in docs/errors.md: the first cell of each, and the others.
@@ -80,7 +81,7 @@ func endings(t *testing.T) map[string][]coded {
 	lost := filepath.Join(dir, "reach")
 	agent := fmt.Sprintf("#!/bin/sh\nprintf '%s %d %s /opt/gorovod\\n'\n"+
 		"IFS= read -r line\nhead -c 5 >/dev/null\n%ssleep 0.3\nexit 255\n",
-		agentGreeting, agentProtocol, build(), frameOf(`n{"Type":"ready","Ready":{"PID":1}}`))
+		wire.AgentGreeting, wire.Protocol, wire.Build(), frameOf(`n{"Type":"ready","Ready":{"PID":1}}`))
 	for file, content := range map[string]string{text: "no program\n", lost: agent} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

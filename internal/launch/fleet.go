@@ -11,6 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // fleet are the nodes of an elastic job in which each node has a launcher. The nodes come to node 0, where the driver
@@ -260,7 +261,7 @@ const replacedText = "another node has come with this node's number or name, and
 // replaced ends the crew of a host whose place another node has taken.
 func (e *elasticJob) replaced(host string) {
 	if c, ok := e.remoteCrews()[host].(*remoteCrew); ok {
-		c.tell(note{Type: refusedNote, Text: replacedText})
+		c.tell(wire.Note{Type: wire.RefusedNote, Text: replacedText})
 		go c.Close()
 	}
 }

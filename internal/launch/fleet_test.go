@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // A host may get its notice while it takes the job. It is no foreign program: it leaves.
@@ -15,19 +16,19 @@ func TestHostLeavesBeforeItIsReady(t *testing.T) {
 	defer there.Close()
 	go func() {
 		r := bufio.NewReader(there)
-		if _, err := readLine(r, maxGreeting); err != nil {
+		if _, err := wire.ReadLine(r, wire.MaxGreeting); err != nil {
 			t.Error(err)
 		}
-		if err := greet(there, agentGreeting, "gorovod"); err != nil {
+		if err := wire.Greet(there, wire.AgentGreeting, "gorovod"); err != nil {
 			t.Error(err)
 		}
-		if f, err := (&receiver{r: r}).next(); err != nil || f.note == nil || f.note.Job == nil {
+		if f, err := (&wire.Receiver{R: r}).Next(); err != nil || f.Note == nil || f.Note.Job == nil {
 			t.Errorf("the launcher gives no job: %+v, %v", f, err)
 		}
-		s := &sender{w: there}
-		for _, n := range []note{{Type: goingNote, Text: "its launcher got SIGTERM"},
-			{Type: readyNote, Ready: &readiness{PID: 7}}} {
-			if err := s.note(n); err != nil {
+		s := &wire.Sender{W: there}
+		for _, n := range []wire.Note{{Type: wire.GoingNote, Text: "its launcher got SIGTERM"},
+			{Type: wire.ReadyNote, Ready: &wire.Readiness{PID: 7}}} {
+			if err := s.Send(n); err != nil {
 				t.Error(err)
 			}
 		}
@@ -36,7 +37,7 @@ func TestHostLeavesBeforeItIsReady(t *testing.T) {
 	said, died := make(chan struct{}), make(chan struct{})
 	close(said)
 	l := &line{name: "the connection", in: here, out: here, says: &tailOf{}, said: said, died: died, kill: func() {}}
-	c, err := dial(t.Context(), l, assignment{Host: "b"})
+	c, err := dial(t.Context(), l, wire.Assignment{Host: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -95,29 +96,29 @@ func standIn(host string) (*line, error) {
 // playHost is an agent whose commands end at once.
 func playHost(in io.Reader, out io.Writer) {
 	half := func() { time.Sleep(standInRound / 2) }
-	frames := &receiver{r: bufio.NewReader(in)}
-	s := &sender{w: out}
+	frames := &wire.Receiver{R: bufio.NewReader(in)}
+	s := &wire.Sender{W: out}
 	time.Sleep(standInLogin)
-	greet(out, agentGreeting, "")
-	readLine(frames.r, maxGreeting)
+	wire.Greet(out, wire.AgentGreeting, "")
+	wire.ReadLine(frames.R, wire.MaxGreeting)
 	for {
-		f, err := frames.next()
+		f, err := frames.Next()
 		half()
 		switch {
 		case err != nil:
 			half()
 			return
-		case f.note == nil:
-		case f.note.Type == jobNote:
+		case f.Note == nil:
+		case f.Note.Type == wire.JobNote:
 			half()
-			s.note(note{Type: readyNote, Ready: &readiness{PID: 1}})
-		case f.note.Type == startNote:
+			s.Send(wire.Note{Type: wire.ReadyNote, Ready: &wire.Readiness{PID: 1}})
+		case f.Note.Type == wire.StartNote:
 			half()
-			s.note(note{Type: startedNote, ID: f.note.ID, PID: 2})
-			s.output(f.note.ID, spawn.Stdout, []byte("hello\n"))
-			s.note(note{Type: endedNote, ID: f.note.ID, PID: 2})
-			s.note(note{Type: goneNote, ID: f.note.ID})
-		case f.note.Type == signalNote && f.note.Signal == int(syscall.SIGKILL):
+			s.Send(wire.Note{Type: wire.StartedNote, ID: f.Note.ID, PID: 2})
+			s.SendOutput(f.Note.ID, spawn.Stdout, []byte("hello\n"))
+			s.Send(wire.Note{Type: wire.EndedNote, ID: f.Note.ID, PID: 2})
+			s.Send(wire.Note{Type: wire.GoneNote, ID: f.Note.ID})
+		case f.Note.Type == wire.SignalNote && f.Note.Signal == int(syscall.SIGKILL):
 			return
 		}
 	}

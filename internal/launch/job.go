@@ -24,6 +24,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 	"github.com/gorovod/gorovod/internal/observe/otlp"
 	"github.com/gorovod/gorovod/internal/tools/progress"
 )
@@ -197,7 +198,7 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		crews, err = muster(ctx, hosts, j.Local, c, assignment{Dir: workingDirectory(),
+		crews, err = muster(ctx, hosts, j.Local, c, wire.Assignment{Dir: workingDirectory(),
 			Secret: secret, Input: j.Input, Interfaces: j.Interfaces}, slots)
 	}()
 	interrupted := syscall.Signal(0)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/base/environment"
@@ -17,6 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/joining/observer"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 	"github.com/gorovod/gorovod/internal/observe/jobs"
 	"github.com/gorovod/gorovod/internal/observe/top"
 	"github.com/gorovod/gorovod/internal/observe/tracemerge"
@@ -75,7 +77,7 @@ func Main(argv []string) int {
 				os.Getenv(spawn.SecretVariable), os.Stdout))
 		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
 			return show(name, fmt.Sprintf("gorovod %s (build %s%s; interface of Horovod %s)\n", version.Version,
-				build(), revision(), version.Horovod))
+				wire.Build(), revision(), version.Horovod))
 		case argv[0] == "--licenses":
 			return show(name, notices.Text)
 		case argv[0] == "--help" || argv[0] == "-h" || argv[0] == "help":
@@ -321,4 +323,25 @@ func hold(fd int) {
 		io.Copy(io.Discard, lifeline)
 		syscall.Kill(os.Getpid(), syscall.SIGTERM)
 	}()
+}
+
+// revision is the source revision that Go has noted for this program; empty if it has not.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	number, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			number = s.Value[:min(len(s.Value), 12)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = ", changed"
+		}
+	}
+	if number == "" {
+		return ""
+	}
+	return ", revision " + number + changed
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 // muster makes the crews of all hosts, by name; the names of this host share one crew. On an error, which lists every
 // host that has failed, no crew is left.
-func muster(ctx context.Context, hosts []string, local func(host string) bool, c *calls, job assignment,
+func muster(ctx context.Context, hosts []string, local func(host string) bool, c *calls, job wire.Assignment,
 	slots map[string]int) (map[string]spawn.Crew, error) {
 	crews := map[string]spawn.Crew{}
 	var near, far []string
@@ -60,7 +61,7 @@ func muster(ctx context.Context, hosts []string, local func(host string) bool, c
 }
 
 // dialAll adds the crews of hosts to crews.
-func dialAll(ctx context.Context, hosts []string, calls *calls, job assignment, slots map[string]int,
+func dialAll(ctx context.Context, hosts []string, calls *calls, job wire.Assignment, slots map[string]int,
 	crews map[string]spawn.Crew) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, calls.shell.Timeout, context.DeadlineExceeded)
 	defer cancel()

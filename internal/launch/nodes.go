@@ -19,6 +19,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // secretFileVariable names a file with the secret that the launchers of all nodes share.
@@ -319,7 +320,7 @@ func farewell(crews map[string]spawn.Crew, code int, err error) {
 	}
 	for _, c := range crews {
 		if far, ok := c.(*remoteCrew); ok {
-			far.tell(note{Type: outcomeNote, Code: code})
+			far.tell(wire.Note{Type: wire.OutcomeNote, Code: code})
 		}
 	}
 }
@@ -368,10 +369,10 @@ const farewellTimeout = 5 * time.Second
 func turnAway(conn *auth.Sealed, why string) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(farewellTimeout))
-	if greet(conn, launcherGreeting, "") != nil {
+	if wire.Greet(conn, wire.LauncherGreeting, "") != nil {
 		return
 	}
-	if (&sender{w: conn}).note(note{Type: refusedNote, Text: why}) == nil && conn.CloseWrite() == nil {
+	if (&wire.Sender{W: conn}).Send(wire.Note{Type: wire.RefusedNote, Text: why}) == nil && conn.CloseWrite() == nil {
 		io.Copy(io.Discard, conn)
 	}
 }

@@ -8,12 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // A connection to a host may end at any time during a launch. Whenever it ends, the launcher names the host and ends.
 // Until all hosts are ready, nothing runs anywhere.
 func TestConnectionsThatEndInEachPhase(t *testing.T) {
-	greeting := fmt.Sprintf("printf '%s %d %s /opt/gorovod\\n'\n", agentGreeting, agentProtocol, build())
+	greeting := fmt.Sprintf("printf '%s %d %s /opt/gorovod\\n'\n", wire.AgentGreeting, wire.Protocol, wire.Build())
 	ready := frameOf(`n{"Type":"ready","Ready":{"PID":1}}`)
 	takeJob := "IFS= read -r line\nhead -c 5 >/dev/null\n"
 	// Byte by byte, up to the order to start the rank: its environment follows.

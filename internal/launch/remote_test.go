@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // fakeSSH is a program that runs on this host the command that ssh would run on another, in another directory and with
@@ -84,7 +85,7 @@ func TestNoSecretReachesSSHsArguments(t *testing.T) {
 // The input that horovod.run gives to its ranks may be larger than a frame.
 func TestFarRanksGetAllOfALargeInput(t *testing.T) {
 	input, dir := filepath.Join(t.TempDir(), "input"), t.TempDir()
-	if err := os.WriteFile(input, bytes.Repeat([]byte("0123456789abcdef"), maxFrame/16+1), 0o600); err != nil {
+	if err := os.WriteFile(input, bytes.Repeat([]byte("0123456789abcdef"), wire.MaxFrame/16+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l := launched(t, []string{remotely(t)}, "--input", input, "--results", dir, "-np", "2", "-H",
@@ -144,47 +145,47 @@ func TestOutputWaitsForCredit(t *testing.T) {
 	}
 	stop := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
 	defer stop.Stop()
-	frames := &receiver{r: bufio.NewReader(out)}
-	greet(in, launcherGreeting, "")
-	line, _ := readLine(frames.r, maxGreeting)
-	if g, ok := parseGreeting(agentGreeting, line); !ok || !g.same() {
+	frames := &wire.Receiver{R: bufio.NewReader(out)}
+	wire.Greet(in, wire.LauncherGreeting, "")
+	line, _ := wire.ReadLine(frames.R, wire.MaxGreeting)
+	if g, ok := wire.ParseGreeting(wire.AgentGreeting, line); !ok || !g.Same() {
 		t.Fatalf("%q", line)
 	}
-	s := &sender{w: in}
-	s.note(note{Type: jobNote, Job: &assignment{Host: "h", Secret: "00", Slots: 1}})
-	s.note(note{Type: startNote, ID: 7, Command: &spawn.Command{Args: []string{"sh", "-c", "echo first >&2; exec yes"},
-		Env: os.Environ()}})
+	s := &wire.Sender{W: in}
+	s.Send(wire.Note{Type: wire.JobNote, Job: &wire.Assignment{Host: "h", Secret: "00", Slots: 1}})
+	s.Send(wire.Note{Type: wire.StartNote, ID: 7, Command: &spawn.Command{Args: []string{"sh", "-c",
+		"echo first >&2; exec yes"}, Env: os.Environ()}})
 	var got [spawn.Streams]int
-	next := func() *note {
+	next := func() *wire.Note {
 		t.Helper()
-		f, err := frames.next()
+		f, err := frames.Next()
 		if err != nil {
 			t.Fatalf("after %v: %v", got, err)
 		}
-		if f.note == nil {
-			if f.id != 7 {
-				t.Fatalf("output of %d", f.id)
+		if f.Note == nil {
+			if f.ID != 7 {
+				t.Fatalf("output of %d", f.ID)
 			}
-			got[f.stream] += len(f.data)
+			got[f.Stream] += len(f.Data)
 		}
-		return f.note
+		return f.Note
 	}
-	for got[spawn.Stdout] < streamWindow || got[spawn.Stderr] == 0 {
+	for got[spawn.Stdout] < wire.StreamWindow || got[spawn.Stderr] == 0 {
 		next()
 	}
-	s.note(note{Type: creditNote, ID: 7, Stream: spawn.Stdout, Bytes: 1000})
-	for got[spawn.Stdout] < streamWindow+1000 {
+	s.Send(wire.Note{Type: wire.CreditNote, ID: 7, Stream: spawn.Stdout, Bytes: 1000})
+	for got[spawn.Stdout] < wire.StreamWindow+1000 {
 		next()
 	}
-	s.note(note{Type: pingNote})
-	for n := next(); n == nil || n.Type != pongNote; n = next() {
+	s.Send(wire.Note{Type: wire.PingNote})
+	for n := next(); n == nil || n.Type != wire.PongNote; n = next() {
 	}
-	if got[spawn.Stdout] != streamWindow+1000 {
+	if got[spawn.Stdout] != wire.StreamWindow+1000 {
 		t.Errorf("%d bytes have come", got[spawn.Stdout])
 	}
-	s.note(note{Type: signalNote, ID: 7, Signal: int(syscall.SIGTERM)})
+	s.Send(wire.Note{Type: wire.SignalNote, ID: 7, Signal: int(syscall.SIGTERM)})
 	n := next()
-	for ; n == nil || n.Type != endedNote; n = next() {
+	for ; n == nil || n.Type != wire.EndedNote; n = next() {
 	}
 	if n.Signal != int(syscall.SIGTERM) {
 		t.Errorf("it has ended with %+v", n)
@@ -201,47 +202,26 @@ func TestAgentsObeyLaunchersOnly(t *testing.T) {
 		"":                        ending.UsageCode,
 		"GET / HTTP/1.1\r\n\r\n":  ending.UsageCode,
 		strings.Repeat("x", 5000): ending.UsageCode,
-		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " 0.0.1 \n": 1,
-		"gorovod-launcher 77 " + build() + " \n":                      1,
+		"gorovod-launcher " + fmt.Sprint(wire.Protocol) + " 0.0.1 \n": 1,
+		"gorovod-launcher 77 " + wire.Build() + " \n":                 1,
 		// another build
-		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " 0.1.0+0badc0de0000 \n": 1,
+		"gorovod-launcher " + fmt.Sprint(wire.Protocol) + " 0.1.0+0badc0de0000 \n": 1,
 		// cut short
-		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \nabc": 0,
+		"gorovod-launcher " + fmt.Sprint(wire.Protocol) + " " + wire.Build() + " \nabc": 0,
 		// before the job
-		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \n\x00\x00\x00\x10n{\"Type\":\"ping\"}": 1,
-		"gorovod-launcher " + fmt.Sprint(agentProtocol) + " " + build() + " \n\xff\xff\xff\xff":                     0,
+		"gorovod-launcher " + fmt.Sprint(wire.Protocol) + " " + wire.Build() +
+			" \n\x00\x00\x00\x10n{\"Type\":\"ping\"}": 1,
+		"gorovod-launcher " + fmt.Sprint(wire.Protocol) + " " + wire.Build() +
+			" \n\xff\xff\xff\xff": 0,
 	} {
 		cmd := exec.Command(self(), "agent")
 		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 		cmd.Stdin = strings.NewReader(in)
 		out, _ := cmd.Output()
-		if got := cmd.ProcessState.ExitCode(); got != code || !strings.HasPrefix(string(out), agentGreeting) {
+		if got := cmd.ProcessState.ExitCode(); got != code || !strings.HasPrefix(string(out), wire.AgentGreeting) {
 			t.Errorf("%.40q: exit code %d, want %d; it says %q", in, got, code, out)
 		}
 	}
-}
-
-func FuzzFrames(f *testing.F) {
-	var b bytes.Buffer
-	s := &sender{w: &b}
-	s.note(note{Type: startNote, ID: 1, Command: &spawn.Command{Args: []string{"x"}}})
-	s.output(300, spawn.Stderr, []byte("text"))
-	f.Add(b.Bytes())
-	f.Fuzz(func(t *testing.T, in []byte) {
-		if len(in) > 3 && in[0]|in[1] != 0 {
-			return // longer frames only cost time
-		}
-		r := &receiver{r: bufio.NewReader(bytes.NewReader(in))}
-		for {
-			f, err := r.next()
-			if err != nil {
-				return
-			}
-			if f.note == nil && (f.stream < 0 || f.stream >= spawn.Streams) {
-				t.Fatalf("stream %d", f.stream)
-			}
-		}
-	})
 }
 
 func TestSSHCommands(t *testing.T) {
@@ -273,7 +253,7 @@ func TestSSHCommands(t *testing.T) {
 		}
 	}
 	out, err := exec.Command("sh", "-c", strings.Replace(r.shell(), "g agent", finder+"'/no/x' 'y y'", 1)).Output()
-	if string(out) != nobodyGreeting+" /no/x y y\n" {
+	if string(out) != wire.NobodyGreeting+" /no/x y y\n" {
 		t.Errorf("it says %q, %v", out, err)
 	}
 }

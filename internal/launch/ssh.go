@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
+	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // sshVariable names a program to use in place of ssh, with its first arguments. Only a program called ssh gets ssh's
@@ -97,7 +98,7 @@ func (r *remoteShell) shell() string {
 		candidates = append(candidates, filepath.Join(dir, "gorovod"))
 	}
 	candidates = append(candidates, "horovodrun")
-	const script = `for c do p=$(command -v "$c" 2>/dev/null) && exec "$p" agent; done; echo "` + nobodyGreeting +
+	const script = `for c do p=$(command -v "$c" 2>/dev/null) && exec "$p" agent; done; echo "` + wire.NobodyGreeting +
 		` $*"; exit 127`
 	var b strings.Builder
 	b.WriteString("exec sh -c '" + script + "' sh")
