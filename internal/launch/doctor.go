@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 	"github.com/gorovod/gorovod/internal/tools/doctor"
 	"github.com/gorovod/gorovod/internal/tools/doctor/cluster"
@@ -22,7 +23,7 @@ import (
 // patient is one examined host.
 type patient struct {
 	cluster.Host
-	crew *remoteCrew // nil for this host
+	crew *remote.Crew // nil for this host
 	key  []byte
 }
 
@@ -31,11 +32,11 @@ func (p *patient) ask(ctx context.Context, q wire.Query, to any) error {
 	var text []byte
 	if p.crew != nil {
 		var err error
-		if text, err = p.crew.ask(ctx, q); err != nil {
+		if text, err = p.crew.Ask(ctx, q); err != nil {
 			return err
 		}
 	} else {
-		a, err := answer(ctx, &q, p.key)
+		a, err := remote.Answer(ctx, &q, p.key)
 		if err != nil {
 			return err
 		}
@@ -102,13 +103,13 @@ func examine(o doctor.Cluster, w io.Writer) error {
 }
 
 // admit connects to all hosts, at the same time.
-func admit(ctx context.Context, hosts []Host, r remoteShell, key []byte) []*patient {
+func admit(ctx context.Context, hosts []Host, r remote.Shell, key []byte) []*patient {
 	local := locals(hosts)
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	patients := make([]*patient, len(hosts))
 	var wg sync.WaitGroup
-	calls := &calls{shell: &r}
+	calls := &remote.Calls{Shell: &r}
 	for i, h := range hosts {
 		p := &patient{Host: cluster.Host{Name: h.Name, Slots: h.Slots}, key: key}
 		patients[i] = p
@@ -116,7 +117,7 @@ func admit(ctx context.Context, hosts []Host, r remoteShell, key []byte) []*pati
 			continue
 		}
 		wg.Go(func() {
-			p.crew, p.Err = calls.connect(ctx, wire.Assignment{Host: h.Name, Secret: hex.EncodeToString(key)})
+			p.crew, p.Err = calls.Connect(ctx, wire.Assignment{Host: h.Name, Secret: hex.EncodeToString(key)})
 		})
 	}
 	wg.Wait()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/tools/doctor"
 )
@@ -57,7 +58,7 @@ func TestDoctorFindsWrongVariables(t *testing.T) {
 // On other hosts doctor inspects the Python that ranks there would get: the one of the launcher's PATH, in the
 // launcher's environment, not the one of sshd's PATH.
 func TestDoctorAsksTheRanksPython(t *testing.T) {
-	ssh, _ := strings.CutPrefix(remotely(t), sshVariable+"=") // its agents have this PATH
+	ssh, _ := strings.CutPrefix(remotely(t), remote.SSHVariable+"=") // its agents have this PATH
 	text, err := os.ReadFile(ssh)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +74,7 @@ echo "{\"Version\": \"$KEPT\", \"Packages\": {\"torch\": \"7$HOROVOD_SECRET_KEY\
 	if err := os.WriteFile(filepath.Join(dir, "ranks-python"), []byte(python), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(sshVariable, ssh)
+	t.Setenv(remote.SSHVariable, ssh)
 	t.Setenv(spawn.SecretVariable, "another job's")
 	t.Setenv("KEPT", "9.8.7")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

@@ -24,6 +24,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 )
@@ -37,8 +38,8 @@ type elasticJob struct {
 	fleet   *fleet                // the nodes, if each has a launcher; else nil
 	going   *leavers              // the hosts that leave, if a script lists the hosts; else nil
 	isLocal func(host string) bool
-	calls   calls // connections to other hosts
-	alone   bool  // the hosts are fixed, and all of them are this one
+	calls   remote.Calls // connections to other hosts
+	alone   bool         // the hosts are fixed, and all of them are this one
 
 	mu      sync.Mutex
 	near    *meeting.Point // where workers of this host find the driver
@@ -56,7 +57,7 @@ type elasticJob struct {
 // post is a crew of another host, which may still be connecting.
 type post struct {
 	ready chan struct{} // closed when crew or err is set
-	crew  *remoteCrew
+	crew  *remote.Crew
 	err   error
 }
 
@@ -100,7 +101,7 @@ func (f *flags) elasticJob(name, path string, env []string, input []byte) *elast
 		slots: func(string) int { return 64 }, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{},
 		workers: map[int]*workerProcess{}, shown: map[int]int64{},
 	}
-	e.calls.shell = &e.Remote
+	e.calls.Shell = &e.Remote
 	return e
 }
 
@@ -153,7 +154,7 @@ func (e *elasticJob) run(o driver.Options) (code int, err error) {
 		defer func() {
 			e.fleet.close()
 			if interrupted != syscall.SIGTERM { // on SIGTERM node 0 comes back, and the others wait for it
-				farewell(e.remoteCrews(), code, err)
+				remote.Farewell(e.remoteCrews(), code, err)
 			}
 		}()
 	}
@@ -339,7 +340,7 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 	if e.Apart {
 		others = e.Settings
 	}
-	w.run(c, spawn.Command{Args: e.Args, Env: e.environ(others, a, e.far.SeenFrom(c.ready.Launcher), e.Interfaces),
+	w.run(c, spawn.Command{Args: e.Args, Env: e.environ(others, a, e.far.SeenFrom(c.Ready.Launcher), e.Interfaces),
 		Results: e.ResultDir != "", LateOutput: e.lateOutput(w, false)})
 	return nil
 }
@@ -376,7 +377,7 @@ func (e *elasticJob) meetOthers() error {
 }
 
 // remote returns the crew of another host. If there is none, it connects, and blocks meanwhile.
-func (e *elasticJob) remote(host string) (*remoteCrew, error) {
+func (e *elasticJob) remote(host string) (*remote.Crew, error) {
 	if err := e.meetOthers(); err != nil {
 		return nil, err
 	}
@@ -391,14 +392,14 @@ func (e *elasticJob) remote(host string) (*remoteCrew, error) {
 	e.crews[host] = p
 	e.mu.Unlock()
 	e.tell("connecting to %s", host)
-	crews, err := muster(context.Background(), []string{host}, func(string) bool { return false }, &e.calls,
-		wire.Assignment{Dir: workingDirectory(), Secret: hex.EncodeToString(e.key), Input: e.Input,
+	crews, err := remote.Crews(context.Background(), []string{host}, func(string) bool { return false }, &e.calls,
+		wire.Assignment{Dir: remote.WorkingDirectory(), Secret: hex.EncodeToString(e.key), Input: e.Input,
 			Interfaces: e.Interfaces, Leaves: e.going != nil}, map[string]int{host: e.slots(host)})
 	p.err = err
 	if err == nil {
-		p.crew, _ = crews[host].(*remoteCrew)
+		p.crew, _ = crews[host].(*remote.Crew)
 		e.mu.Lock()
-		e.seen[host] = p.crew.ready.Launcher
+		e.seen[host] = p.crew.Ready.Launcher
 		e.mu.Unlock()
 	}
 	close(p.ready)

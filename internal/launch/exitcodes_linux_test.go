@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 )
@@ -104,7 +105,7 @@ func endings(t *testing.T) map[string][]coded {
 	return map[string][]coded{
 		"0": {{name: "all end", args: []string{"-np", "2", "true"}}},
 		"1": {
-			{name: "no host", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"}, env: sshVariable +
+			{name: "no host", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"}, env: remote.SSHVariable +
 				"=false", code: 1},
 			{name: "too few hosts", args: []string{"-np", "1", "--min-np", "1", "--host-discovery-script", "/bin/true",
 				"--elastic-timeout", "1", "true"}, code: 1},
@@ -123,7 +124,7 @@ func endings(t *testing.T) map[string][]coded {
 		},
 		"141": {{name: "no reader", args: []string{"-np", "1", "yes"}, stdout: broken, code: 141}},
 		"255": {{name: "a host is gone", args: []string{"-np", "1", "-H", "198.18.0.1:1", "true"},
-			env: sshVariable + "=" + lost, code: 255}},
+			env: remote.SSHVariable + "=" + lost, code: 255}},
 		"other": {
 			{name: "a process's", args: []string{"-np", "2", "sh", "-c", "exit 42"}, code: 42},
 			{name: "in an elastic job", code: 42,

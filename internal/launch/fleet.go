@@ -10,8 +10,8 @@ import (
 
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
-	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // fleet are the nodes of an elastic job in which each node has a launcher. The nodes come to node 0, where the driver
@@ -37,7 +37,7 @@ type fleet struct {
 type visitor struct {
 	nodes.Node
 	name  string // the driver's name for the node
-	line  *line
+	line  *remote.Line
 	going bool // it is to leave
 }
 
@@ -71,7 +71,7 @@ func (f *fleet) came(n nodes.Node) {
 		return
 	case err != nil:
 		f.job.sayError("node %s cannot take part: %v", label(n), err)
-		turnAway(n.Conn, fmt.Sprintf("this node cannot take part, since node 0 says: %v", err))
+		remote.TurnAway(n.Conn, fmt.Sprintf("this node cannot take part, since node 0 says: %v", err))
 		return
 	}
 	f.mu.Lock()
@@ -81,7 +81,7 @@ func (f *fleet) came(n nodes.Node) {
 		return
 	}
 	v := &visitor{Node: n, name: f.unused(n.Host)}
-	v.line = nodeLine(n, v.name)
+	v.line = remote.NodeLine(n, v.name)
 	before := f.same(n)
 	if before != nil {
 		f.here = slices.DeleteFunc(f.here, func(o *visitor) bool { return o == before })
@@ -103,11 +103,11 @@ func (f *fleet) came(n nodes.Node) {
 		return
 	}
 	f.mu.Lock()
-	v.going = len(crew.leaves) > 0 // it got its notice before it had taken the job
+	v.going = len(crew.Leaves) > 0 // it got its notice before it had taken the job
 	f.mu.Unlock()
 	f.offer()
 	select {
-	case why := <-crew.leaves:
+	case why := <-crew.Leaves:
 		f.job.say("host %s leaves the job: %s", v.name, why)
 		f.mu.Lock()
 		v.going = true
@@ -131,7 +131,7 @@ func (f *fleet) lost(v *visitor, why error) {
 		return
 	}
 	text := fmt.Sprint(why)
-	if h := (*hostError)(nil); errors.As(why, &h) {
+	if h := (*remote.HostError)(nil); errors.As(why, &h) {
 		text = h.What
 	}
 	f.job.say("host %s is lost: %s", v.name, text)
@@ -191,7 +191,7 @@ func label(n nodes.Node) string {
 
 // drop forgets a node.
 func (f *fleet) drop(v *visitor) {
-	v.line.end()
+	v.line.End()
 	f.mu.Lock()
 	f.here = slices.DeleteFunc(f.here, func(o *visitor) bool { return o == v })
 	f.mu.Unlock()
@@ -212,11 +212,11 @@ func (f *fleet) offer() {
 }
 
 // openLine returns the connection to a node, for the job's agents.
-func (f *fleet) openLine(name string) (*line, error) {
+func (f *fleet) openLine(name string) (*remote.Line, error) {
 	if v := f.visitor(name); v != nil {
 		return v.line, nil
 	}
-	return nil, &hostError{Host: name, What: "it has left the job"}
+	return nil, &remote.HostError{Host: name, What: "it has left the job"}
 }
 
 // slots is how many processes a node may run.
@@ -260,8 +260,8 @@ const replacedText = "another node has come with this node's number or name, and
 
 // replaced ends the crew of a host whose place another node has taken.
 func (e *elasticJob) replaced(host string) {
-	if c, ok := e.remoteCrews()[host].(*remoteCrew); ok {
-		c.tell(wire.Note{Type: wire.RefusedNote, Text: replacedText})
+	if c, ok := e.remoteCrews()[host].(*remote.Crew); ok {
+		c.Refuse(replacedText)
 		go c.Close()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 	"golang.org/x/sys/unix"
@@ -48,7 +49,7 @@ func BenchmarkLauncher(b *testing.B) {
 				j := &Job{Name: "horovodrun", Args: []string{"true"}, Env: os.Environ(), Local: func(string) bool {
 					return false
 				},
-					Remote: remoteShell{Timeout: 30 * time.Second, Getenv: os.Getenv, open: standIn},
+					Remote: remote.Shell{Timeout: 30 * time.Second, Getenv: os.Getenv, Open: standIn},
 					Stdout: io.Discard, Stderr: os.Stderr}
 				for r := range n {
 					j.Slots = append(j.Slots, Slot{Host: fmt.Sprint("far", r), Rank: r, Size: n, LocalSize: 1,
@@ -71,7 +72,7 @@ func processorTime() time.Duration {
 }
 
 // standIn opens a line to a host that is a goroutine.
-func standIn(host string) (*line, error) {
+func standIn(host string) (*remote.Line, error) {
 	theirIn, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -80,12 +81,10 @@ func standIn(host string) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &line{name: "ssh", args: []string{"ssh"}, in: in, out: out, says: &tailOf{}, said: make(chan struct{}),
-		died: make(chan struct{})}
-	close(l.said)
-	l.kill = func() { theirIn.Close() }
+	died := make(chan struct{})
+	l := remote.NewLine("ssh", in, out, died, func() { theirIn.Close() })
 	go func() {
-		defer close(l.died)
+		defer close(died)
 		defer theirOut.Close()
 		defer theirIn.Close()
 		playHost(theirIn, theirOut)

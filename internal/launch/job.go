@@ -23,6 +23,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 	"github.com/gorovod/gorovod/internal/observe/otlp"
@@ -31,10 +32,6 @@ import (
 
 // termGrace is the time between SIGTERM and SIGKILL; tests shorten it.
 var termGrace = 5 * time.Second
-
-// killGrace is how long the launcher waits for ranks after SIGKILL, a little
-// more than their supervisors do.
-const killGrace = spawn.SweepLimit + 2*time.Second
 
 // Job is a command to run once for each slot.
 type Job struct {
@@ -47,7 +44,7 @@ type Job struct {
 	// Env is the environment of every process, without its slot's variables.
 	Env []string
 	// Remote connects to other hosts. Local reports which hosts are this one.
-	Remote remoteShell
+	Remote remote.Shell
 	Local  func(host string) bool
 	// Apart: another launcher started the other hosts' agents. The ranks there get the hosts' own environment and
 	// Settings alone, and the agents hear how the job ended. Otherwise the ranks there get Env, without the variables
@@ -125,7 +122,7 @@ func (j *Job) Run() (code int, err error) {
 		j.closeFiles()
 		return code, err
 	}
-	defer dismiss(crews)
+	defer remote.Dismiss(crews)
 	list := func() map[string]spawn.Crew { return crews }
 	j.running.Store(&list)
 	j.taking.Add(len(j.ranks))
@@ -133,7 +130,7 @@ func (j *Job) Run() (code int, err error) {
 	code, err = j.follow(signals, heard)
 	code = j.written(code)
 	if j.Apart {
-		farewell(crews, code, err)
+		remote.Farewell(crews, code, err)
 	}
 	return code, err
 }
@@ -188,7 +185,7 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	if len(far) > 0 {
 		j.tell("connecting to %d hosts: %s", len(far), strings.Join(far, " "))
 	}
-	c := &calls{shell: &j.Remote}
+	c := &remote.Calls{Shell: &j.Remote}
 	if len(far) > 0 {
 		j.awaitHosts(c, len(far))
 		defer j.awaitRanks(j.server, len(j.Slots))
@@ -198,7 +195,7 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		crews, err = muster(ctx, hosts, j.Local, c, wire.Assignment{Dir: workingDirectory(),
+		crews, err = remote.Crews(ctx, hosts, j.Local, c, wire.Assignment{Dir: remote.WorkingDirectory(),
 			Secret: secret, Input: j.Input, Interfaces: j.Interfaces}, slots)
 	}()
 	interrupted := syscall.Signal(0)
@@ -209,11 +206,11 @@ func (j *Job) muster(hosts, far []string, secret string, signals <-chan os.Signa
 		interrupted = syscall.SIGPIPE
 	case <-done:
 	}
-	cancel(errInterrupted)
+	cancel(remote.ErrInterrupted)
 	<-done
 	switch {
 	case interrupted != 0:
-		dismiss(crews)
+		remote.Dismiss(crews)
 		if interrupted != syscall.SIGPIPE {
 			j.say("%s", ending.Interruption(interrupted))
 		}
@@ -234,9 +231,9 @@ func (j *Job) noteInterfaces(crews map[string]spawn.Crew) {
 	}
 	found, hosts := [][]string{reach.Names(own)}, []string{"this host"}
 	for _, host := range slices.Sorted(maps.Keys(crews)) {
-		if far, ok := crews[host].(*remoteCrew); ok {
-			found, hosts = append(found, far.ready.Interfaces), append(hosts, host)
-			j.tell("%s has %s", host, strings.Join(far.ready.Interfaces, ", "))
+		if far, ok := crews[host].(*remote.Crew); ok {
+			found, hosts = append(found, far.Ready.Interfaces), append(hosts, host)
+			j.tell("%s has %s", host, strings.Join(far.Ready.Interfaces, ", "))
 		}
 	}
 	if names := meeting.Missing(j.Interfaces, found); len(found) > 1 && len(names) > 0 {
@@ -258,12 +255,12 @@ func (j *Job) start(crews map[string]spawn.Crew, key []byte, m *meeting.Point) {
 	common := map[string]map[string]string{}
 	for _, r := range j.ranks {
 		r.crew = crews[r.Host]
-		far, _ := r.crew.(*remoteCrew)
+		far, _ := r.crew.(*remote.Crew)
 		set, ok := common[r.Host]
 		if !ok {
 			addrs, interfaces := m.ForThisHost(), j.Interfaces
 			if far != nil {
-				addrs = m.SeenFrom(far.ready.Launcher)
+				addrs = m.SeenFrom(far.Ready.Launcher)
 				j.tell("%s looks for the rendezvous at %v", r.Host, addrs)
 			}
 			if m.Local {

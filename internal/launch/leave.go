@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 )
 
 // leaveCommand is what the preStop hook of an MPIJob's worker runs.
@@ -37,7 +38,7 @@ func leave(name string, args []string) (code int, err error) {
 	}
 	told := map[int]bool{}
 	for ; ; time.Sleep(leaveEvery) {
-		agents, err := agentsHere()
+		agents, err := remote.AgentsHere()
 		switch {
 		case err != nil:
 			return 1, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 )
 
 // leftPause is how long a host that has left is not used although the discovery script still lists it: a drained pod
@@ -36,19 +37,19 @@ func (l *leavers) without(discover func(context.Context) ([]membership.Host, err
 //  1. The discovery leaves the host out.
 //  2. The driver lets the host's workers leave.
 //  3. The crew is closed.
-func (l *leavers) await(c *remoteCrew) {
+func (l *leavers) await(c *remote.Crew) {
 	select {
-	case why := <-c.leaves:
-		l.job.say("host %s leaves the job: %s", c.host, why)
+	case why := <-c.Leaves:
+		l.job.say("host %s leaves the job: %s", c.Host(), why)
 	case <-c.Lost():
 		return
 	}
-	l.set(c.host, true)
+	l.set(c.Host(), true)
 	time.AfterFunc(2*discoverEvery, func() { // by then the driver has discovered that the host is gone
-		l.job.driver.Vacated(c.host, c.Close)
+		l.job.driver.Vacated(c.Host(), c.Close)
 	})
 	<-c.Lost()
-	time.AfterFunc(leftPause, func() { l.set(c.host, false) })
+	time.AfterFunc(leftPause, func() { l.set(c.Host(), false) })
 }
 
 func (l *leavers) set(host string, leaves bool) {

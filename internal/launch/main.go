@@ -17,6 +17,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/joining/observer"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 	"github.com/gorovod/gorovod/internal/observe/jobs"
@@ -42,7 +43,7 @@ func Main(argv []string) int {
 	}
 	catchRawLog(name)
 	if name == "horovodrun" && len(argv) == 1 && argv[0] == "agent" {
-		return serveAgent(os.Stdin, os.Stdout)
+		return remote.ServeAgent(os.Stdin, os.Stdout)
 	}
 	if name != "horovodrun" {
 		name = "gorovod"
@@ -55,7 +56,7 @@ func Main(argv []string) int {
 		case argv[0] == "doctor":
 			return runDoctor(argv[1:])
 		case argv[0] == "agent":
-			return serveAgent(os.Stdin, os.Stdout)
+			return remote.ServeAgent(os.Stdin, os.Stdout)
 		case argv[0] == leaveCommand.Name:
 			return exit(name + " leave")(leave(name+" leave", argv[1:]))
 		case argv[0] == "drive":
@@ -297,9 +298,9 @@ func (f *flags) launch(j *Job) (code int, why report, err error) {
 	return code, j.why, err
 }
 
-// remoteShell is the way to other hosts.
-func (f *flags) remoteShell() remoteShell {
-	r := remoteShell{Identity: f.SSHIdentityFile, Agent: f.RemoteCommand, Timeout: f.startTimeout(), Getenv: os.Getenv}
+// remote.Shell is the way to other hosts.
+func (f *flags) remoteShell() remote.Shell {
+	r := remote.Shell{Identity: f.SSHIdentityFile, Agent: f.RemoteCommand, Timeout: f.startTimeout(), Getenv: os.Getenv}
 	if f.SSHPort != nil {
 		r.Port = *f.SSHPort
 	}

@@ -64,11 +64,3 @@ func (f *flags) sayMPIJob(name string) {
 	}
 	logging.Print(slog.LevelInfo, name, "this is an MPIJob: its hosts are those of "+from)
 }
-
-// kubexecProgram is the command that reaches the pods of an MPIJob whose operator uses no ssh; nil for another job.
-func kubexecProgram(getenv func(string) string) ([]string, error) {
-	if agent := getenv(kubexecVariable); agent == kubexecPath || agent == "" && regular.Is(kubexecPath) {
-		return kubexec(kubexecPath)
-	}
-	return nil, nil
-}

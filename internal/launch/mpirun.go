@@ -16,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
 	"github.com/gorovod/gorovod/internal/observe/door"
 	"github.com/gorovod/gorovod/internal/observe/metrics"
@@ -246,8 +247,8 @@ func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
 				"carries the data")
 		}
 	}
-	if os.Getenv(sshVariable) != "" {
-		notes = append(notes, sshVariable+": it has no effect with --mpi, where mpirun has its own ways: "+
+	if os.Getenv(remote.SSHVariable) != "" {
+		notes = append(notes, remote.SSHVariable+": it has no effect with --mpi, where mpirun has its own ways: "+
 			"OMPI_MCA_plm_rsh_agent names another ssh to Open MPI, HYDRA_LAUNCHER_EXEC to MPICH")
 	}
 	return notes

@@ -1,13 +1,14 @@
 package launch
 
 import (
-	"github.com/gorovod/gorovod/internal/launch/ending"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 func TestMPILaunchers(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -18,8 +17,8 @@ import (
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
-	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
 // secretFileVariable names a file with the secret that the launchers of all nodes share.
@@ -249,19 +248,19 @@ func checkSecret(count int, getenv func(string) string) error {
 // launchAt runs the job on all nodes, from node 0.
 func (f *flags) launchAt(name, path string, input []byte, all []nodes.Node) (code int, why report, err error) {
 	names := nodes.Names(all)
-	lines := map[string]*line{}
+	lines := map[string]*remote.Line{}
 	var hosts []Host
 	total := 0
 	for i, n := range all {
 		hosts = append(hosts, Host{names[i], n.Slots})
 		total += n.Slots
 		if n.Conn != nil {
-			lines[names[i]] = nodeLine(n, names[i])
+			lines[names[i]] = remote.NodeLine(n, names[i])
 		}
 	}
 	defer func() {
 		for _, l := range lines {
-			l.end()
+			l.End()
 		}
 	}()
 	np := f.NumProc
@@ -290,7 +289,7 @@ func (f *flags) launchAt(name, path string, input []byte, all []nodes.Node) (cod
 	j.Local = func(host string) bool { return host == names[0] }
 	j.Apart, j.Settings = true, f.settings(os.Environ())
 	j.Remote.Timeout = defaultStartTimeout
-	j.Remote.open = func(host string) (*line, error) { return lines[host], nil }
+	j.Remote.Open = func(host string) (*remote.Line, error) { return lines[host], nil }
 	return f.launch(j)
 }
 
@@ -313,97 +312,23 @@ func (f *flags) settings(own []string) (set []string) {
 	return set
 }
 
-// farewell tells the agents of other nodes how the job ended.
-func farewell(crews map[string]spawn.Crew, code int, err error) {
-	if err != nil && code == 0 {
-		code = 1
-	}
-	for _, c := range crews {
-		if far, ok := c.(*remoteCrew); ok {
-			far.tell(wire.Note{Type: wire.OutcomeNote, Code: code})
-		}
-	}
-}
-
-// nodeLine makes a line from a node's connection.
-func nodeLine(n nodes.Node, host string) *line {
-	l := &line{name: fmt.Sprintf("the connection to node %d (%s)", n.Rank, host), says: &tailOf{},
-		said: make(chan struct{}), died: make(chan struct{}), code: -1, fate: "was cut short"}
-	close(l.said)
-	end := sync.OnceFunc(func() { close(l.died) })
-	l.in, l.out = sending{n.Conn}, receiving{n.Conn, end}
-	l.kill = func() {
-		n.Conn.Close()
-		end()
-	}
-	return l
-}
-
-// sending is the writing half of a connection.
-type sending struct{ *auth.Sealed }
-
-func (s sending) Close() error { return s.CloseWrite() }
-
-// receiving is the reading half of a connection. It calls end when nothing more comes.
-type receiving struct {
-	*auth.Sealed
-	end func()
-}
-
-func (r receiving) Read(p []byte) (int, error) {
-	n, err := r.Sealed.Read(p)
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		r.end()
-	}
-	return n, err
-}
-
 // replaceNode ends the connection of a node in whose place another one has come.
-func replaceNode(conn *auth.Sealed) { turnAway(conn, replacedText) }
-
-// farewellTimeout is how long a node that is turned away may take to read why.
-const farewellTimeout = 5 * time.Second
-
-// turnAway tells a node that waits for its job why it gets none, and closes the connection. It blocks until the node
-// has read that, since to close earlier might destroy the text on its way.
-func turnAway(conn *auth.Sealed, why string) {
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(farewellTimeout))
-	if wire.Greet(conn, wire.LauncherGreeting, "") != nil {
-		return
-	}
-	if (&wire.Sender{W: conn}).Send(wire.Note{Type: wire.RefusedNote, Text: why}) == nil && conn.CloseWrite() == nil {
-		io.Copy(io.Discard, conn)
-	}
-}
+func replaceNode(conn *auth.Sealed) { remote.TurnAway(conn, replacedText) }
 
 // serveNode obeys node 0 until the job is over. It returns the job's exit code.
 func serveNode(conn *auth.Sealed, say func(text string)) (code int, err error) {
-	a, code, err := nodeAgent(conn, nil, say)
+	a, code, err := remote.ServeNode(conn, nil, say)
 	switch {
 	case err != nil:
 		return 1, err
-	case a.over != nil:
-		return *a.over, nil
-	case a.turnedAway != "":
-		return 1, errors.New(a.turnedAway)
-	case a.crew.Load() == nil && a.gone || code == ending.UsageCode:
+	case a.Over != nil:
+		return *a.Over, nil
+	case a.TurnedAway != "":
+		return 1, errors.New(a.TurnedAway)
+	case !a.Took() && a.Gone || code == ending.UsageCode:
 		return 1, errors.New("node 0 has given up before the job began; its own output says why")
-	case a.gone:
+	case a.Gone:
 		return 1, errors.New("node 0 is gone, and has not said how the job ended")
 	}
 	return code, nil
-}
-
-// nodeAgent obeys node 0 until node 0 is gone, or this node has left. A reason from going makes this node leave; with a
-// nil going it never leaves.
-func nodeAgent(conn *auth.Sealed, going <-chan string, say func(text string)) (a *agent, code int, err error) {
-	defer conn.Close()
-	head, _, err := net.SplitHostPort(conn.NetConn().RemoteAddr().String())
-	if err != nil {
-		return nil, 1, err
-	}
-	a = &agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: head, own: true, going: going,
-		say: say}
-	return a, a.run(conn, io.Writer(conn)), nil
 }

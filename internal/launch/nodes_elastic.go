@@ -14,6 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
@@ -59,7 +60,7 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 	if f.NumProc == 0 && f.MinNP == nil {
 		e.fleet.need = o.Config.NP
 	}
-	e.Remote.Timeout, e.Remote.open, e.slots = defaultStartTimeout, e.fleet.openLine, e.fleet.slots
+	e.Remote.Timeout, e.Remote.Open, e.slots = defaultStartTimeout, e.fleet.openLine, e.fleet.slots
 	if _, where := f.leaveOn(); where != "" {
 		go func() {
 			warn(name, awaitNotice(where, func(text string) { warn(name, text) })+": node 0 ends, and the job with it")
@@ -122,17 +123,17 @@ func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, e
 		case err != nil:
 			return 1, err
 		}
-		a, code, err := nodeAgent(conn, leaving.why, say)
+		a, code, err := remote.ServeNode(conn, leaving.why, say)
 		switch {
 		case err != nil:
 			return 1, err
-		case a.over != nil:
-			return *a.over, nil
+		case a.Over != nil:
+			return *a.Over, nil
 		case leaving.code.Load() != 0:
 			return int(leaving.code.Load()), nil
-		case a.turnedAway != "":
-			return 1, errors.New(a.turnedAway)
-		case !a.gone:
+		case a.TurnedAway != "":
+			return 1, errors.New(a.TurnedAway)
+		case !a.Gone:
 			return code, nil
 		}
 		say("node 0 is gone, and with it the job's driver; this node waits for it to come back")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
@@ -55,8 +56,8 @@ func TestConnectionsThatEndInEachPhase(t *testing.T) {
 				t.Fatal(err)
 			}
 			ran := filepath.Join(dir, "ran")
-			l := launched(t, []string{sshVariable + "=" + path}, "-np", "1", "-H", "198.18.0.1:1", "--start-timeout",
-				"2", "--grace-period", "0", "touch", ran)
+			l := launched(t, []string{remote.SSHVariable + "=" + path}, "-np", "1", "-H", "198.18.0.1:1",
+				"--start-timeout", "2", "--grace-period", "0", "touch", ran)
 			l.expect(c.code)
 			if !regexp.MustCompile(c.says).MatchString(l.stderr.String()) {
 				t.Errorf("it does not say %q: %s", c.says, &l.stderr)

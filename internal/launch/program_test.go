@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"github.com/gorovod/gorovod/internal/launch/ending"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
 
 // argparse has the options of Horovod's launcher in Python's own parser. For each prefix of each option it prints the

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/tools/progress"
 )
 
@@ -79,8 +80,8 @@ func awaited(away map[string]int) string {
 }
 
 // awaitHosts shows to how many hosts the launcher is connected.
-func (j *Job) awaitHosts(c *calls, hosts int) {
+func (j *Job) awaitHosts(c *remote.Calls, hosts int) {
 	j.progress.Wait(func() (string, bool) {
-		return fmt.Sprintf("connected to %d of %d hosts", c.made.Load(), hosts), true
+		return fmt.Sprintf("connected to %d of %d hosts", c.Made.Load(), hosts), true
 	})
 }

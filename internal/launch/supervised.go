@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/output"
+	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
@@ -74,7 +75,7 @@ func (w *supervised) death(e spawn.Outcome) rendezvous.Death {
 	d := rendezvous.Death{Host: w.host, PID: e.PID, Signal: e.Signal, ExitCode: e.Code, At: e.At}
 	if e.Lost != nil {
 		d.Lost = e.Lost.Error()
-		if h := (*hostError)(nil); errors.As(e.Lost, &h) {
+		if h := (*remote.HostError)(nil); errors.As(e.Lost, &h) {
 			d.Lost = h.What // without the host's name, which messages have elsewhere
 		}
 	}

@@ -49,7 +49,7 @@ func hasChildren() bool {
 func (o *orphanage) close() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }
 
 // sweep ends all orphans: each gets SIGTERM, then SIGKILL after LeftoverGrace. It returns when no orphan is left, or
-// after SweepLimit more. It spares living supervisors and the processes below them: living calls a function with their
+// after sweepLimit more. It spares living supervisors and the processes below them: living calls a function with their
 // pids, and lets no supervisor start until that function returns. command is the pid of the dead supervisor's command,
 // which the supervisor may have reaped at its end; 0 if unknown.
 func (o *orphanage) sweep(command int, living func(func(pids []int))) {
@@ -60,7 +60,7 @@ func (o *orphanage) sweep(command int, living func(func(pids []int))) {
 		o.all.add(command)
 	}
 	asked := map[int]time.Time{}
-	giveUp := time.Now().Add(LeftoverGrace + SweepLimit)
+	giveUp := time.Now().Add(LeftoverGrace + sweepLimit)
 	pause := time.NewTicker(sweepInterval)
 	defer pause.Stop()
 	for time.Now().Before(giveUp) {

@@ -28,6 +28,9 @@ const VigilInterval = 50 * time.Millisecond
 // and ends the processes below it.
 const obedience = 2 * time.Second
 
+// KillGrace is how long to wait for commands after SIGKILL, a little more than their supervisors do.
+const KillGrace = sweepLimit + 2*time.Second
+
 // ResultVariable names the descriptor of a command's results.
 const ResultVariable = "GOROVOD_RESULT_FD"
 

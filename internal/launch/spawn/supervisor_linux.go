@@ -50,9 +50,9 @@ const (
 	keepTime = time.Minute
 	// sweepInterval is the pause between two rounds of SIGKILL.
 	sweepInterval = 20 * time.Millisecond
-	// SweepLimit is how long SIGKILL is repeated. Processes that survive it (in the kernel, waiting for a disk) are
+	// sweepLimit is how long SIGKILL is repeated. Processes that survive it (in the kernel, waiting for a disk) are
 	// given up.
-	SweepLimit = 10 * time.Second
+	sweepLimit = 10 * time.Second
 )
 
 // supervisorAttr starts a supervisor in a session of its own. If the launcher dies while the supervisor is stopped, the
@@ -189,7 +189,7 @@ func (s *supervisor) run(control io.Reader, signals <-chan os.Signal) int {
 			return 0
 		case <-kill:
 			if giveUp == nil {
-				giveUp = time.After(SweepLimit)
+				giveUp = time.After(sweepLimit)
 			}
 			for _, p := range s.living() {
 				unix.Kill(p, unix.SIGKILL)

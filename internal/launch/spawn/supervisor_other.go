@@ -15,7 +15,7 @@ import (
 const SupervisorName = "gorovod-supervisor"
 
 const (
-	SweepLimit      = time.Second
+	sweepLimit      = time.Second
 	LeftoverGrace   = time.Second
 	commandResultFD = 3
 )

@@ -1,4 +1,4 @@
-package launch
+package remote
 
 import (
 	"bytes"
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// agentsHere lists the pids of the agents on this host. An agent is any program with this program's name, wherever it
+// AgentsHere lists the pids of the agents on this host. An agent is any program with this program's name, wherever it
 // is installed, because a job may use another installation than the hook that calls gorovod leave. A host is a network
 // namespace, so the agents in a container are not on the host of its machine.
-func agentsHere() (pids []int, err error) {
+func AgentsHere() (pids []int, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err

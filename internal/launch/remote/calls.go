@@ -1,4 +1,4 @@
-package launch
+package remote
 
 import (
 	"context"
@@ -21,19 +21,19 @@ const (
 	lastCrowdPause  = time.Second
 )
 
-// calls are one job's connections to hosts, most of them made at the same time.
-type calls struct {
-	shell  *remoteShell
-	made   atomic.Int64              // how many hosts were let in
+// Calls are one job's connections to hosts, most of them made at the same time.
+type Calls struct {
+	Shell  *Shell
+	Made   atomic.Int64              // how many hosts were let in
 	latest atomic.Pointer[time.Time] // when the last host was let in; nil before
 }
 
-// connect makes the crew of job.Host. It blocks until its agent is ready, or ctx ends. An error of the host is a
-// *hostError.
-func (c *calls) connect(ctx context.Context, job wire.Assignment) (*remoteCrew, error) {
+// Connect makes the crew of job.Host. It blocks until its agent is ready, or ctx ends. An error of the host is a
+// *HostError.
+func (c *Calls) Connect(ctx context.Context, job wire.Assignment) (*Crew, error) {
 	began := time.Now()
 	for pause := firstCrowdPause; ; pause = min(2*pause, lastCrowdPause) {
-		l, err := c.shell.line(job.Host)
+		l, err := c.Shell.line(job.Host)
 		if err != nil {
 			return nil, err
 		}
@@ -41,10 +41,10 @@ func (c *calls) connect(ctx context.Context, job wire.Assignment) (*remoteCrew, 
 		if err == nil {
 			now := time.Now()
 			c.latest.Store(&now)
-			c.made.Add(1)
+			c.Made.Add(1)
 			return crew, nil
 		}
-		var h *hostError
+		var h *HostError
 		since := began
 		if latest := c.latest.Load(); latest != nil && latest.After(since) {
 			since = *latest
@@ -60,18 +60,18 @@ func (c *calls) connect(ctx context.Context, job wire.Assignment) (*remoteCrew, 
 	}
 }
 
-// line opens a line to host. An error is a *hostError.
-func (r *remoteShell) line(host string) (*line, error) {
-	if r.open != nil {
-		return r.open(host)
+// line opens a line to host. An error is a *HostError.
+func (r *Shell) line(host string) (*Line, error) {
+	if r.Open != nil {
+		return r.Open(host)
 	}
 	cmd, err := r.command(host)
 	if err != nil {
-		return nil, &hostError{Host: host, What: err.Error()}
+		return nil, &HostError{Host: host, What: err.Error()}
 	}
 	l, err := openLine(cmd)
 	if err != nil {
-		return nil, &hostError{Host: host, What: fmt.Sprintf("cannot start %s: %v", cmd.Args[0], err),
+		return nil, &HostError{Host: host, What: fmt.Sprintf("cannot start %s: %v", cmd.Args[0], err),
 			Advice: "install an ssh client, or name one in GOROVOD_SSH"}
 	}
 	return l, nil

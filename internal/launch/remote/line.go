@@ -1,4 +1,4 @@
-package launch
+package remote
 
 import (
 	"fmt"
@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// line is a connection to an agent. It is a program, usually ssh, that passes its stdin and stdout on to another host,
+// Line is a connection to an agent. It is a program, usually ssh, that passes its stdin and stdout on to another host,
 // or the agent's own connection. The line's owner reads out, writes in, and closes both.
-type line struct {
+type Line struct {
 	name string         // the program, or the connection in words
 	args []string       // its command line, without the remote command; nil for a connection
 	in   io.WriteCloser // its stdin
-	out  outlet         // its stdout
+	out  Outlet         // its stdout
 	says *tailOf        // its stderr
 	said chan struct{}  // closed at the end of stderr
 	died chan struct{}  // closed when the program has ended
@@ -24,16 +24,24 @@ type line struct {
 	kill func()         // ends it and what it has started to reach the host; do not call it after died
 }
 
-// outlet is the end of a line from which the launcher reads.
-type outlet interface {
+// Outlet is the end of a line from which the launcher reads.
+type Outlet interface {
 	io.ReadCloser
 	SetReadDeadline(t time.Time) error
 }
 
+// NewLine makes a line of a connection. Whoever makes it closes died at the connection's end, also after kill.
+func NewLine(name string, in io.WriteCloser, out Outlet, died chan struct{}, kill func()) *Line {
+	l := &Line{name: name, in: in, out: out, says: &tailOf{}, said: make(chan struct{}), died: died, code: -1,
+		fate: "was cut short", kill: kill}
+	close(l.said)
+	return l
+}
+
 // openLine starts a program as a line. It has a process group of its own, so that Ctrl-C reaches only the launcher,
 // and no terminal on which to ask questions.
-func openLine(cmd *exec.Cmd) (*line, error) {
-	l := &line{name: cmd.Args[0], args: cmd.Args[:len(cmd.Args)-1], says: &tailOf{}, said: make(chan struct{}),
+func openLine(cmd *exec.Cmd) (*Line, error) {
+	l := &Line{name: cmd.Args[0], args: cmd.Args[:len(cmd.Args)-1], says: &tailOf{}, said: make(chan struct{}),
 		died: make(chan struct{})}
 	stdin, in, err := os.Pipe()
 	if err != nil {
@@ -81,8 +89,8 @@ func openLine(cmd *exec.Cmd) (*line, error) {
 	return l, nil
 }
 
-// end ends the program if it has not ended, and waits for that.
-func (l *line) end() {
+// End ends the program if it has not ended, and waits for that.
+func (l *Line) End() {
 	select {
 	case <-l.died:
 	default:

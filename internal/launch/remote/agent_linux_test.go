@@ -1,4 +1,4 @@
-package launch
+package remote
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ func TestSecondSignalKillsANodesWorkers(t *testing.T) {
 	in, orders := io.Pipe()
 	news, out := io.Pipe()
 	going := make(chan string)
-	a := &agent{lost: make(chan struct{}), running: map[int]*reporter{}, own: true, going: going}
+	a := &Agent{lost: make(chan struct{}), running: map[int]*reporter{}, own: true, going: going}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

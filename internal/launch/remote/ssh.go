@@ -1,4 +1,4 @@
-package launch
+package remote
 
 import (
 	"fmt"
@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/base/commandline"
+	"github.com/gorovod/gorovod/internal/base/regular"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
-// sshVariable names a program to use in place of ssh, with its first arguments. Only a program called ssh gets ssh's
+// SSHVariable names a program to use in place of ssh, with its first arguments. Only a program called ssh gets ssh's
 // options. Every program gets the host, and the remote command as one argument.
-const sshVariable = "GOROVOD_SSH"
+const SSHVariable = "GOROVOD_SSH"
 
 // kubexecVariable names the program by which an MPIJob of Kubeflow reaches its pods; kubexecPath is its usual place.
 const (
@@ -25,8 +26,8 @@ const (
 	kubexecPath     = "/etc/mpi/kubexec.sh"
 )
 
-// remoteShell is the way to other hosts.
-type remoteShell struct {
+// Shell is the way to other hosts.
+type Shell struct {
 	Port     int    // 0: ssh's own choice
 	Identity string // a file with a key; empty: ssh's own choice
 	// Agent is the command for gorovod on the other host; empty to look for it there.
@@ -40,14 +41,14 @@ type remoteShell struct {
 	// Getenv looks a variable of the launcher up.
 	Getenv func(string) string
 
-	// open, if not nil, replaces the program. Tests and benchmarks connect to hosts of their own by it.
-	open func(host string) (*line, error)
+	// Open, if not nil, replaces the program. Tests and benchmarks connect to hosts of their own by it.
+	Open func(host string) (*Line, error)
 }
 
 // command is the program that runs an agent on host and passes its stdin and
 // stdout on.
-func (r *remoteShell) command(host string) (*exec.Cmd, error) {
-	program := strings.Fields(r.Getenv(sshVariable))
+func (r *Shell) command(host string) (*exec.Cmd, error) {
+	program := strings.Fields(r.Getenv(SSHVariable))
 	if len(program) == 0 {
 		var err error
 		if program, err = kubexecProgram(r.Getenv); err != nil {
@@ -87,7 +88,7 @@ func withoutSecrets(env []string) []string {
 }
 
 // shell is the command for the login shell of another host, whichever shell that is.
-func (r *remoteShell) shell() string {
+func (r *Shell) shell() string {
 	if r.Agent != "" {
 		return r.Agent + " agent"
 	}
@@ -123,8 +124,8 @@ func kubexec(path string) ([]string, error) {
 	return []string{"/bin/sh", "-c", strings.ReplaceAll(script, "exec -i -i ", "exec -i "), path}, nil
 }
 
-// hostError says why no commands can run on a host.
-type hostError struct {
+// HostError says why no commands can run on a host.
+type HostError struct {
 	Host   string
 	What   string
 	Advice string // empty where there is none
@@ -132,7 +133,7 @@ type hostError struct {
 	TurnedAway bool
 }
 
-func (e *hostError) Error() string {
+func (e *HostError) Error() string {
 	text := fmt.Sprintf("host %s: %s", e.Host, strings.ReplaceAll(e.What, "\n", "\n    "))
 	if e.Advice != "" {
 		text += "\n    " + e.Advice
@@ -180,4 +181,12 @@ func (t *tailOf) text() string {
 		}
 	}
 	return strings.ToValidUTF8(strings.Join(lines, "\n"), "?")
+}
+
+// kubexecProgram is the command that reaches the pods of an MPIJob whose operator uses no ssh; nil for another job.
+func kubexecProgram(getenv func(string) string) ([]string, error) {
+	if agent := getenv(kubexecVariable); agent == kubexecPath || agent == "" && regular.Is(kubexecPath) {
+		return kubexec(kubexecPath)
+	}
+	return nil, nil
 }

@@ -1,4 +1,4 @@
-package launch
+package remote
 
 import (
 	"context"
@@ -22,9 +22,9 @@ const (
 	moreFailures = time.Second
 )
 
-// muster makes the crews of all hosts, by name; the names of this host share one crew. On an error, which lists every
+// Crews makes the crews of all hosts, by name; the names of this host share one crew. On an error, which lists every
 // host that has failed, no crew is left.
-func muster(ctx context.Context, hosts []string, local func(host string) bool, c *calls, job wire.Assignment,
+func Crews(ctx context.Context, hosts []string, local func(host string) bool, c *Calls, job wire.Assignment,
 	slots map[string]int) (map[string]spawn.Crew, error) {
 	crews := map[string]spawn.Crew{}
 	var near, far []string
@@ -54,16 +54,16 @@ func muster(ctx context.Context, hosts []string, local func(host string) bool, c
 	}
 	err := dialAll(ctx, far, c, job, slots, crews)
 	if err != nil {
-		dismiss(crews)
+		Dismiss(crews)
 		return nil, err
 	}
 	return crews, nil
 }
 
 // dialAll adds the crews of hosts to crews.
-func dialAll(ctx context.Context, hosts []string, calls *calls, job wire.Assignment, slots map[string]int,
+func dialAll(ctx context.Context, hosts []string, calls *Calls, job wire.Assignment, slots map[string]int,
 	crews map[string]spawn.Crew) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, calls.shell.Timeout, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(ctx, calls.Shell.Timeout, context.DeadlineExceeded)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -80,7 +80,7 @@ func dialAll(ctx context.Context, hosts []string, calls *calls, job wire.Assignm
 			defer func() { <-room }()
 			mine := job
 			mine.Host, mine.Slots = h, slots[h]
-			c, err := calls.connect(ctx, mine)
+			c, err := calls.Connect(ctx, mine)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -101,13 +101,13 @@ func dialAll(ctx context.Context, hosts []string, calls *calls, job wire.Assignm
 	if len(failures) == 0 {
 		return nil
 	}
-	if errors.Is(context.Cause(ctx), errInterrupted) {
-		return errInterrupted
+	if errors.Is(context.Cause(ctx), ErrInterrupted) {
+		return ErrInterrupted
 	}
 	slices.SortFunc(failures, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	var b strings.Builder
 	what := "could not connect to some hosts via ssh"
-	if calls.shell.open != nil {
+	if calls.Shell.Open != nil {
 		what = "some nodes could not take part"
 	}
 	fmt.Fprintf(&b, "%s: %d of %d", what, len(failures), len(hosts))
@@ -128,11 +128,11 @@ func dialAll(ctx context.Context, hosts []string, calls *calls, job wire.Assignm
 // The causes that cancel the connecting.
 var (
 	errOthersFailed = errors.New("other hosts have failed")
-	errInterrupted  = errors.New("interrupted")
+	ErrInterrupted  = errors.New("interrupted")
 )
 
-// dismiss closes crews, all at the same time.
-func dismiss(crews map[string]spawn.Crew) {
+// Dismiss closes crews, all at the same time.
+func Dismiss(crews map[string]spawn.Crew) {
 	var wg sync.WaitGroup
 	seen := map[spawn.Crew]bool{}
 	for _, c := range crews {
@@ -144,8 +144,8 @@ func dismiss(crews map[string]spawn.Crew) {
 	wg.Wait()
 }
 
-// workingDirectory is where commands run on other hosts: as the user named it, with its symbolic links.
-func workingDirectory() string {
+// WorkingDirectory is where commands run on other hosts: as the user named it, with its symbolic links.
+func WorkingDirectory() string {
 	dir, err := os.Getwd()
 	if err != nil {
 		return ""

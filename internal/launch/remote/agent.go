@@ -1,4 +1,4 @@
-package launch
+package remote
 
 import (
 	"bufio"
@@ -33,9 +33,9 @@ const (
 	deafSilence   = time.Second      // how long the agent waits once it cannot write to the launcher
 )
 
-// agent runs the launcher's commands on another host: a spawn.LocalCrew behind frames. When the connection is lost, the
+// Agent runs the launcher's commands on another host: a spawn.LocalCrew behind frames. When the connection is lost, the
 // agent ends all commands and itself.
-type agent struct {
+type Agent struct {
 	wire.Sender
 	crew atomic.Pointer[spawn.LocalCrew] // nil before the job
 	key  []byte                          // the job's secret
@@ -46,14 +46,14 @@ type agent struct {
 	// going brings the reason why this host leaves the job, which goes on without it. If going is not nil, its sender
 	// handles signals, and an empty reason ends the agent at once.
 	going <-chan string
-	// over is the job's exit code; nil until the launcher has told it.
-	over *int
+	// Over is the job's exit code; nil until the launcher has told it.
+	Over *int
 	// leaves: the job lets this host leave. Then SIGTERM makes the host leave, which sets parting.
 	leaves, parting bool
-	// turnedAway is the launcher's reason for refusing this agent.
-	turnedAway string
-	// gone: the agent ends because the launcher is gone or silent.
-	gone bool
+	// TurnedAway is the launcher's reason for refusing this agent.
+	TurnedAway string
+	// Gone: the agent ends because the launcher is gone or silent.
+	Gone bool
 	// say gets lines for the user, if own.
 	say  func(text string)
 	lost chan struct{} // closed when a write to the launcher has failed
@@ -64,15 +64,15 @@ type agent struct {
 	left    sync.WaitGroup // commands that are not gone
 }
 
-// serveAgent is the agent's main function: over an ssh's streams. It returns the exit code.
-func serveAgent(in io.Reader, out io.Writer) int {
+// ServeAgent is the agent's main function: over an ssh's streams. It returns the exit code.
+func ServeAgent(in io.Reader, out io.Writer) int {
 	client, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
-	a := &agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: client}
+	a := &Agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: client}
 	return a.run(in, out)
 }
 
 // run obeys the launcher at the other end of in and out until it is gone. It returns the exit code.
-func (a *agent) run(in io.Reader, out io.Writer) int {
+func (a *Agent) run(in io.Reader, out io.Writer) int {
 	// Not ignored: commands would inherit that.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
@@ -89,7 +89,7 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 	g, ok := wire.ParseGreeting(wire.LauncherGreeting, line)
 	switch {
 	case !ok && err != nil && line == "" && a.own: // node 0 is gone, which is for the node's launcher to say
-		a.gone = true
+		a.Gone = true
 		return ending.UsageCode
 	case !ok && err != nil && line == "":
 		fmt.Fprintln(os.Stderr, "gorovod agent: there is no launcher at its stdin")
@@ -144,7 +144,7 @@ func (a *agent) run(in io.Reader, out io.Writer) int {
 }
 
 // serve obeys the launcher until it is gone.
-func (a *agent) serve(notes <-chan *wire.Note, signals <-chan os.Signal) int {
+func (a *Agent) serve(notes <-chan *wire.Note, signals <-chan os.Signal) int {
 	patience, lost := launchSilence, a.lost
 	silence := time.NewTimer(patience)
 	defer silence.Stop()
@@ -153,7 +153,7 @@ func (a *agent) serve(notes <-chan *wire.Note, signals <-chan os.Signal) int {
 		select {
 		case n, ok := <-notes:
 			if !ok {
-				a.gone = true
+				a.Gone = true
 				return 0
 			}
 			silence.Reset(patience)
@@ -180,7 +180,7 @@ func (a *agent) serve(notes <-chan *wire.Note, signals <-chan os.Signal) int {
 			}
 			a.tell(wire.Note{Type: wire.GoingNote, Text: why})
 		case <-silence.C:
-			a.gone = true
+			a.Gone = true
 			return 1
 		case <-lost: // the launcher's last notes may still be on their way
 			patience, lost = deafSilence, nil
@@ -189,10 +189,10 @@ func (a *agent) serve(notes <-chan *wire.Note, signals <-chan os.Signal) int {
 	}
 }
 
-func (a *agent) obey(n *wire.Note) error {
+func (a *Agent) obey(n *wire.Note) error {
 	switch {
 	case n.Type == wire.RefusedNote:
-		a.turnedAway = n.Text
+		a.TurnedAway = n.Text
 		return errors.New("turned away")
 	case n.Type == wire.JobNote && n.Job != nil && a.crew.Load() == nil:
 		return a.take(n.Job)
@@ -212,7 +212,7 @@ func (a *agent) obey(n *wire.Note) error {
 	case n.Type == wire.PingNote:
 		a.tell(wire.Note{Type: wire.PongNote, At: time.Now().UnixNano()})
 	case n.Type == wire.OutcomeNote:
-		a.over = &n.Code
+		a.Over = &n.Code
 	case n.Type == wire.QueryNote && n.Query != nil:
 		go a.answer(n.ID, n.Query)
 	default:
@@ -222,7 +222,7 @@ func (a *agent) obey(n *wire.Note) error {
 }
 
 // take prepares for the job, or says why it cannot.
-func (a *agent) take(job *wire.Assignment) error {
+func (a *Agent) take(job *wire.Assignment) error {
 	if job.Dir != "" && !a.own {
 		if err := os.Chdir(job.Dir); err != nil {
 			return fmt.Errorf("the launcher's working directory is not there: %w", err)
@@ -258,7 +258,7 @@ func (a *agent) take(job *wire.Assignment) error {
 }
 
 // answer answers a question of gorovod doctor, or forwards a signal.
-func (a *agent) answer(id int, q *wire.Query) {
+func (a *Agent) answer(id int, q *wire.Query) {
 	reply := wire.Note{Type: wire.ReplyNote, ID: id}
 	var given any
 	var err error
@@ -267,7 +267,7 @@ func (a *agent) answer(id int, q *wire.Query) {
 		defer cancel()
 		given = a.crew.Load().Forward(ctx, syscall.Signal(q.Signal))
 	} else {
-		given, err = answer(context.Background(), q, a.key)
+		given, err = Answer(context.Background(), q, a.key)
 	}
 	if err == nil {
 		reply.Reply, err = json.Marshal(given)
@@ -278,7 +278,7 @@ func (a *agent) answer(id int, q *wire.Query) {
 	a.tell(reply)
 }
 
-func (a *agent) start(id int, c spawn.Command) {
+func (a *Agent) start(id int, c spawn.Command) {
 	c.Env = environment.Overlay(os.Environ(), c.Env)
 	r := &reporter{agent: a, id: id}
 	r.room.L = &r.mu
@@ -293,16 +293,16 @@ func (a *agent) start(id int, c spawn.Command) {
 }
 
 // tell sends a note. An error means that the launcher is gone.
-func (a *agent) tell(n wire.Note) { a.check(a.Sender.Send(n)) }
+func (a *Agent) tell(n wire.Note) { a.check(a.Sender.Send(n)) }
 
-func (a *agent) check(err error) {
+func (a *Agent) check(err error) {
 	if err != nil {
 		a.drop()
 	}
 }
 
 // drop discards the output that reporters have not sent.
-func (a *agent) drop() {
+func (a *Agent) drop() {
 	a.once.Do(func() {
 		close(a.lost)
 		a.mu.Lock()
@@ -316,7 +316,7 @@ func (a *agent) drop() {
 }
 
 // end ends all commands, and waits for a bounded time until their processes are gone.
-func (a *agent) end() {
+func (a *Agent) end() {
 	a.drop()
 	if a.crew.Load() == nil {
 		return
@@ -329,12 +329,15 @@ func (a *agent) end() {
 	}()
 	select {
 	case <-none:
-	case <-time.After(spawn.LeftoverGrace + killGrace):
+	case <-time.After(spawn.LeftoverGrace + spawn.KillGrace):
 	}
 }
 
+// Took reports whether the agent has taken a job.
+func (a *Agent) Took() bool { return a.crew.Load() != nil }
+
 // kill kills all commands.
-func (a *agent) kill() {
+func (a *Agent) kill() {
 	if crew := a.crew.Load(); crew != nil {
 		crew.Kill()
 	}
@@ -342,7 +345,7 @@ func (a *agent) kill() {
 
 // reporter tells the launcher about one command.
 type reporter struct {
-	agent *agent
+	agent *Agent
 	id    int
 
 	mu     sync.Mutex
@@ -412,7 +415,7 @@ func (r *reporter) grant(stream, bytes int) {
 }
 
 // forward forwards a signal that the launcher of this node got to the node's ranks, and tells the user.
-func (a *agent) forward(sig syscall.Signal) {
+func (a *Agent) forward(sig syscall.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), spawn.ForwardTime)
 	defer cancel()
 	d := spawn.Delivery{}

@@ -1,4 +1,13 @@
-package launch
+// Package remote runs commands on other hosts, as package spawn does on this one.
+//
+//	launcher: Crew ── Line (ssh, kubectl exec, or a node's connection) ── Agent: spawn.LocalCrew ─▶ commands
+//
+// Crews connects to all hosts of a job at the same time, and starts an Agent on each with the Shell's program. Where
+// each node has a launcher of its own, the nodes come by themselves, and ServeNode makes a node's launcher the Agent.
+// Either end may vanish at any time: the Crew then tells each Watcher that its command is lost, and the Agent ends all
+// commands. Errors about a host are HostErrors, with advice where ssh's message is known. This package must not know
+// jobs, nor why commands are started.
+package remote
 
 import (
 	"bufio"
@@ -30,11 +39,11 @@ const answerTime = 3 * time.Second
 // left in the background may hold stderr open.
 const lastWords = 500 * time.Millisecond
 
-// remoteCrew is the launcher's end of an agent on another host.
-type remoteCrew struct {
-	*line
+// Crew is the launcher's end of an agent on another host.
+type Crew struct {
+	*Line
 	host  string
-	ready wire.Readiness
+	Ready wire.Readiness
 	noise tailOf           // bytes before the agent's greeting, as a login shell may print
 	clock rendezvous.Clock // the host's. Owned by receive's goroutine
 
@@ -45,23 +54,23 @@ type remoteCrew struct {
 	err    error // why it was lost; set before lost is closed
 	closed chan struct{}
 	ending sync.Once
-	leaves chan string // capacity 1: why the host is to leave the job
+	Leaves chan string // capacity 1: why the host is to leave the job
 
 	mu      sync.Mutex
 	notes   []wire.Note // to be sent
-	workers map[int]*remoteWorker
+	workers map[int]*worker
 	asked   int                     // how many questions were asked. mu
 	answers map[int]chan *wire.Note // where each answer goes; capacity 1. mu
 }
 
 // dial gives the agent at the other end of a host's line its assignment. It owns the line from then on, and returns
-// when the agent is ready or ctx ends. The error is a *hostError.
-func dial(ctx context.Context, l *line, job wire.Assignment) (*remoteCrew, error) {
-	c := &remoteCrew{
-		line: l, host: job.Host,
+// when the agent is ready or ctx ends. The error is a *HostError.
+func dial(ctx context.Context, l *Line, job wire.Assignment) (*Crew, error) {
+	c := &Crew{
+		Line: l, host: job.Host,
 		queue: make(chan struct{}, 1), lost: make(chan struct{}), closed: make(chan struct{}),
-		leaves:  make(chan string, 1),
-		workers: map[int]*remoteWorker{}, answers: map[int]chan *wire.Note{},
+		Leaves:  make(chan string, 1),
+		workers: map[int]*worker{}, answers: map[int]chan *wire.Note{},
 	}
 	frames := &wire.Receiver{R: bufio.NewReaderSize(c.out, 64<<10)}
 	arrived := make(chan error, 1)
@@ -82,8 +91,8 @@ func dial(ctx context.Context, l *line, job wire.Assignment) (*remoteCrew, error
 }
 
 // late is the error for a host that has not greeted, or not taken the job, in time.
-func (c *remoteCrew) late() error {
-	e := &hostError{Host: c.host, What: "there was no answer in time",
+func (c *Crew) late() error {
+	e := &HostError{Host: c.host, What: "there was no answer in time",
 		Advice: "is the host up, and is its name right? --start-timeout gives it more time"}
 	text := c.says.text()
 	if noise := c.noise.text(); noise != "" {
@@ -100,7 +109,7 @@ func (c *remoteCrew) late() error {
 }
 
 // arrive exchanges greetings, and waits until the agent has taken the job.
-func (c *remoteCrew) arrive(frames *wire.Receiver, job wire.Assignment) error {
+func (c *Crew) arrive(frames *wire.Receiver, job wire.Assignment) error {
 	if err := wire.Greet(c.in, wire.LauncherGreeting, ""); err != nil {
 		return c.unreachable("")
 	}
@@ -108,17 +117,17 @@ func (c *remoteCrew) arrive(frames *wire.Receiver, job wire.Assignment) error {
 	for {
 		line, err := wire.ReadLine(frames.R, wire.MaxGreeting)
 		if tried, ok := strings.CutPrefix(line, wire.NobodyGreeting); ok {
-			return &hostError{Host: c.host, What: "gorovod is not there: none of" + strings.TrimRight(tried, "\n") +
+			return &HostError{Host: c.host, What: "gorovod is not there: none of" + strings.TrimRight(tried, "\n") +
 				" is a program", Advice: "install it there as here, or say with --remote-command how it is " +
 				"called there"}
 		}
 		if _, echo := wire.ParseGreeting(wire.LauncherGreeting, line); echo {
-			return &hostError{Host: c.host, What: "what was run there is no gorovod: it repeats what it is told",
+			return &HostError{Host: c.host, What: "what was run there is no gorovod: it repeats what it is told",
 				Advice: "say with --remote-command what gorovod is called there"}
 		}
 		g, ok := wire.ParseGreeting(wire.AgentGreeting, line)
 		if ok && !g.Same() {
-			return &hostError{Host: c.host, What: fmt.Sprintf("%s there is gorovod %s, and this is %s", g.Path,
+			return &HostError{Host: c.host, What: fmt.Sprintf("%s there is gorovod %s, and this is %s", g.Path,
 				g.Version, wire.Build()), Advice: "install the same version on all hosts, or name the right one with " +
 				"--remote-command"}
 		}
@@ -142,27 +151,27 @@ func (c *remoteCrew) arrive(frames *wire.Receiver, job wire.Assignment) error {
 		case f.Note != nil && f.Note.Type == wire.GoingNote: // the host is to leave before it has taken the job
 			c.leave(f.Note.Text)
 		case f.Note != nil && f.Note.Type == wire.RefusedNote:
-			return &hostError{Host: c.host, What: f.Note.Text}
+			return &HostError{Host: c.host, What: f.Note.Text}
 		case f.Note == nil || f.Note.Ready == nil:
-			return &hostError{Host: c.host, What: "what runs there is no agent of gorovod"}
+			return &HostError{Host: c.host, What: "what runs there is no agent of gorovod"}
 		default:
-			c.ready = *f.Note.Ready
+			c.Ready = *f.Note.Ready
 			return nil
 		}
 	}
 }
 
 // leave notes that the host is to leave the job. Only the first reason counts.
-func (c *remoteCrew) leave(why string) {
+func (c *Crew) leave(why string) {
 	select {
-	case c.leaves <- strings.ToValidUTF8(why, "?"):
+	case c.Leaves <- strings.ToValidUTF8(why, "?"):
 	default:
 	}
 }
 
 // unreachable is the error for a connection that has ended. printed is the text that came instead of an agent's
 // greeting.
-func (c *remoteCrew) unreachable(printed string) error {
+func (c *Crew) unreachable(printed string) error {
 	code, fate := -1, "was cut short"
 	select {
 	case <-c.died:
@@ -188,13 +197,13 @@ func (c *remoteCrew) unreachable(printed string) error {
 	if advice == "" && printed != "" {
 		advice = "what was run there answers, but is no gorovod: say with --remote-command what it is called there"
 	}
-	return &hostError{Host: c.host, What: what, Advice: advice, TurnedAway: turnedAway(code, text)}
+	return &HostError{Host: c.host, What: what, Advice: advice, TurnedAway: turnedAway(code, text)}
 }
 
-func (c *remoteCrew) Host() string          { return c.host }
-func (c *remoteCrew) Lost() <-chan struct{} { return c.lost }
+func (c *Crew) Host() string          { return c.host }
+func (c *Crew) Lost() <-chan struct{} { return c.lost }
 
-func (c *remoteCrew) Err() error {
+func (c *Crew) Err() error {
 	select {
 	case <-c.lost:
 		return c.err
@@ -203,8 +212,8 @@ func (c *remoteCrew) Err() error {
 	}
 }
 
-func (c *remoteCrew) Start(id int, cmd spawn.Command, w spawn.Watcher) {
-	k := newRemoteWorker(c, id, w)
+func (c *Crew) Start(id int, cmd spawn.Command, w spawn.Watcher) {
+	k := newWorker(c, id, w)
 	c.mu.Lock()
 	_, twice := c.workers[id]
 	gone := c.Err()
@@ -222,7 +231,7 @@ func (c *remoteCrew) Start(id int, cmd spawn.Command, w spawn.Watcher) {
 	}
 }
 
-func (c *remoteCrew) Signal(id int, sig syscall.Signal) {
+func (c *Crew) Signal(id int, sig syscall.Signal) {
 	c.tell(wire.Note{Type: wire.SignalNote, ID: id, Signal: int(sig)})
 	if sig != syscall.SIGKILL {
 		return
@@ -238,7 +247,7 @@ func (c *remoteCrew) Signal(id int, sig syscall.Signal) {
 }
 
 // tell queues a note. It never blocks: an agent that does not read is soon lost.
-func (c *remoteCrew) tell(n wire.Note) {
+func (c *Crew) tell(n wire.Note) {
 	c.mu.Lock()
 	c.notes = append(c.notes, n)
 	c.mu.Unlock()
@@ -248,8 +257,11 @@ func (c *remoteCrew) tell(n wire.Note) {
 	}
 }
 
+// Refuse tells the agent why the job goes on without it.
+func (c *Crew) Refuse(why string) { c.tell(wire.Note{Type: wire.RefusedNote, Text: why}) }
+
 // send is the goroutine that writes to the agent.
-func (c *remoteCrew) send() {
+func (c *Crew) send() {
 	ping := time.NewTicker(pingInterval)
 	defer ping.Stop()
 	s := &wire.Sender{W: c.in}
@@ -272,7 +284,7 @@ func (c *remoteCrew) send() {
 }
 
 // pour sends the notes that are queued.
-func (c *remoteCrew) pour(s *wire.Sender) error {
+func (c *Crew) pour(s *wire.Sender) error {
 	c.mu.Lock()
 	notes := c.notes
 	c.notes = nil
@@ -286,7 +298,7 @@ func (c *remoteCrew) pour(s *wire.Sender) error {
 }
 
 // receive is the goroutine that reads the agent's frames. It never waits for a watcher.
-func (c *remoteCrew) receive(frames *wire.Receiver) {
+func (c *Crew) receive(frames *wire.Receiver) {
 	for {
 		select {
 		case <-c.died: // read what is in the pipe, and do not wait for more
@@ -309,7 +321,7 @@ func (c *remoteCrew) receive(frames *wire.Receiver) {
 }
 
 // pass passes a frame to its worker.
-func (c *remoteCrew) pass(f wire.Frame) error {
+func (c *Crew) pass(f wire.Frame) error {
 	if f.Input != nil {
 		return errors.New("it speaks as a launcher does")
 	}
@@ -361,8 +373,8 @@ func (c *remoteCrew) pass(f wire.Frame) error {
 	}
 }
 
-// ask sends a question to the agent, and waits for the answer, in JSON.
-func (c *remoteCrew) ask(ctx context.Context, q wire.Query) ([]byte, error) {
+// Ask sends a question to the agent, and waits for the answer, in JSON.
+func (c *Crew) Ask(ctx context.Context, q wire.Query) ([]byte, error) {
 	waits := make(chan *wire.Note, 1)
 	c.mu.Lock()
 	c.asked++
@@ -389,7 +401,7 @@ func (c *remoteCrew) ask(ctx context.Context, q wire.Query) ([]byte, error) {
 }
 
 // lose ends the connection, and tells every worker that its command is lost.
-func (c *remoteCrew) lose(err error) {
+func (c *Crew) lose(err error) {
 	c.once.Do(func() {
 		select {
 		case <-c.closed: // Close was called: this is no fault
@@ -399,17 +411,17 @@ func (c *remoteCrew) lose(err error) {
 			case errors.Is(err, os.ErrDeadlineExceeded):
 				err = fmt.Errorf("nothing was heard of it for %v", agentSilence)
 			case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-				var h *hostError
+				var h *HostError
 				if errors.As(c.unreachable(""), &h) {
 					err = errors.New(h.What)
 				}
 			}
 		}
-		c.err = &hostError{Host: c.host, What: err.Error()}
+		c.err = &HostError{Host: c.host, What: err.Error()}
 		c.mu.Lock()
 		close(c.lost)
 		left := c.workers
-		c.workers = map[int]*remoteWorker{}
+		c.workers = map[int]*worker{}
 		c.mu.Unlock()
 		c.cut()
 		for _, k := range left {
@@ -419,27 +431,27 @@ func (c *remoteCrew) lose(err error) {
 }
 
 // cut ends the connection, and ssh.
-func (c *remoteCrew) cut() {
+func (c *Crew) cut() {
 	c.in.Close()
-	c.end()
+	c.End()
 	c.out.Close()
 }
 
-func (c *remoteCrew) Close() {
+func (c *Crew) Close() {
 	c.ending.Do(func() { close(c.closed) })
 	select {
 	case <-c.died:
 	case <-time.After(closePatience):
-		c.end()
+		c.End()
 	}
 	// A process that ssh has left in the background may hold the pipe open.
 	c.out.SetReadDeadline(time.Now())
 	<-c.lost
 }
 
-// remoteWorker is one command of a remoteCrew.
-type remoteWorker struct {
-	crew    *remoteCrew
+// worker is one command of a Crew.
+type worker struct {
+	crew    *Crew
 	id      int
 	began   time.Time
 	w       spawn.Watcher
@@ -448,8 +460,8 @@ type remoteWorker struct {
 	streams [spawn.Streams]*inflow
 }
 
-func newRemoteWorker(c *remoteCrew, id int, w spawn.Watcher) *remoteWorker {
-	k := &remoteWorker{crew: c, id: id, began: time.Now(), w: w, events: make(chan *wire.Note, 4),
+func newWorker(c *Crew, id int, w spawn.Watcher) *worker {
+	k := &worker{crew: c, id: id, began: time.Now(), w: w, events: make(chan *wire.Note, 4),
 		lost: make(chan error, 1)}
 	for i := range k.streams {
 		k.streams[i] = &inflow{more: make(chan struct{}, 1), over: make(chan struct{})}
@@ -466,7 +478,7 @@ func newRemoteWorker(c *remoteCrew, id int, w spawn.Watcher) *remoteWorker {
 }
 
 // conclude ends a worker that has not started.
-func (k *remoteWorker) conclude(e spawn.Outcome) {
+func (k *worker) conclude(e spawn.Outcome) {
 	n := wire.NoteOf(k.id, e)
 	k.events <- &n
 	k.events <- &wire.Note{Type: wire.GoneNote, ID: k.id}
@@ -474,10 +486,10 @@ func (k *remoteWorker) conclude(e spawn.Outcome) {
 }
 
 // cut tells a worker that its crew is lost.
-func (k *remoteWorker) cut(err error) { k.lost <- err }
+func (k *worker) cut(err error) { k.lost <- err }
 
 // follow reports the command's events to the watcher.
-func (k *remoteWorker) follow() {
+func (k *worker) follow() {
 	e := spawn.Outcome{}
 	ended, gone, over := false, false, false
 	leave := func() {
@@ -591,8 +603,8 @@ func (s *inflow) run(output func(p []byte), grant func(n int)) {
 }
 
 // Forward asks the agent.
-func (c *remoteCrew) Forward(ctx context.Context, sig syscall.Signal) (d spawn.Delivery) {
-	text, err := c.ask(ctx, wire.Query{What: wire.ForwardQuery, Signal: int(sig)})
+func (c *Crew) Forward(ctx context.Context, sig syscall.Signal) (d spawn.Delivery) {
+	text, err := c.Ask(ctx, wire.Query{What: wire.ForwardQuery, Signal: int(sig)})
 	if err == nil {
 		err = json.Unmarshal(text, &d)
 	}

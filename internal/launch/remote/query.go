@@ -1,4 +1,4 @@
-package launch
+package remote
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tools/doctor/cluster"
 )
 
-// answer answers a question for this host. key is the secret of this examination. It blocks for a bounded time.
-func answer(ctx context.Context, q *wire.Query, key []byte) (any, error) {
+// Answer answers a question for this host. key is the secret of this examination. It blocks for a bounded time.
+func Answer(ctx context.Context, q *wire.Query, key []byte) (any, error) {
 	switch q.What {
 	case wire.InspectQuery:
 		env := environment.Overlay(withoutSecrets(os.Environ()), q.Env)
