@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/gorovod/gorovod/internal/base/printable"
 	"github.com/gorovod/gorovod/internal/base/spelling"
 )
 
@@ -151,7 +152,7 @@ func checkKeys(node *yaml.Node, t reflect.Type, key string) (unknown []string, e
 		if !ok {
 			advice := spelling.DidYouMean(name.Value, slices.Sorted(maps.Keys(known)))
 			unknown = append(unknown, fmt.Sprintf("line %d: unknown key %s is ignored%s", name.Line,
-				quotable(full), advice))
+				printable.Short(full), advice))
 			continue
 		}
 		more, err := checkKeys(value, inner, full)
@@ -182,7 +183,7 @@ func written(node *yaml.Node) string {
 	case yaml.SequenceNode:
 		return "a list"
 	}
-	return strconv.Quote(quotable(node.Value))
+	return strconv.Quote(printable.Short(node.Value))
 }
 
 // fill sets an option that was not given.

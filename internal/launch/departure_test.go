@@ -3,6 +3,8 @@ package launch
 import (
 	"strings"
 	"testing"
+
+	"github.com/gorovod/gorovod/internal/launch/notice"
 )
 
 func TestElasticNodesOptions(t *testing.T) {
@@ -34,7 +36,7 @@ func TestElasticNodesOptions(t *testing.T) {
 
 // The variable is that of a whole cluster's pods: where it cannot mean anything, it is not an error.
 func TestLeaveVariable(t *testing.T) {
-	const unused = leaveVariable + " is not used"
+	const unused = notice.LeaveVariable + " is not used"
 	t.Setenv("HOROVOD_RANK", "")
 	for _, c := range []struct{ where, args, warns, fails string }{
 		{where: "/x", args: "-np 2 t", warns: unused},
@@ -43,11 +45,11 @@ func TestLeaveVariable(t *testing.T) {
 		{where: "/x", args: "--nnodes 1:2 --node-rank 0 --master-addr a t"},
 		{where: "/x", args: "--nnodes 1:2 --node-rank 0 --master-addr a --leave-on /y t"},
 		{where: "ftp://h", args: "--nnodes 1:2 --node-rank 0 --master-addr a t",
-			fails: leaveVariable + " ftp://h: a URL"},
+			fails: notice.LeaveVariable + " ftp://h: a URL"},
 		{where: " /x", args: "--nnodes 1:2 --node-rank 0 --master-addr a t",
-			fails: leaveVariable + ` " /x": it begins or ends with white space`},
+			fails: notice.LeaveVariable + ` " /x": it begins or ends with white space`},
 	} {
-		t.Setenv(leaveVariable, c.where)
+		t.Setenv(notice.LeaveVariable, c.where)
 		f, err := parseFlags("horovodrun", strings.Fields(c.args))
 		if c.fails != "" {
 			if err == nil || !strings.Contains(err.Error(), c.fails) {

@@ -17,6 +17,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/base/environment"
+	"github.com/gorovod/gorovod/internal/base/printable"
 	"github.com/gorovod/gorovod/internal/base/regular"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/driver"
@@ -305,12 +306,13 @@ func (d *discovery) parseLine(line string) (Host, error) {
 		entry = fmt.Sprintf("%s:%d", line, d.slots)
 	}
 	if !hostEntry().MatchString(entry) {
-		return Host{}, fmt.Errorf("%s printed %q: a line must look like host or host:slots", d.script, quotable(line))
+		return Host{}, fmt.Errorf("%s printed %q: a line must look like host or host:slots", d.script,
+			printable.Short(line))
 	}
 	colon := strings.LastIndexByte(entry, ':')
 	h, err := newHost(entry[:colon], entry[colon+1:])
 	if err != nil {
-		return Host{}, fmt.Errorf("%s printed %q: %w", d.script, quotable(line), err)
+		return Host{}, fmt.Errorf("%s printed %q: %w", d.script, printable.Short(line), err)
 	}
 	return h, nil
 }

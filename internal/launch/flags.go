@@ -14,6 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/notice"
 	"github.com/gorovod/gorovod/internal/observe/otlp"
 )
 
@@ -144,9 +145,11 @@ func (f *flags) check(options []string) error {
 		return errors.New("-np is missing: say how many processes to start, for instance: horovodrun -np 2 " +
 			"python train.py")
 	}
-	if os.Getenv(leaveVariable) != "" && f.LeaveOn == "" && (f.place == nil || !f.place.Elastic) && !inRank(os.Getenv) {
-		f.warnings = append(f.warnings, leaveVariable+" is not used: only in an elastic job of which each node has a "+
-			"launcher (--nnodes MIN:MAX) can a node leave by itself")
+	if os.Getenv(notice.LeaveVariable) != "" && f.LeaveOn == "" && (f.place == nil || !f.place.Elastic) &&
+		!inRank(os.Getenv) {
+		f.warnings = append(f.warnings,
+			notice.LeaveVariable+" is not used: only in an elastic job of which each node has a "+
+				"launcher (--nnodes MIN:MAX) can a node leave by itself")
 	}
 	if err := f.checkCommand(given); err != nil {
 		return err

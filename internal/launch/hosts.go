@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
+	"github.com/gorovod/gorovod/internal/base/printable"
 )
 
 // Host is a name with a number of slots, from the user. 0 slots: the host has none now, because it is drained.
@@ -45,18 +46,18 @@ func parseHosts(text string) ([]Host, error) {
 			}
 			//lint:ignore ST1005 Horovod's message begins so
 			return nil, fmt.Errorf("Invalid host input %q in -H %s: each entry must look like host:slots, for "+
-				"instance localhost:2%s", quotable(entry), quotable(text), advice)
+				"instance localhost:2%s", printable.Short(entry), printable.Short(text), advice)
 		}
 		colon := strings.LastIndexByte(entry, ':')
 		h, err := newHost(entry[:colon], entry[colon+1:])
 		if err != nil {
-			return nil, fmt.Errorf("-H %s: %w", quotable(text), err)
+			return nil, fmt.Errorf("-H %s: %w", printable.Short(text), err)
 		}
 		hosts = append(hosts, h)
 	}
 	if hosts = withSlots(hosts); len(hosts) == 0 {
 		return nil, fmt.Errorf("-H %s: no host has a slot: 0 slots mean that a host is not to be used now",
-			quotable(text))
+			printable.Short(text))
 	}
 	return hosts, nil
 }
@@ -86,7 +87,7 @@ func parseHostfile(path, text string) ([]Host, error) {
 		}
 		if !ok || !hostEntry().MatchString(fields[0]+":"+slots) {
 			return nil, fmt.Errorf("%s:%d: %q does not look like: host slots=2", path, i+1,
-				quotable(strings.TrimSpace(line)))
+				printable.Short(strings.TrimSpace(line)))
 		}
 		h, err := newHost(fields[0], slots)
 		if err != nil {
@@ -112,8 +113,8 @@ func newHost(name, slots string) (Host, error) {
 	name = strings.Trim(name, "[]")
 	n, err := strconv.Atoi(slots)
 	if err != nil || n < 0 || n > maxSlots {
-		return Host{}, fmt.Errorf("%s slots on host %s: a number from 0 to %d is needed", quotable(slots),
-			quotable(name), maxSlots)
+		return Host{}, fmt.Errorf("%s slots on host %s: a number from 0 to %d is needed", printable.Short(slots),
+			printable.Short(name), maxSlots)
 	}
 	return Host{name, n}, nil
 }

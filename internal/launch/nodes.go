@@ -17,6 +17,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/notice"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
@@ -126,7 +127,7 @@ func (f *flags) checkNodes(getenv func(string) string) error {
 	f.place = &place
 	switch {
 	case place.Elastic:
-		return checkNotice(f.leaveOn())
+		return notice.Check(f.leaveOn())
 	case f.LeaveOn != "":
 		return errors.New("--leave-on is for elastic jobs: give --nnodes MIN:MAX, too")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/notice"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
@@ -63,7 +64,7 @@ func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (c
 	e.Remote.Timeout, e.Remote.Open, e.slots = defaultStartTimeout, e.fleet.openLine, e.fleet.slots
 	if _, where := f.leaveOn(); where != "" {
 		go func() {
-			warn(name, awaitNotice(where, func(text string) { warn(name, text) })+": node 0 ends, and the job with it")
+			warn(name, notice.Await(where, func(text string) { warn(name, text) })+": node 0 ends, and the job with it")
 			syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
 	}
@@ -96,15 +97,15 @@ func (f *flags) leaveOn() (name, where string) {
 	if f.LeaveOn != "" {
 		return "--leave-on", f.LeaveOn
 	}
-	return leaveVariable, os.Getenv(leaveVariable)
+	return notice.LeaveVariable, os.Getenv(notice.LeaveVariable)
 }
 
 // joinFleet lets node 0 use this node until the job is over or this node leaves it. If node 0 is lost, this node waits
 // for it to come back. The result is the launcher's exit code.
 func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, err error) {
 	say := func(text string) { warn(name, text) }
-	_, notice := f.leaveOn()
-	leaving := departures(notice, say)
+	_, where := f.leaveOn()
+	leaving := notice.Watch(where, say)
 	limit := defaultNodesTimeout
 	if f.StartTimeout != nil {
 		limit = f.startTimeout()
@@ -119,18 +120,18 @@ func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, e
 		early()
 		switch {
 		case left:
-			return int(leaving.code.Load()), nil
+			return int(leaving.Code.Load()), nil
 		case err != nil:
 			return 1, err
 		}
-		a, code, err := remote.ServeNode(conn, leaving.why, say)
+		a, code, err := remote.ServeNode(conn, leaving.Why, say)
 		switch {
 		case err != nil:
 			return 1, err
 		case a.Over != nil:
 			return *a.Over, nil
-		case leaving.code.Load() != 0:
-			return int(leaving.code.Load()), nil
+		case leaving.Code.Load() != 0:
+			return int(leaving.Code.Load()), nil
 		case a.TurnedAway != "":
 			return 1, errors.New(a.TurnedAway)
 		case !a.Gone:
@@ -141,7 +142,7 @@ func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, e
 }
 
 // joinOrLeave joins the job, unless this node has to leave first; then left is true.
-func joinOrLeave(ctx context.Context, leaving *departure, join func(context.Context) (*auth.Sealed, error)) (
+func joinOrLeave(ctx context.Context, leaving *notice.Departure, join func(context.Context) (*auth.Sealed, error)) (
 	conn *auth.Sealed, left bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -149,7 +150,7 @@ func joinOrLeave(ctx context.Context, leaving *departure, join func(context.Cont
 	go func() {
 		defer close(watched)
 		select {
-		case <-leaving.why:
+		case <-leaving.Why:
 			left = true
 			cancel()
 		case <-joined:

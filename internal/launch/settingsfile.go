@@ -7,13 +7,8 @@ import (
 	"time"
 )
 
-const (
-	// maxSettings is the most bytes of a file that a user names. Even a hostfile of a hundred thousand hosts is
-	// smaller.
-	maxSettings = 4 << 20
-	// maxQuoted is the most text of such a file that a message repeats.
-	maxQuoted = 200
-)
+// maxSettings is the most bytes of a file that a user names. Even a hostfile of a hundred thousand hosts is smaller.
+const maxSettings = 4 << 20
 
 // settingsPatience is the most time for reading: a pipe may have nobody at its other end, and a file may be on a slow
 // network. Tests shorten it.
@@ -57,12 +52,4 @@ func readAtMost(path string, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: it has more than %d MiB, which is no file of this kind", path, most>>20)
 	}
 	return text, nil
-}
-
-// quotable shortens a text for a message.
-func quotable(text string) string {
-	if len(text) > maxQuoted {
-		return text[:maxQuoted] + "…"
-	}
-	return text
 }

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,15 +121,5 @@ func TestOutputThatIsNone(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
 		t.Error("it has started")
-	}
-}
-
-// The part of a file that a message repeats is bounded.
-func TestQuotable(t *testing.T) {
-	for n, want := range map[int]int{0: 0, maxQuoted: maxQuoted, maxQuoted + 1: maxQuoted + len("…"),
-		1 << 20: maxQuoted + len("…")} {
-		if got := len(quotable(strings.Repeat("x", n))); got != want {
-			t.Error(fmt.Sprint(n), got)
-		}
 	}
 }

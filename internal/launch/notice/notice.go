@@ -1,4 +1,6 @@
-package launch
+// Package notice finds out that this machine is to go: by a signal, by a file, or by the page on which a cloud announces
+// it. It only tells; leaving the job is for the caller.
+package notice
 
 import (
 	"context"
@@ -21,12 +23,12 @@ import (
 )
 
 const (
-	// noticeEvery is the time between two looks for a notice.
-	noticeEvery = time.Second
-	// noticeTimeout is how long a request may take.
-	noticeTimeout = 5 * time.Second
-	// noticePatience is how long looks may fail before the user hears of it: a pod's network may come late.
-	noticePatience = 10 * time.Second
+	// interval is the time between two looks for a notice.
+	interval = time.Second
+	// timeout is how long a request may take.
+	timeout = 5 * time.Second
+	// patience is how long looks may fail before the user hears of it: a pod's network may come late.
+	patience = 10 * time.Second
 	// maxNotice is the most bytes of an answer that are read.
 	maxNotice = 1 << 20
 )
@@ -41,13 +43,13 @@ const (
 
 // noticeClient uses no proxy, because a cloud's metadata service is on the machine itself.
 var noticeClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
-	DialContext: (&net.Dialer{Timeout: noticeTimeout}).DialContext}}
+	DialContext: (&net.Dialer{Timeout: timeout}).DialContext}}
 
-// awaitNotice returns, with words for the user, when the notice is there. A notice is a file, or a URL whose answer
-// says that this machine is to go (see noticeBoard.look). If no notice can be seen for noticePatience, say is called
+// Await returns, with words for the user, when the notice is there. A notice is a file, or a URL whose answer
+// says that this machine is to go (see board.look). If no notice can be seen for patience, say is called
 // once. It is called at once if the file's folder is not there, since that may be a mistake.
-func awaitNotice(where string, say func(text string)) string {
-	look, form := (&noticeBoard{url: where}).look, "%s says %s"
+func Await(where string, say func(text string)) string {
+	look, form := (&board{url: where}).look, "%s says %s"
 	if !isURL(where) {
 		look, form = func() (string, bool, error) { return lookForFile(where) }, "%s %s"
 		if folder := filepath.Dir(where); missing(folder) {
@@ -56,21 +58,21 @@ func awaitNotice(where string, say func(text string)) string {
 		}
 	}
 	worked, told := time.Now(), false
-	for ; ; time.Sleep(noticeEvery) {
+	for ; ; time.Sleep(interval) {
 		text, there, err := look()
 		switch {
 		case there:
 			return fmt.Sprintf(form, where, text)
 		case err == nil:
 			worked, told = time.Now(), false
-		case !told && time.Since(worked) > noticePatience:
+		case !told && time.Since(worked) > patience:
 			told = true
 			say(fmt.Sprintf("--leave-on: no notice can be seen: %v. It is tried again every second", err))
 		}
 	}
 }
 
-// lookForFile looks once, as noticeBoard.look does.
+// lookForFile looks once, as board.look does.
 func lookForFile(name string) (text string, there bool, err error) {
 	_, err = os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,15 +86,15 @@ func missing(name string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// noticeBoard is the URL at which a notice will be.
-type noticeBoard struct {
+// board is the URL at which a notice will be.
+type board struct {
 	url     string
 	token   string // of Amazon's service; empty until the service asks for one
 	machine string // this machine's name on Azure, once it is known
 }
 
 // look asks once. If err is nil, the answer was understood; there says whether it is a notice, and text is the notice.
-func (b *noticeBoard) look() (text string, there bool, err error) {
+func (b *board) look() (text string, there bool, err error) {
 	azure := b.azure()
 	if azure && b.machine == "" {
 		if b.machine, err = b.fetchMachine(); err != nil {
@@ -188,7 +190,7 @@ func clip(text string) string {
 }
 
 // fetchToken gets a token from the service at the URL's host.
-func (b *noticeBoard) fetchToken() (string, error) {
+func (b *board) fetchToken() (string, error) {
 	u, err := url.Parse(b.url)
 	if err != nil {
 		return "", err
@@ -208,8 +210,8 @@ func (b *noticeBoard) fetchToken() (string, error) {
 }
 
 // ask sends a request with the non-empty headers.
-func (b *noticeBoard) ask(method, where string, headers map[string]string) (code int, text string, err error) {
-	limit := noticeTimeout
+func (b *board) ask(method, where string, headers map[string]string) (code int, text string, err error) {
+	limit := timeout
 	if b.azure() {
 		limit = azureTimeout
 	}
@@ -238,9 +240,9 @@ var scheme = lazyregexp.New(`^[A-Za-z][-+.A-Za-z0-9]*://`)
 
 func isURL(where string) bool { return scheme().MatchString(where) }
 
-// checkNotice refuses a URL that cannot be asked, one with a password, since messages name the URL, and what looks like
+// Check refuses a URL that cannot be asked, one with a password, since messages name the URL, and what looks like
 // a mistake. name is the option or the variable.
-func checkNotice(name, where string) error {
+func Check(name, where string) error {
 	if where != strings.TrimSpace(where) {
 		return fmt.Errorf("%s %s: it begins or ends with white space", name, strconv.Quote(where))
 	}

@@ -1,4 +1,4 @@
-package launch
+package notice
 
 import (
 	"cmp"
@@ -41,7 +41,7 @@ func TestNoticeOfURL(t *testing.T) {
 			w.WriteHeader(c.code)
 			w.Write([]byte(c.body))
 		}))
-		b := &noticeBoard{url: s.URL}
+		b := &board{url: s.URL}
 		text, there, err := b.look()
 		if there != c.there || there && text != strconv.Quote(strings.TrimSpace(c.body)) || c.fails != (err != nil) {
 			t.Errorf("%d %q: %v %q %v", c.code, c.body, there, text, err)
@@ -77,7 +77,7 @@ func TestNoticeOfKnownPages(t *testing.T) {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Write([]byte(c.body))
 		}))
-		text, there, err := (&noticeBoard{url: s.URL + c.page}).look()
+		text, there, err := (&board{url: s.URL + c.page}).look()
 		if there != c.there || c.fails != (err != nil) {
 			t.Errorf("%s %q: notice %v %q, error %v", c.page, c.body, there, text, err)
 		}
@@ -151,7 +151,7 @@ func TestNoticeOfAzure(t *testing.T) {
 			}
 			s := httptest.NewServer(a)
 			defer s.Close()
-			b := &noticeBoard{url: s.URL + "/metadata/scheduledevents" + cmp.Or(c.query, "?api-version=2020-07-01")}
+			b := &board{url: s.URL + "/metadata/scheduledevents" + cmp.Or(c.query, "?api-version=2020-07-01")}
 			text, there, err := b.look()
 			if c.fail != "" {
 				if err == nil || there || !regexp.MustCompile(c.fail).MatchString(err.Error()) {
@@ -200,7 +200,7 @@ func TestNoticeNeedsToken(t *testing.T) {
 	a := &amazon{t: t}
 	s := httptest.NewServer(a)
 	defer s.Close()
-	b := &noticeBoard{url: s.URL + "/latest/meta-data/spot/instance-action"}
+	b := &board{url: s.URL + "/latest/meta-data/spot/instance-action"}
 	look := func(what string, want bool, tokens int32) {
 		t.Helper()
 		_, there, err := b.look()
@@ -233,8 +233,8 @@ func TestNoticeCannotBeSeen(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody}, nil
 		})
 		began := time.Now()
-		awaitNotice("http://cloud/notice", func(text string) {
-			if at := time.Since(began); at < noticePatience || at > 2*noticePatience {
+		Await("http://cloud/notice", func(text string) {
+			if at := time.Since(began); at < patience || at > 2*patience {
 				t.Errorf("it is said after %v", at)
 			}
 			said <- text
@@ -258,7 +258,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestAwaitNotice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "notice")
 	said := make(chan string, 1)
-	go func() { said <- awaitNotice(file, func(string) {}) }()
+	go func() { said <- Await(file, func(string) {}) }()
 	select {
 	case text := <-said:
 		t.Fatal("there is no notice, and yet:", text)
@@ -300,7 +300,7 @@ func TestNoticeFileCannotCome(t *testing.T) {
 					os.Remove(folder)
 					os.MkdirAll(filepath.Join(folder, "notice"), 0o700)
 				})
-				text := awaitNotice(filepath.Join(folder, "notice"), func(text string) {
+				text := Await(filepath.Join(folder, "notice"), func(text string) {
 					said++
 					if at := time.Since(began); at != c.at || !regexp.MustCompile(c.says).MatchString(text) {
 						t.Errorf("after %v it says %q, want %q after %v", at, text, c.says, c.at)

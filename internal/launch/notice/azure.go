@@ -1,4 +1,4 @@
-package launch
+package notice
 
 import (
 	"encoding/json"
@@ -33,13 +33,13 @@ type azureEvents struct {
 }
 
 // azure reports whether the URL is that of Azure's list.
-func (b *noticeBoard) azure() bool {
+func (b *board) azure() bool {
 	u, err := url.Parse(b.url)
 	return err == nil && strings.EqualFold(strings.TrimSuffix(u.Path, "/"), azurePath)
 }
 
 // scheduled looks in Azure's list for an event that ends this machine.
-func (b *noticeBoard) scheduled(list string) (text string, there bool, err error) {
+func (b *board) scheduled(list string) (text string, there bool, err error) {
 	var answer azureEvents
 	if err := json.Unmarshal([]byte(list), &answer); err != nil || answer.Events == nil {
 		return "", false, fmt.Errorf("%s answers no list of events, but %q", b.url, clip(list))
@@ -59,7 +59,7 @@ func (b *noticeBoard) scheduled(list string) (text string, there bool, err error
 }
 
 // fetchMachine gets this machine's name from Azure's service.
-func (b *noticeBoard) fetchMachine() (string, error) {
+func (b *board) fetchMachine() (string, error) {
 	u, err := url.Parse(b.url)
 	if err != nil {
 		return "", err
