@@ -11,6 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
 	"github.com/gorovod/gorovod/internal/observe/door"
 	"github.com/gorovod/gorovod/internal/observe/metrics"
@@ -111,7 +112,7 @@ func (a *audience) openPage(f *flags, say func(text string), ranks int) error {
 		return fmt.Errorf("%s %s: %w", said, address, err)
 	}
 	if ranks > 0 {
-		a.overview.SetCopying(copyingRate(ranks), ownNames().isOwnName)
+		a.overview.SetCopying(copyingRate(ranks), placement.ThisHost().Has)
 	}
 	a.overview.Keep()
 	say("the dashboard is at " + a.page.URL())

@@ -20,13 +20,3 @@ func TestCopyingRate(t *testing.T) {
 		}
 	}
 }
-
-func TestOwnNames(t *testing.T) {
-	s := selves{names: []string{"localhost", "node0.example", "node0"}}
-	for name, want := range map[string]bool{"localhost": true, "NODE0": true, "node0.example": true, "node1": false,
-		"node": false, "": false} {
-		if s.isOwnName(name) != want {
-			t.Errorf("%q: %t", name, !want)
-		}
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 	"github.com/gorovod/gorovod/internal/tools/doctor"
@@ -52,7 +53,7 @@ const maxRounds = 31
 
 // examine is gorovod doctor for hosts. It prints a report, and returns doctor.ErrUnwell if a job could not run.
 func examine(o doctor.Cluster, w io.Writer) error {
-	hosts := []Host{{"localhost", 1}}
+	hosts := []placement.Host{{Name: "localhost", Slots: 1}}
 	f := &flags{Hosts: o.Hosts, Hostfile: o.Hostfile, SSHPort: o.SSHPort, SSHIdentityFile: o.SSHIdentityFile,
 		RemoteCommand: o.RemoteCommand, command: []string{o.Python}}
 	if o.Hosts != "" || o.Hostfile != "" {
@@ -103,8 +104,8 @@ func examine(o doctor.Cluster, w io.Writer) error {
 }
 
 // admit connects to all hosts, at the same time.
-func admit(ctx context.Context, hosts []Host, r remote.Shell, key []byte) []*patient {
-	local := locals(hosts)
+func admit(ctx context.Context, hosts []placement.Host, r remote.Shell, key []byte) []*patient {
+	local := placement.Locals(hosts)
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	patients := make([]*patient, len(hosts))
@@ -129,8 +130,8 @@ const clockTries = 3
 
 // look collects the facts of all hosts, which answer the question.
 func look(ctx context.Context, patients []*patient, question wire.Query) {
-	env := exportable(os.Environ())
-	others := forOthers(env)
+	env := placement.Exportable(os.Environ())
+	others := placement.ForOthers(env)
 	var wg sync.WaitGroup
 	for _, p := range patients {
 		if p.Err != nil {
@@ -204,7 +205,7 @@ func between(ctx context.Context, from, to *patient) (path cluster.Path, err err
 }
 
 // merge makes one host of those that have two names.
-func merge(hosts []Host) (merged []Host) {
+func merge(hosts []placement.Host) (merged []placement.Host) {
 	index := map[string]int{}
 	for _, h := range hosts {
 		if i, ok := index[h.Name]; ok {

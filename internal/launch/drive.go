@@ -149,7 +149,7 @@ func driveNetwork(c drive.Config, near *meeting.Point, met func(peers []string))
 			return m.Listeners, func(string) []string { return list }, nil
 		},
 		Environment: func(a membership.Start) map[string]string {
-			set := slotOf(a).variables()
+			set := slotOf(a).Variables()
 			maps.Copy(set, elasticVariables(nil, a, near.SeenFrom(c.Address), interfaces))
 			delete(set, spawn.SecretVariable) // the starter has it, and hands it to workers in private
 			return set

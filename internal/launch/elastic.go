@@ -24,6 +24,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
@@ -88,7 +89,7 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 		d.say = e.say
 	}
 	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts,
-		func(h membership.Host) bool { return !isLocal(h.Name) })
+		func(h membership.Host) bool { return !placement.IsLocal(h.Name) })
 	return f.launchElastic(e, o, far)
 }
 
@@ -98,8 +99,8 @@ func (f *flags) elasticJob(name, path string, env []string, input []byte) *elast
 		Job: &Job{Name: name, Path: path, Args: f.command, Env: env,
 			Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename, Input: input, ResultDir: f.Results,
 			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: ranksStdout, Stderr: os.Stderr},
-		slots: func(string) int { return 64 }, isLocal: isLocal, crews: map[string]*post{}, seen: map[string]string{},
-		workers: map[int]*workerProcess{}, shown: map[int]int64{},
+		slots: func(string) int { return 64 }, isLocal: placement.IsLocal, crews: map[string]*post{},
+		seen: map[string]string{}, workers: map[int]*workerProcess{}, shown: map[int]int64{},
 	}
 	e.calls.Shell = &e.Remote
 	return e
@@ -336,7 +337,7 @@ func (e *elasticJob) place(w *workerProcess, a membership.Start) error {
 		e.driver.HostLost(a.Host)
 		return err
 	}
-	others := forOthers(e.Env)
+	others := placement.ForOthers(e.Env)
 	if e.Apart {
 		others = e.Settings
 	}
@@ -486,13 +487,13 @@ func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.Ad
 			env = append(env, v)
 		}
 	}
-	return slotOf(a).environ(env, elasticVariables(e.key, a, addrs, interfaces))
+	return slotOf(a).Environ(env, elasticVariables(e.key, a, addrs, interfaces))
 }
 
 // elasticVariables tell a worker its driver's addresses. At each hvd.init() the driver tells the worker its rank, and
 // where to meet the others. Horovod's variables have the driver's address, for programs that look before hvd.init().
 func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, interfaces []string) map[string]string {
-	set := shared(key, addrs, interfaces)
+	set := placement.Shared(key, addrs, interfaces)
 	set[spawn.ElasticVariable] = set[meeting.CandidatesVariable]
 	delete(set, meeting.CandidatesVariable)
 	set["HOROVOD_ELASTIC"], set["GOROVOD_ELASTIC_WORKER"] = "1", strconv.Itoa(a.Worker)
@@ -500,7 +501,8 @@ func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, in
 }
 
 // slotOf is the place that the driver foresees for a worker at its start.
-func slotOf(a membership.Start) Slot {
+func slotOf(a membership.Start) placement.Slot {
 	p := a.Place
-	return Slot{p.Host, p.Rank, p.Size, p.LocalRank, p.LocalSize, p.CrossRank, p.CrossSize}
+	return placement.Slot{Host: p.Host, Rank: p.Rank, Size: p.Size, LocalRank: p.LocalRank, LocalSize: p.LocalSize,
+		CrossRank: p.CrossRank, CrossSize: p.CrossSize}
 }

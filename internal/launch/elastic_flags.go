@@ -21,6 +21,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/regular"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/driver"
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
@@ -76,8 +77,9 @@ func (f *flags) checkElasticNumbers() error {
 		least int
 	}{{"min-np", f.MinNP, 1}, {"max-np", f.MaxNP, 1}, {"slots-per-host", f.SlotsPerHost, 1},
 		{"elastic-timeout", f.ElasticTimeout, 1}, {"reset-limit", f.ResetLimit, 0}} {
-		if v.value != nil && (*v.value < v.least || *v.value > maxSlots) {
-			return fmt.Errorf("--%s %d: a number from %d to %d is needed", v.name, *v.value, v.least, maxSlots)
+		if v.value != nil && (*v.value < v.least || *v.value > placement.MaxSlots) {
+			return fmt.Errorf("--%s %d: a number from %d to %d is needed", v.name, *v.value, v.least,
+				placement.MaxSlots)
 		}
 	}
 	counted := f.NumProc > 0 // with --nnodes the nodes' slots decide, not -np
@@ -172,7 +174,7 @@ func (d *discovery) hosts(ctx context.Context) ([]membership.Host, error) {
 		defer cancel()
 	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", d.script)
-	cmd.Env = exportable(os.Environ())
+	cmd.Env = placement.Exportable(os.Environ())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's Ctrl-C goes only to the launcher
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
@@ -300,19 +302,19 @@ func (d *discovery) parse(text string) (hosts []membership.Host, bad []string, e
 }
 
 // parseLine parses a line of an answer.
-func (d *discovery) parseLine(line string) (Host, error) {
+func (d *discovery) parseLine(line string) (placement.Host, error) {
 	entry := line
-	if !hostEntry().MatchString(entry) {
+	if !placement.HostEntry().MatchString(entry) {
 		entry = fmt.Sprintf("%s:%d", line, d.slots)
 	}
-	if !hostEntry().MatchString(entry) {
-		return Host{}, fmt.Errorf("%s printed %q: a line must look like host or host:slots", d.script,
+	if !placement.HostEntry().MatchString(entry) {
+		return placement.Host{}, fmt.Errorf("%s printed %q: a line must look like host or host:slots", d.script,
 			printable.Short(line))
 	}
 	colon := strings.LastIndexByte(entry, ':')
-	h, err := newHost(entry[:colon], entry[colon+1:])
+	h, err := placement.NewHost(entry[:colon], entry[colon+1:])
 	if err != nil {
-		return Host{}, fmt.Errorf("%s printed %q: %w", d.script, printable.Short(line), err)
+		return placement.Host{}, fmt.Errorf("%s printed %q: %w", d.script, printable.Short(line), err)
 	}
 	return h, nil
 }
@@ -354,9 +356,9 @@ func (f *flags) elasticHosts() ([]membership.Host, error) {
 		merged[i].Slots += h.Slots
 	}
 	if total < f.NumProc {
-		return nil, tooFewSlots(hosts, f.NumProc, total)
+		return nil, placement.TooFewSlots(hosts, f.NumProc, total)
 	}
-	if total > maxSlots {
+	if total > placement.MaxSlots {
 		return nil, errors.New("the hosts have too many slots")
 	}
 	return merged, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 	"github.com/gorovod/gorovod/internal/launch/notice"
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/observe/otlp"
 )
 
@@ -301,22 +302,22 @@ func (f *flags) grace() time.Duration {
 	return time.Duration(*f.GracePeriod * float64(time.Second))
 }
 
-func (f *flags) hosts() ([]Host, error) {
+func (f *flags) hosts() ([]placement.Host, error) {
 	switch {
 	case f.Hosts != "":
-		return parseHosts(f.Hosts)
+		return placement.ParseHosts(f.Hosts)
 	case f.Hostfile != "":
 		text, err := readSettings(f.Hostfile)
 		if err != nil {
 			return nil, fmt.Errorf("--hostfile: %w", err)
 		}
-		hosts, err := parseHostfile(f.Hostfile, string(text))
+		hosts, err := placement.ParseHostfile(f.Hostfile, string(text))
 		if err != nil {
 			return nil, fmt.Errorf("--hostfile: %w", err)
 		}
 		return hosts, nil
 	}
-	return []Host{{Name: "localhost", Slots: f.NumProc}}, nil
+	return []placement.Host{{Name: "localhost", Slots: f.NumProc}}, nil
 }
 
 // notes describe options that are accepted and change nothing. far says that the job has other hosts.
@@ -447,7 +448,7 @@ func (f *flags) checkSSHPort() error {
 
 // environ returns the launcher's environment for the processes, with the variables of the options.
 func (f *flags) environ(own []string) []string {
-	env := f.tune(exportable(own))
+	env := f.tune(placement.Exportable(own))
 	for _, x := range f.Export {
 		name, value, given := strings.Cut(x, "=")
 		if !given {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gorovod/gorovod/internal/launch/placement"
 )
 
 // Lists of hosts, from an option, a file or a script, are read or refused. If they are read, all ranks have places.
@@ -15,22 +17,22 @@ func FuzzHosts(f *testing.F) {
 	f.Add("a\nb:3\nb:2\r\n")
 	f.Add("-oProxyCommand=x:1,a:99999999999999999999")
 	f.Fuzz(func(t *testing.T, text string) {
-		lists := map[string][]Host{}
-		if hosts, err := parseHosts(text); err == nil {
+		lists := map[string][]placement.Host{}
+		if hosts, err := placement.ParseHosts(text); err == nil {
 			lists["-H"] = hosts
 		}
-		if hosts, err := parseHostfile("file", text); err == nil {
+		if hosts, err := placement.ParseHostfile("file", text); err == nil {
 			lists["hostfile"] = hosts
 		}
 		if hosts, _, err := (&discovery{script: "script", slots: 2}).parse(text); err == nil {
 			for _, h := range hosts {
-				lists["script"] = append(lists["script"], Host{h.Name, h.Slots})
+				lists["script"] = append(lists["script"], placement.Host{Name: h.Name, Slots: h.Slots})
 			}
 		}
 		for from, hosts := range lists {
 			total := 0
 			for _, h := range hosts {
-				if h.Name == "" || h.Name[0] == '-' || h.Slots < 1 || h.Slots > maxSlots {
+				if h.Name == "" || h.Name[0] == '-' || h.Slots < 1 || h.Slots > placement.MaxSlots {
 					t.Errorf("%s %q: %+v", from, text, h)
 				}
 				total = min(total+h.Slots, 100)
@@ -41,7 +43,7 @@ func FuzzHosts(f *testing.F) {
 				}
 				continue
 			}
-			slots, err := assign(hosts, total)
+			slots, err := placement.Assign(hosts, total)
 			if err != nil || len(slots) != total {
 				t.Errorf("%s %q: %d places for %d ranks, %v", from, text, len(slots), total, err)
 			}

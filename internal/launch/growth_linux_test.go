@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
@@ -52,7 +53,7 @@ func BenchmarkLauncher(b *testing.B) {
 					Remote: remote.Shell{Timeout: 30 * time.Second, Getenv: os.Getenv, Open: standIn},
 					Stdout: io.Discard, Stderr: os.Stderr}
 				for r := range n {
-					j.Slots = append(j.Slots, Slot{Host: fmt.Sprint("far", r), Rank: r, Size: n, LocalSize: 1,
+					j.Slots = append(j.Slots, placement.Slot{Host: fmt.Sprint("far", r), Rank: r, Size: n, LocalSize: 1,
 						CrossRank: r, CrossSize: n})
 				}
 				if code, err := j.Run(); code != 0 || err != nil {

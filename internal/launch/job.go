@@ -23,6 +23,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
@@ -40,7 +41,7 @@ type Job struct {
 	// Path is the program's file on this host. Args is its whole argv, Args[0] included. Other hosts look Args[0] up.
 	Path  string
 	Args  []string
-	Slots []Slot
+	Slots []placement.Slot
 	// Env is the environment of every process, without its slot's variables.
 	Env []string
 	// Remote connects to other hosts. Local reports which hosts are this one.
@@ -248,7 +249,7 @@ func (j *Job) noteInterfaces(crews map[string]spawn.Crew) {
 // start lets the crews start all ranks.
 func (j *Job) start(crews map[string]spawn.Crew, key []byte, m *meeting.Point) {
 	local := j.Env
-	others := forOthers(j.Env)
+	others := placement.ForOthers(j.Env)
 	if j.Apart {
 		others = j.Settings
 	}
@@ -266,14 +267,14 @@ func (j *Job) start(crews map[string]spawn.Crew, key []byte, m *meeting.Point) {
 			if m.Local {
 				interfaces = []string{"lo"}
 			}
-			set = shared(key, addrs, interfaces)
+			set = placement.Shared(key, addrs, interfaces)
 			common[r.Host] = set
 		}
 		if far != nil {
-			r.crew.Start(r.Rank, spawn.Command{Args: j.Args, Env: r.environ(others, set),
+			r.crew.Start(r.Rank, spawn.Command{Args: j.Args, Env: r.Environ(others, set),
 				Results: j.ResultDir != ""}, r)
 		} else {
-			r.crew.Start(r.Rank, spawn.Command{Path: j.Path, Args: j.Args, Env: r.environ(local, set),
+			r.crew.Start(r.Rank, spawn.Command{Path: j.Path, Args: j.Args, Env: r.Environ(local, set),
 				Results: j.ResultDir != ""}, r)
 		}
 	}

@@ -10,13 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
+	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/joining/observer"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
@@ -216,11 +219,11 @@ func (f *flags) launchRanks(name string, input []byte) (code int, why report, er
 	if err != nil {
 		return ending.UsageCode, why, err
 	}
-	slots, err := assign(hosts, f.NumProc)
+	slots, err := placement.Assign(hosts, f.NumProc)
 	if err != nil {
 		return ending.UsageCode, why, err
 	}
-	local := locals(hosts)
+	local := placement.Locals(hosts)
 	isHere := func(host string) bool { return local[host] }
 	here, far := 0, map[string]bool{}
 	for _, slot := range slots {
@@ -253,7 +256,7 @@ func (f *flags) launchRanks(name string, input []byte) (code int, why report, er
 }
 
 // job is the job with these slots, but for the way to other hosts.
-func (f *flags) job(name, path string, slots []Slot, input []byte) *Job {
+func (f *flags) job(name, path string, slots []placement.Slot, input []byte) *Job {
 	return &Job{
 		Name:         name,
 		Path:         path,
@@ -275,9 +278,9 @@ func (f *flags) job(name, path string, slots []Slot, input []byte) *Job {
 
 // launch is Job.Run, for the program's main function.
 func (f *flags) launch(j *Job) (code int, why report, err error) {
-	own, ranks := ownNames(), 0
+	own, ranks := placement.ThisHost(), 0
 	for _, s := range j.Slots {
-		if own.isOwnName(s.Host) {
+		if own.Has(s.Host) {
 			ranks++
 		}
 	}
@@ -345,4 +348,15 @@ func revision() string {
 		return ""
 	}
 	return ", revision " + number + changed
+}
+
+// misspeltVariables lists the variables of an environment whose names are misspelt, with those that were meant. Ranks
+// do not repeat it.
+func misspeltVariables(environ []string) []string {
+	var names []string
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		names = append(names, name)
+	}
+	return config.Misspelt(names)
 }

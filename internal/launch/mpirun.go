@@ -16,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
 	"github.com/gorovod/gorovod/internal/observe/door"
@@ -55,7 +56,7 @@ const manyHosts = 64
 
 // mpirun is the command that starts the job by MPI, with Horovod's arguments. The command runs in env. It passes
 // variables on by name, so that no argument holds a value.
-func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, error) {
+func (f *flags) mpirun(l mpiLauncher, hosts []placement.Host, env []string) ([]string, error) {
 	names := make([]string, 0, len(env))
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
@@ -74,7 +75,7 @@ func (f *flags) mpirun(l mpiLauncher, hosts []Host, env []string) ([]string, err
 }
 
 // optionsOfHydra are the options for the mpirun of MPICH and Intel. names are the variables for all ranks.
-func (f *flags) optionsOfHydra(l mpiLauncher, hosts []Host, names []string) (words []string, err error) {
+func (f *flags) optionsOfHydra(l mpiLauncher, hosts []placement.Host, names []string) (words []string, err error) {
 	add := func(more ...string) { words = append(words, more...) }
 	ssh, nics := f.sshOptions(), strings.Join(f.NetworkInterfaces, ",")
 	perHost := hosts[0].Slots
@@ -114,7 +115,7 @@ func (f *flags) optionsOfHydra(l mpiLauncher, hosts []Host, names []string) (wor
 }
 
 // optionsOfOpenMPI are the options for the mpirun of Open MPI and Spectrum MPI. names are the variables for all ranks.
-func (f *flags) optionsOfOpenMPI(l mpiLauncher, hosts []Host, names []string) (words []string, err error) {
+func (f *flags) optionsOfOpenMPI(l mpiLauncher, hosts []placement.Host, names []string) (words []string, err error) {
 	add := func(more ...string) { words = append(words, more...) }
 	ssh, nics := f.sshOptions(), strings.Join(f.NetworkInterfaces, ",")
 	where := make([]string, len(hosts))
@@ -260,7 +261,7 @@ func runMPI(f *flags) (code int, err error) {
 	if err != nil {
 		return ending.UsageCode, err
 	}
-	if _, err := assign(hosts, f.NumProc); err != nil {
+	if _, err := placement.Assign(hosts, f.NumProc); err != nil {
 		return ending.UsageCode, err
 	}
 	path, err := exec.LookPath("mpirun")
@@ -279,7 +280,7 @@ func runMPI(f *flags) (code int, err error) {
 	if err != nil {
 		return ending.UsageCode, err
 	}
-	env, err := f.letRankZeroShow(f.allMPI(f.environ(os.Environ())), isLocal(hosts[0].Name))
+	env, err := f.letRankZeroShow(f.allMPI(f.environ(os.Environ())), placement.IsLocal(hosts[0].Name))
 	if err != nil {
 		return ending.UsageCode, err
 	}

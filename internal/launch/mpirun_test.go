@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/placement"
 )
 
 func TestMPILaunchers(t *testing.T) {
@@ -29,15 +30,15 @@ func TestMPILaunchers(t *testing.T) {
 }
 
 func TestMPICommand(t *testing.T) {
-	many := make([]Host, manyHosts)
+	many := make([]placement.Host, manyHosts)
 	for i := range many {
-		many[i] = Host{"h", 1}
+		many[i] = placement.Host{Name: "h", Slots: 1}
 	}
-	hosts := []Host{{"a", 2}, {"b", 2}}
+	hosts := []placement.Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}
 	for _, c := range []struct {
 		launcher mpiLauncher
 		args     string
-		hosts    []Host
+		hosts    []placement.Host
 		want     string // part of the command, or of the error
 	}{
 		{openMPILauncher, "-np 3", hosts, "mpirun --allow-run-as-root --tag-output -np 3 -H a:2,b:2 --bind-to none " +
@@ -61,7 +62,7 @@ func TestMPICommand(t *testing.T) {
 		{intelLauncher, "-np 3 -p 22 --network-interfaces x --output-filename d", hosts,
 			"mpirun -l -np 3 -ppn 2 -hosts a,b -bootstrap=ssh -bootstrap-exec-args -p 22 -iface x -outfile-pattern d " +
 				"-genvlist A,B prog arg"},
-		{hydraLauncher, "-np 3", []Host{{"a", 1}, {"b", 2}}, "1 on a and 2 on b"},
+		{hydraLauncher, "-np 3", []placement.Host{{Name: "a", Slots: 1}, {Name: "b", Slots: 2}}, "1 on a and 2 on b"},
 		{hydraLauncher, "-np 3 --network-interfaces x,y", hosts, "not x,y"},
 		{hydraLauncher, "-np 3 --prefix-output-with-timestamp", hosts, "no time"},
 	} {

@@ -18,6 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 	"github.com/gorovod/gorovod/internal/launch/notice"
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
@@ -250,10 +251,10 @@ func checkSecret(count int, getenv func(string) string) error {
 func (f *flags) launchAt(name, path string, input []byte, all []nodes.Node) (code int, why report, err error) {
 	names := nodes.Names(all)
 	lines := map[string]*remote.Line{}
-	var hosts []Host
+	var hosts []placement.Host
 	total := 0
 	for i, n := range all {
-		hosts = append(hosts, Host{names[i], n.Slots})
+		hosts = append(hosts, placement.Host{Name: names[i], Slots: n.Slots})
 		total += n.Slots
 		if n.Conn != nil {
 			lines[names[i]] = remote.NodeLine(n, names[i])
@@ -268,7 +269,7 @@ func (f *flags) launchAt(name, path string, input []byte, all []nodes.Node) (cod
 	if np == 0 {
 		np = total
 	}
-	slots, err := assign(hosts, np)
+	slots, err := placement.Assign(hosts, np)
 	if err != nil {
 		return ending.UsageCode, why, err
 	}

@@ -6,12 +6,13 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // rank is one slot of a job while its command runs.
 type rank struct {
-	Slot
+	placement.Slot
 	supervised
 	crew spawn.Crew
 	pid  atomic.Int64 // of the command; 0 until it is known

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/launch/placement"
 )
 
 // A file that is no file of settings is refused in bounded time and space. The error has the file's name and the
@@ -78,7 +80,7 @@ func TestHostsThroughAPipe(t *testing.T) {
 	}
 	go os.WriteFile(pipe, []byte("a slots=2\nb slots=1\n"), 0)
 	hosts, err := (&flags{Hostfile: pipe}).hosts()
-	if err != nil || !slices.Equal(hosts, []Host{{"a", 2}, {"b", 1}}) {
+	if err != nil || !slices.Equal(hosts, []placement.Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 1}}) {
 		t.Errorf("%v, %v", hosts, err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package notice finds out that this machine is to go: by a signal, by a file, or by the page on which a cloud announces
-// it. It only tells; leaving the job is for the caller.
+// Package notice finds out that this machine is to go: by a signal, by a file, or by the page on which a cloud
+// announces it. It only tells; leaving the job is for the caller.
 package notice
 
 import (

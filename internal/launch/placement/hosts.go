@@ -1,4 +1,6 @@
-package launch
+// Package placement reads which hosts a job has, with how many slots, gives each rank its place, and makes the
+// environment of a rank there. It knows which names mean this host. It starts nothing.
+package placement
 
 import (
 	"context"
@@ -29,17 +31,17 @@ type Slot struct {
 	CrossRank, CrossSize int
 }
 
-// maxSlots keeps sums of slots far from overflow.
-const maxSlots = 1 << 20
+// MaxSlots keeps sums of slots far from overflow.
+const MaxSlots = 1 << 20
 
-// hostEntry matches a name or an address with slots. ssh would read a name that begins with a dash as an option.
-var hostEntry = lazyregexp.New(`^(?:\w[\w.-]*|\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]):[0-9]+$`)
+// HostEntry matches a name or an address with slots. ssh would read a name that begins with a dash as an option.
+var HostEntry = lazyregexp.New(`^(?:\w[\w.-]*|\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]):[0-9]+$`)
 
-// parseHosts parses host1:2,host2:4. It leaves out hosts with 0 slots.
-func parseHosts(text string) ([]Host, error) {
+// ParseHosts parses host1:2,host2:4. It leaves out hosts with 0 slots.
+func ParseHosts(text string) ([]Host, error) {
 	var hosts []Host
 	for _, entry := range strings.Split(text, ",") {
-		if !hostEntry().MatchString(entry) {
+		if !HostEntry().MatchString(entry) {
 			advice := ""
 			if strings.Contains(entry, "@") {
 				advice = "; another user is named in ~/.ssh/config (User)"
@@ -49,7 +51,7 @@ func parseHosts(text string) ([]Host, error) {
 				"instance localhost:2%s", printable.Short(entry), printable.Short(text), advice)
 		}
 		colon := strings.LastIndexByte(entry, ':')
-		h, err := newHost(entry[:colon], entry[colon+1:])
+		h, err := NewHost(entry[:colon], entry[colon+1:])
 		if err != nil {
 			return nil, fmt.Errorf("-H %s: %w", printable.Short(text), err)
 		}
@@ -62,10 +64,10 @@ func parseHosts(text string) ([]Host, error) {
 	return hosts, nil
 }
 
-// parseHostfile parses lines like "host slots=4", or "host:4" as MPICH has them. Blank lines and comments (#)
+// ParseHostfile parses lines like "host slots=4", or "host:4" as MPICH has them. Blank lines and comments (#)
 // are skipped, and so is the byte order mark that some editors put at a file's beginning. Hosts with 0 slots are left
 // out.
-func parseHostfile(path, text string) ([]Host, error) {
+func ParseHostfile(path, text string) ([]Host, error) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	var hosts []Host
 	for i, line := range strings.Split(text, "\n") {
@@ -78,18 +80,18 @@ func parseHostfile(path, text string) ([]Host, error) {
 		switch {
 		case len(fields) == 2:
 			slots, ok = strings.CutPrefix(fields[1], "slots=")
-		case hostEntry().MatchString(fields[0]):
+		case HostEntry().MatchString(fields[0]):
 			colon := strings.LastIndexByte(fields[0], ':')
 			fields[0], slots, ok = fields[0][:colon], fields[0][colon+1:], true
 		}
 		if strings.Count(fields[0], ":") > 1 && fields[0][0] != '[' {
 			fields[0] = "[" + fields[0] + "]"
 		}
-		if !ok || !hostEntry().MatchString(fields[0]+":"+slots) {
+		if !ok || !HostEntry().MatchString(fields[0]+":"+slots) {
 			return nil, fmt.Errorf("%s:%d: %q does not look like: host slots=2", path, i+1,
 				printable.Short(strings.TrimSpace(line)))
 		}
-		h, err := newHost(fields[0], slots)
+		h, err := NewHost(fields[0], slots)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, i+1, err)
 		}
@@ -109,33 +111,33 @@ func withSlots(hosts []Host) []Host {
 	return slices.DeleteFunc(hosts, func(h Host) bool { return h.Slots == 0 })
 }
 
-func newHost(name, slots string) (Host, error) {
+func NewHost(name, slots string) (Host, error) {
 	name = strings.Trim(name, "[]")
 	n, err := strconv.Atoi(slots)
-	if err != nil || n < 0 || n > maxSlots {
+	if err != nil || n < 0 || n > MaxSlots {
 		return Host{}, fmt.Errorf("%s slots on host %s: a number from 0 to %d is needed", printable.Short(slots),
-			printable.Short(name), maxSlots)
+			printable.Short(name), MaxSlots)
 	}
 	return Host{name, n}, nil
 }
 
-// assign gives np ranks their places: the hosts in the given order, all slots of a host one after the other. Entries
+// Assign gives np ranks their places: the hosts in the given order, all slots of a host one after the other. Entries
 // with one name are one host.
-func assign(hosts []Host, np int) ([]Slot, error) {
+func Assign(hosts []Host, np int) ([]Slot, error) {
 	total := 0
 	index := map[string]int{}
 	var merged []Host
 	for _, h := range hosts {
-		total = min(total+h.Slots, maxSlots)
+		total = min(total+h.Slots, MaxSlots)
 		if i, ok := index[h.Name]; ok {
-			merged[i].Slots = min(merged[i].Slots+h.Slots, maxSlots)
+			merged[i].Slots = min(merged[i].Slots+h.Slots, MaxSlots)
 			continue
 		}
 		index[h.Name] = len(merged)
 		merged = append(merged, h)
 	}
 	if total < np {
-		return nil, tooFewSlots(merged, np, total)
+		return nil, TooFewSlots(merged, np, total)
 	}
 	var slots []Slot
 	crossSize := map[int]int{} // by local rank
@@ -153,8 +155,8 @@ func assign(hosts []Host, np int) ([]Slot, error) {
 	return slots, nil
 }
 
-// tooFewSlots is the error for more processes than slots.
-func tooFewSlots(hosts []Host, np, total int) error {
+// TooFewSlots is the error for more processes than slots.
+func TooFewSlots(hosts []Host, np, total int) error {
 	var list []string
 	for _, h := range hosts[:min(len(hosts), 8)] {
 		name := h.Name
@@ -177,12 +179,12 @@ func tooFewSlots(hosts []Host, np, total int) error {
 // lookupTimeout is how long it may take to find out whether a name means this host.
 const lookupTimeout = 5 * time.Second
 
-// locals finds out which hosts are this one.
-func locals(hosts []Host) map[string]bool {
+// Locals finds out which hosts are this one.
+func Locals(hosts []Host) map[string]bool {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	found := map[string]bool{}
-	own := ownNames()
+	own := ThisHost()
 	room := make(chan struct{}, 64)
 	for _, h := range hosts {
 		wg.Go(func() {
@@ -198,16 +200,17 @@ func locals(hosts []Host) map[string]bool {
 	return found
 }
 
-// isLocal reports whether one name means this host.
-func isLocal(name string) bool { return ownNames().mean(name) }
+// IsLocal reports whether one name means this host.
+func IsLocal(name string) bool { return ThisHost().mean(name) }
 
-// selves are this host's names.
-type selves struct {
+// HostNames are a host's names and addresses.
+type HostNames struct {
 	names []string
 	addrs []net.Addr
 }
 
-func ownNames() (s selves) {
+// ThisHost are the names and addresses of this host.
+func ThisHost() (s HostNames) {
 	s.names = []string{"localhost"}
 	if own, err := os.Hostname(); err == nil {
 		short, _, _ := strings.Cut(own, ".")
@@ -218,7 +221,7 @@ func ownNames() (s selves) {
 }
 
 // mean reports whether name is this host. It may have to ask the name service.
-func (s selves) mean(name string) bool {
+func (s HostNames) mean(name string) bool {
 	if slices.ContainsFunc(s.names, func(own string) bool { return strings.EqualFold(name, own) }) {
 		return true
 	}
@@ -245,7 +248,7 @@ func (s selves) mean(name string) bool {
 	return false
 }
 
-// isOwnName reports whether a host's name is one of this host, without asking the name service.
-func (s selves) isOwnName(host string) bool {
+// Has reports whether a host's name is one of this host, without asking the name service.
+func (s HostNames) Has(host string) bool {
 	return slices.ContainsFunc(s.names, func(own string) bool { return strings.EqualFold(host, own) })
 }

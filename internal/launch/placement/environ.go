@@ -1,4 +1,4 @@
-package launch
+package placement
 
 import (
 	"encoding/hex"
@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
@@ -21,10 +20,10 @@ import (
 // alternative matches from the start of the name. Secrets of other jobs are not passed on either.
 var notExported = lazyregexp.New(`^(BASH_FUNC_.*|OLDPWD|.*CUDA_VISIBLE_DEVICES)`)
 
-// exportable returns the variables of env that processes inherit. If another launcher has started this one as a process
+// Exportable returns the variables of env that processes inherit. If another launcher has started this one as a process
 // of its job, the variables of that place are left out. So are those by which rank 0 would show the job, as this
 // launcher does.
-func exportable(env []string) []string {
+func Exportable(env []string) []string {
 	inherited := environment.Inherited(func(name string) (string, bool) {
 		for _, e := range env {
 			if n, v, _ := strings.Cut(e, "="); n == name {
@@ -51,8 +50,8 @@ func exportable(env []string) []string {
 var ofOneHost = lazyregexp.New(
 	`^(SSH_.*|HOSTNAME|XDG_RUNTIME_DIR|XDG_SESSION_.*|DBUS_SESSION_BUS_ADDRESS|TMUX.*|STY|WINDOWID)$`)
 
-// forOthers returns those variables of env that processes on other hosts inherit.
-func forOthers(env []string) []string {
+// ForOthers returns those variables of env that processes on other hosts inherit.
+func ForOthers(env []string) []string {
 	var kept []string
 	for _, e := range env {
 		if name, _, _ := strings.Cut(e, "="); !ofOneHost().MatchString(name) {
@@ -62,9 +61,9 @@ func forOthers(env []string) []string {
 	return kept
 }
 
-// environ is the environment of one rank's process. job has the variables that all ranks of its host share.
-func (s Slot) environ(base []string, job map[string]string) []string {
-	set := s.variables()
+// Environ is the environment of one rank's process. job has the variables that all ranks of its host share.
+func (s Slot) Environ(base []string, job map[string]string) []string {
+	set := s.Variables()
 	maps.Copy(set, job)
 	env := make([]string, 0, len(set))
 	for name, value := range set {
@@ -73,8 +72,8 @@ func (s Slot) environ(base []string, job map[string]string) []string {
 	return environment.Overlay(base, env)
 }
 
-// variables are the variables of a rank's place.
-func (s Slot) variables() map[string]string {
+// Variables are the variables of a rank's place.
+func (s Slot) Variables() map[string]string {
 	return map[string]string{
 		"HOROVOD_HOSTNAME":       s.Host,
 		"HOROVOD_RANK":           strconv.Itoa(s.Rank),
@@ -89,8 +88,8 @@ func (s Slot) variables() map[string]string {
 	}
 }
 
-// shared are the variables of all ranks that find the rendezvous at these addresses: the secret and the interfaces.
-func shared(key []byte, addrs []netip.AddrPort, interfaces []string) map[string]string {
+// Shared are the variables of all ranks that find the rendezvous at these addresses: the secret and the interfaces.
+func Shared(key []byte, addrs []netip.AddrPort, interfaces []string) map[string]string {
 	set := map[string]string{spawn.SecretVariable: hex.EncodeToString(key)}
 	maps.Copy(set, meeting.Variables(addrs))
 	if len(interfaces) > 0 {
@@ -98,15 +97,4 @@ func shared(key []byte, addrs []netip.AddrPort, interfaces []string) map[string]
 		set["HOROVOD_GLOO_IFACE"], set["NCCL_SOCKET_IFNAME"] = list, list
 	}
 	return set
-}
-
-// misspeltVariables lists the variables of an environment whose names are misspelt, with those that were meant. Ranks
-// do not repeat it.
-func misspeltVariables(environ []string) []string {
-	var names []string
-	for _, variable := range environ {
-		name, _, _ := strings.Cut(variable, "=")
-		names = append(names, name)
-	}
-	return config.Misspelt(names)
 }
