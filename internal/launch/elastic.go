@@ -20,6 +20,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/discovery"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
@@ -65,15 +66,15 @@ type post struct {
 // runElastic is horovodrun for elastic jobs.
 func runElastic(name string, f *flags, input []byte) (code int, why report, err error) {
 	env := f.environ(os.Environ())
-	o := driver.Options{Config: f.membership(env), DiscoverEvery: discoverEvery, Grace: f.grace(),
+	o := driver.Options{Config: f.membership(env), DiscoverEvery: discovery.Interval, Grace: f.grace(),
 		Certificates: f.certificates}
-	var d *discovery
+	var d *discovery.Script
 	if f.DiscoveryScript != "" {
-		d = &discovery{script: f.DiscoveryScript, slots: 1}
+		d = &discovery.Script{Command: f.DiscoveryScript, Slots: 1}
 		if f.SlotsPerHost != nil {
-			d.slots = *f.SlotsPerHost
+			d.Slots = *f.SlotsPerHost
 		}
-		o.Discover, o.FirstDiscovery, o.SlowDiscovery = d.hosts, f.firstDiscovery(), slowDiscovery
+		o.Discover, o.FirstDiscovery, o.SlowDiscovery = d.Hosts, f.firstDiscovery(), discovery.Slow
 	} else if o.Hosts, err = f.elasticHosts(); err != nil {
 		return ending.UsageCode, why, err
 	}
@@ -86,7 +87,7 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 	if o.Discover != nil {
 		e.going = &leavers{job: e, hosts: map[string]bool{}}
 		o.Discover = e.going.without(o.Discover)
-		d.say = e.say
+		d.Say = e.say
 	}
 	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts,
 		func(h membership.Host) bool { return !placement.IsLocal(h.Name) })

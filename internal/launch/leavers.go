@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/elastic/membership"
+	"github.com/gorovod/gorovod/internal/launch/discovery"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 )
 
@@ -45,7 +46,7 @@ func (l *leavers) await(c *remote.Crew) {
 		return
 	}
 	l.set(c.Host(), true)
-	time.AfterFunc(2*discoverEvery, func() { // by then the driver has discovered that the host is gone
+	time.AfterFunc(2*discovery.Interval, func() { // by then the driver has discovered that the host is gone
 		l.job.driver.Vacated(c.Host(), c.Close)
 	})
 	<-c.Lost()
