@@ -3,14 +3,13 @@ package launch
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
 	"github.com/gorovod/gorovod/internal/observe/door"
@@ -35,12 +34,12 @@ type audience struct {
 
 // openAudience opens what the user asks for, and the socket for gorovod top, and begins the summary. say and ranks are
 // those of openReaders.
-func (f *flags) openAudience(say func(text string), ranks int) (*audience, error) {
-	least, on, err := summary.From(f.lookup(summary.Variable))
+func openAudience(f *flags.Flags, say func(text string), ranks int) (*audience, error) {
+	least, on, err := summary.From(f.Lookup(summary.Variable))
 	if err != nil {
 		return nil, err
 	}
-	a, err := f.openReaders(say, ranks)
+	a, err := openReaders(f, say, ranks)
 	if err == nil && on {
 		a.ledger, a.least = &summary.Ledger{}, least
 		a.running.Go(func() { a.ledger.Run(a.over) })
@@ -56,7 +55,7 @@ func sayer(name string) func(text string) {
 // openReaders is openAudience for jobs that end without a summary. say tells the user where the pages are. ranks is
 // about how many ranks this host has. If it is 0, they may run already or elsewhere, so how fast this host copies
 // memory is not measured.
-func (f *flags) openReaders(say func(text string), ranks int) (*audience, error) {
+func openReaders(f *flags.Flags, say func(text string), ranks int) (*audience, error) {
 	a := &audience{overview: overview.New(), over: make(chan struct{})}
 	a.running.Go(func() { a.overview.Run(a.over) })
 	if err := a.openMetrics(f, say); err != nil {
@@ -71,24 +70,12 @@ func (f *flags) openReaders(say func(text string), ranks int) (*audience, error)
 	return a, nil
 }
 
-// lookup is a variable of the ranks' environment, which -x can change, or else the launcher's own. It says what the
-// launcher shows and reports of them.
-func (f *flags) lookup(name string) string { return environment.Get(f.environ(os.Environ()), name) }
-
-// asked returns an option's value, or else its variable's, and the name of the one it took, for errors.
-func (f *flags) asked(value, option, variable string) (address, said string) {
-	if value != "" {
-		return value, option
-	}
-	return f.lookup(variable), variable
-}
-
-func (a *audience) openMetrics(f *flags, say func(text string)) error {
-	address, said := f.asked(f.MetricsPort, "--metrics-port", metrics.Variable)
+func (a *audience) openMetrics(f *flags.Flags, say func(text string)) error {
+	address, said := f.Asked(f.MetricsPort, "--metrics-port", metrics.Variable)
 	if address == "" {
 		return nil
 	}
-	o, err := door.From(address, f.lookup)
+	o, err := door.From(address, f.Lookup)
 	if err != nil {
 		return fmt.Errorf("%s: %w", said, err)
 	}
@@ -99,12 +86,12 @@ func (a *audience) openMetrics(f *flags, say func(text string)) error {
 	return nil
 }
 
-func (a *audience) openPage(f *flags, say func(text string), ranks int) error {
-	address, said := f.asked(f.Dashboard, "--dashboard", dashboard.Variable)
+func (a *audience) openPage(f *flags.Flags, say func(text string), ranks int) error {
+	address, said := f.Asked(f.Dashboard, "--dashboard", dashboard.Variable)
 	if address == "" {
 		return nil
 	}
-	o, err := door.From(address, f.lookup)
+	o, err := door.From(address, f.Lookup)
 	if err != nil {
 		return fmt.Errorf("%s: %w", said, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
 	"github.com/gorovod/gorovod/internal/observe/door"
 	"github.com/gorovod/gorovod/internal/observe/metrics"
@@ -101,9 +102,9 @@ func TestExportedVariablesOpenPages(t *testing.T) {
 	var spans atomic.Int64
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { spans.Add(1) }))
 	defer collector.Close()
-	f := &flags{Export: []string{metrics.Variable + "=0", dashboard.Variable + "=0", door.TokenVariable + "=" + token,
-		otlp.Variable + "=1", "OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL}}
-	a, err := f.openReaders(func(string) {}, 0)
+	f := &flags.Flags{Export: []string{metrics.Variable + "=0", dashboard.Variable + "=0", door.TokenVariable + "=" +
+		token, otlp.Variable + "=1", "OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL}}
+	a, err := openReaders(f, func(string) {}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,14 +122,14 @@ func TestExportedVariablesOpenPages(t *testing.T) {
 			t.Errorf("%s without the token: %s", page, answer.Status)
 		}
 	}
-	reports, err := f.openTelemetry("program", func(string) {})
+	reports, err := openTelemetry(f, "program", func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if reports.End(0); spans.Load() == 0 {
 		t.Error("no spans are sent")
 	}
-	if _, err := (&flags{Export: []string{otlp.Variable + "=x"}}).openTelemetry("program", nil); err == nil {
+	if _, err := openTelemetry(&flags.Flags{Export: []string{otlp.Variable + "=x"}}, "program", nil); err == nil {
 		t.Error("a wrong value is ignored")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/wire"
@@ -54,25 +55,25 @@ const maxRounds = 31
 // examine is gorovod doctor for hosts. It prints a report, and returns doctor.ErrUnwell if a job could not run.
 func examine(o doctor.Cluster, w io.Writer) error {
 	hosts := []placement.Host{{Name: "localhost", Slots: 1}}
-	f := &flags{Hosts: o.Hosts, Hostfile: o.Hostfile, SSHPort: o.SSHPort, SSHIdentityFile: o.SSHIdentityFile,
-		RemoteCommand: o.RemoteCommand, command: []string{o.Python}}
+	f := &flags.Flags{Hosts: o.Hosts, Hostfile: o.Hostfile, SSHPort: o.SSHPort, SSHIdentityFile: o.SSHIdentityFile,
+		RemoteCommand: o.RemoteCommand, Command: []string{o.Python}}
 	if o.Hosts != "" || o.Hostfile != "" {
 		var err error
-		if hosts, err = f.hosts(); err != nil {
+		if hosts, err = f.HostList(); err != nil {
 			return doctor.Misuse{Err: err}
 		}
 	}
-	if err := f.checkSSHPort(); err != nil {
+	if err := f.CheckSSHPort(); err != nil {
 		return doctor.Misuse{Err: err}
 	}
-	if err := f.checkFiles(); err != nil {
+	if err := f.CheckFiles(); err != nil {
 		return doctor.Misuse{Err: err}
 	}
 	key := make([]byte, 32)
 	rand.Read(key)
 	ctx, stop := interpreter.Interruptible()
 	defer stop()
-	r := f.remoteShell()
+	r := f.RemoteShell()
 	r.Timeout = time.Duration(*o.StartTimeout) * time.Second
 	patients := admit(ctx, merge(hosts), r, key)
 	defer func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/drive"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/overview"
@@ -42,8 +43,8 @@ type driveFlags struct {
 func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (code int, err error) {
 	o := &driveFlags{}
 	args = slices.Clone(args)
-	if i := slices.Index(args, dashboardOption); i >= 0 {
-		args[i] += "=" + anyPort
+	if i := slices.Index(args, flags.DashboardOption); i >= 0 {
+		args[i] += "=" + flags.AnyPort
 	}
 	help, err := driveCommand.Parse(name, o, args)
 	switch {
@@ -53,18 +54,18 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 		return ending.UsageCode, err
 	}
 	var watch drive.Watch
-	f := &flags{MetricsPort: o.MetricsPort, Dashboard: o.Dashboard}
-	if watch.Certificates, err = checkedCertificates(f.lookup); err != nil {
+	f := &flags.Flags{MetricsPort: o.MetricsPort, Dashboard: o.Dashboard}
+	if watch.Certificates, err = flags.CheckedCertificates(f.Lookup); err != nil {
 		return ending.UsageCode, err
 	}
-	a, err := f.openAudience(func(text string) { watch.Greeting = append(watch.Greeting, text) }, 0)
+	a, err := openAudience(f, func(text string) { watch.Greeting = append(watch.Greeting, text) }, 0)
 	if err != nil {
 		return ending.UsageCode, err
 	}
 	defer a.close()
 	watch.Greeting = append(watch.Greeting, misspeltVariables(os.Environ())...)
 	var warnings safeLines
-	telemetry, err := f.openTelemetry("gorovod", warnings.add)
+	telemetry, err := openTelemetry(f, "gorovod", warnings.add)
 	if err != nil {
 		return ending.UsageCode, err
 	}

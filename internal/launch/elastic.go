@@ -23,6 +23,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/discovery"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/placement"
@@ -64,26 +65,26 @@ type post struct {
 }
 
 // runElastic is horovodrun for elastic jobs.
-func runElastic(name string, f *flags, input []byte) (code int, why report, err error) {
-	env := f.environ(os.Environ())
-	o := driver.Options{Config: f.membership(env), DiscoverEvery: discovery.Interval, Grace: f.grace(),
-		Certificates: f.certificates}
+func runElastic(name string, f *flags.Flags, input []byte) (code int, why report, err error) {
+	env := f.Environ(os.Environ())
+	o := driver.Options{Config: f.Membership(env), DiscoverEvery: discovery.Interval, Grace: f.Grace(),
+		Certificates: f.Certificates}
 	var d *discovery.Script
 	if f.DiscoveryScript != "" {
 		d = &discovery.Script{Command: f.DiscoveryScript, Slots: 1}
 		if f.SlotsPerHost != nil {
 			d.Slots = *f.SlotsPerHost
 		}
-		o.Discover, o.FirstDiscovery, o.SlowDiscovery = d.Hosts, f.firstDiscovery(), discovery.Slow
-	} else if o.Hosts, err = f.elasticHosts(); err != nil {
+		o.Discover, o.FirstDiscovery, o.SlowDiscovery = d.Hosts, f.FirstDiscovery(), discovery.Slow
+	} else if o.Hosts, err = f.ElasticHosts(); err != nil {
 		return ending.UsageCode, why, err
 	}
-	path, code, err := spawn.FindCommand(f.command[0], os.Getenv("PATH"))
+	path, code, err := spawn.FindCommand(f.Command[0], os.Getenv("PATH"))
 	if err != nil {
 		return code, why, err
 	}
-	e := f.elasticJob(name, path, env, input)
-	e.Remote = f.remoteShell()
+	e := newElasticJob(f, name, path, env, input)
+	e.Remote = f.RemoteShell()
 	if o.Discover != nil {
 		e.going = &leavers{job: e, hosts: map[string]bool{}}
 		o.Discover = e.going.without(o.Discover)
@@ -91,13 +92,13 @@ func runElastic(name string, f *flags, input []byte) (code int, why report, err 
 	}
 	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts,
 		func(h membership.Host) bool { return !placement.IsLocal(h.Name) })
-	return f.launchElastic(e, o, far)
+	return launchElastic(f, e, o, far)
 }
 
-// elasticJob makes the job, without the way to other hosts.
-func (f *flags) elasticJob(name, path string, env []string, input []byte) *elasticJob {
+// newElasticJob makes the job, without the way to other hosts.
+func newElasticJob(f *flags.Flags, name, path string, env []string, input []byte) *elasticJob {
 	e := &elasticJob{
-		Job: &Job{Name: name, Path: path, Args: f.command, Env: env,
+		Job: &Job{Name: name, Path: path, Args: f.Command, Env: env,
 			Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename, Input: input, ResultDir: f.Results,
 			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: ranksStdout, Stderr: os.Stderr},
 		slots: func(string) int { return 64 }, isLocal: placement.IsLocal, crews: map[string]*post{},
@@ -108,21 +109,21 @@ func (f *flags) elasticJob(name, path string, env []string, input []byte) *elast
 }
 
 // launchElastic runs the job to its end. far: the job may have other hosts.
-func (f *flags) launchElastic(e *elasticJob, o driver.Options, far bool) (code int, why report, err error) {
+func launchElastic(f *flags.Flags, e *elasticJob, o driver.Options, far bool) (code int, why report, err error) {
 	if f.OutputFilename != "" { // otherwise each worker would fail on its own, and be tried again
 		if err := os.MkdirAll(f.OutputFilename, 0o777); err != nil {
 			return 1, why, fmt.Errorf("--output-filename: %w", err)
 		}
 	}
-	for _, note := range f.notes(far) {
+	for _, note := range f.Notes(far) {
 		warn(e.Name, note)
 	}
-	if e.Audience, err = f.openAudience(sayer(e.Name), f.NumProc); err != nil {
+	if e.Audience, err = openAudience(f, sayer(e.Name), f.NumProc); err != nil {
 		return ending.UsageCode, why, err
 	}
 	defer e.Audience.close()
 	e.Audience.setLines(e.linesOf)
-	if e.Telemetry, err = f.openTelemetry(f.command[0], func(text string) { warn(e.Name, text) }); err != nil {
+	if e.Telemetry, err = openTelemetry(f, f.Command[0], func(text string) { warn(e.Name, text) }); err != nil {
 		return ending.UsageCode, why, err
 	}
 	o.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {

@@ -1,9 +1,6 @@
 package launch
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/launch/discovery"
@@ -53,47 +50,6 @@ func FuzzHosts(f *testing.F) {
 					t.Errorf("%s %q: %+v", from, text, s)
 				}
 			}
-		}
-	})
-}
-
-// A file of settings is read or refused, whatever bytes it has.
-func FuzzConfigFile(f *testing.F) {
-	f.Add("controller: gloo\nparams:\n  fusion_threshold_mb: 32\n  cycle_time_ms: 1.5\ntimeline:\n  filename: t\n")
-	f.Add("params: &a\n  cache_capacity: 99999999999999999999\n")
-	f.Add("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n")
-	f.Add("logging:\n  level: info\n  with_timestamp: yes\nstall_check: {enabled: false, warning_time_seconds: -1}\n")
-	f.Add("--- 1\n--- {}\n\t")
-	path := filepath.Join(f.TempDir(), "settings.yaml")
-	f.Fuzz(func(t *testing.T, text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if f, err := parseFlags("horovodrun", []string{"-np", "2", "--config-file", path, "true"}); err == nil {
-			f.tune(f.environ(nil))
-		}
-	})
-}
-
-// Command lines are understood or refused with words. So are those that the launcher builds for agents and other
-// launchers.
-func FuzzFlags(f *testing.F) {
-	for _, line := range []string{"-np 2 python train.py", "-H a:1,b:2 --verbose -- x",
-		"--min-np 1 --max-np 3 --host-discovery-script ./d --slots-per-host 2 x",
-		"-np -1", "--timeline-filename", "-p 22 -i k --start-timeout 1e9 x", "--config-file /dev/null x", "-np=2 -cb",
-		"--blacklist-cooldown-range 1 2 -np 1 x", "-np \x00"} {
-		f.Add(line)
-	}
-	f.Fuzz(func(t *testing.T, line string) {
-		if strings.Contains(line, "config-file") && !strings.Contains(line, "/dev/null") {
-			return // the option names a file to read
-		}
-		o, err := parseFlags("horovodrun", strings.Fields(line))
-		switch {
-		case err != nil && strings.TrimSpace(err.Error()) == "":
-			t.Errorf("%q is refused without a word", line)
-		case err == nil && o == nil:
-			t.Errorf("%q is neither understood nor refused", line)
 		}
 	})
 }

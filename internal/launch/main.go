@@ -19,6 +19,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/joining/observer"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
@@ -67,7 +68,7 @@ func Main(argv []string) int {
 		case argv[0] == "bench":
 			return bench.Main("gorovod bench", argv[1:], os.Stdout, os.Stderr)
 		case argv[0] == manifests.Command.Name:
-			return exit(name + " k8s")(manifests.Main(name+" k8s", argv[1:], os.Stdout, rendered))
+			return exit(name + " k8s")(manifests.Main(name+" k8s", argv[1:], os.Stdout, flags.Rendered))
 		case argv[0] == tracemerge.Command.Name:
 			return exit(name + " trace")(tracemerge.Main(name+" trace", argv[1:], os.Stdout))
 		case argv[0] == observer.Subcommand:
@@ -153,39 +154,39 @@ func run(name string, args []string) (code int, err error) {
 
 // launch parses and checks everything before it starts anything. why is the cause of a failure after the start.
 func launch(name string, args []string) (code int, why report, err error) {
-	f, err := parseFlags(name, args)
-	if out := rangeError(""); f != nil && f.Parsed && errors.As(err, &out) {
-		return show(name, refusedValue(out)), why, nil
+	f, err := flags.Parse(name, args)
+	if out := flags.RangeError(""); f != nil && f.Parsed && errors.As(err, &out) {
+		return show(name, flags.RefusedValue(out)), why, nil
 	}
 	if err != nil {
 		return ending.UsageCode, why, err
 	}
-	useLogFormat(f.environ(os.Environ()))
+	useLogFormat(f.Environ(os.Environ()))
 	switch {
-	case f.help != "":
-		return show(name, f.help), why, nil
+	case f.Help != "":
+		return show(name, f.Help), why, nil
 	case f.Version:
 		return show(name, fmt.Sprintf("%s (gorovod %s)\n", version.Horovod, version.Version)), why, nil
 	case f.CheckBuild:
-		summary, note, err := checkBuild(f.command, f.environ(os.Environ()))
+		summary, note, err := checkBuild(f.Command, f.Environ(os.Environ()))
 		if err != nil {
 			return 1, why, fmt.Errorf("--check-build: %w", err)
 		}
 		warn(name, note)
 		return show(name, summary), why, nil
 	case f.Parsed:
-		text, err := f.parsed()
+		text, err := f.JSON()
 		return show(name, text), why, err
 	}
-	for _, warning := range f.warnings {
+	for _, warning := range f.Warnings {
 		warn(name, warning)
 	}
-	if !f.MPI && (f.place == nil || f.place.Rank == 0) { // once for the job: MPI's rank 0 warns itself
-		for _, text := range misspeltVariables(f.environ(os.Environ())) {
+	if !f.MPI && (f.Place == nil || f.Place.Rank == 0) { // once for the job: MPI's rank 0 warns itself
+		for _, text := range misspeltVariables(f.Environ(os.Environ())) {
 			warn(name, text)
 		}
 	}
-	if err := f.checkFiles(); err != nil {
+	if err := f.CheckFiles(); err != nil {
 		return ending.UsageCode, why, err
 	}
 	if f.Lifeline != nil {
@@ -197,25 +198,25 @@ func launch(name string, args []string) (code int, why report, err error) {
 			return ending.UsageCode, why, err
 		}
 	}
-	if f.mpiJob {
-		f.sayMPIJob(name)
+	if f.MPIJob {
+		f.SayMPIJob(name)
 	}
-	if f.place != nil {
-		return f.launchNodes(name, input)
+	if f.Place != nil {
+		return launchNodes(f, name, input)
 	}
-	if f.elastic() {
+	if f.IsElastic() {
 		return runElastic(name, f, input)
 	}
 	if f.MPI {
 		code, err = runMPI(f)
 		return code, why, err
 	}
-	return f.launchRanks(name, input)
+	return launchRanks(f, name, input)
 }
 
 // launchRanks starts a job with a fixed number of ranks, and waits for its end.
-func (f *flags) launchRanks(name string, input []byte) (code int, why report, err error) {
-	hosts, err := f.hosts()
+func launchRanks(f *flags.Flags, name string, input []byte) (code int, why report, err error) {
+	hosts, err := f.HostList()
 	if err != nil {
 		return ending.UsageCode, why, err
 	}
@@ -233,7 +234,7 @@ func (f *flags) launchRanks(name string, input []byte) (code int, why report, er
 			far[slot.Host] = true
 		}
 	}
-	for _, note := range f.notes(here < len(slots)) {
+	for _, note := range f.Notes(here < len(slots)) {
 		warn(name, note)
 	}
 	if len(far) > 0 {
@@ -246,49 +247,49 @@ func (f *flags) launchRanks(name string, input []byte) (code int, why report, er
 		if err := spawn.CheckLimits(here); err != nil {
 			return ending.UsageCode, why, err
 		}
-		if path, code, err = spawn.FindCommand(f.command[0], os.Getenv("PATH")); err != nil {
+		if path, code, err = spawn.FindCommand(f.Command[0], os.Getenv("PATH")); err != nil {
 			return code, why, err
 		}
 	}
-	j := f.job(name, path, slots, input)
-	j.Remote, j.Local = f.remoteShell(), isHere
-	return f.launch(j)
+	j := newJob(f, name, path, slots, input)
+	j.Remote, j.Local = f.RemoteShell(), isHere
+	return runJob(f, j)
 }
 
-// job is the job with these slots, but for the way to other hosts.
-func (f *flags) job(name, path string, slots []placement.Slot, input []byte) *Job {
+// newJob is the job with these slots, but for the way to other hosts.
+func newJob(f *flags.Flags, name, path string, slots []placement.Slot, input []byte) *Job {
 	return &Job{
 		Name:         name,
 		Path:         path,
-		Args:         f.command,
+		Args:         f.Command,
 		Slots:        slots,
-		Env:          f.environ(os.Environ()),
+		Env:          f.Environ(os.Environ()),
 		Interfaces:   f.NetworkInterfaces,
 		Input:        input,
 		OutputDir:    f.OutputFilename,
 		ResultDir:    f.Results,
 		Timestamps:   f.PrefixTimestamp,
 		Verbose:      f.Verbose,
-		Certificates: f.certificates,
-		Grace:        f.grace(),
+		Certificates: f.Certificates,
+		Grace:        f.Grace(),
 		Stdout:       ranksStdout,
 		Stderr:       os.Stderr,
 	}
 }
 
-// launch is Job.Run, for the program's main function.
-func (f *flags) launch(j *Job) (code int, why report, err error) {
+// runJob is Job.Run, for the program's main function.
+func runJob(f *flags.Flags, j *Job) (code int, why report, err error) {
 	own, ranks := placement.ThisHost(), 0
 	for _, s := range j.Slots {
 		if own.Has(s.Host) {
 			ranks++
 		}
 	}
-	if j.Audience, err = f.openAudience(sayer(j.Name), ranks); err != nil {
+	if j.Audience, err = openAudience(f, sayer(j.Name), ranks); err != nil {
 		return ending.UsageCode, why, err
 	}
 	defer j.Audience.close()
-	if j.Telemetry, err = f.openTelemetry(f.command[0], func(text string) { warn(j.Name, text) }); err != nil {
+	if j.Telemetry, err = openTelemetry(f, f.Command[0], func(text string) { warn(j.Name, text) }); err != nil {
 		return ending.UsageCode, why, err
 	}
 	code, err = j.Run()
@@ -299,24 +300,6 @@ func (f *flags) launch(j *Job) (code int, why report, err error) {
 		return start.code, why, err
 	}
 	return code, j.why, err
-}
-
-// remote.Shell is the way to other hosts.
-func (f *flags) remoteShell() remote.Shell {
-	r := remote.Shell{Identity: f.SSHIdentityFile, Agent: f.RemoteCommand, Timeout: f.startTimeout(), Getenv: os.Getenv}
-	if f.SSHPort != nil {
-		r.Port = *f.SSHPort
-	}
-	r.Self, _ = os.Executable() // without it, what others are asked for is enough
-	if path, _, err := spawn.FindCommand(f.command[0], os.Getenv("PATH")); err == nil && filepath.IsAbs(path) {
-		r.Near = append(r.Near, filepath.Dir(path))
-	}
-	for _, home := range []string{os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")} {
-		if home != "" {
-			r.Near = append(r.Near, filepath.Join(home, "bin"))
-		}
-	}
-	return r
 }
 
 // hold ends this process, as SIGTERM does, at the end of fd: a pipe ends when the process at its other end is gone.

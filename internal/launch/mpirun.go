@@ -16,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
@@ -54,30 +55,30 @@ func mpiLauncherOf(version string) (mpiLauncher, error) {
 // manyHosts is how many hosts make this program turn off Open MPI's tree of ssh connections.
 const manyHosts = 64
 
-// mpirun is the command that starts the job by MPI, with Horovod's arguments. The command runs in env. It passes
+// mpirunCommand is the command that starts the job by MPI, with Horovod's arguments. The command runs in env. It passes
 // variables on by name, so that no argument holds a value.
-func (f *flags) mpirun(l mpiLauncher, hosts []placement.Host, env []string) ([]string, error) {
+func mpirunCommand(f *flags.Flags, l mpiLauncher, hosts []placement.Host, env []string) ([]string, error) {
 	names := make([]string, 0, len(env))
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	options := f.optionsOfOpenMPI
+	options := optionsOfOpenMPI
 	if l == hydraLauncher || l == intelLauncher {
-		options = f.optionsOfHydra
+		options = optionsOfHydra
 	}
-	words, err := options(l, hosts, names)
+	words, err := options(f, l, hosts, names)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat([]string{"mpirun"}, words, strings.Fields(f.MPIArgs), f.command), nil
+	return slices.Concat([]string{"mpirun"}, words, strings.Fields(f.MPIArgs), f.Command), nil
 }
 
 // optionsOfHydra are the options for the mpirun of MPICH and Intel. names are the variables for all ranks.
-func (f *flags) optionsOfHydra(l mpiLauncher, hosts []placement.Host, names []string) (words []string, err error) {
+func optionsOfHydra(f *flags.Flags, l mpiLauncher, hosts []placement.Host, names []string) (words []string, err error) {
 	add := func(more ...string) { words = append(words, more...) }
-	ssh, nics := f.sshOptions(), strings.Join(f.NetworkInterfaces, ",")
+	ssh, nics := sshOptions(f), strings.Join(f.NetworkInterfaces, ",")
 	perHost := hosts[0].Slots
 	var where []string
 	for _, h := range hosts {
@@ -115,9 +116,10 @@ func (f *flags) optionsOfHydra(l mpiLauncher, hosts []placement.Host, names []st
 }
 
 // optionsOfOpenMPI are the options for the mpirun of Open MPI and Spectrum MPI. names are the variables for all ranks.
-func (f *flags) optionsOfOpenMPI(l mpiLauncher, hosts []placement.Host, names []string) (words []string, err error) {
+func optionsOfOpenMPI(f *flags.Flags, l mpiLauncher, hosts []placement.Host, names []string) (words []string,
+	err error) {
 	add := func(more ...string) { words = append(words, more...) }
-	ssh, nics := f.sshOptions(), strings.Join(f.NetworkInterfaces, ",")
+	ssh, nics := sshOptions(f), strings.Join(f.NetworkInterfaces, ",")
 	where := make([]string, len(hosts))
 	for i, h := range hosts {
 		where[i] = fmt.Sprintf("%s:%d", h.Name, h.Slots)
@@ -147,7 +149,7 @@ func (f *flags) optionsOfOpenMPI(l mpiLauncher, hosts []placement.Host, names []
 	switch {
 	case nics != "":
 		add("--mca", "btl_tcp_if_include", nics)
-	case l == openMPILauncher && len(hosts) > 1 && !f.choosesInterfaces(names):
+	case l == openMPILauncher && len(hosts) > 1 && !choosesInterfaces(f, names):
 		add("--mca", "btl_tcp_if_exclude", bridgesOfAll)
 	}
 	if f.OutputFilename != "" {
@@ -163,7 +165,7 @@ func (f *flags) optionsOfOpenMPI(l mpiLauncher, hosts []placement.Host, names []
 }
 
 // sshOptions are the user's options for ssh.
-func (f *flags) sshOptions() string {
+func sshOptions(f *flags.Flags) string {
 	var options []string
 	if f.SSHPort != nil {
 		options = append(options, "-p "+strconv.Itoa(*f.SSHPort))
@@ -183,17 +185,17 @@ const bridgesOfAll = "lo,docker0,virbr0"
 
 // choosesInterfaces reports whether the user tells Open MPI which interfaces to use, by an argument or a variable.
 // names are those of the environment's variables.
-func (f *flags) choosesInterfaces(names []string) bool {
+func choosesInterfaces(f *flags.Flags, names []string) bool {
 	return strings.Contains(f.MPIArgs, "btl_tcp_if_") || slices.ContainsFunc(names,
 		func(name string) bool { return strings.HasPrefix(name, "OMPI_MCA_btl_tcp_if_") })
 }
 
 // allMPI lets MPI do everything. If the environment has chosen MPI, its own settings win.
-func (f *flags) allMPI(env []string) []string {
-	for _, name := range controllers {
+func allMPI(f *flags.Flags, env []string) []string {
+	for _, name := range flags.Controllers {
 		said := slices.ContainsFunc(env,
 			func(e string) bool { n, v, _ := strings.Cut(e, "="); return n == name && v != "" })
-		if !f.mpiByVariable || !said {
+		if !f.MPIByVariable || !said {
 			env = environment.Set(env, name, "mpi")
 		}
 	}
@@ -203,15 +205,15 @@ func (f *flags) allMPI(env []string) []string {
 // letRankZeroShow returns the ranks' environment env with the variables by which rank 0 shows the job: the ranks of
 // mpirun meet without this program (see package observer). It refuses what rank 0 could not open. here: rank 0 will be
 // on this host; otherwise its files and ports are not checked.
-func (f *flags) letRankZeroShow(env []string, here bool) ([]string, error) {
+func letRankZeroShow(f *flags.Flags, env []string, here bool) ([]string, error) {
 	for _, page := range []struct{ value, option, variable string }{
-		{f.MetricsPort, "--metrics-port", metrics.Variable}, {f.Dashboard, dashboardOption, dashboard.Variable}} {
-		address, said := f.asked(page.value, page.option, page.variable)
+		{f.MetricsPort, "--metrics-port", metrics.Variable}, {f.Dashboard, flags.DashboardOption, dashboard.Variable}} {
+		address, said := f.Asked(page.value, page.option, page.variable)
 		if address == "" {
 			continue
 		}
 		env = environment.Set(env, page.variable, address)
-		if token := f.lookup(door.TokenVariable); token != "" {
+		if token := f.Lookup(door.TokenVariable); token != "" {
 			env = environment.Set(env, door.TokenVariable, token)
 		}
 		o, err := door.From(address, func(name string) string {
@@ -236,7 +238,7 @@ func (f *flags) letRankZeroShow(env []string, here bool) ([]string, error) {
 }
 
 // mpiNotes describe options that mpirun does not have, or that change nothing in its jobs.
-func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
+func mpiNotes(f *flags.Flags, l mpiLauncher) (notes []string) {
 	for _, o := range []struct {
 		name  string
 		given bool
@@ -256,8 +258,8 @@ func (f *flags) mpiNotes(l mpiLauncher) (notes []string) {
 }
 
 // runMPI replaces this program by mpirun. It returns only an error.
-func runMPI(f *flags) (code int, err error) {
-	hosts, err := f.hosts()
+func runMPI(f *flags.Flags) (code int, err error) {
+	hosts, err := f.HostList()
 	if err != nil {
 		return ending.UsageCode, err
 	}
@@ -280,18 +282,18 @@ func runMPI(f *flags) (code int, err error) {
 	if err != nil {
 		return ending.UsageCode, err
 	}
-	env, err := f.letRankZeroShow(f.allMPI(f.environ(os.Environ())), placement.IsLocal(hosts[0].Name))
+	env, err := letRankZeroShow(f, allMPI(f, f.Environ(os.Environ())), placement.IsLocal(hosts[0].Name))
 	if err != nil {
 		return ending.UsageCode, err
 	}
-	words, err := f.mpirun(l, hosts, env)
+	words, err := mpirunCommand(f, l, hosts, env)
 	if err != nil {
 		return ending.UsageCode, err
 	}
-	if ssh := f.sshOptions(); ssh != "" && l == hydraLauncher {
+	if ssh := sshOptions(f); ssh != "" && l == hydraLauncher {
 		env = environment.Set(env, hydraArgsVariable, strings.TrimSpace(os.Getenv(hydraArgsVariable)+" "+ssh))
 	}
-	for _, note := range f.mpiNotes(l) {
+	for _, note := range mpiNotes(f, l) {
 		warn("horovodrun", note)
 	}
 	if f.Verbose {

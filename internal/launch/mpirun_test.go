@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 )
 
@@ -70,12 +71,12 @@ func TestMPICommand(t *testing.T) {
 		for i := range args {
 			args[i] = strings.ReplaceAll(args[i], "~", " ")
 		}
-		f, err := parseFlags("horovodrun", append(append([]string{"--mpi"}, args...), "prog", "arg"))
+		f, err := flags.Parse("horovodrun", append(append([]string{"--mpi"}, args...), "prog", "arg"))
 		if err != nil {
 			t.Errorf("%s: %v", c.args, err)
 			continue
 		}
-		words, err := f.mpirun(c.launcher, c.hosts, []string{"B=secret", "A=1"})
+		words, err := mpirunCommand(f, c.launcher, c.hosts, []string{"B=secret", "A=1"})
 		got := strings.Join(words, " ")
 		if err != nil {
 			got = err.Error()
@@ -192,5 +193,17 @@ func TestRankZeroOfMpirunShowsTheJob(t *testing.T) {
 			strings.Contains(arguments, "GOROVOD_METRICS_TOKEN ") != strings.Contains(c.names, "TOKEN") {
 			t.Errorf("%s %s: %v: %q, %s%s", c.env, c.args, err, values, arguments, says.String())
 		}
+	}
+}
+
+// A note names the options that mpirun has no use for.
+func TestNotesOnMPIOptions(t *testing.T) {
+	f, err := flags.Parse("horovodrun", strings.Fields("-np 2 --mpi --tcp --grace-period 1 --remote-command g "+
+		"--disable-cache x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, spectrum := len(mpiNotes(f, openMPILauncher)), len(mpiNotes(f, spectrumLauncher)); n != 4 || spectrum != 3 {
+		t.Errorf("%d notes for Open MPI, %d for IBM's, which has --tcp", n, spectrum)
 	}
 }

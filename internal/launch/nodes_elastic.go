@@ -12,6 +12,7 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 	"github.com/gorovod/gorovod/internal/launch/notice"
@@ -20,101 +21,72 @@ import (
 )
 
 // launchFleet is this node's part of an elastic job whose nodes have a launcher each.
-func (f *flags) launchFleet(name, path string, input []byte, self nodes.Node) (code int, why report, err error) {
+func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Node) (code int, why report, err error) {
 	var key []byte
-	if f.place.Count > 1 {
+	if f.Place.Count > 1 {
 		if key, err = nodesKey(os.Getenv); err != nil {
 			return ending.UsageCode, why, err
 		}
 	}
-	if f.place.Rank != 0 {
-		code, err = f.joinFleet(name, self, key)
+	if f.Place.Rank != 0 {
+		code, err = joinFleet(f, name, self, key)
 		return code, why, err
 	}
-	env := f.environ(os.Environ())
-	o := driver.Options{Config: f.fleetRules(env, self.Slots), Grace: f.grace(), Certificates: f.certificates,
+	env := f.Environ(os.Environ())
+	o := driver.Options{Config: f.FleetRules(env, self.Slots), Grace: f.Grace(), Certificates: f.Certificates,
 		Hosts: []membership.Host{{Name: self.Host, Slots: self.Slots}}}
 	if o.Config.Max < o.Config.NP {
 		return ending.UsageCode, why,
 			fmt.Errorf("the job needs %d processes to start, and may have %d (%d nodes of %d, or "+
-				"--max-np): raise --nnodes or --max-np", o.Config.NP, o.Config.Max, f.place.Count, self.Slots)
+				"--max-np): raise --nnodes or --max-np", o.Config.NP, o.Config.Max, f.Place.Count, self.Slots)
 	}
 	if err := spawn.CheckLimits(self.Slots); err != nil {
 		return ending.UsageCode, why, err
 	}
 	var l net.Listener
-	if f.place.Count > 1 {
-		if l, err = net.Listen("tcp", fmt.Sprintf(":%d", f.place.Port)); err != nil {
+	if f.Place.Count > 1 {
+		if l, err = net.Listen("tcp", fmt.Sprintf(":%d", f.Place.Port)); err != nil {
 			return 1, why, fmt.Errorf("this is node 0, to which the others come: %w: --master-port says another port",
 				err)
 		}
 	}
-	e := f.elasticJob(name, path, env, input)
-	if f.place.Least > 1 { // one node may do without others
+	e := newElasticJob(f, name, path, env, input)
+	if f.Place.Least > 1 { // one node may do without others
 		if _, err := meeting.Outward(e.Interfaces); err != nil {
 			return 1, why, err
 		}
 	}
-	e.Apart, e.Settings = true, f.settings(os.Environ())
+	e.Apart, e.Settings = true, f.Settings(os.Environ())
 	e.isLocal = func(host string) bool { return host == self.Host }
-	e.fleet = newFleet(e, *f.place, self, key, l)
+	e.fleet = newFleet(e, *f.Place, self, key, l)
 	if f.NumProc == 0 && f.MinNP == nil {
 		e.fleet.need = o.Config.NP
 	}
-	e.Remote.Timeout, e.Remote.Open, e.slots = defaultStartTimeout, e.fleet.openLine, e.fleet.slots
-	if _, where := f.leaveOn(); where != "" {
+	e.Remote.Timeout, e.Remote.Open, e.slots = flags.DefaultStartTimeout, e.fleet.openLine, e.fleet.slots
+	if _, where := f.LeaveNotice(); where != "" {
 		go func() {
 			warn(name, notice.Await(where, func(text string) { warn(name, text) })+": node 0 ends, and the job with it")
 			syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
 	}
-	return f.launchElastic(e, o, f.place.Count > 1)
-}
-
-// fleetRules are the rules of the job. A number of nodes means that many times node 0's slots.
-func (f *flags) fleetRules(env []string, slots int) membership.Config {
-	c := f.membership(env)
-	c.Fixed = f.place.Count == 1
-	c.Terms.Min, c.Terms.Slots = "--min-np", "check that nodes with enough slots have come"
-	if f.MinNP == nil {
-		c.Min, c.Terms.Min = f.place.Least*slots, "--nnodes"
-	}
-	if f.NumProc == 0 {
-		c.NP = c.Min
-	}
-	if f.MaxNP == nil {
-		c.Max = f.place.Count * slots
-	}
-	if f.BlacklistCooldown == nil {
-		f.BlacklistCooldown = mpiJobCooldown
-		c.Cooldown = f.cooldown()
-	}
-	return c
-}
-
-// leaveOn is where the notice to leave will be, empty for none, and the option or the variable that says so.
-func (f *flags) leaveOn() (name, where string) {
-	if f.LeaveOn != "" {
-		return "--leave-on", f.LeaveOn
-	}
-	return notice.LeaveVariable, os.Getenv(notice.LeaveVariable)
+	return launchElastic(f, e, o, f.Place.Count > 1)
 }
 
 // joinFleet lets node 0 use this node until the job is over or this node leaves it. If node 0 is lost, this node waits
 // for it to come back. The result is the launcher's exit code.
-func (f *flags) joinFleet(name string, self nodes.Node, key []byte) (code int, err error) {
+func joinFleet(f *flags.Flags, name string, self nodes.Node, key []byte) (code int, err error) {
 	say := func(text string) { warn(name, text) }
-	_, where := f.leaveOn()
+	_, where := f.LeaveNotice()
 	leaving := notice.Watch(where, say)
 	limit := defaultNodesTimeout
 	if f.StartTimeout != nil {
-		limit = f.startTimeout()
+		limit = f.ConnectTimeout()
 	}
 	for {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), limit, context.DeadlineExceeded)
 		early := spawn.WithoutRanks(say)
 		conn, left, err := joinOrLeave(ctx, leaving, func(ctx context.Context) (*auth.Sealed, error) {
-			return nodes.Join(ctx, *f.place, self.Host, self.Slots, key, say)
+			return nodes.Join(ctx, *f.Place, self.Host, self.Slots, key, say)
 		})
 		cancel()
 		early()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 )
 
@@ -19,7 +20,7 @@ func secretFile(t *testing.T, text string) string {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return secretFileVariable + "=" + file
+	return flags.SecretFileVariable + "=" + file
 }
 
 // A mistake in the secret shows itself with one node, too, which needs none.
@@ -27,10 +28,10 @@ func TestOneNodeChecksItsSecret(t *testing.T) {
 	for _, count := range []string{"1", "1:1"} {
 		args := []string{"--nnodes", count, "true"}
 		for _, env := range []string{secretFile(t, "PUT-64-HEXADECIMAL-DIGITS-HERE"), secretFile(t, ""),
-			secretFileVariable + "=/no/such/file"} {
-			launched(t, []string{env}, args...).expect(2, secretFileVariable+": ")
+			flags.SecretFileVariable + "=/no/such/file"} {
+			launched(t, []string{env}, args...).expect(2, flags.SecretFileVariable+": ")
 		}
-		launched(t, []string{secretFileVariable + "="}, args...).expect(0)
+		launched(t, []string{flags.SecretFileVariable + "="}, args...).expect(0)
 		launched(t, []string{secretFile(t, strings.Repeat("0a", 32))}, args...).expect(0)
 	}
 }

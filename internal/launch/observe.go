@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/joining/observer"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/overview"
 )
@@ -67,7 +68,7 @@ func serveObserver(pid int, conn net.Conn) (code int, err error) {
 		return 1, fmt.Errorf("nothing shows the job: this command is of another build of gorovod (%s) than the "+
 			"library of rank 0 (%.64q): install the same everywhere", observer.Shape(), first.Hello)
 	}
-	a, err := (&flags{}).openReaders(sayer("gorovod"), 0)
+	a, err := openReaders(&flags.Flags{}, sayer("gorovod"), 0)
 	if err != nil {
 		return 1, fmt.Errorf("nothing shows the job: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/spelling"
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/observe/jobs"
 	"github.com/gorovod/gorovod/internal/observe/top"
 	"github.com/gorovod/gorovod/internal/observe/tracemerge"
@@ -22,7 +23,7 @@ func gorovod() *commandline.Program {
 		Name:  "gorovod",
 		Alias: "horovodrun",
 		About: "start distributed jobs, and look at what they run on",
-		Commands: []*commandline.Command{runCommand, jobs.Command, top.Command, doctor.Command, bench.Command,
+		Commands: []*commandline.Command{flags.Command, jobs.Command, top.Command, doctor.Command, bench.Command,
 			meetingCommand, leaveCommand, tracemerge.Command, manifests.Command, completionCommand, manCommand},
 		Footer: "gorovod " + version.Version,
 		Sections: []commandline.Section{

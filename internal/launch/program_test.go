@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 )
 
 // argparse has the options of Horovod's launcher in Python's own parser. For each prefix of each option it prints the
@@ -43,7 +44,7 @@ func TestPrefixesAreThoseOfArgparse(t *testing.T) {
 		t.Fatal(err)
 	}
 	var horovods [][]string
-	for _, o := range spellings() {
+	for _, o := range flags.Spellings() {
 		if o.Own || o.Hidden {
 			continue
 		}
@@ -67,7 +68,7 @@ func TestPrefixesAreThoseOfArgparse(t *testing.T) {
 	if len(found) < 500 {
 		t.Errorf("only %d abbreviations", len(found))
 	}
-	table := spellings()
+	table := flags.Spellings()
 	for short, matches := range found {
 		full, err := table.Expand(short)
 		if err != nil {
@@ -86,13 +87,13 @@ func TestPrefixesAreThoseOfArgparse(t *testing.T) {
 }
 
 func TestAbbreviations(t *testing.T) {
-	f, err := parseFlags("horovodrun", strings.Fields("-n 2 --verb --fus 3 --no-auto --network-interface lo --min-n "+
+	f, err := flags.Parse("horovodrun", strings.Fields("-n 2 --verb --fus 3 --no-auto --network-interface lo --min-n "+
 		"1 --re 4 python --verb"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if f.NumProc != 2 || !f.Verbose || *f.FusionThresholdMB != 3 || *f.Autotune || f.NetworkInterfaces[0] != "lo" ||
-		*f.MinNP != 1 || *f.ResetLimit != 4 || len(f.command) != 2 {
+		*f.MinNP != 1 || *f.ResetLimit != 4 || len(f.Command) != 2 {
 		t.Errorf("%+v", f)
 	}
 	for args, says := range map[string]string{
@@ -106,7 +107,7 @@ func TestAbbreviations(t *testing.T) {
 		"--inp f":           "unknown option --inp", // users cannot see hidden options
 		"--cycle-tmie-ms 1": "did you mean --cycle-time-ms?",
 	} {
-		f, err := parseFlags("horovodrun", append([]string{"-np", "2"}, strings.Fields(args)...))
+		f, err := flags.Parse("horovodrun", append([]string{"-np", "2"}, strings.Fields(args)...))
 		if says == "" {
 			if !strings.Contains(err.Error(), "no command") || f == nil || f.LogTime == nil || *f.LogTime {
 				t.Errorf("%s: %v", args, err)

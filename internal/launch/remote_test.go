@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -222,71 +221,5 @@ func TestAgentsObeyLaunchersOnly(t *testing.T) {
 		if got := cmd.ProcessState.ExitCode(); got != code || !strings.HasPrefix(string(out), wire.AgentGreeting) {
 			t.Errorf("%.40q: exit code %d, want %d; it says %q", in, got, code, out)
 		}
-	}
-}
-
-func TestConfigFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	parse := func(text string, options ...string) (*flags, error) {
-		os.WriteFile(path, []byte(text), 0o600)
-		return parseFlags("horovodrun", append(append([]string{"-np", "1", "--config-file", path}, options...), "x"))
-	}
-	const all = `
-controller: GLOO
-params: {fusion_threshold_mb: 5, cycle_time_ms: 2.5, cache_capacity: 7, hierarchical_allreduce: true, hierarchical_allgather: false, torus_allreduce: false}
-autotune:
-  enabled: true
-  log_file: f
-  warmup_samples: 1
-  steps_per_sample: 2
-  bayes_opt_max_samples: 3
-  gaussian_process_noise: 0.5
-timeline: {filename: t, mark_cycles: true}
-stall_check:
-  enabled: false   # reported elsewhere
-  warning_time_seconds: 8
-  shutdown_time_seconds: 9
-library_options: {mpi_threads_disable: true, num_nccl_streams: 2, thread_affinity: 0, gloo_timeout_seconds: 11}
-logging: {level: debug, with_timestamp: false}
-metrics-port: 9400
-dashboard: "[::1]:9500"
-`
-	f, err := parse(all, "--cache-capacity", "99", "--no-hierarchical-allreduce")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := f.tune(nil)
-	slices.Sort(got)
-	want := strings.Fields(
-		`HOROVOD_AUTOTUNE=1 HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES=3 HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE=0.5 HOROVOD_AUTOTUNE_LOG=f
-		HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=2 HOROVOD_AUTOTUNE_WARMUP_SAMPLES=1 HOROVOD_CACHE_CAPACITY=99 HOROVOD_CYCLE_TIME=2.5 HOROVOD_FUSION_THRESHOLD=5242880
-		HOROVOD_GLOO_TIMEOUT_SECONDS=11 HOROVOD_HIERARCHICAL_ALLGATHER=0 HOROVOD_HIERARCHICAL_ALLREDUCE=0 HOROVOD_LOG_HIDE_TIME=1 HOROVOD_LOG_LEVEL=DEBUG
-		HOROVOD_MPI_THREADS_DISABLE=1 HOROVOD_NUM_NCCL_STREAMS=2 HOROVOD_STALL_CHECK_DISABLE=1 HOROVOD_STALL_CHECK_TIME_SECONDS=8
-		HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9 HOROVOD_THREAD_AFFINITY=0 HOROVOD_TIMELINE=t HOROVOD_TIMELINE_MARK_CYCLES=1 HOROVOD_TORUS_ALLREDUCE=0`)
-	if !slices.Equal(got, want) || !f.Gloo {
-		t.Errorf("got %q,\nwant %q", got, want)
-	}
-	if f.MetricsPort != "9400" || f.Dashboard != "[::1]:9500" || len(f.warnings) > 0 {
-		t.Errorf("%q, %q, %q", f.MetricsPort, f.Dashboard, f.warnings)
-	}
-	if f, err = parse(all, "--dashboard"); err != nil || f.Dashboard != anyPort {
-		t.Errorf("%q, %v", f.Dashboard, err)
-	}
-	for text, says := range map[string]string{
-		"params: {cache_capacity: many}":         "many",
-		"controller: smoke":                      "gloo or mpi",
-		"params: [":                              path,
-		"stall_check: {warning_time_seconds: 0}": "--stall-check-warning-time-seconds 0",
-	} {
-		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
-	if _, err := parse("# nothing\n"); err != nil {
-		t.Error(err)
-	}
-	if _, err := parseFlags("horovodrun", []string{"-np", "1", "--config-file", "/no/such", "x"}); err == nil ||
-		!strings.Contains(err.Error(), "--config-file") {
-		t.Error(err)
 	}
 }

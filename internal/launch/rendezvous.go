@@ -16,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/ending"
+	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
@@ -55,7 +56,7 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 	case o.NumProc < 1 || o.NumProc > placement.MaxSlots:
 		return ending.UsageCode, fmt.Errorf("-n %d: a number from 1 to %d is needed", o.NumProc, placement.MaxSlots)
 	}
-	certificates, err := checkedCertificates(os.Getenv)
+	certificates, err := flags.CheckedCertificates(os.Getenv)
 	if err != nil {
 		return ending.UsageCode, err
 	}

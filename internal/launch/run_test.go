@@ -705,3 +705,26 @@ func TestInterruptInTheBackground(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, l.stderr.String())
 	}
 }
+
+// If output cannot be written, every kind of job says so before anything starts.
+func TestOutputThatIsNone(t *testing.T) {
+	dir := t.TempDir()
+	for _, rank := range []string{"rank.0", "rank.1"} {
+		if err := os.Mkdir(filepath.Join(dir, rank), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "rank.1", "stderr"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	launched(t, nil, "-np", "2", "--output-filename", dir, "touch", filepath.Join(dir, "ran")).expect(1,
+		"horovodrun: --output-filename: "+dir+"/rank.1/stderr: it is a pipe")
+	for _, option := range []string{"", "--min-np=1"} {
+		args := []string{"-np", "2", "--output-filename", "/dev/full", option, "touch", filepath.Join(dir, "ran")}
+		launched(t, nil, slices.DeleteFunc(args, func(a string) bool { return a == "" })...).expect(1,
+			"horovodrun: --output-filename: mkdir /dev/full: not a directory")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("it has started")
+	}
+}

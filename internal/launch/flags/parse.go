@@ -1,4 +1,4 @@
-package launch
+package flags
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 )
 
-// runCommand is horovodrun, also called gorovod run.
-var runCommand = &commandline.Command{
+// Command is horovodrun, also called gorovod run.
+var Command = &commandline.Command{
 	Name:  "run",
 	Usage: "-np N [options] command…",
 	About: "Start N processes of a command, connect them, and watch them",
@@ -27,7 +27,7 @@ You may cut an option short if no other one begins the same way: --verb is --ver
 		{Line: "horovodrun -np 2 --timeline-filename trace.json python train.py",
 			About: "A trace of all operations, for chrome://tracing or ui.perfetto.dev."},
 	},
-	Grammar: func() any { return &flags{} },
+	Grammar: func() any { return &Flags{} },
 	Runs:    true,
 }
 
@@ -40,10 +40,10 @@ var otherNames = map[string]string{
 // emptyMeansNone are options whose value is a list of words; the list may be empty.
 var emptyMeansNone = map[string]bool{"--mpi-args": true, "--binding-args": true}
 
-// parseFlags parses the arguments, and checks everything that does not depend on the host.
-func parseFlags(name string, args []string) (*flags, error) {
-	f := &flags{}
-	parser, help, err := runCommand.Parser(name, f)
+// Parse parses the arguments, and checks everything that does not depend on the host.
+func Parse(name string, args []string) (*Flags, error) {
+	f := &Flags{}
+	parser, help, err := Command.Parser(name, f)
 	if err != nil {
 		return nil, err
 	}
@@ -55,20 +55,20 @@ func parseFlags(name string, args []string) (*flags, error) {
 		return nil, commandline.Plain(err, options)
 	}
 	if help.Len() > 0 {
-		f.help = help.String()
+		f.Help = help.String()
 		return f, nil
 	}
 	if err := checkOpposites(parser, options); err != nil {
 		return nil, err
 	}
-	f.command, f.warnings = command, warnings
+	f.Command, f.Warnings = command, warnings
 	if f.Version || f.CheckBuild {
 		return f, nil
 	}
 	if given := f.NetworkInterfaces; len(given) > 0 {
 		for _, o := range options {
 			if name, list, _ := strings.Cut(o, "="); name == "--network-interface" && strings.Contains(list, ",") {
-				f.warnings = append(f.warnings,
+				f.Warnings = append(f.Warnings,
 					"--network-interface "+list+": a list of names is for "+meeting.InterfacesOption)
 			}
 		}
@@ -84,9 +84,9 @@ func parseFlags(name string, args []string) (*flags, error) {
 	return f, f.check(options)
 }
 
-// spellings are the names of all options, Horovod's and our own.
-func spellings() commandline.Table {
-	table := runCommand.Options()
+// Spellings are the names of all options, Horovod's and our own.
+func Spellings() commandline.Table {
+	table := Command.Options()
 	for name := range otherNames {
 		table = table.With(name)
 	}
@@ -99,7 +99,7 @@ func spellings() commandline.Table {
 // split cuts args where the command begins, spells options as the parser needs them, and refuses options of Horovod
 // that this version does not have. It warns of old names.
 func split(args []string) (options, command, warnings []string, err error) {
-	table := spellings()
+	table := Spellings()
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		if arg == "--" {
@@ -124,8 +124,8 @@ func split(args []string) (options, command, warnings []string, err error) {
 			options = append(options, arg)
 			continue
 		}
-		if !inline && option == dashboardOption {
-			options = append(options, option+"="+anyPort)
+		if !inline && option == DashboardOption {
+			options = append(options, option+"="+AnyPort)
 			continue
 		}
 		if !inline {
@@ -156,10 +156,10 @@ func split(args []string) (options, command, warnings []string, err error) {
 	return options, nil, warnings, nil
 }
 
-// dashboardOption needs no value; without one it means anyPort.
+// DashboardOption needs no value; without one it means AnyPort.
 const (
-	dashboardOption = "--dashboard"
-	anyPort         = "0"
+	DashboardOption = "--dashboard"
+	AnyPort         = "0"
 )
 
 // cooldownOption has two values.

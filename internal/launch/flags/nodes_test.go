@@ -1,4 +1,4 @@
-package launch
+package flags
 
 import (
 	"strings"
@@ -27,7 +27,7 @@ func TestElasticNodesOptions(t *testing.T) {
 		"--nnodes 4 --node-rank 0 --master-addr a --min-np 3 --max-np 2 t":    "--max-np 2 is below --min-np 3",
 		"--nnodes 4 --node-rank 0 --master-addr a -np -1 t":                   "-np -1: at least 1 process",
 	} {
-		_, err := parseFlags("horovodrun", strings.Fields(args))
+		_, err := Parse("horovodrun", strings.Fields(args))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
@@ -50,7 +50,7 @@ func TestLeaveVariable(t *testing.T) {
 			fails: notice.LeaveVariable + ` " /x": it begins or ends with white space`},
 	} {
 		t.Setenv(notice.LeaveVariable, c.where)
-		f, err := parseFlags("horovodrun", strings.Fields(c.args))
+		f, err := Parse("horovodrun", strings.Fields(c.args))
 		if c.fails != "" {
 			if err == nil || !strings.Contains(err.Error(), c.fails) {
 				t.Errorf("%q %s: %v, want %q", c.where, c.args, err, c.fails)
@@ -61,13 +61,13 @@ func TestLeaveVariable(t *testing.T) {
 			t.Errorf("%q %s: %v", c.where, c.args, err)
 			continue
 		}
-		if got := strings.Join(f.warnings, "; "); !strings.HasPrefix(got, c.warns) || c.warns == "" && got != "" {
+		if got := strings.Join(f.Warnings, "; "); !strings.HasPrefix(got, c.warns) || c.warns == "" && got != "" {
 			t.Errorf("%q %s warns %q, want %q", c.where, c.args, got, c.warns)
 		}
 	}
 	t.Setenv("HOROVOD_RANK", "0")
-	if f, err := parseFlags("horovodrun", strings.Fields("-np 2 t")); err != nil || len(f.warnings) > 0 {
-		t.Errorf("a job that a rank starts: %v, %v", f.warnings, err)
+	if f, err := Parse("horovodrun", strings.Fields("-np 2 t")); err != nil || len(f.Warnings) > 0 {
+		t.Errorf("a job that a rank starts: %v, %v", f.Warnings, err)
 	}
 }
 
@@ -105,14 +105,14 @@ func TestNodesVariable(t *testing.T) {
 				name, value, _ := strings.Cut(v, "=")
 				t.Setenv(name, value)
 			}
-			f, err := parseFlags("horovodrun", strings.Fields(c.args))
+			f, err := Parse("horovodrun", strings.Fields(c.args))
 			if err != nil {
 				t.Fatal(err)
 			}
-			switch got := strings.Join(f.warnings, "; "); {
-			case c.nodes == 0 && f.place != nil || c.nodes > 0 && (f.place == nil || f.place.Count != c.nodes ||
-				f.place.Elastic != c.elastic):
-				t.Errorf("the place is %+v, want one of %d", f.place, c.nodes)
+			switch got := strings.Join(f.Warnings, "; "); {
+			case c.nodes == 0 && f.Place != nil || c.nodes > 0 && (f.Place == nil || f.Place.Count != c.nodes ||
+				f.Place.Elastic != c.elastic):
+				t.Errorf("the place is %+v, want one of %d", f.Place, c.nodes)
 			case !strings.HasPrefix(got, c.warns) || c.warns == "" && got != "":
 				t.Errorf("it warns %q, want %q", got, c.warns)
 			}
@@ -121,7 +121,7 @@ func TestNodesVariable(t *testing.T) {
 	for name, value := range map[string]string{"PET_NNODES": "many", "HOROVOD_RANK": "", "TORCHELASTIC_RUN_ID": ""} {
 		t.Setenv(name, value)
 	}
-	if _, err := parseFlags("horovodrun", strings.Fields("-np 2 t")); err == nil ||
+	if _, err := Parse("horovodrun", strings.Fields("-np 2 t")); err == nil ||
 		!strings.Contains(err.Error(), `PET_NNODES "many": a number`) {
 		t.Error(err)
 	}

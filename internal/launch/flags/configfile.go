@@ -1,4 +1,4 @@
-package launch
+package flags
 
 import (
 	"fmt"
@@ -58,7 +58,7 @@ type configFile struct {
 }
 
 // readConfig sets, from a file, the options that were not given.
-func (f *flags) readConfig(path string) error {
+func (f *Flags) readConfig(path string) error {
 	text, err := readSettings(path)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (f *flags) readConfig(path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	for _, u := range unknown {
-		f.warnings = append(f.warnings, fmt.Sprintf("--config-file: %s: %s", path, u))
+		f.Warnings = append(f.Warnings, fmt.Sprintf("--config-file: %s: %s", path, u))
 	}
 	if err := document.Decode(&c); err != nil {
 		return fmt.Errorf("%s: %w", path, err)

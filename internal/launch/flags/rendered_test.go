@@ -1,4 +1,4 @@
-package launch
+package flags
 
 import (
 	"bytes"
@@ -55,7 +55,7 @@ func TestOptionsInARenderedCommand(t *testing.T) {
 		kind, options, _ := strings.Cut(c.kind, " ")
 		args := strings.Fields("render " + kind + " n --image i --nodes 2 " + options + " -- " + c.command)
 		var out bytes.Buffer
-		code, err := manifests.Main("gorovod k8s", args, &out, rendered)
+		code, err := manifests.Main("gorovod k8s", args, &out, Rendered)
 		switch {
 		case c.want == "" && (err != nil || code != 0):
 			t.Errorf("%s -- %s: %v", c.kind, c.command, err)
@@ -68,7 +68,7 @@ func TestOptionsInARenderedCommand(t *testing.T) {
 
 // The chart has lists of the options that may stand in every job's command, since it cannot ask horovodrun.
 func TestTheChartKnowsTheOptions(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/helm/gorovod/templates/check.yaml")
+	text, err := os.ReadFile("../../../deploy/helm/gorovod/templates/check.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestTheChartKnowsTheOptions(t *testing.T) {
 		others = append(others, c.options...)
 	}
 	var switches, valued []string
-	for _, o := range runCommand.Options() {
+	for _, o := range Command.Options() {
 		if slices.ContainsFunc(others, func(name string) bool { return slices.Contains(o.Names, "--"+name) }) {
 			continue
 		}
@@ -86,7 +86,7 @@ func TestTheChartKnowsTheOptions(t *testing.T) {
 		if o.Off != "" {
 			names = append(names, o.Off)
 		}
-		if o.Values() == 0 || slices.Contains(names, dashboardOption) {
+		if o.Values() == 0 || slices.Contains(names, DashboardOption) {
 			switches = append(switches, names...)
 		} else {
 			valued = append(valued, names...)

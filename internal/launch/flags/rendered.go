@@ -1,4 +1,4 @@
-package launch
+package flags
 
 import (
 	"errors"
@@ -39,11 +39,11 @@ var onlyOfMPIJobs = conflict{[]string{"mpi", "mpi-args", "binding-args"},
 var neverOfMPIJobs = conflict{[]string{"rdzv-id", "leave-on"},
 	"it is for jobs with a launcher in each pod, and an mpijob has one"}
 
-// rendered reads the options of horovodrun at the beginning of a job's command, as the job's pods will. It returns the
+// Rendered reads the options of horovodrun at the beginning of a job's command, as the job's pods will. It returns the
 // command without them. It depends on nothing but j.
-func rendered(j *manifests.Job) (command []string, err error) {
-	f := &flags{}
-	parser, _, err := runCommand.Parser("horovodrun", f)
+func Rendered(j *manifests.Job) (command []string, err error) {
+	f := &Flags{}
+	parser, _, err := Command.Parser("horovodrun", f)
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +80,11 @@ func rendered(j *manifests.Job) (command []string, err error) {
 	if err := checkOpposites(parser, options); err != nil {
 		return nil, err
 	}
-	f.place = &nodes.Place{Elastic: j.Least > 0}
-	if f.MPI && f.elastic() {
+	f.Place = &nodes.Place{Elastic: j.Least > 0}
+	if f.MPI && f.IsElastic() {
 		return nil, errors.New("--mpi and --min-nodes: MPI cannot carry an elastic job")
 	}
-	if f.LeaveOn != "" && !f.elastic() {
+	if f.LeaveOn != "" && !f.IsElastic() {
 		return nil, errors.New("--leave-on is for elastic jobs: give --min-nodes to render, too")
 	}
 	return command, errors.Join(f.checkElasticNumbers(), f.checkNumbers(), f.checkExports(), f.checkLogLevel())

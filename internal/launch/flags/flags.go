@@ -1,4 +1,10 @@
-package launch
+// Package flags reads the command line of horovodrun: its options, its settings file, and what the environment adds to
+// them. Parse refuses whatever cannot work before anything starts.
+//
+// An option is a field of Flags, whose tags are its help, its completion and its page of the documentation. The methods
+// of Flags say what the options mean: the hosts, the environment of the ranks, the rules of an elastic job, the way to
+// other hosts. This package must not start anything.
+package flags
 
 import (
 	"errors"
@@ -19,8 +25,8 @@ import (
 	"github.com/gorovod/gorovod/internal/observe/otlp"
 )
 
-// flags are horovodrun's options. A nil pointer is an option that was not given.
-type flags struct {
+// Flags are horovodrun's options. A nil pointer is an option that was not given.
+type Flags struct {
 	Version    bool   `short:"v" help:"Print the version."`
 	CheckBuild bool   `onedash:"cb" aliases:"cb" help:"Print which frameworks the job's Python has, and what else this installation offers."`
 	NumProc    int    `onedash:"np" aliases:"np" placeholder:"N" help:"Number of processes. Required without --nnodes. Default: as many as all nodes may run."`
@@ -106,25 +112,25 @@ type flags struct {
 	// For horovod.runner.launch.parse_args: print the parsed arguments, and start nothing.
 	Parsed bool `hidden:""`
 
-	warnings []string // what check says about options and variables without effect
+	Warnings []string `kong:"-"` // what check says about options and variables without effect
 
-	mpiByVariable bool // no option has set MPI: see chooseController
+	MPIByVariable bool `kong:"-"` // no option has set MPI: see chooseController
 
-	help    string   // --help was given: print it
-	command []string // from the first argument that is no option
+	Help    string   `kong:"-"` // --help was given: print it
+	Command []string `kong:"-"` // from the first argument that is no option
 
-	certificates auth.Certificates // for TLS
+	Certificates auth.Certificates `kong:"-"` // for TLS
 
-	place  *nodes.Place // this node's place in a job in which each node has a launcher; else nil
-	mpiJob bool         // the hosts are those that an MPIJob's operator has listed
+	Place  *nodes.Place `kong:"-"` // this node's place in a job in which each node has a launcher; else nil
+	MPIJob bool         `kong:"-"` // the hosts are those that an MPIJob's operator has listed
 }
 
 const (
 	defaultGrace        = 5 * time.Second
-	defaultStartTimeout = 30 * time.Second
+	DefaultStartTimeout = 30 * time.Second
 )
 
-func (f *flags) check(options []string) error {
+func (f *Flags) check(options []string) error {
 	given := false
 	for _, o := range options {
 		name, _, _ := strings.Cut(o, "=")
@@ -137,7 +143,7 @@ func (f *flags) check(options []string) error {
 		if err := f.useMPIJob(given); err != nil {
 			return err
 		}
-		f.mpiJob = true
+		f.MPIJob = true
 	case f.apart(given, os.Getenv):
 		if err := f.checkNodes(os.Getenv); err != nil {
 			return err
@@ -146,9 +152,9 @@ func (f *flags) check(options []string) error {
 		return errors.New("-np is missing: say how many processes to start, for instance: horovodrun -np 2 " +
 			"python train.py")
 	}
-	if os.Getenv(notice.LeaveVariable) != "" && f.LeaveOn == "" && (f.place == nil || !f.place.Elastic) &&
+	if os.Getenv(notice.LeaveVariable) != "" && f.LeaveOn == "" && (f.Place == nil || !f.Place.Elastic) &&
 		!inRank(os.Getenv) {
-		f.warnings = append(f.warnings,
+		f.Warnings = append(f.Warnings,
 			notice.LeaveVariable+" is not used: only in an elastic job of which each node has a "+
 				"launcher (--nnodes MIN:MAX) can a node leave by itself")
 	}
@@ -164,10 +170,10 @@ func (f *flags) check(options []string) error {
 	switch {
 	case f.MPI && f.Gloo:
 		return errors.New("--gloo and --mpi: one of them")
-	case f.MPI && f.lookup(otlp.Variable) == "1":
+	case f.MPI && f.Lookup(otlp.Variable) == "1":
 		return errors.New("GOROVOD_OTLP: processes of mpirun meet without the launcher, which learns nothing of " +
 			"them: unset it, or do without --mpi")
-	case f.MPI && f.elastic():
+	case f.MPI && f.IsElastic():
 		return errors.New("--mpi: MPI cannot carry an elastic job: after a failure a process cannot go on with it")
 	case !f.MPI && f.MPIArgs != "":
 		return errors.New("--mpi-args is for jobs that mpirun starts: give --mpi, too")
@@ -181,7 +187,7 @@ func (f *flags) check(options []string) error {
 	if err := f.checkNumbers(); err != nil {
 		return err
 	}
-	if err := f.checkSSHPort(); err != nil {
+	if err := f.CheckSSHPort(); err != nil {
 		return err
 	}
 	if err := f.findCertificates(); err != nil {
@@ -195,23 +201,23 @@ func (f *flags) check(options []string) error {
 
 // checkCommand refuses a job without a command. given says that -np was. The options that --parsed reads may stand
 // alone.
-func (f *flags) checkCommand(given bool) error {
+func (f *Flags) checkCommand(given bool) error {
 	switch {
-	case len(f.command) == 0 && f.Parsed:
+	case len(f.Command) == 0 && f.Parsed:
 		return nil
-	case len(f.command) == 0 && f.place != nil && !given:
+	case len(f.Command) == 0 && f.Place != nil && !given:
 		return errors.New("no command: say what to run, for instance: horovodrun --nnodes 2 python train.py")
-	case len(f.command) == 0:
+	case len(f.Command) == 0:
 		return fmt.Errorf("no command: say what to run, for instance: horovodrun -np %d python train.py", f.NumProc)
 	}
-	if _, err := strconv.ParseUint(f.command[0], 10, 16); err == nil && f.Dashboard == anyPort {
-		f.warnings = append(f.warnings, fmt.Sprintf("%s is taken for the command; for a port write %s=%[1]s",
-			f.command[0], dashboardOption))
+	if _, err := strconv.ParseUint(f.Command[0], 10, 16); err == nil && f.Dashboard == AnyPort {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%s is taken for the command; for a port write %s=%[1]s",
+			f.Command[0], DashboardOption))
 	}
 	return nil
 }
 
-func (f *flags) checkLogLevel() error {
+func (f *Flags) checkLogLevel() error {
 	switch f.LogLevel {
 	case "", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL":
 	default:
@@ -234,15 +240,15 @@ func secondsFrom(variable string, option **int) error {
 	return nil
 }
 
-// rangeError is checkNumbers' refusal. For a caller of horovod.runner.launch.parse_args it is a ValueError.
-type rangeError string
+// RangeError is checkNumbers' refusal. For a caller of horovod.runner.launch.parse_args it is a ValueError.
+type RangeError string
 
-func (e rangeError) Error() string { return string(e) }
+func (e RangeError) Error() string { return string(e) }
 
-func outOfRange(format string, args ...any) error { return rangeError(fmt.Sprintf(format, args...)) }
+func outOfRange(format string, args ...any) error { return RangeError(fmt.Sprintf(format, args...)) }
 
 // checkNumbers refuses numbers out of their range.
-func (f *flags) checkNumbers() error {
+func (f *Flags) checkNumbers() error {
 	for _, v := range []struct {
 		name  string
 		value *int
@@ -278,7 +284,7 @@ func (f *flags) checkNumbers() error {
 }
 
 // checkExports refuses variables that -x cannot pass on, and warns of unset ones.
-func (f *flags) checkExports() error {
+func (f *Flags) checkExports() error {
 	for _, x := range f.Export {
 		name, _, given := strings.Cut(x, "=")
 		if !variableName().MatchString(name) {
@@ -288,21 +294,21 @@ func (f *flags) checkExports() error {
 			return fmt.Errorf("-x %s: the launcher sets this variable itself, for each process", name)
 		}
 		if _, set := os.LookupEnv(name); !given && !set {
-			f.warnings = append(f.warnings, fmt.Sprintf("-x %s: it is not set here, so there is nothing to hand on",
+			f.Warnings = append(f.Warnings, fmt.Sprintf("-x %s: it is not set here, so there is nothing to hand on",
 				name))
 		}
 	}
 	return nil
 }
 
-func (f *flags) grace() time.Duration {
+func (f *Flags) Grace() time.Duration {
 	if f.GracePeriod == nil {
 		return defaultGrace
 	}
 	return time.Duration(*f.GracePeriod * float64(time.Second))
 }
 
-func (f *flags) hosts() ([]placement.Host, error) {
+func (f *Flags) HostList() ([]placement.Host, error) {
 	switch {
 	case f.Hosts != "":
 		return placement.ParseHosts(f.Hosts)
@@ -320,8 +326,8 @@ func (f *flags) hosts() ([]placement.Host, error) {
 	return []placement.Host{{Name: "localhost", Slots: f.NumProc}}, nil
 }
 
-// notes describe options that are accepted and change nothing. far says that the job has other hosts.
-func (f *flags) notes(far bool) (notes []string) {
+// Notes describe options that are accepted and change nothing. far says that the job has other hosts.
+func (f *Flags) Notes(far bool) (notes []string) {
 	if f.DisableCache {
 		notes = append(notes, "--disable-cache: no results of checks are cached, so there is nothing to disable")
 	}
@@ -358,7 +364,7 @@ func (f *flags) notes(far bool) (notes []string) {
 }
 
 // tunesSearch reports whether settings of --autotune are given.
-func (f *flags) tunesSearch() bool {
+func (f *Flags) tunesSearch() bool {
 	return f.AutotuneLogFile != "" || f.AutotuneWarmupSamples != nil || f.AutotuneStepsPerSample != nil ||
 		f.AutotuneBayesOptMaxSamples != nil || f.AutotuneGaussianProcessNoise != nil
 }
@@ -382,14 +388,14 @@ var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 var launchers = lazyregexp.New(
 	`^(_?HOROVOD_SECRET_KEY|HOROVOD_(HOSTNAME|RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|GLOO_RENDEZVOUS_ADDR|GLOO_RENDEZVOUS_PORT)|GOROVOD_(RENDEZVOUS_ADDRS|ELASTIC_DRIVER|ELASTIC_WORKER|RESULT_FD))$`)
 
-// controllers are the variables that choose MPI: to meet, and to carry the data.
-var controllers = []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"}
+// Controllers are the variables that choose MPI: to meet, and to carry the data.
+var Controllers = []string{"HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"}
 
 // chooseController uses the variables of -x, or of the launcher's environment, if no option and no file has chosen. It
 // refuses values that ranks would refuse, because the launcher sets the variables anew for them.
-func (f *flags) chooseController(getenv func(string) string) error {
+func (f *Flags) chooseController(getenv func(string) string) error {
 	given := map[string]string{}
-	for _, name := range controllers {
+	for _, name := range Controllers {
 		given[name] = getenv(name)
 		for _, x := range f.Export {
 			if v, ok := strings.CutPrefix(x, name+"="); ok {
@@ -404,23 +410,23 @@ func (f *flags) chooseController(getenv func(string) string) error {
 	if f.MPI || f.Gloo {
 		return nil
 	}
-	for _, name := range controllers {
+	for _, name := range Controllers {
 		value := given[name]
 		if !strings.EqualFold(value, "mpi") {
 			continue
 		}
 		switch {
-		case f.elastic():
-			f.warnings = append(f.warnings, name+"="+value+" does not count: MPI cannot carry an elastic job")
-		case f.place != nil:
-			f.warnings = append(f.warnings, name+"="+value+" does not count: each node's launcher starts its "+
+		case f.IsElastic():
+			f.Warnings = append(f.Warnings, name+"="+value+" does not count: MPI cannot carry an elastic job")
+		case f.Place != nil:
+			f.Warnings = append(f.Warnings, name+"="+value+" does not count: each node's launcher starts its "+
 				"processes itself")
 		case f.Input != "" || f.Results != "":
-			f.warnings = append(f.warnings, name+"="+value+" does not count: horovod.run hands functions to "+
+			f.Warnings = append(f.Warnings, name+"="+value+" does not count: horovod.run hands functions to "+
 				"processes that this launcher starts itself")
 		default:
-			f.MPI, f.mpiByVariable = true, true
-			f.warnings = append(f.warnings, name+"="+value+" is set: this job is started as with --mpi; --gloo "+
+			f.MPI, f.MPIByVariable = true, true
+			f.Warnings = append(f.Warnings, name+"="+value+" is set: this job is started as with --mpi; --gloo "+
 				"overrides it")
 		}
 		return nil
@@ -428,9 +434,9 @@ func (f *flags) chooseController(getenv func(string) string) error {
 	return nil
 }
 
-// checkFiles refuses missing files of ssh, for which ssh would only warn on each host. It does not check a name that
+// CheckFiles refuses missing files of ssh, for which ssh would only warn on each host. It does not check a name that
 // ssh completes.
-func (f *flags) checkFiles() error {
+func (f *Flags) CheckFiles() error {
 	if name := f.SSHIdentityFile; name != "" && !strings.HasPrefix(name, "~") && !strings.Contains(name, "%") {
 		if _, err := os.Stat(name); err != nil {
 			return fmt.Errorf("--ssh-identity-file: %w", err)
@@ -439,15 +445,15 @@ func (f *flags) checkFiles() error {
 	return nil
 }
 
-func (f *flags) checkSSHPort() error {
+func (f *Flags) CheckSSHPort() error {
 	if p := f.SSHPort; p != nil && (*p < 1 || *p > 65535) {
 		return fmt.Errorf("--ssh-port %d: a number from 1 to 65535 is needed", *p)
 	}
 	return nil
 }
 
-// environ returns the launcher's environment for the processes, with the variables of the options.
-func (f *flags) environ(own []string) []string {
+// Environ returns the launcher's environment for the processes, with the variables of the options.
+func (f *Flags) Environ(own []string) []string {
 	env := f.tune(placement.Exportable(own))
 	for _, x := range f.Export {
 		name, value, given := strings.Cut(x, "=")
@@ -467,16 +473,16 @@ func (f *flags) environ(own []string) []string {
 	return env
 }
 
-// startTimeout is how long connecting to hosts may take.
-func (f *flags) startTimeout() time.Duration {
+// ConnectTimeout is how long connecting to hosts may take.
+func (f *Flags) ConnectTimeout() time.Duration {
 	if f.StartTimeout == nil {
-		return defaultStartTimeout
+		return DefaultStartTimeout
 	}
 	return time.Duration(*f.StartTimeout) * time.Second
 }
 
 // tune returns env with the options' settings for the processes.
-func (f *flags) tune(env []string) []string {
+func (f *Flags) tune(env []string) []string {
 	set := func(name, value string) { env = environment.Set(env, name, value) }
 	number := func(name string, v *int, unit int) {
 		if v != nil {
@@ -540,4 +546,16 @@ func (f *flags) tune(env []string) []string {
 	number("HOROVOD_STALL_CHECK_TIME_SECONDS", f.StallCheckWarningTimeSeconds, 1)
 	number("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", f.StallCheckShutdownTimeSeconds, 1)
 	return env
+}
+
+// Lookup is a variable of the ranks' environment, which -x can change, or else the launcher's own. It says what the
+// launcher shows and reports of them.
+func (f *Flags) Lookup(name string) string { return environment.Get(f.Environ(os.Environ()), name) }
+
+// Asked returns an option's value, or else its variable's, and the name of the one it took, for errors.
+func (f *Flags) Asked(value, option, variable string) (address, said string) {
+	if value != "" {
+		return value, option
+	}
+	return f.Lookup(variable), variable
 }

@@ -1,4 +1,4 @@
-package launch
+package flags
 
 import (
 	"log/slog"
@@ -16,7 +16,7 @@ const mpiJobDirectory = "/etc/mpi"
 var mpiJobCooldown = []int{2, 30}
 
 // inMPIJob reports whether this is the launcher of an MPIJob and the user names no hosts.
-func (f *flags) inMPIJob(getenv func(string) string) bool {
+func (f *Flags) inMPIJob(getenv func(string) string) bool {
 	if f.NNodes != "" || f.Hosts != "" || f.Hostfile != "" || f.DiscoveryScript != "" || getenv(nodesVariable) != "" {
 		return false
 	}
@@ -26,10 +26,10 @@ func (f *flags) inMPIJob(getenv func(string) string) bool {
 // useMPIJob takes the hosts from the operator's files. given: -np was given. Without -np the job has a process for each
 // slot; an elastic job begins with --min-np processes. The operator's script prints names alone; its hostfile has the
 // slots of each worker.
-func (f *flags) useMPIJob(given bool) error {
+func (f *Flags) useMPIJob(given bool) error {
 	f.Hostfile = filepath.Join(mpiJobDirectory, "hostfile")
 	script := filepath.Join(mpiJobDirectory, "discover_hosts.sh")
-	hosts, err := f.hosts()
+	hosts, err := f.HostList()
 	if err != nil {
 		return err
 	}
@@ -56,8 +56,8 @@ func (f *flags) useMPIJob(given bool) error {
 	return nil
 }
 
-// sayMPIJob says where the hosts come from, because the user has not named them.
-func (f *flags) sayMPIJob(name string) {
+// SayMPIJob says where the hosts come from, because the user has not named them.
+func (f *Flags) SayMPIJob(name string) {
 	from := f.Hostfile
 	if f.DiscoveryScript != "" {
 		from = filepath.Join(mpiJobDirectory, "discover_hosts.sh")

@@ -1,8 +1,7 @@
-package launch
+package flags
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -29,12 +28,12 @@ func TestSplitFindsTheCommand(t *testing.T) {
 		{"-np 2 --dashboard 9500", 2, "9500"},
 		{"-np 2 --dashboard=9500 a", 2, "a"},
 	} {
-		f, err := parseFlags("horovodrun", strings.Fields(c.args))
+		f, err := Parse("horovodrun", strings.Fields(c.args))
 		if err != nil {
 			t.Errorf("%s: %v", c.args, err)
 			continue
 		}
-		if got := strings.Join(f.command, " "); f.NumProc != c.np || got != c.command {
+		if got := strings.Join(f.Command, " "); f.NumProc != c.np || got != c.command {
 			t.Errorf("%s: %d × %q", c.args, f.NumProc, got)
 		}
 	}
@@ -43,16 +42,16 @@ func TestSplitFindsTheCommand(t *testing.T) {
 // TestDashboardTakesItsAddressAfterASign checks that --dashboard reads an address only after "=", and not from the
 // command.
 func TestDashboardTakesItsAddressAfterASign(t *testing.T) {
-	for args, want := range map[string]string{"-np 2 --dashboard a": anyPort, "-np 2 --dashboard=9500 a": "9500",
+	for args, want := range map[string]string{"-np 2 --dashboard a": AnyPort, "-np 2 --dashboard=9500 a": "9500",
 		"-np 2 --dashb=[::1]:0 a": "[::1]:0", "-np 2 a": ""} {
-		f, err := parseFlags("horovodrun", strings.Fields(args))
+		f, err := Parse("horovodrun", strings.Fields(args))
 		if err != nil || f.Dashboard != want {
 			t.Errorf("%s: %q, %v", args, f.Dashboard, err)
 		}
 	}
-	f, err := parseFlags("horovodrun", strings.Fields("-np 2 --dashboard 9500 python x"))
-	if err != nil || len(f.warnings) != 1 || !strings.Contains(f.warnings[0], "write --dashboard=9500") {
-		t.Errorf("%q, %v", f.warnings, err)
+	f, err := Parse("horovodrun", strings.Fields("-np 2 --dashboard 9500 python x"))
+	if err != nil || len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], "write --dashboard=9500") {
+		t.Errorf("%q, %v", f.Warnings, err)
 	}
 }
 
@@ -114,7 +113,7 @@ func TestBadArguments(t *testing.T) {
 		"-np 2 --min-np 1 --blacklist-cooldown-range 5 3601 x": "1 to 3600",
 		"-np 2 --host-discovery-script ./d -H a:2 x":           "--host-discovery-script",
 	} {
-		_, err := parseFlags("horovodrun", strings.Fields(args))
+		_, err := Parse("horovodrun", strings.Fields(args))
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want %q", args, err, says)
 		}
@@ -165,18 +164,18 @@ func TestEveryOptionOfHorovodIsKnown(t *testing.T) {
 		case "--mpi-args", "--binding-args":
 			args = append(args, "--mpi")
 		}
-		f, err := parseFlags("horovodrun", append(args, "cmd", "arg"))
+		f, err := Parse("horovodrun", append(args, "cmd", "arg"))
 		switch {
 		case err != nil && !strings.Contains(err.Error(), option+" is not supported by this version: "):
 			t.Errorf("%s: %v", option, err)
-		case err == nil && !slices.Equal(f.command, []string{"cmd", "arg"}):
-			t.Errorf("%s: the command is %q", option, f.command)
+		case err == nil && !slices.Equal(f.Command, []string{"cmd", "arg"}):
+			t.Errorf("%s: the command is %q", option, f.Command)
 		}
 	}
 }
 
 func TestHintsReachTheEnvironment(t *testing.T) {
-	f, err := parseFlags("horovodrun", strings.Fields("-np 2 --hierarchical-allreduce --no-hierarchical-allgather x"))
+	f, err := Parse("horovodrun", strings.Fields("-np 2 --hierarchical-allreduce --no-hierarchical-allgather x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +183,7 @@ func TestHintsReachTheEnvironment(t *testing.T) {
 	if got := f.tune(nil); !slices.Equal(got, want) { // --torus-allreduce sets nothing
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if f, err = parseFlags("horovodrun", strings.Fields("-np 2 --no-torus-allreduce x")); err != nil {
+	if f, err = Parse("horovodrun", strings.Fields("-np 2 --no-torus-allreduce x")); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.tune(nil); !slices.Equal(got, []string{"HOROVOD_TORUS_ALLREDUCE=0"}) {
@@ -193,7 +192,7 @@ func TestHintsReachTheEnvironment(t *testing.T) {
 }
 
 func TestTunablesReachTheEnvironment(t *testing.T) {
-	f, err := parseFlags("horovodrun", strings.Fields(
+	f, err := Parse("horovodrun", strings.Fields(
 		"-np 2 --fusion-threshold-mb 3 --cache-capacity 7 --start-timeout 11 --gloo-timeout-seconds 12 --log-level "+
 			"DEBUG --grace-period 0.5 x"))
 	if err != nil {
@@ -205,21 +204,21 @@ func TestTunablesReachTheEnvironment(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if f.grace() != 500*time.Millisecond {
-		t.Errorf("grace %v", f.grace())
+	if f.Grace() != 500*time.Millisecond {
+		t.Errorf("grace %v", f.Grace())
 	}
 	for _, bad := range []string{"x", "0"} {
 		t.Setenv("HOROVOD_START_TIMEOUT", bad)
-		if _, err := parseFlags("horovodrun", strings.Fields("-np 2 x")); err == nil {
+		if _, err := Parse("horovodrun", strings.Fields("-np 2 x")); err == nil {
 			t.Errorf("HOROVOD_START_TIMEOUT=%s is accepted", bad)
 		}
 	}
 	t.Setenv("HOROVOD_START_TIMEOUT", "")
-	if f, err = parseFlags("horovodrun", strings.Fields("-np 2 x")); err != nil || len(f.tune(nil)) > 0 {
+	if f, err = Parse("horovodrun", strings.Fields("-np 2 x")); err != nil || len(f.tune(nil)) > 0 {
 		t.Errorf("an empty variable: %v", err)
 	}
 	t.Setenv("HOROVOD_START_TIMEOUT", "17")
-	if f, err = parseFlags("horovodrun", strings.Fields("-np 2 x")); err != nil {
+	if f, err = Parse("horovodrun", strings.Fields("-np 2 x")); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.tune(nil); !slices.Equal(got, []string{"HOROVOD_GLOO_TIMEOUT_SECONDS=17"}) {
@@ -264,7 +263,7 @@ func TestReportOptionsReachTheEngine(t *testing.T) {
 			return !c.TimelineMarkCycles && !c.StallCheckDisable
 		},
 	} {
-		f, err := parseFlags("horovodrun", append(strings.Fields("-np 2 "+args), "x"))
+		f, err := Parse("horovodrun", append(strings.Fields("-np 2 "+args), "x"))
 		if err != nil {
 			t.Errorf("%s: %v", args, err)
 			continue
@@ -299,12 +298,12 @@ func TestHintsAreNoted(t *testing.T) {
 		"--tcp": "--tcp: all processes run on this host and use its shared memory; GOROVOD_TRANSPORT=tcp " +
 			"makes them use TCP",
 	} {
-		f, err := parseFlags("horovodrun", append(strings.Fields("-np 2 "+args), "x"))
+		f, err := Parse("horovodrun", append(strings.Fields("-np 2 "+args), "x"))
 		if err != nil {
 			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		if got := strings.Join(f.notes(false), "; "); got != want {
+		if got := strings.Join(f.Notes(false), "; "); got != want {
 			t.Errorf("%s: got %q, want %q", args, got, want)
 		}
 		if env := f.tune(nil); len(env) > 0 {
@@ -331,7 +330,7 @@ func TestTheEnvironmentChoosesNonsense(t *testing.T) {
 				} else {
 					t.Setenv(name, value)
 				}
-				_, err := parseFlags("horovodrun", append(strings.Fields(args+more), "x"))
+				_, err := Parse("horovodrun", append(strings.Fields(args+more), "x"))
 				if err == nil || !strings.Contains(err.Error(), says) {
 					t.Errorf("%s, %s by %s: %v", args, variable, how, err)
 				}
@@ -364,11 +363,11 @@ func TestTheEnvironmentChoosesMPI(t *testing.T) {
 			t.Setenv("HOROVOD_CPU_OPERATIONS", "")
 			name, value, _ := strings.Cut(c.env, "=")
 			t.Setenv(name, value)
-			f, err := parseFlags("horovodrun", append(strings.Fields("-np 2 "+c.args), "x"))
+			f, err := Parse("horovodrun", append(strings.Fields("-np 2 "+c.args), "x"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(f.warnings, "; "); f.MPI != c.mpi || !strings.Contains(got, c.warning) ||
+			if got := strings.Join(f.Warnings, "; "); f.MPI != c.mpi || !strings.Contains(got, c.warning) ||
 				(c.warning == "") != (got == "") {
 				t.Errorf("MPI %v, warnings %q", f.MPI, got)
 			}
@@ -376,62 +375,9 @@ func TestTheEnvironmentChoosesMPI(t *testing.T) {
 	}
 }
 
-// Messages about mistakes in a file use the file's own words.
-func TestConfigFileMistakes(t *testing.T) {
-	for text, want := range map[string]string{
-		"params:\n  cache_capacity: many\n": `line 2: params.cache_capacity: a whole number is needed, not "many"`,
-		"params:\n  cache_capacity: 1.5\n":  `line 2: params.cache_capacity: a whole number is needed, not "1.5"`,
-		"autotune:\n  enabled: 7\n":         `line 2: autotune.enabled: true or false is needed, not "7"`,
-		"timeline:\n  filename: [a]\n":      "line 2: timeline.filename: a text is needed, not a list",
-		"params: 3\n":                       `line 1: params: settings with their names are needed, not "3"`,
-		"- a\n":                             "line 1: the file: settings with their names are needed, not a list",
-		"params: [":                         "yaml",
-		"controller: ib\n":                  "controller: ib: gloo or mpi is needed",
-		"":                                  "",
-		"# nothing\n":                       "",
-		"params:\n":                         "",
-		"params: {cache_capacity: ~}\n":     "",
-		"controller: mpi\nparams: {cycle_time_ms: 1}": "",
-	} {
-		file := filepath.Join(t.TempDir(), "c.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var f flags
-		err := f.readConfig(file)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
-			strings.Contains(err.Error(), "struct")) {
-			t.Errorf("%q: got %v, want %q", text, err, want)
-		}
-		if strings.HasPrefix(text, "controller: mpi") && (!f.MPI || f.CycleTimeMS == nil) {
-			t.Errorf("%q: not taken over: %+v", text, f)
-		}
-	}
-}
-
-// The launcher warns of an unknown key and uses the other keys.
-func TestUnknownKeys(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "c.yaml")
-	text := "nonsense:\n  a: 1\nparams:\n  fusion_treshold_mb: 3\n  cache_capacity: 7\n  red: 1\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := parseFlags("horovodrun", []string{"-np", "1", "--config-file", file, "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := "--config-file: " + file + ": "
-	want := []string{at + "line 1: unknown key nonsense is ignored",
-		at + "line 4: unknown key params.fusion_treshold_mb is ignored, did you mean fusion_threshold_mb?",
-		at + "line 6: unknown key params.red is ignored"}
-	if !slices.Equal(f.warnings, want) || *f.CacheCapacity != 7 {
-		t.Errorf("%q, %+v", f.warnings, f)
-	}
-}
-
 func TestAMissingIdentityFile(t *testing.T) {
 	for name, ok := range map[string]bool{"": true, os.Args[0]: true, "~/x": true, "/x/%h": true, "/nonexist": false} {
-		if err := (&flags{SSHIdentityFile: name}).checkFiles(); (err == nil) != ok {
+		if err := (&Flags{SSHIdentityFile: name}).CheckFiles(); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

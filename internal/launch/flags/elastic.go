@@ -1,4 +1,4 @@
-package launch
+package flags
 
 import (
 	"errors"
@@ -21,27 +21,27 @@ const (
 	defaultElasticTimeout = 600 * time.Second
 )
 
-// elastic reports whether the job is elastic.
-func (f *flags) elastic() bool {
-	return f.DiscoveryScript != "" || f.MinNP != nil || f.place != nil && f.place.Elastic
+// IsElastic reports whether the job is elastic.
+func (f *Flags) IsElastic() bool {
+	return f.DiscoveryScript != "" || f.MinNP != nil || f.Place != nil && f.Place.Elastic
 }
 
 // checkElastic checks the options and the variables of elastic jobs.
-func (f *flags) checkElastic() error {
-	if f.elastic() {
+func (f *Flags) checkElastic() error {
+	if f.IsElastic() {
 		if err := secondsFrom("HOROVOD_ELASTIC_TIMEOUT", &f.ElasticTimeout); err != nil {
 			return err
 		}
 	}
-	if err := f.checkElasticNumbers(); err != nil || !f.elastic() {
+	if err := f.checkElasticNumbers(); err != nil || !f.IsElastic() {
 		return err
 	}
 	return config.Check(blacklistVariable, os.Getenv(blacklistVariable))
 }
 
 // checkElasticNumbers checks the options of elastic jobs.
-func (f *flags) checkElasticNumbers() error {
-	if !f.elastic() {
+func (f *Flags) checkElasticNumbers() error {
+	if !f.IsElastic() {
 		for _, o := range []struct {
 			name  string
 			given bool
@@ -86,8 +86,8 @@ func (f *flags) checkElasticNumbers() error {
 // blacklistVariable says what a failure costs: "host" excludes the whole host, anything else one slot.
 const blacklistVariable = "GOROVOD_ELASTIC_BLACKLIST"
 
-// membership are the rules of an elastic job.
-func (f *flags) membership(env []string) membership.Config {
+// Membership are the rules of an elastic job.
+func (f *Flags) Membership(env []string) membership.Config {
 	c := membership.Config{NP: f.NumProc, Min: f.NumProc, ResetLimit: -1, Timeout: defaultElasticTimeout,
 		Patience:   patience(environment.Get(env, "GOROVOD_HEARTBEAT_SECONDS")),
 		WholeHosts: os.Getenv(blacklistVariable) == "host", Fixed: f.DiscoveryScript == "",
@@ -109,18 +109,18 @@ func (f *flags) membership(env []string) membership.Config {
 }
 
 // cooldown is how long failed slots and hosts stay excluded.
-func (f *flags) cooldown() (c membership.Cooldown) {
+func (f *Flags) cooldown() (c membership.Cooldown) {
 	if r := f.BlacklistCooldown; r != nil {
 		c.Min, c.Max = time.Duration(r[0])*time.Second, time.Duration(r[1])*time.Second
 	}
 	return c
 }
 
-// firstDiscovery is the limit of the first discovery, for which the job's start waits.
-func (f *flags) firstDiscovery() driver.Limit {
+// FirstDiscovery is the limit of the first discovery, for which the job's start waits.
+func (f *Flags) FirstDiscovery() driver.Limit {
 	limit := driver.Limit{Limit: discovery.Limit, Option: "--start-timeout"}
 	if f.StartTimeout != nil {
-		limit.Limit = f.startTimeout()
+		limit.Limit = f.ConnectTimeout()
 	}
 	if t := f.ElasticTimeout; t != nil && time.Duration(*t)*time.Second < limit.Limit {
 		limit = driver.Limit{Limit: time.Duration(*t) * time.Second, Option: "--elastic-timeout"}
@@ -140,9 +140,9 @@ func patience(heartbeat string) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// elasticHosts are the hosts of an elastic job that has no discovery script.
-func (f *flags) elasticHosts() ([]membership.Host, error) {
-	hosts, err := f.hosts()
+// ElasticHosts are the hosts of an elastic job that has no discovery script.
+func (f *Flags) ElasticHosts() ([]membership.Host, error) {
+	hosts, err := f.HostList()
 	if err != nil {
 		return nil, err
 	}

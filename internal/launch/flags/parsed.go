@@ -1,4 +1,4 @@
-package launch
+package flags
 
 import (
 	"encoding/json"
@@ -8,15 +8,15 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// parsed is the options and the command as JSON, by the options' names, for horovod.runner.launch.parse_args. So only
+// JSON is the options and the command as JSON, by the options' names, for horovod.runner.launch.parse_args. So only
 // this package has the table of options. An option that was not given is null, or empty. A number that may have
 // decimals always has them, so that Python reads 20 ms as a float.
-func (f *flags) parsed() (string, error) {
+func (f *Flags) JSON() (string, error) {
 	parser, err := kong.New(f)
 	if err != nil {
 		return "", err
 	}
-	values := map[string]any{"command": f.command}
+	values := map[string]any{"command": f.Command}
 	for _, flag := range parser.Model.Flags {
 		if !flag.Hidden && flag.Name != "help" {
 			values[strings.ReplaceAll(flag.Name, "-", "_")] = decimal(flag.Target.Interface())
@@ -38,8 +38,8 @@ func decimal(value any) any {
 	return json.RawMessage(text)
 }
 
-// refusedValue is what stands in place of parsed if an option's value is out of its range.
-func refusedValue(why rangeError) string {
+// RefusedValue is what stands in place of parsed if an option's value is out of its range.
+func RefusedValue(why RangeError) string {
 	text, _ := json.Marshal(map[string]string{"out_of_range": string(why)}) // a map of strings cannot fail
 	return string(text) + "\n"
 }

@@ -1,4 +1,4 @@
-package launch
+package flags
 
 import (
 	"os"
@@ -33,13 +33,13 @@ func TestFilesThatAreNone(t *testing.T) {
 		filepath.Join(dir, "none"): "no such file",
 		"/dev/null":                "names no hosts",
 	} {
-		_, err := (&flags{Hostfile: path}).hosts()
+		_, err := (&Flags{Hostfile: path}).HostList()
 		if err == nil || !strings.HasPrefix(err.Error(), "--hostfile: "+path) && !strings.Contains(says,
 			"no such file") || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), says) ||
 			len(err.Error()) > 2000 {
 			t.Errorf("--hostfile %s: %.300v", path, err)
 		}
-		_, err = parseFlags("horovodrun", []string{"-np", "1", "--config-file", path, "x"})
+		_, err = Parse("horovodrun", []string{"-np", "1", "--config-file", path, "x"})
 		if path == "/dev/null" {
 			if err != nil {
 				t.Errorf("an empty file of settings: %v", err)
@@ -66,7 +66,7 @@ func TestPipesWithoutAnEnd(t *testing.T) {
 			f.Close()
 		}
 	}()
-	if _, err := (&flags{Hostfile: pipe}).hosts(); err == nil || !strings.HasPrefix(err.Error(),
+	if _, err := (&Flags{Hostfile: pipe}).HostList(); err == nil || !strings.HasPrefix(err.Error(),
 		"--hostfile: "+pipe+": it has not come to its end within 50ms: either nobody writes") {
 		t.Error(err)
 	}
@@ -79,7 +79,7 @@ func TestHostsThroughAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	go os.WriteFile(pipe, []byte("a slots=2\nb slots=1\n"), 0)
-	hosts, err := (&flags{Hostfile: pipe}).hosts()
+	hosts, err := (&Flags{Hostfile: pipe}).HostList()
 	if err != nil || !slices.Equal(hosts, []placement.Host{{Name: "a", Slots: 2}, {Name: "b", Slots: 1}}) {
 		t.Errorf("%v, %v", hosts, err)
 	}
@@ -91,37 +91,14 @@ func TestEmptyValues(t *testing.T) {
 	for _, option := range strings.Fields("-H --hosts --hostfile -hostfile --config-file --output-filename " +
 		"--host-discovery-script -i --remote-command --network-interfaces --timeline-filename --autotune-log-file -x") {
 		for _, args := range [][]string{{option, ""}, {option + "="}} {
-			_, err := parseFlags("horovodrun", slices.Concat([]string{"-np", "2"}, args, []string{"x"}))
+			_, err := Parse("horovodrun", slices.Concat([]string{"-np", "2"}, args, []string{"x"}))
 			if err == nil || !strings.Contains(err.Error(), "its value is empty") {
 				t.Errorf("%q: %v", args, err)
 			}
 		}
 	}
-	if _, err := parseFlags("horovodrun", []string{"-np", "2", "--mpi", "--mpi-args=", "--binding-args", "",
+	if _, err := Parse("horovodrun", []string{"-np", "2", "--mpi", "--mpi-args=", "--binding-args", "",
 		"x"}); err != nil {
 		t.Errorf("no words for mpirun: %v", err)
-	}
-}
-
-// If output cannot be written, every kind of job says so before anything starts.
-func TestOutputThatIsNone(t *testing.T) {
-	dir := t.TempDir()
-	for _, rank := range []string{"rank.0", "rank.1"} {
-		if err := os.Mkdir(filepath.Join(dir, rank), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := syscall.Mkfifo(filepath.Join(dir, "rank.1", "stderr"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	launched(t, nil, "-np", "2", "--output-filename", dir, "touch", filepath.Join(dir, "ran")).expect(1,
-		"horovodrun: --output-filename: "+dir+"/rank.1/stderr: it is a pipe")
-	for _, option := range []string{"", "--min-np=1"} {
-		args := []string{"-np", "2", "--output-filename", "/dev/full", option, "touch", filepath.Join(dir, "ran")}
-		launched(t, nil, slices.DeleteFunc(args, func(a string) bool { return a == "" })...).expect(1,
-			"horovodrun: --output-filename: mkdir /dev/full: not a directory")
-	}
-	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
-		t.Error("it has started")
 	}
 }

@@ -1,4 +1,4 @@
-package launch
+package flags
 
 import (
 	"github.com/gorovod/gorovod/internal/base/auth"
@@ -6,18 +6,18 @@ import (
 
 // findCertificates reads the variables about certificates for TLS. The launcher needs the files, too: ranks begin TLS
 // with it. Jobs of MPI meet without the launcher, and have no TLS.
-func (f *flags) findCertificates() (err error) {
+func (f *Flags) findCertificates() (err error) {
 	if f.MPI {
 		return nil
 	}
-	if f.certificates, err = checkedCertificates(f.lookup); err == nil && f.place != nil {
-		f.place.Certificates = f.certificates
+	if f.Certificates, err = CheckedCertificates(f.Lookup); err == nil && f.Place != nil {
+		f.Place.Certificates = f.Certificates
 	}
 	return err
 }
 
-// checkedCertificates returns the certificates that the variables name, or why they cannot be used.
-func checkedCertificates(getenv func(string) string) (auth.Certificates, error) {
+// CheckedCertificates returns the certificates that the variables name, or why they cannot be used.
+func CheckedCertificates(getenv func(string) string) (auth.Certificates, error) {
 	c := auth.CertificatesFrom(getenv)
 	return c, c.Check(getenv("GOROVOD_TLS") == "0")
 }
