@@ -20,6 +20,7 @@ import (
 	"github.com/gorovod/gorovod/internal/joining/observer"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
+	"github.com/gorovod/gorovod/internal/launch/mpirun"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
@@ -208,7 +209,7 @@ func launch(name string, args []string) (code int, why report, err error) {
 		return runElastic(name, f, input)
 	}
 	if f.MPI {
-		code, err = runMPI(f)
+		code, err = mpirun.Run(f)
 		return code, why, err
 	}
 	return launchRanks(f, name, input)

@@ -1,4 +1,6 @@
-package launch
+// Package mpirun has the mpirun of Open MPI, MPICH, Intel or IBM start a job: it translates horovodrun's options, and
+// becomes that program.
+package mpirun
 
 import (
 	"context"
@@ -24,21 +26,21 @@ import (
 	"github.com/gorovod/gorovod/internal/observe/metrics"
 )
 
-// mpiLauncher is a kind of mpirun, according to its options.
-type mpiLauncher int
+// launcher is a kind of mpirun, according to its options.
+type launcher int
 
 const (
-	openMPILauncher  mpiLauncher = iota + 1
-	spectrumLauncher             // IBM's Open MPI
-	hydraLauncher                // MPICH's
-	intelLauncher                // Intel's variant of Hydra
+	openMPILauncher  launcher = iota + 1
+	spectrumLauncher          // IBM's Open MPI
+	hydraLauncher             // MPICH's
+	intelLauncher             // Intel's variant of Hydra
 )
 
-// mpiLauncherOf recognises an mpirun by the output of mpirun --version.
-func mpiLauncherOf(version string) (mpiLauncher, error) {
+// launcherOf recognises an mpirun by the output of mpirun --version.
+func launcherOf(version string) (launcher, error) {
 	for _, known := range []struct {
 		text     string
-		launcher mpiLauncher
+		launcher launcher
 	}{
 		{"IBM Spectrum MPI", spectrumLauncher}, {"Open MPI", openMPILauncher}, {"OpenRTE", openMPILauncher},
 		{"MPICH", hydraLauncher}, {"HYDRA", hydraLauncher}, {"Intel(R) MPI", intelLauncher},
@@ -55,9 +57,9 @@ func mpiLauncherOf(version string) (mpiLauncher, error) {
 // manyHosts is how many hosts make this program turn off Open MPI's tree of ssh connections.
 const manyHosts = 64
 
-// mpirunCommand is the command that starts the job by MPI, with Horovod's arguments. The command runs in env. It passes
+// command is the command that starts the job by MPI, with Horovod's arguments. The command runs in env. It passes
 // variables on by name, so that no argument holds a value.
-func mpirunCommand(f *flags.Flags, l mpiLauncher, hosts []placement.Host, env []string) ([]string, error) {
+func command(f *flags.Flags, l launcher, hosts []placement.Host, env []string) ([]string, error) {
 	names := make([]string, 0, len(env))
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
@@ -76,7 +78,7 @@ func mpirunCommand(f *flags.Flags, l mpiLauncher, hosts []placement.Host, env []
 }
 
 // optionsOfHydra are the options for the mpirun of MPICH and Intel. names are the variables for all ranks.
-func optionsOfHydra(f *flags.Flags, l mpiLauncher, hosts []placement.Host, names []string) (words []string, err error) {
+func optionsOfHydra(f *flags.Flags, l launcher, hosts []placement.Host, names []string) (words []string, err error) {
 	add := func(more ...string) { words = append(words, more...) }
 	ssh, nics := sshOptions(f), strings.Join(f.NetworkInterfaces, ",")
 	perHost := hosts[0].Slots
@@ -116,7 +118,7 @@ func optionsOfHydra(f *flags.Flags, l mpiLauncher, hosts []placement.Host, names
 }
 
 // optionsOfOpenMPI are the options for the mpirun of Open MPI and Spectrum MPI. names are the variables for all ranks.
-func optionsOfOpenMPI(f *flags.Flags, l mpiLauncher, hosts []placement.Host, names []string) (words []string,
+func optionsOfOpenMPI(f *flags.Flags, l launcher, hosts []placement.Host, names []string) (words []string,
 	err error) {
 	add := func(more ...string) { words = append(words, more...) }
 	ssh, nics := sshOptions(f), strings.Join(f.NetworkInterfaces, ",")
@@ -237,8 +239,8 @@ func letRankZeroShow(f *flags.Flags, env []string, here bool) ([]string, error) 
 	return env, nil
 }
 
-// mpiNotes describe options that mpirun does not have, or that change nothing in its jobs.
-func mpiNotes(f *flags.Flags, l mpiLauncher) (notes []string) {
+// notes describe options that mpirun does not have, or that change nothing in its jobs.
+func notes(f *flags.Flags, l launcher) (notes []string) {
 	for _, o := range []struct {
 		name  string
 		given bool
@@ -257,8 +259,8 @@ func mpiNotes(f *flags.Flags, l mpiLauncher) (notes []string) {
 	return notes
 }
 
-// runMPI replaces this program by mpirun. It returns only an error.
-func runMPI(f *flags.Flags) (code int, err error) {
+// Run replaces this program by mpirun. It returns only an error.
+func Run(f *flags.Flags) (code int, err error) {
 	hosts, err := f.HostList()
 	if err != nil {
 		return ending.UsageCode, err
@@ -278,7 +280,7 @@ func runMPI(f *flags.Flags) (code int, err error) {
 	if err != nil {
 		return ending.UsageCode, fmt.Errorf("%s --version: %w\n%s", path, err, version)
 	}
-	l, err := mpiLauncherOf(string(version))
+	l, err := launcherOf(string(version))
 	if err != nil {
 		return ending.UsageCode, err
 	}
@@ -286,15 +288,15 @@ func runMPI(f *flags.Flags) (code int, err error) {
 	if err != nil {
 		return ending.UsageCode, err
 	}
-	words, err := mpirunCommand(f, l, hosts, env)
+	words, err := command(f, l, hosts, env)
 	if err != nil {
 		return ending.UsageCode, err
 	}
 	if ssh := sshOptions(f); ssh != "" && l == hydraLauncher {
 		env = environment.Set(env, hydraArgsVariable, strings.TrimSpace(os.Getenv(hydraArgsVariable)+" "+ssh))
 	}
-	for _, note := range mpiNotes(f, l) {
-		warn("horovodrun", note)
+	for _, note := range notes(f, l) {
+		logging.Print(slog.LevelWarn, "horovodrun", note)
 	}
 	if f.Verbose {
 		logging.Print(slog.LevelInfo, "horovodrun", "starting "+strings.Join(words, " "))
