@@ -38,8 +38,8 @@ type wing struct {
 var floors = []wing{
 	{"launch", "starts the processes of a job, watches them, and ends them",
 		[]string{"tools", "joining", "core", "observe", "elastic", "base"},
-		[]string{".", "mpirun", "flags", "discovery drive remote", "placement", "driver meeting notice output wire",
-			"spawn", "ending nodes"}},
+		[]string{".", "audience mpirun", "flags", "discovery drive remote", "placement",
+			"driver meeting notice output wire", "spawn", "ending nodes"}},
 	{"tools", "commands that help people: they examine, measure, and write manifests",
 		[]string{"core", "observe", "base"},
 		[]string{"doctor", "bench doctor/cluster", "chart interpreter manifests notices notices/generate progress"}},

@@ -200,7 +200,7 @@ func (j *Job) explain(d rendezvous.Death, first *rendezvous.Failure) {
 	if missing := j.server.Missing(); used && !d.NeverJoined && len(missing) > 0 && len(missing) <= 16 {
 		absent = "\nranks that never came to hvd.init(): " + strings.Trim(fmt.Sprint(missing), "[]")
 	}
-	j.why = report{Text: b.String() + absent, Stderr: stderr.Last()}
+	j.why = output.Report{Text: b.String() + absent, Stderr: stderr.Last()}
 	lines := j.lastLines(j.why.Stderr, stderr.Prefix, stderr.Shown.Load())
 	if first == nil && d.Reason == "" && d.Signal == 0 {
 		lines = lastException(j.why.Stderr) + lines

@@ -13,11 +13,13 @@ import (
 	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/drive"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/overview"
 )
@@ -58,33 +60,33 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	if watch.Certificates, err = flags.CheckedCertificates(f.Lookup); err != nil {
 		return ending.UsageCode, err
 	}
-	a, err := openAudience(f, func(text string) { watch.Greeting = append(watch.Greeting, text) }, 0)
+	a, err := audience.Open(f, func(text string) { watch.Greeting = append(watch.Greeting, text) }, 0)
 	if err != nil {
 		return ending.UsageCode, err
 	}
-	defer a.close()
+	defer a.Close()
 	watch.Greeting = append(watch.Greeting, misspeltVariables(os.Environ())...)
 	var warnings safeLines
-	telemetry, err := openTelemetry(f, "gorovod", warnings.add)
+	telemetry, err := audience.OpenTelemetry(f, "gorovod", warnings.add)
 	if err != nil {
 		return ending.UsageCode, err
 	}
 	reported := false
-	watch.Said, watch.Failed = a.note, telemetry.Fail
+	watch.Said, watch.Failed = a.Note, telemetry.Fail
 	watch.Over = func(o driver.Outcome) (farewell []string) {
 		code, text := verdict(o)
-		a.end(code, report{Text: text}, nil)
+		a.End(code, output.Report{Text: text}, nil)
 		telemetry.End(code)
 		reported = true
 		farewell = warnings.all()
-		if text := a.summary(); text != "" && code == 0 {
+		if text := a.Summary(); text != "" && code == 0 {
 			farewell = append(farewell, text)
 		}
 		return farewell
 	}
 	watch.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {
-		a.formedAnew(cause, words)
-		follow(s, size, a, telemetry)
+		a.FormedAnew(cause, words)
+		audience.Follow(s, size, a, telemetry)
 	}
 	var near *meeting.Point
 	err = drive.Run(stdin, stdout, func(c drive.Config) (n drive.Network, err error) {
@@ -92,7 +94,7 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 			return n, err
 		}
 		return driveNetwork(c, near, func(peers []string) {
-			a.overview.Identify(overview.Identity{Peers: peers})
+			a.Overview.Identify(overview.Identity{Peers: peers})
 		}), nil
 	}, watch)
 	if near != nil {
@@ -106,7 +108,7 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 		code = 1
 	}
 	if err != nil && !reported {
-		a.end(code, report{}, err)
+		a.End(code, output.Report{}, err)
 		telemetry.Fail(err.Error())
 		telemetry.End(code)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/discovery"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
@@ -65,7 +66,7 @@ type post struct {
 }
 
 // runElastic is horovodrun for elastic jobs.
-func runElastic(name string, f *flags.Flags, input []byte) (code int, why report, err error) {
+func runElastic(name string, f *flags.Flags, input []byte) (code int, why output.Report, err error) {
 	env := f.Environ(os.Environ())
 	o := driver.Options{Config: f.Membership(env), DiscoverEvery: discovery.Interval, Grace: f.Grace(),
 		Certificates: f.Certificates}
@@ -109,7 +110,7 @@ func newElasticJob(f *flags.Flags, name, path string, env []string, input []byte
 }
 
 // launchElastic runs the job to its end. far: the job may have other hosts.
-func launchElastic(f *flags.Flags, e *elasticJob, o driver.Options, far bool) (code int, why report, err error) {
+func launchElastic(f *flags.Flags, e *elasticJob, o driver.Options, far bool) (code int, why output.Report, err error) {
 	if f.OutputFilename != "" { // otherwise each worker would fail on its own, and be tried again
 		if err := os.MkdirAll(f.OutputFilename, 0o777); err != nil {
 			return 1, why, fmt.Errorf("--output-filename: %w", err)
@@ -118,21 +119,24 @@ func launchElastic(f *flags.Flags, e *elasticJob, o driver.Options, far bool) (c
 	for _, note := range f.Notes(far) {
 		warn(e.Name, note)
 	}
-	if e.Audience, err = openAudience(f, sayer(e.Name), f.NumProc); err != nil {
+	if e.Audience, err = audience.Open(f, audience.Sayer(e.Name), f.NumProc); err != nil {
 		return ending.UsageCode, why, err
 	}
-	defer e.Audience.close()
-	e.Audience.setLines(e.linesOf)
-	if e.Telemetry, err = openTelemetry(f, f.Command[0], func(text string) { warn(e.Name, text) }); err != nil {
+	defer e.Audience.Close()
+	e.Audience.SetLines(e.linesOf)
+	if e.Telemetry, err = audience.OpenTelemetry(f, f.Command[0], func(text string) {
+		warn(e.Name,
+			text)
+	}); err != nil {
 		return ending.UsageCode, why, err
 	}
 	o.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {
-		e.Audience.formedAnew(cause, words)
+		e.Audience.FormedAnew(cause, words)
 		e.watchWorld(s, size)
 	}
 	o.Failed = e.Telemetry.Fail
 	code, err = e.run(o)
-	e.Audience.end(code, e.why, err)
+	e.Audience.End(code, e.why, err)
 	e.Telemetry.End(code)
 	return code, e.why, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/base/reach"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
@@ -64,7 +65,7 @@ type Job struct {
 	Timestamps bool
 	Verbose    bool
 	// Audience, if set, sees what the ranks do.
-	Audience *audience
+	Audience *audience.Audience
 	// Telemetry, if set, is told of the job's worlds and failures.
 	Telemetry *otlp.Job
 	// Certificates are for ranks that begin TLS.
@@ -86,7 +87,7 @@ type Job struct {
 	server   *rendezvous.Server
 	running  atomic.Pointer[func() map[string]spawn.Crew] // lists the crews; nil before there are any
 	ranks    []*rank
-	why      report // why the job has failed; only the goroutine that runs the job uses it
+	why      output.Report // why the job has failed; only the goroutine that runs the job uses it
 }
 
 // Run starts the job and returns when nothing of it is left. Call it once. An error means that the job could not start.
@@ -117,7 +118,7 @@ func (j *Job) Run() (code int, err error) {
 	if err := j.prepare(heard); err != nil {
 		return 1, err
 	}
-	j.Audience.setLines(j.linesOf)
+	j.Audience.SetLines(j.linesOf)
 	crews, code, err := j.muster(hosts, far, hex.EncodeToString(key), signals)
 	if err != nil || code != 0 {
 		j.closeFiles()
@@ -351,14 +352,14 @@ func (j *Job) announce(level slog.Level, text, shown string) {
 		j.Telemetry.Fail(shown)
 	}
 	if level >= slog.LevelWarn {
-		j.Audience.note(shown)
+		j.Audience.Note(shown)
 	}
 	j.err.Say("%s", logging.Message(level, j.Name, text))
 }
 
 // sayWhy prints the cause of the job's failure, its last message.
 func (j *Job) sayWhy(text string) {
-	j.why = report{Text: text}
+	j.why = output.Report{Text: text}
 	j.sayError("%s", text)
 }
 
@@ -366,5 +367,20 @@ func (j *Job) sayWhy(text string) {
 func (j *Job) tell(format string, args ...any) {
 	if j.Verbose {
 		j.log(slog.LevelInfo, format, args...)
+	}
+}
+
+// watchWorld lets the job's audience and its telemetry follow the ranks that meet at s, a world of size ranks. It is
+// called before s serves.
+func (j *Job) watchWorld(s *rendezvous.Server, size int) {
+	audience.Follow(s, size, j.Audience, j.Telemetry)
+	j.worlds.Add(1)
+	j.awaitRanks(s, size)
+}
+
+// summarize says where the time of the job went, if it was long enough.
+func (j *Job) summarize() {
+	if text := j.Audience.Summary(); text != "" {
+		j.err.Say("%s", logging.Message(slog.LevelInfo, j.Name, text))
 	}
 }

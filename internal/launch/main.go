@@ -18,9 +18,11 @@ import (
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/joining/observer"
+	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/mpirun"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
@@ -146,15 +148,15 @@ func run(name string, args []string) (code int, err error) {
 	code, why, err := launch(name, args)
 	switch {
 	case err != nil:
-		report{Refused: code == ending.UsageCode, Text: err.Error()}.write(name, reportFile(args))
+		output.Report{Refused: code == ending.UsageCode, Text: err.Error()}.Write(name, output.ReportFile(args))
 	case code != 0:
-		why.write(name, reportFile(args))
+		why.Write(name, output.ReportFile(args))
 	}
 	return code, err
 }
 
 // launch parses and checks everything before it starts anything. why is the cause of a failure after the start.
-func launch(name string, args []string) (code int, why report, err error) {
+func launch(name string, args []string) (code int, why output.Report, err error) {
 	f, err := flags.Parse(name, args)
 	if out := flags.RangeError(""); f != nil && f.Parsed && errors.As(err, &out) {
 		return show(name, flags.RefusedValue(out)), why, nil
@@ -216,7 +218,7 @@ func launch(name string, args []string) (code int, why report, err error) {
 }
 
 // launchRanks starts a job with a fixed number of ranks, and waits for its end.
-func launchRanks(f *flags.Flags, name string, input []byte) (code int, why report, err error) {
+func launchRanks(f *flags.Flags, name string, input []byte) (code int, why output.Report, err error) {
 	hosts, err := f.HostList()
 	if err != nil {
 		return ending.UsageCode, why, err
@@ -279,22 +281,25 @@ func newJob(f *flags.Flags, name, path string, slots []placement.Slot, input []b
 }
 
 // runJob is Job.Run, for the program's main function.
-func runJob(f *flags.Flags, j *Job) (code int, why report, err error) {
+func runJob(f *flags.Flags, j *Job) (code int, why output.Report, err error) {
 	own, ranks := placement.ThisHost(), 0
 	for _, s := range j.Slots {
 		if own.Has(s.Host) {
 			ranks++
 		}
 	}
-	if j.Audience, err = openAudience(f, sayer(j.Name), ranks); err != nil {
+	if j.Audience, err = audience.Open(f, audience.Sayer(j.Name), ranks); err != nil {
 		return ending.UsageCode, why, err
 	}
-	defer j.Audience.close()
-	if j.Telemetry, err = openTelemetry(f, f.Command[0], func(text string) { warn(j.Name, text) }); err != nil {
+	defer j.Audience.Close()
+	if j.Telemetry, err = audience.OpenTelemetry(f, f.Command[0], func(text string) {
+		warn(j.Name,
+			text)
+	}); err != nil {
 		return ending.UsageCode, why, err
 	}
 	code, err = j.Run()
-	j.Audience.end(code, j.why, err)
+	j.Audience.End(code, j.why, err)
 	j.Telemetry.End(code)
 	var start *startError
 	if errors.As(err, &start) {

@@ -16,6 +16,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
@@ -25,7 +26,7 @@ import (
 const defaultNodesTimeout = 10 * time.Minute
 
 // launchNodes is this node's part of a job of several nodes, each with a launcher.
-func launchNodes(f *flags.Flags, name string, input []byte) (code int, why report, err error) {
+func launchNodes(f *flags.Flags, name string, input []byte) (code int, why output.Report, err error) {
 	self, err := f.Self()
 	if err != nil {
 		return ending.UsageCode, why, err
@@ -123,7 +124,8 @@ func checkSecret(count int, getenv func(string) string) error {
 }
 
 // launchAt runs the job on all nodes, from node 0.
-func launchAt(f *flags.Flags, name, path string, input []byte, all []nodes.Node) (code int, why report, err error) {
+func launchAt(f *flags.Flags, name, path string, input []byte, all []nodes.Node) (code int, why output.Report,
+	err error) {
 	names := nodes.Names(all)
 	lines := map[string]*remote.Line{}
 	var hosts []placement.Host

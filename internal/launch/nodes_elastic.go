@@ -16,12 +16,14 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
 	"github.com/gorovod/gorovod/internal/launch/notice"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
 // launchFleet is this node's part of an elastic job whose nodes have a launcher each.
-func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Node) (code int, why report, err error) {
+func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Node) (code int, why output.Report,
+	err error) {
 	var key []byte
 	if f.Place.Count > 1 {
 		if key, err = nodesKey(os.Getenv); err != nil {

@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 
 	"github.com/gorovod/gorovod/internal/joining/observer"
+	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/observe/overview"
 )
@@ -68,21 +70,21 @@ func serveObserver(pid int, conn net.Conn) (code int, err error) {
 		return 1, fmt.Errorf("nothing shows the job: this command is of another build of gorovod (%s) than the "+
 			"library of rank 0 (%.64q): install the same everywhere", observer.Shape(), first.Hello)
 	}
-	a, err := openReaders(&flags.Flags{}, sayer("gorovod"), 0)
+	a, err := audience.OpenReaders(&flags.Flags{}, audience.Sayer("gorovod"), 0)
 	if err != nil {
 		return 1, fmt.Errorf("nothing shows the job: %w", err)
 	}
-	defer a.close()
-	a.overview.Identify(overview.Identity{PID: pid})
+	defer a.Close()
+	a.Overview.Identify(overview.Identity{PID: pid})
 	w := &watched{audience: a, conn: conn}
 	w.follow(pid)
-	a.end(w.ending(pid))
+	a.End(w.ending(pid))
 	return 0, nil
 }
 
 // watched is a job that rank 0's process tells of.
 type watched struct {
-	audience *audience
+	audience *audience.Audience
 	conn     net.Conn
 	joined   atomic.Int64
 	asked    atomic.Bool       // rank 0's process has not answered the last question: it may be stopped
@@ -103,15 +105,15 @@ func (w *watched) follow(pid int) {
 		case n.World != nil:
 			w.joined.Store(0)
 			w.over, w.failure = nil, nil
-			w.audience.overview.Identify(overview.Identity{PID: pid, Peers: n.World.Peers})
-			w.audience.begin(world{size: n.World.Size, from: n.World.From,
-				joined: func() int { return int(w.joined.Load()) },
-				inquiry: &inquiry{ask: func() {
+			w.audience.Overview.Identify(overview.Identity{PID: pid, Peers: n.World.Peers})
+			w.audience.Begin(audience.World{Size: n.World.Size, From: n.World.From,
+				Joined: func() int { return int(w.joined.Load()) },
+				Inquiry: &audience.Inquiry{Ask: func() {
 					if !w.asked.Swap(true) {
 						w.wish(observer.Wish{Ask: true})
 					}
 				}},
-				inspect: func(ranks []int) { w.wish(observer.Wish{Inspect: &ranks}) }})
+				Inspect: func(ranks []int) { w.wish(observer.Wish{Inspect: &ranks}) }})
 		case n.Joined != nil:
 			w.joined.Store(int64(*n.Joined))
 			w.asked.Store(false)
@@ -123,10 +125,10 @@ func (w *watched) follow(pid int) {
 					w.failure = nil
 				}
 			}
-			w.audience.take(f.Rank, f.Generation, f.Host, f.Value)
+			w.audience.Take(f.Rank, f.Generation, f.Host, f.Value)
 		case n.Failure != nil:
 			w.failure = n.Failure
-			w.audience.overview.Broke(n.Failure.Generation, n.Failure.Cause)
+			w.audience.Overview.Broke(n.Failure.Generation, n.Failure.Cause)
 		case n.Over != nil:
 			w.over = n.Over
 		}
@@ -141,14 +143,14 @@ func (w *watched) wish(wish observer.Wish) {
 }
 
 // ending is how the job has ended, for audience.end.
-func (w *watched) ending(pid int) (code int, why report, err error) {
+func (w *watched) ending(pid int) (code int, why output.Report, err error) {
 	switch {
 	case w.over == nil && w.failure != nil:
-		return 1, report{Text: w.failure.Cause}, nil
+		return 1, output.Report{Text: w.failure.Cause}, nil
 	case w.over == nil:
-		return 1, report{Text: fmt.Sprintf("rank 0 (process %d) has ended without hvd.shutdown()", pid)}, nil
+		return 1, output.Report{Text: fmt.Sprintf("rank 0 (process %d) has ended without hvd.shutdown()", pid)}, nil
 	case w.over.Failure != "":
-		return 1, report{Text: w.over.Failure}, nil
+		return 1, output.Report{Text: w.over.Failure}, nil
 	}
-	return 0, report{}, nil
+	return 0, output.Report{}, nil
 }

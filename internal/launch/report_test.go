@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
 
@@ -31,7 +32,7 @@ func TestReports(t *testing.T) {
 		{"-np 1 --output-filename /dev/full true", 1, false, "/dev/full: not a directory"},
 	} {
 		path := filepath.Join(t.TempDir(), "report")
-		args := []string{reportOption + path}
+		args := []string{output.ReportOption + path}
 		for _, a := range strings.Fields(c.args) {
 			args = append(args, strings.ReplaceAll(a, "+", " "))
 		}
@@ -43,7 +44,7 @@ func TestReports(t *testing.T) {
 			}
 			continue
 		}
-		var r report
+		var r output.Report
 		if err := json.Unmarshal(text, &r); err != nil || r.Refused != c.refused || !strings.Contains(r.Text, c.says) {
 			t.Errorf("%s: it reports %s, %v", c.args, text, err)
 		}

@@ -6,8 +6,8 @@
 //
 // The job makes a Stream for each stdout and stderr of a rank, and one Printer for its own stdout and stderr each. A
 // Stream also keeps the last lines, for the message about a failure. A reader that does not read blocks only the ranks
-// that print, and output that cannot be written is reported, never waited for. This package must not know how ranks are
-// started, or how the job ends.
+// that print, and output that cannot be written is reported, never waited for. A Report tells horovod.run why the job
+// has failed. This package must not know how ranks are started, or how the job ends.
 package output
 
 import (

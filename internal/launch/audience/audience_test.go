@@ -1,4 +1,4 @@
-package launch
+package audience
 
 import (
 	"fmt"
@@ -9,15 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
-	"github.com/gorovod/gorovod/internal/launch/flags"
-	"github.com/gorovod/gorovod/internal/observe/dashboard"
-	"github.com/gorovod/gorovod/internal/observe/door"
-	"github.com/gorovod/gorovod/internal/observe/metrics"
 	"github.com/gorovod/gorovod/internal/observe/otlp"
 	"github.com/gorovod/gorovod/internal/observe/overview"
 )
@@ -25,7 +20,7 @@ import (
 // TestReadersShareAnswers checks that readers who ask seldom do not take answers away from the one who asks often.
 func TestReadersShareAnswers(t *testing.T) {
 	asked := 0
-	q := &inquiry{ask: func() { asked++ }}
+	q := &Inquiry{Ask: func() { asked++ }}
 	often, seldom := q.unless(0), q.unless(time.Hour)
 	for _, c := range []struct {
 		ask  func()
@@ -44,16 +39,16 @@ func TestReadersShareAnswers(t *testing.T) {
 // TestReadersAreToldOfADeath checks that the death of a rank reaches the page's sentence, and a good end does not.
 func TestReadersAreToldOfADeath(t *testing.T) {
 	s := rendezvous.NewServer([]byte("key"), 3)
-	a := &audience{overview: overview.New()}
-	a.form(s, 3, &inquiry{ask: func() {}})
-	defer a.overview.Follow()()
+	a := &Audience{Overview: overview.New()}
+	a.form(s, 3, &Inquiry{Ask: func() {}})
+	defer a.Overview.Follow()()
 	over := make(chan struct{})
 	defer close(over)
-	go a.overview.Run(over)
+	go a.Overview.Run(over)
 	s.Died(rendezvous.Death{Rank: 0, Host: "h"})
 	s.Died(rendezvous.Death{Rank: 1, Host: "h", Signal: 9})
 	for {
-		text, next := a.overview.Last(false)
+		text, next := a.Overview.Last(false)
 		if text != nil {
 			if !strings.Contains(string(text), "Rank 1 on h was killed by signal 9 (SIGKILL)") {
 				t.Errorf("%s", text)
@@ -81,55 +76,16 @@ func TestSpansAreToldOfADeath(t *testing.T) {
 	j := otlp.Start(otlp.Options{URL: collector.URL, Service: "s", Timeout: time.Minute,
 		Warn: func(text string) { t.Error(text) }}, "python")
 	first, second := rendezvous.NewServer([]byte("key"), 3), rendezvous.NewServer([]byte("key"), 2)
-	a := &audience{overview: overview.New()}
-	follow(first, 3, a, j)
+	a := &Audience{Overview: overview.New()}
+	Follow(first, 3, a, j)
 	first.Died(rendezvous.Death{Rank: 1, Host: "h", Signal: 9})
 	died := fmt.Sprint(time.Now().UnixNano())
-	follow(second, 2, a, j)
+	Follow(second, 2, a, j)
 	j.End(0)
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(starts)
 	if len(starts) != 2 || starts[1] > died {
 		t.Errorf("the worlds form from %v, and a rank died before %s", starts, died)
-	}
-}
-
-// TestExportedVariablesOpenPages checks that -x sets what the launcher shows of the ranks, and to whom.
-func TestExportedVariablesOpenPages(t *testing.T) {
-	const token = "0123456789abcdef"
-	t.Setenv(metrics.Variable, "")
-	var spans atomic.Int64
-	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { spans.Add(1) }))
-	defer collector.Close()
-	f := &flags.Flags{Export: []string{metrics.Variable + "=0", dashboard.Variable + "=0", door.TokenVariable + "=" +
-		token, otlp.Variable + "=1", "OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL}}
-	a, err := openReaders(f, func(string) {}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.close()
-	if a.metrics == nil || a.page == nil {
-		t.Fatal("a page is not there")
-	}
-	for _, page := range []string{a.metrics.URL(), a.page.URL() + "snapshot"} {
-		answer, err := http.Get(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s without the token: %s", page, answer.Status)
-		}
-	}
-	reports, err := openTelemetry(f, "program", func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if reports.End(0); spans.Load() == 0 {
-		t.Error("no spans are sent")
-	}
-	if _, err := openTelemetry(&flags.Flags{Export: []string{otlp.Variable + "=x"}}, "program", nil); err == nil {
-		t.Error("a wrong value is ignored")
 	}
 }

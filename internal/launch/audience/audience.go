@@ -1,4 +1,9 @@
-package launch
+// Package audience shows a job while it runs, to people and to programs: as a page, as metrics, to gorovod top, as
+// traces, and as a summary at its end.
+//
+// An Audience, which may be nil, follows one world of ranks after another. It only looks: it must not decide anything,
+// and none of its methods blocks, except Close.
+package audience
 
 import (
 	"fmt"
@@ -10,6 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/flags"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
 	"github.com/gorovod/gorovod/internal/observe/door"
@@ -19,27 +25,27 @@ import (
 	"github.com/gorovod/gorovod/internal/observe/summary"
 )
 
-// audience is who watches a job: readers of its metrics, of its dashboard, of gorovod top, and of the summary at its
+// Audience is who watches a job: readers of its metrics, of its dashboard, of gorovod top, and of the summary at its
 // end. For the summary, the launcher asks the ranks once in ten seconds. All methods do nothing on a nil audience.
-type audience struct {
+type Audience struct {
 	metrics  *metrics.Server   // nil: not shown
 	page     *dashboard.Server // nil: not shown
 	local    *dashboard.Server // for gorovod top; nil where the system has no such sockets
-	overview *overview.Job
+	Overview *overview.Job
 	ledger   *summary.Ledger // nil: the job ends without a summary
 	least    time.Duration   // a shorter job ends without a summary
 	over     chan struct{}
 	running  sync.WaitGroup
 }
 
-// openAudience opens what the user asks for, and the socket for gorovod top, and begins the summary. say and ranks are
-// those of openReaders.
-func openAudience(f *flags.Flags, say func(text string), ranks int) (*audience, error) {
+// Open opens what the user asks for, and the socket for gorovod top, and begins the summary. say and ranks are those of
+// OpenReaders.
+func Open(f *flags.Flags, say func(text string), ranks int) (*Audience, error) {
 	least, on, err := summary.From(f.Lookup(summary.Variable))
 	if err != nil {
 		return nil, err
 	}
-	a, err := openReaders(f, say, ranks)
+	a, err := OpenReaders(f, say, ranks)
 	if err == nil && on {
 		a.ledger, a.least = &summary.Ledger{}, least
 		a.running.Go(func() { a.ledger.Run(a.over) })
@@ -47,30 +53,30 @@ func openAudience(f *flags.Flags, say func(text string), ranks int) (*audience, 
 	return a, err
 }
 
-// sayer tells the user a text as the program name does.
-func sayer(name string) func(text string) {
+// Sayer tells the user a text as the program name does.
+func Sayer(name string) func(text string) {
 	return func(text string) { logging.Print(slog.LevelInfo, name, text) }
 }
 
-// openReaders is openAudience for jobs that end without a summary. say tells the user where the pages are. ranks is
+// OpenReaders is Open for jobs that end without a summary. say tells the user where the pages are. ranks is
 // about how many ranks this host has. If it is 0, they may run already or elsewhere, so how fast this host copies
 // memory is not measured.
-func openReaders(f *flags.Flags, say func(text string), ranks int) (*audience, error) {
-	a := &audience{overview: overview.New(), over: make(chan struct{})}
-	a.running.Go(func() { a.overview.Run(a.over) })
+func OpenReaders(f *flags.Flags, say func(text string), ranks int) (*Audience, error) {
+	a := &Audience{Overview: overview.New(), over: make(chan struct{})}
+	a.running.Go(func() { a.Overview.Run(a.over) })
 	if err := a.openMetrics(f, say); err != nil {
-		a.close()
+		a.Close()
 		return nil, err
 	}
 	if err := a.openPage(f, say, ranks); err != nil {
-		a.close()
+		a.Close()
 		return nil, err
 	}
-	a.local, _ = dashboard.OpenLocal(a.overview) // a job does not need it
+	a.local, _ = dashboard.OpenLocal(a.Overview) // a job does not need it
 	return a, nil
 }
 
-func (a *audience) openMetrics(f *flags.Flags, say func(text string)) error {
+func (a *Audience) openMetrics(f *flags.Flags, say func(text string)) error {
 	address, said := f.Asked(f.MetricsPort, "--metrics-port", metrics.Variable)
 	if address == "" {
 		return nil
@@ -86,7 +92,7 @@ func (a *audience) openMetrics(f *flags.Flags, say func(text string)) error {
 	return nil
 }
 
-func (a *audience) openPage(f *flags.Flags, say func(text string), ranks int) error {
+func (a *Audience) openPage(f *flags.Flags, say func(text string), ranks int) error {
 	address, said := f.Asked(f.Dashboard, "--dashboard", dashboard.Variable)
 	if address == "" {
 		return nil
@@ -95,65 +101,65 @@ func (a *audience) openPage(f *flags.Flags, say func(text string), ranks int) er
 	if err != nil {
 		return fmt.Errorf("%s: %w", said, err)
 	}
-	if a.page, err = dashboard.Open(o, a.overview); err != nil {
+	if a.page, err = dashboard.Open(o, a.Overview); err != nil {
 		return fmt.Errorf("%s %s: %w", said, address, err)
 	}
 	if ranks > 0 {
-		a.overview.SetCopying(copyingRate(ranks), placement.ThisHost().Has)
+		a.Overview.SetCopying(copyingRate(ranks), placement.ThisHost().Has)
 	}
-	a.overview.Keep()
+	a.Overview.Keep()
 	say("the dashboard is at " + a.page.URL())
 	return nil
 }
 
 // form lets the audience see the ranks that meet at s, a world of size ranks, and ask them by q. It is called before s
 // serves.
-func (a *audience) form(s *rendezvous.Server, size int, q *inquiry) {
+func (a *Audience) form(s *rendezvous.Server, size int, q *Inquiry) {
 	if a == nil {
 		return
 	}
-	s.Figures = a.take
-	s.Failed = func(d rendezvous.Death) { a.overview.Died(d.Rank, d.Host, d.How(), d.Reason) }
-	a.begin(world{size: size, from: s.Epoch << 20, joined: func() int { return len(s.Joined()) }, inquiry: q,
-		inspect: s.Inspect})
+	s.Figures = a.Take
+	s.Failed = func(d rendezvous.Death) { a.Overview.Died(d.Rank, d.Host, d.How(), d.Reason) }
+	a.Begin(World{Size: size, From: s.Epoch << 20, Joined: func() int { return len(s.Joined()) }, Inquiry: q,
+		Inspect: s.Inspect})
 }
 
-// world is a world that an audience sees: see rendezvous.Server. No function blocks.
-type world struct {
-	size    int
-	from    uint64 // its first generation
-	joined  func() int
-	inquiry *inquiry
-	inspect func(ranks []int)
+// World is a world that an audience sees: see rendezvous.Server. No function blocks.
+type World struct {
+	Size    int
+	From    uint64 // its first generation
+	Joined  func() int
+	Inquiry *Inquiry
+	Inspect func(ranks []int)
 }
 
-// begin shows a world from now on.
-func (a *audience) begin(w world) {
-	q := w.inquiry
+// Begin shows a world from now on.
+func (a *Audience) Begin(w World) {
+	q := w.Inquiry
 	if a.metrics != nil {
-		a.metrics.Form(w.size, w.from, w.joined, q.unless(metricsAge))
+		a.metrics.Form(w.Size, w.From, w.Joined, q.unless(metricsAge))
 	}
-	a.overview.Form(w.size, w.from, w.joined, q.unless(0))
-	a.overview.SetInspect(w.inspect)
+	a.Overview.Form(w.Size, w.From, w.Joined, q.unless(0))
+	a.Overview.SetInspect(w.Inspect)
 	if a.ledger != nil {
-		a.ledger.Form(w.size, w.from, q.unless(ledgerAge))
+		a.ledger.Form(w.Size, w.From, q.unless(ledgerAge))
 	}
 }
 
-// take takes a rank's figures: see rendezvous.Server.Figures.
-func (a *audience) take(rank int, generation uint64, host string, value []byte) {
+// Take takes a rank's figures: see rendezvous.Server.Figures.
+func (a *Audience) Take(rank int, generation uint64, host string, value []byte) {
 	if a.metrics != nil {
 		a.metrics.Job().Take(rank, generation, host, value)
 	}
-	a.overview.Take(rank, generation, host, value)
+	a.Overview.Take(rank, generation, host, value)
 	if a.ledger != nil {
 		a.ledger.Take(rank, generation, host, value)
 	}
 }
 
-// formedAnew notes why the world that follows is formed; an empty cause is of the first one. words are those of the
+// FormedAnew notes why the world that follows is formed; an empty cause is of the first one. words are those of the
 // last world's ranks for their failure, if any.
-func (a *audience) formedAnew(cause membership.Cause, words string) {
+func (a *Audience) FormedAnew(cause membership.Cause, words string) {
 	if a == nil || cause == "" {
 		return
 	}
@@ -171,14 +177,14 @@ func (a *audience) formedAnew(cause membership.Cause, words string) {
 	if cause == membership.ByError && words != "" {
 		because += ": " + words
 	}
-	a.overview.Because(because)
+	a.Overview.Because(because)
 }
 
-// inquiry asks the ranks of a world on behalf of several readers. All of them get each answer, and a rank answers only
+// Inquiry asks the ranks of a world on behalf of several readers. All of them get each answer, and a rank answers only
 // so often. So the overview, which looks each second, asks whenever it wants, and the others ask only if nobody has
 // asked of late.
-type inquiry struct {
-	ask func()
+type Inquiry struct {
+	Ask func()
 
 	mu   sync.Mutex
 	last time.Time
@@ -193,7 +199,7 @@ const (
 )
 
 // unless returns a function that asks if nobody has asked within that time.
-func (q *inquiry) unless(within time.Duration) func() {
+func (q *Inquiry) unless(within time.Duration) func() {
 	return func() {
 		now := time.Now()
 		q.mu.Lock()
@@ -203,23 +209,15 @@ func (q *inquiry) unless(within time.Duration) func() {
 		}
 		q.mu.Unlock()
 		if !fresh {
-			q.ask()
+			q.Ask()
 		}
 	}
 }
 
-// watchWorld lets the job's audience and its telemetry follow the ranks that meet at s, a world of size ranks. It is
-// called before s serves.
-func (j *Job) watchWorld(s *rendezvous.Server, size int) {
-	follow(s, size, j.Audience, j.Telemetry)
-	j.worlds.Add(1)
-	j.awaitRanks(s, size)
-}
-
-// follow lets an audience and a telemetry, each of which may be nil, follow the ranks that meet at s, a world of size
+// Follow lets an audience and a telemetry, each of which may be nil, follow the ranks that meet at s, a world of size
 // ranks. It is called before s serves.
-func follow(s *rendezvous.Server, size int, a *audience, t *otlp.Job) {
-	q := &inquiry{ask: s.AskFigures}
+func Follow(s *rendezvous.Server, size int, a *Audience, t *otlp.Job) {
+	q := &Inquiry{Ask: s.AskFigures}
 	a.form(s, size, q)
 	if t == nil {
 		return
@@ -241,38 +239,31 @@ func follow(s *rendezvous.Server, size int, a *audience, t *otlp.Job) {
 	t.Form(size, s.Epoch<<20, func() int { return len(s.Joined()) }, q.unless(spansAge))
 }
 
-// setLines sets the function that returns the last lines of a rank, or of a worker in an elastic job: see
+// SetLines sets the function that returns the last lines of a rank, or of a worker in an elastic job: see
 // overview.Job.SetLines.
-func (a *audience) setLines(f func(number int) (stdout, stderr string, ok bool)) {
+func (a *Audience) SetLines(f func(number int) (stdout, stderr string, ok bool)) {
 	if a != nil {
-		a.overview.SetLines(f)
+		a.Overview.SetLines(f)
 	}
 }
 
-// note shows a message of the launcher.
-func (a *audience) note(text string) {
+// Note shows a message of the launcher.
+func (a *Audience) Note(text string) {
 	if a != nil {
-		a.overview.Note(text)
+		a.Overview.Note(text)
 	}
 }
 
-// summarize says where the time of the job went, if it was long enough.
-func (j *Job) summarize() {
-	if text := j.Audience.summary(); text != "" {
-		j.err.Say("%s", logging.Message(slog.LevelInfo, j.Name, text))
-	}
-}
-
-// summary says where the time of the job went; empty if the job was too short, or has no summary.
-func (a *audience) summary() string {
+// Summary says where the time of the job went; empty if the job was too short, or has no summary.
+func (a *Audience) Summary() string {
 	if a == nil || a.ledger == nil {
 		return ""
 	}
 	return a.ledger.Text(a.least)
 }
 
-// end tells the readers how the job has ended.
-func (a *audience) end(code int, why report, err error) {
+// End tells the readers how the job has ended.
+func (a *Audience) End(code int, why output.Report, err error) {
 	if a == nil {
 		return
 	}
@@ -280,11 +271,11 @@ func (a *audience) end(code int, why report, err error) {
 	if err != nil {
 		e.Text = err.Error()
 	}
-	a.overview.End(e)
+	a.Overview.End(e)
 }
 
-// close ends the pages.
-func (a *audience) close() {
+// Close ends the pages.
+func (a *Audience) Close() {
 	if a == nil {
 		return
 	}

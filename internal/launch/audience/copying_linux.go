@@ -1,4 +1,4 @@
-package launch
+package audience
 
 import "golang.org/x/sys/unix"
 

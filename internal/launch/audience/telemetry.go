@@ -1,4 +1,4 @@
-package launch
+package audience
 
 import (
 	"path/filepath"
@@ -7,9 +7,9 @@ import (
 	"github.com/gorovod/gorovod/internal/observe/otlp"
 )
 
-// openTelemetry begins to report the job of a program to a collector of OpenTelemetry, if the user asks for that;
+// OpenTelemetry begins to report the job of a program to a collector of OpenTelemetry, if the user asks for that;
 // otherwise it returns nil. warn is called, on any goroutine, if the collector does not take the report.
-func openTelemetry(f *flags.Flags, program string, warn func(text string)) (*otlp.Job, error) {
+func OpenTelemetry(f *flags.Flags, program string, warn func(text string)) (*otlp.Job, error) {
 	o, on, err := otlp.From(f.Lookup)
 	if err != nil || !on {
 		return nil, err

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package launch
+package audience
 
 // adviseHuge does nothing.
 func adviseHuge([]byte) {}

@@ -1,4 +1,4 @@
-package launch
+package output
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"github.com/gorovod/gorovod/internal/base/logging"
 )
 
-// report tells horovod.run about a job that has failed, besides the exit code, which may be a rank's.
-type report struct {
+// Report tells horovod.run about a job that has failed, besides the exit code, which may be a rank's.
+type Report struct {
 	// Refused says that nothing was started, because the arguments are invalid.
 	Refused bool `json:"refused"`
 	// Text says why the job has failed; empty if only the exit code is known.
@@ -20,14 +20,14 @@ type report struct {
 	Stderr string `json:"stderr"`
 }
 
-// reportOption is the option with the report's file. The launcher looks for it before it parses the options, so that it
+// ReportOption is the option with the report's file. The launcher looks for it before it parses the options, so that it
 // can report their errors, too.
-const reportOption = "--report="
+const ReportOption = "--report="
 
-// reportFile is that file, empty for none.
-func reportFile(args []string) string {
+// ReportFile is that file, empty for none.
+func ReportFile(args []string) string {
 	for _, a := range args {
-		if path, ok := strings.CutPrefix(a, reportOption); ok {
+		if path, ok := strings.CutPrefix(a, ReportOption); ok {
 			return path
 		}
 		if a == "--" {
@@ -37,8 +37,8 @@ func reportFile(args []string) string {
 	return ""
 }
 
-// write writes the report, if there is a file for it.
-func (r report) write(name, path string) {
+// Write writes the report, if there is a file for it.
+func (r Report) Write(name, path string) {
 	if path == "" {
 		return
 	}
