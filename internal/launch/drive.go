@@ -18,6 +18,7 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
+	"github.com/gorovod/gorovod/internal/launch/job"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
@@ -74,7 +75,7 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	reported := false
 	watch.Said, watch.Failed = a.Note, telemetry.Fail
 	watch.Over = func(o driver.Outcome) (farewell []string) {
-		code, text := verdict(o)
+		code, text := job.Verdict(o)
 		a.End(code, output.Report{Text: text}, nil)
 		telemetry.End(code)
 		reported = true
@@ -152,8 +153,8 @@ func driveNetwork(c drive.Config, near *meeting.Point, met func(peers []string))
 			return m.Listeners, func(string) []string { return list }, nil
 		},
 		Environment: func(a membership.Start) map[string]string {
-			set := slotOf(a).Variables()
-			maps.Copy(set, elasticVariables(nil, a, near.SeenFrom(c.Address), interfaces))
+			set := job.SlotOf(a).Variables()
+			maps.Copy(set, job.ElasticVariables(nil, a, near.SeenFrom(c.Address), interfaces))
 			delete(set, spawn.SecretVariable) // the starter has it, and hands it to workers in private
 			return set
 		},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/job"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
@@ -47,7 +48,7 @@ func BenchmarkLauncher(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			spent := processorTime()
 			for b.Loop() {
-				j := &Job{Name: "horovodrun", Args: []string{"true"}, Env: os.Environ(), Local: func(string) bool {
+				j := &job.Job{Name: "horovodrun", Args: []string{"true"}, Env: os.Environ(), Local: func(string) bool {
 					return false
 				},
 					Remote: remote.Shell{Timeout: 30 * time.Second, Getenv: os.Getenv, Open: standIn},

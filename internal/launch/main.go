@@ -18,12 +18,11 @@ import (
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/joining/observer"
-	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
+	"github.com/gorovod/gorovod/internal/launch/job"
 	"github.com/gorovod/gorovod/internal/launch/mpirun"
 	"github.com/gorovod/gorovod/internal/launch/output"
-	"github.com/gorovod/gorovod/internal/launch/placement"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
@@ -105,7 +104,7 @@ func Main(argv []string) int {
 func exit(name string) func(code int, err error) int {
 	return func(code int, err error) int {
 		if err != nil {
-			lastWord(logging.Message(slog.LevelError, name, err.Error()))
+			job.LastWord(logging.Message(slog.LevelError, name, err.Error()))
 		}
 		return code
 	}
@@ -118,19 +117,13 @@ func useLogFormat(env []string) {
 	logging.Use(f)
 }
 
-// warn prints a problem that does not stop the command.
-func warn(name, text string) { logging.Print(slog.LevelWarn, name, text) }
-
-// ranksStdout gets what the ranks print. It is /dev/null if the program has no stdout: a job goes on without.
-var ranksStdout = os.Stdout
-
 // WithoutStdout is called before Main if stdout is closed: printing fails from then on.
 func WithoutStdout() {
 	fd, err := syscall.Dup(syscall.Stdout)
 	if err != nil {
 		return
 	}
-	os.Stdout = os.NewFile(uintptr(fd), ranksStdout.Name())
+	os.Stdout = os.NewFile(uintptr(fd), job.RanksStdout.Name())
 	os.Stdout.Close()
 }
 
@@ -175,18 +168,18 @@ func launch(name string, args []string) (code int, why output.Report, err error)
 		if err != nil {
 			return 1, why, fmt.Errorf("--check-build: %w", err)
 		}
-		warn(name, note)
+		logging.Warn(name, note)
 		return show(name, summary), why, nil
 	case f.Parsed:
 		text, err := f.JSON()
 		return show(name, text), why, err
 	}
 	for _, warning := range f.Warnings {
-		warn(name, warning)
+		logging.Warn(name, warning)
 	}
 	if !f.MPI && (f.Place == nil || f.Place.Rank == 0) { // once for the job: MPI's rank 0 warns itself
 		for _, text := range misspeltVariables(f.Environ(os.Environ())) {
-			warn(name, text)
+			logging.Warn(name, text)
 		}
 	}
 	if err := f.CheckFiles(); err != nil {
@@ -205,107 +198,16 @@ func launch(name string, args []string) (code int, why output.Report, err error)
 		f.SayMPIJob(name)
 	}
 	if f.Place != nil {
-		return launchNodes(f, name, input)
+		return job.LaunchNodes(f, name, input)
 	}
 	if f.IsElastic() {
-		return runElastic(name, f, input)
+		return job.RunElastic(name, f, input)
 	}
 	if f.MPI {
 		code, err = mpirun.Run(f)
 		return code, why, err
 	}
-	return launchRanks(f, name, input)
-}
-
-// launchRanks starts a job with a fixed number of ranks, and waits for its end.
-func launchRanks(f *flags.Flags, name string, input []byte) (code int, why output.Report, err error) {
-	hosts, err := f.HostList()
-	if err != nil {
-		return ending.UsageCode, why, err
-	}
-	slots, err := placement.Assign(hosts, f.NumProc)
-	if err != nil {
-		return ending.UsageCode, why, err
-	}
-	local := placement.Locals(hosts)
-	isHere := func(host string) bool { return local[host] }
-	here, far := 0, map[string]bool{}
-	for _, slot := range slots {
-		if local[slot.Host] {
-			here++
-		} else {
-			far[slot.Host] = true
-		}
-	}
-	for _, note := range f.Notes(here < len(slots)) {
-		warn(name, note)
-	}
-	if len(far) > 0 {
-		if err := spawn.CheckRemotes(len(far), len(slots)); err != nil {
-			return ending.UsageCode, why, err
-		}
-	}
-	path := ""
-	if here > 0 {
-		if err := spawn.CheckLimits(here); err != nil {
-			return ending.UsageCode, why, err
-		}
-		if path, code, err = spawn.FindCommand(f.Command[0], os.Getenv("PATH")); err != nil {
-			return code, why, err
-		}
-	}
-	j := newJob(f, name, path, slots, input)
-	j.Remote, j.Local = f.RemoteShell(), isHere
-	return runJob(f, j)
-}
-
-// newJob is the job with these slots, but for the way to other hosts.
-func newJob(f *flags.Flags, name, path string, slots []placement.Slot, input []byte) *Job {
-	return &Job{
-		Name:         name,
-		Path:         path,
-		Args:         f.Command,
-		Slots:        slots,
-		Env:          f.Environ(os.Environ()),
-		Interfaces:   f.NetworkInterfaces,
-		Input:        input,
-		OutputDir:    f.OutputFilename,
-		ResultDir:    f.Results,
-		Timestamps:   f.PrefixTimestamp,
-		Verbose:      f.Verbose,
-		Certificates: f.Certificates,
-		Grace:        f.Grace(),
-		Stdout:       ranksStdout,
-		Stderr:       os.Stderr,
-	}
-}
-
-// runJob is Job.Run, for the program's main function.
-func runJob(f *flags.Flags, j *Job) (code int, why output.Report, err error) {
-	own, ranks := placement.ThisHost(), 0
-	for _, s := range j.Slots {
-		if own.Has(s.Host) {
-			ranks++
-		}
-	}
-	if j.Audience, err = audience.Open(f, audience.Sayer(j.Name), ranks); err != nil {
-		return ending.UsageCode, why, err
-	}
-	defer j.Audience.Close()
-	if j.Telemetry, err = audience.OpenTelemetry(f, f.Command[0], func(text string) {
-		warn(j.Name,
-			text)
-	}); err != nil {
-		return ending.UsageCode, why, err
-	}
-	code, err = j.Run()
-	j.Audience.End(code, j.why, err)
-	j.Telemetry.End(code)
-	var start *startError
-	if errors.As(err, &start) {
-		return start.code, why, err
-	}
-	return code, j.why, err
+	return job.LaunchRanks(f, name, input)
 }
 
 // hold ends this process, as SIGTERM does, at the end of fd: a pipe ends when the process at its other end is gone.

@@ -14,6 +14,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/auth"
 	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
@@ -77,7 +78,7 @@ func serveRendezvous(name string, args []string, secret string, stdout io.Writer
 		return 1, err
 	}
 	s := rendezvous.NewServer(key, o.NumProc)
-	s.Knocks = auth.NewKnocks(func(text string) { warn(name, text) })
+	s.Knocks = auth.NewKnocks(func(text string) { logging.Warn(name, text) })
 	s.Certificates = certificates
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()

@@ -23,6 +23,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
+	"github.com/gorovod/gorovod/internal/launch/job"
 	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 )
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
 	case name == spawn.SupervisorName || name == "horovodrun" || name == "gorovod" || len(os.Args) == 2 &&
 		os.Args[1] == "agent":
-		termGrace = 300 * time.Millisecond
+		job.TermGrace = 300 * time.Millisecond
 		os.Exit(Main(os.Args))
 	case os.Getenv(programVariable) != "":
 		os.Exit(programs[os.Getenv(programVariable)]())

@@ -78,3 +78,6 @@ func Message(level slog.Level, program, text string) string {
 func Print(level slog.Level, program, text string) {
 	io.WriteString(os.Stderr, Message(level, program, text))
 }
+
+// Warn prints a problem that does not stop the command.
+func Warn(program, text string) { Print(slog.LevelWarn, program, text) }

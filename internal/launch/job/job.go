@@ -1,4 +1,13 @@
-package launch
+// Package job runs a job: it starts all ranks, follows them to their end, and says why the job has failed.
+//
+//	LaunchRanks   a fixed number of ranks, on hosts that this launcher reaches
+//	LaunchNodes   each node has a launcher, which node 0's leads
+//	RunElastic    the ranks come and go, as package driver decides
+//
+// All three wait for the end of the job, and return the launcher's exit code. The ranks run in crews: spawn's on this
+// host, and remote's on others. Package ending decides when they are signalled, and which of them failed first.
+// An Audience sees the job. This package must not read a command line.
+package job
 
 import (
 	"context"
@@ -32,8 +41,8 @@ import (
 	"github.com/gorovod/gorovod/internal/tools/progress"
 )
 
-// termGrace is the time between SIGTERM and SIGKILL; tests shorten it.
-var termGrace = 5 * time.Second
+// TermGrace is the time between SIGTERM and SIGKILL; tests shorten it.
+var TermGrace = 5 * time.Second
 
 // Job is a command to run once for each slot.
 type Job struct {

@@ -1,4 +1,4 @@
-package launch
+package job
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
+	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/audience"
@@ -65,8 +66,8 @@ type post struct {
 	err   error
 }
 
-// runElastic is horovodrun for elastic jobs.
-func runElastic(name string, f *flags.Flags, input []byte) (code int, why output.Report, err error) {
+// RunElastic is horovodrun for elastic jobs.
+func RunElastic(name string, f *flags.Flags, input []byte) (code int, why output.Report, err error) {
 	env := f.Environ(os.Environ())
 	o := driver.Options{Config: f.Membership(env), DiscoverEvery: discovery.Interval, Grace: f.Grace(),
 		Certificates: f.Certificates}
@@ -101,7 +102,7 @@ func newElasticJob(f *flags.Flags, name, path string, env []string, input []byte
 	e := &elasticJob{
 		Job: &Job{Name: name, Path: path, Args: f.Command, Env: env,
 			Interfaces: f.NetworkInterfaces, OutputDir: f.OutputFilename, Input: input, ResultDir: f.Results,
-			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: ranksStdout, Stderr: os.Stderr},
+			Timestamps: f.PrefixTimestamp, Verbose: f.Verbose, Stdout: RanksStdout, Stderr: os.Stderr},
 		slots: func(string) int { return 64 }, isLocal: placement.IsLocal, crews: map[string]*post{},
 		seen: map[string]string{}, workers: map[int]*workerProcess{}, shown: map[int]int64{},
 	}
@@ -117,7 +118,7 @@ func launchElastic(f *flags.Flags, e *elasticJob, o driver.Options, far bool) (c
 		}
 	}
 	for _, note := range f.Notes(far) {
-		warn(e.Name, note)
+		logging.Warn(e.Name, note)
 	}
 	if e.Audience, err = audience.Open(f, audience.Sayer(e.Name), f.NumProc); err != nil {
 		return ending.UsageCode, why, err
@@ -125,7 +126,7 @@ func launchElastic(f *flags.Flags, e *elasticJob, o driver.Options, far bool) (c
 	defer e.Audience.Close()
 	e.Audience.SetLines(e.linesOf)
 	if e.Telemetry, err = audience.OpenTelemetry(f, f.Command[0], func(text string) {
-		warn(e.Name,
+		logging.Warn(e.Name,
 			text)
 	}); err != nil {
 		return ending.UsageCode, why, err
@@ -229,7 +230,7 @@ func (e *elasticJob) watch(signals <-chan os.Signal, over <-chan struct{}) {
 
 // conclude says why the job ended, unless it simply finished, and returns the exit code.
 func (e *elasticJob) conclude(o driver.Outcome) int {
-	code, text := verdict(o)
+	code, text := Verdict(o)
 	lines := ""
 	if f := o.Failure; f != nil {
 		e.mu.Lock()
@@ -248,8 +249,8 @@ func (e *elasticJob) conclude(o driver.Outcome) int {
 	return code
 }
 
-// verdict is the exit code of a job with this outcome, and why it ended; empty if it simply finished.
-func verdict(o driver.Outcome) (code int, text string) {
+// Verdict is the exit code of a job with this outcome, and why it ended; empty if it simply finished.
+func Verdict(o driver.Outcome) (code int, text string) {
 	var b strings.Builder
 	b.WriteString(o.Reason)
 	if o.Reason != "" {
@@ -493,12 +494,12 @@ func (e *elasticJob) environ(base []string, a membership.Start, addrs []netip.Ad
 			env = append(env, v)
 		}
 	}
-	return slotOf(a).Environ(env, elasticVariables(e.key, a, addrs, interfaces))
+	return SlotOf(a).Environ(env, ElasticVariables(e.key, a, addrs, interfaces))
 }
 
-// elasticVariables tell a worker its driver's addresses. At each hvd.init() the driver tells the worker its rank, and
+// ElasticVariables tell a worker its driver's addresses. At each hvd.init() the driver tells the worker its rank, and
 // where to meet the others. Horovod's variables have the driver's address, for programs that look before hvd.init().
-func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, interfaces []string) map[string]string {
+func ElasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, interfaces []string) map[string]string {
 	set := placement.Shared(key, addrs, interfaces)
 	set[spawn.ElasticVariable] = set[meeting.CandidatesVariable]
 	delete(set, meeting.CandidatesVariable)
@@ -506,8 +507,8 @@ func elasticVariables(key []byte, a membership.Start, addrs []netip.AddrPort, in
 	return set
 }
 
-// slotOf is the place that the driver foresees for a worker at its start.
-func slotOf(a membership.Start) placement.Slot {
+// SlotOf is the place that the driver foresees for a worker at its start.
+func SlotOf(a membership.Start) placement.Slot {
 	p := a.Place
 	return placement.Slot{Host: p.Host, Rank: p.Rank, Size: p.Size, LocalRank: p.LocalRank, LocalSize: p.LocalSize,
 		CrossRank: p.CrossRank, CrossSize: p.CrossSize}

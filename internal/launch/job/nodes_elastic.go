@@ -1,4 +1,4 @@
-package launch
+package job
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/gorovod/gorovod/internal/base/auth"
+	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
@@ -67,7 +68,10 @@ func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Nod
 	e.Remote.Timeout, e.Remote.Open, e.slots = flags.DefaultStartTimeout, e.fleet.openLine, e.fleet.slots
 	if _, where := f.LeaveNotice(); where != "" {
 		go func() {
-			warn(name, notice.Await(where, func(text string) { warn(name, text) })+": node 0 ends, and the job with it")
+			logging.Warn(name, notice.Await(where, func(text string) {
+				logging.Warn(name,
+					text)
+			})+": node 0 ends, and the job with it")
 			syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
 	}
@@ -77,7 +81,7 @@ func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Nod
 // joinFleet lets node 0 use this node until the job is over or this node leaves it. If node 0 is lost, this node waits
 // for it to come back. The result is the launcher's exit code.
 func joinFleet(f *flags.Flags, name string, self nodes.Node, key []byte) (code int, err error) {
-	say := func(text string) { warn(name, text) }
+	say := func(text string) { logging.Warn(name, text) }
 	_, where := f.LeaveNotice()
 	leaving := notice.Watch(where, say)
 	limit := defaultNodesTimeout

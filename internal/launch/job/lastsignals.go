@@ -1,4 +1,4 @@
-package launch
+package job
 
 import (
 	"context"
@@ -100,8 +100,8 @@ func (j *Job) print(limit time.Duration) {
 	}
 }
 
-// lastWord prints this program's last message on stderr. It waits for a reader only a short time.
-func lastWord(text string) {
+// LastWord prints this program's last message on stderr. It waits for a reader only a short time.
+func LastWord(text string) {
 	written := make(chan struct{})
 	go func() {
 		os.Stderr.WriteString(text)

@@ -1,4 +1,4 @@
-package launch
+package job
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ type course struct {
 
 // follow is the launcher's loop, from the last start to the last end.
 func (j *Job) follow(signals <-chan os.Signal, heard <-chan news) (int, error) {
-	c := &course{job: j, state: ending.New(ending.Terms{Asked: j.Grace, Terminated: termGrace, Killed: spawn.KillGrace,
+	c := &course{job: j, state: ending.New(ending.Terms{Asked: j.Grace, Terminated: TermGrace, Killed: spawn.KillGrace,
 		News: newsPatience})}
 	for _, r := range j.ranks {
 		c.state.Started(r.Rank)

@@ -1,4 +1,4 @@
-package launch
+package job
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/auth"
 	"github.com/gorovod/gorovod/internal/base/config"
+	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
@@ -25,8 +26,8 @@ import (
 // defaultNodesTimeout is how long the nodes wait for one another: a cluster may take minutes to find room for a pod.
 const defaultNodesTimeout = 10 * time.Minute
 
-// launchNodes is this node's part of a job of several nodes, each with a launcher.
-func launchNodes(f *flags.Flags, name string, input []byte) (code int, why output.Report, err error) {
+// LaunchNodes is this node's part of a job of several nodes, each with a launcher.
+func LaunchNodes(f *flags.Flags, name string, input []byte) (code int, why output.Report, err error) {
 	self, err := f.Self()
 	if err != nil {
 		return ending.UsageCode, why, err
@@ -56,7 +57,7 @@ func launchNodes(f *flags.Flags, name string, input []byte) (code int, why outpu
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, limit, context.DeadlineExceeded)
 	defer cancel()
-	say := func(text string) { warn(name, text) }
+	say := func(text string) { logging.Warn(name, text) }
 	early := sync.OnceFunc(spawn.WithoutRanks(say))
 	defer early()
 	if f.Place.Rank > 0 {
@@ -162,7 +163,7 @@ func launchAt(f *flags.Flags, name, path string, input []byte, all []nodes.Node)
 		return ending.UsageCode, why, err
 	}
 	for _, note := range f.Notes(len(all) > 1) {
-		warn(name, note)
+		logging.Warn(name, note)
 	}
 	j := newJob(f, name, path, slots, input)
 	j.Local = func(host string) bool { return host == names[0] }

@@ -1,4 +1,4 @@
-package launch
+package job
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestVerdict(t *testing.T) {
 		"killed":      {outcome: after(rendezvous.Death{Signal: 9}), code: 137},
 		"code":        {outcome: after(rendezvous.Death{ExitCode: 3}), code: 3},
 	} {
-		if code, text := verdict(c.outcome); code != c.code || (text == "") != c.silent {
+		if code, text := Verdict(c.outcome); code != c.code || (text == "") != c.silent {
 			t.Errorf("%s: code %d, %q", name, code, text)
 		}
 	}
