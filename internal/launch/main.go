@@ -10,10 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
-	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/base/version"
@@ -127,15 +125,6 @@ func WithoutStdout() {
 	os.Stdout.Close()
 }
 
-// show prints the requested text, and returns the exit code.
-func show(name, text string) int {
-	if _, err := io.WriteString(os.Stdout, text); err != nil {
-		logging.Print(slog.LevelError, name, err.Error())
-		return 1
-	}
-	return 0
-}
-
 // run is horovodrun. If the job fails, it tells horovod.run why.
 func run(name string, args []string) (code int, err error) {
 	code, why, err := launch(name, args)
@@ -239,15 +228,4 @@ func revision() string {
 		return ""
 	}
 	return ", revision " + number + changed
-}
-
-// misspeltVariables lists the variables of an environment whose names are misspelt, with those that were meant. Ranks
-// do not repeat it.
-func misspeltVariables(environ []string) []string {
-	var names []string
-	for _, variable := range environ {
-		name, _, _ := strings.Cut(variable, "=")
-		names = append(names, name)
-	}
-	return config.Misspelt(names)
 }

@@ -3,7 +3,7 @@ package flags
 import "fmt"
 
 // refused are Horovod's options that this version does not have, each with the reason or the alternative. An option
-// that is accepted has its effect, or is a hint on which nothing depends here (flags.notes).
+// that is accepted has its effect, or is a hint on which nothing depends here (Flags.Notes).
 var refused = map[string]string{
 	"--jsrun": "jsrun is not used to start processes; inside its jobs, programs that jsrun has started find " +
 		"one another",
