@@ -119,6 +119,7 @@ func playHost(in io.Reader, out io.Writer) {
 			s.SendOutput(f.Note.ID, spawn.Stdout, []byte("hello\n"))
 			s.Send(wire.Note{Type: wire.EndedNote, ID: f.Note.ID, PID: 2})
 			s.Send(wire.Note{Type: wire.GoneNote, ID: f.Note.ID})
+			s.Send(wire.Note{Type: wire.OverNote, ID: f.Note.ID})
 		case f.Note.Type == wire.SignalNote && f.Note.Signal == int(syscall.SIGKILL):
 			return
 		}
