@@ -489,6 +489,7 @@ def test_gradient_of_a_part_of_a_group():
     check(xs[0].grad, torch.full((2,), float(hvd.size())))
 
 
+@pytest.mark.usefixtures("by_ctypes")
 def test_groups_elsewhere_go_through_host_memory(monkeypatch):
     """Host memory stands in for that of a GPU here."""
     monkeypatch.setattr(_staging, "_usable", lambda tensor: False)

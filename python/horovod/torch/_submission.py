@@ -28,6 +28,7 @@ import torch
 
 from horovod.common import _arguments, _cells, _facts, _lib, _operations, basics
 from horovod.common.process_sets import ProcessSet
+from horovod.torch import _native
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
 from horovod.torch._device_memory import OnDevice
 from horovod.torch._staging import check_no_capture, check_one_device, for_engine, host_memory, store, to_device
@@ -79,7 +80,8 @@ class Operation(_operations.Operation):
             self.keeps = (input, output, copies, None, 0)
 
 
-_describe = _cells.Pool(Operation).describe
+_pool = _cells.Pool(Operation)
+_describe = _pool.describe
 
 
 class Group(_operations.Group[Operation]):
@@ -156,6 +158,11 @@ def output_of(operation: Operation) -> Optional[torch.Tensor]:
     return output
 
 
+def _plain_output_of(operation: Operation) -> Optional[torch.Tensor]:
+    """As :func:`output_of`. It marks the operations that the extension has submitted."""
+    return output_of(operation)
+
+
 # The memory of tensors. A tensor may get another storage, and a reference keeps a storage alive.
 storage_of: Callable[[torch.Tensor], Any] = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor._storage
 
@@ -211,6 +218,11 @@ _handles = itertools.count(1)
 _generation = 0
 # Protects the fields forgotten and waiting, and the removal from _handle_map.
 _taking = threading.Lock()
+
+
+# The compiled functions run, submit and take of shim/python/calls.c, or None: all do the plain case only.
+native = _native.find(_pool.free, _KINDS, globals(), _plain_output_of, _taking.locked, _DTYPES)
+_pool.grow()  # the extension takes free cells, and makes none
 
 
 def forget_all() -> None:
@@ -331,6 +343,12 @@ def submit(
             kind, tensor, output, name, process_set, wait, reduce_op, prescale, postscale, root_rank, get,
             splits, wire, adds_up,
         )  # fmt: skip
+    if native is not None and output is not None and get is output_of and not (splits or wire or adds_up):
+        short = native.submit(
+            kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wait
+        )  # fmt: skip
+        if short is not None:
+            return short
     dtype = engine_dtype(tensor, name)
     set_id = getattr(process_set, "process_set_id", None)
     if set_id is None:
@@ -524,6 +542,10 @@ def synchronize(handle: int) -> Any:
     """
     if is_compiling():
         return _synchronize_between_graphs(handle)
+    if native is not None:
+        result = native.take(handle)
+        if result is not None:
+            return result
     operation = _handle_map.get(handle)
     if operation is None:
         return None
