@@ -51,7 +51,7 @@ typedef struct PyModuleDef {
   void *m_slots, *m_traverse, *m_clear, *m_free;
 } PyModuleDef;
 
-extern PyTypeObject PyLong_Type, PyFloat_Type, PyUnicode_Type, PyTuple_Type;
+extern PyTypeObject PyLong_Type, PyFloat_Type, PyUnicode_Type, PyTuple_Type, PyList_Type, PyBytes_Type;
 extern PyObject _Py_NoneStruct, _Py_TrueStruct;
 #define Py_None (&_Py_NoneStruct)
 #define Py_True (&_Py_TrueStruct)
@@ -66,6 +66,9 @@ void Py_DecRef(PyObject *);
 PyObject *PyErr_Occurred(void);
 int PyErr_ExceptionMatches(PyObject *);
 void PyErr_Clear(void);
+PyObject *PyErr_NoMemory(void);
+void PyErr_Fetch(PyObject **, PyObject **, PyObject **);
+void PyErr_Restore(PyObject *, PyObject *, PyObject *);
 void PyErr_SetString(PyObject *, const char *);
 void PyErr_SetObject(PyObject *, PyObject *);
 
@@ -83,9 +86,11 @@ PyObject *PyLong_FromUnsignedLongLong(unsigned long long);
 long long PyLong_AsLongLong(PyObject *);
 unsigned long long PyLong_AsUnsignedLongLong(PyObject *);
 double PyFloat_AsDouble(PyObject *);
+char *PyBytes_AsString(PyObject *);
 PyObject *PyTuple_Pack(Py_ssize_t, ...);
 Py_ssize_t PyTuple_Size(PyObject *);
 PyObject *PyTuple_GetItem(PyObject *, Py_ssize_t);
+PyObject *PyList_New(Py_ssize_t);
 Py_ssize_t PyList_Size(PyObject *);
 PyObject *PyList_GetItem(PyObject *, Py_ssize_t);
 int PyList_SetSlice(PyObject *, Py_ssize_t, Py_ssize_t, PyObject *);
@@ -93,6 +98,8 @@ int PyList_Append(PyObject *, PyObject *);
 PyObject *PyDict_GetItemWithError(PyObject *, PyObject *);
 int PyDict_SetItem(PyObject *, PyObject *, PyObject *);
 int PyDict_DelItem(PyObject *, PyObject *);
+void *PyMem_Malloc(size_t);
+void PyMem_Free(void *);
 void *PyCapsule_GetPointer(PyObject *, const char *);
 
 PyThreadState *PyEval_SaveThread(void);

@@ -43,18 +43,23 @@ struct cell {
 };
 
 static int (*enqueue)(const gorovod_op *, int64_t *);
+static int (*enqueue_group)(const char *, const gorovod_op *const *, int, int64_t *);
 static int (*wait_for)(int64_t, int64_t);
 static int64_t wait_ms; /* the longest wait without a look at signals */
 static PyObject *free_operations; /* list: the pool's */
+static PyObject *grow;            /* adds to it */
 static PyObject *kinds;           /* dict: the engine's number of a kind, by name */
 static PyObject *handle_map;      /* dict: the operation of a handle */
-static PyObject *globals;         /* dict with "_handles", an iterator that makes handles, and is replaced now and then */
+static PyObject *globals;         /* dict with "_handles": an iterator that makes handles, replaced now and then */
+static PyObject *group_class;     /* the class of groups that this file submits */
 static PyObject *plain_get;       /* the `get` of operations that this file submits */
 static PyObject *locked;          /* whether another thread is changing handle_map or its operations */
 static PyObject *error_of;        /* makes the exception of a refusal from its status */
 static bool enabled;
 
+static PyObject *zero, *one; /* numbers of threads that wait for an operation */
 static PyObject *str_address, *str_flags, *str_get, *str_keeps, *str_waiting, *str_handles, *str_set_id;
+static PyObject *str_operations;
 
 static PyObject *none(void) {
   Py_IncRef(Py_None);
@@ -124,21 +129,18 @@ static bool read_name(PyObject *kind, PyObject *name, struct request *request) {
   return true;
 }
 
-enum { KIND, TENSOR, OUTPUT, NAME, PROCESS_SET, REDUCE_OP, PRESCALE, POSTSCALE, ROOT_RANK, ARGUMENTS };
-
-static enum look read_request(PyObject *const *args, struct request *request) {
-  request->tensor = args[TENSOR];
-  request->output = args[OUTPUT];
-  if (args[KIND]->ob_type != &PyUnicode_Type || !as_reduce_op(args[REDUCE_OP], &request->reduce_op) ||
-      !as_double(args[PRESCALE], &request->prescale) || !as_double(args[POSTSCALE], &request->postscale) ||
-      !as_int32(args[ROOT_RANK], &request->root_rank) || !read_name(args[KIND], args[NAME], request))
+/* Reads what the operations of a group have in common. */
+static enum look read_common(PyObject *kind, PyObject *process_set, PyObject *reduce_op, PyObject *prescale,
+                             PyObject *postscale, struct request *request) {
+  if (kind->ob_type != &PyUnicode_Type || !as_reduce_op(reduce_op, &request->reduce_op) ||
+      !as_double(prescale, &request->prescale) || !as_double(postscale, &request->postscale))
     return NOT_PLAIN;
-  PyObject *number = PyDict_GetItemWithError(kinds, args[KIND]);
+  PyObject *number = PyDict_GetItemWithError(kinds, kind);
   if (number == NULL || !as_int32(number, &request->type)) {
     PyErr_Clear();
     return NOT_PLAIN;
   }
-  PyObject *set = PyObject_GetAttr(args[PROCESS_SET], str_set_id); /* new */
+  PyObject *set = PyObject_GetAttr(process_set, str_set_id); /* new */
   if (set == NULL) {
     if (!PyErr_ExceptionMatches(PyExc_Exception)) return RAISED;
     PyErr_Clear();
@@ -146,14 +148,28 @@ static enum look read_request(PyObject *const *args, struct request *request) {
   }
   bool fits = as_int32(set, &request->process_set);
   Py_DecRef(set);
-  if (!fits) return NOT_PLAIN;
-  struct view output;
-  bool in_place = request->output == request->tensor;
-  enum look look = in_place ? PLAIN : tensor_look(request->output, &output);
+  return fits ? PLAIN : NOT_PLAIN;
+}
+
+static enum look read_tensors(PyObject *tensor, PyObject *output, struct request *request) {
+  request->tensor = tensor;
+  request->output = output;
+  struct view view;
+  enum look look = output == tensor ? PLAIN : tensor_look(output, &view);
   if (look != PLAIN) return look;
-  look = tensor_look(request->tensor, &request->input); /* last, so that the caller gets its storage at once */
-  if (look == PLAIN) request->target = in_place ? request->input.data : output.data;
+  look = tensor_look(tensor, &request->input); /* last, so that the caller gets its storage at once */
+  if (look == PLAIN) request->target = output == tensor ? request->input.data : view.data;
   return look;
+}
+
+enum { KIND, TENSOR, OUTPUT, NAME, PROCESS_SET, REDUCE_OP, PRESCALE, POSTSCALE, ROOT_RANK, ARGUMENTS };
+
+static enum look read_request(PyObject *const *args, struct request *request) {
+  enum look look = read_common(args[KIND], args[PROCESS_SET], args[REDUCE_OP], args[PRESCALE], args[POSTSCALE],
+                               request);
+  if (look != PLAIN) return look;
+  if (!as_int32(args[ROOT_RANK], &request->root_rank) || !read_name(args[KIND], args[NAME], request)) return NOT_PLAIN;
+  return read_tensors(args[TENSOR], args[OUTPUT], request);
 }
 
 /* ---- cells --------------------------------------------------------------- */
@@ -164,21 +180,38 @@ struct slot {
   struct cell *cell;
 };
 
-/* Takes the operation out of the pool: a new reference. False, perhaps without an exception, if there is none. */
+static struct cell *cell_around(const void *op) {
+  return (struct cell *)((char *)(uintptr_t)op - offsetof(struct cell, op));
+}
+
+/* The memory of an operation; NULL with an exception if there is none. */
+static struct cell *cell_of(PyObject *operation) {
+  PyObject *address = PyObject_GetAttr(operation, str_address); /* new */
+  if (address == NULL) return NULL;
+  unsigned long long op = PyLong_AsUnsignedLongLong(address);
+  Py_DecRef(address);
+  return PyErr_Occurred() ? NULL : cell_around((const void *)(uintptr_t)op);
+}
+
+/* Takes an operation out of the pool: a new reference. False with an exception if that fails. */
 static bool take_slot(struct slot *slot) {
   Py_ssize_t n = PyList_Size(free_operations);
-  if (n <= 0) return false;
-  slot->operation = PyList_GetItem(free_operations, n - 1);
-  Py_IncRef(slot->operation);
-  PyObject *address = PyObject_GetAttr(slot->operation, str_address); /* new */
-  unsigned long long at = address == NULL ? 0 : PyLong_AsUnsignedLongLong(address);
-  Py_DecRef(address);
-  if (address == NULL || PyErr_Occurred() || PyList_SetSlice(free_operations, n - 1, n, NULL) != 0) {
-    Py_DecRef(slot->operation);
+  if (n == 0) {
+    PyObject *nothing = PyObject_CallNoArgs(grow); /* new */
+    Py_DecRef(nothing);
+    if (nothing == NULL) return false;
+    n = PyList_Size(free_operations);
+  }
+  if (n <= 0) {
+    PyErr_SetString(PyExc_ValueError, "the pool of operations is empty");
     return false;
   }
-  slot->cell = (struct cell *)((char *)(uintptr_t)at - offsetof(struct cell, op));
-  return true;
+  slot->operation = PyList_GetItem(free_operations, n - 1);
+  Py_IncRef(slot->operation);
+  slot->cell = cell_of(slot->operation);
+  if (slot->cell != NULL && PyList_SetSlice(free_operations, n - 1, n, NULL) == 0) return true;
+  Py_DecRef(slot->operation);
+  return false;
 }
 
 /* Gives the operation back to the pool. If there is no memory for that, it is lost. */
@@ -224,26 +257,39 @@ static PyObject *refused(int status) {
   return NULL;
 }
 
-/* Makes a submitted operation, or one that is about to be, one of the Python code: its slots, and an entry in the table
- * of handles. Returns the handle, new; or NULL with an exception. */
-static PyObject *put_into_table(struct slot slot, const struct request *request, PyObject *storage, uint32_t flags) {
-  PyObject *counter = PyDict_GetItemWithError(globals, str_handles);
-  PyObject *handle = counter == NULL ? NULL : PyIter_Next(counter);                                            /* new */
-  PyObject *address = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)request->input.data);         /* new */
-  PyObject *number = PyLong_FromLong((long)flags);                                                             /* new */
-  PyObject *keeps = address == NULL ? NULL : PyTuple_Pack(5, request->tensor, request->output, Py_None, storage, address);
-  bool done = handle != NULL && number != NULL && keeps != NULL &&
-              PyObject_SetAttr(slot.operation, str_flags, number) == 0 &&
-              PyObject_SetAttr(slot.operation, str_get, plain_get) == 0 &&
-              PyObject_SetAttr(slot.operation, str_keeps, keeps) == 0 &&
-              PyDict_SetItem(handle_map, handle, slot.operation) == 0;
+/* Fills the operation's slots, as Python code does. False with an exception if that fails. */
+static bool fill_slots(PyObject *operation, const struct request *request, PyObject *storage, uint32_t flags) {
+  PyObject *address = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)request->input.data); /* new */
+  PyObject *number = address == NULL ? NULL : PyLong_FromLong((long)flags);                            /* new */
+  PyObject *keeps = NULL; /* new */
+  if (number != NULL) keeps = PyTuple_Pack(5, request->tensor, request->output, Py_None, storage, address);
+  bool done = keeps != NULL && PyObject_SetAttr(operation, str_flags, number) == 0 &&
+              PyObject_SetAttr(operation, str_keeps, keeps) == 0;
   Py_DecRef(address);
   Py_DecRef(number);
   Py_DecRef(keeps);
-  if (done) return handle;
+  return done;
+}
+
+/* Empties them. What they kept is given back: other code may run. */
+static void empty_slots(PyObject *operation) {
+  if (PyObject_SetAttr(operation, str_keeps, Py_None) != 0) PyErr_Clear();
+}
+
+/* Puts an operation, or a group, into the table of handles. Returns the handle, new; or NULL with an exception. */
+static PyObject *put_into_table(PyObject *operation) {
+  PyObject *counter = PyDict_GetItemWithError(globals, str_handles);
+  PyObject *handle = counter == NULL ? NULL : PyIter_Next(counter); /* new */
+  if (handle != NULL && PyDict_SetItem(handle_map, handle, operation) == 0) return handle;
   Py_DecRef(handle);
   if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_ValueError, "horovod.torch._submission has no _handles");
   return NULL;
+}
+
+/* Makes an operation one of the Python code: its slots, and an entry in the table. Returns as put_into_table. */
+static PyObject *hand_over(struct slot slot, const struct request *request, PyObject *storage, uint32_t flags) {
+  if (PyObject_SetAttr(slot.operation, str_get, plain_get) != 0) return NULL;
+  return fill_slots(slot.operation, request, storage, flags) ? put_into_table(slot.operation) : NULL;
 }
 
 /* ---- the functions ------------------------------------------------------- */
@@ -274,7 +320,7 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   struct slot slot; /* new */
   if (!take_slot(&slot)) {
     Py_DecRef(storage);
-    return PyErr_Occurred() ? NULL : none();
+    return NULL;
   }
   uint32_t flags = GOROVOD_WILL_WAIT | RELEASE_IF_OK;
   fill(slot.cell, &request, flags);
@@ -291,7 +337,7 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     Py_IncRef(request.output);
     return request.output;
   }
-  PyObject *handle = put_into_table(slot, &request, storage, flags);
+  PyObject *handle = hand_over(slot, &request, storage, flags);
   if (handle == NULL) { /* the engine may still use all of this: it stays for ever */
     Py_IncRef(request.tensor);
     Py_IncRef(request.output);
@@ -317,25 +363,133 @@ static PyObject *submit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   struct slot slot; /* new */
   if (!take_slot(&slot)) {
     Py_DecRef(storage);
-    return PyErr_Occurred() ? NULL : none();
+    return NULL;
   }
   uint32_t flags = RELEASE_IF_OK | (args[ARGUMENTS] == Py_True ? GOROVOD_WILL_WAIT : 0);
   fill(slot.cell, &request, flags);
-  PyObject *handle = put_into_table(slot, &request, storage, flags); /* new */
+  PyObject *handle = hand_over(slot, &request, storage, flags); /* new */
   Py_DecRef(storage);
   if (handle == NULL) {
-    Py_DecRef(slot.operation);
+    Py_DecRef(slot.operation); /* there is no memory: the cell is lost */
     return NULL;
   }
   int status = enqueue(&slot.cell->op, &slot.cell->handle);
   if (status != GOROVOD_OK) {
     if (PyDict_DelItem(handle_map, handle) != 0) PyErr_Clear(); /* another thread has shut down */
     Py_DecRef(handle);
-    if (PyObject_SetAttr(slot.operation, str_keeps, Py_None) != 0) PyErr_Clear();
+    empty_slots(slot.operation);
     give_slot(slot);
     return refused(status);
   }
   Py_DecRef(slot.operation);
+  return handle;
+}
+
+/* Operations that are being submitted together. */
+struct batch {
+  int n; /* how many have been described */
+  PyObject *operations; /* list, new */
+  const gorovod_op **ops;
+  int64_t *handles;
+};
+
+/* Describes an operation of the batch. */
+static enum look describe(struct batch *batch, struct request *request, uint32_t flags) {
+  PyObject *storage = tensor_storage(request->tensor); /* new */
+  if (storage == NULL) return RAISED;
+  struct slot slot; /* new */
+  if (!take_slot(&slot)) {
+    Py_DecRef(storage);
+    return RAISED;
+  }
+  request->named = false;
+  fill(slot.cell, request, flags);
+  bool done = fill_slots(slot.operation, request, storage, flags) &&
+              PyList_Append(batch->operations, slot.operation) == 0;
+  if (done) batch->ops[batch->n++] = &slot.cell->op;
+  Py_DecRef(storage);
+  Py_DecRef(slot.operation);
+  return done ? PLAIN : RAISED;
+}
+
+/* Gives the batch's memory back; and its cells, if it has not been submitted. An exception that is set stays. */
+static void end_batch(struct batch *batch, bool submitted) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  for (int i = 0; i < batch->n && !submitted; i++) {
+    struct slot slot = {PyList_GetItem(batch->operations, i), NULL};
+    Py_IncRef(slot.operation);
+    empty_slots(slot.operation);
+    give_slot(slot);
+  }
+  Py_DecRef(batch->operations);
+  PyMem_Free(batch->ops);
+  PyMem_Free(batch->handles);
+  PyErr_Restore(type, value, traceback);
+}
+
+enum {
+  G_KIND, G_TENSORS, G_OUTPUTS, G_NAME, G_PROCESS_SET, G_REDUCE_OP, G_PRESCALE, G_POSTSCALE, G_WAIT, G_NAMES,
+  G_ARGUMENTS
+};
+
+/* submit_group(kind, tensors, outputs, name, process_set, reduce_op, prescale, postscale, wait, names)
+ *
+ * As submit, for lists of tensors and outputs, which are submitted together. name, of bytes or None, is the engine's
+ * for the group; names is for the Group. */
+static PyObject *submit_group(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  struct request request = {.root_rank = 0};
+  if (!enabled || n != G_ARGUMENTS) return none();
+  PyObject *tensors = args[G_TENSORS], *outputs = args[G_OUTPUTS], *name = args[G_NAME];
+  if (tensors->ob_type != &PyList_Type || outputs->ob_type != &PyList_Type ||
+      (name != Py_None && name->ob_type != &PyBytes_Type))
+    return none();
+  Py_ssize_t count = PyList_Size(tensors);
+  if (count == 0 || count > INT32_MAX || PyList_Size(outputs) != count) return none();
+  enum look look = read_common(args[G_KIND], args[G_PROCESS_SET], args[G_REDUCE_OP], args[G_PRESCALE],
+                               args[G_POSTSCALE], &request);
+  if (look != PLAIN) return look == RAISED ? NULL : none();
+  uint32_t flags = RELEASE_IF_OK | (args[G_WAIT] == Py_True ? GOROVOD_WILL_WAIT : 0);
+  struct batch batch = {
+      .operations = PyList_New(0),
+      .ops = PyMem_Malloc((size_t)count * sizeof batch.ops[0]),
+      .handles = PyMem_Malloc((size_t)count * sizeof batch.handles[0]),
+  };
+  if (batch.operations == NULL || batch.ops == NULL || batch.handles == NULL) {
+    end_batch(&batch, false);
+    return PyErr_NoMemory();
+  }
+  for (Py_ssize_t i = 0; i < count && look == PLAIN; i++) {
+    PyObject *tensor = PyList_GetItem(tensors, i), *output = PyList_GetItem(outputs, i);
+    if (tensor == NULL || output == NULL) { /* other code has made the list shorter */
+      look = RAISED;
+      break;
+    }
+    Py_IncRef(tensor); /* new, both: other code may change the lists */
+    Py_IncRef(output);
+    look = read_tensors(tensor, output, &request);
+    if (look == PLAIN) look = describe(&batch, &request, flags);
+    Py_DecRef(tensor);
+    Py_DecRef(output);
+  }
+  PyObject *group = NULL, *handle = NULL; /* new, both */
+  if (look == PLAIN) group = PyObject_CallFunctionObjArgs(group_class, batch.operations, args[G_NAMES], NULL);
+  if (group != NULL) handle = put_into_table(group);
+  Py_DecRef(group);
+  if (handle == NULL) {
+    end_batch(&batch, false);
+    return look == NOT_PLAIN ? none() : NULL;
+  }
+  int status = enqueue_group(name == Py_None ? NULL : PyBytes_AsString(name), batch.ops, batch.n, batch.handles);
+  if (status != GOROVOD_OK) {
+    if (PyDict_DelItem(handle_map, handle) != 0) PyErr_Clear(); /* another thread has shut down */
+    Py_DecRef(handle);
+    end_batch(&batch, false);
+    return refused(status);
+  }
+  for (int i = 0; i < batch.n; i++) cell_around(batch.ops[i])->handle = batch.handles[i];
+  end_batch(&batch, true);
   return handle;
 }
 
@@ -351,44 +505,97 @@ static bool has(PyObject *operation, PyObject *name, PyObject *expected) {
   return same;
 }
 
-static PyObject *zero; /* the number of threads that wait for an operation for which none waits */
+/* What an operation keeps, new, if it was submitted here, has succeeded, and its tensor has the same memory as then.
+ * Otherwise NULL, perhaps with an exception. */
+static PyObject *kept_by(PyObject *operation) {
+  struct cell *cell = cell_of(operation);
+  if (cell == NULL || status_of(cell) != GOROVOD_OK || (cell->op.flags & RELEASE_IF_OK) == 0) return NULL;
+  PyObject *keeps = PyObject_GetAttr(operation, str_keeps); /* new */
+  if (keeps == NULL) return NULL;
+  if (keeps->ob_type == &PyTuple_Type && PyTuple_Size(keeps) == 5 && PyTuple_GetItem(keeps, 2) == Py_None &&
+      tensor_is_at(PyTuple_GetItem(keeps, 0), cell->op.input))
+    return keeps;
+  Py_DecRef(keeps);
+  return NULL;
+}
 
-/* take(handle)
- *
- * The result of an operation that was submitted here and has succeeded, if no thread waits for it: the handle becomes
- * invalid. None in all other cases. */
-static PyObject *take(PyObject *module, PyObject *handle) {
-  (void)module;
-  if (!enabled || handle->ob_type != &PyLong_Type) return none();
-  PyObject *operation = PyDict_GetItemWithError(handle_map, handle);
-  if (operation == NULL) return PyErr_Occurred() ? NULL : none();
-  if (!has(operation, str_get, plain_get)) return none(); /* a group, or submitted by Python code */
-  struct slot slot = {operation, NULL};
-  Py_IncRef(operation);                                         /* new */
-  PyObject *address = PyObject_GetAttr(operation, str_address); /* new */
-  PyObject *keeps = PyObject_GetAttr(operation, str_keeps);     /* new */
-  PyObject *held = NULL, *result = NULL;
-  if (address != NULL && keeps != NULL && keeps->ob_type == &PyTuple_Type) {
-    slot.cell = (struct cell *)((char *)(uintptr_t)PyLong_AsUnsignedLongLong(address) - offsetof(struct cell, op));
-    PyObject *tensor = PyTuple_GetItem(keeps, 0), *output = PyTuple_GetItem(keeps, 1);
-    if (status_of(slot.cell) == GOROVOD_OK && tensor_is_at(tensor, slot.cell->op.input)) {
-      held = PyObject_CallNoArgs(locked); /* new; from here on no other thread runs */
-      if (held != NULL && held != Py_True && has(operation, str_keeps, keeps) && has(operation, str_waiting, zero) &&
-          PyDict_GetItemWithError(handle_map, handle) == operation && PyDict_DelItem(handle_map, handle) == 0) {
-        result = output;
-        Py_IncRef(result); /* new, for the caller */
-        /* The local keeps still holds everything, so nothing is freed here. */
-        if (PyObject_SetAttr(operation, str_keeps, Py_None) != 0) PyErr_Clear();
-      }
-    }
-  }
-  Py_DecRef(address);
+/* Takes the entry out of the table if no other thread uses it. From the first line on, no other thread runs. */
+static bool take_entry(PyObject *handle, PyObject *entry, bool waits) {
+  PyObject *held = PyObject_CallNoArgs(locked); /* new: True or False */
   Py_DecRef(held);
-  if (result != NULL)
+  return held != NULL && held != Py_True && PyDict_GetItemWithError(handle_map, handle) == entry &&
+         has(entry, str_waiting, waits ? one : zero) && PyObject_SetAttr(entry, str_waiting, zero) == 0 &&
+         PyDict_DelItem(handle_map, handle) == 0;
+}
+
+/* The result of an operation that submit has submitted: new, or NULL. */
+static PyObject *take_one(PyObject *handle, PyObject *operation, bool waits) {
+  PyObject *keeps = kept_by(operation); /* new */
+  if (keeps == NULL) return NULL;
+  PyObject *result = NULL;
+  /* keeps is still the same if no other code has taken the operation, and used it anew, during the questions above. */
+  if (has(operation, str_keeps, keeps) && take_entry(handle, operation, waits)) {
+    result = PyTuple_GetItem(keeps, 1);
+    Py_IncRef(result);
+    empty_slots(operation); /* keeps still holds everything */
+    struct slot slot = {operation, NULL};
+    Py_IncRef(operation);
     give_slot(slot);
-  else
-    Py_DecRef(operation);
-  Py_DecRef(keeps); /* last: this may free tensors, and run Python code */
+  }
+  Py_DecRef(keeps); /* last: other code may run */
+  return result;
+}
+
+/* The results of a group: a list, new, or NULL. */
+static PyObject *take_many(PyObject *handle, PyObject *group, bool waits) {
+  PyObject *operations = PyObject_GetAttr(group, str_operations); /* new */
+  if (operations == NULL || operations->ob_type != &PyList_Type) {
+    Py_DecRef(operations);
+    return NULL;
+  }
+  Py_ssize_t n = PyList_Size(operations);
+  PyObject *results = PyList_New(0), *all = PyList_New(0); /* new; all that the operations keep */
+  bool good = results != NULL && all != NULL;
+  for (Py_ssize_t i = 0; i < n && good; i++) {
+    PyObject *keeps = kept_by(PyList_GetItem(operations, i)); /* new */
+    good = keeps != NULL && PyTuple_GetItem(keeps, 1) != Py_None &&
+           PyList_Append(results, PyTuple_GetItem(keeps, 1)) == 0 && PyList_Append(all, keeps) == 0;
+    Py_DecRef(keeps);
+  }
+  for (Py_ssize_t i = 0; i < n && good; i++)
+    good = has(PyList_GetItem(operations, i), str_keeps, PyList_GetItem(all, i));
+  good = good && take_entry(handle, group, waits);
+  for (Py_ssize_t i = 0; i < n && good; i++) {
+    struct slot slot = {PyList_GetItem(operations, i), NULL};
+    Py_IncRef(slot.operation);
+    empty_slots(slot.operation); /* all still holds everything */
+    give_slot(slot);
+  }
+  Py_DecRef(operations);
+  Py_DecRef(all); /* other code may run */
+  if (good) return results;
+  Py_DecRef(results);
+  return NULL;
+}
+
+/* take(handle, waits)
+ *
+ * The result of an operation or of a group that was submitted here and has succeeded: the handle becomes invalid. waits
+ * says that the caller is counted among the threads that wait for it. None in all other cases, also if another thread
+ * waits for it. */
+static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  if (!enabled || n != 2 || args[0]->ob_type != &PyLong_Type) return none();
+  PyObject *handle = args[0], *entry = PyDict_GetItemWithError(handle_map, handle);
+  if (entry == NULL) return PyErr_Occurred() ? NULL : none();
+  bool waits = args[1] == Py_True;
+  PyObject *result = NULL;
+  Py_IncRef(entry); /* new */
+  if ((PyObject *)entry->ob_type == group_class)
+    result = take_many(handle, entry, waits);
+  else if (has(entry, str_get, plain_get))
+    result = take_one(handle, entry, waits);
+  Py_DecRef(entry);
   if (result != NULL) return result;
   PyErr_Clear();
   return none();
@@ -400,40 +607,46 @@ static PyObject *enable(PyObject *module, PyObject *value) {
   return none();
 }
 
-/* setup((enqueue, wait, wait_ms), layout, free, kinds, globals, handle_map, get, locked, error,
- *       types, methods, api, dtypes, strided)
+/* setup((enqueue, enqueue_group, wait, wait_ms), layout, free, grow, kinds, globals, handle_map, group, get, locked,
+ *       error, types, methods, api, dtypes, strided)
  *
  * The objects are described above, and at tensor_setup. layout has the numbers that both sides must agree on. Raises
  * ValueError if they do not. */
 static PyObject *setup(PyObject *module, PyObject *args) {
   (void)module;
-  unsigned long long functions[3], size, at_status, at_name, at_shape, at_op, op_size;
-  PyObject *objects[7], *types, *methods, *api, *dtypes, *strided;
-  if (!PyArg_ParseTuple(args, "(KKK)(KKKKKK)OOOOOOOOOOOO:setup", &functions[0], &functions[1], &functions[2], &size,
-                        &at_status, &at_name, &at_shape, &at_op, &op_size, &objects[0], &objects[1], &objects[2],
-                        &objects[3], &objects[4], &objects[5], &objects[6], &types, &methods, &api, &dtypes, &strided))
+  unsigned long long functions[4], size, at_status, at_name, at_shape, at_op, op_size;
+  PyObject *objects[9], *types, *methods, *api, *dtypes, *strided;
+  if (!PyArg_ParseTuple(args, "(KKKK)(KKKKKK)OOOOOOOOOOOOOO:setup", &functions[0], &functions[1], &functions[2],
+                        &functions[3], &size, &at_status, &at_name, &at_shape, &at_op, &op_size, &objects[0],
+                        &objects[1], &objects[2], &objects[3], &objects[4], &objects[5], &objects[6], &objects[7],
+                        &objects[8], &types, &methods, &api, &dtypes, &strided))
     return NULL;
-  if (size < sizeof(struct cell) || at_status != offsetof(struct cell, status) || at_name != offsetof(struct cell, name) ||
-      at_shape != offsetof(struct cell, shape) || at_op != offsetof(struct cell, op) || op_size != sizeof(gorovod_op)) {
+  if (size < sizeof(struct cell) || at_status != offsetof(struct cell, status) ||
+      at_name != offsetof(struct cell, name) || at_shape != offsetof(struct cell, shape) ||
+      at_op != offsetof(struct cell, op) || op_size != sizeof(gorovod_op)) {
     PyErr_SetString(PyExc_ValueError, "libgorovod_python.so is of another version: it lays operations out otherwise");
     return NULL;
   }
-  PyObject **strings[] = {&str_address, &str_flags, &str_get, &str_keeps, &str_waiting, &str_handles, &str_set_id};
-  const char *texts[] = {"address", "flags", "get", "keeps", "waiting", "_handles", "process_set_id"};
+  PyObject **strings[] = {&str_address, &str_flags,   &str_get,    &str_keeps,
+                          &str_waiting, &str_handles, &str_set_id, &str_operations};
+  const char *texts[] = {"address", "flags", "get", "keeps", "waiting", "_handles", "process_set_id", "operations"};
   for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++) {
     *strings[i] = PyUnicode_InternFromString(texts[i]);
     if (*strings[i] == NULL) return NULL;
   }
   zero = PyLong_FromLong(0);
-  if (zero == NULL || tensor_setup(types, methods, api, dtypes, strided) != 0) return NULL;
-  PyObject **kept[] = {&free_operations, &kinds, &globals, &handle_map, &plain_get, &locked, &error_of};
+  one = PyLong_FromLong(1);
+  if (zero == NULL || one == NULL || tensor_setup(types, methods, api, dtypes, strided) != 0) return NULL;
+  PyObject **kept[] = {&free_operations, &grow,      &kinds,  &globals, &handle_map,
+                       &group_class,     &plain_get, &locked, &error_of};
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
     *kept[i] = objects[i];
     Py_IncRef(objects[i]); /* for ever, as the module */
   }
   enqueue = (int (*)(const gorovod_op *, int64_t *))(uintptr_t)functions[0];
-  wait_for = (int (*)(int64_t, int64_t))(uintptr_t)functions[1];
-  wait_ms = (int64_t)functions[2];
+  enqueue_group = (int (*)(const char *, const gorovod_op *const *, int, int64_t *))(uintptr_t)functions[1];
+  wait_for = (int (*)(int64_t, int64_t))(uintptr_t)functions[2];
+  wait_ms = (int64_t)functions[3];
   enabled = true;
   return none();
 }
@@ -442,7 +655,8 @@ static PyMethodDef functions[] = {
     {"setup", setup, METH_VARARGS, NULL},
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, NULL},
     {"submit", (PyCFunction)(void (*)(void))submit, METH_FASTCALL, NULL},
-    {"take", take, METH_O, NULL},
+    {"submit_group", (PyCFunction)(void (*)(void))submit_group, METH_FASTCALL, NULL},
+    {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL, NULL},
     {"enable", enable, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -45,7 +45,9 @@ def outcome(call):
             result = call()
         except Exception as e:
             result = type(e), str(e)
-    if isinstance(result, torch.Tensor):
+    if isinstance(result, list):
+        result = [(x.dtype, tuple(x.shape), x.tolist()) for x in result]
+    elif isinstance(result, torch.Tensor):
         result = result.dtype, tuple(result.shape), result.tolist()
     ours = [str(warning.message) for warning in caught if issubclass(warning.category, DeprecationWarning)]
     return result, ours
@@ -53,13 +55,13 @@ def outcome(call):
 
 @pytest.fixture
 def only_compiled(monkeypatch):
-    """Fails where the Python code submits or waits."""
+    """Fails where the Python code submits an operation, or fetches its result."""
 
     def refuse(*args, **kwargs):
         raise AssertionError("this went through ctypes")
 
     monkeypatch.setattr(_submission, "_describe", refuse)
-    monkeypatch.setattr(_submission.Operation, "wait", refuse)
+    monkeypatch.setattr(_submission, "output_of", refuse)
 
 
 # ---- the plain case is compiled
@@ -86,6 +88,19 @@ def test_asynchronous_calls(only_compiled):
     for handle, x in zip(handles, xs):
         assert hvd.synchronize(handle) is x
         assert x.tolist() == [hvd.size()] * len(x)
+    assert mpi_ops._handle_map == {}
+
+
+@pytest.mark.parametrize("name", [None, "group"])
+def test_groups(name, only_compiled):
+    xs = [torch.full((n,), 1.0) for n in range(1, 200)]
+    for wait in (hvd.grouped_allreduce_, lambda *a, **k: hvd.synchronize(hvd.grouped_allreduce_async_(*a, **k))):
+        results = wait(xs, op=hvd.Average, name=name)
+        assert [id(result) for result in results] == [id(x) for x in xs]
+        assert all(x.tolist() == [1] * len(x) for x in xs)
+    ones = [torch.ones(3, dtype=dtype) for dtype in (torch.float32, torch.int32, torch.float32)]
+    results = hvd.grouped_allreduce(ones, op=hvd.Sum, name=name)
+    assert [(x.dtype, x[0].item()) for x in results] == [(x.dtype, hvd.size()) for x in ones]
     assert mpi_ops._handle_map == {}
 
 
@@ -166,7 +181,9 @@ NAMES = {
 }
 OPS = [None, hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product, hvd.Adasum, 6, -1, 2**40, True, "Sum", 1.0]
 FACTORS = [1.0, 0.5, 2, True, 2**2000, "1", None, float("nan"), 0.0, float("-inf")]
-SETS = [hvd.global_process_set, 0, None, hvd.ProcessSet([0]), type("Set", (), {"process_set_id": 12345})()]
+UNKNOWN = hvd.ProcessSet([0])
+UNKNOWN.process_set_id = 12345
+SETS = [UNKNOWN, hvd.global_process_set, 0, None, hvd.ProcessSet([0]), type("Set", (), {"process_set_id": 12345})()]
 ROOTS = [0, True, -1, 10**6, 2**40, 1.0, None, "0"]
 
 
@@ -188,7 +205,20 @@ def same(call):
     assert mpi_ops._handle_map == {}
 
 
-@pytest.mark.parametrize("call", [allreduce_, allreduce_async_, allreduce])
+def grouped_allreduce_(tensor, **arguments):
+    arguments = {"op": hvd.Sum, "name": "odd", **arguments}
+    return lambda: hvd.grouped_allreduce_([torch.ones(2), tensor(), torch.ones(1)], **arguments)
+
+
+def grouped_allreduce(tensor, **arguments):
+    arguments = {"op": hvd.Sum, "name": "odd", **arguments}
+    return lambda: hvd.grouped_allreduce([tensor(), torch.ones(3)], **arguments)
+
+
+CALLS = [allreduce_, allreduce_async_, allreduce, grouped_allreduce_, grouped_allreduce]
+
+
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("tensor", TENSORS)
 def test_odd_tensors(tensor, call):
     same(call(TENSORS[tensor]))
@@ -199,7 +229,7 @@ def test_odd_tensors_to_broadcast(tensor):
     same(lambda: hvd.broadcast_(TENSORS[tensor](), 0, name="odd"))
 
 
-@pytest.mark.parametrize("call", [allreduce_, allreduce_async_, allreduce])
+@pytest.mark.parametrize("call", CALLS)
 def test_odd_arguments(call):
     for argument, values in {
         "name": NAMES.values(), "op": OPS, "prescale_factor": FACTORS, "postscale_factor": FACTORS, "process_set": SETS,
@@ -221,7 +251,7 @@ def test_any_arguments(seed):
     seed = int(hvd.broadcast_object(seed, 0))
     chance = random.Random(seed)
     for _ in range(400):
-        call = chance.choice([allreduce_, allreduce_async_, allreduce])
+        call = chance.choice(CALLS)
         tensor = TENSORS[chance.choice(list(TENSORS))]
         arguments = {
             name: chance.choice(list(values))
@@ -239,21 +269,23 @@ def test_any_arguments(seed):
 def test_a_refused_operation_keeps_nothing():
     x = torch.ones(3)
     before = sys.getrefcount(x), len(_submission._pool.free)
-    for start in (hvd.allreduce_, hvd.allreduce_async_):
+    for start in (hvd.allreduce_, hvd.allreduce_async_, lambda x, **k: hvd.grouped_allreduce_async_([x] * 3, **k)):
         for _ in range(100):
             with pytest.raises(ValueError, match="id 12345"):
-                start(x, op=hvd.Sum, name="refused", process_set=SETS[-1])
+                start(x, op=hvd.Sum, name="refused", process_set=UNKNOWN)
     gc.collect()
     assert (sys.getrefcount(x), len(_submission._pool.free)) == before
     assert mpi_ops._handle_map == {}
 
 
-@several()
-def test_failures_name_the_tensor():
-    def mismatched():
-        return hvd.allreduce_(torch.ones(2 + hvd.rank()), op=hvd.Sum, name="mismatched")
+def of_rank_size():
+    return torch.ones(2 + hvd.rank())
 
-    compiled, through_ctypes = by_both(mismatched)
+
+@several()
+@pytest.mark.parametrize("call", CALLS)
+def test_failures_name_the_tensor(call):
+    compiled, through_ctypes = by_both(call(of_rank_size, name="mismatched"))
     assert compiled == through_ctypes and "mismatched" in compiled[0][1], compiled
 
 
@@ -261,8 +293,9 @@ def test_arguments_of_the_functions_themselves():
     for function in (native.run, native.submit):
         assert function() is None and function(*range(20)) is None
         assert function(*[None] * 9) is None and function(*[None] * 10) is None
+    assert native.submit_group() is None and native.submit_group(*[None] * 10) is None
     for handle in (None, -1, 10**30, "1", 1.0, True):
-        assert native.take(handle) is None
+        assert native.take(handle, False) is None and native.take(handle) is None
     with pytest.raises(TypeError):
         native.setup(1)
 
@@ -292,26 +325,27 @@ def test_interrupt_of_a_blocking_call(after):
 
 
 @several()
-@pytest.mark.parametrize("late", [0, 0.3])
+@pytest.mark.parametrize("late", [0.05, 0.3])
 def test_memory_that_is_replaced_during_a_blocking_call(late):
     """The engine has the memory of the time of the call."""
-    x = torch.ones(100_000)
+    x, done = torch.ones(100_000), threading.Event()
 
     def replace():
-        time.sleep(late / 2)
+        while len(_submission._pool.free) == free and not done.is_set():
+            time.sleep(0.001)
         x.data = torch.zeros(3)
 
-    thread = threading.Thread(target=replace)
-    if hvd.rank() == 0:
-        thread.start()
-    else:
+    hvd.allreduce_(torch.ones(1), name="first")  # the pool has cells
+    free = len(_submission._pool.free)
+    if hvd.rank() != 0:
         time.sleep(late)
-    result = hvd.allreduce_(x, op=hvd.Sum, name="replaced")
-    assert result is x
-    if hvd.rank() == 0:
-        thread.join()
-    else:
-        assert x[0] == hvd.size()
+        assert hvd.allreduce_(x, op=hvd.Sum, name="replaced")[0] == hvd.size()
+        return
+    thread = threading.Thread(target=replace)
+    thread.start()
+    assert hvd.allreduce_(x, op=hvd.Sum, name="replaced") is x
+    done.set()
+    thread.join()
 
 
 def test_threads_take_each_result_once():
@@ -360,6 +394,8 @@ def test_nothing_leaks():
             hvd.allreduce_(y)
             hvd.synchronize(hvd.allreduce_async_(y, name=name))
             hvd.broadcast_(y, 0)
+        for _ in range(n // 100):
+            hvd.grouped_allreduce_([x, y], name=name)
 
     some(20_000)
     gc.collect()
@@ -400,4 +436,4 @@ def test_where_it_cannot_be(monkeypatch):
 
 def find():
     names = {"_handle_map": {}}
-    return _native.find([], {}, names, None, threading.Lock().locked, {})
+    return _native.find(_cells.Pool(_cells.Cell), {}, names, object, None, threading.Lock().locked, {})

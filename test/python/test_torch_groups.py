@@ -364,6 +364,7 @@ def test_groups_start_when_they_are_complete_everywhere():
     assert (a.tolist(), b.tolist()) == ([hvd.size()] * 2, [hvd.size()] * 3)
 
 
+@pytest.mark.usefixtures("by_ctypes")
 def test_a_group_is_one_crossing(monkeypatch):
     crossings = []
     enqueue_group = _cells.enqueue_group

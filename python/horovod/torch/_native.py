@@ -47,12 +47,18 @@ def _load() -> Any:
 
 
 def find(
-    free: list[Any], kinds: dict[str, int], names: dict[str, Any], get: Any, locked: Callable[[], bool], dtypes: Any
+    pool: _cells.Pool,
+    kinds: dict[str, int],
+    names: dict[str, Any],
+    group: type,
+    get: Any,
+    locked: Callable[[], bool],
+    dtypes: Any,
 ) -> Any:
     """The extension, ready for use, or None: it is not there, not for this interpreter, or not wanted.
 
-    ``free`` is the pool's list of free operations, ``names`` the globals of the module with ``_handles`` and
-    ``_handle_map``, ``get`` the ``get`` of operations that the extension submits, ``locked`` whether another thread
+    ``pool`` is that of operations, ``names`` the globals of the module with ``_handles`` and ``_handle_map``, ``group``
+    the class of groups, ``get`` the ``get`` of operations that the extension submits, ``locked`` whether another thread
     is changing operations of ``_handle_map``. ``dtypes`` has the engine's number of a ``torch.dtype``.
     """
     if os.environ.get(VARIABLE) == "1" or _why_not() is not None:
@@ -61,13 +67,13 @@ def find(
     if module is None:
         return None
     library, tensor = _lib.load(), torch.Tensor
-    functions = (library.gorovod_enqueue, library.gorovod_wait)
-    enqueue, wait = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
+    functions = (library.gorovod_enqueue, library.gorovod_enqueue_group, library.gorovod_wait)
+    enqueue, enqueue_group, wait = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
     storage = getattr(tensor, "untyped_storage", None) or tensor._storage
     try:
         module.setup(
-            (enqueue, wait, _lib.WAIT_SLICE_MS), _cells.LAYOUT,
-            free, kinds, names, names["_handle_map"], get, locked, _lib.error,
+            (enqueue, enqueue_group, wait, _lib.WAIT_SLICE_MS), _cells.LAYOUT,
+            pool.free, pool.grow, kinds, names, names["_handle_map"], group, get, locked, _lib.error,
             (tensor, torch.nn.Parameter), (tensor.data_ptr, tensor.is_neg, tensor.is_contiguous, storage),
             getattr(tensor, "__dlpack_c_exchange_api__", None), dtypes, torch.strided,
         )  # fmt: skip

@@ -115,6 +115,12 @@ class Group(_operations.Group[Operation]):
             operation.tell_ended()
 
 
+class _PlainGroup(Group):
+    """A group that the extension has submitted."""
+
+    __slots__ = ()
+
+
 def _given_name(operation: Operation) -> Optional[str]:
     """The caller's name of the operation, if there is one."""
     return None if operation.name is None else operation.name.decode(errors="replace").partition(".")[2]
@@ -221,8 +227,7 @@ _taking = threading.Lock()
 
 
 # The compiled functions run, submit and take of shim/python/calls.c, or None: all do the plain case only.
-native = _native.find(_pool.free, _KINDS, globals(), _plain_output_of, _taking.locked, _DTYPES)
-_pool.grow()  # the extension takes free cells, and makes none
+native = _native.find(_pool, _KINDS, globals(), _PlainGroup, _plain_output_of, _taking.locked, _DTYPES)
 
 
 def forget_all() -> None:
@@ -410,16 +415,20 @@ def submit_group(
 
     ``names`` are the caller's names of the tensors, for errors, if they are not ``<name>_<i>of<n>``.
     """
+    plain = name is None or (type(name) is str and name.isascii() and "\0" not in name)
+    if native is not None and plain and isinstance(process_set, ProcessSet) and not (wires and any(wires)):
+        short = native.submit_group(
+            kind, tensors, outputs, None if name is None else f"grouped_{kind}.{name}".encode(), process_set,
+            reduce_op, prescale, postscale, wait, _names_of(name, names, len(tensors)),
+        )  # fmt: skip
+        if short is not None:
+            return short
     dtypes = [engine_dtype(tensor, None if names is None else names[i]) for i, tensor in enumerate(tensors)]
     set_id = process_set_id(process_set)
     _arguments.name(name)
     handle = next(_handles)
     group = None if name is None else f"grouped_{kind}.{name}".encode()
-    name_of: Optional[Callable[[int], str]] = None
-    if names is not None:
-        name_of = names.__getitem__
-    elif name is not None:
-        name_of = _numbered(name, len(tensors))
+    name_of = _names_of(name, names, len(tensors))
     check_one_device(tensors)
     copies = list(map(for_engine, tensors, outputs))
     engine_kind, waits = _KINDS[kind], _cells.WILL_WAIT if wait else 0
@@ -453,8 +462,11 @@ def submit_group(
     return handle
 
 
-def _numbered(name: str, n: int) -> _Names:
-    return lambda i: f"{name}_{i + 1}of{n}"
+def _names_of(name: Optional[str], names: Optional[Sequence[str]], n: int) -> Optional[_Names]:
+    """The caller's names of the tensors of a group."""
+    if names is not None:
+        return names.__getitem__
+    return None if name is None else lambda i: f"{name}_{i + 1}of{n}"
 
 
 @between_graphs
@@ -543,7 +555,7 @@ def synchronize(handle: int) -> Any:
     if is_compiling():
         return _synchronize_between_graphs(handle)
     if native is not None:
-        result = native.take(handle)
+        result = native.take(handle, False)
         if result is not None:
             return result
     operation = _handle_map.get(handle)
@@ -565,6 +577,10 @@ def synchronize(handle: int) -> Any:
             with _taking:
                 operation.waiting -= 1
             raise
+        if native is not None:
+            result = native.take(handle, True)
+            if result is not None:
+                return result
     with _taking:
         operation.waiting -= waited
         if _handle_map.get(handle) is operation:
