@@ -422,8 +422,15 @@ def test_where_it_cannot_be(monkeypatch):
         patch.setattr(_native.sysconfig, "get_config_var", lambda name: name == "Py_GIL_DISABLED")
         assert "GIL" in _native._why_not() and find() is None
     with monkeypatch.context() as patch:
+        patch.setattr(sys, "getobjects", lambda limit: [], raising=False)
+        assert "trace references" in _native._why_not() and find() is None
+    with monkeypatch.context() as patch:
         patch.setattr(_native, "FILE_NAME", "libgorovod_missing.so")
         assert find() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(_native, "FILE_NAME", "libgorovod.so")
+        with pytest.raises(ImportError, match="libgorovod.so.*PyInit__calls.*GOROVOD_PURE_PYTHON=1"):
+            find()
     with monkeypatch.context() as patch:
         patch.setenv("GOROVOD_PURE_PYTHON", "1")
         assert find() is None

@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 import sysconfig
+from pathlib import Path
 from typing import Any, Callable, Optional
 
 import torch
@@ -30,13 +31,12 @@ def _why_not() -> Optional[str]:
         return "it is for Python 3.10 and later"
     if sys.version_info >= (3, 13) and sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "it is for interpreters with a GIL"
+    if hasattr(sys, "getobjects"):
+        return "it is not for interpreters that trace references"
     return None
 
 
-def _load() -> Any:
-    file = _lib.path().with_name(FILE_NAME)
-    if not file.is_file():
-        return None
+def _load(file: Path) -> Any:
     name = f"{__package__}._calls"
     loader = importlib.machinery.ExtensionFileLoader(name, str(file))
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
@@ -63,21 +63,22 @@ def find(
     """
     if os.environ.get(VARIABLE) == "1" or _why_not() is not None:
         return None
-    module = _load()
-    if module is None:
+    file = _lib.path().with_name(FILE_NAME)
+    if not file.is_file():
         return None
     library, tensor = _lib.load(), torch.Tensor
     functions = (library.gorovod_enqueue, library.gorovod_enqueue_group, library.gorovod_wait)
     enqueue, enqueue_group, wait = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
     storage = getattr(tensor, "untyped_storage", None) or tensor._storage
     try:
+        module = _load(file)
         module.setup(
             (enqueue, enqueue_group, wait, _lib.WAIT_SLICE_MS), _cells.LAYOUT,
             pool.free, pool.grow, kinds, names, names["_handle_map"], group, get, locked, _lib.error,
             (tensor, torch.nn.Parameter), (tensor.data_ptr, tensor.is_neg, tensor.is_contiguous, storage),
             getattr(tensor, "__dlpack_c_exchange_api__", None), dtypes, torch.strided,
         )  # fmt: skip
-    except ValueError as e:
-        raise ImportError(f"{module.__file__}: {e}; reinstall the package, or set {VARIABLE}=1") from e
+    except (ImportError, ValueError) as e:
+        raise ImportError(f"{file}: {e}; reinstall the package, or set {VARIABLE}=1") from e
     os.register_at_fork(after_in_child=lambda: module.enable(False))
     return module
