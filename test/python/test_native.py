@@ -1,6 +1,7 @@
 """The compiled way to the engine, and the one through ctypes: both give the same results and errors."""
 
 import gc
+import itertools
 import os
 import random
 import resource
@@ -12,7 +13,7 @@ import warnings
 
 import pytest
 import torch
-from definitions import DTYPES, of_rank, several
+from definitions import DTYPES, hvd_size, of_rank, several
 
 import horovod.torch as hvd
 from horovod.common import _cells
@@ -371,6 +372,47 @@ def test_threads_take_each_result_once():
         sys.setswitchinterval(interval)
     assert sorted(id(x) for mine in taken for x in mine) == sorted(map(id, xs))
     assert mpi_ops._handle_map == {}
+
+
+class Interrupt(BaseException):
+    pass
+
+
+@pytest.mark.skipif(hvd_size() > 1, reason="ranks would start different operations")
+def test_interrupts_at_any_point():
+    """A fuzzer: a signal's handler raises amid calls. What has been started can be waited for, and no cell is lost."""
+
+    def interrupt(*_):
+        if armed:
+            raise Interrupt
+
+    chance, armed, interrupts, count = random.Random(1), False, 0, itertools.count()
+    calls = [
+        lambda: hvd.allreduce_(torch.ones(2)),
+        lambda: hvd.synchronize(hvd.allreduce_async_(torch.ones(2))),
+        lambda: hvd.grouped_allreduce_([torch.ones(1), torch.ones(2)]),
+        lambda: hvd.broadcast_(torch.ones(3), 0, name=f"interrupted {next(count)}"),
+    ]
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(500):
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-6, 1e-4))
+                for _ in range(100):
+                    chance.choice(calls)()
+                armed = False
+            except Interrupt:
+                armed = False
+                interrupts += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    for handle in list(mpi_ops._handle_map):
+        hvd.synchronize(handle)
+    free = _submission._pool.free
+    assert interrupts > 50 and mpi_ops._handle_map == {}
+    assert len(set(map(id, free))) == len(free) and all(operation.keeps is None for operation in free)
 
 
 # ---- nothing leaks
