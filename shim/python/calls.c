@@ -608,18 +608,18 @@ static PyObject *enable(PyObject *module, PyObject *value) {
 }
 
 /* setup((enqueue, enqueue_group, wait, wait_ms), layout, free, grow, kinds, globals, handle_map, group, get, locked,
- *       error, types, methods, api, dtypes, strided)
+ *       error, types, methods, api, dtypes)
  *
  * The objects are described above, and at tensor_setup. layout has the numbers that both sides must agree on. Raises
  * ValueError if they do not. */
 static PyObject *setup(PyObject *module, PyObject *args) {
   (void)module;
   unsigned long long functions[4], size, at_status, at_name, at_shape, at_op, op_size;
-  PyObject *objects[9], *types, *methods, *api, *dtypes, *strided;
-  if (!PyArg_ParseTuple(args, "(KKKK)(KKKKKK)OOOOOOOOOOOOOO:setup", &functions[0], &functions[1], &functions[2],
+  PyObject *objects[9], *types, *methods, *api, *dtypes;
+  if (!PyArg_ParseTuple(args, "(KKKK)(KKKKKK)OOOOOOOOOOOOO:setup", &functions[0], &functions[1], &functions[2],
                         &functions[3], &size, &at_status, &at_name, &at_shape, &at_op, &op_size, &objects[0],
                         &objects[1], &objects[2], &objects[3], &objects[4], &objects[5], &objects[6], &objects[7],
-                        &objects[8], &types, &methods, &api, &dtypes, &strided))
+                        &objects[8], &types, &methods, &api, &dtypes))
     return NULL;
   if (size < sizeof(struct cell) || at_status != offsetof(struct cell, status) ||
       at_name != offsetof(struct cell, name) || at_shape != offsetof(struct cell, shape) ||
@@ -636,7 +636,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   }
   zero = PyLong_FromLong(0);
   one = PyLong_FromLong(1);
-  if (zero == NULL || one == NULL || tensor_setup(types, methods, api, dtypes, strided) != 0) return NULL;
+  if (zero == NULL || one == NULL || tensor_setup(types, methods, api, dtypes) != 0) return NULL;
   PyObject **kept[] = {&free_operations, &grow,      &kinds,  &globals, &handle_map,
                        &group_class,     &plain_get, &locked, &error_of};
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {

@@ -59,20 +59,19 @@ static bool is_contiguous(const struct dl_tensor *t) {
 
 static PyTypeObject *plain_types[2];                    /* torch.Tensor and torch.nn.Parameter */
 static int (*view_of)(void *object, struct dl_tensor *); /* NULL: ask by methods */
-static PyObject *dtype_numbers, *strided_layout;
+static PyObject *dtype_numbers;
 /* Methods of torch.Tensor, unbound; and names of its properties. */
 static PyObject *data_ptr, *is_neg, *is_contiguous_method, *storage_method;
-static PyObject *name_dtype, *name_shape, *name_is_cpu, *name_layout;
+static PyObject *name_dtype, *name_shape, *name_is_cpu;
 
-int tensor_setup(PyObject *types, PyObject *methods, PyObject *api, PyObject *dtypes, PyObject *strided) {
+int tensor_setup(PyObject *types, PyObject *methods, PyObject *api, PyObject *dtypes) {
   if (!PyArg_ParseTuple(types, "OO:types", &plain_types[0], &plain_types[1]) ||
       !PyArg_ParseTuple(methods, "OOOO:methods", &data_ptr, &is_neg, &is_contiguous_method, &storage_method))
     return -1;
   name_dtype = PyUnicode_InternFromString("dtype");
   name_shape = PyUnicode_InternFromString("shape");
   name_is_cpu = PyUnicode_InternFromString("is_cpu");
-  name_layout = PyUnicode_InternFromString("layout");
-  if (name_dtype == NULL || name_shape == NULL || name_is_cpu == NULL || name_layout == NULL) return -1;
+  if (name_dtype == NULL || name_shape == NULL || name_is_cpu == NULL) return -1;
   view_of = NULL;
   if (api != Py_None) {
     struct dl_api *dl = PyCapsule_GetPointer(api, "dlpack_exchange_api");
@@ -81,11 +80,9 @@ int tensor_setup(PyObject *types, PyObject *methods, PyObject *api, PyObject *dt
     if (dl != NULL) view_of = dl->view;
   }
   dtype_numbers = dtypes;
-  strided_layout = strided;
   Py_IncRef(types); /* they live as long as the process */
   Py_IncRef(methods);
   Py_IncRef(dtypes);
-  Py_IncRef(strided);
   return 0;
 }
 
@@ -130,9 +127,8 @@ static bool view_by_dlpack(PyObject *tensor, struct view *view) {
   return true;
 }
 
-/* As tensor_look, by methods and properties. */
+/* As tensor_look, by methods and properties. Tensors of another layout than strided have no address. */
 static bool view_by_methods(PyObject *tensor, struct view *view) {
-  if (!is(PyObject_GetAttr(tensor, name_layout), strided_layout)) return false;
   if (!is(PyObject_GetAttr(tensor, name_is_cpu), Py_True)) return false;
   if (!ask(is_contiguous_method, tensor, Py_True)) return false;
   PyObject *type = PyObject_GetAttr(tensor, name_dtype);

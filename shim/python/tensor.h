@@ -27,7 +27,7 @@ enum look { PLAIN, NOT_PLAIN, RAISED };
 /* Prepares the calls below. types holds the classes whose instances may be plain, and no others: a subclass may
  * override anything. api is torch.Tensor.__dlpack_c_exchange_api__, or None; dtypes is a dict from torch.dtype to the
  * engine's number. Returns -1 with an exception set if this cannot be used. */
-int tensor_setup(PyObject *types, PyObject *methods, PyObject *api, PyObject *dtypes, PyObject *strided);
+int tensor_setup(PyObject *types, PyObject *methods, PyObject *api, PyObject *dtypes);
 
 /* Looks at an object, which may be no tensor at all. */
 enum look tensor_look(PyObject *tensor, struct view *view);

@@ -76,7 +76,7 @@ def find(
             (enqueue, enqueue_group, wait, _lib.WAIT_SLICE_MS), _cells.LAYOUT,
             pool.free, pool.grow, kinds, names, names["_handle_map"], group, get, locked, _lib.error,
             (tensor, torch.nn.Parameter), (tensor.data_ptr, tensor.is_neg, tensor.is_contiguous, storage),
-            getattr(tensor, "__dlpack_c_exchange_api__", None), dtypes, torch.strided,
+            getattr(tensor, "__dlpack_c_exchange_api__", None), dtypes,
         )  # fmt: skip
     except (ImportError, ValueError) as e:
         raise ImportError(f"{file}: {e}; reinstall the package, or set {VARIABLE}=1") from e
