@@ -48,13 +48,13 @@ tools:
 LINK     ?= $(CC)
 GO_LINK  ?=
 .PHONY: build
-build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod_tensorflow.so, build/libgorovod_jax.so
+build: ## build/gorovod, build/horovodrun, build/libgorovod.so, build/libgorovod_tensorflow.so, build/libgorovod_jax.so, build/libgorovod_python.so
 	@scripts/prepare.sh toolchain
 	@echo "compiling gorovod and its libraries into $(OUT): minutes the first time, then seconds"
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='$(LDFLAGS) $(ENTRY)' -o $(OUT)/gorovod ./cmd/gorovod
 	ln -f $(OUT)/gorovod $(OUT)/horovodrun
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags='$(LDFLAGS) $(GO_LINK) -extldflags=-Wl,--version-script=$(CURDIR)/cmd/libgorovod/exports.map' -buildmode=c-shared -o $(OUT)/libgorovod.so ./cmd/libgorovod
-	for framework in tensorflow jax; do \
+	for framework in tensorflow jax python; do \
 	  $(LINK) -std=gnu2x -O2 -Wall -Wextra -Wno-missing-field-initializers -Werror -fPIC -fvisibility=hidden -shared -Iinclude -o $(OUT)/libgorovod_$$framework.so shim/$$framework/*.c -ldl -lpthread; \
 	done
 
@@ -144,8 +144,19 @@ test-k8s: ## the manifests of gorovod k8s render against the schemas of clusters
 	cd test/k8s && $(GO) vet ./... && GO='$(GO)' ../../scripts/go_tests.py ./...
 
 .PHONY: test-python
-test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, demos
+test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, demos; some again without the extension
 	$(python) scripts/python_tests.py --together
+	GOROVOD_PURE_PYTHON=1 $(python) scripts/python_tests.py --ranks 2 --together --logs build/test-logs-pure test/python/test_{basics,torch_memory,torch_ops,torch_optimizer}.py
+
+# The engine's library is the ordinary one. Python itself leaks at its end, and Go handles faults.
+.PHONY: test-native-asan
+test-native-asan: prepare build ## the tests of the extension for Python, built with AddressSanitizer and UBSan; 30 seconds
+	mkdir -p build/asan
+	ln -sf ../libgorovod.so build/asan/libgorovod.so
+	$(CC) -std=gnu2x -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fPIC -fvisibility=hidden -shared -Iinclude -o build/asan/libgorovod_python.so shim/python/*.c
+	GOROVOD_LIBRARY=$(CURDIR)/build/asan/libgorovod.so LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:use_sigaltstack=0 \
+	  $(python) scripts/python_tests.py --ranks 1,2 --logs build/test-logs-asan test/python/test_native.py
 
 PROGRAMS ?= 10000
 SEED     ?= 1

@@ -84,7 +84,7 @@ cd "$room"
 export PATH=$room/venv/bin:$PATH HOROVODRUN=$room/venv/bin/horovodrun
 gorovod --version
 python use.py
-python scripts/python_tests.py --ranks 2 test/python/test_{basics,fork,torch_ops}.py
+python scripts/python_tests.py --ranks 2 test/python/test_{basics,fork,native,torch_ops}.py
 horovodrun -np 2 python examples/pytorch_digits.py
 # Beside it, the distribution that has only Horovod's name: there is no warning, and requirements of Horovod are met.
 (cd "$checkout/compat" && "$tools/python" -m hatchling build -t wheel -d "$room/compat" >/dev/null)

@@ -22,6 +22,7 @@ FILES = {
     f"{BUILT}/libgorovod.so": "horovod/lib/libgorovod.so",
     f"{BUILT}/libgorovod_tensorflow.so": "horovod/lib/libgorovod_tensorflow.so",
     f"{BUILT}/libgorovod_jax.so": "horovod/lib/libgorovod_jax.so",
+    f"{BUILT}/libgorovod_python.so": "horovod/lib/libgorovod_python.so",
     f"{BUILT}/gorovod": "horovod/bin/gorovod",
 }
 # The bill of materials of these files, for programs that look for vulnerable components (PEP 770).

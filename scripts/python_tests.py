@@ -64,6 +64,7 @@ ALONE = {
 OF_TWO = {
     "test_fork.py",
     "test_keras_on_torch.py",
+    "test_native.py",
     "test_timeline.py",
     "test_torch_compile.py",
     "test_torch_compile_distributed.py",

@@ -422,6 +422,7 @@ def test_nan_and_infinity_pass_through(options, value):
 # ---- memory
 
 
+@pytest.mark.usefixtures("by_ctypes")
 def test_a_model_elsewhere_with_buffers_in_host_memory(monkeypatch):
     """One dict has parameters that seem to be on a GPU, and buffers in host memory."""
     net = torch.nn.BatchNorm1d(3)

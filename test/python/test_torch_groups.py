@@ -364,6 +364,7 @@ def test_groups_start_when_they_are_complete_everywhere():
     assert (a.tolist(), b.tolist()) == ([hvd.size()] * 2, [hvd.size()] * 3)
 
 
+@pytest.mark.usefixtures("by_ctypes")
 def test_a_group_is_one_crossing(monkeypatch):
     crossings = []
     enqueue_group = _cells.enqueue_group
@@ -489,6 +490,7 @@ def test_gradient_of_a_part_of_a_group():
     check(xs[0].grad, torch.full((2,), float(hvd.size())))
 
 
+@pytest.mark.usefixtures("by_ctypes")
 def test_groups_elsewhere_go_through_host_memory(monkeypatch):
     """Host memory stands in for that of a GPU here."""
     monkeypatch.setattr(_staging, "_usable", lambda tensor: False)

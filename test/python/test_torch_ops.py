@@ -318,6 +318,7 @@ def test_tensors_that_are_the_negative_of_their_memory():
     check(parameter.detach(), -total)
 
 
+@pytest.mark.usefixtures("by_ctypes")
 def test_tensors_elsewhere_go_through_host_memory(monkeypatch):
     """Host memory stands in for that of a GPU here."""
     monkeypatch.setattr(_staging, "_usable", lambda tensor: False)

@@ -165,7 +165,7 @@ class PretendedGpu(TorchFunctionMode):
 
 
 @pytest.fixture
-def gpu(monkeypatch):
+def gpu(monkeypatch, by_ctypes):
     atoi = ctypes.cast(ctypes.CDLL(None).atoi, ctypes.c_void_p).value
     pretended = PretendedGpu()
     _staging._stream_of.cache_clear()

@@ -117,6 +117,8 @@ _OP_SIZE = ctypes.sizeof(_Op)
 _AT_NAME, _AT_OP, _AT_STATUS = _Memory.name.offset, _Memory.op.offset, _Memory.status.offset
 _AT_STREAM = _AT_OP + _Op.stream.offset
 _AT_ONCE = 64  # how many cells are made at a time
+# How cells are laid out, which the extension (shim/python) compares with its own.
+LAYOUT = (_BYTES, _AT_STATUS, _AT_NAME, _Memory.shape.offset, _AT_OP, _OP_SIZE)
 
 _NAME = f"{_NAME_BYTES - 1}sx{_Memory.shape.offset - _AT_NAME - _NAME_BYTES}x"
 _SHAPE = f"{8 * _DIMS}s"
@@ -262,15 +264,15 @@ class Pool(Generic[AnyCell]):
 
     def __init__(self, cell_class: type[AnyCell]) -> None:
         self._class = cell_class
-        self._free: list[AnyCell] = []
+        self.free: list[AnyCell] = []  # the last one is the next one; the extension takes and returns cells, too
 
-    def _more(self) -> AnyCell:
+    def grow(self) -> None:
+        """Make more cells."""
         memory = (_Memory * _AT_ONCE)()
         view = memoryview(memory).cast("B")
-        cells = [self._class(self._free, memory, view, i) for i in range(_AT_ONCE)]
+        cells = [self._class(self.free, memory, view, i) for i in range(_AT_ONCE)]
         cells.reverse()
-        self._free.extend(cells[:-1])
-        return cells[-1]
+        self.free.extend(cells)
 
     def describe(
         self,
@@ -294,9 +296,10 @@ class Pool(Generic[AnyCell]):
         Raises ValueError for a number that does not fit into C's type, TypeError for anything that is no number.
         """
         try:
-            cell = self._free.pop()
+            cell = self.free.pop()
         except IndexError:
-            cell = self._more()
+            self.grow()
+            cell = self.free.pop()
         cell.flags = flags
         ndim = len(shape)
         large = ndim > _DIMS or (name is not None and len(name) >= _NAME_BYTES)

@@ -113,6 +113,8 @@ class Group(Generic[AnyOperation]):
 
     def status(self) -> int:
         """As for an operation, once all have ended: a failure, if there is one."""
+        if self.operations and self.operations[-1].status() == _IN_PROGRESS:
+            return _IN_PROGRESS
         statuses = {operation.words[operation.word] for operation in self.operations}
         if _lib.IN_PROGRESS in statuses:
             return _lib.IN_PROGRESS
@@ -130,7 +132,8 @@ class Group(Generic[AnyOperation]):
         """As for an operation."""
         # Wait for the last one first: by then most others have ended, too.
         for operation in reversed(self.operations):
-            operation.wait()
+            if operation.words[operation.word] == _IN_PROGRESS:
+                operation.wait()
         return self.status()
 
     def failed(self) -> int:

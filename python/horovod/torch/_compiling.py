@@ -16,9 +16,7 @@ from horovod.common import _patches
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _never() -> bool:
-    return False
-
+_never: Callable[[], bool] = bool  # bool() is False, and takes no frame of the interpreter
 
 # Whether this call is being traced into a graph; PyTorch has it since 2.1.
 is_compiling: Callable[[], bool] = getattr(getattr(torch, "compiler", None), "is_compiling", _never)

@@ -28,6 +28,7 @@ import torch
 
 from horovod.common import _arguments, _cells, _facts, _lib, _operations, basics
 from horovod.common.process_sets import ProcessSet
+from horovod.torch import _native
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
 from horovod.torch._device_memory import OnDevice
 from horovod.torch._staging import check_no_capture, check_one_device, for_engine, host_memory, store, to_device
@@ -79,7 +80,8 @@ class Operation(_operations.Operation):
             self.keeps = (input, output, copies, None, 0)
 
 
-_describe = _cells.Pool(Operation).describe
+_pool = _cells.Pool(Operation)
+_describe = _pool.describe
 
 
 class Group(_operations.Group[Operation]):
@@ -111,6 +113,12 @@ class Group(_operations.Group[Operation]):
     def tell_ended(self) -> None:
         for operation in self.operations:
             operation.tell_ended()
+
+
+class _PlainGroup(Group):
+    """A group that the extension has submitted."""
+
+    __slots__ = ()
 
 
 def _given_name(operation: Operation) -> Optional[str]:
@@ -154,6 +162,11 @@ def output_of(operation: Operation) -> Optional[torch.Tensor]:
     if copies is not None and copies.target is not output:
         store(copies.target, output)
     return output
+
+
+def _plain_output_of(operation: Operation) -> Optional[torch.Tensor]:
+    """As :func:`output_of`. It marks the operations that the extension has submitted."""
+    return output_of(operation)
 
 
 # The memory of tensors. A tensor may get another storage, and a reference keeps a storage alive.
@@ -211,6 +224,10 @@ _handles = itertools.count(1)
 _generation = 0
 # Protects the fields forgotten and waiting, and the removal from _handle_map.
 _taking = threading.Lock()
+
+
+# The compiled functions run, submit and take of shim/python/calls.c, or None: all do the plain case only.
+native = _native.find(_pool, _KINDS, globals(), _PlainGroup, _plain_output_of, _taking.locked, _DTYPES)
 
 
 def forget_all() -> None:
@@ -331,6 +348,12 @@ def submit(
             kind, tensor, output, name, process_set, wait, reduce_op, prescale, postscale, root_rank, get,
             splits, wire, adds_up,
         )  # fmt: skip
+    if native is not None and output is not None and get is output_of and not (splits or wire or adds_up):
+        short = native.submit(
+            kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wait
+        )  # fmt: skip
+        if short is not None:
+            return short
     dtype = engine_dtype(tensor, name)
     set_id = getattr(process_set, "process_set_id", None)
     if set_id is None:
@@ -392,16 +415,20 @@ def submit_group(
 
     ``names`` are the caller's names of the tensors, for errors, if they are not ``<name>_<i>of<n>``.
     """
+    plain = name is None or (type(name) is str and name.isascii() and "\0" not in name)
+    if native is not None and plain and isinstance(process_set, ProcessSet) and not (wires and any(wires)):
+        short = native.submit_group(
+            kind, tensors, outputs, None if name is None else f"grouped_{kind}.{name}".encode(), process_set,
+            reduce_op, prescale, postscale, wait, _names_of(name, names, len(tensors)),
+        )  # fmt: skip
+        if short is not None:
+            return short
     dtypes = [engine_dtype(tensor, None if names is None else names[i]) for i, tensor in enumerate(tensors)]
     set_id = process_set_id(process_set)
     _arguments.name(name)
     handle = next(_handles)
     group = None if name is None else f"grouped_{kind}.{name}".encode()
-    name_of: Optional[Callable[[int], str]] = None
-    if names is not None:
-        name_of = names.__getitem__
-    elif name is not None:
-        name_of = _numbered(name, len(tensors))
+    name_of = _names_of(name, names, len(tensors))
     check_one_device(tensors)
     copies = list(map(for_engine, tensors, outputs))
     engine_kind, waits = _KINDS[kind], _cells.WILL_WAIT if wait else 0
@@ -435,8 +462,11 @@ def submit_group(
     return handle
 
 
-def _numbered(name: str, n: int) -> _Names:
-    return lambda i: f"{name}_{i + 1}of{n}"
+def _names_of(name: Optional[str], names: Optional[Sequence[str]], n: int) -> Optional[_Names]:
+    """The caller's names of the tensors of a group."""
+    if names is not None:
+        return names.__getitem__
+    return None if name is None else lambda i: f"{name}_{i + 1}of{n}"
 
 
 @between_graphs
@@ -524,6 +554,10 @@ def synchronize(handle: int) -> Any:
     """
     if is_compiling():
         return _synchronize_between_graphs(handle)
+    if native is not None:
+        result = native.take(handle, False)
+        if result is not None:
+            return result
     operation = _handle_map.get(handle)
     if operation is None:
         return None
@@ -543,6 +577,10 @@ def synchronize(handle: int) -> Any:
             with _taking:
                 operation.waiting -= 1
             raise
+        if native is not None:
+            result = native.take(handle, True)
+            if result is not None:
+                return result
     with _taking:
         operation.waiting -= waited
         if _handle_map.get(handle) is operation:

@@ -10,8 +10,9 @@ from horovod.common._reduce_ops import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _graph
 from horovod.torch._collectives._common import check_reduce_op, needs_grad, write_into
+from horovod.torch._compiling import is_compiling
 from horovod.torch._graph import in_graph
-from horovod.torch._submission import empty_like, process_set_id, submit, synchronize
+from horovod.torch._submission import empty_like, native, process_set_id, submit, synchronize
 from horovod.torch.compression import Compression, Compressor, prepare, wire_of
 
 
@@ -75,6 +76,12 @@ def allreduce_async_(
         >>> hvd.synchronize(handle)
         tensor([3.])
     """
+    if native is not None and average is None and not is_compiling():
+        handle = native.submit(
+            "allreduce", tensor, tensor, name, process_set, op, prescale_factor, postscale_factor, 0, False
+        )  # fmt: skip
+        if handle is not None:
+            return handle
     op = handle_average_backwards_compatibility(op, average)
     check_reduce_op(op, process_set)
     return submit("allreduce", tensor, tensor, name, process_set, False, op, prescale_factor, postscale_factor)
@@ -107,6 +114,12 @@ def allreduce_(
         >>> hvd.allreduce_(x, op=hvd.Sum) is x
         True
     """
+    if native is not None and average is None and not is_compiling():
+        result = native.run(
+            "allreduce", tensor, tensor, name, process_set, op, prescale_factor, postscale_factor, 0
+        )  # fmt: skip
+        if result is not None:
+            return synchronize(result) if type(result) is int else result
     op = handle_average_backwards_compatibility(op, average)
     if in_graph():
         arguments = (None, name, Compression.none, op, prescale_factor, postscale_factor, process_set)

@@ -12,8 +12,9 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _graph
 from horovod.torch._collectives._allreduce import allreduce
 from horovod.torch._collectives._common import needs_grad, write_into
+from horovod.torch._compiling import is_compiling
 from horovod.torch._graph import in_graph
-from horovod.torch._submission import empty_like, process_set_id, submit, synchronize
+from horovod.torch._submission import empty_like, native, process_set_id, submit, synchronize
 
 
 def broadcast_async(
@@ -77,6 +78,10 @@ def broadcast_(
         >>> hvd.broadcast_(torch.tensor([2]), root_rank=0)
         tensor([2])
     """
+    if native is not None and not is_compiling():
+        result = native.run("broadcast", tensor, tensor, name, process_set, 0, 1.0, 1.0, root_rank)
+        if result is not None:
+            return synchronize(result) if type(result) is int else result
     if in_graph():
         return write_into(tensor, broadcast(tensor.detach(), root_rank, name, process_set))
     return synchronize(submit("broadcast", tensor, tensor, name, process_set, wait=True, root_rank=root_rank))

@@ -1,0 +1,672 @@
+/*
+ * calls.c: libgorovod_python.so, the short way from horovod.torch to the engine. It is an extension module of CPython.
+ *
+ * It knows the plain case: a plain tensor (tensor.h) and arguments of exactly the expected types. In all other cases,
+ * and wherever something has gone wrong, a function says so, and the caller's Python code does the whole work. That
+ * code has all checks, all error messages, and the waits that Ctrl-C interrupts; this file has none of these. Only the
+ * engine's refusal of an operation raises here, because submitting it again could do something else.
+ *
+ * The memory of an operation is a Cell of horovod.common._cells. Its object comes from the pool that the Python code
+ * uses, too. Python code can therefore wait for an operation that was submitted here, and the other way round.
+ *
+ * Rules:
+ *
+ *  - References. A function's arguments are borrowed for the length of the call. `new` in a comment marks a reference
+ *    that the function must give back or pass on; what a getter of a tuple, list or dict returns is borrowed, and used
+ *    before anything else runs. What an operation may still use is never given back: if it has not ended, its tensors
+ *    go into the table of handles, or stay alive for ever if there is no memory for that.
+ *  - The GIL. Everything holds it, except the wait in wait_a_little. Between a look at the shared state (the list of
+ *    free cells, the table of handles) and its change, nothing runs that could let another thread in: no call of
+ *    Python code, nothing that the garbage collector counts, no reference given back. `locked` tells whether another
+ *    thread is inside such a section in Python code.
+ *  - Exceptions. A function returns NULL if and only if it has set one. Calls that may fail are checked before the next
+ *    call. KeyboardInterrupt is never taken back.
+ *  - Forks. The child's Python code calls enable(False), and no function here does anything afterwards.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <string.h>
+
+#include "abi.h"
+#include "gorovod.h"
+#include "tensor.h"
+
+enum { NAME_BYTES = 256, HOST_MEMORY = -1 };
+
+/* A cell, as horovod.common._cells lays it out. */
+struct cell {
+  int64_t handle;
+  int32_t status;
+  char name[NAME_BYTES];
+  int64_t shape[MAX_NDIM];
+  gorovod_op op;
+};
+
+static int (*enqueue)(const gorovod_op *, int64_t *);
+static int (*enqueue_group)(const char *, const gorovod_op *const *, int, int64_t *);
+static int (*wait_for)(int64_t, int64_t);
+static int64_t wait_ms; /* the longest wait without a look at signals */
+static PyObject *free_operations; /* list: the pool's */
+static PyObject *grow;            /* adds to it */
+static PyObject *kinds;           /* dict: the engine's number of a kind, by name */
+static PyObject *handle_map;      /* dict: the operation of a handle */
+static PyObject *globals;         /* dict with "_handles": an iterator that makes handles, replaced now and then */
+static PyObject *group_class;     /* the class of groups that this file submits */
+static PyObject *plain_get;       /* the `get` of operations that this file submits */
+static PyObject *locked;          /* whether another thread is changing handle_map or its operations */
+static PyObject *error_of;        /* makes the exception of a refusal from its status */
+static bool enabled;
+
+static PyObject *zero, *one; /* numbers of threads that wait for an operation */
+static PyObject *str_address, *str_flags, *str_get, *str_keeps, *str_waiting, *str_handles, *str_set_id;
+static PyObject *str_operations;
+
+static PyObject *none(void) {
+  Py_IncRef(Py_None);
+  return Py_None;
+}
+
+/* ---- arguments ----------------------------------------------------------- */
+
+static bool as_int32(PyObject *value, int32_t *number) {
+  if (value->ob_type != &PyLong_Type) return false;
+  long long n = PyLong_AsLongLong(value);
+  if (n == -1 && PyErr_Occurred()) {
+    PyErr_Clear(); /* it does not fit */
+    return false;
+  }
+  *number = (int32_t)n;
+  return n >= INT32_MIN && n <= INT32_MAX;
+}
+
+static bool as_double(PyObject *value, double *number) {
+  if (value->ob_type != &PyFloat_Type) return false;
+  *number = PyFloat_AsDouble(value);
+  return true;
+}
+
+/* The reduce operations that need no further check in Python. None is the average. */
+static bool as_reduce_op(PyObject *value, int32_t *op) {
+  if (value == Py_None) {
+    *op = GOROVOD_AVERAGE;
+    return true;
+  }
+  return as_int32(value, op) && *op >= GOROVOD_AVERAGE && *op <= GOROVOD_PRODUCT && *op != GOROVOD_ADASUM;
+}
+
+/* What the caller has given; everything but the tensors has been copied. */
+struct request {
+  PyObject *tensor, *output;
+  struct view input;
+  void *target;
+  int32_t type, reduce_op, root_rank, process_set;
+  double prescale, postscale;
+  bool named;
+  char name[NAME_BYTES]; /* KIND.NAME */
+};
+
+/* Reads the name; false unless it is None, or a str of ASCII for which there is room. */
+static bool read_name(PyObject *kind, PyObject *name, struct request *request) {
+  request->named = name != Py_None;
+  if (!request->named) return true;
+  if (name->ob_type != &PyUnicode_Type) return false;
+  Py_ssize_t prefix = 0, size = 0;
+  const char *text = PyUnicode_AsUTF8AndSize(kind, &prefix);
+  const char *given = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(name, &size);
+  if (given == NULL) {
+    PyErr_Clear(); /* half of a surrogate pair */
+    return false;
+  }
+  if (prefix + 1 + size >= NAME_BYTES) return false;
+  memcpy(request->name, text, (size_t)prefix);
+  request->name[prefix] = '.';
+  char *to = request->name + prefix + 1;
+  for (Py_ssize_t i = 0; i < size; i++) {
+    if (given[i] <= 0) return false; /* NUL, or not ASCII */
+    to[i] = given[i];
+  }
+  to[size] = '\0';
+  return true;
+}
+
+/* Reads what the operations of a group have in common. */
+static enum look read_common(PyObject *kind, PyObject *process_set, PyObject *reduce_op, PyObject *prescale,
+                             PyObject *postscale, struct request *request) {
+  if (kind->ob_type != &PyUnicode_Type || !as_reduce_op(reduce_op, &request->reduce_op) ||
+      !as_double(prescale, &request->prescale) || !as_double(postscale, &request->postscale))
+    return NOT_PLAIN;
+  PyObject *number = PyDict_GetItemWithError(kinds, kind);
+  if (number == NULL || !as_int32(number, &request->type)) {
+    PyErr_Clear();
+    return NOT_PLAIN;
+  }
+  PyObject *set = PyObject_GetAttr(process_set, str_set_id); /* new */
+  if (set == NULL) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return RAISED;
+    PyErr_Clear();
+    return NOT_PLAIN;
+  }
+  bool fits = as_int32(set, &request->process_set);
+  Py_DecRef(set);
+  return fits ? PLAIN : NOT_PLAIN;
+}
+
+static enum look read_tensors(PyObject *tensor, PyObject *output, struct request *request) {
+  request->tensor = tensor;
+  request->output = output;
+  struct view view;
+  enum look look = output == tensor ? PLAIN : tensor_look(output, &view);
+  if (look != PLAIN) return look;
+  look = tensor_look(tensor, &request->input); /* last, so that the caller gets its storage at once */
+  if (look == PLAIN) request->target = output == tensor ? request->input.data : view.data;
+  return look;
+}
+
+enum { KIND, TENSOR, OUTPUT, NAME, PROCESS_SET, REDUCE_OP, PRESCALE, POSTSCALE, ROOT_RANK, ARGUMENTS };
+
+static enum look read_request(PyObject *const *args, struct request *request) {
+  enum look look = read_common(args[KIND], args[PROCESS_SET], args[REDUCE_OP], args[PRESCALE], args[POSTSCALE],
+                               request);
+  if (look != PLAIN) return look;
+  if (!as_int32(args[ROOT_RANK], &request->root_rank) || !read_name(args[KIND], args[NAME], request)) return NOT_PLAIN;
+  return read_tensors(args[TENSOR], args[OUTPUT], request);
+}
+
+/* ---- cells --------------------------------------------------------------- */
+
+/* An operation of the pool, and its memory. */
+struct slot {
+  PyObject *operation;
+  struct cell *cell;
+};
+
+static struct cell *cell_around(const void *op) {
+  return (struct cell *)((char *)(uintptr_t)op - offsetof(struct cell, op));
+}
+
+/* The memory of an operation; NULL with an exception if there is none. */
+static struct cell *cell_of(PyObject *operation) {
+  PyObject *address = PyObject_GetAttr(operation, str_address); /* new */
+  if (address == NULL) return NULL;
+  unsigned long long op = PyLong_AsUnsignedLongLong(address);
+  Py_DecRef(address);
+  return PyErr_Occurred() ? NULL : cell_around((const void *)(uintptr_t)op);
+}
+
+/* Takes an operation out of the pool: a new reference. False with an exception if that fails. */
+static bool take_slot(struct slot *slot) {
+  Py_ssize_t n = PyList_Size(free_operations);
+  if (n == 0) {
+    PyObject *nothing = PyObject_CallNoArgs(grow); /* new */
+    Py_DecRef(nothing);
+    if (nothing == NULL) return false;
+    n = PyList_Size(free_operations);
+  }
+  if (n <= 0) {
+    PyErr_SetString(PyExc_ValueError, "the pool of operations is empty");
+    return false;
+  }
+  slot->operation = PyList_GetItem(free_operations, n - 1);
+  Py_IncRef(slot->operation);
+  slot->cell = cell_of(slot->operation);
+  if (slot->cell != NULL && PyList_SetSlice(free_operations, n - 1, n, NULL) == 0) return true;
+  Py_DecRef(slot->operation);
+  return false;
+}
+
+/* Gives the operation back to the pool. If there is no memory for that, it is lost. */
+static void give_slot(struct slot slot) {
+  if (PyList_Append(free_operations, slot.operation) != 0) PyErr_Clear();
+  Py_DecRef(slot.operation);
+}
+
+static void fill(struct cell *cell, const struct request *request, uint32_t flags) {
+  gorovod_op *op = &cell->op;
+  op->size = sizeof *op;
+  op->flags = flags;
+  op->type = request->type;
+  op->dtype = request->input.dtype;
+  op->reduce_op = request->reduce_op;
+  op->root_rank = request->root_rank;
+  op->process_set = request->process_set;
+  op->device = HOST_MEMORY;
+  op->priority = 0;
+  op->ndim = request->input.ndim;
+  op->prescale = request->prescale;
+  op->postscale = request->postscale;
+  for (int i = 0; i < op->ndim; i++) cell->shape[i] = request->input.shape[i];
+  op->shape = cell->shape;
+  op->name = NULL;
+  if (request->named) {
+    memcpy(cell->name, request->name, strlen(request->name) + 1);
+    op->name = cell->name;
+  }
+  op->input = request->input.data;
+  op->output = request->target;
+}
+
+static int status_of(const struct cell *cell) { return __atomic_load_n(&cell->status, __ATOMIC_ACQUIRE); }
+
+/* Returns NULL, with the exception of a refusal. */
+static PyObject *refused(int status) {
+  PyObject *number = PyLong_FromLong(status);                                                       /* new */
+  PyObject *error = number == NULL ? NULL : PyObject_CallFunctionObjArgs(error_of, number, NULL); /* new */
+  Py_DecRef(number);
+  if (error != NULL) PyErr_SetObject((PyObject *)error->ob_type, error);
+  Py_DecRef(error);
+  return NULL;
+}
+
+/* Fills the operation's slots, as Python code does. False with an exception if that fails. */
+static bool fill_slots(PyObject *operation, const struct request *request, PyObject *storage, uint32_t flags) {
+  PyObject *address = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)request->input.data); /* new */
+  PyObject *number = address == NULL ? NULL : PyLong_FromLong((long)flags);                            /* new */
+  PyObject *keeps = NULL; /* new */
+  if (number != NULL) keeps = PyTuple_Pack(5, request->tensor, request->output, Py_None, storage, address);
+  bool done = keeps != NULL && PyObject_SetAttr(operation, str_flags, number) == 0 &&
+              PyObject_SetAttr(operation, str_keeps, keeps) == 0;
+  Py_DecRef(address);
+  Py_DecRef(number);
+  Py_DecRef(keeps);
+  return done;
+}
+
+/* Empties them. What they kept is given back: other code may run. */
+static void empty_slots(PyObject *operation) {
+  if (PyObject_SetAttr(operation, str_keeps, Py_None) != 0) PyErr_Clear();
+}
+
+/* Puts an operation, or a group, into the table of handles. Returns the handle, new; or NULL with an exception. */
+static PyObject *put_into_table(PyObject *operation) {
+  PyObject *counter = PyDict_GetItemWithError(globals, str_handles);
+  PyObject *handle = counter == NULL ? NULL : PyIter_Next(counter); /* new */
+  if (handle != NULL && PyDict_SetItem(handle_map, handle, operation) == 0) return handle;
+  Py_DecRef(handle);
+  if (PyErr_Occurred() == NULL) PyErr_SetString(PyExc_ValueError, "horovod.torch._submission has no _handles");
+  return NULL;
+}
+
+/* Makes an operation one of the Python code: its slots, and an entry in the table. Returns as put_into_table. */
+static PyObject *hand_over(struct slot slot, const struct request *request, PyObject *storage, uint32_t flags) {
+  if (PyObject_SetAttr(slot.operation, str_get, plain_get) != 0) return NULL;
+  return fill_slots(slot.operation, request, storage, flags) ? put_into_table(slot.operation) : NULL;
+}
+
+/* ---- the functions ------------------------------------------------------- */
+
+#define RELEASE_IF_OK GOROVOD_RELEASE_IF_OK
+
+/* Waits for the operation, but not for long: the caller's Python code can be interrupted, and waits for the rest. */
+static void wait_a_little(const struct cell *cell) {
+  if (status_of(cell) != GOROVOD_IN_PROGRESS) return;
+  int64_t handle = cell->handle;
+  PyThreadState *thread = PyEval_SaveThread();
+  wait_for(handle, wait_ms);
+  PyEval_RestoreThread(thread);
+}
+
+/* run(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank)
+ *
+ * The operation, from its submission to its end. Returns output; or a handle, for synchronize, if it has failed or has
+ * not ended soon; or None if nothing has been done. */
+static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  struct request request;
+  if (!enabled || n != ARGUMENTS) return none();
+  enum look look = read_request(args, &request);
+  if (look != PLAIN) return look == RAISED ? NULL : none();
+  PyObject *storage = tensor_storage(request.tensor); /* new */
+  if (storage == NULL) return NULL;
+  struct slot slot; /* new */
+  if (!take_slot(&slot)) {
+    Py_DecRef(storage);
+    return NULL;
+  }
+  uint32_t flags = GOROVOD_WILL_WAIT | RELEASE_IF_OK;
+  fill(slot.cell, &request, flags);
+  int status = enqueue(&slot.cell->op, &slot.cell->handle);
+  if (status != GOROVOD_OK) {
+    give_slot(slot);
+    Py_DecRef(storage);
+    return refused(status);
+  }
+  wait_a_little(slot.cell);
+  if (status_of(slot.cell) == GOROVOD_OK && tensor_is_at(request.tensor, request.input.data)) {
+    give_slot(slot);
+    Py_DecRef(storage);
+    Py_IncRef(request.output);
+    return request.output;
+  }
+  PyObject *handle = hand_over(slot, &request, storage, flags);
+  if (handle == NULL) { /* the engine may still use all of this: it stays for ever */
+    Py_IncRef(request.tensor);
+    Py_IncRef(request.output);
+    return NULL;
+  }
+  Py_DecRef(storage);
+  Py_DecRef(slot.operation);
+  return handle;
+}
+
+/* submit(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wait)
+ *
+ * Submits the operation; wait says that the caller will wait at once. Returns a handle, or None if nothing has been
+ * done. */
+static PyObject *submit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  struct request request;
+  if (!enabled || n != ARGUMENTS + 1) return none();
+  enum look look = read_request(args, &request);
+  if (look != PLAIN) return look == RAISED ? NULL : none();
+  PyObject *storage = tensor_storage(request.tensor); /* new */
+  if (storage == NULL) return NULL;
+  struct slot slot; /* new */
+  if (!take_slot(&slot)) {
+    Py_DecRef(storage);
+    return NULL;
+  }
+  uint32_t flags = RELEASE_IF_OK | (args[ARGUMENTS] == Py_True ? GOROVOD_WILL_WAIT : 0);
+  fill(slot.cell, &request, flags);
+  PyObject *handle = hand_over(slot, &request, storage, flags); /* new */
+  Py_DecRef(storage);
+  if (handle == NULL) {
+    Py_DecRef(slot.operation); /* there is no memory: the cell is lost */
+    return NULL;
+  }
+  int status = enqueue(&slot.cell->op, &slot.cell->handle);
+  if (status != GOROVOD_OK) {
+    if (PyDict_DelItem(handle_map, handle) != 0) PyErr_Clear(); /* another thread has shut down */
+    Py_DecRef(handle);
+    empty_slots(slot.operation);
+    give_slot(slot);
+    return refused(status);
+  }
+  Py_DecRef(slot.operation);
+  return handle;
+}
+
+/* Operations that are being submitted together. */
+struct batch {
+  int n; /* how many have been described */
+  PyObject *operations; /* list, new */
+  const gorovod_op **ops;
+  int64_t *handles;
+};
+
+/* Describes an operation of the batch. */
+static enum look describe(struct batch *batch, struct request *request, uint32_t flags) {
+  PyObject *storage = tensor_storage(request->tensor); /* new */
+  if (storage == NULL) return RAISED;
+  struct slot slot; /* new */
+  if (!take_slot(&slot)) {
+    Py_DecRef(storage);
+    return RAISED;
+  }
+  request->named = false;
+  fill(slot.cell, request, flags);
+  bool done = fill_slots(slot.operation, request, storage, flags) &&
+              PyList_Append(batch->operations, slot.operation) == 0;
+  if (done) batch->ops[batch->n++] = &slot.cell->op;
+  Py_DecRef(storage);
+  Py_DecRef(slot.operation);
+  return done ? PLAIN : RAISED;
+}
+
+/* Gives the batch's memory back; and its cells, if it has not been submitted. An exception that is set stays. */
+static void end_batch(struct batch *batch, bool submitted) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  for (int i = 0; i < batch->n && !submitted; i++) {
+    struct slot slot = {PyList_GetItem(batch->operations, i), NULL};
+    Py_IncRef(slot.operation);
+    empty_slots(slot.operation);
+    give_slot(slot);
+  }
+  Py_DecRef(batch->operations);
+  PyMem_Free(batch->ops);
+  PyMem_Free(batch->handles);
+  PyErr_Restore(type, value, traceback);
+}
+
+enum {
+  G_KIND, G_TENSORS, G_OUTPUTS, G_NAME, G_PROCESS_SET, G_REDUCE_OP, G_PRESCALE, G_POSTSCALE, G_WAIT, G_NAMES,
+  G_ARGUMENTS
+};
+
+/* submit_group(kind, tensors, outputs, name, process_set, reduce_op, prescale, postscale, wait, names)
+ *
+ * As submit, for lists of tensors and outputs, which are submitted together. name, of bytes or None, is the engine's
+ * for the group; names is for the Group. */
+static PyObject *submit_group(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  struct request request = {.root_rank = 0};
+  if (!enabled || n != G_ARGUMENTS) return none();
+  PyObject *tensors = args[G_TENSORS], *outputs = args[G_OUTPUTS], *name = args[G_NAME];
+  if (tensors->ob_type != &PyList_Type || outputs->ob_type != &PyList_Type ||
+      (name != Py_None && name->ob_type != &PyBytes_Type))
+    return none();
+  Py_ssize_t count = PyList_Size(tensors);
+  if (count == 0 || count > INT32_MAX || PyList_Size(outputs) != count) return none();
+  enum look look = read_common(args[G_KIND], args[G_PROCESS_SET], args[G_REDUCE_OP], args[G_PRESCALE],
+                               args[G_POSTSCALE], &request);
+  if (look != PLAIN) return look == RAISED ? NULL : none();
+  uint32_t flags = RELEASE_IF_OK | (args[G_WAIT] == Py_True ? GOROVOD_WILL_WAIT : 0);
+  struct batch batch = {
+      .operations = PyList_New(0),
+      .ops = PyMem_Malloc((size_t)count * sizeof batch.ops[0]),
+      .handles = PyMem_Malloc((size_t)count * sizeof batch.handles[0]),
+  };
+  if (batch.operations == NULL || batch.ops == NULL || batch.handles == NULL) {
+    end_batch(&batch, false);
+    return PyErr_NoMemory();
+  }
+  for (Py_ssize_t i = 0; i < count && look == PLAIN; i++) {
+    PyObject *tensor = PyList_GetItem(tensors, i), *output = PyList_GetItem(outputs, i);
+    if (tensor == NULL || output == NULL) { /* other code has made the list shorter */
+      look = RAISED;
+      break;
+    }
+    Py_IncRef(tensor); /* new, both: other code may change the lists */
+    Py_IncRef(output);
+    look = read_tensors(tensor, output, &request);
+    if (look == PLAIN) look = describe(&batch, &request, flags);
+    Py_DecRef(tensor);
+    Py_DecRef(output);
+  }
+  PyObject *group = NULL, *handle = NULL; /* new, both */
+  if (look == PLAIN) group = PyObject_CallFunctionObjArgs(group_class, batch.operations, args[G_NAMES], NULL);
+  if (group != NULL) handle = put_into_table(group);
+  Py_DecRef(group);
+  if (handle == NULL) {
+    end_batch(&batch, false);
+    return look == NOT_PLAIN ? none() : NULL;
+  }
+  int status = enqueue_group(name == Py_None ? NULL : PyBytes_AsString(name), batch.ops, batch.n, batch.handles);
+  if (status != GOROVOD_OK) {
+    if (PyDict_DelItem(handle_map, handle) != 0) PyErr_Clear(); /* another thread has shut down */
+    Py_DecRef(handle);
+    end_batch(&batch, false);
+    return refused(status);
+  }
+  for (int i = 0; i < batch.n; i++) cell_around(batch.ops[i])->handle = batch.handles[i];
+  end_batch(&batch, true);
+  return handle;
+}
+
+/* Whether an attribute of an operation is this object, without an exception. */
+static bool has(PyObject *operation, PyObject *name, PyObject *expected) {
+  PyObject *value = PyObject_GetAttr(operation, name); /* new */
+  if (value == NULL) {
+    PyErr_Clear();
+    return false;
+  }
+  bool same = value == expected;
+  Py_DecRef(value); /* others hold it, too, or it is a number: nothing runs */
+  return same;
+}
+
+/* What an operation keeps, new, if it was submitted here, has succeeded, and its tensor has the same memory as then.
+ * Otherwise NULL, perhaps with an exception. */
+static PyObject *kept_by(PyObject *operation) {
+  struct cell *cell = cell_of(operation);
+  if (cell == NULL || status_of(cell) != GOROVOD_OK || (cell->op.flags & RELEASE_IF_OK) == 0) return NULL;
+  PyObject *keeps = PyObject_GetAttr(operation, str_keeps); /* new */
+  if (keeps == NULL) return NULL;
+  if (keeps->ob_type == &PyTuple_Type && PyTuple_Size(keeps) == 5 && PyTuple_GetItem(keeps, 2) == Py_None &&
+      tensor_is_at(PyTuple_GetItem(keeps, 0), cell->op.input))
+    return keeps;
+  Py_DecRef(keeps);
+  return NULL;
+}
+
+/* Takes the entry out of the table if no other thread uses it. From the first line on, no other thread runs. */
+static bool take_entry(PyObject *handle, PyObject *entry, bool waits) {
+  PyObject *held = PyObject_CallNoArgs(locked); /* new: True or False */
+  Py_DecRef(held);
+  return held != NULL && held != Py_True && PyDict_GetItemWithError(handle_map, handle) == entry &&
+         has(entry, str_waiting, waits ? one : zero) && PyObject_SetAttr(entry, str_waiting, zero) == 0 &&
+         PyDict_DelItem(handle_map, handle) == 0;
+}
+
+/* The result of an operation that submit has submitted: new, or NULL. */
+static PyObject *take_one(PyObject *handle, PyObject *operation, bool waits) {
+  PyObject *keeps = kept_by(operation); /* new */
+  if (keeps == NULL) return NULL;
+  PyObject *result = NULL;
+  /* keeps is still the same if no other code has taken the operation, and used it anew, during the questions above. */
+  if (has(operation, str_keeps, keeps) && take_entry(handle, operation, waits)) {
+    result = PyTuple_GetItem(keeps, 1);
+    Py_IncRef(result);
+    empty_slots(operation); /* keeps still holds everything */
+    struct slot slot = {operation, NULL};
+    Py_IncRef(operation);
+    give_slot(slot);
+  }
+  Py_DecRef(keeps); /* last: other code may run */
+  return result;
+}
+
+/* The results of a group: a list, new, or NULL. */
+static PyObject *take_many(PyObject *handle, PyObject *group, bool waits) {
+  PyObject *operations = PyObject_GetAttr(group, str_operations); /* new */
+  if (operations == NULL || operations->ob_type != &PyList_Type) {
+    Py_DecRef(operations);
+    return NULL;
+  }
+  Py_ssize_t n = PyList_Size(operations);
+  PyObject *results = PyList_New(0), *all = PyList_New(0); /* new; all that the operations keep */
+  bool good = results != NULL && all != NULL;
+  for (Py_ssize_t i = 0; i < n && good; i++) {
+    PyObject *keeps = kept_by(PyList_GetItem(operations, i)); /* new */
+    good = keeps != NULL && PyTuple_GetItem(keeps, 1) != Py_None &&
+           PyList_Append(results, PyTuple_GetItem(keeps, 1)) == 0 && PyList_Append(all, keeps) == 0;
+    Py_DecRef(keeps);
+  }
+  for (Py_ssize_t i = 0; i < n && good; i++)
+    good = has(PyList_GetItem(operations, i), str_keeps, PyList_GetItem(all, i));
+  good = good && take_entry(handle, group, waits);
+  for (Py_ssize_t i = 0; i < n && good; i++) {
+    struct slot slot = {PyList_GetItem(operations, i), NULL};
+    Py_IncRef(slot.operation);
+    empty_slots(slot.operation); /* all still holds everything */
+    give_slot(slot);
+  }
+  Py_DecRef(operations);
+  Py_DecRef(all); /* other code may run */
+  if (good) return results;
+  Py_DecRef(results);
+  return NULL;
+}
+
+/* take(handle, waits)
+ *
+ * The result of an operation or of a group that was submitted here and has succeeded: the handle becomes invalid. waits
+ * says that the caller is counted among the threads that wait for it. None in all other cases, also if another thread
+ * waits for it. */
+static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  if (!enabled || n != 2 || args[0]->ob_type != &PyLong_Type) return none();
+  PyObject *handle = args[0], *entry = PyDict_GetItemWithError(handle_map, handle);
+  if (entry == NULL) return PyErr_Occurred() ? NULL : none();
+  bool waits = args[1] == Py_True;
+  PyObject *result = NULL;
+  Py_IncRef(entry); /* new */
+  if ((PyObject *)entry->ob_type == group_class)
+    result = take_many(handle, entry, waits);
+  else if (has(entry, str_get, plain_get))
+    result = take_one(handle, entry, waits);
+  Py_DecRef(entry);
+  if (result != NULL) return result;
+  PyErr_Clear();
+  return none();
+}
+
+static PyObject *enable(PyObject *module, PyObject *value) {
+  (void)module;
+  enabled = value == Py_True && enqueue != NULL;
+  return none();
+}
+
+/* setup((enqueue, enqueue_group, wait, wait_ms), layout, free, grow, kinds, globals, handle_map, group, get, locked,
+ *       error, types, methods, api, dtypes)
+ *
+ * The objects are described above, and at tensor_setup. layout has the numbers that both sides must agree on. Raises
+ * ValueError if they do not. */
+static PyObject *setup(PyObject *module, PyObject *args) {
+  (void)module;
+  unsigned long long functions[4], size, at_status, at_name, at_shape, at_op, op_size;
+  PyObject *objects[9], *types, *methods, *api, *dtypes;
+  if (!PyArg_ParseTuple(args, "(KKKK)(KKKKKK)OOOOOOOOOOOOO:setup", &functions[0], &functions[1], &functions[2],
+                        &functions[3], &size, &at_status, &at_name, &at_shape, &at_op, &op_size, &objects[0],
+                        &objects[1], &objects[2], &objects[3], &objects[4], &objects[5], &objects[6], &objects[7],
+                        &objects[8], &types, &methods, &api, &dtypes))
+    return NULL;
+  if (size < sizeof(struct cell) || at_status != offsetof(struct cell, status) ||
+      at_name != offsetof(struct cell, name) || at_shape != offsetof(struct cell, shape) ||
+      at_op != offsetof(struct cell, op) || op_size != sizeof(gorovod_op)) {
+    PyErr_SetString(PyExc_ValueError, "libgorovod_python.so is of another version: it lays operations out otherwise");
+    return NULL;
+  }
+  PyObject **strings[] = {&str_address, &str_flags,   &str_get,    &str_keeps,
+                          &str_waiting, &str_handles, &str_set_id, &str_operations};
+  const char *texts[] = {"address", "flags", "get", "keeps", "waiting", "_handles", "process_set_id", "operations"};
+  for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++) {
+    *strings[i] = PyUnicode_InternFromString(texts[i]);
+    if (*strings[i] == NULL) return NULL;
+  }
+  zero = PyLong_FromLong(0);
+  one = PyLong_FromLong(1);
+  if (zero == NULL || one == NULL || tensor_setup(types, methods, api, dtypes) != 0) return NULL;
+  PyObject **kept[] = {&free_operations, &grow,      &kinds,  &globals, &handle_map,
+                       &group_class,     &plain_get, &locked, &error_of};
+  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+    *kept[i] = objects[i];
+    Py_IncRef(objects[i]); /* for ever, as the module */
+  }
+  enqueue = (int (*)(const gorovod_op *, int64_t *))(uintptr_t)functions[0];
+  enqueue_group = (int (*)(const char *, const gorovod_op *const *, int, int64_t *))(uintptr_t)functions[1];
+  wait_for = (int (*)(int64_t, int64_t))(uintptr_t)functions[2];
+  wait_ms = (int64_t)functions[3];
+  enabled = true;
+  return none();
+}
+
+static PyMethodDef functions[] = {
+    {"setup", setup, METH_VARARGS, NULL},
+    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, NULL},
+    {"submit", (PyCFunction)(void (*)(void))submit, METH_FASTCALL, NULL},
+    {"submit_group", (PyCFunction)(void (*)(void))submit_group, METH_FASTCALL, NULL},
+    {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL, NULL},
+    {"enable", enable, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef definition = {
+    .m_base = {.ob_base = {.ob_refcnt = 1}},
+    .m_name = "horovod.torch._calls",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+__attribute__((visibility("default"))) PyObject *PyInit__calls(void);
+PyObject *PyInit__calls(void) { return PyModule_Create2(&definition, 3); }

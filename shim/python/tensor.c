@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor.h"
+
+#include "gorovod.h"
+
+/* ---- DLPack 1: the parts that are used here ------------------------------ */
+
+struct dl_tensor {
+  void *data;
+  int32_t device_type, device_id;
+  int32_t ndim;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+};
+
+struct dl_api {
+  uint32_t major, minor;
+  struct dl_api *previous;
+  void *allocate, *managed_from_object, *managed_to_object;
+  int (*view)(void *object, struct dl_tensor *); /* may be NULL */
+  void *current_stream;
+};
+
+enum { DL_CPU = 1 };
+enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
+
+/* Returns the engine's number of an element type, or -1. */
+static int dtype_of(const struct dl_tensor *t) {
+  if (t->lanes != 1) return -1;
+  switch (t->code << 8 | t->bits) {
+    case DL_FLOAT << 8 | 32: return GOROVOD_FLOAT32;
+    case DL_FLOAT << 8 | 64: return GOROVOD_FLOAT64;
+    case DL_FLOAT << 8 | 16: return GOROVOD_FLOAT16;
+    case DL_BFLOAT << 8 | 16: return GOROVOD_BFLOAT16;
+    case DL_INT << 8 | 8: return GOROVOD_INT8;
+    case DL_INT << 8 | 16: return GOROVOD_INT16;
+    case DL_INT << 8 | 32: return GOROVOD_INT32;
+    case DL_INT << 8 | 64: return GOROVOD_INT64;
+    case DL_UINT << 8 | 8: return GOROVOD_UINT8;
+    case DL_UINT << 8 | 16: return GOROVOD_UINT16;
+    case DL_BOOL << 8 | 8: return GOROVOD_BOOL;
+    default: return -1;
+  }
+}
+
+static bool is_contiguous(const struct dl_tensor *t) {
+  if (t->strides == NULL) return true;
+  int64_t step = 1;
+  for (int i = t->ndim - 1; i >= 0; i--) {
+    if (t->shape[i] != 1 && t->strides[i] != step) return false;
+    step *= t->shape[i];
+  }
+  return true;
+}
+
+/* ---- what setup has found ------------------------------------------------ */
+
+static PyTypeObject *plain_types[2];                    /* torch.Tensor and torch.nn.Parameter */
+static int (*view_of)(void *object, struct dl_tensor *); /* NULL: ask by methods */
+static PyObject *dtype_numbers;
+/* Methods of torch.Tensor, unbound; and names of its properties. */
+static PyObject *data_ptr, *is_neg, *is_contiguous_method, *storage_method;
+static PyObject *name_dtype, *name_shape, *name_is_cpu;
+
+int tensor_setup(PyObject *types, PyObject *methods, PyObject *api, PyObject *dtypes) {
+  if (!PyArg_ParseTuple(types, "OO:types", &plain_types[0], &plain_types[1]) ||
+      !PyArg_ParseTuple(methods, "OOOO:methods", &data_ptr, &is_neg, &is_contiguous_method, &storage_method))
+    return -1;
+  name_dtype = PyUnicode_InternFromString("dtype");
+  name_shape = PyUnicode_InternFromString("shape");
+  name_is_cpu = PyUnicode_InternFromString("is_cpu");
+  if (name_dtype == NULL || name_shape == NULL || name_is_cpu == NULL) return -1;
+  view_of = NULL;
+  if (api != Py_None) {
+    struct dl_api *dl = PyCapsule_GetPointer(api, "dlpack_exchange_api");
+    if (dl == NULL) return -1;
+    while (dl != NULL && dl->major != 1) dl = dl->previous;
+    if (dl != NULL) view_of = dl->view;
+  }
+  dtype_numbers = dtypes;
+  Py_IncRef(types); /* they live as long as the process */
+  Py_IncRef(methods);
+  Py_IncRef(dtypes);
+  return 0;
+}
+
+/* Takes back an exception, because the caller's Python code finds what is wrong, and says so. */
+static enum look not_plain(void) {
+  if (PyErr_Occurred() == NULL) return NOT_PLAIN;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return RAISED; /* KeyboardInterrupt, from Python code of a mode */
+  PyErr_Clear();
+  return NOT_PLAIN;
+}
+
+/* Compares a new reference, which may be NULL, with an object, and gives it back. */
+static bool is(PyObject *value, PyObject *expected) {
+  if (value == NULL) return false;
+  Py_DecRef(value);
+  return value == expected;
+}
+
+static bool ask(PyObject *method, PyObject *tensor, PyObject *expected) {
+  return is(PyObject_CallFunctionObjArgs(method, tensor, NULL), expected);
+}
+
+static void *address_of(PyObject *tensor) {
+  PyObject *number = PyObject_CallFunctionObjArgs(data_ptr, tensor, NULL);
+  if (number == NULL) return NULL;
+  unsigned long long address = PyLong_AsUnsignedLongLong(number);
+  Py_DecRef(number);
+  return PyErr_Occurred() ? NULL : (void *)(uintptr_t)address;
+}
+
+/* As tensor_look, by DLPack. */
+static bool view_by_dlpack(PyObject *tensor, struct view *view) {
+  struct dl_tensor t;
+  if (view_of(tensor, &t) != 0) return false;
+  int dtype = dtype_of(&t);
+  if (t.device_type != DL_CPU || dtype < 0 || t.ndim < 0 || t.ndim > MAX_NDIM || t.data == NULL || !is_contiguous(&t))
+    return false;
+  view->data = (char *)t.data + t.byte_offset;
+  view->dtype = dtype;
+  view->ndim = t.ndim;
+  for (int i = 0; i < t.ndim; i++) view->shape[i] = t.shape[i];
+  return true;
+}
+
+/* As tensor_look, by methods and properties. Tensors of another layout than strided have no address. */
+static bool view_by_methods(PyObject *tensor, struct view *view) {
+  if (!is(PyObject_GetAttr(tensor, name_is_cpu), Py_True)) return false;
+  if (!ask(is_contiguous_method, tensor, Py_True)) return false;
+  PyObject *type = PyObject_GetAttr(tensor, name_dtype);
+  PyObject *number = type == NULL ? NULL : PyDict_GetItemWithError(dtype_numbers, type);
+  Py_DecRef(type);
+  if (number == NULL) return false;
+  view->dtype = (int)PyLong_AsLongLong(number);
+  PyObject *shape = PyObject_GetAttr(tensor, name_shape);
+  if (shape == NULL) return false;
+  Py_ssize_t ndim = PyTuple_Size(shape);
+  for (int i = 0; i < ndim && i < MAX_NDIM; i++) view->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+  Py_DecRef(shape);
+  if (ndim < 0 || ndim > MAX_NDIM || PyErr_Occurred()) return false;
+  view->ndim = (int)ndim;
+  view->data = address_of(tensor);
+  return view->data != NULL;
+}
+
+enum look tensor_look(PyObject *tensor, struct view *view) {
+  PyTypeObject *type = tensor->ob_type;
+  if (type != plain_types[0] && type != plain_types[1]) return NOT_PLAIN;
+  PyObject *negated = PyObject_CallFunctionObjArgs(is_neg, tensor, NULL); /* new */
+  if (negated == NULL) return not_plain();
+  bool negative = negated == Py_True; /* the memory holds the negative of the values */
+  Py_DecRef(negated);
+  if (negative || !(view_of != NULL ? view_by_dlpack : view_by_methods)(tensor, view)) return not_plain();
+  for (int i = 0; i < view->ndim; i++) {
+    if (view->shape[i] == 0) return NOT_PLAIN;
+  }
+  return PLAIN;
+}
+
+bool tensor_is_at(PyObject *tensor, const void *address) {
+  struct dl_tensor t;
+  bool same;
+  if (view_of != NULL)
+    same = view_of(tensor, &t) == 0 && (char *)t.data + t.byte_offset == address;
+  else
+    same = address_of(tensor) == address;
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    return false;
+  }
+  return same;
+}
+
+PyObject *tensor_storage(PyObject *tensor) { return PyObject_CallFunctionObjArgs(storage_method, tensor, NULL); }

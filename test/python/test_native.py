@@ -1,0 +1,488 @@
+"""The compiled way to the engine, and the one through ctypes: both give the same results and errors."""
+
+import gc
+import itertools
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import time
+import warnings
+
+import pytest
+import torch
+from definitions import DTYPES, hvd_size, of_rank, several
+
+import horovod.torch as hvd
+from horovod.common import _cells
+from horovod.torch import _native, _submission, mpi_ops
+
+native = _submission.native
+pytestmark = [
+    pytest.mark.usefixtures("job"),
+    pytest.mark.skipif(native is None, reason="this Python takes the way through ctypes alone"),
+]
+
+
+def by_both(call):
+    """What a call comes to, by the compiled way and through ctypes."""
+    outcomes = []
+    for compiled in (True, False):
+        native.enable(compiled)
+        try:
+            outcomes.append(outcome(call))
+        finally:
+            native.enable(True)
+    return outcomes
+
+
+def outcome(call):
+    """The result of a call in a form that can be compared, or the type and the text of its error."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = call()
+        except Exception as e:
+            result = type(e), str(e)
+    if isinstance(result, list):
+        result = [(x.dtype, tuple(x.shape), x.tolist()) for x in result]
+    elif isinstance(result, torch.Tensor):
+        result = result.dtype, tuple(result.shape), result.tolist()
+    ours = [str(warning.message) for warning in caught if issubclass(warning.category, DeprecationWarning)]
+    return result, ours
+
+
+@pytest.fixture
+def only_compiled(monkeypatch):
+    """Fails where the Python code submits an operation, or fetches its result."""
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("this went through ctypes")
+
+    monkeypatch.setattr(_submission, "_describe", refuse)
+    monkeypatch.setattr(_submission, "output_of", refuse)
+
+
+# ---- the plain case is compiled
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (1,), (3, 1, 2), (1,) * 8])
+def test_plain_tensors(dtype, shape, only_compiled):
+    total = hvd.size() if dtype is not torch.bool else True
+    for name in (None, "named"):
+        x = torch.ones(shape, dtype=dtype)
+        assert hvd.allreduce_(x, op=hvd.Sum, name=name) is x
+        assert x.flatten().tolist() == [total] * x.numel()
+        assert hvd.broadcast_(x, 0, name=name) is x
+
+
+def test_asynchronous_calls(only_compiled):
+    xs = [torch.full((n,), 1.0) for n in range(1, 40)]
+    handles = [hvd.allreduce_async_(x, op=hvd.Sum) for x in xs]
+    assert len(set(handles)) == len(xs) and set(handles) <= set(mpi_ops._handle_map)
+    end = time.monotonic() + 60
+    while not all(map(hvd.poll, handles)) and time.monotonic() < end:
+        pass
+    for handle, x in zip(handles, xs):
+        assert hvd.synchronize(handle) is x
+        assert x.tolist() == [hvd.size()] * len(x)
+    assert mpi_ops._handle_map == {}
+
+
+@pytest.mark.parametrize("name", [None, "group"])
+def test_groups(name, only_compiled):
+    xs = [torch.full((n,), 1.0) for n in range(1, 200)]
+    for wait in (hvd.grouped_allreduce_, lambda *a, **k: hvd.synchronize(hvd.grouped_allreduce_async_(*a, **k))):
+        results = wait(xs, op=hvd.Average, name=name)
+        assert [id(result) for result in results] == [id(x) for x in xs]
+        assert all(x.tolist() == [1] * len(x) for x in xs)
+    ones = [torch.ones(3, dtype=dtype) for dtype in (torch.float32, torch.int32, torch.float32)]
+    results = hvd.grouped_allreduce(ones, op=hvd.Sum, name=name)
+    assert [(x.dtype, x[0].item()) for x in results] == [(x.dtype, hvd.size()) for x in ones]
+    assert mpi_ops._handle_map == {}
+
+
+def test_parameters_and_what_needs_gradients(only_compiled):
+    parameter = torch.nn.Parameter(torch.ones(2))
+    assert hvd.broadcast_(parameter, 0) is parameter
+    assert hvd.allreduce_(torch.ones(1, requires_grad=True), op=hvd.Sum).item() == hvd.size()
+
+
+# ---- all else gives the same as through ctypes
+
+
+class Wrapped(torch.Tensor):
+    pass
+
+
+class Name(str):
+    pass
+
+
+def negated():
+    return torch.tensor([1 + 2j]).conj().imag[:1]
+
+
+TENSORS = {
+    "one": lambda: torch.ones(1),
+    "scalar": lambda: torch.tensor(2.0),
+    "empty": lambda: torch.empty(0),
+    "empty rows": lambda: torch.empty(2, 0, 3),
+    "matrix": lambda: torch.arange(6.0).reshape(2, 3),
+    "transposed": lambda: torch.arange(6.0).reshape(2, 3).t(),
+    "strided": lambda: torch.arange(6.0)[::2],
+    "expanded": lambda: torch.ones(1).expand(4),
+    "row of a transposed": lambda: torch.arange(6.0).reshape(6, 1).t(),
+    "slice": lambda: torch.arange(6.0)[2:5],
+    "complex": lambda: torch.ones(2, dtype=torch.complex64),
+    "negated": negated,
+    "subclass": lambda: torch.ones(2).as_subclass(Wrapped),
+    "parameter": lambda: torch.nn.Parameter(torch.ones(2)).detach(),
+    "meta": lambda: torch.ones(2, device="meta"),
+    "sparse": lambda: torch.ones(2).to_sparse(),
+    "quantized": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
+    "mkldnn": lambda: torch.ones(2, 2).to_mkldnn(),
+    "zeros without memory": lambda: torch._efficientzerotensor((2,)),
+    "nine dimensions": lambda: torch.ones((1,) * 9),
+    "nan": lambda: torch.full((2,), float("inf")),
+    "list": lambda: [1.0],
+    "None": lambda: None,
+    "number": lambda: 1.0,
+    "storage freed": lambda: freed(torch.ones(3)),
+    **{f"{dtype}": lambda dtype=dtype: of_rank(0, (3,), dtype) for dtype in DTYPES},
+    **{
+        f"torch.{name}": lambda name=name: torch.zeros(2, dtype=getattr(torch, name))
+        for name in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
+        if hasattr(torch, name)
+    },
+}
+
+
+def freed(tensor):
+    tensor._storage().resize_(0) if not hasattr(tensor, "untyped_storage") else tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+NAMES = {
+    "a name": "plain",
+    "long": "n" * 400,
+    "just fits": "n" * (255 - len("allreduce.")),
+    "just too long": "n" * (256 - len("allreduce.")),
+    "umlaut": "ä",
+    "surrogate": "\ud800",
+    "nul": "a\0b",
+    "control": "a\nb",
+    "subclass": Name("derived"),
+    "bytes": b"bytes",
+    "number": 3,
+    "empty": "",
+}
+OPS = [None, hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product, hvd.Adasum, 6, -1, 2**40, True, "Sum", 1.0]
+FACTORS = [1.0, 0.5, 2, True, 2**2000, "1", None, float("nan"), 0.0, float("-inf")]
+UNKNOWN = hvd.ProcessSet([0])
+UNKNOWN.process_set_id = 12345
+SETS = [UNKNOWN, hvd.global_process_set, 0, None, hvd.ProcessSet([0]), type("Set", (), {"process_set_id": 12345})()]
+ROOTS = [0, True, -1, 10**6, 2**40, 1.0, None, "0"]
+
+
+def allreduce_(tensor, **arguments):
+    return lambda: hvd.allreduce_(tensor(), **{"op": hvd.Sum, "name": "odd", **arguments})
+
+
+def allreduce_async_(tensor, **arguments):
+    return lambda: hvd.synchronize(hvd.allreduce_async_(tensor(), **{"op": hvd.Sum, "name": "odd", **arguments}))
+
+
+def allreduce(tensor, **arguments):
+    return lambda: hvd.allreduce(tensor(), **{"op": hvd.Sum, "name": "odd", **arguments})
+
+
+def same(call):
+    compiled, through_ctypes = by_both(call)
+    assert repr(compiled) == repr(through_ctypes)  # nan is like nan
+    assert mpi_ops._handle_map == {}
+
+
+def grouped_allreduce_(tensor, **arguments):
+    arguments = {"op": hvd.Sum, "name": "odd", **arguments}
+    return lambda: hvd.grouped_allreduce_([torch.ones(2), tensor(), torch.ones(1)], **arguments)
+
+
+def grouped_allreduce(tensor, **arguments):
+    arguments = {"op": hvd.Sum, "name": "odd", **arguments}
+    return lambda: hvd.grouped_allreduce([tensor(), torch.ones(3)], **arguments)
+
+
+CALLS = [allreduce_, allreduce_async_, allreduce, grouped_allreduce_, grouped_allreduce]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("tensor", TENSORS)
+def test_odd_tensors(tensor, call):
+    same(call(TENSORS[tensor]))
+
+
+@pytest.mark.parametrize("tensor", TENSORS)
+def test_odd_tensors_to_broadcast(tensor):
+    same(lambda: hvd.broadcast_(TENSORS[tensor](), 0, name="odd"))
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_odd_arguments(call):
+    for argument, values in {
+        "name": NAMES.values(), "op": OPS, "prescale_factor": FACTORS, "postscale_factor": FACTORS, "process_set": SETS,
+        "average": [None, True, False],
+    }.items():  # fmt: skip
+        for value in values:
+            same(call(lambda: torch.ones(2), **{argument: value}))
+    same(call(lambda: torch.ones(2), average=True, op=None))
+
+
+def test_odd_roots():
+    for root in ROOTS:
+        same(lambda root=root: hvd.broadcast_(torch.ones(2), root, name="odd"))
+
+
+@pytest.mark.parametrize("seed", [os.environ.get("NATIVE_SEED", str(int(time.time() // 1000)))])
+def test_any_arguments(seed):
+    """A fuzzer: all ranks draw the same arguments. NATIVE_SEED repeats a run."""
+    seed = int(hvd.broadcast_object(seed, 0))
+    chance = random.Random(seed)
+    for _ in range(400):
+        call = chance.choice(CALLS)
+        tensor = TENSORS[chance.choice(list(TENSORS))]
+        arguments = {
+            name: chance.choice(list(values))
+            for name, values in {
+                "name": NAMES.values(), "op": OPS, "prescale_factor": FACTORS, "postscale_factor": FACTORS,
+                "process_set": SETS,
+            }.items()
+            if chance.random() < 0.3
+        }  # fmt: skip
+        compiled, through_ctypes = by_both(call(tensor, **arguments))
+        assert repr(compiled) == repr(through_ctypes), (seed, arguments)
+    assert mpi_ops._handle_map == {}
+
+
+def test_a_refused_operation_keeps_nothing():
+    x = torch.ones(3)
+    before = sys.getrefcount(x), len(_submission._pool.free)
+    for start in (hvd.allreduce_, hvd.allreduce_async_, lambda x, **k: hvd.grouped_allreduce_async_([x] * 3, **k)):
+        for _ in range(100):
+            with pytest.raises(ValueError, match="id 12345"):
+                start(x, op=hvd.Sum, name="refused", process_set=UNKNOWN)
+    gc.collect()
+    assert (sys.getrefcount(x), len(_submission._pool.free)) == before
+    assert mpi_ops._handle_map == {}
+
+
+def of_rank_size():
+    return torch.ones(2 + hvd.rank())
+
+
+@several()
+@pytest.mark.parametrize("call", CALLS)
+def test_failures_name_the_tensor(call):
+    compiled, through_ctypes = by_both(call(of_rank_size, name="mismatched"))
+    assert compiled == through_ctypes and "mismatched" in compiled[0][1], compiled
+
+
+def test_arguments_of_the_functions_themselves():
+    for function in (native.run, native.submit):
+        assert function() is None and function(*range(20)) is None
+        assert function(*[None] * 9) is None and function(*[None] * 10) is None
+    assert native.submit_group() is None and native.submit_group(*[None] * 10) is None
+    for handle in (None, -1, 10**30, "1", 1.0, True):
+        assert native.take(handle, False) is None and native.take(handle) is None
+    with pytest.raises(TypeError):
+        native.setup(1)
+
+
+# ---- ends that are not plain
+
+
+@several()
+@pytest.mark.parametrize("after", [0.02, 0.3])
+def test_interrupt_of_a_blocking_call(after):
+    """The operation goes on, and its handle stays with its tensor, as through ctypes."""
+    x = torch.ones(10)
+    if hvd.rank() == 0:
+        timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            timer.start()
+            hvd.allreduce_(x, name="interrupted", op=hvd.Sum)
+        timer.join()
+        (operation,) = mpi_ops._handle_map.values()
+        assert operation.keeps[0] is x and operation.name == b"allreduce.interrupted"
+    hvd.barrier()
+    if hvd.rank() != 0:
+        assert hvd.allreduce_(x, name="interrupted", op=hvd.Sum).tolist() == [hvd.size()] * 10
+    for handle in list(mpi_ops._handle_map):
+        assert hvd.synchronize(handle).tolist() == [hvd.size()] * 10
+    assert mpi_ops._handle_map == {}
+
+
+@several()
+@pytest.mark.parametrize("late", [0.05, 0.3])
+def test_memory_that_is_replaced_during_a_blocking_call(late):
+    """The engine has the memory of the time of the call."""
+    x, done = torch.ones(100_000), threading.Event()
+
+    def replace():
+        while len(_submission._pool.free) == free and not done.is_set():
+            time.sleep(0.001)
+        x.data = torch.zeros(3)
+
+    hvd.allreduce_(torch.ones(1), name="first")  # the pool has cells
+    free = len(_submission._pool.free)
+    if hvd.rank() != 0:
+        time.sleep(late)
+        assert hvd.allreduce_(x, op=hvd.Sum, name="replaced")[0] == hvd.size()
+        return
+    thread = threading.Thread(target=replace)
+    thread.start()
+    assert hvd.allreduce_(x, op=hvd.Sum, name="replaced") is x
+    done.set()
+    thread.join()
+
+
+def test_threads_take_each_result_once():
+    xs = [torch.ones(1) for _ in range(400)]
+    handles = [hvd.allreduce_async_(x, op=hvd.Sum, name=f"threads {i}") for i, x in enumerate(xs)]
+    taken = [[] for _ in range(4)]
+
+    def take(mine):
+        for handle in handles:
+            result = hvd.synchronize(handle)
+            if result is not None:
+                mine.append(result)
+
+    threads = [threading.Thread(target=take, args=(mine,)) for mine in taken]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(id(x) for mine in taken for x in mine) == sorted(map(id, xs))
+    assert mpi_ops._handle_map == {}
+
+
+class Interrupt(BaseException):
+    pass
+
+
+@pytest.mark.skipif(hvd_size() > 1, reason="ranks would start different operations")
+def test_interrupts_at_any_point():
+    """A fuzzer: a signal's handler raises amid calls. What has been started can be waited for, and no cell is lost."""
+
+    def interrupt(*_):
+        if armed:
+            raise Interrupt
+
+    chance, armed, interrupts, count = random.Random(1), False, 0, itertools.count()
+    calls = [
+        lambda: hvd.allreduce_(torch.ones(2)),
+        lambda: hvd.synchronize(hvd.allreduce_async_(torch.ones(2))),
+        lambda: hvd.grouped_allreduce_([torch.ones(1), torch.ones(2)]),
+        lambda: hvd.broadcast_(torch.ones(3), 0, name=f"interrupted {next(count)}"),
+    ]
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(500):
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-6, 1e-4))
+                for _ in range(100):
+                    chance.choice(calls)()
+                armed = False
+            except Interrupt:
+                armed = False
+                interrupts += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    for handle in list(mpi_ops._handle_map):
+        hvd.synchronize(handle)
+    free = _submission._pool.free
+    assert interrupts > 50 and mpi_ops._handle_map == {}
+    assert len(set(map(id, free))) == len(free) and all(operation.keeps is None for operation in free)
+
+
+# ---- nothing leaks
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.longest(300)
+def test_nothing_leaks():
+    """A million calls on one rank, fewer on more."""
+    x, y = torch.ones(2), torch.ones(2)
+    name = "leak" * 5
+    calls = 1_000_000 if hvd.size() == 1 else 20_000
+
+    def some(n):
+        for _ in range(n // 4):
+            hvd.allreduce_(x, name=name)
+            hvd.allreduce_(y)
+            hvd.synchronize(hvd.allreduce_async_(y, name=name))
+            hvd.broadcast_(y, 0)
+        for _ in range(n // 100):
+            hvd.grouped_allreduce_([x, y], name=name)
+
+    some(20_000)
+    gc.collect()
+    counted = [x, y, name, None, _submission._pool.free[-1], hvd.global_process_set]
+    before, memory = [sys.getrefcount(one) for one in counted], resident()
+    some(calls)
+    gc.collect()
+    after = [sys.getrefcount(one) for one in counted]
+    assert all(abs(a - b) < 100 for a, b in zip(after, before)), (before, after)
+    assert after[:3] == before[:3]
+    assert resident() - memory < 16 << 20
+
+
+# ---- where there is none
+
+
+def test_where_it_cannot_be(monkeypatch):
+    assert _native._why_not() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "version_info", (3, 9, 18, "final", 0))
+        assert "3.10" in _native._why_not() and find() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "version_info", (3, 13, 0, "final", 0))
+        patch.setattr(_native.sysconfig, "get_config_var", lambda name: name == "Py_GIL_DISABLED")
+        assert "GIL" in _native._why_not() and find() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "getobjects", lambda limit: [], raising=False)
+        assert "trace references" in _native._why_not() and find() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(_native, "FILE_NAME", "libgorovod_missing.so")
+        assert find() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(_native, "FILE_NAME", "libgorovod.so")
+        with pytest.raises(ImportError, match="libgorovod.so.*PyInit__calls.*GOROVOD_PURE_PYTHON=1"):
+            find()
+    with monkeypatch.context() as patch:
+        patch.setenv("GOROVOD_PURE_PYTHON", "1")
+        assert find() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(_cells, "LAYOUT", (*_cells.LAYOUT[:-1], 8))
+        with pytest.raises(ImportError, match="another version.*GOROVOD_PURE_PYTHON=1"):
+            find()
+    assert hvd.allreduce_(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+
+
+def find():
+    names = {"_handle_map": {}}
+    return _native.find(_cells.Pool(_cells.Cell), {}, names, object, None, threading.Lock().locked, {})
