@@ -295,11 +295,12 @@ class Pool(Generic[AnyCell]):
 
         Raises ValueError for a number that does not fit into C's type, TypeError for anything that is no number.
         """
-        try:
-            cell = self.free.pop()
-        except IndexError:
-            self.grow()
-            cell = self.free.pop()
+        while True:  # other threads may take what grow has made
+            try:
+                cell = self.free.pop()
+                break
+            except IndexError:
+                self.grow()
         cell.flags = flags
         ndim = len(shape)
         large = ndim > _DIMS or (name is not None and len(name) >= _NAME_BYTES)
