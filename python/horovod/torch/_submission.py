@@ -601,6 +601,30 @@ def synchronize(handle: int) -> Any:
 _synchronize_between_graphs = untraced(synchronize)
 
 
+def complete(
+    kind: str,
+    tensor: torch.Tensor,
+    output: torch.Tensor,
+    name: Optional[str],
+    process_set: ProcessSet,
+    reduce_op: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    root_rank: int = 0,
+    wire: int = _lib.WIRE_AS_IT_IS,
+) -> torch.Tensor:
+    """:func:`submit` and :func:`synchronize` in one: returns ``output`` at the end of the operation."""
+    if native is not None and not wire and not is_compiling():
+        result = native.run(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank)
+        if result is not None:
+            return synchronize(result) if type(result) is int else result
+    return synchronize(
+        submit(
+            kind, tensor, output, name, process_set, True, reduce_op, prescale, postscale, root_rank, wire=wire
+        )  # fmt: skip
+    )
+
+
 basics.before_init.append(begin_generation)
 basics.after_shutdown.append(forget_all)
 

@@ -12,7 +12,7 @@ from horovod.torch import _graph
 from horovod.torch._collectives._common import check_reduce_op, needs_grad, write_into
 from horovod.torch._compiling import is_compiling
 from horovod.torch._graph import in_graph
-from horovod.torch._submission import empty_like, native, process_set_id, submit, synchronize
+from horovod.torch._submission import complete, empty_like, native, process_set_id, submit, synchronize
 from horovod.torch.compression import Compression, Compressor, prepare, wire_of
 
 
@@ -125,9 +125,7 @@ def allreduce_(
         arguments = (None, name, Compression.none, op, prescale_factor, postscale_factor, process_set)
         return write_into(tensor, allreduce(tensor.detach(), *arguments))
     check_reduce_op(op, process_set)
-    return synchronize(
-        submit("allreduce", tensor, tensor, name, process_set, True, op, prescale_factor, postscale_factor)
-    )
+    return complete("allreduce", tensor, tensor, name, process_set, op, prescale_factor, postscale_factor)
 
 
 class HorovodAllreduce(torch.autograd.Function):
@@ -146,8 +144,8 @@ class HorovodAllreduce(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.arguments = (op, prescale_factor, postscale_factor, process_set, compression)
         wire = wire_of(compression, tensor, op)
-        arguments = (tensor, empty_like(tensor, name), name, process_set, True, op, prescale_factor, postscale_factor)
-        return synchronize(submit("allreduce", *arguments, wire=wire))
+        arguments = (tensor, empty_like(tensor, name), name, process_set, op, prescale_factor, postscale_factor)
+        return complete("allreduce", *arguments, wire=wire)
 
     @staticmethod
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
@@ -216,6 +214,6 @@ def allreduce(
         reduced = HorovodAllreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set, rest)
     else:
         output = empty_like(compressed, name)
-        arguments = (compressed, output, name, process_set, True, op, prescale_factor, postscale_factor)
-        reduced = synchronize(submit("allreduce", *arguments, wire=wire))
+        arguments = (compressed, output, name, process_set, op, prescale_factor, postscale_factor)
+        reduced = complete("allreduce", *arguments, wire=wire)
     return compression.decompress(reduced, ctx)

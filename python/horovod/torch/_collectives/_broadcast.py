@@ -12,9 +12,8 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _graph
 from horovod.torch._collectives._allreduce import allreduce
 from horovod.torch._collectives._common import needs_grad, write_into
-from horovod.torch._compiling import is_compiling
 from horovod.torch._graph import in_graph
-from horovod.torch._submission import empty_like, native, process_set_id, submit, synchronize
+from horovod.torch._submission import complete, empty_like, process_set_id, submit
 
 
 def broadcast_async(
@@ -78,13 +77,9 @@ def broadcast_(
         >>> hvd.broadcast_(torch.tensor([2]), root_rank=0)
         tensor([2])
     """
-    if native is not None and not is_compiling():
-        result = native.run("broadcast", tensor, tensor, name, process_set, 0, 1.0, 1.0, root_rank)
-        if result is not None:
-            return synchronize(result) if type(result) is int else result
     if in_graph():
         return write_into(tensor, broadcast(tensor.detach(), root_rank, name, process_set))
-    return synchronize(submit("broadcast", tensor, tensor, name, process_set, wait=True, root_rank=root_rank))
+    return complete("broadcast", tensor, tensor, name, process_set, root_rank=root_rank)
 
 
 class HorovodBroadcast(torch.autograd.Function):
@@ -96,9 +91,7 @@ class HorovodBroadcast(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.root_rank = root_rank
         ctx.process_set = process_set
-        return synchronize(
-            submit("broadcast", tensor, empty_like(tensor, name), name, process_set, wait=True, root_rank=root_rank)
-        )
+        return complete("broadcast", tensor, empty_like(tensor, name), name, process_set, root_rank=root_rank)
 
     @staticmethod
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
@@ -133,4 +126,4 @@ def broadcast(
     if needs_grad(tensor):
         return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
     output = empty_like(tensor, name)
-    return synchronize(submit("broadcast", tensor, output, name, process_set, wait=True, root_rank=root_rank))
+    return complete("broadcast", tensor, output, name, process_set, root_rank=root_rank)
