@@ -98,6 +98,14 @@ def test_killed_under_horovodrun(ranks, victim, what):
         assert text.startswith("internal" if what == "allreduce" else ("internal", "runtime"))
 
 
+def test_callbacks_in_another_order_than_their_operations_are_an_error():
+    """Operations that are NAMES apart have the same names for those of their callbacks."""
+    job = Job(2, "callbacks_backwards.py")
+    assert job.finish() != 0
+    assert "callbacks of operations that are 120 or more apart must be added in the order" in job.output()
+    assert "[1]<stdout>:NOBODY NOTICED" not in job.output()
+
+
 @pytest.mark.parametrize(("victim", "what"), [(v, what) for what in ("ddp", "allreduce", "callbacks") for v in (1, 0)])
 def test_killed_without_a_launcher(victim, what):
     """As under torchrun, whose ranks know RANK, WORLD_SIZE and the master only. Rank 0 has the rendezvous."""

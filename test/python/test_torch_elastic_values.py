@@ -8,6 +8,7 @@ import torch
 from torch.optim import lr_scheduler
 
 import horovod.torch as hvd
+from horovod.common.elastic import ObjectState
 from horovod.torch.elastic import TorchState, state
 
 pytestmark = [
@@ -224,6 +225,12 @@ def test_what_gets_an_optimizer_later_is_refused_by_sync():
     holder.mine = Holder(torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.5))
     with pytest.raises(TypeError, match=r"TorchState\(mine=\.\.\.\) is a Holder that holds a SGD"):
         holder.sync()
+
+
+def test_what_holds_an_optimizer_is_refused_by_an_object_state():
+    optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.5)
+    with pytest.raises(TypeError, match=r"ObjectState\(mine=\.\.\.\) is a Holder that holds a SGD.*Keep it outside"):
+        ObjectState(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, mine=Holder(optimizer))
 
 
 def test_a_model_without_state_is_refused():

@@ -130,6 +130,19 @@ def test_variables_in_plain_values_of_a_tensorflow_state_are_refused(job):
         job.elastic.TensorFlowState([], mine=[tf.Variable(1.0)])
 
 
+def test_what_holds_a_model_or_an_optimizer_is_refused_by_a_tensorflow_state(front, job):
+    hvd, keras = front
+    import tensorflow as tf
+
+    model = compiled(hvd, keras)
+    callback = keras.callbacks.ReduceLROnPlateau()
+    callback.set_model(model)
+    for value in (callback, [model], {"a": model.optimizer}, [model.layers[0]]):
+        with pytest.raises(TypeError, match=r"TensorFlowState\(mine=\.\.\.\) is a .* holds a .*Pass its variables"):
+            job.elastic.TensorFlowState([tf.Variable(1.0)], mine=value)
+    assert job.elastic.TensorFlowState([tf.Variable(1.0)], mine=[1, np.ones(2)]).mine[0] == 1
+
+
 def test_tensorflow_state_of_a_session(job):
     import tensorflow as tf
 

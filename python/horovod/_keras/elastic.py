@@ -79,12 +79,6 @@ class State(ObjectState):
         with self._converting():
             return _frameworks.framework(self._keras).broadcast_object(obj, root_rank=0)
 
-    def _is_trained(self, obj: Any) -> bool:
-        if isinstance(obj, self._keras.layers.Layer):
-            return bool(obj.weights)
-        legacy = getattr(self._keras.optimizers, "legacy", None)
-        return isinstance(obj, (self._keras.optimizers.Optimizer, getattr(legacy, "Optimizer", ())))
-
     def _variables(self) -> list[Any]:
         return [*self.model.weights, *optimizer_variables(self.optimizer)]
 

@@ -226,17 +226,13 @@ class ObjectState(State):
         self._assign()
         super().__init__(bcast_object=bcast_object, get_rank=get_rank)
 
-    def _is_trained(self, obj: Any) -> bool:
-        """Whether ``obj`` changes in training, so that the program must not be left with a copy of it."""
-        return False
-
     def _check_values(self) -> None:
         for name, value in self._saved_state.items():
             self._check_value(name, value, f"a {type(value).__name__} that")
 
     def _check_value(self, name: str, value: Any, described: str) -> None:
         """Raise TypeError if ``value`` holds something trained: restored or received, it would be a copy."""
-        held = _held.find(value, self._is_trained)
+        held = _held.find(value)
         if held is not None:
             what = type(held).__name__
             raise TypeError(

@@ -113,9 +113,6 @@ class TensorFlowState(ObjectState):
         with _training.converting(internal_error):
             return broadcast_object(obj, session=self.session)
 
-    def _is_trained(self, obj: Any) -> bool:
-        return isinstance(obj, tf.Variable) or (isinstance(obj, tf.Module) and bool(obj.variables))
-
     def _what_to_do(self, held: Any) -> str:
         return "Pass its variables: TensorFlowState([*variables, *optimizer.variables], ...)"
 

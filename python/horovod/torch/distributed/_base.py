@@ -55,6 +55,7 @@ class Base(dist.ProcessGroup):
         self._timeout = timeout
         self._set = _sets.acquire(self._ranks, self._rank, timeout)
         self._counter = itertools.count()
+        self._turns = itertools.count()  # never from 0 again
         self._joins = _joining.joins_ended  # when the count of operations began
         self._latest: dict[str, Collective] = {}
         self._late: list[Collective] = []  # collectives that copy results to their outputs when they are concluded
@@ -102,7 +103,8 @@ class Base(dist.ProcessGroup):
         if self._late or self._traces.kept:
             self._settle_copies([tensor for operation in operations for tensor, _ in operation.keeps])
         late = None if not outputs or _are_targets(outputs, operations) else self._late
-        origin = _callbacks.Origin(self._lines, self._place, of_callbacks)
+        turn = _callbacks.turn()
+        origin = _callbacks.Origin(self._lines, self._place, of_callbacks, next(self._turns) if turn is None else turn)
         return Collective(
             what, name, outputs, limit, operations, describe, finish, self._latest, late, self._traces, origin
         )

@@ -14,6 +14,9 @@ Callbacks of one operation, and of what ``then`` has made of its future, run in 
 before a callback starts an operation, it waits for those that the program has added before it. So all ranks count
 alike.
 
+The numbers begin again after ``NAMES`` operations. So a program that adds callbacks to operations so far apart adds
+them in the order of the operations; a rank that starts theirs in another order gets an error.
+
 PyTorch's futures are C++ objects. So ``then`` and three other functions are replaced, which change nothing for futures
 that do not come from an operation of this backend.
 """
@@ -72,12 +75,14 @@ class Origin:
     """An operation whose future has callbacks.
 
     Operations with the same ``path`` share ``line``: their callbacks in the order in which the program has added them,
-    by number, without those that have ended or can no longer run.
+    by number, without those that have ended or can no longer run. ``turn`` is the number of the program's operation
+    from which this one comes, in the order in which it started them.
     """
 
-    def __init__(self, lines: weakref.WeakValueDictionary[str, Line], place: Place, path: str) -> None:
+    def __init__(self, lines: weakref.WeakValueDictionary[str, Line], place: Place, path: str, turn: int) -> None:
         self._place = place  # of its group
         self._path = path
+        self.turn = turn
         self._started: collections.defaultdict[Place, itertools.count[int]] = collections.defaultdict(itertools.count)
         line = lines.get(path)
         if line is None:
@@ -90,12 +95,15 @@ class Origin:
 
     def next(self, place: Place) -> str:
         """The path of the next operation that a callback starts in the group of this place."""
+        self.line.take_turn(self.turn)
         path = self._path if place is self._place else f"{self._place.number()}-{self._path}"
         return _bounded(f"{path}.then.{next(self._started[place])}")
 
 
 class MessageOrigin(Origin):
     """A ``send`` or ``recv`` whose future has callbacks. Other ranks do not have it, so its callbacks start nothing."""
+
+    turn = 0
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -118,6 +126,18 @@ class Line:
         self.ended = threading.Condition()  # guards all fields
         self.numbers = itertools.count()
         self.callbacks: weakref.WeakValueDictionary[int, _Callback] = weakref.WeakValueDictionary()
+        self._turn = 0
+
+    def take_turn(self, turn: int) -> None:
+        """Start an operation in a callback of the operation of this turn; later turns must not have come before."""
+        with self.ended:
+            if turn < self._turn:
+                raise HorovodInternalError(
+                    f"a callback of a future starts an operation after one of another future, whose operation began "
+                    f"{self._turn - turn} operations later: callbacks of operations that are {NAMES} or more apart "
+                    f"must be added in the order of the operations, since other ranks could not tell them apart"
+                )
+            self._turn = turn
 
 
 class _Here(threading.local):
@@ -190,6 +210,11 @@ class _Undecided:
 def inside() -> bool:
     """Whether this thread runs a callback."""
     return _here.callback is not None
+
+
+def turn() -> Optional[int]:
+    """The turn of the operation whose callback this thread runs; None if it runs none."""
+    return None if _here.callback is None else _here.callback.origin.turn
 
 
 def path(place: Place, what: str, seconds: float) -> Optional[str]:

@@ -332,11 +332,6 @@ class TorchState(ObjectState):
             described = f"a {type(handler.value).__name__} whose state_dict"
             self._check_value(name, handler._saved, described)
 
-    def _is_trained(self, obj: Any) -> bool:
-        if isinstance(obj, torch.nn.Module):
-            return any(True for tensors in (obj.parameters(), obj.buffers()) for _ in tensors)
-        return isinstance(obj, torch.optim.Optimizer)
-
     def _what_to_do(self, held: Any) -> str:
         return (
             "Pass each model, optimizer and scheduler by a keyword of its own; give a class of your own state_dict and "
