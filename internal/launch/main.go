@@ -15,7 +15,6 @@ import (
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/base/version"
-	"github.com/gorovod/gorovod/internal/joining/observer"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/job"
@@ -23,13 +22,6 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
-	"github.com/gorovod/gorovod/internal/launch/wire"
-	"github.com/gorovod/gorovod/internal/observe/jobs"
-	"github.com/gorovod/gorovod/internal/observe/top"
-	"github.com/gorovod/gorovod/internal/observe/tracemerge"
-	"github.com/gorovod/gorovod/internal/tools/bench"
-	"github.com/gorovod/gorovod/internal/tools/manifests"
-	"github.com/gorovod/gorovod/internal/tools/notices"
 )
 
 // Main is the program: argv[0] chooses between horovodrun, gorovod and the
@@ -51,49 +43,16 @@ func Main(argv []string) int {
 	}
 	if name != "horovodrun" {
 		name = "gorovod"
-		switch {
-		case len(argv) == 0:
+		if len(argv) == 0 {
 			io.WriteString(os.Stderr, usage())
 			return ending.UsageCode
-		case argv[0] == "run":
-			name, argv = "gorovod run", argv[1:]
-		case argv[0] == "doctor":
-			return runDoctor(argv[1:])
-		case argv[0] == "agent":
-			return remote.ServeAgent(os.Stdin, os.Stdout)
-		case argv[0] == leaveCommand.Name:
-			return exit(name + " leave")(leave(name+" leave", argv[1:]))
-		case argv[0] == "drive":
-			return exit(name + " drive")(serveDrive(name+" drive", argv[1:], os.Stdin, os.Stdout))
-		case argv[0] == "bench":
-			return bench.Main("gorovod bench", argv[1:], os.Stdout, os.Stderr)
-		case argv[0] == manifests.Command.Name:
-			return exit(name + " k8s")(manifests.Main(name+" k8s", argv[1:], os.Stdout, flags.Rendered))
-		case argv[0] == tracemerge.Command.Name:
-			return exit(name + " trace")(tracemerge.Main(name+" trace", argv[1:], os.Stdout))
-		case argv[0] == observer.Subcommand:
-			return exit(name)(observe(argv[1:]))
-		case argv[0] == jobs.Command.Name:
-			return exit(name + " ps")(jobs.Main(name+" ps", argv[1:], os.Stdout))
-		case argv[0] == top.Command.Name:
-			return exit(name + " top")(top.Main(name+" top", argv[1:], os.Stdout))
-		case argv[0] == "rendezvous":
-			return exit(name + " rendezvous")(serveRendezvous(name+" rendezvous", argv[1:],
-				os.Getenv(spawn.SecretVariable), os.Stdout))
-		case argv[0] == "--version" || argv[0] == "-v" || argv[0] == "version":
-			return show(name, fmt.Sprintf("gorovod %s (build %s%s; interface of Horovod %s)\n", version.Version,
-				wire.Build(), revision(), version.Horovod))
-		case argv[0] == "--licenses":
-			return show(name, notices.Text)
-		case argv[0] == "--help" || argv[0] == "-h" || argv[0] == "help":
-			return show(name, usage())
-		case argv[0] == completionCommand.Name:
-			return exit(name)(complete(name+" completion", argv[1:]))
-		case argv[0] == manCommand.Name:
-			return exit(name)(manual(name+" man", argv[1:]))
-		default:
+		}
+		c := subcommandOf(argv[0])
+		if c == nil {
 			return exit(name)(ending.UsageCode, misspelt(argv[0]))
 		}
+		name += " " + c.words[0]
+		return exit(name)(c.run(name, argv[1:]))
 	}
 	return exit(name)(run(name, argv))
 }

@@ -8,24 +8,16 @@ import (
 	"github.com/gorovod/gorovod/internal/base/spelling"
 	"github.com/gorovod/gorovod/internal/base/version"
 	"github.com/gorovod/gorovod/internal/launch/ending"
-	"github.com/gorovod/gorovod/internal/launch/flags"
-	"github.com/gorovod/gorovod/internal/observe/jobs"
-	"github.com/gorovod/gorovod/internal/observe/top"
-	"github.com/gorovod/gorovod/internal/observe/tracemerge"
-	"github.com/gorovod/gorovod/internal/tools/bench"
-	"github.com/gorovod/gorovod/internal/tools/doctor"
-	"github.com/gorovod/gorovod/internal/tools/manifests"
 )
 
 // gorovod describes the program to its users.
 func gorovod() *commandline.Program {
 	return &commandline.Program{
-		Name:  "gorovod",
-		Alias: "horovodrun",
-		About: "start distributed jobs, and look at what they run on",
-		Commands: []*commandline.Command{flags.Command, jobs.Command, top.Command, doctor.Command, bench.Command,
-			meetingCommand, leaveCommand, tracemerge.Command, manifests.Command, completionCommand, manCommand},
-		Footer: "gorovod " + version.Version,
+		Name:     "gorovod",
+		Alias:    "horovodrun",
+		About:    "start distributed jobs, and look at what they run on",
+		Commands: shown(),
+		Footer:   "gorovod " + version.Version,
 		Sections: []commandline.Section{
 			{Title: "EXIT STATUS", Text: "That of the first process that failed; 128+n if signal n ended that " +
 				"process or the launcher; 2 if the arguments make no sense; 126 or 127 if the command cannot be run."},
