@@ -53,7 +53,9 @@ func subcommands() []subcommand {
 		}),
 		of(completionCommand, complete),
 		of(manCommand, manual),
-		{[]string{"agent"}, nil, func(string, []string) (int, error) { return remote.ServeAgent(os.Stdin, os.Stdout), nil }},
+		{[]string{"agent"}, nil, func(string, []string) (int, error) {
+			return remote.ServeAgent(os.Stdin, os.Stdout), nil
+		}},
 		{[]string{"drive"}, nil, func(name string, args []string) (int, error) {
 			return serveDrive(name, args, os.Stdin, os.Stdout)
 		}},
@@ -62,8 +64,12 @@ func subcommands() []subcommand {
 			return show("gorovod", fmt.Sprintf("gorovod %s (build %s%s; interface of Horovod %s)\n", version.Version,
 				wire.Build(), revision(), version.Horovod)), nil
 		}},
-		{[]string{"--licenses"}, nil, func(string, []string) (int, error) { return show("gorovod", notices.Text), nil }},
-		{[]string{"help", "--help", "-h"}, nil, func(string, []string) (int, error) { return show("gorovod", usage()), nil }},
+		{[]string{"--licenses"}, nil, func(string, []string) (int, error) {
+			return show("gorovod", notices.Text), nil
+		}},
+		{[]string{"help", "--help", "-h"}, nil, func(string, []string) (int, error) {
+			return show("gorovod", usage()), nil
+		}},
 	}
 }
 
