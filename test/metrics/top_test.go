@@ -55,7 +55,7 @@ func TestTopOfRankZero(t *testing.T) {
 	for _, pid := range append(observers(zero), zero, one, inPs(t, zero, one)) {
 		says(t, false, []string{"top", "--once", pid}, "job "+zero+": metrics.test", "all 2 ranks have joined")
 	}
-	says(t, true, []string{"top", "--once", "1"}, "there is no job 1 on this host", "gorovod top "+zero+" ")
+	says(t, true, []string{"top", "--once", "1"}, "there is no job 1 on this host", zero+" ", "(metrics.test)")
 	j.end(t)
 }
 
