@@ -130,7 +130,7 @@ func (m *Monitor) Started(e *engine.Engine) {
 func (m *Monitor) Leave() {
 	m.mu.Lock()
 	m.left = true
-	m.tell()
+	m.wake()
 	m.mu.Unlock()
 	if m.stall != nil {
 		m.stall.Close()
@@ -163,7 +163,7 @@ func (m *Monitor) onDeath(d rendezvous.Death) {
 	} else {
 		m.deaths[d.Rank] = d
 	}
-	m.tell()
+	m.wake()
 	m.mu.Unlock()
 	if known || d.InOrder {
 		return
@@ -173,8 +173,8 @@ func (m *Monitor) onDeath(d rendezvous.Death) {
 	}})
 }
 
-// tell wakes those who wait for news. The caller holds mu.
-func (m *Monitor) tell() {
+// wake wakes those who wait for news. The caller holds mu.
+func (m *Monitor) wake() {
 	close(m.news)
 	m.news = make(chan struct{})
 }
