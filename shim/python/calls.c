@@ -29,9 +29,10 @@
 
 #include "abi.h"
 #include "gorovod.h"
+#include "request.h"
 #include "tensor.h"
 
-enum { NAME_BYTES = 256, HOST_MEMORY = -1 };
+enum { HOST_MEMORY = -1 };
 
 /* A cell, as horovod.common._cells lays it out. */
 struct cell {
@@ -48,7 +49,6 @@ static int (*wait_for)(int64_t, int64_t);
 static int64_t wait_ms; /* the longest wait without a look at signals */
 static PyObject *free_operations; /* list: the pool's */
 static PyObject *grow;            /* adds to it */
-static PyObject *kinds;           /* dict: the engine's number of a kind, by name */
 static PyObject *handle_map;      /* dict: the operation of a handle */
 static PyObject *globals;         /* dict with "_handles": an iterator that makes handles, replaced now and then */
 static PyObject *group_class;     /* the class of groups that this file submits */
@@ -58,118 +58,12 @@ static PyObject *error_of;        /* makes the exception of a refusal from its s
 static bool enabled;
 
 static PyObject *zero, *one; /* numbers of threads that wait for an operation */
-static PyObject *str_address, *str_flags, *str_get, *str_keeps, *str_waiting, *str_handles, *str_set_id;
+static PyObject *str_address, *str_flags, *str_get, *str_keeps, *str_waiting, *str_handles;
 static PyObject *str_operations;
 
 static PyObject *none(void) {
   Py_IncRef(Py_None);
   return Py_None;
-}
-
-/* ---- arguments ----------------------------------------------------------- */
-
-static bool as_int32(PyObject *value, int32_t *number) {
-  if (value->ob_type != &PyLong_Type) return false;
-  long long n = PyLong_AsLongLong(value);
-  if (n == -1 && PyErr_Occurred()) {
-    PyErr_Clear(); /* it does not fit */
-    return false;
-  }
-  *number = (int32_t)n;
-  return n >= INT32_MIN && n <= INT32_MAX;
-}
-
-static bool as_double(PyObject *value, double *number) {
-  if (value->ob_type != &PyFloat_Type) return false;
-  *number = PyFloat_AsDouble(value);
-  return true;
-}
-
-/* The reduce operations that need no further check in Python. None is the average. */
-static bool as_reduce_op(PyObject *value, int32_t *op) {
-  if (value == Py_None) {
-    *op = GOROVOD_AVERAGE;
-    return true;
-  }
-  return as_int32(value, op) && *op >= GOROVOD_AVERAGE && *op <= GOROVOD_PRODUCT && *op != GOROVOD_ADASUM;
-}
-
-/* What the caller has given; everything but the tensors has been copied. */
-struct request {
-  PyObject *tensor, *output;
-  struct view input;
-  void *target;
-  int32_t type, reduce_op, root_rank, process_set;
-  double prescale, postscale;
-  bool named;
-  char name[NAME_BYTES]; /* KIND.NAME */
-};
-
-/* Reads the name; false unless it is None, or a str of ASCII for which there is room. */
-static bool read_name(PyObject *kind, PyObject *name, struct request *request) {
-  request->named = name != Py_None;
-  if (!request->named) return true;
-  if (name->ob_type != &PyUnicode_Type) return false;
-  Py_ssize_t prefix = 0, size = 0;
-  const char *text = PyUnicode_AsUTF8AndSize(kind, &prefix);
-  const char *given = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(name, &size);
-  if (given == NULL) {
-    PyErr_Clear(); /* half of a surrogate pair */
-    return false;
-  }
-  if (prefix + 1 + size >= NAME_BYTES) return false;
-  memcpy(request->name, text, (size_t)prefix);
-  request->name[prefix] = '.';
-  char *to = request->name + prefix + 1;
-  for (Py_ssize_t i = 0; i < size; i++) {
-    if (given[i] <= 0) return false; /* NUL, or not ASCII */
-    to[i] = given[i];
-  }
-  to[size] = '\0';
-  return true;
-}
-
-/* Reads what the operations of a group have in common. */
-static enum look read_common(PyObject *kind, PyObject *process_set, PyObject *reduce_op, PyObject *prescale,
-                             PyObject *postscale, struct request *request) {
-  if (kind->ob_type != &PyUnicode_Type || !as_reduce_op(reduce_op, &request->reduce_op) ||
-      !as_double(prescale, &request->prescale) || !as_double(postscale, &request->postscale))
-    return NOT_PLAIN;
-  PyObject *number = PyDict_GetItemWithError(kinds, kind);
-  if (number == NULL || !as_int32(number, &request->type)) {
-    PyErr_Clear();
-    return NOT_PLAIN;
-  }
-  PyObject *set = PyObject_GetAttr(process_set, str_set_id); /* new */
-  if (set == NULL) {
-    if (!PyErr_ExceptionMatches(PyExc_Exception)) return RAISED;
-    PyErr_Clear();
-    return NOT_PLAIN;
-  }
-  bool fits = as_int32(set, &request->process_set);
-  Py_DecRef(set);
-  return fits ? PLAIN : NOT_PLAIN;
-}
-
-static enum look read_tensors(PyObject *tensor, PyObject *output, struct request *request) {
-  request->tensor = tensor;
-  request->output = output;
-  struct view view;
-  enum look look = output == tensor ? PLAIN : tensor_look(output, &view);
-  if (look != PLAIN) return look;
-  look = tensor_look(tensor, &request->input); /* last, so that the caller gets its storage at once */
-  if (look == PLAIN) request->target = output == tensor ? request->input.data : view.data;
-  return look;
-}
-
-enum { KIND, TENSOR, OUTPUT, NAME, PROCESS_SET, REDUCE_OP, PRESCALE, POSTSCALE, ROOT_RANK, ARGUMENTS };
-
-static enum look read_request(PyObject *const *args, struct request *request) {
-  enum look look = read_common(args[KIND], args[PROCESS_SET], args[REDUCE_OP], args[PRESCALE], args[POSTSCALE],
-                               request);
-  if (look != PLAIN) return look;
-  if (!as_int32(args[ROOT_RANK], &request->root_rank) || !read_name(args[KIND], args[NAME], request)) return NOT_PLAIN;
-  return read_tensors(args[TENSOR], args[OUTPUT], request);
 }
 
 /* ---- cells --------------------------------------------------------------- */
@@ -615,11 +509,11 @@ static PyObject *enable(PyObject *module, PyObject *value) {
 static PyObject *setup(PyObject *module, PyObject *args) {
   (void)module;
   unsigned long long functions[4], size, at_status, at_name, at_shape, at_op, op_size;
-  PyObject *objects[9], *types, *methods, *api, *dtypes;
+  PyObject *objects[8], *kinds, *types, *methods, *api, *dtypes;
   if (!PyArg_ParseTuple(args, "(KKKK)(KKKKKK)OOOOOOOOOOOOO:setup", &functions[0], &functions[1], &functions[2],
                         &functions[3], &size, &at_status, &at_name, &at_shape, &at_op, &op_size, &objects[0],
-                        &objects[1], &objects[2], &objects[3], &objects[4], &objects[5], &objects[6], &objects[7],
-                        &objects[8], &types, &methods, &api, &dtypes))
+                        &objects[1], &kinds, &objects[2], &objects[3], &objects[4], &objects[5], &objects[6],
+                        &objects[7], &types, &methods, &api, &dtypes))
     return NULL;
   if (size < sizeof(struct cell) || at_status != offsetof(struct cell, status) ||
       at_name != offsetof(struct cell, name) || at_shape != offsetof(struct cell, shape) ||
@@ -628,17 +522,17 @@ static PyObject *setup(PyObject *module, PyObject *args) {
     return NULL;
   }
   PyObject **strings[] = {&str_address, &str_flags,   &str_get,    &str_keeps,
-                          &str_waiting, &str_handles, &str_set_id, &str_operations};
-  const char *texts[] = {"address", "flags", "get", "keeps", "waiting", "_handles", "process_set_id", "operations"};
+                          &str_waiting, &str_handles, &str_operations};
+  const char *texts[] = {"address", "flags", "get", "keeps", "waiting", "_handles", "operations"};
   for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++) {
     *strings[i] = PyUnicode_InternFromString(texts[i]);
     if (*strings[i] == NULL) return NULL;
   }
   zero = PyLong_FromLong(0);
   one = PyLong_FromLong(1);
-  if (zero == NULL || one == NULL || tensor_setup(types, methods, api, dtypes) != 0) return NULL;
-  PyObject **kept[] = {&free_operations, &grow,      &kinds,  &globals, &handle_map,
-                       &group_class,     &plain_get, &locked, &error_of};
+  if (zero == NULL || one == NULL || tensor_setup(types, methods, api, dtypes) != 0 || request_setup(kinds) != 0)
+    return NULL;
+  PyObject **kept[] = {&free_operations, &grow, &globals, &handle_map, &group_class, &plain_get, &locked, &error_of};
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
     *kept[i] = objects[i];
     Py_IncRef(objects[i]); /* for ever, as the module */
