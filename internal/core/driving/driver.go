@@ -11,6 +11,11 @@ const (
 	// first ones take some 15 µs, in which the peers of a small operation often answer. Later the driver offers the
 	// core every 1 to 2 µs to a program that shares it after all. An offer that nobody takes costs about as much as two
 	// looks. No measurement is kept that tells these values from others of their order.
+	//
+	// Between hosts the driver offers its core at every look: a look makes a system call for each connection, so an
+	// offer adds little to it. If hosts are containers or virtual machines on the same cores, a rank that does not
+	// offer its core keeps the message that it waits for from being sent. Four such hosts of one rank, on two cores,
+	// took 0.67 ms for an allreduce of 4 bytes before, and 0.1 ms with these offers.
 	politePolls = 100
 	politeEvery = 8
 	// yieldPolls: where ranks share cores. Each look gives the core away. That is cheaper than a sleep and the ring
@@ -57,7 +62,7 @@ func (j Job) spin(polls int, polled bool) Action {
 		return Rest
 	case polls%checkPolls == 0:
 		return Check
-	case polls >= politePolls && polls%politeEvery == 0:
+	case !j.OneHost, polls >= politePolls && polls%politeEvery == 0:
 		return Yield
 	}
 	return Poll

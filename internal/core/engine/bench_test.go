@@ -11,7 +11,8 @@ import (
 func benchWorld(b *testing.B, size int) []*Engine {
 	engines := make([]*Engine, size)
 	for r, n := range inproc.NewWorld(size, inproc.Options{Shared: true, Cards: 1024}) {
-		e, err := New(n, Options{Rank: r, Size: size, FusionThreshold: 128 << 20, CacheCapacity: 1024, Spin: true})
+		e, err := New(n, Options{Rank: r, Size: size, FusionThreshold: 128 << 20, CacheCapacity: 1024, Spin: true,
+			OneHost: true})
 		if err != nil {
 			b.Fatal(err)
 		}
