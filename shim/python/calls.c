@@ -28,90 +28,27 @@
 #include <string.h>
 
 #include "abi.h"
+#include "cells.h"
 #include "gorovod.h"
 #include "request.h"
 #include "tensor.h"
 
-enum { HOST_MEMORY = -1 };
-
-/* A cell, as horovod.common._cells lays it out. */
-struct cell {
-  int64_t handle;
-  int32_t status;
-  char name[NAME_BYTES];
-  int64_t shape[MAX_NDIM];
-  gorovod_op op;
-};
-
-static int (*enqueue)(const gorovod_op *, int64_t *);
-static int (*enqueue_group)(const char *, const gorovod_op *const *, int, int64_t *);
-static int (*wait_for)(int64_t, int64_t);
 static int64_t wait_ms; /* the longest wait without a look at signals */
-static PyObject *free_operations; /* list: the pool's */
-static PyObject *grow;            /* adds to it */
+static struct pool pool;
 static PyObject *handle_map;      /* dict: the operation of a handle */
 static PyObject *globals;         /* dict with "_handles": an iterator that makes handles, replaced now and then */
 static PyObject *group_class;     /* the class of groups that this file submits */
 static PyObject *plain_get;       /* the `get` of operations that this file submits */
 static PyObject *locked;          /* whether another thread is changing handle_map or its operations */
-static PyObject *error_of;        /* makes the exception of a refusal from its status */
 static bool enabled;
 
 static PyObject *zero, *one; /* numbers of threads that wait for an operation */
-static PyObject *str_address, *str_flags, *str_get, *str_keeps, *str_waiting, *str_handles;
+static PyObject *str_flags, *str_get, *str_keeps, *str_waiting, *str_handles;
 static PyObject *str_operations;
 
 static PyObject *none(void) {
   Py_IncRef(Py_None);
   return Py_None;
-}
-
-/* ---- cells --------------------------------------------------------------- */
-
-/* An operation of the pool, and its memory. */
-struct slot {
-  PyObject *operation;
-  struct cell *cell;
-};
-
-static struct cell *cell_around(const void *op) {
-  return (struct cell *)((char *)(uintptr_t)op - offsetof(struct cell, op));
-}
-
-/* The memory of an operation; NULL with an exception if there is none. */
-static struct cell *cell_of(PyObject *operation) {
-  PyObject *address = PyObject_GetAttr(operation, str_address); /* new */
-  if (address == NULL) return NULL;
-  unsigned long long op = PyLong_AsUnsignedLongLong(address);
-  Py_DecRef(address);
-  return PyErr_Occurred() ? NULL : cell_around((const void *)(uintptr_t)op);
-}
-
-/* Takes an operation out of the pool: a new reference. False with an exception if that fails. */
-static bool take_slot(struct slot *slot) {
-  Py_ssize_t n = PyList_Size(free_operations);
-  if (n == 0) {
-    PyObject *nothing = PyObject_CallNoArgs(grow); /* new */
-    Py_DecRef(nothing);
-    if (nothing == NULL) return false;
-    n = PyList_Size(free_operations);
-  }
-  if (n <= 0) {
-    PyErr_SetString(PyExc_ValueError, "the pool of operations is empty");
-    return false;
-  }
-  slot->operation = PyList_GetItem(free_operations, n - 1);
-  Py_IncRef(slot->operation);
-  slot->cell = cell_of(slot->operation);
-  if (slot->cell != NULL && PyList_SetSlice(free_operations, n - 1, n, NULL) == 0) return true;
-  Py_DecRef(slot->operation);
-  return false;
-}
-
-/* Gives the operation back to the pool. If there is no memory for that, it is lost. */
-static void give_slot(struct slot slot) {
-  if (PyList_Append(free_operations, slot.operation) != 0) PyErr_Clear();
-  Py_DecRef(slot.operation);
 }
 
 static void fill(struct cell *cell, const struct request *request, uint32_t flags) {
@@ -137,18 +74,6 @@ static void fill(struct cell *cell, const struct request *request, uint32_t flag
   }
   op->input = request->input.data;
   op->output = request->target;
-}
-
-static int status_of(const struct cell *cell) { return __atomic_load_n(&cell->status, __ATOMIC_ACQUIRE); }
-
-/* Returns NULL, with the exception of a refusal. */
-static PyObject *refused(int status) {
-  PyObject *number = PyLong_FromLong(status);                                                       /* new */
-  PyObject *error = number == NULL ? NULL : PyObject_CallFunctionObjArgs(error_of, number, NULL); /* new */
-  Py_DecRef(number);
-  if (error != NULL) PyErr_SetObject((PyObject *)error->ob_type, error);
-  Py_DecRef(error);
-  return NULL;
 }
 
 /* Fills the operation's slots, as Python code does. False with an exception if that fails. */
@@ -190,15 +115,6 @@ static PyObject *hand_over(struct slot slot, const struct request *request, PyOb
 
 #define RELEASE_IF_OK GOROVOD_RELEASE_IF_OK
 
-/* Waits for the operation, but not for long: the caller's Python code can be interrupted, and waits for the rest. */
-static void wait_a_little(const struct cell *cell) {
-  if (status_of(cell) != GOROVOD_IN_PROGRESS) return;
-  int64_t handle = cell->handle;
-  PyThreadState *thread = PyEval_SaveThread();
-  wait_for(handle, wait_ms);
-  PyEval_RestoreThread(thread);
-}
-
 /* run(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank)
  *
  * The operation, from its submission to its end. Returns output; or a handle, for synchronize, if it has failed or has
@@ -212,21 +128,21 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   PyObject *storage = tensor_storage(request.tensor); /* new */
   if (storage == NULL) return NULL;
   struct slot slot; /* new */
-  if (!take_slot(&slot)) {
+  if (!take_slot(&pool, &slot)) {
     Py_DecRef(storage);
     return NULL;
   }
   uint32_t flags = GOROVOD_WILL_WAIT | RELEASE_IF_OK;
   fill(slot.cell, &request, flags);
-  int status = enqueue(&slot.cell->op, &slot.cell->handle);
+  int status = engine.enqueue(&slot.cell->op, &slot.cell->handle);
   if (status != GOROVOD_OK) {
-    give_slot(slot);
+    give_slot(&pool, slot);
     Py_DecRef(storage);
     return refused(status);
   }
-  wait_a_little(slot.cell);
+  wait_a_little(slot.cell, wait_ms);
   if (status_of(slot.cell) == GOROVOD_OK && tensor_is_at(request.tensor, request.input.data)) {
-    give_slot(slot);
+    give_slot(&pool, slot);
     Py_DecRef(storage);
     Py_IncRef(request.output);
     return request.output;
@@ -255,7 +171,7 @@ static PyObject *submit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   PyObject *storage = tensor_storage(request.tensor); /* new */
   if (storage == NULL) return NULL;
   struct slot slot; /* new */
-  if (!take_slot(&slot)) {
+  if (!take_slot(&pool, &slot)) {
     Py_DecRef(storage);
     return NULL;
   }
@@ -267,12 +183,12 @@ static PyObject *submit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     Py_DecRef(slot.operation); /* there is no memory: the cell is lost */
     return NULL;
   }
-  int status = enqueue(&slot.cell->op, &slot.cell->handle);
+  int status = engine.enqueue(&slot.cell->op, &slot.cell->handle);
   if (status != GOROVOD_OK) {
     if (PyDict_DelItem(handle_map, handle) != 0) PyErr_Clear(); /* another thread has shut down */
     Py_DecRef(handle);
     empty_slots(slot.operation);
-    give_slot(slot);
+    give_slot(&pool, slot);
     return refused(status);
   }
   Py_DecRef(slot.operation);
@@ -292,7 +208,7 @@ static enum look describe(struct batch *batch, struct request *request, uint32_t
   PyObject *storage = tensor_storage(request->tensor); /* new */
   if (storage == NULL) return RAISED;
   struct slot slot; /* new */
-  if (!take_slot(&slot)) {
+  if (!take_slot(&pool, &slot)) {
     Py_DecRef(storage);
     return RAISED;
   }
@@ -314,7 +230,7 @@ static void end_batch(struct batch *batch, bool submitted) {
     struct slot slot = {PyList_GetItem(batch->operations, i), NULL};
     Py_IncRef(slot.operation);
     empty_slots(slot.operation);
-    give_slot(slot);
+    give_slot(&pool, slot);
   }
   Py_DecRef(batch->operations);
   PyMem_Free(batch->ops);
@@ -375,7 +291,7 @@ static PyObject *submit_group(PyObject *module, PyObject *const *args, Py_ssize_
     end_batch(&batch, false);
     return look == NOT_PLAIN ? none() : NULL;
   }
-  int status = enqueue_group(name == Py_None ? NULL : PyBytes_AsString(name), batch.ops, batch.n, batch.handles);
+  int status = engine.enqueue_group(name == Py_None ? NULL : PyBytes_AsString(name), batch.ops, batch.n, batch.handles);
   if (status != GOROVOD_OK) {
     if (PyDict_DelItem(handle_map, handle) != 0) PyErr_Clear(); /* another thread has shut down */
     Py_DecRef(handle);
@@ -434,7 +350,7 @@ static PyObject *take_one(PyObject *handle, PyObject *operation, bool waits) {
     empty_slots(operation); /* keeps still holds everything */
     struct slot slot = {operation, NULL};
     Py_IncRef(operation);
-    give_slot(slot);
+    give_slot(&pool, slot);
   }
   Py_DecRef(keeps); /* last: other code may run */
   return result;
@@ -463,7 +379,7 @@ static PyObject *take_many(PyObject *handle, PyObject *group, bool waits) {
     struct slot slot = {PyList_GetItem(operations, i), NULL};
     Py_IncRef(slot.operation);
     empty_slots(slot.operation); /* all still holds everything */
-    give_slot(slot);
+    give_slot(&pool, slot);
   }
   Py_DecRef(operations);
   Py_DecRef(all); /* other code may run */
@@ -497,50 +413,39 @@ static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t n) {
 
 static PyObject *enable(PyObject *module, PyObject *value) {
   (void)module;
-  enabled = value == Py_True && enqueue != NULL;
+  enabled = value == Py_True && engine.enqueue != NULL;
   return none();
 }
 
-/* setup((enqueue, enqueue_group, wait, wait_ms), layout, free, grow, kinds, globals, handle_map, group, get, locked,
- *       error, types, methods, api, dtypes)
+/* setup(functions, layout, error, wait_ms, free, grow, kinds, globals, handle_map, group, get, locked, types, methods,
+ *       api, dtypes)
  *
- * The objects are described above, and at tensor_setup. layout has the numbers that both sides must agree on. Raises
- * ValueError if they do not. */
+ * The objects are described above, at cells_setup, and at tensor_setup. Raises ValueError if they do not fit. */
 static PyObject *setup(PyObject *module, PyObject *args) {
   (void)module;
-  unsigned long long functions[4], size, at_status, at_name, at_shape, at_op, op_size;
-  PyObject *objects[8], *kinds, *types, *methods, *api, *dtypes;
-  if (!PyArg_ParseTuple(args, "(KKKK)(KKKKKK)OOOOOOOOOOOOO:setup", &functions[0], &functions[1], &functions[2],
-                        &functions[3], &size, &at_status, &at_name, &at_shape, &at_op, &op_size, &objects[0],
-                        &objects[1], &kinds, &objects[2], &objects[3], &objects[4], &objects[5], &objects[6],
-                        &objects[7], &types, &methods, &api, &dtypes))
+  PyObject *functions, *layout, *error, *objects[7], *kinds, *types, *methods, *api, *dtypes;
+  unsigned long long slice;
+  if (!PyArg_ParseTuple(args, "OOOKOOOOOOOOOOOO:setup", &functions, &layout, &error, &slice, &objects[0], &objects[1],
+                        &kinds, &objects[2], &objects[3], &objects[4], &objects[5], &objects[6], &types, &methods,
+                        &api, &dtypes))
     return NULL;
-  if (size < sizeof(struct cell) || at_status != offsetof(struct cell, status) ||
-      at_name != offsetof(struct cell, name) || at_shape != offsetof(struct cell, shape) ||
-      at_op != offsetof(struct cell, op) || op_size != sizeof(gorovod_op)) {
-    PyErr_SetString(PyExc_ValueError, "libgorovod_python.so is of another version: it lays operations out otherwise");
-    return NULL;
-  }
-  PyObject **strings[] = {&str_address, &str_flags,   &str_get,    &str_keeps,
-                          &str_waiting, &str_handles, &str_operations};
-  const char *texts[] = {"address", "flags", "get", "keeps", "waiting", "_handles", "operations"};
+  PyObject **strings[] = {&str_flags, &str_get, &str_keeps, &str_waiting, &str_handles, &str_operations};
+  const char *texts[] = {"flags", "get", "keeps", "waiting", "_handles", "operations"};
   for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++) {
     *strings[i] = PyUnicode_InternFromString(texts[i]);
     if (*strings[i] == NULL) return NULL;
   }
   zero = PyLong_FromLong(0);
   one = PyLong_FromLong(1);
-  if (zero == NULL || one == NULL || tensor_setup(types, methods, api, dtypes) != 0 || request_setup(kinds) != 0)
+  if (zero == NULL || one == NULL || cells_setup(functions, layout, error) != 0 ||
+      tensor_setup(types, methods, api, dtypes) != 0 || request_setup(kinds) != 0)
     return NULL;
-  PyObject **kept[] = {&free_operations, &grow, &globals, &handle_map, &group_class, &plain_get, &locked, &error_of};
+  PyObject **kept[] = {&pool.free, &pool.grow, &globals, &handle_map, &group_class, &plain_get, &locked};
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
     *kept[i] = objects[i];
     Py_IncRef(objects[i]); /* for ever, as the module */
   }
-  enqueue = (int (*)(const gorovod_op *, int64_t *))(uintptr_t)functions[0];
-  enqueue_group = (int (*)(const char *, const gorovod_op *const *, int, int64_t *))(uintptr_t)functions[1];
-  wait_for = (int (*)(int64_t, int64_t))(uintptr_t)functions[2];
-  wait_ms = (int64_t)functions[3];
+  wait_ms = (int64_t)slice;
   enabled = true;
   return none();
 }

@@ -10,9 +10,8 @@
 #include <stdint.h>
 
 #include "abi.h"
+#include "cells.h"
 #include "tensor.h"
-
-enum { NAME_BYTES = 256 };
 
 /* What the caller has given; everything but the tensors has been copied. */
 struct request {

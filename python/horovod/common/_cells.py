@@ -108,7 +108,8 @@ class _Memory(ctypes.Structure):
         ("name", ctypes.c_char * _NAME_BYTES),
         ("shape", ctypes.c_int64 * _DIMS),
         ("op", _Op),
-        ("_", ctypes.c_int64 * 4),  # the statuses are in cache lines of their own
+        ("given", _GivenMemory),  # for the extension; others have it in Cell._extra
+        ("_", ctypes.c_int64 * 2),  # the statuses are in cache lines of their own
     ]
 
 
@@ -118,7 +119,7 @@ _AT_NAME, _AT_OP, _AT_STATUS = _Memory.name.offset, _Memory.op.offset, _Memory.s
 _AT_STREAM = _AT_OP + _Op.stream.offset
 _AT_ONCE = 64  # how many cells are made at a time
 # How cells are laid out, which the extension (shim/python) compares with its own.
-LAYOUT = (_BYTES, _AT_STATUS, _AT_NAME, _Memory.shape.offset, _AT_OP, _OP_SIZE)
+LAYOUT = (_BYTES, _AT_STATUS, _AT_NAME, _Memory.shape.offset, _AT_OP, _OP_SIZE, _Memory.given.offset)
 
 _NAME = f"{_NAME_BYTES - 1}sx{_Memory.shape.offset - _AT_NAME - _NAME_BYTES}x"
 _SHAPE = f"{8 * _DIMS}s"

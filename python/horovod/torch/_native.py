@@ -22,6 +22,9 @@ from horovod.common import _cells, _lib
 FILE_NAME = "libgorovod_python.so"
 VARIABLE = "GOROVOD_PURE_PYTHON"
 
+# The engine's functions that it calls, in the order of struct engine.
+_FUNCTIONS = ("enqueue", "enqueue_group", "wait", "received_splits", "release", "given_output")
+
 
 def _why_not() -> Optional[str]:
     """Why this interpreter cannot import the extension; None if it can."""
@@ -67,14 +70,13 @@ def find(
     if not file.is_file():
         return None
     library, tensor = _lib.load(), torch.Tensor
-    functions = (library.gorovod_enqueue, library.gorovod_enqueue_group, library.gorovod_wait)
-    enqueue, enqueue_group, wait = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
+    functions = tuple(ctypes.cast(library[f"gorovod_{name}"], ctypes.c_void_p).value for name in _FUNCTIONS)
     storage = getattr(tensor, "untyped_storage", None) or tensor._storage
     try:
         module = _load(file)
         module.setup(
-            (enqueue, enqueue_group, wait, _lib.WAIT_SLICE_MS), _cells.LAYOUT,
-            pool.free, pool.grow, kinds, names, names["_handle_map"], group, get, locked, _lib.error,
+            functions, _cells.LAYOUT, _lib.error, _lib.WAIT_SLICE_MS,
+            pool.free, pool.grow, kinds, names, names["_handle_map"], group, get, locked,
             (tensor, torch.nn.Parameter), (tensor.data_ptr, tensor.is_neg, tensor.is_contiguous, storage),
             getattr(tensor, "__dlpack_c_exchange_api__", None), dtypes,
         )  # fmt: skip

@@ -1,0 +1,75 @@
+/*
+ * cells.h: the memory of operations, and the calls of the engine that take it.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef GOROVOD_CELLS_H
+#define GOROVOD_CELLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "gorovod.h"
+#include "tensor.h"
+
+enum { NAME_BYTES = 256 };
+enum { HOST_MEMORY = -1 };
+
+/* A cell, as horovod.common._cells lays it out. */
+struct cell {
+  int64_t handle;
+  int32_t status;
+  char name[NAME_BYTES];
+  int64_t shape[MAX_NDIM];
+  gorovod_op op;
+  gorovod_memory given; /* for gorovod_given_output */
+};
+
+/* The functions of libgorovod.so; NULL before cells_setup. */
+struct engine {
+  int (*enqueue)(const gorovod_op *, int64_t *);
+  int (*enqueue_group)(const char *, const gorovod_op *const *, int, int64_t *);
+  int (*wait)(int64_t, int64_t);
+  int (*received_splits)(int64_t, int, int32_t *);
+  int (*release)(int64_t);
+  void *(*given_output)(void *, size_t, int, const int64_t *);
+};
+extern struct engine engine;
+
+/* Prepares the calls below. functions has the addresses of the engine's, in the order above; layout has the numbers that
+ * both sides must agree on; error_of makes the exception of a refusal from its status. Returns -1 with an exception. */
+int cells_setup(PyObject *functions, PyObject *layout, PyObject *error_of);
+
+/* A horovod.common._cells.Pool. */
+struct pool {
+  PyObject *free; /* list: the last one is the next one */
+  PyObject *grow; /* adds to it */
+};
+
+/* An operation of the pool, and its memory. */
+struct slot {
+  PyObject *operation;
+  struct cell *cell;
+};
+
+struct cell *cell_around(const void *op);
+
+/* The memory of an operation; NULL with an exception if there is none. */
+struct cell *cell_of(PyObject *operation);
+
+/* Takes an operation out of the pool: a new reference. False with an exception if that fails. */
+bool take_slot(const struct pool *pool, struct slot *slot);
+
+/* Gives the operation back to the pool. If there is no memory for that, it is lost. */
+void give_slot(const struct pool *pool, struct slot slot);
+
+int status_of(const struct cell *cell);
+
+/* Waits for the operation without the GIL, at most that long. */
+void wait_a_little(const struct cell *cell, int64_t wait_ms);
+
+/* Returns NULL, with the exception of a refusal. */
+PyObject *refused(int status);
+
+#endif
