@@ -34,6 +34,8 @@ typedef struct PyMethodDef {
   int ml_flags;
   const char *ml_doc;
 } PyMethodDef;
+typedef PyObject *(*descrgetfunc)(PyObject *descriptor, PyObject *object, PyObject *type);
+typedef int (*descrsetfunc)(PyObject *descriptor, PyObject *object, PyObject *value);
 enum { METH_VARARGS = 0x0001, METH_O = 0x0008, METH_FASTCALL = 0x0080 };
 
 typedef struct PyModuleDef_Base {
@@ -55,11 +57,13 @@ extern PyTypeObject PyLong_Type, PyFloat_Type, PyUnicode_Type, PyTuple_Type, PyL
 extern PyObject _Py_NoneStruct, _Py_TrueStruct;
 #define Py_None (&_Py_NoneStruct)
 #define Py_True (&_Py_TrueStruct)
+enum { Py_tp_descr_get = 54, Py_tp_descr_set = 55 };
 #endif
 
 extern PyObject *PyExc_Exception, *PyExc_ValueError;
 
 PyObject *PyModule_Create2(PyModuleDef *, int api_version);
+void *PyType_GetSlot(PyTypeObject *, int slot);
 void Py_IncRef(PyObject *);
 void Py_DecRef(PyObject *);
 

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "abi.h"
+#include "attribute.h"
 #include "cells.h"
 #include "gorovod.h"
 #include "request.h"
@@ -43,8 +44,8 @@ static PyObject *locked;          /* whether another thread is changing handle_m
 static bool enabled;
 
 static PyObject *zero, *one; /* numbers of threads that wait for an operation */
-static PyObject *str_flags, *str_get, *str_keeps, *str_waiting, *str_handles;
-static PyObject *str_operations;
+static struct attribute flags_slot, get_slot, keeps_slot; /* of operations, not of groups */
+static PyObject *str_waiting, *str_handles, *str_operations;
 
 static PyObject *none(void) {
   Py_IncRef(Py_None);
@@ -82,8 +83,8 @@ static bool fill_slots(PyObject *operation, const struct request *request, PyObj
   PyObject *number = address == NULL ? NULL : PyLong_FromLong((long)flags);                            /* new */
   PyObject *keeps = NULL; /* new */
   if (number != NULL) keeps = PyTuple_Pack(5, request->tensor, request->output, Py_None, storage, address);
-  bool done = keeps != NULL && PyObject_SetAttr(operation, str_flags, number) == 0 &&
-              PyObject_SetAttr(operation, str_keeps, keeps) == 0;
+  bool done = keeps != NULL && attribute_set(&flags_slot, operation, number) &&
+              attribute_set(&keeps_slot, operation, keeps);
   Py_DecRef(address);
   Py_DecRef(number);
   Py_DecRef(keeps);
@@ -92,7 +93,7 @@ static bool fill_slots(PyObject *operation, const struct request *request, PyObj
 
 /* Empties them. What they kept is given back: other code may run. */
 static void empty_slots(PyObject *operation) {
-  if (PyObject_SetAttr(operation, str_keeps, Py_None) != 0) PyErr_Clear();
+  if (!attribute_set(&keeps_slot, operation, Py_None)) PyErr_Clear();
 }
 
 /* Puts an operation, or a group, into the table of handles. Returns the handle, new; or NULL with an exception. */
@@ -107,7 +108,7 @@ static PyObject *put_into_table(PyObject *operation) {
 
 /* Makes an operation one of the Python code: its slots, and an entry in the table. Returns as put_into_table. */
 static PyObject *hand_over(struct slot slot, const struct request *request, PyObject *storage, uint32_t flags) {
-  if (PyObject_SetAttr(slot.operation, str_get, plain_get) != 0) return NULL;
+  if (!attribute_set(&get_slot, slot.operation, plain_get)) return NULL;
   return fill_slots(slot.operation, request, storage, flags) ? put_into_table(slot.operation) : NULL;
 }
 
@@ -303,16 +304,14 @@ static PyObject *submit_group(PyObject *module, PyObject *const *args, Py_ssize_
   return handle;
 }
 
-/* Whether an attribute of an operation is this object, without an exception. */
-static bool has(PyObject *operation, PyObject *name, PyObject *expected) {
-  PyObject *value = PyObject_GetAttr(operation, name); /* new */
+/* Whether value, a new reference to what others hold, too, or NULL, is this object, without an exception. */
+static bool same(PyObject *value, PyObject *expected) {
   if (value == NULL) {
     PyErr_Clear();
     return false;
   }
-  bool same = value == expected;
-  Py_DecRef(value); /* others hold it, too, or it is a number: nothing runs */
-  return same;
+  Py_DecRef(value); /* nothing runs: others hold it */
+  return value == expected;
 }
 
 /* What an operation keeps, new, if it was submitted here, has succeeded, and its tensor has the same memory as then.
@@ -320,7 +319,7 @@ static bool has(PyObject *operation, PyObject *name, PyObject *expected) {
 static PyObject *kept_by(PyObject *operation) {
   struct cell *cell = cell_of(operation);
   if (cell == NULL || status_of(cell) != GOROVOD_OK || (cell->op.flags & RELEASE_IF_OK) == 0) return NULL;
-  PyObject *keeps = PyObject_GetAttr(operation, str_keeps); /* new */
+  PyObject *keeps = attribute_get(&keeps_slot, operation); /* new */
   if (keeps == NULL) return NULL;
   if (keeps->ob_type == &PyTuple_Type && PyTuple_Size(keeps) == 5 && PyTuple_GetItem(keeps, 2) == Py_None &&
       tensor_is_at(PyTuple_GetItem(keeps, 0), cell->op.input))
@@ -334,7 +333,8 @@ static bool take_entry(PyObject *handle, PyObject *entry, bool waits) {
   PyObject *held = PyObject_CallNoArgs(locked); /* new: True or False */
   Py_DecRef(held);
   return held != NULL && held != Py_True && PyDict_GetItemWithError(handle_map, handle) == entry &&
-         has(entry, str_waiting, waits ? one : zero) && PyObject_SetAttr(entry, str_waiting, zero) == 0 &&
+         same(PyObject_GetAttr(entry, str_waiting), waits ? one : zero) &&
+         PyObject_SetAttr(entry, str_waiting, zero) == 0 &&
          PyDict_DelItem(handle_map, handle) == 0;
 }
 
@@ -344,7 +344,7 @@ static PyObject *take_one(PyObject *handle, PyObject *operation, bool waits) {
   if (keeps == NULL) return NULL;
   PyObject *result = NULL;
   /* keeps is still the same if no other code has taken the operation, and used it anew, during the questions above. */
-  if (has(operation, str_keeps, keeps) && take_entry(handle, operation, waits)) {
+  if (same(attribute_get(&keeps_slot, operation), keeps) && take_entry(handle, operation, waits)) {
     result = PyTuple_GetItem(keeps, 1);
     Py_IncRef(result);
     empty_slots(operation); /* keeps still holds everything */
@@ -373,7 +373,7 @@ static PyObject *take_many(PyObject *handle, PyObject *group, bool waits) {
     Py_DecRef(keeps);
   }
   for (Py_ssize_t i = 0; i < n && good; i++)
-    good = has(PyList_GetItem(operations, i), str_keeps, PyList_GetItem(all, i));
+    good = same(attribute_get(&keeps_slot, PyList_GetItem(operations, i)), PyList_GetItem(all, i));
   good = good && take_entry(handle, group, waits);
   for (Py_ssize_t i = 0; i < n && good; i++) {
     struct slot slot = {PyList_GetItem(operations, i), NULL};
@@ -403,7 +403,7 @@ static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   Py_IncRef(entry); /* new */
   if ((PyObject *)entry->ob_type == group_class)
     result = take_many(handle, entry, waits);
-  else if (has(entry, str_get, plain_get))
+  else if (same(attribute_get(&get_slot, entry), plain_get))
     result = take_one(handle, entry, waits);
   Py_DecRef(entry);
   if (result != NULL) return result;
@@ -417,20 +417,20 @@ static PyObject *enable(PyObject *module, PyObject *value) {
   return none();
 }
 
-/* setup(functions, layout, error, wait_ms, free, grow, kinds, globals, handle_map, group, get, locked, types, methods,
- *       api, dtypes)
+/* setup(functions, layout, error, wait_ms, class, free, grow, kinds, globals, handle_map, group, get, locked, types,
+ *       methods, api, dtypes)
  *
  * The objects are described above, at cells_setup, and at tensor_setup. Raises ValueError if they do not fit. */
 static PyObject *setup(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *functions, *layout, *error, *objects[7], *kinds, *types, *methods, *api, *dtypes;
+  PyObject *functions, *layout, *error, *class, *objects[7], *kinds, *types, *methods, *api, *dtypes;
   unsigned long long slice;
-  if (!PyArg_ParseTuple(args, "OOOKOOOOOOOOOOOO:setup", &functions, &layout, &error, &slice, &objects[0], &objects[1],
-                        &kinds, &objects[2], &objects[3], &objects[4], &objects[5], &objects[6], &types, &methods,
-                        &api, &dtypes))
+  if (!PyArg_ParseTuple(args, "OOOKOOOOOOOOOOOOO:setup", &functions, &layout, &error, &slice, &class, &objects[0],
+                        &objects[1], &kinds, &objects[2], &objects[3], &objects[4], &objects[5], &objects[6], &types,
+                        &methods, &api, &dtypes))
     return NULL;
-  PyObject **strings[] = {&str_flags, &str_get, &str_keeps, &str_waiting, &str_handles, &str_operations};
-  const char *texts[] = {"flags", "get", "keeps", "waiting", "_handles", "operations"};
+  PyObject **strings[] = {&str_waiting, &str_handles, &str_operations};
+  const char *texts[] = {"waiting", "_handles", "operations"};
   for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++) {
     *strings[i] = PyUnicode_InternFromString(texts[i]);
     if (*strings[i] == NULL) return NULL;
@@ -438,7 +438,9 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   zero = PyLong_FromLong(0);
   one = PyLong_FromLong(1);
   if (zero == NULL || one == NULL || cells_setup(functions, layout, error) != 0 ||
-      tensor_setup(types, methods, api, dtypes) != 0 || request_setup(kinds) != 0)
+      tensor_setup(types, methods, api, dtypes) != 0 || request_setup(kinds) != 0 ||
+      !attribute_find(&flags_slot, class, "flags") || !attribute_find(&get_slot, class, "get") ||
+      !attribute_find(&keeps_slot, class, "keeps"))
     return NULL;
   PyObject **kept[] = {&pool.free, &pool.grow, &globals, &handle_map, &group_class, &plain_get, &locked};
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cells.h"
 
+#include "attribute.h"
+
 struct engine engine;
 
 static PyObject *error_of;
-static PyObject *str_address;
+static struct attribute address_slot; /* of all cells */
 
 int cells_setup(PyObject *functions, PyObject *layout, PyObject *error) {
   unsigned long long f[6], size, at_status, at_name, at_shape, at_op, op_size, at_given;
@@ -17,8 +19,6 @@ int cells_setup(PyObject *functions, PyObject *layout, PyObject *error) {
     PyErr_SetString(PyExc_ValueError, "libgorovod_python.so is of another version: it lays operations out otherwise");
     return -1;
   }
-  str_address = PyUnicode_InternFromString("address");
-  if (str_address == NULL) return -1;
   error_of = error;
   Py_IncRef(error_of); /* for ever, as the module */
   engine.enqueue = (int (*)(const gorovod_op *, int64_t *))(uintptr_t)f[0];
@@ -35,7 +35,8 @@ struct cell *cell_around(const void *op) {
 }
 
 struct cell *cell_of(PyObject *operation) {
-  PyObject *address = PyObject_GetAttr(operation, str_address); /* new */
+  if (address_slot.get == NULL && !attribute_find(&address_slot, (PyObject *)operation->ob_type, "address")) return NULL;
+  PyObject *address = attribute_get(&address_slot, operation); /* new */
   if (address == NULL) return NULL;
   unsigned long long op = PyLong_AsUnsignedLongLong(address);
   Py_DecRef(address);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor.h"
 
+#include "attribute.h"
 #include "gorovod.h"
 
 /* ---- DLPack 1: the parts that are used here ------------------------------ */
@@ -60,18 +61,18 @@ static bool is_contiguous(const struct dl_tensor *t) {
 static PyTypeObject *plain_types[2];                    /* torch.Tensor and torch.nn.Parameter */
 static int (*view_of)(void *object, struct dl_tensor *); /* NULL: ask by methods */
 static PyObject *dtype_numbers;
-/* Methods of torch.Tensor, unbound; and names of its properties. */
+/* Methods of torch.Tensor, unbound; and its properties. */
 static PyObject *data_ptr, *is_neg, *is_contiguous_method, *storage_method;
-static PyObject *name_dtype, *name_shape, *name_is_cpu;
+static struct attribute dtype, shape, is_cpu;
 
 int tensor_setup(PyObject *types, PyObject *methods, PyObject *api, PyObject *dtypes) {
   if (!PyArg_ParseTuple(types, "OO:types", &plain_types[0], &plain_types[1]) ||
       !PyArg_ParseTuple(methods, "OOOO:methods", &data_ptr, &is_neg, &is_contiguous_method, &storage_method))
     return -1;
-  name_dtype = PyUnicode_InternFromString("dtype");
-  name_shape = PyUnicode_InternFromString("shape");
-  name_is_cpu = PyUnicode_InternFromString("is_cpu");
-  if (name_dtype == NULL || name_shape == NULL || name_is_cpu == NULL) return -1;
+  PyObject *class = (PyObject *)plain_types[0];
+  if (!attribute_find(&dtype, class, "dtype") || !attribute_find(&shape, class, "shape") ||
+      !attribute_find(&is_cpu, class, "is_cpu"))
+    return -1;
   view_of = NULL;
   if (api != Py_None) {
     struct dl_api *dl = PyCapsule_GetPointer(api, "dlpack_exchange_api");
@@ -129,18 +130,18 @@ static bool view_by_dlpack(PyObject *tensor, struct view *view) {
 
 /* As tensor_look, by methods and properties. Tensors of another layout than strided have no address. */
 static bool view_by_methods(PyObject *tensor, struct view *view) {
-  if (!is(PyObject_GetAttr(tensor, name_is_cpu), Py_True)) return false;
+  if (!is(attribute_get(&is_cpu, tensor), Py_True)) return false;
   if (!ask(is_contiguous_method, tensor, Py_True)) return false;
-  PyObject *type = PyObject_GetAttr(tensor, name_dtype);
+  PyObject *type = attribute_get(&dtype, tensor); /* new */
   PyObject *number = type == NULL ? NULL : PyDict_GetItemWithError(dtype_numbers, type);
   Py_DecRef(type);
   if (number == NULL) return false;
   view->dtype = (int)PyLong_AsLongLong(number);
-  PyObject *shape = PyObject_GetAttr(tensor, name_shape);
-  if (shape == NULL) return false;
-  Py_ssize_t ndim = PyTuple_Size(shape);
-  for (int i = 0; i < ndim && i < MAX_NDIM; i++) view->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
-  Py_DecRef(shape);
+  PyObject *lengths = attribute_get(&shape, tensor); /* new */
+  if (lengths == NULL) return false;
+  Py_ssize_t ndim = PyTuple_Size(lengths);
+  for (int i = 0; i < ndim && i < MAX_NDIM; i++) view->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(lengths, i));
+  Py_DecRef(lengths);
   if (ndim < 0 || ndim > MAX_NDIM || PyErr_Occurred()) return false;
   view->ndim = (int)ndim;
   view->data = address_of(tensor);

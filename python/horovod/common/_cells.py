@@ -264,14 +264,14 @@ class Pool(Generic[AnyCell]):
     """Cells of one class, made on demand, and then reused."""
 
     def __init__(self, cell_class: type[AnyCell]) -> None:
-        self._class = cell_class
+        self.cell_class = cell_class
         self.free: list[AnyCell] = []  # the last one is the next one; the extension takes and returns cells, too
 
     def grow(self) -> None:
         """Make more cells."""
         memory = (_Memory * _AT_ONCE)()
         view = memoryview(memory).cast("B")
-        cells = [self._class(self.free, memory, view, i) for i in range(_AT_ONCE)]
+        cells = [self.cell_class(self.free, memory, view, i) for i in range(_AT_ONCE)]
         cells.reverse()
         self.free.extend(cells)
 

@@ -76,7 +76,7 @@ def find(
         module = _load(file)
         module.setup(
             functions, _cells.LAYOUT, _lib.error, _lib.WAIT_SLICE_MS,
-            pool.free, pool.grow, kinds, names, names["_handle_map"], group, get, locked,
+            pool.cell_class, pool.free, pool.grow, kinds, names, names["_handle_map"], group, get, locked,
             (tensor, torch.nn.Parameter), (tensor.data_ptr, tensor.is_neg, tensor.is_contiguous, storage),
             getattr(tensor, "__dlpack_c_exchange_api__", None), dtypes,
         )  # fmt: skip
