@@ -189,11 +189,20 @@ def test_an_interrupt_of_a_call_to_java_is_an_interrupt():
         calls()
 
 
-def test_the_driver_says_that_spark_runs_the_tasks_already(spark):
-    job = SparkJob(spark, "run", 2, "sleeps", lambda: iter([time.sleep(2)] * 0), lambda *_: None)
+def test_the_driver_says_that_spark_runs_the_tasks_already(spark, tmp_path):
+    seen = tmp_path / "seen"
+
+    def waits():
+        until = time.monotonic() + 120
+        while not seen.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        return iter([])
+
+    job = SparkJob(spark, "run", 2, "waits", waits, lambda *_: None)
     while not job.wait(0.01) and _cluster.running(spark.sparkContext, job.group) < 2:
         pass
     assert not job.wait(0)
+    seen.touch()
     job.end(60)
 
 

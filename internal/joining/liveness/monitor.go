@@ -8,7 +8,6 @@ package liveness
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -272,9 +271,8 @@ func (m *Monitor) awaitNews(rank int, limit time.Duration) *rendezvous.Death {
 // onLost handles the loss of the rendezvous. A rank that serves it may have left in order, with its goodbye still
 // under way.
 func (m *Monitor) onLost(err error) {
-	server := m.server()
-	if server == "" {
-		m.Abort(err) // "the launcher is gone"
+	if m.server() == "" {
+		m.Abort(err)
 		return
 	}
 	tick := time.NewTicker(newsDelay / 50)
@@ -290,7 +288,7 @@ func (m *Monitor) onLost(err error) {
 			}
 		}
 	}
-	m.Abort(fmt.Errorf("%s, which serves the rendezvous, is gone: %w", server, err))
+	m.Abort(err)
 }
 
 // server names the rank that serves the rendezvous; empty if the launcher does.
@@ -298,16 +296,7 @@ func (m *Monitor) server() string {
 	if m.Session == nil {
 		return ""
 	}
-	return ServedBy(m.Session, m.Members)
-}
-
-// ServedBy names the rank that serves the rendezvous, which is rank 0; empty for the launcher. members may be empty
-// while they are unknown.
-func ServedBy(s *rendezvous.Session, members roster.Members) string {
-	if name := s.ServedBy(); name == "" || len(members) == 0 {
-		return name
-	}
-	return members.Describe(0)
+	return m.Session.ServedBy()
 }
 
 // Abort fails this rank's operations, and those of all ranks that it can reach. Before Connected it does nothing.

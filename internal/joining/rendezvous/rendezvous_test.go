@@ -436,7 +436,33 @@ func TestLauncherLost(t *testing.T) {
 		t.Errorf("afterwards: %v", err)
 	}
 	s.OnLost(func(err error) { lost <- err })
-	<-lost
+	if text := (<-lost).Error(); text != "the launcher is gone" {
+		t.Errorf("the error is %q", text)
+	}
+}
+
+// Where a rank serves, it is named, by the best name that the session knows.
+func TestServingRankLost(t *testing.T) {
+	for name, want := range map[string]string{
+		"":                 "rank 0, which serves the rendezvous, is gone",
+		"rank 0 on host h": "rank 0 on host h, which serves the rendezvous, is gone",
+	} {
+		srv, addr := serve(t, 1)
+		srv.ServedBy = "rank 0"
+		s := join(t, addr, options(0, 1))
+		if name != "" {
+			s.NameServer(name)
+		}
+		srv.Close()
+		lost := make(chan error, 1)
+		s.OnLost(func(err error) { lost <- err })
+		if err := <-lost; !errors.Is(err, ErrLost) || err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
+		}
+		if _, err := s.Ask(bounded(t)); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("a question: %q, want %q", err, want)
+		}
+	}
 }
 
 func TestStrangersDoNotDisturb(t *testing.T) {

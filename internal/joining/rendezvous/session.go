@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"runtime"
 	"slices"
@@ -16,9 +15,6 @@ import (
 	"github.com/gorovod/gorovod/internal/base/auth"
 	"github.com/gorovod/gorovod/internal/base/guard"
 )
-
-// ErrLost: the connection to the launcher has ended by itself.
-var ErrLost = errors.New("the launcher is gone")
 
 var errClosed = errors.New("the session has been closed")
 
@@ -57,7 +53,6 @@ type Session struct {
 	addr   string // the address that conn connects to
 	fd     int
 	agreed uint64
-	server string        // the process that serves; empty for the launcher
 	ended  chan struct{} // closed when the connection has ended; err says why
 	judged chan struct{} // closed when there is a verdict
 	failed chan struct{} // closed when there is a verdict that says more than that a rank has left
@@ -65,6 +60,7 @@ type Session struct {
 	writing sync.Mutex
 
 	mu      sync.Mutex
+	server  string    // the process that serves; empty for the launcher
 	changed sync.Cond // signalled when a death arrives, or the session ends
 	closing bool      // Close was called: it is the cause of whatever ends the session now
 	err     error     // set once, before ended is closed
@@ -169,19 +165,12 @@ func (s *Session) Addr() string { return s.addr }
 // the job has it.
 func (s *Session) Generation() uint64 { return s.agreed }
 
-// ServedBy names the process that serves, such as "rank 0"; empty for the launcher.
-func (s *Session) ServedBy() string { return s.server }
-
 // read is the goroutine that reads frames until the connection ends.
 func (s *Session) read() {
 	for {
 		m, err := decode(s.conn)
 		if err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // which say no more than ErrLost
-				s.end(ErrLost)
-			} else {
-				s.end(fmt.Errorf("%w: %w", ErrLost, err))
-			}
+			s.end(s.lost(err))
 			return
 		}
 		if m.Type == typePing {
@@ -415,7 +404,7 @@ func (s *Session) write(m message) error {
 	}
 	s.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := s.conn.Write(frame); err != nil {
-		s.end(fmt.Errorf("%w: %w", ErrLost, err))
+		s.end(s.lost(err))
 		return s.cause()
 	}
 	return nil

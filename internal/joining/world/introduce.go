@@ -33,6 +33,7 @@ func (w *World) introduce(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	w.session.NameServer(members.Describe(0))
 	return w.adopt(members)
 }
 

@@ -5,8 +5,6 @@ package world
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -139,9 +137,6 @@ func (w *World) meet(ctx context.Context, o Options) error {
 	}
 	session.Report(err.Error())
 	session.Close()
-	if server := liveness.ServedBy(session, w.members); server != "" && errors.Is(err, rendezvous.ErrLost) {
-		return fmt.Errorf("%s, which serves the rendezvous, is gone: %w", server, err)
-	}
 	return err
 }
 
