@@ -265,6 +265,12 @@ docs: ## the documentation as pages: build/docs/index.html; broken links are err
 bench: prepare build ## this machine's limits, this engine and its peers: build/bench.json, build/bench.svg
 	build/gorovod bench -n $(BENCHNP) --python $(python) --json build/bench.json --plot build/bench.svg $(BENCHFLAGS)
 
+# Without variables: the default cells. BENCHFLAGS='-gorovod FILE' measures another build.
+.PHONY: bench-hosts
+bench-hosts: prepare build ## hosts made of network namespaces: this engine by turns with gloo and Open MPI over TCP, 10 minutes (root; one cell: HOSTS=4 RANKS=1 RATE=1gbit DELAY=0; PAGE=docs/performance.md)
+	$(GO) build -o build/bench-hosts ./bench/hosts
+	build/bench-hosts -hosts '$(HOSTS)' -ranks '$(RANKS)' -rate '$(RATE)' -delay '$(DELAY)' -python $(python) -json build/bench-hosts.json -plot $(or $(PLOT),build/bench-hosts.svg) $(if $(PAGE),-page $(PAGE)) $(BENCHFLAGS)
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s) each
 	scripts/fuzz.sh $(FUZZTIME)

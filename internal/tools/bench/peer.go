@@ -33,8 +33,9 @@ const (
 // contender is a job whose ranks wait for orders. Its methods belong to one goroutine.
 type contender struct {
 	name  string
-	about string   // versions
-	modes []string // the modes that it has
+	about string        // versions
+	modes []string      // the modes that it has
+	limit time.Duration // for one order
 
 	np       int
 	args     []string // horovodrun's
@@ -50,7 +51,7 @@ type contender struct {
 
 // newContender makes a job of np ranks that connect to a socket in dir. For command, see launch.
 func newContender(dir, name, about string, np int, modes ...string) (*contender, error) {
-	c := &contender{name: name, about: about, np: np, modes: modes, env: os.Environ()}
+	c := &contender{name: name, about: about, np: np, modes: modes, env: os.Environ(), limit: orderLimit}
 	path := filepath.Join(dir, name)
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -71,6 +72,12 @@ func (c *contender) launch(ctx context.Context, slots int, show io.Writer, comma
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", c.args...)
 	cmd.Args[0] = "horovodrun"
 	cmd.Env = c.env
+	return c.start(cmd, show)
+}
+
+// start starts the job's launcher. cmd has been made for a context, whose end ends the launcher. show takes the job's
+// output; it may be nil.
+func (c *contender) start(cmd *exec.Cmd, show io.Writer) error {
 	cmd.Stdout, cmd.Stderr = &c.output, &c.output
 	if show != nil {
 		cmd.Stdout, cmd.Stderr = show, io.MultiWriter(show, &c.output)
@@ -130,7 +137,7 @@ func (c *contender) do(ctx context.Context, t *task, reps int) ([]float64, error
 	defer stop()
 	order := t.order(reps)
 	for _, conn := range c.conns {
-		conn.SetDeadline(time.Now().Add(orderLimit))
+		conn.SetDeadline(time.Now().Add(c.limit))
 		if _, err := io.WriteString(conn, order); err != nil {
 			return nil, c.explain(err)
 		}
