@@ -43,16 +43,17 @@ echo "release: gorovod $version of ${commit:0:12}"
 
 # ---- the files of the release: a wheel and an archive for each machine
 
-# archive MACHINE: makes the archive with the command, the library, its header and the licences, for users without
-# Python.
+# archive MACHINE: makes the archive with the command, its man pages, the library, its header and the licences, for users
+# without Python. The wheel must have been made before.
 archive() {
   local name=gorovod-$version-linux-$1 from=build/wheel-$1
   rm -rf "build/$name"
-  mkdir -p "build/$name"/{bin,lib,include,share}
+  mkdir -p "build/$name"/{bin,lib,include}
   cp "$from/gorovod" "build/$name/bin/"
   ln -s gorovod "build/$name/bin/horovodrun"
   cp "$from"/libgorovod*.so "build/$name/lib/"
   cp include/gorovod.h "build/$name/include/"
+  cp -r "$from/share" "build/$name/" # man pages and completions, which packing the wheel has written
   cp LICENSE README.md CHANGELOG.md internal/tools/notices/THIRD_PARTY_NOTICES.txt "$from/gorovod.cdx.json" "build/$name/"
   tar -C build --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -n9 >"$out/$name.tar.gz"
   cp "$from/gorovod.cdx.json" "$out/$name.cdx.json"
@@ -60,6 +61,7 @@ archive() {
 }
 
 for m in "$machine" $(printf '%s\n' "${MACHINES[@]}" | grep -vx "$machine"); do
+  rm -rf "build/wheel-$m"
   make --no-print-directory wheel-files OUT="build/wheel-$m" MACHINE="$m" GOARCH="${GOARCH[$m]}"
   GOROVOD_WHEEL_BUILD=build/wheel-$m GOROVOD_WHEEL_NATIVE=build/wheel-$machine build/wheel-tools/bin/python -m hatchling build -t wheel -d "$out"
   archive "$m"
@@ -71,6 +73,10 @@ cp LICENSE internal/tools/notices/THIRD_PARTY_NOTICES.txt "$out/"
 wheel() { echo "$out/gorovod-$version-py3-none-"*"_$1.whl"; }
 for m in "${MACHINES[@]}"; do
   [ -f "$(wheel "$m")" ] || die "there is no wheel of gorovod $version for $m"
+  contents=$(tar -tzf "$out/gorovod-$version-linux-$m.tar.gz")
+  for file in bin/{gorovod,horovodrun} lib/libgorovod.so include/gorovod.h share/man/man1/{gorovod,horovodrun}.1 LICENSE THIRD_PARTY_NOTICES.txt; do
+    grep -qx "gorovod-$version-linux-$m/$file" <<<"$contents" || die "the archive for $m has no $file"
+  done
   build/release-tools/bin/python scripts/check_sbom.py "$out/gorovod-$version-linux-$m.cdx.json"
 done
 build/release-tools/bin/twine check --strict "$out"/*.whl

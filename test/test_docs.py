@@ -1,12 +1,14 @@
 """What the documentation shows is true: programs run, blocks of Python are Python, commands and options exist."""
 
 import ast
+import json
 import os
 import re
 import subprocess
 import sys
 import textwrap
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,8 @@ def test_first_program_prints_what_the_page_shows(page, ranks, tmp_path):
         assert [float(one) for one in printed] == [pytest.approx(float(number), rel=0.01, abs=0.001)], line
 
 
-def test_ps_prints_what_the_readme_shows(tmp_path):
+def test_commands_print_what_the_readme_shows_of_ranks_that_wait(tmp_path):
+    """``gorovod ps``, ``gorovod top`` and the page have a line each in the README, all three of such a job."""
     folder = tmp_path / "mnist"
     folder.mkdir()
     (folder / "train.py").write_text(
@@ -56,23 +59,51 @@ def test_ps_prints_what_the_readme_shows(tmp_path):
         "    time.sleep(0.05)\n"
         "hvd.allreduce(torch.ones(1), name='loss')\n"
     )
-    shown = re.search(r"^  rank 1 waits for rank 0 in .*$", (ROOT / "README.md").read_text(), re.MULTILINE)[0]
-    told = ""
-    ps = [Path(HOROVODRUN).with_name("gorovod"), "ps"]
-    with subprocess.Popen([HOROVODRUN, "-np", "2", sys.executable, "train.py"], cwd=folder) as job:
+    starts = {"ps": "  rank 1 waits for rank 0 in ", "top": "Rank 0: its program", "page": "All wait for rank 0 "}
+    readme = (ROOT / "README.md").read_text()
+    shown = {name: re.search(rf"^{start}.*$", readme, re.MULTILINE)[0].strip() for name, start in starts.items()}
+    gorovod = Path(HOROVODRUN).with_name("gorovod")
+
+    def told(*command):
+        return subprocess.run([gorovod, *command], capture_output=True, text=True, timeout=60).stdout
+
+    def line_of_ps():
+        mine = re.search(rf"^{job.pid} .*\n((?:  .*\n)*)", told("ps"), re.MULTILINE)
+        return " ".join(mine[1].split()) if mine else ""
+
+    def line_of_top():
+        return "".join(re.findall(r"^Rank 0: .*", told("top", "--once", str(job.pid)), re.MULTILINE))
+
+    def line_of_page():
+        with urllib.request.urlopen(f"{address}snapshot", timeout=60) as answer:
+            return json.load(answer)["sentence"]
+
+    without = re.compile(r"(\d+m)?\d+(\.\d)? ?(s|%)|:\d+")  # times, shares and line numbers
+    seen = {}
+    command = [HOROVODRUN, "-np", "2", "--dashboard", sys.executable, "train.py"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as job:
         try:
-            for _ in range(600):
-                jobs = subprocess.run(ps, capture_output=True, text=True, timeout=60, check=True).stdout
-                mine = re.search(rf"^{job.pid} .*\n((?:  .*\n)*)", jobs, re.MULTILINE)
-                told = " ".join(mine[1].split()) if mine else ""
-                if "; rank 0 is in " in told:
-                    break
-                time.sleep(0.1)
+            address = re.search(r"http://\S+/", job.stderr.readline())[0]
+            for name, line in ("ps", line_of_ps), ("top", line_of_top), ("page", line_of_page):
+                until = time.monotonic() + 60
+                while time.monotonic() < until:
+                    assert job.poll() is None, job.stderr.read()
+                    seen[name] = line()
+                    if without.sub("N", seen[name]) == without.sub("N", shown[name]):
+                        break
+                    time.sleep(0.1)
         finally:
             (folder / "go").touch()
-    assert job.returncode == 0
-    without = re.compile(r"\d+(\.\d)? s|:\d+")  # times and line numbers
-    assert without.sub("N", told) == without.sub("N", shown.strip())
+            errors = job.stderr.read()
+    assert job.returncode == 0, errors
+    assert {name: without.sub("N", line) for name, line in seen.items()} == {
+        name: without.sub("N", line) for name, line in shown.items()
+    }
+
+
+def test_the_readme_is_short():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 110, len(lines)
 
 
 def shell_lines(page):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -114,20 +115,41 @@ def install(**env):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_install_leaves_the_systems_python_alone(tmp_path):
-    """The environment is that of a Python with the file by which a distribution says that pip must not change it."""
-    python = tmp_path / "python3"
-    managed = tmp_path / "lib"
-    managed.mkdir()
-    (managed / "EXTERNALLY-MANAGED").touch()
-    start = f"import sysconfig; sysconfig.get_path = lambda name: {str(managed)!r}\n"
-    (tmp_path / "sitecustomize.py").write_text(start)
+@pytest.fixture
+def managed(tmp_path):
+    """A Python with the file by which a distribution says that pip must not change it."""
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "EXTERNALLY-MANAGED").touch()
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sysconfig\n"
+        "path = sysconfig.get_path\n"
+        f"sysconfig.get_path = lambda name, *more: {str(folder)!r} if name == 'stdlib' else path(name, *more)\n"
+    )
     # Not in a virtual environment, whatever runs this test.
     base = Path(sys.base_prefix) / "bin" / "python3"
-    program(python, f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {base} "$@"\n')
-    status, said = install(PYTHON=str(python))
+    program(tmp_path / "python3", f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {base} "$@"\n')
+    return tmp_path / "python3"
+
+
+def test_install_leaves_the_systems_python_alone(managed):
+    status, said = install(PYTHON=str(managed))
     assert status == 1 and "the system's package manager keeps the packages of" in said, said
     assert "python3 -m venv --system-site-packages ~/gorovod-venv" in said and "make install" in said, said
+
+
+def test_the_page_says_what_to_type_when_pip_refuses(managed, tmp_path):
+    """pip refuses such a Python before it reads what it is to install, so only a page can say how to go on."""
+    command = [managed, "-m", "pip", "install", "--no-index", tmp_path / "nothing"]
+    (tmp_path / "nothing").mkdir()
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    if "No module named pip" in done.stderr:
+        pytest.skip(f"the Python in {sys.base_prefix} has no pip (Debian: python3-pip)")
+    reason = re.search("^error: (.*)$", done.stderr, re.MULTILINE)
+    assert done.returncode == 1 and reason, done
+    page = (ROOT / "docs/start.md").read_text()
+    advice = page.partition(f"`{reason[1]}`")[2].partition("\n## ")[0]
+    assert "\npython3 -m venv --system-site-packages ~/venv && . ~/venv/bin/activate\npip install ." in advice
 
 
 def test_install_needs_pip(tmp_path):

@@ -1,5 +1,6 @@
 """What the repository promises those who change it: hooks, workflows, forms, and versions that agree."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -66,12 +67,45 @@ def test_make_hooks_turns_them_on(tmp_path):
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
-def test_workflows_pin_actions_and_have_no_secret(workflow):
+def test_workflows_name_versions_and_have_no_secret(workflow):
+    """An action is one version: its tag, or the commit that scripts/pin_actions.sh has found for the tag."""
     text = workflow.read_text()
     used = re.findall(r"uses: (.*)", text)
-    assert used and all(re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one) for one in used), used
+    version = r"[\w.-]+/[\w./-]+@(v\d+\.\d+\.\d+|[0-9a-f]{40} # v\d+\.\d+\.\d+)"
+    assert used and all(re.fullmatch(version, one) for one in used), used
     assert "secrets." not in text and not re.search(r"(?i)password|api[-_]?token", text)
     assert re.search(r"^permissions:\n  contents: read$", text, re.MULTILINE)
+
+
+def test_actions_are_pinned_to_the_commits_of_their_tags(tmp_path):
+    """Folders stand for GitHub. One tag is annotated, so that its object is not the commit."""
+
+    def git(*words):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    commits = {}
+    for name, tag in ("light", ["tag", "v1.2.3"]), ("annotated", ["tag", "-am", "a release", "v4.5.6"]):
+        folder = str(tmp_path / "github" / "of" / name)
+        git("init", "-q", folder)
+        git("-C", folder, "commit", "-qm", "a: begin", "--allow-empty")
+        git("-C", folder, *tag)
+        commits[name] = git("-C", folder, "rev-parse", "HEAD")
+    workflow = tmp_path / "ci.yml"
+    text = "      - uses: of/light@v1.2.3\n      - uses: of/annotated/part@v4.5.6\n        uses: of/light@v1.2.3\n"
+    workflow.write_text(text)
+    redirect = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.file://{tmp_path}/github/.insteadOf"}
+    env = {**os.environ, **redirect, "GIT_CONFIG_VALUE_0": "https://github.com/"}
+    command = [ROOT / "scripts/pin_actions.sh", workflow]
+    light, annotated = f"{commits['light']} # v1.2.3", f"{commits['annotated']} # v4.5.6"
+    pinned = text.replace("v1.2.3", light).replace("v4.5.6", annotated)
+    for _ in range(2):  # the second time there is nothing to do
+        subprocess.run(command, env=env, check=True)
+        assert workflow.read_text() == pinned
+    workflow.write_text(text + "      - uses: of/light@v7.8.9\n")
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and "https://github.com/of/light has no tag v7.8.9" in done.stderr, done
+    assert "# v" not in workflow.read_text()
 
 
 def test_the_workflows_run_what_a_person_runs():

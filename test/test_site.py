@@ -24,6 +24,7 @@ QUESTIONS = {
     "slurm": "schedulers",
     "out of memory": "errors#a-rank-has-failed",
     "install": "start",
+    "externally managed": "start",
     "checkpoint": "elastic",
     "nccl": "gpu",
     "kubernetes": "kubernetes",

@@ -37,7 +37,9 @@ WORDS = {
     "profiling": ["profile", "profiling", "timeline", "straggler"],
     "schedulers": ["slurm", "srun", "sbatch", "torchrun", "mpirun", "lsf"],
     "security": ["tls", "secret", "encryption", "certificate", "password"],
-    "start": ["install", "pip", "begin", "tutorial", "getting started", "shard", "sampler", "dataset"],
+    "start": [
+        "install", "pip", "externally managed", "begin", "tutorial", "getting started", "shard", "sampler", "dataset",
+    ],
     "torch_compile": ["compile", "torch.compile"],
     "torch_distributed": ["ddp", "fsdp", "process group"],
 }  # fmt: skip
