@@ -53,7 +53,8 @@ typedef struct PyModuleDef {
   void *m_slots, *m_traverse, *m_clear, *m_free;
 } PyModuleDef;
 
-extern PyTypeObject PyLong_Type, PyFloat_Type, PyUnicode_Type, PyTuple_Type, PyList_Type, PyBytes_Type;
+extern PyTypeObject PyLong_Type, PyFloat_Type, PyUnicode_Type, PyTuple_Type, PyList_Type, PyBytes_Type,
+    PyDict_Type;
 extern PyObject _Py_NoneStruct, _Py_TrueStruct;
 #define Py_None (&_Py_NoneStruct)
 #define Py_True (&_Py_TrueStruct)
@@ -104,6 +105,8 @@ int PyDict_SetItem(PyObject *, PyObject *, PyObject *);
 int PyDict_DelItem(PyObject *, PyObject *);
 void *PyMem_Malloc(size_t);
 void PyMem_Free(void *);
+PyObject *PyCapsule_New(void *, const char *, void (*)(PyObject *));
+int PyCapsule_IsValid(PyObject *, const char *);
 void *PyCapsule_GetPointer(PyObject *, const char *);
 
 PyThreadState *PyEval_SaveThread(void);

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include "abi.h"
+#include "arrays.h"
 #include "attribute.h"
 #include "cells.h"
 #include "gorovod.h"
@@ -41,41 +42,10 @@ static PyObject *globals;         /* dict with "_handles": an iterator that make
 static PyObject *group_class;     /* the class of groups that this file submits */
 static PyObject *plain_get;       /* the `get` of operations that this file submits */
 static PyObject *locked;          /* whether another thread is changing handle_map or its operations */
-static bool enabled;
 
 static PyObject *zero, *one; /* numbers of threads that wait for an operation */
 static struct attribute flags_slot, get_slot, keeps_slot; /* of operations, not of groups */
 static PyObject *str_waiting, *str_handles, *str_operations;
-
-static PyObject *none(void) {
-  Py_IncRef(Py_None);
-  return Py_None;
-}
-
-static void fill(struct cell *cell, const struct request *request, uint32_t flags) {
-  gorovod_op *op = &cell->op;
-  op->size = sizeof *op;
-  op->flags = flags;
-  op->type = request->type;
-  op->dtype = request->input.dtype;
-  op->reduce_op = request->reduce_op;
-  op->root_rank = request->root_rank;
-  op->process_set = request->process_set;
-  op->device = HOST_MEMORY;
-  op->priority = 0;
-  op->ndim = request->input.ndim;
-  op->prescale = request->prescale;
-  op->postscale = request->postscale;
-  for (int i = 0; i < op->ndim; i++) cell->shape[i] = request->input.shape[i];
-  op->shape = cell->shape;
-  op->name = NULL;
-  if (request->named) {
-    memcpy(cell->name, request->name, strlen(request->name) + 1);
-    op->name = cell->name;
-  }
-  op->input = request->input.data;
-  op->output = request->target;
-}
 
 /* Fills the operation's slots, as Python code does. False with an exception if that fails. */
 static bool fill_slots(PyObject *operation, const struct request *request, PyObject *storage, uint32_t flags) {
@@ -123,7 +93,7 @@ static PyObject *hand_over(struct slot slot, const struct request *request, PyOb
 static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   struct request request;
-  if (!enabled || n != ARGUMENTS) return none();
+  if (!enabled || pool.free == NULL || n != ARGUMENTS) return none();
   enum look look = read_request(args, &request);
   if (look != PLAIN) return look == RAISED ? NULL : none();
   PyObject *storage = tensor_storage(request.tensor); /* new */
@@ -134,7 +104,7 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     return NULL;
   }
   uint32_t flags = GOROVOD_WILL_WAIT | RELEASE_IF_OK;
-  fill(slot.cell, &request, flags);
+  fill_cell(slot.cell, &request, flags);
   int status = engine.enqueue(&slot.cell->op, &slot.cell->handle);
   if (status != GOROVOD_OK) {
     give_slot(&pool, slot);
@@ -166,7 +136,7 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n) {
 static PyObject *submit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   struct request request;
-  if (!enabled || n != ARGUMENTS + 1) return none();
+  if (!enabled || pool.free == NULL || n != ARGUMENTS + 1) return none();
   enum look look = read_request(args, &request);
   if (look != PLAIN) return look == RAISED ? NULL : none();
   PyObject *storage = tensor_storage(request.tensor); /* new */
@@ -177,7 +147,7 @@ static PyObject *submit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     return NULL;
   }
   uint32_t flags = RELEASE_IF_OK | (args[ARGUMENTS] == Py_True ? GOROVOD_WILL_WAIT : 0);
-  fill(slot.cell, &request, flags);
+  fill_cell(slot.cell, &request, flags);
   PyObject *handle = hand_over(slot, &request, storage, flags); /* new */
   Py_DecRef(storage);
   if (handle == NULL) {
@@ -214,7 +184,7 @@ static enum look describe(struct batch *batch, struct request *request, uint32_t
     return RAISED;
   }
   request->named = false;
-  fill(slot.cell, request, flags);
+  fill_cell(slot.cell, request, flags);
   bool done = fill_slots(slot.operation, request, storage, flags) &&
               PyList_Append(batch->operations, slot.operation) == 0;
   if (done) batch->ops[batch->n++] = &slot.cell->op;
@@ -251,7 +221,7 @@ enum {
 static PyObject *submit_group(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
   struct request request = {.root_rank = 0};
-  if (!enabled || n != G_ARGUMENTS) return none();
+  if (!enabled || pool.free == NULL || n != G_ARGUMENTS) return none();
   PyObject *tensors = args[G_TENSORS], *outputs = args[G_OUTPUTS], *name = args[G_NAME];
   if (tensors->ob_type != &PyList_Type || outputs->ob_type != &PyList_Type ||
       (name != Py_None && name->ob_type != &PyBytes_Type))
@@ -395,7 +365,7 @@ static PyObject *take_many(PyObject *handle, PyObject *group, bool waits) {
  * waits for it. */
 static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
-  if (!enabled || n != 2 || args[0]->ob_type != &PyLong_Type) return none();
+  if (!enabled || pool.free == NULL || n != 2 || args[0]->ob_type != &PyLong_Type) return none();
   PyObject *handle = args[0], *entry = PyDict_GetItemWithError(handle_map, handle);
   if (entry == NULL) return PyErr_Occurred() ? NULL : none();
   bool waits = args[1] == Py_True;
@@ -417,16 +387,26 @@ static PyObject *enable(PyObject *module, PyObject *value) {
   return none();
 }
 
-/* setup(functions, layout, error, wait_ms, class, free, grow, kinds, globals, handle_map, group, get, locked, types,
- *       methods, api, dtypes)
+/* setup_engine(functions, layout, error): see cells_setup. All else is to be set up after it. */
+static PyObject *setup_engine(PyObject *module, PyObject *args) {
+  (void)module;
+  PyObject *functions, *layout, *error;
+  if (!PyArg_ParseTuple(args, "OOO:setup_engine", &functions, &layout, &error) ||
+      cells_setup(functions, layout, error) != 0)
+    return NULL;
+  enabled = true;
+  return none();
+}
+
+/* setup(wait_ms, class, free, grow, kinds, globals, handle_map, group, get, locked, types, methods, api, dtypes)
  *
- * The objects are described above, at cells_setup, and at tensor_setup. Raises ValueError if they do not fit. */
+ * The objects are described above, and at tensor_setup. */
 static PyObject *setup(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *functions, *layout, *error, *class, *objects[7], *kinds, *types, *methods, *api, *dtypes;
+  PyObject *class, *objects[7], *kinds, *types, *methods, *api, *dtypes;
   unsigned long long slice;
-  if (!PyArg_ParseTuple(args, "OOOKOOOOOOOOOOOOO:setup", &functions, &layout, &error, &slice, &class, &objects[0],
-                        &objects[1], &kinds, &objects[2], &objects[3], &objects[4], &objects[5], &objects[6], &types,
+  if (!PyArg_ParseTuple(args, "KOOOOOOOOOOOOO:setup", &slice, &class, &objects[0], &objects[1], &kinds, &objects[2],
+                        &objects[3], &objects[4], &objects[5], &objects[6], &types,
                         &methods, &api, &dtypes))
     return NULL;
   PyObject **strings[] = {&str_waiting, &str_handles, &str_operations};
@@ -437,7 +417,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   }
   zero = PyLong_FromLong(0);
   one = PyLong_FromLong(1);
-  if (zero == NULL || one == NULL || cells_setup(functions, layout, error) != 0 ||
+  if (zero == NULL || one == NULL || 
       tensor_setup(types, methods, api, dtypes) != 0 || request_setup(kinds) != 0 ||
       !attribute_find(&flags_slot, class, "flags") || !attribute_find(&get_slot, class, "get") ||
       !attribute_find(&keeps_slot, class, "keeps"))
@@ -448,12 +428,14 @@ static PyObject *setup(PyObject *module, PyObject *args) {
     Py_IncRef(objects[i]); /* for ever, as the module */
   }
   wait_ms = (int64_t)slice;
-  enabled = true;
   return none();
 }
 
 static PyMethodDef functions[] = {
+    {"setup_engine", setup_engine, METH_VARARGS, NULL},
     {"setup", setup, METH_VARARGS, NULL},
+    {"setup_arrays", setup_arrays, METH_VARARGS, NULL},
+    {"run_on_array", (PyCFunction)(void (*)(void))run_on_array, METH_FASTCALL, NULL},
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, NULL},
     {"submit", (PyCFunction)(void (*)(void))submit, METH_FASTCALL, NULL},
     {"submit_group", (PyCFunction)(void (*)(void))submit_group, METH_FASTCALL, NULL},
@@ -464,7 +446,7 @@ static PyMethodDef functions[] = {
 
 static PyModuleDef definition = {
     .m_base = {.ob_base = {.ob_refcnt = 1}},
-    .m_name = "horovod.torch._calls",
+    .m_name = "horovod.common._calls",
     .m_size = -1,
     .m_methods = functions,
 };

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cells.h"
 
+#include <string.h>
+
 #include "attribute.h"
+#include "request.h"
 
 struct engine engine;
+bool enabled;
 
 static PyObject *error_of;
 static struct attribute address_slot; /* of all cells */
@@ -28,6 +32,11 @@ int cells_setup(PyObject *functions, PyObject *layout, PyObject *error) {
   engine.release = (int (*)(int64_t))(uintptr_t)f[4];
   engine.given_output = (void *(*)(void *, size_t, int, const int64_t *))(uintptr_t)f[5];
   return 0;
+}
+
+PyObject *none(void) {
+  Py_IncRef(Py_None);
+  return Py_None;
 }
 
 struct cell *cell_around(const void *op) {
@@ -66,6 +75,31 @@ bool take_slot(const struct pool *pool, struct slot *slot) {
 void give_slot(const struct pool *pool, struct slot slot) {
   if (PyList_Append(pool->free, slot.operation) != 0) PyErr_Clear();
   Py_DecRef(slot.operation);
+}
+
+void fill_cell(struct cell *cell, const struct request *request, uint32_t flags) {
+  gorovod_op *op = &cell->op;
+  op->size = sizeof *op;
+  op->flags = flags;
+  op->type = request->type;
+  op->dtype = request->input.dtype;
+  op->reduce_op = request->reduce_op;
+  op->root_rank = request->root_rank;
+  op->process_set = request->process_set;
+  op->device = HOST_MEMORY;
+  op->priority = 0;
+  op->ndim = request->input.ndim;
+  op->prescale = request->prescale;
+  op->postscale = request->postscale;
+  for (int i = 0; i < op->ndim; i++) cell->shape[i] = request->input.shape[i];
+  op->shape = cell->shape;
+  op->name = NULL;
+  if (request->named) {
+    memcpy(cell->name, request->name, strlen(request->name) + 1);
+    op->name = cell->name;
+  }
+  op->input = request->input.data;
+  op->output = request->target;
 }
 
 int status_of(const struct cell *cell) { return __atomic_load_n(&cell->status, __ATOMIC_ACQUIRE); }

@@ -37,6 +37,9 @@ struct engine {
 };
 extern struct engine engine;
 
+/* Whether the functions of the module may do anything. */
+extern bool enabled;
+
 /* Prepares the calls below. functions has the addresses of the engine's, in the order above; layout has the numbers that
  * both sides must agree on; error_of makes the exception of a refusal from its status. Returns -1 with an exception. */
 int cells_setup(PyObject *functions, PyObject *layout, PyObject *error_of);
@@ -53,6 +56,9 @@ struct slot {
   struct cell *cell;
 };
 
+/* A new reference to None. */
+PyObject *none(void);
+
 struct cell *cell_around(const void *op);
 
 /* The memory of an operation; NULL with an exception if there is none. */
@@ -63,6 +69,10 @@ bool take_slot(const struct pool *pool, struct slot *slot);
 
 /* Gives the operation back to the pool. If there is no memory for that, it is lost. */
 void give_slot(const struct pool *pool, struct slot slot);
+
+/* Describes an operation on host memory. */
+struct request;
+void fill_cell(struct cell *cell, const struct request *request, uint32_t flags);
 
 int status_of(const struct cell *cell);
 

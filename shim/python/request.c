@@ -31,7 +31,7 @@ bool as_int32(PyObject *value, int32_t *number) {
   return n >= INT32_MIN && n <= INT32_MAX;
 }
 
-static bool as_double(PyObject *value, double *number) {
+bool as_double(PyObject *value, double *number) {
   if (value->ob_type != &PyFloat_Type) return false;
   *number = PyFloat_AsDouble(value);
   return true;

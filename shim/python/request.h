@@ -33,6 +33,9 @@ int request_setup(PyObject *kinds);
 /* Reads an int that fits; false, without an exception, for anything else. */
 bool as_int32(PyObject *value, int32_t *number);
 
+/* Reads a float; false, without an exception, for anything else. */
+bool as_double(PyObject *value, double *number);
+
 /* Reads the name; false unless it is None, or a str of ASCII for which there is room. */
 bool read_name(PyObject *kind, PyObject *name, struct request *request);
 

@@ -2,49 +2,8 @@
 #include "tensor.h"
 
 #include "attribute.h"
+#include "dlpack.h"
 #include "gorovod.h"
-
-/* ---- DLPack 1: the parts that are used here ------------------------------ */
-
-struct dl_tensor {
-  void *data;
-  int32_t device_type, device_id;
-  int32_t ndim;
-  uint8_t code, bits;
-  uint16_t lanes;
-  int64_t *shape, *strides;
-  uint64_t byte_offset;
-};
-
-struct dl_api {
-  uint32_t major, minor;
-  struct dl_api *previous;
-  void *allocate, *managed_from_object, *managed_to_object;
-  int (*view)(void *object, struct dl_tensor *); /* may be NULL */
-  void *current_stream;
-};
-
-enum { DL_CPU = 1 };
-enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
-
-/* Returns the engine's number of an element type, or -1. */
-static int dtype_of(const struct dl_tensor *t) {
-  if (t->lanes != 1) return -1;
-  switch (t->code << 8 | t->bits) {
-    case DL_FLOAT << 8 | 32: return GOROVOD_FLOAT32;
-    case DL_FLOAT << 8 | 64: return GOROVOD_FLOAT64;
-    case DL_FLOAT << 8 | 16: return GOROVOD_FLOAT16;
-    case DL_BFLOAT << 8 | 16: return GOROVOD_BFLOAT16;
-    case DL_INT << 8 | 8: return GOROVOD_INT8;
-    case DL_INT << 8 | 16: return GOROVOD_INT16;
-    case DL_INT << 8 | 32: return GOROVOD_INT32;
-    case DL_INT << 8 | 64: return GOROVOD_INT64;
-    case DL_UINT << 8 | 8: return GOROVOD_UINT8;
-    case DL_UINT << 8 | 16: return GOROVOD_UINT16;
-    case DL_BOOL << 8 | 8: return GOROVOD_BOOL;
-    default: return -1;
-  }
-}
 
 static bool is_contiguous(const struct dl_tensor *t) {
   if (t->strides == NULL) return true;
@@ -118,11 +77,11 @@ static void *address_of(PyObject *tensor) {
 static bool view_by_dlpack(PyObject *tensor, struct view *view) {
   struct dl_tensor t;
   if (view_of(tensor, &t) != 0) return false;
-  int dtype = dtype_of(&t);
-  if (t.device_type != DL_CPU || dtype < 0 || t.ndim < 0 || t.ndim > MAX_NDIM || t.data == NULL || !is_contiguous(&t))
+  int number = dl_dtype_of(&t);
+  if (t.device_type != DL_CPU || number < 0 || t.ndim < 0 || t.ndim > MAX_NDIM || t.data == NULL || !is_contiguous(&t))
     return false;
   view->data = (char *)t.data + t.byte_offset;
-  view->dtype = dtype;
+  view->dtype = number;
   view->ndim = t.ndim;
   for (int i = 0; i < t.ndim; i++) view->shape[i] = t.shape[i];
   return true;

@@ -16,8 +16,8 @@ import torch
 from definitions import DTYPES, hvd_size, of_rank, several
 
 import horovod.torch as hvd
-from horovod.common import _cells
-from horovod.torch import _native, _submission, mpi_ops
+from horovod.common import _cells, _extension
+from horovod.torch import _submission, mpi_ops
 
 native = _submission.native
 pytestmark = [
@@ -455,34 +455,29 @@ def test_nothing_leaks():
 
 
 def test_where_it_cannot_be(monkeypatch):
-    assert _native._why_not() is None
+    assert _extension.why_not() is None
     with monkeypatch.context() as patch:
         patch.setattr(sys, "version_info", (3, 9, 18, "final", 0))
-        assert "3.10" in _native._why_not() and find() is None
+        assert "3.10" in _extension.why_not() and _extension.find() is None
     with monkeypatch.context() as patch:
         patch.setattr(sys, "version_info", (3, 13, 0, "final", 0))
-        patch.setattr(_native.sysconfig, "get_config_var", lambda name: name == "Py_GIL_DISABLED")
-        assert "GIL" in _native._why_not() and find() is None
+        patch.setattr(_extension.sysconfig, "get_config_var", lambda name: name == "Py_GIL_DISABLED")
+        assert "GIL" in _extension.why_not() and _extension.find() is None
     with monkeypatch.context() as patch:
         patch.setattr(sys, "getobjects", lambda limit: [], raising=False)
-        assert "trace references" in _native._why_not() and find() is None
+        assert "trace references" in _extension.why_not() and _extension.find() is None
     with monkeypatch.context() as patch:
-        patch.setattr(_native, "FILE_NAME", "libgorovod_missing.so")
-        assert find() is None
+        patch.setattr(_extension, "FILE_NAME", "libgorovod_missing.so")
+        assert _extension.find() is None
     with monkeypatch.context() as patch:
-        patch.setattr(_native, "FILE_NAME", "libgorovod.so")
+        patch.setattr(_extension, "FILE_NAME", "libgorovod.so")
         with pytest.raises(ImportError, match="libgorovod.so.*PyInit__calls.*GOROVOD_PURE_PYTHON=1"):
-            find()
+            _extension.find()
     with monkeypatch.context() as patch:
         patch.setenv("GOROVOD_PURE_PYTHON", "1")
-        assert find() is None
+        assert _extension.find() is None
     with monkeypatch.context() as patch:
         patch.setattr(_cells, "LAYOUT", (*_cells.LAYOUT[:-1], 8))
         with pytest.raises(ImportError, match="another version.*GOROVOD_PURE_PYTHON=1"):
-            find()
+            _extension.find()
     assert hvd.allreduce_(torch.ones(1), op=hvd.Sum).item() == hvd.size()
-
-
-def find():
-    names = {"_handle_map": {}}
-    return _native.find(_cells.Pool(_cells.Cell), {}, names, object, None, threading.Lock().locked, {})

@@ -89,7 +89,8 @@ class Operation(_cells.Cell):
 
 AnyOperation = TypeVar("AnyOperation", bound=Operation)
 
-describe = _cells.Pool(Operation).describe
+pool = _cells.Pool(Operation)
+describe = pool.describe
 
 
 class Group(Generic[AnyOperation]):

@@ -23,7 +23,7 @@ from horovod.common._job import ProcessSet, global_process_set, rank
 from horovod.common._job import basics as _basics  # noqa: F401
 from horovod.common._reduce_ops import ALLREDUCE_OPS, SCATTER_OPS, Average
 from horovod.common._reduce_ops import handle_average_backwards_compatibility as _average_or
-from horovod.jax import _bits, _host, _now, _traced
+from horovod.jax import _bits, _host, _now, _short, _traced
 
 
 class Compression:
@@ -113,6 +113,10 @@ def allreduce(
         >>> jax.jit(hvd.allreduce)({"weight": jnp.array([4.0])})
         {'weight': Array([4.], dtype=float32)}
     """
+    if average is None and compression is Compression.none:
+        short = _short.allreduce(tensor, op, name, prescale_factor, postscale_factor, process_set)
+        if short is not None:
+            return short
     reduce_op = _arguments.reduce_op(
         _average_or(op, average), ALLREDUCE_OPS, "Average, Sum, Adasum, Min, Max or Product"
     )
@@ -188,6 +192,9 @@ def broadcast(
         >>> hvd.broadcast(jnp.array([3]), root_rank=0)
         Array([3], dtype=int32)
     """
+    short = _short.broadcast(tensor, root_rank, name, process_set)
+    if short is not None:
+        return short
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     of = {"process_set_id": _arguments.process_set_id(process_set), "root_rank": _arguments.root_rank(root_rank)}

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from horovod.common import _arguments, _lib
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow import mpi_ops
+from horovod.tensorflow import _short, mpi_ops
 from horovod.tensorflow.compression import Compression, prepare
 from horovod.tensorflow.mpi_ops import Adasum, Average, Sum
 
@@ -94,6 +94,10 @@ def allreduce(
         >>> hvd.allreduce(tf.constant([1.0, 2.0]), op=hvd.Sum).numpy().tolist()
         [1.0, 2.0]
     """
+    if average is None and compression is Compression.none and not device_dense:
+        short = _short.allreduce(tensor, op, name, prescale_factor, postscale_factor, process_set)
+        if short is not None:
+            return short
     op = mpi_ops.check_reduce_op(mpi_ops.handle_average_backwards_compatibility(op, average))
     _arguments.compressor(compression)
     if isinstance(tensor, tf.IndexedSlices):

@@ -23,7 +23,7 @@ from horovod.common._job import ProcessSet, global_process_set
 from horovod.common._job import basics as _basics  # noqa: F401
 from horovod.common._reduce_ops import ALLREDUCE_OPS, SCATTER_OPS, Adasum, Average, Max, Min, Product, Sum  # noqa: F401
 from horovod.common._reduce_ops import handle_average_backwards_compatibility as handle_average_backwards_compatibility
-from horovod.tensorflow import _library
+from horovod.tensorflow import _library, _short
 
 _native = _library.load()
 
@@ -87,6 +87,10 @@ def _allreduce(
 
     ``wire`` is the form in which sums and averages of float32 and float64 travel between hosts.
     """
+    if wire == _lib.WIRE_AS_IT_IS:
+        short = _short.allreduce(tensor, op, name, prescale_factor, postscale_factor, process_set)
+        if short is not None:
+            return short
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_allreduce(
         tensor,
@@ -235,6 +239,9 @@ def broadcast(
         >>> hvd.broadcast(tf.constant([3]), root_rank=0).numpy().tolist()
         [3]
     """
+    short = _short.broadcast(tensor, root_rank, name, process_set)
+    if short is not None:
+        return short
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_broadcast(
         tensor,
