@@ -87,11 +87,14 @@ PyObject *PyIter_Next(PyObject *);
 PyObject *PyUnicode_InternFromString(const char *);
 const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *);
 PyObject *PyLong_FromLong(long);
+PyObject *PyLong_FromLongLong(long long);
 PyObject *PyLong_FromUnsignedLongLong(unsigned long long);
 long long PyLong_AsLongLong(PyObject *);
 unsigned long long PyLong_AsUnsignedLongLong(PyObject *);
 double PyFloat_AsDouble(PyObject *);
 char *PyBytes_AsString(PyObject *);
+PyObject *PyTuple_New(Py_ssize_t);
+int PyTuple_SetItem(PyObject *, Py_ssize_t, PyObject *); /* takes the reference */
 PyObject *PyTuple_Pack(Py_ssize_t, ...);
 Py_ssize_t PyTuple_Size(PyObject *);
 PyObject *PyTuple_GetItem(PyObject *, Py_ssize_t);

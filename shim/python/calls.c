@@ -32,6 +32,7 @@
 #include "attribute.h"
 #include "cells.h"
 #include "gorovod.h"
+#include "made.h"
 #include "request.h"
 #include "tensor.h"
 
@@ -40,7 +41,8 @@ static struct pool pool;
 static PyObject *handle_map;      /* dict: the operation of a handle */
 static PyObject *globals;         /* dict with "_handles": an iterator that makes handles, replaced now and then */
 static PyObject *group_class;     /* the class of groups that this file submits */
-static PyObject *plain_get;       /* the `get` of operations that this file submits */
+static PyObject *plain_get;       /* the `get` of operations that this file submits, */
+static PyObject *alltoall_get;    /* and of alltoalls */
 static PyObject *locked;          /* whether another thread is changing handle_map or its operations */
 
 static PyObject *zero, *one; /* numbers of threads that wait for an operation */
@@ -78,7 +80,8 @@ static PyObject *put_into_table(PyObject *operation) {
 
 /* Makes an operation one of the Python code: its slots, and an entry in the table. Returns as put_into_table. */
 static PyObject *hand_over(struct slot slot, const struct request *request, PyObject *storage, uint32_t flags) {
-  if (!attribute_set(&get_slot, slot.operation, plain_get)) return NULL;
+  PyObject *get = request->type == GOROVOD_ALLTOALL ? alltoall_get : plain_get;
+  if (!attribute_set(&get_slot, slot.operation, get)) return NULL;
   return fill_slots(slot.operation, request, storage, flags) ? put_into_table(slot.operation) : NULL;
 }
 
@@ -162,6 +165,101 @@ static PyObject *submit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     give_slot(&pool, slot);
     return refused(status);
   }
+  Py_DecRef(slot.operation);
+  return handle;
+}
+
+enum { M_KIND, M_TENSOR, M_NAME, M_SET, M_SPLITS, M_ARGUMENTS };
+
+/* Reads the arguments of run_made and submit_made, and enqueues the operation. PLAIN: it is submitted, or refused with
+ * status. The slot and the storage are new then. */
+static enum look enqueue_made(PyObject *const *args, uint32_t flags, struct request *request, struct slot *slot,
+                              PyObject **storage, int *status) {
+  int32_t splits[MAX_SPLITS];
+  *request = (struct request){.tensor = args[M_TENSOR], .output = Py_None, .prescale = 1.0, .postscale = 1.0};
+  if (!read_kind(args[M_KIND], &request->type)) return NOT_PLAIN;
+  if (request->type != GOROVOD_ALLGATHER && request->type != GOROVOD_ALLTOALL) return NOT_PLAIN;
+  int n = read_splits(args[M_SPLITS], splits);
+  if (n < 0 || !read_name(args[M_KIND], args[M_NAME], request)) return NOT_PLAIN;
+  enum look look = read_set(args[M_SET], &request->process_set);
+  if (look == PLAIN) look = tensor_look(request->tensor, &request->input);
+  if (look != PLAIN) return look;
+  *storage = tensor_storage(request->tensor); /* new */
+  if (*storage == NULL) return RAISED;
+  if (!take_slot(&pool, slot)) { /* new */
+    Py_DecRef(*storage);
+    return RAISED;
+  }
+  fill_cell(slot->cell, request, flags);
+  slot->cell->op.splits = n > 0 ? splits : NULL; /* copied */
+  slot->cell->op.nsplits = n;
+  *status = engine.enqueue(&slot->cell->op, &slot->cell->handle);
+  slot->cell->op.splits = NULL;
+  slot->cell->op.nsplits = 0;
+  return PLAIN;
+}
+
+/* run_made(kind, tensor, name, process_set, splits)
+ *
+ * As run, for an allgather or an alltoall. */
+static PyObject *run_made(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  struct request request;
+  struct slot slot;
+  PyObject *storage;
+  int status;
+  if (!enabled || pool.free == NULL || n != M_ARGUMENTS) return none();
+  enum look look = enqueue_made(args, GOROVOD_WILL_WAIT, &request, &slot, &storage, &status);
+  if (look != PLAIN) return look == RAISED ? NULL : none();
+  PyObject *result = NULL; /* new */
+  if (status == GOROVOD_OK) {
+    wait_a_little(slot.cell, wait_ms);
+    if (status_of(slot.cell) == GOROVOD_OK && tensor_is_at(request.tensor, request.input.data))
+      result = made_result(slot.cell, request.tensor);
+    if (result == NULL) {
+      PyErr_Clear(); /* Python code meets it again */
+      result = hand_over(slot, &request, storage, GOROVOD_WILL_WAIT);
+      if (result == NULL) { /* the engine may still use all of this: it stays for ever */
+        Py_IncRef(request.tensor);
+        return NULL;
+      }
+      Py_DecRef(storage);
+      Py_DecRef(slot.operation);
+      return result;
+    }
+    engine.release(slot.cell->handle);
+  } else {
+    result = refused(status);
+  }
+  give_slot(&pool, slot);
+  Py_DecRef(storage);
+  return result;
+}
+
+/* submit_made(kind, tensor, name, process_set, splits, wait)
+ *
+ * As submit, for an allgather or an alltoall. */
+static PyObject *submit_made(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  struct request request;
+  struct slot slot;
+  PyObject *storage;
+  int status;
+  if (!enabled || pool.free == NULL || n != M_ARGUMENTS + 1) return none();
+  uint32_t flags = args[M_ARGUMENTS] == Py_True ? GOROVOD_WILL_WAIT : 0;
+  enum look look = enqueue_made(args, flags, &request, &slot, &storage, &status);
+  if (look != PLAIN) return look == RAISED ? NULL : none();
+  if (status != GOROVOD_OK) {
+    give_slot(&pool, slot);
+    Py_DecRef(storage);
+    return refused(status);
+  }
+  PyObject *handle = hand_over(slot, &request, storage, flags); /* new */
+  if (handle == NULL) { /* the engine may still use all of this: it stays for ever */
+    Py_IncRef(request.tensor);
+    return NULL;
+  }
+  Py_DecRef(storage);
   Py_DecRef(slot.operation);
   return handle;
 }
@@ -288,7 +386,7 @@ static bool same(PyObject *value, PyObject *expected) {
  * Otherwise NULL, perhaps with an exception. */
 static PyObject *kept_by(PyObject *operation) {
   struct cell *cell = cell_of(operation);
-  if (cell == NULL || status_of(cell) != GOROVOD_OK || (cell->op.flags & RELEASE_IF_OK) == 0) return NULL;
+  if (cell == NULL || status_of(cell) != GOROVOD_OK) return NULL;
   PyObject *keeps = attribute_get(&keeps_slot, operation); /* new */
   if (keeps == NULL) return NULL;
   if (keeps->ob_type == &PyTuple_Type && PyTuple_Size(keeps) == 5 && PyTuple_GetItem(keeps, 2) == Py_None &&
@@ -308,19 +406,28 @@ static bool take_entry(PyObject *handle, PyObject *entry, bool waits) {
          PyDict_DelItem(handle_map, handle) == 0;
 }
 
-/* The result of an operation that submit has submitted: new, or NULL. */
+/* The result of an operation that submit or submit_made has submitted: new, or NULL. */
 static PyObject *take_one(PyObject *handle, PyObject *operation, bool waits) {
   PyObject *keeps = kept_by(operation); /* new */
   if (keeps == NULL) return NULL;
-  PyObject *result = NULL;
-  /* keeps is still the same if no other code has taken the operation, and used it anew, during the questions above. */
-  if (same(attribute_get(&keeps_slot, operation), keeps) && take_entry(handle, operation, waits)) {
-    result = PyTuple_GetItem(keeps, 1);
+  struct cell *cell = cell_of(operation);
+  PyObject *result = PyTuple_GetItem(keeps, 1);
+  bool made = result == Py_None && (cell->op.flags & RELEASE_IF_OK) == 0;
+  if (made)
+    result = made_result(cell, PyTuple_GetItem(keeps, 0)); /* new */
+  else
     Py_IncRef(result);
+  int64_t number = cell->handle;
+  /* keeps is still the same if no other code has taken the operation, and used it anew, during the questions above. */
+  if (result != NULL && same(attribute_get(&keeps_slot, operation), keeps) && take_entry(handle, operation, waits)) {
+    if (made) engine.release(number);
     empty_slots(operation); /* keeps still holds everything */
     struct slot slot = {operation, NULL};
     Py_IncRef(operation);
     give_slot(&pool, slot);
+  } else {
+    Py_DecRef(result);
+    result = NULL;
   }
   Py_DecRef(keeps); /* last: other code may run */
   return result;
@@ -373,7 +480,7 @@ static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   Py_IncRef(entry); /* new */
   if ((PyObject *)entry->ob_type == group_class)
     result = take_many(handle, entry, waits);
-  else if (same(attribute_get(&get_slot, entry), plain_get))
+  else if (same(attribute_get(&get_slot, entry), plain_get) || same(attribute_get(&get_slot, entry), alltoall_get))
     result = take_one(handle, entry, waits);
   Py_DecRef(entry);
   if (result != NULL) return result;
@@ -398,15 +505,16 @@ static PyObject *setup_engine(PyObject *module, PyObject *args) {
   return none();
 }
 
-/* setup(wait_ms, class, free, grow, kinds, globals, handle_map, group, get, locked, types, methods, api, dtypes)
+/* setup(wait_ms, class, free, grow, kinds, globals, handle_map, group, get, alltoall_get, locked, types, methods, api,
+ *       dtypes)
  *
  * The objects are described above, and at tensor_setup. */
 static PyObject *setup(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *class, *objects[7], *kinds, *types, *methods, *api, *dtypes;
+  PyObject *class, *objects[8], *kinds, *types, *methods, *api, *dtypes;
   unsigned long long slice;
-  if (!PyArg_ParseTuple(args, "KOOOOOOOOOOOOO:setup", &slice, &class, &objects[0], &objects[1], &kinds, &objects[2],
-                        &objects[3], &objects[4], &objects[5], &objects[6], &types,
+  if (!PyArg_ParseTuple(args, "KOOOOOOOOOOOOOO:setup", &slice, &class, &objects[0], &objects[1], &kinds, &objects[2],
+                        &objects[3], &objects[4], &objects[5], &objects[6], &objects[7], &types,
                         &methods, &api, &dtypes))
     return NULL;
   PyObject **strings[] = {&str_waiting, &str_handles, &str_operations};
@@ -422,7 +530,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
       !attribute_find(&flags_slot, class, "flags") || !attribute_find(&get_slot, class, "get") ||
       !attribute_find(&keeps_slot, class, "keeps"))
     return NULL;
-  PyObject **kept[] = {&pool.free, &pool.grow, &globals, &handle_map, &group_class, &plain_get, &locked};
+  PyObject **kept[] = {&pool.free, &pool.grow, &globals, &handle_map, &group_class, &plain_get, &alltoall_get, &locked};
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
     *kept[i] = objects[i];
     Py_IncRef(objects[i]); /* for ever, as the module */
@@ -439,6 +547,9 @@ static PyMethodDef functions[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, NULL},
     {"submit", (PyCFunction)(void (*)(void))submit, METH_FASTCALL, NULL},
     {"submit_group", (PyCFunction)(void (*)(void))submit_group, METH_FASTCALL, NULL},
+    {"setup_made", setup_made, METH_VARARGS, NULL},
+    {"run_made", (PyCFunction)(void (*)(void))run_made, METH_FASTCALL, NULL},
+    {"submit_made", (PyCFunction)(void (*)(void))submit_made, METH_FASTCALL, NULL},
     {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL, NULL},
     {"enable", enable, METH_O, NULL},
     {NULL, NULL, 0, NULL},

@@ -13,8 +13,8 @@ static PyObject *error_of;
 static struct attribute address_slot; /* of all cells */
 
 int cells_setup(PyObject *functions, PyObject *layout, PyObject *error) {
-  unsigned long long f[6], size, at_status, at_name, at_shape, at_op, op_size, at_given;
-  if (!PyArg_ParseTuple(functions, "KKKKKK:functions", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5]) ||
+  unsigned long long f[7], size, at_status, at_name, at_shape, at_op, op_size, at_given;
+  if (!PyArg_ParseTuple(functions, "KKKKKKK:functions", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6]) ||
       !PyArg_ParseTuple(layout, "KKKKKKK:layout", &size, &at_status, &at_name, &at_shape, &at_op, &op_size, &at_given))
     return -1;
   if (size < sizeof(struct cell) || at_status != offsetof(struct cell, status) ||
@@ -30,7 +30,8 @@ int cells_setup(PyObject *functions, PyObject *layout, PyObject *error) {
   engine.wait = (int (*)(int64_t, int64_t))(uintptr_t)f[2];
   engine.received_splits = (int (*)(int64_t, int, int32_t *))(uintptr_t)f[3];
   engine.release = (int (*)(int64_t))(uintptr_t)f[4];
-  engine.given_output = (void *(*)(void *, size_t, int, const int64_t *))(uintptr_t)f[5];
+  engine.output = (int (*)(int64_t, void **, int, int *, int64_t *))(uintptr_t)f[5];
+  engine.given_output = (void *(*)(void *, size_t, int, const int64_t *))(uintptr_t)f[6];
   return 0;
 }
 

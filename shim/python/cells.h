@@ -33,6 +33,7 @@ struct engine {
   int (*wait)(int64_t, int64_t);
   int (*received_splits)(int64_t, int, int32_t *);
   int (*release)(int64_t);
+  int (*output)(int64_t, void **, int, int *, int64_t *);
   void *(*given_output)(void *, size_t, int, const int64_t *);
 };
 extern struct engine engine;

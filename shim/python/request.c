@@ -69,25 +69,32 @@ bool read_name(PyObject *kind, PyObject *name, struct request *request) {
   return true;
 }
 
-enum look read_common(PyObject *kind, PyObject *process_set, PyObject *reduce_op, PyObject *prescale,
-                      PyObject *postscale, struct request *request) {
-  if (kind->ob_type != &PyUnicode_Type || !as_reduce_op(reduce_op, &request->reduce_op) ||
-      !as_double(prescale, &request->prescale) || !as_double(postscale, &request->postscale))
-    return NOT_PLAIN;
-  PyObject *number = PyDict_GetItemWithError(kinds, kind);
-  if (number == NULL || !as_int32(number, &request->type)) {
-    PyErr_Clear();
-    return NOT_PLAIN;
-  }
+bool read_kind(PyObject *kind, int32_t *number) {
+  if (kind->ob_type != &PyUnicode_Type) return false;
+  PyObject *found = PyDict_GetItemWithError(kinds, kind);
+  if (found != NULL && as_int32(found, number)) return true;
+  PyErr_Clear();
+  return false;
+}
+
+enum look read_set(PyObject *process_set, int32_t *number) {
   PyObject *set = PyObject_GetAttr(process_set, str_set_id); /* new */
   if (set == NULL) {
     if (!PyErr_ExceptionMatches(PyExc_Exception)) return RAISED;
     PyErr_Clear();
     return NOT_PLAIN;
   }
-  bool fits = as_int32(set, &request->process_set);
+  bool fits = as_int32(set, number);
   Py_DecRef(set);
   return fits ? PLAIN : NOT_PLAIN;
+}
+
+enum look read_common(PyObject *kind, PyObject *process_set, PyObject *reduce_op, PyObject *prescale,
+                      PyObject *postscale, struct request *request) {
+  if (!as_reduce_op(reduce_op, &request->reduce_op) || !as_double(prescale, &request->prescale) ||
+      !as_double(postscale, &request->postscale) || !read_kind(kind, &request->type))
+    return NOT_PLAIN;
+  return read_set(process_set, &request->process_set);
 }
 
 enum look read_tensors(PyObject *tensor, PyObject *output, struct request *request) {

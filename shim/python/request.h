@@ -39,6 +39,12 @@ bool as_double(PyObject *value, double *number);
 /* Reads the name; false unless it is None, or a str of ASCII for which there is room. */
 bool read_name(PyObject *kind, PyObject *name, struct request *request);
 
+/* Reads the name of a kind; false, without an exception, if there is none. */
+bool read_kind(PyObject *kind, int32_t *number);
+
+/* Reads the number of a process set. */
+enum look read_set(PyObject *process_set, int32_t *number);
+
 /* Reads what the operations of a group have in common. */
 enum look read_common(PyObject *kind, PyObject *process_set, PyObject *reduce_op, PyObject *prescale,
                       PyObject *postscale, struct request *request);

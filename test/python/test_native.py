@@ -45,8 +45,8 @@ def outcome(call):
         try:
             result = call()
         except Exception as e:
-            result = type(e), str(e)
-    if isinstance(result, list):
+            result = str((type(e), str(e)))
+    if isinstance(result, (list, tuple)):
         result = [(x.dtype, tuple(x.shape), x.tolist()) for x in result]
     elif isinstance(result, torch.Tensor):
         result = result.dtype, tuple(result.shape), result.tolist()
@@ -62,7 +62,7 @@ def only_compiled(monkeypatch):
         raise AssertionError("this went through ctypes")
 
     monkeypatch.setattr(_submission, "_describe", refuse)
-    monkeypatch.setattr(_submission, "output_of", refuse)
+    monkeypatch.setattr(_submission, "follow", refuse)
 
 
 # ---- the plain case is compiled
@@ -103,6 +103,39 @@ def test_groups(name, only_compiled):
     results = hvd.grouped_allreduce(ones, op=hvd.Sum, name=name)
     assert [(x.dtype, x[0].item()) for x in results] == [(x.dtype, hvd.size()) for x in ones]
     assert mpi_ops._handle_map == {}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_whose_size_only_the_engine_knows(dtype, only_compiled):
+    n, r = hvd.size(), hvd.rank()
+    mine = torch.full((r + 1, 2), r % 2, dtype=dtype)
+    want = [[rank % 2] * 2 for rank in range(n) for _ in range(rank + 1)]
+    to_each = torch.full((2 * n, 3), r % 2, dtype=dtype)
+    for name in (None, "made"):
+        for gathered in (hvd.allgather(mine, name=name), hvd.synchronize(hvd.allgather_async(mine, name=name))):
+            assert gathered.dtype is dtype and gathered.tolist() == want
+        for rows, received in (
+            hvd.alltoall(to_each, [2] * n, name=name),
+            hvd.synchronize(hvd.alltoall_async(to_each, name=name)),
+        ):
+            assert rows.dtype is dtype and rows.tolist() == [[rank % 2] * 3 for rank in range(n) for _ in range(2)]
+            assert received.dtype is torch.int32 and received.tolist() == [2] * n
+        if dtype is not torch.bool:
+            for scattered in (
+                hvd.reducescatter(to_each, op=hvd.Sum, name=name),
+                hvd.synchronize(hvd.reducescatter_async(to_each, op=hvd.Sum, name=name)),
+            ):
+                assert scattered.tolist() == [[n // 2] * 3] * 2
+    assert mpi_ops._handle_map == {}
+
+
+def test_large_results():
+    x = torch.full((1 << 16,), float(hvd.rank()))
+    for call in (hvd.allgather, lambda x: hvd.synchronize(hvd.allgather_async(x))):
+        gathered = call(x)
+        assert gathered.shape == (hvd.size() << 16,) and gathered[-1] == hvd.size() - 1
+    rows, received = hvd.synchronize(hvd.alltoall_async(x))
+    assert rows[0] == 0 and rows[-1] == hvd.size() - 1 and received.tolist() == [len(x) // hvd.size()] * hvd.size()
 
 
 def test_parameters_and_what_needs_gradients(only_compiled):
@@ -216,7 +249,36 @@ def grouped_allreduce(tensor, **arguments):
     return lambda: hvd.grouped_allreduce([tensor(), torch.ones(3)], **arguments)
 
 
-CALLS = [allreduce_, allreduce_async_, allreduce, grouped_allreduce_, grouped_allreduce]
+def allgather(tensor, **arguments):
+    return lambda: hvd.allgather(tensor(), **{"name": "odd", **some(arguments)})
+
+
+def allgather_async(tensor, **arguments):
+    return lambda: hvd.synchronize(hvd.allgather_async(tensor(), **{"name": "odd", **some(arguments)}))
+
+
+def alltoall(tensor, **arguments):
+    return lambda: hvd.alltoall(tensor(), **{"name": "odd", **some(arguments, "splits")})
+
+
+def alltoall_async(tensor, **arguments):
+    return lambda: hvd.synchronize(hvd.alltoall_async(tensor(), **{"name": "odd", **some(arguments, "splits")}))
+
+
+def reducescatter(tensor, **arguments):
+    return lambda: hvd.reducescatter(tensor(), **{"op": hvd.Sum, "name": "odd", **without_average(arguments)})
+
+
+def some(arguments, *more):
+    return {name: value for name, value in arguments.items() if name in ("name", "process_set", *more)}
+
+
+def without_average(arguments):
+    return {name: value for name, value in arguments.items() if name != "average"}
+
+
+MADE = [allgather, allgather_async, alltoall, alltoall_async]
+CALLS = [allreduce_, allreduce_async_, allreduce, grouped_allreduce_, grouped_allreduce, *MADE, reducescatter]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -239,6 +301,16 @@ def test_odd_arguments(call):
         for value in values:
             same(call(lambda: torch.ones(2), **{argument: value}))
     same(call(lambda: torch.ones(2), average=True, op=None))
+
+
+@pytest.mark.parametrize("call", [alltoall, alltoall_async])
+def test_odd_splits(call):
+    n = hvd.size()
+    for splits in (
+        [1] * n, [0] * n, [0] * (n - 1) + [4], [1] * (n + 1), [], [-1] * n, [2**40] * n, [1.0] * n, [True] * n,
+        [None] * n, (1,) * n, range(n), "1" * n, 1, torch.ones(n, dtype=torch.int32), torch.ones(n), [1] * 300,
+    ):  # fmt: skip
+        same(call(lambda: torch.arange(4.0), splits=splits))
 
 
 def test_odd_roots():
@@ -280,20 +352,25 @@ def test_a_refused_operation_keeps_nothing():
 
 
 def of_rank_size():
-    return torch.ones(2 + hvd.rank())
+    return torch.ones(hvd.size(), 2 + hvd.rank())
 
 
 @several()
 @pytest.mark.parametrize("call", CALLS)
 def test_failures_name_the_tensor(call):
     compiled, through_ctypes = by_both(call(of_rank_size, name="mismatched"))
-    assert compiled == through_ctypes and "mismatched" in compiled[0][1], compiled
+    assert compiled == through_ctypes and "mismatched" in compiled[0], compiled
 
 
 def test_arguments_of_the_functions_themselves():
     for function in (native.run, native.submit):
         assert function() is None and function(*range(20)) is None
         assert function(*[None] * 9) is None and function(*[None] * 10) is None
+    assert native.run_made() is None and native.run_made(*[None] * 5) is None
+    assert native.submit_made() is None and native.submit_made(*[None] * 6) is None
+    one = torch.ones(1)
+    for odd in (None, "reduce", "allreduce", "barrier", "unknown", 3, b"allgather"):
+        assert native.run_made(odd, one, None, hvd.global_process_set, ()) is None
     assert native.submit_group() is None and native.submit_group(*[None] * 10) is None
     for handle in (None, -1, 10**30, "1", 1.0, True):
         assert native.take(handle, False) is None and native.take(handle) is None
@@ -392,6 +469,8 @@ def test_interrupts_at_any_point():
         lambda: hvd.synchronize(hvd.allreduce_async_(torch.ones(2))),
         lambda: hvd.grouped_allreduce_([torch.ones(1), torch.ones(2)]),
         lambda: hvd.broadcast_(torch.ones(3), 0, name=f"interrupted {next(count)}"),
+        lambda: hvd.allgather(torch.ones(2)),
+        lambda: hvd.synchronize(hvd.alltoall_async(torch.ones(2), [2])),
     ]
     previous = signal.signal(signal.SIGALRM, interrupt)
     try:
@@ -436,6 +515,9 @@ def test_nothing_leaks():
             hvd.allreduce_(y)
             hvd.synchronize(hvd.allreduce_async_(y, name=name))
             hvd.broadcast_(y, 0)
+        for _ in range(n // 20):
+            hvd.allgather(x, name=name)
+            hvd.synchronize(hvd.alltoall_async(y, name=name))
         for _ in range(n // 100):
             hvd.grouped_allreduce_([x, y], name=name)
 

@@ -198,6 +198,11 @@ def rows_and_splits(operation: Operation) -> tuple[Optional[torch.Tensor], torch
     return output_of(operation), torch.tensor(received, dtype=torch.int32, device="cpu")
 
 
+def _plain_rows_and_splits(operation: Operation) -> tuple[Optional[torch.Tensor], torch.Tensor]:
+    """As :func:`rows_and_splits`. It marks the alltoalls that the extension has submitted."""
+    return rows_and_splits(operation)
+
+
 def last_joined(operation: Operation) -> int:
     """The rank that joined last."""
     return _lib.last_joined(operation.handle)
@@ -227,7 +232,9 @@ _taking = threading.Lock()
 
 
 # The compiled functions run, submit and take of shim/python/calls.c, or None: all do the plain case only.
-native = _native.find(_pool, _KINDS, globals(), _PlainGroup, _plain_output_of, _taking.locked, _DTYPES)
+native = _native.find(
+    _pool, _KINDS, globals(), _PlainGroup, _plain_output_of, _plain_rows_and_splits, _taking.locked, _DTYPES
+)
 
 
 def forget_all() -> None:
@@ -352,6 +359,10 @@ def submit(
         short = native.submit(
             kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wait
         )  # fmt: skip
+        if short is not None:
+            return short
+    if native is not None and output is None and get in (output_of, rows_and_splits) and not (wire or adds_up):
+        short = native.submit_made(kind, tensor, name, process_set, splits, wait)
         if short is not None:
             return short
     dtype = engine_dtype(tensor, name)
@@ -623,6 +634,22 @@ def complete(
             kind, tensor, output, name, process_set, True, reduce_op, prescale, postscale, root_rank, wire=wire
         )  # fmt: skip
     )
+
+
+def collect(
+    kind: str,
+    tensor: torch.Tensor,
+    name: Optional[str],
+    process_set: ProcessSet,
+    get: Callable[[Operation], Any] = output_of,
+    splits: Sequence[int] = (),
+) -> Any:
+    """:func:`submit` and :func:`synchronize` in one, for an allgather or an alltoall. Returns its result."""
+    if native is not None and not is_compiling():
+        result = native.run_made(kind, tensor, name, process_set, splits)
+        if result is not None:
+            return synchronize(result) if type(result) is int else result
+    return synchronize(submit(kind, tensor, None, name, process_set, True, get=get, splits=splits))
 
 
 basics.before_init.append(begin_generation)

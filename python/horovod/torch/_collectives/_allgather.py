@@ -12,7 +12,7 @@ from horovod.torch import _graph
 from horovod.torch._collectives._allreduce import allreduce
 from horovod.torch._collectives._common import needs_grad
 from horovod.torch._graph import in_graph
-from horovod.torch._submission import process_set_id, submit, synchronize
+from horovod.torch._submission import collect, process_set_id, submit
 
 
 def allgather_async(
@@ -40,7 +40,7 @@ class HorovodAllgather(torch.autograd.Function):
     def forward(ctx: Any, tensor: torch.Tensor, name: Optional[str], process_set: ProcessSet) -> torch.Tensor:
         ctx.process_set = process_set
         ctx.rows = tensor.shape[0] if tensor.dim() else 1
-        return synchronize(submit("allgather", tensor, None, name, process_set, wait=True))
+        return collect("allgather", tensor, name, process_set)
 
     @staticmethod
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
@@ -75,4 +75,4 @@ def allgather(
         return _graph.allgather(tensor, name, process_set_id(process_set))
     if needs_grad(tensor):
         return HorovodAllgather.apply(tensor, name, process_set)
-    return synchronize(submit("allgather", tensor, None, name, process_set, wait=True))
+    return collect("allgather", tensor, name, process_set)

@@ -11,7 +11,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _graph
 from horovod.torch._collectives._common import needs_grad
 from horovod.torch._graph import in_graph
-from horovod.torch._submission import process_set_id, rows_and_splits, submit, synchronize
+from horovod.torch._submission import collect, process_set_id, rows_and_splits, submit
 
 Splits = Union[torch.Tensor, Sequence[int], None]
 
@@ -31,11 +31,10 @@ def _rows_to_each(splits: Splits) -> list[int]:
         raise ValueError(f"alltoall expects splits to be a sequence of integers: {e}") from e
 
 
-def _alltoall_async(
-    tensor: torch.Tensor, splits: Splits, name: Optional[str], process_set: ProcessSet, wait: bool
-) -> int:
-    rows = _rows_to_each(splits)
-    return submit("alltoall", tensor, None, name, process_set, wait, get=rows_and_splits, splits=rows)
+def _collect(
+    tensor: torch.Tensor, splits: Splits, name: Optional[str], process_set: ProcessSet
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return collect("alltoall", tensor, name, process_set, rows_and_splits, _rows_to_each(splits))
 
 
 def alltoall_async(
@@ -59,7 +58,8 @@ def alltoall_async(
         >>> hvd.synchronize(hvd.alltoall_async(torch.tensor([4, 5])))
         (tensor([4, 5]), tensor([2], dtype=torch.int32))
     """
-    return _alltoall_async(tensor, splits, name, process_set, wait=False)
+    rows = _rows_to_each(splits)
+    return submit("alltoall", tensor, None, name, process_set, False, get=rows_and_splits, splits=rows)
 
 
 class HorovodAlltoall(torch.autograd.Function):
@@ -69,7 +69,7 @@ class HorovodAlltoall(torch.autograd.Function):
     def forward(
         ctx: Any, tensor: torch.Tensor, splits: Splits, name: Optional[str], process_set: ProcessSet
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        output, received = synchronize(_alltoall_async(tensor, splits, name, process_set, wait=True))
+        output, received = _collect(tensor, splits, name, process_set)
         ctx.process_set = process_set
         ctx.rows = tensor.shape[0]
         ctx.received = received
@@ -119,5 +119,5 @@ def alltoall(
     elif needs_grad(tensor):
         output, received = HorovodAlltoall.apply(tensor, splits, name, process_set)
     else:
-        output, received = synchronize(_alltoall_async(tensor, splits, name, process_set, wait=True))
+        output, received = _collect(tensor, splits, name, process_set)
     return output if splits is None else (output, received)

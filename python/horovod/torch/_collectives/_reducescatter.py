@@ -13,7 +13,7 @@ from horovod.torch import _graph
 from horovod.torch._collectives._allgather import allgather
 from horovod.torch._collectives._common import check_known_op, needs_grad
 from horovod.torch._graph import in_graph
-from horovod.torch._submission import empty_share, process_set_id, submit, synchronize
+from horovod.torch._submission import complete, empty_share, process_set_id, submit, synchronize
 from horovod.torch.compression import Compression, Compressor
 
 
@@ -26,18 +26,20 @@ def check_scattered(tensor: torch.Tensor, op: int) -> None:
         raise HorovodInternalError("Reducescatter currently only supports AVERAGE and SUM.")
 
 
-def _reducescatter_async(
+def _reducescatter(
     tensor: torch.Tensor,
     name: Optional[str],
     op: int,
     process_set: ProcessSet,
     prescale_factor: float,
     postscale_factor: float,
-    wait: bool,
-) -> int:
+) -> torch.Tensor:
     check_scattered(tensor, op)
     output = empty_share(tensor, process_set, name)
-    return submit("reducescatter", tensor, output, name, process_set, wait, op, prescale_factor, postscale_factor)
+    reduction = (op, prescale_factor, postscale_factor)
+    if output is None:  # this process is no member
+        return synchronize(submit("reducescatter", tensor, None, name, process_set, True, *reduction))
+    return complete("reducescatter", tensor, output, name, process_set, *reduction)
 
 
 def reducescatter_async(
@@ -63,7 +65,9 @@ def reducescatter_async(
         >>> hvd.synchronize(hvd.reducescatter_async(torch.tensor([1.0, 2.0])))
         tensor([1., 2.])
     """
-    return _reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor, wait=False)
+    check_scattered(tensor, op)
+    output = empty_share(tensor, process_set, name)
+    return submit("reducescatter", tensor, output, name, process_set, False, op, prescale_factor, postscale_factor)
 
 
 def scattered_gradient_factor(op: int, prescale: float, postscale: float, process_set: ProcessSet) -> float:
@@ -86,9 +90,7 @@ class HorovodReducescatter(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.process_set = process_set
         ctx.factor = scattered_gradient_factor(op, prescale_factor, postscale_factor, process_set)
-        return synchronize(
-            _reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor, wait=True)
-        )
+        return _reducescatter(tensor, name, op, process_set, prescale_factor, postscale_factor)
 
     @staticmethod
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
@@ -143,5 +145,5 @@ def reducescatter(
         check_scattered(compressed, op)
         scattered = HorovodReducescatter.apply(compressed, *arguments)
     else:
-        scattered = synchronize(_reducescatter_async(compressed, *arguments, wait=True))
+        scattered = _reducescatter(compressed, *arguments)
     return compression.decompress(scattered, ctx)
