@@ -155,7 +155,7 @@ test-native-asan: prepare build ## the tests of the extension for Python, built 
 	ln -sf ../libgorovod.so build/asan/libgorovod.so
 	$(CC) -std=gnu2x -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fPIC -fvisibility=hidden -shared -Iinclude -o build/asan/libgorovod_python.so shim/python/*.c
 	GOROVOD_LIBRARY=$(CURDIR)/build/asan/libgorovod.so LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:use_sigaltstack=0 \
+	  ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:use_sigaltstack=0:quarantine_size_mb=8 \
 	  $(python) scripts/python_tests.py --ranks 1,2 --logs build/test-logs-asan test/python/test_native.py
 
 PROGRAMS ?= 10000
@@ -177,11 +177,11 @@ test-long: prepare build ## what make test leaves out: long trainings, trainings
 
 # The older TensorFlow differs in its Keras (2). Of the others of its tests one case stays here; test-long has them all.
 .PHONY: test-tensorflow
-test-tensorflow: build ## the TensorFlow tests on 2 ranks, Keras and training with 2.15, too, and operations on 1 rank (TENSORFLOWS=…)
+test-tensorflow: build ## the TensorFlow tests on 2 ranks, Keras and training with 2.15, too, and operations on 1 rank without the extension (TENSORFLOWS=…)
 	@scripts/prepare.sh tensorflow
 	python=$$(head -n 1 build/tensorflows); $(say-tensorflow); \
 	$$python scripts/python_tests.py --ranks 2 --together --logs $(tensorflow-logs) test/tensorflow/test_*.py; \
-	$$python scripts/python_tests.py --ranks 1 --logs $(tensorflow-logs)-1 test/tensorflow/test_tensorflow_ops.py
+	GOROVOD_PURE_PYTHON=1 $$python scripts/python_tests.py --ranks 1 --logs $(tensorflow-logs)-1 test/tensorflow/test_tensorflow_ops.py
 	for python in $$(tail -n +2 build/tensorflows); do \
 	  $(say-tensorflow); \
 	  $$python scripts/python_tests.py --ranks 2 --together --logs $(tensorflow-logs) test/tensorflow/test_keras*.py test/tensorflow/test_tensorflow_training.py; \
@@ -192,9 +192,16 @@ tensorflow-logs = build/test-logs-$$(basename $${python%/bin/python})
 say-tensorflow = echo "-- $$($$python -c 'import importlib.metadata as m; print("TensorFlow", m.version("tensorflow-cpu"), "Keras", m.version("keras"))')"
 
 .PHONY: test-jax
-test-jax: build ## the JAX tests on 1 and 2 ranks
+test-jax: build ## the JAX tests on 2 ranks, and on 1 without the extension
 	@scripts/prepare.sh jax
-	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --ranks 1,2 --together --logs build/test-logs-jax test/jax/test_*.py
+	[ ! -x build/jax/bin/python ] || build/jax/bin/python scripts/python_tests.py --ranks 2 --together --logs build/test-logs-jax test/jax/test_*.py
+	[ ! -x build/jax/bin/python ] || GOROVOD_PURE_PYTHON=1 build/jax/bin/python scripts/python_tests.py --ranks 1 --together --logs build/test-logs-jax-pure test/jax/test_{jax,jax_programs,keras_on_jax}.py
+
+# make test runs parts of this. Python 3.9 and interpreters without a GIL always do without the extension.
+.PHONY: test-pure-python
+test-pure-python: prepare build ## all Python tests of PyTorch, TensorFlow and JAX without the extension
+	GOROVOD_PURE_PYTHON=1 $(python) scripts/python_tests.py --together --logs build/test-logs-pure
+	GOROVOD_PURE_PYTHON=1 $(MAKE) --no-print-directory test-tensorflow test-jax
 
 .PHONY: doctest
 doctest: prepare build ## the examples in the docstrings of PyTorch, TensorFlow, Keras and JAX; parts of the three targets above

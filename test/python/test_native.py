@@ -504,10 +504,11 @@ def resident():
 
 @pytest.mark.longest(300)
 def test_nothing_leaks():
-    """A million calls on one rank, fewer on more."""
+    """A million calls on one rank, fewer on more and under ASan."""
     x, y = torch.ones(2), torch.ones(2)
     name = "leak" * 5
-    calls = 1_000_000 if hvd.size() == 1 else 20_000
+    slow = hvd.size() > 1 or "libasan" in os.environ.get("LD_PRELOAD", "")
+    calls = 20_000 if slow else 1_000_000
 
     def some(n):
         for _ in range(n // 4):

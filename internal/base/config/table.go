@@ -299,8 +299,8 @@ var implemented = []Knob{
 	{Name: "PMI_SIZE", section: elsewhere, By: "Python", Doc: "like OMPI_COMM_WORLD_SIZE, after it"},
 	{Name: "GOROVOD_LIBRARY", section: elsewhere, By: "Python", Doc: "path of the libgorovod.so to load in place of " +
 		"the package's own"},
-	{Name: "GOROVOD_PURE_PYTHON", section: elsewhere, By: "Python", Doc: "1: operations of `horovod.torch` go to the " +
-		"engine through ctypes alone, without the compiled way, which is about twice as fast for small tensors"},
+	{Name: "GOROVOD_PURE_PYTHON", section: elsewhere, By: "Python", Doc: "1: calls of PyTorch, TensorFlow and JAX go " +
+		"without the compiled short way to the engine, which is at least twice as fast for small tensors"},
 	{Name: "GOROVOD_WITHOUT_PATCHES", section: elsewhere, By: "Python", check: checkPatches,
 		Doc: "names of patches, or `all`: what gorovod leaves as it is in Python and the frameworks. " +
 			"docs/patches.md lists them"},
