@@ -6,7 +6,6 @@ JAX and TensorFlow show a tensor in host memory as NumPy's array, without a copy
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -31,8 +30,10 @@ def _element_types() -> dict[np.dtype, tuple[int, int]]:
         try:
             dtype = np.dtype(name)
         except TypeError:
-            more = sys.modules.get("ml_dtypes") or importlib.import_module("ml_dtypes")  # JAX and TensorFlow have it
-            dtype = np.dtype(getattr(more, name))
+            try:
+                dtype = np.dtype(getattr(importlib.import_module("ml_dtypes"), name))  # JAX and TensorFlow have it
+            except ImportError:
+                continue
         known[dtype] = _facts.element_types()[name], dtype.itemsize
     return known
 
