@@ -33,11 +33,13 @@ struct array {
   size_t bytes;
 };
 
-/* Takes back an exception, because the caller's Python code finds what is wrong, and says so. */
+/* Takes back an exception, because the caller's Python code finds what is wrong, and says so; but no KeyboardInterrupt. */
 static bool refuse(void) {
-  PyErr_Clear();
+  if (PyErr_Occurred() != NULL && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
   return false;
 }
+
+static PyObject *not_plain(void) { return PyErr_Occurred() != NULL ? NULL : none(); }
 
 static bool read_type(PyObject *object, struct array *array) {
   PyObject *type = PyObject_GetAttr(object, str_dtype);                                   /* new */
@@ -71,8 +73,8 @@ static bool read_place(PyObject *interface, struct array *array) {
   return array->view.data != NULL && PyErr_Occurred() == NULL;
 }
 
-/* Looks at an object; false, without an exception, unless it is a contiguous array of a known type, small, and not
- * empty. */
+/* Looks at an object; false unless it is a contiguous array of a known type, small, and not empty. The only exception is
+ * then KeyboardInterrupt. */
 static bool look(PyObject *object, struct array *array) {
   if (!read_type(object, array)) return refuse();
   PyObject *interface = PyObject_GetAttr(object, str_interface); /* new */
@@ -126,7 +128,7 @@ PyObject *run_on_array(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   struct request request;
   struct array source, target;
   if (!enabled || pool.free == NULL || n != GIVEN || !read_arguments(args, &request)) return none();
-  if (!look(args[SOURCE], &source)) return none();
+  if (!look(args[SOURCE], &source)) return not_plain();
   PyObject *result = args[WHERE]; /* new, from here on */
   if (result == Py_None) {
     target = source;
@@ -135,7 +137,7 @@ PyObject *run_on_array(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   } else if (look(result, &target) && alike(&source, &target)) {
     Py_IncRef(result);
   } else {
-    return none();
+    return not_plain();
   }
   struct slot slot; /* new */
   if (!take_slot(&pool, &slot)) {

@@ -1,5 +1,6 @@
 /*
- * calls.c: libgorovod_python.so, the short way from horovod.torch to the engine. It is an extension module of CPython.
+ * calls.c: libgorovod_python.so, the short way from Python to the engine, an extension module of CPython; and its way
+ * from horovod.torch.
  *
  * It knows the plain case: a plain tensor (tensor.h) and arguments of exactly the expected types. In all other cases,
  * and wherever something has gone wrong, a function says so, and the caller's Python code does the whole work. That
@@ -216,7 +217,7 @@ static PyObject *run_made(PyObject *module, PyObject *const *args, Py_ssize_t n)
     wait_a_little(slot.cell, wait_ms);
     if (status_of(slot.cell) == GOROVOD_OK && tensor_is_at(request.tensor, request.input.data))
       result = made_result(slot.cell, request.tensor);
-    if (result == NULL) {
+    if (result == NULL && (PyErr_Occurred() == NULL || PyErr_ExceptionMatches(PyExc_Exception))) {
       PyErr_Clear(); /* Python code meets it again */
       result = hand_over(slot, &request, storage, GOROVOD_WILL_WAIT);
       if (result == NULL) { /* the engine may still use all of this: it stays for ever */
@@ -484,6 +485,7 @@ static PyObject *take(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     result = take_one(handle, entry, waits);
   Py_DecRef(entry);
   if (result != NULL) return result;
+  if (PyErr_Occurred() != NULL && !PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
   PyErr_Clear();
   return none();
 }

@@ -495,6 +495,28 @@ def test_interrupts_at_any_point():
     assert len(set(map(id, free))) == len(free) and all(operation.keeps is None for operation in free)
 
 
+class InterruptingMode(torch.overrides.TorchFunctionMode):
+    """Interrupts where a tensor for a result is made."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.Tensor.new_empty:
+            raise KeyboardInterrupt
+        return function(*args, **(kwargs or {}))
+
+
+def test_interrupts_while_a_result_is_made():
+    x, free = torch.ones(2), len(_submission._pool.free)
+    with InterruptingMode(), pytest.raises(KeyboardInterrupt):
+        hvd.allgather(x)
+    handle = hvd.allgather_async(x)
+    while not hvd.poll(handle):
+        pass
+    with InterruptingMode(), pytest.raises(KeyboardInterrupt):
+        hvd.synchronize(handle)
+    assert hvd.synchronize(handle).tolist() == [1.0] * 2 * hvd.size()
+    assert mpi_ops._handle_map == {} and len(_submission._pool.free) == free
+
+
 # ---- nothing leaks
 
 
@@ -600,6 +622,20 @@ def test_arrays_that_are_not_plain():
     assert run_on_array(big[: 1 << 14], None) is not None
     refused = _arrays.native.run_on_array(*arguments_of(x, None, process_set=12345))
     assert refused == _lib.INVALID_ARGUMENT and "12345" in _lib.last_error()
+
+
+def test_an_interrupt_while_an_array_is_asked():
+    class Interrupting:
+        dtype = np.dtype("float32")
+
+        @property
+        def __array_interface__(self):
+            raise KeyboardInterrupt
+
+    x = np.ones(2, "float32")
+    for arguments in (arguments_of(Interrupting(), x), arguments_of(x, Interrupting())):
+        with pytest.raises(KeyboardInterrupt):
+            _arrays.native.run_on_array(*arguments)
 
 
 def test_arrays_leave_nothing():
