@@ -331,6 +331,49 @@ int gorovod_recv_among(const int *ranks, int count, uint32_t tag, void *data, si
  */
 int gorovod_serve(const char *host, const void *key, size_t key_bytes, int size, int *port);
 /*
+ * Sparse tables: rows of float32 under keys of 64 bits, divided among the members of a process set by their keys. A pull
+ * brings the rows of a batch's distinct keys, and makes rows that the table lacks. A push changes rows by their gradients,
+ * at the member that has them, as the table's optimizer does: gradients of the members are added in the order of their
+ * ranks. Pulls and pushes are operations of the process set, named for the table: all members submit as many, and one of
+ * each kind may be in progress for a table. A member that has joined goes on serving its rows. To have the same bits in
+ * each run, let no pull and push of a table be in progress at a time.
+ *
+ *   gorovod_table_create -> gorovod_lookup -> gorovod_pull -> gorovod_push -> gorovod_lookup_release
+ */
+typedef struct gorovod_table {
+  uint32_t size;        /* sizeof(gorovod_table); zero the struct first */
+  int32_t process_set;
+  const char *name;     /* UTF-8, of its own in the process set */
+  int64_t keys;         /* 0: every key is possible; otherwise those from 0 to keys - 1 */
+  uint64_t seed;        /* new rows depend on it, the name and the key alone */
+  int32_t dim;          /* the length of a row */
+  const char *init;     /* of new rows: "normal" (also for NULL), "uniform" or "zeros" */
+  const char *optimizer; /* "sgd", "adagrad", "rowwise_adagrad", "adam" or "ftrl" */
+  float scale;          /* the standard deviation, or the bound of "uniform"; below 0: 1 / sqrt(dim) */
+  /* The optimizer's; below 0: its default. A push has a learning rate of its own. */
+  float rate, epsilon, initial_accumulator, beta1, beta2, beta, l1, l2;
+} gorovod_table;
+/* Makes a table. All members of its process set call it with equal descriptions, and it blocks until they have. *table > 0
+ * names it until the process set or the job ends. */
+int gorovod_table_create(const gorovod_table *description, int64_t *table);
+/* How many rows this rank has; -1 for an unknown table. */
+int64_t gorovod_table_rows(int64_t table);
+/* Finds the distinct keys of a batch of n keys, and writes for each key the place of its row among theirs to index. If
+ * padding is not NULL, *padding is a key that has no row: its place is *distinct. A key out of range is no error here:
+ * the lookup's pull fails with it, on all ranks. *lookup > 0 keeps a copy of the keys until its release. */
+int gorovod_lookup(int64_t table, const int64_t *keys, int64_t n, const int64_t *padding, int64_t *index, int64_t *distinct,
+                   int64_t *lookup);
+/* Submits the pulls of n lookups of tables of one process set, as a group if there are several, with one exchange for all.
+ * rows[i] has room for the distinct keys of lookups[i]. Wait for the handles by gorovod_wait, and release them. flags:
+ * GOROVOD_WILL_WAIT, GOROVOD_LOOKS. */
+#define GOROVOD_LOOKS 32u /* make no rows: those that the table lacks read as they would be made */
+int gorovod_pull(int n, const int64_t *lookups, float *const *rows, uint32_t flags, int64_t *handles);
+/* Submits the pushes of n lookups, as gorovod_pull: gradients[i] has those of the distinct keys. All ranks give the same
+ * learning rate. flags: GOROVOD_WILL_WAIT. */
+int gorovod_push(int n, const int64_t *lookups, const float *const *gradients, float rate, uint32_t flags, int64_t *handles);
+/* Forgets a lookup, whose operations have ended. */
+void gorovod_lookup_release(int64_t lookup);
+/*
  * Elastic jobs. The driver, in the launcher, gives each process its place at every horovod_init. A process commits
  * its state now and then. Commits have numbers from 0 on, the same on all ranks. The process with the newest commit
  * becomes rank 0 of the next world.

@@ -54,7 +54,7 @@ var floors = []wing{
 		[]string{"observe", "base"},
 		[]string{"transport/hosts", "transport/inproc transport/tcp", "engine transport/shm transport/treeboard",
 			"autotune collective transport/board transport/p2p",
-			"driving driving/record negotiate reduce transport transport/tcp/link trial"}},
+			"driving driving/record negotiate reduce table transport transport/tcp/link trial", "slots"}},
 	{"observe", "what ranks note of their work, and what shows it to people and programs",
 		[]string{"elastic", "base"},
 		[]string{"dashboard summary top", "frtrace jobs metrics otlp overview",

@@ -18,7 +18,13 @@ HOROVODRUN = os.environ.get("HOROVODRUN", str(ROOT / "build" / "horovodrun"))
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "DESIGN.md", "test/README.md")]
 PAGES += sorted(ROOT.glob("docs/**/*.md"))
 # Their first block of Python is a whole program for PyTorch, which these numbers of ranks run.
-PROGRAMS = {"README.md": 2, "docs/start.md": 4, "docs/pytorch.md": 2, "docs/torch_distributed.md": 2}
+PROGRAMS = {
+    "README.md": 2,
+    "docs/start.md": 4,
+    "docs/pytorch.md": 2,
+    "docs/torch_distributed.md": 2,
+    "docs/sparse_tables.md": 2,
+}
 
 
 def blocks(page, language):

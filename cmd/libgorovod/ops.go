@@ -219,6 +219,9 @@ func translate(op *engine.Op, c *C.gorovod_op, unnamed string) error {
 	}
 	op.Type = operation.Of(op.Type, op.ReduceOp)
 	d := op.Type.Describe()
+	if d.Output == operation.OfKeys {
+		return fmt.Errorf("operation %d is submitted by gorovod_pull or gorovod_push", int(c._type))
+	}
 	switch d.Role {
 	case operation.Meeting:
 		return nil

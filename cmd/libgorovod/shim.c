@@ -576,6 +576,65 @@ int gorovod_await_nccl_built(int64_t timeout_ms) { return is_child() ? 0 : goAwa
 
 int gorovod_usable_nccl(int calls) { return is_child() ? 0 : goUsableNCCL(calls); }
 
+/* ---- sparse tables ---------------------------------------------------- */
+
+int gorovod_table_create(const gorovod_table *description, int64_t *table) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  if (description == NULL || table == NULL || description->size != sizeof *description) {
+    EXPLAIN("description and table must not be NULL, and size must be %zu", sizeof *description);
+    return GOROVOD_INVALID_ARGUMENT;
+  }
+  *table = 0;
+  note_submitter();
+  return goTableCreate((gorovod_table *)description, table, reason);
+}
+
+int64_t gorovod_table_rows(int64_t table) {
+  char *reason = fresh_reason();
+  return is_child() ? -1 : goTableRows(table, reason);
+}
+
+int gorovod_lookup(int64_t table, const int64_t *keys, int64_t n, const int64_t *padding, int64_t *index, int64_t *distinct,
+                   int64_t *lookup) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  if (distinct == NULL || lookup == NULL) {
+    EXPLAIN("distinct and lookup must not be NULL");
+    return GOROVOD_INVALID_ARGUMENT;
+  }
+  *lookup = 0;
+  return goLookup(table, (int64_t *)keys, n, (int64_t *)padding, index, distinct, lookup, reason);
+}
+
+/* Whether a pull or push has proper arguments. */
+static int has_lookups(int n, const int64_t *lookups, const void *memory, const int64_t *handles) {
+  if (n > 0 && lookups != NULL && memory != NULL && handles != NULL) return 1;
+  EXPLAIN("%d lookups, or a NULL pointer", n);
+  return 0;
+}
+
+int gorovod_pull(int n, const int64_t *lookups, float *const *rows, uint32_t flags, int64_t *handles) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  if (!has_lookups(n, lookups, rows, handles)) return GOROVOD_INVALID_ARGUMENT;
+  note_submitter();
+  return goPull(n, (int64_t *)lookups, (float **)rows, flags, handles, reason);
+}
+
+int gorovod_push(int n, const int64_t *lookups, const float *const *gradients, float rate, uint32_t flags,
+                 int64_t *handles) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  if (!has_lookups(n, lookups, gradients, handles)) return GOROVOD_INVALID_ARGUMENT;
+  note_submitter();
+  return goPush(n, (int64_t *)lookups, (float **)gradients, rate, flags, handles, reason);
+}
+
+void gorovod_lookup_release(int64_t lookup) {
+  if (!is_child()) goLookupRelease(lookup);
+}
+
 int64_t gorovod_share(int64_t rows, int rank, int size) { return is_child() ? -1 : goShare(rows, rank, size); }
 
 void gorovod_digest(const void *data, size_t bytes, uint64_t digest[2]) {

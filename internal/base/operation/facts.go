@@ -45,7 +45,7 @@ type reduction struct {
 
 // outputs are the names of the outputs.
 var outputs = [...]string{Nothing: "nothing", LikeInput: "like input", OfAll: "of all", Sent: "sent",
-	OwnRows: "own rows", OnRootOnly: "on root only"}
+	OwnRows: "own rows", OnRootOnly: "on root only", OfKeys: "of keys"}
 
 // Facts returns the table for front ends in other languages, as JSON.
 func Facts() string {

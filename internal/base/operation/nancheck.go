@@ -38,7 +38,7 @@ func ParseNaNCheck(s string) (NaNCheck, error) {
 // move data, and inf for minima and maxima too: programs begin these with an infinity.
 func (k Kind) Spreads(op tensor.ReduceOp) (nan, inf bool) {
 	switch k {
-	case Adasum:
+	case Adasum, Push:
 		return true, true
 	case Allreduce, Reducescatter, Reduce:
 		return true, op != tensor.Min && op != tensor.Max

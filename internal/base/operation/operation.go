@@ -35,6 +35,7 @@ const (
 	Root                      // a world rank that is a member
 	Ranks                     // the members of a new process set
 	Set                       // the number of a process set
+	Table                     // the number of a sparse table
 )
 
 // Output says what a rank gets.
@@ -48,6 +49,7 @@ const (
 	Sent              // the rows that the members have sent to this one, in the order of the members
 	OwnRows           // this member's share of the rows: see Share
 	OnRootOnly        // as LikeInput on the root; the other members have no output
+	OfKeys            // of a Pull, a row for each key that the member has named; of a Push, nothing
 )
 
 // Absence says how the operation runs if some members have joined, and so have not asked for it.
@@ -77,7 +79,7 @@ type Descriptor struct {
 	Absent Absence
 	Advice string // for a user who meets the failure of NeedsAll
 
-	// Fuses says that several operations that agree on all fields but the shape can run as one.
+	// Fuses says that several operations that agree on all fields but the shape can run as one. Tables may differ, too.
 	Fuses bool
 	// Repeats says that a mark on the board can ask for an operation on which the ranks have agreed before.
 	Repeats bool

@@ -47,8 +47,11 @@ func TestTableIsWhole(t *testing.T) {
 		if shaped := d.Has(Shape); shaped == d.Has(Tail) {
 			t.Errorf("%s: ranks agree on all dimensions %v, and on all but the first %v", d.Name, shaped, d.Has(Tail))
 		}
-		if d.Fuses && (d.Output != LikeInput || !d.Has(Shape)) {
+		if d.Fuses && (d.Output != LikeInput || !d.Has(Shape)) && !d.Has(Table) {
 			t.Errorf("%s fuses, and its outputs are not like its inputs", d.Name)
+		}
+		if d.Has(Table) && (d.Output != OfKeys || d.Has(Root) || !d.Has(Tail)) {
+			t.Errorf("%s has a table, and a root or other rows", d.Name)
 		}
 		if d.Absent == NeedsTheRoot && !d.Has(Root) {
 			t.Errorf("%s needs a root that it has not", d.Name)

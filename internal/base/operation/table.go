@@ -41,6 +41,11 @@ const (
 	// NamedBarrier is a barrier that has a name, as a collective has, and an empty tensor. Several may be pending.
 	// Messages for users call it a barrier.
 	NamedBarrier Kind = 71
+
+	// Pull and Push read and change rows of a sparse table. Their tensor has a row for each key that the member names.
+	// Root is the table's number on the process set.
+	Pull Kind = 72
+	Push Kind = 73
 )
 
 // table has a line for each kind. The activities are those of Horovod's Gloo, which the native transports replace.
@@ -97,6 +102,15 @@ var table = map[Kind]Descriptor{
 		Activity: "GLOO_BARRIER", Alike: "named_barrier", Types: allTypes,
 		Repeats: true,
 	},
+	// Members that have joined name no keys, and go on serving those of the others.
+	Pull: {
+		Name: "Pull", Label: "PULL", Role: Collective, Agree: Rows | Tail | Table, Output: OfKeys,
+		Activity: "PULL", Alike: "pull", Types: rowTypes, Fuses: true, Repeats: true,
+	},
+	Push: {
+		Name: "Push", Label: "PUSH", Role: Collective, Agree: Rows | Tail | Table, Output: OfKeys,
+		Activity: "PUSH", Alike: "push", Types: rowTypes, Fuses: true, Repeats: true,
+	},
 	Barrier: {Name: "Barrier", Label: "BARRIER", Role: Meeting, Alike: "barrier", Types: allTypes, Repeats: true},
 	Join:    {Name: "Join", Label: "JOIN", Role: Meeting, Alike: "join", Types: allTypes},
 
@@ -139,6 +153,7 @@ const (
 
 	allTypes DTypes = 1<<tensor.NumDTypes - 1
 	floats   DTypes = 1<<tensor.Float16 | 1<<tensor.BFloat16 | 1<<tensor.Float32 | 1<<tensor.Float64
+	rowTypes DTypes = 1 << tensor.Float32
 	floats8  DTypes = 1<<tensor.Float8E4M3FN | 1<<tensor.Float8E5M2
 )
 

@@ -42,6 +42,8 @@ func (l *lane) check(op *Op) *Error {
 		return l.checkSplits(op)
 	case d.Output == operation.OfAll:
 		return nil
+	case d.Output == operation.OfKeys:
+		return l.checkKeys(d, op)
 	}
 	if err := l.checkReduction(d, op); err != nil {
 		return err
@@ -98,7 +100,7 @@ func (l *lane) checkTensor(d *operation.Descriptor, op *Op) *Error {
 	if n > math.MaxInt64/8/int64(max(1, len(l.members))) {
 		return errorf(InvalidArgument, "%s of tensor %q: shape %v has too many elements.", kind, op.Name, op.Shape)
 	}
-	if d.Role != operation.Collective {
+	if d.Role != operation.Collective || d.Output == operation.OfKeys {
 		return nil
 	}
 	if bytes := n * int64(op.DType.Size()); int64(len(op.In)) != bytes {

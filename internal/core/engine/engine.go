@@ -337,8 +337,11 @@ func newEntry(l *lane, op *Op) *Entry {
 	if !l.hasOutput(d, op) {
 		en.op.Out = nil // the caller's memory stays as it is
 	}
-	if d.Output == operation.Sent {
+	switch d.Output {
+	case operation.Sent:
 		en.sendRows = l.splits(op)
+	case operation.OfKeys:
+		en.sendRows = op.Splits
 	}
 	if d.Has(operation.Wire) {
 		en.request.Wire = l.engine.wire(op)

@@ -23,14 +23,24 @@ type Op struct {
 	Wire      tensor.Wire     // Allreduce; it has an effect where Wire.For says so
 	Name      string          // may be reused by the caller after Enqueue
 	Unnamed   bool            // the engine gives the name, see noname.go
-	Root      int             // Broadcast: world rank. RemoveProcessSet: the set
-	Splits    []int32         // Alltoall: rows for each member; nil: the same for all
+	Root      int             // Broadcast: world rank. RemoveProcessSet: the set. Pull, Push: the table
+	Splits    []int32         // Alltoall: rows for each member; nil: the same for all. Pull, Push: see Keys
 	Ranks     []int32         // AddProcessSet: ascending
 	Set       int             // process set
 	Shape     tensor.Shape    // may be reused by the caller after Enqueue
 	Prescale  float64
 	Postscale float64
 	In        []byte
+	// Keys, of a Pull or Push, are distinct. The first Splits[0] belong to member 0, and so on. Keys and Splits belong
+	// to the engine until the operation is done. Root is the table's number, In are a Push's gradients, Out is for a
+	// Pull's rows, and Shape is that of these.
+	Keys []int64
+	// Rate, of a Push, is the learning rate: the same on all ranks.
+	Rate float32
+	// Looks, of a Pull, says that it makes no rows, and counts for nothing: see table.Pull.
+	Looks bool
+	// Refused, if not empty, says why the caller cannot give the operation proper arguments. It fails on all ranks.
+	Refused string
 	// Out is the memory for the output (operation.Descriptor.Output). If the output is like the input, Out may be In.
 	// Out is nil if the output's size depends on the other ranks, and may be nil for this rank's own rows. If only the
 	// root has an output, the engine does not touch Out on the others.
@@ -89,7 +99,7 @@ type Entry struct {
 	number   uint64
 	agreed   bool    // its Response has been read; guarded by engine.mu
 	group    *group  // nil for an operation of its own
-	sendRows []int32 // Alltoall: what each member gets
+	sendRows []int32 // Alltoall: what each member gets. Pull, Push: Op.Splits
 	root     int32   // the result of a Join, AddProcessSet or RemoveProcessSet
 	received []int32 // Alltoall: rows from each member
 	outShape tensor.Shape

@@ -73,8 +73,13 @@ func (l *lane) countExecuted() {
 	x, f, b := &l.current, &l.engine.figures, &l.plan[l.next-1]
 	bytes := uint64(b.Bytes)
 	d := b.Type.Describe()
-	if d.Output == operation.Sent {
+	switch d.Output {
+	case operation.Sent:
 		bytes = uint64(x.parts[0].bytes) // the rows that this member has sent
+	case operation.OfKeys:
+		for i := range x.parts {
+			bytes += uint64(x.parts[i].bytes) // the keys and rows that this member has sent
+		}
 	}
 	k := f.kinds[b.Type]
 	if k == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/operation"
 	"github.com/gorovod/gorovod/internal/core/collective"
 	"github.com/gorovod/gorovod/internal/core/negotiate"
+	"github.com/gorovod/gorovod/internal/core/table"
 	"github.com/gorovod/gorovod/internal/core/transport"
 )
 
@@ -38,11 +39,12 @@ type lane struct {
 	unnamed map[string]uint64 // the number of operations without a name so far, by the prefix of their names
 	// refused holds calls that check has refused, by name, the oldest first: see refused.go.
 	refused map[string][]*Entry
-	removed bool         // the process set is gone
-	joining *Entry       // the Join that is pending; no tensors are submitted then
-	outbox  [][]byte     // encoded Requests that found no room on the board
-	unready []*Entry     // their input is not there yet, or they follow others
-	behind  atomic.Int32 // len(outbox) + len(unready), readable without the lock
+	tables  map[int]*table.Table // by number: see tables.go
+	removed bool                 // the process set is gone
+	joining *Entry               // the Join that is pending; no tensors are submitted then
+	outbox  [][]byte             // encoded Requests that found no room on the board
+	unready []*Entry             // their input is not there yet, or they follow others
+	behind  atomic.Int32         // len(outbox) + len(unready), readable without the lock
 	// following is the number of unready operations that follow other operations. catchUp need not look at these.
 	following atomic.Int32
 
@@ -63,6 +65,7 @@ type lane struct {
 	next        int                    // the first of plan not yet started
 	current     execution
 	nans        nanCheck           // of the batch that is about to begin
+	sparse      *sparse            // nil before the first Pull or Push
 	batchAt     time.Time          // when the last batch was read; only with a cycle time
 	clock       moment             // when the current step began, for the records
 	sequence    uint64             // of the last record read from the log: the same on all members, and never twice
@@ -471,4 +474,5 @@ func (l *lane) free() {
 	l.current.buffer.Free()
 	l.current.spare.Free()
 	l.current.owed.Free()
+	l.freeTables()
 }

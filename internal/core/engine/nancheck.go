@@ -73,8 +73,10 @@ func (l *lane) inspects(b *negotiate.Batch) bool {
 	return false
 }
 
-// checking reports whether the current operation is a check, which waits for nobody.
-func (l *lane) checking() bool { return l.current.op == collective.Op(&l.nans) }
+// checking reports whether the current operation is a check, or work on tables. These wait for nobody.
+func (l *lane) checking() bool {
+	return l.current.op == collective.Op(&l.nans) || l.sparse != nil && l.current.op == collective.Op(l.sparse)
+}
 
 // nansChecked begins the batch after a long check.
 func nansChecked(l *lane) {
@@ -162,7 +164,11 @@ func (c *nanCheck) describe(p *part, what reduce.NonFinite) string {
 	if l.id != 0 {
 		set = fmt.Sprintf(" of process set %d", l.id)
 	}
-	return fmt.Sprintf("%s %s %s %q%s: at index %d of %d (%v); NaNs: %d, infinities: %d",
+	of := ""
+	if p.resp.Type == operation.Push {
+		of = fmt.Sprintf(", of key %d", p.entry.op.Keys[what.First/p.entry.request.Shape[1]])
+	}
+	return fmt.Sprintf("%s %s %s %q%s: at index %d of %d (%v)%s; NaNs: %d, infinities: %d",
 		l.engine.opts.Describe(l.engine.opts.Rank), kind, strings.ToLower(p.resp.Type.Describe().Name), p.resp.Name,
-		set, what.First, len(p.entry.op.In)/c.batch.DType.Size(), c.batch.DType, what.NaNs, what.Infs)
+		set, what.First, len(p.entry.op.In)/c.batch.DType.Size(), c.batch.DType, of, what.NaNs, what.Infs)
 }

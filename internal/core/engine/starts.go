@@ -20,6 +20,8 @@ var starts = [256]func(l *lane, b *negotiate.Batch){
 	operation.Gather:           (*lane).startAlltoall,
 	operation.Scatter:          (*lane).startAlltoall,
 	operation.NamedBarrier:     (*lane).startNamedBarrier,
+	operation.Pull:             (*lane).startKeys,
+	operation.Push:             (*lane).startKeys,
 	operation.Join:             (*lane).allJoined,
 	operation.AddProcessSet:    (*lane).setAdded,
 	operation.RemoveProcessSet: (*lane).setRemoved,

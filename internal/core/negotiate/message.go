@@ -49,7 +49,7 @@ type Request struct {
 	ReduceOp  tensor.ReduceOp // Allreduce only
 	Wire      tensor.Wire     // Allreduce only: how the elements travel between hosts
 	Name      string
-	Root      int32 // Broadcast: world rank; RemoveProcessSet: the set's id
+	Root      int32 // Broadcast: world rank; RemoveProcessSet: the set's id; Pull and Push: the table's number
 	Device    int32 // CPUDevice, GPUDevice or StagedDevice
 	Shape     tensor.Shape
 	Prescale  float64

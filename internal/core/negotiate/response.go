@@ -52,7 +52,7 @@ func merge(reqs []*Request) *Response {
 	if d.Has(operation.Wire) {
 		resp.Wire = first.Wire
 	}
-	if d.Has(operation.Root) || d.Has(operation.Set) {
+	if d.Has(operation.Root) || d.Has(operation.Set) || d.Has(operation.Table) {
 		resp.Root = first.Root
 	}
 	if d.Has(operation.Tail) {
@@ -87,7 +87,7 @@ func (r *Response) answers(q *Request, member int) bool {
 	}
 	return (!d.Has(operation.Op) || q.ReduceOp == r.ReduceOp) &&
 		(!d.Has(operation.Wire) || q.Wire == r.Wire) &&
-		(!d.Has(operation.Root) || q.Root == r.Root) &&
+		(!d.Has(operation.Root) && !d.Has(operation.Table) || q.Root == r.Root) &&
 		r.hasShapeOf(q, d, member)
 }
 

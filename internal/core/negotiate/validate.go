@@ -142,6 +142,15 @@ var checks = []check{
 		},
 		show: func(r *Request) string { return strconv.Itoa(int(r.Root)) },
 	},
+	{ // Not Horovod's, which has no tables.
+		of: agreeing(operation.Table),
+		ok: func(first, r *Request) bool { return r.Root == first.Root },
+		text: func(first, r *Request) string {
+			return fmt.Sprintf("Mismatched %v tables: One rank specified table number %d, but another rank specified "+
+				"table number %d.", first.Type, first.Root, r.Root)
+		},
+		show: func(r *Request) string { return strconv.Itoa(int(r.Root)) },
+	},
 	{
 		ok: func(first, r *Request) bool { return sameKind(r.Device, first.Device) },
 		text: func(first, r *Request) string {
@@ -368,10 +377,11 @@ func implausibleSum(reqs []*Request) string {
 	return ""
 }
 
-// showShape leaves out the first dimension of an alltoall, because nobody compares it, and because it is unknown if the
-// Request came as a mark.
+// showShape leaves out the first dimension of an alltoall and of what has a row for each key, because nobody compares
+// it, and because it is unknown if the Request came as a mark.
 func showShape(r *Request) string {
-	if r.Type.Describe().Output == operation.Sent && len(r.Shape) > 0 {
+	out := r.Type.Describe().Output
+	if (out == operation.Sent || out == operation.OfKeys) && len(r.Shape) > 0 {
 		return strings.Replace(r.Shape.String(), strconv.FormatInt(r.Shape[0], 10), "_", 1)
 	}
 	return r.Shape.String()

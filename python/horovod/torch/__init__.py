@@ -14,6 +14,7 @@ from horovod.torch import _collectives, _grouped, elastic
 from horovod.torch._collectives import *  # noqa: F403
 from horovod.torch._consistency import check_consistency
 from horovod.torch._grouped import *  # noqa: F403
+from horovod.torch._sharded_embedding import ShardedEmbedding, ShardedEmbeddingBag
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (
     allgather_object,
@@ -31,6 +32,8 @@ __all__ = [
     "ConsistencyError",
     "DistributedOptimizer",
     "HorovodInternalError",
+    "ShardedEmbedding",
+    "ShardedEmbeddingBag",
     "SyncBatchNorm",
     "allgather_object",
     "broadcast_object",

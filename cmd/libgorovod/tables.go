@@ -1,0 +1,210 @@
+package main
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/core/table"
+	"github.com/gorovod/gorovod/internal/joining/process"
+)
+
+// numbered gives things numbers for C, from 1 on. It never uses a number twice.
+type numbered[T any] struct {
+	mu   sync.Mutex
+	last int64
+	all  map[int64]T
+}
+
+func (n *numbered[T]) add(x T) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.all == nil {
+		n.all = make(map[int64]T)
+	}
+	n.last++
+	n.all[n.last] = x
+	return n.last
+}
+
+func (n *numbered[T]) get(number int64) (T, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x, ok := n.all[number]
+	return x, ok
+}
+
+func (n *numbered[T]) remove(number int64) (T, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x, ok := n.all[number]
+	delete(n.all, number)
+	return x, ok
+}
+
+// lookup is what a C caller asks of a table for a batch.
+type lookup struct {
+	table   *engine.Table
+	keys    table.Lookup
+	refused string // why the batch cannot be asked for; empty: it can
+}
+
+var (
+	tables  numbered[*engine.Table]
+	lookups numbered[*lookup]
+	spare   = sync.Pool{New: func() any { return new(lookup) }}
+)
+
+//export goTableCreate
+func goTableCreate(c *C.gorovod_table, number *C.int64_t, reason *C.char) C.int {
+	w := process.World()
+	if w == nil {
+		explain(reason, engine.ErrNotInitialized.Reason)
+		return C.GOROVOD_PRECONDITION_ERROR
+	}
+	o := table.Options{Dim: int(c.dim), Keys: int64(c.keys), Seed: uint64(c.seed), Init: table.Normal,
+		Scale: float32(c.scale), Rate: float32(c.rate), Epsilon: float32(c.epsilon),
+		InitialAccumulator: float32(c.initial_accumulator), Beta1: float32(c.beta1), Beta2: float32(c.beta2),
+		Beta: float32(c.beta), L1: float32(c.l1), L2: float32(c.l2)}
+	if c.name != nil {
+		o.Name = C.GoString(c.name)
+	}
+	if c.init != nil {
+		o.Init = table.Init(C.GoString(c.init))
+	}
+	if c.optimizer != nil {
+		o.Optimizer = table.Optimizer(C.GoString(c.optimizer))
+	}
+	o.Complete()
+	t, failure := w.Engine.NewTable(int(c.process_set), o)
+	if failure != nil {
+		explain(reason, failure.Reason)
+		return C.int(failure.Code)
+	}
+	*number = C.int64_t(tables.add(t))
+	return C.GOROVOD_OK
+}
+
+//export goTableRows
+func goTableRows(number C.int64_t, reason *C.char) C.int64_t {
+	t, ok := tables.get(int64(number))
+	if !ok {
+		explain(reason, unknownTable(number))
+		return -1
+	}
+	return C.int64_t(t.Len())
+}
+
+func unknownTable(number C.int64_t) string { return fmt.Sprintf("table %d is unknown", int64(number)) }
+
+//export goLookup
+func goLookup(number C.int64_t, keys *C.int64_t, n C.int64_t, padding, index, distinct, result *C.int64_t,
+	reason *C.char) C.int {
+	t, ok := tables.get(int64(number))
+	switch {
+	case !ok:
+		explain(reason, unknownTable(number))
+		return C.GOROVOD_INVALID_ARGUMENT
+	case n < 0 || n > 0 && (keys == nil || index == nil):
+		explain(reason, fmt.Sprintf("%d keys at a NULL pointer", int64(n)))
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	l := spare.Get().(*lookup)
+	l.table, l.refused = t, ""
+	var none table.Padding
+	if padding != nil {
+		none = table.Padding{Set: true, Key: int64(*padding)}
+	}
+	if err := t.Fill(&l.keys, numbers(keys, n), none); err != nil {
+		l.refused, l.keys.Keys = err.Error(), l.keys.Keys[:0]
+		*distinct = 0
+		clear(numbers(index, n))
+	} else {
+		copy(numbers(index, n), l.keys.Index)
+		*distinct = C.int64_t(len(l.keys.Keys))
+	}
+	*result = C.int64_t(lookups.add(l))
+	return C.GOROVOD_OK
+}
+
+// numbers views C memory.
+func numbers(p *C.int64_t, n C.int64_t) []int64 {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*int64)(p), int(n))
+}
+
+func weights(p *C.float, l *lookup) []float32 {
+	n := len(l.keys.Keys) * l.table.Options().Dim
+	if p == nil || n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(p), n)
+}
+
+//export goLookupRelease
+func goLookupRelease(number C.int64_t) {
+	if l, ok := lookups.remove(int64(number)); ok {
+		l.table = nil
+		spare.Put(l)
+	}
+}
+
+//export goPull
+func goPull(n C.int, list *C.int64_t, rows **C.float, flags C.uint32_t, out *C.int64_t, reason *C.char) C.int {
+	return use(n, list, flags, out, reason, func(i int, l *lookup) engine.Op {
+		return l.table.Pull(&l.keys, weights(unsafe.Slice(rows, int(n))[i], l), flags&C.GOROVOD_LOOKS != 0)
+	})
+}
+
+//export goPush
+func goPush(n C.int, list *C.int64_t, gradients **C.float, rate C.float, flags C.uint32_t, out *C.int64_t,
+	reason *C.char) C.int {
+	return use(n, list, flags, out, reason, func(i int, l *lookup) engine.Op {
+		return l.table.Push(&l.keys, weights(unsafe.Slice(gradients, int(n))[i], l), float32(rate))
+	})
+}
+
+// use submits the operations of several lookups, as a group if there are several.
+func use(n C.int, list *C.int64_t, flags C.uint32_t, out *C.int64_t, reason *C.char,
+	describe func(i int, l *lookup) engine.Op) C.int {
+	ops := make([]engine.Op, int(n))
+	name := ""
+	var e *engine.Engine
+	for i, number := range unsafe.Slice((*int64)(list), int(n)) {
+		l, ok := lookups.get(number)
+		if !ok {
+			explain(reason, fmt.Sprintf("lookup %d is unknown", number))
+			return C.GOROVOD_INVALID_ARGUMENT
+		}
+		ops[i] = describe(i, l)
+		ops[i].Refused, ops[i].WillWait = l.refused, flags&C.GOROVOD_WILL_WAIT != 0
+		ops[i].HoldsCaller = ops[i].WillWait
+		e, name = l.table.Engine(), name+ops[i].Name+" "
+	}
+	var entries []*engine.Entry
+	var failure *engine.Error
+	if len(ops) == 1 {
+		var en *engine.Entry
+		if en, failure = e.Enqueue(&ops[0]); failure == nil {
+			entries = append(entries, en)
+		}
+	} else {
+		entries, failure = e.EnqueueGroup(name[:min(len(name), table.MaxName)], ops)
+	}
+	if failure != nil {
+		explain(reason, failure.Reason)
+		return C.int(failure.Code)
+	}
+	for i, en := range entries {
+		unsafe.Slice(out, int(n))[i] = C.int64_t(handles.Add(en))
+	}
+	return C.GOROVOD_OK
+}
