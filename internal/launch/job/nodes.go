@@ -178,7 +178,7 @@ func replaceNode(conn *auth.Sealed) { remote.TurnAway(conn, replacedText) }
 
 // serveNode obeys node 0 until the job is over. It returns the job's exit code.
 func serveNode(conn *auth.Sealed, say func(text string)) (code int, err error) {
-	a, code, err := remote.ServeNode(conn, nil, say)
+	a, code, err := remote.ServeNode(conn, nil, ending.New(spawn.LedTerms), say)
 	switch {
 	case err != nil:
 		return 1, err
