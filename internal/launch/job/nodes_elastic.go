@@ -24,8 +24,8 @@ import (
 )
 
 // launchFleet is this node's part of an elastic job whose nodes have a launcher each.
-func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Node) (code int, why output.Report,
-	err error) {
+func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Node, open Opener) (code int,
+	why output.Report, err error) {
 	var key []byte
 	if f.Place.Count > 1 {
 		if key, err = nodesKey(os.Getenv); err != nil {
@@ -76,7 +76,7 @@ func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Nod
 			syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
 	}
-	return launchElastic(f, e, o, f.Place.Count > 1)
+	return launchElastic(f, e, o, f.Place.Count > 1, open)
 }
 
 // joinFleet lets node 0 use this node until the job is over or this node leaves it. If node 0 is lost, this node waits
