@@ -38,7 +38,7 @@ type wing struct {
 var floors = []wing{
 	{"launch", "starts the processes of a job, watches them, and ends them",
 		[]string{"tools", "joining", "core", "observe", "elastic", "base"},
-		[]string{".", "job mpirun", "audience", "flags", "discovery drive remote", "placement",
+		[]string{".", "audience job mpirun", "flags", "discovery drive remote", "placement",
 			"driver meeting notice output wire", "spawn", "ending nodes"}},
 	{"tools", "commands that help people: they examine, measure, and write manifests",
 		[]string{"core", "observe", "base"},

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/commandline"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/drive"
 	"github.com/gorovod/gorovod/internal/launch/driver"
@@ -61,33 +60,25 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 	if watch.Certificates, err = flags.CheckedCertificates(f.Lookup); err != nil {
 		return ending.UsageCode, err
 	}
-	a, err := audience.Open(f, func(text string) { watch.Greeting = append(watch.Greeting, text) }, 0)
+	var warnings safeLines
+	a, err := audience.Open(f, "gorovod", 0, func(text string) { watch.Greeting = append(watch.Greeting, text) },
+		warnings.add)
 	if err != nil {
 		return ending.UsageCode, err
 	}
 	defer a.Close()
 	watch.Greeting = append(watch.Greeting, misspeltVariables(os.Environ())...)
-	var warnings safeLines
-	telemetry, err := audience.OpenTelemetry(f, "gorovod", warnings.add)
-	if err != nil {
-		return ending.UsageCode, err
-	}
 	reported := false
-	watch.Said, watch.Failed = a.Note, telemetry.Fail
+	watch.Said, watch.Failed, watch.Serves = a.Note, a.Fail, a.Follow
 	watch.Over = func(o driver.Outcome) (farewell []string) {
 		code, text := job.Verdict(o)
 		a.End(code, output.Report{Text: text}, nil)
-		telemetry.End(code)
 		reported = true
 		farewell = warnings.all()
 		if text := a.Summary(); text != "" && code == 0 {
 			farewell = append(farewell, text)
 		}
 		return farewell
-	}
-	watch.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {
-		a.FormedAnew(cause, words)
-		audience.Follow(s, size, a, telemetry)
 	}
 	var near *meeting.Point
 	err = drive.Run(stdin, stdout, func(c drive.Config) (n drive.Network, err error) {
@@ -109,9 +100,8 @@ func serveDrive(name string, args []string, stdin io.Reader, stdout io.Writer) (
 		code = 1
 	}
 	if err != nil && !reported {
+		a.Fail(err.Error())
 		a.End(code, output.Report{}, err)
-		telemetry.Fail(err.Error())
-		telemetry.End(code)
 	}
 	return code, err
 }

@@ -2,9 +2,11 @@ package launch
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -48,16 +50,7 @@ func BenchmarkLauncher(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			spent := processorTime()
 			for b.Loop() {
-				j := &job.Job{Name: "horovodrun", Args: []string{"true"}, Env: os.Environ(), Local: func(string) bool {
-					return false
-				},
-					Remote: remote.Shell{Timeout: 30 * time.Second, Getenv: os.Getenv, Open: standIn},
-					Stdout: io.Discard, Stderr: os.Stderr}
-				for r := range n {
-					j.Slots = append(j.Slots, placement.Slot{Host: fmt.Sprint("far", r), Rank: r, Size: n, LocalSize: 1,
-						CrossRank: r, CrossSize: n})
-				}
-				if code, err := j.Run(); code != 0 || err != nil {
+				if code, err := standInJob(n, io.Discard).Run(); code != 0 || err != nil {
 					b.Fatalf("%d, %v", code, err)
 				}
 			}
@@ -65,6 +58,28 @@ func BenchmarkLauncher(b *testing.B) {
 			b.ReportMetric(float64(processorTime()-spent)/float64(b.N)/float64(n)/1e3, "us-cpu/host")
 		})
 	}
+}
+
+// TestAJobThatNothingShows checks that a job needs no audience.
+func TestAJobThatNothingShows(t *testing.T) {
+	var out bytes.Buffer
+	code, err := standInJob(2, &out).Run()
+	if want := "[0]<stdout>:hello\n"; code != 0 || err != nil || !strings.Contains(out.String(), want) {
+		t.Errorf("%d, %v, and its output is %q", code, err, &out)
+	}
+}
+
+// standInJob has n ranks, each on a host of its own that is a goroutine. Nothing shows the job.
+func standInJob(n int, stdout io.Writer) *job.Job {
+	j := &job.Job{Name: "horovodrun", Args: []string{"true"}, Env: os.Environ(),
+		Local:  func(string) bool { return false },
+		Remote: remote.Shell{Timeout: 30 * time.Second, Getenv: os.Getenv, Open: standIn},
+		Stdout: stdout, Stderr: os.Stderr}
+	for r := range n {
+		j.Slots = append(j.Slots, placement.Slot{Host: fmt.Sprint("far", r), Rank: r, Size: n, LocalSize: 1,
+			CrossRank: r, CrossSize: n})
+	}
+	return j
 }
 
 func processorTime() time.Duration {

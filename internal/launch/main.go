@@ -15,6 +15,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/environment"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/base/version"
+	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/job"
@@ -145,17 +146,21 @@ func launch(name string, args []string) (code int, why output.Report, err error)
 	if f.MPIJob {
 		f.SayMPIJob(name)
 	}
+	open := func(ranks int) (job.Audience, error) {
+		warn := func(text string) { logging.Warn(name, text) }
+		return audience.Open(f, f.Command[0], ranks, audience.Sayer(name), warn)
+	}
 	if f.Place != nil {
-		return job.LaunchNodes(f, name, input)
+		return job.LaunchNodes(f, name, input, open)
 	}
 	if f.IsElastic() {
-		return job.RunElastic(name, f, input)
+		return job.RunElastic(name, f, input, open)
 	}
 	if f.MPI {
 		code, err = mpirun.Run(f)
 		return code, why, err
 	}
-	return job.LaunchRanks(f, name, input)
+	return job.LaunchRanks(f, name, input, open)
 }
 
 // hold ends this process, as SIGTERM does, at the end of fd: a pipe ends when the process at its other end is gone.

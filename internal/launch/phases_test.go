@@ -20,8 +20,8 @@ func TestConnectionsThatEndInEachPhase(t *testing.T) {
 	ready := frameOf(`n{"Type":"ready","Ready":{"PID":1}}`)
 	takeJob := "IFS= read -r line\nhead -c 5 >/dev/null\n"
 	// Byte by byte, up to the order to start the rank: its environment follows.
-	started := `got=; until case "$got" in *'"start"'*) true;; *) false;; esac; do got=$got$(head -c 1 | tr -d '\000'); done` + "\n" +
-		frameOf(`n{"Type":"started","ID":0,"PID":7}`)
+	order := `got=; until case "$got" in *'"start"'*) true;; *) false;; esac; do got=$got$(head -c 1 | tr -d '\000'); done` + "\n"
+	started := order + frameOf(`n{"Type":"started","ID":0,"PID":7}`)
 	for name, c := range map[string]struct {
 		script string
 		code   int
@@ -39,9 +39,9 @@ func TestConnectionsThatEndInEachPhase(t *testing.T) {
 		"with the job": {greeting + takeJob + "exit 255", 1, "host 198.18.0.1: .* ended with code 255"},
 		"amid its answer": {greeting + takeJob + "printf '\\000\\000\\000'; exit 255", 1,
 			"host 198.18.0.1: .* ended with code 255"},
-		"when it is ready": {greeting + takeJob + ready + "sleep 0.3; exit 255", 255,
+		"when it is ready": {greeting + takeJob + ready + order + "exit 255", 255,
 			"rank 0 on host 198.18.0.1.* lost with its host"},
-		"as it starts a rank": {greeting + takeJob + ready + "sleep 0.1; printf '\\000\\000\\001'; exit 255", 255,
+		"as it starts a rank": {greeting + takeJob + ready + order + "printf '\\000\\000\\001'; exit 255", 255,
 			"rank 0 on host 198.18.0.1.* lost with its host"},
 		"when a rank runs": {greeting + takeJob + ready + started + "sleep 0.3; exit 255", 255,
 			`rank 0 on host 198.18.0.1 \(pid 7\).* lost with its host`},

@@ -1,8 +1,8 @@
 // Package audience shows a job while it runs, to people and to programs: as a page, as metrics, to gorovod top, as
 // traces, and as a summary at its end.
 //
-// An Audience, which may be nil, follows one world of ranks after another. It only looks: it must not decide anything,
-// and none of its methods blocks, except Close.
+// An Audience follows one world of ranks after another. It is the Audience of package job, which does not know this
+// package. It only looks: it must not decide anything, and none of its methods blocks, except End and Close.
 package audience
 
 import (
@@ -26,31 +26,40 @@ import (
 )
 
 // Audience is who watches a job: readers of its metrics, of its dashboard, of gorovod top, and of the summary at its
-// end. For the summary, the launcher asks the ranks once in ten seconds. All methods do nothing on a nil audience.
+// end, and a collector of its traces. For the summary, the launcher asks the ranks once in ten seconds.
 type Audience struct {
 	metrics  *metrics.Server   // nil: not shown
 	page     *dashboard.Server // nil: not shown
 	local    *dashboard.Server // for gorovod top; nil where the system has no such sockets
 	Overview *overview.Job
+	traces   *otlp.Job       // nil: nobody collects them
 	ledger   *summary.Ledger // nil: the job ends without a summary
 	least    time.Duration   // a shorter job ends without a summary
 	over     chan struct{}
 	running  sync.WaitGroup
 }
 
-// Open opens what the user asks for, and the socket for gorovod top, and begins the summary. say and ranks are those of
-// OpenReaders.
-func Open(f *flags.Flags, say func(text string), ranks int) (*Audience, error) {
+// Open opens what the user asks for, and the socket for gorovod top, and begins the summary. program is what the ranks
+// run. say and ranks are those of OpenReaders. warn is called, on any goroutine, if the collector does not take the
+// traces.
+func Open(f *flags.Flags, program string, ranks int, say, warn func(text string)) (*Audience, error) {
 	least, on, err := summary.From(f.Lookup(summary.Variable))
 	if err != nil {
 		return nil, err
 	}
 	a, err := OpenReaders(f, say, ranks)
-	if err == nil && on {
+	if err != nil {
+		return nil, err
+	}
+	if on {
 		a.ledger, a.least = &summary.Ledger{}, least
 		a.running.Go(func() { a.ledger.Run(a.over) })
 	}
-	return a, err
+	if a.traces, err = openTraces(f, program, warn); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
 }
 
 // Sayer tells the user a text as the program name does.
@@ -58,9 +67,9 @@ func Sayer(name string) func(text string) {
 	return func(text string) { logging.Print(slog.LevelInfo, name, text) }
 }
 
-// OpenReaders is Open for jobs that end without a summary. say tells the user where the pages are. ranks is
-// about how many ranks this host has. If it is 0, they may run already or elsewhere, so how fast this host copies
-// memory is not measured.
+// OpenReaders is Open for jobs that end without a summary, and without traces. say tells the user where the pages are.
+// ranks is about how many ranks this host has. If it is 0, they may run already or elsewhere, so how fast this host
+// copies memory is not measured.
 func OpenReaders(f *flags.Flags, say func(text string), ranks int) (*Audience, error) {
 	a := &Audience{Overview: overview.New(), over: make(chan struct{})}
 	a.running.Go(func() { a.Overview.Run(a.over) })
@@ -112,16 +121,17 @@ func (a *Audience) openPage(f *flags.Flags, say func(text string), ranks int) er
 	return nil
 }
 
-// form lets the audience see the ranks that meet at s, a world of size ranks, and ask them by q. It is called before s
-// serves.
-func (a *Audience) form(s *rendezvous.Server, size int, q *Inquiry) {
-	if a == nil {
-		return
-	}
+// Follow shows the ranks that meet at s, a world of size ranks, from now on: see job.Audience.
+func (a *Audience) Follow(s *rendezvous.Server, size int, cause membership.Cause, words string) {
+	a.formedAnew(cause, words)
+	from := s.Epoch << 20
 	s.Figures = a.Take
-	s.Failed = func(d rendezvous.Death) { a.Overview.Died(d.Rank, d.Host, d.How(), d.Reason) }
-	a.Begin(World{Size: size, From: s.Epoch << 20, Joined: func() int { return len(s.Joined()) }, Inquiry: q,
-		Inspect: s.Inspect})
+	s.Failed = func(d rendezvous.Death) {
+		a.Overview.Died(d.Rank, d.Host, d.How(), d.Reason)
+		a.traces.Broke(from)
+	}
+	a.Begin(World{Size: size, From: from, Joined: func() int { return len(s.Joined()) },
+		Inquiry: &Inquiry{Ask: s.AskFigures}, Inspect: s.Inspect})
 }
 
 // World is a world that an audience sees: see rendezvous.Server. No function blocks.
@@ -144,6 +154,7 @@ func (a *Audience) Begin(w World) {
 	if a.ledger != nil {
 		a.ledger.Form(w.Size, w.From, q.unless(ledgerAge))
 	}
+	a.traces.Form(w.Size, w.From, w.Joined, q.unless(spansAge))
 }
 
 // Take takes a rank's figures: see rendezvous.Server.Figures.
@@ -155,12 +166,12 @@ func (a *Audience) Take(rank int, generation uint64, host string, value []byte) 
 	if a.ledger != nil {
 		a.ledger.Take(rank, generation, host, value)
 	}
+	a.traces.Take(rank, generation, host, value)
 }
 
-// FormedAnew notes why the world that follows is formed; an empty cause is of the first one. words are those of the
-// last world's ranks for their failure, if any.
-func (a *Audience) FormedAnew(cause membership.Cause, words string) {
-	if a == nil || cause == "" {
+// formedAnew notes why the world that follows is formed; an empty cause is of the first one.
+func (a *Audience) formedAnew(cause membership.Cause, words string) {
+	if cause == "" {
 		return
 	}
 	if a.metrics != nil {
@@ -214,71 +225,38 @@ func (q *Inquiry) unless(within time.Duration) func() {
 	}
 }
 
-// Follow lets an audience and a telemetry, each of which may be nil, follow the ranks that meet at s, a world of size
-// ranks. It is called before s serves.
-func Follow(s *rendezvous.Server, size int, a *Audience, t *otlp.Job) {
-	q := &Inquiry{Ask: s.AskFigures}
-	a.form(s, size, q)
-	if t == nil {
-		return
-	}
-	others := s.Figures
-	s.Figures = func(rank int, generation uint64, host string, value []byte) {
-		if others != nil {
-			others(rank, generation, host, value)
-		}
-		t.Take(rank, generation, host, value)
-	}
-	failed := s.Failed
-	s.Failed = func(d rendezvous.Death) {
-		if failed != nil {
-			failed(d)
-		}
-		t.Broke(s.Epoch << 20)
-	}
-	t.Form(size, s.Epoch<<20, func() int { return len(s.Joined()) }, q.unless(spansAge))
-}
-
 // SetLines sets the function that returns the last lines of a rank, or of a worker in an elastic job: see
 // overview.Job.SetLines.
 func (a *Audience) SetLines(f func(number int) (stdout, stderr string, ok bool)) {
-	if a != nil {
-		a.Overview.SetLines(f)
-	}
+	a.Overview.SetLines(f)
 }
 
 // Note shows a message of the launcher.
-func (a *Audience) Note(text string) {
-	if a != nil {
-		a.Overview.Note(text)
-	}
-}
+func (a *Audience) Note(text string) { a.Overview.Note(text) }
+
+// Fail reports an error to the collector of the traces.
+func (a *Audience) Fail(text string) { a.traces.Fail(text) }
 
 // Summary says where the time of the job went; empty if the job was too short, or has no summary.
 func (a *Audience) Summary() string {
-	if a == nil || a.ledger == nil {
+	if a.ledger == nil {
 		return ""
 	}
 	return a.ledger.Text(a.least)
 }
 
-// End tells the readers how the job has ended.
+// End tells the readers and the collector how the job has ended. It waits, for a bounded time, for the collector.
 func (a *Audience) End(code int, why output.Report, err error) {
-	if a == nil {
-		return
-	}
 	e := overview.Ending{Code: code, Text: why.Text}
 	if err != nil {
 		e.Text = err.Error()
 	}
 	a.Overview.End(e)
+	a.traces.End(code)
 }
 
 // Close ends the pages.
 func (a *Audience) Close() {
-	if a == nil {
-		return
-	}
 	close(a.over)
 	if a.metrics != nil {
 		a.metrics.Close()

@@ -40,7 +40,7 @@ func TestReadersShareAnswers(t *testing.T) {
 func TestReadersAreToldOfADeath(t *testing.T) {
 	s := rendezvous.NewServer([]byte("key"), 3)
 	a := &Audience{Overview: overview.New()}
-	a.form(s, 3, &Inquiry{Ask: func() {}})
+	a.Follow(s, 3, "", "")
 	defer a.Overview.Follow()()
 	over := make(chan struct{})
 	defer close(over)
@@ -76,11 +76,11 @@ func TestSpansAreToldOfADeath(t *testing.T) {
 	j := otlp.Start(otlp.Options{URL: collector.URL, Service: "s", Timeout: time.Minute,
 		Warn: func(text string) { t.Error(text) }}, "python")
 	first, second := rendezvous.NewServer([]byte("key"), 3), rendezvous.NewServer([]byte("key"), 2)
-	a := &Audience{Overview: overview.New()}
-	Follow(first, 3, a, j)
+	a := &Audience{Overview: overview.New(), traces: j}
+	a.Follow(first, 3, "", "")
 	first.Died(rendezvous.Death{Rank: 1, Host: "h", Signal: 9})
 	died := fmt.Sprint(time.Now().UnixNano())
-	Follow(second, 2, a, j)
+	a.Follow(second, 2, "", "")
 	j.End(0)
 	mu.Lock()
 	defer mu.Unlock()

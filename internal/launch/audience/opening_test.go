@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gorovod/gorovod/internal/launch/flags"
+	"github.com/gorovod/gorovod/internal/launch/output"
 	"github.com/gorovod/gorovod/internal/observe/dashboard"
 	"github.com/gorovod/gorovod/internal/observe/door"
 	"github.com/gorovod/gorovod/internal/observe/metrics"
@@ -22,7 +23,7 @@ func TestExportedVariablesOpenPages(t *testing.T) {
 	defer collector.Close()
 	f := &flags.Flags{Export: []string{metrics.Variable + "=0", dashboard.Variable + "=0", door.TokenVariable + "=" +
 		token, otlp.Variable + "=1", "OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL}}
-	a, err := OpenReaders(f, func(string) {}, 0)
+	a, err := Open(f, "program", 0, func(string) {}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,14 +41,10 @@ func TestExportedVariablesOpenPages(t *testing.T) {
 			t.Errorf("%s without the token: %s", page, answer.Status)
 		}
 	}
-	reports, err := OpenTelemetry(f, "program", func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if reports.End(0); spans.Load() == 0 {
+	if a.End(0, output.Report{}, nil); spans.Load() == 0 {
 		t.Error("no spans are sent")
 	}
-	if _, err := OpenTelemetry(&flags.Flags{Export: []string{otlp.Variable + "=x"}}, "program", nil); err == nil {
+	if _, err := Open(&flags.Flags{Export: []string{otlp.Variable + "=x"}}, "program", 0, nil, nil); err == nil {
 		t.Error("a wrong value is ignored")
 	}
 }

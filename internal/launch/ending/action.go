@@ -43,6 +43,30 @@ func (a Announce) String() string {
 	return text
 }
 
+// Depart tells the launcher that leads the job that this host leaves it, by a signal or by a notice.
+type Depart struct {
+	Signal syscall.Signal // 0 for a notice
+	Notice string         // its words
+}
+
+func (a Depart) String() string {
+	if a.Signal != 0 {
+		return "depart: " + rendezvous.SignalName(int(a.Signal))
+	}
+	return "depart: " + a.Notice
+}
+
+// Release leaves the processes of this host to their supervisors, which end them. If a signal is the reason, tell the
+// launcher that leads the job before; else it knows, or is gone.
+type Release struct{ Signal syscall.Signal }
+
+func (a Release) String() string {
+	if a.Signal != 0 {
+		return "release the processes: " + rendezvous.SignalName(int(a.Signal))
+	}
+	return "release the processes"
+}
+
 // LeaveBehind names the processes that cannot be killed to the user.
 type LeaveBehind struct{}
 

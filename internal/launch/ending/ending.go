@@ -1,5 +1,6 @@
 // Package ending is how a job ends: when the processes that are left are signalled, which failure made the others fail,
-// and which exit code that makes. It is the same for jobs with fixed ranks and for elastic ones.
+// and which exit code that makes. It is the same for jobs with fixed ranks, for elastic ones, and for the part of a job
+// that an agent or a node's launcher runs.
 //
 // State is pure: events in, actions out. It has no clock, no processes and no output. Whoever runs a job tells it what
 // happens, carries its actions out, and calls Tick at the time that Next names.
@@ -12,10 +13,20 @@
 //	                                                                           │
 //	any stage ──────────────────────────── a second signal ────────────────────┘
 //
-// The job is over when no process is left (Gone), or when those that are left cannot be killed (LeftBehind).
+// The job is over when no process is left (Gone), or when nothing waits for those that are left (LeftBehind).
+//
+// An agent, and a node's launcher that node 0 leads, use a State for the part of the job on their host (Terms.Led). It
+// has the same stages, and the same rule for signals, but others do the work:
+//
+//	Running ───────────── a notice, or a signal to leave ──▶ Asked: the job's launcher ends the processes
+//	Running, Asked ────── that launcher is gone ───────────▶ Terminated: the processes' supervisors end them
+//	Running ───────────── a signal of another kind ────────▶ Terminated
+//	Asked ─────────────── a second signal ─────────────────▶ Killed
+//	Terminated, Killed ── time ────────────────────────────▶ LeftBehind
 package ending
 
 import (
+	"slices"
 	"syscall"
 	"time"
 
@@ -30,7 +41,7 @@ const (
 	Asked            // they have time to end by themselves
 	Terminated       // SIGTERM was sent
 	Killed           // SIGKILL was sent
-	LeftBehind       // they cannot be killed
+	LeftBehind       // they cannot be killed, or are left to their supervisors (Terms.Led)
 )
 
 func (s Stage) String() string {
@@ -43,6 +54,10 @@ type Terms struct {
 	Asked, Terminated, Killed time.Duration
 	// Survives: a failure alone does not end the job. Whoever decides that it ends calls Stop.
 	Survives bool
+	// Led: the processes are the part of a job on one host. The job's launcher, on another host, leads it, and decides
+	// when a host that leaves is done: Asked has no limit. Each process has a supervisor, which terminates and kills it
+	// after Release.
+	Led bool
 	// News is how long to wait, after the first failure, for news that is under way: the first failure is told by the
 	// time of the events, not of their arrival. Not used if Survives.
 	News time.Duration
@@ -53,6 +68,7 @@ type State struct {
 	terms  Terms
 	stage  Stage
 	living map[int]bool
+	leaves []syscall.Signal // with which the host leaves the job, which goes on; only if terms.Led
 
 	due         time.Time      // when the next stage begins; zero: never
 	asked       time.Time      // when the first signal was sent; zero: none was
@@ -86,7 +102,8 @@ func (s *State) Lives(id int) bool { return s.living[id] }
 // Stage is the present stage.
 func (s *State) Stage() Stage { return s.stage }
 
-// Interrupted is the first signal to the launcher, SIGPIPE if the output has lost its reader before; 0 if none came.
+// Interrupted is the first signal to the launcher; SIGPIPE if the output has lost its reader before, and SIGTERM if a
+// notice came before; 0 if none came.
 func (s *State) Interrupted() syscall.Signal { return s.interrupted }
 
 // Hurried reports that a second signal has come: nothing waits for readers of the output any more.
@@ -114,6 +131,9 @@ func (s *State) Tick(now time.Time) (out []Action) {
 		return []Action{Collect{}}
 	}
 	if !s.due.IsZero() && !now.Before(s.due) {
+		if s.terms.Led {
+			return s.enter(now, LeftBehind) // the supervisors kill
+		}
 		return s.enter(now, s.stage+1)
 	}
 	return nil
@@ -171,13 +191,23 @@ func (s *State) Stop(now time.Time) []Action {
 	return s.enter(now, Asked)
 }
 
-// Interrupt: the launcher has got a signal. The first one is passed on, and ends the job; the second one kills.
+// Interrupt: the launcher, or the agent, has got a signal. The first one is passed on, and ends the job, or this host's
+// part of it; the second one kills.
 func (s *State) Interrupt(now time.Time, sig syscall.Signal) (out []Action) {
 	if s.interrupted != 0 {
 		s.hurried = true
+		if s.terms.Led {
+			return s.release(now, Killed, sig)
+		}
 		return s.enter(now, Killed)
 	}
 	s.interrupted = sig
+	switch {
+	case slices.Contains(s.leaves, sig):
+		return s.depart(now, Depart{Signal: sig})
+	case s.terms.Led:
+		return s.release(now, Terminated, sig)
+	}
 	out = s.pass(now, sig, "passing "+rendezvous.SignalName(int(sig))+" on to the processes")
 	if s.stage < Terminated {
 		out = append(out, s.enter(now, Asked)...)
@@ -197,18 +227,25 @@ func (s *State) enter(now time.Time, stage Stage) (out []Action) {
 	s.stage, s.due = stage, time.Time{}
 	switch stage {
 	case Asked:
-		s.due = now.Add(s.terms.Asked)
+		if !s.terms.Led {
+			s.due = now.Add(s.terms.Asked)
+		}
 	case Terminated:
+		s.due = now.Add(s.terms.Terminated)
+		if s.terms.Led {
+			return nil
+		}
 		if s.collected {
 			out = s.announce(true) // SIGTERM comes now, so no process ends by itself any more
 		}
 		out = append(out, s.pass(now, syscall.SIGTERM, "terminating the processes that are left")...)
-		s.due = now.Add(s.terms.Terminated)
 	case Killed:
 		out = s.pass(now, syscall.SIGKILL, "killing the processes that are left")
 		s.due = now.Add(s.terms.Killed)
 	case LeftBehind:
-		out = []Action{LeaveBehind{}}
+		if !s.terms.Led {
+			out = []Action{LeaveBehind{}}
+		}
 	}
 	return out
 }

@@ -17,10 +17,13 @@ import (
 // stands still:
 //
 //	job np=4 [survives]          these processes run: a stage Asked takes 30 s, Terminated 5 s, Killed 12 s
+//	led [leaves=(SIGTERM)]       this host's part of a job runs, as process 0, and leaves the job with these signals
 //	failed w=1 [code=1] [signal=9] [lost=text] [ended=SECONDS] [epoch=1] [rank=1]   a process has failed, now or then
 //	gone w=(0,1)                 nothing is left of them
 //	unstartable                  a process could not be started
 //	signal name=SIGINT           the launcher has got a signal
+//	notice says=text             a notice says that this host is to leave the job
+//	cut                          the launcher that leads the job is gone
 //	hangup                       the output has lost its reader
 //	stop                         whoever decides ends the job
 //	collected [about=1]          the reports have come; the first was about this rank
@@ -66,6 +69,23 @@ func play(t *testing.T, d *transcript.Command, s **State, now *time.Time, start 
 		for i := range np {
 			(*s).Started(i)
 		}
+	case "led":
+		*now = start
+		*s = New(Terms{Led: true, Asked: 30 * time.Second, Terminated: 13 * time.Second, Killed: 13 * time.Second})
+		(*s).Started(0)
+		for _, arg := range d.Args {
+			for _, v := range arg.Vals {
+				if sig := unix.SignalNum(v); arg.Key == "leaves" && sig != 0 {
+					(*s).MayLeave(sig)
+				}
+			}
+		}
+	case "notice":
+		says := ""
+		d.ScanArg(t, "says", &says)
+		return (*s).Leave(*now, says)
+	case "cut":
+		return (*s).Cut(*now)
 	case "failed":
 		return (*s).Failed(*now, failure(t, d, *now, start))
 	case "gone":

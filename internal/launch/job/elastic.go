@@ -20,8 +20,6 @@ import (
 	"github.com/gorovod/gorovod/internal/base/lazyregexp"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/elastic/membership"
-	"github.com/gorovod/gorovod/internal/joining/rendezvous"
-	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/discovery"
 	"github.com/gorovod/gorovod/internal/launch/driver"
 	"github.com/gorovod/gorovod/internal/launch/ending"
@@ -67,7 +65,7 @@ type post struct {
 }
 
 // RunElastic is horovodrun for elastic jobs.
-func RunElastic(name string, f *flags.Flags, input []byte) (code int, why output.Report, err error) {
+func RunElastic(name string, f *flags.Flags, input []byte, open Opener) (code int, why output.Report, err error) {
 	env := f.Environ(os.Environ())
 	o := driver.Options{Config: f.Membership(env), DiscoverEvery: discovery.Interval, Grace: f.Grace(),
 		Certificates: f.Certificates}
@@ -94,7 +92,7 @@ func RunElastic(name string, f *flags.Flags, input []byte) (code int, why output
 	}
 	far := f.DiscoveryScript != "" || slices.ContainsFunc(o.Hosts,
 		func(h membership.Host) bool { return !placement.IsLocal(h.Name) })
-	return launchElastic(f, e, o, far)
+	return launchElastic(f, e, o, far, open)
 }
 
 // newElasticJob makes the job, without the way to other hosts.
@@ -111,7 +109,8 @@ func newElasticJob(f *flags.Flags, name, path string, env []string, input []byte
 }
 
 // launchElastic runs the job to its end. far: the job may have other hosts.
-func launchElastic(f *flags.Flags, e *elasticJob, o driver.Options, far bool) (code int, why output.Report, err error) {
+func launchElastic(f *flags.Flags, e *elasticJob, o driver.Options, far bool, open Opener) (code int,
+	why output.Report, err error) {
 	if f.OutputFilename != "" { // otherwise each worker would fail on its own, and be tried again
 		if err := os.MkdirAll(f.OutputFilename, 0o777); err != nil {
 			return 1, why, fmt.Errorf("--output-filename: %w", err)
@@ -120,25 +119,14 @@ func launchElastic(f *flags.Flags, e *elasticJob, o driver.Options, far bool) (c
 	for _, note := range f.Notes(far) {
 		logging.Warn(e.Name, note)
 	}
-	if e.Audience, err = audience.Open(f, audience.Sayer(e.Name), f.NumProc); err != nil {
+	if e.Audience, err = open(f.NumProc); err != nil {
 		return ending.UsageCode, why, err
 	}
 	defer e.Audience.Close()
 	e.Audience.SetLines(e.linesOf)
-	if e.Telemetry, err = audience.OpenTelemetry(f, f.Command[0], func(text string) {
-		logging.Warn(e.Name,
-			text)
-	}); err != nil {
-		return ending.UsageCode, why, err
-	}
-	o.Serves = func(s *rendezvous.Server, size int, cause membership.Cause, words string) {
-		e.Audience.FormedAnew(cause, words)
-		e.watchWorld(s, size)
-	}
-	o.Failed = e.Telemetry.Fail
+	o.Serves, o.Failed = e.watchWorld, e.Audience.Fail
 	code, err = e.run(o)
 	e.Audience.End(code, e.why, err)
-	e.Telemetry.End(code)
 	return code, e.why, err
 }
 

@@ -28,8 +28,8 @@ import (
 	"github.com/gorovod/gorovod/internal/base/auth"
 	"github.com/gorovod/gorovod/internal/base/logging"
 	"github.com/gorovod/gorovod/internal/base/reach"
+	"github.com/gorovod/gorovod/internal/elastic/membership"
 	"github.com/gorovod/gorovod/internal/joining/rendezvous"
-	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/meeting"
 	"github.com/gorovod/gorovod/internal/launch/output"
@@ -37,7 +37,6 @@ import (
 	"github.com/gorovod/gorovod/internal/launch/remote"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
-	"github.com/gorovod/gorovod/internal/observe/otlp"
 	"github.com/gorovod/gorovod/internal/tools/progress"
 )
 
@@ -73,10 +72,8 @@ type Job struct {
 	ResultDir  string
 	Timestamps bool
 	Verbose    bool
-	// Audience, if set, sees what the ranks do.
-	Audience *audience.Audience
-	// Telemetry, if set, is told of the job's worlds and failures.
-	Telemetry *otlp.Job
+	// Audience shows the job; nil for nobody.
+	Audience Audience
 	// Certificates are for ranks that begin TLS.
 	Certificates auth.Certificates
 	// Grace is how long the other ranks may go on after the first failure.
@@ -118,7 +115,7 @@ func (j *Job) Run() (code int, err error) {
 	j.server = rendezvous.NewServer(key, len(j.Slots))
 	j.server.Certificates = j.Certificates
 	j.server.Knocks = auth.NewKnocks(func(text string) { j.say("%s", text) })
-	j.watchWorld(j.server, len(j.Slots))
+	j.watchWorld(j.server, len(j.Slots), "", "")
 	defer j.server.Close()
 	for _, l := range point.Listeners {
 		go j.server.Serve(l)
@@ -358,7 +355,7 @@ func (j *Job) sayFailure(cause, lines, more string) {
 // announce prints text on stderr, and shows the job's readers and collectors shown instead.
 func (j *Job) announce(level slog.Level, text, shown string) {
 	if level >= slog.LevelError {
-		j.Telemetry.Fail(shown)
+		j.Audience.Fail(shown)
 	}
 	if level >= slog.LevelWarn {
 		j.Audience.Note(shown)
@@ -379,10 +376,9 @@ func (j *Job) tell(format string, args ...any) {
 	}
 }
 
-// watchWorld lets the job's audience and its telemetry follow the ranks that meet at s, a world of size ranks. It is
-// called before s serves.
-func (j *Job) watchWorld(s *rendezvous.Server, size int) {
-	audience.Follow(s, size, j.Audience, j.Telemetry)
+// watchWorld lets the job's audience follow the ranks that meet at s: see Audience.Follow.
+func (j *Job) watchWorld(s *rendezvous.Server, size int, cause membership.Cause, words string) {
+	j.Audience.Follow(s, size, cause, words)
 	j.worlds.Add(1)
 	j.awaitRanks(s, size)
 }

@@ -24,6 +24,9 @@ const (
 
 // begin opens the job's output and catches the launcher's signals, until end. It returns those that end the job.
 func (j *Job) begin() (signals <-chan os.Signal, end func()) {
+	if j.Audience == nil {
+		j.Audience = nobody{}
+	}
 	j.hungUp, j.moved = make(chan struct{}), make(chan struct{}, 1)
 	j.openProgress()
 	stdout, stderr := j.progress.Over(j.Stdout), j.progress.Over(j.Stderr)

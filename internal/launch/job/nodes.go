@@ -27,7 +27,7 @@ import (
 const defaultNodesTimeout = 10 * time.Minute
 
 // LaunchNodes is this node's part of a job of several nodes, each with a launcher.
-func LaunchNodes(f *flags.Flags, name string, input []byte) (code int, why output.Report, err error) {
+func LaunchNodes(f *flags.Flags, name string, input []byte, open Opener) (code int, why output.Report, err error) {
 	self, err := f.Self()
 	if err != nil {
 		return ending.UsageCode, why, err
@@ -40,10 +40,10 @@ func LaunchNodes(f *flags.Flags, name string, input []byte) (code int, why outpu
 		return ending.UsageCode, why, err
 	}
 	if f.Place.Elastic {
-		return launchFleet(f, name, path, input, self)
+		return launchFleet(f, name, path, input, self, open)
 	}
 	if f.Place.Count == 1 {
-		return launchAt(f, name, path, input, []nodes.Node{self})
+		return launchAt(f, name, path, input, []nodes.Node{self}, open)
 	}
 	key, err := nodesKey(os.Getenv)
 	if err != nil {
@@ -83,7 +83,7 @@ func LaunchNodes(f *flags.Flags, name string, input []byte) (code int, why outpu
 	g.Close()
 	stop()
 	early()
-	return launchAt(f, name, path, input, all)
+	return launchAt(f, name, path, input, all, open)
 }
 
 // interrupted returns err; if a signal has ended ctx, it returns an error that says so.
@@ -125,8 +125,8 @@ func checkSecret(count int, getenv func(string) string) error {
 }
 
 // launchAt runs the job on all nodes, from node 0.
-func launchAt(f *flags.Flags, name, path string, input []byte, all []nodes.Node) (code int, why output.Report,
-	err error) {
+func launchAt(f *flags.Flags, name, path string, input []byte, all []nodes.Node, open Opener) (code int,
+	why output.Report, err error) {
 	names := nodes.Names(all)
 	lines := map[string]*remote.Line{}
 	var hosts []placement.Host
@@ -170,7 +170,7 @@ func launchAt(f *flags.Flags, name, path string, input []byte, all []nodes.Node)
 	j.Apart, j.Settings = true, f.Settings(os.Environ())
 	j.Remote.Timeout = flags.DefaultStartTimeout
 	j.Remote.Open = func(host string) (*remote.Line, error) { return lines[host], nil }
-	return runJob(f, j)
+	return runJob(j, open)
 }
 
 // replaceNode ends the connection of a node in whose place another one has come.
@@ -178,7 +178,7 @@ func replaceNode(conn *auth.Sealed) { remote.TurnAway(conn, replacedText) }
 
 // serveNode obeys node 0 until the job is over. It returns the job's exit code.
 func serveNode(conn *auth.Sealed, say func(text string)) (code int, err error) {
-	a, code, err := remote.ServeNode(conn, nil, say)
+	a, code, err := remote.ServeNode(conn, nil, ending.New(spawn.LedTerms), say)
 	switch {
 	case err != nil:
 		return 1, err

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/base/auth"
 	"github.com/gorovod/gorovod/internal/base/logging"
@@ -23,8 +24,8 @@ import (
 )
 
 // launchFleet is this node's part of an elastic job whose nodes have a launcher each.
-func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Node) (code int, why output.Report,
-	err error) {
+func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Node, open Opener) (code int,
+	why output.Report, err error) {
 	var key []byte
 	if f.Place.Count > 1 {
 		if key, err = nodesKey(os.Getenv); err != nil {
@@ -75,7 +76,7 @@ func launchFleet(f *flags.Flags, name, path string, input []byte, self nodes.Nod
 			syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		}()
 	}
-	return launchElastic(f, e, o, f.Place.Count > 1)
+	return launchElastic(f, e, o, f.Place.Count > 1, open)
 }
 
 // joinFleet lets node 0 use this node until the job is over or this node leaves it. If node 0 is lost, this node waits
@@ -89,27 +90,28 @@ func joinFleet(f *flags.Flags, name string, self nodes.Node, key []byte) (code i
 		limit = f.ConnectTimeout()
 	}
 	for {
+		ends := leaving.Ending()
 		ctx, cancel := context.WithTimeoutCause(context.Background(), limit, context.DeadlineExceeded)
 		early := spawn.WithoutRanks(say)
-		conn, left, err := joinOrLeave(ctx, leaving, func(ctx context.Context) (*auth.Sealed, error) {
+		conn, left, err := joinOrLeave(ctx, leaving, ends, func(ctx context.Context) (*auth.Sealed, error) {
 			return nodes.Join(ctx, *f.Place, self.Host, self.Slots, key, say)
 		})
 		cancel()
 		early()
 		switch {
 		case left:
-			return int(leaving.Code.Load()), nil
+			return ending.SignalCode(ends.Interrupted()), nil
 		case err != nil:
 			return 1, err
 		}
-		a, code, err := remote.ServeNode(conn, leaving.Why, say)
+		a, code, err := remote.ServeNode(conn, leaving, ends, say)
 		switch {
 		case err != nil:
 			return 1, err
 		case a.Over != nil:
 			return *a.Over, nil
-		case leaving.Code.Load() != 0:
-			return int(leaving.Code.Load()), nil
+		case ends.Interrupted() != 0:
+			return ending.SignalCode(ends.Interrupted()), nil
 		case a.TurnedAway != "":
 			return 1, errors.New(a.TurnedAway)
 		case !a.Gone:
@@ -120,15 +122,20 @@ func joinFleet(f *flags.Flags, name string, self nodes.Node, key []byte) (code i
 }
 
 // joinOrLeave joins the job, unless this node has to leave first; then left is true.
-func joinOrLeave(ctx context.Context, leaving *notice.Departure, join func(context.Context) (*auth.Sealed, error)) (
-	conn *auth.Sealed, left bool, err error) {
+func joinOrLeave(ctx context.Context, leaving *notice.Departure, ends *ending.State,
+	join func(context.Context) (*auth.Sealed, error)) (conn *auth.Sealed, left bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	joined, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
-		case <-leaving.Why:
+		case s := <-leaving.Signals:
+			ends.Interrupt(time.Now(), s.(syscall.Signal))
+			left = true
+			cancel()
+		case why := <-leaving.Notices:
+			ends.Leave(time.Now(), why)
 			left = true
 			cancel()
 		case <-joined:

@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"github.com/gorovod/gorovod/internal/base/logging"
-	"github.com/gorovod/gorovod/internal/launch/audience"
 	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/flags"
 	"github.com/gorovod/gorovod/internal/launch/output"
@@ -14,7 +13,7 @@ import (
 )
 
 // LaunchRanks starts a job with a fixed number of ranks, and waits for its end.
-func LaunchRanks(f *flags.Flags, name string, input []byte) (code int, why output.Report, err error) {
+func LaunchRanks(f *flags.Flags, name string, input []byte, open Opener) (code int, why output.Report, err error) {
 	hosts, err := f.HostList()
 	if err != nil {
 		return ending.UsageCode, why, err
@@ -52,7 +51,7 @@ func LaunchRanks(f *flags.Flags, name string, input []byte) (code int, why outpu
 	}
 	j := newJob(f, name, path, slots, input)
 	j.Remote, j.Local = f.RemoteShell(), isHere
-	return runJob(f, j)
+	return runJob(j, open)
 }
 
 // newJob is the job with these slots, but for the way to other hosts.
@@ -77,26 +76,19 @@ func newJob(f *flags.Flags, name, path string, slots []placement.Slot, input []b
 }
 
 // runJob is Job.Run, for the program's main function.
-func runJob(f *flags.Flags, j *Job) (code int, why output.Report, err error) {
+func runJob(j *Job, open Opener) (code int, why output.Report, err error) {
 	own, ranks := placement.ThisHost(), 0
 	for _, s := range j.Slots {
 		if own.Has(s.Host) {
 			ranks++
 		}
 	}
-	if j.Audience, err = audience.Open(f, audience.Sayer(j.Name), ranks); err != nil {
+	if j.Audience, err = open(ranks); err != nil {
 		return ending.UsageCode, why, err
 	}
 	defer j.Audience.Close()
-	if j.Telemetry, err = audience.OpenTelemetry(f, f.Command[0], func(text string) {
-		logging.Warn(j.Name,
-			text)
-	}); err != nil {
-		return ending.UsageCode, why, err
-	}
 	code, err = j.Run()
 	j.Audience.End(code, j.why, err)
-	j.Telemetry.End(code)
 	var start *startError
 	if errors.As(err, &start) {
 		return start.code, why, err

@@ -43,13 +43,14 @@ type Agent struct {
 	launcher string
 	// own: the job's commands start in this program's working directory, because the launcher's is on another host.
 	own bool
-	// going brings the reason why this host leaves the job, which goes on without it. If going is not nil, its sender
-	// handles signals, and an empty reason ends the agent at once.
-	going <-chan string
+	// ends decides how the commands here end. Only the goroutine that serves the launcher uses it.
+	ends *ending.State
+	// signals and notices end the agent, or have its host leave the job. The agent catches signals itself if signals is
+	// nil.
+	signals <-chan os.Signal
+	notices <-chan string
 	// Over is the job's exit code; nil until the launcher has told it.
 	Over *int
-	// leaves: the job lets this host leave. Then SIGTERM makes the host leave, which sets parting.
-	leaves, parting bool
 	// TurnedAway is the launcher's reason for refusing this agent.
 	TurnedAway string
 	// Gone: the agent ends because the launcher is gone or silent.
@@ -67,7 +68,8 @@ type Agent struct {
 // ServeAgent is the agent's main function: over an ssh's streams. It returns the exit code.
 func ServeAgent(in io.Reader, out io.Writer) int {
 	client, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
-	a := &Agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: client}
+	a := &Agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: client,
+		ends: ending.New(spawn.LedTerms)}
 	return a.run(in, out)
 }
 
@@ -123,9 +125,10 @@ func (a *Agent) run(in io.Reader, out io.Writer) int {
 			notes <- f.Note
 		}
 	}()
-	signals := make(chan os.Signal, 1)
-	if a.going == nil {
+	if a.signals == nil {
+		signals := make(chan os.Signal, 1)
 		defer spawn.Notify([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signals)()
+		a.signals = signals
 	}
 	if a.own {
 		users := make(chan os.Signal, 16)
@@ -140,11 +143,12 @@ func (a *Agent) run(in io.Reader, out io.Writer) int {
 			}
 		}()
 	}
-	return a.serve(notes, signals)
+	return a.serve(notes)
 }
 
-// serve obeys the launcher until it is gone.
-func (a *Agent) serve(notes <-chan *wire.Note, signals <-chan os.Signal) int {
+// serve obeys the launcher until it is gone, or until this host's part of the job ends. It returns when all commands
+// have ended, or after a bounded time.
+func (a *Agent) serve(notes <-chan *wire.Note) int {
 	patience, lost := launchSilence, a.lost
 	silence := time.NewTimer(patience)
 	defer silence.Stop()
@@ -161,24 +165,13 @@ func (a *Agent) serve(notes <-chan *wire.Note, signals <-chan os.Signal) int {
 				a.tell(wire.Note{Type: wire.RefusedNote, Text: err.Error()})
 				return 1
 			}
-		case s := <-signals:
-			if a.leaves && !a.parting && s == syscall.SIGTERM {
-				a.parting = true
-				a.tell(wire.Note{Type: wire.GoingNote, Text: "its agent got SIGTERM"})
-				continue
-			}
-			if a.parting {
-				a.kill()
-			}
-			a.tell(wire.Note{Type: wire.RefusedNote, Text: fmt.Sprintf("the agent was ended by a signal: %v", s)})
-			return 1
-		case why := <-a.going:
-			if why == "" {
-				a.kill()
-				a.tell(wire.Note{Type: wire.RefusedNote, Text: "its launcher was ended by a second signal"})
+		case s := <-a.signals:
+			a.do(a.ends.Interrupt(time.Now(), s.(syscall.Signal)))
+			if a.ends.Stage() > ending.Asked {
 				return 1
 			}
-			a.tell(wire.Note{Type: wire.GoingNote, Text: why})
+		case why := <-a.notices:
+			a.do(a.ends.Leave(time.Now(), why))
 		case <-silence.C:
 			a.Gone = true
 			return 1
@@ -250,7 +243,10 @@ func (a *Agent) take(job *wire.Assignment) error {
 		crew.Close()
 		return errors.New("the secret is not hexadecimal")
 	}
-	a.leaves = job.Leaves
+	if job.Leaves {
+		a.ends.MayLeave(syscall.SIGTERM)
+	}
+	a.ends.Started(commands)
 	a.crew.Store(crew)
 	a.tell(wire.Note{Type: wire.ReadyNote, Ready: &wire.Readiness{PID: os.Getpid(), Launcher: a.launcher,
 		Interfaces: reach.Names(interfaces)}})
@@ -315,33 +311,8 @@ func (a *Agent) drop() {
 	})
 }
 
-// end ends all commands, and waits for a bounded time until their processes are gone.
-func (a *Agent) end() {
-	a.drop()
-	if a.crew.Load() == nil {
-		return
-	}
-	a.crew.Load().Close()
-	none := make(chan struct{})
-	go func() {
-		a.left.Wait()
-		close(none)
-	}()
-	select {
-	case <-none:
-	case <-time.After(spawn.LeftoverGrace + spawn.KillGrace):
-	}
-}
-
 // Took reports whether the agent has taken a job.
 func (a *Agent) Took() bool { return a.crew.Load() != nil }
-
-// kill kills all commands.
-func (a *Agent) kill() {
-	if crew := a.crew.Load(); crew != nil {
-		crew.Kill()
-	}
-}
 
 // reporter tells the launcher about one command.
 type reporter struct {

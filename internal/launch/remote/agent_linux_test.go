@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 )
@@ -18,8 +19,9 @@ import (
 func TestSecondSignalKillsANodesWorkers(t *testing.T) {
 	in, orders := io.Pipe()
 	news, out := io.Pipe()
-	going := make(chan string)
-	a := &Agent{lost: make(chan struct{}), running: map[int]*reporter{}, own: true, going: going}
+	signals, ends := make(chan os.Signal), ending.New(spawn.LedTerms)
+	ends.MayLeave(syscall.SIGTERM)
+	a := &Agent{lost: make(chan struct{}), running: map[int]*reporter{}, own: true, ends: ends, signals: signals}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -45,9 +47,9 @@ func TestSecondSignalKillsANodesWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	going <- "its launcher got SIGTERM"
+	signals <- syscall.SIGTERM
 	began := time.Now()
-	going <- ""
+	signals <- syscall.SIGTERM
 	for syscall.Kill(pid, 0) == nil {
 		if time.Sleep(10 * time.Millisecond); time.Since(began) > spawn.FarewellTime/2 {
 			syscall.Kill(pid, syscall.SIGKILL)

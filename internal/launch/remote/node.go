@@ -10,21 +10,26 @@ import (
 	"time"
 
 	"github.com/gorovod/gorovod/internal/base/auth"
+	"github.com/gorovod/gorovod/internal/launch/ending"
 	"github.com/gorovod/gorovod/internal/launch/nodes"
+	"github.com/gorovod/gorovod/internal/launch/notice"
 	"github.com/gorovod/gorovod/internal/launch/spawn"
 	"github.com/gorovod/gorovod/internal/launch/wire"
 )
 
-// ServeNode obeys node 0 until node 0 is gone, or this node has left. A reason from going makes this node leave; with a
-// nil going it never leaves.
-func ServeNode(conn *auth.Sealed, going <-chan string, say func(text string)) (a *Agent, code int, err error) {
+// ServeNode obeys node 0 until node 0 is gone, or this node has left. leaving makes this node leave, and ends decides
+// how; with a nil leaving it never leaves.
+func ServeNode(conn *auth.Sealed, leaving *notice.Departure, ends *ending.State, say func(text string)) (a *Agent,
+	code int, err error) {
 	defer conn.Close()
 	head, _, err := net.SplitHostPort(conn.NetConn().RemoteAddr().String())
 	if err != nil {
 		return nil, 1, err
 	}
-	a = &Agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: head, own: true, going: going,
-		say: say}
+	a = &Agent{lost: make(chan struct{}), running: map[int]*reporter{}, launcher: head, own: true, ends: ends, say: say}
+	if leaving != nil {
+		a.signals, a.notices = leaving.Signals, leaving.Notices
+	}
 	return a, a.run(conn, io.Writer(conn)), nil
 }
 

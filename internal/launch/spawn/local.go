@@ -5,7 +5,13 @@ import (
 	"os"
 	"sync"
 	"syscall"
+
+	"github.com/gorovod/gorovod/internal/launch/ending"
 )
+
+// LedTerms are the rules by which the commands of this host end if a launcher on another host leads the job: how long
+// to wait for their supervisors.
+var LedTerms = ending.Terms{Led: true, Terminated: LeftoverGrace + KillGrace, Killed: LeftoverGrace + KillGrace}
 
 // startsAtATime is how many supervisors start together. More would only compete for the processors.
 const startsAtATime = 8

@@ -1,9 +1,8 @@
-package launch
+package discovery
 
 import (
 	"testing"
 
-	"github.com/gorovod/gorovod/internal/launch/discovery"
 	"github.com/gorovod/gorovod/internal/launch/placement"
 )
 
@@ -22,7 +21,7 @@ func FuzzHosts(f *testing.F) {
 		if hosts, err := placement.ParseHostfile("file", text); err == nil {
 			lists["hostfile"] = hosts
 		}
-		if hosts, _, err := (&discovery.Script{Command: "script", Slots: 2}).Parse(text); err == nil {
+		if hosts, _, err := (&Script{Command: "script", Slots: 2}).Parse(text); err == nil {
 			for _, h := range hosts {
 				lists["script"] = append(lists["script"], placement.Host{Name: h.Name, Slots: h.Slots})
 			}

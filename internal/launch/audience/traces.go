@@ -7,9 +7,9 @@ import (
 	"github.com/gorovod/gorovod/internal/observe/otlp"
 )
 
-// OpenTelemetry begins to report the job of a program to a collector of OpenTelemetry, if the user asks for that;
+// openTraces begins to report the job of a program to a collector of OpenTelemetry, if the user asks for that;
 // otherwise it returns nil. warn is called, on any goroutine, if the collector does not take the report.
-func OpenTelemetry(f *flags.Flags, program string, warn func(text string)) (*otlp.Job, error) {
+func openTraces(f *flags.Flags, program string, warn func(text string)) (*otlp.Job, error) {
 	o, on, err := otlp.From(f.Lookup)
 	if err != nil || !on {
 		return nil, err
