@@ -21,10 +21,21 @@ int read_splits(PyObject *list, int32_t *splits) {
   return n <= MAX_SPLITS ? (int)n : -1;
 }
 
-/* A tensor of the type of `like`, in its memory: new, or NULL with an exception. *data is NULL if it has no elements. */
-static PyObject *empty(PyObject *like, int ndim, const int64_t *shape, void **data) {
+/* Whether the tensor has such memory: a mode of PyTorch's may have made another one. */
+static bool is_such(PyObject *tensor, int dtype, int ndim, const int64_t *shape, void **data) {
+  struct view view;
+  if (tensor_look(tensor, &view) != PLAIN || view.dtype != dtype || view.ndim != ndim) return false;
+  *data = view.data;
+  return memcmp(view.shape, shape, (size_t)ndim * sizeof shape[0]) == 0;
+}
+
+/* A tensor like this one, of the engine's type dtype, of a shape: new. Points at its elements, if it has any. NULL,
+ * perhaps with an exception, if there is none. */
+static PyObject *empty(PyObject *like, int dtype, int ndim, const int64_t *shape, void **data) {
+  bool elements = true;
   PyObject *lengths = PyTuple_New(ndim); /* new */
   for (int i = 0; i < ndim && lengths != NULL; i++) {
+    elements = elements && shape[i] > 0;
     PyObject *length = PyLong_FromLongLong(shape[i]);
     if (length == NULL || PyTuple_SetItem(lengths, i, length) != 0) {
       Py_DecRef(lengths);
@@ -33,7 +44,7 @@ static PyObject *empty(PyObject *like, int ndim, const int64_t *shape, void **da
   }
   PyObject *tensor = lengths == NULL ? NULL : PyObject_CallFunctionObjArgs(new_empty, like, lengths, NULL); /* new */
   Py_DecRef(lengths);
-  if (tensor != NULL && tensor_address(tensor, data)) return tensor;
+  if (tensor == NULL || !elements || is_such(tensor, dtype, ndim, shape, data)) return tensor;
   Py_DecRef(tensor);
   return NULL;
 }
@@ -44,8 +55,8 @@ static PyObject *rows_received(int64_t handle) {
   int n = engine.received_splits(handle, MAX_SPLITS, rows);
   if (n <= 0 || n > MAX_SPLITS) return NULL;
   void *data;
-  PyObject *tensor = empty(template, 1, (int64_t[]){n}, &data); /* new */
-  if (tensor != NULL && data != NULL) memcpy(data, rows, (size_t)n * sizeof rows[0]);
+  PyObject *tensor = empty(template, GOROVOD_INT32, 1, (int64_t[]){n}, &data); /* new */
+  if (tensor != NULL) memcpy(data, rows, (size_t)n * sizeof rows[0]);
   return tensor;
 }
 
@@ -54,12 +65,12 @@ PyObject *made_result(const struct cell *cell, PyObject *tensor) {
   int ndim, wanted = cell->op.ndim;
   bool alltoall = cell->op.type == GOROVOD_ALLTOALL;
   void *from, *to;
-  if (engine.output(handle, &from, MAX_NDIM, &ndim, shape) != GOROVOD_OK || ndim != wanted) return NULL;
+  if (bytes == 0 || engine.output(handle, &from, MAX_NDIM, &ndim, shape) != GOROVOD_OK || ndim != wanted) return NULL;
   for (int i = 0; i < ndim; i++) bytes *= shape[i];
   if (bytes >= LARGE) return NULL;
   PyObject *received = alltoall ? rows_received(handle) : NULL; /* new */
   if (alltoall && received == NULL) return NULL;
-  PyObject *result = empty(tensor, ndim, shape, &to); /* new */
+  PyObject *result = empty(tensor, cell->op.dtype, ndim, shape, &to); /* new */
   /* Other code has run, and may have released the operation. From here on none runs before the copy. */
   if (result != NULL && engine.output(handle, &from, MAX_NDIM, &ndim, shape) == GOROVOD_OK) {
     if (bytes > 0) memcpy(to, from, (size_t)bytes);

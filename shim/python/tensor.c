@@ -137,16 +137,12 @@ bool tensor_is_at(PyObject *tensor, const void *address) {
 
 PyObject *tensor_storage(PyObject *tensor) { return PyObject_CallFunctionObjArgs(storage_method, tensor, NULL); }
 
-bool tensor_address(PyObject *tensor, void **address) {
-  *address = address_of(tensor);
-  return *address != NULL || PyErr_Occurred() == NULL;
-}
-
 int dtype_bytes(int dtype) {
   switch (dtype) {
     case GOROVOD_UINT8: case GOROVOD_INT8: case GOROVOD_BOOL: return 1;
     case GOROVOD_UINT16: case GOROVOD_INT16: case GOROVOD_FLOAT16: case GOROVOD_BFLOAT16: return 2;
     case GOROVOD_INT32: case GOROVOD_FLOAT32: return 4;
-    default: return 8;
+    case GOROVOD_INT64: case GOROVOD_FLOAT64: return 8;
+    default: return 0;
   }
 }

@@ -38,10 +38,7 @@ bool tensor_is_at(PyObject *tensor, const void *address);
 /* The tensor's storage: a new reference, which keeps the memory even if the tensor gets other memory. */
 PyObject *tensor_storage(PyObject *tensor);
 
-/* Points at the tensor's elements; at NULL if it has none. False with an exception if that fails. */
-bool tensor_address(PyObject *tensor, void **address);
-
-/* The bytes of an element of the engine's type. */
+/* The bytes of an element of the engine's type; 0 for one that is not known here, such as a float of 8 bits. */
 int dtype_bytes(int dtype);
 
 #endif

@@ -504,6 +504,29 @@ class InterruptingMode(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+class OtherMode(torch.overrides.TorchFunctionMode):
+    """Makes other tensors for results."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return self.other if function is torch.Tensor.new_empty else function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("other", ["meta", "small", "number", "type"])
+def test_a_mode_that_makes_other_tensors(other):
+    others = {
+        "meta": torch.empty(2 * hvd.size(), device="meta"), "small": torch.empty(1), "number": 1,
+        "type": torch.empty(2 * hvd.size(), dtype=torch.uint8),
+    }  # fmt: skip
+    with OtherMode(others[other]):
+        assert hvd.allgather(torch.ones(2)).tolist() == [1.0] * 2 * hvd.size()
+        rows, received = hvd.alltoall(torch.ones(hvd.size()), [1] * hvd.size())
+        assert rows.tolist() == [1.0] * hvd.size() and received.tolist() == [1] * hvd.size()
+
+
 def test_interrupts_while_a_result_is_made():
     x, free = torch.ones(2), len(_submission._pool.free)
     with InterruptingMode(), pytest.raises(KeyboardInterrupt):
