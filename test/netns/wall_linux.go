@@ -58,7 +58,8 @@ func (h Host) Forgetful(t testing.TB, seconds int) {
 	for name, n := range map[string]int{"loose": 0, "timeout_established": seconds, "timeout_unacknowledged": seconds,
 		"timeout_max_retrans": seconds} {
 		file := "/proc/sys/net/netfilter/nf_conntrack_tcp_" + name
-		if out, err := h.Command(t.Context(), "sh", "-c", fmt.Sprintf("echo %d >%s", n, file)).CombinedOutput(); err != nil {
+		write := h.Command(t.Context(), "sh", "-c", fmt.Sprintf("echo %d >%s", n, file))
+		if out, err := write.CombinedOutput(); err != nil {
 			t.Skipf("%s: %v: %s", file, err, out)
 		}
 	}

@@ -177,7 +177,8 @@ func defaults() *Config {
 		Timeout:         30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
 		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, HugePages: true,
-		Heartbeat: 30 * time.Second, KeepAlive: time.Minute, FlightRecords: 500, LogLevel: slog.LevelWarn, LogFormat: logging.Text,
+		Heartbeat: 30 * time.Second, KeepAlive: time.Minute, FlightRecords: 500, LogLevel: slog.LevelWarn,
+		LogFormat: logging.Text,
 	}
 }
 

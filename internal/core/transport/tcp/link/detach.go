@@ -34,9 +34,9 @@ func (c *Conn) Detach() (fd int, err error) {
 	return fd, nil
 }
 
-// Attach makes a Conn of a descriptor from Detach, between the addresses local and remote. For idle, see pulse.Pulse. It owns fd, also if it
-// returns an error. It opens no descriptor, so that a connection with data on it is not lost where the process can open
-// no more.
+// Attach makes a Conn of a descriptor from Detach, between the addresses local and remote. For idle, see pulse.Pulse.
+// Attach owns fd, also if it returns an error. It opens no descriptor, so that a connection with data on it is not lost
+// where the process can open no more.
 func Attach(fd int, local, remote net.Addr, idle time.Duration, track func(fd int, open bool)) (*Conn, error) {
 	s := attached{os.NewFile(uintptr(fd), fmt.Sprintf("tcp %v->%v", local, remote)), local, remote}
 	if err := s.SetDeadline(time.Time{}); err != nil {
