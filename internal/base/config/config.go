@@ -77,6 +77,9 @@ type Config struct {
 	DumpDir       string
 	// Heartbeat is how long a rank may be silent, while others wait for it, before it counts as lost; 0: for ever.
 	Heartbeat time.Duration
+	// KeepAlive is how often something passes over an idle connection between ranks, so that no firewall forgets it;
+	// 0: never.
+	KeepAlive time.Duration
 	// NaNCheck says what a rank does if its contribution to a reduction has a NaN or an infinity.
 	NaNCheck operation.NaNCheck
 	// ConsistencySteps is how many steps lie between two comparisons of the ranks' parameters; 0: no comparisons.
@@ -174,7 +177,8 @@ func defaults() *Config {
 		Timeout:         30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
 		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, HugePages: true,
-		Heartbeat: 30 * time.Second, FlightRecords: 500, LogLevel: slog.LevelWarn, LogFormat: logging.Text,
+		Heartbeat: 30 * time.Second, KeepAlive: time.Minute, FlightRecords: 500, LogLevel: slog.LevelWarn,
+		LogFormat: logging.Text,
 	}
 }
 

@@ -99,6 +99,10 @@ var implemented = []Knob{
 	{Name: "GOROVOD_TCP_STREAMS", Agreed: true, Doc: "TCP connections for the data from one rank to another, up to " +
 		"64; 0: one for each equally fast network interface of a host",
 		setting: whole(func(c *Config) *int { return &c.TCPStreams }, 0, 64)},
+	{Name: "GOROVOD_KEEPALIVE_SECONDS", Agreed: true, Doc: "seconds after which the kernels exchange an empty packet " +
+		"on an idle connection between ranks, so that no firewall forgets it; 0: never",
+		setting: duration(func(c *Config) *time.Duration { return &c.KeepAlive }, time.Second, 32767, true,
+			"0, or a number of seconds up to 32767,")},
 	{Name: "HOROVOD_HIERARCHICAL_ALLREDUCE", Agreed: true, Doc: "for allreduce and reducescatter over several hosts. " +
 		"`1`: inside the hosts first, then between them; `0`: not so; `auto`: as a model of the cost says",
 		setting: hint(func(c *Config) *Hint { return &c.HierarchicalAllreduce })},

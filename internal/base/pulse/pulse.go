@@ -6,7 +6,12 @@ package pulse
 import "time"
 
 // Pulse watches the other end of one connection. Its methods are not safe for concurrent use.
-type Pulse struct{ since time.Time }
+type Pulse struct {
+	// Idle is how often the kernels talk while nobody asks for more: a firewall between them forgets a connection over
+	// which nothing passes. 0: never.
+	Idle  time.Duration
+	since time.Time
+}
 
 // Beat makes the kernels at both ends talk every so often from now on, and returns how long the other kernel has not
 // answered since then: 0 at first.
@@ -25,10 +30,13 @@ func (p *Pulse) Beat(fd int, every time.Duration) time.Duration {
 	return min(silent, now.Sub(p.since))
 }
 
-// Rest ends the talk that Beat began.
+// Rest ends the talk that Beat began, but for that of Idle.
 func (p *Pulse) Rest(fd int) {
 	if !p.since.IsZero() {
-		keepAlive(fd, 0)
+		keepAlive(fd, p.Idle)
 		p.since = time.Time{}
 	}
 }
+
+// Start begins the talk of Idle on a new connection.
+func (p *Pulse) Start(fd int) { keepAlive(fd, p.Idle) }

@@ -26,6 +26,15 @@ func keepAlive(fd int, every time.Duration) error {
 	return nil
 }
 
+// Stuck is the size of full packets while some wait to be acknowledged, or to be sent; 0 if none do.
+func Stuck(fd int) int {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil || info.Unacked == 0 && info.Notsent_bytes == 0 {
+		return 0
+	}
+	return int(info.Snd_mss)
+}
+
 // Silence is how long neither data nor an acknowledgement has come. The other end's kernel acknowledges even while its
 // process is stopped or busy.
 func Silence(fd int) (time.Duration, error) {

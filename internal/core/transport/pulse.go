@@ -17,4 +17,6 @@ type Silence struct {
 	Rank int
 	Addr string
 	For  time.Duration
+	// Stuck is the size of full packets of this end, if some wait for an answer; 0 if none do.
+	Stuck int
 }

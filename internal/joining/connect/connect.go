@@ -93,7 +93,7 @@ func (c *connector) endpoint(ctx context.Context, network transport.Network) (*p
 	d := c.waiting
 	endpoint, err := p2p.New(p2p.Config{Rank: c.Place.Rank, Size: c.Place.Size, Key: key, Generation: c.Generation,
 		Listener: d.Listener, Timeout: c.Config.Timeout, Addrs: d.addrs, Knocks: c.Knocks, TLS: c.Config.Seal(),
-		TrackFD: c.TrackFD, Err: network.Err, Left: c.Left})
+		Idle: c.Config.KeepAlive, TrackFD: c.TrackFD, Err: network.Err, Left: c.Left})
 	if err != nil {
 		return nil, fmt.Errorf("messages between ranks: %w", err)
 	}

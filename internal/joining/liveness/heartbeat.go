@@ -168,8 +168,8 @@ func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error
 		for _, s := range p.Beat(h.every) {
 			if s.For >= max(h.patience(), leastSilence) {
 				return &rankLost{s.Rank, fmt.Sprintf("%s is lost: nothing has come from its host (%s) for %.1f s, "+
-					"not even acknowledgements: the link is cut or the host is down (%s)", h.describe(s.Rank), s.Addr,
-					s.For.Seconds(), limit)}
+					"not even acknowledgements: %s (%s)", h.describe(s.Rank), s.Addr, s.For.Seconds(),
+					whyCut(s.Stuck), limit)}
 			}
 		}
 	}
@@ -185,6 +185,21 @@ func (h *heartbeat) judge(silent []rendezvous.Silence, mute time.Duration) error
 			mute.Seconds(), limit)
 	}
 	return nil
+}
+
+// usualSegment is the most data in a packet of Ethernet without jumbo frames.
+const usualSegment = 1460
+
+// whyCut says what may have happened to a connection whose packets of so many bytes are lost.
+func whyCut(stuck int) string {
+	why := "the link is cut, the host is down, or a firewall has forgotten the connection, see " +
+		"GOROVOD_KEEPALIVE_SECONDS"
+	if stuck > usualSegment {
+		return fmt.Sprintf("packets of %d bytes are sent again and again. If smaller ones arrive, as in the job's "+
+			"start, a switch on the way does not pass large packets: compare its MTU with that of the hosts' "+
+			"interfaces. Otherwise %s", stuck, why)
+	}
+	return why
 }
 
 // prepareHeartbeat sets the heartbeat up. It is called before this rank waits for anything, so no goroutine runs yet.

@@ -118,6 +118,8 @@ type Config struct {
 	TLS *auth.Certificates
 	// Timeout bounds the time to make a connection. Default 30 s.
 	Timeout time.Duration
+	// Idle is how often the kernels at both ends of an idle connection talk. 0: never.
+	Idle time.Duration
 	// TrackFD is called with each descriptor when it opens and before it closes. Optional. It must be safe for
 	// concurrent calls.
 	TrackFD func(fd int, open bool)
@@ -192,7 +194,7 @@ func New(c Config) (*Endpoint, error) {
 	}
 	m := &Endpoint{
 		cfg:      c,
-		dialer:   &link.Dialer{Key: c.Key, Addrs: c.Addrs, Track: c.TrackFD},
+		dialer:   &link.Dialer{Key: c.Key, Addrs: c.Addrs, Idle: c.Idle, Track: c.TrackFD},
 		boxes:    make([]box, c.Size),
 		outs:     make([]outbox, c.Size),
 		ended:    make(chan struct{}),
@@ -209,8 +211,8 @@ func New(c Config) (*Endpoint, error) {
 		m.outs[r].init(m, r)
 	}
 	m.acceptor = &link.Acceptor{
-		Listener: c.Listener, Key: c.Key, Track: c.TrackFD, Limit: 64 + 2*c.Size, Knocks: c.Knocks, Seal: m.dialer.Seal,
-		Go: m.start, Admit: m.admit, Take: m.take,
+		Listener: c.Listener, Key: c.Key, Idle: c.Idle, Track: c.TrackFD, Limit: 64 + 2*c.Size, Knocks: c.Knocks,
+		Seal: m.dialer.Seal, Go: m.start, Admit: m.admit, Take: m.take,
 	}
 	m.acceptor.Start(func(err error) { m.Abort(fmt.Errorf("p2p: rank %d: %w", c.Rank, err)) })
 	return m, nil

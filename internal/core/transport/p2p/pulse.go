@@ -12,7 +12,8 @@ import (
 func (m *Endpoint) Beat(every time.Duration) (silent []transport.Silence) {
 	for c, rank := range m.connections() {
 		if d := c.Beat(every); d > 0 {
-			silent = append(silent, transport.Silence{Rank: rank, Addr: c.RemoteAddr().String(), For: d})
+			silent = append(silent, transport.Silence{Rank: rank, Addr: c.RemoteAddr().String(), For: d,
+				Stuck: c.Stuck()})
 		}
 	}
 	return silent

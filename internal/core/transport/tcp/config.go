@@ -36,6 +36,8 @@ type Config struct {
 	TLS *auth.Certificates
 	// Timeout bounds the time to make a connection. Default 30 s.
 	Timeout time.Duration
+	// Idle is how often the kernels at both ends of an idle connection talk. 0: never.
+	Idle time.Duration
 	// Cards is the number of cache cards of each lane's board. Default 1024.
 	Cards int
 	// Streams is the number of connections that carry data from one rank to another. It is the same on all ranks.

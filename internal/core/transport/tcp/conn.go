@@ -42,6 +42,7 @@ func (n *Network) newConn(raw *link.Conn, rank int, s stream, inbound bool) *con
 	return &conn{
 		rank: rank, inbound: inbound, stream: s, net: n, remote: raw.RemoteAddr(), local: raw.LocalAddr(),
 		recalled: make(chan struct{}), back: make(chan struct{}), link: raw, fd: -1,
+		pulse: pulse.Pulse{Idle: n.cfg.Idle},
 	}
 }
 

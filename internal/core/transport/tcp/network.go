@@ -94,7 +94,7 @@ func New(c Config) (*Network, error) {
 	}
 	n := &Network{
 		cfg:      c,
-		dialer:   &link.Dialer{Key: c.Key, Addrs: c.Addrs, Track: c.TrackFD},
+		dialer:   &link.Dialer{Key: c.Key, Addrs: c.Addrs, Idle: c.Idle, Track: c.TrackFD},
 		aborted:  make(chan struct{}),
 		leaving:  make(chan struct{}),
 		finished: make(chan struct{}),
@@ -115,7 +115,8 @@ func New(c Config) (*Network, error) {
 	n.lastCtx, n.lastCancel = context.WithCancel(context.Background())
 	n.ctx, n.cancel = context.WithCancel(n.lastCtx)
 	n.acceptor = &link.Acceptor{
-		Listener: c.Listener, Key: c.Key, Track: c.TrackFD, Limit: maxUnproven(c.Size), Knocks: c.Knocks, Seal: n.seal,
+		Listener: c.Listener, Key: c.Key, Idle: c.Idle, Track: c.TrackFD, Limit: maxUnproven(c.Size),
+		Knocks: c.Knocks, Seal: n.seal,
 		Go:    func(f func()) bool { return n.start(&n.goroutines, f) },
 		Admit: n.judge,
 		Take:  n.take,

@@ -3,6 +3,7 @@ package tcp
 import (
 	"time"
 
+	"github.com/gorovod/gorovod/internal/base/pulse"
 	"github.com/gorovod/gorovod/internal/core/transport"
 )
 
@@ -13,8 +14,8 @@ func (n *Network) Beat(every time.Duration) (silent []transport.Silence) {
 	conns := n.connsLocked(func(*conn) bool { return true })
 	n.mu.Unlock()
 	for _, c := range conns {
-		if d := c.beat(every); d > 0 {
-			silent = append(silent, transport.Silence{Rank: c.rank, Addr: c.remote.String(), For: d})
+		if d, stuck := c.beat(every); d > 0 {
+			silent = append(silent, transport.Silence{Rank: c.rank, Addr: c.remote.String(), For: d, Stuck: stuck})
 		}
 	}
 	return silent
@@ -30,16 +31,16 @@ func (n *Network) Rest() {
 	}
 }
 
-func (c *conn) beat(every time.Duration) time.Duration {
+func (c *conn) beat(every time.Duration) (silent time.Duration, stuck int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.fd >= 0:
-		return c.pulse.Beat(c.fd, every)
+		return c.pulse.Beat(c.fd, every), pulse.Stuck(c.fd)
 	case c.custody.is(held):
-		return c.link.Beat(every)
+		return c.link.Beat(every), c.link.Stuck()
 	}
-	return 0
+	return 0, 0
 }
 
 func (c *conn) rest() {

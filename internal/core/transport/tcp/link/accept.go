@@ -19,6 +19,8 @@ type Acceptor struct {
 	Key      []byte
 	// Track is called with each descriptor when it opens and before it closes, the listener's included.
 	Track func(fd int, open bool)
+	// Idle is pulse.Pulse's of all connections.
+	Idle time.Duration
 	// Limit is the most connections that may be unproved at once, see auth.Lobby.
 	Limit int
 	// Knocks gets the connections that fail the proof. Optional.
@@ -54,7 +56,7 @@ func (a *Acceptor) run(failed func(error)) {
 	for {
 		raw, err := a.Listener.Accept()
 		if err == nil {
-			a.welcome(newConn(raw.(*net.TCPConn), a.Track))
+			a.welcome(newConn(raw.(*net.TCPConn), a.Idle, a.Track))
 			continue
 		}
 		if isClosed(a.done) {

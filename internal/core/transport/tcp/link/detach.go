@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorovod/gorovod/internal/base/pulse"
 )
 
 // leastDescriptor leaves out those of stdout and stderr, which may be closed: a broken connection there would end the
@@ -32,17 +34,17 @@ func (c *Conn) Detach() (fd int, err error) {
 	return fd, nil
 }
 
-// Attach makes a Conn of a descriptor from Detach, between the addresses local and remote. It owns fd, also if it
-// returns an error. It opens no descriptor, so that a connection with data on it is not lost where the process can open
-// no more.
-func Attach(fd int, local, remote net.Addr, track func(fd int, open bool)) (*Conn, error) {
+// Attach makes a Conn of a descriptor from Detach, between the addresses local and remote. For idle, see pulse.Pulse.
+// Attach owns fd, also if it returns an error. It opens no descriptor, so that a connection with data on it is not lost
+// where the process can open no more.
+func Attach(fd int, local, remote net.Addr, idle time.Duration, track func(fd int, open bool)) (*Conn, error) {
 	s := attached{os.NewFile(uintptr(fd), fmt.Sprintf("tcp %v->%v", local, remote)), local, remote}
 	if err := s.SetDeadline(time.Time{}); err != nil {
 		track(fd, false)
 		s.Close()
 		return nil, fmt.Errorf("the poller of Go does not take the connection: %w", err)
 	}
-	return &Conn{Stream: s, fd: fd, track: track}, nil
+	return &Conn{Stream: s, fd: fd, track: track, pulse: pulse.Pulse{Idle: idle}}, nil
 }
 
 // attached is a TCP connection whose descriptor was detached. The net package would make it of a second descriptor.

@@ -26,6 +26,8 @@ type Dialer struct {
 	Addrs func(rank int) []string
 	// Track is called with each descriptor when it opens and before it closes.
 	Track func(fd int, open bool)
+	// Idle is pulse.Pulse's of all connections.
+	Idle time.Duration
 	// Seal makes the connections use TLS. Optional. It must be set on both ends or on none.
 	Seal *Seal
 }
@@ -81,7 +83,7 @@ func (d *Dialer) dialAddr(ctx context.Context, addr string, hello []byte) (*Conn
 	if err != nil {
 		return nil, err
 	}
-	c := newConn(raw.(*net.TCPConn), d.Track)
+	c := newConn(raw.(*net.TCPConn), d.Idle, d.Track)
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	err = d.initiate(c, hello)
 	if !stop() && err == nil {

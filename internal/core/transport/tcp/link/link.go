@@ -47,15 +47,17 @@ type Conn struct {
 	pulse   pulse.Pulse
 }
 
-func newConn(c Stream, track func(fd int, open bool)) *Conn {
-	if tcp, ok := c.(*net.TCPConn); ok {
-		tcp.SetKeepAlive(false) // an idle connection is silent; a rank that waits calls Beat
-		tcp.SetNoDelay(true)
-	}
-	out := &Conn{Stream: c, fd: -1, track: track}
+// newConn makes a Conn of a socket. For idle, see pulse.Pulse.
+func newConn(c Stream, idle time.Duration, track func(fd int, open bool)) *Conn {
+	out := &Conn{Stream: c, fd: -1, track: track, pulse: pulse.Pulse{Idle: idle}}
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { out.fd = int(fd) })
 		out.track(out.fd, true)
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		tcp.SetNoDelay(true)
+		tcp.SetKeepAlive(false) // a rank that waits calls Beat
+		out.control(out.pulse.Start)
 	}
 	return out
 }

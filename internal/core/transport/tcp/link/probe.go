@@ -1,6 +1,10 @@
 package link
 
-import "time"
+import (
+	"time"
+
+	"github.com/gorovod/gorovod/internal/base/pulse"
+)
 
 // Beat is pulse.Pulse.Beat on this connection.
 func (c *Conn) Beat(every time.Duration) (silent time.Duration) {
@@ -18,6 +22,15 @@ func (c *Conn) Rest() {
 		return
 	}
 	c.control(c.pulse.Rest)
+}
+
+// Stuck is pulse.Stuck of this connection.
+func (c *Conn) Stuck() (bytes int) {
+	if c.wire != nil {
+		return c.wire.Stuck()
+	}
+	c.control(func(fd int) { bytes = pulse.Stuck(fd) })
+	return bytes
 }
 
 func (c *Conn) control(f func(fd int)) {

@@ -73,9 +73,9 @@ func (s *Seal) cover(c *Conn) (*Conn, error) {
 		c.Close()
 		return nil, fmt.Errorf("a socket for TLS: %w", err)
 	}
-	out := newConn(outer, c.track)
+	out := newConn(outer, 0, c.track)
 	out.wire = c
-	below := newConn(inner, c.track)
+	below := newConn(inner, 0, c.track)
 	var directions sync.WaitGroup
 	directions.Add(2)
 	s.pumps.Add(1)
