@@ -146,17 +146,17 @@ test-k8s: ## the manifests of gorovod k8s render against the schemas of clusters
 .PHONY: test-python
 test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, demos; some again without the extension
 	$(python) scripts/python_tests.py --together
-	GOROVOD_PURE_PYTHON=1 $(python) scripts/python_tests.py --ranks 2 --together --logs build/test-logs-pure test/python/test_{basics,torch_memory,torch_ops,torch_optimizer}.py
+	GOROVOD_PURE_PYTHON=1 $(python) scripts/python_tests.py --ranks 2 --together --logs build/test-logs-pure test/python/test_{basics,torch_distributed,torch_memory,torch_ops,torch_optimizer}.py
 
 # The engine's library is the ordinary one. Python itself leaks at its end, and Go handles faults.
 .PHONY: test-native-asan
-test-native-asan: prepare build ## the tests of the extension for Python, built with AddressSanitizer and UBSan; 30 seconds
+test-native-asan: prepare build ## the tests of the extension for Python, built with AddressSanitizer and UBSan; a minute
 	mkdir -p build/asan
 	ln -sf ../libgorovod.so build/asan/libgorovod.so
 	$(CC) -std=gnu2x -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fPIC -fvisibility=hidden -shared -Iinclude -o build/asan/libgorovod_python.so shim/python/*.c
 	GOROVOD_LIBRARY=$(CURDIR)/build/asan/libgorovod.so LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:use_sigaltstack=0:quarantine_size_mb=8 \
-	  $(python) scripts/python_tests.py --ranks 1,2 --logs build/test-logs-asan test/python/test_native.py
+	  $(python) scripts/python_tests.py --ranks 1,2 --logs build/test-logs-asan test/python/test_{native,torch_distributed_short}.py
 
 PROGRAMS ?= 10000
 SEED     ?= 1

@@ -68,6 +68,7 @@ OF_TWO = {
     "test_timeline.py",
     "test_torch_compile.py",
     "test_torch_compile_distributed.py",
+    "test_torch_distributed_short.py",
     "test_torch_gpu.py",
     "test_torch_staging.py",
 }

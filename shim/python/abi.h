@@ -78,6 +78,7 @@ void PyErr_SetString(PyObject *, const char *);
 void PyErr_SetObject(PyObject *, PyObject *);
 
 int PyArg_ParseTuple(PyObject *, const char *, ...);
+PyObject *Py_BuildValue(const char *, ...);
 PyObject *PyObject_GetAttr(PyObject *, PyObject *);
 int PyObject_SetAttr(PyObject *, PyObject *, PyObject *);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *, ...);

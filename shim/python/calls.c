@@ -33,6 +33,7 @@
 #include "attribute.h"
 #include "cells.h"
 #include "gorovod.h"
+#include "groups.h"
 #include "made.h"
 #include "request.h"
 #include "tensor.h"
@@ -553,6 +554,8 @@ static PyMethodDef functions[] = {
     {"run_made", (PyCFunction)(void (*)(void))run_made, METH_FASTCALL, NULL},
     {"submit_made", (PyCFunction)(void (*)(void))submit_made, METH_FASTCALL, NULL},
     {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL, NULL},
+    {"setup_groups", setup_groups, METH_VARARGS, NULL},
+    {"run_in_group", (PyCFunction)(void (*)(void))run_in_group, METH_FASTCALL, NULL},
     {"enable", enable, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -625,6 +625,24 @@ def test_alltoall_of_splits_that_differ():
 
 
 @several()
+@pytest.mark.parametrize("wait", [True, False])
+def test_alltoall_of_other_rows_though_as_many(wait):
+    """Equal parts are expected, and the others' parts add up to them: only the rows that came tell it."""
+    if dist.get_world_size() != 3:
+        pytest.skip("of three ranks")
+    x, y = torch.arange(6.0), torch.zeros(6)
+    splits = [([2, 2, 2], [2, 1, 3]), (), ([3, 2, 1], [2, 3, 1])][rank()]
+    if rank() == 1:
+        with pytest.raises(HorovodInternalError, match=r"brought \[1, 2, 3\] rows, .* was to take \[2, 2, 2\]"):
+            work = dist.all_to_all_single(y, x, async_op=not wait)
+            work.wait()
+    else:
+        work = dist.all_to_all_single(y, x, *splits, async_op=not wait)
+        if not wait:
+            work.wait()
+    dist.barrier()
+
+
 def test_messages_of_the_wrong_size():
     if rank() == 0:
         dist.send(torch.ones(3), 1, tag=9)

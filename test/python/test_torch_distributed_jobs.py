@@ -3,6 +3,7 @@
 Run by one plain Python: each test starts a job of its own.
 """
 
+import json
 import os
 import re
 import socket
@@ -191,3 +192,34 @@ def test_ranks_that_have_met_others_before(tmp_path):
     for job in jobs:
         text, _ = job.communicate(timeout=2 * LONGEST_JOB_S)
         assert job.returncode == 0 and "['old', 'new']" in text, text
+
+
+def test_records_of_both_ways(tmp_path):
+    """The timeline and the flight records show the same operations, through the extension and without it."""
+    phases, records = [], []
+    for pure in ("0", "1"):
+        folder = tmp_path / pure
+        folder.mkdir()
+        timeline = folder / "timeline.json"
+        environment = {
+            **ENVIRONMENT, "GOROVOD_PURE_PYTHON": pure, "HOROVOD_TIMELINE": str(timeline),
+            "GOROVOD_DUMP_DIR": str(folder),
+        }  # fmt: skip
+        job = subprocess.run(
+            [str(part) for part in (LAUNCHER, "-np", "2", sys.executable, FAULTS / "records.py")], env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=2 * LONGEST_JOB_S,
+        )  # fmt: skip
+        assert job.returncode == 3, job.stdout
+        text = timeline.read_text().rstrip().rstrip(",")
+        events = json.loads(text if text.endswith("]") else text + "]")
+        names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and "name" in e.get("args", {})}
+        phases.append([(names.get(e["pid"]), e["name"]) for e in events if e["ph"] == "B" and own(names.get(e["pid"]))])
+        (dump,) = folder.glob("flight-*rank0*.json")
+        flown = json.loads(dump.read_text())["records"]
+        records.append([(r["name"], r["op"], r["dtype"], r.get("shape")) for r in flown if own(r["name"])])
+    assert records[0] == records[1] and len(records[0]) >= 12
+    assert sorted(phases[0]) == sorted(phases[1]) and len(phases[0]) >= 24
+
+
+def own(name):
+    return name is not None and re.match(r"torch\.\d+\.\d+$", name)

@@ -236,6 +236,10 @@ class Cell:
         """Order the operation after the operations of this stream, other than 0, that use its memory."""
         self._handles[self._stream], self._streamed = stream, True
 
+    def take_over(self) -> None:
+        """Take note of an operation that the extension has described and submitted: :meth:`free` then clears all."""
+        self._extra, self._streamed = [], True
+
     def _set_large(self, name: Optional[bytes], shape: Sequence[int]) -> None:
         lengths = _lib.array_type(ctypes.c_int64, len(shape))(*shape)
         text = name if name is None else ctypes.create_string_buffer(name)

@@ -114,6 +114,8 @@ class Group(Generic[AnyOperation]):
 
     def status(self) -> int:
         """As for an operation, once all have ended: a failure, if there is one."""
+        if len(self.operations) == 1:
+            return self.operations[0].status()
         if self.operations and self.operations[-1].status() == _IN_PROGRESS:
             return _IN_PROGRESS
         statuses = {operation.words[operation.word] for operation in self.operations}

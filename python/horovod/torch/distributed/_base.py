@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 import torch
 import torch.distributed as dist
 
-from horovod.common import _cells, _lib, _operations
+from horovod.common import _cells, _lib
 from horovod.common._operations import Operation
 from horovod.torch import _device_memory, _staging
 from horovod.torch._collectives import _join as _joining
@@ -24,6 +24,8 @@ from horovod.torch.distributed._work import Collective, Work
 _NAMES = 720
 
 Tensors = Sequence[torch.Tensor]
+
+pool = _cells.Pool(Operation)
 
 
 def one(tensors: Union[torch.Tensor, Tensors], what: str) -> torch.Tensor:
@@ -51,10 +53,14 @@ class Base(dist.ProcessGroup):
         self._rank = rank
         self._number = number  # the group's number, the same on all members
         self._place = _callbacks.Place()  # numbers of two groups may be equal
-        self._lines: weakref.WeakValueDictionary[str, _callbacks.Line] = weakref.WeakValueDictionary()
+        # Of the program's operations, which have few paths, and of those of callbacks.
+        self._lines: dict[str, _callbacks.Line] = {}
+        self._callbacks_lines: weakref.WeakValueDictionary[str, _callbacks.Line] = weakref.WeakValueDictionary()
         self._timeout = timeout
         self._set = _sets.acquire(self._ranks, self._rank, timeout)
         self._counter = itertools.count()
+        self._returned: list[int] = []  # numbers that the counter has given, and that no operation has
+        self._prefix = f"torch.{number}.".encode()  # of the operations' names
         self._turns = itertools.count()  # never from 0 again
         self._joins = _joining.joins_ended  # when the count of operations began
         self._latest: dict[str, Collective] = {}
@@ -88,26 +94,47 @@ class Base(dist.ProcessGroup):
             self._begin_after_join()
         limit = self._limit(options)
         path = _callbacks.path(self._place, f"{kind} of group {self._number}", limit.total_seconds())
-        stream = self._number if path is None else _callbacks.stream(path)
+        stream, number = self._number, None
         if path is None:
-            number = next(self._counter)
-            path, of_callbacks = str(number % _NAMES), str(number % _callbacks.NAMES)
+            number = self._returned.pop() if self._returned else next(self._counter)
+            path = str(number % _NAMES)
         else:
-            of_callbacks = path
+            stream = _callbacks.stream(path)
         # A refused submission uses up a name, too, because other ranks count it.
-        name, what = f"torch.{self._number}.{path}", f"{kind} number {path} of group {self._number}"
-        _memory.check_written(outputs, what)
-        operations = describe(name)
+        _memory.check_written(outputs, self._what(kind, path))
+        operations = describe(self._name(path))
         for operation in operations:
             operation.set_stream(stream)
         if self._late or self._traces.kept:
-            self._settle_copies([tensor for operation in operations for tensor, _ in operation.keeps])
+            self._settle_copies([tensor for operation in operations for tensor, *_ in operation.keeps])
         late = None if not outputs or _are_targets(outputs, operations) else self._late
-        turn = _callbacks.turn()
-        origin = _callbacks.Origin(self._lines, self._place, of_callbacks, next(self._turns) if turn is None else turn)
+        return self._collective(kind, path, number, outputs, limit, operations, finish, describe, late)
+
+    def _name(self, path: str) -> str:
+        """The engine's name of an operation."""
+        return f"torch.{self._number}.{path}"
+
+    def _what(self, kind: str, path: str) -> str:
+        """The user's name of an operation."""
+        return f"{kind} number {path} of group {self._number}"
+
+    def _collective(
+        self, kind: str, path: str, number: Optional[int], outputs: Tensors, limit: datetime.timedelta,
+        operations: list[Operation], finish: Optional[Callable[[Sequence[int]], None]] = None, keep: object = None,
+        late: Optional[list[Collective]] = None, submitted: bool = False,
+    ) -> Collective:  # fmt: skip
+        """The Work of operations; ``number`` is that of the program's operation, None in a callback."""
+        if number is None:
+            turn = _callbacks.turn()
+            assert turn is not None, "only in a callback"
+            origin = _callbacks.Origin(self._callbacks_lines, self._place, path, turn)
+        else:
+            of_callbacks = str(number % _callbacks.NAMES)
+            origin = _callbacks.Origin(self._lines, self._place, of_callbacks, next(self._turns))
         return Collective(
-            what, name, outputs, limit, operations, describe, finish, self._latest, late, self._traces, origin
-        )
+            self._what(kind, path), self._name(path), outputs, limit, operations, keep, finish, self._latest, late,
+            self._traces, origin, submitted,
+        )  # fmt: skip
 
     # Operations on the same memory run in the order of the calls. If the engine works on the memory itself, the engine
     # ensures that. If it works on copies, the caller waits for the earlier operation.
@@ -145,6 +172,7 @@ class Base(dist.ProcessGroup):
         self._joins = _joining.joins_ended
         if self._set.number == 0:
             self._counter = itertools.count()
+            self._returned.clear()
 
     def _op(
         self, kind: int, name: Optional[str], source: torch.Tensor, shape: Sequence[int], target: torch.Tensor,
@@ -158,7 +186,7 @@ class Base(dist.ProcessGroup):
         """
         copied = of is not None and of.is_cuda and not source.is_cuda
         given = kind in (_lib.ALLGATHER, _lib.ALLTOALL, _lib.GATHER, _lib.SCATTER)
-        operation = _operations.describe(
+        operation = pool.describe(
             None if name is None else name.encode(), shape, _cells.COPIED if copied else 0, kind,
             _memory.elements(source, moved), reduce_op, root_rank, self._set.number, 1.0, 1.0, source.data_ptr(),
             0 if given else target.data_ptr(),

@@ -23,13 +23,13 @@ that do not come from an operation of this backend.
 
 from __future__ import annotations
 
-import collections
+import functools
 import hashlib
 import itertools
 import threading
 import time
 import weakref
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, MutableMapping, Optional, Sequence
 
 import torch
 
@@ -75,19 +75,21 @@ class Origin:
     """An operation whose future has callbacks.
 
     Operations with the same ``path`` share ``line``: their callbacks in the order in which the program has added them,
-    by number, without those that have ended or can no longer run. ``turn`` is the number of the program's operation
-    from which this one comes, in the order in which it started them.
+    by number, without those that have ended or can no longer run. ``lines`` has the lines of a group, by path. ``turn``
+    is the number of the program's operation from which this one comes, in the order in which it started them.
     """
 
-    def __init__(self, lines: weakref.WeakValueDictionary[str, Line], place: Place, path: str, turn: int) -> None:
+    def __init__(self, lines: MutableMapping[str, Line], place: Place, path: str, turn: int) -> None:
         self._place = place  # of its group
         self._path = path
+        self._lines = lines  # of its group, by path
         self.turn = turn
-        self._started: collections.defaultdict[Place, itertools.count[int]] = collections.defaultdict(itertools.count)
-        line = lines.get(path)
-        if line is None:
-            line = lines[path] = Line()
-        self.line = line
+        self._started: dict[Place, itertools.count[int]] = {}
+
+    @functools.cached_property
+    def line(self) -> Line:
+        """The line of the path. Most operations have no future, and need none."""
+        return self._lines.setdefault(self._path, Line())
 
     def asked(self) -> None:
         """Note that the program has asked for the operation's future."""
@@ -97,7 +99,8 @@ class Origin:
         """The path of the next operation that a callback starts in the group of this place."""
         self.line.take_turn(self.turn)
         path = self._path if place is self._place else f"{self._place.number()}-{self._path}"
-        return _bounded(f"{path}.then.{next(self._started[place])}")
+        started = self._started.setdefault(place, itertools.count())
+        return _bounded(f"{path}.then.{next(started)}")
 
 
 class MessageOrigin(Origin):
@@ -144,7 +147,8 @@ class _Here(threading.local):
     callback: Optional[_Callback] = None  # the innermost one that this thread runs
 
 
-_here = _Here()
+here = _Here()
+running: set[_Callback] = set()  # of all threads
 _origins: weakref.WeakKeyDictionary[torch._C.Future, Origin] = weakref.WeakKeyDictionary()
 
 
@@ -162,11 +166,13 @@ class _Callback:
 
     def __call__(self, future: torch._C.Future) -> Any:
         _origins.setdefault(future, self.origin)
-        self._outer, _here.callback = _here.callback, self
+        self._outer, here.callback = here.callback, self
+        running.add(self)
         try:
             return self._run(future)
         finally:
-            _here.callback, self._outer = self._outer, None
+            running.discard(self)
+            here.callback, self._outer = self._outer, None
             line = self.origin.line
             with line.ended:
                 line.callbacks.pop(self._number, None)
@@ -203,18 +209,18 @@ class _Undecided:
             return self._run(future)
         if derived is not None:
             _origins.setdefault(derived, origin)
-        inside = _here.callback is not None and _here.callback.origin is origin
+        inside = here.callback is not None and here.callback.origin is origin
         return self._run(future) if inside else _Callback(origin, self._run)(future)
 
 
 def inside() -> bool:
     """Whether this thread runs a callback."""
-    return _here.callback is not None
+    return here.callback is not None
 
 
 def turn() -> Optional[int]:
     """The turn of the operation whose callback this thread runs; None if it runs none."""
-    return None if _here.callback is None else _here.callback.origin.turn
+    return None if here.callback is None else here.callback.origin.turn
 
 
 def path(place: Place, what: str, seconds: float) -> Optional[str]:
@@ -222,7 +228,7 @@ def path(place: Place, what: str, seconds: float) -> Optional[str]:
 
     Waits, at most ``seconds``, until it is this callback's turn; raises HorovodInternalError after that.
     """
-    callback = _here.callback
+    callback = here.callback
     if callback is None:
         return None
     callback.await_earlier(what, seconds)
@@ -283,8 +289,8 @@ def _add_done_callback_of_origin(future: torch._C.Future, callback: Callable[[An
 
 def _set_result_of_origin(future: torch._C.Future, result: Any) -> None:
     """Callbacks of a future that a callback completes are callbacks of the same operation."""
-    if _here.callback is not None:
-        _origins.setdefault(future, _here.callback.origin)
+    if here.callback is not None:
+        _origins.setdefault(future, here.callback.origin)
     set_result(future, result)
 
 

@@ -128,7 +128,7 @@ def follow(operations: Sequence[Operation]) -> Any:
     stream = _following(followed[0].device)
     for operation in followed:
         _device_memory.await_on(stream, operation)
-        for tensor, _ in operation.keeps:
+        for tensor, *_ in operation.keeps:
             tensor.record_stream(stream)
     return stream
 
@@ -169,11 +169,14 @@ def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor], into: bool = Tru
             part.copy_(tensor.detach())
 
 
-def check_unmoved(tensors: Sequence[tuple[torch.Tensor, int]], what: str) -> None:
-    """Raise ValueError if tensors that the operation ``what`` has used are no longer at these addresses."""
-    for tensor, address in tensors:
+def check_unmoved(kept: Sequence[Sequence[Any]], what: str) -> None:
+    """Raise ValueError if tensors that the operation ``what`` has used are no longer at the addresses after them.
+
+    A third member is the storage that a tensor had when the operation began, if it may have got another one since.
+    """
+    for tensor, address, *storage in kept:
         if tensor.data_ptr() != address:
-            _submission.check_unmoved(_submission.storage_of(tensor), address, what)
+            _submission.check_unmoved(storage[0] if storage else _submission.storage_of(tensor), address, what)
 
 
 def check_written(tensors: Sequence[torch.Tensor], what: str) -> None:

@@ -10,17 +10,36 @@ from torch._C import _distributed_c10d as c10d
 from horovod.common import _lib
 from horovod.common._operations import Operation
 from horovod.torch.distributed import _memory
-from horovod.torch.distributed._base import Base, Tensors, one
+from horovod.torch.distributed._base import Tensors, one
 from horovod.torch.distributed._forms import forms
+from horovod.torch.distributed._short import Short, blocking, code_of
 from horovod.torch.distributed._work import Work
 
+_BROADCAST, _ALL_TO_ALL = code_of("broadcast"), code_of("all_to_all_single")
+_ALL_GATHER = code_of("all_gather_single", "all_gather_into_tensor")
 
-class Moves(Base):
+
+def _check_rows(came: list[int], expected: list[int]) -> None:
+    if came != expected:
+        raise ValueError(f"alltoall brought {came} rows, but the output was to take {expected}")
+
+
+class Moves(Short):
     """The part of a group that moves tensors between all ranks."""
 
-    @forms("root")
-    def broadcast(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
+    def broadcast(self, tensors: Any, opts: Any = None, *rest: Any, **named: Any) -> Work:
         """Copy the tensor of rank ``opts.rootRank`` to the tensors of all ranks."""
+        if type(opts) is c10d.BroadcastOptions and not rest and not named and self._takes_short_way():
+            root = opts.rootRank
+            if 0 <= root < len(self._ranks) and type(tensors) is list and len(tensors) == 1:
+                x, waits = tensors[0], blocking(_BROADCAST) is not None
+                work = self._run("broadcast", _lib.BROADCAST, x, x, opts, 0, self._ranks[root], waits)
+                if work is not None:
+                    return work
+        return self._long_broadcast(tensors, opts, *rest, **named)
+
+    @forms("root")
+    def _long_broadcast(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
         tensor = one(tensors, "broadcast")
         opts = c10d.BroadcastOptions() if opts is None else opts
         root = self._ranks[self._root(opts)]
@@ -53,9 +72,18 @@ class Moves(Base):
 
         return self._gather_all(gathered, inputs, [t for outputs in output_lists for t in outputs], opts, finish)
 
-    @forms()
-    def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+    def _allgather_base(self, output: Any, input: Any, opts: Any = None, *rest: Any, **named: Any) -> Work:
         """Copy the tensors of all ranks into ``output``, of ``size()`` times the elements, one after the other."""
+        plain = opts is None or type(opts) is c10d.AllgatherOptions
+        if plain and not rest and not named and self._takes_short_way():
+            waits = blocking(_ALL_GATHER) is not None
+            work = self._run("allgather", _lib.ALLGATHER, input, output, opts, 0, 0, waits)
+            if work is not None:
+                return work
+        return self._long_allgather_base(output, input, opts, *rest, **named)
+
+    @forms()
+    def _long_allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         return self.allgather_into_tensor_coalesced([output], [input], opts)
 
     def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
@@ -144,8 +172,38 @@ class Moves(Base):
 
         return self._start(kind, describe, outputs, opts, finish)
 
-    @forms()
     def alltoall_base(
+        self,
+        output: Any,
+        input: Any,
+        output_split_sizes: Any = None,
+        input_split_sizes: Any = None,
+        opts: Any = None,
+        *rest: Any,
+        **named: Any,
+    ) -> Work:
+        """Send rows of ``input`` to each rank, and put the rows from each rank into ``output``, by rank.
+
+        The split sizes are how many rows of the first dimension go to, and come from, each rank. Without them: equal
+        parts.
+        """
+        plain = type(opts) is c10d.AllToAllOptions and not output_split_sizes and not input_split_sizes
+        if plain and not rest and not named and self._takes_short_way():
+            waits = blocking(_ALL_TO_ALL) is not None
+            work = self._run("alltoall", _lib.ALLTOALL, input, output, opts, 0, self._ranks[0], waits)
+            if work is not None:
+                return work
+        return self._long_alltoall_base(
+            output, input, output_split_sizes, input_split_sizes, opts, *rest, **named
+        )  # fmt: skip
+
+    def _same_rows(self, output: torch.Tensor) -> Callable[[Sequence[int]], None]:
+        """A check of an alltoall that has brought as many rows from each rank."""
+        members = len(self._ranks)
+        return lambda handles: _check_rows(_lib.received_splits(handles[0]), [output.shape[0] // members] * members)
+
+    @forms()
+    def _long_alltoall_base(
         self,
         output: torch.Tensor,
         input: torch.Tensor,
@@ -153,11 +211,6 @@ class Moves(Base):
         input_split_sizes: Optional[Sequence[int]] = None,
         opts: Any = None,
     ) -> Work:
-        """Send rows of ``input`` to each rank, and put the rows from each rank into ``output``, by rank.
-
-        The split sizes are how many rows of the first dimension go to, and come from, each rank. Without them: equal
-        parts.
-        """
         return self._alltoall(output, input, output_split_sizes, input_split_sizes, opts, input)
 
     def _alltoall(
@@ -189,9 +242,7 @@ class Moves(Base):
         expected = received or [(target.shape[0] if target.dim() else 1) // self.size()] * self.size()
 
         def finish(handles: Sequence[int]) -> None:
-            came = _lib.received_splits(handles[0])
-            if came != expected:
-                raise ValueError(f"alltoall brought {came} rows, but the output was to take {expected}")
+            _check_rows(_lib.received_splits(handles[0]), expected)
             _memory.store(target, output)
             if parts is not None:
                 _memory.unpack(output, parts)

@@ -6,12 +6,14 @@ from typing import Any, Sequence, Union
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 
 from horovod.common import _facts, _lib
 from horovod.common._operations import Operation
 from horovod.torch.distributed import _memory
-from horovod.torch.distributed._base import Base, Tensors, one
+from horovod.torch.distributed._base import Tensors, one
 from horovod.torch.distributed._forms import forms
+from horovod.torch.distributed._short import Short, blocking, code_of
 from horovod.torch.distributed._work import Work
 
 # The engine's reduce operations, by torch.distributed's names.
@@ -28,16 +30,46 @@ def _reduce_op(options: Any) -> str:
     return name
 
 
-class Reductions(Base):
+def _engine_ops() -> dict[int, int]:
+    """The engine's reduce operations, by the hash of PyTorch's, which is their number; empty if it is not."""
+    names = [name for name in (*_ENGINE_OPS, "PREMUL_SUM") if hasattr(dist.ReduceOp, name)]
+    hashes = [hash(getattr(dist.ReduceOp, name)) for name in names]
+    if len(set(hashes)) < len(names):
+        return {}
+    return {number: _ENGINE_OPS[name] for number, name in zip(hashes, names) if name in _ENGINE_OPS}
+
+
+_BY_HASH = _engine_ops()
+# The same by identity, for the objects that programs pass.
+_OBJECTS = [getattr(dist.ReduceOp, name) for name in _ENGINE_OPS if hasattr(dist.ReduceOp, name)]
+_BY_ID = {id(op): _BY_HASH[hash(op)] for op in _OBJECTS if hash(op) in _BY_HASH}
+_ALL_REDUCE, _BARRIER = code_of("all_reduce"), code_of("barrier")
+_REDUCE_SCATTER = code_of("reduce_scatter_single", "reduce_scatter_tensor")
+
+
+class Reductions(Short):
     """The part of a group that reduces tensors."""
 
-    @forms("op")
-    def allreduce(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
+    def allreduce(self, tensors: Any, opts: Any = None, *rest: Any, **named: Any) -> Work:
         """Reduce a tensor elementwise over the group, in place.
 
         ReduceOps: SUM, AVG (truncated for integers), MIN, MAX, PRODUCT; BAND, BOR, BXOR for integers and bool. For
         complex numbers only SUM and AVG.
         """
+        if type(opts) is c10d.AllreduceOptions and not rest and not named and self._takes_short_way():
+            given = blocking(_ALL_REDUCE)
+            op = None if given is None else _BY_ID.get(id(given.get("op")))
+            if op is None:
+                op = _BY_HASH.get(hash(opts.reduceOp))
+            if op is not None and type(tensors) is list and len(tensors) == 1:
+                x = tensors[0]
+                work = self._run("allreduce", _lib.ALLREDUCE, x, x, opts, op, 0, given is not None)
+                if work is not None:
+                    return work
+        return self._long_allreduce(tensors, opts, *rest, **named)
+
+    @forms("op")
+    def _long_allreduce(self, tensors: Union[torch.Tensor, Tensors], opts: Any = None) -> Work:
         return self._allreduce([one(tensors, "allreduce")], opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
@@ -98,9 +130,21 @@ class Reductions(Base):
         _memory.same_size(inputs, self.size(), "the inputs of reduce_scatter", output)
         return self._reduce_scatter([output], [self._packed(inputs)], opts)
 
-    @forms("op")
-    def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+    def _reduce_scatter_base(self, output: Any, input: Any, opts: Any = None, *rest: Any, **named: Any) -> Work:
         """Reduce ``input``, of ``size()`` times the elements of ``output``, and put this rank's part there."""
+        if type(opts) is c10d.ReduceScatterOptions and not rest and not named and self._takes_short_way():
+            given = blocking(_REDUCE_SCATTER)
+            op = None if given is None else _BY_ID.get(id(given.get("op")))
+            if op is None:
+                op = _BY_HASH.get(hash(opts.reduceOp))
+            if op is not None:
+                work = self._run("reduce_scatter", _lib.REDUCESCATTER, input, output, opts, op, 0, given is not None)
+                if work is not None:
+                    return work
+        return self._long_reduce_scatter_base(output, input, opts, *rest, **named)
+
+    @forms("op")
+    def _long_reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         return self._reduce_scatter([output], [input], opts)
 
     def reduce_scatter_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
@@ -132,9 +176,17 @@ class Reductions(Base):
 
         return self._start("reduce_scatter", describe, outputs, opts, finish)
 
-    @forms()
-    def barrier(self, opts: Any = None) -> Work:
+    def barrier(self, opts: Any = None, *rest: Any, **named: Any) -> Work:
         """Ends when all ranks have started it."""
+        if type(opts) is c10d.BarrierOptions and not rest and not named and self._takes_short_way():
+            waits = blocking(_BARRIER) is not None
+            work = self._run("barrier", _lib.NAMED_BARRIER, None, None, opts, 0, 0, waits)
+            if work is not None:
+                return work
+        return self._long_barrier(opts, *rest, **named)
+
+    @forms()
+    def _long_barrier(self, opts: Any = None) -> Work:
         here = torch.empty(0, dtype=torch.uint8, device="cpu")
         return self._start(
             "barrier",

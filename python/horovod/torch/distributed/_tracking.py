@@ -13,28 +13,15 @@ from horovod.torch.distributed._coalesced import Coalesced
 from horovod.torch.distributed._messages import Messages
 from horovod.torch.distributed._moves import Moves
 from horovod.torch.distributed._reductions import Reductions
+from horovod.torch.distributed._short import NO_TIME
 from horovod.torch.distributed._work import Work
 
 # PyTorch's names, as in the events of other backends ("gloo:all_reduce").
 _EVENTS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "all_to_all"}
-_NONE = datetime.timedelta(0)
-
-
-class _Coalescing(threading.local):
-    """What this thread collects: callbacks start operations in other threads meanwhile."""
-
-    works: Optional[list[Work]] = None  # those since _start_coalescing
 
 
 class Tracking(Reductions, Moves, Messages):
     """A group whose operations are noted when they have been started."""
-
-    _started = 0  # operations that every rank starts
-    _extension = _NONE  # of the next operation's time-out
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._coalescing = _Coalescing()
 
     def _start(self, kind: str, *args: Any, **kwargs: Any) -> Work:
         self._started += 1
@@ -50,8 +37,10 @@ class Tracking(Reductions, Moves, Messages):
             return self._noted(super()._recv(*args, **kwargs))
 
     def _noted(self, work: Work) -> Work:
-        if self._coalescing.works is not None:
-            self._coalescing.works.append(work)
+        if self._coalescing:
+            collected = self._coalescing.get(threading.get_ident())
+            if collected is not None:
+                collected.append(work)
         return work
 
     def _get_sequence_number_for_group(self) -> int:
@@ -62,7 +51,7 @@ class Tracking(Reductions, Moves, Messages):
         """Operations are counted from 0 anyway."""
 
     def _limit(self, options: Any) -> datetime.timedelta:
-        extension, self._extension = self._extension, _NONE
+        extension, self._extension = self._extension, NO_TIME
         return super()._limit(options) + extension
 
     def _add_ephemeral_timeout(self, timeout: datetime.timedelta) -> None:
@@ -74,11 +63,12 @@ class Tracking(Reductions, Moves, Messages):
 
         PyTorch 1.13 names no device, and waits for each Work.
         """
-        self._coalescing.works = None if device is None else []
+        if device is not None:
+            self._coalescing[threading.get_ident()] = []
 
     def _end_coalescing(self, _: Any = None) -> Optional[Work]:
         """One Work for all operations since :meth:`_start_coalescing`."""
-        works, self._coalescing.works = self._coalescing.works, None
+        works = self._coalescing.pop(threading.get_ident(), None)
         if works is None:
             return None
         return works[0] if len(works) == 1 else Coalesced(works, self._timeout)

@@ -259,7 +259,7 @@ class Collective(Work):
     handles, copies the results to the outputs. ``latest`` has the latest operation under way of each name: the engine
     accepts one of a name at a time, so this one is submitted at the end of the one before. ``late`` has the collectives
     that copy results to their outputs after the end; None if this one does not. ``traces`` are those of the group,
-    ``origin`` is that of callbacks. Raises as ``_lib.error`` says.
+    ``origin`` is that of callbacks. ``submitted``: the operations are under way already. Raises as ``_lib.error`` says.
     """
 
     def __init__(
@@ -275,6 +275,7 @@ class Collective(Work):
         late: Optional[list[Collective]],
         traces: Traces,
         origin: _callbacks.Origin,
+        submitted: bool = False,
     ) -> None:
         self._latest = latest
         self._late, self._traces = late, traces
@@ -283,13 +284,19 @@ class Collective(Work):
         super().__init__(what, outputs, timeout, origin)
         self._on_gpu = self._on_gpu or bool(operations) and operations[0].device >= 0  # a root alone has outputs
         self._group = _operations.Group(operations)
-        self._handles: Sequence[int] = ()  # after its release, an operation belongs to another collective
+        # After its release, an operation belongs to another collective.
+        self._handles: Sequence[int] = [operation.handle for operation in operations] if submitted else ()
         self._keep: object = keep
         self._finish = finish
         self._refused: Optional[Exception] = None
         latest[name] = self  # from here on other threads know it
         if late is not None:
             late.append(self)
+        if not submitted:
+            self._submit_after(before)
+        hold(self)
+
+    def _submit_after(self, before: Optional[Collective]) -> None:
         if before is None or (before._over if _callbacks.inside() else before._has_ended()):
             self._submit()
             if self._refused is not None:
@@ -297,7 +304,6 @@ class Collective(Work):
                 raise self._refused
         else:
             before._then(self._submit)
-        hold(self)
 
     def settle(self, tensors: Sequence[torch.Tensor]) -> None:
         """Wait for the end if it uses memory of ``tensors``. Raises HorovodInternalError if it takes too long.
@@ -305,7 +311,7 @@ class Collective(Work):
         Then the group's traces tell what a GPU's stream has to wait for.
         """
         kept = (operation.keeps or () for operation in self._group.operations)
-        used = [*self._outputs, *(tensor for pairs in kept for tensor, _ in pairs)]
+        used = [*self._outputs, *(tensor for memory in kept for tensor, *_ in memory)]
         if not any(_memory.overlap(a, b) for a in used for b in tensors):
             return
         if self._on_gpu:
@@ -334,7 +340,8 @@ class Collective(Work):
                 if time.monotonic() >= deadline:
                     return False
                 time.sleep(0.0001)
-        return _operations.wait_until(self._handles, deadline)
+        # Another thread may release the operations meanwhile: then they have ended, whatever the status says.
+        return self._group.status() != _lib.IN_PROGRESS or _operations.wait_until(self._handles, deadline)
 
     def _outcome(self) -> None:
         try:
@@ -346,12 +353,14 @@ class Collective(Work):
                 _memory.check_unmoved(operation.keeps, self._what)
             self._bring()
         finally:
+            # An interrupt amid this may lose the memory of an operation, but not give it back twice.
+            group, self._group = self._group, _operations.Group([])
+            self._finish = None
             if self._refused is None:
-                self._group.release()
+                group.release()
             else:
-                self._group.free()
-            self._group = _operations.Group([])
-            self._keep = self._finish = None  # this frees the memory, too
+                group.free()
+            self._keep = None  # this frees the tensors, too
             if self._late is not None:
                 self._late.remove(self)
             if self._latest.get(self._key) is self:
@@ -359,6 +368,8 @@ class Collective(Work):
 
     def _bring(self) -> None:
         """Copy the results to the outputs; on a GPU, in a stream."""
+        if self._finish is None and not self._on_gpu:
+            return
         finish = self._finish or (lambda _: None)
         stream = _memory.follow(self._group.operations)
         if stream is None:
