@@ -151,7 +151,7 @@ func TestRoomForOperandsIsBounded(t *testing.T) {
 
 // A lane on many hosts sends shorter operands ahead, since all of them come together at the root.
 func TestLaneOnManyHostsSendsLessAhead(t *testing.T) {
-	for hosts, want := range map[int]int{1: 4096, 4: 4096, 16: 4096, 32: 2048, 1024: 64} {
+	for hosts, want := range map[int]int{1: 4096, 4: 4096, 8: 2048, 64: 256, 1024: 16} {
 		if got := earlyBytes(4096, hosts); got != want {
 			t.Errorf("%d bytes on %d hosts, want %d", got, hosts, want)
 		}

@@ -37,7 +37,6 @@ type worker struct {
 type ask struct {
 	r         negotiate.Request
 	card, gen uint32
-	ahead     bool // its data has travelled with the mark, unless there was no room
 }
 
 // request is a member's Request for a name in its round. The shape changes now and then, for all members at the same

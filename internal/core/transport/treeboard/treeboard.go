@@ -187,7 +187,7 @@ func operandsLimit(early int) int {
 	if early == 0 {
 		return 0
 	}
-	return 1 + slots*(operandsHead+mostOperands)
+	return 1 + slots*(operandsHead+fullHosts*early)
 }
 
 // QueueLimit bounds the bytes that a board with this many cards and this Config.Early has queued in a Pipe for one
