@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,15 +64,17 @@ var kinds = []kind{
 var phases = []struct {
 	point, text string
 	most        int
+	wires       []string // the transports that have the point; nil: all
 }{
-	{"rendezvous", "rendezvous", 1},
-	{"attach", "attach", 1},
-	{"negotiated", "between negotiate and execute", 40},
-	{"pack", "mid-pack", 60},
-	{"collective", "mid-allreduce", 60},
-	{"broadcast", "mid-broadcast (state sync)", 40},
-	{"set", "set add", 4},
-	{"shutdown", "shutdown", 1},
+	{"rendezvous", "rendezvous", 1, nil},
+	{"attach", "attach", 1, nil},
+	{"ahead", "between data ahead and its result", 20, []string{"tcp", "hosts", "cut"}},
+	{"negotiated", "between negotiate and execute", 40, nil},
+	{"pack", "mid-pack", 60, nil},
+	{"collective", "mid-allreduce", 60, nil},
+	{"broadcast", "mid-broadcast (state sync)", 40, nil},
+	{"set", "set add", 4, nil},
+	{"shutdown", "shutdown", 1, nil},
 }
 
 const ranks = 4
@@ -133,14 +136,16 @@ func TestFaults(t *testing.T) {
 		seed, _ = strconv.ParseUint(s, 10, 64)
 	}
 	t.Logf("FAULTS_SEED=%d", seed)
-	only := os.Getenv("FAULTS_ONLY") // of kinds
+	only, phase := os.Getenv("FAULTS_ONLY"), os.Getenv("FAULTS_PHASE") // of kinds, and of points
 	r := rand.New(rand.NewPCG(seed, 2))
 	table := newTable()
 	injections := make([][]injection, len(kinds))
 	for k := range kinds {
 		for p := range phases {
 			n := perCell
-			if perCell == 0 && p == int(seed+uint64(k))%len(phases) {
+			if phase != "" && phase != phases[p].point {
+				n = 0
+			} else if perCell == 0 && p == int(seed+uint64(k))%len(phases) {
 				n = 1 // the short form has one cell of each kind, over any wire
 			}
 			wire := r.IntN(len(wires))
@@ -165,7 +170,7 @@ func TestFaults(t *testing.T) {
 			})
 		}
 	})
-	if perCell > 0 && only == "" && !t.Failed() {
+	if perCell > 0 && only == "" && phase == "" && !t.Failed() {
 		if err := table.write("../../docs/reliability.md"); err != nil {
 			t.Error(err)
 		}
@@ -181,6 +186,9 @@ func draw(r *rand.Rand, c cell, i int) injection {
 	of := c.k.wires
 	if of == nil {
 		of = wires
+	}
+	if has := phases[c.phase].wires; has != nil {
+		of = slices.DeleteFunc(slices.Clone(of), func(w string) bool { return !slices.Contains(has, w) })
 	}
 	inj := injection{cell: c, wire: of[i%len(of)], victim: r.IntN(ranks), nth: 1 + r.IntN(phases[c.phase].most),
 		seed: r.Uint64()}

@@ -38,7 +38,10 @@ type Config struct {
 	FusionThreshold    int64 // bytes; 0 disables fusion
 	DisableGroupFusion bool  // a group's tensors are fused with no others
 	CacheCapacity      int   // of each process set; 0 disables the cache
-	DynamicSets        bool  // process sets may be added and removed after Init
+	// EarlyBytes is the most bytes of a tensor whose data travels between hosts with the news that it is ready; 0
+	// stands for none.
+	EarlyBytes  int
+	DynamicSets bool // process sets may be added and removed after Init
 	// JoinAllOps enables operations that Horovod refuses while a rank has joined. A rank that has joined contributes an
 	// empty part.
 	JoinAllOps bool
@@ -158,6 +161,9 @@ const (
 // TimelineDynamic, as the value of Timeline, enables timelines without starting one.
 const TimelineDynamic = "DYNAMIC"
 
+// MaxEarlyBytes is the largest GOROVOD_EARLY_BYTES.
+const MaxEarlyBytes = 64 << 10
+
 // MaxCacheCapacity is the largest HOROVOD_CACHE_CAPACITY, in cards. Cards take shared memory.
 const MaxCacheCapacity = 1 << 16
 
@@ -172,7 +178,7 @@ type reading struct {
 func defaults() *Config {
 	return &Config{
 		Told:            Told{Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost"},
-		FusionThreshold: 128 << 20, CacheCapacity: 1024, Transport: "auto", GPU: GPUAuto,
+		FusionThreshold: 128 << 20, CacheCapacity: 1024, EarlyBytes: 4096, Transport: "auto", GPU: GPUAuto,
 		Controller: Gloo, CPUOperations: Gloo,
 		Timeout:         30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},

@@ -64,6 +64,7 @@ func Share(what string, words ...[]byte) {
 // targets are the words that matter at each point.
 var targets = map[string][]string{
 	"negotiated": {"board", "cards", "mailboxes"},
+	"ahead":      {"board", "cards", "mailboxes"},
 	"pack":       {"counters", "board"},
 	"collective": {"counters"},
 	"broadcast":  {"counters"},

@@ -105,6 +105,11 @@ func (l *lane) announce(en *Entry, card, gen uint32, cached bool) {
 // mark marks the card of en. It returns false if the card has been retired. The caller holds engine.mu, as does whoever
 // changes the settings.
 func (l *lane) mark(en *Entry) bool {
+	if l.early.most > 0 {
+		if o := l.operandOf(en); o != nil {
+			return l.early.board.MarkWith(en.card, en.gen, o)
+		}
+	}
 	alone := en.op.WillWait && l.engine.seat.now().Pending() == 1 && l.settings.cycleTime == 0
 	if alone { // its waiter, or else the background goroutine, takes the next batch at once
 		return l.board.MarkLast(en.card, en.gen)

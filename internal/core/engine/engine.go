@@ -155,6 +155,7 @@ type Counters struct {
 	Requests atomic.Int64 // requests posted in full
 	Marks    atomic.Int64 // cards marked
 	NaNs     atomic.Int64 // tensors that this rank contributed with a NaN or an infinity; only with Options.NaNCheck
+	Ahead    atomic.Int64 // operations whose result came with the log, see early.go
 	Samples  atomic.Int64 // samples that the program says it has worked through
 }
 

@@ -32,7 +32,7 @@ func newWorld(t testing.TB, size int, shared bool, change func(*Options)) []*Eng
 	return engines
 }
 
-// inWorlds runs a test in worlds of these sizes, over shared memory and over messages.
+// inWorlds runs a test in worlds of these sizes, over shared memory, over messages and on two hosts.
 func inWorlds(t *testing.T, sizes []int, test func(t *testing.T, engines []*Engine)) {
 	for _, size := range sizes {
 		for _, over := range []string{"shared memory", "messages"} {
@@ -40,6 +40,13 @@ func inWorlds(t *testing.T, sizes []int, test func(t *testing.T, engines []*Engi
 				test(t, newWorld(t, size, over == "shared memory", nil))
 			})
 		}
+		t.Run(fmt.Sprintf("%d ranks on two hosts", size), func(t *testing.T) {
+			hosts := make([][]int, min(2, size))
+			for r := range size {
+				hosts[r%len(hosts)] = append(hosts[r%len(hosts)], r)
+			}
+			test(t, newHosts(t, hosts, nil))
+		})
 	}
 }
 

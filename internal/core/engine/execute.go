@@ -108,6 +108,10 @@ func (l *lane) start(b *negotiate.Batch) {
 		return
 	}
 	l.traceStart(x.parts)
+	if b.Result != nil {
+		l.startResult(b)
+		return
+	}
 	if first.Device != negotiate.CPUDevice && l.startOnDevice(b) {
 		return
 	}

@@ -48,7 +48,7 @@ func (l *lane) countAgreed(en *Entry, rec *transport.Record, resp *negotiate.Res
 		l.waitedUntil = l.clock
 		if waited >= moment(leastCharged) {
 			late := int(resp.Last)
-			if rec.Kind == transport.RecordCard {
+			if rec.Kind != transport.RecordResponse {
 				late = l.board.Last(rec.Card)
 			}
 			l.charge(late, int64(waited))
@@ -115,6 +115,9 @@ func (l *lane) countSent(class feed.Class, d *operation.Descriptor, bytes uint64
 		l.addTraffic(feed.Way(way), class, n-counted[way])
 	}
 	*counted = now
+	if l.early.board != nil {
+		l.countEarly(class)
+	}
 }
 
 func (l *lane) addTraffic(way feed.Way, class feed.Class, bytes uint64) {

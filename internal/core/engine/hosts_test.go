@@ -13,9 +13,22 @@ import (
 	"github.com/gorovod/gorovod/internal/core/transport/inproc"
 )
 
-// newHosts is newWorld on simulated hosts.
+// newHosts is newWorld on simulated hosts, between which data travels with marks, as in jobs.
 func newHosts(t testing.TB, hosts [][]int, change func(*Options)) []*Engine {
 	t.Helper()
+	return newHostsWith(t, hosts, 4096, change)
+}
+
+// newHostsWith is newHosts with a value for inproc.Options.Early.
+func newHostsWith(t testing.TB, hosts [][]int, early int, change func(*Options)) []*Engine {
+	t.Helper()
+	engines := makeHosts(t, hosts, early, change)
+	t.Cleanup(func() { each(engines, func(r int, e *Engine) { e.Shutdown(limit) }) })
+	return engines
+}
+
+// makeHosts is makeWorld on simulated hosts.
+func makeHosts(t interface{ Fatal(...any) }, hosts [][]int, early int, change func(*Options)) []*Engine {
 	o := Options{FusionThreshold: 1 << 20, CacheCapacity: 64}
 	for _, ranks := range hosts {
 		o.Size += len(ranks)
@@ -25,8 +38,8 @@ func newHosts(t testing.TB, hosts [][]int, change func(*Options)) []*Engine {
 	}
 	engines := make([]*Engine, o.Size)
 	for r, n := range inproc.NewWorld(o.Size, inproc.Options{Hosts: hosts, Cards: max(1, o.CacheCapacity),
-		ChunkBytes: 4096,
-		Combine:    func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }}) {
+		ChunkBytes: 4096, Early: early,
+		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }}) {
 		o := o
 		o.Rank = r
 		e, err := New(n, o)
@@ -35,7 +48,6 @@ func newHosts(t testing.TB, hosts [][]int, change func(*Options)) []*Engine {
 		}
 		engines[r] = e
 	}
-	t.Cleanup(func() { each(engines, func(r int, e *Engine) { e.Shutdown(limit) }) })
 	return engines
 }
 

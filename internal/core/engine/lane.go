@@ -31,7 +31,8 @@ type lane struct {
 	run          collective.Carrier
 	can          collective.Abilities // run's
 	device       DeviceCarrier        // nil before the first operation on memory of a device
-	quiet        bool                 // the carriers have been closed, and touch no buffer any more
+	early        early
+	quiet        bool // the carriers have been closed, and touch no buffer any more
 
 	// Guarded by engine.mu.
 	worker  *negotiate.Worker
@@ -103,6 +104,7 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 		l.run = collective.NewLane(t, e.opts.Collective)
 	}
 	l.can = l.run.Can()
+	l.early = l.newEarly()
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer
@@ -143,6 +145,7 @@ func (l *lane) progress() bool {
 		l.poller.Poll()
 	}
 	worked := l.catchUp()
+	l.passAhead()
 	l.lookAtMarks()
 	if l.coordinator != nil && l.coordinate() {
 		worked = true
@@ -262,8 +265,11 @@ func (l *lane) nextBatch() bool {
 		e.net.Abort(fmt.Errorf("log of lane %d: %w", l.id, err))
 		return true
 	}
-	l.plan = negotiate.Fuse(l.plan[:0], l.responses, l.settings.fusionThreshold,
-		negotiate.FuseOptions{Groups: e.opts.GroupsApart})
+	o := negotiate.FuseOptions{Groups: e.opts.GroupsApart}
+	if l.early.some {
+		o.Results = l.early.results
+	}
+	l.plan = negotiate.Fuse(l.plan[:0], l.responses, l.settings.fusionThreshold, o)
 	l.next = 0
 	l.traceBatch()
 	return true
@@ -272,19 +278,26 @@ func (l *lane) nextBatch() bool {
 // read turns the records of a batch into Responses.
 func (l *lane) read(records []transport.Record) error {
 	l.responses, l.answered, l.sequences = l.responses[:0], l.answered[:0], l.sequences[:0]
+	l.early.results, l.early.some = l.early.results[:0], false
 	e := l.engine
 	l.clock, l.timely = thisMoment(), true
 	e.mu.Lock()
 	defer e.mu.Unlock() // after a panic, too: the end of the engine needs the lock
+	l.early.answered()
 	for i := range records {
 		rec := &records[i]
 		l.sequence++
 		var resp *negotiate.Response
 		var err error
+		var result []byte
 		switch rec.Kind {
-		case transport.RecordCard:
+		case transport.RecordCard, transport.RecordResult:
 			if resp, err = l.worker.Card(rec.Card); err == nil {
 				l.traceCompleted(rec.Card, resp)
+			}
+			if err == nil && rec.Kind == transport.RecordResult {
+				result = rec.Payload
+				err = checkResult(rec, resp)
 			}
 		case transport.RecordResponse:
 			resp = new(negotiate.Response)
@@ -303,7 +316,10 @@ func (l *lane) read(records []transport.Record) error {
 			return err
 		}
 		l.responses, l.sequences = append(l.responses, resp), append(l.sequences, l.sequence)
-		e.figures.steps.reduced(l.id, resp, rec.Kind == transport.RecordCard, l.clock)
+		if l.early.board != nil {
+			l.early.readResult(result)
+		}
+		e.figures.steps.reduced(l.id, resp, rec.Kind != transport.RecordResponse, l.clock)
 		en := l.pending(resp.Name)
 		l.answered = append(l.answered, en)
 		if en != nil {

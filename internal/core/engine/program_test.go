@@ -150,11 +150,26 @@ func TestRandomPrograms(t *testing.T) {
 				rounds[i] = rounds[i-1]
 			}
 		}
-		engines := makeWorld(t, size, shared, func(o *Options) {
+		change := func(o *Options) {
 			o.CacheCapacity = property.Pick(t, "capacity", []int{0, 1, 5, 64})
 			o.FusionThreshold = property.Pick(t, "threshold", []int64{0, 100, 1 << 20})
 			o.GroupsApart = t.Bool("groups apart")
-		})
+		}
+		var engines []*Engine
+		if t.Bool("hosts") {
+			hosts := make([][]int, t.Int("number of hosts", 2, size))
+			for r := range size {
+				hosts[r%len(hosts)] = append(hosts[r%len(hosts)], r)
+			}
+			engines = makeHosts(t, hosts, property.Pick(t, "early", []int{0, 8, 4096}), change)
+			if t.Bool("some stay behind") {
+				for _, e := range engines {
+					e.world.early.most = property.Pick(t, "most", []int{0, 20, e.world.early.most})
+				}
+			}
+		} else {
+			engines = makeWorld(t, size, shared, change)
+		}
 		each(engines, func(r int, e *Engine) {
 			rnd := rand.New(rand.NewSource(seed + int64(r)))
 			for round, steps := range rounds {

@@ -11,6 +11,9 @@ import (
 // TestTraffic checks how many bytes each rank has sent, by link and class of sizes, and the bytes over the bus.
 func TestTraffic(t *testing.T) {
 	inWorlds(t, []int{2, 4}, func(t *testing.T, engines []*Engine) {
+		if engines[0].world.can.Hierarchical {
+			return // what each rank of a host sends is for the tests of package collective
+		}
 		const rounds, small, large = 5, 8 << 10, 64 << 10
 		members := uint64(len(engines))
 		each(engines, func(r int, e *Engine) {

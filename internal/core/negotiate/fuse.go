@@ -16,6 +16,8 @@ type Batch struct {
 	Responses           []*Response // at least one, in log order
 	Places              []int       // of Responses, in the batch of the log
 	Bytes               int64       // the sum of the tensors' sizes, without any padding
+	// Result, if not nil, is the result of the one Response: it came in the log, so nothing is left to move.
+	Result []byte
 }
 
 // maxOpen is how many kinds of tensors Fuse gathers at the same time.
@@ -26,6 +28,9 @@ type FuseOptions struct {
 	// Groups keeps groups apart: a Response joins only those of its own group, and a Response without a group only
 	// others without.
 	Groups bool
+	// Results are the results of the Responses, by place, that have come with them; nil for the others. A nil slice
+	// stands for no results.
+	Results [][]byte
 }
 
 // Fuse appends to dst the plan for rs, a batch of the lane's log: which Responses are executed together, and in which
@@ -33,7 +38,8 @@ type FuseOptions struct {
 //   - Allreduces of one kind, and Adasums of one kind, join while their bytes stay within threshold, even if other
 //     Responses stand between them.
 //   - A Batch stands in the place of its first Response.
-//   - A tensor is alone if it is larger than threshold, if its Response says so, or if threshold is 0.
+//   - A tensor is alone if it is larger than threshold, if its Response says so, if threshold is 0, or if it has a
+//     result.
 //
 // The plan depends only on the arguments, so all members have the same.
 //
@@ -46,6 +52,11 @@ func Fuse(dst []Batch, rs []*Response, threshold int64, o FuseOptions) []Batch {
 next:
 	for place, r := range rs {
 		size, err := byteSize(r.Shape, r.DType)
+		if o.Results != nil && o.Results[place] != nil {
+			dst = appendBatch(dst, r, place, size)
+			dst[len(dst)-1].Result = o.Results[place]
+			continue
+		}
 		if err != nil || threshold <= 0 || size > threshold || !fusable(r) {
 			dst = appendBatch(dst, r, place, size)
 			continue

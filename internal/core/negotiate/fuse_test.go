@@ -99,6 +99,25 @@ func TestFuseGroupsApart(t *testing.T) {
 	}
 }
 
+// TestFuseWithResults: a Response that has come with its result is alone, and the others join as if it was not there.
+func TestFuseWithResults(t *testing.T) {
+	rs := responses(t, "f32:40 f32:40 f32:40 f32:20 f32:4")
+	results := [][]byte{nil, {1}, nil, {2}, nil}
+	plan := Fuse(nil, rs, 100, FuseOptions{Results: results})
+	got := ""
+	for _, b := range plan {
+		got += fmt.Sprint(b.Places, b.Result, " ")
+	}
+	if want := "[0 2 4] [] [1] [1] [3] [2] "; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, b := range Fuse(plan[:0], rs, 100, FuseOptions{}) {
+		if b.Result != nil {
+			t.Errorf("places %v have the result of an earlier plan", b.Places)
+		}
+	}
+}
+
 // TestFuseManyKinds: with more kinds than Fuse keeps open, the plan is still right, but Fuse no longer gathers the kind
 // that was opened first.
 func TestFuseManyKinds(t *testing.T) {

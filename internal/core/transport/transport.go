@@ -139,6 +139,8 @@ const (
 	// RecordRetired says that a generation of a card has ended. Boards of several hosts use it among themselves: Next
 	// never returns it.
 	RecordRetired byte = 3
+	// RecordResult is a RecordCard with the result of the card's allreduce: see EarlyBoard.
+	RecordResult byte = 4
 )
 
 // MaxRecord is the largest encoded Request or Response in bytes.
@@ -225,12 +227,12 @@ type Record struct {
 	Kind byte
 	// Chained: the same MarkGroup has completed this record and the next one. Only boards use it.
 	Chained bool
-	Card    uint32 // RecordCard, RecordRetired
+	Card    uint32 // RecordCard, RecordRetired, RecordResult
 	// Last is the lane member whose mark completed the card. Boards of several hosts use it among themselves: see
 	// Board.Last.
 	Last    uint16
 	Gen     uint32 // the card's generation at that time; for RecordRetired the generation that has ended
-	Payload []byte // RecordResponse
+	Payload []byte // RecordResponse; RecordResult: the result
 }
 
 // Phase is one of the counters that each member of a shared lane publishes.

@@ -71,6 +71,14 @@ func Ranks(ctx context.Context, o Options) (network transport.Network, messages 
 // cards is how many cards a board has. A board exists even if the cache is disabled.
 func (c *connector) cards() int { return max(1, c.Config.CacheCapacity) }
 
+// early is how long an operand may be that travels with its mark. Without a cache there are no marks.
+func (c *connector) early() int {
+	if c.Config.CacheCapacity == 0 {
+		return 0
+	}
+	return c.Config.EarlyBytes
+}
+
 // endpoint opens the endpoint for messages between ranks.
 func (c *connector) endpoint(ctx context.Context, network transport.Network) (*p2p.Endpoint, error) {
 	key := c.Secret

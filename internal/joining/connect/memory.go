@@ -93,7 +93,7 @@ func (c *connector) attach(ctx context.Context, ranks []int, several bool) (*shm
 	})
 	boards := 0
 	if several {
-		boards = hosts.BoardBytes(len(ranks), c.cards())
+		boards = hosts.BoardBytes(len(ranks), c.cards(), c.early())
 	}
 	return shm.Open(ctx, shm.Config{Rank: slices.Index(ranks, c.Place.Rank), Size: len(ranks), Ranks: ranks,
 		Key: c.Secret, Job: strings.Join(c.Peers, ","), Generation: c.Generation, Timeout: c.Config.Timeout,

@@ -67,7 +67,8 @@ func (c *connector) overTCP(ctx context.Context) (tcp.Config, error) {
 	return tcp.Config{Rank: c.Place.Rank, Size: c.Place.Size, Key: c.Secret, Generation: c.Generation,
 		Listener: d.Listener, Addrs: d.addrs, Paths: d.paths, Reached: d.reached, Describe: c.Members.Describe,
 		Knocks: c.Knocks,
-		TLS:    c.Config.Seal(), Timeout: c.Config.Timeout, Idle: c.Config.KeepAlive, Cards: c.cards(),
+		TLS:    c.Config.Seal(), Timeout: c.Config.Timeout, Idle: c.Config.KeepAlive,
+		Cards: c.cards(), Early: c.early(),
 		Streams: c.Config.TCPStreams, Wake: c.Wake,
 		TrackFD: c.TrackFD,
 		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }}, nil

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/base/operation"
 	"github.com/gorovod/gorovod/internal/base/tensor"
 	"github.com/gorovod/gorovod/internal/core/engine"
@@ -171,6 +172,12 @@ func (all *worlds) each(f func(rank int)) { each(len(all.here), func(i int) { f(
 // joinAll joins n ranks, which leave at the end of the test.
 func joinAll(t *testing.T, n int, transport string) *worlds {
 	t.Helper()
+	return joinAllWith(t, n, transport, func(*config.Config) {})
+}
+
+// joinAllWith is joinAll with changes of the configuration.
+func joinAllWith(t *testing.T, n int, transport string, change func(*config.Config)) *worlds {
+	t.Helper()
 	all := &worlds{t: t, transport: transport, ws: make([]*World, n)}
 	for r := range n {
 		all.here = append(all.here, r)
@@ -180,6 +187,7 @@ func joinAll(t *testing.T, n int, transport string) *worlds {
 		c := l.config(r, n, transport)
 		c.Told.LocalSize = 64 // more ranks than cores, so a waiting rank does not spin
 		c.CacheCapacity = 64  // fewer than the trials of a row: cards are evicted, too
+		change(c)
 		w, err := join(context.Background(), c, 1, quiet())
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)

@@ -27,6 +27,9 @@ const (
 	maxMembers = 1 << 16
 	maxCards   = 1 << 20
 	maxRing    = 1 << 30
+
+	maxSlots     = 64
+	maxSlotBytes = 1 << 20
 )
 
 // Config is the shape of a board. All processes that use a region must have the same.
@@ -40,6 +43,9 @@ type Config struct {
 	MailboxBytes int // size of each member's mailbox; a multiple of 64
 	// Posters is how many members, the first ones, have a mailbox; 0 stands for all.
 	Posters int
+	// Slots is the number of operands that each member with a mailbox may have under way, and SlotBytes the most bytes
+	// of one; a multiple of 64. 0: marks carry no data.
+	Slots, SlotBytes int
 	// Closers is how many can close the log; 0 stands for Members.
 	Closers int
 	// Announce: the log says when a generation of a card has ended (transport.RecordRetired), for members that mark it
@@ -84,6 +90,9 @@ func (c Config) check() error {
 		return fmt.Errorf("board: %d closers, want up to %d", c.Closers, maxMembers)
 	case c.Announce && c.Learn:
 		return errors.New("board: who learns of cards has nothing to announce")
+	case c.Slots < 0 || c.Slots > maxSlots || c.SlotBytes%64 != 0 || c.SlotBytes < 0 || c.SlotBytes > maxSlotBytes:
+		return fmt.Errorf("board: %d slots of %d bytes, want up to %d, each a multiple of 64 bytes up to %d", c.Slots,
+			c.SlotBytes, maxSlots, maxSlotBytes)
 	case c.MailboxBytes%64 != 0 || c.MailboxBytes > maxRing || c.MailboxBytes < 64:
 		return fmt.Errorf("board: mailbox of %d bytes, want a multiple of 64 from 64 to %d", c.MailboxBytes, maxRing)
 	}
@@ -110,6 +119,9 @@ func (c Config) rules() uint64 {
 	}
 	return rules
 }
+
+// slots encodes the shape of the slots in one number.
+func (c Config) slots() uint64 { return uint64(c.Slots)<<32 | uint64(c.SlotBytes) }
 
 // posters is how many members have a mailbox.
 func (c Config) posters() int {
@@ -141,6 +153,7 @@ type Board struct {
 	// Views of the region's tables, see layout.
 	cards     []byte
 	log       []byte
+	slots     []byte
 	cursors   []byte
 	mailboxes []byte
 	lay       layout
@@ -168,7 +181,7 @@ func Format(mem []byte, c Config) (*Board, error) {
 		return nil, errors.New("board: the region to format is not zeroed")
 	}
 	r.members, r.readers, r.cards = uint64(c.Members), uint64(c.Readers), uint64(c.Cards)
-	r.logBytes, r.mailboxBytes, r.rules = uint64(c.LogBytes), uint64(c.MailboxBytes), c.rules()
+	r.logBytes, r.mailboxBytes, r.rules, r.slots = uint64(c.LogBytes), uint64(c.MailboxBytes), c.rules(), c.slots()
 	r.magic.Store(magic)
 	return b, nil
 }
@@ -184,9 +197,11 @@ func Attach(mem []byte, c Config) (*Board, error) {
 		return nil, fmt.Errorf("%w: magic number %#x, want %#x", ErrCorrupt, m, uint64(magic))
 	}
 	if r.members != uint64(c.Members) || r.readers != uint64(c.Readers) || r.cards != uint64(c.Cards) ||
-		r.logBytes != uint64(c.LogBytes) || r.mailboxBytes != uint64(c.MailboxBytes) || r.rules != c.rules() {
+		r.logBytes != uint64(c.LogBytes) || r.mailboxBytes != uint64(c.MailboxBytes) || r.rules != c.rules() ||
+		r.slots != c.slots() {
 		return nil, fmt.Errorf("%w: formatted for %d members, %d readers, %d cards, log %d, mailbox %d, rules "+
-			"%#x; want %+v", ErrCorrupt, r.members, r.readers, r.cards, r.logBytes, r.mailboxBytes, r.rules, c)
+			"%#x, slots %#x; want %+v", ErrCorrupt, r.members, r.readers, r.cards, r.logBytes, r.mailboxBytes, r.rules,
+			r.slots, c)
 	}
 	for i := range b.readers {
 		pos := b.cursor(i).Load()
@@ -231,7 +246,8 @@ func view(mem []byte, c Config) (*Board, error) {
 		regs:      (*registers)(unsafe.Pointer(&mem[0])),
 		cards:     mem[l.cards:l.cursors:l.cursors],
 		cursors:   mem[l.cursors:l.mailboxes:l.mailboxes],
-		mailboxes: mem[l.mailboxes:l.log:l.log],
+		mailboxes: mem[l.mailboxes:l.slots:l.slots],
+		slots:     mem[l.slots:l.log:l.log],
 		log:       mem[l.log:l.size:l.size],
 		lay:       l,
 		readers:   make([]reader, c.Readers),

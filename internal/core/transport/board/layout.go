@@ -6,7 +6,7 @@ import (
 )
 
 // magic also carries the version of the layout in its last digit.
-const magic = 0x676f726f766f6403
+const magic = 0x676f726f766f6404
 
 // registers is the head of the region. The words that members poll, the words that the lock protects, and the lock
 // itself are on different cache lines.
@@ -15,7 +15,7 @@ type registers struct {
 	members, readers, cards uint64
 	logBytes, mailboxBytes  uint64
 	rules                   uint64
-	_                       uint64
+	slots                   uint64
 
 	// The lock: 0, or 1 + the member that holds it.
 	lock atomic.Uint32
@@ -65,9 +65,9 @@ const (
 
 // layout gives the offsets of the tables in the region.
 type layout struct {
-	cards, cursors, mailboxes, log, size int
-	words                                int // of a card's bitmap
-	cardSize, boxSize                    int
+	cards, cursors, mailboxes, slots, log, size int
+	words                                       int // of a card's bitmap
+	cardSize, boxSize, slotSize                 int
 }
 
 func layoutOf(c Config) layout {
@@ -77,7 +77,9 @@ func layoutOf(c Config) layout {
 	l.cards = int(unsafe.Sizeof(registers{}))
 	l.cursors = roundUp(l.cards+c.Cards*l.cardSize, 64)
 	l.mailboxes = l.cursors + c.Readers*cursorSize
-	l.log = l.mailboxes + c.posters()*l.boxSize
+	l.slots = l.mailboxes + c.posters()*l.boxSize
+	l.slotSize = slotHead + c.SlotBytes
+	l.log = l.slots + c.posters()*c.Slots*l.slotSize
 	l.size = l.log + c.LogBytes
 	return l
 }

@@ -8,7 +8,7 @@ import (
 
 // The log is a ring of records. A record's header word holds its kind in bits 0-7, batchEnd in bit 8, and chained in
 // bit 9. For a Response bits 32-63 hold the payload's length. For a card bits 12-31 hold the card, and bits 32-63 its
-// generation.
+// generation, or, for a result, the payload's length.
 //
 // Batches need no table: the reader that cuts the log, or MarkLast, sets batchEnd in the last published record and
 // moves the cut behind it. Readers read only below the cut, up to the first batchEnd, so all of them see the same
@@ -27,6 +27,11 @@ func cardRecord(kind byte, card, gen uint32) uint64 {
 
 // responseRecord is the header of a Response of n bytes.
 func responseRecord(n int) uint64 { return uint64(transport.RecordResponse) | uint64(n)<<32 }
+
+// resultRecord is the header of the record of a card with a result of n bytes.
+func resultRecord(card uint32, n int) uint64 {
+	return cardRecord(transport.RecordResult, card, uint32(n))
+}
 
 func (b *Board) corruptLog(format string, args ...any) error {
 	return fmt.Errorf("%w: log: %s", ErrCorrupt, fmt.Sprintf(format, args...))
@@ -189,15 +194,22 @@ func (b *Board) readBatch(r *reader, cut uint64) (uint64, error) {
 			}
 			r.records = append(r.records, transport.Record{Kind: kind, Card: card, Gen: value,
 				Chained: head&chained != 0})
-		case transport.RecordResponse:
+		case transport.RecordResponse, transport.RecordResult:
+			card := uint32(0)
+			if kind == transport.RecordResult {
+				card = uint32(head) >> 12
+			}
 			if value > transport.MaxRecord || uint64(roundUp(int(value), 8)) > cut-pos {
-				return 0, b.corruptLog("response of %d bytes, %d before the cut", value, cut-pos)
+				return 0, b.corruptLog("payload of %d bytes, %d before the cut", value, cut-pos)
+			}
+			if int64(card) >= int64(b.cfg.Cards) {
+				return 0, b.corruptLog("result of card %d of %d", card, b.cfg.Cards)
 			}
 			n := int(value)
 			p := free[:n:n]
 			free = free[n:]
 			get(b.log, pos, p)
-			r.records = append(r.records, transport.Record{Kind: kind, Payload: p})
+			r.records = append(r.records, transport.Record{Kind: kind, Card: card, Payload: p})
 			pos += uint64(roundUp(n, 8))
 		default:
 			return 0, b.corruptLog("record of kind %d", kind)

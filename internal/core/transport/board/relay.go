@@ -34,14 +34,18 @@ func (b *Board) Relay(records []transport.Record) (bool, error) {
 		return false, err
 	}
 	for _, r := range records {
-		if r.Kind == transport.RecordResponse {
+		switch r.Kind {
+		case transport.RecordResponse:
 			b.append(responseRecord(len(r.Payload)), r.Payload)
-		} else {
+			continue
+		case transport.RecordResult:
+			b.append(resultRecord(r.Card, len(r.Payload)), r.Payload)
+		default:
 			b.append(cardRecord(r.Kind, r.Card, r.Gen), nil)
-			if r.Kind == transport.RecordCard {
-				s, _ := b.card(r.Card)
-				s.last = r.Last
-			}
+		}
+		if r.Kind != transport.RecordRetired {
+			s, _ := b.card(r.Card)
+			s.last = r.Last
 		}
 	}
 	b.endBatch(b.regs.last, b.regs.tail.Load())

@@ -49,7 +49,7 @@ func (b *Board) Check(member int) error {
 	r := b.regs
 	if r.magic.Load() != magic || r.members != uint64(b.cfg.Members) || r.readers != uint64(b.cfg.Readers) ||
 		r.cards != uint64(b.cfg.Cards) || r.logBytes != uint64(b.cfg.LogBytes) ||
-		r.mailboxBytes != uint64(b.cfg.MailboxBytes) || r.rules != b.cfg.rules() {
+		r.mailboxBytes != uint64(b.cfg.MailboxBytes) || r.rules != b.cfg.rules() || r.slots != b.cfg.slots() {
 		return fmt.Errorf("%w: its shape has changed", ErrCorrupt)
 	}
 	if _, err := b.isClosed(); err != nil {

@@ -54,7 +54,7 @@ func world(t *testing.T, hosts ...[]int) []*Network {
 				if len(ranks) > 1 {
 					c.Local, errs[r] = shm.Open(t.Context(), shm.Config{Rank: place, Size: len(ranks), Ranks: ranks,
 						Key: []byte("secret"), Job: fmt.Sprint(t.Name(), os.Getpid()), Generation: gen,
-						Timeout: patience, Cards: 8, Alarm: true, BoardBytes: BoardBytes(len(ranks), 8)})
+						Timeout: patience, Cards: 8, Alarm: true, BoardBytes: BoardBytes(len(ranks), 8, 0)})
 				}
 				if errs[r] == nil {
 					networks[r], errs[r] = New(c)

@@ -49,8 +49,8 @@ func (n *Network) openAcross(id int, incarnation uint32, members []int, hosts []
 	local := tcp.Local{Hosts: hosts}
 	var shared transport.Shared
 	if len(own) > 1 {
-		part, err := n.local.OpenPart(id, own, treeboard.UpConfig(hosts, host, n.cards), treeboard.DownConfig(hosts,
-			host, n.cards))
+		part, err := n.local.OpenPart(id, own, treeboard.UpConfig(hosts, host, n.cards, n.early),
+			treeboard.DownConfig(hosts, host, n.cards, n.early))
 		if err != nil {
 			return nil, p, err
 		}
@@ -97,13 +97,13 @@ func (n *Network) onThisHost(members []int, hosts [][]int) (own []int, host int)
 }
 
 // BoardBytes is the value for shm.Config.BoardBytes on a host of that many ranks. The largest lane has all these ranks,
-// on the host at the root of the tree, with the most children.
-func BoardBytes(ranks, cards int) int {
+// on the host at the root of the tree, with the most children. early is tcp.Config.Early.
+func BoardBytes(ranks, cards, early int) int {
 	tree := [][]int{make([]int, ranks)}
 	for range treeboard.Arity {
 		tree = append(tree, make([]int, 1))
 	}
-	return shm.BoardBytes(treeboard.UpConfig(tree, 0, cards), treeboard.DownConfig(tree, 0, cards))
+	return shm.BoardBytes(treeboard.UpConfig(tree, 0, cards, early), treeboard.DownConfig(tree, 0, cards, early))
 }
 
 // CloseLane implements transport.Network.

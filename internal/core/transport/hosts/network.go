@@ -41,6 +41,7 @@ type Network struct {
 	hosts []int // by world rank: the number of its host
 	rank  int
 	cards int
+	early int
 	local *shm.Network // nil on a host of one rank
 	tcp   *tcp.Network
 	cause atomic.Pointer[error]
@@ -60,7 +61,7 @@ var (
 
 // New starts to accept connections. It does not block.
 func New(c Config) (*Network, error) {
-	n := &Network{rank: c.TCP.Rank, cards: c.TCP.Cards, local: c.Local, lanes: make(map[int]parts)}
+	n := &Network{rank: c.TCP.Rank, cards: c.TCP.Cards, early: c.TCP.Early, local: c.Local, lanes: make(map[int]parts)}
 	err := n.number(c.Hosts, c.TCP.Size)
 	if err == nil {
 		if c.Local != nil {

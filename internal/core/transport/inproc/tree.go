@@ -35,11 +35,11 @@ func newTree(w *world, members []int, hosts [][]int, bells []*bell) (*tree, erro
 	t := &tree{world: w, members: members, boards: make([]treeboard.Board, len(members)),
 		boxes: make([]box, len(members))}
 	for h, locals := range hosts {
-		up, err := board.NewPrivate(treeboard.UpConfig(hosts, h, w.options.Cards))
+		up, err := board.NewPrivate(treeboard.UpConfig(hosts, h, w.options.Cards, w.options.Early))
 		if err != nil {
 			return nil, err
 		}
-		down, err := board.NewPrivate(treeboard.DownConfig(hosts, h, w.options.Cards))
+		down, err := board.NewPrivate(treeboard.DownConfig(hosts, h, w.options.Cards, w.options.Early))
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,8 @@ func newTree(w *world, members []int, hosts [][]int, bells []*bell) (*tree, erro
 		down.SetStop(w.err)
 		for _, m := range locals {
 			t.boards[m], err = treeboard.New(treeboard.Config{
-				Member: m, Hosts: hosts, Cards: w.options.Cards, Up: up, Down: down, Pipe: pipe{t, m},
+				Member: m, Hosts: hosts, Cards: w.options.Cards, Early: w.options.Early, Up: up, Down: down,
+				Pipe:      pipe{t, m},
 				Combine:   w.options.Combine,
 				Ring:      bells[m].Ring,
 				RingLocal: func(i int) { bells[locals[i]].Ring() },

@@ -31,6 +31,8 @@ type Options struct {
 	Depth int
 	// Cards is the number of cache cards of a lane's board. Default 1024.
 	Cards int
+	// Early is the most bytes of an operand that travels with its mark between hosts; 0: none does.
+	Early int
 	// Combine makes the Combiner for the members of a lane below a leader, see treeboard.Config. Optional.
 	Combine func(members []int) transport.Combiner
 	// OnFrame is called for each frame that a board sends from one leader to another (world ranks), before the frame is

@@ -22,7 +22,7 @@ const (
 	pageSize   = 64 << 10 // a multiple of every architecture's page
 
 	magic   = 0x676f726f766f6453
-	version = 6
+	version = 7
 
 	maxAbortText = 4 << 10
 

@@ -9,6 +9,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/auth"
 	"github.com/gorovod/gorovod/internal/core/transport"
 	"github.com/gorovod/gorovod/internal/core/transport/tcp/link"
+	"github.com/gorovod/gorovod/internal/core/transport/treeboard"
 )
 
 // Config describes one rank's attachment to one generation of the world.
@@ -40,6 +41,9 @@ type Config struct {
 	Idle time.Duration
 	// Cards is the number of cache cards of each lane's board. Default 1024.
 	Cards int
+	// Early is the most bytes of an operand that travels with its mark, see treeboard.Config; 0: none does. It is the
+	// same on all ranks.
+	Early int
 	// Streams is the number of connections that carry data from one rank to another. It is the same on all ranks.
 	// Default 1, at most MaxStreams.
 	Streams int
@@ -94,6 +98,9 @@ func (c *Config) check() error {
 		return errors.New("tcp: no addresses")
 	case c.Streams < 1 || c.Streams > MaxStreams:
 		return fmt.Errorf("tcp: %d streams", c.Streams)
+	case c.Early < 0 || c.Early > treeboard.MostEarly:
+		return fmt.Errorf("tcp: operands of up to %d bytes travel ahead, at most %d are possible", c.Early,
+			treeboard.MostEarly)
 	case c.Timeout < 0 || c.Grace < 0 || c.Cards < 0:
 		return fmt.Errorf("tcp: time-out %v, grace %v, %d cards", c.Timeout, c.Grace, c.Cards)
 	}

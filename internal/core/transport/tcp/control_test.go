@@ -86,7 +86,7 @@ func TestFramesBeyondTheSocketsBuffers(t *testing.T) {
 	in.mu.Lock() // nobody takes frames now
 	rng := rand.New(rand.NewPCG(1, 2))
 	want := [][]byte{[]byte("first")}
-	for total := 0; total < treeboard.QueueLimit(8)*3/4; {
+	for total := 0; total < treeboard.QueueLimit(8, 0)*3/4; {
 		frame := pattern(1+rng.IntN(30_000), byte(rng.Uint32()))
 		(*lanePipe)(from).Send(1, frame)
 		if rng.IntN(3) > 0 { // otherwise it goes together with the next one

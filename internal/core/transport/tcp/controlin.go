@@ -23,4 +23,6 @@ const frameBuffer = 16 << 10
 func (i *controlIn) init(l *lane, from int) { i.lane, i.from = l, from }
 
 // limit is the greatest length of a frame.
-func (i *controlIn) limit() uint64 { return uint64(treeboard.QueueLimit(i.lane.net.cfg.Cards)) }
+func (i *controlIn) limit() uint64 {
+	return uint64(treeboard.QueueLimit(i.lane.net.cfg.Cards, i.lane.net.cfg.Early))
+}

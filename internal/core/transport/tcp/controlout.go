@@ -64,7 +64,7 @@ func (o *controlOut) send(frame []byte) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if limit := treeboard.QueueLimit(n.cfg.Cards); len(o.queue)+headerSize+len(frame) > limit {
+	if limit := treeboard.QueueLimit(n.cfg.Cards, n.cfg.Early); len(o.queue)+headerSize+len(frame) > limit {
 		n.Abort(fmt.Errorf("more than %d bytes of board frames wait for rank %d", limit, rank))
 		return
 	}

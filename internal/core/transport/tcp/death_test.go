@@ -347,6 +347,7 @@ func TestMismatchesAreRefused(t *testing.T) {
 		"rank 3 to rank 0":  func(h *hello) { h.from = 3 },
 		"stream 2":          func(h *hello) { h.stream = 2 },
 		"2 data streams":    func(h *hello) { h.streams = 2 },
+		"5 bytes travel":    func(h *hello) { h.early = 5 },
 		"not in lane 1":     func(h *hello) { h.from = 2 },
 		"connected already": func(h *hello) {},
 	} {

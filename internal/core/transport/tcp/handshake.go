@@ -15,7 +15,7 @@ const (
 )
 
 // version is the version of the protocol on a proved connection.
-const version = 3
+const version = 4
 
 // maxEarly bounds the connections per rank that wait for their lane to be opened.
 const maxEarly = 64
@@ -28,10 +28,11 @@ type hello struct {
 	cards          uint32
 	incarnation    uint32 // of the lane
 	streams        uint32 // the number of data streams
+	early          uint32 // Config.Early
 	stream         stream
 }
 
-const helloSize = 4 + 8 + 8 + 6*4
+const helloSize = 4 + 8 + 8 + 7*4
 
 // nativeOrder is 1 on machines that store the low byte first: data travels as it is in memory.
 var nativeOrder = binary.NativeEndian.AppendUint16(nil, 1)[0]
@@ -45,6 +46,7 @@ func (n *Network) hello(l *lane, rank int, s stream) hello {
 		cards:       uint32(n.cfg.Cards),
 		incarnation: l.incarnation,
 		streams:     uint32(n.cfg.Streams),
+		early:       uint32(n.cfg.Early),
 		stream:      s,
 	}
 }
@@ -55,7 +57,7 @@ func (h hello) encode() []byte {
 	p = append(p, nativeOrder, byte(h.stream))
 	p = binary.LittleEndian.AppendUint64(p, h.generation)
 	p = binary.LittleEndian.AppendUint64(p, uint64(h.lane))
-	for _, v := range []uint32{h.from, h.to, h.size, h.cards, h.incarnation, h.streams} {
+	for _, v := range []uint32{h.from, h.to, h.size, h.cards, h.incarnation, h.streams, h.early} {
 		p = binary.LittleEndian.AppendUint32(p, v)
 	}
 	return p
@@ -80,6 +82,7 @@ func parseHello(p []byte) (hello, error) {
 		generation: binary.LittleEndian.Uint64(p[4:]),
 		lane:       int64(binary.LittleEndian.Uint64(p[12:])),
 		from:       u32(0), to: u32(1), size: u32(2), cards: u32(3), incarnation: u32(4), streams: u32(5),
+		early: u32(6),
 	}, nil
 }
 
@@ -94,6 +97,8 @@ func (n *Network) admit(h hello) error {
 		return fmt.Errorf("looks for rank %d, here is rank %d", h.to, n.cfg.Rank)
 	case h.from >= h.size || h.from == h.to:
 		return fmt.Errorf("rank %d to rank %d of %d", h.from, h.to, h.size)
+	case h.early != uint32(n.cfg.Early):
+		return fmt.Errorf("%d bytes travel ahead, here it is %d", h.early, n.cfg.Early)
 	case h.streams != uint32(n.cfg.Streams):
 		return fmt.Errorf("%d data streams, here it is %d", h.streams, n.cfg.Streams)
 	case h.stream >= data+stream(n.cfg.Streams):

@@ -192,7 +192,7 @@ func (n *Network) OpenLaneOn(id int, incarnation uint32, members []int, local Lo
 		local.Hosts = alone(len(members))
 	}
 	b, err := treeboard.New(treeboard.Config{
-		Member: me, Hosts: local.Hosts, Cards: n.cfg.Cards, Up: local.Up, Down: local.Down,
+		Member: me, Hosts: local.Hosts, Cards: n.cfg.Cards, Early: n.cfg.Early, Up: local.Up, Down: local.Down,
 		Pipe: (*lanePipe)(l), Combine: n.cfg.Combine, Ring: n.bell.Ring, RingLocal: local.Ring, Abort: n.Abort,
 	})
 	if err != nil {

@@ -114,7 +114,8 @@ func TestHeadersAndHellos(t *testing.T) {
 			t.Fatalf("%+v, %v; want %+v", got, err, h)
 		}
 		hi := hello{t.Uint64("generation"), int64(t.Uint64("lane")), u32("from"), u32("to"),
-			u32("size"), u32("cards"), u32("incarnation"), u32("streams"), stream(t.Int("stream", 0, math.MaxUint8))}
+			u32("size"), u32("cards"), u32("incarnation"), u32("streams"), u32("early"),
+			stream(t.Int("stream", 0, math.MaxUint8))}
 		q := hi.encode()
 		if got, err := parseHello(q); err != nil || got != hi {
 			t.Fatalf("%+v, %v; want %+v", got, err, hi)

@@ -24,6 +24,10 @@ const (
 	kindClosed  kind = 5 // down: the member that closed the log. Only credit may follow
 	kindCredit  kind = 6 // both ways: bytes of Requests or batches that the receiver has passed on
 	kindCall    kind = 7 // to the leader of the sender's own host: look at the board that they share
+	// Up: cards that all below have marked, with operands, see early.go. Each is a mark as in kindMark, not chained;
+	// the operands' type and how they are combined, in a byte each; their length; and an operand for each host below
+	// the receiver on this link, in the order of child.hosts.
+	kindOperands kind = 8
 )
 
 // together is the bit of a mark's card that chains it to the next.
@@ -34,7 +38,7 @@ const markBytes = 10
 
 func (k kind) String() string {
 	names := [...]string{kindMark: "mark", kindRequest: "request", kindClose: "close", kindBatch: "batch",
-		kindClosed: "closed", kindCredit: "credit", kindCall: "call"}
+		kindClosed: "closed", kindCredit: "credit", kindCall: "call", kindOperands: "operands"}
 	if int(k) < len(names) && names[k] != "" {
 		return names[k]
 	}
@@ -44,7 +48,7 @@ func (k kind) String() string {
 var errShape = errors.New("the frame has the wrong shape")
 
 // split takes the kind off a frame and checks the length of its body.
-func split(frame []byte, cards int) (kind, []byte, error) {
+func (c *Config) split(frame []byte) (kind, []byte, error) {
 	if len(frame) == 0 {
 		return 0, nil, errShape
 	}
@@ -52,7 +56,9 @@ func split(frame []byte, cards int) (kind, []byte, error) {
 	ok := false
 	switch k {
 	case kindMark:
-		ok = len(body) > 0 && len(body)%markBytes == 0 && len(body) <= markBytes*cards
+		ok = len(body) > 0 && len(body)%markBytes == 0 && len(body) <= markBytes*c.Cards
+	case kindOperands:
+		ok = len(body) > 0 && len(frame) <= operandsLimit(c.Early)
 	case kindClose, kindClosed, kindCredit:
 		ok = len(body) == 4
 	case kindCall:
@@ -60,7 +66,7 @@ func split(frame []byte, cards int) (kind, []byte, error) {
 	case kindRequest:
 		ok = len(body) > 0 && len(frame) <= requestWindow
 	case kindBatch:
-		ok = len(body) > 0 && len(frame) <= batchLimit(cards)
+		ok = len(body) > 0 && len(frame) <= batchLimit(c.Cards, c.Early)
 	}
 	if !ok {
 		return k, nil, fmt.Errorf("%v frame of %d bytes: %w", k, len(frame), errShape)
@@ -141,8 +147,8 @@ func cutRequest(body []byte, set []int) (members []int, request, rest []byte, er
 }
 
 // appendRecord encodes one record of a batch. It begins with its kind. A card record goes on with the card and the
-// member that marked it last, a retired one with the card and the generation that has ended, a Response with the length
-// of its payload and the payload.
+// member that marked it last, a result with the same and then like a Response, a retired one with the card and the
+// generation that has ended, a Response with the length of its payload and the payload.
 func appendRecord(p []byte, r transport.Record) []byte {
 	p = append(p, r.Kind)
 	switch r.Kind {
@@ -150,6 +156,8 @@ func appendRecord(p []byte, r transport.Record) []byte {
 		return binary.LittleEndian.AppendUint16(put(p, r.Card), r.Last)
 	case transport.RecordRetired:
 		return put(put(p, r.Card), r.Gen)
+	case transport.RecordResult:
+		p = binary.LittleEndian.AppendUint16(put(p, r.Card), r.Last)
 	}
 	return append(put(p, uint32(len(r.Payload))), r.Payload...)
 }
@@ -164,7 +172,7 @@ func cutRecord(body []byte, cards int) (r transport.Record, rest []byte, err err
 	n := number(body[1:])
 	rest = body[5:]
 	switch r.Kind {
-	case transport.RecordCard, transport.RecordRetired:
+	case transport.RecordCard, transport.RecordRetired, transport.RecordResult:
 		if int64(n) >= int64(cards) {
 			return r, nil, fmt.Errorf("card %d of %d", n, cards)
 		}
@@ -176,20 +184,32 @@ func cutRecord(body []byte, cards int) (r transport.Record, rest []byte, err err
 		if len(rest) < tail {
 			return r, nil, errShape
 		}
-		if r.Kind == transport.RecordRetired {
+		switch r.Kind {
+		case transport.RecordRetired:
 			r.Gen = number(rest)
-		} else {
+			return r, rest[tail:], nil
+		case transport.RecordCard:
 			r.Last = binary.LittleEndian.Uint16(rest)
+			return r, rest[tail:], nil
 		}
-		return r, rest[tail:], nil
-	case transport.RecordResponse:
-		if n > transport.MaxRecord || int(n) > len(rest) {
+		r.Last = binary.LittleEndian.Uint16(rest)
+		if rest = rest[tail:]; len(rest) < 4 {
 			return r, nil, errShape
 		}
-		r.Payload = rest[:n:n]
-		return r, rest[n:], nil
+		return cutPayload(r, number(rest), rest[4:])
+	case transport.RecordResponse:
+		return cutPayload(r, n, rest)
 	}
 	return r, nil, fmt.Errorf("record of unknown kind %d", r.Kind)
+}
+
+// cutPayload decodes the payload of n bytes at the end of a record.
+func cutPayload(r transport.Record, n uint32, rest []byte) (transport.Record, []byte, error) {
+	if n > transport.MaxRecord || int(n) > len(rest) {
+		return r, nil, errShape
+	}
+	r.Payload = rest[:n:n]
+	return r, rest[n:], nil
 }
 
 // cutBatch decodes all records of a batch frame's body.

@@ -3,6 +3,7 @@ package treeboard
 import (
 	"testing"
 
+	"github.com/gorovod/gorovod/internal/base/tensor"
 	"github.com/gorovod/gorovod/internal/core/transport"
 )
 
@@ -14,10 +15,14 @@ func FuzzReceive(f *testing.F) {
 	f.Add(byte(0), true, appendRequest([]byte{byte(kindRequest)}, []int{1}, []byte("request")))
 	f.Add(byte(1), true, appendRequest([]byte{byte(kindRequest)}, nil, []byte("request")))
 	f.Add(byte(1), true, appendNumber(nil, kindClose, 10))
+	f.Add(byte(2), true, operandsFrame(transport.Mark{Card: 1, Gen: 1}, 2*Arity+1, tensor.Float32, make([]byte, 8), 1))
+	f.Add(byte(0), true, operandsFrame(transport.Mark{Card: 1, Gen: 1}, 1, tensor.BFloat16, make([]byte, 2), 1+Arity))
 	f.Add(byte(1), false,
 		appendRecord(appendRecord(appendRecord([]byte{byte(kindBatch)}, transport.Record{Kind: transport.RecordCard,
 			Card: 1}), transport.Record{Kind: transport.RecordRetired, Card: 1, Gen: 3}),
 			transport.Record{Kind: transport.RecordResponse, Payload: []byte("response")}))
+	f.Add(byte(2), false, appendRecord([]byte{byte(kindBatch)}, transport.Record{Kind: transport.RecordResult, Card: 1,
+		Payload: []byte("result")}))
 	f.Add(byte(2), false, appendNumber(nil, kindClosed, 1))
 	f.Add(byte(2), false, appendNumber(nil, kindCredit, 1))
 	f.Fuzz(func(t *testing.T, at byte, fromBelow bool, frame []byte) {
@@ -62,20 +67,23 @@ func (directPipe) Flush() {}
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	boards := make([]Board, 3)
 	for m := range boards {
-		boards[m], _ = New(Config{Member: m, Hosts: alone(3), Cards: 4, Pipe: directPipe{boards, m}, Ring: func() {},
-			Abort: func(err error) { t.Fatal(err) }})
+		boards[m], _ = New(Config{Member: m, Hosts: alone(3), Cards: 4, Early: earlyInTests,
+			Pipe: directPipe{boards, m}, Ring: func() {}, Abort: func(err error) { t.Fatal(err) }})
 	}
 	card, gen, _ := boards[0].Coordination().Acquire()
+	ahead, _, _ := boards[0].Coordination().Acquire()
+	operand := transport.Operand{DType: tensor.Float32, Reduce: tensor.Sum, Scale: 1, Data: make([]byte, 64)}
 	requests, none := func([]int, []byte) {}, func(uint32, uint32) {}
 	if n := testing.AllocsPerRun(1000, func() {
 		for _, b := range boards {
 			b.Mark(card, gen)
+			b.MarkWith(ahead, gen, &operand)
 			turn(b)
 			b.TakeStale(none)
 		}
 		boards[0].Coordination().TakeRequests(requests)
 		for _, b := range boards {
-			if r := nextBatch(b); len(r) != 1 || r[0].Card != card {
+			if r := nextBatch(b); len(r) != 2 || r[0].Card+r[1].Card != card+ahead {
 				t.Fatalf("records %v", r)
 			}
 			turn(b)

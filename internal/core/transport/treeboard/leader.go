@@ -22,11 +22,13 @@ type leader struct {
 	frame  []byte           // the frame that is being sent
 	marks  []transport.Mark // of the chain that is being marked
 	set    []int            // of the Request that is being decoded
+	early  early
 }
 
 func newLeader(m *member) leader {
 	n := len(m.children)
-	return leader{member: m, unread: make([]int64, n), owed: make([]int, n), came: make([]int, n)}
+	return leader{member: m, unread: make([]int64, n), owed: make([]int, n), came: make([]int, n),
+		early: newEarly(m.tree)}
 }
 
 // release unlocks work, and then writes the frames that were sent while it was locked, in their order. It writes
@@ -66,16 +68,23 @@ func (l *leader) receiveMarks(c int, body []byte) (completed bool, err error) {
 		if l.marks, last, body, err = cutChain(l.marks, body, l.Cards); err != nil {
 			return false, err
 		}
-		if int(last) >= l.size || l.below[last] != c {
-			return false, fmt.Errorf("mark frame: member %d is not below member %d", last, l.children[c].leader)
-		}
-		r, err := l.Up.MarkFor(len(l.locals)+c, last, l.marks)
+		done, _, err := l.markBelow(c, last)
 		if err != nil {
 			return false, err
 		}
-		completed = completed || r == board.Completed
+		completed = completed || done
 	}
 	return completed, nil
+}
+
+// markBelow marks l.marks for a child host, whose member last has marked them last. completed reports that this has
+// completed a card, and late that the marks have come too late.
+func (l *leader) markBelow(c int, last uint16) (completed, late bool, err error) {
+	if int(last) >= l.size || l.below[last] != c {
+		return false, false, fmt.Errorf("mark frame: member %d is not below member %d", last, l.children[c].leader)
+	}
+	r, err := l.Up.MarkFor(len(l.locals)+c, last, l.marks)
+	return r == board.Completed, r == board.Stale || r == board.Closed, err
 }
 
 // receiveRequests takes the Requests of a frame, and calls f for each.

@@ -44,25 +44,28 @@ func (e end) Send(to int, frame []byte) {
 
 func (end) Flush() {}
 
+// earlyInTests is Config.Early of all lanes in tests.
+const earlyInTests = 256
+
 // newLink makes a lane; its boards have no Combiner unless combine makes one.
 func newLink(t testing.TB, hosts [][]int, cards int, combine func([]int) transport.Combiner) *link {
 	t.Helper()
 	n := size(hosts)
 	l := &link{t: t, hosts: hosts, boards: make([]Board, n), queues: map[[2]int][][]byte{}, sent: map[[2]int]int{},
-		limit: QueueLimit(cards), rings: make([]int, n)}
+		limit: QueueLimit(cards, earlyInTests), rings: make([]int, n)}
 	l.abort = func(member int, err error) { t.Fatalf("member %d aborts: %v", member, err) }
 	for h, members := range hosts {
-		up, err := board.NewPrivate(UpConfig(hosts, h, cards))
+		up, err := board.NewPrivate(UpConfig(hosts, h, cards, earlyInTests))
 		if err != nil {
 			t.Fatal(err)
 		}
-		down, err := board.NewPrivate(DownConfig(hosts, h, cards))
+		down, err := board.NewPrivate(DownConfig(hosts, h, cards, earlyInTests))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range members {
-			b, err := New(Config{Member: m, Hosts: hosts, Cards: cards, Up: up, Down: down, Pipe: end{l, m},
-				Combine: combine, Ring: func() { l.rings[m]++ },
+			b, err := New(Config{Member: m, Hosts: hosts, Cards: cards, Early: earlyInTests, Up: up, Down: down,
+				Pipe: end{l, m}, Combine: combine, Ring: func() { l.rings[m]++ },
 				RingLocal: func(i int) { l.rings[members[i]]++ },
 				Abort:     func(err error) { l.abort(m, err) }})
 			if err != nil {

@@ -3,6 +3,7 @@ package treeboard
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gorovod/gorovod/internal/core/transport"
 	"github.com/gorovod/gorovod/internal/core/transport/board"
@@ -20,13 +21,20 @@ type member struct {
 	marked []uint32
 	stale  []transport.Mark // marks of generations that have ended, for TakeStale
 
+	limit int // the most bytes of an operand
+	// Guarded by mu.
+	put int               // this member's operands on the host's board
+	one [1]transport.Mark // of MarkWith
+
+	memory, connections atomic.Uint64 // EarlySent
+
 	// The driver's.
 	spare []transport.Mark // swapped with stale
 	kept  []transport.Record
 }
 
 func newMember(c Config, t *tree) *member {
-	m := &member{Config: c, tree: t}
+	m := &member{Config: c, tree: t, limit: earlyBytes(c.Early, len(c.Hosts))}
 	if t.host > 0 {
 		m.marked = make([]uint32, c.Cards)
 	}
@@ -70,6 +78,11 @@ func (m *member) mark(marks ...transport.Mark) board.Result {
 	if m.gone {
 		return board.Closed
 	}
+	return m.markLocked(marks)
+}
+
+// markLocked is mark. mu is held, and this member's end is in use.
+func (m *member) markLocked(marks []transport.Mark) board.Result {
 	r, err := m.Up.MarkFor(m.local, uint16(m.Member), marks)
 	if !m.ok(err) {
 		return board.Closed
@@ -93,6 +106,47 @@ func (m *member) MarkLast(card, gen uint32) bool { return m.Mark(card, gen) }
 
 // MarkGroup treats a closed lane as Mark does.
 func (m *member) MarkGroup(marks []transport.Mark) bool { return m.afterMark(m.mark(marks...)) }
+
+// EarlyBytes implements transport.EarlyBoard.
+func (m *member) EarlyBytes() int { return m.limit }
+
+// MarkWith implements transport.EarlyBoard.
+func (m *member) MarkWith(card, gen uint32, o *transport.Operand) bool {
+	return m.afterMark(m.markWith(transport.Mark{Card: card, Gen: gen}, o))
+}
+
+func (m *member) markWith(mark transport.Mark, o *transport.Operand) board.Result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone {
+		return board.Closed
+	}
+	put := len(o.Data) <= m.limit && m.Up.Put(m.local, mark, o)
+	if put {
+		m.put++
+	}
+	m.one[0] = mark
+	r := m.markLocked(m.one[:])
+	switch {
+	case put && (r == board.Stale || r == board.Closed):
+		m.takeBack(mark.Card, mark.Gen)
+	case put && len(m.locals) > 1:
+		m.memory.Add(uint64(len(o.Data)))
+	}
+	return r
+}
+
+// takeBack frees the memory of this member's operand for a card, at generation gen if that is not 0. mu is held.
+func (m *member) takeBack(card, gen uint32) {
+	if m.put > 0 && m.Up.Drop(m.local, card, gen) {
+		m.put--
+	}
+}
+
+// EarlySent implements transport.EarlyBoard.
+func (m *member) EarlySent() (memory, connections uint64) {
+	return m.memory.Load(), m.connections.Load()
+}
 
 func (m *member) afterMark(r board.Result) bool {
 	if r == board.Completed {
@@ -148,14 +202,18 @@ func (m *member) resolve(records []transport.Record) []transport.Record {
 	m.mu.Lock()
 	late := len(m.stale)
 	for _, r := range records {
-		if r.Kind == transport.RecordRetired {
+		switch r.Kind {
+		case transport.RecordRetired:
 			retired++
+			m.takeBack(r.Card, r.Gen)
+		case transport.RecordCard, transport.RecordResult:
+			m.takeBack(r.Card, 0)
 		}
 		if m.marked == nil {
 			continue
 		}
 		switch gen := &m.marked[r.Card]; r.Kind {
-		case transport.RecordCard:
+		case transport.RecordCard, transport.RecordResult:
 			*gen = 0
 		case transport.RecordRetired:
 			if *gen == r.Gen && r.Gen != 0 {

@@ -101,9 +101,11 @@ func (l *relay) climb() {
 	}
 }
 
-// sendMarks sends the cards that all below have marked, in one frame.
+// sendMarks sends the cards that all below have marked: in one frame, and those for which all of these have sent
+// operands in another one.
 func (l *relay) sendMarks() {
 	l.frame = append(l.frame[:0], byte(kindMark))
+	l.early.frame = append(l.early.frame[:0], byte(kindOperands))
 	for {
 		records, err := l.Up.Next(0)
 		if !l.ok(err) {
@@ -114,15 +116,25 @@ func (l *relay) sendMarks() {
 		}
 		for _, r := range records {
 			r.Last = l.Up.Last(r.Card)
-			l.frame = appendMark(l.frame, r)
+			early, err := l.appendOperands(r)
+			if !l.ok(err) {
+				return
+			}
+			if !early {
+				l.frame = appendMark(l.frame, r)
+			}
 		}
-		if len(l.frame)+markBytes*len(records) > 4*l.Cards { // a frame has room for as many marks as there are cards
+		// A frame has room for as many marks as there are cards.
+		if len(l.frame) > 1 && len(l.frame)+markBytes*len(records) > 4*l.Cards {
 			l.Pipe.Send(l.parent, l.frame)
 			l.frame = l.frame[:1]
 		}
 	}
 	if len(l.frame) > 1 {
 		l.Pipe.Send(l.parent, l.frame)
+	}
+	if len(l.early.frame) > 1 {
+		l.Pipe.Send(l.parent, l.early.frame)
 	}
 }
 
@@ -165,7 +177,7 @@ func requestBytes(p []byte) int {
 }
 
 func (l *relay) Receive(from int, frame []byte) error {
-	k, body, err := split(frame, l.Cards)
+	k, body, err := l.split(frame)
 	if err != nil {
 		return err
 	}
@@ -198,6 +210,12 @@ func (l *relay) receiveUp(from int, k kind, body []byte) error {
 	switch k {
 	case kindMark:
 		completed, err := l.receiveMarks(c, body)
+		if completed {
+			l.sendMarks()
+		}
+		return err
+	case kindOperands:
+		completed, err := l.receiveOperands(c, body)
 		if completed {
 			l.sendMarks()
 		}
@@ -307,13 +325,18 @@ func (l *relay) repeat(frame []byte) bool {
 			return false
 		}
 		for _, r := range l.records {
-			if r.Kind == transport.RecordRetired && !l.ok(l.Up.Forget(r.Card, r.Gen)) {
+			if r.Kind != transport.RecordRetired {
+				continue
+			}
+			if !l.ok(l.Up.Forget(r.Card, r.Gen)) {
 				return false
 			}
+			l.early.forget(r.Card, r.Gen)
 		}
 		// Marks of a generation that has ended leave the board before anybody can know the next generation.
 		l.sendMarks()
 		l.forward(frame)
+		l.countResults(l.records)
 		l.forwarded = true
 	}
 	if room, err := l.Down.Relay(l.records); !l.ok(err) || !room {

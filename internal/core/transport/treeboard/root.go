@@ -36,7 +36,7 @@ func newRoot(m *member) *root {
 }
 
 func (r *root) Receive(from int, frame []byte) error {
-	k, body, err := split(frame, r.Cards)
+	k, body, err := r.split(frame)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,11 @@ func (r *root) Receive(from int, frame []byte) error {
 	switch k {
 	case kindMark:
 		completed, err := r.receiveMarks(c, body)
+		if err != nil || !completed {
+			return err
+		}
+	case kindOperands:
+		completed, err := r.receiveOperands(c, body)
 		if err != nil || !completed {
 			return err
 		}
@@ -132,16 +137,8 @@ func (r *root) Cut() {
 			r.finish()
 			return
 		}
-		if len(r.children) > 0 {
-			r.frame = append(r.frame[:0], byte(kindBatch))
-			for i := range r.held {
-				rec := &r.held[i]
-				if rec.Kind == transport.RecordCard {
-					rec.Last = r.Up.Last(rec.Card)
-				}
-				r.frame = appendRecord(r.frame, *rec)
-			}
-			r.forward(r.frame)
+		if !r.ok(r.sendBatch()) {
+			return
 		}
 	}
 	if room, err := r.Down.Relay(r.held); !r.ok(err) || !room {
@@ -152,6 +149,27 @@ func (r *root) Cut() {
 	for i := 1; i < len(r.locals); i++ {
 		r.RingLocal(i)
 	}
+}
+
+// sendBatch completes the records of a batch that has just been cut, and sends them to the children. work is held.
+func (r *root) sendBatch() error {
+	r.early.results = r.early.results[:0]
+	r.frame = append(r.frame[:0], byte(kindBatch))
+	for i := range r.held {
+		rec := &r.held[i]
+		if rec.Kind == transport.RecordCard {
+			rec.Last = r.Up.Last(rec.Card)
+			if err := r.fold(rec); err != nil {
+				return err
+			}
+		}
+		r.frame = appendRecord(r.frame, *rec)
+	}
+	if len(r.children) > 0 {
+		r.forward(r.frame)
+		r.countResults(r.held)
+	}
+	return nil
 }
 
 // finish tells the others, once, that the log has ended. work is held.
@@ -209,7 +227,12 @@ func (r *root) Acquire() (card, gen uint32, ok bool) {
 // Retire takes back the marks of this host's members. The members on other hosts get theirs back when they read the
 // log.
 func (r *root) Retire(card uint32) (marked []int, ok bool) {
+	r.work.Lock()
+	defer r.work.Unlock()
 	who, ok, err := r.Up.Retire(card)
+	for c := range r.early.from {
+		r.early.from[c].dropAll(card)
+	}
 	if !r.ok(err) {
 		return nil, false
 	}

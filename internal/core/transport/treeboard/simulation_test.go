@@ -1,7 +1,11 @@
 package treeboard
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -38,7 +42,8 @@ type ask struct {
 // request is a member's Request for a name in its round. The shape changes now and then, for all members at the same
 // time or for one alone.
 func (w *worker) request(name string) negotiate.Request {
-	r := negotiate.Request{Name: name, Shape: tensor.Shape{1 + int64(w.done[name]/3)}, Device: negotiate.CPUDevice,
+	r := negotiate.Request{Name: name, DType: tensor.Float32, ReduceOp: tensor.Sum,
+		Shape: tensor.Shape{1 + int64(w.done[name]/3)}, Device: negotiate.CPUDevice,
 		Prescale: 1, Postscale: 1}
 	if i := slices.Index(w.s.odd, name); i >= 0 {
 		r.Device = -1
@@ -69,13 +74,25 @@ func (w *worker) submit(names []string) {
 			asks[i].card, asks[i].gen = s.Card, s.Gen
 			marks = append(marks, transport.Mark{Card: s.Card, Gen: s.Gen})
 		}
-		if len(marks) > 1 && w.board.MarkGroup(marks) || len(marks) == 1 && w.board.Mark(marks[0].Card, marks[0].Gen) {
+		if w.mark(names, marks) {
 			return
 		}
 	}
 	for _, a := range asks {
 		w.post(a)
 	}
+}
+
+// mark marks the cards of a group. The data of a single tensor may travel with the mark.
+func (w *worker) mark(names []string, marks []transport.Mark) bool {
+	if len(marks) > 1 {
+		return w.board.MarkGroup(marks)
+	}
+	mark := marks[0]
+	if w.s.sendsAhead() {
+		return w.board.MarkWith(mark.Card, mark.Gen, w.s.operand(names[0], w.done[names[0]], w.member))
+	}
+	return w.board.Mark(mark.Card, mark.Gen)
 }
 
 func (w *worker) post(a *ask) {
@@ -119,12 +136,16 @@ func (w *worker) drive() {
 	for _, rec := range records {
 		var resp *negotiate.Response
 		switch rec.Kind {
-		case transport.RecordCard:
+		case transport.RecordCard, transport.RecordResult:
 			var err error
 			if resp, err = w.cache.Card(rec.Card); err != nil {
 				w.s.fatalf("member %d: %v", w.member, err)
 			}
 			batch += fmt.Sprintf("card %d;", rec.Card)
+			if rec.Kind == transport.RecordResult {
+				w.checkResult(resp, rec.Payload)
+				batch += fmt.Sprintf("%x;", rec.Payload)
+			}
 		case transport.RecordResponse:
 			resp = new(negotiate.Response)
 			if err := resp.Decode(rec.Payload); err != nil {
@@ -189,6 +210,58 @@ type simulation struct {
 	workers   []*worker
 	coord     *negotiate.Coordinator
 	outbox    [][]byte
+	ahead     int // how often data travels with a mark: never, seldom, mostly, always
+	pick      func(n int) int
+	results   int // that have been checked
+}
+
+// sendsAhead draws whether a member's data travels with its mark.
+func (s *simulation) sendsAhead() bool {
+	return s.ahead == 3 || s.ahead > 0 && s.pick(8) < 1+3*(s.ahead-1)*2
+}
+
+// operand is what a member contributes to a round of a name, other numbers each time.
+func (s *simulation) operand(name string, round, member int) *transport.Operand {
+	h := fnv.New64a()
+	fmt.Fprint(h, name, " ", round, " ", member)
+	rnd := rand.New(rand.NewPCG(h.Sum64(), 0))
+	o := &transport.Operand{DType: tensor.Float32, Reduce: tensor.Sum, Scale: 0.25}
+	for range 1 + round/3 {
+		x := float32(rnd.NormFloat64()) * float32(int(1)<<rnd.IntN(30)) // sums depend on their order
+		o.Data = binary.NativeEndian.AppendUint32(o.Data, math.Float32bits(x))
+	}
+	return o
+}
+
+// checkResult compares a result with sums in the order that transport.EarlyBoard promises.
+func (w *worker) checkResult(resp *negotiate.Response, result []byte) {
+	round := w.done[resp.Name]
+	number := func(p []byte, i int) float32 { return math.Float32frombits(binary.NativeEndian.Uint32(p[4*i:])) }
+	var want []byte
+	for i := range 1 + round/3 {
+		var sum float32
+		for h, members := range w.s.link.hosts {
+			var ofHost float32
+			for j, m := range members {
+				if x := number(w.s.operand(resp.Name, round, m).Data, i); j == 0 {
+					ofHost = x
+				} else {
+					ofHost += x
+				}
+			}
+			if h == 0 {
+				sum = ofHost
+			} else {
+				sum += ofHost
+			}
+		}
+		want = binary.NativeEndian.AppendUint32(want, math.Float32bits(sum*0.25))
+	}
+	if !bytes.Equal(result, want) {
+		w.s.fatalf("member %d, %q, round %d on hosts %v: result %x, want %x", w.member, resp.Name, round,
+			w.s.link.hosts, result, want)
+	}
+	w.s.results++
 }
 
 func (s *simulation) fatalf(format string, args ...any) {
@@ -319,6 +392,7 @@ func simulate(t *testing.T, rt *property.T, combine bool) {
 	}
 	rnd := rand.New(rand.NewPCG(rt.Uint64("order"), 0)) // a draw for each step would be slow
 	pick := rnd.IntN
+	s.pick, s.ahead = pick, rt.Int("ahead", 0, 3)
 	joins := rt.Int("joins", 0, 2) // a rank joins at any time, while others go on
 	pairs := s.link.pairs()
 	steps := 0

@@ -12,6 +12,7 @@ type tree struct {
 	local    int   // its index among the members of the host; 0 is the leader
 	locals   []int // the host's members
 	size     int   // of the lane
+	hosts    int   // their number
 	parent   int   // the leader of the parent host, -1 at the root
 	children []child
 	via      map[int]int // by leader: its index in children
@@ -22,10 +23,11 @@ type tree struct {
 type child struct {
 	leader  int
 	members []int // of the host and of all hosts below it, ascending
+	hosts   []int // the host and all below it: each before those below it
 }
 
 func newTree(hosts [][]int, member int) (*tree, error) {
-	t := &tree{host: -1, size: size(hosts), parent: -1, via: map[int]int{}}
+	t := &tree{host: -1, size: size(hosts), hosts: len(hosts), parent: -1, via: map[int]int{}}
 	seen := make([]bool, t.size)
 	for h, members := range hosts {
 		if len(members) == 0 || h > 0 && members[0] <= hosts[h-1][0] {
@@ -73,6 +75,7 @@ func (t *tree) descend(hosts [][]int) {
 
 // enter notes that host h and all below it are below child c.
 func (t *tree) enter(hosts [][]int, h, c int) {
+	t.children[c].hosts = append(t.children[c].hosts, h)
 	for _, m := range hosts[h] {
 		t.below[m] = c
 	}

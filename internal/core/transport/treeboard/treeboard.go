@@ -28,6 +28,35 @@
 // Close. Marks, Requests and questions send none: they ring the leader's bell. The coordinator takes from the root's
 // board only what Poll has taken before.
 //
+// # Data ahead
+//
+// The operand of a small allreduce travels with its mark (transport.EarlyBoard), so that the record in the log can
+// carry the result, and no collective follows. One small tensor then makes one journey: up the tree and down again.
+//
+//	member                        leader                                root
+//	Put: operand into a slot      Operand: all of its host's, combined
+//	mark                          from below: kept until the card is
+//	                              complete here
+//	                              kindOperands: one operand a host  ──▶ Cut: all hosts' combined, in their order
+//	Drop: the slot is free   ◀──  Relay, forward               ◀──────  RecordResult with the result
+//
+// The rules:
+//
+//   - An operand belongs to a mark: to a card at a generation. It is forgotten with its mark, when the generation ends.
+//   - A leader sends operands up only if it has those of all hosts below, and the root makes a result only if it has
+//     those of all. Otherwise only the marks count: the record is a RecordCard, and the members move their data as
+//     usual. So each member decides for itself whether its data travels ahead. It does not if the operand is long, or
+//     if too many operands of the member are under way.
+//   - Leaders combine the operands of their own host, and pass on those of other hosts as they are. So the root
+//     combines in the order of the hosts, wherever they are in the tree.
+//   - A member's slot is on its host's board "up". The member frees it when it has read the card's record, or the end
+//     of the generation; until then nobody else writes it.
+//   - What comes from below waits with the leader, whoever has received it. Only the root's driver makes results.
+//   - The log decides, so it is the same on all members whether an operation has a result. After an abort some members
+//     may have the result, as with any collective.
+//
+// # Limits
+//
 // Nothing here blocks, and every queue has a limit: each direction of a link has a window of bytes. The receiver gives
 // bytes back when it has passed them on (credit); the root gives back those of Requests when its Poll takes them. While
 // a window is used up, Requests wait in the members' mailboxes, and batches wait with the parent.
@@ -60,7 +89,7 @@ type Pipe interface {
 
 // Board is one member's end.
 type Board interface {
-	transport.Board
+	transport.EarlyBoard
 	// Coordination is the board itself on member 0, nil elsewhere.
 	Coordination() transport.Coordination
 	// Poller is the board itself on a leader, nil elsewhere.
@@ -93,6 +122,9 @@ type Config struct {
 	// ascending, the lists in the order of their first members.
 	Hosts [][]int
 	Cards int // cache cards; the same on all members
+	// Early is the most bytes of a member's operand that travels with its mark, from 0 to MostEarly; 0: none does. It
+	// is the same on all members. Less is possible in a lane on many hosts.
+	Early int
 	// Up and Down are the boards of this member's host, of the shapes UpConfig and
 	// DownConfig, in the same memory for all its members. Nil: New makes them, for a
 	// host of one member. The Board sets their wake functions.
@@ -117,13 +149,16 @@ type Config struct {
 }
 
 // UpConfig is the shape of a host's board for what moves up.
-func UpConfig(hosts [][]int, host, cards int) board.Config {
+func UpConfig(hosts [][]int, host, cards, early int) board.Config {
 	members := len(hosts[host]) + len(childrenOf(host, len(hosts)))
 	c := board.Standard(members, 1, cards)
 	c.Posters = len(hosts[host]) // the Requests of children come in frames
+	if early > 0 {
+		c.Slots, c.SlotBytes = slots, slotBytes(early)
+	}
 	if host == 0 {
 		c.Announce = true
-		c.LogBytes = logBytes(cards)
+		c.LogBytes = logBytes(cards, 0)
 	} else {
 		c.Learn = true
 		c.LogBytes = board.MinLog(cards)
@@ -132,25 +167,33 @@ func UpConfig(hosts [][]int, host, cards int) board.Config {
 }
 
 // DownConfig is the shape of a host's board for what moves down.
-func DownConfig(hosts [][]int, host, cards int) board.Config {
+func DownConfig(hosts [][]int, host, cards, early int) board.Config {
 	n := len(hosts[host])
-	return board.Config{Members: n, Readers: n, Posters: 1, Cards: cards, LogBytes: logBytes(cards),
+	return board.Config{Members: n, Readers: n, Posters: 1, Cards: cards, LogBytes: logBytes(cards, early),
 		MailboxBytes: board.MinMailbox, Closers: size(hosts)}
 }
 
-// logBytes is the size of the lane's log at the root, and of its relayed copies.
-func logBytes(cards int) int {
-	return board.Standard(1, 1, cards).LogBytes + board.MinLog(cards)
+// logBytes is the size of the lane's log at the root, and of its relayed copies, which also carry results.
+func logBytes(cards, early int) int {
+	return board.Standard(1, 1, cards).LogBytes + board.MinLog(cards) + earlyRoom(early)
 }
 
 // batchLimit is the largest batch frame: a record takes hardly more bytes in a frame than in the log, so twice the log
 // suffices.
-func batchLimit(cards int) int { return 1 + 2*logBytes(cards) }
+func batchLimit(cards, early int) int { return 1 + 2*logBytes(cards, early) }
 
-// QueueLimit bounds the bytes that a board with this many cards has queued in a Pipe for one receiver, with up to 16
-// bytes of framing for each frame.
-func QueueLimit(cards int) int {
-	return 2*(requestWindow+batchWindow+batchLimit(cards)) + 64*cards
+// operandsLimit is the largest frame of operands.
+func operandsLimit(early int) int {
+	if early == 0 {
+		return 0
+	}
+	return 1 + slots*(operandsHead+fullHosts*early)
+}
+
+// QueueLimit bounds the bytes that a board with this many cards and this Config.Early has queued in a Pipe for one
+// receiver, with up to 16 bytes of framing for each frame.
+func QueueLimit(cards, early int) int {
+	return 2*(requestWindow+batchWindow+batchLimit(cards, early)+operandsLimit(early)) + 64*cards
 }
 
 // New makes one member's end. All ends of a lane must be made with the same
@@ -160,12 +203,15 @@ func New(c Config) (Board, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tree board: %w", err)
 	}
+	if c.Early < 0 || c.Early > MostEarly {
+		return nil, fmt.Errorf("tree board: operands of up to %d bytes, want at most %d", c.Early, MostEarly)
+	}
 	if c.Up == nil || c.Down == nil {
 		if len(t.locals) > 1 {
 			return nil, errors.New("tree board: a host of several members needs boards that they share")
 		}
-		if c.Up, err = board.NewPrivate(UpConfig(c.Hosts, t.host, c.Cards)); err == nil {
-			c.Down, err = board.NewPrivate(DownConfig(c.Hosts, t.host, c.Cards))
+		if c.Up, err = board.NewPrivate(UpConfig(c.Hosts, t.host, c.Cards, c.Early)); err == nil {
+			c.Down, err = board.NewPrivate(DownConfig(c.Hosts, t.host, c.Cards, c.Early))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("tree board: %w", err)

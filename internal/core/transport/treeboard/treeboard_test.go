@@ -242,7 +242,7 @@ func TestChains(t *testing.T) {
 	turn(l.boards[1])
 	var chains [][]transport.Mark
 	for _, frame := range l.queues[[2]int{1, 0}] {
-		k, body, err := split(frame, 8)
+		k, body, err := (&Config{Cards: 8}).split(frame)
 		for err == nil && k == kindMark && len(body) > 0 {
 			var chain []transport.Mark
 			var last uint16
