@@ -80,3 +80,33 @@ func TestAGroupAllocatesOnce(t *testing.T) {
 		t.Errorf("%v allocations for %d tensors", n, len(data))
 	}
 }
+
+// A repeated Pull and Push of as many keys allocate nothing, once their memory has grown.
+func TestTablesAllocateNothing(t *testing.T) {
+	alone(t)
+	ctx := context.Background()
+	table, err := hvd.NewTable(hvd.TableOptions{Name: "t", Dim: 4, Optimizer: hvd.Adam(0.1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, rows := make([]int64, 1000), make([]float32, 4000)
+	step := int64(0)
+	f := func() {
+		step++
+		for i := range keys {
+			keys[i] = int64(i) * (1 + step%3)
+		}
+		if err := table.Pull(ctx, keys, rows); err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Push(ctx, keys, rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 12 {
+		f()
+	}
+	if n := testing.AllocsPerRun(100, f); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

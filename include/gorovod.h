@@ -371,7 +371,7 @@ int gorovod_pull(int n, const int64_t *lookups, float *const *rows, uint32_t fla
 /* Submits the pushes of n lookups, as gorovod_pull: gradients[i] has those of the distinct keys. All ranks give the same
  * learning rate. flags: GOROVOD_WILL_WAIT. */
 int gorovod_push(int n, const int64_t *lookups, const float *const *gradients, float rate, uint32_t flags, int64_t *handles);
-/* Forgets a lookup, whose operations have ended. */
+/* Forgets a lookup. Its operations go on. */
 void gorovod_lookup_release(int64_t lookup);
 /*
  * Elastic jobs. The driver, in the launcher, gives each process its place at every horovod_init. A process commits

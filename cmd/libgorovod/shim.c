@@ -581,9 +581,17 @@ int gorovod_usable_nccl(int calls) { return is_child() ? 0 : goUsableNCCL(calls)
 int gorovod_table_create(const gorovod_table *description, int64_t *table) {
   char *reason = fresh_reason();
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (description == NULL || table == NULL || description->size != sizeof *description) {
-    EXPLAIN("description and table must not be NULL, and size must be %zu", sizeof *description);
+  if (description == NULL || table == NULL || description->size < sizeof *description) {
+    EXPLAIN("description and table must not be NULL, and size must be at least %zu", sizeof *description);
     return GOROVOD_INVALID_ARGUMENT;
+  }
+  /* A caller built for a later version may have more fields; those unknown here must be unused. */
+  for (size_t i = sizeof *description; i < description->size; i++) {
+    if (((const unsigned char *)description)[i]) {
+      EXPLAIN("byte %zu of the description is set, but this version (%s) knows %zu only", i, goVersion(),
+              sizeof *description);
+      return GOROVOD_INVALID_ARGUMENT;
+    }
   }
   *table = 0;
   note_submitter();

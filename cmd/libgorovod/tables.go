@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -53,6 +54,19 @@ type lookup struct {
 	table   *engine.Table
 	keys    table.Lookup
 	refused string // why the batch cannot be asked for; empty: it can
+	pending []*engine.Entry
+}
+
+// idle reports whether no operation uses l any more, and lets go of those that have ended.
+func (l *lookup) idle() bool {
+	l.pending = slices.DeleteFunc(l.pending, func(e *engine.Entry) bool {
+		if e.Done() {
+			e.Release()
+			return true
+		}
+		return false
+	})
+	return len(l.pending) == 0
 }
 
 var (
@@ -151,7 +165,7 @@ func weights(p *C.float, l *lookup) []float32 {
 
 //export goLookupRelease
 func goLookupRelease(number C.int64_t) {
-	if l, ok := lookups.remove(int64(number)); ok {
+	if l, ok := lookups.remove(int64(number)); ok && l.idle() { // otherwise its operations keep its memory
 		l.table = nil
 		spare.Put(l)
 	}
@@ -175,7 +189,7 @@ func goPush(n C.int, list *C.int64_t, gradients **C.float, rate C.float, flags C
 // use submits the operations of several lookups, as a group if there are several.
 func use(n C.int, list *C.int64_t, flags C.uint32_t, out *C.int64_t, reason *C.char,
 	describe func(i int, l *lookup) engine.Op) C.int {
-	ops := make([]engine.Op, int(n))
+	ops, asked := make([]engine.Op, int(n)), make([]*lookup, int(n))
 	name := ""
 	var e *engine.Engine
 	for i, number := range unsafe.Slice((*int64)(list), int(n)) {
@@ -184,7 +198,7 @@ func use(n C.int, list *C.int64_t, flags C.uint32_t, out *C.int64_t, reason *C.c
 			explain(reason, fmt.Sprintf("lookup %d is unknown", number))
 			return C.GOROVOD_INVALID_ARGUMENT
 		}
-		ops[i] = describe(i, l)
+		ops[i], asked[i] = describe(i, l), l
 		ops[i].Refused, ops[i].WillWait = l.refused, flags&C.GOROVOD_WILL_WAIT != 0
 		ops[i].HoldsCaller = ops[i].WillWait
 		e, name = l.table.Engine(), name+ops[i].Name+" "
@@ -204,6 +218,10 @@ func use(n C.int, list *C.int64_t, flags C.uint32_t, out *C.int64_t, reason *C.c
 		return C.int(failure.Code)
 	}
 	for i, en := range entries {
+		l := asked[i]
+		l.idle()
+		en.Retain()
+		l.pending = append(l.pending, en)
 		unsafe.Slice(out, int(n))[i] = C.int64_t(handles.Add(en))
 	}
 	return C.GOROVOD_OK

@@ -151,6 +151,17 @@ def test_killed_under_a_shell():
         assert "rank 1" in text
 
 
+@pytest.mark.parametrize(("phase", "transport"), [("pull", "auto"), ("push", "tcp"), ("amid", "auto"), ("amid", "tcp")])
+def test_killed_at_a_sparse_table(phase, transport):
+    """Ranks that wait for rows, or for their gradients' end, are told who died."""
+    job = Job(3, "sparse_table.py", PHASE=phase, GOROVOD_TRANSPORT=transport)
+    code = job.finish()
+    for text in job.survivors({0, 2}):
+        assert "rank 1" in text and f"signal {signal.SIGKILL.value}" in text, text
+        assert phase == "amid" or f'{phase.upper()} "{phase}.users"' in text, text
+    assert code == 128 + signal.SIGKILL
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_exception(victim):
     job = Job(2, "raises.py", VICTIM=str(victim), STEP="3")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/operation"
 	"github.com/gorovod/gorovod/internal/base/tensor"
+	"github.com/gorovod/gorovod/internal/core/table"
 )
 
 // In steady state a repeated operation allocates nothing.
@@ -86,4 +87,56 @@ func TestKeepingAllocatesNothing(t *testing.T) {
 	if plain, kept := allocations(tensor.WireAsIs), allocations(tensor.WireInt8); kept > plain {
 		t.Errorf("%v allocations a step, and %v without compression", kept, plain)
 	}
+}
+
+// In steady state pulls and pushes of several ranks allocate nothing.
+func TestTablesAllocateNothing(t *testing.T) {
+	engines := newWorld(t, 2, true, nil)
+	again, ended := make(chan struct{}), make(chan struct{})
+	step := func(r int) func() {
+		tb, err := engines[r].NewTable(0, tableOptions("t", 4, table.Adagrad))
+		if err != nil {
+			t.Error(err)
+			return func() {}
+		}
+		var l table.Lookup
+		keys, rows := make([]int64, 500), make([]float32, 2000)
+		round := int64(r)
+		return func() {
+			round++
+			for i := range keys {
+				keys[i] = int64(i) + 200*(round%2)
+			}
+			if err := tb.Fill(&l, keys, table.Padding{}); err != nil {
+				t.Error(err)
+			}
+			for _, op := range [2]Op{tb.Pull(&l, rows, false), tb.Push(&l, rows, 0.1)} {
+				op.WillWait = true
+				if err := do(t, engines[r], &op); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	steps := make([]func(), 2)
+	each(engines, func(r int, _ *Engine) { steps[r] = step(r) })
+	go func() {
+		defer close(ended)
+		for range again {
+			steps[1]()
+		}
+	}()
+	both := func() {
+		again <- struct{}{}
+		steps[0]()
+	}
+	for range 20 {
+		both()
+	}
+	// The two Ops of each rank escape to the heap here, in this test.
+	if n := testing.AllocsPerRun(100, both); n > 4 {
+		t.Errorf("%v allocations", n)
+	}
+	close(again)
+	<-ended
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand"
@@ -13,6 +14,8 @@ import (
 	"github.com/gorovod/gorovod/internal/core/slots"
 	"github.com/gorovod/gorovod/internal/core/table"
 )
+
+var sparsePrograms = flag.Int("sparse-programs", 60, "how many random programs TestSparseTablesAgainstOneProcess runs")
 
 func tableOptions(name string, dim int, o table.Optimizer) table.Options {
 	return table.Options{Name: name, Dim: dim, Seed: 1, Init: table.Normal, Scale: 1, Optimizer: o, Rate: 0.5,
@@ -218,9 +221,9 @@ func (p *sparseProgram) submit(t *testing.T, e *Engine, r, step int, name string
 // TestSparseTablesAgainstOneProcess runs random programs of several tables, on worlds and on process sets, with ranks
 // that join early. All bits are those of one process that adds the ranks' gradients in their order.
 func TestSparseTablesAgainstOneProcess(t *testing.T) {
-	programs := 60
+	programs := *sparsePrograms
 	if testing.Short() {
-		programs = 12
+		programs = min(programs, 12)
 	}
 	for i := range programs {
 		seed := int64(i)

@@ -45,9 +45,8 @@ func Assign(size int) *Map {
 		added := make([]uint16, 0, share)
 		for rank, slots := range owned {
 			keep := share
-			if more > 0 && len(slots) > share {
+			if rank < more { // lower ranks never have fewer
 				keep++
-				more--
 			}
 			added = append(added, slots[keep:]...)
 			owned[rank] = slots[:keep:keep]

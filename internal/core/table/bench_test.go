@@ -20,10 +20,12 @@ func BenchmarkPull(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	for i := range keys {
-		keys[i] = rand.Int64N(rows)
-	}
 	for b.Loop() {
+		b.StopTimer()
+		for i := range keys {
+			keys[i] = rand.Int64N(rows)
+		}
+		b.StartTimer()
 		if err := table.Pull(keys, out, true); err != nil {
 			b.Fatal(err)
 		}
@@ -36,10 +38,12 @@ func BenchmarkReads(b *testing.B) {
 	for i := range all {
 		all[i] = 1
 	}
-	for i := range at {
-		at[i] = rand.IntN(rows)
-	}
 	for b.Loop() {
+		b.StopTimer()
+		for i := range at {
+			at[i] = rand.IntN(rows)
+		}
+		b.StartTimer()
 		for i, row := range at {
 			copy(out[i*dim:][:dim], all[row*22:][:dim])
 		}

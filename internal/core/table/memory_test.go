@@ -40,7 +40,7 @@ func TestMemory(t *testing.T) {
 	if table.Len() != rows {
 		t.Errorf("%d rows, want %d", table.Len(), rows)
 	}
-	if got := table.Bytes(); got > least(rows)*3/2 || got < least(rows) {
+	if got := table.Bytes(); got > least(rows)*3/2+slabTarget || got < least(rows) {
 		t.Errorf("%d rows have %d bytes; they need %d", rows, got, least(rows))
 	}
 	largest := 0

@@ -29,8 +29,8 @@ func (h *header) key() int64 { return int64(uint64(h.high)<<32 | uint64(h.low)) 
 
 const (
 	headerBytes = int(unsafe.Sizeof(header{}))
-	// slabTarget is the size of a slab in bytes, if a row has at most as many.
-	slabTarget = 1 << 20
+	// slabTarget is the size of a slab in bytes, at most. Memory that no row has used yet costs nothing.
+	slabTarget = 16 << 20
 )
 
 func newRows(dim, states int) rows {
@@ -63,7 +63,7 @@ func (r *rows) add() (uint32, error) {
 		return 0, fmt.Errorf("this rank has %d rows, the most that are possible; use more ranks", r.n)
 	}
 	if r.n == len(r.slabs)<<r.shift {
-		slab, err := newSlab(r.slabBytes())
+		slab, err := newSlab(r.slabBytes(), len(r.slabs) > 0)
 		if err != nil {
 			return 0, fmt.Errorf("no memory for more than %d rows, %d MiB: %w", r.n,
 				len(r.slabs)*r.slabBytes()>>20, err)

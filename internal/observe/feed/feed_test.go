@@ -264,7 +264,7 @@ func TestAnswersFitIntoASecond(t *testing.T) {
 			len(want.Works), len(want.Tensors))
 	}
 	again, tensorsAgain, traffic := map[workKey]bool{}, map[tensorsKey]bool{}, map[trafficKey]bool{}
-	for round := range uint64(200) {
+	for round := range 2 * uint64(len(want.Works)) { // every second answer has room for a work
 		f := whole(2 + round) // all have changed
 		told.News(f)
 		for _, w := range f.Works {

@@ -149,6 +149,64 @@ static void collectives(int rank, int size) {
   CHECK(run(&op) == GOROVOD_OK);
 }
 
+/* Waits for the operation that a call has submitted as *handle, and releases it. */
+static int ended(int status, const int64_t *handle) {
+  if (status != GOROVOD_OK) return status;
+  status = gorovod_wait(*handle, -1);
+  CHECK(gorovod_release(*handle) == GOROVOD_OK);
+  return status;
+}
+
+static void sparse_table(int rank, int size) {
+  gorovod_table described = {.size = sizeof described, .name = "films", .dim = 2, .keys = 1000, .init = "zeros",
+                             .optimizer = "sgd", .scale = -1, .rate = 1, .epsilon = -1, .initial_accumulator = -1,
+                             .beta1 = -1, .beta2 = -1, .beta = -1, .l1 = -1, .l2 = -1};
+  int64_t table, lookup, h, distinct, index[4];
+  CHECK(gorovod_table_create(&described, &table) == GOROVOD_OK && table > 0);
+  CHECK(gorovod_table_create(&described, &h) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(strstr(gorovod_last_error(), "has a table of this name already") != NULL);
+  int64_t keys[] = {7, 999, 7, 50 + rank}, padding = 999;
+  CHECK(gorovod_lookup(table, keys, 4, &padding, index, &distinct, &lookup) == GOROVOD_OK);
+  CHECK(distinct == 2 && index[0] == index[2] && index[0] + index[3] == 1 && index[1] == 2);
+  float rows[4] = {9, 9, 9, 9}, gradients[4] = {1, 2, 1, 2}, *to = rows;
+  const float *from = gradients;
+  CHECK(ended(gorovod_pull(1, &lookup, &to, GOROVOD_LOOKS, &h), &h) == GOROVOD_OK);
+  CHECK(rows[0] == 0 && rows[3] == 0 && gorovod_table_rows(table) == 0);
+  for (int step = 0; step < 3; step++) {
+    CHECK(ended(gorovod_push(1, &lookup, &from, 0.5f, GOROVOD_WILL_WAIT, &h), &h) == GOROVOD_OK);
+  }
+  CHECK(ended(gorovod_pull(1, &lookup, &to, 0, &h), &h) == GOROVOD_OK);
+  const float *common = rows + 2 * index[0], *own = rows + 2 * index[3];
+  CHECK(common[0] == -1.5f * (float)size && common[1] == -3.0f * (float)size && own[0] == -1.5f && own[1] == -3.0f);
+  gorovod_lookup_release(lookup);
+
+  /* A lookup may be released early: its memory lives as long as its operations. */
+  int64_t early[2];
+  CHECK(gorovod_lookup(table, keys, 4, &padding, index, &distinct, &lookup) == GOROVOD_OK);
+  CHECK(gorovod_pull(1, &lookup, &to, 0, early) == GOROVOD_OK);
+  gorovod_lookup_release(lookup);
+  CHECK(gorovod_lookup(table, keys, 1, NULL, index, &distinct, &lookup) == GOROVOD_OK);
+  gorovod_lookup_release(lookup);
+  CHECK(ended(GOROVOD_OK, early) == GOROVOD_OK);
+
+  /* Mistakes: of one rank, and of all. */
+  if (rank == 0) keys[3] = 1000;
+  CHECK(gorovod_lookup(table, keys, 4, NULL, index, &distinct, &lookup) == GOROVOD_OK);
+  int status = ended(gorovod_pull(1, &lookup, &to, 0, &h), &h);
+  CHECK(status == (rank == 0 ? GOROVOD_INVALID_ARGUMENT : GOROVOD_PRECONDITION_ERROR));
+  CHECK(strstr(gorovod_last_error(), "key 1000 at position 3 is not one of 0 to 999") != NULL || rank > 0);
+  gorovod_lookup_release(lookup);
+  CHECK(gorovod_pull(1, &lookup, &to, 0, &h) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_pull(0, &lookup, &to, 0, &h) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_lookup(table + 1, keys, 4, NULL, index, &distinct, &lookup) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_table_rows(table + 1) == -1);
+  described.size = 8;
+  CHECK(gorovod_table_create(&described, &h) == GOROVOD_INVALID_ARGUMENT);
+  gorovod_op op = make(72, "pull", GOROVOD_FLOAT32, 1, (int64_t[]){1}, rows, rows);
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(strstr(gorovod_last_error(), "gorovod_pull or gorovod_push") != NULL);
+}
+
 /* The parts of the interface that are newer than its first version. */
 static void more_collectives(int rank, int size) {
   int64_t h, shape[2] = {2 * size + 1, 1};
@@ -222,6 +280,8 @@ static void more_collectives(int rank, int size) {
     CHECK(gorovod_recv(from, 8, got, sizeof got, &bytes, NULL, 20) != GOROVOD_OK);
   }
   CHECK(gorovod_send(size, 7, 0, in, 4, 100) == GOROVOD_INVALID_ARGUMENT);
+
+  sparse_table(rank, size);
 
   /* Without names: the library numbers the operations of each kind. */
   op = make(GOROVOD_ALLREDUCE, NULL, GOROVOD_FLOAT32, 1, (int64_t[]){1}, in, in);
