@@ -130,6 +130,25 @@ func TestDataOfARetiredCardIsForgotten(t *testing.T) {
 	}
 }
 
+// Operands of generations that have ended leave their room at every leader on their way, whatever cards come next.
+func TestRetiredCardsLeaveRoomAtEveryLeader(t *testing.T) {
+	l := newLink(t, deep(), 2*slots, nil)
+	for round := range 4 {
+		marks := acquireGroup(t, l, 2*slots)
+		for _, k := range marks {
+			if int(k.Card)/slots == round%2 { // other cards each time
+				l.boards[below1].MarkWith(k.Card, k.Gen, sumOf(1)) // with host 1, which waits for its own members
+				l.boards[4].MarkWith(k.Card, k.Gen, sumOf(1))      // with the root
+			}
+		}
+		l.poll()
+		for _, k := range marks {
+			l.boards[0].Coordination().Retire(k.Card)
+		}
+		l.read()
+	}
+}
+
 // A member has room for some operands at a time. Marks beyond it carry none.
 func TestRoomForOperandsIsBounded(t *testing.T) {
 	l := newLink(t, hostsOf(6, 2), 2*slots, nil)
