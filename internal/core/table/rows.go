@@ -52,6 +52,11 @@ func (r *rows) weights(h *header) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(h), headerBytes)), r.dim)
 }
 
+// end returns the bits of a row's last weight.
+func (r *rows) end(h *header) uint32 {
+	return *(*uint32)(unsafe.Add(unsafe.Pointer(h), headerBytes+4*(r.dim-1)))
+}
+
 // state returns the optimizer's numbers of a row.
 func (r *rows) state(h *header) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Add(unsafe.Pointer(h), headerBytes+4*r.dim)), r.states)
