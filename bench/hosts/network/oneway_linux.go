@@ -52,7 +52,7 @@ func (w *Network) OneWay() (float64, error) {
 		if err != nil {
 			return err
 		}
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 5}) // of connect, too
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_SYNCNT, 2) // connect gives up after some 7 s
 		if err := unix.Connect(fd, &unix.SockaddrInet4{Port: at, Addr: [4]byte{10, 80, 0, 2}}); err != nil {
 			unix.Close(fd)
 			return fmt.Errorf("connect %s with %s: %w", w.Hosts[0].Name, w.Hosts[1].Name, err)
@@ -83,7 +83,11 @@ func echo(fd, trips int, times []time.Duration) error {
 				return os.NewSyscallError("write", err)
 			}
 		}
-		if n, err := unix.Read(fd, p); err != nil || n != len(p) {
+		n, err := unix.Read(fd, p)
+		for err == unix.EINTR { // with a time-out, a signal ends the call
+			n, err = unix.Read(fd, p)
+		}
+		if err != nil || n != len(p) {
 			return fmt.Errorf("a round trip ended after %d of %d bytes: %w", n, len(p), os.NewSyscallError("read", err))
 		}
 		if times == nil {
