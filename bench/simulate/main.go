@@ -1,43 +1,96 @@
-// Command simulate counts what it costs many ranks on many hosts to agree on a
-// training step: frames between the hosts' leaders, bytes on a leader's link, and
-// the coordinator's work, with and without the response cache. All ranks are in
-// this process, and use the engine's own boards, caches and coordinator.
+// Command simulate counts what jobs of thousands of ranks cost their busiest host. All ranks are in this process, and
+// run the engine's own code; nothing is extrapolated.
 //
-//	go run ./bench/simulate [-ranks 4096] [-plot docs/lab/simulation.svg]
+//   - agreement: what it takes to agree on a training step, with and without the response cache: frames between the
+//     hosts' leaders, bytes on a leader's link, and the coordinator's work.
+//   - small: what one allreduce of a small tensor costs, agreement and data.
+//   - large: what the data of one allreduce costs.
+//   - launcher: connections and bytes at the launcher's rendezvous: for the start, for the figures of the metrics and
+//     the page, and while all ranks wait for one. Every rank is a whole world of package world, over loopback, and
+//     takes some 20 file descriptors.
+//
+// Run it as
+//
+//	go run ./bench/simulate [-only small,large] [-ranks 4096] [-plot docs/lab/simulation.svg] \
+//		[-costs docs/lab/costs.svg]
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 )
 
+// options are the command line.
+type options struct {
+	only        []string
+	ranks       int
+	plot, costs string
+}
+
+// parts are what -only can name, in their order.
+var parts = []string{"agreement", "small", "large", "launcher"}
+
 func main() {
-	ranks := flag.Int("ranks", 4096, "the most ranks to simulate, at least 16; larger shapes of the table are left out")
-	file := flag.String("plot", "", "draw the figures into this SVG file, too")
+	var o options
+	only := flag.String("only", strings.Join(parts, ","), "what to simulate")
+	flag.IntVar(&o.ranks, "ranks", 4096, "the most ranks to simulate, at least 16; larger shapes are left out")
+	flag.StringVar(&o.plot, "plot", "", "draw the figures of agreement into this SVG `file`, too")
+	flag.StringVar(&o.costs, "costs", "", "draw the other figures into this SVG `file`, too")
 	flag.Parse()
-	if err := check(*ranks, flag.Args()); err != nil {
+	o.only = strings.Split(*only, ",")
+	if err := o.check(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "simulate:", err)
 		os.Exit(2)
 	}
-	rows, err := table(*ranks)
-	if err == nil && *file != "" {
-		err = picture(rows, *file)
-	}
-	if err != nil {
+	if err := o.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "simulate:", err)
 		os.Exit(1)
 	}
 }
 
 // check refuses a command line that would simulate nothing, or something else than the user has asked for.
-func check(ranks int, args []string) error {
+func (o *options) check(args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("unexpected argument %q", args[0])
 	}
-	if least := shapes[0].hosts * shapes[0].perHost; ranks < least {
-		return fmt.Errorf("-ranks %d: the smallest shape has %d ranks", ranks, least)
+	for _, part := range o.only {
+		if !slices.Contains(parts, part) {
+			return fmt.Errorf("-only %s: it is none of %s", part, strings.Join(parts, ", "))
+		}
+	}
+	if least := shapes[0].hosts * shapes[0].perHost; o.ranks < least {
+		return fmt.Errorf("-ranks %d: the smallest shape has %d ranks", o.ranks, least)
+	}
+	return nil
+}
+
+func (o *options) run() error {
+	if slices.Contains(o.only, "agreement") {
+		rows, err := table(o.ranks)
+		if err == nil && o.plot != "" {
+			err = picture(rows, o.plot)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var c curves
+	for _, t := range []struct {
+		part  string
+		print func(most int) error
+	}{{"small", c.printSmall}, {"large", c.printLarge}, {"launcher", c.printLauncher}} {
+		if slices.Contains(o.only, t.part) {
+			if err := t.print(o.ranks); err != nil {
+				return err
+			}
+		}
+	}
+	if o.costs != "" {
+		return c.draw(o.costs)
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ type job struct {
 	answers [][]byte
 	done    []int // by rank: tensors agreed upon in this step
 
+	meter        *meter
 	counting     atomic.Bool
 	frames       atomic.Int64
 	up, down     []atomic.Int64 // by rank, of leaders
@@ -46,7 +47,8 @@ type job struct {
 
 func newJob(s shape) (*job, error) {
 	n := s.hosts * s.perHost
-	j := &job{shape: s, done: make([]int, n), up: make([]atomic.Int64, n), down: make([]atomic.Int64, n)}
+	j := &job{shape: s, done: make([]int, n), up: make([]atomic.Int64, n), down: make([]atomic.Int64, n),
+		meter: newMeter(s.hosts, s.perHost)}
 	hosts, members := make([][]int, s.hosts), make([]int, n)
 	for r := range n {
 		members[r] = r
@@ -57,7 +59,7 @@ func newJob(s shape) (*job, error) {
 		capacity = s.tensors
 	}
 	for r, net := range inproc.NewWorld(n, inproc.Options{Hosts: hosts, Cards: max(1, capacity),
-		ChunkBytes: 64, Depth: 2,
+		ChunkBytes: 8 << 10, Depth: 2,
 		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }, OnFrame: j.count}) {
 		lane, err := net.OpenLane(0, 0, members)
 		if err != nil {
@@ -72,6 +74,7 @@ func newJob(s shape) (*job, error) {
 
 // count is inproc's OnFrame. A frame goes up if its receiver is a leader of a lower rank than its sender.
 func (j *job) count(from, to int, frame []byte) {
+	j.meter.pass(from, to, len(frame))
 	if !j.counting.Load() {
 		return
 	}
@@ -191,16 +194,24 @@ func (j *job) read(rank int) error {
 	return j.requestFault
 }
 
+// fill makes the steps after which each name has a card: a name has one from the second time on.
+func (j *job) fill() error {
+	for range 2 {
+		if err := j.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // simulate returns what a step costs once the caches are filled.
 func simulate(s shape) (cost, error) {
 	j, err := newJob(s)
 	if err != nil {
 		return cost{}, err
 	}
-	for range 2 { // a name has a card from the second time on
-		if err := j.step(); err != nil {
-			return cost{}, err
-		}
+	if err := j.fill(); err != nil {
+		return cost{}, err
 	}
 	j.steps, j.work = 0, 0
 	j.counting.Store(true)

@@ -29,12 +29,16 @@ func TestALinkDoesNotGrowWithTheRanksOfAHost(t *testing.T) {
 }
 
 func TestCommandLine(t *testing.T) {
-	for ranks, args := range map[int][]string{0: nil, -5: nil, 15: nil, 4096: {"512"}} {
-		if check(ranks, args) == nil {
-			t.Errorf("-ranks %d %q is taken", ranks, args)
+	for _, o := range []options{{ranks: 0}, {ranks: -5}, {ranks: 15}, {ranks: 16, only: []string{"smal"}}} {
+		if o.check(nil) == nil {
+			t.Errorf("%+v is taken", o)
 		}
 	}
-	if err := check(16, nil); err != nil {
+	o := options{ranks: 16, only: parts}
+	if o.check([]string{"512"}) == nil {
+		t.Error("an argument is taken")
+	}
+	if err := o.check(nil); err != nil {
 		t.Error(err)
 	}
 }
