@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -74,21 +75,27 @@ func (o *options) measure(ctx context.Context) error {
 	report := &report{Started: time.Now().UTC().Truncate(time.Second), Gorovod: version(), Machine: machine(),
 		Cores: load.Now().Cores}
 	end := time.Now().Add(o.time)
+	var failures []error
 	for i, c := range o.cells {
 		fmt.Fprintf(os.Stderr, "hosts: %v (cell %d of %d)\n", c, i+1, len(o.cells))
 		r, err := o.one(ctx, j, c, time.Now().Add(time.Until(end)/time.Duration(len(o.cells)-i)))
 		if err != nil {
-			return fmt.Errorf("%v: %w", c, err)
+			err = fmt.Errorf("%v: %w", c, err)
 		}
+		if r == nil {
+			return err
+		}
+		failures = append(failures, err)
 		report.Cells = append(report.Cells, *r)
 		if err := report.cell(os.Stdout, r); err != nil {
 			return err
 		}
 	}
-	return o.write(report)
+	return errors.Join(append(failures, o.write(report))...)
 }
 
-// one measures one cell. It begins nothing after until.
+// one measures one cell. It begins nothing after until. With an error there is a result if some contenders have failed,
+// but not all.
 func (o *options) one(ctx context.Context, j *jobs, c cell, until time.Time) (*result, error) {
 	begin := time.Now()
 	dir, err := os.MkdirTemp(j.dir, "cell")
@@ -115,7 +122,9 @@ func (o *options) one(ctx context.Context, j *jobs, c cell, until time.Time) (*r
 	for _, p := range o.peers {
 		contest.Entrants = append(contest.Entrants, j.entrant(p))
 	}
-	r.Outcomes, err = contest.Run(ctx)
+	if r.Outcomes, err = contest.Run(ctx); r.Outcomes == nil {
+		return nil, err
+	}
 	r.Seconds = time.Since(begin).Seconds()
 	return r, err
 }

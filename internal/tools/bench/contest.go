@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -96,8 +97,11 @@ type bout struct {
 }
 
 // Run starts the entrants, lets them take turns, and ends them. Outcomes are in the order of works, and of entrants for
-// each. An entrant that fails makes Run fail, with the other entrants' outcomes unknown: a contest with fewer entrants
-// is another contest.
+// each.
+//
+// An entrant that fails has no more turns, and no figures: they would be of fewer rounds than those of the others, which
+// go on. Then the error names it, and says what its job printed last. There are no outcomes if ctx ends, or if no
+// entrant is left.
 func (c *Contest) Run(ctx context.Context) ([]Outcome, error) {
 	floats := 1
 	for _, w := range c.Works {
@@ -121,12 +125,14 @@ func (c *Contest) Run(ctx context.Context) ([]Outcome, error) {
 		}
 		x.name, x.limit = e.Name, contestLimit
 		all = append(all, x)
-		if err := x.start(e.Command(ctx, x.socket(), fmt.Sprint(floats)), c.Show); err != nil {
-			return nil, err
-		}
 		// One after another: all at once they would start slowly, and some would give up.
-		if err := x.greet(ctx); err != nil {
-			return nil, c.cause(ctx, err)
+		if err := x.start(e.Command(ctx, x.socket(), fmt.Sprint(floats)), c.Show); err != nil {
+			c.leaveOut(x, fmt.Errorf("%s: %w", e.Name, err))
+		} else if err := x.greet(ctx); err != nil {
+			c.leaveOut(x, err)
+		}
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
 		}
 	}
 	outcomes := make([]Outcome, 0, len(c.Works)*len(all))
@@ -144,24 +150,33 @@ func (c *Contest) Run(ctx context.Context) ([]Outcome, error) {
 		}
 	}
 	if err := c.rounds(ctx, bouts); err != nil {
-		return nil, c.cause(ctx, err)
+		return nil, err
 	}
 	for _, row := range bouts {
 		for _, b := range row {
 			b.conclude()
 		}
 	}
-	return outcomes, nil
-}
-
-func (c *Contest) cause(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
+	var failures []error
+	for _, x := range all {
+		if x.failure != nil {
+			failures = append(failures, x.failure)
+		}
 	}
-	return err
+	if len(failures) == len(all) {
+		outcomes = nil
+	}
+	return outcomes, errors.Join(failures...)
 }
 
-// rounds lets all take their turns. In each round another entrant begins.
+// leaveOut notes why an entrant takes part no longer, and ends its ranks, so that they do not disturb the others.
+func (c *Contest) leaveOut(x *contender, err error) {
+	x.failure = err
+	x.hangUp()
+	c.Tell("%s is out: %v", x.name, err)
+}
+
+// rounds lets all take their turns. In each round another entrant begins. An error is the cause of ctx's end.
 func (c *Contest) rounds(ctx context.Context, bouts [][]*bout) error {
 	for r := range c.Rounds + 1 {
 		if r == 0 {
@@ -181,11 +196,15 @@ func (c *Contest) rounds(ctx context.Context, bouts [][]*bout) error {
 						b.out.Skipped = why
 					}
 				}
-				if b.out.Skipped != "" || r >= c.LongRounds && b.rep >= longRep {
+				if b.peer.failure != nil || b.out.Skipped != "" || r >= c.LongRounds && b.rep >= longRep {
 					continue
 				}
-				if err := b.turn(ctx, r, c.Turn); err != nil {
-					return fmt.Errorf("%s of %d bytes: %w", b.task.name, b.task.bytes(), err)
+				err := b.turn(ctx, r, c.Turn)
+				if cause := context.Cause(ctx); cause != nil {
+					return cause
+				}
+				if err != nil {
+					c.leaveOut(b.peer, fmt.Errorf("%s of %d bytes: %w", b.task.name, b.task.bytes(), err))
 				}
 			}
 		}
@@ -240,7 +259,9 @@ func (b *bout) turn(ctx context.Context, round int, slice time.Duration) error {
 }
 
 func (b *bout) conclude() {
-	if len(b.samples) > 0 {
+	if b.peer.failure != nil {
+		b.out.Skipped, b.out.Rounds = "failed", nil
+	} else if len(b.samples) > 0 {
 		b.out.Time = newStat(b.samples)
 		b.out.CPU = b.cpu / float64(b.done)
 	} else if b.out.Skipped == "" {

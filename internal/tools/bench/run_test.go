@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 		os.Exit(launch.Main(os.Args))
 	case len(os.Args) > 1 && os.Args[1] == "bench":
 		os.Exit(bench.Main("gorovod bench", os.Args[2:], os.Stdout, os.Stderr))
+	case len(os.Args) > 1 && os.Args[1] == "rank":
+		os.Exit(contestRank(os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }
