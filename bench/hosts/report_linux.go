@@ -129,7 +129,8 @@ func figures(v float64) string {
 	if v <= 0 {
 		return "0"
 	}
-	return fmt.Sprintf("%.*f", min(max(2-int(math.Floor(math.Log10(v))), 0), 3), v)
+	rounded := v * 1.0005 // so that 9.996 is 10.0, and not 10.00
+	return fmt.Sprintf("%.*f", min(max(2-int(math.Floor(math.Log10(rounded))), 0), 3), v)
 }
 
 // The lines of a page between which the tables stand.
