@@ -128,7 +128,8 @@ func TestReportIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"4 hosts of 2 ranks, 1 Gbit/s", "Open MPI, C", "link&#39;s bound and two delays", "256 KiB"} {
+	for _, want := range []string{"4 hosts of 2 ranks, 1 Gbit/s", "Open MPI, C", "link&#39;s bound and two delays",
+		"256 KiB"} {
 		if !strings.Contains(string(picture), want) {
 			t.Errorf("%q is not in the picture", want)
 		}

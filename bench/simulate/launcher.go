@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -221,7 +222,7 @@ func leave(w *world.World) error {
 	return nil
 }
 
-// eachRank calls f for all ranks at once.
+// eachRank calls f for all ranks at once. It returns the first rank's error: mostly all have the same one.
 func eachRank(n int, f func(r int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -229,7 +230,7 @@ func eachRank(n int, f func(r int) error) error {
 		wg.Go(func() { errs[r] = f(r) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return cmp.Or(errs...)
 }
 
 // meteredListener counts connections that come in, and their bytes.

@@ -48,7 +48,8 @@ func (c *curves) draw(file string) error {
 		{"figures a second, got", green, func(l launcherCost) int { return l.news.in }}} {
 		line := chart.Line{Name: look.name, Colour: look.colour}
 		for _, l := range c.launchers {
-			line.Points = append(line.Points, [2]float64{float64(l.hosts * l.perHost), float64(look.figure(l.launcherCost))})
+			line.Points = append(line.Points, [2]float64{float64(l.hosts * l.perHost),
+				float64(look.figure(l.launcherCost))})
 		}
 		start.Lines = append(start.Lines, line)
 	}

@@ -99,9 +99,9 @@ type bout struct {
 // Run starts the entrants, lets them take turns, and ends them. Outcomes are in the order of works, and of entrants for
 // each.
 //
-// An entrant that fails has no more turns, and no figures: they would be of fewer rounds than those of the others, which
-// go on. Then the error names it, and says what its job printed last. There are no outcomes if ctx ends, or if no
-// entrant is left.
+// An entrant that fails has no more turns, and no figures: they would be of fewer rounds than those of the others. The
+// others go on. Then the error names the one that failed, and says what its job printed last. There are no outcomes if
+// ctx ends, or if no entrant is left.
 func (c *Contest) Run(ctx context.Context) ([]Outcome, error) {
 	floats := 1
 	for _, w := range c.Works {
