@@ -50,6 +50,44 @@ func TestSmallAllreduceNeedsFewMessagesOfAHost(t *testing.T) {
 	}
 }
 
+// With data ahead an allreduce needs no message besides those of the agreement: a frame up and one down each link. The
+// root gets each host's operand once, and sends the result to its 8 children at most. Every other host sends the
+// operands of the hosts below it. So the root's link carries the bytes of all hosts, and the bound on an operand
+// shrinks with the hosts.
+func TestDataAheadCostsTheRootAnOperandOfEachHost(t *testing.T) {
+	for _, hosts := range []int{2, 8, 64, 512} {
+		s := shape{hosts: hosts, perHost: 1}
+		if hosts < 64 {
+			s.perHost = 3
+		}
+		bytes, got, err := simulateAhead(s, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%+v, %d bytes: %+v", s, bytes, got)
+		if links := hosts - 1; got.messages != 2*links {
+			t.Errorf("%d hosts: %d messages over %d links", hosts, got.messages, links)
+		}
+		const children, head = 8, 32 // head is more than what describes an operand or a result
+		if most := min(hosts-1, children)*(bytes+head) + hosts*bytes; got.most.out > most {
+			t.Errorf("%d hosts: a host sends %d bytes, at most %d were expected", hosts, got.most.out, most)
+		}
+		if most := hosts*bytes + children*head; got.most.in > most || got.most.in < (hosts-1)*bytes {
+			t.Errorf("%d hosts: the root gets %d bytes, at most %d were expected", hosts, got.most.in, most)
+		}
+		if most := children + 1; got.most.sent > most || got.most.received > most {
+			t.Errorf("%d hosts: a host sends %d messages and gets %d, at most %d were expected", hosts, got.most.sent,
+				got.most.received, most)
+		}
+		if all := hosts * bytes; all > 4*earlyBytes {
+			t.Errorf("%d hosts may send %d bytes to the root, %d were expected", hosts, all, 4*earlyBytes)
+		}
+	}
+	if _, _, err := simulateAhead(shape{hosts: 8, perHost: 2}, earlyBytes); err == nil {
+		t.Error("more data has travelled than may")
+	}
+}
+
 // Each rank has one connection to the launcher. It reads what each other rank says of itself, so what the launcher
 // sends grows with the square of the ranks; what a rank sends does not grow, and neither do its figures.
 func TestLauncherCosts(t *testing.T) {

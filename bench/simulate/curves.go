@@ -35,12 +35,12 @@ type launcherRow struct {
 	launcherCost
 }
 
-const allreduceHead = "\n| ranks | hosts | tensor | | messages in all | busiest host sends | receives |\n" +
-	"|---|---|---|---|---|---|---|\n"
+const allreduceHead = "\n| ranks | hosts | tensor | what travels | messages in all | the busiest host sends | " +
+	"and gets |\n|---|---|---|---|---|---|---|\n"
 
 func (a *allreduceCost) print() {
-	fmt.Printf("| %d | %d | %s | %s | %d | %d messages, %s | %d messages, %s |\n", a.hosts*a.perHost, a.hosts,
-		bench.Size(a.bytes), a.what, a.messages, a.most.sent, amount(a.most.out), a.most.received, amount(a.most.in))
+	fmt.Printf("| %d | %d | %s | %s | %d | %d: %s | %d: %s |\n", a.hosts*a.perHost, a.hosts, bench.Size(a.bytes),
+		a.what, a.messages, a.most.sent, amount(a.most.out), a.most.received, amount(a.most.in))
 }
 
 // smallBytes is a loss, or a flag that says whether to stop.
@@ -57,14 +57,23 @@ func (c *curves) printSmall(most int) error {
 			return err
 		}
 		c.add(allreduceCost{s, usualJourney, smallBytes, t})
+		for what, ask := range []int{smallBytes, 0} {
+			bytes, t, err := simulateAhead(s, ask)
+			if err != nil {
+				return err
+			}
+			c.add(allreduceCost{s, []string{oneJourney, mostOneJourney}[what], bytes, t})
+		}
 	}
 	return nil
 }
 
 // What rows are about.
 const (
-	usualJourney = "agreement, then data"
-	largeData    = "data"
+	usualJourney   = "agreement, then data"
+	oneJourney     = "data with the marks"
+	mostOneJourney = "data with the marks, as much as may"
+	largeData      = "data"
 )
 
 func (c *curves) add(a allreduceCost) {

@@ -28,7 +28,7 @@ func (c *curves) draw(file string) error {
 	for _, look := range []struct {
 		what            string
 		bytes, messages color.RGBA
-	}{{usualJourney, red, orange}} {
+	}{{usualJourney, red, orange}, {oneJourney, blue, sky}} {
 		small.Lines = append(small.Lines,
 			c.line(look.what+": bytes", look.bytes, look.what, smallBytes, func(p passed) int { return p.out }),
 			c.line(look.what+": messages", look.messages, look.what, smallBytes, func(p passed) int { return p.sent }))

@@ -15,6 +15,7 @@ import (
 type shape struct {
 	hosts, perHost, tensors int
 	cached                  bool
+	early                   int // up to how many bytes of data travel with a mark, on up to four hosts
 }
 
 // cost is the cost of one step of a job.
@@ -36,6 +37,7 @@ type job struct {
 	answers [][]byte
 	done    []int // by rank: tensors agreed upon in this step
 
+	ahead        *ahead // nil: no data travels with the marks
 	meter        *meter
 	counting     atomic.Bool
 	frames       atomic.Int64
@@ -59,7 +61,7 @@ func newJob(s shape) (*job, error) {
 		capacity = s.tensors
 	}
 	for r, net := range inproc.NewWorld(n, inproc.Options{Hosts: hosts, Cards: max(1, capacity),
-		ChunkBytes: 8 << 10, Depth: 2,
+		ChunkBytes: 8 << 10, Depth: 2, Early: s.early,
 		Combine: func(members []int) transport.Combiner { return negotiate.NewCombiner(members) }, OnFrame: j.count}) {
 		lane, err := net.OpenLane(0, 0, members)
 		if err != nil {
@@ -119,7 +121,7 @@ func (j *job) submit(rank, i int) {
 	r := negotiate.Request{Name: fmt.Sprintf("gradient.%d", i), Shape: tensor.Shape{1000}, Device: negotiate.CPUDevice,
 		Prescale: 1, Postscale: 1}
 	b := j.lanes[rank].Board
-	if card, gen, cached := j.workers[rank].Lookup(&r); cached && b.Mark(card, gen) {
+	if card, gen, cached := j.workers[rank].Lookup(&r); cached && j.mark(rank, card, gen) {
 		return
 	}
 	p := r.Append(nil)
@@ -129,6 +131,13 @@ func (j *job) submit(rank, i int) {
 			j.turn(h * j.perHost)
 		}
 	}
+}
+
+func (j *job) mark(rank int, card, gen uint32) bool {
+	if j.ahead != nil {
+		return j.ahead.mark(rank, card, gen)
+	}
+	return j.lanes[rank].Board.Mark(card, gen)
 }
 
 // coordinate does the work of rank 0's engine.
@@ -178,11 +187,17 @@ func (j *job) read(rank int) error {
 		p.Cut()
 	}
 	for _, rec := range b.Next() {
-		if rec.Kind == transport.RecordCard {
+		switch rec.Kind {
+		case transport.RecordResult:
+			if err := j.ahead.check(rank, &rec); err != nil {
+				return err
+			}
+			fallthrough
+		case transport.RecordCard:
 			if _, err := w.Card(rec.Card); err != nil {
 				return err
 			}
-		} else {
+		default:
 			var resp negotiate.Response
 			if err := resp.Decode(rec.Payload); err != nil {
 				return err
