@@ -135,6 +135,11 @@ func TestCurvesAreDrawn(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for x, i := costsPanel("", "").X, 0; i < len(x.Ticks); i++ {
+		if at := x.Ticks[i].At; at < x.Low || at > x.High {
+			t.Errorf("a tick at %v is outside of the axis", at)
+		}
+	}
 	if c.draw(filepath.Join(t.TempDir(), "costs.gif")) == nil {
 		t.Error("a GIF is drawn")
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/gorovod/gorovod/internal/tools/bench"
 )
@@ -11,10 +13,12 @@ import (
 var allreduceShapes = []shape{{hosts: 2, perHost: 8}, {hosts: 8, perHost: 8}, {hosts: 64, perHost: 8},
 	{hosts: 512, perHost: 8}}
 
-// launcherShapes are the jobs that are started. All ranks of one are in this process, and keep some descriptors.
+// launcherShapes are the jobs that are started. All ranks of one are in this process.
 var launcherShapes = []shape{{hosts: 2, perHost: 8, tensors: 10}, {hosts: 4, perHost: 8, tensors: 10},
-	{hosts: 8, perHost: 8, tensors: 10}, {hosts: 16, perHost: 8, tensors: 10}, {hosts: 32, perHost: 8, tensors: 10},
-	{hosts: 64, perHost: 8, tensors: 10}}
+	{hosts: 8, perHost: 8, tensors: 10}, {hosts: 16, perHost: 8, tensors: 10}, {hosts: 32, perHost: 8, tensors: 10}}
+
+// filesPerRank is about how many descriptors a rank of a started job holds.
+const filesPerRank = 30
 
 // curves are the figures over the number of ranks.
 type curves struct {
@@ -35,11 +39,11 @@ type launcherRow struct {
 	launcherCost
 }
 
-const allreduceHead = "\n| ranks | hosts | tensor | what travels | messages in all | the busiest host sends | " +
-	"and gets |\n|---|---|---|---|---|---|---|\n"
+const allreduceHead = "\n| ranks | hosts | tensor | what travels | messages | " +
+	"the busiest host sends: messages, bytes | gets |\n|---|---|---|---|---|---|---|\n"
 
 func (a *allreduceCost) print() {
-	fmt.Printf("| %d | %d | %s | %s | %d | %d: %s | %d: %s |\n", a.hosts*a.perHost, a.hosts, bench.Size(a.bytes),
+	fmt.Printf("| %d | %d | %s | %s | %d | %d, %s | %d, %s |\n", a.hosts*a.perHost, a.hosts, bench.Size(a.bytes),
 		a.what, a.messages, a.most.sent, amount(a.most.out), a.most.received, amount(a.most.in))
 }
 
@@ -106,6 +110,13 @@ func (c *curves) printLauncher(most int) error {
 		"a wait: in, out |\n|---|---|---|---|---|---|---|\n")
 	for _, s := range launcherShapes {
 		if s.hosts*s.perHost > most {
+			continue
+		}
+		var files syscall.Rlimit
+		syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)
+		if need := filesPerRank * s.hosts * s.perHost; files.Cur < uint64(need) {
+			fmt.Fprintf(os.Stderr, "simulate: %d ranks are not started: they need about %d open files, and %d are "+
+				"allowed\n", s.hosts*s.perHost, need, files.Cur)
 			continue
 		}
 		l, err := simulateLauncher(s, true)

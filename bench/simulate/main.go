@@ -7,7 +7,7 @@
 //   - large: what the data of one allreduce costs.
 //   - launcher: connections and bytes at the launcher's rendezvous: for the start, for the figures of the metrics and
 //     the page, and while all ranks wait for one. Every rank is a whole world of package world, over loopback, and
-//     takes some 20 file descriptors.
+//     holds some 30 file descriptors.
 //
 // Run it as
 //

@@ -82,7 +82,7 @@ func (c *curves) line(name string, colour color.RGBA, what string, bytes int, fi
 
 func costsPanel(title, y string) chart.Panel {
 	return chart.Panel{Title: title, Legend: true, X: chart.Axis{Label: "ranks, 8 on a host", Low: 8, High: 4096,
-		Ticks: ticks(8, 4096)}, Y: chart.Axis{Label: y}}
+		Ticks: ticks(8, 4096)[1:]}, Y: chart.Axis{Label: y}}
 }
 
 // fit leaves out lines without points, and makes the vertical axis hold the others. It returns false if none is left.
