@@ -103,8 +103,8 @@ func TestLauncherCosts(t *testing.T) {
 	if small.connections != 8 || large.connections != 32 {
 		t.Errorf("%d and %d connections of 8 and 32 ranks", small.connections, large.connections)
 	}
-	// What waiting ranks send to say that they live depends on time, and is little.
-	const slack = 1.5
+	// On a busy machine waiting ranks send more to say that they live. The slack is less than what another order costs.
+	const slack = 3
 	for what, figure := range map[string]func(c launcherCost) int{
 		"start": func(c launcherCost) int { return c.start.in },
 		"all":   func(c launcherCost) int { return c.whole.in },
