@@ -526,10 +526,42 @@ def test_ctrl_c_in_the_midst_of_synchronize(by, op):
     works("after")
 
 
-@pytest.mark.parametrize("call", [hvd.allreduce, hvd.allreduce_, lambda x, name: hvd.grouped_allreduce([x], name=name)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        hvd.allreduce,
+        hvd.allreduce_,
+        lambda x, name: hvd.grouped_allreduce([x], name=name),
+        lambda x, name: hvd.reduce(x, 0, name),
+        lambda x, name: hvd.reduce_async_(x, 0, name),
+    ],
+)
 def test_freed_memory(call):
     freed = torch.ones(4)
     freed.storage().resize_(0)
     with pytest.raises(ValueError, match=r"Tensor without memory.* \(tensor \"freed.*\"\)"):
         call(freed, name="freed")
     assert hvd.allreduce(freed[:0], name="empty").numel() == 0
+
+
+def _make_fx(call, x):
+    return pytest.importorskip("torch.fx.experimental.proxy_tensor").make_fx(call)(x)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: hvd.allreduce(x, name="traced"),
+        lambda x: hvd.grouped_allreduce([x], name="traced")[0],
+        lambda x: hvd.allgather(x, name="traced"),
+        lambda x: hvd.synchronize(hvd.allgather_async(x, name="traced")),
+        lambda x: hvd.alltoall(x, name="traced"),
+        lambda x: hvd.broadcast(x, 0, name="traced"),
+        lambda x: hvd.reduce(x, 0, name="traced"),
+        lambda x: hvd.reducescatter(x, name="traced"),
+    ],
+)
+@pytest.mark.parametrize("record", [lambda call, x: torch.jit.trace(call, (x,), check_trace=False), _make_fx])
+def test_recorded_programs_hold_no_collective(call, record):
+    with pytest.raises(RuntimeError, match="records this call, but its program cannot hold a collective"):
+        record(call, torch.ones(4 * hvd.size(), 2))

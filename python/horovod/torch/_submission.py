@@ -28,7 +28,7 @@ import torch
 
 from horovod.common import _arguments, _cells, _facts, _lib, _operations, basics
 from horovod.common.process_sets import ProcessSet
-from horovod.torch import _native
+from horovod.torch import _native, _tracing
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
 from horovod.torch._device_memory import OnDevice
 from horovod.torch._staging import check_no_capture, check_one_device, for_engine, host_memory, store, to_device
@@ -275,10 +275,11 @@ def begin_generation() -> None:
 def engine_dtype(tensor: torch.Tensor, name: Optional[str] = None) -> int:
     """Check that the engine can use ``tensor``, and return its element type. Raises ValueError or TypeError.
 
-    Errors contain ``name``.
+    Errors contain ``name``. RuntimeError: see :mod:`horovod.torch._tracing`.
     """
     if not isinstance(tensor, torch.Tensor):
         raise _about(TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}"), name)
+    _tracing.check()
     if tensor.layout is not torch.strided:
         text = f"Tensor of layout {tensor.layout} is not supported; convert it with to_dense() first."
         raise _about(ValueError(text), name)
@@ -292,7 +293,7 @@ def engine_dtype(tensor: torch.Tensor, name: Optional[str] = None) -> int:
     return dtype
 
 
-def _check_empty(tensor: torch.Tensor, name: Optional[str]) -> None:
+def check_empty(tensor: torch.Tensor, name: Optional[str]) -> None:
     """Raise ValueError if the tensor has elements: it has no memory."""
     if tensor.numel() > 0:
         text = (
@@ -362,6 +363,7 @@ def submit(
         if short is not None:
             return short
     if native is not None and output is None and get in (output_of, rows_and_splits) and not (wire or adds_up):
+        _tracing.check()
         short = native.submit_made(kind, tensor, name, process_set, splits, wait)
         if short is not None:
             return short
@@ -381,7 +383,7 @@ def submit(
         flags |= _cells.ADDS_UP
     storage, address = storage_of(source), source.data_ptr()
     if address == 0:
-        _check_empty(tensor, name)
+        check_empty(tensor, name)
     operation = _describe(
         None if name is None else f"{kind}.{name}".encode(), tensor.shape, flags | _cells.WILL_WAIT if wait else flags,
         _KINDS[kind], dtype, reduce_op, root_rank, set_id, prescale, postscale,
@@ -452,7 +454,7 @@ def submit_group(
                 source, target, flags = copy.source, copy.target, copy.flags
             storage, address = storage_of(source), source.data_ptr()
             if address == 0:
-                _check_empty(tensor, None if name_of is None else name_of(len(operations)))
+                check_empty(tensor, None if name_of is None else name_of(len(operations)))
             operation = _describe(
                 None, tensor.shape, waits | flags, engine_kind, dtype, reduce_op, 0, set_id, prescale, postscale,
                 address, address if target is source else 0 if target is None else target.data_ptr(),
@@ -646,6 +648,7 @@ def collect(
 ) -> Any:
     """:func:`submit` and :func:`synchronize` in one, for an allgather or an alltoall. Returns its result."""
     if native is not None and not is_compiling():
+        _tracing.check()
         result = native.run_made(kind, tensor, name, process_set, splits)
         if result is not None:
             return synchronize(result) if type(result) is int else result

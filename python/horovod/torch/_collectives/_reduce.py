@@ -12,7 +12,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._collectives._broadcast import broadcast
 from horovod.torch._collectives._common import check_known_op, needs_grad
 from horovod.torch._compiling import between_graphs
-from horovod.torch._submission import Operation, empty_like, engine_dtype, follow, submit, synchronize
+from horovod.torch._submission import Operation, check_empty, empty_like, engine_dtype, follow, submit, synchronize
 
 
 def _reduce_async(
@@ -33,6 +33,8 @@ def _reduce_async(
     if _job.rank() == root_rank:
         return submit("reduce", tensor, tensor if in_place else empty_like(tensor, name), *arguments)
     engine_dtype(tensor, name)
+    if tensor.data_ptr() == 0:
+        check_empty(tensor, name)  # PyTorch's clone of a tensor whose storage was freed ends the process
     result = tensor if in_place else tensor.detach().clone()
 
     def unchanged(operation: Operation) -> torch.Tensor:
