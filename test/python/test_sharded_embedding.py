@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import signal
 
 import pytest
 import torch
@@ -356,6 +357,26 @@ def test_a_disabled_scaler_changes_nothing():
         layer = hvd.ShardedEmbedding(2, optimizer="sgd", lr=1.0, init="zeros", scaler=given)
         scaler.scale(layer(torch.tensor([3])).sum()).backward()
         assert torch.equal(all_rows(copy.deepcopy(layer))[3], torch.full((2,), -float(hvd.size())))
+
+
+def test_a_signal_interrupts_a_rank_that_waits_for_the_others():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    if hvd.size() == 1:
+        pytest.skip("one rank waits for none")
+    if hvd.rank() == 0:
+        before = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                hvd.ShardedEmbedding(2, name="interrupted")
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    hvd.barrier()
+    if hvd.rank() != 0:  # rank 0's part of this is still in progress
+        hvd.allreduce(torch.zeros(1), name="table.interrupted")
+    hvd.ShardedEmbedding(2)
 
 
 def test_bad_arguments():

@@ -12,6 +12,7 @@ from torch.nn import functional
 from horovod.common import _tables
 from horovod.common._reduce_ops import Average, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch._collectives import allreduce
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._loss_scaling import Scaling
 from horovod.torch._submission import generation, process_set_id
@@ -207,7 +208,8 @@ class _Sharded(torch.nn.Module):
         scaling = Scaling(scaler, name, process_set)
         self.dim, self.num_embeddings, self.padding_idx = dim, num_embeddings, padding_idx
         self._table = _tables.Table(
-            name, dim, num_embeddings, optimizer, lr, seed, init, number, scale=scale, **options
+            name, dim, num_embeddings, optimizer, lr, seed, init, number,
+            lambda: allreduce(torch.zeros(1), name=f"table.{name}", process_set=process_set), scale=scale, **options,
         )  # fmt: skip
         self._training = _Training(self._table, op, process_set.size() or 1, scaling)
         self._ahead: Optional[_Pulled] = None
