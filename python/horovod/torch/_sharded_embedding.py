@@ -298,8 +298,8 @@ class _Sharded(torch.nn.Module):
             The arguments.
 
         Example:
-            >>> hvd.ShardedEmbedding(4, 100, name="films")
-            ShardedEmbedding(100, 4, name='films', optimizer='adagrad')
+            >>> hvd.ShardedEmbedding(4, 100)
+            ShardedEmbedding(100, 4, name='embedding...', optimizer='adagrad')
         """
         keys = "any" if self.num_embeddings is None else self.num_embeddings
         return f"{keys}, {self.dim}, name={self._table.name!r}, optimizer={self._table.optimizer!r}"
