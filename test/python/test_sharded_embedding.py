@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import signal
 
 import pytest
 import torch
@@ -281,6 +282,103 @@ def test_torch_compile():
     assert torch.allclose(all_rows(layer)[:5], before[:5] - 0.5 * weight, atol=1e-6)
 
 
+def grad_scaler(**options):
+    try:
+        return torch.amp.GradScaler("cpu", **options)
+    except AttributeError:
+        pytest.skip("this PyTorch has no torch.amp.GradScaler, which came with 2.3")
+
+
+@pytest.mark.parametrize("op", ["Sum", "Average"])
+def test_scaled_losses(op):
+    """The rows are trained as without a scaler, and if one rank overflows, no rank trains any."""
+    scaler = grad_scaler(init_scale=1024.0)
+    average, head = getattr(hvd, op), torch.nn.Linear(DIM, 1)
+    layer = hvd.ShardedEmbedding(DIM, optimizer="adam", lr=0.1, op=average, seed=1, name=f"scaled.{op}", scaler=scaler)
+    films = hvd.ShardedEmbedding(DIM, optimizer="sgd", lr=0.1, init="zeros", scaler=scaler)
+    plain = hvd.ShardedEmbedding(DIM, optimizer="adam", lr=0.1, op=average, init="zeros", scaler=False)
+    start = all_rows(layer)
+    plain_before, films_before = all_rows(plain), all_rows(films)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(head.parameters(), lr=0.1), head.named_parameters())
+    for step in range(5):
+        keys, factors = batch(hvd.rank(), step)
+        before = all_rows(layer)
+        overflows = step == 2 and hvd.rank() == hvd.size() - 1
+        bad = float("inf") if overflows else 1.0
+        optimizer.zero_grad()
+        loss = (layer(keys) * factors * bad).sum() + (layer(keys[0]) * factors[0]).sum() + head(films(keys)).sum()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == (1024 if step < 2 else 512)
+        assert torch.equal(all_rows(layer), before) == (step == 2)
+        if step != 2:  # without the scaler, which has scaled a loss
+            ((plain(keys) * factors).sum() + (plain(keys[0]) * factors[0]).sum()).backward()
+    assert torch.allclose(all_rows(layer) - start, all_rows(plain) - plain_before, atol=1e-5)
+    assert not torch.equal(all_rows(films), films_before)
+
+
+def test_an_overflow_of_rows_alone_shrinks_the_scale():
+    """Also if several backward passes overflow before update()."""
+    scaler = grad_scaler(init_scale=64.0)
+    layer = hvd.ShardedEmbedding(2, optimizer="sgd", lr=1.0, init="zeros", scaler=scaler)
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    for scale in (32, 16):
+        for _ in range(2):
+            bad = float("nan") if hvd.rank() == 0 else 1.0
+            scaler.scale((layer(torch.tensor([3])) * bad).sum() + weight.sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == scale
+    assert not all_rows(layer).any()
+
+
+def test_scaled_losses_without_a_scaler_are_refused():
+    scaler = grad_scaler()
+    layer, other = hvd.ShardedEmbedding(2, init="zeros"), hvd.ShardedEmbedding(2, scaler=False)
+    keys = torch.tensor([1, 2])
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"table 'embedding\..*': a GradScaler has scaled a loss .* Pass scaler="):
+            scaler.scale(layer(keys).sum()).backward()
+        assert not all_rows(layer).any()
+        layer(keys).sum().backward()  # which is not scaled
+        assert all_rows(layer)[1].all()
+        layer = hvd.ShardedEmbedding(2, init="zeros")
+    before = all_rows(other)
+    scaler.scale(torch.zeros(1))
+    other(keys).sum().backward()
+    assert not torch.equal(all_rows(other), before)
+
+
+def test_a_disabled_scaler_changes_nothing():
+    scaler = torch.cuda.amp.GradScaler(enabled=False)
+    for given in (None, scaler):
+        layer = hvd.ShardedEmbedding(2, optimizer="sgd", lr=1.0, init="zeros", scaler=given)
+        scaler.scale(layer(torch.tensor([3])).sum()).backward()
+        assert torch.equal(all_rows(copy.deepcopy(layer))[3], torch.full((2,), -float(hvd.size())))
+
+
+def test_a_signal_interrupts_a_rank_that_waits_for_the_others():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    if hvd.size() == 1:
+        pytest.skip("one rank waits for none")
+    if hvd.rank() == 0:
+        before = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                hvd.ShardedEmbedding(2, name="interrupted")
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    hvd.barrier()
+    if hvd.rank() != 0:  # rank 0's part of this is still in progress
+        hvd.allreduce(torch.zeros(1), name="table.interrupted")
+    hvd.ShardedEmbedding(2)
+
+
 def test_bad_arguments():
     for error, says, arguments in [
         (ValueError, "dim is 0; 1 to 65536 are possible", {"dim": 0}),
@@ -294,6 +392,7 @@ def test_bad_arguments():
         (ValueError, "scale must be a number from 0 on, not nan", {"scale": float("nan")}),
         (TypeError, r"unknown options \['weight_decay'\]", {"weight_decay": 0.1}),
         (ValueError, "op must be hvd.Sum or hvd.Average", {"op": hvd.Max}),
+        (TypeError, "scaler must be a torch.amp.GradScaler, False or None, not True", {"scaler": True}),
         (TypeError, "process_set must be a ProcessSet", {"process_set": 0}),
     ]:
         with pytest.raises(error, match=says):

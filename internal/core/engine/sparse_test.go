@@ -141,7 +141,7 @@ func (p *sparseProgram) reference(t *testing.T) (pulled [][][]float32, rows []ma
 // rateOf is the learning rate of a step: a schedule.
 func rateOf(step int) float32 { return 0.5 / float32(1+step) }
 
-// run does the part of a rank, and compares what it pulls.
+// run does the part of member r of a process set, and compares what it pulls.
 func (p *sparseProgram) run(t *testing.T, e *Engine, set, r int, pulled [][]float32) []*Table {
 	tables := make([]*Table, len(p.tables))
 	for i, o := range p.tables {
@@ -218,8 +218,9 @@ func (p *sparseProgram) submit(t *testing.T, e *Engine, r, step int, name string
 	return ok
 }
 
-// TestSparseTablesAgainstOneProcess runs random programs of several tables, on worlds and on process sets, with ranks
-// that join early. All bits are those of one process that adds the ranks' gradients in their order.
+// TestSparseTablesAgainstOneProcess runs random programs of several tables, on one and on several hosts, on worlds and
+// on process sets of some of their ranks, with ranks that join early. All bits are those of one process that adds the
+// ranks' gradients in their order.
 func TestSparseTablesAgainstOneProcess(t *testing.T) {
 	programs := *sparsePrograms
 	if testing.Short() {
@@ -239,25 +240,41 @@ func TestSparseTablesAgainstOneProcess(t *testing.T) {
 
 func testSparseProgram(t *testing.T, seed int64) {
 	rng := rand.New(rand.NewSource(seed))
-	size := 1 + rng.Intn(4)
-	p := newSparseProgram(rng, size, 6)
+	size := 1 + rng.Intn(5)
+	members := rng.Perm(size) // of the set with the tables
+	set := rng.Intn(2) == 0
+	if set {
+		members = members[:1+rng.Intn(size)]
+	}
+	slices.Sort(members)
+	p := newSparseProgram(rng, len(members), 6)
 	pulled, rows := p.reference(t)
-	set := rng.Intn(3) == 0
-	engines := makeWorld(t, size, rng.Intn(2) == 0, func(o *Options) {
+	change := func(o *Options) {
 		if rng.Intn(3) == 0 {
 			o.FusionThreshold = 0
 		}
 		if rng.Intn(3) == 0 {
 			o.CacheCapacity = 0
 		}
-	})
-	tables := make([][]*Table, size)
+	}
+	var engines []*Engine
+	switch carrier := rng.Intn(4); {
+	case carrier < 2 && size > 1:
+		engines = makeHosts(t, randomHosts(rng, size), 4096, change)
+	default:
+		engines = makeWorld(t, size, carrier == 3, change)
+	}
+	tables := make([][]*Table, len(members))
 	each(engines, func(r int, e *Engine) {
 		id := 0
 		if set {
-			id, _ = e.AddSet(nil)
+			id, _ = e.AddSet(members)
 		}
-		tables[r] = p.run(t, e, id, r, pulled[r])
+		member := slices.Index(members, r)
+		if member < 0 {
+			return
+		}
+		tables[member] = p.run(t, e, id, member, pulled[member])
 		en, err := e.Enqueue(&Op{Type: operation.Join, Set: id, Prescale: 1, Postscale: 1})
 		if err == nil {
 			err = finish(t, e, en)
@@ -267,7 +284,7 @@ func testSparseProgram(t *testing.T, seed int64) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	})
-	owners := slots.Assign(size)
+	owners := slots.Assign(len(members))
 	for i := range rows {
 		n := 0
 		for r := range tables {
@@ -278,7 +295,7 @@ func testSparseProgram(t *testing.T, seed int64) {
 				n++
 				want, got := rows[i][row.Key], append(slices.Clone(row.Weights), row.State...)
 				if owner := owners.OwnerOf(slots.Hash(row.Key)); owner != r {
-					t.Errorf("rank %d has key %d of rank %d", r, row.Key, owner)
+					t.Errorf("member %d has key %d of member %d", r, row.Key, owner)
 				}
 				if !slices.EqualFunc(got, want, func(a, b float32) bool {
 					return math.Float32bits(a) == math.Float32bits(b)
@@ -293,6 +310,23 @@ func testSparseProgram(t *testing.T, seed int64) {
 		}
 	}
 	each(engines, func(r int, e *Engine) { e.Shutdown(limit) })
+}
+
+// randomHosts divides ranks among hosts.
+func randomHosts(rng *rand.Rand, size int) [][]int {
+	hosts := make([][]int, 1+rng.Intn(size))
+	for i, r := range rng.Perm(size) {
+		h := rng.Intn(len(hosts))
+		if i < len(hosts) {
+			h = i // none is empty
+		}
+		hosts[h] = append(hosts[h], r)
+	}
+	for _, ranks := range hosts {
+		slices.Sort(ranks)
+	}
+	slices.SortFunc(hosts, slices.Compare[[]int])
+	return hosts
 }
 
 // TestTablesOfOtherKinds: ranks whose tables differ, or of which one refuses its own, get an error that names both, and

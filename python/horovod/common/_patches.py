@@ -46,6 +46,11 @@ PATCHES = {
         "otherwise `torch.compile` traces functions of gorovod that are called between two graphs",
         "the first calls in a compiled program take longer",
     ),
+    "torch-grad-scaler": Patch(
+        "`scale` of `torch.amp.GradScaler`, for the first `hvd.ShardedEmbedding`",
+        "a table without `scaler=` refuses gradients of scaled losses, which look like any others",
+        "pass `scaler=`, otherwise the rows are trained with the scaled gradients",
+    ),
     "tensorflow-any-order": Patch(
         "`MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS` of `tensorflow.python.framework.auto_control_deps`, in "
         "`import horovod.tensorflow`",

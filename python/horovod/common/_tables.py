@@ -61,6 +61,7 @@ NUMBERS = {
 class Table:
     """A table of a process set. All members make it with equal arguments. Blocks until they have.
 
+    ``meet`` waits for the other ranks in Python, which handles signals. The library's own wait is short after it.
     ``lr`` may be a function of the number of pushes so far. Changes of the attribute count from the next push on.
     Raises ValueError, TypeError, and HorovodInternalError if the ranks differ.
     """
@@ -75,6 +76,7 @@ class Table:
         seed: int,
         init: str,
         process_set: int,
+        meet: Callable[[], object],
         **options: Optional[float],
     ) -> None:
         if _lib.load().gorovod_elastic() != _lib.NOT_ELASTIC:
@@ -93,6 +95,7 @@ class Table:
         assert not options, options
         self.lr: Rate = {"adam": 0.001}.get(optimizer, 0.01) if lr is None else lr
         described.rate = self.rate()
+        meet()
         number = ctypes.c_int64()
         status = _lib.load().gorovod_table_create(ctypes.byref(described), number)
         if status != _lib.OK:

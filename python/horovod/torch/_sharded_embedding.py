@@ -12,7 +12,9 @@ from torch.nn import functional
 from horovod.common import _tables
 from horovod.common._reduce_ops import Average, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch._collectives import allreduce
 from horovod.torch._compiling import between_graphs, never_trace
+from horovod.torch._loss_scaling import Scaling
 from horovod.torch._submission import generation, process_set_id
 
 _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
@@ -28,16 +30,22 @@ class _Training:
     """How a module's table is trained: the gradients of one backward pass become one push.
 
     If the table was looked up several times in a forward pass, the gradients of the lookups are added in the order in
-    which backward brings them. The push begins as soon as all have come, and has ended when backward returns.
+    which backward brings them. The push begins as soon as all have come, and has ended when backward returns. With a
+    GradScaler it begins once backward has brought all gradients, and only if those of all ranks are finite.
     """
 
-    def __init__(self, table: _tables.Table, op: int, size: int) -> None:
-        self.table = table
+    # The tables whose ranks are asking one another whether their gradients are finite. The ranks may end backward of
+    # several tables in different orders, so each lets the pushes of all begin before it waits for one.
+    asking: list[_Training] = []
+
+    def __init__(self, table: _tables.Table, op: int, size: int, scaling: Scaling) -> None:
+        self.table, self.scaling = table, scaling
         self.factor = 1.0 / size if op == Average else 1.0
         self.expected = 0  # lookups whose gradients are to come
         self.came: list[tuple[_Use, torch.Tensor]] = []
         self.pull: Optional[_tables.Pending] = None  # in progress
         self.pushes: list[_tables.Pending] = []  # in progress
+        self.scaled: list[tuple[_tables.Lookup, torch.Tensor, int]] = []  # to push unless a rank's overflow
 
     def wait_for_pull(self) -> None:
         """Before a push, so that each run has one order."""
@@ -48,6 +56,7 @@ class _Training:
     def add(self, use: _Use, gradients: torch.Tensor) -> None:
         """Take the gradients of one lookup, during backward."""
         use.settle()
+        self.scaling.check()
         torch.autograd.Variable._execution_engine.queue_callback(self.finish)
         self.came.append((use, gradients))
         if self.expected <= 0:
@@ -65,6 +74,15 @@ class _Training:
             gradients.index_add_(0, index, torch.cat([g[: use.lookup.distinct] for use, g in came]))
         if self.factor != 1.0:
             gradients = gradients * self.factor
+        if self.scaling.active:
+            gradients, question = self.scaling.unscale(gradients, len(self.scaled))
+            self.scaled.append((lookup, gradients, question))
+            if self not in self.asking:
+                self.asking.append(self)
+        else:
+            self.begin_push(lookup, gradients)
+
+    def begin_push(self, lookup: _tables.Lookup, gradients: torch.Tensor) -> None:
         gradients = gradients.contiguous()
         self.wait_for_pull()
         self.wait_for_pushes()
@@ -79,12 +97,22 @@ class _Training:
     def finish(self) -> None:
         """End the pushes, at the end of backward."""
         self.push()
+        while self.asking:
+            self.asking.pop(0).push_finite()
         self.wait_for_pushes()
+        self.scaling.passed()
+
+    def push_finite(self) -> None:
+        """Begin the pushes of gradients that are finite on all ranks."""
+        scaled, self.scaled = self.scaled, []
+        for lookup, gradients, question in scaled:
+            if not self.scaling.overflowed(question):
+                self.begin_push(lookup, gradients)
 
     def begin_pull(self) -> None:
         """Make ready for a pull. Gradients of a backward pass that has failed are forgotten."""
-        if self.came and _backward_pass is not None and _backward_pass() < 0:
-            self.came = []
+        if (self.came or self.scaled) and _backward_pass is not None and _backward_pass() < 0:
+            self.came, self.scaled = [], []
         self.wait_for_pushes()
 
 
@@ -166,6 +194,7 @@ class _Sharded(torch.nn.Module):
         op: int,
         name: Optional[str],
         process_set: ProcessSet,
+        scaler: Any,
         options: dict[str, Optional[float]],
     ) -> None:
         super().__init__()
@@ -175,12 +204,14 @@ class _Sharded(torch.nn.Module):
         if unknown:
             raise TypeError(f"unknown options {sorted(unknown)}; an optimizer's are {sorted(_tables.NUMBERS)}")
         number = process_set_id(process_set)
+        name = _table_name(number) if name is None else name
+        scaling = Scaling(scaler, name, process_set)
         self.dim, self.num_embeddings, self.padding_idx = dim, num_embeddings, padding_idx
         self._table = _tables.Table(
-            _table_name(number) if name is None else name,
-            dim, num_embeddings, optimizer, lr, seed, init, number, scale=scale, **options,
+            name, dim, num_embeddings, optimizer, lr, seed, init, number,
+            lambda: allreduce(torch.zeros(1), name=f"table.{name}", process_set=process_set), scale=scale, **options,
         )  # fmt: skip
-        self._training = _Training(self._table, op, process_set.size() or 1)
+        self._training = _Training(self._table, op, process_set.size() or 1, scaling)
         self._ahead: Optional[_Pulled] = None
 
     @property
@@ -267,8 +298,8 @@ class _Sharded(torch.nn.Module):
             The arguments.
 
         Example:
-            >>> hvd.ShardedEmbedding(4, 100, name="films")
-            ShardedEmbedding(100, 4, name='films', optimizer='adagrad')
+            >>> hvd.ShardedEmbedding(4, 100)
+            ShardedEmbedding(100, 4, name='embedding...', optimizer='adagrad')
         """
         keys = "any" if self.num_embeddings is None else self.num_embeddings
         return f"{keys}, {self.dim}, name={self._table.name!r}, optimizer={self._table.optimizer!r}"
@@ -299,6 +330,9 @@ class ShardedEmbedding(_Sharded):
         op: ``hvd.Sum`` adds the gradients of the ranks; ``hvd.Average`` divides by their number.
         name: the table's, one of its own in the process set. Without it, the modules are numbered as they are made.
         process_set: the ranks that have the rows.
+        scaler: the ``torch.amp.GradScaler`` of the losses that train the rows, which unscales their gradients, too. If
+            those of a rank overflow, no rank uses its own, and the scale shrinks at ``scaler.update()``. Without it,
+            backward refuses gradients once a GradScaler has scaled a loss. False: other losses may be scaled.
         options: the optimizer's numbers: ``eps``, ``initial_accumulator``, ``beta1``, ``beta2``, ``beta``, ``l1``,
             ``l2``.
 
@@ -327,10 +361,11 @@ class ShardedEmbedding(_Sharded):
         op: int = Sum,
         name: Optional[str] = None,
         process_set: ProcessSet = global_process_set,
+        scaler: Any = None,
         **options: Optional[float],
     ) -> None:
         super().__init__(
-            dim, num_embeddings, optimizer, lr, seed, init, scale, padding_idx, op, name, process_set, options
+            dim, num_embeddings, optimizer, lr, seed, init, scale, padding_idx, op, name, process_set, scaler, options
         )
 
     @between_graphs
@@ -368,6 +403,7 @@ class ShardedEmbeddingBag(_Sharded):
         op: as for :class:`ShardedEmbedding`.
         name: as for :class:`ShardedEmbedding`.
         process_set: as for :class:`ShardedEmbedding`.
+        scaler: as for :class:`ShardedEmbedding`.
         options: as for :class:`ShardedEmbedding`.
 
     Raises:
@@ -396,12 +432,13 @@ class ShardedEmbeddingBag(_Sharded):
         op: int = Sum,
         name: Optional[str] = None,
         process_set: ProcessSet = global_process_set,
+        scaler: Any = None,
         **options: Optional[float],
     ) -> None:
         if mode not in ("sum", "mean", "max"):
             raise ValueError(f'mode must be "sum", "mean" or "max", not {mode!r}')
         super().__init__(
-            dim, num_embeddings, optimizer, lr, seed, init, scale, padding_idx, op, name, process_set, options
+            dim, num_embeddings, optimizer, lr, seed, init, scale, padding_idx, op, name, process_set, scaler, options
         )
         self.mode, self.include_last_offset = mode, include_last_offset
 
