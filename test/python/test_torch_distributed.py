@@ -704,6 +704,20 @@ def test_bad_arguments():
     dist.barrier()  # the operations are still in step
 
 
+@pytest.mark.parametrize(
+    "make, why",
+    [
+        (lambda: torch.zeros(3, device="meta"), "device meta has no values"),
+        (lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8), "a quantized tensor"),
+        (lambda: torch.ones(3).to_sparse(), "layout"),
+    ],
+)
+def test_all_ranks_refuse_what_cannot_be_scattered(make, why):
+    with pytest.raises(ValueError, match=why):
+        dist.scatter(make(), [make() for _ in range(size())] if rank() == 0 else None, src=0)
+    dist.barrier()  # the operations are still in step
+
+
 def test_elements_that_share_memory_are_not_written():
     """Every rank refuses the call at once, whether or not its own tensor would be written."""
     group = dist.distributed_c10d._get_default_group()

@@ -70,9 +70,11 @@ def on_device(tensor: torch.Tensor) -> bool:
 
 
 def usable(tensor: torch.Tensor, by_host: bool = False) -> bool:
-    """Whether the engine, or the host, can use the tensor itself. ValueError if it is not dense."""
+    """Whether the engine, or the host, can use the tensor itself. ValueError if it is not dense, or has no memory."""
     if tensor.layout is not torch.strided:
         raise ValueError(f"a tensor of layout {tensor.layout} is not supported: make it dense first")
+    if tensor.device.type == "meta":
+        raise ValueError("a tensor on the device meta has no values: move it to a device with to_empty() first")
     here = tensor.device.type == "cpu" or not by_host and on_device(tensor)
     return here and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
 
@@ -111,7 +113,9 @@ def _check_no_capture(tensor: torch.Tensor) -> None:
 
 
 def empty(elements: int, like: torch.Tensor) -> torch.Tensor:
-    """Memory for this many elements, where the engine works on tensors like this one."""
+    """Memory for this many elements, where the engine works on tensors like this one. ValueError if it is quantized."""
+    if like.is_quantized:
+        raise ValueError(f"a quantized tensor, of {like.dtype}, is not supported: give its int_repr()")
     if on_device(like):
         return torch.empty(elements, dtype=like.dtype, device=like.device)
     return torch.empty(elements, dtype=like.dtype, device="cpu")
@@ -147,8 +151,10 @@ def store(host: torch.Tensor, tensor: torch.Tensor) -> None:
 def packed(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """One tensor of one dimension that the engine can use, with the values of all tensors in sequence.
 
-    Raises ValueError if their types differ.
+    Raises ValueError if their types differ, or if one cannot be read.
     """
+    for tensor in tensors:
+        usable(tensor)
     if len({t.dtype for t in tensors}) > 1:
         raise ValueError(f"the tensors must have one type, but have {sorted({str(t.dtype) for t in tensors})}")
     _check_no_capture(tensors[0])
