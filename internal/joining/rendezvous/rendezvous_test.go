@@ -436,7 +436,7 @@ func TestLauncherLost(t *testing.T) {
 		t.Errorf("afterwards: %v", err)
 	}
 	s.OnLost(func(err error) { lost <- err })
-	if text := (<-lost).Error(); text != "the launcher is gone" {
+	if text := (<-lost).Error(); !strings.HasPrefix(text, "the launcher is gone") {
 		t.Errorf("the error is %q", text)
 	}
 }
@@ -456,10 +456,10 @@ func TestServingRankLost(t *testing.T) {
 		srv.Close()
 		lost := make(chan error, 1)
 		s.OnLost(func(err error) { lost <- err })
-		if err := <-lost; !errors.Is(err, ErrLost) || err.Error() != want {
+		if err := <-lost; !errors.Is(err, ErrLost) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q, want %q", err, want)
 		}
-		if _, err := s.Ask(bounded(t)); err == nil || !strings.HasSuffix(err.Error(), want) {
+		if _, err := s.Ask(bounded(t)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a question: %q, want %q", err, want)
 		}
 	}
