@@ -436,3 +436,14 @@ def test_ranks_that_differ():
         layer(torch.tensor([1])).sum().backward()
     layer.lr = 1.0
     layer(torch.tensor([1])).sum().backward()
+
+
+def test_another_default_type():
+    torch.set_default_dtype(torch.float64)
+    try:
+        layer = hvd.ShardedEmbedding(4, name="default type")
+        rows = layer(torch.tensor([1, 2, 2]))
+        (rows.sum() + layer(torch.tensor([2, 3])).sum()).backward()
+        assert rows.dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -23,7 +23,7 @@ _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 _backward_pass: Optional[Callable[[], int]] = getattr(torch._C, "_current_graph_task_id", None)
 
 # An input for autograd, which would not record a function of integers.
-_anchor = torch.zeros((), requires_grad=True)
+_anchor = torch.zeros((), requires_grad=True, device="cpu")
 
 
 class _Training:
@@ -70,7 +70,7 @@ class _Training:
         if len(came) > 1:
             keys = torch.cat([use.distinct() for use, _ in came])
             lookup, index = look_up(self.table, keys, None)
-            gradients = torch.zeros(lookup.distinct, self.table.dim)
+            gradients = torch.zeros(lookup.distinct, self.table.dim, dtype=torch.float32, device="cpu")
             gradients.index_add_(0, index, torch.cat([g[: use.lookup.distinct] for use, g in came]))
         if self.factor != 1.0:
             gradients = gradients * self.factor
@@ -127,7 +127,8 @@ class _Use:
 
     def distinct(self) -> torch.Tensor:
         """The distinct keys, in the order of their rows."""
-        places = torch.empty(self.lookup.distinct + 1, dtype=torch.int64)  # the last one is the padding's
+        # The last place is the padding's.
+        places = torch.empty(self.lookup.distinct + 1, dtype=torch.int64, device="cpu")
         places[self._index] = self._keys
         return places[:-1]
 
@@ -163,7 +164,9 @@ class _Pulled:
     def __init__(self, keys: torch.Tensor, table: _tables.Table, padding: Optional[int], trains: bool) -> None:
         self.keys, self.trains = keys, trains
         self.lookup, self.index = look_up(table, keys, padding)
-        self.rows = torch.empty(self.lookup.distinct + (padding is not None), table.dim)
+        self.rows = torch.empty(
+            self.lookup.distinct + (padding is not None), table.dim, dtype=torch.float32, device="cpu"
+        )
         if padding is not None:
             self.rows[-1].zero_()
         self.pending = self.lookup.pull(self.rows.data_ptr(), not trains, self.rows)
@@ -209,7 +212,8 @@ class _Sharded(torch.nn.Module):
         self.dim, self.num_embeddings, self.padding_idx = dim, num_embeddings, padding_idx
         self._table = _tables.Table(
             name, dim, num_embeddings, optimizer, lr, seed, init, number,
-            lambda: allreduce(torch.zeros(1), name=f"table.{name}", process_set=process_set), scale=scale, **options,
+            lambda: allreduce(torch.zeros(1, device="cpu"), name=f"table.{name}", process_set=process_set),
+            scale=scale, **options,
         )  # fmt: skip
         self._training = _Training(self._table, op, process_set.size() or 1, scaling)
         self._ahead: Optional[_Pulled] = None
