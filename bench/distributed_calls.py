@@ -9,11 +9,10 @@ prints.
 
 import argparse
 import gc
-import statistics
 
 import torch
 import torch.distributed as dist
-from paired import order, ratio
+from paired import cells, order
 from python_calls import clocks, since
 
 import horovod.torch as hvd
@@ -89,14 +88,8 @@ def main():
         print("| | wall, µs: short | long | ratio | A/A | processor, µs: short | long | ratio | A/A |")
         print("|---|---|---|---|---|---|---|---|---|")
         for row in measured:
-            cells = []
-            for clock in range(2):
-                short, long, again = ([spent[clock] for spent in times[row, way]] for way in WAYS)
-                cells += [f"{statistics.median(each):.2f}, {min(each):.2f}" for each in (short, long)]
-                for one in (short, again):
-                    middle, low, high = ratio(one, long)
-                    cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
-            print(f"| {row} | {' | '.join(cells)} |")
+            by_clock = [cells(*([spent[clock] for spent in times[row, way]] for way in WAYS)) for clock in range(2)]
+            print(f"| {row} | {' | '.join(by_clock[0] + by_clock[1])} |")
     native.enable(True)
     dist.barrier()
     dist.destroy_process_group()

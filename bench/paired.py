@@ -53,3 +53,12 @@ def table(title, seconds, base):
             middle, low, high = ratio(all_seconds, seconds[base])
             cells += [f"{middle:.2f}", f"{low:.2f} to {high:.2f}"]
         print(f"| {name} | {' | '.join(cells)} |")
+
+
+def cells(way, other, again):
+    """The cells of a table's row: medians and the least of ``way`` and ``other``, their ratio, and that of A/A."""
+    each = [f"{statistics.median(times):.2f}, {min(times):.2f}" for times in (way, other)]
+    for one in (way, again):
+        middle, low, high = ratio(one, other)
+        each.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
+    return each

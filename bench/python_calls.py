@@ -15,13 +15,12 @@ import argparse
 import gc
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from paired import order, ratio
+from paired import cells, order
 
 ROOT = Path(__file__).resolve().parent.parent
 FRAMEWORKS = ("torch", "tensorflow", "jax")
@@ -149,14 +148,8 @@ def in_job(args):
         print("| | wall, µs: compiled | without | ratio | A/A | processor, µs: compiled | without | ratio | A/A |")
         print("|---|---|---|---|---|---|---|---|---|")
         for row in rows:
-            cells = []
-            for clock in range(2):
-                compiled, without, again = ([spent[clock] for spent in times[row, way]] for way in WAYS)
-                cells += [f"{statistics.median(each):.2f}, {min(each):.2f}" for each in (compiled, without)]
-                for one in (compiled, again):
-                    middle, low, high = ratio(one, without)
-                    cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
-            print(f"| {row} | {' | '.join(cells)} |")
+            by_clock = [cells(*([spent[clock] for spent in times[row, way]] for way in WAYS)) for clock in range(2)]
+            print(f"| {row} | {' | '.join(by_clock[0] + by_clock[1])} |")
     hvd.shutdown()
 
 

@@ -72,7 +72,7 @@ func (c *curves) printSmall(most int) error {
 	return nil
 }
 
-// What rows are about.
+// The parts of the simulation that a row can belong to.
 const (
 	usualJourney   = "agreement, then data"
 	oneJourney     = "data with the marks"

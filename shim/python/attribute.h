@@ -25,7 +25,7 @@ static inline PyObject *attribute_get(const struct attribute *attribute, PyObjec
   return attribute->get(attribute->descriptor, object, (PyObject *)object->ob_type);
 }
 
-/* False with an exception if that fails. What the attribute was is given back: other code may run. */
+/* False with an exception if that fails. The old value is released, so other code may run. */
 static inline bool attribute_set(const struct attribute *attribute, PyObject *object, PyObject *value) {
   return attribute->set(attribute->descriptor, object, value) == 0;
 }

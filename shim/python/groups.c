@@ -21,7 +21,7 @@ static struct pool pool;
 static PyObject *adrift; /* dict: its keys are operations that nobody else holds */
 static PyObject *str_flags, *str_keeps;
 
-/* What the caller has given, and what follows from it. */
+/* The caller's arguments, and what follows from them. */
 struct call {
   PyObject *source, *target; /* both None, or plain tensors, perhaps the same one */
   struct view input, output;

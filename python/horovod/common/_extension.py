@@ -21,7 +21,7 @@ from horovod.common import _cells, _lib
 FILE_NAME = "libgorovod_python.so"
 VARIABLE = "GOROVOD_PURE_PYTHON"
 
-# What the extension calls of libgorovod.so, in the order of shim/python/cells.h.
+# The functions of libgorovod.so that the extension calls, in the order of shim/python/cells.h.
 _FUNCTIONS = ("enqueue", "enqueue_group", "wait", "received_splits", "release", "output", "given_output")
 
 

@@ -32,7 +32,7 @@ _Tensor = ops.EagerTensor
 _COMBINED = frozenset((tf.uint8, tf.int8, tf.int32, tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64))
 _MOVED = _COMBINED | {tf.uint16, tf.int16}
 
-# What the shim's kernels make of a status; see shim/tensorflow/collectives.c.
+# The errors that the shim's kernels raise for a status; see shim/tensorflow/collectives.c.
 _ERRORS: dict[int, Any] = {
     _lib.PRECONDITION_ERROR: tf.errors.FailedPreconditionError,
     _lib.ABORTED: tf.errors.AbortedError,
