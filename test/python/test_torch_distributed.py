@@ -643,6 +643,7 @@ def test_alltoall_of_other_rows_though_as_many(wait):
     dist.barrier()
 
 
+@several()
 def test_messages_of_the_wrong_size():
     if rank() == 0:
         dist.send(torch.ones(3), 1, tag=9)

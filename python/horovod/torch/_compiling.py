@@ -75,8 +75,14 @@ def never_trace(module: str) -> None:
 
 
 def _codes(attribute: Any) -> Iterator[CodeType]:
-    """The code of a function, or of a property or method of a class, and that of the functions inside it."""
-    functions = (attribute.fget, attribute.fset) if isinstance(attribute, property) else (attribute,)
+    """The code of a function, property, cached property or method, and that of the functions inside it."""
+    functions: tuple[Any, ...]
+    if isinstance(attribute, property):
+        functions = (attribute.fget, attribute.fset)
+    elif isinstance(attribute, functools.cached_property):
+        functions = (attribute.func,)
+    else:
+        functions = (attribute,)
     for function in functions:
         function = getattr(function, "__func__", function)  # of a static or class method
         code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
