@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -119,6 +120,7 @@ type session struct {
 	events      *events
 	environment func(membership.Start) map[string]string
 	watch       Watch
+	workers     atomic.Int64 // as many have been asked for: they are numbered from 0 on
 }
 
 // run runs the job until it ends, or the input ends.
@@ -171,6 +173,10 @@ func (s *session) obey(lines *lines) error {
 }
 
 func (s *session) take(r Request) error {
+	ofWorker := r.Type == TypeStarted || r.Type == TypeEnded || r.Type == TypeGone
+	if ofWorker && int64(r.Worker) >= s.workers.Load() {
+		return fmt.Errorf("%s: worker %d has not been asked for", r.Type, r.Worker)
+	}
 	switch r.Type {
 	case TypeHosts:
 		s.driver.Offer(r.Hosts)
@@ -192,6 +198,7 @@ func (s *session) take(r Request) error {
 }
 
 func (s *session) start(a membership.Start) {
+	s.workers.Store(max(s.workers.Load(), int64(a.Worker)+1)) // only the driver's goroutine calls this
 	s.events.send(Event{Type: Start, Worker: &a.Worker, Host: a.Host, Slot: &a.Slot, Environment: s.environment(a)})
 }
 
