@@ -85,8 +85,8 @@ func rank() error {
 	return nil
 }
 
-// waitForSleeper lets the ranks wait for the sleeper, again until the trace is clear. Then the sleeper prints the name
-// of the tensor.
+// waitForSleeper lets the ranks wait for the sleeper, again until the trace is clear: every rank has waited as long as
+// the sleeper slept. Then the sleeper prints the name of the tensor.
 func waitForSleeper(ctx context.Context, n, round int) error {
 	for try := range tries {
 		name := fmt.Sprintf("slept.%d.%d", round, try)
@@ -97,15 +97,21 @@ func waitForSleeper(ctx context.Context, n, round int) error {
 		if err := hvd.Allreduce(ctx, name, make([]float32, 10)); err != nil {
 			return err
 		}
-		isClear := []float32{0}
-		if n == sleeper && time.Since(began) < prompt {
-			isClear[0] = 1
-			fmt.Println(name)
+		expected := sleep
+		if n == sleeper {
+			expected = 0
 		}
-		if err := hvd.Allreduce(ctx, "clear", isClear); err != nil {
+		clear := []float32{0}
+		if (time.Since(began) - expected).Abs() < prompt {
+			clear[0] = 1
+		}
+		if err := hvd.Allreduce(ctx, "clear", clear); err != nil {
 			return err
 		}
-		if isClear[0] > 0 {
+		if clear[0] == 1 { // the mean: for all ranks
+			if n == sleeper {
+				fmt.Println(name)
+			}
 			return nil
 		}
 	}
