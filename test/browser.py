@@ -6,8 +6,10 @@ import base64
 import json
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,19 @@ class Browser:
         if "exceptionDetails" in told:
             raise RuntimeError(f"{expression}: {told['exceptionDetails']}")
         return told["result"].get("value")
+
+    def pixel(self, x: float, y: float) -> tuple[int, int, int]:
+        """Red, green and blue of the page at a place."""
+        clip = {"x": x, "y": y, "width": 1, "height": 1, "scale": 1}
+        png = base64.b64decode(self.do("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"])
+        data, at = b"", 8
+        while at < len(png):  # a chunk has its length, its kind, the data and a checksum
+            (length,) = struct.unpack(">I", png[at : at + 4])
+            if png[at + 4 : at + 8] == b"IDAT":
+                data += png[at + 8 : at + 8 + length]
+            at += length + 12
+        _, red, green, blue = zlib.decompress(data)[:4]  # no filter changes the first pixel
+        return red, green, blue
 
     def picture(self, file: Path, x: float = 0, y: float = 0, width: float = 0, height: float = 0) -> None:
         """Writes a picture of the page, or of a part of it, as PNG."""
