@@ -182,9 +182,10 @@ typedef struct gorovod_op {
   const void *input;
   /* Allreduce and broadcast: as large as input. It may equal input, but not overlap with it.
    * Reducescatter: room for this member's rows. These are shape[0] / size, and one more for the first
-   * shape[0] % size members. Or NULL.
+   * shape[0] % size members. It may be these rows of input itself, which stays as it is elsewhere. Or NULL.
    * Reduce: on the root as for allreduce; that of the other ranks may be NULL, and stays as it is.
-   * Allgather and alltoall: NULL. For NULL the engine calls alloc, or owns the output itself. */
+   * Allgather and alltoall: NULL. For NULL the engine calls alloc, or owns the output itself. The input of an allgather
+   * may be this member's rows of what alloc returns. */
   void *output;
   /* Optional: allocates the output once its shape is known. A NULL result fails the operation. It runs on a thread
    * of the engine or of a waiter, and must not call this library. */
@@ -448,6 +449,8 @@ int gorovod_usable_nccl(int calls);
 /* How many rows of a reducescatter of rows rows the given rank of a process set of that size gets; -1 for impossible
  * arguments. */
 int64_t gorovod_share(int64_t rows, int rank, int size);
+/* The first of those rows, counted from 0; -1 for impossible arguments. */
+int64_t gorovod_share_begin(int64_t rows, int rank, int size);
 /* A digest of 128 bits (XXH3) of memory, the same on every machine, for comparing what ranks have. It does not keep out
  * who wants two contents to look alike. */
 void gorovod_digest(const void *data, size_t bytes, uint64_t digest[2]);

@@ -151,6 +151,14 @@ func goShare(rows C.int64_t, rank, size C.int) C.int64_t {
 	return C.int64_t(operation.Share(int64(rows), int(rank), int(size)))
 }
 
+//export goShareBegin
+func goShareBegin(rows C.int64_t, rank, size C.int) C.int64_t {
+	if rows < 0 || rank < 0 || rank >= size {
+		return -1
+	}
+	return C.int64_t(operation.Begin(int64(rows), int(rank), int(size)))
+}
+
 //export goCounters
 func goCounters(values *C.int64_t, n C.int) C.int {
 	w := process.World()

@@ -645,6 +645,10 @@ void gorovod_lookup_release(int64_t lookup) {
 
 int64_t gorovod_share(int64_t rows, int rank, int size) { return is_child() ? -1 : goShare(rows, rank, size); }
 
+int64_t gorovod_share_begin(int64_t rows, int rank, int size) {
+  return is_child() ? -1 : goShareBegin(rows, rank, size);
+}
+
 void gorovod_digest(const void *data, size_t bytes, uint64_t digest[2]) {
   if (is_child()) {
     digest[0] = digest[1] = 0;

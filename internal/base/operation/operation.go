@@ -79,7 +79,8 @@ type Descriptor struct {
 	Absent Absence
 	Advice string // for a user who meets the failure of NeedsAll
 
-	// Fuses says that several operations that agree on all fields but the shape can run as one. Tables may differ, too.
+	// Fuses says that several operations that agree on all fields but the shape can run as one, of several parts.
+	// Tables may differ, too.
 	Fuses bool
 	// Repeats says that a mark on the board can ask for an operation on which the ranks have agreed before.
 	Repeats bool

@@ -64,7 +64,8 @@ var table = map[Kind]Descriptor{
 	Allgather: {
 		Name: "Allgather", Label: "ALLGATHER", Role: Collective, Agree: Rows | Tail, Output: OfAll,
 		Activity: "GLOO_ALLGATHER", Alike: "allgather", Types: allTypes,
-		Absent: NeedsAll, Advice: " Specify sparse_to_dense=True if using DistributedOptimizer", Repeats: true,
+		Absent: NeedsAll, Advice: " Specify sparse_to_dense=True if using DistributedOptimizer",
+		Fuses: true, Repeats: true,
 	},
 	Broadcast: {
 		Name: "Broadcast", Label: "BROADCAST", Role: Collective, Agree: Shape | Root, Output: LikeInput,
@@ -80,7 +81,7 @@ var table = map[Kind]Descriptor{
 		Name: "Reducescatter", Label: "REDUCESCATTER", Role: Collective, Agree: Shape | Rows | Factors | Op,
 		Output: OwnRows, Activity: "GLOO_REDUCESCATTER", Alike: "reducescatter",
 		Ops: elementwise | bits, Types: allTypes,
-		Absent: NeedsAll, Repeats: true, PrescaleFused: true, AverageInPostscale: true,
+		Absent: NeedsAll, Fuses: true, Repeats: true, PrescaleFused: true, AverageInPostscale: true,
 	},
 	Reduce: {
 		Name: "Reduce", Label: "REDUCE", Role: Collective, Agree: Shape | Factors | Op | Root, Output: OnRootOnly,

@@ -61,7 +61,7 @@ func (c *Communicator) OpenLane(ctx context.Context, tag int, ranks []int, o col
 	}
 	m := newMessages(own)
 	l := &Lane{overMessages: collective.NewLane(&transport.Lane{Comm: m}, o), communicator: own, messages: m,
-		deterministic: o.Deterministic}
+		packing: collective.Packing{Rank: own.rank}, deterministic: o.Deterministic}
 	l.op.init(l)
 	return l, nil
 }

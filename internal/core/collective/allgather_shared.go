@@ -5,32 +5,47 @@ import (
 	"github.com/gorovod/gorovod/internal/observe/feed"
 )
 
-// allgatherShared is the allgather in shared memory. Chunk k holds the bytes [k×ChunkBytes, (k+1)×ChunkBytes) of each
-// member's contribution. The longest contribution decides how many chunks there are. A member with nothing left takes
-// part with empty chunks.
+// allgatherShared is the allgather in shared memory, of one part or of several: see dealt. Chunk k holds the same range
+// of each member's region. The longest region decides how many chunks there are. A member with nothing left takes part
+// with empty chunks. The parts are read and written where they are.
 //
 // Steps: one synchronisation a chunk, overlapped between chunks. Bytes: each
-// member copies its contribution into shared memory and all contributions out
-// of it. Always chosen over Shared.
+// member copies its region into shared memory and all regions out of it.
+// Chosen over Shared, unless the members copy one another's memory.
 type allgatherShared struct {
 	lane      *Lane
-	in, out   []byte
+	todo      layout // of pieces
+	count     int    // of parts
 	base      uint64
+	width     int // of a chunk
 	chunks    int
 	kin, kout int // chunks that this member has finished with each step
+	pin       int // the first piece that may reach into the next chunk to copy in
 }
 
-// start reads the contributions' places from l.offsets.
-func (a *allgatherShared) start(l *Lane, in, out []byte) Op {
+// start reads the regions from l.offsets.
+func (a *allgatherShared) start(l *Lane, todo layout) Op {
 	longest := 0
 	for m := range l.size {
 		longest = max(longest, l.offsets[m+1]-l.offsets[m])
 	}
-	chunks := ceilDiv(longest, l.shared.ChunkBytes())
-	l.sent[feed.ByMemory] += uint64(len(in))
-	*a = allgatherShared{lane: l, in: in, out: out, base: l.chunks(chunks), chunks: chunks}
+	count := len(todo.parts) / l.size
+	*a = allgatherShared{lane: l, todo: todo, count: count, pin: l.rank * count}
+	a.width = min(l.shared.ChunkBytes(), max(leastGathered, l.chunkLimit/l.size/lineBytes*lineBytes))
+	a.chunks = ceilDiv(longest, a.width)
+	a.base = l.chunks(a.chunks)
+	for m := range l.size {
+		l.cursors[m] = m * count
+	}
+	for i := range count {
+		l.sent[feed.ByMemory] += uint64(todo.parts[a.pin+i].Bytes)
+	}
 	return a
 }
+
+// leastGathered is the least that a chunk holds of a region, in bytes, if a staging buffer is as large. So the copies
+// of a chunk cost more than its synchronisation.
+const leastGathered = 64 << 10
 
 func (a *allgatherShared) Advance() (bool, error) {
 	l := a.lane
@@ -52,26 +67,40 @@ func (a *allgatherShared) Advance() (bool, error) {
 	return true, nil
 }
 
-// chunk is the range of a contribution of length bytes that chunk k holds.
-func (a *allgatherShared) chunk(k, length int) (lo, hi int) {
-	size := a.lane.shared.ChunkBytes()
-	lo = min(k*size, length)
-	return lo, min(lo+size, length)
+// chunk is the range of the layout that chunk k holds of member m's region.
+func (a *allgatherShared) chunk(m, k int) (lo, hi int) {
+	begin, end := a.lane.offsets[m], a.lane.offsets[m+1]
+	lo = min(begin+k*a.width, end)
+	return lo, min(lo+a.width, end)
 }
 
 func (a *allgatherShared) copyIn(k int) {
-	l := a.lane
-	lo, hi := a.chunk(k, len(a.in))
-	deliver(l.delivery.streamed, l.shared.Buffer(l.rank, a.base+uint64(k)), a.in[lo:hi])
-	copyTo(a.out[l.offsets[l.rank]:][lo:hi], a.in[lo:hi])
+	l, t := a.lane, &a.todo
+	buffer := l.shared.Buffer(l.rank, a.base+uint64(k))
+	lo, hi := a.chunk(l.rank, k)
+	a.pin = t.first(a.pin, lo)
+	for i := a.pin; i < (l.rank+1)*a.count && t.starts[i] < hi; i++ {
+		b, e := t.within(i, lo, hi)
+		t.deliverIn(l.delivery.streamed, buffer[b-lo:], i, b, e)
+		if t.parts[i].Out != nil {
+			copyTo(t.out(i, b, e), t.in(i, b, e))
+		}
+	}
 }
 
 func (a *allgatherShared) copyOut(k int) {
-	l := a.lane
+	l, t := a.lane, &a.todo
 	for m := range l.size {
-		if m != l.rank {
-			lo, hi := a.chunk(k, l.offsets[m+1]-l.offsets[m])
-			copy(a.out[l.offsets[m]:][lo:hi], l.shared.Buffer(m, a.base+uint64(k)))
+		if m == l.rank {
+			continue
+		}
+		buffer := l.shared.Buffer(m, a.base+uint64(k))
+		lo, hi := a.chunk(m, k)
+		i := t.first(l.cursors[m], lo)
+		l.cursors[m] = i
+		for ; i < (m+1)*a.count && t.starts[i] < hi; i++ {
+			b, e := t.within(i, lo, hi)
+			t.copyOut(buffer[b-lo:e-lo], i, b, e)
 		}
 	}
 }

@@ -20,11 +20,18 @@ func (a *allreduceLocal) Advance() (bool, error) {
 	srcs := a.lane.srcs[:1]
 	for i := range s.parts {
 		p := &s.parts[i]
+		if p.Out == nil {
+			continue // nobody wants it
+		}
 		if err := a.lane.inspectRange(i, p.In, 0, len(p.In)); err != nil {
 			return false, err
 		}
 		srcs[0] = p.In
-		if s.prescale != 1 {
+		switch {
+		case p.In == nil:
+			clear(p.Out)
+			srcs[0] = p.Out
+		case s.prescale != 1:
 			reduce.Scale(s.dt, p.Out, p.In, s.prescale)
 			srcs[0] = p.Out
 		}

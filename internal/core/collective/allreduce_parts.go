@@ -5,12 +5,16 @@ import (
 	"github.com/gorovod/gorovod/internal/core/reduce"
 )
 
-// Part is one of the tensors that AllreduceParts reduces together.
+// Part is one of the tensors of an operation that several share.
 type Part struct {
 	// In and Out are the same memory or do not overlap. They overlap no memory of another part. A member without the
 	// tensor has neither, and takes part with zeros.
+	//
+	// In a reducescatter Out is shorter, and may be this member's share of In. In an allgather In is shorter, and may
+	// be this member's share of Out. In both a member without Out drops the result.
 	In, Out []byte
-	// Bytes is the length of In and Out, the same on all members.
+	// Bytes is the length of In and, but for a reducescatter and an allgather, of Out: the same on all members, but for
+	// an allgather.
 	Bytes int
 }
 
@@ -128,7 +132,7 @@ func (s *layout) within(i, lo, hi int) (from, to int) {
 // direct reports that part i is reduced from its own memory to its own memory.
 func (s *layout) direct(i int) bool {
 	p := &s.parts[i]
-	return p.In != nil && (p.Bytes >= directBytes || len(s.parts) == 1)
+	return p.In != nil && p.Out != nil && (p.Bytes >= directBytes || len(s.parts) == 1)
 }
 
 // in and out are the range [from, to) of the layout, which is within part i.
@@ -158,5 +162,27 @@ func (s *layout) deliverIn(streamed bool, dst []byte, i, from, to int) {
 func (s *layout) copyOut(src []byte, i, from, to int) {
 	if s.parts[i].Out != nil {
 		copy(s.out(i, from, to), src)
+	}
+}
+
+// reduceDirect reduces the range [from, to) of the layout, which is within the direct part i, to the output. srcs are
+// the members' inputs; that of member rank, this one, is not there.
+func (s *layout) reduceDirect(srcs [][]byte, rank, i, from, to int) {
+	out := s.out(i, from, to)
+	if srcs[rank] = s.in(i, from, to); s.prescale != 1 {
+		s.copyIn(out, i, from, to)
+		srcs[rank] = out
+	}
+	reduce.Reduce(s.dt, s.op, out, srcs, s.postscale)
+}
+
+// reduceStaged reduces the range [from, to) of the layout, which belongs to the parts from first to end-1, in the
+// memory of srcs[rank], and copies the results to the outputs.
+func (s *layout) reduceStaged(srcs [][]byte, rank, first, end, from, to int) {
+	own := srcs[rank]
+	reduce.Reduce(s.dt, s.op, own, srcs, s.postscale)
+	for i := first; i < end; i++ {
+		b, e := s.within(i, from, to)
+		s.copyOut(own[b-from:e-from], i, b, e)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/gorovod/gorovod/internal/core/reduce"
 	"github.com/gorovod/gorovod/internal/core/transport"
 )
 
@@ -207,7 +206,7 @@ func (a *allreduceSharedPipelined) reduceShare(k int) error {
 		for i++; i < len(s.parts) && s.starts[i] < to && !s.direct(i) && e-b < blockBytes; i++ {
 			_, e = s.within(i, from, to)
 		}
-		a.reduceStaged(k, lo, first, i, b, e)
+		s.reduceStaged(a.sources(k, b-lo, e-lo), a.lane.rank, first, i, b, e)
 	}
 	return nil
 }
@@ -232,29 +231,12 @@ func (a *allreduceSharedPipelined) reducePart(k, lo, i, from, to int) error {
 				return err
 			}
 		}
-		srcs, out := a.sources(k, from-lo, end-lo), s.out(i, from, end)
+		srcs := a.sources(k, from-lo, end-lo)
 		own := srcs[rank] // only the result goes there
-		if srcs[rank] = s.in(i, from, end); s.prescale != 1 {
-			s.copyIn(out, i, from, end)
-			srcs[rank] = out
-		}
-		reduce.Reduce(s.dt, s.op, out, srcs, s.postscale)
-		deliver(a.streamed, own, out)
+		s.reduceDirect(srcs, rank, i, from, end)
+		deliver(a.streamed, own, s.out(i, from, end))
 	}
 	return nil
-}
-
-// reduceStaged reduces the range [from, to) of the layout, which belongs to the parts from first to end-1, in the
-// buffer of chunk k, which starts at lo.
-func (a *allreduceSharedPipelined) reduceStaged(k, lo, first, end, from, to int) {
-	s := &a.todo
-	srcs := a.sources(k, from-lo, to-lo)
-	own := srcs[a.lane.rank]
-	reduce.Reduce(s.dt, s.op, own, srcs, s.postscale)
-	for i := first; i < end; i++ {
-		b, e := s.within(i, from, to)
-		s.copyOut(own[b-from:e-from], i, b, e)
-	}
 }
 
 func (a *allreduceSharedPipelined) copyOut(k int) {

@@ -21,7 +21,11 @@ import (
 // that stays in this member's second-level cache. Each page costs the kernel 0.1 µs. Chosen from singleBytes on, if all
 // members can copy all of the memory, and member 0 has found it faster than allreduceSharedPipelined: see copyTrial.
 //
-// Inspection: a member's input is in the cache of the members that copy from it, so these look at it, block by block:
+// It is also the reducescatter of large data, without the copies to the others' outputs, and the allgather, in which
+// each member copies its own input to all outputs. Then a member's share is the region of its pieces: see dealt.
+//
+// Inspection, of an allreduce only: a member's input is in the cache of the members that copy from it, so these look at
+// it, block by block:
 //
 //	reduce    each member stops at the first of its blocks in which some input is not sound. It writes the place into
 //	          its table. No output has changed from there to the end of its share.
@@ -29,8 +33,15 @@ import (
 //	          elements, which are still there, and tells its Inspector.
 //	go on     when all have done so, they reduce what is left without an inspection.
 type allreduceSharedSingle struct {
-	lane  *Lane
-	todo  layout
+	lane *Lane
+	kind Kind   // Allreduce, Reducescatter or Allgather
+	all  layout // the whole layout, the same on all members
+	todo layout // of which this member makes its share: all, or the region of its pieces
+	// told are the parts whose addresses the members exchange, as many as todo has. Part i of todo begins skips[i]
+	// bytes behind the address of told[i]; nil: at the address.
+	told  []Part
+	skips []int
+	trial *copyTrial
 	chunk uint64
 	step  int
 	stuck bool // the network is aborted, or about to be
@@ -64,7 +75,7 @@ const (
 // maySingleCopy reports that the members should exchange the addresses of their parts. The answer is the same on all
 // members.
 func (l *Lane) maySingleCopy(n, parts int) bool {
-	if l.single == nil || l.copyTrial.impossible || n < singleBytes || n < crowdedBytes && l.single.Crowded() {
+	if l.single == nil || l.cannotCopy || n < singleBytes || n < crowdedBytes && l.single.Crowded() {
 		return false
 	}
 	return n/parts >= singlePart && tableBytes(parts) <= l.shared.ChunkBytes()
@@ -95,9 +106,24 @@ const (
 )
 
 func (a *allreduceSharedSingle) start(l *Lane, s layout) Op {
-	*a = allreduceSharedSingle{lane: l, todo: s, chunk: l.chunks(1), own: a.own[:0], theirs: a.theirs[:0],
-		inspects: l.inspect != nil}
+	*a = allreduceSharedSingle{lane: l, kind: Allreduce, all: s, todo: s, told: s.parts, trial: &l.copyTrial,
+		chunk: l.chunks(1), own: a.own[:0], theirs: a.theirs[:0], skips: a.skips[:0], inspects: l.inspect != nil}
 	a.last = a.chunk
+	return a
+}
+
+// startDealt begins a reducescatter or an allgather of parts, whose pieces are laid out in s.
+func (a *allreduceSharedSingle) startDealt(l *Lane, kind Kind, s layout, parts []Part, t *copyTrial) Op {
+	*a = allreduceSharedSingle{lane: l, kind: kind, all: s, todo: l.region(s), told: parts, trial: t,
+		chunk: l.chunks(1), own: a.own[:0], theirs: a.theirs[:0], skips: a.skips[:0]}
+	a.last = a.chunk
+	for i := range parts {
+		skip := 0
+		for m := range l.rank {
+			skip += s.parts[m*len(parts)+i].Bytes
+		}
+		a.skips = append(a.skips, skip)
+	}
 	return a
 }
 
@@ -126,7 +152,7 @@ func (a *allreduceSharedSingle) Advance() (bool, error) {
 		if !a.agreed() {
 			l.publish(transport.Mid, a.chunk+1)
 			l.publish(transport.Out, a.chunk+1)
-			a.then = l.allreducePipelined.start(l, a.todo)
+			a.then = a.staged()
 			return a.Advance()
 		}
 		a.deal()
@@ -182,6 +208,18 @@ func (a *allreduceSharedSingle) Advance() (bool, error) {
 	return true, nil
 }
 
+// staged begins the same operation through staging buffers.
+func (a *allreduceSharedSingle) staged() Op {
+	switch l := a.lane; a.kind {
+	case Reducescatter:
+		return l.reducescatterShared.start(l, a.all)
+	case Allgather:
+		return l.allgatherShared.start(l, a.all)
+	default:
+		return l.allreducePipelined.start(l, a.all)
+	}
+}
+
 func addressOf(p []byte) uintptr {
 	if len(p) == 0 {
 		return 0
@@ -191,18 +229,24 @@ func addressOf(p []byte) uintptr {
 
 // tell fills this member's table.
 func (a *allreduceSharedSingle) tell() {
-	l, s := a.lane, &a.todo
-	table := l.shared.Buffer(l.rank, a.chunk)[:tableBytes(len(s.parts))]
+	l := a.lane
+	table := l.shared.Buffer(l.rank, a.chunk)[:tableBytes(len(a.told))]
 	a.own = a.own[:0]
-	for i, p := range s.parts {
+	for i, p := range a.told {
 		in, out := addressOf(p.In), addressOf(p.Out)
+		switch a.kind { // others do not touch the rest
+		case Reducescatter:
+			out = 0
+		case Allgather:
+			in = 0
+		}
 		entry := table[tableParts+16*i:]
 		binary.NativeEndian.PutUint64(entry[tableIn:], uint64(in))
 		binary.NativeEndian.PutUint64(entry[tableOut:], uint64(out))
 		if out != 0 {
 			a.own = append(a.own, transport.Span{Addr: out, Bytes: uintptr(len(p.Out))})
 		}
-		if in != out {
+		if in != out && in != 0 {
 			a.own = append(a.own, transport.Span{Addr: in, Bytes: uintptr(len(p.In))})
 		}
 	}
@@ -215,7 +259,7 @@ func (a *allreduceSharedSingle) tell() {
 	}
 	binary.NativeEndian.PutUint64(table[tableVerdict:], uint64(verdict))
 	if l.rank == 0 {
-		a.way = l.copyTrial.next(s.length())
+		a.way = a.trial.next(a.all.length())
 		binary.NativeEndian.PutUint64(table[tableWay:], uint64(a.way))
 	}
 }
@@ -228,14 +272,14 @@ func (a *allreduceSharedSingle) agreed() bool {
 		switch binary.NativeEndian.Uint64(l.shared.Buffer(m, a.chunk)[tableVerdict:]) {
 		case copiesAll:
 		case copiesNone:
-			l.copyTrial.impossible = true
+			l.cannotCopy = true
 			agreed = false
 		default:
 			agreed = false
 		}
 	}
 	way := copyWay(binary.NativeEndian.Uint64(l.shared.Buffer(0, a.chunk)[tableWay:]))
-	l.copyTrial.told(a.todo.length(), way)
+	a.trial.told(a.all.length(), way)
 	if agreed && a.way.timed() {
 		a.began = time.Now()
 	}
@@ -245,7 +289,7 @@ func (a *allreduceSharedSingle) agreed() bool {
 // timed ends an operation that member 0 has timed.
 func (a *allreduceSharedSingle) timed() {
 	if !a.began.IsZero() {
-		a.lane.copyTrial.took(a.way, a.todo.length(), time.Since(a.began))
+		a.trial.took(a.way, a.all.length(), time.Since(a.began))
 	}
 }
 
@@ -254,13 +298,16 @@ func (a *allreduceSharedSingle) deal() {
 	l, s := a.lane, &a.todo
 	l.single.Expose(a.own)
 	a.block = max(lineBytes, l.copyBytes/l.size/lineBytes*lineBytes)
-	if len(l.scratch) < l.size*a.block {
+	if a.kind != Allgather && len(l.scratch) < l.size*a.block {
 		clear(l.temporary(l.size * a.block)) // this brings its pages into memory
 	}
 	if !a.began.IsZero() { // the costs of the first use are over
 		a.began = time.Now()
 	}
-	a.at, a.end = share(s.length(), l.size, l.rank)
+	a.at, a.end = s.starts[0], s.length()
+	if a.kind == Allreduce {
+		a.at, a.end = share(s.length(), l.size, l.rank)
+	}
 	a.part = s.first(0, a.at)
 }
 
@@ -276,7 +323,7 @@ func (a *allreduceSharedSingle) reduceBlock() bool {
 	if end < len(s.parts) {
 		hi = min(hi, s.starts[end])
 	}
-	for d := 1; d < l.size; d++ {
+	for d := 1; d < l.size && a.kind != Allgather; d++ {
 		if !a.pull((l.rank+d)%l.size, lo, hi, end) {
 			return false
 		}
@@ -287,7 +334,7 @@ func (a *allreduceSharedSingle) reduceBlock() bool {
 	for i := a.part; i < end; i++ {
 		a.reducePiece(lo, hi, i)
 	}
-	for d := 1; d < l.size; d++ {
+	for d := 1; d < l.size && a.kind != Reducescatter; d++ {
 		if !a.push((l.rank+d)%l.size, lo, hi, end) {
 			return false
 		}
@@ -372,9 +419,17 @@ func (a *allreduceSharedSingle) scratch(m, lo, from, to int) []byte {
 	return a.lane.scratch[m*a.block:][from-lo : to-lo]
 }
 
-// place is the address of member m's input or output of part i; 0 if it has none.
-func (a *allreduceSharedSingle) place(m, i, field int) uintptr {
-	return uintptr(binary.NativeEndian.Uint64(a.lane.shared.Buffer(m, a.chunk)[tableParts+16*i+field:]))
+// place is the address of the byte at `from` of the layout, which is within part i, in member m's input or output; 0 if
+// it has none.
+func (a *allreduceSharedSingle) place(m, i, field, from int) uintptr {
+	at := uintptr(binary.NativeEndian.Uint64(a.lane.shared.Buffer(m, a.chunk)[tableParts+16*i+field:]))
+	if at == 0 {
+		return 0
+	}
+	if len(a.skips) > 0 {
+		at += uintptr(a.skips[i])
+	}
+	return at + uintptr(from-a.todo.starts[i])
 }
 
 // pull copies member m's input of the parts before end in [lo, hi), prescaled.
@@ -384,10 +439,10 @@ func (a *allreduceSharedSingle) pull(m, lo, hi, end int) bool {
 	for i := a.part; i < end; i++ {
 		from, to := s.within(i, lo, hi)
 		into := a.scratch(m, lo, from, to)
-		if at := a.place(m, i, tableIn); at == 0 {
+		if at := a.place(m, i, tableIn, from); at == 0 {
 			clear(into)
 		} else {
-			a.add(addressOf(into), at+uintptr(from-s.starts[i]), to-from)
+			a.add(addressOf(into), at, to-from)
 		}
 	}
 	if len(a.own) > 0 && !a.lane.single.Pull(m, a.own, a.theirs) {
@@ -413,8 +468,8 @@ func (a *allreduceSharedSingle) push(m, lo, hi, end int) bool {
 	a.own, a.theirs = a.own[:0], a.theirs[:0]
 	for i := a.part; i < end; i++ {
 		from, to := s.within(i, lo, hi)
-		if at := a.place(m, i, tableOut); at != 0 {
-			a.add(addressOf(a.output(lo, i, from, to)), at+uintptr(from-s.starts[i]), to-from)
+		if at := a.place(m, i, tableOut, from); at != 0 {
+			a.add(addressOf(a.result(lo, i, from, to)), at, to-from)
 		}
 	}
 	return len(a.own) == 0 || a.lane.single.Push(m, a.theirs, a.own)
@@ -436,10 +491,24 @@ func (a *allreduceSharedSingle) output(lo, i, from, to int) []byte {
 	return a.todo.out(i, from, to)
 }
 
-// reducePiece reduces part i in [lo, hi).
+// result is this member's memory with the result of that range.
+func (a *allreduceSharedSingle) result(lo, i, from, to int) []byte {
+	if a.kind == Allgather {
+		return a.todo.in(i, from, to)
+	}
+	return a.output(lo, i, from, to)
+}
+
+// reducePiece makes the result of part i in [lo, hi).
 func (a *allreduceSharedSingle) reducePiece(lo, hi, i int) {
 	l, s := a.lane, &a.todo
 	from, to := s.within(i, lo, hi)
+	if a.kind == Allgather {
+		if s.parts[i].Out != nil {
+			copyTo(s.out(i, from, to), s.in(i, from, to))
+		}
+		return
+	}
 	for m := range l.srcs {
 		l.srcs[m] = a.scratch(m, lo, from, to)
 	}

@@ -52,7 +52,8 @@ type Abilities struct {
 	// takes at least, as sent by Way.
 	Counts bool
 	Way    feed.Way
-	// Inspects: an Inspector has an effect on Allreduce, and on Reducescatter and Reduce without a prescale.
+	// Inspects: an Inspector has an effect on Allreduce, on Reducescatter, and on Reduce without a prescale; on the
+	// first two if they have Parts.
 	Inspects bool
 }
 
@@ -63,11 +64,11 @@ type Kind uint8
 const (
 	Allreduce      Kind = iota // DType, Reduce, Wire, Kept, Parts, Prescale, Postscale; from Packing: In and Out
 	Adasum                     // DType, Parts, Prescale, Postscale; from Packing: In and Out, and the parts' Lengths
-	Allgather                  // In, Out, Counts
+	Allgather                  // Parts and Counts; from Packing, and where there is one piece: In and Out, and Counts
 	Broadcast                  // Root, Out (also the input)
 	Alltoall                   // In, Out, Counts (to send), Received
 	AlltoallCounts             // Counts (to send), Received
-	Reducescatter              // DType, Reduce, In, Out, Counts, Prescale, Postscale
+	Reducescatter              // as Allgather, with DType, Reduce, Prescale, Postscale
 	Reduce                     // Root, DType, Reduce, In, Out, Prescale, Postscale
 	Barrier                    // none
 )
@@ -90,8 +91,10 @@ type Arguments struct {
 	Absent bool
 
 	Prescale, Postscale float64
-	Counts, Received    []int64 // an entry for each member
-	Lengths             []int
+	// Counts and Received have an entry for each member. If an Allgather or a Reducescatter has several Parts, the
+	// entries of the first one come first, then those of the second, and so on.
+	Counts, Received []int64
+	Lengths          []int
 	// Stage, if set, is called at each stage of an operation that has Parts.
 	Stage func(Stage)
 	// Inspect, if set, looks at this member's input before any member combines it. Either all members have one, or
@@ -135,7 +138,14 @@ func (l *Lane) Start(a *Arguments) Op {
 		copyTo(a.Out, a.In)
 		return l.Adasum(a.DType, a.Out, a.Lengths, a.Postscale)
 	case Allgather:
-		return l.Allgather(a.In, a.Out, a.Counts)
+		switch {
+		case a.Parts == nil:
+			return l.Allgather(a.In, a.Out, a.Counts)
+		case l.takesParts():
+			a.enter(Moving)
+			return l.AllgatherParts(a.Parts, a.Counts)
+		}
+		return l.packing.Start(l, a)
 	case Broadcast:
 		return l.Broadcast(a.Root, a.Out)
 	case Alltoall:
@@ -143,7 +153,11 @@ func (l *Lane) Start(a *Arguments) Op {
 	case AlltoallCounts:
 		return l.AlltoallCounts(a.Counts, a.Received)
 	case Reducescatter:
-		if Packs(a) {
+		switch {
+		case a.Parts != nil && l.takesParts():
+			a.enter(Moving)
+			return l.ReducescatterParts(a.DType, a.Reduce, a.Parts, a.Counts, a.Prescale, a.Postscale)
+		case Packs(a):
 			return l.packing.Start(l, a)
 		}
 		return l.Reducescatter(a.DType, a.Reduce, a.In, a.Out, a.Counts, a.Postscale)
@@ -178,5 +192,8 @@ func (l *Lane) mayChooseForm() bool {
 // Close does nothing, because the network closes the transport.
 func (l *Lane) Close(error) bool { return true }
 
-// Free returns the memory of packed parts, which the transport may use until it has been closed.
-func (l *Lane) Free() { l.packing.Free() }
+// Free returns the memory of packed parts and of the like, which the transport may use until it has been closed.
+func (l *Lane) Free() {
+	l.packing.Free()
+	l.reducescatterWhole.memory.Free()
+}

@@ -113,18 +113,45 @@ func (l *Lane) Allgather(in, out []byte, counts []int64) Op {
 		return l.done()
 	}
 	switch {
-	case l.size == 1:
-		copyTo(out, in)
-		return l.done()
-	case l.shared != nil:
-		l.begin()
-		return l.allgatherShared.start(l, in, out)
+	case l.takesParts():
+		l.one[0] = Part{In: in, Out: out, Bytes: len(in)}
+		return l.AllgatherParts(l.one[:], counts)
 	case l.hier != nil && l.hier.contiguous && l.options.Allgather != Flat:
 		l.begin()
 		return l.allgatherHierarchical.start(l, in, out)
 	default:
 		l.begin()
 		return l.ring.startAllgather(l, in, out)
+	}
+}
+
+// AllgatherParts is Allgather of several parts, each of which has counts of its own: those of part 0, in the order of
+// the members, then those of part 1, and so on. The parts' number and order, and counts, are the same on all members;
+// counts is not kept. parts belongs to the operation until it has ended. A lane over Comm is an error.
+func (l *Lane) AllgatherParts(parts []Part, counts []int64) Op {
+	if !l.takesParts() {
+		return l.refuse("allgather: parts over messages are not packed")
+	}
+	s, err := l.dealOut(dealt{parts: parts, counts: counts}, layout{prescale: 1, postscale: 1})
+	if err != nil {
+		return l.refuse("allgather: %w", err)
+	}
+	switch n := s.length(); {
+	case n == 0:
+		return l.done()
+	case l.size == 1:
+		for i := range s.parts {
+			if p := &s.parts[i]; p.Out != nil {
+				copyTo(p.Out, p.In)
+			}
+		}
+		return l.done()
+	case l.maySingleCopy(n, len(s.parts)) && l.gathering.asks(n):
+		l.begin()
+		return l.allreduceSingle.startDealt(l, Allgather, s, parts, &l.gathering)
+	default:
+		l.begin()
+		return l.allgatherShared.start(l, s)
 	}
 }
 

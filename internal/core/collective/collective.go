@@ -53,16 +53,21 @@ type Lane struct {
 	chunkLimit int
 	delivery   delivery
 	single     transport.SingleCopy // nil if the members cannot copy one another's memory
-	copyTrial  copyTrial
-	copyBytes  int    // singleScratch, unless tests change it
-	scratch    []byte // as large as the largest need so far; kept
+	cannotCopy bool                 // the members have found that they cannot, though they have single
+	copyTrial  copyTrial            // of allreduces
+	scattering copyTrial            // of reducescatters
+	gathering  copyTrial            // of allgathers
+	copyBytes  int                  // singleScratch, unless tests change it
+	scratch    []byte               // as large as the largest need so far; kept
 
 	srcs    [][]byte // size entries, for reduce.Reduce
 	offsets []int    // size+1 entries: where each member's part starts, and the end
 	places  []int    // the same for the received data, if its parts differ
 	each    []int64  // size entries: the same number of bytes for each member
 	starts  []int    // the places of an allreduce's parts, side by side; kept
-	one     [1]Part  // for an allreduce of one part
+	one     [1]Part  // for an operation on one part
+	pieces  []Part   // of a reducescatter or allgather: see dealt; kept
+	cursors []int    // size entries: in each region, the first piece that may reach into the next chunk
 	packing Packing  // for operations whose parts must lie side by side
 	// inspect is the Inspector of the operation under way; nil for none. Start alone sets it. It is an argument that
 	// stays here, because as a parameter it would go through every method and every struct of arguments between Start
@@ -88,6 +93,7 @@ type Lane struct {
 	barrierRounds         barrierDissemination
 	reducescatterExchange reducescatterExchange
 	reducescatterRing     reducescatterRing
+	reducescatterWhole    reducescatterWhole
 	adasum                adasum
 	allreduceDirect       allreduceDirect
 	allreduceQuantised    allreduceQuantised
@@ -121,6 +127,8 @@ func newLane(rank, size int, shared transport.Shared, comm transport.Comm, o Opt
 	l.offsets = make([]int, size+1)
 	l.places = make([]int, size+1)
 	l.each = make([]int64, size)
+	l.cursors = make([]int, size)
+	l.packing.Rank = rank
 	l.alltoallShared.starts = make([]int, size)
 	l.adasum.init(size)
 	if shared != nil {

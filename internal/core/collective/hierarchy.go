@@ -100,13 +100,16 @@ func (h *hierarchy) reduceAcross(r reduction) Op {
 // reduceShards is Reducescatter for a lane inside a host. Unlike in Reducescatter, out may be this member's part of in.
 func (l *Lane) reduceShards(r reduction, counts []int64) Op {
 	l.begin()
-	if _, err := l.deal(l.offsets, counts); err != nil {
+	l.one[0] = Part{In: r.in, Out: r.out, Bytes: len(r.in)}
+	s, err := l.dealOut(dealt{parts: l.one[:], counts: counts, scatters: true}, layout{dt: r.dt, op: r.op, prescale: 1,
+		postscale: r.scale})
+	if err != nil {
 		panic(err)
 	}
 	if l.size == 1 {
-		return l.allreduceLocal.start(l, l.whole(r))
+		return l.allreduceLocal.start(l, s)
 	}
-	return l.reducescatterShared.start(l, r)
+	return l.reducescatterShared.start(l, s)
 }
 
 // hostOf is the host of a lane member.

@@ -4,16 +4,21 @@ import (
 	"fmt"
 
 	"github.com/gorovod/gorovod/internal/base/failpoint"
+	"github.com/gorovod/gorovod/internal/base/tensor"
 	"github.com/gorovod/gorovod/internal/core/reduce"
 )
 
 // Packing turns an operation into one on a single piece of host memory without a prescale, for a carrier whose
 // algorithms take neither parts nor a prescale. It serves one operation at a time.
 type Packing struct {
+	Rank int // this member
+
 	buffer  Buffer
 	flat    Arguments // the operation on one piece
 	lengths []int     // flat's
-	parts   []Part    // the parts in buffer; nil if a single part's own memory is used
+	counts  []int64   // flat's, of parts that are dealt out
+	pieces  []Part    // of these parts: see dealt; kept
+	parts   []Part    // the parts or pieces in flat's output; nil if a single part's own memory is used
 	stage   func(Stage)
 	op      Op // on the piece
 	ended   ended
@@ -43,8 +48,13 @@ func (p *Packing) flatten(a *Arguments) error {
 	p.flat, p.lengths, p.parts, p.stage = *a, p.lengths[:0], nil, a.Stage
 	f := &p.flat
 	f.Parts, f.Prescale = nil, 1
-	if a.Parts == nil {
+	switch {
+	case a.Parts == nil:
 		return p.scale(a)
+	case a.Kind == Reducescatter || a.Kind == Allgather:
+		err := p.flattenDealt(a)
+		a.enter(Moving)
+		return err
 	}
 	total := 0
 	for i := range a.Parts {
@@ -67,11 +77,69 @@ func (p *Packing) flatten(a *Arguments) error {
 			return err
 		}
 		a.enter(PackingIn)
-		pack(buf, a)
+		pack(buf, a.Parts, a.DType, a.Prescale)
 		f.In, f.Out, p.parts = buf, buf, a.Parts
 	}
 	a.enter(Moving)
 	return nil
+}
+
+// flattenDealt makes flat of an operation whose parts are dealt out to the members: region by region, see dealt. A
+// single part stays where it is if its memory will do.
+func (p *Packing) flattenDealt(a *Arguments) error {
+	f, one := &p.flat, &a.Parts[0]
+	d := dealt{parts: a.Parts, counts: a.Counts, rank: p.Rank, size: len(a.Counts) / len(a.Parts),
+		scatters: a.Kind == Reducescatter}
+	var err error
+	if p.pieces, err = d.pieces(p.pieces); err != nil {
+		return err
+	}
+	p.counts = d.regions(p.counts)
+	f.Counts = p.counts
+	own, begin, total := int(p.counts[p.Rank]), 0, 0
+	for m, n := range p.counts {
+		if m < p.Rank {
+			begin += int(n)
+		}
+		total += int(n)
+	}
+	mine := p.pieces[p.Rank*len(a.Parts):][:len(a.Parts)]
+	f.In, f.Out = one.In, one.Out
+	if !d.scatters {
+		if len(a.Parts) == 1 && one.Out != nil || total == 0 {
+			return nil
+		}
+		if f.Out, err = p.grow(total); err == nil {
+			a.enter(PackingIn)
+			f.In, p.parts = f.Out[begin:begin+own], p.pieces
+			pack(f.In, mine, a.DType, 1)
+		}
+		return err
+	}
+	packs := len(a.Parts) > 1 || one.In == nil || a.Prescale != 1
+	drops := len(a.Parts) > 1 || one.Out == nil || !packs && overlap(one.In, one.Out)
+	if total == 0 || !packs && !drops {
+		return nil
+	}
+	buf, err := p.grow(total + own) // if only one of the two is used, the other has no pages
+	if err != nil {
+		return err
+	}
+	if packs {
+		a.enter(PackingIn)
+		f.In = buf[:total]
+		pack(f.In, p.pieces, a.DType, a.Prescale)
+	}
+	if drops {
+		f.Out, p.parts = buf[total:], mine
+	}
+	return nil
+}
+
+// overlap reports whether a and b have a byte in common.
+func overlap(a, b []byte) bool {
+	x, y := addressOf(a), addressOf(b)
+	return x < y+uintptr(len(b)) && y < x+uintptr(len(a))
 }
 
 // scale sets flat's input to a's input times the prescale: in the output of a Reduce, if the member has one, otherwise
@@ -99,9 +167,9 @@ func (p *Packing) grow(n int) ([]byte, error) {
 	return buf, nil
 }
 
-// pack copies a's parts side by side into buf, scaled by the prescale.
-func pack(buf []byte, a *Arguments) {
-	for i, part := range a.Parts {
+// pack copies parts side by side into buf, scaled by the prescale.
+func pack(buf []byte, parts []Part, dt tensor.DType, prescale float64) {
+	for i, part := range parts {
 		if i > 0 {
 			failpoint.Here("pack")
 		}
@@ -110,8 +178,8 @@ func pack(buf []byte, a *Arguments) {
 		switch {
 		case part.In == nil:
 			clear(to)
-		case a.Prescale != 1:
-			reduce.Scale(a.DType, to, part.In, a.Prescale)
+		case prescale != 1:
+			reduce.Scale(dt, to, part.In, prescale)
 		default:
 			copy(to, part.In)
 		}

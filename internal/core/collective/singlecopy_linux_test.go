@@ -119,7 +119,7 @@ func TestSingleCopyOverSharedMemory(t *testing.T) {
 	}
 	g.runConcurrently(t, jobs)
 	for m, l := range g.lanes {
-		if l.copyTrial.impossible {
+		if l.cannotCopy {
 			t.Errorf("member %d found that it cannot be", m)
 		}
 	}
@@ -311,4 +311,23 @@ func TestSingleCopyAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(20, round); n != 0 {
 		t.Errorf("%v allocations a round", n)
 	}
+}
+
+// Reducescatters and allgathers of parts, too.
+func TestSingleCopyOfDealtParts(t *testing.T) {
+	property.Check(t, func(rt *property.T) {
+		size := property.Pick(rt, "size", []int{2, 3, 4, 7})
+		g := newGroup(t, size, inproc.Options{Shared: true, Depth: 2 + size%3, ChunkBytes: 16 * testChunk})
+		rng := rand.New(rand.NewPCG(rt.Uint64("seed"), 0))
+		copying(g, rt.Int("unable", -6, size-1), rng)
+		var jobs []job
+		for range 3 {
+			jobs = append(jobs, drawDealt(rt, size).scatterJob(rng, startDealtSingle),
+				drawDealt(rt, size).gatherJob(rng, startDealtSingle),
+				drawDealt(rt, size).scatterJob(rng, startDealt))
+		}
+		if err := g.schedule(rng, jobs); err != nil {
+			rt.Fatal(err)
+		}
+	})
 }

@@ -31,10 +31,10 @@ const (
 func (w copyWay) single() bool { return w&waySingle != 0 }
 func (w copyWay) timed() bool  { return w&wayTimed != 0 }
 
-// copyTrial belongs to the lane's driver. All but times is the same on all members.
+// copyTrial is that of the operations of one kind. It belongs to the lane's driver. All but times is the same on all
+// members.
 type copyTrial struct {
-	impossible bool // the members have found that they cannot copy
-	classes    [copyClasses]copyClass
+	classes [copyClasses]copyClass
 }
 
 // copyClass is a class of allreduces of similar length.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gorovod/gorovod/internal/base/operation"
@@ -113,7 +114,8 @@ func (l *lane) startOnDevice(b *negotiate.Batch) bool {
 		if nan, _ := b.Type.Spreads(b.ReduceOp); nan && l.engine.opts.NaNCheck != operation.NaNUnchecked {
 			x.direct = false // the check reads host memory
 		}
-		if b.Type == operation.Reducescatter && len(b.Responses[0].Joined) > 0 {
+		joined := func(r *negotiate.Response) bool { return len(r.Joined) > 0 }
+		if b.Type == operation.Reducescatter && slices.ContainsFunc(b.Responses, joined) {
 			x.direct = false // NCCL asks each member for all rows, and one that has joined has no memory for them
 		}
 	}
@@ -149,8 +151,7 @@ func (l *lane) begin(op collective.Op) {
 // startDirect lets the device's carrier move the data. It returns false for a kind whose own start does that.
 func (l *lane) startDirect(b *negotiate.Batch) bool {
 	x := &l.current
-	p := &x.parts[0]
-	resp := p.resp
+	resp := x.parts[0].resp
 	for i := range x.parts {
 		n, _ := x.parts[i].resp.Shape.NumElements() // checked when the Response was decoded
 		x.parts[i].bytes = int(n) * b.DType.Size()
@@ -165,15 +166,24 @@ func (l *lane) startDirect(b *negotiate.Batch) bool {
 	case operation.Reduce:
 		a.Kind, a.Root = collective.Reduce, l.member(int(resp.Root))
 	case operation.Reducescatter:
-		l.share(resp)
-		l.output(p, l.ownRows(resp), int(x.counts[l.rank]))
+		x.counts = x.counts[:0]
+		for i := range x.parts {
+			p := &x.parts[i]
+			own := l.share(p.resp)
+			l.wanted(p, l.ownRows(p.resp), own)
+		}
 		a.Kind, a.Counts = collective.Reducescatter, x.counts
 	case operation.Allgather:
-		if _, ok := l.gathered(p); !ok {
-			return true
+		x.counts = x.counts[:0]
+		for i := range x.parts {
+			p := &x.parts[i]
+			_, own, ok := l.gathered(p)
+			if !ok {
+				return true
+			}
+			p.bytes = own
 		}
 		a.Kind, a.Counts = collective.Allgather, x.counts
-		p.bytes = int(x.counts[l.rank])
 	default:
 		return false
 	}

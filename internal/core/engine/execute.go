@@ -227,77 +227,35 @@ func (l *lane) affordable(p *part, shape tensor.Shape) (bytes int, ok bool) {
 	return int(n * size), true
 }
 
-// output returns the memory for the output of a part: the caller's, or scratch memory if this rank has joined or Alloc
-// fails. It returns nil after an abort, and where a device's carrier needs no scratch memory.
-func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
-	switch {
-	case p.entry == nil && l.current.direct:
-		return nil // the carrier's
-	case p.entry == nil:
-		return l.growIn(&l.current.spare, n)
-	}
+// wanted returns the caller's memory for the output of a part. ok is false if nobody wants the output: this rank has
+// joined, or Alloc fails.
+func (l *lane) wanted(p *part, shape tensor.Shape, n int) (out []byte, ok bool) {
 	en := p.entry
+	if en == nil {
+		return nil, false
+	}
 	en.outShape = shape
 	if en.op.Out != nil || en.op.Alloc == nil {
-		return en.op.Out
+		return en.op.Out, true
 	}
 	out, err := en.op.Alloc(shape, n)
 	if err != nil {
 		p.err = errorf(UnknownError, "%s %q on %s: output of %d bytes: %v", en.request.Type.Describe().Name,
 			p.resp.Name, l.engine.opts.Describe(l.engine.opts.Rank), n, err)
-		if l.current.direct {
-			return nil
-		}
-		return l.growIn(&l.current.spare, n)
+		return nil, false
 	}
 	en.op.Out = out
-	return out
+	return out, true
 }
 
-// gathered makes the output of an Allgather, and sets current.counts to the bytes of each member. It returns false
-// after an abort.
-func (l *lane) gathered(p *part) (out []byte, ok bool) {
-	x := &l.current
-	if len(p.resp.FirstDims) != len(l.members) {
-		l.engine.net.Abort(fmt.Errorf("protocol error: allgather %q of %d ranks has rows of %d", p.resp.Name,
-			len(l.members), len(p.resp.FirstDims)))
-		return nil, false
+// output is wanted, with scratch memory in place of an output that nobody wants. It returns nil after an abort, and
+// where a device's carrier needs no scratch memory.
+func (l *lane) output(p *part, shape tensor.Shape, n int) []byte {
+	out, ok := l.wanted(p, shape, n)
+	if ok || l.current.direct {
+		return out
 	}
-	total, ok := l.affordable(p, p.resp.Shape)
-	if !ok {
-		return nil, false
-	}
-	row := rowBytes(p.resp.Shape, p.resp.DType)
-	x.counts = x.counts[:0]
-	for _, d := range p.resp.FirstDims {
-		x.counts = append(x.counts, d*row)
-	}
-	out = l.output(p, p.resp.Shape, total)
-	return out, l.engine.net.Err() == nil
-}
-
-func (l *lane) startAllgather(*negotiate.Batch) {
-	x := &l.current
-	p := &x.parts[0]
-	out, ok := l.gathered(p)
-	if !ok {
-		return
-	}
-	var in []byte
-	if p.entry != nil {
-		in = p.entry.op.In
-		place := int64(0)
-		for _, n := range x.counts[:l.rank] {
-			place += n
-		}
-		if inPlace := len(in) > 0 && int64(len(out)) >= place+int64(len(in)) && &in[0] == &out[place]; !inPlace {
-			if in = l.apart(in, out); in == nil {
-				return
-			}
-		}
-	}
-	l.traceMove(x.parts)
-	l.carry(collective.Arguments{Kind: collective.Allgather, In: in, Out: out, Counts: x.counts})
+	return l.growIn(&l.current.spare, n)
 }
 
 func (l *lane) startBroadcast(*negotiate.Batch) {
@@ -400,50 +358,6 @@ func exchangeRows(l *lane) {
 		}
 	}
 	l.carry(collective.Arguments{Kind: collective.Alltoall, In: in, Counts: x.counts, Out: out, Received: x.received})
-}
-
-// share sets current.counts to the bytes that a Reducescatter gives to each member.
-func (l *lane) share(resp *negotiate.Response) {
-	x := &l.current
-	row := rowBytes(resp.Shape, resp.DType)
-	x.counts = grown(x.counts, len(l.members))
-	for m := range x.counts {
-		x.counts[m] = operation.Share(resp.Shape[0], m, len(l.members)) * row
-	}
-}
-
-// ownRows is the shape of this member's output of a Reducescatter.
-func (l *lane) ownRows(resp *negotiate.Response) tensor.Shape {
-	return append(tensor.Shape{operation.Share(resp.Shape[0], l.rank, len(l.members))}, resp.Shape[1:]...)
-}
-
-func (l *lane) startReducescatter(*negotiate.Batch) {
-	x := &l.current
-	p := &x.parts[0]
-	resp := p.resp
-	l.share(resp)
-	n := int(resp.Shape[0] * rowBytes(resp.Shape, resp.DType))
-	var in, out []byte
-	switch {
-	case p.entry == nil: // zeros in, and the output is dropped
-		in, out = l.grow(n), l.output(p, nil, int(x.counts[l.rank]))
-		if in == nil || out == nil {
-			return
-		}
-		clear(in)
-	default:
-		in = p.entry.op.In
-		out = l.output(p, l.ownRows(resp), int(x.counts[l.rank]))
-		if l.engine.net.Err() != nil {
-			return
-		}
-		if in = l.apart(in, out); in == nil {
-			return
-		}
-	}
-	l.traceMove(x.parts)
-	l.carry(collective.Arguments{Kind: collective.Reducescatter, DType: resp.DType, Reduce: resp.ReduceOp,
-		In: in, Out: out, Counts: x.counts, Prescale: resp.Prescale, Postscale: resp.Postscale})
 }
 
 // finishCurrent completes the tensors of the operation that is done, or continues with its next step.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/base/operation"
@@ -34,8 +35,9 @@ type nanCheck struct {
 // checksNaNs begins the check of b's inputs, and reports whether it goes on before b begins, or has aborted.
 func (l *lane) checksNaNs(b *negotiate.Batch) bool {
 	nan, infs := b.Type.Spreads(b.ReduceOp)
-	if en := l.current.parts[0].entry; b.Type == operation.Allgather && en != nil { // it is the only part
-		nan, infs = en.op.AddsUp, true
+	if b.Type == operation.Allgather {
+		addsUp := func(p part) bool { return p.entry != nil && p.entry.op.AddsUp }
+		nan, infs = slices.ContainsFunc(l.current.parts, addsUp), true
 	}
 	if !nan {
 		return false
@@ -65,9 +67,9 @@ func (l *lane) checksNaNs(b *negotiate.Batch) bool {
 // inspects reports whether the lane's carrier lets the check look while it moves b's data.
 func (l *lane) inspects(b *negotiate.Batch) bool {
 	switch b.Type {
-	case operation.Allreduce:
+	case operation.Allreduce, operation.Reducescatter:
 		return l.can.Inspects
-	case operation.Reducescatter, operation.Reduce:
+	case operation.Reduce:
 		return l.can.Inspects && b.Prescale == 1
 	}
 	return false
@@ -89,7 +91,7 @@ func (c *nanCheck) Advance() (done bool, err error) {
 	parts := c.lane.current.parts
 	for budget := nanCheckBytes; c.part < len(parts); {
 		var rest []byte
-		if en := parts[c.part].entry; en != nil {
+		if en := parts[c.part].entry; en != nil && (en.op.AddsUp || c.batch.Type != operation.Allgather) {
 			rest = en.op.In[c.off:]
 		}
 		if len(rest) == 0 {

@@ -24,6 +24,9 @@ type step struct {
 	rows  int // of each rank; Allgather and Alltoall: plus the rank
 	root  int
 	group int // 0: alone; steps of one number are submitted together
+	// inPlace: a rank's rows, of a Reducescatter those of its output and of an Allgather those of its input, are where
+	// the rows of all are.
+	inPlace bool
 }
 
 // value is what a rank has in each element of its input.
@@ -97,6 +100,12 @@ func (s step) submission(size, rank int) (op Op, got func() []byte) {
 	case operation.Allreduce, operation.Broadcast:
 		*out = make([]byte, len(in))
 		op.Out = *out
+	case operation.Reducescatter, operation.Allgather:
+		if s.inPlace {
+			s.place(&op, out, size, rank)
+			break
+		}
+		fallthrough
 	default:
 		op.Alloc = func(_ tensor.Shape, n int) ([]byte, error) {
 			*out = make([]byte, n)
@@ -111,10 +120,32 @@ func (s step) submission(size, rank int) (op Op, got func() []byte) {
 	return op, func() []byte { return *out }
 }
 
+// place makes op work in place. Its output will be in out.
+func (s step) place(op *Op, out *[]byte, size, rank int) {
+	if s.kind == operation.Reducescatter {
+		first := operation.Begin(int64(s.rows), rank, size)
+		*out = op.In[4*first:][:4*operation.Share(int64(s.rows), rank, size)]
+		op.Out = *out
+		return
+	}
+	first, all := 0, 0
+	for m := range size {
+		if m < rank {
+			first += s.rowsOf(m)
+		}
+		all += s.rowsOf(m)
+	}
+	*out = make([]byte, 4*all)
+	own := (*out)[4*first:][:len(op.In)]
+	copy(own, op.In)
+	op.In, op.Target = own, *out
+	op.Alloc = func(tensor.Shape, int) ([]byte, error) { return *out, nil }
+}
+
 // drawProgram draws the steps of one round.
 func drawProgram(t *property.T, size, round int) []step {
-	kinds := []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allgather, operation.Broadcast,
-		operation.Alltoall, operation.Reducescatter}
+	kinds := []operation.Kind{operation.Allreduce, operation.Allreduce, operation.Allgather, operation.Allgather,
+		operation.Broadcast, operation.Alltoall, operation.Reducescatter, operation.Reducescatter}
 	n := t.Int("steps", 1, 14)
 	steps := make([]step, n)
 	for i := range steps {
@@ -125,7 +156,8 @@ func drawProgram(t *property.T, size, round int) []step {
 			rows: property.Pick(t, "rows", []int{0, 1, 2, 5, 40, 3000}),
 			root: t.Int("root", 0, size-1),
 		}
-		if steps[i].kind == operation.Allreduce {
+		steps[i].inPlace = t.Bool("in place")
+		if steps[i].kind == operation.Allreduce || steps[i].kind == operation.Reducescatter {
 			steps[i].op = property.Pick(t, "op", []tensor.ReduceOp{tensor.Sum, tensor.Sum, tensor.Min, tensor.Max})
 		}
 		if i > 0 && steps[i-1].kind == steps[i].kind && t.Bool("group") {

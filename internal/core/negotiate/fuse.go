@@ -15,7 +15,7 @@ type Batch struct {
 	Prescale, Postscale float64
 	Responses           []*Response // at least one, in log order
 	Places              []int       // of Responses, in the batch of the log
-	Bytes               int64       // the sum of the tensors' sizes, without any padding
+	Bytes               int64       // the sum of the tensors' sizes, whole ones, without any padding
 	// Result, if not nil, is the result of the one Response: it came in the log, so nothing is left to move.
 	Result []byte
 }
@@ -35,8 +35,8 @@ type FuseOptions struct {
 
 // Fuse appends to dst the plan for rs, a batch of the lane's log: which Responses are executed together, and in which
 // order.
-//   - Allreduces of one kind, and Adasums of one kind, join while their bytes stay within threshold, even if other
-//     Responses stand between them.
+//   - Operations that fuse (operation.Descriptor.Fuses) join others of their kind while their bytes stay within
+//     threshold, even if other Responses stand between them. Of an Allgather the bytes of its output count.
 //   - A Batch stands in the place of its first Response.
 //   - A tensor is alone if it is larger than threshold, if its Response says so, if threshold is 0, or if it has a
 //     result.

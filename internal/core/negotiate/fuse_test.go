@@ -10,8 +10,8 @@ import (
 )
 
 // responses makes one Response for each word. A word like "f32:100" is an Allreduce of 100 bytes; after "a" it is an
-// Adasum; "!" marks an error; "b" is a broadcast of 4 bytes. "@g" at the end puts the Response into group g. "*" says
-// that it is executed alone.
+// Adasum, after "s" a Reducescatter, and after "g" an Allgather; "!" marks an error; "b" is a broadcast of 4 bytes.
+// "@g" at the end puts the Response into group g. "*" says that it is executed alone.
 func responses(t testing.TB, words string) []*Response {
 	var rs []*Response
 	for i, w := range strings.Fields(words) {
@@ -20,8 +20,11 @@ func responses(t testing.TB, words string) []*Response {
 		var n int64
 		w, r.Alone = strings.CutSuffix(w, "*")
 		w, r.Group, _ = strings.Cut(w, "@")
-		if strings.HasPrefix(w, "af") {
-			r.Type, w = operation.Adasum, w[1:]
+		for prefix, kind := range map[string]operation.Kind{"af": operation.Adasum, "sf": operation.Reducescatter,
+			"gf": operation.Allgather} {
+			if strings.HasPrefix(w, prefix) {
+				r.Type, w = kind, w[1:]
+			}
 		}
 		switch {
 		case w == "!":
@@ -59,6 +62,8 @@ func TestFuse(t *testing.T) {
 		{"threshold 0", "f32:4 f32:4 u8:0 u8:0", 0, "[[0] [1] [2] [3]]"},
 		{"empty tensors", "f32:0 f32:0 f32:100", 100, "[[0 1 2]]"},
 		{"Adasum is apart", "f32:4 af32:4 f32:4 af32:4 af64:4", 100, "[[0 2] [1 3] [4]]"},
+		{"reducescatters and allgathers join their kind", "f32:4 sf32:4 gf32:4 sf32:40 gf32:4 sf64:8 sf32:60 gf32:4",
+			100, "[[0] [1 3] [2 4 7] [5] [6]]"},
 		{"groups are no border", "f32:4@g f32:4@h f32:4", 100, "[[0 1 2]]"},
 		{"alone", "f32:4 f32:4* f32:4 f32:4*", 100, "[[0 2] [1] [3]]"},
 		{"broadcasts and errors are alone", "b b ! !", 100, "[[0] [1] [2] [3]]"},

@@ -610,8 +610,7 @@ func TestFuseProperties(t *testing.T) {
 				if j > 0 && at[b.Responses[j-1]] >= at[r] {
 					t.Fatalf("batch %d is not in log order", i)
 				}
-				if len(b.Responses) > 1 && (r.Err != "" || r.Type != operation.Allreduce &&
-					r.Type != operation.Adasum) {
+				if len(b.Responses) > 1 && (r.Err != "" || !r.Type.Describe().Fuses) {
 					t.Fatalf("batch %d has %+v in company", i, r)
 				}
 				if r.Type != b.Type || r.DType != b.DType || r.ReduceOp != b.ReduceOp || r.Prescale != b.Prescale ||

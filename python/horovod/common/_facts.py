@@ -62,6 +62,16 @@ def share(rows: int, process_set_id: int) -> Optional[int]:
     return None if member is None else _lib.load().gorovod_share(rows, *member)
 
 
+def bounds(rows: int, process_set_id: int) -> Optional[tuple[int, int]]:
+    """The first of the rows that this process gets of a reducescatter, and the row behind its last one."""
+    member = _lib.rank_and_size(process_set_id)
+    if member is None:
+        return None
+    library = _lib.load()
+    begin = library.gorovod_share_begin(rows, *member)
+    return begin, begin + library.gorovod_share(rows, *member)
+
+
 def symbolic_share(rows: Any, process_set_id: int) -> Any:
     """As :func:`share`, for a number of rows that is a symbol of a compiler. The function compares nothing with it.
 

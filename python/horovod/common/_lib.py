@@ -184,6 +184,7 @@ _PROTOTYPES = {
     "gorovod_push": (ctypes.c_int, [ctypes.c_int, _int64_p, _void_pp, ctypes.c_float, ctypes.c_uint32, _int64_p]),
     "gorovod_lookup_release": (None, [ctypes.c_int64]),
     "gorovod_share": (ctypes.c_int64, [ctypes.c_int64, ctypes.c_int, ctypes.c_int]),
+    "gorovod_share_begin": (ctypes.c_int64, [ctypes.c_int64, ctypes.c_int, ctypes.c_int]),
     "gorovod_digest": (None, [ctypes.c_void_p, ctypes.c_size_t, _uint64_p]),
     "gorovod_consistency_steps": (ctypes.c_int, []),
     "gorovod_metrics": (ctypes.c_void_p, []),

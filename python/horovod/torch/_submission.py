@@ -31,7 +31,15 @@ from horovod.common.process_sets import ProcessSet
 from horovod.torch import _native, _tracing
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
 from horovod.torch._device_memory import OnDevice
-from horovod.torch._staging import check_no_capture, check_one_device, for_engine, host_memory, store, to_device
+from horovod.torch._staging import (
+    Copies,
+    check_no_capture,
+    check_one_device,
+    for_engine,
+    host_memory,
+    store,
+    to_device,
+)
 
 # PyTorch has uint16 since 2.3.
 _DTYPES = {getattr(torch, name): number for name, number in _facts.element_types().items() if hasattr(torch, name)}
@@ -160,7 +168,7 @@ def output_of(operation: Operation) -> Optional[torch.Tensor]:
             return None
         return copies.made_output(operation) if on_device else _allocated(operation, input)
     if copies is not None and copies.target is not output:
-        store(copies.target, output)
+        store(_allocated(operation, input) if copies.target is None else copies.target, output)
     return output
 
 
@@ -345,16 +353,18 @@ def submit(
     splits: Sequence[int] = (),
     wire: int = _lib.WIRE_AS_IT_IS,
     adds_up: bool = False,
+    into: Optional[torch.Tensor] = None,
 ) -> int:
     """Submit a collective that reads ``tensor`` and writes ``output`` (see :class:`Operation`), and return a handle.
 
     ``wait``: the caller will wait for it at once. ``get`` makes the result. ``adds_up``: see ``GOROVOD_ADDS_UP``.
-    The other arguments are those of ``gorovod_op``.
+    ``into``: the output of an allgather, of as many elements as all ranks have; ``tensor`` may be a part of it. The
+    other arguments are those of ``gorovod_op``.
     """
     if is_compiling():
         return _submit_between_graphs(
             kind, tensor, output, name, process_set, wait, reduce_op, prescale, postscale, root_rank, get,
-            splits, wire, adds_up,
+            splits, wire, adds_up, into,
         )  # fmt: skip
     if native is not None and output is not None and get is output_of and not (splits or wire or adds_up):
         short = native.submit(
@@ -362,7 +372,8 @@ def submit(
         )  # fmt: skip
         if short is not None:
             return short
-    if native is not None and output is None and get in (output_of, rows_and_splits) and not (wire or adds_up):
+    made = output is None and into is None and get in (output_of, rows_and_splits)  # by the engine
+    if native is not None and made and not (wire or adds_up):
         _tracing.check()
         short = native.submit_made(kind, tensor, name, process_set, splits, wait)
         if short is not None:
@@ -374,7 +385,9 @@ def submit(
     if name is not None and (type(name) is not str or "\0" in name or not name.isascii()):
         _arguments.name(name)
     handle = next(_handles)
-    copies = for_engine(tensor, output)
+    if into is not None:
+        output = into
+    copies = _for_engine(tensor, output, into)
     if copies is None:
         source, target, flags = tensor, output, 0 if output is None else _cells.RELEASE_IF_OK
     else:
@@ -387,9 +400,11 @@ def submit(
     operation = _describe(
         None if name is None else f"{kind}.{name}".encode(), tensor.shape, flags | _cells.WILL_WAIT if wait else flags,
         _KINDS[kind], dtype, reduce_op, root_rank, set_id, prescale, postscale,
-        address, address if target is source else 0 if target is None else target.data_ptr(),
+        address, address if target is source else 0 if target is None or into is not None else target.data_ptr(),
     )  # fmt: skip
     operation.keeps, operation.get = (tensor, output, copies, storage, address), get
+    if into is not None and target is not None:
+        operation.give_output(target.data_ptr(), target.numel() * target.element_size())
     if splits:
         operation.set_splits(splits)
     if wire:
@@ -410,6 +425,14 @@ def submit(
 _submit_between_graphs = untraced(submit)
 
 
+def _for_engine(
+    tensor: torch.Tensor, output: Optional[torch.Tensor], into: Optional[torch.Tensor]
+) -> Union[Copies, OnDevice, None]:
+    """As for_engine. For an allgather of copies in host memory the engine makes the output."""
+    copies = for_engine(tensor, output)
+    return copies if into is None or type(copies) is not Copies else copies._replace(target=None)
+
+
 @between_graphs
 def submit_group(
     kind: str,
@@ -423,12 +446,13 @@ def submit_group(
     postscale: float = 1.0,
     wires: Optional[Sequence[int]] = None,
     names: Optional[Sequence[str]] = None,
+    intos: Optional[Sequence[torch.Tensor]] = None,
 ) -> int:
     """As :func:`submit`, for many tensors at once: they start when all are ready on every rank.
 
     ``names`` are the caller's names of the tensors, for errors, if they are not ``<name>_<i>of<n>``.
     """
-    plain = name is None or (type(name) is str and name.isascii() and "\0" not in name)
+    plain = intos is None and (name is None or (type(name) is str and name.isascii() and "\0" not in name))
     if native is not None and plain and isinstance(process_set, ProcessSet) and not (wires and any(wires)):
         short = native.submit_group(
             kind, tensors, outputs, None if name is None else f"grouped_{kind}.{name}".encode(), process_set,
@@ -443,7 +467,9 @@ def submit_group(
     group = None if name is None else f"grouped_{kind}.{name}".encode()
     name_of = _names_of(name, names, len(tensors))
     check_one_device(tensors)
-    copies = list(map(for_engine, tensors, outputs))
+    if intos is not None:
+        outputs = intos
+    copies = list(map(_for_engine, tensors, outputs, [None] * len(tensors) if intos is None else intos))
     engine_kind, waits = _KINDS[kind], _cells.WILL_WAIT if wait else 0
     operations: list[Operation] = []
     try:
@@ -457,10 +483,12 @@ def submit_group(
                 check_empty(tensor, None if name_of is None else name_of(len(operations)))
             operation = _describe(
                 None, tensor.shape, waits | flags, engine_kind, dtype, reduce_op, 0, set_id, prescale, postscale,
-                address, address if target is source else 0 if target is None else target.data_ptr(),
+                address, address if target is source else 0 if target is None or intos else target.data_ptr(),
             )  # fmt: skip
             operation.keeps = (tensor, output, copy, storage, address)
             operations.append(operation)
+            if intos and target is not None:
+                operation.give_output(target.data_ptr(), target.numel() * target.element_size())
             if wires is not None and wires[len(operations) - 1]:
                 operation.set_wire(wires[len(operations) - 1])
             if copy is not None:

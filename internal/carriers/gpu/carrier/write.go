@@ -185,32 +185,63 @@ func (w *writer) reduce() error {
 	return nil
 }
 
-// reducescatter writes NCCL's if all members get the same number of bytes, else a reduction to each member.
+// reducescatter writes, for each part, NCCL's if all members get the same number of bytes, else a reduction to each
+// member.
 func (w *writer) reducescatter() error {
-	part, counts := &w.args.Parts[0], w.args.Counts
-	in := addressOf(part.In) // each member has one: the engine does not let joined members come here
-	out, err := w.out(part, int(counts[w.lane.rank]))
-	if err != nil {
-		return err
-	}
-	if equal(counts) {
-		if counts[0] > 0 {
-			w.ReduceScatter(out, in, w.count(int(counts[0])), w.dtype, w.op)
-		}
-		return nil
-	}
-	w.GroupStart()
-	for m, n := range counts {
-		if n > 0 {
-			to := out
-			if m != w.lane.rank {
-				to = 0
+	return w.dealt(func(part *collective.Part, counts []int64, out uintptr) {
+		in := addressOf(part.In) // each member has one: the engine does not let joined members come here
+		if equal(counts) {
+			if counts[0] > 0 {
+				w.ReduceScatter(out, in, w.count(int(counts[0])), w.dtype, w.op)
 			}
-			w.Reduce(to, in, w.count(int(n)), w.dtype, w.op, m)
-			in += uintptr(n)
+			return
+		}
+		for m, n := range counts {
+			if n > 0 {
+				to := out
+				if m != w.lane.rank {
+					to = 0
+				}
+				w.Reduce(to, in, w.count(int(n)), w.dtype, w.op, m)
+				in += uintptr(n)
+			}
+		}
+	}, func(counts []int64) int { return int(counts[w.lane.rank]) })
+}
+
+// dealt writes the steps for each part of which each member has a share, as one group if they can be several. The
+// arguments of steps are a part, the bytes of the members' shares, and the address for this member's output, which has
+// as many bytes as size says. An address for an output that nobody wants may be the same for several parts.
+func (w *writer) dealt(steps func(part *collective.Part, counts []int64, out uintptr),
+	size func(counts []int64) int) error {
+	members := len(w.lane.members)
+	grouped, dropped := len(w.args.Parts) > 1, 0
+	for i := range w.args.Parts {
+		counts := w.args.Counts[i*members:][:members]
+		grouped = grouped || !equal(counts)
+		if w.args.Parts[i].Out == nil {
+			dropped = max(dropped, size(counts))
 		}
 	}
-	w.GroupEnd()
+	if dropped > 0 {
+		if _, err := w.lane.scratch.of(dropped, w.lane, false); err != nil { // so that it does not move below
+			return err
+		}
+	}
+	if grouped {
+		w.GroupStart()
+	}
+	for i := range w.args.Parts {
+		part, counts := &w.args.Parts[i], w.args.Counts[i*members:][:members]
+		out, err := w.out(part, size(counts))
+		if err != nil {
+			return err
+		}
+		steps(part, counts, out)
+	}
+	if grouped {
+		w.GroupEnd()
+	}
 	return nil
 }
 
@@ -228,34 +259,32 @@ func (w *writer) broadcast() error {
 	return nil
 }
 
-// allgather writes NCCL's if all members have the same number of bytes, else a broadcast from each member.
+// allgather writes, for each part, NCCL's if all members have the same number of bytes, else a broadcast from each
+// member.
 func (w *writer) allgather() error {
-	part, counts := &w.args.Parts[0], w.args.Counts
-	total := 0
-	for _, n := range counts {
-		total += int(n)
-	}
-	out, err := w.out(part, total)
-	if err != nil || total == 0 {
-		return err
-	}
-	if equal(counts) {
-		w.AllGather(out, addressOf(part.In), int(counts[0]), w.dtype)
-		return nil
-	}
-	w.GroupStart()
-	for m, n := range counts {
-		if n > 0 {
-			in := out
-			if m == w.lane.rank {
-				in = addressOf(part.In)
+	return w.dealt(func(part *collective.Part, counts []int64, out uintptr) {
+		if equal(counts) {
+			if counts[0] > 0 {
+				w.AllGather(out, addressOf(part.In), int(counts[0]), w.dtype)
 			}
-			w.Broadcast(out, in, int(n), w.dtype, m)
-			out += uintptr(n)
+			return
 		}
-	}
-	w.GroupEnd()
-	return nil
+		for m, n := range counts {
+			if n > 0 {
+				in := out
+				if m == w.lane.rank {
+					in = addressOf(part.In)
+				}
+				w.Broadcast(out, in, int(n), w.dtype, m)
+				out += uintptr(n)
+			}
+		}
+	}, func(counts []int64) (total int) {
+		for _, n := range counts {
+			total += int(n)
+		}
+		return total
+	})
 }
 
 // alltoall writes a copy of this member's own share, and a group of messages for the others.
