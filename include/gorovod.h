@@ -359,11 +359,16 @@ typedef struct gorovod_table {
 int gorovod_table_create(const gorovod_table *description, int64_t *table);
 /* How many rows this rank has; -1 for an unknown table. */
 int64_t gorovod_table_rows(int64_t table);
+/* The length of a table's rows; -1 for an unknown table. */
+int gorovod_table_dim(int64_t table);
 /* Finds the distinct keys of a batch of n keys, and writes for each key the place of its row among theirs to index. If
  * padding is not NULL, *padding is a key that has no row: its place is *distinct. A key out of range is no error here:
  * the lookup's pull fails with it, on all ranks. *lookup > 0 keeps a copy of the keys until its release. */
 int gorovod_lookup(int64_t table, const int64_t *keys, int64_t n, const int64_t *padding, int64_t *index, int64_t *distinct,
                    int64_t *lookup);
+/* Has the pulls and pushes of a lookup fail from now on: here as GOROVOD_INVALID_ARGUMENT with this reason, and on the other
+ * ranks, which learn it, too. For a caller that cannot use the rows, or has no proper gradients. The first reason stays. */
+int gorovod_lookup_refuse(int64_t lookup, const char *reason);
 /* Submits the pulls of n lookups of tables of one process set, as a group if there are several, with one exchange for all.
  * rows[i] has room for the distinct keys of lookups[i]. Wait for the handles by gorovod_wait, and release them. flags:
  * GOROVOD_WILL_WAIT, GOROVOD_LOOKS. */

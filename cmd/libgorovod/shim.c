@@ -603,6 +603,11 @@ int64_t gorovod_table_rows(int64_t table) {
   return is_child() ? -1 : goTableRows(table, reason);
 }
 
+int gorovod_table_dim(int64_t table) {
+  char *reason = fresh_reason();
+  return is_child() ? -1 : goTableDim(table, reason);
+}
+
 int gorovod_lookup(int64_t table, const int64_t *keys, int64_t n, const int64_t *padding, int64_t *index, int64_t *distinct,
                    int64_t *lookup) {
   char *reason = fresh_reason();
@@ -613,6 +618,16 @@ int gorovod_lookup(int64_t table, const int64_t *keys, int64_t n, const int64_t 
   }
   *lookup = 0;
   return goLookup(table, (int64_t *)keys, n, (int64_t *)padding, index, distinct, lookup, reason);
+}
+
+int gorovod_lookup_refuse(int64_t lookup, const char *why) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  if (why == NULL || why[0] == 0) {
+    EXPLAIN("the reason of a refusal must not be NULL or empty");
+    return GOROVOD_INVALID_ARGUMENT;
+  }
+  return goLookupRefuse(lookup, (char *)why, reason);
 }
 
 /* Whether a pull or push has proper arguments. */

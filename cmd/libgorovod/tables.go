@@ -115,6 +115,16 @@ func goTableRows(number C.int64_t, reason *C.char) C.int64_t {
 	return C.int64_t(t.Len())
 }
 
+//export goTableDim
+func goTableDim(number C.int64_t, reason *C.char) C.int {
+	t, ok := tables.get(int64(number))
+	if !ok {
+		explain(reason, unknownTable(number))
+		return -1
+	}
+	return C.int(t.Options().Dim)
+}
+
 func unknownTable(number C.int64_t) string { return fmt.Sprintf("table %d is unknown", int64(number)) }
 
 //export goLookup
@@ -163,6 +173,21 @@ func weights(p *C.float, l *lookup) []float32 {
 	return unsafe.Slice((*float32)(p), n)
 }
 
+//export goLookupRefuse
+func goLookupRefuse(number C.int64_t, why, reason *C.char) C.int {
+	l, ok := lookups.get(int64(number))
+	if !ok {
+		explain(reason, unknownLookup(int64(number)))
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	if l.refused == "" {
+		l.refused = C.GoString(why)
+	}
+	return C.GOROVOD_OK
+}
+
+func unknownLookup(number int64) string { return fmt.Sprintf("lookup %d is unknown", number) }
+
 //export goLookupRelease
 func goLookupRelease(number C.int64_t) {
 	if l, ok := lookups.remove(int64(number)); ok && l.idle() { // otherwise its operations keep its memory
@@ -195,7 +220,7 @@ func use(n C.int, list *C.int64_t, flags C.uint32_t, out *C.int64_t, reason *C.c
 	for i, number := range unsafe.Slice((*int64)(list), int(n)) {
 		l, ok := lookups.get(number)
 		if !ok {
-			explain(reason, fmt.Sprintf("lookup %d is unknown", number))
+			explain(reason, unknownLookup(number))
 			return C.GOROVOD_INVALID_ARGUMENT
 		}
 		ops[i], asked[i] = describe(i, l), l

@@ -197,9 +197,21 @@ static void sparse_table(int rank, int size) {
   CHECK(strstr(gorovod_last_error(), "key 1000 at position 3 is not one of 0 to 999") != NULL || rank > 0);
   gorovod_lookup_release(lookup);
   CHECK(gorovod_pull(1, &lookup, &to, 0, &h) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_lookup_refuse(lookup, "it is gone") == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_lookup(table, keys, 2, NULL, index, &distinct, &lookup) == GOROVOD_OK);
+  if (rank == 0) {
+    CHECK(gorovod_lookup_refuse(lookup, "") == GOROVOD_INVALID_ARGUMENT);
+    CHECK(gorovod_lookup_refuse(lookup, "the first reason") == GOROVOD_OK);
+    CHECK(gorovod_lookup_refuse(lookup, "another reason") == GOROVOD_OK);
+  }
+  status = ended(gorovod_push(1, &lookup, &from, 0.5f, 0, &h), &h);
+  CHECK(status == (rank == 0 ? GOROVOD_INVALID_ARGUMENT : GOROVOD_PRECONDITION_ERROR));
+  CHECK(strstr(gorovod_last_error(), "the first reason") != NULL || rank > 0);
+  gorovod_lookup_release(lookup);
   CHECK(gorovod_pull(0, &lookup, &to, 0, &h) == GOROVOD_INVALID_ARGUMENT);
   CHECK(gorovod_lookup(table + 1, keys, 4, NULL, index, &distinct, &lookup) == GOROVOD_INVALID_ARGUMENT);
   CHECK(gorovod_table_rows(table + 1) == -1);
+  CHECK(gorovod_table_dim(table) == 2 && gorovod_table_dim(table + 1) == -1);
   described.size = 8;
   CHECK(gorovod_table_create(&described, &h) == GOROVOD_INVALID_ARGUMENT);
   gorovod_op op = make(72, "pull", GOROVOD_FLOAT32, 1, (int64_t[]){1}, rows, rows);
