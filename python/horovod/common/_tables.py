@@ -8,15 +8,17 @@ Rows live in the engine. ``include/gorovod.h`` describes the calls.
 from __future__ import annotations
 
 import ctypes
+import math
 import numbers
 import weakref
 from typing import Any, Callable, Optional, Union
 
-from horovod.common import _arguments, _lib
+from horovod.common import _arguments, _cells, _lib, _operations, basics
 
 Rate = Union[float, Callable[[int], float]]
 
 _LOOKS = 32  # GOROVOD_LOOKS
+_UINT8 = 0  # GOROVOD_UINT8
 
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam", "ftrl")
 
@@ -61,7 +63,6 @@ NUMBERS = {
 class Table:
     """A table of a process set. All members make it with equal arguments. Blocks until they have.
 
-    ``meet`` waits for the other ranks in Python, which handles signals. The library's own wait is short after it.
     ``lr`` may be a function of the number of pushes so far. Changes of the attribute count from the next push on.
     Raises ValueError, TypeError, and HorovodInternalError if the ranks differ.
     """
@@ -76,7 +77,6 @@ class Table:
         seed: int,
         init: str,
         process_set: int,
-        meet: Callable[[], object],
         **options: Optional[float],
     ) -> None:
         if _lib.load().gorovod_elastic() != _lib.NOT_ELASTIC:
@@ -95,25 +95,32 @@ class Table:
         assert not options, options
         self.lr: Rate = {"adam": 0.001}.get(optimizer, 0.01) if lr is None else lr
         described.rate = self.rate()
-        meet()
+        meet(name, process_set)
         number = ctypes.c_int64()
         status = _lib.load().gorovod_table_create(ctypes.byref(described), number)
         if status != _lib.OK:
             raise _lib.error(status)
-        self._number = number.value
+        self.number = number.value
+        _known[self.number] = self
 
     def rate(self) -> float:
         """The learning rate of the next push."""
         lr = self.lr
         return _not_negative(lr(self.pushes) if callable(lr) else lr, "lr")
 
+    def begin_push(self) -> float:
+        """Count a push, and return its learning rate."""
+        rate = self.rate()
+        self.pushes += 1
+        return rate
+
     def rows(self) -> int:
         """How many rows this rank has."""
-        return max(0, int(_lib.load().gorovod_table_rows(self._number)))
+        return max(0, int(_lib.load().gorovod_table_rows(self.number)))
 
     def lookup(self, keys: int, count: int, index: int, padding: Optional[int] = None) -> Lookup:
         """The lookup of ``count`` int64 keys at an address. Their places among the distinct ones go to ``index``."""
-        return Lookup(self, self._number, keys, count, index, padding)
+        return Lookup(self, self.number, keys, count, index, padding)
 
     def __deepcopy__(self, memo: Any) -> Table:
         return self  # the rows are the engine's; a copy of a model uses the same
@@ -145,11 +152,64 @@ class Lookup:
     def push(self, gradients: int, keeps: Any) -> Pending:
         """Begin to change the rows of the distinct keys by ``gradients``."""
         handle = ctypes.c_int64()
-        rate = self.table.rate()
-        self.table.pushes += 1
+        rate = self.table.begin_push()
         number, address = ctypes.c_int64(self._number), ctypes.c_void_p(gradients)
         status = _lib.load().gorovod_push(1, number, address, rate, 0, handle)
         return Pending(self, status, handle.value, keeps)
+
+
+# The tables, by the library's numbers, while somebody has them.
+_known: weakref.WeakValueDictionary[int, Table] = weakref.WeakValueDictionary()
+
+# How many tables without a name each process set has, since the job began.
+_unnamed: dict[int, int] = {}
+basics.before_init.append(_unnamed.clear)
+
+
+def unnamed(process_set: int) -> str:
+    """A name for a table that has none: the same on all ranks if they make their tables in the same order."""
+    _unnamed[process_set] = _unnamed.get(process_set, 0) + 1
+    return f"embedding.{_unnamed[process_set]}"
+
+
+@ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64, ctypes.c_void_p, ctypes.c_size_t)
+def next_rate(number: int, text: int, size: int) -> float:
+    """:meth:`Table.begin_push` for C: writes a text that says why there is no rate, and returns a NaN."""
+    try:
+        table = _known.get(number)
+        if table is None:
+            raise ValueError(f"no part of the program has table {number} any more")
+        return table.begin_push()
+    except Exception as e:
+        said = f"{type(e).__name__}: {e}".encode(errors="replace")[: size - 1] + b"\0"
+        ctypes.memmove(text, said, len(said))
+        return math.nan
+
+
+def meet(name: str, process_set: int) -> None:
+    """Wait until all members make the table. Python handles signals meanwhile; the library's own wait is short then."""
+    here = ctypes.create_string_buffer(1)
+    operation = _operations.describe(
+        f"table.{name}".encode(), (0,), _cells.WILL_WAIT, _lib.NAMED_BARRIER, _UINT8, 0, 0, process_set, 1.0, 1.0,
+        ctypes.addressof(here), 0,
+    )  # fmt: skip
+    operation.keeps = here
+    group = _operations.Group([operation])
+    try:
+        group.submit_as_fits(None)
+    except Exception:
+        group.free()
+        raise
+    try:
+        status = group.wait()
+    except BaseException:
+        _operations.abandon(group)
+        raise
+    try:
+        if status != _lib.OK:
+            raise group.failure()
+    finally:
+        group.release()
 
 
 # Operations that nobody waits for, with the memory that the engine may still use.

@@ -12,10 +12,9 @@ from torch.nn import functional
 from horovod.common import _tables
 from horovod.common._reduce_ops import Average, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._collectives import allreduce
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._loss_scaling import Scaling
-from horovod.torch._submission import generation, process_set_id
+from horovod.torch._submission import process_set_id
 
 _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
@@ -172,15 +171,6 @@ class _Pulled:
         self.pending = self.lookup.pull(self.rows.data_ptr(), not trains, self.rows)
 
 
-_made: dict[tuple[int, int], int] = {}  # how many tables without a name each generation and process set has
-
-
-def _table_name(process_set: int) -> str:
-    at = (generation(), process_set)
-    _made[at] = _made.get(at, 0) + 1
-    return f"embedding.{_made[at]}"
-
-
 class _Sharded(torch.nn.Module):
     """What the two modules share."""
 
@@ -207,14 +197,12 @@ class _Sharded(torch.nn.Module):
         if unknown:
             raise TypeError(f"unknown options {sorted(unknown)}; an optimizer's are {sorted(_tables.NUMBERS)}")
         number = process_set_id(process_set)
-        name = _table_name(number) if name is None else name
+        name = _tables.unnamed(number) if name is None else name
         scaling = Scaling(scaler, name, process_set)
         self.dim, self.num_embeddings, self.padding_idx = dim, num_embeddings, padding_idx
         self._table = _tables.Table(
-            name, dim, num_embeddings, optimizer, lr, seed, init, number,
-            lambda: allreduce(torch.zeros(1, device="cpu"), name=f"table.{name}", process_set=process_set),
-            scale=scale, **options,
-        )  # fmt: skip
+            name, dim, num_embeddings, optimizer, lr, seed, init, number, scale=scale, **options
+        )
         self._training = _Training(self._table, op, process_set.size() or 1, scaling)
         self._ahead: Optional[_Pulled] = None
 
