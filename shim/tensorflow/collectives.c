@@ -68,24 +68,6 @@ static int dtype_of(int tf_type) {
   return -1;
 }
 
-static int code_of(int status) {
-  switch (status) {
-    case GOROVOD_PRECONDITION_ERROR: return TF_FAILED_PRECONDITION;
-    case GOROVOD_ABORTED: return TF_ABORTED;
-    case GOROVOD_INVALID_ARGUMENT: return TF_INVALID_ARGUMENT;
-  }
-  return TF_UNKNOWN;
-}
-
-/* Says why the engine has not done an operation. If elastic training survives the
- * failure, "Horovod: " precedes the reason, because a node may have any name: by this
- * word horovod.tensorflow.elastic recognises the failure. */
-static void fail_as(TF_Status *to, int status, const char *name, const char *reason) {
-  int code = code_of(status);
-  bool survivable = code == TF_UNKNOWN || code == TF_ABORTED;
-  fail(to, code, "%s: %s%s", name, survivable ? "Horovod: " : "", reason);
-}
-
 /* Ends the execution. Do not use it afterwards. */
 static void finish(struct call *c) {
   if (tf.TF_GetCode(c->status) != TF_OK) tf.TF_OpKernelContext_Failure(c->context, c->status);
@@ -155,8 +137,6 @@ static void *allocate(void *context, size_t bytes, int ndim, const int64_t *shap
 
 /* Whether the output has the input's shape, so that it can be made at once. */
 static bool keeps_shape(int32_t type) { return type == GOROVOD_ALLREDUCE || type == GOROVOD_BROADCAST; }
-
-enum { MAX_DIMS = 254 }; /* TensorFlow's own limit */
 
 static void copy(TF_OpKernelContext *context, TF_Tensor *from, TF_Tensor *to) {
   (void)context;

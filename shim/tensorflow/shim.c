@@ -25,6 +25,13 @@ const char *gorovod_tensorflow_bind(const char *path) {
   BIND(received_splits, "gorovod_received_splits")
   BIND(last_joined, "gorovod_last_joined")
   BIND(release, "gorovod_release")
+  BIND(on_done, "gorovod_on_done")
+  BIND(table_dim, "gorovod_table_dim")
+  BIND(lookup, "gorovod_lookup")
+  BIND(lookup_refuse, "gorovod_lookup_refuse")
+  BIND(lookup_release, "gorovod_lookup_release")
+  BIND(pull, "gorovod_pull")
+  BIND(push, "gorovod_push")
   BIND(last_error, "gorovod_last_error")
   BIND(rank, "horovod_rank")
   BIND(size, "horovod_size")
@@ -45,6 +52,21 @@ void fail(TF_Status *status, int code, const char *format, ...) {
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
   tf.TF_SetStatus(status, code, text);
+}
+
+static int code_of(int status) {
+  switch (status) {
+    case GOROVOD_PRECONDITION_ERROR: return TF_FAILED_PRECONDITION;
+    case GOROVOD_ABORTED: return TF_ABORTED;
+    case GOROVOD_INVALID_ARGUMENT: return TF_INVALID_ARGUMENT;
+  }
+  return TF_UNKNOWN;
+}
+
+void fail_as(TF_Status *to, int status, const char *name, const char *reason) {
+  int code = code_of(status);
+  bool survivable = code == TF_UNKNOWN || code == TF_ABORTED;
+  fail(to, code, "%s: %s%s", name, survivable ? "Horovod: " : "", reason);
 }
 
 void define(const char *name, const char *const *attrs, const char *const *inputs,
@@ -71,6 +93,7 @@ __attribute__((constructor)) static void load(void) {
   TF_Status *status = tf.TF_NewStatus();
   register_collectives(status);
   register_facts(status);
+  register_tables(status);
   if (tf.TF_GetCode(status) != TF_OK)
     snprintf(error, sizeof error, "%s", tf.TF_Message(status));
   tf.TF_DeleteStatus(status);

@@ -20,6 +20,13 @@ struct engine {
   int (*received_splits)(int64_t, int, int32_t *);
   int (*last_joined)(int64_t);
   int (*release)(int64_t);
+  int (*on_done)(int64_t, void (*)(void *, int64_t, int, const char *), void *);
+  int (*table_dim)(int64_t);
+  int (*lookup)(int64_t, const int64_t *, int64_t, const int64_t *, int64_t *, int64_t *, int64_t *);
+  int (*lookup_refuse)(int64_t, const char *);
+  void (*lookup_release)(int64_t);
+  int (*pull)(int, const int64_t *, float *const *, uint32_t, int64_t *);
+  int (*push)(int, const int64_t *, const float *const *, float, uint32_t, int64_t *);
   const char *(*last_error)(void);
   int (*rank)(void);
   int (*size)(void);
@@ -37,9 +44,13 @@ extern struct engine engine;
 __attribute__((visibility("default"))) const char *gorovod_tensorflow_bind(const char *path);
 /* NULL, or why the operations could not be registered when this library was loaded. */
 __attribute__((visibility("default"))) const char *gorovod_tensorflow_error(void);
+/* Sets the function that returns the learning rate of a table's next push, or writes a text that says why it has none,
+ * of at most bytes bytes, and returns a NaN. Kernels call it, on any thread. */
+__attribute__((visibility("default"))) void gorovod_tensorflow_rates(float (*of)(int64_t table, char *text, size_t bytes));
 
 void register_collectives(TF_Status *status); /* collectives.c */
 void register_facts(TF_Status *status);       /* facts.c */
+void register_tables(TF_Status *status);      /* tables.c */
 
 /* shapes.c: shape functions for operations. */
 void shape_same(TF_ShapeInferenceContext *c, TF_Status *status);      /* output i as input i */
@@ -55,5 +66,10 @@ void define(const char *name, const char *const *attrs, const char *const *input
 
 /* Sets a TF_Status from a format, unless it is an error already. */
 void fail(TF_Status *status, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Says why the engine has not done an operation. If elastic training survives the
+ * failure, "Horovod: " precedes the reason, because a node may have any name: by this
+ * word horovod.tensorflow.elastic recognises the failure. */
+void fail_as(TF_Status *to, int status, const char *name, const char *reason);
 
 #endif

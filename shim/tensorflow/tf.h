@@ -37,6 +37,8 @@ enum {
   TF_INT64 = 9, TF_BOOL = 10, TF_BFLOAT16 = 14, TF_UINT16 = 17, TF_HALF = 19
 };
 
+enum { MAX_DIMS = 254 }; /* TensorFlow's own limit */
+
 /* Each line: result, name, parameters. */
 #define TF_FUNCTIONS(F)                                                                          \
   F(const char *, TF_Version, (void))                                                            \
@@ -93,6 +95,8 @@ enum {
   F(TF_StringView, TF_OpKernelConstruction_GetName, (TF_OpKernelConstruction *))                 \
   F(void, TF_OpKernelConstruction_GetAttrInt32,                                                  \
     (TF_OpKernelConstruction *, const char *, int32_t *, TF_Status *))                           \
+  F(void, TF_OpKernelConstruction_GetAttrInt64,                                                  \
+    (TF_OpKernelConstruction *, const char *, int64_t *, TF_Status *))                           \
   F(void, TF_OpKernelConstruction_GetAttrFloat,                                                  \
     (TF_OpKernelConstruction *, const char *, float *, TF_Status *))                             \
   F(void, TF_OpKernelConstruction_GetAttrBool,                                                   \

@@ -13,7 +13,7 @@ from types import ModuleType
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps
 
-from horovod.common import _lib, _patches
+from horovod.common import _lib, _patches, _tables
 
 FILE_NAME = "libgorovod_tensorflow.so"
 
@@ -68,4 +68,5 @@ def load() -> ModuleType:
     missing = shim.gorovod_tensorflow_bind(str(engine).encode())
     if missing is not None:
         raise ImportError(f"{engine} and {file} do not belong together: {missing.decode()} is missing")
+    shim.gorovod_tensorflow_rates(_tables.next_rate)
     return module
