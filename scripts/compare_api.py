@@ -2,7 +2,8 @@
 
     python scripts/compare_api.py [--write] FILE…
 
-FILE is a table of Horovod's names, such as test/python/api_torch.txt, which says how to read it. Every name is printed
+FILE is a table of Horovod's names, such as test/python/api_torch.txt, which says how to read it, or of the project that
+its first line names. Every name is printed
 with a tick, or with its differences. The names that only this package has follow. Exits with 1 if something differs.
 Additions, such as further arguments with defaults at the end, are no differences, but are listed.
 
@@ -124,9 +125,10 @@ def read(file):
 def report(file):
     """Return the result as Markdown, and the number of names that differ."""
     lines, same, wrong = [], 0, 0
+    project = re.search(r"names of (\w+)", file.read_text())[1]
     for module_name, names in read(file):
         module = importlib.import_module(module_name)
-        lines += [f"### `{module_name}`", "", "| Horovod | here |", "|---|---|"]
+        lines += [f"### `{module_name}`", "", f"| {project} | here |", "|---|---|"]
         for name in names:
             problems, more = compare(module, name)
             same, wrong = same + (not problems), wrong + bool(problems)
@@ -138,7 +140,7 @@ def report(file):
             names = ", ".join(f"`{name}`" for name in only_here)
             lines += ["", *textwrap.wrap(f"Only here: {names}.", WIDTH, break_on_hyphens=False)]
         lines.append("")
-    lines.insert(0, f"{same} of {same + wrong} names are as in Horovod.\n")
+    lines.insert(0, f"{same} of {same + wrong} names are as in {project}.\n")
     return "\n".join(lines), wrong
 
 

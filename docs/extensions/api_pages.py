@@ -45,6 +45,7 @@ ELSEWHERE = (
     "horovod._keras.elastic",
     "horovod._keras.saving",
     "horovod.tensorflow.sync_batch_norm",
+    "horovod.tensorflow.sparse._embedding",
     "horovod.torch",
 )
 logger = logging.getLogger(__name__)

@@ -17,9 +17,10 @@ OF_TENSORFLOW = (
     "horovod.tensorflow.mpi_collectives",
     "horovod.tensorflow.util",
 )
+OF_TABLES = ("horovod.tensorflow.sparse", "horovod.tensorflow.sparse.gen_sparse_table_ops")
 OF_KERAS = ("horovod.keras", "horovod.keras.callbacks", "horovod.keras.elastic")
 OF_TF_KERAS = ("horovod.tensorflow.keras", "horovod.tensorflow.keras.callbacks", "horovod.tensorflow.keras.elastic")
-MEMBERS = docstrings.of((*OF_TENSORFLOW, *OF_KERAS, *OF_TF_KERAS))
+MEMBERS = docstrings.of((*OF_TENSORFLOW, *OF_TABLES, *OF_KERAS, *OF_TF_KERAS))
 MEMBERS.update(
     {
         f"horovod.tensorflow.{c.__name__}": c
@@ -39,10 +40,13 @@ def names():
     import horovod.keras
     import horovod.tensorflow
     import horovod.tensorflow.keras
+    from horovod.tensorflow import sparse
 
     def known(module):
         if module in OF_TENSORFLOW:
             return {"hvd": horovod.tensorflow, "tf": tf}
+        if module in OF_TABLES:
+            return {"hvd": horovod.tensorflow, "tf": tf, "sparse": sparse}
         hvd, of = (horovod.keras, keras) if module in OF_KERAS else (horovod.tensorflow.keras, tf.keras)
         built_model = of.Sequential([of.layers.Dense(1)])
         built_model.build((None, 2))

@@ -105,14 +105,26 @@ def test_without_init():
     assert all("Horovod has not been initialized; use hvd.init()." in line for line in lines), lines
 
 
+def program_of(page, first_lines, folder):
+    """The file with the program of a page of docs/ that begins so."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    program = folder / "train.py"
+    program.write_text(first_lines + text.split("```python\n" + first_lines, 1)[1].split("```", 1)[0])
+    return program
+
+
 def test_first_program_of_the_page(tmp_path):
     """docs/tensorflow.md starts with a program that works."""
-    page = (ROOT / "docs" / "tensorflow.md").read_text(encoding="utf-8")
-    program = tmp_path / "train.py"
-    program.write_text(page.split("```python\n", 1)[1].split("```", 1)[0])
-    output = run(2, program)
+    output = run(2, program_of("tensorflow.md", "# train.py\nimport tensorflow as tf\n", tmp_path))
     assert len(re.findall(r"rank [01] of 2: loss", output)) == 2
     assert len(set(re.findall(r"weight (\S+)", output))) == 1, output
+
+
+def test_program_of_sparse_tables(tmp_path):
+    output = run(2, program_of("sparse_tables.md", "import tensorflow as tf\n", tmp_path))
+    for rank in range(2):
+        line = f"[{rank}]<stdout>:rank {rank}: loss below 0.2"
+        assert line in output and line in (ROOT / "docs" / "sparse_tables.md").read_text(), output
 
 
 def test_digits_follow_one_curve(tmp_path):
@@ -159,8 +171,8 @@ def test_synthetic_benchmark():
     assert re.search(r"Total img/sec on 2 rank\(s\): [0-9.]+ \+-[0-9.]+", output), output
 
 
-@pytest.mark.parametrize("table", ["api_tensorflow.txt", "api_keras.txt"])
-def test_names_and_signatures_are_horovods(table):
+@pytest.mark.parametrize("table", ["api_tensorflow.txt", "api_keras.txt", "api_tensornet.txt"])
+def test_names_and_signatures_are_those_of_others(table):
     """docs/api.md says so; scripts/compare_api.py --write writes its section anew."""
     sys.path.insert(0, str(ROOT / "scripts"))
     import compare_api

@@ -122,6 +122,7 @@ class ShardedEmbedding(tf.keras.layers.Layer):
 
         Raises:
             TypeError: keys are no integers.
+            NotImplementedError: losses are scaled, as under the policy "mixed_float16".
             tf.errors.InvalidArgumentError: a key is out of range.
             tf.errors.FailedPreconditionError: another rank has a key that is out of range.
             tf.errors.UnknownError: a rank has died or left.

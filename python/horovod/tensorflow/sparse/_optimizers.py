@@ -20,16 +20,16 @@ class Optimizer:
         numbers = "".join(f", {name}={value}" for name, value in self._numbers.items())
         return f"{type(self).__name__}({self.learning_rate}, initial_scale={self.initial_scale}{numbers})"
 
-    def rate(self, pushes: int) -> float:
+    def _rate(self, pushes: int) -> float:
         """The learning rate after a number of pushes."""
         rate = self.learning_rate
         return float(rate(pushes) if callable(rate) else rate)
 
-    def options(self, dim: int) -> dict[str, Any]:
+    def _options(self, dim: int) -> dict[str, Any]:
         """What :class:`_tables.Table` takes for it."""
         return {
             "optimizer": self.kind,
-            "lr": self.rate,
+            "lr": self._rate,
             "init": "normal",
             "scale": self.initial_scale / math.sqrt(dim),
             **self._numbers,

@@ -61,7 +61,7 @@ def create_sparse_table(
         raise NotImplementedError("use_cvm=True is not possible: the table keeps no statistics of shows and clicks")
     if isinstance(dimension, bool) or not isinstance(dimension, numbers.Integral) or dimension < 1:
         raise ValueError(f"dimension must be an int above 0, not {dimension!r}")
-    options = {"dim": int(dimension), **opt.options(int(dimension)), "process_set": _set_id(process_set)}
+    options = {"dim": int(dimension), **opt._options(int(dimension)), "process_set": _set_id(process_set)}
     if embedding_group and embedding_group in _groups:
         group = _groups[embedding_group]
         if _comparable(options) != _comparable(group.options):
