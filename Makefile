@@ -168,7 +168,7 @@ test-gpu-fake: build ## PROGRAMS=10000 random programs from SEED=1 on the stand-
 test-long: prepare build ## what make test leaves out: long trainings, trainings on further numbers of ranks, Keras and training with TensorFlow on 1 rank, operations with 2.15
 	$(python) scripts/python_tests.py --long
 	@scripts/prepare.sh tensorflow
-	python=$$(head -n 1 build/tensorflows); $$python scripts/python_tests.py --ranks 1 --together --logs $(tensorflow-logs)-1 test/tensorflow/test_{keras,tensorflow_gr,tensorflow_tr}*.py; \
+	python=$$(head -n 1 build/tensorflows); $$python scripts/python_tests.py --ranks 1 --together --logs $(tensorflow-logs)-1 test/tensorflow/test_{keras,tensorflow_gr,tensorflow_ta,tensorflow_tr}*.py; \
 	$$python scripts/python_tests.py --long --logs $(tensorflow-logs)-long test/tensorflow/test_tensorflow_jobs.py
 	for python in $$(tail -n +2 build/tensorflows); do \
 	  $(say-tensorflow); \
@@ -185,7 +185,7 @@ test-tensorflow: build ## the TensorFlow tests on 2 ranks, Keras and training wi
 	for python in $$(tail -n +2 build/tensorflows); do \
 	  $(say-tensorflow); \
 	  $$python scripts/python_tests.py --ranks 2 --together --logs $(tensorflow-logs) test/tensorflow/test_keras*.py test/tensorflow/test_tensorflow_training.py; \
-	  $$python scripts/python_tests.py --smoke --logs $(tensorflow-logs)-smoke test/tensorflow/test_tensorflow_ops.py; \
+	  $$python scripts/python_tests.py --smoke --logs $(tensorflow-logs)-smoke test/tensorflow/test_tensorflow_{ops,tables}.py; \
 	done
 
 tensorflow-logs = build/test-logs-$$(basename $${python%/bin/python})

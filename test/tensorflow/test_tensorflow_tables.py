@@ -124,6 +124,7 @@ def added(step):
     return total
 
 
+@pytest.mark.smoke
 @every_mode
 def test_training_has_the_bits_of_one_process(mode):
     opt = sparse.AdaGrad(0.1, initial_g2sum=0.5, epsilon=1e-3)
