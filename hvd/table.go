@@ -63,6 +63,14 @@ type TableOptions struct {
 	Deviation float32
 	Zeros     bool
 	Optimizer Optimizer
+	// AdmitAfter, if above 1, is the number of the pull with which a key gets its row. Until then the key reads as
+	// zeros, and its gradients are dropped. Here and below, a pull counts once, however many processes ask for the key.
+	AdmitAfter uint32
+	// EvictIdle, if not 0, is for how many pushes a row stays that no process pulls or changes; then it is evicted, a
+	// little later. Rows with EvictKeep pulls or more stay all the same, unless EvictKeep is 0.
+	EvictIdle, EvictKeep uint32
+	// MaxRows, if not 0, is about how many rows all processes keep together: those that were used last. At least 65,536.
+	MaxRows int64
 	// Set is the process set whose members have the table; nil means all processes.
 	Set *ProcessSet
 }
@@ -109,7 +117,8 @@ func NewTable(o TableOptions) (*Table, error) {
 	p := o.Optimizer
 	all := table.Options{Name: o.Name, Dim: o.Dim, Keys: o.Keys, Seed: o.Seed, Init: table.Normal, Scale: o.Deviation,
 		Optimizer: p.name, Rate: p.Rate, Epsilon: p.Epsilon, InitialAccumulator: p.InitialAccumulator, Beta1: p.Beta1,
-		Beta2: p.Beta2, Beta: p.Beta, L1: p.L1, L2: p.L2}
+		Beta2: p.Beta2, Beta: p.Beta, L1: p.L1, L2: p.L2, Admit: o.AdmitAfter, Idle: o.EvictIdle, Keep: o.EvictKeep,
+		Rows: o.MaxRows}
 	switch {
 	case o.Zeros:
 		all.Init, all.Scale = table.Zeros, 0

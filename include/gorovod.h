@@ -353,6 +353,12 @@ typedef struct gorovod_table {
   float scale;          /* the standard deviation, or the bound of "uniform"; below 0: 1 / sqrt(dim) */
   /* The optimizer's; below 0: its default. A push has a learning rate of its own. */
   float rate, epsilon, initial_accumulator, beta1, beta2, beta, l1, l2;
+  /* Which keys have rows. 0 everywhere: each key, from its first pull on, for ever. A pull counts once for a key, however
+   * many ranks ask for it. */
+  uint32_t admit_after; /* the number of the pull to train with which a key gets its row; before, it reads as zeros */
+  uint32_t evict_idle;  /* for how many pushes a row stays that nobody pulls or changes */
+  uint32_t evict_keep;  /* rows with as many pulls stay all the same; 0: none */
+  int64_t max_rows;     /* about how many rows all ranks keep together: the last used ones */
 } gorovod_table;
 /* Makes a table. All members of its process set call it with equal descriptions, and it blocks until they have. *table > 0
  * names it until the process set or the job ends. */
@@ -473,6 +479,9 @@ int gorovod_consistency_steps(void);
  *   tensors        a list: op, dtype, process_set and count of the operations that the program submitted
  *   wire           a list: link (shm, tcp, mpi or nccl), nic (where it is known), size_class of the collectives, the
  *                  bytes that this rank has sent in them, and the seconds that they took
+ *   tables         a list: name, process_set, rows and bytes of this rank's part of each sparse table (the last 64),
+ *                  hottest (the share of its lookups that goes to the 16 hottest keys, an estimate), pulls, pull_seconds,
+ *                  pushes, push_seconds, and the keys, distinct ones of each batch, that it has pulled
  *   negotiation    count, seconds and buckets: from a tensor's submission until all ranks have submitted it
  *   steps          count, seconds and buckets: from one reduction of the largest tensor whose name comes again and again
  *                  to the next one. A training loop has one in each step.

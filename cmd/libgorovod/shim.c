@@ -578,24 +578,28 @@ int gorovod_usable_nccl(int calls) { return is_child() ? 0 : goUsableNCCL(calls)
 
 /* ---- sparse tables ---------------------------------------------------- */
 
+/* What gorovod_table had first: a caller may have been built for that. */
+#define FIRST_TABLE offsetof(gorovod_table, admit_after)
+
 int gorovod_table_create(const gorovod_table *description, int64_t *table) {
   char *reason = fresh_reason();
+  gorovod_table known = {0};
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (description == NULL || table == NULL || description->size < sizeof *description) {
-    EXPLAIN("description and table must not be NULL, and size must be at least %zu", sizeof *description);
+  if (description == NULL || table == NULL || description->size < FIRST_TABLE) {
+    EXPLAIN("description and table must not be NULL, and size must be at least %zu", FIRST_TABLE);
     return GOROVOD_INVALID_ARGUMENT;
   }
   /* A caller built for a later version may have more fields; those unknown here must be unused. */
-  for (size_t i = sizeof *description; i < description->size; i++) {
+  for (size_t i = sizeof known; i < description->size; i++) {
     if (((const unsigned char *)description)[i]) {
-      EXPLAIN("byte %zu of the description is set, but this version (%s) knows %zu only", i, goVersion(),
-              sizeof *description);
+      EXPLAIN("byte %zu of the description is set, but this version (%s) knows %zu only", i, goVersion(), sizeof known);
       return GOROVOD_INVALID_ARGUMENT;
     }
   }
+  memcpy(&known, description, description->size < sizeof known ? description->size : sizeof known);
   *table = 0;
   note_submitter();
-  return goTableCreate((gorovod_table *)description, table, reason);
+  return goTableCreate(&known, table, reason);
 }
 
 int64_t gorovod_table_rows(int64_t table) {

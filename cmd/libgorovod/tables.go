@@ -85,7 +85,8 @@ func goTableCreate(c *C.gorovod_table, number *C.int64_t, reason *C.char) C.int 
 	o := table.Options{Dim: int(c.dim), Keys: int64(c.keys), Seed: uint64(c.seed), Init: table.Normal,
 		Scale: float32(c.scale), Rate: float32(c.rate), Epsilon: float32(c.epsilon),
 		InitialAccumulator: float32(c.initial_accumulator), Beta1: float32(c.beta1), Beta2: float32(c.beta2),
-		Beta: float32(c.beta), L1: float32(c.l1), L2: float32(c.l2)}
+		Beta: float32(c.beta), L1: float32(c.l1), L2: float32(c.l2), Admit: uint32(c.admit_after),
+		Idle: uint32(c.evict_idle), Keep: uint32(c.evict_keep), Rows: int64(c.max_rows)}
 	if c.name != nil {
 		o.Name = C.GoString(c.name)
 	}

@@ -91,6 +91,9 @@ func (l *lane) startKeys(b *negotiate.Batch) {
 		}
 		s.tables, s.dims = append(s.tables, t), append(s.dims, t.Options().Dim)
 		s.rates, s.raters = append(s.rates, 0), append(s.raters, -1)
+		if !s.push {
+			t.BeginPull()
+		}
 	}
 	l.traceMove(x.parts)
 	if len(l.members) == 1 {

@@ -41,7 +41,15 @@ func newSparseProgram(rng *rand.Rand, size, most int) *sparseProgram {
 	p := &sparseProgram{fused: rng.Intn(2) == 0}
 	all := []table.Optimizer{table.SGD, table.Adagrad, table.RowwiseAdagrad, table.Adam, table.FTRL}
 	for i := range 1 + rng.Intn(3) {
-		p.tables = append(p.tables, tableOptions(fmt.Sprintf("t%d", i), 1+rng.Intn(5), all[rng.Intn(len(all))]))
+		o := tableOptions(fmt.Sprintf("t%d", i), 1+rng.Intn(5), all[rng.Intn(len(all))])
+		if rng.Intn(2) == 0 {
+			o.Admit, o.Idle = uint32(rng.Intn(4)), uint32(rng.Intn(3))
+			if o.Idle > 0 {
+				o.Keep = uint32(rng.Intn(4))
+			}
+			o.Rows = 16 * slots.Count * int64(rng.Intn(2))
+		}
+		p.tables = append(p.tables, o)
 	}
 	keys := 1 + rng.Intn(2000) // few keys: the ranks have many in common
 	steps := make([][][]sparseStep, size)
@@ -85,7 +93,7 @@ func (s *sparseStep) distinct(l *table.Lookup, dim int) []float32 {
 
 // reference runs p in one process, with one table for all ranks, and returns what each rank pulls and the rows at the
 // end, by table and key.
-func (p *sparseProgram) reference(t *testing.T) (pulled [][][]float32, rows []map[int64][]float32) {
+func (p *sparseProgram) reference(t *testing.T) (pulled [][][]float32, rows []map[int64]*table.Row) {
 	one := slots.Assign(1)
 	tables := make([]*table.Table, len(p.tables))
 	for i, o := range p.tables {
@@ -97,6 +105,7 @@ func (p *sparseProgram) reference(t *testing.T) (pulled [][][]float32, rows []ma
 		for i, o := range p.tables {
 			var u table.Update
 			lookups := make([]table.Lookup, len(p.steps))
+			tables[i].BeginPull()
 			for r, steps := range p.steps {
 				if step >= len(steps) {
 					continue
@@ -129,9 +138,10 @@ func (p *sparseProgram) reference(t *testing.T) (pulled [][][]float32, rows []ma
 		}
 	}
 	for i := range tables {
-		rows = append(rows, map[int64][]float32{})
+		rows = append(rows, map[int64]*table.Row{})
 		tables[i].All(func(r *table.Row) bool {
-			rows[i][r.Key] = append(slices.Clone(r.Weights), r.State...)
+			row := *r
+			rows[i][r.Key] = &row
 			return true
 		})
 	}
@@ -293,14 +303,14 @@ func testSparseProgram(t *testing.T, seed int64) {
 			}
 			tables[r][i].All(func(row *table.Row) bool {
 				n++
-				want, got := rows[i][row.Key], append(slices.Clone(row.Weights), row.State...)
+				want := rows[i][row.Key]
 				if owner := owners.OwnerOf(slots.Hash(row.Key)); owner != r {
 					t.Errorf("member %d has key %d of member %d", r, row.Key, owner)
 				}
-				if !slices.EqualFunc(got, want, func(a, b float32) bool {
-					return math.Float32bits(a) == math.Float32bits(b)
-				}) {
-					t.Errorf("table %d: key %d is %v, want %v", i, row.Key, got, want)
+				same := func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
+				if want == nil || !slices.EqualFunc(row.Weights, want.Weights, same) ||
+					!slices.EqualFunc(row.State, want.State, same) || row.Pulls != want.Pulls || row.Idle != want.Idle {
+					t.Errorf("table %d: %+v, want %+v", i, row, want)
 				}
 				return !t.Failed()
 			})

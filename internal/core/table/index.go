@@ -2,12 +2,20 @@ package table
 
 import "github.com/gorovod/gorovod/internal/core/slots"
 
-// segment finds the rows of one slot: a hash table with linear probing. A table has a segment for each slot, so that
-// none is large: a segment of a table with 10⁸ rows on 4 ranks has some 24,000, and grows in about a millisecond. A
-// save goes through a table by slots.
+// index finds rows by their keys. Each slot has a segment of its own, so that none is large: a segment of a table with
+// 10⁸ rows on 4 ranks has some 24,000 rows, and grows in about a millisecond. A save goes through a table by slots.
+type index struct {
+	segments [slots.Count]segment
+	chunks   []chunk        // those without memory are used again
+	open     map[int]uint32 // by the number of entries: the chunk that has room for another such segment
+	entries  int            // of all segments
+}
+
+// segment finds the rows of one slot: a hash table with linear probing.
 type segment struct {
 	entries []entry
-	n       int
+	n       uint32
+	chunk   uint32 // which has entries
 }
 
 // entry is 32 bits of a key's hash, and 1 + the row's number; 0 for none. The bits of the hash spare most looks at rows
@@ -38,7 +46,7 @@ func (s *segment) first(hash uint64) entry {
 
 // find returns the row of a key.
 func (t *Table) find(key int64, hash uint64) (id uint32, ok bool) {
-	s := &t.index[slots.Of(hash)]
+	s := &t.index.segments[slots.Of(hash)]
 	if len(s.entries) == 0 {
 		return 0, false
 	}
@@ -52,13 +60,16 @@ func (t *Table) find(key int64, hash uint64) (id uint32, ok bool) {
 }
 
 // insert enters a row whose key the segment does not have.
-func (t *Table) insert(hash uint64, id uint32) {
-	s := &t.index[slots.Of(hash)]
-	if (s.n+1)*10 > len(s.entries)*mostLoadTenth {
-		t.grow(s)
+func (x *index) insert(r *rows, hash uint64, id uint32) error {
+	s := &x.segments[slots.Of(hash)]
+	if (int(s.n)+1)*10 > len(s.entries)*mostLoadTenth {
+		if err := x.grow(r, s); err != nil {
+			return err
+		}
 	}
 	s.put(hash, id)
 	s.n++
+	return nil
 }
 
 func (s *segment) put(hash uint64, id uint32) {
@@ -71,12 +82,17 @@ func (s *segment) put(hash uint64, id uint32) {
 }
 
 // grow doubles a segment.
-func (t *Table) grow(s *segment) {
-	old := s.entries
-	s.entries = make([]entry, max(leastEntries, 2*len(old)))
-	for _, e := range old {
+func (x *index) grow(r *rows, s *segment) error {
+	old := *s
+	n := max(leastEntries, 2*len(old.entries))
+	if err := x.place(s, n); err != nil {
+		return err
+	}
+	for _, e := range old.entries {
 		if e != 0 {
-			s.put(slots.Hash(t.rows.at(e.id()).key()), e.id())
+			s.put(slots.Hash(r.at(e.id()).key()), e.id())
 		}
 	}
+	x.leave(&old)
+	return nil
 }

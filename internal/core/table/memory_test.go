@@ -44,10 +44,10 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%d rows have %d bytes; they need %d", rows, got, least(rows))
 	}
 	largest := 0
-	for i := range table.index {
-		largest = max(largest, len(table.index[i].entries))
+	for i := range table.index.segments {
+		largest = max(largest, len(table.index.segments[i].entries))
 	}
-	if largest > 4*rows/len(table.index)+leastEntries {
+	if largest > 4*rows/len(table.index.segments)+leastEntries {
 		t.Errorf("one segment has %d entries: its growth would be a pause", largest)
 	}
 	runtime.KeepAlive(keys)

@@ -3,6 +3,8 @@ package table
 import (
 	"fmt"
 	"math"
+
+	"github.com/gorovod/gorovod/internal/core/slots"
 )
 
 // Init says how the weights of a new row are made.
@@ -33,6 +35,17 @@ type Options struct {
 	Beta1, Beta2       float32 // Adam
 	Beta               float32 // FTRL
 	L1, L2             float32 // FTRL
+
+	// Admit is the number of a key's pulls, each of all ranks together, with which it gets a row; 0 and 1: the first
+	// one. Only pulls to train count. Until then a key reads as zeros, and its gradients are dropped.
+	Admit uint32
+	// Idle, if not 0, is for how many updates of the table a row stays that no rank pulls or changes. A row with Keep
+	// pulls or more stays for ever, unless Keep is 0. Rows go a little later: within an eighth of Idle, and within 1,024
+	// updates.
+	Idle, Keep uint32
+	// Rows, if not 0, is about how many rows all ranks keep together. The rows that were not used for longest go. Each
+	// slot has an equal share, which it may exceed by an eighth, and during one update.
+	Rows int64
 }
 
 const (
@@ -65,6 +78,12 @@ func (o *Options) Check() error {
 	if o.Optimizer == FTRL && o.Rate == 0 {
 		return fmt.Errorf("lr is 0; ftrl divides by it")
 	}
+	switch least := int64(leastShare * slots.Count); {
+	case o.Rows < 0 || o.Rows > 0 && o.Rows < least:
+		return fmt.Errorf("max_rows is %d; it must be %d or more, or 0 for any number of rows", o.Rows, least)
+	case o.Keep > 0 && o.Idle == 0:
+		return fmt.Errorf("evict_keep is %d, but rows are not evicted by their age: evict_idle is 0", o.Keep)
+	}
 	return nil
 }
 
@@ -89,6 +108,8 @@ func (o *Options) Difference(other *Options) (name string, own, others any) {
 	}{
 		{"name", o.Name, other.Name}, {"dim", o.Dim, other.Dim}, {"num_embeddings", o.Keys, other.Keys},
 		{"optimizer", o.Optimizer, other.Optimizer}, {"seed", o.Seed, other.Seed}, {"init", o.Init, other.Init},
+		{"admit_after", o.Admit, other.Admit}, {"evict_idle", o.Idle, other.Idle}, {"evict_keep", o.Keep, other.Keep},
+		{"max_rows", o.Rows, other.Rows},
 	} {
 		if f.a != f.b {
 			return f.name, f.a, f.b

@@ -12,8 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-
-	"github.com/gorovod/gorovod/internal/core/slots"
 )
 
 // ErrClosed: the table has been closed, or its job has ended.
@@ -28,22 +26,43 @@ type Table struct {
 	birth   birth
 	rule    rule
 
+	heat heat
+
 	mu     sync.Mutex // guards all that follows
 	closed bool
 	rows   rows
-	index  [slots.Count]segment
+	index  index
+	cursor cursor // of the call that holds mu
 	steps  uint32 // how many updates have been applied
+	round  uint32 // the number of the pull, of all members; its highest bit is set: see header.mark
+
+	candidates *candidates // nil if each key has a row from its first pull on
+	eviction   eviction
 }
 
 // New makes an empty table. o must be valid: see Options.Check.
 func New(o Options) *Table {
-	t := &Table{options: o, birth: newBirth(&o), rule: newRule(&o)}
+	t := &Table{options: o, birth: newBirth(&o), rule: newRule(&o), eviction: newEviction(&o), round: firstRound}
+	if o.admits() {
+		t.candidates = new(candidates)
+	}
 	t.rows = newRows(o.Dim, t.rule.states(o.Dim))
 	return t
 }
 
 // Options are the table's. Do not change them.
 func (t *Table) Options() *Options { return &t.options }
+
+// BeginPull begins another pull of the members, who then call Pull one after the other. It counts once for a row,
+// however many of them ask for it.
+func (t *Table) BeginPull() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.round = (t.round + 1) | firstRound
+}
+
+// firstRound is the first of Table.round.
+const firstRound = 1 << 31
 
 // Len is the number of rows.
 func (t *Table) Len() int {
@@ -56,11 +75,7 @@ func (t *Table) Len() int {
 func (t *Table) Bytes() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := int64(len(t.rows.slabs)) * int64(t.rows.slabBytes())
-	for i := range t.index {
-		n += int64(len(t.index[i].entries)) * entryBytes
-	}
-	return n
+	return int64(len(t.rows.slabs))*int64(t.rows.slabBytes()) + t.index.bytes()
 }
 
 // Close frees the rows. Afterwards every method fails, or finds no rows.
@@ -69,7 +84,8 @@ func (t *Table) Close() {
 	defer t.mu.Unlock()
 	t.closed = true
 	t.rows.free()
-	clear(t.index[:])
+	t.index.free()
+	t.candidates = nil
 }
 
 // describe adds the table's name to err.

@@ -193,6 +193,7 @@ func TestToLookIsNotToTrain(t *testing.T) {
 		t.Fatal(err, table.Len())
 	}
 	for range 2 {
+		table.BeginPull()
 		if err := table.Pull(keys, trained, true); err != nil || table.Len() != 3 {
 			t.Fatal(err, table.Len())
 		}

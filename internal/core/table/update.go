@@ -8,15 +8,17 @@ type Update struct {
 	table *Table
 	ids   []uint32 // the rows, in the order of their first gradients
 	sums  []float32
-	next  int // the first row of ids that Apply has not changed
+	next  int  // the first row of ids that Apply has not changed
+	began bool // Apply has
 }
 
 // Begin starts the update of a table.
 func (u *Update) Begin(t *Table) {
-	u.table, u.ids, u.sums, u.next = t, u.ids[:0], u.sums[:0], 0
+	u.table, u.ids, u.sums, u.next, u.began = t, u.ids[:0], u.sums[:0], 0, false
 }
 
-// Add adds gradients, Dim numbers for each of keys. A row that the table lacks is made.
+// Add adds gradients, Dim numbers for each of keys. A row that the table lacks is made, unless keys are admitted by their
+// pulls: then its gradients are dropped.
 func (u *Update) Add(keys []int64, gradients []float32) error {
 	t := u.table
 	t.mu.Lock()
@@ -25,32 +27,31 @@ func (u *Update) Add(keys []int64, gradients []float32) error {
 		return t.describe(ErrClosed)
 	}
 	dim := t.options.Dim
-	var c cursor
-	for len(keys) > 0 {
-		n := min(len(keys), block)
-		if err := t.locate(&c, keys[:n], true); err != nil {
-			return err
-		}
-		for i, id := range c.ids[:n] {
-			g, h := gradients[i*dim:][:dim], t.rows.at(id)
-			if h.mark == 0 {
-				u.ids = append(u.ids, id)
-				u.sums = append(u.sums, g...)
-				h.mark = uint32(len(u.ids))
+	c := &t.cursor
+	for c.start(t, keys, !t.options.admits()); c.next(); {
+		for i, id := range c.ids[:c.n] {
+			if id == none {
 				continue
 			}
-			sum := u.sums[int(h.mark-1)*dim:][:dim]
+			g, h := gradients[(c.begin+i)*dim:][:dim], t.rows.at(id)
+			at := int(h.mark)
+			if at >= len(u.ids) || u.ids[at] != id {
+				h.mark = uint32(len(u.ids))
+				u.ids = append(u.ids, id)
+				u.sums = append(u.sums, g...)
+				continue
+			}
+			sum := u.sums[at*dim:][:dim]
 			for j := range sum {
 				sum[j] += g[j]
 			}
 		}
-		keys, gradients = keys[n:], gradients[n*dim:]
 	}
-	return nil
+	return c.err
 }
 
-// Apply changes at most limit rows, and reports whether all have been changed. All calls of an update have the same
-// rate.
+// Apply changes or evicts about limit rows, and reports whether the update has ended. All calls of an update have the
+// same rate.
 func (u *Update) Apply(rate float32, limit int) (done bool, err error) {
 	t := u.table
 	t.mu.Lock()
@@ -58,17 +59,19 @@ func (u *Update) Apply(rate float32, limit int) (done bool, err error) {
 	if t.closed {
 		return false, t.describe(ErrClosed)
 	}
-	if u.next == 0 {
+	if !u.began {
+		u.began = true
 		t.steps++
 		t.rule.advance(rate)
+		t.eviction.schedule(t.steps)
 	}
 	dim := t.options.Dim
-	end := min(len(u.ids), u.next+limit)
-	for i := u.next; i < end; i++ {
+	begin, end := u.next, min(len(u.ids), u.next+limit)
+	for i := begin; i < end; i++ {
 		h := t.rows.at(u.ids[i])
-		h.mark, h.last = 0, t.steps
+		h.last = t.steps
 		t.rule.step(t.rows.weights(h), t.rows.state(h), u.sums[i*dim:][:dim])
 	}
 	u.next = end
-	return end == len(u.ids), nil
+	return end == len(u.ids) && t.evict(limit-(end-begin)), nil
 }

@@ -13,7 +13,7 @@ type Row struct {
 	Weights []float32
 	// State has the optimizer's numbers, whose order the optimizer knows.
 	State []float32
-	// Pulls is how many times ranks have asked for the row to train it.
+	// Pulls is how many pulls, each of all ranks, have asked for the row to train it.
 	Pulls uint32
 	// Idle is how many updates of the table there have been since the row was last pulled or updated.
 	Idle uint32
@@ -25,7 +25,7 @@ func (t *Table) Slot(slot int, dst []Row) []Row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	begin := len(dst)
-	for _, e := range t.index[slot].entries {
+	for _, e := range t.index.segments[slot].entries {
 		if e == 0 {
 			continue
 		}

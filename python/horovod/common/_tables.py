@@ -44,6 +44,10 @@ class _Description(ctypes.Structure):
         ("beta", ctypes.c_float),
         ("l1", ctypes.c_float),
         ("l2", ctypes.c_float),
+        ("admit_after", ctypes.c_uint32),
+        ("evict_idle", ctypes.c_uint32),
+        ("evict_keep", ctypes.c_uint32),
+        ("max_rows", ctypes.c_int64),
     ]
 
 
@@ -58,6 +62,9 @@ NUMBERS = {
     "l1": "l1",
     "l2": "l2",
 }
+
+# Which keys have rows: whole numbers, with their largest values.
+LIMITS = {"admit_after": 2**32 - 1, "evict_idle": 2**32 - 1, "evict_keep": 2**32 - 1, "max_rows": 2**63 - 1}
 
 
 class Table:
@@ -92,6 +99,9 @@ class Table:
         for option, field in NUMBERS.items():
             value = options.pop(option, None)
             setattr(described, field, -1.0 if value is None else _not_negative(value, option))
+        for option, most in LIMITS.items():
+            value = options.pop(option, None)
+            setattr(described, option, 0 if value is None else _count(value, option, most))
         assert not options, options
         self.lr: Rate = {"adam": 0.001}.get(optimizer, 0.01) if lr is None else lr
         described.rate = self.rate()
@@ -260,6 +270,12 @@ def _integer(value: Any, what: str) -> int:
 def _keys(value: Any) -> int:
     if _integer(value, "num_embeddings") < 1:
         raise ValueError(f"num_embeddings must be above 0, or None for keys of any value, not {value}")
+    return int(value)
+
+
+def _count(value: Any, what: str, most: int) -> int:
+    if not 0 <= _integer(value, what) <= most:
+        raise ValueError(f"{what} must be from 0 to {most}, not {value}")
     return int(value)
 
 

@@ -193,9 +193,10 @@ class _Sharded(torch.nn.Module):
         super().__init__()
         if op not in (Sum, Average):
             raise ValueError(f"op must be hvd.Sum or hvd.Average, not {op!r}")
-        unknown = set(options) - set(_tables.NUMBERS)
+        known = {**_tables.NUMBERS, **_tables.LIMITS}
+        unknown = set(options) - set(known)
         if unknown:
-            raise TypeError(f"unknown options {sorted(unknown)}; an optimizer's are {sorted(_tables.NUMBERS)}")
+            raise TypeError(f"unknown options {sorted(unknown)}; possible are {sorted(known)}")
         number = process_set_id(process_set)
         name = _tables.unnamed(number) if name is None else name
         scaling = Scaling(scaler, name, process_set)
@@ -326,7 +327,9 @@ class ShardedEmbedding(_Sharded):
             those of a rank overflow, no rank uses its own, and the scale shrinks at ``scaler.update()``. Without it,
             backward refuses gradients once a GradScaler has scaled a loss. False: other losses may be scaled.
         options: the optimizer's numbers: ``eps``, ``initial_accumulator``, ``beta1``, ``beta2``, ``beta``, ``l1``,
-            ``l2``.
+            ``l2``. Which keys have rows: with ``admit_after=n`` a key gets its row at its n-th pull; ``evict_idle=n``
+            drops rows that were not used for n pushes, except those with ``evict_keep`` pulls; ``max_rows=n`` drops the
+            rows that were not used for longest.
 
     Raises:
         ValueError, TypeError: arguments are bad.
