@@ -19,6 +19,8 @@ type Figures struct {
 	Tensors []TensorFigures
 	// Wire is what this process has sent to others, by link and size of the collectives.
 	Wire []WireFigures
+	// Tables are the sparse tables of which this process has a part.
+	Tables []TableFigures
 	// Negotiation is the time from a tensor's submission until all processes have
 	// submitted it.
 	Negotiation Histogram
@@ -78,6 +80,19 @@ type TensorFigures struct {
 	Count          uint64
 }
 
+// TableFigures are about this process's part of a sparse table, and its use of the table.
+type TableFigures struct {
+	Name        string // its end, if it is long
+	Set         int    // the number of the process set
+	Rows, Bytes uint64
+	// Hottest is the share of this process's lookups that goes to the 16 hottest keys, from 0 to 1: an estimate from a
+	// sample.
+	Hottest            float64
+	Pulls, Pushes      uint64
+	PullTime, PushTime time.Duration // of several tables that travelled together, each has its share
+	Keys               uint64        // distinct ones of the batches that this process has pulled
+}
+
 // Histogram counts durations.
 type Histogram struct {
 	// Buckets[i] is the number of durations of at most Bound(i) and more than
@@ -117,6 +132,10 @@ func Metrics() (*Figures, error) {
 	for _, t := range f.Traffic {
 		m.Wire = append(m.Wire, WireFigures{t.Way.String(), f.NICOf(t.Way), t.Class.String(), t.Bytes,
 			time.Duration(t.Time)})
+	}
+	for _, t := range f.Tables {
+		m.Tables = append(m.Tables, TableFigures{t.Name, t.Set, t.Rows, t.Bytes, t.HottestShare(), t.Pulls, t.Pushes,
+			time.Duration(t.PullTime), time.Duration(t.PushTime), t.Keys})
 	}
 	for _, t := range f.Tensors {
 		m.Tensors = append(m.Tensors, TensorFigures{t.OpName(), t.DType.String(), t.SetName(), t.Count})

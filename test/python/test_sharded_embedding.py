@@ -14,8 +14,11 @@ KEYS, DIM = 40, 3
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _world(job):
-    """The job."""
+def _world(request):
+    """The job, in which process sets may be added."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1")
+        yield request.getfixturevalue("job")
 
 
 def batch(rank, step, shape=(4, 5)):
@@ -248,6 +251,89 @@ def test_uneven_data():
         layer(torch.arange(KEYS)).sum().backward()
     hvd.join()
     assert torch.equal(all_rows(layer), torch.full((KEYS, 1), -float(hvd.size() * (hvd.size() + 1) // 2)))
+
+
+def test_which_keys_have_rows():
+    """Keys get rows at their second pull, by whichever ranks, and lose them when two pushes do not use them."""
+    layer = hvd.ShardedEmbedding(2, optimizer="sgd", lr=1.0, admit_after=2, evict_idle=1)
+    keys = torch.tensor([5, 10**12 + hvd.rank()])
+
+    def rows():
+        return int(hvd.allreduce(torch.tensor(layer.local_rows()), op=hvd.Sum, name="rows"))
+
+    assert not layer(keys).any() and rows() == 0
+    made = layer(keys)
+    assert made.all() and rows() == 1 + hvd.size()
+    made.sum().backward()
+    assert torch.equal(layer(keys)[0], made[0].detach() - hvd.size())
+    for step in range(3):  # the first one's gradients are dropped
+        pulled = layer(torch.tensor([7]))
+        assert bool(pulled.any()) == (step > 0)
+        pulled.sum().backward()
+    assert rows() == 1
+    assert not layer.eval()(keys).any()
+    with pytest.raises(ValueError, match="max_rows must be from 0 to"):
+        hvd.ShardedEmbedding(2, max_rows=-1)
+    with pytest.raises(TypeError, match="admit_after must be an int"):
+        hvd.ShardedEmbedding(2, admit_after=1.5)
+
+
+def test_max_rows():
+    """The table keeps about as many rows, the last ones."""
+    layer = hvd.ShardedEmbedding(1, optimizer="sgd", max_rows=65536, init="zeros")
+    for step in range(4):
+        keys = torch.arange(40_000) + (step * hvd.size() + hvd.rank()) * 40_000
+        layer(keys).sum().backward()
+    total = hvd.allreduce(torch.tensor(layer.local_rows()), op=hvd.Sum, name="rows")
+    assert 50_000 < total < 65536 * 9 // 8
+
+
+def test_metrics_of_tables():
+    layer = hvd.ShardedEmbedding(2, name="measured")
+    for _ in range(3):
+        layer(torch.tensor([1, 1, 1, hvd.rank()])).sum().backward()
+    (table,) = [table for table in hvd.metrics()["tables"] if table["name"] == "measured"]
+    assert table["rows"] == layer.local_rows() and table["pulls"] == table["pushes"] == 3
+    assert table["keys"] == (3 if hvd.rank() == 1 else 6) and table["hottest"] == 1 and table["process_set"] == 0
+    assert table["pull_seconds"] > 0 < table["push_seconds"] and table["bytes"] > 0
+
+
+def test_in_a_process_set():
+    """The members alone have the rows, and the others none."""
+    last = hvd.size() - 1
+    members = hvd.add_process_set([last])
+    if hvd.rank() == last:
+        layer = hvd.ShardedEmbedding(DIM, optimizer="sgd", lr=1.0, init="zeros", process_set=members)
+        for _ in range(2):
+            layer(torch.arange(KEYS)).sum().backward()
+        assert torch.equal(all_rows(layer), torch.full((KEYS, DIM), -2.0)) and layer.local_rows() == KEYS
+    else:
+        with pytest.raises(ValueError, match="process set"):
+            hvd.ShardedEmbedding(DIM, process_set=members)
+    hvd.barrier()
+    hvd.remove_process_set(members)
+
+
+def test_beside_compressed_gradients():
+    """Compression is for the other parameters: rows and their gradients travel as they are."""
+    layer, head = hvd.ShardedEmbedding(2, optimizer="sgd", lr=1.0, init="zeros"), torch.nn.Linear(2, 1)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(head.parameters(), lr=0.0), head.named_parameters(), compression=hvd.Compression.fp16
+    )
+    torch.nn.init.constant_(head.weight, 1 / 3)
+    keys = torch.arange(3)
+    head(layer(keys)).sum().backward()
+    optimizer.step()
+    assert torch.equal(all_rows(layer, 3), -sum([head.weight.detach()] * hvd.size()).expand(3, 2))
+
+
+@pytest.mark.skipif("not torch.cuda.is_available()")
+def test_keys_on_a_gpu():
+    """Rows come to where the keys are, by way of host memory."""
+    layer = hvd.ShardedEmbedding(DIM, optimizer="sgd", lr=1.0, init="zeros")
+    rows = layer(torch.arange(KEYS, device="cuda"))
+    rows.sum().backward()
+    assert rows.is_cuda and torch.equal(all_rows(layer), torch.full((KEYS, DIM), -float(hvd.size())))
 
 
 def test_two_layers_at_a_time():

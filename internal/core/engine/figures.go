@@ -80,6 +80,7 @@ func (l *lane) countExecuted() {
 		for i := range x.parts {
 			bytes += uint64(x.parts[i].bytes) // the keys and rows that this member has sent
 		}
+		l.countTables()
 	}
 	k := f.kinds[b.Type]
 	if k == nil {
@@ -169,6 +170,7 @@ func (e *Engine) Figures() *feed.Figures {
 		f.Oldest = max(f.Oldest, wait.Age)
 	}
 	f.SetWaits(waits)
+	f.SetTables(e.tableFigures())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f.Negotiation, f.Waited, f.Fusion = e.figures.negotiation, e.waited(now), e.figures.fusion

@@ -41,6 +41,7 @@ type lane struct {
 	// refused holds calls that check has refused, by name, the oldest first: see refused.go.
 	refused map[string][]*Entry
 	tables  map[int]*table.Table // by number: see tables.go
+	uses    []*tableUse          // of tables, in the order in which they were made
 	removed bool                 // the process set is gone
 	joining *Entry               // the Join that is pending; no tensors are submitted then
 	outbox  [][]byte             // encoded Requests that found no room on the board

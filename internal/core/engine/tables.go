@@ -67,6 +67,7 @@ func (e *Engine) NewTable(set int, o table.Options) (*Table, *Error) {
 		l.tables = make(map[int]*table.Table)
 	}
 	l.tables[t.number] = t.Table
+	l.uses = append(l.uses, &tableUse{number: t.number, table: t.Table})
 	return t, nil
 }
 
@@ -141,6 +142,7 @@ func (l *lane) gatherOptions(o *table.Options, refused *Error) ([]proposal, *Err
 
 // Fill makes a lookup of a batch's keys: see table.Lookup.Fill.
 func (t *Table) Fill(l *table.Lookup, keys []int64, padding table.Padding) error {
+	t.NoteLookups(keys, padding)
 	return l.Fill(t.Options(), t.owners, keys, padding)
 }
 

@@ -218,6 +218,14 @@ function links() {
     [l.limit ? percent(100 * l.hostrate / l.limit) : "–", "n"]]), "nothing was sent of late");
 }
 
+function tables() {
+  const list = now.tables ?? [];
+  at("tables-section").hidden = !list.length;
+  rows(at("tables"), list.map((t) => [
+    [t.set ? `${t.name}, process set ${t.set}` : t.name, ""], [t.rows.toLocaleString("en"), "n"], [bytes(t.bytes), "n"],
+    [t.pull ? seconds(t.pull) : "–", "n"], [t.push ? seconds(t.push) : "–", "n"], [percent(100 * t.hottest), "n"]]));
+}
+
 function show() {
   put(at("sentence"), now.sentence);
   at("sentence").dataset.tone = now.tone;
@@ -237,6 +245,7 @@ function show() {
     [o.state === "executes" ? `${o.waits} (executing)` : o.waits, ""], [o.missing || "–", o.missing ? "bad" : ""]]), "none");
   kinds();
   links();
+  tables();
   hosts();
   table();
   history();

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/gorovod/gorovod/internal/base/operation"
 	"github.com/gorovod/gorovod/internal/base/tensor"
@@ -16,7 +17,7 @@ const MaxBytes = 16 << 10
 const maxRank = 1 << 24
 
 // version distinguishes encodings.
-const version = 6
+const version = 7
 
 var errShort = errors.New("figures end too early")
 
@@ -49,7 +50,25 @@ func (f *Figures) Append(p []byte) []byte {
 		p = f.Waits[i].append(p)
 	}
 	p = appendText(appendText(p, f.Link.To[:min(len(f.Link.To), maxTo)]), f.NIC.Name[:min(len(f.NIC.Name), maxNIC)])
-	return appendStack(appendSets(p, f.Sets), f.Stack)
+	p = appendStack(appendSets(p, f.Sets), f.Stack)
+	p = binary.AppendUvarint(p, uint64(len(f.Tables)))
+	for i := range f.Tables {
+		p = f.Tables[i].append(p)
+	}
+	return p
+}
+
+func (t *Table) append(p []byte) []byte {
+	p = appendText(binary.AppendUvarint(p, uint64(t.Set)), cut(t.Name, maxTable))
+	for _, n := range t.numbers() {
+		p = binary.AppendUvarint(p, *n)
+	}
+	return p
+}
+
+// numbers are the fields that are encoded as they are, in order.
+func (t *Table) numbers() []*uint64 {
+	return []*uint64{&t.Rows, &t.Bytes, &t.Hottest, &t.Pulls, &t.Pushes, &t.PullTime, &t.PushTime, &t.Keys}
 }
 
 func appendSets(p []byte, sets []int) []byte {
@@ -194,6 +213,7 @@ func Decode(p []byte) (*Figures, error) {
 		}
 		f.Stack = append(f.Stack, s)
 	}
+	r.tables(f)
 	if r.err == nil && len(r.p) > 0 {
 		r.err = fmt.Errorf("%d bytes behind the figures", len(r.p))
 	}
@@ -201,6 +221,23 @@ func Decode(p []byte) (*Figures, error) {
 		return nil, r.err
 	}
 	return f, nil
+}
+
+// tables reads Figures.Tables.
+func (r *reader) tables(f *Figures) {
+	known := map[tableKey]bool{}
+	for range r.length() {
+		t := Table{Set: int(r.number()), Name: r.text(maxTable)}
+		for _, n := range t.numbers() {
+			*n = r.number()
+		}
+		if r.err == nil && (len(f.Tables) == MaxTables || known[t.key()] || t.Hottest > 1e6 ||
+			!utf8.ValidString(t.Name)) {
+			r.err = fmt.Errorf("figures of table %d, %q", len(f.Tables)+1, t.Name)
+		}
+		known[t.key()] = true
+		f.Tables = append(f.Tables, t)
+	}
 }
 
 // reader takes apart p. After an error it returns zeros.

@@ -54,6 +54,24 @@ type Figures struct {
 	Link Link
 
 	NIC NIC
+
+	// Tables are the sparse tables of which this rank has a part: the last MaxTables that were made.
+	Tables []Table
+}
+
+// Table is what a rank tells of its part of a sparse table, and of its use of the table.
+type Table struct {
+	Set  int    // process set
+	Name string // at most maxTable bytes; a longer one is cut like that of a Wait
+
+	// Gauges.
+	Rows, Bytes uint64
+	// Hottest is the share of the rank's lookups that goes to its 16 hottest keys, in millionths.
+	Hottest uint64
+
+	Pulls, Pushes      uint64 // that have ended
+	PullTime, PushTime uint64 // in nanoseconds; of several tables that travelled together, each has its share
+	Keys               uint64 // distinct ones of the batches that the rank has pulled
 }
 
 // NIC is the network interface over which a rank's connections to other ranks go; empty if they go over several, or if
@@ -114,6 +132,9 @@ const (
 	numPhases
 )
 
+// MaxTables is the largest number of Figures.Tables.
+const MaxTables = 64
+
 // MostSets is the largest number of Figures.Sets.
 const MostSets = 32
 
@@ -124,6 +145,7 @@ const (
 	maxOp    = 24
 	maxTo    = 45 // bytes of an address
 	maxNIC   = 15 // bytes of a NIC's name
+	maxTable = 48 // bytes of a Table's name
 	maxFile  = 48 // bytes of a Frame's File and Func; a longer one is cut like a name
 	maxDepth = 16 // of a Stack
 	maxLine  = 1 << 24

@@ -1,10 +1,12 @@
 package feed
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +24,7 @@ func example() *Figures {
 	f.Link = Link{"10.0.0.2", 4e8, 1 << 30}
 	f.NIC = NIC{"enp1s0f0", 25e9}
 	f.Sets = []int{1, 3}
+	f.SetTables([]Table{{0, "users", 1 << 20, 1 << 27, 130000, 400, 399, 5e9, 6e9, 1e8}, {1, "users", 3, 0, 0, 0, 0, 0, 0, 0}})
 	f.Traffic = []Traffic{{ByMemory, 2, 1 << 40, 5e9}, {ByTCP, 3, 1 << 30, 9e9}}
 	f.WaitedFor = []Late{{2, 5e9}, {7, 1}}
 	f.SetWaits([]Wait{{0, "layer4.conv2.weight", "ALLREDUCE", 2e9, Waiting}, {3, "x", "BARRIER", 5e9, Executing}})
@@ -74,6 +77,14 @@ func TestDecodeRefuses(t *testing.T) {
 		sets.Sets = append(sets.Sets, 4+i)
 	}
 	phase.Waits[0].Phase = numPhases
+	sameTable, tables, hot, name := example(), example(), example(), example()
+	sameTable.Tables[1].Set = 0
+	for i := range MaxTables {
+		tables.Tables = append(tables.Tables, Table{Name: strconv.Itoa(i)})
+	}
+	hot.Tables[0].Hottest = 1e6 + 1
+	name.Tables = []Table{{Name: "?"}}
+	badName := bytes.Replace(name.Append(nil), []byte("\x01?"), []byte("\x01\xff"), 1)
 	deep, line, func2 := example(), example(), example()
 	deep.Stack = make([]Frame, maxDepth+1)
 	line.Stack[0].Line = maxLine + 1
@@ -92,7 +103,7 @@ func TestDecodeRefuses(t *testing.T) {
 	for i, p := range [][]byte{nil, {1}, twice.Append(nil), set.Append(nil), class.Append(nil), kind.Append(nil),
 		large.Append(nil), twiceLate.Append(nil), phase.Append(nil), many.Append(nil), long.Append(nil),
 		way.Append(nil), size.Append(nil), same.Append(nil), world.Append(nil), sameSet.Append(nil),
-		sets.Append(nil), append(example().Append(nil), 0),
+		sets.Append(nil), sameTable.Append(nil), tables.Append(nil), hot.Append(nil), badName, append(example().Append(nil), 0),
 		make([]byte, MaxBytes+1)} {
 		if f, err := Decode(p); err == nil {
 			t.Errorf("%d: %+v", i, f)
@@ -332,6 +343,50 @@ func TestClasses(t *testing.T) {
 		1<<30 + 1: "larger"} {
 		if c := ClassOf(bytes); c.String() != name {
 			t.Errorf("%d bytes are in class %v", bytes, c)
+		}
+	}
+}
+
+// TestNewsOfTables checks that a rank with many tables tells of all of them by and by, of what has changed alone, and
+// that names which look alike when they are cut make one table.
+func TestNewsOfTables(t *testing.T) {
+	all := func(pulls uint64) *Figures {
+		f := &Figures{}
+		var tables []Table
+		for i := range 2 * MaxTables {
+			tables = append(tables, Table{Set: i % 2, Name: strings.Repeat("x", 60) + strconv.Itoa(i/2), Rows: 1 << 30,
+				Bytes: 1 << 40, Pulls: pulls, PullTime: 1e9, PushTime: 1e9, Keys: 1 << 40})
+		}
+		f.SetTables(append(tables, Table{Name: "y" + strings.Repeat("x", 60) + "40"}))
+		return f
+	}
+	if n := len(all(1).Tables); n != MaxTables-1 {
+		t.Fatalf("%d tables", n)
+	}
+	bySetAndName := func(a, b Table) int { return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Name, b.Name)) }
+	var told Told
+	last := &Figures{}
+	for pulls := range uint64(2) {
+		for range MaxTables / 2 {
+			f := all(pulls)
+			told.News(f)
+			p := f.Append(nil)
+			got, err := Decode(p)
+			if err != nil || len(p) > mostTold {
+				t.Fatalf("%d bytes, %v", len(p), err)
+			}
+			got.Complete(last)
+			last = got
+		}
+		slices.SortFunc(last.Tables, bySetAndName)
+		want := all(pulls).Tables
+		slices.SortFunc(want, bySetAndName)
+		if !reflect.DeepEqual(last.Tables, want) {
+			t.Errorf("%+v, want %+v", last.Tables, want)
+		}
+		f := all(pulls)
+		if told.News(f); len(f.Tables) > 0 {
+			t.Errorf("tables without news: %+v", f.Tables)
 		}
 	}
 }

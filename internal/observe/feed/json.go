@@ -49,6 +49,23 @@ func (f *Figures) JSON(rank, size int) ([]byte, error) {
 	for _, t := range f.Tensors {
 		counts = append(counts, tensors{t.OpName(), t.DType.String(), t.SetName(), t.Count})
 	}
+	type table struct {
+		Name        string  `json:"name"`
+		ProcessSet  int     `json:"process_set"`
+		Rows        uint64  `json:"rows"`
+		Bytes       uint64  `json:"bytes"`
+		Hottest     float64 `json:"hottest"`
+		Pulls       uint64  `json:"pulls"`
+		PullSeconds float64 `json:"pull_seconds"`
+		Pushes      uint64  `json:"pushes"`
+		PushSeconds float64 `json:"push_seconds"`
+		Keys        uint64  `json:"keys"`
+	}
+	tables := []table{}
+	for _, t := range f.Tables {
+		tables = append(tables, table{t.Name, t.Set, t.Rows, t.Bytes, t.HottestShare(), t.Pulls, Seconds(t.PullTime),
+			t.Pushes, Seconds(t.PushTime), t.Keys})
+	}
 	wires := []wire{}
 	for _, t := range f.Traffic {
 		wires = append(wires, wire{t.Way.String(), f.NICOf(t.Way), t.Class.String(), t.Bytes, Seconds(t.Time)})
@@ -56,6 +73,7 @@ func (f *Figures) JSON(rank, size int) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"rank": rank, "size": size, "bucket_bounds": bounds, "collectives": works, "tensors": counts,
 		"wire":         wires,
+		"tables":       tables,
 		"negotiation":  of(&f.Negotiation),
 		"steps":        of(&f.Steps),
 		"samples":      f.Samples,

@@ -40,3 +40,6 @@ func (f *Figures) NICOf(w Way) string {
 
 // Seconds translates nanoseconds.
 func Seconds(ns uint64) float64 { return float64(ns) / float64(time.Second) }
+
+// HottestShare is Hottest from 0 to 1.
+func (t *Table) HottestShare() float64 { return float64(t.Hottest) / 1e6 }

@@ -15,6 +15,7 @@ type Told struct {
 	works   map[workKey]toldWork
 	tensors map[tensorsKey]toldTensors
 	traffic map[trafficKey]toldTraffic
+	tables  map[tableKey]toldTable
 	answer  uint64 // the number of this one
 }
 
@@ -40,6 +41,15 @@ type (
 		Traffic
 		answer uint64
 	}
+
+	tableKey struct {
+		set  int
+		name string
+	}
+	toldTable struct {
+		Table
+		answer uint64
+	}
 )
 
 const (
@@ -54,6 +64,8 @@ const (
 	mostOfStack = 320
 	// mostOfTraffic is how many bytes the Traffic has: some seven ways and classes of sizes.
 	mostOfTraffic = 140
+	// mostOfTables is how many bytes the Tables have: some four.
+	mostOfTables = 200
 )
 
 // News leaves in f only what has not been told, and no more than fits into an answer. The works, tensors and traffic
@@ -66,9 +78,9 @@ func (t *Told) News(f *Figures) {
 	if f.fitStack() {
 		mostWaits -= mostOfStack
 	}
-	works, tensors, traffic, waits := f.Works, f.Tensors, f.Traffic, f.Waits
-	f.Works, f.Tensors, f.Traffic, f.Waits = nil, nil, nil, nil
-	const lengths = 4 // of the lists, which need a second byte from 128 elements on
+	works, tensors, traffic, waits, tables := f.Works, f.Tensors, f.Traffic, f.Waits, f.Tables
+	f.Works, f.Tensors, f.Traffic, f.Waits, f.Tables = nil, nil, nil, nil, nil
+	const lengths = 5 // of the lists, which need a second byte from 128 elements on
 	size := len(f.Append(nil)) + lengths
 	ofWaits := 0
 	for i := range waits {
@@ -81,6 +93,7 @@ func (t *Told) News(f *Figures) {
 	}
 	room := mostTold - size - ofWaits
 	f.Traffic = t.newTraffic(traffic, &room)
+	f.Tables = t.newTables(tables, &room)
 	if t.answer%2 == 0 { // tensors and works take turns: each alone may fill every answer
 		f.Tensors = t.newTensors(tensors, &room)
 	}
@@ -142,6 +155,31 @@ func (t *Told) newTraffic(all []Traffic, room *int) (news []Traffic) {
 	return all
 }
 
+// newTables are the tables to tell of. It takes their bytes from room.
+func (t *Told) newTables(all []Table, room *int) (news []Table) {
+	if t.tables == nil {
+		t.tables = map[tableKey]toldTable{}
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(x Table) bool { return t.tables[x.key()].Table == x })
+	slices.SortStableFunc(all, func(a, b Table) int {
+		return cmp.Compare(t.tables[a.key()].answer, t.tables[b.key()].answer)
+	})
+	most := min(*room, mostOfTables)
+	for i := range all {
+		size := len(all[i].append(nil))
+		if size > most {
+			return all[:i]
+		}
+		most -= size
+		*room -= size
+		t.tables[all[i].key()] = toldTable{all[i], t.answer}
+	}
+	return all
+}
+
+// key tells a rank's tables apart.
+func (t *Table) key() tableKey { return tableKey{t.Set, t.Name} }
+
 // newWorks are the works to tell of. It takes their bytes from room.
 func (t *Told) newWorks(all []Work, room *int) (news []Work) {
 	if t.works == nil {
@@ -201,6 +239,11 @@ func (f *Figures) Complete(before *Figures) {
 	for _, b := range before.Traffic {
 		if !slices.ContainsFunc(f.Traffic, func(t Traffic) bool { return t.Way == b.Way && t.Class == b.Class }) {
 			f.Traffic = append(f.Traffic, b)
+		}
+	}
+	for _, b := range before.Tables {
+		if !slices.ContainsFunc(f.Tables, func(t Table) bool { return t.key() == b.key() }) {
+			f.Tables = append(f.Tables, b)
 		}
 	}
 	for _, b := range before.Tensors {

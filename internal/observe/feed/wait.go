@@ -18,6 +18,20 @@ func (f *Figures) SetWaits(waits []Wait) {
 	f.Waits = waits
 }
 
+// SetTables sets Tables from all that a rank has: the last ones of the list. It shortens names, and drops tables whose
+// short names are the same as an earlier one's.
+func (f *Figures) SetTables(tables []Table) {
+	f.Tables = nil
+	known := map[tableKey]bool{}
+	for _, t := range tables[max(0, len(tables)-MaxTables):] {
+		t.Name = cut(t.Name, maxTable)
+		if key := t.key(); !known[key] {
+			known[key] = true
+			f.Tables = append(f.Tables, t)
+		}
+	}
+}
+
 // short cuts a name that is too long.
 func short(name string) string { return cut(name, maxName) }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // desc describes a metric. Labels have few values: kinds of operations, element types, classes of sizes, at most 17
-// process sets, and at most 513 ranks. Names of tensors and hosts are not among them.
+// process sets, at most 513 ranks, and at most 65 sparse tables. Names of tensors and hosts are not among them.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("horovod_"+name, help, labels, nil)
 }
@@ -69,6 +69,20 @@ var (
 	threshold  = desc("fusion_threshold_bytes", "The most bytes that travel together.")
 	fill       = desc("fusion_fill_ratio",
 		"Bytes of these collectives over what they could have held, since the start.")
+
+	tableRows  = desc("table_rows", "Rows of a sparse table, on all ranks.", "table", "process_set")
+	tableBytes = desc("table_bytes", "Memory that the ranks have reserved for the rows of a sparse table and the index.",
+		"table", "process_set")
+	tableHottest = desc("table_hottest_ratio",
+		"Share of a table's lookups that goes to the 16 hottest keys, estimated on each rank; the ranks' mean.",
+		"table", "process_set")
+	tableOps = desc("table_operations_total", "Pulls and pushes of a sparse table, counted on each rank.",
+		"table", "process_set", "op")
+	tableSeconds = desc("table_seconds_total",
+		"Time of these pulls and pushes on the ranks. Tables that travel together have a share each.",
+		"table", "process_set", "op")
+	tableKeys = desc("table_keys_total", "Distinct keys of the batches that ranks have pulled of a sparse table.",
+		"table", "process_set")
 )
 
 // Describe sends nothing, because the set of metrics depends on what the job does.
@@ -143,6 +157,14 @@ func (j *Job) Collect(out chan<- prometheus.Metric) {
 	for k, ns := range j.pairs.waited {
 		count(waitFor, feed.Seconds(ns), pairName(k.rank), pairName(k.late))
 	}
+	for k, t := range s.tables {
+		set := strconv.Itoa(k.set)
+		count(tableOps, float64(t.Pulls), k.name, set, "pull")
+		count(tableOps, float64(t.Pushes), k.name, set, "push")
+		count(tableSeconds, feed.Seconds(t.PullTime), k.name, set, "pull")
+		count(tableSeconds, feed.Seconds(t.PushTime), k.name, set, "push")
+		count(tableKeys, float64(t.Keys), k.name, set)
+	}
 	j.gauges(gauge)
 }
 
@@ -161,7 +183,20 @@ func (j *Job) gauges(gauge func(d *prometheus.Desc, v float64, labels ...string)
 	}
 	var open, age uint64
 	memory := map[int]uint64{}
+	tables := map[tableKey]*feed.Table{}
+	telling := map[tableKey]uint64{}
 	for rank, t := range j.ranks {
+		for i := range t.last.Tables {
+			of := &t.last.Tables[i]
+			k := j.total.tableKey(of)
+			sum := tables[k]
+			if sum == nil {
+				sum = &feed.Table{}
+				tables[k] = sum
+			}
+			sum.Rows, sum.Bytes, sum.Hottest = sum.Rows+of.Rows, sum.Bytes+of.Bytes, sum.Hottest+of.Hottest
+			telling[k]++
+		}
 		open += t.last.Pending
 		age = max(age, t.last.Oldest)
 		if t.last.Resident > 0 {
@@ -170,6 +205,12 @@ func (j *Job) gauges(gauge func(d *prometheus.Desc, v float64, labels ...string)
 	}
 	gauge(pending, float64(open))
 	gauge(oldest, feed.Seconds(age))
+	for k, t := range tables {
+		set := strconv.Itoa(k.set)
+		gauge(tableRows, float64(t.Rows), k.name, set)
+		gauge(tableBytes, float64(t.Bytes), k.name, set)
+		gauge(tableHottest, t.HottestShare()/float64(telling[k]), k.name, set)
+	}
 	for rank, n := range memory {
 		gauge(resident, float64(n), rankName(rank))
 	}

@@ -45,6 +45,7 @@ type sums struct {
 	requests    uint64
 	fusion      feed.Fusion
 	byRank      map[int]*rankSums
+	tables      map[tableKey]*feed.Table
 }
 
 // rankSums are the sums of one rank, or of all ranks from maxRanks on.
@@ -62,6 +63,10 @@ type (
 		way feed.Way
 		nic string
 	}
+	tableKey struct {
+		set  int
+		name string
+	}
 	kind struct {
 		op    operation.Kind
 		dtype tensor.DType
@@ -75,11 +80,14 @@ const maxRanks = 512
 // maxNICs is how many names of network interfaces are told apart. Bytes over others are added up.
 const maxNICs = 8
 
+// maxTables is how many sparse tables are told apart. The others are added up.
+const maxTables = 64
+
 // NewJob returns a job without a world: call Form.
 func NewJob() *Job {
 	return &Job{resets: map[membership.Cause]uint64{}, ranks: map[int]*teller{},
 		total: sums{works: map[work]*feed.Work{}, tensors: map[kind]uint64{}, wire: map[wire]uint64{},
-			byRank: map[int]*rankSums{}}}
+			byRank: map[int]*rankSums{}, tables: map[tableKey]*feed.Table{}}}
 }
 
 // Form begins a world of size ranks, whose generations are from or later. joined counts the ranks that have come.
@@ -170,6 +178,7 @@ func (s *sums) add(rank int, before, f *feed.Figures) {
 		key := kind{t.Op, t.DType, t.Set}
 		s.tensors[key] += more(counted[key], t.Count)
 	}
+	s.addTables(before, f)
 	grow(&s.negotiation, &before.Negotiation, &f.Negotiation)
 	grow(&s.stepTimes, &before.Steps, &f.Steps)
 	if rank == 0 {
@@ -200,6 +209,41 @@ func (s *sums) addTraffic(before, f *feed.Figures) {
 		}
 		s.wire[key] += more(old[t.Way][t.Class], t.Bytes)
 	}
+}
+
+// addTables adds what a rank has done with its sparse tables from before to f.
+func (s *sums) addTables(before, f *feed.Figures) {
+	old := map[tableKey]*feed.Table{}
+	for i := range before.Tables {
+		old[tableKey{before.Tables[i].Set, before.Tables[i].Name}] = &before.Tables[i]
+	}
+	for i := range f.Tables {
+		t := &f.Tables[i]
+		o := old[tableKey{t.Set, t.Name}]
+		if o == nil {
+			o = &feed.Table{}
+		}
+		key := s.tableKey(t)
+		sum := s.tables[key]
+		if sum == nil {
+			sum = &feed.Table{}
+			s.tables[key] = sum
+		}
+		sum.Pulls += more(o.Pulls, t.Pulls)
+		sum.PullTime += more(o.PullTime, t.PullTime)
+		sum.Pushes += more(o.Pushes, t.Pushes)
+		sum.PushTime += more(o.PushTime, t.PushTime)
+		sum.Keys += more(o.Keys, t.Keys)
+	}
+}
+
+// tableKey is under which labels a table is added up.
+func (s *sums) tableKey(t *feed.Table) tableKey {
+	key := tableKey{t.Set, t.Name}
+	if _, known := s.tables[key]; !known && len(s.tables) >= maxTables {
+		return tableKey{0, "other"}
+	}
+	return key
 }
 
 // nics is the number of network interfaces that have sums.

@@ -161,3 +161,44 @@ func TestDamagedFiguresCountNothing(t *testing.T) {
 		t.Error(page)
 	}
 }
+
+// TestTables: what ranks tell of a sparse table is added up, its hot keys are averaged, and what earlier worlds have
+// pulled stays.
+func TestTables(t *testing.T) {
+	j := NewJob()
+	take := func(rank int, generation, n uint64) {
+		f := &feed.Figures{}
+		f.SetTables([]feed.Table{{Name: "users", Set: 1, Rows: 10 * n, Bytes: 100 * n, Hottest: 100000 * n, Pulls: n,
+			Pushes: 2 * n, PullTime: n * 1e9, PushTime: n * 2e9, Keys: 7 * n}})
+		j.Take(rank, generation, "", f.Append(nil))
+	}
+	j.Form(2, 0, all(2))
+	take(0, 0, 1)
+	take(0, 0, 2)
+	take(1, 0, 4)
+	const labels = `process_set="1",table="users"`
+	has(t, shown(t, j), "table_rows{"+labels+"} 60", "table_bytes{"+labels+"} 600",
+		"table_hottest_ratio{"+labels+"} 0.3", `table_operations_total{op="pull",`+labels+"} 6",
+		`table_operations_total{op="push",`+labels+"} 12", `table_seconds_total{op="pull",`+labels+"} 6",
+		`table_seconds_total{op="push",`+labels+"} 12", "table_keys_total{"+labels+"} 42")
+	j.Form(1, 1, all(1))
+	take(0, 1, 1)
+	has(t, shown(t, j), "table_rows{"+labels+"} 10", `table_operations_total{op="pull",`+labels+"} 7")
+}
+
+// TestManyTables: tables beyond the last label are added up.
+func TestManyTables(t *testing.T) {
+	j := NewJob()
+	j.Form(3, 0, all(3))
+	for rank := range 3 {
+		f := &feed.Figures{}
+		var tables []feed.Table
+		for i := range feed.MaxTables {
+			tables = append(tables, feed.Table{Name: fmt.Sprintf("%d.%d", rank, i), Rows: 1, Pulls: 1})
+		}
+		f.SetTables(tables)
+		j.Take(rank, 1, "", f.Append(nil))
+	}
+	const labels = `process_set="0",table="other"`
+	has(t, shown(t, j), "table_rows{"+labels+"} 128", `table_operations_total{op="pull",`+labels+"} 128")
+}

@@ -39,6 +39,7 @@ type Snapshot struct {
 	Open    []Open  `json:"open"`
 	Kinds   []Kind  `json:"kinds"`
 	Links   []Link  `json:"links"`
+	Tables  []Table `json:"tables,omitempty"`
 	History []Event `json:"history"`
 	Column  column  `json:"column"`
 }
@@ -115,6 +116,7 @@ func (j *Job) snapshot(now time.Time) *Snapshot {
 	j.past.add(c)
 	s.Column = c
 	s.Kinds = j.kinds()
+	s.Tables = j.tables()
 	j.blamed = nil
 	s.Sentence, s.Tone = j.sentence(now, s, groups)
 	s.Sentence = printable.Text(s.Sentence) // programs print it, and names can be anything

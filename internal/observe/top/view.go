@@ -59,8 +59,12 @@ func (m *model) view(width, height int, at time.Time) []line {
 	if m.now == nil {
 		return clip(lines, width, height)
 	}
-	open, past := m.open(), m.history(mostHistory)
+	open, past, sparse := m.open(), m.history(mostHistory), m.sparse()
 	room := height - len(lines) - 2 // the heading and the line of keys
+	if room-len(open)-len(past)-len(sparse) < min(leastRanks, m.size()) {
+		sparse = nil
+	}
+	room -= len(sparse)
 	for len(past) > 0 && room-len(open)-len(past) < min(leastRanks, m.size()) {
 		past = past[:len(past)-1]
 	}
@@ -77,7 +81,7 @@ func (m *model) view(width, height int, at time.Time) []line {
 	m.offset = max(0, min(m.offset, m.size()-m.fits))
 	order := m.sorted()
 	lines = append(lines, m.table(width, order[m.offset:min(len(order), m.offset+m.fits)])...)
-	lines = append(append(lines, open...), past...)
+	lines = append(append(append(lines, sparse...), open...), past...)
 	for len(lines) < height-1 {
 		lines = append(lines, nil)
 	}
@@ -89,7 +93,7 @@ func (m *model) view(width, height int, at time.Time) []line {
 func (m *model) once(at time.Time) []line {
 	const width = 120
 	lines := append(m.top(width, at), m.table(width, m.sorted())...)
-	return append(append(lines, m.open()...), m.history(len(m.now.History))...)
+	return append(append(append(lines, m.sparse()...), m.open()...), m.history(len(m.now.History))...)
 }
 
 // top is what stands above the ranks.
@@ -159,6 +163,38 @@ func (m *model) links() string {
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, "  ")
+}
+
+// mostTables is how many sparse tables have a line.
+const mostTables = 3
+
+// sparse are the sparse tables, those with the most memory first.
+func (m *model) sparse() []line {
+	if len(m.now.Tables) == 0 {
+		return nil
+	}
+	lines := []line{{{"SPARSE TABLES", heading}}}
+	for i := range m.now.Tables {
+		if i == mostTables {
+			lines = append(lines, line{{fmt.Sprintf("  and %d more", len(m.now.Tables)-i), faint}})
+			break
+		}
+		lines = append(lines, line{{"  " + tableLine(&m.now.Tables[i]), plain}})
+	}
+	return lines
+}
+
+// tableLine is what a line says of a sparse table.
+func tableLine(t *overview.Table) string {
+	text := fmt.Sprintf("%s: %d %s, %s", clean(t.Name), t.Rows, plural(int(t.Rows), "row"),
+		overview.Bytes(float64(t.Bytes)))
+	if t.Pull > 0 {
+		text += ", pull " + overview.Duration(t.Pull)
+	}
+	if t.Push > 0 {
+		text += ", push " + overview.Duration(t.Push)
+	}
+	return text + fmt.Sprintf(", %.0f %% of lookups for 16 keys", 100*t.Hottest)
 }
 
 // column is a column of the table of ranks.

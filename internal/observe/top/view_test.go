@@ -22,6 +22,8 @@ func filled(size int) *model {
 		Open: []overview.Open{{Name: "layer4.conv2.weight", Op: "ALLREDUCE", Age: 2.1, State: "waits",
 			Waits: "0-2", Missing: "3"}},
 		History: []overview.Event{{Time: at.UnixMilli(), Text: "all ranks have joined"}},
+		Tables: []overview.Table{{Name: "us\x1bers", Rows: 1200, Bytes: 3e6, Pull: 0.0012, Push: 0.002, Hottest: 0.25},
+			{Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}},
 		Links: []overview.Link{{Link: "shm", Class: "32MiB", Rate: 1e9, Host: "a", HostRate: 2e9, Limit: 4e9},
 			{Link: "shm", Class: "1MiB", Rate: 9e9, Host: "a", HostRate: 9e9},
 			{Link: "tcp", NIC: "eth\x1b0", Class: "32MiB", Rate: 3e8, Host: "b", HostRate: 6e8}}}
@@ -55,6 +57,7 @@ func TestTheScreenShowsTheJob(t *testing.T) {
 			"shm 1 GB/s a rank, up to 32MiB (a host 2 GB/s, 50 % of its limit)  tcp eth\\x1b0 300 MB/s a rank, up",
 		"*WAITED-FOR",
 		"    3    0 %      -        88 %   1.00", "    0   90 %      3         0 %   1.00", "OPERATIONS IN FLIGHT\n",
+		"  us\\x1bers: 1200 rows, 3 MB, pull 1.2 ms, push 2 ms, 25 % of lookups for 16 keys\n", "  and 2 more\n",
 		"    2.1 s  ALLREDUCE layer4.conv2.weight: submitted by 0-2, missing 3\n", "all ranks have joined\n",
 		"q quit  s sort: waited for"} {
 		if !strings.Contains(got, want) {

@@ -333,7 +333,7 @@ class HorovodBasics(RegisteredSets):
                 and their times, whom this rank has waited for most, and what is pending.
 
         Returns:
-            A dictionary: ``collectives``, ``tensors``, ``negotiation``, ``steps``, ``samples``, ``wait_seconds``,
+            A dictionary: ``collectives``, ``tensors``, ``wire``, ``tables``, ``negotiation``, ``steps``, ``samples``, ``wait_seconds``,
             ``waited_for``, ``cache``, ``fusion``, ``nans``, ``pending``, ``oldest_pending_seconds``, ``bucket_bounds``,
             ``rank`` and ``size``. With ``short`` a text.
 
