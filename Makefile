@@ -290,6 +290,12 @@ faults: ## every kind of fault in every phase of a job, five times each, into do
 soak: prepare build ## an elastic job through faults at random for CHAOS (10m), then fault and property tests over and over for SOAKTIME (600) seconds
 	scripts/soak.sh $(SOAKTIME) $(python)
 
+ROWS ?= 100000000
+.PHONY: tables
+tables: build ## a sparse table of ROWS=100000000 rows of 16 numbers with Adagrad on 4 ranks, and its memory, at most 1.5 times what the rows need: 13 GB, a few minutes
+	$(GO) build -o $(OUT)/tables ./bench/tables
+	$(OUT)/horovodrun -np 4 $(OUT)/tables -rows $(ROWS)
+
 .PHONY: matrix
 matrix: wheel-check ## the wheel's tests under other Pythons and PyTorches, in chroots (root only), and under every TensorFlow since 2.12
 	rm -f build/matrix/*.json

@@ -69,7 +69,8 @@ type TableOptions struct {
 	// EvictIdle, if not 0, is for how many pushes a row stays that no process pulls or changes; then it is evicted, a
 	// little later. Rows with EvictKeep pulls or more stay all the same, unless EvictKeep is 0.
 	EvictIdle, EvictKeep uint32
-	// MaxRows, if not 0, is about how many rows all processes keep together: those that were used last. At least 65,536.
+	// MaxRows, if not 0, is about how many rows all processes keep together: those that were used last. The least is
+	// 65,536.
 	MaxRows int64
 	// Set is the process set whose members have the table; nil means all processes.
 	Set *ProcessSet

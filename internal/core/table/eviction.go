@@ -11,8 +11,8 @@ import (
 // rows in some slots. What a slot loses depends only on its keys and on the pulls and updates of the members together,
 // so rows are evicted at the same update whatever the number of members.
 //
-// By age, each update looks after some slots by turns. By number, a slot is looked after once it has an eighth more than
-// its share of rows, so that the work for each new row is bounded.
+// By age, each update looks after some slots by turns. By number, a slot is looked after once it has an eighth more
+// than its share of rows, so that the work for each new row is bounded.
 type eviction struct {
 	most  int               // rows of a slot; 0: any number
 	turns int               // how many slots an update looks after because of the rows' ages

@@ -40,8 +40,8 @@ type Options struct {
 	// one. Only pulls to train count. Until then a key reads as zeros, and its gradients are dropped.
 	Admit uint32
 	// Idle, if not 0, is for how many updates of the table a row stays that no rank pulls or changes. A row with Keep
-	// pulls or more stays for ever, unless Keep is 0. Rows go a little later: within an eighth of Idle, and within 1,024
-	// updates.
+	// pulls or more stays for ever, unless Keep is 0. Rows go a little later: within an eighth of Idle, and at most
+	// 1,024 updates.
 	Idle, Keep uint32
 	// Rows, if not 0, is about how many rows all ranks keep together. The rows that were not used for longest go. Each
 	// slot has an equal share, which it may exceed by an eighth, and during one update.

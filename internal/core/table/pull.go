@@ -2,7 +2,8 @@ package table
 
 // Pull writes the rows of keys side by side to out, which has Dim numbers for each. To train is to count the pull, and
 // to make rows that the table lacks. Otherwise the table stays as it is, and out gets the numbers that new rows would
-// have. Keys that are not admitted yet, and unknown keys of a table that admits keys later, read as zeros. Callers that must not block for long give some thousands of keys at a time.
+// have. In a table that admits keys late, keys without a row read as zeros. Callers that must not block for long give
+// some thousands of keys at a time.
 func (t *Table) Pull(keys []int64, out []float32, train bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ type rows struct {
 	slabs  [][]byte
 	n      int    // of rows that there are
 	used   int    // of rows whose memory has been used
-	vacant uint32 // 1 + the number of the row that was removed last; its header's low is that of the one before; 0: none
+	vacant uint32 // 1 + the number of the row removed last, in whose header's low is that of the one before; 0: none
 }
 
 // header begins a row. All of it has 4 bytes, since a row's length is a multiple of 8 only with its padding.
@@ -25,8 +25,8 @@ type header struct {
 	low, high uint32 // the key
 	pulls     uint32 // how many pulls have asked for the row to train it; it stays at its highest number
 	last      uint32 // Table.steps at the last pull or update
-	// mark is the Table.round of the last pull that was counted, or the place of the row's sum in the last Update, which
-	// is less. It counts as that only if Update.ids has the row there.
+	// mark is the Table.round of the last pull that was counted, or the place of the row's sum in the last Update,
+	// which is less. It counts as a place only if Update.ids has the row there.
 	mark uint32
 }
 

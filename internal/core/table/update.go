@@ -17,8 +17,8 @@ func (u *Update) Begin(t *Table) {
 	u.table, u.ids, u.sums, u.next, u.began = t, u.ids[:0], u.sums[:0], 0, false
 }
 
-// Add adds gradients, Dim numbers for each of keys. A row that the table lacks is made, unless keys are admitted by their
-// pulls: then its gradients are dropped.
+// Add adds gradients, Dim numbers for each of keys. A row that the table lacks is made. If pulls admit keys, its
+// gradients are dropped instead.
 func (u *Update) Add(keys []int64, gradients []float32) error {
 	t := u.table
 	t.mu.Lock()

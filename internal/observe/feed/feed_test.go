@@ -24,7 +24,8 @@ func example() *Figures {
 	f.Link = Link{"10.0.0.2", 4e8, 1 << 30}
 	f.NIC = NIC{"enp1s0f0", 25e9}
 	f.Sets = []int{1, 3}
-	f.SetTables([]Table{{0, "users", 1 << 20, 1 << 27, 130000, 400, 399, 5e9, 6e9, 1e8}, {1, "users", 3, 0, 0, 0, 0, 0, 0, 0}})
+	f.SetTables([]Table{{0, "users", 1 << 20, 1 << 27, 130000, 400, 399, 5e9, 6e9, 1e8},
+		{1, "users", 3, 0, 0, 0, 0, 0, 0, 0}})
 	f.Traffic = []Traffic{{ByMemory, 2, 1 << 40, 5e9}, {ByTCP, 3, 1 << 30, 9e9}}
 	f.WaitedFor = []Late{{2, 5e9}, {7, 1}}
 	f.SetWaits([]Wait{{0, "layer4.conv2.weight", "ALLREDUCE", 2e9, Waiting}, {3, "x", "BARRIER", 5e9, Executing}})
@@ -103,7 +104,8 @@ func TestDecodeRefuses(t *testing.T) {
 	for i, p := range [][]byte{nil, {1}, twice.Append(nil), set.Append(nil), class.Append(nil), kind.Append(nil),
 		large.Append(nil), twiceLate.Append(nil), phase.Append(nil), many.Append(nil), long.Append(nil),
 		way.Append(nil), size.Append(nil), same.Append(nil), world.Append(nil), sameSet.Append(nil),
-		sets.Append(nil), sameTable.Append(nil), tables.Append(nil), hot.Append(nil), badName, append(example().Append(nil), 0),
+		sets.Append(nil), sameTable.Append(nil), tables.Append(nil), hot.Append(nil), badName,
+		append(example().Append(nil), 0),
 		make([]byte, MaxBytes+1)} {
 		if f, err := Decode(p); err == nil {
 			t.Errorf("%d: %+v", i, f)

@@ -71,8 +71,8 @@ var (
 		"Bytes of these collectives over what they could have held, since the start.")
 
 	tableRows  = desc("table_rows", "Rows of a sparse table, on all ranks.", "table", "process_set")
-	tableBytes = desc("table_bytes", "Memory that the ranks have reserved for the rows of a sparse table and the index.",
-		"table", "process_set")
+	tableBytes = desc("table_bytes",
+		"Memory that the ranks have reserved for the rows of a sparse table, and to find them.", "table", "process_set")
 	tableHottest = desc("table_hottest_ratio",
 		"Share of a table's lookups that goes to the 16 hottest keys, estimated on each rank; the ranks' mean.",
 		"table", "process_set")

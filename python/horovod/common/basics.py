@@ -333,9 +333,9 @@ class HorovodBasics(RegisteredSets):
                 and their times, whom this rank has waited for most, and what is pending.
 
         Returns:
-            A dictionary: ``collectives``, ``tensors``, ``wire``, ``tables``, ``negotiation``, ``steps``, ``samples``, ``wait_seconds``,
-            ``waited_for``, ``cache``, ``fusion``, ``nans``, ``pending``, ``oldest_pending_seconds``, ``bucket_bounds``,
-            ``rank`` and ``size``. With ``short`` a text.
+            A dictionary: ``collectives``, ``tensors``, ``wire``, ``tables``, ``negotiation``, ``steps``, ``samples``,
+            ``wait_seconds``, ``waited_for``, ``cache``, ``fusion``, ``nans``, ``pending``, ``oldest_pending_seconds``,
+            ``bucket_bounds``, ``rank`` and ``size``. With ``short`` a text.
 
         Raises:
             ValueError: before :meth:`init`, after :meth:`shutdown`, and in a forked child.
