@@ -87,15 +87,12 @@ func (s *Session) hear(m message) bool {
 	case typeAsking:
 		s.asking = m.Use
 	case typeAnswer:
-		if m.First < 0 || m.First >= s.o.Size {
-			break
-		}
 		if m.Value == nil {
 			m.Value = []byte{}
 		}
-		for _, q := range s.open {
-			if q.use <= s.asking && q.answers[m.First] == nil {
-				q.answers[m.First] = m.Value
+		for spans := m.Spans; len(spans) > 1; spans = spans[2:] {
+			for r := max(0, spans[0]); r <= min(spans[1], s.o.Size-1); r++ {
+				s.heardOf(r, m.Value)
 			}
 		}
 	case typeAnswered:
@@ -110,6 +107,15 @@ func (s *Session) hear(m message) bool {
 		return false
 	}
 	return true
+}
+
+// heardOf notes a rank's answer to the open Asks that it is for. The caller holds s.mu.
+func (s *Session) heardOf(rank int, answer []byte) {
+	for _, q := range s.open {
+		if q.use <= s.asking && q.answers[rank] == nil {
+			q.answers[rank] = answer
+		}
+	}
 }
 
 // reply is the goroutine that answers, so that a slow answer does not delay the news.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,6 +178,67 @@ func TestWhoDoesNotAnswerIsNil(t *testing.T) {
 	mustAnswer(t, r.got, r.err, `"here" nil "late" nil`)
 }
 
+// countedListener counts the bytes that its connections send.
+type countedListener struct {
+	net.Listener
+	sent *atomic.Int64
+}
+
+func (l countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return countedConn{c, l.sent}, err
+}
+
+type countedConn struct {
+	net.Conn
+	sent *atomic.Int64
+}
+
+func (c countedConn) Write(p []byte) (int, error) {
+	c.sent.Add(int64(len(p)))
+	return c.Conn.Write(p)
+}
+
+// If all ranks ask one another why they wait, what the server sends grows with their number, and not with its square:
+// equal answers are sent as one. Only the ranks that differ cost more.
+func TestManyAskersCostWhatTheirAnswersDifferIn(t *testing.T) {
+	const length, odd = 700, 2
+	sentBy := func(ranks int) int64 {
+		srv, _ := serve(t, ranks)
+		srv.gatherTime = time.Hour
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent atomic.Int64
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(countedListener{l, &sent}) }()
+		all := joinAll(t, l.Addr().String(), ranks)
+		answer := func(r int) []byte { return bytes.Repeat([]byte{byte(min(r, odd))}, length) }
+		for r, s := range all {
+			s.OnAsk(func() []byte { return answer(r) })
+		}
+		before := sent.Load()
+		var wg sync.WaitGroup
+		for _, s := range all {
+			wg.Go(func() { askAll(t, s, answer) })
+		}
+		wg.Wait()
+		total := sent.Load() - before
+		srv.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		return total
+	}
+	for _, ranks := range []int{8, 64} {
+		// In base64, with the frames around it.
+		if each, most := sentBy(ranks)/int64(ranks), int64((odd+1)*(length*4/3+60)+400); each > most {
+			t.Errorf("%d ranks ask: the server sends %d bytes to each, at most %d are expected", ranks, each, most)
+		}
+	}
+}
+
 // A rank that leaves while others wait for its answer ends their wait.
 func TestLeavingEndsTheWaitForAnAnswer(t *testing.T) {
 	for _, how := range []string{"leaves", "dies"} {
@@ -325,15 +387,17 @@ func TestSessionIgnoresFalseAnswers(t *testing.T) {
 	q := &inquiry{use: 2, answers: make([][]byte, 2), done: make(chan struct{})}
 	s.open = []*inquiry{q}
 	for _, m := range []message{
-		{Type: typeAnswer, First: 0, Value: []byte("before it was announced")},
+		{Type: typeAnswer, Spans: []int{0, 0}, Value: []byte("before it was announced")},
 		{Type: typeAsking, Use: 1},
-		{Type: typeAnswer, First: 0, Value: []byte("to another")},
+		{Type: typeAnswer, Spans: []int{0, 1}, Value: []byte("to another")},
 		{Type: typeAnswered, Use: 1},
 		{Type: typeAsking, Use: 2},
-		{Type: typeAnswer, First: -1},
-		{Type: typeAnswer, First: 2},
-		{Type: typeAnswer, First: 1},
-		{Type: typeAnswer, First: 1, Value: []byte("again")},
+		{Type: typeAnswer},
+		{Type: typeAnswer, Spans: []int{0}},
+		{Type: typeAnswer, Spans: []int{-7, -1}},
+		{Type: typeAnswer, Spans: []int{2, 1 << 40}},
+		{Type: typeAnswer, Spans: []int{1, 0, 1, 1 << 40}},
+		{Type: typeAnswer, Spans: []int{1, 1}, Value: []byte("again")},
 	} {
 		if !s.hear(m) {
 			t.Errorf("%s is not taken", m.Type)

@@ -55,7 +55,8 @@ type message struct {
 	Use  uint64 `json:",omitempty"` // ask, asking, answered: the number of the asker's Ask
 
 	Value  []byte   `json:",omitempty"` // exchange, answer
-	First  int      `json:",omitempty"` // values: the rank of Values[0]; answer from the server: the rank that answered
+	First  int      `json:",omitempty"` // values: the rank of Values[0]
+	Spans  []int    `json:",omitempty"` // answer from the server: the first and last of ranks that gave it, again and again
 	Values [][]byte `json:",omitempty"`
 	Alike  bool     `json:",omitempty"` // values: all ranks gave Values[0]
 
@@ -75,7 +76,7 @@ const (
 	typeExchange = "exchange"
 	typeGiveUp   = "give up" // the rank has waited for so long (Text), and asks who is missing
 	typeAsk      = "ask"     // to all members, this one included
-	typeAnswer   = "answer"  // to a question; from the server, an answer passed on to the asker
+	typeAnswer   = "answer"  // to a question; from the server, an answer of some ranks, passed on to the asker
 	typeReport   = "report"
 	typeCause    = "cause"  // why this rank's operations ended
 	typeVictim   = "victim" // operations have failed because of the verdict
@@ -106,10 +107,10 @@ const (
 // Shape differs between builds whose messages or operations differ, even if nobody has raised Protocol.
 var Shape = sync.OnceValue(func() string { return shape.Digest(Protocol, operation.Version(), hello{}, message{}) })
 
-// encode returns the frame: JSON, or the form of appendValues.
+// encode returns the frame: JSON, or the form of encodeValues.
 func encode(m message) (frame []byte, err error) {
 	if m.Type == typeValues {
-		frame, err = jsonframe.AppendBody(nil, appendValues(nil, m), maxFrame)
+		frame, err = jsonframe.AppendBody(nil, encodeValues(m), maxFrame)
 	} else {
 		frame, err = jsonframe.Append(nil, m, maxFrame)
 	}
@@ -124,8 +125,8 @@ func decode(r io.Reader) (m message, err error) {
 	if err != nil {
 		return m, err
 	}
-	if len(body) > 0 && body[0] == valuesPrefix {
-		return readValues(body)
+	if len(body) > 0 && (body[0] == valuesPrefix || body[0] == deflatedPrefix) {
+		return decodeValues(body)
 	}
 	err = jsonframe.Decode(body, &m)
 	return m, err

@@ -2,8 +2,14 @@ package rendezvous
 
 import (
 	"net"
+	"slices"
 	"time"
 )
+
+// gatherTime is how long the server waits for further answers before it passes some of them on. Equal answers are passed
+// on as one: where many ranks ask at a time, they mostly wait for the same operations, and each wants all answers. So
+// what the server sends to all of them grows with the number of ranks, and not with its square.
+const gatherTime = 100 * time.Millisecond
 
 // relay is the server's state of one peer, for questions among the members of a generation. The server asks a member
 // one question at a time, however many ranks ask: its next answer goes to all of them. Each member keeps only its last
@@ -11,7 +17,7 @@ import (
 // ones. Guarded by Server.mu.
 type relay struct {
 	asked    bool      // the server waits for the peer's answer
-	answer   []byte    // the last answer, as the frame that askers get; nil if there is none
+	answer   []byte    // the last answer; nil if there is none, and not if it is empty
 	answered time.Time // when answer came
 	asks     uint64    // the highest number of the peer's own Asks
 	survey   *survey   // the peer's own open Ask; nil if it has none
@@ -22,6 +28,14 @@ type survey struct {
 	use      uint64
 	awaiting map[*peer]struct{} // members that have not answered
 	ready    []*peer            // members that have answered; the asker has not got their answers
+	gathers  bool               // it waits for further answers
+	due      []*given           // to pass on now
+}
+
+// given is an answer, and the ranks that have given it, ascending.
+type given struct {
+	value []byte
+	ranks []int
 }
 
 // ask begins a survey for p. It replaces p's earlier survey.
@@ -47,6 +61,62 @@ func (s *Server) ask(p *peer, use uint64) {
 			s.send(q, message{Type: typeQuestion})
 		}
 	}
+	s.gather(p)
+}
+
+// gather passes on the ready answers of p's survey if they are the last ones, and else a little later.
+func (s *Server) gather(p *peer) {
+	v := p.survey
+	switch {
+	case len(v.awaiting) == 0:
+		v.pass()
+		p.rouse()
+	case len(v.ready) > 0 && !v.gathers:
+		v.gathers = true
+		time.AfterFunc(s.gatherTime, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			v.gathers = false
+			v.pass()
+			p.rouse()
+		})
+	}
+}
+
+// pass makes the ready answers due, equal ones together. A member that has gone since has no answer any more.
+func (v *survey) pass() {
+	slices.SortFunc(v.ready, func(a, b *peer) int { return a.Rank - b.Rank })
+	equal := map[string]*given{}
+	for _, q := range v.ready {
+		if q.answer == nil {
+			continue
+		}
+		a := equal[string(q.answer)]
+		if a == nil {
+			a = &given{value: q.answer}
+			equal[string(q.answer)] = a
+			v.due = append(v.due, a)
+		}
+		a.ranks = append(a.ranks, q.Rank)
+	}
+	v.ready = v.ready[:0]
+}
+
+// frame is what an asker gets.
+func (a *given) frame() []byte {
+	m := message{Type: typeAnswer, Value: a.value}
+	for i, r := range a.ranks {
+		if i == 0 || a.ranks[i-1] != r-1 {
+			m.Spans = append(m.Spans, r, r)
+		}
+		m.Spans[len(m.Spans)-1] = r
+	}
+	frame, err := encode(m)
+	if err != nil { // too many ranks for one frame, with gaps between them
+		n := len(a.ranks) / 2
+		return append((&given{a.value, a.ranks[:n]}).frame(), (&given{a.value, a.ranks[n:]}).frame()...)
+	}
+	return frame
 }
 
 // passOn handles p's answer. False if p breaks the rules.
@@ -54,16 +124,15 @@ func (s *Server) passOn(p *peer, value []byte) bool {
 	if !p.asked || len(value) > MaxValue {
 		return false
 	}
-	frame, err := encode(message{Type: typeAnswer, First: p.Rank, Value: value})
-	if err != nil {
-		panic(err) // MaxValue is small enough to fit
+	if value == nil {
+		value = []byte{}
 	}
 	p.asked = false
-	p.answer, p.answered = frame, time.Now()
+	p.answer, p.answered = value, time.Now()
 	for _, q := range p.gen.members {
 		if v := q.survey; v != nil && v.drop(p) {
 			v.ready = append(v.ready, p)
-			q.rouse()
+			s.gather(q)
 		}
 	}
 	return true
@@ -74,7 +143,7 @@ func (s *Server) unask(p *peer) {
 	p.relay = relay{}
 	for _, q := range p.gen.members {
 		if v := q.survey; v != nil && v.drop(p) {
-			q.rouse()
+			s.gather(q)
 		}
 	}
 }
@@ -86,24 +155,22 @@ func (v *survey) drop(p *peer) bool {
 	return awaited
 }
 
-// answers takes some of the ready frames of p's survey. It returns the others once these have been written.
+// answers takes some of the due answers of p's survey. It returns the others once these have been written.
 func (p *peer) answers() (frames net.Buffers) {
 	v := p.survey
 	if v == nil {
 		return nil
 	}
-	for bytes := 0; len(v.ready) > 0; v.ready = v.ready[1:] {
+	for bytes := 0; len(v.due) > 0; v.due = v.due[1:] {
 		if bytes > batchBytes {
 			p.rouse()
 			return frames
 		}
-		// A member that has gone since has no answer any more.
-		if f := v.ready[0].answer; f != nil {
-			frames = append(frames, f)
-			bytes += len(f)
-		}
+		f := v.due[0].frame()
+		frames = append(frames, f)
+		bytes += len(f)
 	}
-	if len(v.awaiting) == 0 {
+	if len(v.awaiting) == 0 && len(v.ready) == 0 {
 		end, err := encode(message{Type: typeAnswered, Use: v.use})
 		if err != nil {
 			panic(err) // a number always fits

@@ -66,7 +66,7 @@ type Server struct {
 	size int
 	// How long to wait for news after a connection has closed. Tests shorten it.
 	successionTime, lossTime time.Duration
-	freshTime                time.Duration
+	freshTime, gatherTime    time.Duration
 	wg                       sync.WaitGroup
 	lobby                    *auth.Lobby // of connections that have not proved the secret
 
@@ -122,6 +122,7 @@ func NewServer(key []byte, size int) *Server {
 		successionTime: successionTime,
 		lossTime:       lossTime,
 		freshTime:      freshTime,
+		gatherTime:     gatherTime,
 		lobby:          auth.NewLobby(maxStrangers + size),
 		conns:          map[net.Conn]struct{}{},
 		peers:          map[*peer]struct{}{},

@@ -84,10 +84,23 @@ type answer struct {
 	OthersSubmit bool `json:"x,omitempty"`
 }
 
+// told is the unit of the durations in answers, which are rounded down. Ranks that wait for the same operations give
+// equal answers that way, which the launcher passes on as one. They ask soon after a full second, see soon.
+const told = time.Second
+
+// roundedDown is the time for which a rank has been blocked, as answers tell it: never more, because it proves a
+// deadlock, and 0 only for 0, because a rank that has just been blocked is blocked.
+func roundedDown(d time.Duration) time.Duration { return max(d.Truncate(told), min(d, 1)) }
+
 // encode encodes the pending operations of this rank, where its program is, and whether threads other than the main one
 // submit operations, within the limits.
 func encode(pending []Waiting, at string, othersSubmit bool) []byte {
 	pending = tidy(pending)
+	for i := range pending {
+		w := &pending[i]
+		w.Since, w.Blocked = w.Since.Truncate(told), roundedDown(w.Blocked)
+	}
+	slices.SortFunc(pending, older) // those of one second by their names
 	a := answer{Waiting: pending, At: label(at), OthersSubmit: othersSubmit}
 	if len(pending) > maxEntries {
 		// The join matters for every tensor, and the operations that block the rank matter for a deadlock, so these

@@ -43,6 +43,33 @@ func TestLongAnswersNameTheOldestAndJoins(t *testing.T) {
 	}
 }
 
+// Ranks that wait for the same operations give equal answers, though they have not begun, nor are asked, at the same
+// instant. A rank that is blocked stays blocked, however short it has been so.
+func TestAnswersOfOneWaitAreEqual(t *testing.T) {
+	answer := func(ms time.Duration) []byte {
+		var pending []Waiting
+		for n := range 10 {
+			w := waits(fmt.Sprint("t", n), 12*sec+(ms*time.Duration(n+1)+100)*time.Millisecond)
+			w.Blocked = 11*sec + ms*time.Millisecond
+			pending = append(pending, w)
+		}
+		return encode(pending, "train (train.py:3)", false)
+	}
+	for ms := range time.Duration(80) {
+		if string(answer(ms)) != string(answer(0)) {
+			t.Fatalf("%d ms later: %s, not %s", ms, answer(ms), answer(0))
+		}
+	}
+	for d, want := range map[time.Duration]time.Duration{0: 0, 1: 1, 900 * time.Millisecond: 1, sec: sec,
+		3*sec - 1: 2 * sec} {
+		w := waits("t", 5*sec)
+		w.Blocked = d
+		if a, err := decode(encode([]Waiting{w}, "", false)); err != nil || a.Waiting[0].Blocked != want {
+			t.Errorf("blocked for %v: %+v, %v", d, a, err)
+		}
+	}
+}
+
 // Whatever the names are, an answer fits into what a session carries.
 func TestAnswersAreBounded(t *testing.T) {
 	for _, name := range []string{strings.Repeat(`"`, 1000), strings.Repeat("\x00", 1000), strings.Repeat("\xff", 1000),

@@ -15,7 +15,8 @@ const (
 	// answerSkew is the most time between answers to one question: a rank may have given the answer to another rank up
 	// to a second before. If all ranks have been blocked for that much longer, they were blocked at one moment.
 	answerSkew = time.Second
-	// lookDelay is how much longer a rank waits before it looks, so that even old answers show that all are blocked.
+	// lookDelay is how much longer a rank waits before it looks, so that even old answers, whose durations are rounded
+	// down, show that all are blocked.
 	lookDelay = 2 * time.Second
 )
 
