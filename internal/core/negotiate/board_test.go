@@ -5,17 +5,24 @@ import "fmt"
 // modelBoard is the contract of transport.Board in its simplest form. If remote is set, the marks of all members but 0
 // travel: Mark returns true at once, and marks that arrive too late come back through stale. A Request does not
 // overtake the marks that its sender made before it. A record of the log does not overtake the stale marks that were
-// sent back before it was published.
+// sent back before it was published. A mark may carry data, a number: if those of all members for a card do, the record
+// has their sum.
 type modelBoard struct {
 	members   int
 	remote    bool
 	cards     []modelCard
 	clock     int
 	log       []logRecord
-	mailboxes [][]posted    // Requests, by member
-	marks     [][][]CardGen // marks under way, by member; each element all or none
-	arrived   []int         // how many times marks have arrived, by member
-	stale     [][]staleMark // marks sent back, by member
+	mailboxes [][]posted     // Requests, by member
+	marks     [][]modelMarks // under way, by member
+	arrived   []int          // how many times marks have arrived, by member
+	stale     [][]staleMark  // marks sent back, by member
+}
+
+// modelMarks are made together or not at all.
+type modelMarks struct {
+	marks []CardGen
+	data  *int // of the one mark; nil if none travels with it
 }
 
 type modelCard struct {
@@ -24,6 +31,14 @@ type modelCard struct {
 	marked []bool
 	n      int
 	used   int // clock of the last use
+	ahead  int // how many marks have come with data
+	sum    int // of that data
+}
+
+// end forgets the marks and their data.
+func (s *modelCard) end() {
+	clear(s.marked)
+	s.n, s.ahead, s.sum = 0, 0, 0
 }
 
 type posted struct {
@@ -39,6 +54,7 @@ type staleMark struct {
 type logRecord struct {
 	card     uint32
 	response []byte // nil: a card record
+	result   *int   // with which a card record came; nil: none
 }
 
 func newModelBoard(members, capacity int, remote bool) *modelBoard {
@@ -47,7 +63,7 @@ func newModelBoard(members, capacity int, remote bool) *modelBoard {
 		remote:    remote,
 		cards:     make([]modelCard, capacity),
 		mailboxes: make([][]posted, members),
-		marks:     make([][][]CardGen, members),
+		marks:     make([][]modelMarks, members),
 		arrived:   make([]int, members),
 		stale:     make([][]staleMark, members),
 	}
@@ -61,11 +77,17 @@ func newModelBoard(members, capacity int, remote bool) *modelBoard {
 func (b *modelBoard) travels(member int) bool { return b.remote && member != 0 }
 
 func (b *modelBoard) Mark(member int, marks ...CardGen) bool {
+	return b.MarkWith(member, nil, marks...)
+}
+
+// MarkWith is Mark with data for the one mark, nil for none.
+func (b *modelBoard) MarkWith(member int, data *int, marks ...CardGen) bool {
+	m := modelMarks{marks, data}
 	if b.travels(member) {
-		b.marks[member] = append(b.marks[member], marks)
+		b.marks[member] = append(b.marks[member], m)
 		return true
 	}
-	return b.mark(member, marks)
+	return b.mark(member, m)
 }
 
 // arrive lets the first marks under way from member reach the board.
@@ -74,12 +96,13 @@ func (b *modelBoard) arrive(member int) {
 	b.marks[member] = b.marks[member][1:]
 	b.arrived[member]++
 	if !b.mark(member, marks) {
-		b.stale[member] = append(b.stale[member], staleMark{marks, len(b.log)})
+		b.stale[member] = append(b.stale[member], staleMark{marks.marks, len(b.log)})
 	}
 }
 
 // mark makes all of the marks or none.
-func (b *modelBoard) mark(member int, marks []CardGen) bool {
+func (b *modelBoard) mark(member int, all modelMarks) bool {
+	marks := all.marks
 	for _, m := range marks {
 		if s := &b.cards[m.Card]; !s.taken || s.gen != m.Gen {
 			return false
@@ -93,12 +116,20 @@ func (b *modelBoard) mark(member int, marks []CardGen) bool {
 		}
 		s.marked[member] = true
 		s.n++
+		if all.data != nil {
+			s.ahead++
+			s.sum += *all.data
+		}
 		b.clock++
 		s.used = b.clock
 		if s.n == b.members {
-			clear(s.marked)
-			s.n = 0
-			b.log = append(b.log, logRecord{card: m.Card})
+			rec := logRecord{card: m.Card}
+			if s.ahead == b.members {
+				sum := s.sum
+				rec.result = &sum
+			}
+			s.end()
+			b.log = append(b.log, rec)
 			completed++
 		}
 	}
@@ -162,8 +193,7 @@ func (b *modelBoard) Retire(card uint32) (marked []int, ok bool) {
 		return nil, false
 	}
 	marked = b.Marked(card)
-	clear(s.marked)
-	s.n = 0
+	s.end()
 	s.gen++
 	s.taken = false
 	return marked, true

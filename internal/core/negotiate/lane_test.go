@@ -50,7 +50,10 @@ func newModelLane(ranks []int, remote bool, o Options) *modelLane {
 }
 
 // submit announces a tensor, or all of a group, for member m, and returns how.
-func (l *modelLane) submit(m int, reqs ...*Request) string {
+func (l *modelLane) submit(m int, reqs ...*Request) string { return l.submitWith(m, nil, reqs...) }
+
+// submitWith is submit of a tensor whose data, a number, travels with its mark; nil: it stays behind.
+func (l *modelLane) submitWith(m int, data *int, reqs ...*Request) string {
 	mem := l.members[m]
 	if mem.join != apart {
 		panic(fmt.Sprintf("member %d submits %q although it joins", m, reqs[0].Name))
@@ -70,7 +73,10 @@ func (l *modelLane) submit(m int, reqs ...*Request) string {
 		how = append(how, fmt.Sprintf("card %d gen %d", mark.Card, mark.Gen))
 	}
 	said := "mark " + strings.Join(how, ", ")
-	if cached && l.board.Mark(m, marks...) {
+	if data != nil {
+		said += fmt.Sprintf(" with %d", *data)
+	}
+	if cached && l.board.MarkWith(m, data, marks...) {
 		for i, e := range entries {
 			e.marked, e.mark = true, marks[i]
 		}
@@ -167,6 +173,8 @@ func (l *modelLane) next(m int) (*Response, error) {
 		mem.worker.Apply(resp)
 	} else if resp, err = mem.worker.Card(rec.card); err != nil {
 		return nil, err
+	} else if rec.result != nil {
+		how += fmt.Sprintf(" result %d", *rec.result)
 	}
 	mem.history = append(mem.history, how+" "+string(resp.Append(nil)))
 	e := mem.pending[resp.Name]

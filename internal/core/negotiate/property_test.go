@@ -285,8 +285,54 @@ func got(r *Response) string {
 type player struct {
 	*modelLane
 	*program
-	at   []progress
-	said []string // the result of got for each record, from the first member that read it
+	at      []progress
+	said    []string // the result of got for each record, from the first member that read it
+	ahead   ahead
+	pick    choose
+	results int // that members have read
+}
+
+// ahead says how many of the allreduces have data that travels with their marks.
+type ahead int
+
+const (
+	none ahead = iota
+	some
+	allOfThem
+)
+
+// data is what member m contributes to the next round of stream i, if that travels with its mark; else nil.
+func (pl *player) data(m, i int) *int {
+	if s := &pl.streams[i]; pl.ahead == none || s.kind != operation.Allreduce || len(s.names) > 1 ||
+		pl.ahead == some && pl.pick(3) == 0 {
+		return nil
+	}
+	n := contribution(m, i, pl.at[m].epoch, pl.at[m].submitted[i])
+	return &n
+}
+
+// contribution is a number of its own for each member, stream, epoch and round.
+func contribution(m, i, epoch, round int) int { return ((m*10+i)*10+epoch)*1000 + round }
+
+// checkResult checks the result in the record that member m has just read, of a round of stream i.
+func (pl *player) checkResult(m, i, epoch, round int) error {
+	rec := pl.board.log[pl.members[m].read-1]
+	if rec.result == nil {
+		if s := &pl.streams[i]; pl.ahead == allOfThem && rec.response == nil && s.kind == operation.Allreduce &&
+			len(s.names) == 1 {
+			return fmt.Errorf("member %d: round %d of %v has no result, though all data travels", m, round, s.names)
+		}
+		return nil
+	}
+	want := 0
+	for member := range pl.members {
+		want += contribution(member, i, epoch, round)
+	}
+	if pl.results++; *rec.result != want {
+		return fmt.Errorf("member %d: round %d of %v: result %d, want %d", m, round, pl.streams[i].names, *rec.result,
+			want)
+	}
+	return nil
 }
 
 // progress says how far a member has come.
@@ -303,10 +349,10 @@ type action struct {
 	stream int
 }
 
-// play runs p on l in an order drawn by pick, until nothing can move, and
-// returns how many times a card was used.
-func play(l *modelLane, p *program, pick choose) (byCard int, err error) {
-	pl := &player{l, p, make([]progress, len(l.members)), nil}
+// play runs p on l in an order drawn by pick, until nothing can move, and returns how many times a card was used, and how
+// many records with results members have read.
+func play(l *modelLane, p *program, pick choose, a ahead) (byCard, results int, err error) {
+	pl := &player{modelLane: l, program: p, at: make([]progress, len(l.members)), ahead: a, pick: pick}
 	for m := range pl.at {
 		pl.at[m].enter(p, 0)
 	}
@@ -323,16 +369,16 @@ func play(l *modelLane, p *program, pick choose) (byCard int, err error) {
 				continue
 			}
 			if err := pl.act(b); err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 		}
 	}
 	if left := l.leftover(); left != "" {
-		return 0, fmt.Errorf("left over: %s", left)
+		return 0, 0, fmt.Errorf("left over: %s", left)
 	}
 	for m := range pl.at {
 		if at := &pl.at[m]; at.epoch != len(p.epochs)-1 || !pl.through(m) {
-			return 0, fmt.Errorf("member %d has stopped at %+v", m, at)
+			return 0, 0, fmt.Errorf("member %d has stopped at %+v", m, at)
 		}
 	}
 	for _, h := range l.members[0].history {
@@ -340,7 +386,7 @@ func play(l *modelLane, p *program, pick choose) (byCard int, err error) {
 			byCard++
 		}
 	}
-	return byCard, nil
+	return byCard, pl.results, nil
 }
 
 // enter starts an epoch.
@@ -460,8 +506,9 @@ func (pl *player) submitRound(m, i int) {
 	for j := range pl.streams[i].names {
 		reqs = append(reqs, &pl.epochs[at.epoch][i][at.submitted[i]].reqs[j][m])
 	}
+	data := pl.data(m, i)
 	at.submitted[i]++
-	pl.submit(m, reqs...)
+	pl.submitWith(m, data, reqs...)
 }
 
 // check compares what member m has read with the model.
@@ -488,6 +535,9 @@ func (pl *player) check(m int, resp *Response) error {
 			return fmt.Errorf("member %d: %s: round %d of %d", m, resp.Name, k, len(rounds))
 		}
 		at.done[i][j]++
+		if err := pl.checkResult(m, i, at.epoch, k); err != nil {
+			return err
+		}
 		if want, got := rounds[k].want[j], pl.got(m, resp); got != want {
 			return fmt.Errorf("member %d, %s, epoch %d, round %d: got %q (%s), want %q", m, resp.Name, at.epoch, k, got,
 				resp.Err, want)
@@ -520,7 +570,7 @@ func ranks(n int) []int {
 // TestRandomPrograms finds no order of events in which members disagree, a result differs from the sequential model, or
 // something waits for ever.
 func TestRandomPrograms(t *testing.T) {
-	var cards int
+	var cards, results int
 	property.Check(t, func(t *property.T) {
 		// Choices that are drawn one by one can be made small, and often are. Choices that come from a seed are even.
 		pick := func(n int) int { return t.Int("pick", 0, n-1) }
@@ -533,14 +583,14 @@ func TestRandomPrograms(t *testing.T) {
 		p := newProgram(members, 1+pick(5), 10, 1+pick(3), pick)
 		l := newModelLane(ranks(members), remote, Options{Capacity: capacity, JoinAllOps: p.joinAllOps,
 			FusionThreshold: 64})
-		n, err := play(l, p, pick)
+		n, r, err := play(l, p, pick, property.Pick(t, "ahead", []ahead{none, some, allOfThem}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		cards += n
+		cards, results = cards+n, results+r
 	})
-	if cards == 0 {
-		t.Error("no card was ever used: the programs do not test what they should")
+	if cards == 0 || results == 0 {
+		t.Errorf("%d cards and %d results were used: the programs do not test what they should", cards, results)
 	}
 }
 
@@ -557,7 +607,7 @@ func TestRandomProgramsManyMembers(t *testing.T) {
 		p := newProgram(members, 2, 4, 1+rng.IntN(2), rng.IntN)
 		l := newModelLane(ranks(members), remote, Options{Capacity: capacity, JoinAllOps: p.joinAllOps,
 			FusionThreshold: 64})
-		if _, err := play(l, p, rng.IntN); err != nil {
+		if _, _, err := play(l, p, rng.IntN, ahead(rng.IntN(3))); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -569,6 +619,7 @@ func TestRandomProgramsManyMembers(t *testing.T) {
 func TestFuseProperties(t *testing.T) {
 	property.Check(t, func(t *property.T) {
 		var rs []*Response
+		var results [][]byte
 		at := make(map[*Response]int)
 		for range t.Int("n", 0, 60) {
 			r := &Response{
@@ -589,9 +640,16 @@ func TestFuseProperties(t *testing.T) {
 			}
 			at[r] = len(rs)
 			rs = append(rs, r)
+			results = append(results, nil)
+			if r.Type == operation.Allreduce && r.Err == "" && t.Int("result", 0, 4) == 0 {
+				results[len(rs)-1] = []byte{byte(len(rs))}
+			}
 		}
 		threshold := int64(t.Int("threshold", 0, 200))
 		o := FuseOptions{Groups: t.Bool("groups")}
+		if t.Bool("results") {
+			o.Results = results
+		}
 		plan := Fuse(nil, rs, threshold, o)
 		// memory of another plan
 		again := Fuse(Fuse(nil, rs, 1<<30, FuseOptions{})[:0], rs, threshold, o)
@@ -604,7 +662,14 @@ func TestFuseProperties(t *testing.T) {
 				t.Fatalf("batch %d stands before batch %d", i, i-1)
 			}
 			var bytes int64
+			if first := at[b.Responses[0]]; o.Results != nil && (string(b.Result) != string(results[first]) ||
+				b.Result != nil && len(b.Responses) > 1) {
+				t.Fatalf("batch %d of %d has the result %v, not %v", i, len(b.Responses), b.Result, results[first])
+			}
 			for j, r := range b.Responses {
+				if j > 0 && o.Results != nil && results[at[r]] != nil {
+					t.Fatalf("batch %d has %+v in company, though its result is there", i, r)
+				}
 				seen++
 				bytes += r.Shape[0] * int64(r.DType.Size())
 				if j > 0 && at[b.Responses[j-1]] >= at[r] {

@@ -17,6 +17,7 @@ import (
 //
 //	lane ranks=(0,1) [capacity=2] [remote] [joinall] [threshold=]   makes a lane; remote: marks travel
 //	submit m=0 name=a [type=] [dtype=] [op=] [shape=(2,3)] [root=] [device=] [pre=] [post=] [set=(0,1)]
+//	submit m=0 name=a data=3 …  the same; if a has a card, its data travels with the mark
 //	submit m=0 group=g names=(a,b) [but=b] …  submits a group; b has shape [9]
 //	join m=1        member 1 joins
 //	arrive m=1      member 1's first mark under way reaches the board
@@ -80,8 +81,12 @@ func (tr *scenario) run(t *testing.T, d *transcript.Command) {
 		tr.lane = newModelLane(ranks, d.HasArg("remote"),
 			Options{Capacity: capacity, JoinAllOps: d.HasArg("joinall"), FusionThreshold: int64(threshold)})
 	case "submit":
+		var data *int
+		if n := 0; d.MaybeScanArg(t, "data", &n) {
+			data = &n
+		}
 		for _, m := range chosen {
-			tr.printf("%d: %s", m, tr.lane.submit(m, requests(t, d)...))
+			tr.printf("%d: %s", m, tr.lane.submitWith(m, data, requests(t, d)...))
 		}
 	case "join":
 		for _, m := range chosen {
@@ -152,6 +157,8 @@ func (tr *scenario) read(m int) {
 			tr.printf("%d: %s fails", m, resp.Name)
 		case slices.Contains(resp.Joined, int32(m)):
 			tr.printf("%d: %v %s, without an input", m, resp.Type, resp.Name)
+		case rec.result != nil:
+			tr.printf("%d: %v %s, by card %d, result %d", m, resp.Type, resp.Name, rec.card, *rec.result)
 		case rec.response == nil:
 			tr.printf("%d: %v %s, by card %d", m, resp.Type, resp.Name, rec.card)
 		default:
@@ -250,7 +257,7 @@ func request(t *testing.T, d *transcript.Command) *Request {
 			return f
 		}
 		switch arg.Key {
-		case "m", "names", "but", "from", "contested":
+		case "m", "names", "but", "from", "contested", "data":
 		case "group":
 			r.Group = v
 		case "set":
