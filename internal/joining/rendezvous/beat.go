@@ -19,6 +19,8 @@ const (
 	maxTick = 10 * time.Second
 	// maxSilent is the most silent ranks in one answer.
 	maxSilent = 64
+	// usualTime is how long an answer of generation.usual holds.
+	usualTime = time.Second
 )
 
 // Silence is how long a rank has not answered. A session answers by itself, while its rank computes. So a silent rank
@@ -32,12 +34,19 @@ type Silence struct {
 type liveness struct {
 	heard  time.Time     // when the last frame came
 	asked  bool          // the peer has not answered a ping
+	pinged time.Time     // when it was pinged last
 	looked time.Time     // when silent was last counted
 	silent time.Duration // how long since the unanswered ping
+	took   time.Duration // from the last ping that was answered to the answer
 }
 
 // alive notes that a frame has arrived from the peer.
-func (p *liveness) alive(now time.Time) { p.heard, p.asked, p.silent = now, false, 0 }
+func (p *liveness) alive(now time.Time) {
+	if p.asked {
+		p.took = now.Sub(p.pinged)
+	}
+	p.heard, p.asked, p.silent = now, false, 0
+}
 
 // look adds to the silence, and reports whether a ping is due.
 func (p *liveness) look(now time.Time) (ping bool) {
@@ -49,14 +58,35 @@ func (p *liveness) look(now time.Time) (ping bool) {
 	if now.Sub(p.heard) < pingPause {
 		return false
 	}
-	p.asked, p.looked = true, now
+	p.asked, p.looked, p.pinged = true, now, now
 	return true
 }
 
+// usual is how long the members of g usually take to answer a ping: half of them take less. It is a millisecond where
+// they get a core when they need one, and seconds where many processes share a few cores. It is new about once a
+// second.
+func (g *generation) usual(now time.Time) time.Duration {
+	if now.Sub(g.usualAt) < usualTime {
+		return g.usually
+	}
+	all := make([]time.Duration, 0, len(g.members))
+	for _, q := range g.members {
+		all = append(all, q.pulse.took)
+	}
+	slices.Sort(all)
+	g.usualAt, g.usually = now, 0
+	if len(all) > 0 {
+		g.usually = all[(len(all)-1)/2]
+	}
+	return g.usually
+}
+
 // beat pings the other members of p's generation, and tells p at once which of them have not answered earlier pings. It
-// keeps no state for p, which has to ask again.
+// keeps no state for p, which has to ask again. Silence begins when a member has not answered for twice as long as usual,
+// so on a busy machine a slow answer is not taken for a dead rank.
 func (s *Server) beat(p *peer, now time.Time) {
 	m := message{Type: typeBeats}
+	grace := 2 * p.gen.usual(now)
 	for r, q := range p.gen.members {
 		if _, connected := s.peers[q]; !connected || q == p {
 			continue
@@ -64,8 +94,8 @@ func (s *Server) beat(p *peer, now time.Time) {
 		if q.pulse.look(now) {
 			s.send(q, message{Type: typePing})
 		}
-		if q.pulse.silent > 0 {
-			m.Silent = append(m.Silent, Silence{r, q.pulse.silent})
+		if silent := q.pulse.silent - grace; silent > 0 {
+			m.Silent = append(m.Silent, Silence{r, silent})
 		}
 	}
 	slices.SortFunc(m.Silent, func(a, b Silence) int { return int(b.For - a.For) })

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // generation is one world: the ranks that joined with the same number, each at most once. A rank may join twice with
@@ -18,6 +19,9 @@ type generation struct {
 	odd       string         // why this generation can never be complete; "" if it can
 	exchanges map[exchangeKey]*exchange
 	verdict   *Verdict // why its operations have ended; nil until then
+
+	usualAt time.Time     // when usually was found
+	usually time.Duration // see usual
 }
 
 type exchangeKey struct {
