@@ -65,7 +65,7 @@ var floors = []wing{
 	{"base", "what all share, and nothing that knows of jobs",
 		nil,
 		[]string{"auth/certtest config",
-			"auth commandline environment logging operation reach",
+			"auth commandline environment logging operation reach timeout",
 			"cachesize cgroup failpoint guard jsonframe lazyregexp load peercred printable pulse regular shape" +
 				" spelling tensor version"}},
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/base/timeout"
 )
 
 // dial makes this rank's connection to a member for one stream. It starts the watcher of a control stream. lendOut
@@ -41,7 +43,7 @@ func (l *lane) dial(ctx context.Context, to int, s stream) *conn {
 // connect dials the rank that h is for, until the time-out. The connection is not
 // registered yet.
 func (n *Network) connect(ctx context.Context, h hello) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	ctx, cancel := timeout.With(ctx, n.cfg.Timeout)
 	defer cancel()
 	p := &n.peers[h.to]
 	first := p.start(h.stream, n.cfg.Paths(int(h.to)))
