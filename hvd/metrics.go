@@ -43,6 +43,9 @@ type Figures struct {
 	Fused, FusedTensors, FusedBytes uint64
 	// FusionThreshold is the most bytes that travel together.
 	FusionThreshold uint64
+	// Early is the number of operations whose result came with the agreement on them. EarlyBytes is how many bytes of
+	// small tensors may travel so at a time.
+	Early, EarlyBytes uint64
 	// Pending is the number of operations that have not ended. OldestPending is the age of the oldest.
 	Pending       uint64
 	OldestPending time.Duration
@@ -120,7 +123,7 @@ func Metrics() (*Figures, error) {
 		Waited: time.Duration(f.Waited), CacheHits: f.Marks,
 		CacheMisses: f.Requests, NaNs: f.NaNs, Fused: f.Fusion.Batches, FusedTensors: f.Fusion.Tensors,
 		FusedBytes: f.Fusion.Bytes, FusionThreshold: f.Fusion.Threshold, Pending: f.Pending,
-		OldestPending: time.Duration(f.Oldest)}
+		OldestPending: time.Duration(f.Oldest), Early: f.Early.Operations, EarlyBytes: f.Early.Bytes}
 	for _, l := range f.WaitedFor {
 		m.WaitedFor = append(m.WaitedFor, Late{l.Rank, time.Duration(l.Nanoseconds)})
 	}

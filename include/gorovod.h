@@ -490,6 +490,8 @@ int gorovod_consistency_steps(void);
  *   waited_for     a list: rank and seconds, of which ranks were the last to submit what this rank waited for
  *   cache          hits and misses of the response cache
  *   fusion         collectives, tensors and bytes of what could fuse, and the threshold in bytes
+ *   early          operations whose result came with the agreement on them, and how many bytes of a rank's small tensors
+ *                  may travel so at a time
  *   nans           see gorovod_counters
  *   pending, oldest_pending_seconds
  *                  operations that have not ended, and the age of the oldest

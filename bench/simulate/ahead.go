@@ -26,7 +26,7 @@ func (j *job) mostAhead() (int, error) {
 	if !ok {
 		return 0, fmt.Errorf("%+v: no data travels with marks", j.shape)
 	}
-	return b.EarlyBytes(), nil
+	return b.EarlyBytes(earlyBytes), nil
 }
 
 // sendAhead lets the data of later steps, of that many bytes, travel with the marks.

@@ -30,8 +30,8 @@ var implemented = []Knob{
 	{Name: "HOROVOD_CACHE_CAPACITY", Agreed: true, Doc: "how many tensors of each process set are remembered, up to " +
 		"65536; 0: none. A remembered tensor needs no message in its next round",
 		setting: whole(func(c *Config) *int { return &c.CacheCapacity }, 0, MaxCacheCapacity)},
-	{Name: "GOROVOD_EARLY_BYTES", Agreed: true, Doc: "up to how many bytes an allreduce's data travels between hosts " +
-		"together with the news that the tensor is ready, at most 65536; 0: it never does",
+	{Name: "GOROVOD_EARLY_BYTES", Agreed: true, Doc: "how many bytes of a rank's small tensors travel between hosts " +
+		"together with the news that they are ready, at most 65536; 0: none do",
 		setting: whole(func(c *Config) *int { return &c.EarlyBytes }, 0, MaxEarlyBytes)},
 	{Name: "HOROVOD_DYNAMIC_PROCESS_SETS", Agreed: true, Doc: "1: the program may add and remove process sets after " +
 		"`hvd.init()`",

@@ -105,7 +105,7 @@ func (l *lane) announce(en *Entry, card, gen uint32, cached bool) {
 // mark marks the card of en. It returns false if the card has been retired. The caller holds engine.mu, as does whoever
 // changes the settings.
 func (l *lane) mark(en *Entry) bool {
-	if l.early.most > 0 {
+	if l.early.bound > 0 {
 		if o := l.operandOf(en); o != nil {
 			return l.early.board.MarkWith(en.card, en.gen, o)
 		}

@@ -28,11 +28,14 @@ import (
 )
 
 // Options configure an Engine. All ranks of a world must use the same values of
-// FusionThreshold, CacheCapacity and Wire.
+// FusionThreshold, CacheCapacity, EarlyBytes and Wire.
 type Options struct {
 	Rank, Size      int
 	FusionThreshold int64 // bytes; 0 disables fusion
 	CacheCapacity   int   // cards; 0 disables the response cache
+	// EarlyBytes is how many bytes of a rank's small tensors may travel to other hosts at a time before all ranks have
+	// agreed on them, in a lane on few hosts; 0: none do. Where Tune is set, it is where the search begins.
+	EarlyBytes int
 	// Wire is the compression between hosts of reductions that ask for none themselves.
 	Wire tensor.Wire
 	// NaNCheck says what the engine does if this rank contributes a NaN or an infinity to a reduction.

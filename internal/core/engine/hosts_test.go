@@ -29,7 +29,7 @@ func newHostsWith(t testing.TB, hosts [][]int, early int, change func(*Options))
 
 // makeHosts is makeWorld on simulated hosts.
 func makeHosts(t interface{ Fatal(...any) }, hosts [][]int, early int, change func(*Options)) []*Engine {
-	o := Options{FusionThreshold: 1 << 20, CacheCapacity: 64}
+	o := Options{FusionThreshold: 1 << 20, CacheCapacity: 64, EarlyBytes: early}
 	for _, ranks := range hosts {
 		o.Size += len(ranks)
 	}

@@ -196,7 +196,8 @@ func TestRandomPrograms(t *testing.T) {
 			engines = makeHosts(t, hosts, property.Pick(t, "early", []int{0, 8, 4096}), change)
 			if t.Bool("some stay behind") {
 				for _, e := range engines {
-					e.world.early.most = property.Pick(t, "most", []int{0, 20, e.world.early.most})
+					e.world.settings.early = property.Pick(t, "most", []int{0, 20, e.world.settings.early})
+					e.world.boundEarly()
 				}
 			}
 		} else {

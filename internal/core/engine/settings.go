@@ -14,6 +14,7 @@ type settings struct {
 	fusionThreshold int64
 	cycleTime       time.Duration
 	data            collective.Tuning
+	early           int // how many bytes of this rank's operands may travel ahead of agreement at a time; see early.go
 }
 
 func (o *Options) settings() settings {
@@ -27,7 +28,7 @@ func (s *settings) encode() []int64 {
 		flat = 1
 	}
 	return []int64{s.fusionThreshold, int64(s.cycleTime), int64(s.data.Chunk), int64(s.data.Piece),
-		int64(s.data.Message), flat}
+		int64(s.data.Message), flat, int64(s.early)}
 }
 
 func decodeSettings(v []int64) (s settings, err error) {
@@ -41,8 +42,12 @@ func decodeSettings(v []int64) (s settings, err error) {
 		}
 	}
 	return settings{fusionThreshold: v[0], cycleTime: time.Duration(v[1]), data: collective.Tuning{
-		Chunk: int(v[2]), Piece: int(v[3]), Message: int(v[4]), Flat: v[5] != 0}}, nil
+		Chunk: int(v[2]), Piece: int(v[3]), Message: int(v[4]), Flat: v[5] != 0}, early: int(v[6])}, nil
 }
+
+// leastEarly is the least that a search tries for settings.early: a few numbers. To send these with a mark costs no more
+// than the mark.
+const leastEarly = 16
 
 // tunable is a setting that a search may change.
 type tunable struct {
@@ -51,8 +56,9 @@ type tunable struct {
 }
 
 // tunables lists the settings that matter for a lane over the given kind of data path, with their defaults from s.
-// hosts says that the lane's allreduces can be hierarchical or flat. Settings that the user has fixed are left out.
-func tunables(s settings, shared, hosts bool, fixed func(name string) bool) []tunable {
+// hosts says that the lane's allreduces can be hierarchical or flat. early is the most that settings.early can be.
+// Settings that the user has fixed are left out.
+func tunables(s settings, shared, hosts bool, early int, fixed func(name string) bool) []tunable {
 	const mib, kib = 1 << 20, 1 << 10
 	all := []tunable{
 		{autotune.Param{Name: "tensor_fusion_threshold", Low: 0.25, High: 256, Log: true,
@@ -79,6 +85,10 @@ func tunables(s settings, shared, hosts bool, fixed func(name string) bool) []tu
 		}
 		all = append(all, tunable{autotune.Param{Name: "hierarchical_allreduce", Low: 0, High: 1, Whole: true,
 			Default: hierarchical}, func(s *settings, v float64) { s.data.Flat = v < 0.5 }})
+	}
+	if s.early > 0 && early > leastEarly {
+		all = append(all, tunable{autotune.Param{Name: "early_bytes", Low: leastEarly, High: float64(early), Log: true,
+			Whole: true, Default: float64(s.early)}, func(s *settings, v float64) { s.early = int(v) }})
 	}
 	free := all[:0]
 	for _, t := range all {

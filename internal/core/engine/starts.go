@@ -48,13 +48,19 @@ func (l *lane) startReduce(b *negotiate.Batch) {
 		Out: out, Prescale: b.Prescale, Postscale: scale})
 }
 
+// startBarrier has nothing to wait for: the record in the log says that all members have come. Another carrier has a
+// barrier of its own, with which its library may do more.
 func (l *lane) startBarrier(*negotiate.Batch) {
+	if l.carriesItself() {
+		l.finishCurrent()
+		return
+	}
 	l.carry(collective.Arguments{Kind: collective.Barrier})
 }
 
-func (l *lane) startNamedBarrier(*negotiate.Batch) {
+func (l *lane) startNamedBarrier(b *negotiate.Batch) {
 	l.traceMove(l.current.parts)
-	l.carry(collective.Arguments{Kind: collective.Barrier})
+	l.startBarrier(b)
 }
 
 func (l *lane) allJoined(b *negotiate.Batch) {

@@ -48,7 +48,7 @@ type tuner struct {
 func (e *Engine) startTuner(l *lane, o TuneOptions) error {
 	t := &tuner{engine: e, o: o, base: l.settings, hosts: l.can.Hierarchical, ended: make(chan struct{}),
 		samples: make(chan autotune.Sample, 1), meter: autotune.NewMeter(o.Steps)}
-	t.tunables = tunables(l.settings, l.can.Shared, l.can.ChoosesForm, func(name string) bool {
+	t.tunables = tunables(l.settings, l.can.Shared, l.can.ChoosesForm, l.early.room, func(name string) bool {
 		return name == "tensor_fusion_threshold" && l.settings.fusionThreshold == 0 || o.Fixed != nil && o.Fixed(name)
 	})
 	params := make([]autotune.Param, len(t.tunables))
@@ -167,6 +167,7 @@ func (l *lane) tuned(resp *negotiate.Response) error {
 	}
 	l.settings = s
 	l.run.Tune(s.data)
+	l.boundEarly()
 	if t := l.engine.tuner; t != nil && l == l.engine.world {
 		t.meter.Reset()
 		t.thinking.Store(false)
@@ -184,7 +185,7 @@ type tuneLog struct {
 
 func (g *tuneLog) header() {
 	g.write("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms," +
-		"tensor_fusion_threshold,score,chunk_kb,piece_kb,message_kb")
+		"tensor_fusion_threshold,score,chunk_kb,piece_kb,message_kb,early_bytes")
 }
 
 func (g *tuneLog) row(s settings, t autotune.Trial) {
@@ -199,7 +200,7 @@ func (g *tuneLog) row(s settings, t autotune.Trial) {
 		number(float64(s.cycleTime)/float64(time.Millisecond)) + "," + number(float64(s.fusionThreshold)/(1<<20)) +
 		"," +
 		number(t.Score) + "," + number(float64(s.data.Chunk)/1024) + "," + number(float64(s.data.Piece)/1024) + "," +
-		number(float64(s.data.Message)/1024))
+		number(float64(s.data.Message)/1024) + "," + number(float64(s.early)))
 }
 
 func (g *tuneLog) write(line string) {

@@ -25,11 +25,15 @@ func (f *logFile) Close() error {
 // TestTuning lets ranks reduce while rank 0 searches, until the search has ended. It expects right sums all the time,
 // the same settings on all ranks at the end, and a log with a row for every point.
 func TestTuning(t *testing.T) {
-	for _, shared := range []bool{true, false} {
-		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
-			const size, points = 3, 6
+	const size, points = 3, 6
+	for name, world := range map[string]func(change func(o *Options)) []*Engine{
+		"shared":      func(change func(o *Options)) []*Engine { return makeWorld(t, size, true, change) },
+		"connections": func(change func(o *Options)) []*Engine { return makeWorld(t, size, false, change) },
+		"hosts":       func(change func(o *Options)) []*Engine { return makeHosts(t, twoHosts, 4096, change) },
+	} {
+		t.Run(name, func(t *testing.T) {
 			var file logFile
-			engines := makeWorld(t, size, shared, func(o *Options) {
+			engines := world(func(o *Options) {
 				o.Tune = &TuneOptions{Warmup: 1, Steps: 2, Points: points, Noise: 0.8, Log: &file}
 			})
 			done := func() bool { return engines[0].tuner.over.Load() }
@@ -78,6 +82,9 @@ func TestTuning(t *testing.T) {
 			for r, e := range engines {
 				if e.world.settings != first {
 					t.Errorf("rank %d has the settings %+v, rank 0 %+v", r, e.world.settings, first)
+				}
+				if e.world.early.bound != first.early || (first.early > 0) != (name == "hosts") {
+					t.Errorf("rank %d: %d bytes travel ahead, %d by the settings", r, e.world.early.bound, first.early)
 				}
 			}
 			each(engines, func(r int, e *Engine) { e.Shutdown(limit) })
@@ -158,9 +165,16 @@ func (fatal) Fatal(a ...any) { panic(fmt.Sprint(a...)) }
 // TestTunables: values survive the way through the log, and impossible values are refused.
 func TestTunables(t *testing.T) {
 	o := Options{FusionThreshold: 128 << 20}
-	for _, kind := range []struct{ shared, hosts bool }{{true, false}, {false, false}, {false, true}} {
+	for _, kind := range []struct {
+		shared, hosts bool
+		early, room   int
+	}{{true, false, 0, 0}, {false, false, 0, 0}, {false, true, 0, 0}, {false, true, 4096, 65536}, {false, true, 32, 512},
+		{false, true, 8, 8}, {false, true, 0, 512}} {
 		base := o.settings()
-		for _, p := range tunables(base, kind.shared, kind.hosts, nil) {
+		base.early = kind.early
+		tuned := false
+		for _, p := range tunables(base, kind.shared, kind.hosts, kind.room, nil) {
+			tuned = tuned || p.Name == "early_bytes"
 			for _, v := range []float64{p.Low, p.High, p.Default} {
 				s := base
 				p.set(&s, v)
@@ -176,8 +190,11 @@ func TestTunables(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		if tuned != (kind.room > leastEarly && kind.early > 0) {
+			t.Errorf("%+v: early_bytes is tuned: %v", kind, tuned)
+		}
 	}
-	for _, bad := range [][]int64{nil, {1}, {1, 2, 3, 4, 5, -6}, {1 << 60, 0, 0, 0, 0, 0}} {
+	for _, bad := range [][]int64{nil, {1}, {1, 2, 3, 4, 5, 6, -7}, {1 << 60, 0, 0, 0, 0, 0, 0}} {
 		if _, err := decodeSettings(bad); err == nil {
 			t.Errorf("%v are settings", bad)
 		}

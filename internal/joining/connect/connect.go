@@ -71,10 +71,14 @@ func Ranks(ctx context.Context, o Options) (network transport.Network, messages 
 // cards is how many cards a board has. A board exists even if the cache is disabled.
 func (c *connector) cards() int { return max(1, c.Config.CacheCapacity) }
 
-// early is how long an operand may be that travels with its mark. Without a cache there are no marks.
+// early is the room for operands that travel with their marks. Without a cache there are no marks. The autotuner tries
+// larger ones than GOROVOD_EARLY_BYTES allows at first; ranks do not know whether rank 0 lets it.
 func (c *connector) early() int {
-	if c.Config.CacheCapacity == 0 {
+	switch {
+	case c.Config.CacheCapacity == 0 || c.Config.EarlyBytes == 0:
 		return 0
+	case c.Config.Autotune.On:
+		return config.MaxEarlyBytes
 	}
 	return c.Config.EarlyBytes
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/tensor"
 )
 
-// TestContractAhead runs the allreduces with data that travels with the marks between hosts: always where it can, only
+// TestContractAhead runs the allreduces, broadcasts, allgathers and barriers with data that travels with the marks between hosts: always where it can, only
 // if it is very short, and never. Each case runs alone, then with all others of its row, and then alone again, when
 // every name has a card, and there is room for the data of each.
 func TestContractAhead(t *testing.T) {
@@ -34,6 +34,12 @@ func TestContractAhead(t *testing.T) {
 						w.tryAll(name, steps, tried)
 						w.tryAlone(name, steps, tried)
 					}
+					for name, steps := range map[string][]step{"broadcast": broadcasts(dt, c.ranks),
+						"allgather": allgathers(dt, c.ranks)} {
+						w.tryAll(name, steps, tried)
+						w.tryAlone(name, steps, tried)
+					}
+					w.tryBarrier(tried)
 					w.tryJoin(dt, tried)
 				}
 				for r, rank := range w.ws {

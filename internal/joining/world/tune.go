@@ -21,6 +21,8 @@ func (w *World) tune(o *engine.Options) error {
 			return c.IsSet("HOROVOD_FUSION_THRESHOLD")
 		case "cycle_time_ms":
 			return c.IsSet("HOROVOD_CYCLE_TIME")
+		case "early_bytes":
+			return c.IsSet("GOROVOD_EARLY_BYTES")
 		case "hierarchical_allreduce":
 			return c.IsSet("HOROVOD_HIERARCHICAL_ALLREDUCE") || c.IsSet("HOROVOD_TORUS_ALLREDUCE")
 		}

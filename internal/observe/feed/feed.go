@@ -32,6 +32,7 @@ type Figures struct {
 	NaNs     uint64 // tensors that this rank contributed with a NaN or an infinity
 
 	Fusion Fusion
+	Early  Early
 
 	// Gauges.
 	Pending  uint64 // operations that have been submitted and have not ended
@@ -200,6 +201,12 @@ func (f *Figures) InSet(set int) (member, known bool) {
 		return true, true
 	}
 	return false, len(f.Sets) < MostSets || set < f.Sets[len(f.Sets)-1]
+}
+
+// Early says how many small operations have come to their end with the agreement on them.
+type Early struct {
+	Operations uint64 // whose result came with the agreement
+	Bytes      uint64 // how many bytes of a rank's tensors may travel so at a time now; 0: none
 }
 
 // Fusion says how well tensors that can be fused are fused.

@@ -82,6 +82,7 @@ func (f *Figures) JSON(rank, size int) ([]byte, error) {
 		"cache":        map[string]uint64{"hits": f.Marks, "misses": f.Requests},
 		"fusion": map[string]uint64{"collectives": f.Fusion.Batches, "tensors": f.Fusion.Tensors,
 			"bytes": f.Fusion.Bytes, "threshold": f.Fusion.Threshold},
+		"early":                  map[string]uint64{"operations": f.Early.Operations, "bytes": f.Early.Bytes},
 		"nans":                   f.NaNs,
 		"pending":                f.Pending,
 		"oldest_pending_seconds": Seconds(f.Oldest),

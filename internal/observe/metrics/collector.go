@@ -67,6 +67,8 @@ var (
 	fusedIn    = desc("fusion_tensors_total", "Tensors in these collectives.")
 	fusedBytes = desc("fusion_bytes_total", "Bytes of these tensors.")
 	threshold  = desc("fusion_threshold_bytes", "The most bytes that travel together.")
+	early      = desc("early_operations_total", "Operations whose result came with the agreement on them.")
+	earlyBytes = desc("early_bytes", "How many bytes of a rank's small tensors may travel before the agreement on them.")
 	fill       = desc("fusion_fill_ratio",
 		"Bytes of these collectives over what they could have held, since the start.")
 
@@ -145,6 +147,8 @@ func (j *Job) Collect(out chan<- prometheus.Metric) {
 	count(fusedIn, float64(s.fusion.Tensors))
 	count(fusedBytes, float64(s.fusion.Bytes))
 	gauge(threshold, float64(s.fusion.Threshold))
+	count(early, float64(s.early.Operations))
+	gauge(earlyBytes, float64(s.early.Bytes))
 	if room := float64(s.fusion.Batches) * float64(s.fusion.Threshold); room > 0 {
 		gauge(fill, float64(s.fusion.Bytes)/room)
 	}

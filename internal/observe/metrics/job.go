@@ -44,6 +44,7 @@ type sums struct {
 	marks       uint64
 	requests    uint64
 	fusion      feed.Fusion
+	early       feed.Early
 	byRank      map[int]*rankSums
 	tables      map[tableKey]*feed.Table
 }
@@ -191,6 +192,8 @@ func (s *sums) add(rank int, before, f *feed.Figures) {
 	s.fusion.Tensors += more(before.Fusion.Tensors, f.Fusion.Tensors)
 	s.fusion.Bytes += more(before.Fusion.Bytes, f.Fusion.Bytes)
 	s.fusion.Threshold = f.Fusion.Threshold
+	s.early.Operations += more(before.Early.Operations, f.Early.Operations)
+	s.early.Bytes = f.Early.Bytes
 	r := s.of(rank)
 	r.waited += more(before.Waited, f.Waited)
 	r.nans += more(before.NaNs, f.NaNs)

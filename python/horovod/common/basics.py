@@ -334,8 +334,8 @@ class HorovodBasics(RegisteredSets):
 
         Returns:
             A dictionary: ``collectives``, ``tensors``, ``wire``, ``tables``, ``negotiation``, ``steps``, ``samples``,
-            ``wait_seconds``, ``waited_for``, ``cache``, ``fusion``, ``nans``, ``pending``, ``oldest_pending_seconds``,
-            ``bucket_bounds``, ``rank`` and ``size``. With ``short`` a text.
+            ``wait_seconds``, ``waited_for``, ``cache``, ``fusion``, ``early``, ``nans``, ``pending``,
+            ``oldest_pending_seconds``, ``bucket_bounds``, ``rank`` and ``size``. With ``short`` a text.
 
         Raises:
             ValueError: before :meth:`init`, after :meth:`shutdown`, and in a forked child.

@@ -12,18 +12,18 @@ import (
 
 const (
 	// slots is how many operands of a member may be under way. A program that waits for each operation needs one. One
-	// that submits many tensors at once gains more from their fusion.
+	// that submits many tensors at once gains more from their fusion, so their bytes are bounded together, too.
 	slots = 8
 	// MostEarly bounds Config.Early.
 	MostEarly = 64 << 10
-	// fullHosts is the number of hosts up to which operands may have Config.Early bytes. All operands of a card arrive
+	// fullHosts is the number of hosts up to which a member's operands may have Config.Early bytes. All operands of a card arrive
 	// at the root, which sends the result to as many children. So on more hosts they have fewer bytes, of all hosts
 	// together as many as on fullHosts. With Config.Early at 4 KiB these 16 KiB take 0.13 ms over a link of 1 Gbit/s,
 	// which is about what the saved journey takes there.
 	fullHosts = 4
 )
 
-// earlyBytes is the most bytes of an operand in a lane on that many hosts.
+// earlyBytes is the most bytes of a member's operands in a lane on that many hosts.
 func earlyBytes(early, hosts int) int { return min(early, fullHosts*early/hosts) }
 
 // slotBytes is the room for an operand on a host's board. It does not depend on the lane, because a segment is made
@@ -36,6 +36,12 @@ func earlyRoom(early int) int {
 		return 0
 	}
 	return slots * (slotBytes(early) + 64)
+}
+
+// underway is an operand that a member has put on its host's board.
+type underway struct {
+	mark  transport.Mark
+	bytes int
 }
 
 // combination says how operands are combined. It is the same for all operands of a card, since the card stands for one
@@ -123,6 +129,14 @@ func (e *early) forget(card, gen uint32) {
 	for c := range e.from {
 		e.from[c].drop(card, gen)
 	}
+}
+
+// sentAhead reports whether an operand of this leader is under way. If not, no card that completes has operands of all
+// members of its host.
+func (l *leader) sentAhead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.put) > 0
 }
 
 // operand combines the operands of this host's members for a card that all of them have marked. ok is false if one has

@@ -168,6 +168,122 @@ func TestRoomForOperandsIsBounded(t *testing.T) {
 	}
 }
 
+// The bytes of a member's operands are bounded together. What has been answered makes room for the next one.
+func TestBoundOfOperands(t *testing.T) {
+	for bound, want := range map[int]int{-1: 0, 0: 0, 4: 0, 8: 1, 20: 2, 1 << 30: 4} {
+		l := newLink(t, hostsOf(4, 2), 4, nil)
+		for _, b := range l.boards {
+			b.BoundEarly(bound)
+		}
+		for range 3 {
+			results := 0
+			marks := acquireGroup(t, l, 4)
+			for _, b := range l.boards {
+				for _, k := range marks {
+					b.MarkWith(k.Card, k.Gen, sumOf(1, 2))
+				}
+			}
+			for _, r := range l.read()[3] {
+				if r.Kind == transport.RecordResult {
+					results++
+				}
+			}
+			if results != want {
+				t.Errorf("bound %d: %d results of 8 bytes, want %d", bound, results, want)
+			}
+			for _, k := range marks {
+				l.boards[0].Coordination().Retire(k.Card)
+			}
+			l.read()
+		}
+	}
+}
+
+// A bound that a member has set lets no other member's operand break the protocol.
+func TestMembersMayHaveOtherBounds(t *testing.T) {
+	l := newLink(t, deep(), 4, nil)
+	l.boards[2].BoundEarly(4)
+	card, gen := acquire(t, l)
+	for _, k := range []struct {
+		data *transport.Operand
+		kind byte
+	}{{sumOf(1), transport.RecordResult}, {sumOf(1, 2), transport.RecordCard}, {sumOf(1), transport.RecordResult}} {
+		for _, b := range l.boards {
+			b.MarkWith(card, gen, k.data)
+		}
+		if r := l.only(t); r.Kind != k.kind {
+			t.Errorf("%d bytes: record %v", len(k.data.Data), r)
+		}
+	}
+}
+
+// Only a driver combines operands. Whoever else receives the last one of a host's card stores it, and wakes the driver;
+// if a Request follows, which may not overtake the mark, the mark goes on without data. On a host of one rank nothing
+// is to be combined, so the receiver sends all on.
+func TestOnlyDriversCombine(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		hosts   func() [][]int
+		mark    []int // in this order
+		last    int   // leads a host below host 1, and marks last
+		request bool  // follows the last mark
+		sent    kind  // without the driver of host 1
+		then    kind  // by its Poll
+		want    byte
+	}{
+		{"several ranks", deep, []int{0, 2, 1, 3, 4, 5, 6, 7, 8, 9, 10}, below1, false, 0, kindOperands,
+			transport.RecordResult},
+		{"a request follows", deep, []int{0, 2, 1, 3, 4, 5, 6, 7, 8, 9, 10}, below1, true, kindMark, 0,
+			transport.RecordCard},
+		{"one rank", func() [][]int { return alone(Arity + 2) }, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}, Arity + 1, false,
+			kindOperands, 0, transport.RecordResult},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLink(t, c.hosts(), 4, nil)
+			card, gen := acquire(t, l)
+			for _, m := range c.mark {
+				l.boards[m].MarkWith(card, gen, sumOf(1))
+			}
+			l.poll()
+			l.boards[c.last].MarkWith(card, gen, sumOf(1))
+			if c.request {
+				l.boards[c.last].Post([]byte("request"))
+			}
+			turn(l.boards[c.last])
+			var sent []kind
+			l.sends = func(from int, frame []byte) {
+				if from == 1 && kind(frame[0]) != kindRequest {
+					sent = append(sent, kind(frame[0]))
+				}
+			}
+			rings := l.rings[1]
+			l.deliver(c.last, 1, 1<<30)
+			only := func(what string, k kind) {
+				if (k == 0) != (len(sent) == 0) || k != 0 && (len(sent) != 1 || sent[0] != k) {
+					t.Errorf("%s: host 1 has sent %v, want %v", what, sent, k)
+				}
+				sent = nil
+			}
+			only("frames have come", c.sent)
+			if c.sent == 0 && l.rings[1] == rings {
+				t.Error("nobody wakes the driver")
+			}
+			for range 3 {
+				rings = l.rings[1]
+				turn(l.boards[1])
+				if l.rings[1] != rings {
+					t.Error("the driver wakes itself")
+				}
+			}
+			only("the driver has had its turn", c.then)
+			l.sends = nil
+			if r := l.only(t); r.Kind != c.want {
+				t.Errorf("record %v", r)
+			}
+		})
+	}
+}
+
 // A lane on many hosts sends shorter operands ahead, since all of them come together at the root.
 func TestLaneOnManyHostsSendsLessAhead(t *testing.T) {
 	for hosts, want := range map[int]int{1: 4096, 4: 4096, 8: 2048, 64: 256, 1024: 16} {

@@ -19,6 +19,8 @@ type link struct {
 	rings  []int // by member: how often its bell rang
 	abort  func(member int, err error)
 	sends  func(from int, frame []byte) // called for each frame, if not nil
+	// sendsTo is likewise.
+	sendsTo func(from, to int, frame []byte)
 }
 
 type end struct {
@@ -29,6 +31,9 @@ type end struct {
 func (e end) Send(to int, frame []byte) {
 	if e.sends != nil {
 		e.sends(e.from, frame)
+	}
+	if e.sendsTo != nil {
+		e.sendsTo(e.from, to, frame)
 	}
 	key := [2]int{e.from, to}
 	e.queues[key] = append(e.queues[key], bytes.Clone(frame))

@@ -2,6 +2,7 @@ package treeboard
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -23,8 +24,10 @@ type member struct {
 
 	limit int // the most bytes of an operand
 	// Guarded by mu.
-	put int               // this member's operands on the host's board
-	one [1]transport.Mark // of MarkWith
+	bound int               // BoundEarly
+	put   []underway        // this member's operands on the host's board
+	bytes int               // of these
+	one   [1]transport.Mark // of MarkWith
 
 	memory, connections atomic.Uint64 // EarlySent
 
@@ -34,7 +37,9 @@ type member struct {
 }
 
 func newMember(c Config, t *tree) *member {
-	m := &member{Config: c, tree: t, limit: earlyBytes(c.Early, len(c.Hosts))}
+	m := &member{Config: c, tree: t, limit: earlyBytes(c.Early, len(c.Hosts)),
+		put: make([]underway, 0, slots)}
+	m.bound = m.limit
 	if t.host > 0 {
 		m.marked = make([]uint32, c.Cards)
 	}
@@ -108,7 +113,16 @@ func (m *member) MarkLast(card, gen uint32) bool { return m.Mark(card, gen) }
 func (m *member) MarkGroup(marks []transport.Mark) bool { return m.afterMark(m.mark(marks...)) }
 
 // EarlyBytes implements transport.EarlyBoard.
-func (m *member) EarlyBytes() int { return m.limit }
+func (m *member) EarlyBytes(wanted int) int {
+	return min(m.limit, earlyBytes(min(max(wanted, 0), MostEarly), len(m.Hosts)))
+}
+
+// BoundEarly implements transport.EarlyBoard.
+func (m *member) BoundEarly(bytes int) {
+	m.mu.Lock()
+	m.bound = min(max(bytes, 0), m.limit)
+	m.mu.Unlock()
+}
 
 // MarkWith implements transport.EarlyBoard.
 func (m *member) MarkWith(card, gen uint32, o *transport.Operand) bool {
@@ -121,9 +135,10 @@ func (m *member) markWith(mark transport.Mark, o *transport.Operand) board.Resul
 	if m.gone {
 		return board.Closed
 	}
-	put := len(o.Data) <= m.limit && m.Up.Put(m.local, mark, o)
+	put := m.bytes+len(o.Data) <= m.bound && m.Up.Put(m.local, mark, o)
 	if put {
-		m.put++
+		m.put = append(m.put, underway{mark, len(o.Data)})
+		m.bytes += len(o.Data)
 	}
 	m.one[0] = mark
 	r := m.markLocked(m.one[:])
@@ -138,8 +153,13 @@ func (m *member) markWith(mark transport.Mark, o *transport.Operand) board.Resul
 
 // takeBack frees the memory of this member's operand for a card, at generation gen if that is not 0. mu is held.
 func (m *member) takeBack(card, gen uint32) {
-	if m.put > 0 && m.Up.Drop(m.local, card, gen) {
-		m.put--
+	for i, u := range m.put {
+		if u.mark.Card == card && (gen == 0 || u.mark.Gen == gen) {
+			m.Up.Drop(m.local, card, gen)
+			m.bytes -= u.bytes
+			m.put = slices.Delete(m.put, i, i+1)
+			return
+		}
 	}
 }
 

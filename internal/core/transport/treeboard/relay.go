@@ -59,31 +59,46 @@ func newRelay(m *member) *relay {
 // Poller implements Board.
 func (l *relay) Poller() transport.BoardPoller { return l }
 
-// Poll passes on the marks and Requests of the host's members, and batches that waited for room.
-func (l *relay) Poll() { l.passOn() }
+// Poll passes on the marks and Requests of the host's members, and batches that waited for room. Only here operands are
+// combined.
+func (l *relay) Poll() {
+	l.work.Lock()
+	defer l.release()
+	if l.gone {
+		return
+	}
+	l.sendMarks(true)
+	l.sendUp()
+	l.descend()
+}
 
 // Cut has nothing to do: the root cuts.
 func (l *relay) Cut() {}
 
 func (l *relay) Close() {
 	l.close()
-	l.passOn()
-}
-
-// passOn passes on as much as it can.
-func (l *relay) passOn() {
 	l.work.Lock()
 	defer l.release()
-	if l.gone {
-		return
+	if !l.gone {
+		l.passOn()
 	}
+}
+
+// passOn is Poll on any goroutine. work is held.
+func (l *relay) passOn() {
 	l.climb()
 	l.descend()
 }
 
-// climb sends the parent the completed marks, the Requests and the close of this subtree. work is held.
+// climb sends the parent the completed marks, the Requests and the close of this subtree, on any goroutine. No Request
+// may overtake a mark of its sender, so marks do not wait for the driver here. work is held.
 func (l *relay) climb() {
-	l.sendMarks()
+	l.passMarks()
+	l.sendUp()
+}
+
+// sendUp sends the parent the Requests and the close of this subtree. work is held.
+func (l *relay) sendUp() {
 	l.sendRequests()
 	if len(l.outbox) == 0 {
 		if !l.ok(l.Up.TakeRequests(l.take)) || !l.ok(l.failed) {
@@ -96,14 +111,28 @@ func (l *relay) climb() {
 	}
 	if !l.closing && l.Up.ClosedBy() >= 0 {
 		l.closing = true
+		l.passMarks() // no mark may come after the end
 		l.frame = appendNumber(l.frame[:0], kindClose, uint32(l.closer(l.closeBy)))
 		l.Pipe.Send(l.parent, l.frame)
 	}
 }
 
+// completed passes on the cards that a frame has completed. If operands of this host may have to be combined for them,
+// it leaves that to the driver, whose rank waits for these operations, and does nothing else meanwhile. work is held.
+func (l *relay) completed() {
+	if len(l.locals) > 1 && l.sentAhead() {
+		l.Ring()
+		return
+	}
+	l.passMarks()
+}
+
+// passMarks is sendMarks on any goroutine. Where operands would have to be combined, it leaves them behind.
+func (l *relay) passMarks() { l.sendMarks(len(l.locals) == 1) }
+
 // sendMarks sends the cards that all below have marked: in one frame, and those for which all of these have sent
-// operands in another one.
-func (l *relay) sendMarks() {
+// operands in another one, unless operands are to be left behind. work is held.
+func (l *relay) sendMarks(operands bool) {
 	l.frame = append(l.frame[:0], byte(kindMark))
 	l.early.frame = append(l.early.frame[:0], byte(kindOperands))
 	for {
@@ -116,7 +145,12 @@ func (l *relay) sendMarks() {
 		}
 		for _, r := range records {
 			r.Last = l.Up.Last(r.Card)
-			early, err := l.appendOperands(r)
+			early := false
+			if operands {
+				early, err = l.appendOperands(r)
+			} else {
+				l.early.forget(r.Card, r.Gen)
+			}
 			if !l.ok(err) {
 				return
 			}
@@ -185,7 +219,11 @@ func (l *relay) Receive(from int, frame []byte) error {
 		if err := l.checkCall(from); err != nil {
 			return err
 		}
-		l.passOn()
+		l.work.Lock()
+		defer l.release()
+		if !l.gone {
+			l.passOn()
+		}
 		return nil
 	}
 	l.work.Lock()
@@ -211,13 +249,13 @@ func (l *relay) receiveUp(from int, k kind, body []byte) error {
 	case kindMark:
 		completed, err := l.receiveMarks(c, body)
 		if completed {
-			l.sendMarks()
+			l.completed()
 		}
 		return err
 	case kindOperands:
 		completed, err := l.receiveOperands(c, body)
 		if completed {
-			l.sendMarks()
+			l.completed()
 		}
 		return err
 	case kindRequest:
@@ -324,17 +362,21 @@ func (l *relay) repeat(frame []byte) bool {
 		if !l.open() {
 			return false
 		}
+		retired := false
 		for _, r := range l.records {
 			if r.Kind != transport.RecordRetired {
 				continue
 			}
+			retired = true
 			if !l.ok(l.Up.Forget(r.Card, r.Gen)) {
 				return false
 			}
 			l.early.forget(r.Card, r.Gen)
 		}
-		// Marks of a generation that has ended leave the board before anybody can know the next generation.
-		l.sendMarks()
+		if retired {
+			// Marks of a generation that has ended leave the board before anybody can know the next generation.
+			l.passMarks()
+		}
 		l.forward(frame)
 		l.countResults(l.records)
 		l.forwarded = true

@@ -46,12 +46,15 @@
 //   - A leader sends operands up only if it has those of all hosts below, and the root makes a result only if it has
 //     those of all. Otherwise only the marks count: the record is a RecordCard, and the members move their data as
 //     usual. So each member decides for itself whether its data travels ahead. It does not if the operand is long, or
-//     if too many operands of the member are under way.
+//     if too many operands of the member are under way, or too many bytes of them (BoundEarly).
 //   - Leaders combine the operands of their own host, and pass on those of other hosts as they are. So the root
 //     combines in the order of the hosts, wherever they are in the tree.
 //   - A member's slot is on its host's board "up". The member frees it when it has read the card's record, or the end
 //     of the generation; until then nobody else writes it.
-//   - What comes from below waits with the leader, whoever has received it. Only the root's driver makes results.
+//   - What comes from below waits with the leader, whoever has received it. Only drivers combine: Poll the operands of
+//     a leader's host, the root's Cut those of all hosts. On a host of one rank there is nothing to combine, so whoever
+//     has received the last operand sends all of them on. If something overtakes the driver that marks may not follow
+//     (a Request, the end of a generation, the end of the log), the marks go on without their operands.
 //   - The log decides, so it is the same on all members whether an operation has a result. After an abort some members
 //     may have the result, as with any collective.
 //
@@ -122,8 +125,8 @@ type Config struct {
 	// ascending, the lists in the order of their first members.
 	Hosts [][]int
 	Cards int // cache cards; the same on all members
-	// Early is the most bytes of a member's operand that travels with its mark, from 0 to MostEarly; 0: none does. It
-	// is the same on all members. Less is possible in a lane on many hosts.
+	// Early is the most bytes of a member's operands that may be under way with its marks, from 0 to MostEarly; 0: none
+	// are. It is the same on all members. Less is possible in a lane on many hosts, and BoundEarly allows less.
 	Early int
 	// Up and Down are the boards of this member's host, of the shapes UpConfig and
 	// DownConfig, in the same memory for all its members. Nil: New makes them, for a
