@@ -190,7 +190,8 @@ func (l *lane) startResult(b *negotiate.Batch) {
 		}
 	case operation.Allgather:
 		var ok bool
-		if out, ok = l.gathered(p); !ok {
+		x.counts = x.counts[:0]
+		if out, _, ok = l.gathered(p); !ok {
 			return
 		}
 	}

@@ -135,11 +135,13 @@ func TestBroadcastsAllgathersAndBarriersMakeOneJourney(t *testing.T) {
 		stays bool
 		ahead int64 // operations in a round whose result comes with the log
 	}{
-		"broadcast from 0":       {make: broadcast(0, false), want: result{floats(0, float32(math.Copysign(0, -1))), nil}, ahead: 1},
+		"broadcast from 0": {make: broadcast(0, false), want: result{floats(0, float32(math.Copysign(0, -1))), nil},
+			ahead: 1},
 		"broadcast from 1":       {make: broadcast(1, false), want: result{floats(1, -1), nil}, ahead: 1},
 		"broadcast from 2":       {make: broadcast(2, false), want: result{floats(2, -2), nil}, ahead: 1},
 		"broadcast out of place": {make: broadcast(2, true), want: result{floats(2, -2), nil}, ahead: 1},
-		"allgather":              {make: gather(1, 1, 1), want: result{floats(0, 10, 20), tensor.Shape{3, 1}}, ahead: 1},
+		"allgather": {make: gather(1, 1, 1), want: result{floats(0, 10, 20), tensor.Shape{3, 1}},
+			ahead: 1},
 		"uneven allgather": {make: gather(2, 0, 3), want: result{floats(0, 1, 20, 21, 22), tensor.Shape{5, 1}},
 			ahead: 1},
 		"empty allgather": {make: gather(0, 0, 0), want: result{nil, tensor.Shape{0, 1}}, stays: true},

@@ -45,8 +45,8 @@ func decodeSettings(v []int64) (s settings, err error) {
 		Chunk: int(v[2]), Piece: int(v[3]), Message: int(v[4]), Flat: v[5] != 0}, early: int(v[6])}, nil
 }
 
-// leastEarly is the least that a search tries for settings.early: a few numbers. To send these with a mark costs no more
-// than the mark.
+// leastEarly is the least that a search tries for settings.early: a few numbers. To send these with a mark costs no
+// more than the mark.
 const leastEarly = 16
 
 // tunable is a setting that a search may change.

@@ -168,8 +168,8 @@ func TestTunables(t *testing.T) {
 	for _, kind := range []struct {
 		shared, hosts bool
 		early, room   int
-	}{{true, false, 0, 0}, {false, false, 0, 0}, {false, true, 0, 0}, {false, true, 4096, 65536}, {false, true, 32, 512},
-		{false, true, 8, 8}, {false, true, 0, 512}} {
+	}{{true, false, 0, 0}, {false, false, 0, 0}, {false, true, 0, 0}, {false, true, 4096, 65536},
+		{false, true, 32, 512}, {false, true, 8, 8}, {false, true, 0, 512}} {
 		base := o.settings()
 		base.early = kind.early
 		tuned := false

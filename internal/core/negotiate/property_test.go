@@ -349,8 +349,8 @@ type action struct {
 	stream int
 }
 
-// play runs p on l in an order drawn by pick, until nothing can move, and returns how many times a card was used, and how
-// many records with results members have read.
+// play runs p on l in an order drawn by pick, until nothing can move, and returns how many times a card was used, and
+// how many records with results members have read.
 func play(l *modelLane, p *program, pick choose, a ahead) (byCard, results int, err error) {
 	pl := &player{modelLane: l, program: p, at: make([]progress, len(l.members)), ahead: a, pick: pick}
 	for m := range pl.at {

@@ -82,8 +82,8 @@ func (g *generation) usual(now time.Time) time.Duration {
 }
 
 // beat pings the other members of p's generation, and tells p at once which of them have not answered earlier pings. It
-// keeps no state for p, which has to ask again. Silence begins when a member has not answered for twice as long as usual,
-// so on a busy machine a slow answer is not taken for a dead rank.
+// keeps no state for p, which has to ask again. Silence begins when a member has not answered for twice as long as
+// usual, so on a busy machine a slow answer is not taken for a dead rank.
 func (s *Server) beat(p *peer, now time.Time) {
 	m := message{Type: typeBeats}
 	grace := 2 * p.gen.usual(now)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// gatherTime is how long the server waits for further answers before it passes some of them on. Equal answers are passed
-// on as one: where many ranks ask at a time, they mostly wait for the same operations, and each wants all answers. So
-// what the server sends to all of them grows with the number of ranks, and not with its square.
+// gatherTime is how long the server waits for further answers before it passes some of them on. Equal answers are
+// passed on as one: where many ranks ask at a time, they mostly wait for the same operations, and each wants all
+// answers. So what the server sends to all of them grows with the number of ranks, and not with its square.
 const gatherTime = 100 * time.Millisecond
 
 // relay is the server's state of one peer, for questions among the members of a generation. The server asks a member

@@ -8,9 +8,9 @@ import (
 	"github.com/gorovod/gorovod/internal/base/tensor"
 )
 
-// TestContractAhead runs the allreduces, broadcasts, allgathers and barriers with data that travels with the marks between hosts: always where it can, only
-// if it is very short, and never. Each case runs alone, then with all others of its row, and then alone again, when
-// every name has a card, and there is room for the data of each.
+// TestContractAhead runs the allreduces, broadcasts, allgathers and barriers with data that travels with the marks
+// between hosts: always where it can, only if it is very short, and never. Each case runs alone, then with all others
+// of its row, and then alone again, when every name has a card, and there is room for the data of each.
 func TestContractAhead(t *testing.T) {
 	asProcesses(t)
 	for _, c := range []struct {

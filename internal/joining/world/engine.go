@@ -19,7 +19,8 @@ func (w *World) startEngine(o Options) error {
 	}
 	cores := runtime.GOMAXPROCS(0)
 	opts := engine.Options{Rank: p.Rank, Size: p.Size, FusionThreshold: c.FusionThreshold,
-		CacheCapacity: c.CacheCapacity, EarlyBytes: c.EarlyBytes, Wire: c.Compression, GroupsApart: c.DisableGroupFusion, NaNCheck: c.NaNCheck,
+		CacheCapacity: c.CacheCapacity, EarlyBytes: c.EarlyBytes, Wire: c.Compression,
+		GroupsApart: c.DisableGroupFusion, NaNCheck: c.NaNCheck,
 		JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
 		Spin: p.LocalSize <= cores, SpareCores: 2*p.LocalSize <= cores, OneHost: p.LocalSize == p.Size,
 		Describe: w.Describe, Records: c.FlightRecords, MainThread: o.MainThread,

@@ -68,8 +68,9 @@ var (
 	fusedBytes = desc("fusion_bytes_total", "Bytes of these tensors.")
 	threshold  = desc("fusion_threshold_bytes", "The most bytes that travel together.")
 	early      = desc("early_operations_total", "Operations whose result came with the agreement on them.")
-	earlyBytes = desc("early_bytes", "How many bytes of a rank's small tensors may travel before the agreement on them.")
-	fill       = desc("fusion_fill_ratio",
+	earlyBytes = desc("early_bytes",
+		"How many bytes of a rank's small tensors may travel before the agreement on them.")
+	fill = desc("fusion_fill_ratio",
 		"Bytes of these collectives over what they could have held, since the start.")
 
 	tableRows  = desc("table_rows", "Rows of a sparse table, on all ranks.", "table", "process_set")

@@ -16,10 +16,10 @@ const (
 	slots = 8
 	// MostEarly bounds Config.Early.
 	MostEarly = 64 << 10
-	// fullHosts is the number of hosts up to which a member's operands may have Config.Early bytes. All operands of a card arrive
-	// at the root, which sends the result to as many children. So on more hosts they have fewer bytes, of all hosts
-	// together as many as on fullHosts. With Config.Early at 4 KiB these 16 KiB take 0.13 ms over a link of 1 Gbit/s,
-	// which is about what the saved journey takes there.
+	// fullHosts is the number of hosts up to which a member's operands may have Config.Early bytes. All operands of a
+	// card arrive at the root, which sends the result to as many children. So on more hosts they have fewer bytes, of
+	// all hosts together as many as on fullHosts. With Config.Early at 4 KiB these 16 KiB take 0.13 ms over a link of
+	// 1 Gbit/s, which is about what the saved journey takes there.
 	fullHosts = 4
 )
 
