@@ -47,7 +47,7 @@ def test_first_program_prints_what_the_page_shows(page, ranks, tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "[0]<stdout>:" in result.stdout
-    after = (ROOT / page).read_text().partition("```python\n")[2]
+    after = (ROOT / page).read_text().split("```python\n")[1]
     for line in re.findall(r"^\[\d\]<stdout>:.*", after, re.MULTILINE):
         words, number = line.rsplit(" ", 1)
         printed = re.findall(rf"^{re.escape(words)} (\S+)$", result.stdout, re.MULTILINE)

@@ -3,8 +3,8 @@ package collective
 import "fmt"
 
 // reducescatterWhole is the reducescatter of deterministic lanes over hosts with unequal numbers of members: an
-// allreduce in memory of its own, of which each member keeps its part. So each host's operands are combined first, as in
-// the allreduce, although the hosts have no shards in common.
+// allreduce in memory of its own, of which each member keeps its part. So each host's operands are combined first, as
+// in the allreduce, although the hosts have no shards in common.
 //
 // Steps and bytes: those of allreduceHierarchical, twice the least possible. Memory: n.
 type reducescatterWhole struct {
