@@ -141,7 +141,9 @@ UNREADABLE = """
 
 # Colours change at once.
 STILL = """
-document.head.append(Object.assign(document.createElement("style"), {textContent: "* { transition: none !important }"}));
+const still = document.createElement("style");
+still.textContent = "* { transition: none !important }";
+document.head.append(still);
 0
 """
 
