@@ -181,6 +181,17 @@ def test_configuration():
     assert model(tf.constant([[0, 1, 2]])).shape == (1, 3, 2)
 
 
+def test_a_process_set(evens):
+    if hvd.rank() % 2:
+        return
+    layer = sparse.ShardedEmbedding(1, optimizer="sgd", lr=1.0, init="zeros", op=hvd.Average, process_set=evens)
+    push(layer, [hvd.rank(), 100], [[1.0], [2.0]])
+    rows = all_rows(layer, 101)[:, 0]
+    assert rows[100] == -2 and rows[evens.ranks].tolist() == [-1 / evens.size()] * evens.size()
+    with pytest.raises(NotImplementedError, match="with a process_set has no configuration"):
+        layer.get_config()
+
+
 # ---- mistakes
 
 

@@ -299,6 +299,28 @@ def test_ranks_that_differ():
         columns.push([[5]], [[[1.0]]])
 
 
+@pytest.fixture
+def checked(job, monkeypatch):
+    """The job, joined anew with a check of gradients; afterwards it is as before."""
+    job.shutdown()
+    monkeypatch.setenv("GOROVOD_NAN_CHECK", "abort")
+    job.init()
+    yield job
+    job.shutdown()
+    monkeypatch.delenv("GOROVOD_NAN_CHECK")
+    job.init()
+
+
+def test_a_nan_names_its_key(checked):
+    columns = Columns("in_function", sparse.create_sparse_table(sparse.AdaGrad(0.1), "clicks", DIM))
+    keys, grads = [np.array([4, 5, 6]), np.array([5])], [np.ones([3, DIM]), np.ones([1, DIM])]
+    columns.push(keys, grads)
+    if checked.rank() == checked.size() - 1:
+        grads[0][2, 1] = np.nan
+    with pytest.raises(tf.errors.OpError, match=f"rank {checked.size() - 1} .*a NaN to push .*clicks.*key 6"):
+        columns.push(keys, grads)
+
+
 def test_tables_end_with_the_job(job):
     handle = sparse.create_sparse_table(sparse.AdaGrad(0.1), dimension=DIM)
     room, keys = tf.Variable(tf.zeros([4, DIM])), tf.constant([1, 2], tf.int64)
