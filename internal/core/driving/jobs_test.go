@@ -169,7 +169,7 @@ func (r *replayed) drive(t *testing.T, n *note) {
 	case "nothing":
 		var said tally
 		for range n.times {
-			said.add(r.driver.Nothing(n.has("polled")))
+			said.add(r.driver.Nothing(n.has("polled"), n.has("bulk")))
 		}
 		r.check(n.actions, said.String())
 	case "rest":

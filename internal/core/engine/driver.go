@@ -63,9 +63,9 @@ func (e *Engine) drive(en *Entry, t *timeout) {
 			}
 			continue
 		}
-		polled := e.polled()
-		action := d.Nothing(polled)
-		e.noteNothing(actor(en), polled, action)
+		polled, bulk := e.polled(), e.bulk != nil && e.bulk.Bulk()
+		action := d.Nothing(polled, bulk)
+		e.noteNothing(actor(en), polled, bulk, action)
 		switch action {
 		case driving.Yield:
 			yield()

@@ -108,6 +108,7 @@ type Engine struct {
 	net    transport.Network
 	poller transport.Poller // net, if it needs turns
 	bell   transport.Bell
+	bulk   transport.BulkBell // bell, if it can tell waits for much
 	opts   Options
 	job    driving.Job
 	world  *lane
@@ -176,6 +177,7 @@ func New(net transport.Network, o Options) (*Engine, error) {
 		1), hurry: make(chan struct{}, 1), napping: time.NewTimer(0), quit: make(chan struct{}),
 		stopped: make(chan struct{}), polls: o.Carrier != nil}
 	e.poller, _ = net.(transport.Poller)
+	e.bulk, _ = e.bell.(transport.BulkBell)
 	e.seat.freed = make(chan struct{}, 1)
 	members := make([]int, o.Size)
 	for i := range members {

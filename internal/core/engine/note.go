@@ -36,9 +36,9 @@ func (e *Engine) noteWorked(actor string, a driving.Action) {
 	}
 }
 
-func (e *Engine) noteNothing(actor string, polled bool, a driving.Action) {
+func (e *Engine) noteNothing(actor string, polled, bulk bool, a driving.Action) {
 	if noting {
-		e.notes.add(actor, "nothing"+e.notes.facts(fact{"polled", polled}), a.String())
+		e.notes.add(actor, "nothing"+e.notes.facts(fact{"polled", polled}, fact{"bulk", bulk}), a.String())
 	}
 }
 

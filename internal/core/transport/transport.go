@@ -130,6 +130,15 @@ type AmidBell interface {
 	ArmAmid() (ticket uint32)
 }
 
+// BulkBell is a Bell that can tell a wait for much from a wait for little.
+type BulkBell interface {
+	Bell
+	// Bulk reports that all that the driver has looked for since the last call is the rest of long messages. A driver
+	// that polls for these uses a core for as long as they are on their way. Sleep ends when a good part of one has
+	// come or can be sent. The driver calls it.
+	Bulk() bool
+}
+
 // Record kinds of a lane's log.
 const (
 	// RecordCard says that a cached card is ready on all members: 4 bytes, the card.

@@ -19,6 +19,8 @@ import (
 type edges struct {
 	transport.Alarm
 	more  bool     // the driver's: a poll has stopped before its end
+	much  bool     // the driver's: it has looked for much since the last Bulk
+	some  bool     // the driver's: it has looked for something else
 	epoll *os.File // edge-triggered, Go's poller does not know it
 	raw   syscall.RawConn
 
@@ -106,6 +108,28 @@ func (e *edges) Sleep(ticket uint32, d time.Duration) {
 			return
 		}
 	}
+}
+
+// note notes what a lane's operations wait for after a poll.
+func (e *edges) note(receiving []*dataIn, sending []*dataOut) {
+	for _, i := range receiving {
+		e.noteOne(i.inBulk())
+	}
+	for _, o := range sending {
+		e.noteOne(o.inBulk())
+	}
+}
+
+func (e *edges) noteOne(much bool) {
+	e.much = e.much || much
+	e.some = e.some || !much
+}
+
+// Bulk implements transport.BulkBell.
+func (e *edges) Bulk() bool {
+	bulk := e.much && !e.some
+	e.much, e.some = false, false
+	return bulk
 }
 
 // goOn notes that a poll has stopped before its end, so that the next Sleep returns at once.

@@ -34,6 +34,7 @@ type conn struct {
 	lost            error       // the error of link.Attach, if the connection could not be taken back
 	fd              int         // while it is lent or returning, else -1
 	watched         uint64      // the keeper's number for it
+	least           int         // of fd, see await; the half's lock guards it
 	pulse           pulse.Pulse // of fd
 	readBy, writeBy time.Time   // deadlines
 }

@@ -79,6 +79,9 @@ func (c *comm) move() {
 		}
 	}
 	c.sending = left
+	if e := c.net.edges; e != nil {
+		e.note(c.receiving, c.sending)
+	}
 }
 
 // goOn notes that a poll has stopped while there was more to do. The driver's next Sleep returns at once.

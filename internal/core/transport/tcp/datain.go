@@ -42,6 +42,16 @@ func (i *dataIn) post(p []byte) {
 	}
 }
 
+// inBulk reports that all streams with an outstanding part wait for much.
+func (i *dataIn) inBulk() bool {
+	for k := range i.streams {
+		if s := &i.streams[k]; s.busy.Load() && !s.much {
+			return false
+		}
+	}
+	return true
+}
+
 func (i *dataIn) move() {
 	for k := range i.streams {
 		if s := &i.streams[k]; s.busy.Load() {
@@ -62,7 +72,8 @@ type inStream struct {
 	sequence uint32
 	header   [headerSize]byte
 	part     []byte
-	filled   int // bytes of header and part
+	filled   int  // bytes of header and part
+	much     bool // the driver's: it waits for much of the part, and the kernel wakes it when that has come
 	scatter  scatter
 }
 

@@ -6,6 +6,7 @@ func (s *inStream) move() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.lent()
+	s.much = false
 	if c == nil || !s.busy.Load() {
 		return
 	}
@@ -19,6 +20,7 @@ func (s *inStream) move() {
 		}
 		n, err := c.receive(&s.scatter, head, body)
 		if n == 0 && err == nil {
+			s.much = c.await(headerSize + len(s.part) - s.filled)
 			return
 		}
 		before := s.filled

@@ -43,6 +43,16 @@ func (o *dataOut) post(p []byte) {
 	}
 }
 
+// inBulk reports that all streams with an outstanding part wait for room in their sockets.
+func (o *dataOut) inBulk() bool {
+	for i := range o.streams {
+		if s := &o.streams[i]; s.busy.Load() && s.lent() == nil {
+			return false
+		}
+	}
+	return true
+}
+
 func (o *dataOut) move() {
 	for i := range o.streams {
 		if s := &o.streams[i]; s.busy.Load() {

@@ -98,6 +98,7 @@ func (c *conn) takeBack() {
 	c.net.keeper.remove(c.watched, c.fd)
 	c.net.edges.unwatch(c.fd)
 	c.pulse.Rest(c.fd)
+	c.awaitAny()
 	c.link, c.lost = link.Attach(c.fd, c.local, c.remote, c.net.cfg.Idle, c.net.cfg.TrackFD)
 	c.fd = -1
 	c.custody.happens(takingBack)

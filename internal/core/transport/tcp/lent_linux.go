@@ -56,6 +56,37 @@ func (c *conn) receive(s *scatter, head, body []byte) (int, error) {
 	return n, err
 }
 
+const (
+	// muchBytes is the shortest rest of a message for which a driver sleeps rather than polls. Over a link of 10 Gbit/s
+	// it takes 50 us, about ten times what a sleep costs.
+	muchBytes = 64 << 10
+	// wakeBytes is how much of a longer rest wakes the driver. While it reads that, the next part arrives.
+	wakeBytes = 128 << 10
+)
+
+// await asks the kernel to wake the driver when a good part of the next n bytes has come, and reports whether n is much.
+// The connection is lent, and its half's lock is held.
+func (c *conn) await(n int) (much bool) {
+	least := 1
+	switch {
+	case n > wakeBytes+muchBytes:
+		least = wakeBytes
+	case n >= muchBytes:
+		least = n
+	}
+	if c.least != least && (least > 1 || c.least > 1) {
+		// If more has come meanwhile, the kernel wakes the driver at once.
+		if unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, least) != nil {
+			return false
+		}
+		c.least = least
+	}
+	return least > 1
+}
+
+// awaitAny lets the kernel wake readers for a single byte again. The half's lock is held.
+func (c *conn) awaitAny() { c.await(1) }
+
 var errNothing = errors.New("nothing can be done now")
 
 // call makes one raw system call. It never blocks, and the kernel copies its data in well below a millisecond.

@@ -12,12 +12,16 @@ type scatter struct{}
 
 func (c *conn) transmit(*scatter, []byte, []byte) (int, error) { return 0, errNotLent }
 func (c *conn) receive(*scatter, []byte, []byte) (int, error)  { return 0, errNotLent }
+func (c *conn) await(int) bool                                 { return false }
+func (c *conn) awaitAny()                                      {}
 
 type edges struct{}
 
 func (*edges) watch(int, bool) error { return errNotLent }
 func (*edges) unwatch(int)           {}
 func (*edges) goOn()                 {}
+
+func (*edges) note([]*dataIn, []*dataOut) {}
 
 type keeper struct{}
 
