@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,8 @@ type Acceptor struct {
 	Admit func(hello []byte) error
 	// Take gets a connection that the other end has chosen. Things may have changed since Admit.
 	Take func(hello []byte, c *Conn)
+
+	proof time.Duration // in place of handshakeTimeout, in tests
 
 	mu       sync.Mutex
 	closed   bool
@@ -127,7 +130,7 @@ func (a *Acceptor) welcome(c *Conn) {
 // prove runs the handshake on an accepted connection. If the handshake fails, it closes the connection without a word
 // to the other end, which may be a port scanner.
 func (a *Acceptor) prove(c *Conn) {
-	c.SetDeadline(time.Now().Add(handshakeTimeout))
+	c.SetDeadline(time.Now().Add(cmp.Or(a.proof, handshakeTimeout)))
 	hello, err := auth.Accept(c, a.Key)
 	stayed := a.lobby.Leave(c)
 	if err != nil && !isClosed(a.done) {
@@ -148,8 +151,10 @@ func (a *Acceptor) prove(c *Conn) {
 	c.Close()
 }
 
-// receive is the acceptor's part of the handshake after the proof. It returns when the
-// dialler has chosen this connection.
+// receive is the acceptor's part of the handshake after the proof. It returns when the dialler has chosen this
+// connection. The dialler may have chosen it as soon as it hears that it is welcome, and uses it from then on. So this
+// end waits for the answer, however busy the machine is, until the dialler closes the connection or answers. Were it to
+// give up, the dialler would take this rank for lost.
 func (a *Acceptor) receive(c *Conn, hello []byte) error {
 	if err := a.Seal.begin(c, a.Key, false); err != nil {
 		if errors.Is(err, auth.ErrCertificate) {
@@ -163,6 +168,7 @@ func (a *Acceptor) receive(c *Conn, hello []byte) error {
 		c.talk().Write(append([]byte{byte(len(reason))}, reason...))
 		return err
 	}
+	c.SetDeadline(time.Now().Add(answerTimeout)) // before note, after which Close may shorten it
 	if err := a.note(c); err != nil {
 		return err
 	}

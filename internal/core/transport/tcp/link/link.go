@@ -24,6 +24,9 @@ const begin byte = 0x42
 // handshakeTimeout is how long a connection may take to prove itself.
 const handshakeTimeout = 10 * time.Second
 
+// answerTimeout is how long the accepting side waits for the answer of a dialler that has proved itself.
+const answerTimeout = 5 * time.Minute
+
 // Errors wrap ErrRefused if the other end has refused: trying again will not help.
 var ErrRefused = errors.New("refused")
 
