@@ -30,7 +30,9 @@ const (
 	// half of yieldPolls. Ranks that wait for a late one use 4 to 24 ms of processor time in 2 s, mostly Go's.
 	wearyPolls = 50
 	// bulkPolls: while the rest of long messages is under way. A look finds only what has just come, and the kernel
-	// wakes the driver when a good part is there. It takes about 50 us.
+	// wakes the driver when a good part is there. Where ranks share cores a look comes round once in 0.2 ms, so more
+	// looks than these are as many as one message takes. Four hosts of one rank on two cores reduced 64 MiB in 0.88 s
+	// with 2, and in 0.92 s with 32 and before.
 	bulkPolls = 2
 	// longWait: a peer that is later than this most likely does something else than its part of a collective.
 	longWait = 20 * time.Millisecond

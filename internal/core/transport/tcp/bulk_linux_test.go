@@ -22,8 +22,8 @@ func lowWater(t *testing.T, s *inStream) int {
 	return n
 }
 
-// While the rest of a message is long, the kernel wakes the driver for a good part of it only, and the bell says so. For
-// a short rest, and for the next message, it wakes the driver for each byte. No wake-up is lost on the way.
+// While the rest of a message is long, the kernel wakes the driver for a good part of it only, and the bell says so.
+// For a short rest, and for the next message, it wakes the driver for each byte. No wake-up is lost on the way.
 func TestTheDriverSleepsForMuch(t *testing.T) {
 	networks := world(t, 2, nil)
 	skipWhereNothingIsLent(t, networks[0])

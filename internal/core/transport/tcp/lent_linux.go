@@ -64,8 +64,8 @@ const (
 	wakeBytes = 128 << 10
 )
 
-// await asks the kernel to wake the driver when a good part of the next n bytes has come, and reports whether n is much.
-// The connection is lent, and its half's lock is held.
+// await asks the kernel to wake the driver when a good part of the next n bytes has come, and reports whether n is
+// much. The connection is lent, and its half's lock is held.
 func (c *conn) await(n int) (much bool) {
 	least := 1
 	switch {
