@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -200,7 +201,9 @@ func (o *options) startHorovod(ctx context.Context, dir, floats string, show io.
 		if add(c, err) != nil {
 			return err
 		}
-		c.env = env
+		c.rests = true // its background threads wake each millisecond
+		// Its clock goes on while the ranks are stopped amid a message.
+		c.env = append(slices.Clip(env), "HOROVOD_GLOO_TIMEOUT_SECONDS=3600")
 		command := append(withoutPlace(), o.Horovod, "-m", "horovod.runner.launch", "-np", strconv.Itoa(o.NumProc),
 			"--"+controller)
 		if controller == "mpi" {

@@ -57,7 +57,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (*Report, error
 	defer line.Close()
 	begin := time.Now()
 	report := &Report{Version: reportVersion, Started: begin.UTC().Truncate(time.Second), Gorovod: version.Version,
-		Ranks: o.NumProc, Quick: o.Quick, Machine: thisMachine(), separate: o.separate}
+		Ranks: o.NumProc, Quick: o.Quick, Machine: thisMachine()}
 	tasks := o.tasks()
 	largest := 1
 	for _, t := range tasks {

@@ -50,24 +50,22 @@ var allPeers = []string{PeerGo, peerPython, peerGloo, peerOpenMPI, peerHorovod}
 
 // options are the options of gorovod bench.
 type options struct {
-	NumProc  int      `name:"num-proc" short:"n" onedash:"np" aliases:"np" default:"2" placeholder:"N" help:"Number of ranks. Default: 2."`
-	Quick    bool     `help:"Measure fewer sizes, and set the default of --time to 20. Default: all sizes."`
-	Time     *float64 `placeholder:"SECONDS" help:"Seconds that the run may take in all; at least a quarter of them is for measuring. Default: 90, counted from when all jobs have started."`
-	MaxSize  int      `name:"max-size" default:"256" placeholder:"MIB" help:"Size of the largest tensor, in MiB. Default: 256."`
-	BERT     bool     `name:"bert" help:"Measure the gradients of BERT-large, too. Each rank of each contender needs 1.3 GB for them. Default: off."`
-	Peers    []string `placeholder:"NAME,..." words:"go,python,gloo,openmpi,horovod" help:"What to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
-	Python   string   `env:"PYTHON" placeholder:"FILE" help:"A Python with torch, for the peers python and gloo. Default: $$PYTHON, or python3."`
-	Horovod  string   `placeholder:"FILE" help:"A Python with Horovod itself and torch, for the peer horovod. Default: leave that peer out."`
-	Mpicc    string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; its mpirun must be beside it. Default: mpicc."`
-	JSON     string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE, as JSON. Default: no file."`
-	Plot     string   `placeholder:"FILE" help:"Draw time and bandwidth over the size into FILE, which ends in .svg or .png. Default: no picture."`
-	Summary  string   `placeholder:"FILE" help:"Draw time over the size, and the gradients of ResNet-50, into FILE, which ends in .svg or .png. Default: no picture."`
-	Separate string   `placeholder:"FILE" help:"Show Horovod in the pictures as an earlier run has measured it, whose --json wrote FILE. Default: no other run."`
-	Open     bool     `help:"Show the picture when it is drawn, by xdg-open or open. Default: off; without --plot it is a file of the folder for temporary files."`
-	Verbose  bool     `short:"v" help:"Show what the jobs print. Default: off."`
+	NumProc int      `name:"num-proc" short:"n" onedash:"np" aliases:"np" default:"2" placeholder:"N" help:"Number of ranks. Default: 2."`
+	Quick   bool     `help:"Measure fewer sizes, and set the default of --time to 20. Default: all sizes."`
+	Time    *float64 `placeholder:"SECONDS" help:"Seconds that the run may take in all; at least a quarter of them is for measuring. Default: 90, counted from when all jobs have started."`
+	MaxSize int      `name:"max-size" default:"256" placeholder:"MIB" help:"Size of the largest tensor, in MiB. Default: 256."`
+	BERT    bool     `name:"bert" help:"Measure the gradients of BERT-large, too. Each rank of each contender needs 1.3 GB for them. Default: off."`
+	Peers   []string `placeholder:"NAME,..." words:"go,python,gloo,openmpi,horovod" help:"What to measure: go, python, gloo, openmpi, horovod. Default: all that are found."`
+	Python  string   `env:"PYTHON" placeholder:"FILE" help:"A Python with torch, for the peers python and gloo. Default: $$PYTHON, or python3."`
+	Horovod string   `placeholder:"FILE" help:"A Python with Horovod itself and torch, for the peer horovod. Default: leave that peer out."`
+	Mpicc   string   `default:"mpicc" placeholder:"FILE" help:"Open MPI's compiler; its mpirun must be beside it. Default: mpicc."`
+	JSON    string   `name:"json" placeholder:"FILE" help:"Write all figures to FILE, as JSON. Default: no file."`
+	Plot    string   `placeholder:"FILE" help:"Draw time and bandwidth over the size into FILE, which ends in .svg or .png. Default: no picture."`
+	Summary string   `placeholder:"FILE" help:"Draw time over the size, and the gradients of ResNet-50, into FILE, which ends in .svg or .png. Default: no picture."`
+	Open    bool     `help:"Show the picture when it is drawn, by xdg-open or open. Default: off; without --plot it is a file of the folder for temporary files."`
+	Verbose bool     `short:"v" help:"Show what the jobs print. Default: off."`
 
-	separate *Report // of Separate
-	tiny     bool    // for tests: do the least work
+	tiny bool // for tests: do the least work
 }
 
 // Command is gorovod bench.
@@ -122,12 +120,6 @@ func (o *options) check() error {
 	}
 	if len(o.Peers) > 0 && !slices.Contains(o.Peers, PeerGo) {
 		return errors.New("--peers: go must be among them, because its ranks measure the machine, too")
-	}
-	if o.Separate != "" {
-		var err error
-		if o.separate, err = readSeparate(o.Separate, o.NumProc); err != nil {
-			return fmt.Errorf("--separate %w", err)
-		}
 	}
 	if o.wants(peerHorovod) && o.Horovod == "" && len(o.Peers) > 0 {
 		return errors.New("--peers horovod: say with --horovod which Python has it")

@@ -36,6 +36,7 @@ type contender struct {
 	about string        // versions
 	modes []string      // the modes that it has
 	limit time.Duration // for one order
+	rests bool          // its ranks are stopped outside of its turns
 
 	np       int
 	args     []string // horovodrun's
@@ -46,7 +47,8 @@ type contender struct {
 	output   tail
 	conns    []net.Conn // by rank
 	lines    []*bufio.Reader
-	failure  error // why it no longer takes part
+	ranks    []*os.Process // of a contender that rests
+	failure  error         // why it no longer takes part
 }
 
 // newContender makes a job of np ranks that connect to a socket in dir. For command, see launch.
@@ -97,7 +99,7 @@ func (c *contender) start(cmd *exec.Cmd, show io.Writer) error {
 	return nil
 }
 
-// greet waits until all ranks are connected.
+// greet waits until all ranks are connected. From then on a contender that rests does so.
 func (c *contender) greet(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { c.listener.Close() })
 	defer stop()
@@ -118,12 +120,16 @@ func (c *contender) greet(ctx context.Context) error {
 		if err == nil && (rank < 0 || rank >= c.np || c.conns[rank] != nil) {
 			err = fmt.Errorf("rank %d of %d came, or came twice", rank, c.np)
 		}
+		if err == nil {
+			err = c.acquaint(conn)
+		}
 		if err != nil {
 			conn.Close()
 			return c.explain(err)
 		}
 		c.conns[rank], c.lines[rank] = conn, lines
 	}
+	c.rest()
 	return nil
 }
 
@@ -135,6 +141,8 @@ func (c *contender) can(t *task) bool { return c.failure == nil && slices.Contai
 func (c *contender) do(ctx context.Context, t *task, reps int) ([]float64, error) {
 	stop := context.AfterFunc(ctx, c.hangUp)
 	defer stop()
+	c.wake()
+	defer c.rest()
 	order := t.order(reps)
 	for _, conn := range c.conns {
 		conn.SetDeadline(time.Now().Add(c.limit))
@@ -191,7 +199,7 @@ func (c *contender) explain(err error) error {
 	return fmt.Errorf("%s: %w", c.name, err)
 }
 
-// hangUp ends the ranks: they leave when the control connection closes.
+// hangUp ends the ranks: they leave when the control connection closes. Those that rest wake up to see it.
 func (c *contender) hangUp() {
 	c.listener.Close()
 	for _, conn := range c.conns {
@@ -199,6 +207,7 @@ func (c *contender) hangUp() {
 			conn.Close()
 		}
 	}
+	c.wake()
 }
 
 // end returns when nothing of the job is left.

@@ -31,10 +31,12 @@ func (r *Report) summarise(w io.Writer, file string) error {
 func (r *Report) gradients() chart.Bars {
 	bars := chart.Bars{Title: fmt.Sprintf("Gradients of ResNet-50 on %d ranks: time", r.Ranks),
 		Note: "161 tensors, 102 MB; less is better"}
-	for _, d := range r.drawn() {
-		for _, x := range d.run.of(d.peer, nameResNet) {
-			bars.Bars = append(bars.Bars, chart.Bar{Name: d.name, Value: x.Time.Median, Label: seconds(x.Time.Median),
-				Colour: d.colour, Hollow: d.separate})
+	for i, p := range r.Peers {
+		for _, x := range r.Results {
+			if x.Peer == p.Name && x.Task == nameResNet {
+				bars.Bars = append(bars.Bars, chart.Bar{Name: label(p.Name), Value: x.Time.Median,
+					Label: seconds(x.Time.Median), Colour: colours[i%len(colours)]})
+			}
 		}
 	}
 	return bars
@@ -44,11 +46,14 @@ func (r *Report) gradients() chart.Bars {
 func (r *Report) panels() (time, rate chart.Panel) {
 	time = chart.Panel{Title: fmt.Sprintf("Allreduce on %d ranks: time", r.Ranks), Legend: true}
 	rate = chart.Panel{Title: "Bandwidth of the algorithm"}
-	for _, d := range r.drawn() {
-		times, rates := d.line(), d.line()
-		for _, x := range d.run.of(d.peer, TaskAllreduce) {
-			times.Points = append(times.Points, [2]float64{float64(x.Bytes), x.Time.Median})
-			rates.Points = append(rates.Points, [2]float64{float64(x.Bytes), x.AlgBW})
+	for i, p := range r.Peers {
+		times := chart.Line{Name: label(p.Name), Colour: colours[i%len(colours)]}
+		rates := times
+		for _, x := range r.Results {
+			if x.Peer == p.Name && x.Task == TaskAllreduce {
+				times.Points = append(times.Points, [2]float64{float64(x.Bytes), x.Time.Median})
+				rates.Points = append(rates.Points, [2]float64{float64(x.Bytes), x.AlgBW})
+			}
 		}
 		if len(times.Points) > 0 {
 			time.Lines, rate.Lines = append(time.Lines, times), append(rate.Lines, rates)
@@ -76,23 +81,13 @@ func (r *Report) panels() (time, rate chart.Panel) {
 
 // captions say whose figures the picture shows: a picture travels without the table.
 func (r *Report) captions() []string {
-	said := []string{fmt.Sprintf("gorovod %s on %s", r.Gorovod, r.where())}
+	m := r.Machine
+	said := []string{fmt.Sprintf("gorovod %s on %s, %s: %d ranks on %s, %s", r.Gorovod, m.Host,
+		r.Started.Format("2006-01-02 15:04 MST"), r.Ranks, load.Cores(m.Usable), m.CPU)}
 	for _, why := range r.Noise {
 		said = append(said, "NOISE: "+why)
 	}
-	if s := r.separate; s != nil {
-		said = append(said, "dashed: Horovod in a separate run, because its threads disturb others, on "+s.where())
-		for _, why := range s.Noise {
-			said = append(said, "NOISE in the separate run: "+why)
-		}
-	}
 	return said
-}
-
-// where is the run's machine, and when it was.
-func (r *Report) where() string {
-	return fmt.Sprintf("%s, %s: %d ranks on %s, %s", r.Machine.Host, r.Started.Format("2006-01-02 15:04 MST"), r.Ranks,
-		load.Cores(r.Machine.Usable), r.Machine.CPU)
 }
 
 // axes are wide enough for all points of the lines. x is in bytes, y in whole powers of ten.

@@ -34,8 +34,6 @@ type Report struct {
 	Fast    *FastMode `json:"fast,omitempty"` // if some rounds were of the fast mode and some were not
 	// Noise says why no figure of the run is fit for comparison; empty if nothing is known against them.
 	Noise []string `json:"noise,omitempty"`
-
-	separate *Report // another run, whose Horovod the pictures show, too; nil if there is none
 }
 
 // Round is the machine's mode in a round.

@@ -16,12 +16,10 @@ type Bar struct {
 	Value  float64 // not negative; all bars of a chart have one unit
 	Label  string  // the value with its unit
 	Colour color.RGBA
-	Hollow bool // a dashed frame, for a value that is not of the same run
 }
 
 const (
 	barHeight, barGap = 22, 34 // the gap above a bar has its name
-	frameWidth        = 1.8    // of a hollow bar
 	labelRoom         = 80     // behind the longest bar, for its label
 )
 
@@ -40,19 +38,7 @@ func (b Bars) draw(c canvas, x0 float64) {
 			length = (east - west) * bar.Value / longest
 		}
 		c.text(west, y-6, 0, bar.Name)
-		if bar.Hollow {
-			frame(c, west, y, length, barHeight, bar.Colour)
-		} else {
-			c.rect(west, y, length, barHeight, bar.Colour)
-		}
+		c.rect(west, y, length, barHeight, bar.Colour)
 		c.text(west+length+8, y+barHeight-6, 0, bar.Label)
 	}
-}
-
-// frame draws the dashed edges of a rectangle.
-func frame(c canvas, x, y, width, height float64, colour color.RGBA) {
-	c.line(x, y, x+width, y, frameWidth, colour, true)
-	c.line(x+width, y, x+width, y+height, frameWidth, colour, true)
-	c.line(x, y+height, x+width, y+height, frameWidth, colour, true)
-	c.line(x, y, x, y+height, frameWidth, colour, true)
 }

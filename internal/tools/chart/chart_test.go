@@ -86,8 +86,8 @@ func TestPNG(t *testing.T) {
 }
 
 func TestBars(t *testing.T) {
-	bars := Bars{"Gradients", "less is better", []Bar{{"ours", 1, "1 ms", red, false}, {"theirs", 4, "4 ms", red,
-		false}, {"none", 0, "0 ms", red, false}}}
+	bars := Bars{"Gradients", "less is better", []Bar{{"ours", 1, "1 ms", red}, {"theirs", 4, "4 ms", red},
+		{"none", 0, "0 ms", red}}}
 	var b bytes.Buffer
 	if err := Write(&b, "x.svg", nil, sample, bars); err != nil {
 		t.Fatal(err)
