@@ -380,6 +380,9 @@ func (l *lane) finishCurrent() {
 	if t := l.engine.tuner; t != nil && l == l.engine.world && x.parts[0].resp.Type == operation.Allreduce {
 		t.executed(x.parts)
 	}
+	if l.engine.opts.NaNCheck != operation.NaNUnchecked && x.parts[0].resp.Type == operation.Pull && l.checkRows() {
+		return
+	}
 	l.completeParts()
 	x.drop()
 }

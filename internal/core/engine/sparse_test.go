@@ -471,3 +471,37 @@ func TestNaNsOfPushesAreNamedWithTheirKeys(t *testing.T) {
 		}
 	})
 }
+
+// TestNaNsOfRowsAreNamedWithTableAndKey: the rank that pulls a row which training has broken says which one it is.
+func TestNaNsOfRowsAreNamedWithTableAndKey(t *testing.T) {
+	for _, size := range []int{1, 2} {
+		engines := newWorld(t, size, true, func(o *Options) { o.NaNCheck = operation.NaNAbort })
+		each(engines, func(r int, e *Engine) {
+			tb, err := e.NewTable(0, tableOptions("users", 3, table.SGD))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var l table.Lookup
+			if err := tb.Fill(&l, []int64{5, 123456, 7}, table.Padding{}); err != nil {
+				t.Error(err)
+				return
+			}
+			g, at := make([]float32, 9), slices.Index(l.Keys, 123456)
+			if r == 0 {
+				g[3*at+2] = 3e38
+			}
+			for _, op := range []Op{tb.Pull(&l, make([]float32, 9), false), tb.Push(&l, g, 3e38)} {
+				if err := do(t, e, &op); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			op := tb.Pull(&l, make([]float32, 9), false)
+			says := `pulls a row with an infinity of table "users": that of key 123456, at number 2 of 3; rows with NaNs ` +
+				"or infinities: 1 of 3 (GOROVOD_NAN_CHECK=abort)"
+			if err := do(t, e, &op); err == nil || !strings.Contains(err.Reason, says) {
+				t.Errorf("rank %d: %v, want %q", r, err, says)
+			}
+		})
+	}
+}
