@@ -100,7 +100,7 @@ status=0
 if [ -z "$torch" ]; then
   tests=(test/test_upstream.py $(ls test/python/test_*.py | grep -v tensorflow)) part=
 else
-  tests=(--together test/python/test_{basics,native,torch_ops,torch_gradients,torch_optimizer,process_sets,sync_batch_norm,join}.py)
+  tests=(--together test/python/test_{basics,native,torch_ops,torch_gradients,torch_optimizer,process_sets,sync_batch_norm,join,sharded_embedding}.py)
   part="part: "
 fi
 python scripts/python_tests.py --ranks 2 "${tests[@]}" | tee build/tests.log || status=1

@@ -49,6 +49,22 @@ def test_transformer_learns_the_same_on_any_number_of_ranks():
     assert losses[0] == pytest.approx(losses[1], abs=5e-3)
 
 
+def auc(ranks, *options):
+    return number(r"AUC ([0-9.]+)", run(ranks, "pytorch_clicks.py", *options))
+
+
+def test_clicks_are_learned_alike_on_any_number_of_ranks():
+    short = ("--steps", 40, "--batch-size", 1024)
+    alone, together = auc(1, *short), auc(2, *short)
+    assert alone == pytest.approx(together, abs=3e-3) and alone > 0.55
+
+
+@pytest.mark.long
+def test_clicks_within_the_noise_of_three_seeds():
+    alone, together = ([auc(ranks, "--seed", seed) for seed in (1, 2, 3)] for ranks in (1, 2))
+    assert min(alone) > 0.65 and abs(sum(together) - sum(alone)) / 3 <= max(alone) - min(alone), (alone, together)
+
+
 def test_elastic_goes_on_after_an_interruption():
     output = run(2, "pytorch_elastic.py", "--epochs", 4, "--interrupt-at", 37)
     # 25 steps an epoch, a commit every 10 and after each epoch: step 30 is the last that was committed.
