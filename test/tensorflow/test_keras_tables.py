@@ -181,6 +181,14 @@ def test_configuration():
     assert model(tf.constant([[0, 1, 2]])).shape == (1, 3, 2)
 
 
+def test_which_keys_have_rows():
+    layer = sparse.ShardedEmbedding(1, optimizer="sgd", lr=1.0, init="zeros", admit_after=2)
+    for made in (0, 1):
+        push(layer, [7])
+        assert hvd.allreduce(layer.local_rows(), op=hvd.Sum, name="made") == made
+    assert all_rows(layer, 8)[7] == -hvd.size() and layer.get_config()["admit_after"] == 2
+
+
 def test_a_process_set(evens):
     if hvd.rank() % 2:
         return

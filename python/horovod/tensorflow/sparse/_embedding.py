@@ -41,7 +41,10 @@ class ShardedEmbedding(tf.keras.layers.Layer):
         table_name: of its own in the process set. Without it, the tables are numbered as they are made.
         process_set: the ranks that have the rows.
         options: the optimizer's numbers: ``eps``, ``initial_accumulator``, ``beta1``, ``beta2``, ``beta``, ``l1``,
-            ``l2``; and the arguments of Keras' layers, such as ``name``.
+            ``l2``. Which keys have rows: with ``admit_after=n`` a key gets its row at its n-th pull with
+            ``training=True``; ``evict_idle=n`` drops rows that were not used for n pushes, except those with
+            ``evict_keep`` pulls; ``max_rows=n`` drops the rows that were not used for longest. And the arguments of
+            Keras' layers, such as ``name``.
 
     Raises:
         ValueError, TypeError: arguments are bad.
@@ -74,7 +77,7 @@ class ShardedEmbedding(tf.keras.layers.Layer):
         process_set: ProcessSet = global_process_set,
         **options: Any,
     ) -> None:
-        numbers = {name: options.pop(name) for name in _tables.NUMBERS if name in options}
+        numbers = {name: options.pop(name) for name in (*_tables.NUMBERS, *_tables.LIMITS) if name in options}
         super().__init__(**options)
         if tf.keras.backend.backend() != "tensorflow":
             raise NotImplementedError(f"ShardedEmbedding is for Keras on TensorFlow, not {tf.keras.backend.backend()}")
