@@ -49,11 +49,9 @@ func newModelLane(ranks []int, remote bool, o Options) *modelLane {
 	return l
 }
 
-// submit announces a tensor, or all of a group, for member m, and returns how.
-func (l *modelLane) submit(m int, reqs ...*Request) string { return l.submitWith(m, nil, reqs...) }
-
-// submitWith is submit of a tensor whose data, a number, travels with its mark; nil: it stays behind.
-func (l *modelLane) submitWith(m int, data *int, reqs ...*Request) string {
+// submit announces a tensor, or all of a group, for member m, and returns how. If the data of the one tensor is to
+// travel with its mark, data is that: a number.
+func (l *modelLane) submit(m int, data *int, reqs ...*Request) string {
 	mem := l.members[m]
 	if mem.join != apart {
 		panic(fmt.Sprintf("member %d submits %q although it joins", m, reqs[0].Name))

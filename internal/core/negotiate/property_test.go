@@ -508,7 +508,7 @@ func (pl *player) submitRound(m, i int) {
 	}
 	data := pl.data(m, i)
 	at.submitted[i]++
-	pl.submitWith(m, data, reqs...)
+	pl.submit(m, data, reqs...)
 }
 
 // check compares what member m has read with the model.

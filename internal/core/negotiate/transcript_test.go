@@ -86,7 +86,7 @@ func (tr *scenario) run(t *testing.T, d *transcript.Command) {
 			data = &n
 		}
 		for _, m := range chosen {
-			tr.printf("%d: %s", m, tr.lane.submitWith(m, data, requests(t, d)...))
+			tr.printf("%d: %s", m, tr.lane.submit(m, data, requests(t, d)...))
 		}
 	case "join":
 		for _, m := range chosen {
