@@ -6,11 +6,10 @@
  * SPDX-License-Identifier: Apache-2.0
  */
 #define _GNU_SOURCE /* for dladdr */
-#include "shim.h"
+#include "entry.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -43,12 +42,9 @@ static struct thread *this_thread(void) {
   return t;
 }
 
-static char *reason_of_thread(void) { return this_thread()->reason; }
+char *reason_of_thread(void) { return this_thread()->reason; }
 
-#define EXPLAIN(...) snprintf(reason_of_thread(), REASON_BYTES, __VA_ARGS__)
-
-/* Forgets the last failure, and returns the buffer for the next reason. */
-static char *fresh_reason(void) {
+char *fresh_reason(void) {
   char *buf = reason_of_thread();
   buf[0] = 0;
   return buf;
@@ -109,7 +105,7 @@ __attribute__((constructor)) static void remember_home(void) {
 /* Whether calls may enter Go's runtime: it runs, and this is no forked child. */
 static int at_home(void) { return here != NULL ? *here : getpid() == home; }
 
-static int is_child(void) {
+int is_child(void) {
   if (at_home()) return 0;
   if (shim_no_room()) {
     shim_explain_no_room(reason_of_thread(), REASON_BYTES);
@@ -280,8 +276,8 @@ static const gorovod_op *complete(const gorovod_op *op, gorovod_op *room) {
 /* Whether a thread other than the main one has submitted an operation. */
 static bool others_submit;
 
-/* Notes that this thread submits operations. The system call is its first time's. */
-static void note_submitter(void) {
+/* The system call is the thread's first time's. */
+void note_submitter(void) {
   struct thread *t = this_thread();
   if (t->submits) return;
   t->submits = true;
@@ -494,51 +490,6 @@ int gorovod_serve(const char *host, const void *key, size_t key_bytes, int size,
   return goServe((char *)host, (void *)key, key_bytes, size, port, reason);
 }
 
-/* ---- elastic jobs ------------------------------------------------------ */
-
-int gorovod_elastic(void) { return is_child() ? GOROVOD_NOT_ELASTIC : goElastic(); }
-
-int gorovod_elastic_updates(int64_t *stamp) {
-  int64_t at = 0;
-  int update = is_child() ? 0 : goElasticUpdates(&at);
-  if (stamp != NULL) *stamp = at;
-  return update;
-}
-
-int gorovod_elastic_await(int64_t timeout_ms) { return is_child() ? -1 : goElasticAwait(timeout_ms); }
-
-void gorovod_elastic_committed(int64_t number) {
-  if (!is_child()) goElasticCommitted(number);
-}
-
-void gorovod_elastic_intact(void) {
-  if (!is_child()) goElasticIntact();
-}
-
-int gorovod_elastic_needs_sync(void) { return is_child() || goElasticNeedsSync(); }
-
-int gorovod_checkpoint_due(int64_t number, int final) { return !is_child() && goCheckpointDue(number, final); }
-
-int gorovod_checkpoint_save(int64_t number, const void *data, size_t bytes) {
-  char *reason = fresh_reason();
-  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (number < 0 || (data == NULL && bytes > 0)) {
-    EXPLAIN("number must not be negative, and data not NULL");
-    return GOROVOD_INVALID_ARGUMENT;
-  }
-  return goCheckpointSave(number, (void *)data, bytes, reason);
-}
-
-int gorovod_checkpoint_load(int64_t *number, void **data, size_t *bytes) {
-  char *reason = fresh_reason();
-  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (number == NULL || data == NULL || bytes == NULL) {
-    EXPLAIN("number, data and bytes must not be NULL");
-    return GOROVOD_INVALID_ARGUMENT;
-  }
-  return goCheckpointLoad(number, data, bytes, reason);
-}
-
 void gorovod_fail(const char *reason) {
   if (is_child() || reason == NULL) return;
   goFail((char *)reason);
@@ -575,92 +526,6 @@ void gorovod_nccl_report(int out, int calls) {
 int gorovod_await_nccl_built(int64_t timeout_ms) { return is_child() ? 0 : goAwaitNCCLBuilt(timeout_ms); }
 
 int gorovod_usable_nccl(int calls) { return is_child() ? 0 : goUsableNCCL(calls); }
-
-/* ---- sparse tables ---------------------------------------------------- */
-
-/* What gorovod_table had first: a caller may have been built for that. */
-#define FIRST_TABLE offsetof(gorovod_table, admit_after)
-
-int gorovod_table_create(const gorovod_table *description, int64_t *table) {
-  char *reason = fresh_reason();
-  gorovod_table known = {0};
-  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (description == NULL || table == NULL || description->size < FIRST_TABLE) {
-    EXPLAIN("description and table must not be NULL, and size must be at least %zu", FIRST_TABLE);
-    return GOROVOD_INVALID_ARGUMENT;
-  }
-  /* A caller built for a later version may have more fields; those unknown here must be unused. */
-  for (size_t i = sizeof known; i < description->size; i++) {
-    if (((const unsigned char *)description)[i]) {
-      EXPLAIN("byte %zu of the description is set, but this version (%s) knows %zu only", i, goVersion(), sizeof known);
-      return GOROVOD_INVALID_ARGUMENT;
-    }
-  }
-  memcpy(&known, description, description->size < sizeof known ? description->size : sizeof known);
-  *table = 0;
-  note_submitter();
-  return goTableCreate(&known, table, reason);
-}
-
-int64_t gorovod_table_rows(int64_t table) {
-  char *reason = fresh_reason();
-  return is_child() ? -1 : goTableRows(table, reason);
-}
-
-int gorovod_table_dim(int64_t table) {
-  char *reason = fresh_reason();
-  return is_child() ? -1 : goTableDim(table, reason);
-}
-
-int gorovod_lookup(int64_t table, const int64_t *keys, int64_t n, const int64_t *padding, int64_t *index, int64_t *distinct,
-                   int64_t *lookup) {
-  char *reason = fresh_reason();
-  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (distinct == NULL || lookup == NULL) {
-    EXPLAIN("distinct and lookup must not be NULL");
-    return GOROVOD_INVALID_ARGUMENT;
-  }
-  *lookup = 0;
-  return goLookup(table, (int64_t *)keys, n, (int64_t *)padding, index, distinct, lookup, reason);
-}
-
-int gorovod_lookup_refuse(int64_t lookup, const char *why) {
-  char *reason = fresh_reason();
-  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (why == NULL || why[0] == 0) {
-    EXPLAIN("the reason of a refusal must not be NULL or empty");
-    return GOROVOD_INVALID_ARGUMENT;
-  }
-  return goLookupRefuse(lookup, (char *)why, reason);
-}
-
-/* Whether a pull or push has proper arguments. */
-static int has_lookups(int n, const int64_t *lookups, const void *memory, const int64_t *handles) {
-  if (n > 0 && lookups != NULL && memory != NULL && handles != NULL) return 1;
-  EXPLAIN("%d lookups, or a NULL pointer", n);
-  return 0;
-}
-
-int gorovod_pull(int n, const int64_t *lookups, float *const *rows, uint32_t flags, int64_t *handles) {
-  char *reason = fresh_reason();
-  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (!has_lookups(n, lookups, rows, handles)) return GOROVOD_INVALID_ARGUMENT;
-  note_submitter();
-  return goPull(n, (int64_t *)lookups, (float **)rows, flags, handles, reason);
-}
-
-int gorovod_push(int n, const int64_t *lookups, const float *const *gradients, float rate, uint32_t flags,
-                 int64_t *handles) {
-  char *reason = fresh_reason();
-  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
-  if (!has_lookups(n, lookups, gradients, handles)) return GOROVOD_INVALID_ARGUMENT;
-  note_submitter();
-  return goPush(n, (int64_t *)lookups, (float **)gradients, rate, flags, handles, reason);
-}
-
-void gorovod_lookup_release(int64_t lookup) {
-  if (!is_child()) goLookupRelease(lookup);
-}
 
 int64_t gorovod_share(int64_t rows, int rank, int size) { return is_child() ? -1 : goShare(rows, rank, size); }
 
