@@ -156,7 +156,7 @@ test-native-asan: prepare build ## the tests of the extension for Python, built 
 	$(CC) -std=gnu2x -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fPIC -fvisibility=hidden -shared -Iinclude -o build/asan/libgorovod_python.so shim/python/*.c
 	GOROVOD_LIBRARY=$(CURDIR)/build/asan/libgorovod.so LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:use_sigaltstack=0:quarantine_size_mb=8 \
-	  $(python) scripts/python_tests.py --ranks 1,2 --logs build/test-logs-asan test/python/test_{native,torch_distributed_short}.py
+	  $(python) scripts/python_tests.py --ranks 1,2 --logs build/test-logs-asan test/python/test_{native,native_arrays,torch_distributed_short,torch_distributed_short_ends}.py
 
 PROGRAMS ?= 10000
 SEED     ?= 1

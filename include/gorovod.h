@@ -263,6 +263,14 @@ int gorovod_poll(int64_t handle);
 /* As gorovod_poll, but waits up to timeout_ms for the end (< 0: without limit). Meanwhile the
  * caller's thread works for the engine. On failure gorovod_last_error() has the reason. */
 int gorovod_wait(int64_t handle, int64_t timeout_ms);
+/*
+ * gorovod_enqueue and gorovod_wait in one call, for less than the two cost. op has the flags GOROVOD_WILL_WAIT and
+ * GOROVOD_RELEASE_IF_OK, and no done. Returns
+ *   GOROVOD_OK           it has succeeded; there is no handle, and *handle is 0
+ *   another status code  if *handle is 0, op was refused. Otherwise *handle names the operation, which has failed, or goes
+ *                        on for longer than timeout_ms: GOROVOD_IN_PROGRESS. It is released as GOROVOD_RELEASE_IF_OK says.
+ */
+int gorovod_run(const gorovod_op *op, int64_t timeout_ms, int64_t *handle);
 /* Describes the output of a finished allgather, alltoall or reducescatter: *data (NULL if alloc made it), the
  * number of dimensions, and up to max_ndim lengths. Valid until the release. */
 int gorovod_output(int64_t handle, void **data, int max_ndim, int *ndim, int64_t *shape);

@@ -65,10 +65,12 @@ OF_TWO = {
     "test_fork.py",
     "test_keras_on_torch.py",
     "test_native.py",
+    "test_native_arrays.py",
     "test_timeline.py",
     "test_torch_compile.py",
     "test_torch_compile_distributed.py",
     "test_torch_distributed_short.py",
+    "test_torch_distributed_short_ends.py",
     "test_torch_gpu.py",
     "test_torch_staging.py",
 }

@@ -48,6 +48,36 @@ func goEnqueue(c *C.gorovod_op, handle *C.int64_t, reason *C.char) C.int {
 	return C.GOROVOD_OK
 }
 
+//export goRun
+func goRun(c *C.gorovod_op, timeout C.int64_t, handle *C.int64_t, reason *C.char) C.int {
+	var op engine.Op
+	err := translate(&op, c, "")
+	if err == nil && (!op.WillWait || op.Ended == nil || c.done != nil) {
+		err = fmt.Errorf("gorovod_run needs the flags GOROVOD_WILL_WAIT and GOROVOD_RELEASE_IF_OK, and takes no done")
+	}
+	if err != nil {
+		disown([]engine.Op{op})
+		explain(reason, err.Error())
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	e, failure := process.Enqueue(&op)
+	if failure != nil {
+		explain(reason, failure.Reason)
+		return C.int(failure.Code)
+	}
+	code := engine.InProgress
+	if e.Wait(duration(timeout)) {
+		var why string
+		if code, why = outcome(e); code == engine.OK {
+			e.Release()
+			return C.GOROVOD_OK
+		}
+		explain(reason, why)
+	}
+	*handle = C.int64_t(name(e, c, nil))
+	return C.int(code)
+}
+
 // groupCall is the memory of one call of goEnqueueGroup. It is reused.
 type groupCall struct {
 	ops     []engine.Op
@@ -326,11 +356,7 @@ func goWait(handle, timeout C.int64_t, reason *C.char) C.int {
 		return C.GOROVOD_INVALID_ARGUMENT
 	}
 	defer e.Release()
-	d := time.Duration(-1)
-	if timeout >= 0 {
-		d = time.Duration(min(int64(timeout), 1<<40)) * time.Millisecond
-	}
-	if timeout == 0 && !e.Poll() || timeout != 0 && !e.Wait(d) {
+	if timeout == 0 && !e.Poll() || timeout != 0 && !e.Wait(duration(timeout)) {
 		return C.GOROVOD_IN_PROGRESS
 	}
 	status, why := outcome(e)
@@ -338,6 +364,14 @@ func goWait(handle, timeout C.int64_t, reason *C.char) C.int {
 		explain(reason, why)
 	}
 	return C.int(status)
+}
+
+// duration is a timeout in milliseconds; below 0 there is no limit.
+func duration(timeout C.int64_t) time.Duration {
+	if timeout < 0 {
+		return -1
+	}
+	return time.Duration(min(int64(timeout), 1<<40)) * time.Millisecond
 }
 
 //export goOutput

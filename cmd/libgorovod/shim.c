@@ -291,20 +291,33 @@ static void begin(const gorovod_op *op) {
   if (op->status != NULL) __atomic_store_n(op->status, GOROVOD_IN_PROGRESS, __ATOMIC_RELEASE);
 }
 
-int gorovod_enqueue(const gorovod_op *op, int64_t *handle) {
-  char *reason = fresh_reason();
+/* Prepares to submit *op, and makes it one of this version's size. Returns a status. */
+static int prepare(const gorovod_op **op, gorovod_op *room, int64_t *handle) {
   if (is_child()) return GOROVOD_PRECONDITION_ERROR;
   if (handle == NULL) {
     EXPLAIN("handle must not be NULL");
     return GOROVOD_INVALID_ARGUMENT;
   }
   *handle = 0;
-  gorovod_op room;
-  op = complete(op, &room);
-  if (op == NULL) return GOROVOD_INVALID_ARGUMENT;
-  begin(op);
+  *op = complete(*op, room);
+  if (*op == NULL) return GOROVOD_INVALID_ARGUMENT;
+  begin(*op);
   note_submitter();
-  return goEnqueue((gorovod_op *)op, handle, reason);
+  return GOROVOD_OK;
+}
+
+int gorovod_enqueue(const gorovod_op *op, int64_t *handle) {
+  char *reason = fresh_reason();
+  gorovod_op room;
+  int status = prepare(&op, &room, handle);
+  return status != GOROVOD_OK ? status : goEnqueue((gorovod_op *)op, handle, reason);
+}
+
+int gorovod_run(const gorovod_op *op, int64_t timeout_ms, int64_t *handle) {
+  char *reason = fresh_reason();
+  gorovod_op room;
+  int status = prepare(&op, &room, handle);
+  return status != GOROVOD_OK ? status : goRun((gorovod_op *)op, timeout_ms, handle, reason);
 }
 
 int gorovod_enqueue_group(const char *name, const gorovod_op *const *ops, int n, int64_t *handles) {

@@ -36,7 +36,8 @@ typedef struct PyMethodDef {
 } PyMethodDef;
 typedef PyObject *(*descrgetfunc)(PyObject *descriptor, PyObject *object, PyObject *type);
 typedef int (*descrsetfunc)(PyObject *descriptor, PyObject *object, PyObject *value);
-enum { METH_VARARGS = 0x0001, METH_O = 0x0008, METH_FASTCALL = 0x0080 };
+enum { METH_VARARGS = 0x0001, METH_KEYWORDS = 0x0002, METH_NOARGS = 0x0004, METH_O = 0x0008, METH_FASTCALL = 0x0080 };
+typedef PyObject *(*PyCFunctionWithKeywords)(PyObject *, PyObject *, PyObject *);
 
 typedef struct PyModuleDef_Base {
   PyObject ob_base;
@@ -54,7 +55,7 @@ typedef struct PyModuleDef {
 } PyModuleDef;
 
 extern PyTypeObject PyLong_Type, PyFloat_Type, PyUnicode_Type, PyTuple_Type, PyList_Type, PyBytes_Type,
-    PyDict_Type;
+    PyDict_Type, PyCFunction_Type;
 extern PyObject _Py_NoneStruct, _Py_TrueStruct;
 #define Py_None (&_Py_NoneStruct)
 #define Py_True (&_Py_TrueStruct)
@@ -83,6 +84,9 @@ PyObject *PyObject_GetAttr(PyObject *, PyObject *);
 int PyObject_SetAttr(PyObject *, PyObject *, PyObject *);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *, ...);
 PyObject *PyObject_CallNoArgs(PyObject *);
+PyCFunction PyCFunction_GetFunction(PyObject *);
+PyObject *PyCFunction_GetSelf(PyObject *); /* borrowed */
+int PyCFunction_GetFlags(PyObject *);
 PyObject *PyIter_Next(PyObject *);
 
 PyObject *PyUnicode_InternFromString(const char *);

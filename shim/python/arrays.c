@@ -104,13 +104,14 @@ static PyObject *hand_over(struct slot slot, PyObject *source, PyObject *target)
   return NULL;
 }
 
-enum { SOURCE = 1, WHERE, CALL_NAME, SET, OP, PRE, POST, ROOT, GIVEN }; /* after KIND */
+enum { SOURCE = 1, WHERE, CALL_NAME, SET, OP, PRE, POST, ROOT, CALL_WIRE, GIVEN }; /* after KIND */
 
 /* Reads all arguments but the arrays. */
 static bool read_arguments(PyObject *const *args, struct request *request) {
   if (!as_int32(args[KIND], &request->type) || !as_int32(args[SET], &request->process_set) ||
       !as_int32(args[OP], &request->reduce_op) || !as_int32(args[ROOT], &request->root_rank) ||
-      !as_double(args[PRE], &request->prescale) || !as_double(args[POST], &request->postscale))
+      !as_double(args[PRE], &request->prescale) || !as_double(args[POST], &request->postscale) ||
+      !as_int32(args[CALL_WIRE], &request->wire))
     return false;
   if (request->type != GOROVOD_ALLREDUCE && request->type != GOROVOD_BROADCAST) return false;
   request->named = args[CALL_NAME] != Py_None;
@@ -147,15 +148,13 @@ PyObject *run_on_array(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   request.input = source.view;
   request.target = target.view.data;
   fill_cell(slot.cell, &request, GOROVOD_WILL_WAIT | GOROVOD_RELEASE_IF_OK);
-  int status = engine.enqueue(&slot.cell->op, &slot.cell->handle);
-  if (status == GOROVOD_OK) {
-    wait_a_little(slot.cell, wait_ms);
-    if (status_of(slot.cell) != GOROVOD_OK) {
-      PyObject *operation = hand_over(slot, args[SOURCE], result); /* new */
-      Py_DecRef(result);
-      return operation;
-    }
-  } else {
+  int status = run_cell(slot.cell, wait_ms);
+  if (status != GOROVOD_OK && slot.cell->handle != 0) {
+    PyObject *operation = hand_over(slot, args[SOURCE], result); /* new */
+    Py_DecRef(result);
+    return operation;
+  }
+  if (status != GOROVOD_OK) {
     Py_DecRef(result);
     result = PyLong_FromLong(status);
   }
@@ -179,7 +178,8 @@ PyObject *setup_arrays(PyObject *module, PyObject *args) {
   Py_IncRef(grow);
   Py_IncRef(operations);
   Py_IncRef(types);
-  pool = (struct pool){free, grow};
+  pool.free = free;
+  pool.grow = grow;
   adrift = operations;
   dtypes = types;
   wait_ms = (int64_t)slice;

@@ -13,3 +13,25 @@ bool attribute_find(struct attribute *attribute, PyObject *class, const char *na
   PyErr_SetString(PyExc_ValueError, name);
   return false;
 }
+
+bool method_find(struct method *method, PyObject *instance, const char *name) {
+  PyObject *text = PyUnicode_InternFromString(name);                                                      /* new */
+  PyObject *bound = text == NULL ? NULL : PyObject_GetAttr(instance, text);                               /* new */
+  PyObject *function = bound == NULL ? NULL : PyObject_GetAttr((PyObject *)instance->ob_type, text); /* for ever */
+  *method = (struct method){.function = function};
+  if (function != NULL && bound->ob_type == &PyCFunction_Type) {
+    int flags = PyCFunction_GetFlags(bound);
+    method->keywords = flags == (METH_VARARGS | METH_KEYWORDS);
+    if (method->keywords || flags == METH_VARARGS) method->arguments = PyTuple_New(0); /* new, for ever */
+    if (method->arguments != NULL || flags == METH_NOARGS) method->call = PyCFunction_GetFunction(bound);
+  }
+  Py_DecRef(text);
+  Py_DecRef(bound);
+  return function != NULL && PyErr_Occurred() == NULL;
+}
+
+PyObject *method_call(const struct method *method, PyObject *instance) {
+  if (method->call == NULL) return PyObject_CallFunctionObjArgs(method->function, instance, NULL);
+  if (!method->keywords) return method->call(instance, method->arguments);
+  return ((PyCFunctionWithKeywords)(void (*)(void))method->call)(instance, method->arguments, NULL);
+}

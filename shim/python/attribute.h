@@ -1,5 +1,5 @@
 /*
- * attribute.h: an attribute of all instances of a class, read and written without looking its name up each time.
+ * attribute.h: attributes and methods of all instances of a class, without looking their names up each time.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -29,5 +29,19 @@ static inline PyObject *attribute_get(const struct attribute *attribute, PyObjec
 static inline bool attribute_set(const struct attribute *attribute, PyObject *object, PyObject *value) {
   return attribute->set(attribute->descriptor, object, value) == 0;
 }
+
+/* A method without arguments. */
+struct method {
+  PyObject *function;  /* of the class: takes the instance */
+  PyCFunction call;      /* the same, of C: takes the instance and the arguments. NULL for a function of Python */
+  PyObject *arguments; /* for call: NULL, or an empty tuple */
+  bool keywords;       /* call takes names of arguments, too: PyCFunctionWithKeywords */
+};
+
+/* Finds the method of the class of an instance, for the life of the process. False with an exception if there is none. */
+bool method_find(struct method *method, PyObject *instance, const char *name);
+
+/* Calls the method of an instance of exactly that class: a new reference, or NULL with an exception. */
+PyObject *method_call(const struct method *method, PyObject *instance);
 
 #endif

@@ -16,7 +16,7 @@
  *    that the function must give back or pass on; what a getter of a tuple, list or dict returns is borrowed, and used
  *    before anything else runs. What an operation may still use is never given back: if it has not ended, its tensors
  *    go into the table of handles, or stay alive for ever if there is no memory for that.
- *  - The GIL. Everything holds it, except the wait in wait_a_little. Between a look at the shared state (the list of
+ *  - The GIL. Everything holds it, except the waits in wait_a_little and run_cell. Between a look at the shared state (the list of
  *    free cells, the table of handles) and its change, nothing runs that could let another thread in: no call of
  *    Python code, nothing that the garbage collector counts, no reference given back. `locked` tells whether another
  *    thread is inside such a section in Python code.
@@ -45,29 +45,41 @@ static PyObject *globals;         /* dict with "_handles": an iterator that make
 static PyObject *group_class;     /* the class of groups that this file submits */
 static PyObject *plain_get;       /* the `get` of operations that this file submits, */
 static PyObject *alltoall_get;    /* and of alltoalls */
-static PyObject *locked;          /* whether another thread is changing handle_map or its operations */
+static PyObject *taking;          /* the lock of threads that change handle_map or its operations, */
+static struct method locked;      /* and its method */
 
 static PyObject *zero, *one; /* numbers of threads that wait for an operation */
-static struct attribute flags_slot, get_slot, keeps_slot; /* of operations, not of groups */
-static PyObject *str_waiting, *str_handles, *str_operations;
+static struct attribute flags_slot, get_slot, keeps_slot, waiting_slot; /* of operations, */
+static struct attribute group_waiting_slot, operations_slot;            /* and of groups */
+static PyObject *str_handles;
+
+/* Sets the operation's attribute flags. False with an exception if that fails. */
+static bool set_flags(const struct slot *slot, uint32_t flags) {
+  if (slot->flags == (int64_t)flags) return true;
+  PyObject *number = PyLong_FromLong((long)flags); /* new */
+  bool done = number != NULL && attribute_set(&flags_slot, slot->operation, number);
+  Py_DecRef(number);
+  return done;
+}
 
 /* Fills the operation's slots, as Python code does. False with an exception if that fails. */
-static bool fill_slots(PyObject *operation, const struct request *request, PyObject *storage, uint32_t flags) {
+static bool fill_slots(const struct slot *slot, const struct request *request, PyObject *storage, uint32_t flags) {
   PyObject *address = PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)request->input.data); /* new */
-  PyObject *number = address == NULL ? NULL : PyLong_FromLong((long)flags);                            /* new */
-  PyObject *keeps = NULL; /* new */
-  if (number != NULL) keeps = PyTuple_Pack(5, request->tensor, request->output, Py_None, storage, address);
-  bool done = keeps != NULL && attribute_set(&flags_slot, operation, number) &&
-              attribute_set(&keeps_slot, operation, keeps);
+  PyObject *keeps = NULL;                                                                              /* new */
+  if (address != NULL) keeps = PyTuple_Pack(5, request->tensor, request->output, Py_None, storage, address);
+  bool done = keeps != NULL && set_flags(slot, flags) && attribute_set(&keeps_slot, slot->operation, keeps);
   Py_DecRef(address);
-  Py_DecRef(number);
   Py_DecRef(keeps);
   return done;
 }
 
-/* Empties them. What they kept is given back: other code may run. */
-static void empty_slots(PyObject *operation) {
+/* Gives an operation that fill_slots has filled back to the pool, and what it kept: other code may run. get is the
+ * value of its attribute, or NULL if that is not known. */
+static void give_back(PyObject *operation, struct cell *cell, PyObject *get) {
+  end_description(cell);
   if (!attribute_set(&keeps_slot, operation, Py_None)) PyErr_Clear();
+  Py_IncRef(operation);
+  give_slot(&pool, (struct slot){operation, cell, get, cell->op.flags});
 }
 
 /* Puts an operation, or a group, into the table of handles. Returns the handle, new; or NULL with an exception. */
@@ -83,15 +95,15 @@ static PyObject *put_into_table(PyObject *operation) {
 /* Makes an operation one of the Python code: its slots, and an entry in the table. Returns as put_into_table. */
 static PyObject *hand_over(struct slot slot, const struct request *request, PyObject *storage, uint32_t flags) {
   PyObject *get = request->type == GOROVOD_ALLTOALL ? alltoall_get : plain_get;
-  if (!attribute_set(&get_slot, slot.operation, get)) return NULL;
-  return fill_slots(slot.operation, request, storage, flags) ? put_into_table(slot.operation) : NULL;
+  if (slot.get != get && !attribute_set(&get_slot, slot.operation, get)) return NULL;
+  return fill_slots(&slot, request, storage, flags) ? put_into_table(slot.operation) : NULL;
 }
 
 /* ---- the functions ------------------------------------------------------- */
 
 #define RELEASE_IF_OK GOROVOD_RELEASE_IF_OK
 
-/* run(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank)
+/* run(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wire)
  *
  * The operation, from its submission to its end. Returns output; or a handle, for synchronize, if it has failed or has
  * not ended soon; or None if nothing has been done. */
@@ -110,14 +122,14 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   }
   uint32_t flags = GOROVOD_WILL_WAIT | RELEASE_IF_OK;
   fill_cell(slot.cell, &request, flags);
-  int status = engine.enqueue(&slot.cell->op, &slot.cell->handle);
-  if (status != GOROVOD_OK) {
+  int status = run_cell(slot.cell, wait_ms);
+  if (status != GOROVOD_OK && slot.cell->handle == 0) {
+    PyObject *nothing = refused(status); /* first: giving back may run other code */
     give_slot(&pool, slot);
     Py_DecRef(storage);
-    return refused(status);
+    return nothing;
   }
-  wait_a_little(slot.cell, wait_ms);
-  if (status_of(slot.cell) == GOROVOD_OK && tensor_is_at(request.tensor, request.input.data)) {
+  if (status == GOROVOD_OK && tensor_is_at(request.tensor, request.input.data)) {
     give_slot(&pool, slot);
     Py_DecRef(storage);
     Py_IncRef(request.output);
@@ -134,7 +146,8 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   return handle;
 }
 
-/* submit(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wait)
+/* submit(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wire,
+ *        wait)
  *
  * Submits the operation; wait says that the caller will wait at once. Returns a handle, or None if nothing has been
  * done. */
@@ -159,12 +172,12 @@ static PyObject *submit(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     Py_DecRef(slot.operation); /* there is no memory: the cell is lost */
     return NULL;
   }
-  int status = engine.enqueue(&slot.cell->op, &slot.cell->handle);
+  int status = enqueue_cell(slot.cell);
   if (status != GOROVOD_OK) {
     if (PyDict_DelItem(handle_map, handle) != 0) PyErr_Clear(); /* another thread has shut down */
     Py_DecRef(handle);
-    empty_slots(slot.operation);
-    give_slot(&pool, slot);
+    give_back(slot.operation, slot.cell, NULL);
+    Py_DecRef(slot.operation);
     return refused(status);
   }
   Py_DecRef(slot.operation);
@@ -195,7 +208,7 @@ static enum look enqueue_made(PyObject *const *args, uint32_t flags, struct requ
   fill_cell(slot->cell, request, flags);
   slot->cell->op.splits = n > 0 ? splits : NULL; /* copied */
   slot->cell->op.nsplits = n;
-  *status = engine.enqueue(&slot->cell->op, &slot->cell->handle);
+  *status = enqueue_cell(slot->cell);
   slot->cell->op.splits = NULL;
   slot->cell->op.nsplits = 0;
   return PLAIN;
@@ -285,7 +298,7 @@ static enum look describe(struct batch *batch, struct request *request, uint32_t
   }
   request->named = false;
   fill_cell(slot.cell, request, flags);
-  bool done = fill_slots(slot.operation, request, storage, flags) &&
+  bool done = fill_slots(&slot, request, storage, flags) &&
               PyList_Append(batch->operations, slot.operation) == 0;
   if (done) batch->ops[batch->n++] = &slot.cell->op;
   Py_DecRef(storage);
@@ -298,10 +311,7 @@ static void end_batch(struct batch *batch, bool submitted) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   for (int i = 0; i < batch->n && !submitted; i++) {
-    struct slot slot = {PyList_GetItem(batch->operations, i), NULL};
-    Py_IncRef(slot.operation);
-    empty_slots(slot.operation);
-    give_slot(&pool, slot);
+    give_back(PyList_GetItem(batch->operations, i), cell_around(batch->ops[i]), NULL);
   }
   Py_DecRef(batch->operations);
   PyMem_Free(batch->ops);
@@ -311,16 +321,18 @@ static void end_batch(struct batch *batch, bool submitted) {
 
 enum {
   G_KIND, G_TENSORS, G_OUTPUTS, G_NAME, G_PROCESS_SET, G_REDUCE_OP, G_PRESCALE, G_POSTSCALE, G_WAIT, G_NAMES,
-  G_ARGUMENTS
+  G_WIRES, G_ARGUMENTS
 };
 
-/* submit_group(kind, tensors, outputs, name, process_set, reduce_op, prescale, postscale, wait, names)
+/* submit_group(kind, tensors, outputs, name, process_set, reduce_op, prescale, postscale, wait, names,
+ *              wires)
  *
  * As submit, for lists of tensors and outputs, which are submitted together. name, of bytes or None, is the engine's
- * for the group; names is for the Group. */
+ * for the group; names is for the Group. wires is None, or a
+ * list. */
 static PyObject *submit_group(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   (void)module;
-  struct request request = {.root_rank = 0};
+  struct request request = {.root_rank = 0, .wire = 0};
   if (!enabled || pool.free == NULL || n != G_ARGUMENTS) return none();
   PyObject *tensors = args[G_TENSORS], *outputs = args[G_OUTPUTS], *name = args[G_NAME];
   if (tensors->ob_type != &PyList_Type || outputs->ob_type != &PyList_Type ||
@@ -328,6 +340,8 @@ static PyObject *submit_group(PyObject *module, PyObject *const *args, Py_ssize_
     return none();
   Py_ssize_t count = PyList_Size(tensors);
   if (count == 0 || count > INT32_MAX || PyList_Size(outputs) != count) return none();
+  PyObject *wires = args[G_WIRES];
+  if (wires != Py_None && (wires->ob_type != &PyList_Type || PyList_Size(wires) != count)) return none();
   enum look look = read_common(args[G_KIND], args[G_PROCESS_SET], args[G_REDUCE_OP], args[G_PRESCALE],
                                args[G_POSTSCALE], &request);
   if (look != PLAIN) return look == RAISED ? NULL : none();
@@ -346,6 +360,13 @@ static PyObject *submit_group(PyObject *module, PyObject *const *args, Py_ssize_
     if (tensor == NULL || output == NULL) { /* other code has made the list shorter */
       look = RAISED;
       break;
+    }
+    if (wires != Py_None) {
+      PyObject *wire = PyList_GetItem(wires, i);
+      if (wire == NULL || !as_int32(wire, &request.wire)) {
+        look = wire == NULL ? RAISED : NOT_PLAIN;
+        break;
+      }
     }
     Py_IncRef(tensor); /* new, both: other code may change the lists */
     Py_IncRef(output);
@@ -369,7 +390,10 @@ static PyObject *submit_group(PyObject *module, PyObject *const *args, Py_ssize_
     end_batch(&batch, false);
     return refused(status);
   }
-  for (int i = 0; i < batch.n; i++) cell_around(batch.ops[i])->handle = batch.handles[i];
+  for (int i = 0; i < batch.n; i++) {
+    cell_around(batch.ops[i])->handle = batch.handles[i];
+    end_description(cell_around(batch.ops[i]));
+  }
   end_batch(&batch, true);
   return handle;
 }
@@ -399,12 +423,11 @@ static PyObject *kept_by(PyObject *operation) {
 }
 
 /* Takes the entry out of the table if no other thread uses it. From the first line on, no other thread runs. */
-static bool take_entry(PyObject *handle, PyObject *entry, bool waits) {
-  PyObject *held = PyObject_CallNoArgs(locked); /* new: True or False */
+static bool take_entry(PyObject *handle, PyObject *entry, const struct attribute *waiting, bool waits) {
+  PyObject *held = method_call(&locked, taking); /* new: True or False */
   Py_DecRef(held);
   return held != NULL && held != Py_True && PyDict_GetItemWithError(handle_map, handle) == entry &&
-         same(PyObject_GetAttr(entry, str_waiting), waits ? one : zero) &&
-         PyObject_SetAttr(entry, str_waiting, zero) == 0 &&
+         same(attribute_get(waiting, entry), waits ? one : zero) && (!waits || attribute_set(waiting, entry, zero)) &&
          PyDict_DelItem(handle_map, handle) == 0;
 }
 
@@ -421,12 +444,9 @@ static PyObject *take_one(PyObject *handle, PyObject *operation, bool waits) {
     Py_IncRef(result);
   int64_t number = cell->handle;
   /* keeps is still the same if no other code has taken the operation, and used it anew, during the questions above. */
-  if (result != NULL && same(attribute_get(&keeps_slot, operation), keeps) && take_entry(handle, operation, waits)) {
+  if (result != NULL && same(attribute_get(&keeps_slot, operation), keeps) && take_entry(handle, operation, &waiting_slot, waits)) {
     if (made) engine.release(number);
-    empty_slots(operation); /* keeps still holds everything */
-    struct slot slot = {operation, NULL};
-    Py_IncRef(operation);
-    give_slot(&pool, slot);
+    give_back(operation, cell, made ? NULL : plain_get); /* keeps still holds everything */
   } else {
     Py_DecRef(result);
     result = NULL;
@@ -437,7 +457,7 @@ static PyObject *take_one(PyObject *handle, PyObject *operation, bool waits) {
 
 /* The results of a group: a list, new, or NULL. */
 static PyObject *take_many(PyObject *handle, PyObject *group, bool waits) {
-  PyObject *operations = PyObject_GetAttr(group, str_operations); /* new */
+  PyObject *operations = attribute_get(&operations_slot, group); /* new */
   if (operations == NULL || operations->ob_type != &PyList_Type) {
     Py_DecRef(operations);
     return NULL;
@@ -453,12 +473,14 @@ static PyObject *take_many(PyObject *handle, PyObject *group, bool waits) {
   }
   for (Py_ssize_t i = 0; i < n && good; i++)
     good = same(attribute_get(&keeps_slot, PyList_GetItem(operations, i)), PyList_GetItem(all, i));
-  good = good && take_entry(handle, group, waits);
+  good = good && take_entry(handle, group, &group_waiting_slot, waits);
   for (Py_ssize_t i = 0; i < n && good; i++) {
-    struct slot slot = {PyList_GetItem(operations, i), NULL};
-    Py_IncRef(slot.operation);
-    empty_slots(slot.operation); /* all still holds everything */
-    give_slot(&pool, slot);
+    PyObject *operation = PyList_GetItem(operations, i);
+    struct cell *cell = cell_of(operation);
+    if (cell != NULL)
+      give_back(operation, cell, NULL); /* all still holds everything */
+    else
+      PyErr_Clear(); /* there is no memory: the operation is lost */
   }
   Py_DecRef(operations);
   Py_DecRef(all); /* other code may run */
@@ -508,36 +530,36 @@ static PyObject *setup_engine(PyObject *module, PyObject *args) {
   return none();
 }
 
-/* setup(wait_ms, class, free, grow, kinds, globals, handle_map, group, get, alltoall_get, locked, types, methods, api,
- *       dtypes)
+/* setup(wait_ms, class, free, grow, kinds, globals, handle_map, group, get, alltoall_get, taking, types, sample, storage,
+ *       api, dtypes)
  *
  * The objects are described above, and at tensor_setup. */
 static PyObject *setup(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *class, *objects[8], *kinds, *types, *methods, *api, *dtypes;
+  PyObject *class, *objects[7], *kinds, *types, *sample, *api, *dtypes, *lock;
+  const char *storage;
   unsigned long long slice;
-  if (!PyArg_ParseTuple(args, "KOOOOOOOOOOOOOO:setup", &slice, &class, &objects[0], &objects[1], &kinds, &objects[2],
-                        &objects[3], &objects[4], &objects[5], &objects[6], &objects[7], &types,
-                        &methods, &api, &dtypes))
+  if (!PyArg_ParseTuple(args, "KOOOOOOOOOOOOsOO:setup", &slice, &class, &objects[0], &objects[1], &kinds, &objects[2],
+                        &objects[3], &objects[4], &objects[5], &objects[6], &lock, &types, &sample, &storage, &api,
+                        &dtypes))
     return NULL;
-  PyObject **strings[] = {&str_waiting, &str_handles, &str_operations};
-  const char *texts[] = {"waiting", "_handles", "operations"};
-  for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++) {
-    *strings[i] = PyUnicode_InternFromString(texts[i]);
-    if (*strings[i] == NULL) return NULL;
-  }
+  str_handles = PyUnicode_InternFromString("_handles");
   zero = PyLong_FromLong(0);
   one = PyLong_FromLong(1);
-  if (zero == NULL || one == NULL || 
-      tensor_setup(types, methods, api, dtypes) != 0 || request_setup(kinds) != 0 ||
+  if (str_handles == NULL || zero == NULL || one == NULL ||
+      tensor_setup(types, sample, storage, api, dtypes) != 0 || request_setup(kinds) != 0 ||
       !attribute_find(&flags_slot, class, "flags") || !attribute_find(&get_slot, class, "get") ||
-      !attribute_find(&keeps_slot, class, "keeps"))
+      !attribute_find(&keeps_slot, class, "keeps") || !attribute_find(&waiting_slot, class, "waiting") ||
+      !attribute_find(&group_waiting_slot, objects[4], "waiting") ||
+      !attribute_find(&operations_slot, objects[4], "operations") || !method_find(&locked, lock, "locked"))
     return NULL;
-  PyObject **kept[] = {&pool.free, &pool.grow, &globals, &handle_map, &group_class, &plain_get, &alltoall_get, &locked};
+  PyObject **kept[] = {&pool.free, &pool.grow, &globals, &handle_map, &group_class, &plain_get, &alltoall_get};
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
     *kept[i] = objects[i];
     Py_IncRef(objects[i]); /* for ever, as the module */
   }
+  taking = lock;
+  Py_IncRef(taking);
   wait_ms = (int64_t)slice;
   return none();
 }

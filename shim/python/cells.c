@@ -13,8 +13,8 @@ static PyObject *error_of;
 static struct attribute address_slot; /* of all cells */
 
 int cells_setup(PyObject *functions, PyObject *layout, PyObject *error) {
-  unsigned long long f[7], size, at_status, at_name, at_shape, at_op, op_size, at_given;
-  if (!PyArg_ParseTuple(functions, "KKKKKKK:functions", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6]) ||
+  unsigned long long f[8], size, at_status, at_name, at_shape, at_op, op_size, at_given;
+  if (!PyArg_ParseTuple(functions, "KKKKKKKK:functions", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6], &f[7]) ||
       !PyArg_ParseTuple(layout, "KKKKKKK:layout", &size, &at_status, &at_name, &at_shape, &at_op, &op_size, &at_given))
     return -1;
   if (size < sizeof(struct cell) || at_status != offsetof(struct cell, status) ||
@@ -27,11 +27,12 @@ int cells_setup(PyObject *functions, PyObject *layout, PyObject *error) {
   Py_IncRef(error_of); /* for ever, as the module */
   engine.enqueue = (int (*)(const gorovod_op *, int64_t *))(uintptr_t)f[0];
   engine.enqueue_group = (int (*)(const char *, const gorovod_op *const *, int, int64_t *))(uintptr_t)f[1];
-  engine.wait = (int (*)(int64_t, int64_t))(uintptr_t)f[2];
-  engine.received_splits = (int (*)(int64_t, int, int32_t *))(uintptr_t)f[3];
-  engine.release = (int (*)(int64_t))(uintptr_t)f[4];
-  engine.output = (int (*)(int64_t, void **, int, int *, int64_t *))(uintptr_t)f[5];
-  engine.given_output = (void *(*)(void *, size_t, int, const int64_t *))(uintptr_t)f[6];
+  engine.run = (int (*)(const gorovod_op *, int64_t, int64_t *))(uintptr_t)f[2];
+  engine.wait = (int (*)(int64_t, int64_t))(uintptr_t)f[3];
+  engine.received_splits = (int (*)(int64_t, int, int32_t *))(uintptr_t)f[4];
+  engine.release = (int (*)(int64_t))(uintptr_t)f[5];
+  engine.output = (int (*)(int64_t, void **, int, int *, int64_t *))(uintptr_t)f[6];
+  engine.given_output = (void *(*)(void *, size_t, int, const int64_t *))(uintptr_t)f[7];
   return 0;
 }
 
@@ -53,7 +54,8 @@ struct cell *cell_of(PyObject *operation) {
   return PyErr_Occurred() ? NULL : cell_around((const void *)(uintptr_t)op);
 }
 
-bool take_slot(const struct pool *pool, struct slot *slot) {
+/* As take_slot, from the list. */
+static bool take_free(const struct pool *pool, struct slot *slot) {
   Py_ssize_t n = PyList_Size(pool->free);
   if (n == 0) {
     PyObject *nothing = PyObject_CallNoArgs(pool->grow); /* new */
@@ -65,7 +67,7 @@ bool take_slot(const struct pool *pool, struct slot *slot) {
     PyErr_SetString(PyExc_ValueError, "the pool of operations is empty");
     return false;
   }
-  slot->operation = PyList_GetItem(pool->free, n - 1);
+  *slot = (struct slot){.operation = PyList_GetItem(pool->free, n - 1), .flags = -1};
   Py_IncRef(slot->operation);
   slot->cell = cell_of(slot->operation);
   if (slot->cell != NULL && PyList_SetSlice(pool->free, n - 1, n, NULL) == 0) return true;
@@ -73,7 +75,17 @@ bool take_slot(const struct pool *pool, struct slot *slot) {
   return false;
 }
 
-void give_slot(const struct pool *pool, struct slot slot) {
+bool take_slot(struct pool *pool, struct slot *slot) {
+  if (pool->n == 0) return take_free(pool, slot);
+  *slot = pool->ready[--pool->n];
+  return true;
+}
+
+void give_slot(struct pool *pool, struct slot slot) {
+  if (pool->n < MOST_READY) {
+    pool->ready[pool->n++] = slot;
+    return;
+  }
   if (PyList_Append(pool->free, slot.operation) != 0) PyErr_Clear();
   Py_DecRef(slot.operation);
 }
@@ -101,6 +113,22 @@ void fill_cell(struct cell *cell, const struct request *request, uint32_t flags)
   }
   op->input = request->input.data;
   op->output = request->target;
+  op->wire = request->wire;
+}
+
+int enqueue_cell(struct cell *cell) {
+  int status = engine.enqueue(&cell->op, &cell->handle);
+  end_description(cell);
+  return status;
+}
+
+int run_cell(struct cell *cell, int64_t wait_ms) {
+  cell->handle = 0;
+  PyThreadState *thread = PyEval_SaveThread();
+  int status = engine.run(&cell->op, wait_ms, &cell->handle);
+  PyEval_RestoreThread(thread);
+  end_description(cell);
+  return status;
 }
 
 int status_of(const struct cell *cell) { return __atomic_load_n(&cell->status, __ATOMIC_ACQUIRE); }

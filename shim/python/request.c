@@ -112,6 +112,8 @@ enum look read_request(PyObject *const *args, struct request *request) {
   enum look look = read_common(args[KIND], args[PROCESS_SET], args[REDUCE_OP], args[PRESCALE], args[POSTSCALE],
                                request);
   if (look != PLAIN) return look;
-  if (!as_int32(args[ROOT_RANK], &request->root_rank) || !read_name(args[KIND], args[NAME], request)) return NOT_PLAIN;
+  if (!as_int32(args[ROOT_RANK], &request->root_rank) || !as_int32(args[WIRE], &request->wire) ||
+      !read_name(args[KIND], args[NAME], request))
+    return NOT_PLAIN;
   return read_tensors(args[TENSOR], args[OUTPUT], request);
 }

@@ -18,14 +18,14 @@ struct request {
   PyObject *tensor, *output;
   struct view input;
   void *target;
-  int32_t type, reduce_op, root_rank, process_set;
+  int32_t type, reduce_op, root_rank, process_set, wire;
   double prescale, postscale;
   bool named;
   char name[NAME_BYTES]; /* KIND.NAME */
 };
 
 /* The places of the arguments of one operation. */
-enum { KIND, TENSOR, OUTPUT, NAME, PROCESS_SET, REDUCE_OP, PRESCALE, POSTSCALE, ROOT_RANK, ARGUMENTS };
+enum { KIND, TENSOR, OUTPUT, NAME, PROCESS_SET, REDUCE_OP, PRESCALE, POSTSCALE, ROOT_RANK, WIRE, ARGUMENTS };
 
 /* Prepares the calls below. kinds is a dict: the engine's number of a kind, by name. Returns -1 with an exception set. */
 int request_setup(PyObject *kinds);

@@ -20,17 +20,17 @@ static bool is_contiguous(const struct dl_tensor *t) {
 static PyTypeObject *plain_types[2];                    /* torch.Tensor and torch.nn.Parameter */
 static int (*view_of)(void *object, struct dl_tensor *); /* NULL: ask by methods */
 static PyObject *dtype_numbers;
-/* Methods of torch.Tensor, unbound; and its properties. */
-static PyObject *data_ptr, *is_neg, *is_contiguous_method, *storage_method;
+/* Of torch.Tensor. */
+static struct method data_ptr, is_neg, is_contiguous_method, storage_method;
 static struct attribute dtype, shape, is_cpu;
 
-int tensor_setup(PyObject *types, PyObject *methods, PyObject *api, PyObject *dtypes) {
-  if (!PyArg_ParseTuple(types, "OO:types", &plain_types[0], &plain_types[1]) ||
-      !PyArg_ParseTuple(methods, "OOOO:methods", &data_ptr, &is_neg, &is_contiguous_method, &storage_method))
-    return -1;
+int tensor_setup(PyObject *types, PyObject *sample, const char *storage, PyObject *api, PyObject *dtypes) {
+  if (!PyArg_ParseTuple(types, "OO:types", &plain_types[0], &plain_types[1])) return -1;
   PyObject *class = (PyObject *)plain_types[0];
   if (!attribute_find(&dtype, class, "dtype") || !attribute_find(&shape, class, "shape") ||
-      !attribute_find(&is_cpu, class, "is_cpu"))
+      !attribute_find(&is_cpu, class, "is_cpu") || !method_find(&data_ptr, sample, "data_ptr") ||
+      !method_find(&is_neg, sample, "is_neg") || !method_find(&is_contiguous_method, sample, "is_contiguous") ||
+      !method_find(&storage_method, sample, storage))
     return -1;
   view_of = NULL;
   if (api != Py_None) {
@@ -41,7 +41,6 @@ int tensor_setup(PyObject *types, PyObject *methods, PyObject *api, PyObject *dt
   }
   dtype_numbers = dtypes;
   Py_IncRef(types); /* they live as long as the process */
-  Py_IncRef(methods);
   Py_IncRef(dtypes);
   return 0;
 }
@@ -61,12 +60,12 @@ static bool is(PyObject *value, PyObject *expected) {
   return value == expected;
 }
 
-static bool ask(PyObject *method, PyObject *tensor, PyObject *expected) {
-  return is(PyObject_CallFunctionObjArgs(method, tensor, NULL), expected);
+static bool ask(const struct method *method, PyObject *tensor, PyObject *expected) {
+  return is(method_call(method, tensor), expected);
 }
 
 static void *address_of(PyObject *tensor) {
-  PyObject *number = PyObject_CallFunctionObjArgs(data_ptr, tensor, NULL);
+  PyObject *number = method_call(&data_ptr, tensor);
   if (number == NULL) return NULL;
   unsigned long long address = PyLong_AsUnsignedLongLong(number);
   Py_DecRef(number);
@@ -87,21 +86,35 @@ static bool view_by_dlpack(PyObject *tensor, struct view *view) {
   return true;
 }
 
+/* The engine's number of a torch.dtype, which is new or NULL; -1, perhaps with an exception, if there is none. */
+static int number_of(PyObject *type) {
+  static PyObject *last; /* dtype_numbers holds it */
+  static int its;
+  if (type != NULL && type != last) {
+    PyObject *number = PyDict_GetItemWithError(dtype_numbers, type);
+    last = number == NULL ? NULL : type;
+    its = number == NULL ? -1 : (int)PyLong_AsLongLong(number);
+  }
+  Py_DecRef(type);
+  return type == NULL ? -1 : its;
+}
+
 /* As tensor_look, by methods and properties. Tensors of another layout than strided have no address. */
 static bool view_by_methods(PyObject *tensor, struct view *view) {
   if (!is(attribute_get(&is_cpu, tensor), Py_True)) return false;
-  if (!ask(is_contiguous_method, tensor, Py_True)) return false;
-  PyObject *type = attribute_get(&dtype, tensor); /* new */
-  PyObject *number = type == NULL ? NULL : PyDict_GetItemWithError(dtype_numbers, type);
-  Py_DecRef(type);
-  if (number == NULL) return false;
-  view->dtype = (int)PyLong_AsLongLong(number);
+  view->dtype = number_of(attribute_get(&dtype, tensor));
+  if (view->dtype < 0) return false;
   PyObject *lengths = attribute_get(&shape, tensor); /* new */
   if (lengths == NULL) return false;
   Py_ssize_t ndim = PyTuple_Size(lengths);
-  for (int i = 0; i < ndim && i < MAX_NDIM; i++) view->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(lengths, i));
+  bool one = true; /* element, which is contiguous */
+  for (int i = 0; i < ndim && i < MAX_NDIM; i++) {
+    view->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(lengths, i));
+    one = one && view->shape[i] == 1;
+  }
   Py_DecRef(lengths);
   if (ndim < 0 || ndim > MAX_NDIM || PyErr_Occurred()) return false;
+  if (!one && !ask(&is_contiguous_method, tensor, Py_True)) return false;
   view->ndim = (int)ndim;
   view->data = address_of(tensor);
   return view->data != NULL;
@@ -110,7 +123,7 @@ static bool view_by_methods(PyObject *tensor, struct view *view) {
 enum look tensor_look(PyObject *tensor, struct view *view) {
   PyTypeObject *type = tensor->ob_type;
   if (type != plain_types[0] && type != plain_types[1]) return NOT_PLAIN;
-  PyObject *negated = PyObject_CallFunctionObjArgs(is_neg, tensor, NULL); /* new */
+  PyObject *negated = method_call(&is_neg, tensor); /* new */
   if (negated == NULL) return not_plain();
   bool negative = negated == Py_True; /* the memory holds the negative of the values */
   Py_DecRef(negated);
@@ -135,7 +148,7 @@ bool tensor_is_at(PyObject *tensor, const void *address) {
   return same;
 }
 
-PyObject *tensor_storage(PyObject *tensor) { return PyObject_CallFunctionObjArgs(storage_method, tensor, NULL); }
+PyObject *tensor_storage(PyObject *tensor) { return method_call(&storage_method, tensor); }
 
 int dtype_bytes(int dtype) {
   switch (dtype) {

@@ -25,9 +25,10 @@ struct view {
 enum look { PLAIN, NOT_PLAIN, RAISED };
 
 /* Prepares the calls below. types holds the classes whose instances may be plain, and no others: a subclass may
- * override anything. api is torch.Tensor.__dlpack_c_exchange_api__, or None; dtypes is a dict from torch.dtype to the
- * engine's number. Returns -1 with an exception set if this cannot be used. */
-int tensor_setup(PyObject *types, PyObject *methods, PyObject *api, PyObject *dtypes);
+ * override anything. sample is a torch.Tensor, storage the name of its method that gives the storage. api is
+ * torch.Tensor.__dlpack_c_exchange_api__, or None; dtypes is a dict from torch.dtype to the engine's number. Returns -1
+ * with an exception set if this cannot be used. */
+int tensor_setup(PyObject *types, PyObject *sample, const char *storage, PyObject *api, PyObject *dtypes);
 
 /* Looks at an object, which may be no tensor at all. */
 enum look tensor_look(PyObject *tensor, struct view *view);

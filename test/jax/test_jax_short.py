@@ -1,14 +1,12 @@
 """The short way of calls on one small array, and the long one: both give the same results and errors."""
 
 import gc
-import os
-import signal
 import sys
-import threading
 import time
 
 import numpy as np
 import pytest
+from both_ways import by_both, interrupted
 
 from horovod.common import _arrays, _operations
 
@@ -43,19 +41,8 @@ def outcome(call):
     return type(result).__name__, repr(result)  # JAX shows type, weakness and values
 
 
-def by_both(call):
-    outcomes = []
-    for short in (True, False):
-        native.enable(short)
-        try:
-            outcomes.append(outcome(call))
-        finally:
-            native.enable(True)
-    return outcomes
-
-
 def same(call):
-    short, long = by_both(call)
+    short, long = by_both(call, outcome)
     assert repr(short) == repr(long)
     return short
 
@@ -74,6 +61,22 @@ def test_small_arrays(job, jnp, dtype, shape, only_short):
             first = job.broadcast(x, 0, name=name)
             assert first.dtype == x.dtype and np.asarray(first, "float32").max() == 1
     assert np.asarray(x, "float32").max() == (job.rank() + 1 if dtype != "bool" else 1)
+
+
+@pytest.mark.parametrize("compression", ["fp16", "bf16", "int8"])
+def test_compressed_arrays(job, jnp, compression, only_short):
+    x = jnp.arange(4.0)
+    for _ in range(2):
+        total = job.allreduce(x, op=job.Sum, name="compressed", compression=getattr(job.Compression, compression))
+        assert total.tolist() == (job.size() * x).tolist()
+        assert job.allreduce(x, op=job.Sum, name="as it is").tolist() == total.tolist()
+
+
+def test_ranks_that_compress_in_other_ways(job, jnp):
+    if job.size() == 1:
+        pytest.skip("needs two ranks")
+    compression = job.Compression.fp16 if job.rank() == 0 else job.Compression.none
+    assert "compression" in same(lambda: job.allreduce(jnp.ones(2), name="ways", compression=compression))[1]
 
 
 def test_the_result_has_memory_of_its_own(job, jnp):
@@ -108,7 +111,7 @@ def test_what_is_not_plain(job, jnp):
         "prescale_factor": [0.5, 2, True, "1", None, float("nan")],
         "postscale_factor": [0.5, 2, True, "1", None, float("inf")],
         "average": [True, False],
-        "compression": [job.Compression.fp16, 77, None],
+        "compression": [job.Compression.fp16, job.Compression.int8, True, 77, None],
         "process_set": [unknown, 0, None, ProcessSet([0])],
     }.items():
         for value in values:
@@ -117,15 +120,26 @@ def test_what_is_not_plain(job, jnp):
         same(lambda root=root: job.broadcast(one, root))
 
 
+def allreduces(job):
+    """How many tensors have been reduced."""
+    return sum(tensors["count"] for tensors in job.metrics()["tensors"] if tensors["op"] == "allreduce")
+
+
 def test_amid_compilation(job, jnp):
     import jax
 
     x = jnp.ones(3)
     for _ in range(3):
         job.allreduce(x, op=job.Sum)
-    # A constant of a program is no argument of the collective.
-    short, long = by_both(lambda: jax.jit(lambda y: y + job.allreduce(x, op=job.Sum, name="constant"))(x))
-    assert short[0] == long[0]
+    for constant in (x, np.ones(3, "float32")):  # the collective belongs to the program: each run reduces
+        program = jax.jit(lambda y, constant=constant: y + job.allreduce(constant, op=job.Sum, name="constant"))
+        assert "ArrayImpl" in same(lambda program=program: program(x))[0]
+        before = allreduces(job)
+        assert program(x).tolist() == [1.0 + job.size()] * 3
+        assert allreduces(job) == before + 1
+    again = jax.vmap(lambda y: y + job.allreduce(x, op=job.Sum))(jnp.ones((2, 3)))  # no program
+    assert again.tolist() == [[1.0 + job.size()] * 3] * 2
+    assert jax.grad(lambda y: (y * job.broadcast(x, 0)).sum())(x).tolist() == [1.0] * 3
     with jax.disable_jit():
         result = job.allreduce(x, op=job.Sum)
         assert isinstance(result, jax.Array) and result.tolist() == [float(job.size())] * 3
@@ -152,11 +166,7 @@ def test_an_interrupt(job, jnp):
         pytest.skip("needs two ranks")
     x = jnp.ones(10)
     if job.rank() == 0:
-        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
-            timer.start()
-            job.allreduce(x, name="interrupted", op=job.Sum)
-        timer.join()
+        interrupted(job, lambda: job.allreduce(x, name="interrupted", op=job.Sum))
         assert _operations._abandoned[-1].operations[0].keeps[0].tolist() == [1.0] * 10
     job.allreduce(jnp.ones(1))
     if job.rank() != 0:

@@ -90,6 +90,11 @@ def mismatch(match, submit):
         works()
 
 
+def under_way():
+    """How many operations of this rank have been submitted and not ended. Any thread may call it."""
+    return hvd.metrics()["pending"]
+
+
 def in_step():
     """Number unnamed operations alike on all ranks again. Operations on a set use up numbers on its members only."""
     _submission._handles = itertools.count(int(hvd.allreduce(torch.tensor(_peek()), name="in_step", op=hvd.Max)) + 5)

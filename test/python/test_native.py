@@ -5,38 +5,26 @@ import itertools
 import os
 import random
 import resource
-import signal
 import sys
 import threading
 import time
 import warnings
 
-import numpy as np
 import pytest
 import torch
-from definitions import DTYPES, hvd_size, of_rank, several
+from both_ways import by_both, interrupted, interrupts_at_any_point
+from definitions import DTYPES, hvd_size, of_rank, several, under_way
 
 import horovod.torch as hvd
-from horovod.common import _arrays, _cells, _extension, _lib, _operations
-from horovod.torch import _submission, mpi_ops
+from horovod.common import _cells, _extension, _lib
+from horovod.torch import _operation, _submission, mpi_ops
+from horovod.torch.compression import wire_of
 
 native = _submission.native
 pytestmark = [
     pytest.mark.usefixtures("job"),
     pytest.mark.skipif(native is None, reason="this Python takes the way through ctypes alone"),
 ]
-
-
-def by_both(call):
-    """What a call comes to, by the compiled way and through ctypes."""
-    outcomes = []
-    for compiled in (True, False):
-        native.enable(compiled)
-        try:
-            outcomes.append(outcome(call))
-        finally:
-            native.enable(True)
-    return outcomes
 
 
 def outcome(call):
@@ -63,7 +51,7 @@ def only_compiled(monkeypatch):
         raise AssertionError("this went through ctypes")
 
     monkeypatch.setattr(_submission, "_describe", refuse)
-    monkeypatch.setattr(_submission, "follow", refuse)
+    monkeypatch.setattr(_operation, "follow", refuse)
 
 
 # ---- the plain case is compiled
@@ -145,6 +133,41 @@ def test_parameters_and_what_needs_gradients(only_compiled):
     assert hvd.allreduce_(torch.ones(1, requires_grad=True), op=hvd.Sum).item() == hvd.size()
 
 
+COMPRESSIONS = {name: getattr(hvd.Compression, name) for name in ("fp16", "bf16", "int8")}
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_compressed_tensors(compression, only_compiled):
+    n, x = hvd.size(), torch.arange(8.0)
+    for name in ("compressed", "as it is"):
+        arguments = {"op": hvd.Sum, "name": f"{name} {compression}"}
+        if name == "compressed":
+            arguments["compression"] = COMPRESSIONS[compression]
+        assert hvd.allreduce(x, **arguments).tolist() == (n * x).tolist()
+        for result in hvd.grouped_allreduce([x, x[:1]], **arguments):
+            assert result.tolist() == (n * x[: len(result)]).tolist()
+    wire = wire_of(COMPRESSIONS[compression], x, hvd.Sum)
+    handle = _submission.submit(
+        "allreduce", x, x, f"hook {compression}", hvd.global_process_set, False, hvd.Sum, wire=wire
+    )  # fmt: skip
+    assert hvd.synchronize(handle) is x and wire != _lib.WIRE_AS_IT_IS
+
+
+@several()
+def test_ranks_that_compress_in_other_ways():
+    """The compression of a call is that of no other call."""
+
+    def call(name, plain=hvd.Compression.none):
+        compression = hvd.Compression.fp16 if hvd.rank() == 0 else plain
+        return hvd.allreduce(torch.ones(3), op=hvd.Sum, compression=compression, name=name)
+
+    compiled, through_ctypes = by_both(lambda: call("ways"), outcome)
+    assert compiled == through_ctypes and "compression" in compiled[0]
+    for _ in range(3):
+        call("one way", hvd.Compression.fp16)
+        assert hvd.allreduce(torch.ones(3), op=hvd.Sum, name="no way").tolist() == [hvd.size()] * 3
+
+
 # ---- all else gives the same as through ctypes
 
 
@@ -176,6 +199,11 @@ TENSORS = {
     "subclass": lambda: torch.ones(2).as_subclass(Wrapped),
     "parameter": lambda: torch.nn.Parameter(torch.ones(2)).detach(),
     "meta": lambda: torch.ones(2, device="meta"),
+    "one of a strided": lambda: torch.arange(6.0)[::2][1:2],
+    "one on meta": lambda: torch.ones(1, device="meta"),
+    "sparse one": lambda: torch.ones(1).to_sparse(),
+    "mkldnn one": lambda: torch.ones(1).to_mkldnn(),
+    "zero without memory": lambda: torch._efficientzerotensor((1,)),
     "sparse": lambda: torch.ones(2).to_sparse(),
     "quantized": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
     "mkldnn": lambda: torch.ones(2, 2).to_mkldnn(),
@@ -235,7 +263,7 @@ def allreduce(tensor, **arguments):
 
 
 def same(call):
-    compiled, through_ctypes = by_both(call)
+    compiled, through_ctypes = by_both(call, outcome)
     assert repr(compiled) == repr(through_ctypes)  # nan is like nan
     assert mpi_ops._handle_map == {}
 
@@ -297,7 +325,7 @@ def test_odd_tensors_to_broadcast(tensor):
 def test_odd_arguments(call):
     for argument, values in {
         "name": NAMES.values(), "op": OPS, "prescale_factor": FACTORS, "postscale_factor": FACTORS, "process_set": SETS,
-        "average": [None, True, False],
+        "average": [None, True, False, "x", [], 1, 0.0],
     }.items():  # fmt: skip
         for value in values:
             same(call(lambda: torch.ones(2), **{argument: value}))
@@ -312,6 +340,13 @@ def test_odd_splits(call):
         [None] * n, (1,) * n, range(n), "1" * n, 1, torch.ones(n, dtype=torch.int32), torch.ones(n), [1] * 300,
     ):  # fmt: skip
         same(call(lambda: torch.arange(4.0), splits=splits))
+
+
+@pytest.mark.parametrize("call", [allreduce, grouped_allreduce])
+def test_odd_compressions(call):
+    for compression in [*COMPRESSIONS.values(), hvd.Compression.none, hvd.Compression, None, 3, "fp16", object()]:
+        for tensor in (lambda: torch.ones(2), lambda: torch.ones(2, dtype=torch.int32), lambda: torch.ones(0)):
+            same(call(tensor, compression=compression))
 
 
 def test_odd_roots():
@@ -335,20 +370,21 @@ def test_any_arguments(seed):
             }.items()
             if chance.random() < 0.3
         }  # fmt: skip
-        compiled, through_ctypes = by_both(call(tensor, **arguments))
+        compiled, through_ctypes = by_both(call(tensor, **arguments), outcome)
         assert repr(compiled) == repr(through_ctypes), (seed, arguments)
     assert mpi_ops._handle_map == {}
 
 
 def test_a_refused_operation_keeps_nothing():
     x = torch.ones(3)
-    before = sys.getrefcount(x), len(_submission._pool.free)
+    before, free = sys.getrefcount(x), None
     for start in (hvd.allreduce_, hvd.allreduce_async_, lambda x, **k: hvd.grouped_allreduce_async_([x] * 3, **k)):
-        for _ in range(100):
+        for _ in range(2000):
             with pytest.raises(ValueError, match="id 12345"):
                 start(x, op=hvd.Sum, name="refused", process_set=UNKNOWN)
+        free = len(_submission._pool.free) if free is None else free
     gc.collect()
-    assert (sys.getrefcount(x), len(_submission._pool.free)) == before
+    assert (sys.getrefcount(x), len(_submission._pool.free)) == (before, free)
     assert mpi_ops._handle_map == {}
 
 
@@ -359,20 +395,20 @@ def of_rank_size():
 @several()
 @pytest.mark.parametrize("call", CALLS)
 def test_failures_name_the_tensor(call):
-    compiled, through_ctypes = by_both(call(of_rank_size, name="mismatched"))
+    compiled, through_ctypes = by_both(call(of_rank_size, name="mismatched"), outcome)
     assert compiled == through_ctypes and "mismatched" in compiled[0], compiled
 
 
 def test_arguments_of_the_functions_themselves():
     for function in (native.run, native.submit):
         assert function() is None and function(*range(20)) is None
-        assert function(*[None] * 9) is None and function(*[None] * 10) is None
+        assert function(*[None] * 10) is None and function(*[None] * 11) is None
     assert native.run_made() is None and native.run_made(*[None] * 5) is None
     assert native.submit_made() is None and native.submit_made(*[None] * 6) is None
     one = torch.ones(1)
     for odd in (None, "reduce", "allreduce", "barrier", "unknown", 3, b"allgather"):
         assert native.run_made(odd, one, None, hvd.global_process_set, ()) is None
-    assert native.submit_group() is None and native.submit_group(*[None] * 10) is None
+    assert native.submit_group() is None and native.submit_group(*[None] * 11) is None
     for handle in (None, -1, 10**30, "1", 1.0, True):
         assert native.take(handle, False) is None and native.take(handle) is None
     with pytest.raises(TypeError):
@@ -388,11 +424,7 @@ def test_interrupt_of_a_blocking_call(after):
     """The operation goes on, and its handle stays with its tensor, as through ctypes."""
     x = torch.ones(10)
     if hvd.rank() == 0:
-        timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
-            timer.start()
-            hvd.allreduce_(x, name="interrupted", op=hvd.Sum)
-        timer.join()
+        interrupted(hvd, lambda: hvd.allreduce_(x, name="interrupted", op=hvd.Sum), after)
         (operation,) = mpi_ops._handle_map.values()
         assert operation.keeps[0] is x and operation.name == b"allreduce.interrupted"
     hvd.barrier()
@@ -410,12 +442,10 @@ def test_memory_that_is_replaced_during_a_blocking_call(late):
     x, done = torch.ones(100_000), threading.Event()
 
     def replace():
-        while len(_submission._pool.free) == free and not done.is_set():
+        while not under_way() and not done.is_set():
             time.sleep(0.001)
         x.data = torch.zeros(3)
 
-    hvd.allreduce_(torch.ones(1), name="first")  # the pool has cells
-    free = len(_submission._pool.free)
     if hvd.rank() != 0:
         time.sleep(late)
         assert hvd.allreduce_(x, op=hvd.Sum, name="replaced")[0] == hvd.size()
@@ -452,19 +482,10 @@ def test_threads_take_each_result_once():
     assert mpi_ops._handle_map == {}
 
 
-class Interrupt(BaseException):
-    pass
-
-
 @pytest.mark.skipif(hvd_size() > 1, reason="ranks would start different operations")
 def test_interrupts_at_any_point():
-    """A fuzzer: a signal's handler raises amid calls. What has been started can be waited for, and no cell is lost."""
-
-    def interrupt(*_):
-        if armed:
-            raise Interrupt
-
-    chance, armed, interrupts, count = random.Random(1), False, 0, itertools.count()
+    """What has been started can be waited for, and no cell is lost."""
+    count = itertools.count()
     calls = [
         lambda: hvd.allreduce_(torch.ones(2)),
         lambda: hvd.synchronize(hvd.allreduce_async_(torch.ones(2))),
@@ -473,25 +494,16 @@ def test_interrupts_at_any_point():
         lambda: hvd.allgather(torch.ones(2)),
         lambda: hvd.synchronize(hvd.alltoall_async(torch.ones(2), [2])),
     ]
-    previous = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        for _ in range(500):
-            try:
-                armed = True
-                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-6, 1e-4))
-                for _ in range(100):
-                    chance.choice(calls)()
-                armed = False
-            except Interrupt:
-                armed = False
-                interrupts += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+
+    def some(chance):
+        for _ in range(100):
+            chance.choice(calls)()
+
+    assert interrupts_at_any_point(some, 1e-4) > 50
     for handle in list(mpi_ops._handle_map):
         hvd.synchronize(handle)
     free = _submission._pool.free
-    assert interrupts > 50 and mpi_ops._handle_map == {}
+    assert mpi_ops._handle_map == {}
     assert len(set(map(id, free))) == len(free) and all(operation.keeps is None for operation in free)
 
 
@@ -578,103 +590,6 @@ def test_nothing_leaks():
     assert all(abs(a - b) < 100 for a, b in zip(after, before)), (before, after)
     assert after[:3] == before[:3]
     assert resident() - memory < 16 << 20
-
-
-# ---- NumPy's arrays, which stand for tensors of JAX and TensorFlow
-
-
-class Capsule:
-    """What numpy.from_dlpack takes."""
-
-    def __init__(self, capsule):
-        self.capsule = capsule
-
-    def __dlpack__(self, **_):
-        return self.capsule
-
-    def __dlpack_device__(self):
-        return 1, 0
-
-
-def arguments_of(x, target, name=b"array", process_set=0):
-    return [_lib.ALLREDUCE, x, target, name, process_set, hvd.Sum, 1.0, 1.0, 0]
-
-
-def run_on_array(*arguments):
-    """The result, also if another rank is late."""
-    return _arrays.run(*arguments_of(*arguments), _lib.error)
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"])
-@pytest.mark.parametrize("shape", [(), (1,), (3, 1, 2), (1,) * 8])
-def test_arrays(dtype, shape):
-    x = np.ones(shape, dtype)
-    total = np.full(shape, hvd.size(), dtype)
-    for name in (None, b"named"):
-        target = np.zeros_like(x)
-        assert run_on_array(x, target, name) is target
-        assert target.tolist() == total.tolist()
-        capsule = run_on_array(x, None, name)
-        adopted = np.from_dlpack(Capsule(capsule))
-        assert adopted.dtype == x.dtype and adopted.shape == shape and adopted.tolist() == total.tolist()
-        assert adopted.ctypes.data % 64 == 0
-
-
-def test_arrays_that_are_not_plain():
-    x = np.ones(2, "float32")
-    good = arguments_of(x, np.empty_like(x))
-
-    class Odd:
-        def __init__(self, **interface):
-            self.dtype = x.dtype
-            self.__array_interface__ = interface
-
-    big = np.ones(1 << 15, "float32")
-    odd = [
-        None, 2**40, "text", (), Odd(), Odd(data=None, shape=(2,)), Odd(data=(1,), shape=2),
-        Odd(data=("1",), shape=(2,)), Odd(data=(0, True), shape=(2,)), Odd(data=(-1, True), shape=(2,)),
-        Odd(data=(1, True), shape=("2",)), Odd(data=(1, True), shape=(2,), strides=(8,)),
-        Odd(data=(1, True), shape=(2**62, 8)), x.astype(">f4"), np.ones((2, 4), "f4")[:, ::2], np.ones(0, "f4"),
-        np.ones(3, "f4"), np.ones(2, "c8"), np.ones((1,) * 9, "f4"), big,
-    ]  # fmt: skip
-    for at, value in itertools.product(range(9), odd):
-        if (at, value is None) in ((2, True), (3, True)) or at == 1 and getattr(value, "shape", None) == (3,):
-            continue
-        assert _arrays.native.run_on_array(*good[:at], value, *good[at + 1 :]) is None, (at, value)
-    assert _arrays.native.run_on_array() is None
-    assert run_on_array(big[: 1 << 14], None) is not None
-    refused = _arrays.native.run_on_array(*arguments_of(x, None, process_set=12345))
-    assert refused == _lib.INVALID_ARGUMENT and "12345" in _lib.last_error()
-
-
-def test_an_interrupt_while_an_array_is_asked():
-    class Interrupting:
-        dtype = np.dtype("float32")
-
-        @property
-        def __array_interface__(self):
-            raise KeyboardInterrupt
-
-    x = np.ones(2, "float32")
-    for arguments in (arguments_of(Interrupting(), x), arguments_of(x, Interrupting())):
-        with pytest.raises(KeyboardInterrupt):
-            _arrays.native.run_on_array(*arguments)
-
-
-def test_arrays_leave_nothing():
-    x, target = np.ones(2), np.ones(2)
-
-    def some():
-        for _ in range(1000):
-            assert run_on_array(x, None) is not None  # nobody adopts it
-            np.from_dlpack(Capsule(run_on_array(x, None)))
-            assert run_on_array(x, target) is target
-
-    some()
-    before, free, memory = (sys.getrefcount(x), sys.getrefcount(target)), len(_operations.pool.free), resident()
-    some()
-    assert (sys.getrefcount(x), sys.getrefcount(target)) == before and len(_operations.pool.free) == free
-    assert resident() - memory < 8 << 20 and _arrays._adrift == {}
 
 
 # ---- where there is none

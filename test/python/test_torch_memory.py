@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import horovod.torch as hvd
-from horovod.torch._submission import storage_of
+from horovod.torch._operation import storage_of
 
 pytestmark = pytest.mark.usefixtures("job")
 

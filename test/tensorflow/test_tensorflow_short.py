@@ -1,15 +1,13 @@
 """The short way of eager calls on one small tensor, and TensorFlow's operations: the same results and errors."""
 
 import gc
-import os
 import re
-import signal
 import sys
-import threading
 import time
 
 import numpy as np
 import pytest
+from both_ways import by_both, interrupted
 
 from horovod.common import _arrays, _operations
 
@@ -37,19 +35,8 @@ def outcome(call):
     return type(result).__name__, result.dtype, result.shape, result.device, repr(np.asarray(result))
 
 
-def by_both(call):
-    outcomes = []
-    for short in (True, False):
-        native.enable(short)
-        try:
-            outcomes.append(outcome(call))
-        finally:
-            native.enable(True)
-    return outcomes
-
-
 def same(call):
-    short, long = by_both(call)
+    short, long = by_both(call, outcome)
     assert short == long
     return short
 
@@ -71,6 +58,22 @@ def test_small_tensors(job, dtype, shape, only_short):
         # TensorFlow's own operations take the result.
         assert set(np.asarray(tf.cast(total, "float64") + 1).flatten()) == {job.size() * (job.size() + 1) / 2 + 1}
     assert set(np.asarray(x, "float64").flatten()) == {job.rank() + 1}
+
+
+@pytest.mark.parametrize("compression", ["fp16", "bf16", "int8"])
+def test_compressed_tensors(job, compression, only_short):
+    x = tf.range(4.0)
+    for _ in range(2):
+        total = job.allreduce(x, op=job.Sum, name="compressed", compression=getattr(job.Compression, compression))
+        assert total.numpy().tolist() == (job.size() * x).numpy().tolist()
+        assert job.allreduce(x, op=job.Sum, name="as it is").numpy().tolist() == total.numpy().tolist()
+
+
+def test_ranks_that_compress_in_other_ways(job):
+    if job.size() == 1:
+        pytest.skip("needs two ranks")
+    compression = job.Compression.fp16 if job.rank() == 0 else job.Compression.none
+    assert "compression" in same(lambda: job.allreduce(tf.ones(2), name="ways", compression=compression))[1]
 
 
 def test_the_result_has_memory_of_its_own(job):
@@ -101,7 +104,7 @@ def test_what_is_not_plain(job):
         "prescale_factor": [0.5, 2, True, "1", None, float("nan")],
         "postscale_factor": [0.5, 2, True, "1", None, float("inf")],
         "average": [True, False],
-        "compression": [job.Compression.fp16, 77, None],
+        "compression": [job.Compression.fp16, job.Compression.int8, 77, None],
         "device_dense": ["", "/cpu:0"],
         "process_set": [unknown, 0, None, ProcessSet([0])],
     }.items():
@@ -147,11 +150,7 @@ def test_an_interrupt(job):
         pytest.skip("needs two ranks")
     x = tf.ones(10)
     if job.rank() == 0:
-        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
-            timer.start()
-            job.allreduce(x, name="interrupted", op=job.Sum)
-        timer.join()
+        interrupted(job, lambda: job.allreduce(x, name="interrupted", op=job.Sum))
         assert _operations._abandoned[-1].operations[0].keeps[0].tolist() == [1.0] * 10
     job.allreduce(tf.ones(1))
     if job.rank() != 0:

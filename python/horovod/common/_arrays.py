@@ -76,6 +76,7 @@ def run(
     prescale: float,
     postscale: float,
     root_rank: int,
+    wire: int,
     failure: Callable[[int], Exception],
 ) -> Any:
     """The result of an allreduce or a broadcast of ``source``: ``target``, or a DLPack capsule if that is None.
@@ -84,7 +85,7 @@ def run(
     ``failure`` makes of its status; ``_lib.last_error`` has the reason. Ctrl-C interrupts the wait, not the operation.
     """
     result = native.run_on_array(
-        kind, source, target, name, process_set, reduce_op, prescale, postscale, root_rank
+        kind, source, target, name, process_set, reduce_op, prescale, postscale, root_rank, wire
     )  # fmt: skip
     kind_of_result = type(result)
     if kind_of_result is int:

@@ -22,7 +22,7 @@ FILE_NAME = "libgorovod_python.so"
 VARIABLE = "GOROVOD_PURE_PYTHON"
 
 # The functions of libgorovod.so that the extension calls, in the order of shim/python/cells.h.
-_FUNCTIONS = ("enqueue", "enqueue_group", "wait", "received_splits", "release", "output", "given_output")
+_FUNCTIONS = ("enqueue", "enqueue_group", "run", "wait", "received_splits", "release", "output", "given_output")
 
 
 def why_not() -> Optional[str]:

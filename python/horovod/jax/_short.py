@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from horovod.common import _arguments, _arrays, _lib
-from horovod.jax import _placement
+from horovod.jax import _placement, _tracing
 
 _native = _arrays.native
 
@@ -26,27 +26,37 @@ def _adopt(values: Any) -> Any:
     return values
 
 
-def allreduce(array: Any, op: Any, name: Any, prescale: Any, postscale: Any, process_set: Any) -> Optional[jax.Array]:
-    """The reduction of ``array`` over the ranks of ``process_set``, or None."""
+def allreduce(
+    array: Any, op: Any, name: Any, prescale: Any, postscale: Any, process_set: Any, wire: int
+) -> Optional[jax.Array]:
+    """The reduction of ``array`` over the ranks of ``process_set``, or None. It travels as ``wire``."""
     if _native is None or type(array).__name__ != "ArrayImpl":
         return None
     reduce_op = _arrays.plain_reduction(op, prescale, postscale)
     if reduce_op is None:
         return None
-    return _run(_lib.ALLREDUCE, array, name, process_set, reduce_op, prescale, postscale, 0)
+    return _run(_lib.ALLREDUCE, array, name, process_set, reduce_op, prescale, postscale, 0, wire)
 
 
 def broadcast(array: Any, root_rank: Any, name: Any, process_set: Any) -> Optional[jax.Array]:
     """The array of one rank, or None."""
     if _native is None or type(array).__name__ != "ArrayImpl" or type(root_rank) is not int:
         return None
-    return _run(_lib.BROADCAST, array, name, process_set, 0, 1.0, 1.0, root_rank)
+    return _run(_lib.BROADCAST, array, name, process_set, 0, 1.0, 1.0, root_rank, _lib.WIRE_AS_IT_IS)
 
 
 def _run(
-    kind: int, array: Any, name: Any, process_set: Any, reduce_op: int, prescale: float, postscale: float, root: int
+    kind: int,
+    array: Any,
+    name: Any,
+    process_set: Any,
+    reduce_op: int,
+    prescale: float,
+    postscale: float,
+    root: int,
+    wire: int,
 ) -> Optional[jax.Array]:
-    if not _arrays.plain_name(name):
+    if not _arrays.plain_name(name) or _tracing.in_program():
         return None
     devices = array.devices()
     if len(devices) != 1 or next(iter(devices)).platform != "cpu":
@@ -56,7 +66,7 @@ def _run(
         return None
     target = _arrays.run(
         kind, source, np.empty_like(source), name and f"{name}.0".encode(), _arguments.process_set_id(process_set),
-        reduce_op, prescale, postscale, root, _lib.error,
+        reduce_op, prescale, postscale, root, wire, _lib.error,
     )  # fmt: skip
     return None if target is None else _result(array, devices, target)
 

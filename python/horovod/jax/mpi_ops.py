@@ -23,7 +23,7 @@ from horovod.common._job import ProcessSet, global_process_set, rank
 from horovod.common._job import basics as _basics  # noqa: F401
 from horovod.common._reduce_ops import ALLREDUCE_OPS, SCATTER_OPS, Average
 from horovod.common._reduce_ops import handle_average_backwards_compatibility as _average_or
-from horovod.jax import _bits, _host, _now, _short, _traced
+from horovod.jax import _bits, _host, _now, _short, _traced, _tracing
 
 
 class Compression:
@@ -55,7 +55,7 @@ def check_compression(compression: Any) -> int:
 
 
 def _is_traced(leaves: list[Any]) -> bool:
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or _tracing.in_program()
 
 
 def _run(kind: int, leaves: list[Any], shapes: Optional[list[tuple[int, ...]]], name: Optional[str], **of: Any) -> Any:
@@ -113,8 +113,8 @@ def allreduce(
         >>> jax.jit(hvd.allreduce)({"weight": jnp.array([4.0])})
         {'weight': Array([4.], dtype=float32)}
     """
-    if average is None and compression is Compression.none:
-        short = _short.allreduce(tensor, op, name, prescale_factor, postscale_factor, process_set)
+    if average is None and type(compression) is int and compression in _WIRES:
+        short = _short.allreduce(tensor, op, name, prescale_factor, postscale_factor, process_set, compression)
         if short is not None:
             return short
     reduce_op = _arguments.reduce_op(

@@ -60,21 +60,24 @@ def _takes(tensor: Any, types: frozenset[tf.DType]) -> bool:
     )
 
 
-def allreduce(tensor: Any, op: Any, name: Any, prescale: Any, postscale: Any, process_set: Any) -> Optional[tf.Tensor]:
-    """The reduction of ``tensor`` over the ranks of ``process_set``, or None."""
+def allreduce(
+    tensor: Any, op: Any, name: Any, prescale: Any, postscale: Any, process_set: Any, wire: int = _lib.WIRE_AS_IT_IS
+) -> Optional[tf.Tensor]:
+    """The reduction of ``tensor`` over the ranks of ``process_set``, or None. It travels as ``wire``."""
     if not _takes(tensor, _COMBINED):
         return None
     reduce_op = _arrays.plain_reduction(op, prescale, postscale)
     if reduce_op is None:
         return None
-    return _run("HorovodAllreduce", _lib.ALLREDUCE, tensor, name, process_set, reduce_op, prescale, postscale, 0)
+    return _run("HorovodAllreduce", _lib.ALLREDUCE, tensor, name, process_set, reduce_op, prescale, postscale, 0, wire)
 
 
 def broadcast(tensor: Any, root_rank: Any, name: Any, process_set: Any) -> Optional[tf.Tensor]:
     """The tensor of one rank, or None."""
     if type(root_rank) is not int or not _takes(tensor, _MOVED):
         return None
-    return _run("HorovodBroadcast", _lib.BROADCAST, tensor, name, process_set, 0, 1.0, 1.0, root_rank)
+    wire = _lib.WIRE_AS_IT_IS
+    return _run("HorovodBroadcast", _lib.BROADCAST, tensor, name, process_set, 0, 1.0, 1.0, root_rank, wire)
 
 
 def _run(
@@ -87,6 +90,7 @@ def _run(
     prescale: float,
     postscale: float,
     root_rank: int,
+    wire: int,
 ) -> Optional[tf.Tensor]:
     if type(process_set) is not ProcessSet or not _arrays.plain_name(name):
         return None
@@ -103,6 +107,6 @@ def _run(
 
     capsule = _arrays.run(
         number, source, None, (name or kind).encode(), _arguments.process_set_id(process_set),
-        reduce_op, prescale, postscale, root_rank, failure,
+        reduce_op, prescale, postscale, root_rank, wire, failure,
     )  # fmt: skip
     return None if capsule is None else tf.experimental.dlpack.from_dlpack(capsule)

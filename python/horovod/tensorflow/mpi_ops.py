@@ -87,10 +87,9 @@ def _allreduce(
 
     ``wire`` is the form in which sums and averages of float32 and float64 travel between hosts.
     """
-    if wire == _lib.WIRE_AS_IT_IS:
-        short = _short.allreduce(tensor, op, name, prescale_factor, postscale_factor, process_set)
-        if short is not None:
-            return short
+    short = _short.allreduce(tensor, op, name, prescale_factor, postscale_factor, process_set, wire)
+    if short is not None:
+        return short
     tensor = tf.convert_to_tensor(tensor)
     return _native.horovod_allreduce(
         tensor,

@@ -18,7 +18,8 @@ from horovod.common import _facts, _job, _lib
 from horovod.common._reduce_ops import Average, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._compiling import is_compiling
-from horovod.torch._submission import empty_share, rows_and_splits, submit, submit_group, synchronize
+from horovod.torch._operation import rows_and_splits
+from horovod.torch._submission import empty_share, submit, submit_group, synchronize
 
 F = TypeVar("F", bound=Callable[..., Any])
 

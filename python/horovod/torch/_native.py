@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+import threading
+from typing import Any
 
 import torch
 
@@ -16,26 +17,25 @@ def find(
     group: type,
     get: Any,
     alltoall_get: Any,
-    locked: Callable[[], bool],
+    taking: threading.Lock,
     dtypes: Any,
 ) -> Any:
     """The extension, ready for use, or None where there is none.
 
     ``pool`` is that of operations, ``names`` the globals of the module with ``_handles`` and ``_handle_map``, ``group``
     the class of groups, ``get`` the ``get`` of operations that the extension submits, ``alltoall_get``
-    that of alltoalls, ``locked`` whether another thread
-    is changing operations of ``_handle_map``. ``dtypes`` has the engine's number of a ``torch.dtype``.
+    that of alltoalls, ``taking`` the lock of threads that change
+    operations of ``_handle_map``. ``dtypes`` has the engine's number of a ``torch.dtype``.
     """
     module = _extension.load()
     if module is None:
         return None
-    tensor = torch.Tensor
-    storage = getattr(tensor, "untyped_storage", None) or tensor._storage
+    tensor, template = torch.Tensor, torch.empty(0, dtype=torch.int32, device="cpu")
     module.setup(
         _lib.WAIT_SLICE_MS,
-        pool.cell_class, pool.free, pool.grow, kinds, names, names["_handle_map"], group, get, alltoall_get, locked,
-        (tensor, torch.nn.Parameter), (tensor.data_ptr, tensor.is_neg, tensor.is_contiguous, storage),
+        pool.cell_class, pool.free, pool.grow, kinds, names, names["_handle_map"], group, get, alltoall_get, taking,
+        (tensor, torch.nn.Parameter), template, "untyped_storage" if hasattr(tensor, "untyped_storage") else "_storage",
         getattr(tensor, "__dlpack_c_exchange_api__", None), dtypes,
     )  # fmt: skip
-    module.setup_made(tensor.new_empty, torch.empty(0, dtype=torch.int32, device="cpu"))
+    module.setup_made(tensor.new_empty, template)
     return module

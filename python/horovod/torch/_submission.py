@@ -21,6 +21,7 @@ The engine uses a GPU tensor in place if NCCL can carry it, see :mod:`._device_m
 from __future__ import annotations
 
 import itertools
+import numbers
 import threading
 from typing import Any, Callable, Optional, Sequence, Union
 
@@ -31,205 +32,26 @@ from horovod.common.process_sets import ProcessSet
 from horovod.torch import _native, _tracing
 from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
 from horovod.torch._device_memory import OnDevice
-from horovod.torch._staging import (
-    Copies,
-    check_no_capture,
-    check_one_device,
-    for_engine,
-    host_memory,
-    store,
-    to_device,
-)
+from horovod.torch._operation import (
+    Group,
+    Names,
+    Operation,
+    PlainGroup,
+    about,
+    output_of,
+    plain_output_of,
+    plain_rows_and_splits,
+    rows_and_splits,
+    storage_of,
+)  # fmt: skip
+from horovod.torch._staging import Copies, check_no_capture, check_one_device, for_engine
 
 # PyTorch has uint16 since 2.3.
 _DTYPES = {getattr(torch, name): number for name, number in _facts.element_types().items() if hasattr(torch, name)}
 _KINDS = {name: kind.number for name, kind in _facts.kinds().items()}
 
-# A function from the index in a group, from 0, to the caller's name of the tensor.
-_Names = Callable[[int], str]
-
-
-class Operation(_operations.Operation):
-    """The operation of a handle, on one tensor or on none.
-
-    It ``keeps`` its input, its output, the :class:`Copies` or :class:`OnDevice` that the engine gets if it does not
-    work on their host memory, and the storage that the engine reads. The output is a tensor for the result, perhaps the
-    input itself; None if the engine allocates it. A barrier has neither. Like any cell it becomes another operation
-    once it is released: only ``_handle_map`` shows that it belongs to a handle. Before the end, only the engine knows
-    an output that is not the input.
-    """
-
-    __slots__ = ("forgotten", "get", "waiting")
-
-    def __init__(self, *place: Any) -> None:
-        super().__init__(*place)
-        self.get: Callable[[Operation], Any] = output_of  # makes the result from the operation
-        self.waiting = 0  # how many threads wait for the end
-        self.forgotten = False  # forget_all was called while threads waited: the first of them gets the result
-
-    def failure(self) -> Exception:
-        """The error of the operation, with the caller's or the engine's name for it."""
-        return self.failure_about(_given_name(self))
-
-    def failure_about(self, name: Optional[str]) -> Exception:
-        """The same, about ``name``."""
-        if name is None and self.keeps[0] is not None:  # neither a barrier nor a join
-            name = _lib.name(self.handle)
-        return _about(super().failure(), name)
-
-    def result(self) -> Any:
-        """The result of the operation, which has succeeded."""
-        return self.get(self)
-
-    def tell_ended(self) -> None:
-        """Note that the caller knows that the operation has ended, so that the caller may now free the memory."""
-        input, output, copies, storage, address = self.keeps
-        if storage is not None and is_unmoved(storage, address):
-            self.keeps = (input, output, copies, None, 0)
-
-
 _pool = _cells.Pool(Operation)
 _describe = _pool.describe
-
-
-class Group(_operations.Group[Operation]):
-    """As :class:`Operation`, for many tensors that were submitted together."""
-
-    __slots__ = ("forgotten", "names", "waiting")
-
-    def __init__(self, operations: list[Operation], names: Optional[_Names]) -> None:
-        super().__init__(operations)
-        self.names = names
-        self.waiting = 0
-        self.forgotten = False
-
-    def failure(self) -> Exception:
-        """The error of the first operation that failed, with its name."""
-        failed = self.failed()
-        operation = self.operations[failed]
-        return operation.failure() if self.names is None else operation.failure_about(self.names(failed))
-
-    def result(self) -> list[torch.Tensor]:
-        outputs = []
-        try:
-            for operation in self.operations:
-                outputs.append(output_of(operation))
-        except ValueError as e:
-            raise _about(e, self.names and self.names(len(outputs))) from None
-        return outputs
-
-    def tell_ended(self) -> None:
-        for operation in self.operations:
-            operation.tell_ended()
-
-
-class _PlainGroup(Group):
-    """A group that the extension has submitted."""
-
-    __slots__ = ()
-
-
-def _given_name(operation: Operation) -> Optional[str]:
-    """The caller's name of the operation, if there is one."""
-    return None if operation.name is None else operation.name.decode(errors="replace").partition(".")[2]
-
-
-def _about(error: Exception, name: Optional[str]) -> Exception:
-    """``error``, with the operation's name added."""
-    text = str(error)
-    return error if name is None or f'{name}"' in text else type(error)(f"{text} {_tensor(name)}")
-
-
-def _tensor(name: str) -> str:
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)  # for a terminal
-    return f'(tensor "{shown}")'
-
-
-def follow(operation: Operation) -> bool:
-    """See that the tensors of an operation, which has succeeded, may be used on the current stream of their GPU.
-
-    Returns whether NCCL has carried them there.
-    """
-    input, _, copies, storage, address = operation.keeps
-    if storage is not None and (input if copies is None else copies.source).data_ptr() != address:
-        check_unmoved(storage, address, _given_name(operation))
-    on_device = type(copies) is OnDevice
-    if on_device:
-        copies.follow(operation)
-    return on_device
-
-
-def output_of(operation: Operation) -> Optional[torch.Tensor]:
-    """The output of an operation that has succeeded."""
-    on_device = follow(operation)
-    input, output, copies, _, _ = operation.keeps
-    if output is None:
-        if input is None:
-            return None
-        return copies.made_output(operation) if on_device else _allocated(operation, input)
-    if copies is not None and copies.target is not output:
-        store(_allocated(operation, input) if copies.target is None else copies.target, output)
-    return output
-
-
-def _plain_output_of(operation: Operation) -> Optional[torch.Tensor]:
-    """As :func:`output_of`. It marks the operations that the extension has submitted."""
-    return output_of(operation)
-
-
-# The memory of tensors. A tensor may get another storage, and a reference keeps a storage alive.
-storage_of: Callable[[torch.Tensor], Any] = getattr(torch.Tensor, "untyped_storage", None) or torch.Tensor._storage
-
-
-def is_unmoved(storage: Any, address: int) -> bool:
-    """Whether ``storage`` still has the memory at ``address``."""
-    begin = storage.data_ptr()
-    return address == 0 or begin <= address <= begin + storage.nbytes()
-
-
-def check_unmoved(storage: Any, address: int, name: Optional[str]) -> None:
-    """Raise ValueError if ``storage`` no longer has its memory at ``address``: freed while an operation used it."""
-    if not is_unmoved(storage, address):
-        raise _about(
-            ValueError(
-                "The tensor's memory was freed while an operation was using it, so the result is lost, and what has "
-                "got that memory since may be damaged. Between the start of an operation and synchronize(), do not "
-                "resize the tensor or its storage, and do not move it to shared memory."
-            ),
-            name,
-        )
-
-
-def rows_and_splits(operation: Operation) -> tuple[Optional[torch.Tensor], torch.Tensor]:
-    """The output of an alltoall, and the rows received from each member, an int32 tensor."""
-    received = _lib.received_splits(operation.handle)
-    return output_of(operation), torch.tensor(received, dtype=torch.int32, device="cpu")
-
-
-def _plain_rows_and_splits(operation: Operation) -> tuple[Optional[torch.Tensor], torch.Tensor]:
-    """As :func:`rows_and_splits`. It marks the alltoalls that the extension has submitted."""
-    return rows_and_splits(operation)
-
-
-def last_joined(operation: Operation) -> int:
-    """The rank that joined last."""
-    return _lib.last_joined(operation.handle)
-
-
-def _allocated(operation: Operation, input: torch.Tensor) -> torch.Tensor:
-    dtype = input.dtype
-
-    def empty(shape: tuple[int, ...]) -> tuple[torch.Tensor, int]:
-        output = host_memory(shape, input)
-        return output, output.data_ptr()
-
-    def on_memory(view: memoryview, shape: tuple[int, ...]) -> torch.Tensor:
-        output = torch.frombuffer(view, dtype=dtype)
-        return output.resize_(shape)  # in place, unlike view: autograd must not treat the result as a view
-
-    output = operation.output(input.dim(), input.element_size(), empty, on_memory if input.is_cpu else None)
-    return to_device(output, input)
-
 
 _handle_map: dict[int, Union[Operation, Group]] = {}
 _handles = itertools.count(1)
@@ -240,9 +62,7 @@ _taking = threading.Lock()
 
 
 # The compiled functions run, submit and take of shim/python/calls.c, or None: all do the plain case only.
-native = _native.find(
-    _pool, _KINDS, globals(), _PlainGroup, _plain_output_of, _plain_rows_and_splits, _taking.locked, _DTYPES
-)
+native = _native.find(_pool, _KINDS, globals(), PlainGroup, plain_output_of, plain_rows_and_splits, _taking, _DTYPES)
 
 
 def forget_all() -> None:
@@ -286,18 +106,18 @@ def engine_dtype(tensor: torch.Tensor, name: Optional[str] = None) -> int:
     Errors contain ``name``. RuntimeError: see :mod:`horovod.torch._tracing`.
     """
     if not isinstance(tensor, torch.Tensor):
-        raise _about(TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}"), name)
+        raise about(TypeError(f"expected a torch.Tensor, got {type(tensor).__name__}"), name)
     _tracing.check()
     if tensor.layout is not torch.strided:
         text = f"Tensor of layout {tensor.layout} is not supported; convert it with to_dense() first."
-        raise _about(ValueError(text), name)
+        raise about(ValueError(text), name)
     dtype = _DTYPES.get(tensor.dtype)
     if dtype is None:
-        raise _about(ValueError(f"Tensor type {tensor.type()} is not supported."), name)
+        raise about(ValueError(f"Tensor type {tensor.type()} is not supported."), name)
     if not tensor.is_contiguous():
-        raise _about(ValueError("Tensor is required to be contiguous."), name)
+        raise about(ValueError("Tensor is required to be contiguous."), name)
     if not tensor.is_cpu and tensor.is_meta:
-        raise _about(ValueError("Tensor on the device meta has no values."), name)
+        raise about(ValueError("Tensor on the device meta has no values."), name)
     return dtype
 
 
@@ -307,7 +127,7 @@ def check_empty(tensor: torch.Tensor, name: Optional[str]) -> None:
         text = (
             f"{type(tensor).__name__} without memory: it was freed, or is elsewhere. For a DTensor give its to_local()."
         )
-        raise _about(ValueError(text), name)
+        raise about(ValueError(text), name)
 
 
 def empty_like(tensor: torch.Tensor, name: Optional[str] = None) -> torch.Tensor:
@@ -366,9 +186,9 @@ def submit(
             kind, tensor, output, name, process_set, wait, reduce_op, prescale, postscale, root_rank, get,
             splits, wire, adds_up, into,
         )  # fmt: skip
-    if native is not None and output is not None and get is output_of and not (splits or wire or adds_up):
+    if native is not None and output is not None and get is output_of and not (splits or adds_up):
         short = native.submit(
-            kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wait
+            kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wire, wait
         )  # fmt: skip
         if short is not None:
             return short
@@ -453,10 +273,10 @@ def submit_group(
     ``names`` are the caller's names of the tensors, for errors, if they are not ``<name>_<i>of<n>``.
     """
     plain = intos is None and (name is None or (type(name) is str and name.isascii() and "\0" not in name))
-    if native is not None and plain and isinstance(process_set, ProcessSet) and not (wires and any(wires)):
+    if native is not None and plain and isinstance(process_set, ProcessSet):
         short = native.submit_group(
             kind, tensors, outputs, None if name is None else f"grouped_{kind}.{name}".encode(), process_set,
-            reduce_op, prescale, postscale, wait, _names_of(name, names, len(tensors)),
+            reduce_op, prescale, postscale, wait, _names_of(name, names, len(tensors)), wires,
         )  # fmt: skip
         if short is not None:
             return short
@@ -503,7 +323,7 @@ def submit_group(
     return handle
 
 
-def _names_of(name: Optional[str], names: Optional[Sequence[str]], n: int) -> Optional[_Names]:
+def _names_of(name: Optional[str], names: Optional[Sequence[str]], n: int) -> Optional[Names]:
     """The caller's names of the tensors of a group."""
     if names is not None:
         return names.__getitem__
@@ -527,6 +347,17 @@ def submit_without_tensor(kind: int, process_set: ProcessSet, get: Callable[[Ope
     return handle
 
 
+def _operation_of(handle: int) -> Union[Operation, Group, None]:
+    """The operation of a handle, None if it was synchronised already. TypeError if this is no handle."""
+    try:
+        operation = _handle_map.get(handle)
+    except TypeError:  # it is not hashable
+        operation = None
+    if operation is None and not isinstance(handle, numbers.Integral):
+        raise TypeError(f"expected the handle of an asynchronous call, an int, not {handle!r}")
+    return operation
+
+
 @between_graphs
 def poll(handle: int) -> bool:
     """Tell whether the operation has ended, so that :func:`synchronize` will not block, and its input may be freed.
@@ -539,6 +370,7 @@ def poll(handle: int) -> bool:
 
     Raises:
         ValueError: the handle was synchronised already.
+        TypeError: this is no handle.
         HorovodInternalError: in a forked child.
 
     Example:
@@ -548,7 +380,7 @@ def poll(handle: int) -> bool:
         >>> hvd.synchronize(handle)
         tensor([1.])
     """
-    operation = _handle_map.get(handle)
+    operation = _operation_of(handle)
     if operation is None:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
     if _lib.forked:
@@ -586,6 +418,7 @@ def synchronize(handle: int) -> Any:
 
     Raises:
         HorovodInternalError: the operation failed.
+        TypeError: this is no handle.
         ValueError: its arguments were bad, or its tensor's memory was freed meanwhile. Or a CUDA graph is being
             captured; then the handle stays valid.
 
@@ -599,7 +432,7 @@ def synchronize(handle: int) -> Any:
         result = native.take(handle, False)
         if result is not None:
             return result
-    operation = _handle_map.get(handle)
+    operation = _operation_of(handle)
     if operation is None:
         return None
     if _lib.forked:
@@ -655,8 +488,8 @@ def complete(
     wire: int = _lib.WIRE_AS_IT_IS,
 ) -> torch.Tensor:
     """:func:`submit` and :func:`synchronize` in one: returns ``output`` at the end of the operation."""
-    if native is not None and not wire and not is_compiling():
-        result = native.run(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank)
+    if native is not None and not is_compiling():
+        result = native.run(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wire)
         if result is not None:
             return synchronize(result) if type(result) is int else result
     return synchronize(
@@ -687,7 +520,7 @@ basics.before_init.append(begin_generation)
 basics.after_shutdown.append(forget_all)
 
 for _module in (
-    __name__, "horovod.torch._staging", "horovod.torch._device_memory", _operations.__name__, _cells.__name__,
-    _lib.__name__,
+    __name__, Operation.__module__, "horovod.torch._staging", "horovod.torch._device_memory", _operations.__name__,
+    _cells.__name__, _lib.__name__,
 ):  # fmt: skip
     never_trace(_module)

@@ -432,6 +432,42 @@ static void callbacks(int size) {
   free(mine);
 }
 
+static void in_one_call(int rank, int size) {
+  int64_t one[] = {1}, lengths[] = {1 + rank}, h = 7;
+  int32_t status = -1;
+  float x = 1, many[64] = {0};
+  gorovod_op op = make(GOROVOD_ALLREDUCE, "run", GOROVOD_FLOAT32, 1, one, &x, &x);
+  op.flags = GOROVOD_WILL_WAIT | GOROVOD_RELEASE_IF_OK;
+  op.status = &status;
+  CHECK(gorovod_run(&op, -1, &h) == GOROVOD_OK && h == 0 && status == GOROVOD_OK && x == (float)size);
+
+  ready_now = 0;
+  op.ready = is_ready;
+  CHECK(gorovod_run(&op, 20, &h) == GOROVOD_IN_PROGRESS && h > 0 && status == GOROVOD_IN_PROGRESS);
+  __atomic_store_n(&ready_now, 1, __ATOMIC_RELEASE);
+  while (__atomic_load_n(&status, __ATOMIC_ACQUIRE) == GOROVOD_IN_PROGRESS) gorovod_wait(h, 100);
+  CHECK(status == GOROVOD_OK && x == (float)(size * size) && gorovod_poll(h) == GOROVOD_INVALID_ARGUMENT);
+  op.ready = NULL;
+
+  for (int kept = 0; kept < 2; kept++) {
+    op.flags = kept ? GOROVOD_WILL_WAIT : GOROVOD_RELEASE_IF_OK;
+    CHECK(gorovod_run(&op, -1, &h) == GOROVOD_INVALID_ARGUMENT && h == 0);
+    CHECK(strstr(gorovod_last_error(), "gorovod_run needs the flags") != NULL);
+  }
+  op.flags |= GOROVOD_RELEASE_IF_OK | GOROVOD_WILL_WAIT;
+  op.dtype = 99;
+  CHECK(gorovod_run(&op, -1, &h) == GOROVOD_INVALID_ARGUMENT && h == 0);
+  CHECK(gorovod_run(&op, -1, NULL) == GOROVOD_INVALID_ARGUMENT);
+  op = make(GOROVOD_ALLREDUCE, "run of others", GOROVOD_FLOAT32, 1, lengths, many, many);
+  op.flags = GOROVOD_WILL_WAIT | GOROVOD_RELEASE_IF_OK;
+  op.status = &status;
+  if (size > 1 && size <= 64) {
+    CHECK(gorovod_run(&op, -1, &h) == GOROVOD_PRECONDITION_ERROR && h > 0 && status == GOROVOD_PRECONDITION_ERROR);
+    CHECK(strstr(gorovod_last_error(), "shape") != NULL && strcmp(gorovod_name(h), "run of others") == 0);
+    CHECK(gorovod_release(h) == GOROVOD_OK);
+  }
+}
+
 static void refused(int rank, int size) {
   float x[4] = {0};
   int64_t four[] = {4}, negative[] = {-4}, h;
@@ -603,6 +639,7 @@ int main(void) {
     if (generation == 2) process_sets(rank, size);
     called = ready_now = 0;
     callbacks(size);
+    in_one_call(rank, size);
     statuses(rank, size);
     refused(rank, size);
     forked();

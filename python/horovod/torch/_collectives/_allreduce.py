@@ -78,7 +78,7 @@ def allreduce_async_(
     """
     if native is not None and average is None and not is_compiling():
         handle = native.submit(
-            "allreduce", tensor, tensor, name, process_set, op, prescale_factor, postscale_factor, 0, False
+            "allreduce", tensor, tensor, name, process_set, op, prescale_factor, postscale_factor, 0, 0, False
         )  # fmt: skip
         if handle is not None:
             return handle
@@ -116,7 +116,7 @@ def allreduce_(
     """
     if native is not None and average is None and not is_compiling():
         result = native.run(
-            "allreduce", tensor, tensor, name, process_set, op, prescale_factor, postscale_factor, 0
+            "allreduce", tensor, tensor, name, process_set, op, prescale_factor, postscale_factor, 0, 0
         )  # fmt: skip
         if result is not None:
             return synchronize(result) if type(result) is int else result

@@ -11,7 +11,8 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _graph
 from horovod.torch._collectives._common import needs_grad
 from horovod.torch._graph import in_graph
-from horovod.torch._submission import collect, process_set_id, rows_and_splits, submit
+from horovod.torch._operation import rows_and_splits
+from horovod.torch._submission import collect, process_set_id, submit
 
 Splits = Union[torch.Tensor, Sequence[int], None]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from horovod.common import _lib
 from horovod.common.process_sets import global_process_set
-from horovod.torch._submission import last_joined, submit_without_tensor, synchronize
+from horovod.torch._operation import last_joined
+from horovod.torch._submission import submit_without_tensor, synchronize
 
 joins_ended = 0  # of this process
 

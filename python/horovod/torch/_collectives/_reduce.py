@@ -12,7 +12,8 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._collectives._broadcast import broadcast
 from horovod.torch._collectives._common import check_known_op, needs_grad
 from horovod.torch._compiling import between_graphs
-from horovod.torch._submission import Operation, check_empty, empty_like, engine_dtype, follow, submit, synchronize
+from horovod.torch._operation import Operation, follow
+from horovod.torch._submission import check_empty, empty_like, engine_dtype, submit, synchronize
 
 
 def _reduce_async(

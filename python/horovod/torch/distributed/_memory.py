@@ -11,7 +11,7 @@ import torch
 
 from horovod.common import _lib
 from horovod.common._operations import Operation
-from horovod.torch import _device_memory, _staging, _submission
+from horovod.torch import _device_memory, _operation, _staging
 from horovod.torch._submission import _DTYPES as ENGINE_DTYPES
 
 
@@ -182,7 +182,7 @@ def check_unmoved(kept: Sequence[Sequence[Any]], what: str) -> None:
     """
     for tensor, address, *storage in kept:
         if tensor.data_ptr() != address:
-            _submission.check_unmoved(storage[0] if storage else _submission.storage_of(tensor), address, what)
+            _operation.check_unmoved(storage[0] if storage else _operation.storage_of(tensor), address, what)
 
 
 def check_written(tensors: Sequence[torch.Tensor], what: str) -> None:
