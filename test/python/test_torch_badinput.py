@@ -58,6 +58,40 @@ def test_a_type_that_cannot_be_reduced():
     works()
 
 
+def test_what_is_no_handle():
+    for wrong in ([], {}, "1", None, 1.5, torch.ones(1)):
+        for call in (hvd.poll, hvd.synchronize):
+            with pytest.raises(TypeError, match="expected the handle of an asynchronous call, an int, not "):
+                call(wrong)
+    handle = hvd.allreduce_async(torch.ones(1), name="handle")
+    check(hvd.synchronize(handle), torch.ones(1))
+    assert hvd.synchronize(handle) is None
+    with pytest.raises(ValueError, match=f"Handle {handle} was not created or has been cleared"):
+        hvd.poll(handle)
+
+
+@pytest.mark.parametrize("average", ["x", "", [], torch.ones, b"1"])
+def test_what_is_neither_true_nor_false(average):
+    for call in (
+        hvd.allreduce, hvd.allreduce_, hvd.allreduce_async, hvd.allreduce_async_,
+        lambda x, **arguments: hvd.grouped_allreduce([x], **arguments),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="average must be True or False, not "):
+            call(torch.ones(1), average=average)
+
+
+@pytest.mark.parametrize("compression", [None, 3, "fp16", hvd.Compression])
+def test_what_does_not_compress(compression):
+    x = torch.ones(hvd.size())
+    for call in (
+        hvd.allreduce, hvd.reducescatter,
+        lambda x, **arguments: hvd.grouped_allreduce([x], **arguments),
+        lambda x, **arguments: hvd.grouped_reducescatter([x], **arguments),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="compression must be one of hvd.Compression"):
+            call(x, compression=compression)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize(
     "options", [{}, {"groups": 1}, {"compression": hvd.Compression.fp16}, {"op": hvd.Sum}], ids=str

@@ -1014,6 +1014,26 @@ def test_freed_memory_is_told():
         work.wait()
 
 
+def test_memory_that_was_freed_before():
+    def freed(n):
+        x = torch.ones(n)
+        x.storage().resize_(0) if not hasattr(x, "untyped_storage") else x.untyped_storage().resize_(0)
+        return x
+
+    n, whole, part = dist.get_world_size(), torch.ones(2 * dist.get_world_size()), torch.ones(2)
+    for call in (
+        lambda: dist.reduce_scatter_tensor(freed(2), whole), lambda: dist.reduce_scatter_tensor(part, freed(2 * n)),
+        lambda: gather_into(freed(2 * n), part), lambda: gather_into(whole, freed(2)),
+        lambda: dist.all_reduce(freed(2)), lambda: dist.broadcast(freed(2), 0),
+        lambda: dist.all_to_all_single(freed(2 * n), whole), lambda: dist.all_to_all_single(whole, freed(2 * n)),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="Tensor without memory"):
+            call()
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    assert x.tolist() == [n, n]
+
+
 def test_shared_memory_in_order():
     """Operations of a group on the same memory run in the order of the calls, whichever is waited for first."""
     n = size()

@@ -258,8 +258,8 @@ def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[Option
         reduce_ops: an object whose attributes ``Average`` and ``Sum`` are the operations.
 
     Returns:
-        The function, of ``op`` and ``average``. It raises ValueError if both are given, warns if ``average`` is given,
-        and returns Average if neither is given.
+        The function, of ``op`` and ``average``. It raises ValueError if both are given, TypeError if ``average`` is
+        neither true nor false, warns if ``average`` is given, and returns Average if neither is given.
 
     Example:
         >>> from horovod.common.basics import HorovodBasics
@@ -274,6 +274,8 @@ def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[Option
             return reduce_ops.Average if op is None else op
         if op is not None:
             raise ValueError("The op parameter supersedes average. Please provide only one of them.")
+        if not hasattr(average, "__bool__"):
+            raise TypeError(f"average must be True or False, not {average!r}; op=hvd.Sum and the like replace it")
         warnings.warn(
             "Parameter `average` has been replaced with `op` and will be removed in v1.0",
             DeprecationWarning,

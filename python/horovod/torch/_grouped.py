@@ -19,7 +19,7 @@ from horovod.torch._collectives._reducescatter import check_scattered, scattered
 from horovod.torch._compiling import between_graphs
 from horovod.torch._graph import in_graph
 from horovod.torch._submission import empty_like, empty_share, process_set_id, submit_group, synchronize
-from horovod.torch.compression import Compression, Compressor, prepare, wire_of
+from horovod.torch.compression import Compression, Compressor, compress, prepare, wire_of
 
 Tensors = Sequence[torch.Tensor]
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def _compress(compression: type[Compressor], tensors: Tensors) -> tuple[list[torch.Tensor], list]:
-    pairs = [compression.compress(tensor) for tensor in tensors]
+    pairs = [compress(compression, tensor) for tensor in tensors]
     return [tensor for tensor, _ in pairs], [ctx for _, ctx in pairs]
 
 

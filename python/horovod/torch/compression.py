@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from horovod.common import _lib
+from horovod.common import _arguments, _lib
 from horovod.common._reduce_ops import Average, Sum
 
 
@@ -238,6 +238,16 @@ def wire_of(compression: type[Compressor], tensor: torch.Tensor, op: int) -> int
 
 
 def prepare(compression: type[Compressor], tensor: torch.Tensor, op: int) -> tuple[torch.Tensor, Any, int]:
-    """The tensor for an allreduce with ``op``, the context for ``compression.decompress``, and :func:`wire_of` it."""
+    """The tensor for an allreduce with ``op``, the context for ``compression.decompress``, and :func:`wire_of` it.
+
+    Raises TypeError if ``compression`` does not compress.
+    """
     wire = wire_of(compression, tensor, op)
-    return (tensor, None, wire) if wire else (*compression.compress(tensor), AS_IT_IS)
+    return (tensor, None, wire) if wire else (*compress(compression, tensor), AS_IT_IS)
+
+
+def compress(compression: type[Compressor], tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    """``compression.compress(tensor)``. Raises TypeError if ``compression`` does not compress."""
+    if compression is not NoneCompressor:
+        _arguments.compressor(compression)
+    return compression.compress(tensor)

@@ -14,7 +14,7 @@ from horovod.torch._collectives._allgather import allgather
 from horovod.torch._collectives._common import check_known_op, needs_grad
 from horovod.torch._graph import in_graph
 from horovod.torch._submission import complete, empty_share, process_set_id, submit, synchronize
-from horovod.torch.compression import Compression, Compressor
+from horovod.torch.compression import Compression, Compressor, compress
 
 
 def check_scattered(tensor: torch.Tensor, op: int) -> None:
@@ -134,7 +134,7 @@ def reducescatter(
         >>> hvd.reducescatter(torch.tensor([1.0, 2.0]), op=hvd.Sum)
         tensor([1., 2.])
     """
-    compressed, ctx = compression.compress(tensor)
+    compressed, ctx = compress(compression, tensor)
     arguments = (name, op, process_set, prescale_factor, postscale_factor)
     if in_graph():
         check_scattered(compressed, op)

@@ -14,6 +14,7 @@ from horovod.common import _cells, _lib
 from horovod.common._operations import Operation
 from horovod.torch import _device_memory, _staging
 from horovod.torch._collectives import _join as _joining
+from horovod.torch._submission import check_empty
 from horovod.torch.distributed import _callbacks, _memory, _sets
 from horovod.torch.distributed._traces import Traces
 from horovod.torch.distributed._work import Collective, Work
@@ -186,6 +187,9 @@ class Base(dist.ProcessGroup):
         """
         copied = of is not None and of.is_cuda and not source.is_cuda
         given = kind in (_lib.ALLGATHER, _lib.ALLTOALL, _lib.GATHER, _lib.SCATTER)
+        for tensor in (source, target):
+            if tensor.data_ptr() == 0:
+                check_empty(tensor, None)
         operation = pool.describe(
             None if name is None else name.encode(), shape, _cells.COPIED if copied else 0, kind,
             _memory.elements(source, moved), reduce_op, root_rank, self._set.number, 1.0, 1.0, source.data_ptr(),
