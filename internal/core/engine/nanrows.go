@@ -56,6 +56,6 @@ func (l *lane) describeRows(part int) string {
 		}
 	}
 	return fmt.Sprintf("%s pulls a row with %s of table %q: that of key %d, at number %d of %d; rows with NaNs or "+
-		"infinities: %d of %d", l.engine.opts.Describe(l.engine.opts.Rank), kind, t.Name, en.op.Keys[first], at, t.Dim, n,
-		len(en.op.Keys))
+		"infinities: %d of %d", l.engine.opts.Describe(l.engine.opts.Rank), kind, t.Name, en.op.Keys[first], at, t.Dim,
+		n, len(en.op.Keys))
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // Some contenders have threads that work even while their ranks wait for an order: those of Horovod wake each
-// millisecond to ask one another for tensors. Such a contender rests: its ranks are stopped outside of its turns, so that
-// they take no processor time from the others.
+// millisecond to ask one another for tensors. Such a contender rests: its ranks are stopped outside of its turns, so
+// that they take no processor time from the others.
 
 // acquaint finds the process of a new rank of a contender that rests.
 func (c *contender) acquaint(conn net.Conn) error {
