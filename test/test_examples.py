@@ -53,6 +53,7 @@ def auc(ranks, *options):
     return number(r"AUC ([0-9.]+)", run(ranks, "pytorch_clicks.py", *options))
 
 
+@pytest.mark.long
 def test_clicks_are_learned_alike_on_any_number_of_ranks():
     short = ("--steps", 40, "--batch-size", 1024)
     alone, together = auc(1, *short), auc(2, *short)
