@@ -1,6 +1,10 @@
 package collective
 
 import (
+	"sync"
+
+	"github.com/gorovod/gorovod/internal/base/cachesize"
+	"github.com/gorovod/gorovod/internal/core/reduce"
 	"github.com/gorovod/gorovod/internal/core/transport"
 	"github.com/gorovod/gorovod/internal/observe/feed"
 )
@@ -19,8 +23,9 @@ type allgatherShared struct {
 	base      uint64
 	width     int // of a chunk
 	chunks    int
-	kin, kout int // chunks that this member has finished with each step
-	pin       int // the first piece that may reach into the next chunk to copy in
+	passes    bool // outputs are written past the caches
+	kin, kout int  // chunks that this member has finished with each step
+	pin       int  // the first piece that may reach into the next chunk to copy in
 }
 
 // start reads the regions from l.offsets.
@@ -34,6 +39,7 @@ func (a *allgatherShared) start(l *Lane, todo layout) Op {
 	a.width = min(l.shared.ChunkBytes(), max(leastGathered, l.chunkLimit/l.size/lineBytes*lineBytes))
 	a.chunks = ceilDiv(longest, a.width)
 	a.base = l.chunks(a.chunks)
+	a.passes = todo.length() > lastCache()/l.size
 	for m := range l.size {
 		l.cursors[m] = m * count
 	}
@@ -42,6 +48,11 @@ func (a *allgatherShared) start(l *Lane, todo layout) Op {
 	}
 	return a
 }
+
+// lastCache is the size of the last cache. If it cannot hold the outputs of all members, they are written past the
+// caches: a plain store would first read the line that it overwrites. The members of an allreduce in place have read
+// these lines just before.
+var lastCache = sync.OnceValue(cachesize.Last)
 
 // leastGathered is the least that a chunk holds of a region, in bytes, if a staging buffer is as large. So the copies
 // of a chunk cost more than its synchronisation.
@@ -100,6 +111,10 @@ func (a *allgatherShared) copyOut(k int) {
 		l.cursors[m] = i
 		for ; i < (m+1)*a.count && t.starts[i] < hi; i++ {
 			b, e := t.within(i, lo, hi)
+			if a.passes && t.parts[i].Out != nil {
+				reduce.Stream(t.out(i, b, e), buffer[b-lo:e-lo])
+				continue
+			}
 			t.copyOut(buffer[b-lo:e-lo], i, b, e)
 		}
 	}
