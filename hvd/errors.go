@@ -32,6 +32,10 @@ var (
 	// text after the operation's name is the same on all ranks.
 	ErrInternal = errors.New("internal error")
 
+	// ErrStorage: a file cannot be written or read, or is damaged, on one process or on several. All processes get the
+	// error. Later operations are not affected.
+	ErrStorage = errors.New("storage error")
+
 	// ErrMessageTooLong: the next message does not fit into Recv's slice. The message
 	// is kept for another Recv. An ErrInvalidArgument, too.
 	ErrMessageTooLong = p2p.ErrTooLong
@@ -88,6 +92,8 @@ func wrap(e *engine.Error) error {
 		return &opError{ErrMismatch, e}
 	case e.Code == engine.Aborted:
 		return &opError{ErrAborted, e}
+	case e.Code == engine.StorageError:
+		return &opError{ErrStorage, e}
 	}
 	return &opError{ErrInternal, e}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 
 	"github.com/gorovod/gorovod/hvd"
 )
@@ -35,6 +37,37 @@ func ExampleTable() {
 	}
 	fmt.Println(users.Len(), rows)
 	// Output: 2 [-1 0 -1 -1 -1 0]
+}
+
+// A table that is saved, and loaded by a job with any number of processes.
+func ExampleTable_Save() {
+	if err := hvd.Init(); err != nil {
+		log.Fatal(err)
+	}
+	defer hvd.Shutdown()
+
+	users, err := hvd.NewTable(hvd.TableOptions{Name: "users", Dim: 2, Zeros: true, Optimizer: hvd.SGD(1)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, dir := context.Background(), filepath.Join(os.TempDir(), "users") // on storage that all hosts share
+	defer os.RemoveAll(dir)
+	if err := users.Push(ctx, []int64{7}, []float32{1, 2}); err != nil {
+		log.Fatal(err)
+	}
+	if err := users.Save(dir); err != nil {
+		log.Fatal(err)
+	}
+	if err := users.Push(ctx, []int64{7}, []float32{100, 100}); err != nil {
+		log.Fatal(err)
+	}
+	if err := users.Load(dir); err != nil {
+		log.Fatal(err)
+	}
+	row := make([]float32, 2)
+	err = users.Pull(ctx, []int64{7}, row)
+	fmt.Println(row, err)
+	// Output: [-1 -2] <nil>
 }
 
 // Two tables travel in one exchange.

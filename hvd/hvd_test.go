@@ -80,8 +80,8 @@ func rank() error {
 	if n > 1 {
 		parts = append(parts, mismatch, patience, aMessage, aSetOfOne)
 	}
-	parts = append(parts, sparseTables, theWorldAsASet, grouped, twice, async, elements, unregistered, ended, messages,
-		traced)
+	parts = append(parts, sparseTables, tableFiles, theWorldAsASet, grouped, twice, async, elements, unregistered,
+		ended, messages, traced)
 	for _, part := range parts {
 		if err := part(ctx, r, n); err != nil {
 			return err

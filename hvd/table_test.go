@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -114,6 +116,54 @@ func wrongTables(ctx context.Context, r, n int, b *hvd.Table) error {
 	if !errors.Is(err, hvd.ErrMismatch) ||
 		!strings.Contains(err.Error(), "Mismatched dim: rank 0 has 1, rank 1 has 2.") {
 		return fmt.Errorf("other dims: %v", err)
+	}
+	return nil
+}
+
+// tableFiles is the part of TestJobs about saves of tables.
+func tableFiles(ctx context.Context, r, n int) error {
+	process := []int64{int64(os.Getpid())} // rank 0's is part of a name that all know
+	if err := hvd.Broadcast(ctx, "process", process, 0); err != nil {
+		return err
+	}
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("gorovod-table-%d", process[0]))
+	defer os.RemoveAll(dir)
+	t, err := hvd.NewTable(hvd.TableOptions{Name: "saved", Dim: 2, Zeros: true, Optimizer: hvd.Adam(0.5)})
+	if err != nil {
+		return err
+	}
+	keys, ones, rows, again := []int64{int64(r), -1}, []float32{1, 1, 1, 1}, make([]float32, 4), make([]float32, 4)
+	if err := t.Push(ctx, keys, ones); err != nil {
+		return err
+	}
+	if err := firstOf(t.Pull(ctx, keys, rows), t.Save(dir), t.Push(ctx, keys, ones), t.Load(dir)); err != nil {
+		return err
+	}
+	if err := t.Pull(ctx, keys, again); err != nil || !slices.Equal(rows, again) {
+		return fmt.Errorf("loaded %v, want %v: %w", again, rows, err)
+	}
+	if err := t.Load(dir + "-none"); !errors.Is(err, hvd.ErrStorage) ||
+		!strings.Contains(err.Error(), "no save of a table") {
+		return fmt.Errorf("no save: %v", err)
+	}
+	other, err := hvd.NewTable(hvd.TableOptions{Name: "other", Dim: 2, Zeros: true, Optimizer: hvd.Adam(0.5)})
+	if err != nil {
+		return err
+	}
+	if err := other.Load(dir); !errors.Is(err, hvd.ErrInvalidArgument) {
+		return fmt.Errorf("a save of another table: %v", err)
+	}
+	if err := t.Save(fmt.Sprintf("%s-%d", dir, r)); n > 1 && !errors.Is(err, hvd.ErrMismatch) {
+		return fmt.Errorf("different directories: %v", err)
+	}
+	return os.RemoveAll(fmt.Sprintf("%s-%d", dir, r))
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ enum {
   GOROVOD_PRECONDITION_ERROR = 2, /* the ranks disagree, or horovod_init has not been called */
   GOROVOD_ABORTED = 3,            /* not executed: the process set is gone, or there is no such reduction */
   GOROVOD_INVALID_ARGUMENT = 4,   /* refused on this rank */
-  GOROVOD_IN_PROGRESS = 5
+  GOROVOD_IN_PROGRESS = 5,
+  GOROVOD_STORAGE_ERROR = 6       /* a file cannot be written or read, or is damaged; an addition */
 };
 
 /* Element types, as in Horovod; those from GOROVOD_BFLOAT16 on are additions. Host memory moves floats of 8 bits, and
@@ -393,6 +394,26 @@ int gorovod_pull(int n, const int64_t *lookups, float *const *rows, uint32_t fla
 int gorovod_push(int n, const int64_t *lookups, const float *const *gradients, float rate, uint32_t flags, int64_t *handles);
 /* Forgets a lookup. Its operations go on. */
 void gorovod_lookup_release(int64_t lookup);
+/* Saves a table to a directory that all members name, and that all their hosts share, or makes a table that of a save, of
+ * any number of ranks. All members call it between two pushes, and it blocks. A failure is one on all members. A save is
+ * whole or absent: an earlier one in the directory stays until the new one is whole. A save that is damaged or of another
+ * table leaves the table as it is. No pull may be in progress at a load. */
+int gorovod_table_save(int64_t table, const char *directory);
+int gorovod_table_load(int64_t table, const char *directory);
+/* Saves a table beside the checkpoints (GOROVOD_CHECKPOINT_DIR), for a commit of an elastic job, and loads such a save. part
+ * is 0 for the commit itself, and counts what is saved between it and the next one. number is -1 before the first
+ * commit. All ranks call them. Saves stay until no rank and no checkpoint can need them. */
+int gorovod_table_commit(int64_t table, int64_t number, int part);
+int gorovod_table_restore(int64_t table, int64_t number, int part);
+/* How many pushes the table has had, those before its last load among them; -1 for an unknown table. */
+int64_t gorovod_table_pushes(int64_t table);
+/* Copies this rank's rows: those of the slots from *slot on, as many whole slots as have at most n rows, and returns how
+ * many rows it has copied. *slot becomes the first slot that is left, 4096 at the end. If slot *slot alone has more than
+ * n rows, the result is minus their number. It is GOROVOD_TABLE_UNKNOWN for bad arguments. Row i has keys[i], and its
+ * numbers from weights[dim * i] on. The rows of a slot ascend by their keys. */
+#define GOROVOD_TABLE_SLOTS 4096
+#define GOROVOD_TABLE_UNKNOWN INT64_MIN
+int64_t gorovod_table_copy(int64_t table, int32_t *slot, int64_t n, int64_t *keys, float *weights);
 /*
  * Elastic jobs. The driver, in the launcher, gives each process its place at every horovod_init. A process commits
  * its state now and then. Commits have numbers from 0 on, the same on all ranks. The process with the newest commit

@@ -53,7 +53,7 @@ var floors = []wing{
 	{"core", "the engine: it agrees on operations, and carries them out",
 		[]string{"observe", "base"},
 		[]string{"transport/hosts", "transport/inproc transport/tcp", "engine transport/shm transport/treeboard",
-			"autotune collective transport/board transport/p2p",
+			"autotune collective tablefile transport/board transport/p2p",
 			"driving driving/record negotiate reduce table transport transport/tcp/link trial", "slots"}},
 	{"observe", "what ranks note of their work, and what shows it to people and programs",
 		[]string{"elastic", "base"},
@@ -67,7 +67,7 @@ var floors = []wing{
 		[]string{"auth/certtest config",
 			"auth commandline environment logging operation reach timeout",
 			"cachesize cgroup failpoint guard jsonframe lazyregexp load peercred printable pulse regular shape" +
-				" spelling tensor version"}},
+				" spelling tensor version wholefile"}},
 }
 
 // place is where a package stands: the wing, and the row in it.

@@ -5,6 +5,7 @@
  */
 #include "entry.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "_cgo_export.h"
@@ -91,4 +92,47 @@ int gorovod_push(int n, const int64_t *lookups, const float *const *gradients, f
 
 void gorovod_lookup_release(int64_t lookup) {
   if (!is_child()) goLookupRelease(lookup);
+}
+
+int gorovod_table_save(int64_t table, const char *directory) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  note_submitter();
+  return goTableSave(table, (char *)directory, reason);
+}
+
+int gorovod_table_load(int64_t table, const char *directory) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  note_submitter();
+  return goTableLoad(table, (char *)directory, reason);
+}
+
+int gorovod_table_commit(int64_t table, int64_t number, int part) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  note_submitter();
+  return goTableCommit(table, number, part, reason);
+}
+
+int gorovod_table_restore(int64_t table, int64_t number, int part) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_PRECONDITION_ERROR;
+  note_submitter();
+  return goTableRestore(table, number, part, reason);
+}
+
+int64_t gorovod_table_pushes(int64_t table) {
+  char *reason = fresh_reason();
+  return is_child() ? -1 : goTablePushes(table, reason);
+}
+
+int64_t gorovod_table_copy(int64_t table, int32_t *slot, int64_t n, int64_t *keys, float *weights) {
+  char *reason = fresh_reason();
+  if (is_child()) return GOROVOD_TABLE_UNKNOWN;
+  if (slot == NULL || *slot < 0 || n < 0 || (n > 0 && (keys == NULL || weights == NULL))) {
+    EXPLAIN("rows from slot %d on, for %" PRId64 " keys at a NULL pointer", slot == NULL ? -1 : (int)*slot, n);
+    return GOROVOD_TABLE_UNKNOWN;
+  }
+  return goTableCopy(table, slot, n, keys, weights, reason);
 }

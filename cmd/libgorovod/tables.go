@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/core/slots"
 	"github.com/gorovod/gorovod/internal/core/table"
 	"github.com/gorovod/gorovod/internal/joining/process"
 )
@@ -251,4 +252,85 @@ func use(n C.int, list *C.int64_t, flags C.uint32_t, out *C.int64_t, reason *C.c
 		unsafe.Slice(out, int(n))[i] = C.int64_t(handles.Add(en))
 	}
 	return C.GOROVOD_OK
+}
+
+//export goTableSave
+func goTableSave(number C.int64_t, directory, reason *C.char) C.int {
+	return useTable(number, reason, func(t *engine.Table) *engine.Error { return t.Save(nameOf(directory)) })
+}
+
+//export goTableLoad
+func goTableLoad(number C.int64_t, directory, reason *C.char) C.int {
+	return useTable(number, reason, func(t *engine.Table) *engine.Error { return t.Load(nameOf(directory)) })
+}
+
+// nameOf is a directory's name; it is refused on all ranks if it is NULL.
+func nameOf(directory *C.char) string {
+	if directory == nil {
+		return ""
+	}
+	return C.GoString(directory)
+}
+
+//export goTableCommit
+func goTableCommit(number, commit C.int64_t, part C.int, reason *C.char) C.int {
+	return useTable(number, reason, func(t *engine.Table) *engine.Error {
+		return process.CommitTable(t, int64(commit), int(part))
+	})
+}
+
+//export goTableRestore
+func goTableRestore(number, commit C.int64_t, part C.int, reason *C.char) C.int {
+	return useTable(number, reason, func(t *engine.Table) *engine.Error {
+		return process.RestoreTable(t, int64(commit), int(part))
+	})
+}
+
+func useTable(number C.int64_t, reason *C.char, do func(*engine.Table) *engine.Error) C.int {
+	t, ok := tables.get(int64(number))
+	if !ok {
+		explain(reason, unknownTable(number))
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
+	if failure := do(t); failure != nil {
+		explain(reason, failure.Reason)
+		return C.int(failure.Code)
+	}
+	return C.GOROVOD_OK
+}
+
+//export goTablePushes
+func goTablePushes(number C.int64_t, reason *C.char) C.int64_t {
+	t, ok := tables.get(int64(number))
+	if !ok {
+		explain(reason, unknownTable(number))
+		return -1
+	}
+	progress, _ := t.Progress()
+	return C.int64_t(progress.Updates)
+}
+
+//export goTableCopy
+func goTableCopy(number C.int64_t, slot *C.int32_t, n C.int64_t, keys *C.int64_t, rows *C.float,
+	reason *C.char) C.int64_t {
+	t, ok := tables.get(int64(number))
+	if !ok {
+		explain(reason, unknownTable(number))
+		return C.GOROVOD_TABLE_UNKNOWN
+	}
+	dim, most := t.Options().Dim, int(n)
+	to := unsafe.Slice((*int64)(keys), most)
+	numbers := unsafe.Slice((*float32)(rows), most*dim)
+	copied := 0
+	for ; *slot < slots.Count; *slot++ {
+		found := t.CopySlot(int(*slot), to[copied:], numbers[copied*dim:])
+		if found > most-copied {
+			if copied == 0 {
+				return C.int64_t(-found)
+			}
+			break
+		}
+		copied += found
+	}
+	return C.int64_t(copied)
 }

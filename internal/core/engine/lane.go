@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +33,8 @@ type lane struct {
 	can          collective.Abilities // run's
 	device       DeviceCarrier        // nil before the first operation on memory of a device
 	early        early
-	quiet        bool // the carriers have been closed, and touch no buffer any more
+	quiet        bool       // the carriers have been closed, and touch no buffer any more
+	filesCalls   sync.Mutex // held by a Save or Load of a table
 
 	// Guarded by engine.mu.
 	worker  *negotiate.Worker

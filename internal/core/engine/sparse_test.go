@@ -73,6 +73,26 @@ func newSparseProgram(rng *rand.Rand, size, most int) *sparseProgram {
 	return p
 }
 
+// retable gives p other tables.
+func (p *sparseProgram) retable(rng *rand.Rand, tables []table.Options) {
+	p.tables = slices.Clone(tables)
+	for _, steps := range p.steps {
+		for i, step := range steps {
+			for len(step) < len(tables) {
+				step = append(step, sparseStep{})
+			}
+			step = step[:len(tables)]
+			for j := range step {
+				step[j].gradients = nil
+				for range len(step[j].keys) * tables[j].Dim {
+					step[j].gradients = append(step[j].gradients, float32(rng.NormFloat64()))
+				}
+			}
+			steps[i] = step
+		}
+	}
+}
+
 // distinct adds the gradients of equal keys in their order, and returns the distinct keys in the order of l.
 func (s *sparseStep) distinct(l *table.Lookup, dim int) []float32 {
 	sums := make([]float32, len(l.Keys)*dim)
@@ -94,12 +114,26 @@ func (s *sparseStep) distinct(l *table.Lookup, dim int) []float32 {
 // reference runs p in one process, with one table for all ranks, and returns what each rank pulls and the rows at the
 // end, by table and key.
 func (p *sparseProgram) reference(t *testing.T) (pulled [][][]float32, rows []map[int64]*table.Row) {
-	one := slots.Assign(1)
 	tables := make([]*table.Table, len(p.tables))
 	for i, o := range p.tables {
 		tables[i] = table.New(o)
 		defer tables[i].Close()
 	}
+	pulled = p.alone(t, tables)
+	for i := range tables {
+		rows = append(rows, map[int64]*table.Row{})
+		tables[i].All(func(r *table.Row) bool {
+			row := *r
+			rows[i][r.Key] = &row
+			return true
+		})
+	}
+	return pulled, rows
+}
+
+// alone runs p in one process, with one of tables for all ranks each, and returns what each rank pulls.
+func (p *sparseProgram) alone(t *testing.T, tables []*table.Table) (pulled [][][]float32) {
+	one := slots.Assign(1)
 	pulled = make([][][]float32, len(p.steps))
 	for step := 0; slices.ContainsFunc(p.steps, func(s [][]sparseStep) bool { return step < len(s) }); step++ {
 		for i, o := range p.tables {
@@ -137,15 +171,7 @@ func (p *sparseProgram) reference(t *testing.T) (pulled [][][]float32, rows []ma
 			}
 		}
 	}
-	for i := range tables {
-		rows = append(rows, map[int64]*table.Row{})
-		tables[i].All(func(r *table.Row) bool {
-			row := *r
-			rows[i][r.Key] = &row
-			return true
-		})
-	}
-	return pulled, rows
+	return pulled
 }
 
 // rateOf is the learning rate of a step: a schedule.
@@ -161,6 +187,14 @@ func (p *sparseProgram) run(t *testing.T, e *Engine, set, r int, pulled [][]floa
 			return nil
 		}
 	}
+	if !p.runOn(t, e, r, pulled, tables) {
+		return nil
+	}
+	return tables
+}
+
+// runOn is run with tables that are there.
+func (p *sparseProgram) runOn(t *testing.T, e *Engine, r int, pulled [][]float32, tables []*Table) bool {
 	lookups := make([]table.Lookup, len(p.tables))
 	for step, parts := range p.steps[r] {
 		var pulls, pushes []Op
@@ -169,14 +203,14 @@ func (p *sparseProgram) run(t *testing.T, e *Engine, set, r int, pulled [][]floa
 			l, dim := &lookups[i], p.tables[i].Dim
 			if err := tables[i].Fill(l, parts[i].keys, table.Padding{}); err != nil {
 				t.Error(err)
-				return nil
+				return false
 			}
 			outs[i] = make([]float32, len(l.Keys)*dim)
 			pulls = append(pulls, tables[i].Pull(l, outs[i], parts[i].looks))
 			pushes = append(pushes, tables[i].Push(l, parts[i].distinct(l, dim), rateOf(step)))
 		}
 		if !p.submit(t, e, r, step, "pulls", pulls) {
-			return nil
+			return false
 		}
 		for i := range parts {
 			dim, want := p.tables[i].Dim, pulled[step*len(parts)+i]
@@ -185,16 +219,16 @@ func (p *sparseProgram) run(t *testing.T, e *Engine, set, r int, pulled [][]floa
 					if got := outs[i][int(at)*dim+k]; math.Float32bits(got) != math.Float32bits(want[j*dim+k]) {
 						t.Errorf("rank %d, step %d, table %d (%s): key %d has %v, want %v", r, step, i,
 							p.tables[i].Optimizer, parts[i].keys[j], got, want[j*dim+k])
-						return nil
+						return false
 					}
 				}
 			}
 		}
 		if !p.submit(t, e, r, step, "pushes", pushes) {
-			return nil
+			return false
 		}
 	}
-	return tables
+	return true
 }
 
 // submit runs the operations of a step.

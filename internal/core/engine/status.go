@@ -2,7 +2,7 @@ package engine
 
 import "fmt"
 
-// Code says how an operation ended. The numbers are Horovod's.
+// Code says how an operation ended. The numbers are Horovod's, up to 5.
 type Code int32
 
 // The codes.
@@ -13,6 +13,7 @@ const (
 	Aborted           Code = 3
 	InvalidArgument   Code = 4
 	InProgress        Code = 5
+	StorageError      Code = 6 // a file cannot be written or read, or is damaged
 )
 
 // Error is how an operation failed.

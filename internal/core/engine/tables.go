@@ -1,9 +1,6 @@
 package engine
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -11,7 +8,6 @@ import (
 
 	"github.com/gorovod/gorovod/internal/base/operation"
 	"github.com/gorovod/gorovod/internal/base/tensor"
-	"github.com/gorovod/gorovod/internal/core/negotiate"
 	"github.com/gorovod/gorovod/internal/core/slots"
 	"github.com/gorovod/gorovod/internal/core/table"
 )
@@ -38,7 +34,11 @@ func (e *Engine) NewTable(set int, o table.Options) (*Table, *Error) {
 		return nil, failed
 	}
 	refused := l.refusesTable(&o)
-	all, failed := l.gatherOptions(&o, refused)
+	own := proposal{Options: o}
+	if refused != nil {
+		own = proposal{Refused: refused.Reason}
+	}
+	all, failed := gather(l, "table."+o.Name, own)
 	switch {
 	case refused != nil:
 		return nil, refused
@@ -100,46 +100,6 @@ type proposal struct {
 	Refused string // why the member does not want it; empty: it does
 }
 
-// gatherOptions returns the proposals of all members for the table that o names.
-func (l *lane) gatherOptions(o *table.Options, refused *Error) ([]proposal, *Error) {
-	own := proposal{Options: *o}
-	if refused != nil {
-		own = proposal{Refused: refused.Reason}
-	}
-	p, err := json.Marshal(own)
-	if err != nil { // Check lets nothing through that JSON cannot have
-		return nil, errorf(InvalidArgument, "table %q: %v.", o.Name, err)
-	}
-	var all []byte
-	name := "table." + o.Name
-	op := Op{Type: operation.Allgather, DType: tensor.Uint8, Name: name[:min(len(name), negotiate.MaxName)], Set: l.id,
-		Shape: tensor.Shape{int64(len(p))}, Prescale: 1, Postscale: 1, In: p, WillWait: true,
-		Alloc: func(_ tensor.Shape, n int) ([]byte, error) {
-			all = make([]byte, n)
-			return all, nil
-		}}
-	en, failed := l.engine.Enqueue(&op)
-	if failed != nil {
-		return nil, failed
-	}
-	defer en.Release()
-	en.Wait(-1)
-	if failed := en.Err(); failed != nil {
-		return nil, failed
-	}
-	proposals := make([]proposal, len(l.members))
-	from := json.NewDecoder(bytes.NewReader(all))
-	for m := range proposals {
-		if err := from.Decode(&proposals[m]); err != nil {
-			err = fmt.Errorf("protocol error: table %q: the options of %s: %w", o.Name,
-				l.engine.opts.Describe(l.members[m]), err)
-			l.engine.net.Abort(err)
-			return nil, l.words(l.engine.aborted(l.engine.net.Err()), "NewTable")
-		}
-	}
-	return proposals, nil
-}
-
 // Fill makes a lookup of a batch's keys: see table.Lookup.Fill.
 func (t *Table) Fill(l *table.Lookup, keys []int64, padding table.Padding) error {
 	t.NoteLookups(keys, padding)
@@ -168,6 +128,9 @@ func (t *Table) op(kind operation.Kind, name string, l *table.Lookup) Op {
 	return Op{Type: kind, DType: tensor.Float32, Name: name, Set: t.set, Root: t.number, Keys: l.Keys, Splits: l.Counts,
 		Shape: l.Shape[:], Prescale: 1, Postscale: 1}
 }
+
+// Number is the table's own in its process set: the same on all ranks, and in each job.
+func (t *Table) Number() int { return t.number }
 
 // Engine is the engine whose process set has the table.
 func (t *Table) Engine() *Engine { return t.engine }

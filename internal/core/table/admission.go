@@ -38,8 +38,6 @@ func (t *Table) admit(key int64, hash uint64) bool {
 		t.candidates[slot] = of
 	}
 	of[key] = c
-	if most := t.eviction.most; most > 0 && len(of) > candidatesPerRow*most {
-		t.eviction.demand(slot)
-	}
+	t.limit(slot)
 	return false
 }

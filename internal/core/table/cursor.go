@@ -142,9 +142,6 @@ func (t *Table) bear(key int64, hash uint64) (uint32, error) {
 	if err := t.index.insert(&t.rows, hash, id); err != nil {
 		return 0, t.describe(err)
 	}
-	slot := slots.Of(hash)
-	if most := t.eviction.most; most > 0 && int(t.index.segments[slot].n) > most+most/8 {
-		t.eviction.demand(slot)
-	}
+	t.limit(slots.Of(hash))
 	return id, nil
 }

@@ -55,6 +55,15 @@ func (e *eviction) demand(slot int) {
 	}
 }
 
+// limit has an update look after a slot that has got a row or a candidate, if it has too many now.
+func (t *Table) limit(slot int) {
+	most := t.eviction.most
+	if most > 0 && (int(t.index.segments[slot].n) > most+most/8 ||
+		t.candidates != nil && len(t.candidates[slot]) > candidatesPerRow*most) {
+		t.eviction.demand(slot)
+	}
+}
+
 // schedule adds the slots whose turn it is in an update.
 func (e *eviction) schedule(step uint32) {
 	for i := range e.turns {

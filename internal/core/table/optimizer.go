@@ -46,7 +46,14 @@ type rule interface {
 	advance(rate float32)
 	// step changes one row's weights.
 	step(w, state, g []float32)
+	// powers are the numbers that the rule keeps for all rows.
+	powers() []*float64
 }
+
+// rowsAlone is embedded in rules that keep nothing for all rows.
+type rowsAlone struct{}
+
+func (rowsAlone) powers() []*float64 { return nil }
 
 func newRule(o *Options) rule {
 	switch o.Optimizer {
@@ -67,7 +74,10 @@ func newRule(o *Options) rule {
 // root is the exact square root, rounded once.
 func root(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 
-type sgd struct{ rate float32 }
+type sgd struct {
+	rowsAlone
+	rate float32
+}
 
 func (*sgd) states(int) int         { return 0 }
 func (*sgd) begin([]float32)        {}
@@ -79,7 +89,10 @@ func (r *sgd) step(w, _, g []float32) {
 	}
 }
 
-type adagrad struct{ initial, epsilon, rate float32 }
+type adagrad struct {
+	rowsAlone
+	initial, epsilon, rate float32
+}
 
 func (*adagrad) states(dim int) int     { return dim }
 func (r *adagrad) advance(rate float32) { r.rate = rate }
@@ -97,7 +110,10 @@ func (r *adagrad) step(w, s, g []float32) {
 	}
 }
 
-type rowwiseAdagrad struct{ initial, epsilon, rate float32 }
+type rowwiseAdagrad struct {
+	rowsAlone
+	initial, epsilon, rate float32
+}
 
 func (*rowwiseAdagrad) states(int) int         { return 1 }
 func (r *rowwiseAdagrad) begin(s []float32)    { s[0] = r.initial }
@@ -129,6 +145,8 @@ type adam struct {
 func (*adam) states(dim int) int { return 2 * dim }
 func (*adam) begin([]float32)    {}
 
+func (r *adam) powers() []*float64 { return []*float64{&r.power1, &r.power2} }
+
 func (r *adam) advance(rate float32) {
 	r.power1 *= float64(r.beta1)
 	r.power2 *= float64(r.beta2)
@@ -149,7 +167,10 @@ func (r *adam) step(w, s, g []float32) {
 //
 //	σ = (√(n+g²) - √n) / lr, z += g - σ·w, n += g²
 //	w = 0 if |z| ≤ l1, else -(z - sign(z)·l1) / ((beta + √n) / lr + l2)
-type ftrl struct{ beta, l1, l2, rate float32 }
+type ftrl struct {
+	rowsAlone
+	beta, l1, l2, rate float32
+}
 
 func (*ftrl) states(dim int) int     { return 2 * dim }
 func (*ftrl) begin([]float32)        {}

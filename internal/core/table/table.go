@@ -17,6 +17,9 @@ import (
 // ErrClosed: the table has been closed, or its job has ended.
 var ErrClosed = errors.New("the table is closed")
 
+// ErrAmid: an update has changed some rows of the table, and not yet the others.
+var ErrAmid = errors.New("a push is in progress; wait for it first")
+
 // MaxRows is the most rows of one rank.
 const MaxRows = 1<<32 - 2
 
@@ -35,6 +38,9 @@ type Table struct {
 	cursor cursor // of the call that holds mu
 	steps  uint32 // how many updates have been applied
 	round  uint32 // the number of the pull, of all members; its highest bit is set: see header.mark
+	amid   bool   // the last update has rows to change or to evict yet
+	// replaced is how often Replace has taken all rows away.
+	replaced int
 
 	candidates *candidates // nil if each key has a row from its first pull on
 	eviction   eviction

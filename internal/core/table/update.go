@@ -1,5 +1,7 @@
 package table
 
+import "errors"
+
 // Update is one change of a table by the gradients that the members of a process set have for its rows. Members give
 // theirs one after the other, in the order of their ranks, by Add. Gradients of equal keys are added in that order, so
 // the sum has the same bits each time. Then Apply lets the optimizer change each row once, by the sum. An Update is
@@ -10,11 +12,26 @@ type Update struct {
 	sums  []float32
 	next  int  // the first row of ids that Apply has not changed
 	began bool // Apply has
+	// replaced is the table's at Begin: afterwards the ids are those of other rows.
+	replaced int
 }
 
 // Begin starts the update of a table.
 func (u *Update) Begin(t *Table) {
-	u.table, u.ids, u.sums, u.next, u.began = t, u.ids[:0], u.sums[:0], 0, false
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u.table, u.ids, u.sums, u.next, u.began, u.replaced = t, u.ids[:0], u.sums[:0], 0, false, t.replaced
+}
+
+// usable says why the update cannot go on, if it cannot. The caller holds the table's mu.
+func (u *Update) usable() error {
+	switch t := u.table; {
+	case t.closed:
+		return t.describe(ErrClosed)
+	case u.replaced != t.replaced:
+		return t.describe(errors.New("its rows have been loaded from a file during a push; wait for pushes first"))
+	}
+	return nil
 }
 
 // Add adds gradients, Dim numbers for each of keys. A row that the table lacks is made. If pulls admit keys, its
@@ -23,8 +40,8 @@ func (u *Update) Add(keys []int64, gradients []float32) error {
 	t := u.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
-		return t.describe(ErrClosed)
+	if err := u.usable(); err != nil {
+		return err
 	}
 	dim := t.options.Dim
 	c := &t.cursor
@@ -56,8 +73,8 @@ func (u *Update) Apply(rate float32, limit int) (done bool, err error) {
 	t := u.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
-		return false, t.describe(ErrClosed)
+	if err := u.usable(); err != nil {
+		return false, err
 	}
 	if !u.began {
 		u.began = true
@@ -73,5 +90,6 @@ func (u *Update) Apply(rate float32, limit int) (done bool, err error) {
 		t.rule.step(t.rows.weights(h), t.rows.state(h), u.sums[i*dim:][:dim])
 	}
 	u.next = end
-	return end == len(u.ids) && t.evict(limit-(end-begin)), nil
+	t.amid = end < len(u.ids) || !t.evict(limit-(end-begin))
+	return !t.amid, nil
 }

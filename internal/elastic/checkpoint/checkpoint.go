@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/gorovod/gorovod/internal/base/regular"
+	"github.com/gorovod/gorovod/internal/base/wholefile"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 	headerSize = len(magic) + 8 + 8 + sha256.Size
 
 	prefix, suffix = "commit-", ".checkpoint"
-	partial        = ".partial" // the suffix of a file that is being written
+	partial        = wholefile.Partial
 	// kept is how many of the newest files stay: if the last one is damaged, an earlier one is left.
 	kept = 2
 )
@@ -39,15 +40,7 @@ func Save(dir string, number int64, data []byte) (err error) {
 		return fmt.Errorf("checkpoint of commit %d: %w", number, err)
 	}
 	name := filepath.Join(dir, fmt.Sprintf("%s%019d%s", prefix, number, suffix))
-	if err := write(name+partial, header(number, data), data); err != nil {
-		os.Remove(name + partial)
-		return fmt.Errorf("checkpoint of commit %d: %w", number, err)
-	}
-	if err := os.Rename(name+partial, name); err != nil {
-		os.Remove(name + partial)
-		return fmt.Errorf("checkpoint of commit %d: %w", number, err)
-	}
-	if err := syncDir(dir); err != nil {
+	if err := wholefile.Write(name, header(number, data), data); err != nil {
 		return fmt.Errorf("checkpoint of commit %d: %w", number, err)
 	}
 	return prune(dir, number)
@@ -62,29 +55,6 @@ func header(number int64, data []byte) []byte {
 	sum.Write(h)
 	sum.Write(data)
 	return sum.Sum(h)
-}
-
-func write(name string, parts ...[]byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
-	if err != nil {
-		return err
-	}
-	for _, p := range parts {
-		if _, err := f.Write(p); err != nil {
-			f.Close()
-			return err
-		}
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-// syncDir makes a rename in a directory survive a crash of the host.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // prune removes older files than the newest kept ones up to number, and unfinished files of an earlier process.
@@ -167,16 +137,25 @@ func Newest(dir string, skipped func(error)) (number int64, data []byte, err err
 	return -1, nil, nil
 }
 
-// Last is the number of the newest file of a directory, by the files' names alone; -1 if there is none.
-func Last(dir string) (number int64) {
+// Numbers are those of a directory's files, ascending, by the files' names alone.
+func Numbers(dir string) []int64 {
 	entries, _ := os.ReadDir(dir)
-	number = -1
+	var numbers []int64
 	for _, e := range entries {
-		if n, ok := parse(e.Name()); ok {
-			number = max(number, n)
+		if n, ok := parse(e.Name()); ok && n >= 0 {
+			numbers = append(numbers, n)
 		}
 	}
-	return number
+	slices.Sort(numbers)
+	return numbers
+}
+
+// Last is the last of Numbers; -1 if there is none.
+func Last(dir string) (number int64) {
+	if numbers := Numbers(dir); len(numbers) > 0 {
+		return numbers[len(numbers)-1]
+	}
+	return -1
 }
 
 // read reads one file. number is the one in the file's name.

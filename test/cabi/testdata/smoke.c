@@ -219,6 +219,62 @@ static void sparse_table(int rank, int size) {
   CHECK(strstr(gorovod_last_error(), "gorovod_pull or gorovod_push") != NULL);
 }
 
+/* A table that is saved, changed, and loaded. */
+static void table_files(int rank, int size) {
+  gorovod_table described = {.size = sizeof described, .name = "users", .dim = 2, .init = "zeros", .optimizer = "adagrad",
+                             .scale = -1, .rate = 1, .epsilon = -1, .initial_accumulator = -1, .beta1 = -1, .beta2 = -1,
+                             .beta = -1, .l1 = -1, .l2 = -1};
+  int64_t table, lookup, h, distinct, index[2], keys[] = {1 + rank, -5}, copied[16];
+  float gradients[4] = {1, 2, 1, 2}, rows[4], again[4], all[32], *to = rows;
+  const float *from = gradients;
+  CHECK(gorovod_table_create(&described, &table) == GOROVOD_OK && gorovod_table_pushes(table) == 0);
+  CHECK(gorovod_lookup(table, keys, 2, NULL, index, &distinct, &lookup) == GOROVOD_OK && distinct == 2);
+  CHECK(ended(gorovod_push(1, &lookup, &from, 0.5f, 0, &h), &h) == GOROVOD_OK);
+  CHECK(ended(gorovod_pull(1, &lookup, &to, 0, &h), &h) == GOROVOD_OK && rows[0] < 0);
+  int64_t process = getpid(); /* rank 0's is part of the directory's name */
+  gorovod_op op = make(GOROVOD_BROADCAST, "process", GOROVOD_INT64, 1, (int64_t[]){1}, &process, &process);
+  CHECK(gorovod_enqueue(&op, &h) == GOROVOD_OK && ended(GOROVOD_OK, &h) == GOROVOD_OK);
+  char directory[64], command[80];
+  snprintf(directory, sizeof directory, "/tmp/gorovod-smoke-%lld", (long long)process);
+  CHECK(gorovod_table_save(table, directory) == GOROVOD_OK);
+  CHECK(ended(gorovod_push(1, &lookup, &from, 0.5f, 0, &h), &h) == GOROVOD_OK && gorovod_table_pushes(table) == 2);
+  CHECK(gorovod_table_load(table, directory) == GOROVOD_OK && gorovod_table_pushes(table) == 1);
+  to = again;
+  CHECK(ended(gorovod_pull(1, &lookup, &to, 0, &h), &h) == GOROVOD_OK && memcmp(rows, again, sizeof rows) == 0);
+  gorovod_lookup_release(lookup);
+
+  /* This rank's rows: all of them, and in parts of one row. */
+  int32_t slot = 0;
+  int64_t mine = gorovod_table_copy(table, &slot, 16, copied, all);
+  CHECK(mine == gorovod_table_rows(table) && slot == GOROVOD_TABLE_SLOTS);
+  CHECK(gorovod_table_copy(table, &slot, 16, copied, all) == 0);
+  int64_t found = 0;
+  for (slot = 0; slot < GOROVOD_TABLE_SLOTS;) {
+    int32_t before = slot;
+    int64_t n = gorovod_table_copy(table, &slot, 1, copied, all);
+    CHECK(n >= 0 ? slot > before || n > 0 : slot == before);
+    found += n > 0 ? n : -n;
+    if (n < 0) slot++;
+  }
+  CHECK(found == mine);
+
+  /* Mistakes. */
+  CHECK(gorovod_table_load(table, "/tmp/no/such/directory") == GOROVOD_STORAGE_ERROR);
+  CHECK(strstr(gorovod_last_error(), "/tmp/no/such/directory has no save of a table") != NULL);
+  CHECK(gorovod_table_save(table, NULL) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_table_save(table, rank > 0 ? "/tmp/gorovod-smoke-other" : directory) ==
+        (size > 1 ? GOROVOD_PRECONDITION_ERROR : GOROVOD_OK));
+  CHECK(gorovod_table_commit(table, 0, 0) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(strstr(gorovod_last_error(), "set GOROVOD_CHECKPOINT_DIR to a directory") != NULL);
+  CHECK(gorovod_table_restore(table, 0, 0) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_table_save(table + 1, directory) == GOROVOD_INVALID_ARGUMENT && gorovod_table_pushes(table + 1) == -1);
+  CHECK(gorovod_table_load(table + 1, directory) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(gorovod_table_copy(table + 1, &slot, 0, NULL, NULL) == GOROVOD_TABLE_UNKNOWN);
+  CHECK(gorovod_table_copy(table, &slot, 1, NULL, NULL) == GOROVOD_TABLE_UNKNOWN);
+  snprintf(command, sizeof command, "rm -rf %s", directory);
+  if (rank == 0) CHECK(system(command) == 0);
+}
+
 /* The parts of the interface that are newer than its first version. */
 static void more_collectives(int rank, int size) {
   int64_t h, shape[2] = {2 * size + 1, 1};
@@ -294,6 +350,7 @@ static void more_collectives(int rank, int size) {
   CHECK(gorovod_send(size, 7, 0, in, 4, 100) == GOROVOD_INVALID_ARGUMENT);
 
   sparse_table(rank, size);
+  table_files(rank, size);
 
   /* Without names: the library numbers the operations of each kind. */
   op = make(GOROVOD_ALLREDUCE, NULL, GOROVOD_FLOAT32, 1, (int64_t[]){1}, in, in);
