@@ -162,6 +162,19 @@ def test_killed_at_a_sparse_table(phase, transport):
     assert code == 128 + signal.SIGKILL
 
 
+def test_killed_amid_a_save(tmp_path):
+    """The save before is whole, or the one that was about to be."""
+    job = Job(3, "sparse_table.py", PHASE="save", DIRECTORY=str(tmp_path / "users"))
+    code = job.finish()
+    for text in job.survivors({0, 2}):
+        assert "rank 1" in text and f"signal {signal.SIGKILL.value}" in text, text
+    assert code == 128 + signal.SIGKILL
+    job = Job(2, "sparse_table.py", PHASE="load", DIRECTORY=str(tmp_path / "users"))
+    assert job.finish() == 0, job.output()
+    loaded = job.events("LOADED")
+    assert set(loaded) == {0, 1} and {pushes for _, pushes in loaded.values()} in ({"0"}, {"3"}), job.output()
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_exception(victim):
     job = Job(2, "raises.py", VICTIM=str(victim), STEP="3")

@@ -357,7 +357,7 @@ def test_copies_share_the_table_and_pickles_do_not_exist():
     assert torch.equal(all_rows(other), all_rows(layer))
     with pytest.raises(TypeError, match="sparse table .* cannot be pickled"):
         pickle.dumps(layer)
-    assert layer.state_dict() == {} and "any, 2, name='embedding." in repr(layer)
+    assert "any, 2, name='embedding." in repr(layer)
 
 
 @pytest.mark.skipif("not hasattr(torch, 'compile')")

@@ -29,6 +29,7 @@ PRECONDITION_ERROR = 2
 ABORTED = 3
 INVALID_ARGUMENT = 4
 IN_PROGRESS = 5
+STORAGE_ERROR = 6
 
 # Element types.
 UINT8 = 0
@@ -183,6 +184,15 @@ _PROTOTYPES = {
     "gorovod_pull": (ctypes.c_int, [ctypes.c_int, _int64_p, _void_pp, ctypes.c_uint32, _int64_p]),
     "gorovod_push": (ctypes.c_int, [ctypes.c_int, _int64_p, _void_pp, ctypes.c_float, ctypes.c_uint32, _int64_p]),
     "gorovod_lookup_release": (None, [ctypes.c_int64]),
+    "gorovod_table_save": (ctypes.c_int, [ctypes.c_int64, ctypes.c_char_p]),
+    "gorovod_table_load": (ctypes.c_int, [ctypes.c_int64, ctypes.c_char_p]),
+    "gorovod_table_commit": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int64, ctypes.c_int]),
+    "gorovod_table_restore": (ctypes.c_int, [ctypes.c_int64, ctypes.c_int64, ctypes.c_int]),
+    "gorovod_table_pushes": (ctypes.c_int64, [ctypes.c_int64]),
+    "gorovod_table_copy": (
+        ctypes.c_int64,
+        [ctypes.c_int64, _int32_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p],
+    ),
     "gorovod_share": (ctypes.c_int64, [ctypes.c_int64, ctypes.c_int, ctypes.c_int]),
     "gorovod_share_begin": (ctypes.c_int64, [ctypes.c_int64, ctypes.c_int, ctypes.c_int]),
     "gorovod_digest": (None, [ctypes.c_void_p, ctypes.c_size_t, _uint64_p]),
@@ -247,9 +257,9 @@ def last_error() -> str:
 
 
 def error(status: int) -> Exception:
-    """This thread's last failure: ValueError if ``status`` says bad argument, else HorovodInternalError."""
+    """This thread's last failure: ValueError for a bad argument, OSError for a file, else HorovodInternalError."""
     reason = last_error() or f"operation failed with status {status}"
-    return ValueError(reason) if status == INVALID_ARGUMENT else HorovodInternalError(reason)
+    return {INVALID_ARGUMENT: ValueError, STORAGE_ERROR: OSError}.get(status, HorovodInternalError)(reason)
 
 
 def not_initialized() -> ValueError:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import ctypes
 import math
 import numbers
+import os
+import threading
 import weakref
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Iterator, Optional, Union
 
 from horovod.common import _arguments, _cells, _lib, _operations, basics
 
@@ -19,6 +21,9 @@ Rate = Union[float, Callable[[int], float]]
 
 _LOOKS = 32  # GOROVOD_LOOKS
 _UINT8 = 0  # GOROVOD_UINT8
+_MOST_COPIED = 64 << 20  # bytes of weights in a part of the rows, unless one slot has more
+_SLOTS = 4096  # GOROVOD_TABLE_SLOTS
+_UNKNOWN = -(1 << 63)  # GOROVOD_TABLE_UNKNOWN
 
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam", "ftrl")
 
@@ -70,6 +75,8 @@ LIMITS = {"admit_after": 2**32 - 1, "evict_idle": 2**32 - 1, "evict_keep": 2**32
 class Table:
     """A table of a process set. All members make it with equal arguments. Blocks until they have.
 
+    With ``elastic`` a state makes it in each world of an elastic job: see :mod:`horovod.common._committed_tables`.
+
     ``lr`` may be a function of the number of pushes so far. Changes of the attribute count from the next push on.
     Raises ValueError, TypeError, and HorovodInternalError if the ranks differ.
     """
@@ -84,10 +91,19 @@ class Table:
         seed: int,
         init: str,
         process_set: int,
+        elastic: bool = False,
         **options: Optional[float],
     ) -> None:
-        if _lib.load().gorovod_elastic() != _lib.NOT_ELASTIC:
+        waits = _lib.load().gorovod_elastic() != _lib.NOT_ELASTIC
+        if waits and not elastic:
             raise NotImplementedError("sparse tables are not possible in elastic jobs yet: rows would be lost")
+        if waits and process_set != 0:
+            raise NotImplementedError("in an elastic job a sparse table is one of all ranks: leave process_set out")
+        if waits and not _lib.load().gorovod_checkpoint_due(-1, 0):
+            raise ValueError(
+                f"in an elastic job commits save the rows of sparse table {name!r}, whose ranks may die: set "
+                "GOROVOD_CHECKPOINT_DIR to a directory that all hosts share"
+            )
         described = _Description(size=ctypes.sizeof(_Description), process_set=process_set)
         self.name, self.dim, self.num_embeddings = name, _integer(dim, "dim"), num_embeddings
         self.optimizer, self.pushes = _text(optimizer, "optimizer"), 0
@@ -105,13 +121,32 @@ class Table:
         assert not options, options
         self.lr: Rate = {"adam": 0.001}.get(optimizer, 0.01) if lr is None else lr
         described.rate = self.rate()
-        meet(name, process_set)
+        self._described, self.number = described, 0
+        self.world = 0  # how often the table has been made
+        self.kept = 0  # the pushes of the rows that are on a disk
+        if not waits:
+            self.attach()
+
+    @property
+    def attached(self) -> bool:
+        """Whether the table is in a world that has not ended, as far as this object knows."""
+        return self.number != 0
+
+    def attach(self) -> None:
+        """Make the table in this world, without rows. All members call it. Blocks until they have."""
+        meet(self.name, self._described.process_set)
         number = ctypes.c_int64()
-        status = _lib.load().gorovod_table_create(ctypes.byref(described), number)
+        status = _lib.load().gorovod_table_create(ctypes.byref(self._described), number)
         if status != _lib.OK:
             raise _lib.error(status)
         self.number = number.value
         _known[self.number] = self
+        self.world, self.pushes, self.kept = self.world + 1, 0, 0
+
+    def detach(self) -> None:
+        """The world has ended. The table has its pushes, and no rows."""
+        self.kept = self.pushed()
+        self.number = 0
 
     def rate(self) -> float:
         """The learning rate of the next push."""
@@ -126,11 +161,68 @@ class Table:
 
     def rows(self) -> int:
         """How many rows this rank has."""
-        return max(0, int(_lib.load().gorovod_table_rows(self.number)))
+        return max(0, int(_lib.load().gorovod_table_rows(self.number))) if self.number else 0
+
+    def pushed(self) -> int:
+        """How many pushes the table has had on this rank, those before its last load among them."""
+        return max(0, int(_lib.load().gorovod_table_pushes(self.number))) if self.number else self.kept
+
+    def save(self, directory: Any) -> None:
+        """Save the rows to a directory that all hosts share. All members call it between two pushes. Blocks.
+
+        Raises OSError, on all ranks, if a rank cannot write its file.
+        """
+        self._use_files(_lib.load().gorovod_table_save, _path(directory))
+
+    def load(self, directory: Any) -> None:
+        """Replace the rows by those of a save. All members call it while no pull or push is in progress. Blocks.
+
+        Raises ValueError for a save of another table, and OSError for a damaged one, on all ranks.
+        """
+        self._use_files(_lib.load().gorovod_table_load, _path(directory))
+        self.pushes = self.kept
+
+    def commit(self, commit: int, part: int) -> None:
+        """Save the rows for a commit, as :meth:`save`."""
+        self._use_files(_lib.load().gorovod_table_commit, commit, part)
+
+    def restore(self, commit: int, part: int) -> None:
+        """Replace the rows by those of :meth:`commit`, as :meth:`load`."""
+        self._use_files(_lib.load().gorovod_table_restore, commit, part)
+        self.pushes = self.kept
+
+    def _use_files(self, call: Callable[..., int], *arguments: Any) -> None:
+        _uninterrupted(call, self._attached_number(), *arguments)
+        self.kept = self.pushed()
+
+    def _attached_number(self) -> int:
+        if not self.number:
+            raise RuntimeError(
+                f"in an elastic job sparse table {self.name!r} belongs to a state: give its module to the TorchState, "
+                "and use it in the function that hvd.elastic.run calls"
+            )
+        return self.number
+
+    def copies(self, rows: int, make: Callable[[int], tuple[Any, int, int]]) -> Iterator[tuple[Any, int]]:
+        """Copies of this rank's rows, in parts of at most ``rows`` rows, or one slot.
+
+        ``make`` makes room for so many rows, and returns it with the addresses of the keys and the weights.
+        """
+        number = self._attached_number()
+        rows = min(rows, max(1, _MOST_COPIED // (4 * self.dim)))
+        slot, least = ctypes.c_int32(), rows
+        while slot.value < _SLOTS:
+            room, keys, weights = make(least)
+            n = int(_lib.load().gorovod_table_copy(number, slot, least, keys, weights))
+            if n == _UNKNOWN:
+                raise _lib.error(_lib.INVALID_ARGUMENT)
+            least = max(rows, -n)
+            if n > 0:
+                yield room, n
 
     def lookup(self, keys: int, count: int, index: int, padding: Optional[int] = None) -> Lookup:
         """The lookup of ``count`` int64 keys at an address. Their places among the distinct ones go to ``index``."""
-        return Lookup(self, self.number, keys, count, index, padding)
+        return Lookup(self, self._attached_number(), keys, count, index, padding)
 
     def __deepcopy__(self, memo: Any) -> Table:
         return self  # the rows are the engine's; a copy of a model uses the same
@@ -259,6 +351,30 @@ class Pending:
     def __del__(self) -> None:
         if self._handle and not self._released():  # for example after Ctrl-C
             _abandoned[:] = [other for other in _abandoned if not other._released()] + [self]
+
+
+def _uninterrupted(call: Callable[..., int], *arguments: Any) -> None:
+    """Make a call that blocks for long, in a thread of its own, so that Ctrl-C interrupts the wait for it."""
+    failed: list[Exception] = []
+
+    def run() -> None:
+        status = call(*arguments)
+        if status != _lib.OK:
+            failed.append(_lib.error(status))  # the reason belongs to this thread
+
+    thread = threading.Thread(target=run, name="horovod table file", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_lib.WAIT_SLICE_MS / 1000)
+    if failed:
+        raise failed[0]
+
+
+def _path(directory: Any) -> bytes:
+    path = os.fsencode(directory)
+    if not path or b"\0" in path:
+        raise ValueError(f"the directory of a sparse table cannot be named {directory!r}")
+    return path
 
 
 def _integer(value: Any, what: str) -> int:

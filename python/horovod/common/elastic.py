@@ -21,7 +21,9 @@ import sys
 from typing import Any, Callable, Iterable
 
 from horovod.common import _held, _lib
+from horovod.common._committed_tables import CommittedTables, StateWithRows
 from horovod.common._host_updates import HostUpdateResult, WorkerNotificationManager
+from horovod.common._tables import Table
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 notification_manager = WorkerNotificationManager()
@@ -65,6 +67,7 @@ class State:
         self._host_messages: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
         self._last_updated_timestamp = 0
         self._reset_callbacks: list[Callable[[], Any]] = []
+        self._rows = CommittedTables()
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
         """Also call these functions after each reset: to scale the learning rate by the new size, for example.
@@ -102,10 +105,13 @@ class State:
         Raises:
             HostsUpdatedInterrupt: on all ranks, if hosts have changed.
             HorovodInternalError: the job has failed. Nothing is saved if a GPU may not have done an operation.
-            OSError: on rank 0, if it cannot write its first commit into the directory.
+            OSError: on rank 0, if it cannot write its first commit into the directory. On all ranks, if the rows of a
+                sparse table cannot be saved: the last commit is on the disk then.
         """
         _lib.settle()
+        self._rows.commit(self._sparse_tables(), self._commits + 1)
         self.save()
+        self._rows.remember()
         self._commits += 1
         _lib.load().gorovod_elastic_committed(self._commits)
         self._write_checkpoint(final=False)
@@ -129,8 +135,10 @@ class State:
         previous, last, result = self._bcast_object((previous, last, int(result)))
         self._last_updated_timestamp = last
         if last > previous:
-            # If hosts have only left, every remaining rank has the state already.
-            raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
+            # If hosts have only left, every remaining rank has the state already, but for the rows of tables.
+            tables = self._sparse_tables()
+            self._rows.keep(tables, self._commits)
+            raise HostsUpdatedInterrupt(result == HostUpdateResult.removed and not tables)
 
     def _take_messages(self) -> list[tuple[int, int]]:
         messages = []
@@ -145,7 +153,9 @@ class State:
         numbered = _lib.load().gorovod_elastic() != _lib.NOT_ELASTIC or bool(_lib.load().gorovod_checkpoint_due(-1, 0))
         if self._commits < 0 and _lib.load().gorovod_checkpoint_due(0, 1):
             self._read_checkpoint()
+        self._rows.sync(self._sparse_tables(), self._bcast_object)
         self.sync()
+        self._rows.remember()
         if numbered:
             self._commits = self._bcast_object(self._commits)
             if self._commits >= 0:
@@ -160,6 +170,8 @@ class State:
                 f"{type(self).__name__} cannot be written to a disk: unset GOROVOD_CHECKPOINT_DIR, or use a state of "
                 "Horovod's, such as TorchState"
             )
+        if self._sparse_tables():
+            saved = StateWithRows(self._rows.saved, saved)
         _lib.save_checkpoint(self._commits, pickle.dumps(saved, protocol=4))
 
     def _read_checkpoint(self) -> None:
@@ -168,9 +180,22 @@ class State:
             return
         number, data = found
         # Unpickling runs code: the directory's permissions must keep others from writing there.
-        self._take_saved(pickle.loads(data))
+        saved = pickle.loads(data)
+        if isinstance(saved, StateWithRows):
+            self._rows.take(saved.rows)
+            saved = saved.state
+        self._take_saved(saved)
         self.restore()
         self._commits = number
+
+    def _sparse_tables(self) -> list[Table]:
+        """The sparse tables that belong to the state: the same on all ranks, in the same order."""
+        return []
+
+    def _roll_back(self) -> None:
+        """:meth:`restore`, and note which rows belong to that."""
+        self._rows.restore()
+        self.restore()
 
     def _saved(self) -> Any:
         """The state that :meth:`save` has remembered, to be pickled; None if the state cannot be written to a disk."""
@@ -309,7 +334,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                         state._synchronise()
                     return func(state, *args, **kwargs)
                 except HorovodInternalError as e:
-                    state.restore()
+                    state._roll_back()
                     setbacks.count(state, e)
                     skip_sync = False
                 except HostsUpdatedInterrupt as e:
@@ -318,6 +343,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                         _lib.load().gorovod_elastic_intact()
                 with notification_manager.paused():
                     _reset(state, reset)
+                    state._rows.detach(state._sparse_tables())
                     state.on_reset()
                 # If another rank is new, or joins because of an error, all ranks must synchronise.
                 skip_sync = skip_sync and not (_in_elastic_job() and _lib.load().gorovod_elastic_needs_sync())
@@ -350,7 +376,7 @@ def _reset(state: State, reset: Callable[[], Any]) -> None:
     except ValueError as e:
         if _lib.load().gorovod_elastic() != _lib.ELASTIC_ABANDONED:
             raise
-        state.restore()
+        state._roll_back()
         state._write_checkpoint(final=True)
         raise HorovodInternalError(f"{str(e).rstrip('.')}. This worker ends. {_where_kept(state)}") from None
 

@@ -15,6 +15,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._compiling import between_graphs, never_trace
 from horovod.torch._loss_scaling import Scaling
 from horovod.torch._submission import process_set_id
+from horovod.torch._table_saves import _Saved
 
 _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
@@ -37,9 +38,10 @@ class _Training:
     # several tables in different orders, so each lets the pushes of all begin before it waits for one.
     asking: list[_Training] = []
 
-    def __init__(self, table: _tables.Table, op: int, size: int, scaling: Scaling) -> None:
+    def __init__(self, table: _tables.Table, op: int, process_set: ProcessSet, scaling: Scaling) -> None:
         self.table, self.scaling = table, scaling
-        self.factor = 1.0 / size if op == Average else 1.0
+        self.world = table.world
+        self.average, self.process_set = op == Average, process_set
         self.expected = 0  # lookups whose gradients are to come
         self.came: list[tuple[_Use, torch.Tensor]] = []
         self.pull: Optional[_tables.Pending] = None  # in progress
@@ -71,8 +73,8 @@ class _Training:
             lookup, index = look_up(self.table, keys, None)
             gradients = torch.zeros(lookup.distinct, self.table.dim, dtype=torch.float32, device="cpu")
             gradients.index_add_(0, index, torch.cat([g[: use.lookup.distinct] for use, g in came]))
-        if self.factor != 1.0:
-            gradients = gradients * self.factor
+        if self.average:
+            gradients = gradients * (1.0 / (self.process_set.size() or 1))
         if self.scaling.active:
             gradients, question = self.scaling.unscale(gradients, len(self.scaled))
             self.scaled.append((lookup, gradients, question))
@@ -110,6 +112,8 @@ class _Training:
 
     def begin_pull(self) -> None:
         """Make ready for a pull. Gradients of a backward pass that has failed are forgotten."""
+        if self.world != self.table.world:  # what was in progress belongs to a world that has ended
+            self.world, self.pull, self.pushes, self.came, self.scaled = self.table.world, None, [], [], []
         if (self.came or self.scaled) and _backward_pass is not None and _backward_pass() < 0:
             self.came, self.scaled = [], []
         self.wait_for_pushes()
@@ -163,6 +167,7 @@ class _Pulled:
     def __init__(self, keys: torch.Tensor, table: _tables.Table, padding: Optional[int], trains: bool) -> None:
         self.keys, self.trains = keys, trains
         self.lookup, self.index = look_up(table, keys, padding)
+        self.world = table.world
         self.rows = torch.empty(
             self.lookup.distinct + (padding is not None), table.dim, dtype=torch.float32, device="cpu"
         )
@@ -171,7 +176,7 @@ class _Pulled:
         self.pending = self.lookup.pull(self.rows.data_ptr(), not trains, self.rows)
 
 
-class _Sharded(torch.nn.Module):
+class _Sharded(_Saved):
     """What the two modules share."""
 
     def __init__(
@@ -202,10 +207,10 @@ class _Sharded(torch.nn.Module):
         scaling = Scaling(scaler, name, process_set)
         self.dim, self.num_embeddings, self.padding_idx = dim, num_embeddings, padding_idx
         self._table = _tables.Table(
-            name, dim, num_embeddings, optimizer, lr, seed, init, number, scale=scale, **options
+            name, dim, num_embeddings, optimizer, lr, seed, init, number, elastic=True, scale=scale, **options
         )
-        self._training = _Training(self._table, op, process_set.size() or 1, scaling)
-        self._ahead: Optional[_Pulled] = None
+        self._training = _Training(self._table, op, process_set, scaling)
+        self._ahead = None
 
     @property
     def lr(self) -> _tables.Rate:
@@ -237,7 +242,7 @@ class _Sharded(torch.nn.Module):
             >>> layer(torch.tensor([7, -1])).shape
             torch.Size([2, 4])
         """
-        if self._ahead is not None:
+        if self._prefetched() is not None:
             raise ValueError("prefetch was called already; call forward with its keys first")
         self._ahead = self._ask(self._keys(input))
         self._training.pull = self._ahead.pending
@@ -250,13 +255,14 @@ class _Sharded(torch.nn.Module):
         return input.detach().reshape(-1).to("cpu", torch.int64).contiguous()
 
     def _ask(self, keys: torch.Tensor) -> _Pulled:
+        self._check_rows()
         self._training.begin_pull()
         return _Pulled(keys, self._table, self.padding_idx, self.training and torch.is_grad_enabled())
 
     def _pull(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
         """The rows of the distinct keys, the place of each key's row, in the shape of ``input``, and the padding's."""
         keys = self._keys(input)
-        pulled, self._ahead = self._ahead, None
+        pulled, self._ahead = self._prefetched(), None
         if pulled is None:
             pulled = self._ask(keys)
         elif not torch.equal(pulled.keys, keys):
@@ -308,7 +314,10 @@ class ShardedEmbedding(_Sharded):
     All ranks of ``process_set`` make the module with equal arguments, and call forward and backward equally often. The
     rows that a rank has never asked for come into being at their first use in training, with numbers that depend on
     ``seed``, ``name`` and the key alone. In ``eval()``, and without gradients, a new key reads as such a row, which is
-    not made. With as many ranks, each run has the same bits. ``state_dict`` has no rows.
+    not made. With as many ranks, each run has the same bits.
+
+    :meth:`save` and :meth:`load` keep the rows in a directory. ``state_dict`` has none of them: it has their number of
+    pushes, warns if these are not saved, and a table whose rows are missing after ``load_state_dict`` says so.
 
     Args:
         dim: the numbers of a row.
@@ -334,7 +343,7 @@ class ShardedEmbedding(_Sharded):
     Raises:
         ValueError, TypeError: arguments are bad.
         HorovodInternalError: another rank has other arguments: the text names them.
-        NotImplementedError: the job is elastic.
+        NotImplementedError: the job is elastic, and ``process_set`` is not that of all ranks.
 
     Example:
         >>> layer = hvd.ShardedEmbedding(2, optimizer="sgd", lr=1.0, init="zeros")
@@ -404,7 +413,7 @@ class ShardedEmbeddingBag(_Sharded):
     Raises:
         ValueError, TypeError: arguments are bad.
         HorovodInternalError: another rank has other arguments: the text names them.
-        NotImplementedError: the job is elastic.
+        NotImplementedError: the job is elastic, and ``process_set`` is not that of all ranks.
 
     Example:
         >>> layer = hvd.ShardedEmbeddingBag(3, mode="mean", init="zeros")

@@ -1,4 +1,7 @@
-"""Rank 1 kills itself before a pull, before a push, or amid them (PHASE), when the table has some rows."""
+"""Rank 1 kills itself before a pull, before a push, amid them, or amid a save (PHASE), when the table has some rows.
+
+With PHASE=load, a job looks at what is left in DIRECTORY.
+"""
 
 import os
 import signal
@@ -28,7 +31,14 @@ def die_soon():
     die()
 
 
-threading.Thread(target=die_soon, daemon=True).start()
+if phase == "load":
+    layer.load(os.environ["DIRECTORY"])
+    print(f"LOADED {layer.local_rows()} {layer._table.pushes}")
+    sys.exit()
+if phase == "save":
+    layer.save(os.environ["DIRECTORY"])
+if hvd.rank() == 1:
+    threading.Thread(target=die_soon, daemon=True).start()
 try:
     for step in range(100_000):
         here = hvd.rank() == 1 and step == 3
@@ -39,6 +49,9 @@ try:
         rows = layer(torch.randint(1 << 40, (20_000,), generator=generator))
         if here and phase == "push":
             die()
+        while phase == "save" and step == 3:
+            reached.set()
+            layer.save(os.environ["DIRECTORY"])
         rows.sum().backward()
 except hvd.HorovodInternalError as e:
     print(f"SURVIVED {time.time()} {e}", flush=True)

@@ -9,7 +9,9 @@ from typing import Any, Optional
 import torch
 
 from horovod.common import _lib
+from horovod.common._tables import Table
 from horovod.common.elastic import ObjectState
+from horovod.torch._table_saves import _Saved
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from horovod.torch.mpi_ops import rank
@@ -212,6 +214,29 @@ def _without_methods(state: Any) -> Any:
     return state
 
 
+class TablesHandler(StateHandler):
+    """Handles a list of modules with sparse tables, whose rows the state saves. The list itself has nothing to save.
+
+    Args:
+        value: the list.
+
+    Example:
+        >>> from horovod.torch.elastic.state import TablesHandler
+        >>> TablesHandler([hvd.ShardedEmbedding(2)]).sync()
+    """
+
+    _saved = None
+
+    def save(self) -> None:
+        """Nothing."""
+
+    def restore(self) -> None:
+        """Nothing."""
+
+    def sync(self) -> None:
+        """Nothing."""
+
+
 _handler_registry: list[tuple[type, type[StateHandler]]] = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
@@ -249,6 +274,8 @@ def set_handler_registry(registry: list[tuple[type, type[StateHandler]]]) -> Non
 
 
 def _handler_of(value: Any) -> Optional[StateHandler]:
+    if isinstance(value, (list, tuple)) and value and all(isinstance(one, _Saved) for one in value):
+        return TablesHandler(value)
     if isinstance(value, torch.nn.Module) and hasattr(value, "metric_state") and hasattr(value, "persistent"):
         value.persistent(True)  # a metric of torchmetrics: without this its state_dict is empty
         return StatefulHandler(value)
@@ -270,6 +297,7 @@ class TorchState(ObjectState):
             ``load_state_dict``, such as a learning rate scheduler or a ``GradScaler``, are handled like ``model`` and
             ``optimizer``: their state is copied at :meth:`save`, and the objects stay the same. Others are plain
             picklable objects, such as the numbers of epoch and batch; of these the object itself is saved, not a copy.
+            A commit also saves the rows of each sparse table of these modules, or of a list of them (``tables=[...]``).
 
     Raises:
         TypeError: a plain value holds an optimizer or a module, such as a list of models; or ``model`` or ``optimizer``
@@ -337,6 +365,16 @@ class TorchState(ObjectState):
             "Pass each model, optimizer and scheduler by a keyword of its own; give a class of your own state_dict and "
             "load_state_dict, or a handler: horovod.torch.elastic.state.set_handler_registry"
         )
+
+    def _sparse_tables(self) -> list[Table]:
+        tables = {}  # a table may belong to several modules
+        for handler in self._handlers.values():
+            values = handler.value if isinstance(handler, TablesHandler) else [handler.value]
+            for value in values:
+                for module in value.modules() if isinstance(value, torch.nn.Module) else ():
+                    if isinstance(module, _Saved):
+                        tables[module._table.name] = module._table
+        return list(tables.values())
 
     def save(self) -> None:
         """Remember copies of the values with handlers, and the plain values themselves.
