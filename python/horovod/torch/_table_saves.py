@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Iterator, Optional, Union
+from typing import Any, Iterator, Optional, Union
 
 import torch
 
 from horovod.common import _tables
-
-if TYPE_CHECKING:
-    from horovod.torch._sharded_embedding import _Pulled, _Training
 
 
 class _Saved(torch.nn.Module):
@@ -19,8 +16,8 @@ class _Saved(torch.nn.Module):
 
     dim: int
     _table: _tables.Table
-    _training: _Training
-    _ahead: Optional[_Pulled]  # what prefetch has asked for
+    _training: Any  # how the table is trained
+    _ahead: Any  # what prefetch has asked for; None: nothing
     _expected: Optional[int] = None  # the pushes of the state_dict that was loaded last
 
     def save(self, path: Union[str, os.PathLike[str]]) -> None:
@@ -160,7 +157,7 @@ class _Saved(torch.nn.Module):
         """
         self._expected = int(state)
 
-    def _prefetched(self) -> Optional[_Pulled]:
+    def _prefetched(self) -> Any:
         if self._ahead is not None and self._ahead.world != self._table.world:
             self._ahead = None  # it was asked for in a world that has ended
         return self._ahead
