@@ -11,8 +11,8 @@ import (
 	"github.com/gorovod/gorovod/internal/core/negotiate"
 )
 
-// saying is what a member says in a gather.
-type saying[T any] struct {
+// contribution is what one member gives to a gather.
+type contribution[T any] struct {
 	Member int
 	Says   T
 }
@@ -21,7 +21,7 @@ type saying[T any] struct {
 // is an error on all members if one of them has joined.
 func gather[T any](l *lane, name string, own T) ([]T, *Error) {
 	name = name[:min(len(name), negotiate.MaxName)]
-	p, err := json.Marshal(saying[T]{l.rank, own})
+	p, err := json.Marshal(contribution[T]{l.rank, own})
 	if err != nil {
 		return nil, errorf(InvalidArgument, "%s: %v.", name, err)
 	}
@@ -44,7 +44,7 @@ func gather[T any](l *lane, name string, own T) ([]T, *Error) {
 	said := make([]T, len(l.members))
 	from := json.NewDecoder(bytes.NewReader(all))
 	for m := range said {
-		var next saying[T]
+		var next contribution[T]
 		switch err := from.Decode(&next); {
 		case err == io.EOF || err == nil && next.Member > m && next.Member < len(l.members):
 			return nil, errorf(PreconditionError, "%s: %s has joined, and has nothing to say.", name,

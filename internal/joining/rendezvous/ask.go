@@ -92,7 +92,7 @@ func (s *Session) hear(m message) bool {
 		}
 		for spans := m.Spans; len(spans) > 1; spans = spans[2:] {
 			for r := max(0, spans[0]); r <= min(spans[1], s.o.Size-1); r++ {
-				s.heardOf(r, m.Value)
+				s.noteAnswer(r, m.Value)
 			}
 		}
 	case typeAnswered:
@@ -109,8 +109,8 @@ func (s *Session) hear(m message) bool {
 	return true
 }
 
-// heardOf notes a rank's answer to the open Asks that it is for. The caller holds s.mu.
-func (s *Session) heardOf(rank int, answer []byte) {
+// noteAnswer notes a rank's answer to the open Asks that it is for. The caller holds s.mu.
+func (s *Session) noteAnswer(rank int, answer []byte) {
 	for _, q := range s.open {
 		if q.use <= s.asking && q.answers[rank] == nil {
 			q.answers[rank] = answer

@@ -29,11 +29,11 @@ type survey struct {
 	awaiting map[*peer]struct{} // members that have not answered
 	ready    []*peer            // members that have answered; the asker has not got their answers
 	gathers  bool               // it waits for further answers
-	due      []*given           // to pass on now
+	due      []*sharedAnswer    // to pass on now
 }
 
-// given is an answer, and the ranks that have given it, ascending.
-type given struct {
+// sharedAnswer is an answer, and the ranks that have given it, ascending.
+type sharedAnswer struct {
 	value []byte
 	ranks []int
 }
@@ -86,14 +86,14 @@ func (s *Server) gather(p *peer) {
 // pass makes the ready answers due, equal ones together. A member that has gone since has no answer any more.
 func (v *survey) pass() {
 	slices.SortFunc(v.ready, func(a, b *peer) int { return a.Rank - b.Rank })
-	equal := map[string]*given{}
+	equal := map[string]*sharedAnswer{}
 	for _, q := range v.ready {
 		if q.answer == nil {
 			continue
 		}
 		a := equal[string(q.answer)]
 		if a == nil {
-			a = &given{value: q.answer}
+			a = &sharedAnswer{value: q.answer}
 			equal[string(q.answer)] = a
 			v.due = append(v.due, a)
 		}
@@ -103,7 +103,7 @@ func (v *survey) pass() {
 }
 
 // frame is what an asker gets.
-func (a *given) frame() []byte {
+func (a *sharedAnswer) frame() []byte {
 	m := message{Type: typeAnswer, Value: a.value}
 	for i, r := range a.ranks {
 		if i == 0 || a.ranks[i-1] != r-1 {
@@ -114,7 +114,7 @@ func (a *given) frame() []byte {
 	frame, err := encode(m)
 	if err != nil { // too many ranks for one frame, with gaps between them
 		n := len(a.ranks) / 2
-		return append((&given{a.value, a.ranks[:n]}).frame(), (&given{a.value, a.ranks[n:]}).frame()...)
+		return append((&sharedAnswer{a.value, a.ranks[:n]}).frame(), (&sharedAnswer{a.value, a.ranks[n:]}).frame()...)
 	}
 	return frame
 }

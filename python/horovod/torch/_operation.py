@@ -34,7 +34,7 @@ class Operation(_operations.Operation):
 
     def failure(self) -> Exception:
         """The error of the operation, with the caller's or the engine's name for it."""
-        return self.failure_about(_given_name(self))
+        return self.failure_about(_name_by_caller(self))
 
     def failure_about(self, name: Optional[str]) -> Exception:
         """The same, about ``name``."""
@@ -90,7 +90,7 @@ class PlainGroup(Group):
     __slots__ = ()
 
 
-def _given_name(operation: Operation) -> Optional[str]:
+def _name_by_caller(operation: Operation) -> Optional[str]:
     """The caller's name of the operation, if there is one."""
     return None if operation.name is None else operation.name.decode(errors="replace").partition(".")[2]
 
@@ -113,7 +113,7 @@ def follow(operation: Operation) -> bool:
     """
     input, _, copies, storage, address = operation.keeps
     if storage is not None and (input if copies is None else copies.source).data_ptr() != address:
-        check_unmoved(storage, address, _given_name(operation))
+        check_unmoved(storage, address, _name_by_caller(operation))
     on_device = type(copies) is OnDevice
     if on_device:
         copies.follow(operation)
