@@ -6,6 +6,7 @@ import (
 	"github.com/gorovod/gorovod/internal/base/operation"
 	"github.com/gorovod/gorovod/internal/core/collective"
 	"github.com/gorovod/gorovod/internal/core/negotiate"
+	"github.com/gorovod/gorovod/internal/observe/timeline"
 )
 
 // Activities of the timeline besides those of operation.Descriptor, as Horovod names them.
@@ -108,7 +109,8 @@ func (l *lane) traceBatch() {
 	t.CycleStart()
 	for i, r := range l.responses {
 		if r.Type.Describe().Role != operation.Step {
-			t.NegotiateEnd(r.Name, l.id, l.sequences[i])
+			t.NegotiateEnd(r.Name, timeline.Agreement{Set: l.id, Order: l.sequences[i],
+				Ahead: l.early.some && l.early.results[i] != nil})
 		}
 	}
 }

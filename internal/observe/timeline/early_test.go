@@ -22,7 +22,7 @@ func TestAllEarlyRanksAreMarked(t *testing.T) {
 		tl.RankReady("x", rank)
 	}
 	tl.OpEnd("x", 7, nil)
-	tl.NegotiateEnd("x", 0, 7)
+	tl.NegotiateEnd("x", Agreement{Order: 7})
 	if err := tl.Stop(); err != nil {
 		t.Fatal(err)
 	}

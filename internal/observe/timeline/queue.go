@@ -33,8 +33,9 @@ type event struct {
 	name  string
 	text  string // the operation or the activity
 	kind  kind
-	rank  int32  // of rankReady and submitted; the process set of negotiateEnd
-	order uint64 // of negotiateEnd
+	rank  int32 // of rankReady and submitted; the process set of negotiateEnd
+	ahead bool  // of negotiateEnd, as order
+	order uint64
 	dtype tensor.DType
 	ndim  uint8 // of the shape; dims holds at most the first maxDims
 	dims  [maxDims]int64

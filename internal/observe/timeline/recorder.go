@@ -291,6 +291,9 @@ func (r *recorder) endNegotiation(t *track, e *event) {
 	r.buf = strconv.AppendInt(r.buf, int64(e.rank), 10)
 	r.buf = append(r.buf, `,"order":`...)
 	r.buf = strconv.AppendUint(r.buf, e.order, 10)
+	if e.ahead {
+		r.buf = append(r.buf, `,"ahead":1`...)
+	}
 	r.write(`}}`)
 }
 

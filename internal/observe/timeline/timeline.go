@@ -212,11 +212,19 @@ func (t *Timeline) Submitted(name string, setRank int) {
 	}
 }
 
-// NegotiateEnd says that all members are ready, or that the tensor was refused. order is the operation's place in the
-// order of its process set, the same on all members.
-func (t *Timeline) NegotiateEnd(name string, set int, order uint64) {
+// Agreement says on what the members of a process set have agreed.
+type Agreement struct {
+	Set   int
+	Order uint64 // the operation's place in the order of the set, the same on all members
+	// Ahead: the members' data came with their announcements, and the result with the agreement. Then an operation may
+	// end on one member before it begins on another.
+	Ahead bool
+}
+
+// NegotiateEnd says that all members are ready, or that the tensor was refused.
+func (t *Timeline) NegotiateEnd(name string, a Agreement) {
 	if tr := t.current.Load(); tr != nil {
-		tr.putAgreed(name, set, order)
+		tr.putAgreed(name, a)
 	}
 }
 

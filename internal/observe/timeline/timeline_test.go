@@ -144,7 +144,7 @@ func recordSmallJob(tl *Timeline) {
 	tl.NegotiateStart(a, "ALLREDUCE")
 	tl.RankReady(a, 0)
 	tl.RankReady(a, 11)
-	tl.NegotiateEnd(a, 0, 7)
+	tl.NegotiateEnd(a, Agreement{Order: 7})
 	tl.CycleStart()
 	tl.OpStart(a, "ALLREDUCE")
 	tl.ActivityStart(a, MemcpyInFusionBuffer)
@@ -195,14 +195,14 @@ func TestFileOfARank(t *testing.T) {
 	tl.RankReady("x", 0) // from a coordinator, which has submitted or will submit
 	tl.RankReady("x", 1)
 	tl.Submitted("x", 0)
-	tl.NegotiateEnd("x", 5, 1<<40)
+	tl.NegotiateEnd("x", Agreement{Set: 5, Order: 1 << 40})
 	tl.OpStart("x", "ALLREDUCE")
 	tl.NegotiateStart("x", "ALLREDUCE") // another rank is ahead
 	tl.RankReady("x", 0)
 	tl.RankReady("x", 2)
 	tl.OpEnd("x", tensor.Float32, nil)
 	tl.Submitted("x", 0)
-	tl.NegotiateEnd("x", 5, 1<<40+1)
+	tl.NegotiateEnd("x", Agreement{Set: 5, Order: 1<<40 + 1, Ahead: true})
 	if err := tl.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -219,10 +219,10 @@ func TestFileOfARank(t *testing.T) {
 		case r["ph"] == "X":
 			told = append(told, fmt.Sprint(r["name"], args["own"]))
 		case r["ph"] == "E" && args["order"] != nil:
-			told = append(told, fmt.Sprint(args["set"], " ", int64(args["order"].(float64))))
+			told = append(told, fmt.Sprint(args["set"], " ", int64(args["order"].(float64)), args["ahead"]))
 		}
 	}
-	if want := "[1<nil> 01 5 1099511627776 2<nil> 01 5 1099511627777]"; fmt.Sprint(told) != want {
+	if want := "[1<nil> 01 5 1099511627776 <nil> 2<nil> 01 5 1099511627777 1]"; fmt.Sprint(told) != want {
 		t.Errorf("it tells %v, want %s", told, want)
 	}
 	tl.Identify(nil)
@@ -456,7 +456,7 @@ func operation(tl *Timeline, name string) {
 	tl.NegotiateStart(name, "ALLREDUCE")
 	tl.RankReady(name, 0)
 	tl.RankReady(name, 1)
-	tl.NegotiateEnd(name, 0, 7)
+	tl.NegotiateEnd(name, Agreement{Order: 7})
 	tl.CycleStart()
 	tl.OpStart(name, "ALLREDUCE")
 	tl.ActivityStart(name, GlooAllreduce)

@@ -88,14 +88,15 @@ func (tr *trace) put(k kind, name, text string, rank int) {
 }
 
 // putAgreed is put for negotiateEnd.
-func (tr *trace) putAgreed(name string, set int, order uint64) {
+func (tr *trace) putAgreed(name string, a Agreement) {
 	at := int64(time.Since(tr.began))
 	c, pos := tr.queue.claim(negotiateEnd)
 	if c == nil {
 		tr.dropped.Add(1)
 		return
 	}
-	c.at, c.kind, c.name, c.rank, c.order = at, negotiateEnd, name, int32(set), order
+	c.at, c.kind, c.name = at, negotiateEnd, name
+	c.rank, c.order, c.ahead = int32(a.Set), a.Order, a.Ahead
 	c.publish(pos)
 	tr.rouse()
 }

@@ -9,7 +9,7 @@ import (
 // Two facts bound how far a rank's clock is from the reference's, and need no exchange of messages:
 //
 //   - no rank hears that all have come to an operation before each has come to it
-//   - no rank ends a sum before each has begun it
+//   - no rank ends a sum before each has begun it, unless the ranks' data came with their announcements
 //
 // So two operations give bounds: if one comes first on one rank's clock, and second on the other's, it bounds the
 // offset from one side. Operations to which now one rank and now the other came first bound it from both sides, and the

@@ -12,6 +12,7 @@ import (
 type operation struct {
 	order     uint64 // its place in the order of its process set
 	track     int    // the tensor, by the file's own numbers
+	ahead     bool   // its result came with the agreement
 	came      int64  // when this rank submitted the tensor
 	agreed    int64  // when this rank heard that all ranks have submitted
 	began     int64  // when the execution began
@@ -165,7 +166,7 @@ func (r *reader) phase(rec *record, at int64) {
 			p.negotiating, p.came, p.op = true, 0, nil
 		case p.depth == 1 && p.op != nil:
 			p.op.began = at
-			p.op.symmetric = rec.Name == "ALLREDUCE" || rec.Name == "ADASUM"
+			p.op.symmetric = !p.op.ahead && (rec.Name == "ALLREDUCE" || rec.Name == "ADASUM")
 		}
 	case "X":
 		var args struct{ Own int }
@@ -190,11 +191,12 @@ func (r *reader) agreed(p *phase, rec *record, at int64) {
 	var args struct {
 		Set   int
 		Order uint64
+		Ahead int
 	}
 	if json.Unmarshal(rec.Args, &args) != nil || args.Order == 0 {
 		return
 	}
-	p.op = &operation{order: args.Order, track: rec.PID, came: p.came, agreed: at}
+	p.op = &operation{order: args.Order, track: rec.PID, ahead: args.Ahead == 1, came: p.came, agreed: at}
 	r.queues[args.Set] = append(r.queues[args.Set], p.op)
 	if len(r.queues[args.Set])%1024 == 0 {
 		r.spill(args.Set, false)

@@ -30,6 +30,8 @@ type job struct {
 	clock func(rank int, at int64) int64
 	// late is the rank that comes 10 ms after the others.
 	late func(op int) int
+	// ahead: data travels with announcements, so a rank may begin 5 ms later than another ends.
+	ahead bool
 }
 
 const start = int64(1_800_000_000_000_000) // µs since 1970
@@ -58,7 +60,12 @@ func (j *job) write(t *testing.T, path string, rank int) {
 		ts := func(at int64) int64 { return j.clock(rank, at) - began }
 		fmt.Fprintf(w, ",\n"+`{"ph":"B","name":"NEGOTIATE_ALLREDUCE","ts":%d,"pid":1}`, ts(came))
 		fmt.Fprintf(w, ",\n"+`{"ph":"X","name":"%d","ts":%d,"pid":1,"dur":0,"args":{"own":1}}`, rank, ts(came))
-		fmt.Fprintf(w, ",\n"+`{"ph":"E","ts":%d,"pid":1,"args":{"set":0,"order":%d}}`, ts(agreed), op+1)
+		told := ""
+		if j.ahead {
+			agreed += int64(rank) * 5_000
+			told = `,"ahead":1`
+		}
+		fmt.Fprintf(w, ",\n"+`{"ph":"E","ts":%d,"pid":1,"args":{"set":0,"order":%d%s}}`, ts(agreed), op+1, told)
 		fmt.Fprintf(w, ",\n"+`{"ph":"B","name":"ALLREDUCE","ts":%d,"pid":1}`, ts(agreed+10))
 		fmt.Fprintf(w, ",\n"+`{"ph":"E","ts":%d,"pid":1,"args":{"dtype":"float32"}}`, ts(agreed+510))
 	}
@@ -104,6 +111,18 @@ func TestOffsetsAreWithinTheirErrors(t *testing.T) {
 	}
 	if late := rep.Ranks[1]; late.Last != 100 || rep.Arrows != 200 || rep.Undecided != 0 || late.Caused < 190*10_000 {
 		t.Errorf("%+v, %d arrows, %d undecided", late, rep.Arrows, rep.Undecided)
+	}
+}
+
+// A sum whose data came with the announcements says nothing by its end.
+func TestDataThatTravelsAhead(t *testing.T) {
+	j := small()
+	j.ahead = true
+	j.late = func(op int) int { return op % j.size }
+	for i, r := range merged(t, j.files(t)...).Ranks {
+		if c := r.Clock; math.Abs(c.Offset) > c.Error || i > 0 && c.Basis != Bounds || c.Drift != 0 {
+			t.Errorf("rank %d: %v, want 0", i, c)
+		}
 	}
 }
 
