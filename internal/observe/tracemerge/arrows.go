@@ -113,7 +113,7 @@ func (rep *Report) arrowsOf(world []*Rank, ops []*operation, whole bool, min flo
 		world[last].Caused += waited.add(world[i], world[last], since, came)
 		began := world[i].Clock.at(o.began)
 		if o.began == 0 || began < came {
-			continue // its file ends before, or the clocks' error exceeds the wait
+			continue // its file ends before, or the clocks' error exceeds the time that the operation took to begin
 		}
 		rep.Arrows++
 		draw(arrow{from: world[last], to: world[i], fromTrack: ops[last].track, toTrack: o.track, came: came,
