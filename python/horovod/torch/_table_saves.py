@@ -130,8 +130,8 @@ class _Saved(torch.nn.Module):
             An int64 tensor of one number.
 
         Example:
-            >>> hvd.ShardedEmbedding(4).state_dict()
-            OrderedDict([('_extra_state', tensor([0]))])
+            >>> dict(hvd.ShardedEmbedding(4).state_dict())
+            {'_extra_state': tensor([0])}
         """
         pushed = self._table.pushed()
         if pushed != self._table.kept:
