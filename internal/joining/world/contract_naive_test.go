@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/gorovod/gorovod/internal/base/tensor"
 )
@@ -155,8 +156,23 @@ func intAt(b []byte, dt tensor.DType, i int) int64 {
 	return int64(binary.NativeEndian.Uint64(b[8*i:]))
 }
 
-// naiveReduce is post × (1/size if Average) × Σ pre × x.
+// naiveReduce is post × (1/size if Average) × Σ pre × x. Nobody may write to it: large ones are computed once.
 func naiveReduce(dt tensor.DType, op tensor.ReduceOp, ins [][]byte, pre, post float64) []byte {
+	if len(ins[0]) < large*dt.Size() {
+		return naivelyReduced(dt, op, ins, pre, post)
+	}
+	key := fmt.Sprint(dt, op, pre, post)
+	for _, in := range ins {
+		key += fmt.Sprintf(" %p", in) // of draw, which remembers it
+	}
+	b, ok := reductions.Load(key)
+	if !ok {
+		b, _ = reductions.LoadOrStore(key, naivelyReduced(dt, op, ins, pre, post))
+	}
+	return b.([]byte)
+}
+
+func naivelyReduced(dt tensor.DType, op tensor.ReduceOp, ins [][]byte, pre, post float64) []byte {
 	if op == tensor.Average {
 		post /= float64(len(ins))
 	}
@@ -291,8 +307,30 @@ const (
 	rough               // floats whose sums are rounded; integers as in exact
 )
 
-// draw makes the contribution of a rank: n elements that differ by rank and index.
+// draw makes the contribution of a rank: n elements that differ by rank and index. Nobody may write to it: large ones
+// are made once.
 func draw(dt tensor.DType, op tensor.ReduceOp, kind data, rank, n int) []byte {
+	if n < large {
+		return drawn(dt, op, kind, rank, n)
+	}
+	if op != tensor.Product {
+		op = tensor.Sum
+	}
+	key := fmt.Sprint(dt, op, kind, rank, n)
+	b, ok := draws.Load(key)
+	if !ok {
+		b, _ = draws.LoadOrStore(key, drawn(dt, op, kind, rank, n))
+	}
+	return b.([]byte)
+}
+
+// large is how many elements are worth remembering.
+const large = 1000
+
+var draws, reductions sync.Map // of []byte by what has made it
+
+// drawn makes what draw remembers. Of op only Product matters.
+func drawn(dt tensor.DType, op tensor.ReduceOp, kind data, rank, n int) []byte {
 	b := make([]byte, 0, n*dt.Size())
 	for i := range n {
 		h := uint64(i*7+rank*13+i*rank)*0x9e3779b97f4a7c15 + uint64(rank)
