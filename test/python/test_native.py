@@ -118,6 +118,32 @@ def test_results_whose_size_only_the_engine_knows(dtype, only_compiled):
     assert mpi_ops._handle_map == {}
 
 
+class EndsMeanwhile:
+    """The extension. The first call of take comes before the operation's end, and returns after it."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __getattr__(self, function):
+        return getattr(native, function)
+
+    def take(self, handle, waits):
+        self.calls += 1
+        if self.calls > 1:
+            return native.take(handle, waits)
+        while not hvd.poll(handle):
+            pass
+        return None
+
+
+@pytest.mark.parametrize("call", [hvd.allreduce_async_, hvd.allgather_async, hvd.alltoall_async])
+def test_operations_that_end_while_synchronize_begins(call, only_compiled, monkeypatch):
+    monkeypatch.setattr(_submission, "native", EndsMeanwhile())
+    x = torch.full((hvd.size(),), 2.0)
+    assert hvd.synchronize(call(x)) is not None
+    assert _submission.native.calls == 2 and mpi_ops._handle_map == {}
+
+
 def test_large_results():
     x = torch.full((1 << 16,), float(hvd.rank()))
     for call in (hvd.allgather, lambda x: hvd.synchronize(hvd.allgather_async(x))):

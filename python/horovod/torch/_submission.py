@@ -451,10 +451,10 @@ def synchronize(handle: int) -> Any:
             with _taking:
                 operation.waiting -= 1
             raise
-        if native is not None:
-            result = native.take(handle, True)
-            if result is not None:
-                return result
+    if native is not None:  # also if it has ended since the first call of take
+        result = native.take(handle, waited)
+        if result is not None:
+            return result
     with _taking:
         operation.waiting -= waited
         if _handle_map.get(handle) is operation:
