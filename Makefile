@@ -185,7 +185,7 @@ test-tensorflow: build ## the TensorFlow tests on 2 ranks, Keras and training wi
 	for python in $$(tail -n +2 build/tensorflows); do \
 	  $(say-tensorflow); \
 	  $$python scripts/python_tests.py --ranks 2 --together --logs $(tensorflow-logs) test/tensorflow/test_keras*.py test/tensorflow/test_tensorflow_training.py; \
-	  $$python scripts/python_tests.py --smoke --logs $(tensorflow-logs)-smoke test/tensorflow/test_tensorflow_{ops,tables}.py; \
+	  $$python scripts/python_tests.py --smoke --logs $(tensorflow-logs)-smoke test/tensorflow/test_tensorflow_{ops,tables,table_saves}.py; \
 	done
 
 tensorflow-logs = build/test-logs-$$(basename $${python%/bin/python})

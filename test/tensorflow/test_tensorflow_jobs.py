@@ -18,12 +18,12 @@ LONGEST_S = 200
 pytestmark = pytest.mark.longest(2 * LONGEST_S)
 
 
-def start(ranks, program, *options, **env):
+def start(ranks, program, *options, python=sys.executable, **env):
     """The exit status and the output of a job, or of one process without horovodrun if ``ranks`` is None.
 
-    ranks: their number, after which there may be options of horovodrun.
+    ranks: their number, after which there may be options of horovodrun. python: what runs the program.
     """
-    command = [sys.executable, str(program), *map(str, options)]
+    command = [python, str(program), *map(str, options)]
     if ranks is not None:
         command = [HOROVODRUN, "-np", *str(ranks).split(), *command]
     process = subprocess.Popen(
@@ -38,8 +38,8 @@ def start(ranks, program, *options, **env):
     return process.returncode, output
 
 
-def run(ranks, program, *options, **env):
-    status, output = start(ranks, program, *options, **env)
+def run(ranks, program, *options, **how):
+    status, output = start(ranks, program, *options, **how)
     assert status == 0, output[-5000:]
     return output
 
@@ -125,6 +125,17 @@ def test_program_of_sparse_tables(tmp_path):
     for rank in range(2):
         line = f"[{rank}]<stdout>:rank {rank}: loss below 0.2"
         assert line in output and line in (ROOT / "docs" / "sparse_tables.md").read_text(), output
+
+
+@pytest.mark.parametrize("saver, loader", [("tensorflow", "torch"), ("torch", "tensorflow")])
+def test_saves_of_tables_interchange_with_pytorch(tmp_path, saver, loader):
+    named = ROOT / "build" / "python"  # a Python with PyTorch, from scripts/prepare.sh
+    if not named.exists():
+        pytest.skip("there is no build/python")
+    pythons = {"torch": named.read_text().strip(), "tensorflow": sys.executable}
+    for what, front_end, ranks in (("save", saver, 2), ("load", loader, 3)):
+        output = run(ranks, PROGRAMS / "saves_tables.py", what, front_end, tmp_path, python=pythons[front_end])
+        assert output.count(f" of {ranks}: {what} by {front_end}") == ranks, output
 
 
 def test_digits_follow_one_curve(tmp_path):

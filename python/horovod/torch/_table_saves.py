@@ -9,6 +9,7 @@ from typing import Any, Iterator, Optional, Union
 import torch
 
 from horovod.common import _tables
+from horovod.common._record_batches import record_batches
 
 
 class _Saved(torch.nn.Module):
@@ -100,28 +101,7 @@ class _Saved(torch.nn.Module):
             ...     print(batch.to_pydict())
             {'key': [7], 'row': [[0.0, 0.0]]}
         """
-        if rows < 1:
-            raise ValueError(f"rows must be above 0, not {rows}")
-        try:
-            import pyarrow
-        except ImportError as e:
-            raise ImportError("record_batches needs pyarrow: pip install pyarrow") from e
-        return self._record_batches(rows, pyarrow)
-
-    def _record_batches(self, rows: int, pyarrow: Any) -> Iterator[Any]:
-        schema = pyarrow.schema({"key": pyarrow.int64(), "row": pyarrow.list_(pyarrow.float32(), self.dim)})
-
-        def make(n: int) -> tuple[Any, int, int]:
-            keys, weights = pyarrow.allocate_buffer(8 * n), pyarrow.allocate_buffer(4 * n * self.dim)
-            return (keys, weights), keys.address, weights.address
-
-        for (keys, weights), n in self._table.copies(rows, make):
-            numbers = pyarrow.Array.from_buffers(pyarrow.float32(), n * self.dim, [None, weights])
-            columns = [
-                pyarrow.Array.from_buffers(pyarrow.int64(), n, [None, keys]),
-                pyarrow.FixedSizeListArray.from_arrays(numbers, self.dim),
-            ]
-            yield pyarrow.RecordBatch.from_arrays(columns, schema=schema)
+        return record_batches(self._table, rows)
 
     def get_extra_state(self) -> torch.Tensor:
         """What ``state_dict`` has instead of the rows: the number of pushes, with a warning if they are not saved.

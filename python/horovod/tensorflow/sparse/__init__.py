@@ -13,6 +13,7 @@ from horovod.tensorflow import _require as _require  # noqa: I001  first: it say
 from horovod.tensorflow.sparse import gen_sparse_table_ops
 from horovod.tensorflow.sparse._optimizers import AdaGrad, Adam, Ftrl
 from horovod.tensorflow.sparse._registry import create_sparse_table
+from horovod.tensorflow.sparse._saves import load_sparse_table, save_sparse_table
 
 __all__ = [
     "AdaGrad",
@@ -21,6 +22,8 @@ __all__ = [
     "ShardedEmbedding",  # noqa: F822  see __getattr__
     "create_sparse_table",
     "gen_sparse_table_ops",
+    "load_sparse_table",
+    "save_sparse_table",
 ]
 
 

@@ -12,10 +12,11 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.mpi_ops import _set_id
 from horovod.tensorflow.sparse import _operations
 from horovod.tensorflow.sparse._registry import make
+from horovod.tensorflow.sparse._saves import Saved
 
 
 @tf.keras.utils.register_keras_serializable("horovod")
-class ShardedEmbedding(tf.keras.layers.Layer):
+class ShardedEmbedding(Saved, tf.keras.layers.Layer):
     """As Keras' Embedding, but the rows are divided among the ranks, and exist once they are trained.
 
     So there may be more rows than a machine can hold, and keys of any value. The rows are no weights of the model: the
@@ -26,6 +27,9 @@ class ShardedEmbedding(tf.keras.layers.Layer):
     row's numbers depend on ``seed``, ``table_name`` and the key alone. Without ``training=True`` a new key reads as
     such a row, which is not made; with ``training=False`` rows are not trained. With as many ranks, each run has the
     same bits. The layer's input is integers, or a list or dict of them: what they ask for travels together.
+
+    :meth:`save` and :meth:`load` keep the rows in a directory. The weights that Keras saves have none of them, only the
+    number of pushes, with a warning if these are not saved. Files in HDF5's old form and in TensorFlow's have nothing.
 
     Args:
         dim: the numbers of a row.
