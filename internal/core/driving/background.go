@@ -34,6 +34,7 @@ const (
 // Background is the background goroutine from a kick until it waits for the next kick.
 type Background struct {
 	job   Job
+	cores *Contention
 	nap   time.Duration // the latest nap
 	idle  time.Duration // the sum of naps in a row without any progress
 	polls int           // looks without progress in a row, since it has the seat
@@ -42,9 +43,9 @@ type Background struct {
 }
 
 // Kicked begins the background goroutine's work. It naps for the returned time, and then tries to take the seat.
-func (j Job) Kicked(m Mood) (Background, time.Duration) {
+func (j Job) Kicked(m Mood, c *Contention) (Background, time.Duration) {
 	first, _, _ := m.naps()
-	return Background{job: j, nap: first}, first
+	return Background{job: j, cores: c, nap: first}, first
 }
 
 // Seated is called when the background goroutine has taken the seat.
@@ -60,7 +61,10 @@ func (b *Background) Dozes() bool { return b.doze }
 func (b *Background) Moved() bool { return b.moved }
 
 // Worked notes a look that has made progress.
-func (b *Background) Worked() { b.moved, b.polls = true, 0 }
+func (b *Background) Worked() {
+	b.moved, b.polls = true, 0
+	b.cores.found()
+}
 
 // Nothing notes a look without progress, and says how to go on. midway: a collective has begun and not ended. polled is
 // Facts.Polled.
@@ -86,7 +90,7 @@ func (b *Background) Nothing(midway, polled bool, m Mood) Action {
 func (b *Background) spin(polled bool, m Mood) Action {
 	switch {
 	case !m.Lazy || polled:
-		return b.job.spin(b.polls, polled)
+		return b.job.spin(b.polls, polled, b.cores)
 	case b.polls < politePolls:
 		return Poll
 	}
@@ -94,7 +98,10 @@ func (b *Background) spin(polled bool, m Mood) Action {
 }
 
 // Woke notes the end of a rest.
-func (b *Background) Woke() { b.moved, b.polls = true, 0 }
+func (b *Background) Woke() {
+	b.moved, b.polls = true, 0
+	b.cores.slept()
+}
 
 // Left is called when the background goroutine leaves the seat with operations pending. It naps for the returned time,
 // and then tries to take the seat again.

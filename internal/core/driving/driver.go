@@ -47,8 +47,9 @@ const (
 	workedCheck = 32
 )
 
-// spin says how a driver goes on after that many looks without progress: Poll, Yield, Check or Rest.
-func (j Job) spin(polls int, polled bool) Action {
+// spin says how a driver goes on after that many looks without progress: Poll, Yield, Check or Rest. Package engine
+// passes the length of each yield to Contention.Yielded.
+func (j Job) spin(polls int, polled bool, c *Contention) Action {
 	switch {
 	case polled && polls < polledPolls:
 		switch {
@@ -57,6 +58,10 @@ func (j Job) spin(polls int, polled bool) Action {
 		case polls >= politePolls || !j.Spin:
 			return Yield
 		}
+		return Poll
+	case c.sleepsAt(polls, j):
+		return Rest
+	case c.sleeps > 0:
 		return Poll
 	case !j.Spin:
 		if polls < yieldPolls {
@@ -76,13 +81,14 @@ func (j Job) spin(polls int, polled bool) Action {
 // Driver is a thread that drives until its own operation has ended: a waiter, or Shutdown.
 type Driver struct {
 	job   Job
+	cores *Contention
 	polls int // looks without progress in a row
 	works int // looks with progress since Begin
 }
 
 // Begin is the start of a thread's drive. tired: the thread has waited for longWait before.
-func (j Job) Begin(tired bool) Driver {
-	d := Driver{job: j}
+func (j Job) Begin(tired bool, c *Contention) Driver {
+	d := Driver{job: j, cores: c}
 	if tired {
 		d.weary()
 	}
@@ -100,6 +106,7 @@ func (d *Driver) weary() {
 // Worked notes a look that has made progress. It returns Poll or Glance.
 func (d *Driver) Worked() Action {
 	d.polls = 0
+	d.cores.found()
 	if d.works++; d.works%workedCheck == 0 {
 		return Glance
 	}
@@ -113,7 +120,7 @@ func (d *Driver) Nothing(polled, bulk bool) Action {
 	if bulk && !polled && d.polls >= bulkPolls {
 		return Rest
 	}
-	return d.job.spin(d.polls, polled)
+	return d.job.spin(d.polls, polled, d.cores)
 }
 
 // Checked follows Check, Glance and Rest. left is the time until the deadline.
@@ -126,6 +133,7 @@ func (d *Driver) Checked(left time.Duration) Action {
 
 // Woke notes the end of a rest. after is how long the rest has taken.
 func (d *Driver) Woke(after time.Duration) {
+	d.cores.slept()
 	if d.polls = 0; !d.job.Spin || after >= longWait {
 		d.weary()
 	}

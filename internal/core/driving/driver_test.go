@@ -10,7 +10,7 @@ func TestBulkRestsEarly(t *testing.T) {
 			polled, bulk bool
 			most         int // looks before the rest
 		}{{false, true, bulkPolls}, {true, true, 2 * polledPolls}, {false, false, 2 * spinPolls}} {
-			d, looks := j.Begin(false), 1
+			d, looks := j.Begin(false, new(Contention)), 1
 			for d.Nothing(c.polled, c.bulk) != Rest {
 				looks++
 			}

@@ -22,7 +22,8 @@
 // seat claims it. A waiter that finds another waiter there, or that claims the seat for long, parks: it sleeps until
 // its operation has ended, or until it is woken to drive.
 //
-// How a thread drives for its own operation is in Driver, and how the background goroutine does is in Background:
+// How a thread drives for its own operation is in Driver, and how the background goroutine does is in Background. Both
+// sleep earlier while other programs want the cores, see Contention:
 //
 //	             worked: POLL … GLANCE               found nothing
 //	          ┌───────────┐             ┌──────────────────────────────────┐

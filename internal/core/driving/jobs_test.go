@@ -100,6 +100,7 @@ func (y *tally) String() string {
 type replayed struct {
 	job      Job
 	driver   Driver
+	cores    Contention
 	behind   Background
 	nap      time.Duration // the nap that the policy has told the background goroutine to take; 0: it waits for a kick
 	complain func(want string)
@@ -159,7 +160,7 @@ func (r *replayed) check(got, want string) {
 func (r *replayed) drive(t *testing.T, n *note) {
 	switch n.event {
 	case "begins":
-		r.driver = r.job.Begin(n.has("tired"))
+		r.driver = r.job.Begin(n.has("tired"), &r.cores)
 	case "worked":
 		var said tally
 		for range n.times {
@@ -169,19 +170,32 @@ func (r *replayed) drive(t *testing.T, n *note) {
 	case "nothing":
 		var said tally
 		for range n.times {
-			said.add(r.driver.Nothing(n.has("polled"), n.has("bulk")))
+			said.add(r.offered(r.driver.Nothing(n.has("polled"), n.has("bulk"))))
 		}
 		r.check(n.actions, said.String())
 	case "rest":
 		r.sleep(t, n)
 	case "woke":
 		r.driver.Woke(after(t, n.facts[0], "after="))
+	case "yielded":
+		r.cores.Yielded(after(t, n.facts[0], "after="))
 	case "late":
 		r.check(n.actions, r.driver.Checked(0).String())
 	case "over":
+		if n.has("worked") {
+			r.driver.Worked()
+		}
 	default:
 		t.Fatalf("a driver does not know the event %q", n.event)
 	}
+}
+
+// offered takes a yield for a quick one. A note of its own follows a slow one.
+func (r *replayed) offered(a Action) Action {
+	if a == Yield || a == Check {
+		r.cores.Yielded(0)
+	}
+	return a
 }
 
 // sleep checks a sleep. The notes do not tell the time until the deadline, so the sleep may be shorter.
@@ -200,7 +214,7 @@ func (r *replayed) background(t *testing.T, n *note, next Mood) {
 	case "stays":
 		if r.nap == 0 { // kicked
 			first := after(t, n.last, "nap ")
-			*b, r.nap = r.job.Kicked(Mood{Lazy: first == lazyGather, Spinning: first == spinningNap})
+			*b, r.nap = r.job.Kicked(Mood{Lazy: first == lazyGather, Spinning: first == spinningNap}, &r.cores)
 		}
 		r.check(n.last, fmt.Sprint("nap ", r.nap))
 	case "returns":
@@ -215,11 +229,13 @@ func (r *replayed) background(t *testing.T, n *note, next Mood) {
 	case "nothing":
 		var said tally
 		for range n.times {
-			said.add(b.Nothing(n.has("midway"), n.has("polled"), n.mood))
+			said.add(r.offered(b.Nothing(n.has("midway"), n.has("polled"), n.mood)))
 		}
 		r.check(n.actions, said.String())
 	case "rest":
 		r.sleep(t, n)
+	case "yielded":
+		r.cores.Yielded(after(t, n.facts[0], "after="))
 	case "woke":
 		b.Woke()
 	case "over":

@@ -66,7 +66,7 @@ func (e *Engine) background() {
 // attend drives until nothing is pending, or until another thread has the seat. That thread finds the next driver when
 // it leaves the seat.
 func (e *Engine) attend() {
-	b, nap := e.job.Kicked(e.mood())
+	b, nap := e.job.Kicked(e.mood(), &e.cores)
 	for {
 		e.noteNap(nap)
 		e.nap(nap)
@@ -117,9 +117,9 @@ func (e *Engine) driveAside(b *driving.Background) {
 		e.noteNothingAside(midway, polled, mood, action)
 		switch action {
 		case driving.Yield:
-			yield()
+			e.offerCore("aside")
 		case driving.Check:
-			yield()
+			e.offerCore("aside")
 			e.checkStall(thisMoment())
 		case driving.Rest:
 			e.doze()
@@ -153,7 +153,8 @@ func (e *Engine) someMidway() bool {
 const noDeadline = math.MaxInt64
 
 // takeOver tries to get the seat for a waiter from the background goroutine. It gives up if another waiter drives, or
-// if the background goroutine does not leave the seat soon, because it is in the middle of a long step.
+// if the background goroutine does not leave the seat soon: it is in the middle of a long step, or another program has
+// the core that it needs, which a slow yield shows.
 func (e *Engine) takeOver() bool {
 	now := e.seat.now()
 	e.noteFinds(now)
@@ -172,7 +173,9 @@ func (e *Engine) takeOver() bool {
 		if e.seat.take(driving.Seat.Wait) {
 			return true
 		}
-		yield()
+		if driving.SlowYield(timedYield()) {
+			return e.seat.take(driving.Seat.Wait)
+		}
 	}
 	return false
 }

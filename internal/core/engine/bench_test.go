@@ -11,8 +11,8 @@ import (
 func benchWorld(b *testing.B, size int) []*Engine {
 	engines := make([]*Engine, size)
 	for r, n := range inproc.NewWorld(size, inproc.Options{Shared: true, Cards: 1024}) {
-		e, err := New(n, Options{Rank: r, Size: size, FusionThreshold: 128 << 20, CacheCapacity: 1024, Spin: true,
-			OneHost: true})
+		e, err := New(&counting{Network: n}, Options{Rank: r, Size: size, FusionThreshold: 128 << 20,
+			CacheCapacity: 1024, Spin: true, OneHost: true})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -61,8 +61,22 @@ func benchmarkTensors(b *testing.B, lengths []int) {
 	steps(3) // negotiate all, and let every buffer grow
 	b.SetBytes(int64(total))
 	b.ReportAllocs()
+	looks, wakeUps := rests(engines)
 	b.ResetTimer()
 	steps(b.N)
+	looksAfter, wakeUpsAfter := rests(engines)
+	b.ReportMetric(float64(looksAfter-looks)/float64(b.N), "looks/op")
+	b.ReportMetric(float64(wakeUpsAfter-wakeUps)/float64(b.N), "wakeups/op")
+}
+
+// rests returns how often the engines of benchWorld have looked, and how often their drivers have woken. These numbers
+// show a change of the policy on a machine on which times do not.
+func rests(engines []*Engine) (looks, wakeUps int64) {
+	for _, e := range engines {
+		looks += e.net.(*counting).looks.Load()
+		wakeUps += e.Counters().WakeUps.Load()
+	}
+	return looks, wakeUps
 }
 
 // BenchmarkAllreduce has one tensor at a time.

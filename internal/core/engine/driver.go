@@ -42,11 +42,14 @@ func (e *Engine) findDriver(next driving.Successor) {
 func (e *Engine) drive(en *Entry, t *timeout) {
 	defer e.abortOnPanic()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	d := e.job.Begin(en != nil && en.tiring.Load())
+	d := e.job.Begin(en != nil && en.tiring.Load(), &e.cores)
 	e.noteBegin(en, &d)
 	for {
 		worked := e.progress()
 		if e.enough(en) {
+			if worked {
+				d.Worked()
+			}
 			e.noteOver(en, worked)
 			return
 		}
@@ -68,7 +71,7 @@ func (e *Engine) drive(en *Entry, t *timeout) {
 		e.noteNothing(actor(en), polled, bulk, action)
 		switch action {
 		case driving.Yield:
-			yield()
+			e.offerCore(actor(en))
 		case driving.Check, driving.Rest:
 			now := thisMoment()
 			if d.Checked(t.left(now)) == driving.HandOver {
@@ -76,7 +79,7 @@ func (e *Engine) drive(en *Entry, t *timeout) {
 				return
 			}
 			if action == driving.Check {
-				yield()
+				e.offerCore(actor(en))
 				e.checkStall(now)
 				continue
 			}
@@ -86,6 +89,21 @@ func (e *Engine) drive(en *Entry, t *timeout) {
 			d.Woke(after)
 		}
 	}
+}
+
+// offerCore gives the driver's core away, and lets the policy know for how long. The caller has the seat.
+func (e *Engine) offerCore(actor string) {
+	took := timedYield()
+	if e.cores.Yielded(took) {
+		e.noteSlowYield(actor, took)
+	}
+}
+
+// timedYield gives the core away, and returns for how long.
+func timedYield() time.Duration {
+	before := thisMoment()
+	yield()
+	return thisMoment().since(before)
 }
 
 // abortOnPanic turns a driver's panic into an abort. Each driver defers it.

@@ -121,8 +121,9 @@ type Engine struct {
 	setCalls sync.Mutex              // one AddSet or RemoveSet at a time
 	added    uint32                  // how many sets have been added ever; guarded by setCalls
 
-	seat    seat    // the drive lock, and who wants it
-	parking parking // who waits while another thread drives
+	seat    seat               // the drive lock, and who wants it
+	parking parking            // who waits while another thread drives
+	cores   driving.Contention // the driver's
 	// operations in progress with a callback: the program is told of their end, and does not ask before
 	callbacks    atomic.Int32
 	askedAt      atomic.Int64             // when asked last found an operation in progress, in ns since started

@@ -26,7 +26,7 @@ func actor(en *Entry) string {
 
 func (e *Engine) noteBegin(en *Entry, d *driving.Driver) {
 	if noting {
-		e.notes.add(actor(en), "begins"+e.notes.facts(fact{"tired", *d != e.job.Begin(false)}), "look")
+		e.notes.add(actor(en), "begins"+e.notes.facts(fact{"tired", *d != e.job.Begin(false, &e.cores)}), "look")
 	}
 }
 
@@ -39,6 +39,12 @@ func (e *Engine) noteWorked(actor string, a driving.Action) {
 func (e *Engine) noteNothing(actor string, polled, bulk bool, a driving.Action) {
 	if noting {
 		e.notes.add(actor, "nothing"+e.notes.facts(fact{"polled", polled}, fact{"bulk", bulk}), a.String())
+	}
+}
+
+func (e *Engine) noteSlowYield(actor string, took time.Duration) {
+	if noting {
+		e.notes.add(actor, fmt.Sprint("yielded after=", took.Round(time.Microsecond)), "look")
 	}
 }
 

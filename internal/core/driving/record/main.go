@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,6 +45,9 @@ var jobs = []job{
 	{"late_peer_crowded", crowd, false, late(60 * time.Millisecond)},
 	{"late_peer_two_hosts", apart, false, late(60 * time.Millisecond)},
 	{"crowded_cores", crowd, false, late(0)},
+	{"busy_cores", pair, false, busy},
+	{"busy_cores_crowded", crowd, false, busy},
+	{"busy_cores_two_hosts", apart, false, busy},
 	{"two_hosts", couples, false, late(5 * time.Millisecond)},
 	{"waiter_takes_over", pair, false, takeOver},
 	{"parked_waiter", pair, false, parks},
@@ -111,6 +115,24 @@ func late(d time.Duration) func(context.Context, int) error {
 		}
 		return hvd.Allreduce(ctx, "x", []float32{1})
 	}
+}
+
+// busy has each rank compute on two threads beside the one that waits.
+func busy(ctx context.Context, _ int) error {
+	var stop atomic.Bool
+	for range 2 {
+		go func() {
+			for !stop.Load() {
+			}
+		}()
+	}
+	defer stop.Store(true)
+	for range 40 {
+		if err := hvd.Allreduce(ctx, "x", []float32{1}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takeOver has rank 0 begin to wait when its background goroutine sleeps on the bell, since rank 1 is late.
