@@ -19,12 +19,15 @@ def combines_deltas(op: int) -> bool:
     return op == Adasum and size() > 1
 
 
-def new(base: Any, op: int) -> Any:
+def new(base: Any, op: int, variant: Optional[type[HookedOptimizer]] = None) -> Any:
     """A DistributedOptimizer without any attribute, of a class that looks like ``base``.
+
+    ``variant`` is the class of its own part; without it, ``op`` decides.
 
     No constructor: that of an arbitrary class may need arguments that only its caller knows.
     """
-    variant: type[HookedOptimizer] = DeltaOptimizer if combines_deltas(op) else GradientOptimizer
+    if variant is None:
+        variant = DeltaOptimizer if combines_deltas(op) else GradientOptimizer
     members = {"__module__": base.__module__, "__doc__": base.__doc__, "__reduce_ex__": _reduce}
     cls: Any = type(base.__name__, (variant, base), members)
     return cls.__new__(cls)

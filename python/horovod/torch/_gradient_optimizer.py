@@ -28,7 +28,10 @@ from horovod.torch.mpi_ops import size, sparse_allreduce_async
 _IDEMPOTENT = frozenset((Average, Min, Max))
 
 
-class _Reduction(Result):
+SCATTERED = ("scattered",)  # what a sharded optimizer does to a gradient: no other may use it meanwhile
+
+
+class Reduction(Result):
     """The result of one reduction in place, or of a group. Reductions with equal ``what`` share it; None: none may."""
 
     __slots__ = ("what",)
@@ -39,22 +42,24 @@ class _Reduction(Result):
 
 
 # By the address of the gradient, which is unique: a reduction keeps its memory until its result is fetched.
-_under_way: weakref.WeakValueDictionary[int, _Reduction] = weakref.WeakValueDictionary()
+under_way: weakref.WeakValueDictionary[int, Reduction] = weakref.WeakValueDictionary()
 
 # The last count of gradients of each name. A copy of an optimizer has the names of the original, whose last count may
 # still be under way.
 _counts: weakref.WeakValueDictionary[str, GradientPresence] = weakref.WeakValueDictionary()
 
 
-def _in_turn(tensor: torch.Tensor, what: Optional[tuple]) -> Optional[_Reduction]:
+def in_turn(tensor: torch.Tensor, what: Optional[tuple]) -> Optional[Reduction]:
     """The reduction under way on the same memory, from another optimizer or parameter, if it equals ``what``.
 
     If it does not, this waits for its end: all ranks have begun it before this one, because hooks run in the order of
     their optimizers.
     """
-    earlier = _under_way.get(tensor.data_ptr())
+    earlier = under_way.get(tensor.data_ptr())
     if earlier is None or not earlier.is_due():
         return None
+    if earlier.what == SCATTERED or what == SCATTERED:
+        raise ValueError("a gradient belongs to two optimizers, one of them sharded: each would divide it anew")
     if what is not None and earlier.what == what:
         return earlier
     with contextlib.suppress(Exception):  # its own optimizer raises the error
@@ -64,6 +69,8 @@ def _in_turn(tensor: torch.Tensor, what: Optional[tuple]) -> Optional[_Reduction
 
 class GradientOptimizer(HookedOptimizer):
     """Reduces each gradient; ``step`` is the optimizer's own step on the results."""
+
+    _count: type[GradientPresence] = GradientPresence
 
     def _distribute(
         self,
@@ -152,7 +159,7 @@ class GradientOptimizer(HookedOptimizer):
                 before = _counts.get(name)
                 if before is not None:
                     before.free(wait=True)
-                self._presence = GradientPresence(self._in_order, self._delay, submitted, name, self.process_set)
+                self._presence = self._count(self._in_order, self._delay, submitted, name, self.process_set)
                 _counts[name] = self._presence
             if self._presence is not None and not self._presence.is_complete_here:
                 self._presence.wait()
@@ -213,10 +220,10 @@ class GradientOptimizer(HookedOptimizer):
         else:
             names = [self._parameter_names[q] for q in dense_of]
             for tensor in tensors:
-                _in_turn(tensor, None)
+                in_turn(tensor, None)
             handle = submit_grouped_allreduce(tensors, True, name, *reduction, self.process_set, False, wires, names)
-            results = _Reduction(handle, None)
-            _under_way.update((tensor.data_ptr(), results) for tensor in tensors)
+            results = Reduction(handle, None)
+            under_way.update((tensor.data_ptr(), results) for tensor in tensors)
             waits = [partial(_of_group, results, i) for i in range(len(tensors))]
         for q, wait, ctx, dims in zip(dense_of, waits, ctxs, sparse_dims):
             self._submitted[q] = Submitted(wait, ctx, dims)
@@ -227,10 +234,10 @@ class GradientOptimizer(HookedOptimizer):
         what = None
         if self.op in _IDEMPOTENT and tensor.numel() > 0:
             what = (self.process_set.process_set_id, wire, tensor.dtype, tensor.shape, tensor.stride(), *reduction)
-        result = _in_turn(tensor, what)
+        result = in_turn(tensor, what)
         if result is None:
             handle = submit("allreduce", tensor, tensor, name, self.process_set, False, *reduction, wire=wire)
-            result = _under_way[tensor.data_ptr()] = _Reduction(handle, what)
+            result = under_way[tensor.data_ptr()] = Reduction(handle, what)
         return result
 
     def _finish(self, p: torch.Tensor, submitted: Submitted) -> None:

@@ -48,16 +48,20 @@ class GradientPresence:
         reduced = [int(present or p in submitted) for p, present in zip(parameters, held)]
         sparse = [gradient.sparse_dim() if gradient is not None and gradient.is_sparse else 0 for gradient in gradients]
         mine = [int(p in trained) for p in parameters]
-        counts = torch.tensor([reduced, held, sparse, mine], dtype=torch.int32, device="cpu")
+        counts = torch.tensor(self._rows([reduced, held, sparse, mine]), dtype=torch.int32, device="cpu")
         self._result = Result(submit("allreduce", counts, counts, name, process_set, False, Sum))
         self._parameters = parameters
         self._mine = mine
         self.is_complete_here = sum(held) == sum(mine)
         self._counts: Optional[dict[torch.Tensor, tuple[int, int, int]]] = None
 
+    def _rows(self, rows: list[list[int]]) -> list[list[int]]:
+        """What the ranks add up: these rows, and whatever a derived class needs."""
+        return rows
+
     def wait(self) -> None:
         """Wait for the other ranks' counts. Until then every parameter counts as one with a dense gradient."""
-        reduced, held, sparse, trained = self._result().tolist()
+        reduced, held, sparse, trained = self._result().tolist()[:4]
         self._compare(trained)
         if not self.is_complete_here:  # otherwise they say nothing that this rank needs
             self._counts = dict(zip(self._parameters, zip(reduced, held, sparse)))

@@ -85,6 +85,9 @@ def broadcast_optimizer_state(
     optimizer without state has gradients of zeros afterwards: sparse ones for SparseAdam, and for weights of ``model``
     whose layers are ``sparse``.
 
+    Of a sharded optimizer each rank gets its share of the state that the root has loaded. If the root has stepped
+    since, each rank keeps its share, and only the hyper-parameters are sent.
+
     Args:
         optimizer: the optimizer to overwrite.
         root_rank: the rank whose state all ranks get.
@@ -92,7 +95,8 @@ def broadcast_optimizer_state(
         process_set: the ranks that take part.
 
     Raises:
-        ValueError: the optimizer is LBFGS, or the groups differ from the root's.
+        ValueError: the optimizer is LBFGS, or the groups differ from the root's; or the optimizer is sharded, and
+            ranks have state of different parameters.
 
     Example:
         >>> optimizer = torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1)
@@ -100,7 +104,9 @@ def broadcast_optimizer_state(
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
-
+    if hasattr(optimizer, "_broadcast_state"):
+        optimizer._broadcast_state(root_rank, process_set)
+        return
     groups = optimizer.param_groups
     parameters = [p for group in groups for p in group["params"]]
     if not optimizer.state:

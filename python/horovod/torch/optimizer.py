@@ -13,6 +13,7 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._collectives._common import check_reduce_op
 from horovod.torch._copies import combines_deltas, new
 from horovod.torch._hooked_optimizer import HookedOptimizer
+from horovod.torch._sharded_optimizer import ShardedOptimizer, check_sharded
 from horovod.torch._submission import process_set_id
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.mpi_ops import Adasum, Average, rocm_built, size  # noqa: F401  (programs import them from here)
@@ -47,6 +48,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     groups: Optional[Any] = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
+    sharded: bool = False,
+    elementwise: bool = False,
 ) -> torch.optim.Optimizer:
     """Give ``optimizer`` a form whose ``step`` works on gradients reduced over the ranks of ``process_set``.
 
@@ -75,6 +78,11 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
             all its gradients are complete.
         sparse_as_dense: reduce sparse gradients in dense form. Without it their indices and values are gathered.
         process_set: the ranks whose gradients are reduced. On other ranks the result does what ``optimizer`` does.
+        sharded: divide the optimizer's state among the ranks: each keeps and updates its share of every parameter, and
+            ``step`` gathers the shares. For element-wise optimizers, with Average or Sum, without compression. All
+            ranks pass the same.
+        elementwise: with ``sharded``, the promise that an optimizer from elsewhere than ``torch.optim`` updates each
+            element by its own gradient and state alone. A small made-up parameter is stepped to check it.
 
     Returns:
         An instance of a class derived from that of ``optimizer``. In addition to the methods of ``optimizer`` it has
@@ -120,11 +128,16 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     if combines_deltas(op) and isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("Adasum needs an optimizer that can make a step for one parameter, which LBFGS cannot.")
 
-    distributed = new(optimizer.__class__, op)
+    if sharded:
+        check_sharded(optimizer, compression, op, elementwise)
+    elif elementwise:
+        raise ValueError("elementwise=True has a meaning only with sharded=True")
+
+    distributed = new(optimizer.__class__, op, ShardedOptimizer if sharded else None)
     # Without "step", which exists if a learning rate scheduler has wrapped the optimizer's own.
     distributed.__dict__.update((key, value) for key, value in optimizer.__dict__.items() if key != "step")
     distributed._given = weakref.ref(optimizer)
-    if combines_deltas(op):
+    if combines_deltas(op) and not sharded:
         distributed._distribute(named_parameters, compression, backward_passes_per_step)
         return distributed
     distributed._distribute(

@@ -114,6 +114,8 @@ class OptimizerStateHandler(StateHandler):
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(optimizer)
+        if hasattr(optimizer, "sharded_state_dict"):
+            raise TypeError("a DistributedOptimizer with sharded=True cannot be in an elastic state: use it unsharded")
         self.save()
 
     def save(self) -> None:
