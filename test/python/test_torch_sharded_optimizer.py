@@ -449,6 +449,153 @@ def test_layouts_that_differ_are_named():
         optimizer.step()
 
 
+# ---- gradients before the step
+
+
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, 3.5, float("inf")])
+@pytest.mark.parametrize("max_norm", [0.05, 1e9])
+def test_clipping(norm_type, max_norm):
+    """As PyTorch's, within the stated tolerance."""
+    sides = pair(OPTIMIZERS["momentum"], network())
+    for step in range(3):
+        norms = []
+        for net, optimizer in sides:
+            backward(net, step)
+            if optimizer is sides[0][1]:
+                norms.append(optimizer.clip_grad_norm(max_norm, norm_type))
+                optimizer.step()
+            else:
+                optimizer.synchronize()
+                norms.append(torch.nn.utils.clip_grad_norm_(net.parameters(), max_norm, norm_type))
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+            optimizer.zero_grad()
+        torch.testing.assert_close(*norms, rtol=1e-6, atol=0)
+        for p, q in zip(sides[0][0].parameters(), sides[1][0].parameters()):
+            torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-7)
+    everybodys = hvd.allgather(norms[0][None])
+    assert torch.equal(everybodys, norms[0].expand(hvd.size()))
+
+
+def test_clipping_errors():
+    net, optimizer = one()
+    backward(net, 0, float("nan") if hvd.rank() == 0 else 1.0)
+    with pytest.raises(ValueError, match="norm_type must be above 0, not 0"):
+        optimizer.clip_grad_norm(1.0, 0)
+    with pytest.raises(RuntimeError, match="total norm of order 2.0 of the gradients is nan"):
+        optimizer.clip_grad_norm(1.0, error_if_nonfinite=True)
+    optimizer.zero_grad()
+
+
+def grad_scaler(**options):
+    try:
+        return torch.amp.GradScaler("cpu", **options)
+    except AttributeError:
+        pytest.skip("this PyTorch has no torch.amp.GradScaler, which came with 2.3")
+
+
+@pytest.mark.parametrize("how", ["step", "unscale", "clip"])
+@pytest.mark.parametrize("odd", sorted({0, hvd_size() - 1}))
+def test_scaled_losses(how, odd):
+    """All ranks leave out a step if one of them overflows, even if only one rank has the element's share."""
+    sides = pair(OPTIMIZERS["Adam"], network())
+    scalers = [grad_scaler(init_scale=16.0) for _ in sides]
+    for step in range(5):
+        for (net, optimizer), scaler in zip(sides, scalers):
+            loss = net(batch(net, step)).square().mean()
+            if step == 1 and hvd.rank() == odd:
+                loss = loss + net[2].bias[-1] * float("inf")
+            scaler.scale(loss).backward()
+            if optimizer is sides[0][1]:
+                if how != "step":
+                    scaler.unscale_(optimizer)
+                if how == "clip":
+                    optimizer.clip_grad_norm(1e9)
+                scaler.step(optimizer)
+            else:
+                optimizer.synchronize()
+                scaler.unscale_(optimizer)
+                with optimizer.skip_synchronize():
+                    scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+    assert_bits(sides[0][0], sides[1][0])
+    assert [scaler.get_scale() for scaler in scalers] == [8.0, 8.0]
+
+
+# ---- 16-bit parameters
+
+
+@pytest.mark.parametrize("in_shares", [False, True])
+@pytest.mark.parametrize("name", ["Adam", "Adagrad"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_masters_of_16_bit_parameters(dtype, name, in_shares):
+    """The step is that of float32 parameters, whose rounded values the parameters are."""
+    torch.manual_seed(0)
+    net = torch.nn.Linear(7, 5).to(dtype)
+    optimizer = hvd.DistributedOptimizer(OPTIMIZERS[name](net.parameters()), net.named_parameters(), sharded=True)
+    masters = [torch.nn.Parameter(p.detach().float()) for p in net.parameters()]
+    alone = OPTIMIZERS[name](masters)
+
+    def step(seed):
+        generator = torch.Generator().manual_seed(10 * seed + hvd.rank())
+        for i, (p, master) in enumerate(zip(net.parameters(), masters)):
+            p.grad = torch.randn(p.shape, generator=generator).to(dtype)
+            master.grad = hvd.allreduce(p.grad.clone(), name=f"gradient.{i}").float()
+        optimizer.step()
+        alone.step()
+        optimizer.zero_grad()
+        for p, master in zip(net.parameters(), masters):
+            assert torch.equal(p, master.detach().to(dtype))
+
+    for seed in range(4):
+        step(seed)
+    state = optimizer.state_dict()
+    for i, master in enumerate(masters):
+        assert state["state"][i]["master"].dtype == torch.float32
+        assert torch.equal(state["state"][i]["master"], master.detach())
+        for value in optimizer.state[list(net.parameters())[i]].values():
+            assert not isinstance(value, torch.Tensor) or value.dtype == torch.float32
+    shares = hvd.allgather_object(optimizer.sharded_state_dict())
+    optimizer = hvd.DistributedOptimizer(OPTIMIZERS[name](net.parameters()), net.named_parameters(), sharded=True)
+    optimizer.load_state_dict(shares if in_shares else copy.deepcopy(state))
+    for seed in range(4, 7):
+        step(seed)
+    fresh = hvd.DistributedOptimizer(OPTIMIZERS[name](net.parameters()), net.named_parameters(), sharded=True)
+    if hvd.rank() == 0:
+        fresh.load_state_dict(state)
+    hvd.broadcast_optimizer_state(fresh, 0)
+    assert_states_equal(fresh.state_dict(), state)
+    plain_one = OPTIMIZERS[name](net.parameters())
+    plain_one.load_state_dict(state)  # the masters mean nothing to it
+    # Overwritten parameters count more than their masters.
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.0), net.named_parameters(), sharded=True
+    )
+    net.weight.grad, net.bias.grad = torch.ones_like(net.weight), torch.ones_like(net.bias)
+    optimizer.step()
+    with torch.no_grad():
+        net.weight[1:3] = 2.0
+    optimizer.zero_grad()
+    net.weight.grad, net.bias.grad = torch.ones_like(net.weight), torch.ones_like(net.bias)
+    optimizer.step()
+    assert torch.equal(net.weight[1:3], torch.full_like(net.weight[1:3], 2.0))
+
+
+def test_scaled_losses_of_16_bit_parameters():
+    """A scaler refuses their gradients without masters."""
+    scaler = grad_scaler(init_scale=16.0)
+    net = torch.nn.Linear(7, 5).half()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=1.0), net.named_parameters(), sharded=True
+    )
+    before = net.bias.detach().clone()
+    scaler.scale(net.bias.sum() * (hvd.rank() + 1)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert torch.equal(net.bias, (before.float() - (hvd.size() + 1) / 2).half())
+
+
 # ---- saved states
 
 

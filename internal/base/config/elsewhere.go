@@ -56,7 +56,8 @@ func checkChoice(words ...string) func(string) error {
 // patches are the names of gorovod's changes to Python and frameworks. python/horovod/common/_patches.py makes these
 // changes; a test compares the names.
 var patches = []string{"excepthook", "torch-env-rendezvous", "torch-futures", "torch-compile-skip",
-	"torch-grad-scaler", "tensorflow-any-order", "keras-loss-scale", "keras-no-xla", "keras-saved-name"}
+	"torch-grad-scaler", "torch-grad-scaler-shares", "tensorflow-any-order", "keras-loss-scale", "keras-no-xla",
+	"keras-saved-name"}
 
 func checkPatches(v string) error {
 	var unknown []string

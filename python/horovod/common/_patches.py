@@ -51,6 +51,12 @@ PATCHES = {
         "a table without `scaler=` refuses gradients of scaled losses, which look like any others",
         "pass `scaler=`, otherwise the rows are trained with the scaled gradients",
     ),
+    "torch-grad-scaler-shares": Patch(
+        "`_unscale_grads_` of `torch.amp.GradScaler`, for the first `hvd.DistributedOptimizer` with `sharded=True`",
+        "a rank has only its share of each gradient, so the ranks find out together whether all are finite; for other "
+        "optimizers nothing changes",
+        "leave out `sharded=True`: a scaler looks at gradients that are not reduced, and each rank decides alone",
+    ),
     "tensorflow-any-order": Patch(
         "`MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS` of `tensorflow.python.framework.auto_control_deps`, in "
         "`import horovod.tensorflow`",

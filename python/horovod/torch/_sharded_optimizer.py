@@ -27,6 +27,7 @@ from horovod.torch._hooked_optimizer import Submitted
 from horovod.torch._parameter_share import flat_like
 from horovod.torch._result import Result
 from horovod.torch._sharded_state import ShardedState
+from horovod.torch._share_gradients import patch_scalers, scale, total_norm, unscale
 from horovod.torch._share_presence import SharePresence
 from horovod.torch._shares import gather_async, grouped_scatter_async, scatter_async
 from horovod.torch.compression import Compression, Compressor
@@ -64,6 +65,7 @@ class ShardedOptimizer(ShardedState):
             sparse_as_dense,
             process_set,
         )
+        patch_scalers()
         # The program's hooks of a step see whole parameters, so they belong to this step, not to the inner one.
         for patch in ("_patch_step_function", "_hook_for_profile"):  # since PyTorch 2.0, and before
             if hasattr(self, patch):
@@ -218,6 +220,58 @@ class ShardedOptimizer(ShardedState):
         super().zero_grad(*args, **kwargs)
         self._seen.clear()
         self._forget()
+
+    @between_graphs
+    def clip_grad_norm(self, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> torch.Tensor:
+        """Scale the gradients so that their norm, of all parameters together, is at most ``max_norm``. Blocks.
+
+        It takes the place of ``torch.nn.utils.clip_grad_norm_``, between backward and :meth:`step`. All ranks call it.
+        The norm is added up in float64, so it may differ from PyTorch's by the rounding of that: relatively some 1e-6.
+
+        Args:
+            max_norm: the largest norm that stays.
+            norm_type: above 0; ``inf`` for the largest element.
+            error_if_nonfinite: raise RuntimeError if the norm is no finite number; nothing is scaled then.
+
+        Returns:
+            The norm before, the same on all ranks.
+
+        Raises:
+            ValueError: ``norm_type`` is not above 0.
+            RuntimeError: see ``error_if_nonfinite``.
+            HorovodInternalError: as :meth:`synchronize`.
+        """
+        if not norm_type > 0:
+            raise ValueError(f"norm_type must be above 0, not {norm_type!r}")
+        if not self._reduces:
+            return torch.nn.utils.clip_grad_norm_(self._parameters(), max_norm, norm_type, error_if_nonfinite)
+        self.synchronize()
+        self._check_untouched()
+        self._scattered.update((p, g.coalesce()) for p, g in self._scattered.items() if g.is_sparse)
+        gradients = list(self._scattered.values())
+        name = f"clip_grad_norm.{self._first_name()}"
+        total = total_norm(gradients, float(norm_type), name, self.process_set)
+        if error_if_nonfinite and not bool(torch.isfinite(total)):
+            raise RuntimeError(f"the total norm of order {norm_type} of the gradients is {float(total)}, not finite")
+        if all(g.dtype != torch.float64 for g in gradients):
+            total = total.float()
+        scale(gradients, (max_norm / (total + 1e-6)).clamp(max=1.0))
+        self._see()
+        return total
+
+    def _unscale_shares(self, inv_scale: torch.Tensor) -> torch.Tensor:
+        """Undo a GradScaler's scaling. Returns 1.0 if a gradient on some rank is not finite, otherwise 0.0."""
+        self.synchronize()
+        self._check_untouched()
+        for p, gradient in self._scattered.items():
+            if gradient.is_sparse:
+                self._scattered[p] = gradient.coalesce()
+            elif self._share(p).is_narrow:
+                self._scattered[p] = gradient.float()  # as its masters are
+        name = f"found_inf.{self._first_name()}"
+        found = unscale(list(self._scattered.values()), inv_scale, name, self.process_set)
+        self._see()
+        return found
 
     # ---- the step
 

@@ -56,7 +56,10 @@ class ShardedState(GradientOptimizer):
     def _cut(self, p: torch.Tensor, state: dict[str, Any]) -> dict[str, Any]:
         """This rank's share of the state of a whole parameter, in memory of its own."""
         of = self._share(p).of
-        return {key: of(value).clone() if saves.is_whole(key, value, p) else value for key, value in state.items()}
+        return {
+            key: of(value).to(saves.dtype_of(key, p, value), copy=True) if saves.is_whole(key, value, p) else value
+            for key, value in state.items()
+        }
 
     def _check_dealt(self) -> None:
         """Raise RuntimeError if the shares were made for other ranks: after a shutdown and another init."""
