@@ -274,9 +274,9 @@ bench: prepare build ## this machine's limits, this engine and its peers: build/
 
 # Without variables: the default cells. BENCHFLAGS='-gorovod FILE' measures another build.
 .PHONY: bench-hosts
-bench-hosts: prepare build ## hosts made of network namespaces: this engine by turns with gloo and Open MPI over TCP, 10 minutes (root; one cell: HOSTS=4 RANKS=1 RATE=1gbit DELAY=0; PAGE=docs/performance.md)
+bench-hosts: prepare build ## hosts made of network namespaces: this engine by turns with gloo and Open MPI over TCP, 10 minutes (root; one cell: HOSTS=4 RANKS=1 RATE=1gbit DELAY=0; less: PEERS=go,gloo WORKS=4,64KiB ROUNDS=3; PAGE=docs/performance.md)
 	$(GO) build -o build/bench-hosts ./bench/hosts
-	build/bench-hosts -hosts '$(HOSTS)' -ranks '$(RANKS)' -rate '$(RATE)' -delay '$(DELAY)' -python $(python) -json build/bench-hosts.json -plot $(or $(PLOT),build/bench-hosts.svg) $(if $(PAGE),-page $(PAGE)) $(BENCHFLAGS)
+	build/bench-hosts -hosts '$(HOSTS)' -ranks '$(RANKS)' -rate '$(RATE)' -delay '$(DELAY)' $(if $(PEERS),-peers '$(PEERS)') $(if $(WORKS),-works '$(WORKS)') $(if $(ROUNDS),-rounds $(ROUNDS)) -python $(python) -json build/bench-hosts.json $(if $(or $(PLOT),$(if $(WORKS),,all)),-plot $(or $(PLOT),build/bench-hosts.svg)) $(if $(PAGE),-page $(PAGE)) $(BENCHFLAGS)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s) each

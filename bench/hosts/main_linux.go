@@ -4,6 +4,7 @@
 //	make bench-hosts                                       # the default cells, at most 10 minutes
 //	make bench-hosts HOSTS=4 RANKS=1 RATE=1gbit DELAY=0    # one cell
 //	make bench-hosts HOSTS=2,4,8 RANKS=1,2 RATE=1gbit,10gbit DELAY=0,200us,2ms   # all 36
+//	make bench-hosts HOSTS=8 PEERS=go,gloo WORKS=4,64KiB,resnet50 ROUNDS=3       # some contenders and works
 //
 // A cell is a number of hosts, of ranks on each, a rate and a delay. For each cell it makes a network namespace, a host
 // name, /dev/shm, /sys and /etc/hosts for each host, and a namespace for their switch (package network). It touches no
@@ -26,6 +27,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gorovod/gorovod/internal/tools/bench"
 )
 
 func main() {
@@ -73,7 +76,7 @@ type options struct {
 	rounds  int
 	turn    time.Duration
 	time    time.Duration // for all cells
-	most    int           // bytes of the largest tensor
+	works   []bench.Work
 	json    string
 	page    string
 	plot    string
@@ -143,7 +146,9 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.rounds, "rounds", 5, "turns of each at each work, after one that does not count")
 	f.DurationVar(&o.turn, "turn", 120*time.Millisecond, "about how long a turn takes, if several repetitions fit")
 	f.DurationVar(&o.time, "time", 10*time.Minute, "about how long all cells may take; later rounds are left out then")
-	most := f.Int("max-size", 64, "the largest tensor, in `MiB`")
+	named := f.String("works", "", "what is measured: sizes such as 4,64KiB,16MiB, barrier (4 B after one), "+
+		strings.Join(listNames, ", ")+". The default is twelve works up to -max-size")
+	most := f.Int("max-size", 64, "the largest tensor without -works, in `MiB`")
 	f.StringVar(&o.json, "json", "", "write all figures to this `file`")
 	f.StringVar(&o.page, "page", "", "write the tables into this `file`, between its lines <!-- bench-hosts: …")
 	f.StringVar(&o.plot, "plot", "", "draw the times of the first two cells into this `file`, .svg or .png")
@@ -154,7 +159,6 @@ func parse(args []string) (*options, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	o.most = *most << 20
 	o.peers = split(*peers)
 	based := func(p string) bool { return p == peerBase || p == peerBaseGo }
 	for _, p := range o.peers {
@@ -172,6 +176,12 @@ func parse(args []string) (*options, error) {
 		return nil, errors.New("-rounds and -max-size need at least 1")
 	}
 	var err error
+	if o.works, err = works(split(*named), *most<<20); err != nil {
+		return nil, err
+	}
+	if o.plot != "" && !slices.ContainsFunc(o.works, func(w bench.Work) bool { return !w.List }) {
+		return nil, errors.New("-plot draws the times of single tensors: -works has none")
+	}
 	o.cells, err = cells(*hosts, *ranks, *rates, *delays)
 	return o, err
 }

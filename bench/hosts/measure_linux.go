@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gorovod/gorovod/bench/hosts/network"
@@ -26,31 +28,85 @@ type result struct {
 	Outcomes []bench.Outcome `json:"outcomes"`
 }
 
-// works are what all contenders do in each cell, the cheap ones first.
-func works(most int) (all []bench.Work) {
-	one := func(name string, bytes, inner int) {
-		if bytes <= most {
-			all = append(all, bench.Work{Name: name, Sizes: []int{bytes / 4}, Inner: inner})
+// works are what all contenders do in each cell, the cheap ones first: those that names lists, in its order, or all
+// default ones that are no larger than most bytes.
+func works(names []string, most int) (all []bench.Work, err error) {
+	for _, name := range names {
+		w, err := parseWork(name)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, w)
 	}
-	one("4 B, in a loop", 4, 32)
-	one("4 B after a barrier", 4, 1)
-	one("1 KiB", 1<<10, 16)
-	one("4 KiB", 4<<10, 16)
-	one("16 KiB", 16<<10, 8)
-	one("64 KiB", 64<<10, 8)
-	one("1 MiB", 1<<20, 1)
-	one("4 MiB", 4<<20, 1)
-	one("64 MiB", 64<<20, 1)
-	lists := []bench.Work{{Name: "200 tensors of 1 KiB", Sizes: bench.Many(200, 256)},
-		{Name: "1,000 tensors of 4 B", Sizes: bench.Many(1000, 1)},
-		{Name: "ResNet-50's gradients", Sizes: bench.ResNet50()}}
-	for _, w := range lists {
-		if w.Inner, w.List = 1, true; w.Bytes() <= 2*most {
+	if len(names) > 0 {
+		return all, nil
+	}
+	for _, w := range defaultWorks() {
+		if w.Bytes() <= most || w.List && w.Bytes() <= 2*most {
 			all = append(all, w)
 		}
 	}
+	return all, nil
+}
+
+func defaultWorks() (all []bench.Work) {
+	for _, bytes := range []int{4, -4, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 1 << 20, 4 << 20, 64 << 20} {
+		if bytes < 0 {
+			all = append(all, afterBarrier)
+		} else {
+			all = append(all, oneTensor(bytes))
+		}
+	}
+	for _, name := range listNames {
+		all = append(all, lists[name])
+	}
 	return all
+}
+
+// oneTensor is the work of one tensor, again and again.
+func oneTensor(bytes int) bench.Work {
+	w := bench.Work{Name: bench.Size(bytes), Sizes: []int{bytes / 4}, Inner: min(max(1, 512<<10/max(bytes, 1)), 16)}
+	switch {
+	case bytes == 4:
+		w.Name, w.Inner = "4 B, in a loop", 32
+	case bytes > 4<<10:
+		w.Inner = min(w.Inner, 8)
+	}
+	return w
+}
+
+var afterBarrier = bench.Work{Name: "4 B after a barrier", Sizes: []int{1}, Inner: 1}
+
+// lists are the works of many tensors, by their names on the command line.
+var lists = map[string]bench.Work{
+	"200x1KiB": {Name: "200 tensors of 1 KiB", Sizes: bench.Many(200, 256), Inner: 1, List: true},
+	"1000x4B":  {Name: "1,000 tensors of 4 B", Sizes: bench.Many(1000, 1), Inner: 1, List: true},
+	"resnet50": {Name: "ResNet-50's gradients", Sizes: bench.ResNet50(), Inner: 1, List: true},
+}
+
+var listNames = []string{"200x1KiB", "1000x4B", "resnet50"}
+
+// parseWork reads a work's name on the command line: a size such as 64KiB, barrier for 4 B after one, or a list.
+func parseWork(name string) (bench.Work, error) {
+	if w, ok := lists[name]; ok {
+		return w, nil
+	}
+	if name == "barrier" {
+		return afterBarrier, nil
+	}
+	unit := 1
+	digits := strings.TrimSuffix(name, "B")
+	for suffix, size := range map[string]int{"Ki": 1 << 10, "Mi": 1 << 20} {
+		if d, ok := strings.CutSuffix(digits, suffix); ok && digits != name {
+			digits, unit = d, size
+		}
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 || n > 1<<30/unit || n*unit%4 != 0 {
+		return bench.Work{}, fmt.Errorf("-works: %q is neither a size, such as 4, 64KiB or 16MiB, of whole floats and "+
+			"at most 1024MiB, nor one of barrier, %s", name, strings.Join(listNames, ", "))
+	}
+	return oneTensor(n * unit), nil
 }
 
 // bound is the least time that the cell's links allow: the bytes that the busiest host must send, and two delays, one
@@ -112,7 +168,7 @@ func (o *options) one(ctx context.Context, j *jobs, c cell, until time.Time) (*r
 	if r.OneWay, err = j.network.OneWay(); err != nil {
 		return nil, err
 	}
-	contest := &bench.Contest{Dir: dir, Ranks: c.Hosts * c.Ranks, Works: works(o.most), Rounds: o.rounds, LongRounds: 2,
+	contest := &bench.Contest{Dir: dir, Ranks: c.Hosts * c.Ranks, Works: o.works, Rounds: o.rounds, LongRounds: 2,
 		Turn: o.turn, Most: 8 * time.Second, Until: until, Tell: func(format string, args ...any) {
 			fmt.Fprintf(os.Stderr, "hosts: "+format+", %.0f s\n", append(args, time.Since(begin).Seconds())...)
 		}}

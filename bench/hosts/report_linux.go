@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -173,12 +174,14 @@ func (r *report) draw(file string) error {
 	if err := chart.Check(file); err != nil {
 		return err
 	}
-	if len(r.Cells) == 0 {
-		return errors.New("there is nothing to draw")
+	if !slices.ContainsFunc(r.Cells[:min(2, len(r.Cells))], result.drawable) {
+		return errors.New("there is nothing to draw: the first two cells have no figures of a single tensor")
 	}
 	var panels []chart.Chart
 	for i := range r.Cells[:min(2, len(r.Cells))] {
-		panels = append(panels, r.Cells[i].panel(i == 0))
+		if x := &r.Cells[i]; x.drawable() {
+			panels = append(panels, x.panel(len(panels) == 0))
+		}
 	}
 	var b bytes.Buffer
 	captions := []string{fmt.Sprintf("gorovod %s, %s, %s of an %s", r.Gorovod, r.Started.Format("2006-01-02"),
@@ -189,8 +192,13 @@ func (r *report) draw(file string) error {
 	return os.WriteFile(file, b.Bytes(), 0o666)
 }
 
+// drawable reports that there is a figure of a single tensor.
+func (r result) drawable() bool {
+	return slices.ContainsFunc(r.Outcomes, func(o bench.Outcome) bool { return o.Tensors == 1 && o.Skipped == "" })
+}
+
 func (r *result) panel(legend bool) chart.Panel {
-	p := chart.Panel{Title: r.Cell.String(), Legend: legend, X: chart.Axis{Label: "bytes", Low: 4, High: 4},
+	p := chart.Panel{Title: r.Cell.String(), Legend: legend, X: chart.Axis{Label: "bytes", Low: 4, High: 64},
 		Y: chart.Axis{Label: "seconds", Low: math.Inf(1)}}
 	bound := chart.Line{Name: "link's bound and two delays", Dashed: true, Colour: color.RGBA{A: 255}}
 	for k, peer := range r.Peers {
@@ -213,6 +221,7 @@ func (r *result) panel(legend bool) chart.Panel {
 		}
 	}
 	low, high := int(math.Floor(math.Log10(p.Y.Low))), int(math.Ceil(math.Log10(p.Y.High)))
+	high = max(high, low+1)
 	p.Y.Low, p.Y.High = math.Pow(10, float64(low)), math.Pow(10, float64(high))
 	for e := low; e <= high; e++ {
 		p.Y.Ticks = append(p.Y.Ticks, chart.Tick{At: math.Pow(10, float64(e)), Label: power(e)})

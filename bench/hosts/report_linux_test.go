@@ -142,6 +142,18 @@ func TestReportIsWritten(t *testing.T) {
 	if err := (&report{}).draw(at("none.svg")); err == nil {
 		t.Error("a picture of nothing is drawn")
 	}
+	few := sample()
+	few.Cells[0].Outcomes = few.Cells[0].Outcomes[3:] // one contender has one size, the others have failed
+	lists := sample().Cells[0]
+	lists.Outcomes = nil
+	for _, cells := range [][]result{few.Cells, {lists, few.Cells[0]}} {
+		if err := (&report{Cells: cells}).draw(at("few.svg")); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := (&report{Cells: []result{lists}}).draw(at("none.svg")); err == nil {
+		t.Error("a picture without figures of a single tensor is drawn")
+	}
 }
 
 func TestSpan(t *testing.T) {
