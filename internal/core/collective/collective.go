@@ -48,6 +48,7 @@ type Lane struct {
 	comm    transport.Comm // nil over Shared
 	piece   int            // pieceBytes, unless tests or Tune change it; a multiple of lineBytes
 	message int            // messageBytes, unless Tune changes it
+	rate    int            // bytes a second over comm; 0: unknown; set by Tune
 	flat    bool           // set by Tune: no hierarchical form where the model may choose
 	// chunkLimit is the most that a chunk over Shared holds; a multiple of lineBytes×size.
 	chunkLimit int

@@ -1,5 +1,7 @@
 package collective
 
+import "time"
+
 // A model of the cost of an allreduce over several hosts, in the unit of model.go. With P members on H hosts, at most L
 // on one, S on the smallest, n bytes, y = syncBytes, and across as in model.go:
 //
@@ -12,13 +14,28 @@ package collective
 // because shared memory moves bytes at least eight times as fast as a wire of up to 10 Gbit/s between hosts, and
 // because of b blocks all but one pass through shared memory while another is between the hosts. (Shared memory is
 // three times as fast as the loopback interface, but if that connects the "hosts", the forms differ little.)
-// BenchmarkForms in package world compares them over 1 Gbit/s.
+// BenchmarkForms in package world compares them over 1 Gbit/s. Where the wire has been measured (Tuning.Over), y and
+// the ratio of the speeds follow from its rate.
 
-// syncBytes is the cost of a synchronisation of the members of a host: about 2 µs.
+// syncBytes is the cost of a synchronisation of the members of a host, about 2 µs, on a fast network.
 const syncBytes = 6 << 10
 
-// memoryRatio is the speed of shared memory divided by that of a wire.
+// memoryRatio is the speed of shared memory divided by that of a wire, of 10 Gbit/s.
 const memoryRatio = 8
+
+// Inside a host, where the rate of the wire is known.
+const (
+	syncTime   = 2 * time.Microsecond
+	memoryRate = memoryRatio * 10e9 / 8
+)
+
+// insideCosts are syncBytes and memoryRatio on the lane's own network.
+func (l *Lane) insideCosts() (sync, ratio int) {
+	if l.rate == 0 {
+		return syncBytes, memoryRatio
+	}
+	return max(1, inBytes(syncTime, l.rate)), max(1, memoryRate/l.rate)
+}
 
 // form is a way to allreduce over several hosts.
 type form int
@@ -38,11 +55,12 @@ func (l *Lane) allreduceForm(n, sent int) form {
 	}
 	hosts, shards := len(h.hosts), h.shardsOf(n)
 	blocks, _ := h.blocksOf(n, shards)
-	inside := 2 * n / memoryRatio
+	sync, ratio := l.insideCosts()
+	inside := 2 * n / ratio
 	first := inside / blocks
-	best, cost := sharded, 2*syncBytes+first+max(inside-first, l.acrossCost(hosts, ceilDiv(sent, shards),
+	best, cost := sharded, 2*sync+first+max(inside-first, l.acrossCost(hosts, ceilDiv(sent, shards),
 		shards, shards))
-	if c := syncBytes + n/memoryRatio + l.acrossCost(hosts, sent, h.shards, h.shards); h.equal() && c <= cost {
+	if c := sync + n/ratio + l.acrossCost(hosts, sent, h.shards, h.shards); h.equal() && c <= cost {
 		best, cost = replicated, c
 	}
 	if l.mayChooseForm() && l.acrossCost(l.size, sent, h.most, h.leaving) < cost {

@@ -1,6 +1,9 @@
 package collective
 
-import "math/bits"
+import (
+	"math/bits"
+	"time"
+)
 
 // A model of the cost of an allreduce over a Comm. Its unit is the cost of a byte on a connection between two members.
 // m is the cost of a message beyond its bytes. With s members, of whom p, a power of two, take part in doubling and
@@ -18,6 +21,15 @@ import "math/bits"
 // ring at 1 MiB between two members and takes half as long again at 4 MiB; it meets halving at about 64 KiB between
 // four and at 64 to 256 KiB between eight, and halving the ring at 1 to 4 MiB. On a slower wire a message costs fewer
 // bytes: Tuning.Message may say so.
+//
+// Where the links have been measured (Tuning.Over), m is their latency in bytes, and the ring's cost has another form,
+// since its pieces travel while others are combined. A step keeps the link busy for a share, n/s, and c for each of its
+// pieces, of q bytes. A piece that has come in one step can go on in the next one m + k·q after it was sent:
+//
+//	ring      2(s-1)-1 times the larger of b = k·n/s + c·pieces and m + k·q, then b + m
+//
+// So the ring hides the latency of a share that is long enough, which doubling and halving cannot. Their eighth stays
+// on slow links, too: each of their rounds goes to another peer, over a connection whose window may have to open anew.
 
 // messageBytes is m, unless Lane.Tune says otherwise.
 const messageBytes = 32 << 10
@@ -45,11 +57,25 @@ func (l *Lane) across(size, n, links, ringLinks int) (best way, cost int) {
 	if c := fold + 2*rounds*m + links*(n-n/part)*17/8; c < cost {
 		best, cost = halving, c
 	}
-	if c := 2*(size-1)*m + 2*ringLinks*(n-n/size); c < cost {
+	if c := l.ringCost(size, n, ringLinks); c < cost {
 		best, cost = ringing, c
 	}
 	return best, cost
 }
+
+// ringCost is the cost of the ring.
+func (l *Lane) ringCost(size, n, links int) int {
+	if l.rate == 0 {
+		return 2*(size-1)*l.message + 2*links*(n-n/size)
+	}
+	share := ceilDiv(n, size)
+	pieces := ceilDiv(share, l.piece)
+	busy := links*share + pieces*min(l.message, inBytes(pieceTime, l.rate))
+	return (2*(size-1)-1)*max(busy, l.message+links*min(l.piece, share)) + busy + l.message
+}
+
+// pieceTime is what a piece costs beyond its bytes and its latency: two system calls, and the driver's turns.
+const pieceTime = 10 * time.Microsecond
 
 // acrossCost is the cost of the cheapest way.
 func (l *Lane) acrossCost(size, n, links, ringLinks int) int {

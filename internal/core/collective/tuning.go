@@ -1,5 +1,7 @@
 package collective
 
+import "time"
+
 // Tuning holds the parameters of a lane's algorithms that may change while it runs. Over Shared the bits of a result do
 // not depend on them.
 type Tuning struct {
@@ -11,6 +13,9 @@ type Tuning struct {
 	// Message is the cost of a message over Comm beyond its bytes, expressed in bytes: see model.go. It decides between
 	// few long messages and many short ones.
 	Message int
+	// Rate is how many bytes a second pass from one member to another over Comm; 0: unknown. Then the model's constants
+	// are those of a fast network.
+	Rate int
 	// Flat turns off the hierarchical form of allreduces, if the model decides about it (Abilities.ChoosesForm).
 	Flat bool
 }
@@ -26,11 +31,38 @@ func (l *Lane) Tune(t Tuning) {
 	}
 	l.chunkLimit = max(lineBytes*l.size, t.Chunk/(lineBytes*l.size)*(lineBytes*l.size))
 	l.piece = max(lineBytes, t.Piece/lineBytes*lineBytes)
-	l.message, l.flat = t.Message, t.Flat
+	l.message, l.rate, l.flat = t.Message, t.Rate, t.Flat
 	if h := l.hier; h != nil {
 		h.local.Tune(t)
 		if h.cross != nil {
 			h.cross.Tune(t)
 		}
 	}
+}
+
+// Link is a connection between two members on different hosts, or the slowest of several.
+type Link struct {
+	Latency time.Duration // from one member's post to the other's notice
+	Rate    int           // bytes a second; 0: the link is unknown
+}
+
+// The limits of what a measured Link changes.
+const (
+	leastRate, mostRate       = 1e6, 1e11
+	leastMessage, mostMessage = 2 << 10, 8 << 20
+)
+
+// Over is the tuning for members between which the links are as k says: t itself if they are unknown.
+func (t Tuning) Over(k Link) Tuning {
+	if k.Rate <= 0 {
+		return t
+	}
+	t.Rate = min(max(k.Rate, leastRate), mostRate)
+	t.Message = min(max(inBytes(k.Latency, t.Rate), leastMessage), mostMessage)
+	return t
+}
+
+// inBytes is what a link carries in a time of up to seconds.
+func inBytes(d time.Duration, rate int) int {
+	return int(min(max(d, 0), time.Minute).Microseconds()) * (rate / 1e3) / 1e3
 }

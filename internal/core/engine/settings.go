@@ -28,7 +28,7 @@ func (s *settings) encode() []int64 {
 		flat = 1
 	}
 	return []int64{s.fusionThreshold, int64(s.cycleTime), int64(s.data.Chunk), int64(s.data.Piece),
-		int64(s.data.Message), flat, int64(s.early)}
+		int64(s.data.Message), int64(s.data.Rate), flat, int64(s.early)}
 }
 
 func decodeSettings(v []int64) (s settings, err error) {
@@ -42,7 +42,8 @@ func decodeSettings(v []int64) (s settings, err error) {
 		}
 	}
 	return settings{fusionThreshold: v[0], cycleTime: time.Duration(v[1]), data: collective.Tuning{
-		Chunk: int(v[2]), Piece: int(v[3]), Message: int(v[4]), Flat: v[5] != 0}, early: int(v[6])}, nil
+		Chunk: int(v[2]), Piece: int(v[3]), Message: int(v[4]), Rate: int(v[5]), Flat: v[6] != 0},
+		early: int(v[7])}, nil
 }
 
 // leastEarly is the least that a search tries for settings.early: a few numbers. To send these with a mark costs no

@@ -26,7 +26,7 @@ func FuzzSettings(f *testing.F) {
 		if err != nil {
 			return
 		}
-		v[5] = min(v[5], 1) // a flag
+		v[6] = min(v[6], 1) // a flag
 		if again := s.encode(); !slices.Equal(again, v) {
 			t.Errorf("%v becomes %v", v, again)
 		}
