@@ -46,6 +46,8 @@ type Figures struct {
 	// Early is the number of operations whose result came with the agreement on them. EarlyBytes is how many bytes of
 	// small tensors may travel so at a time.
 	Early, EarlyBytes uint64
+	// Hosts says what the connections between the job's hosts are like.
+	Hosts HostFigures
 	// Pending is the number of operations that have not ended. OldestPending is the age of the oldest.
 	Pending       uint64
 	OldestPending time.Duration
@@ -65,6 +67,15 @@ type CollectiveFigures struct {
 	// BusBytes divided by Times.Sum is the bus bandwidth, as NCCL's tests define it.
 	BusBytes uint64
 	Times    Histogram
+}
+
+// HostFigures are what the processes measured between their hosts when they met: the longest time from a host to
+// another one, the lowest rate, in bytes a second, and for how long they measured. All are 0 if nothing was measured;
+// Rate is 0, too, between hosts that are too far apart.
+type HostFigures struct {
+	Latency time.Duration
+	Rate    uint64
+	Took    time.Duration
 }
 
 // WireFigures are the bytes that this process has sent over a link, "shm", "tcp", "mpi" or "nccl", in collectives of
@@ -123,7 +134,8 @@ func Metrics() (*Figures, error) {
 		Waited: time.Duration(f.Waited), CacheHits: f.Marks,
 		CacheMisses: f.Requests, NaNs: f.NaNs, Fused: f.Fusion.Batches, FusedTensors: f.Fusion.Tensors,
 		FusedBytes: f.Fusion.Bytes, FusionThreshold: f.Fusion.Threshold, Pending: f.Pending,
-		OldestPending: time.Duration(f.Oldest), Early: f.Early.Operations, EarlyBytes: f.Early.Bytes}
+		OldestPending: time.Duration(f.Oldest), Early: f.Early.Operations, EarlyBytes: f.Early.Bytes,
+		Hosts: HostFigures{time.Duration(f.Hosts.Latency), f.Hosts.Rate, time.Duration(f.Hosts.Took)}}
 	for _, l := range f.WaitedFor {
 		m.WaitedFor = append(m.WaitedFor, Late{l.Rank, time.Duration(l.Nanoseconds)})
 	}

@@ -19,7 +19,8 @@ func TestVariablesThatDiffer(t *testing.T) {
 	c := newCluster(t, 2)
 	for _, variable := range []string{"HOROVOD_FUSION_THRESHOLD=0", "HOROVOD_CACHE_CAPACITY=0",
 		"GOROVOD_COMPRESSION=bf16", "GOROVOD_TCP_STREAMS=3", "HOROVOD_HIERARCHICAL_ALLREDUCE=1",
-		"GOROVOD_DETERMINISTIC=1", "GOROVOD_NAN_CHECK=abort", "GOROVOD_KEEPALIVE_SECONDS=0"} {
+		"GOROVOD_DETERMINISTIC=1", "GOROVOD_NAN_CHECK=abort", "GOROVOD_KEEPALIVE_SECONDS=0",
+		"GOROVOD_MEASURE_LINKS=0"} {
 		j := c.differing(variable)
 		name, _, _ := strings.Cut(variable, "=")
 		j.expect(0, "this rank's setting differs from rank 0's, which counts.*"+name)

@@ -65,7 +65,8 @@ func TestDoctor(t *testing.T) {
 		return j
 	}
 	j := examine(0, "-H", "h0:1,h1:1,six2:1")
-	for _, want := range []string{"h0, h1, six2\n", "net1 10.78.0.2", "net2 fd78::3", "LATENCY", "BANDWIDTH"} {
+	for _, want := range []string{"h0, h1, six2\n", "net1 10.78.0.2", "net2 fd78::3", "LATENCY", "BANDWIDTH",
+		"ALLREDUCE between these hosts: "} {
 		if !strings.Contains(j.stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &j.stdout)
 		}

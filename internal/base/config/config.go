@@ -40,8 +40,9 @@ type Config struct {
 	CacheCapacity      int   // of each process set; 0 disables the cache
 	// EarlyBytes is the most bytes of a tensor whose data travels between hosts with the news that it is ready; 0
 	// stands for none.
-	EarlyBytes  int
-	DynamicSets bool // process sets may be added and removed after Init
+	EarlyBytes   int
+	MeasureLinks bool // measure the connections between hosts at Init
+	DynamicSets  bool // process sets may be added and removed after Init
 	// JoinAllOps enables operations that Horovod refuses while a rank has joined. A rank that has joined contributes an
 	// empty part.
 	JoinAllOps bool
@@ -178,8 +179,8 @@ type reading struct {
 func defaults() *Config {
 	return &Config{
 		Told:            Told{Size: 1, LocalSize: 1, CrossSize: 1, Hostname: "localhost"},
-		FusionThreshold: 128 << 20, CacheCapacity: 1024, EarlyBytes: 4096, Transport: "auto", GPU: GPUAuto,
-		Controller: Gloo, CPUOperations: Gloo,
+		FusionThreshold: 128 << 20, CacheCapacity: 1024, EarlyBytes: 4096, MeasureLinks: true, Transport: "auto",
+		GPU: GPUAuto, Controller: Gloo, CPUOperations: Gloo,
 		Timeout:         30 * time.Second,
 		Autotune:        Autotune{Warmup: 3, Steps: 10, Points: 20, Noise: 0.8},
 		CheckpointEvery: 1, StallCheckTime: 60 * time.Second, DeadlockAbort: true, SingleCopy: true, HugePages: true,

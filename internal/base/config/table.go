@@ -33,6 +33,10 @@ var implemented = []Knob{
 	{Name: "GOROVOD_EARLY_BYTES", Agreed: true, Doc: "how many bytes of a rank's small tensors travel between hosts " +
 		"together with the news that they are ready, at most 65536; 0: none do",
 		setting: whole(func(c *Config) *int { return &c.EarlyBytes }, 0, MaxEarlyBytes)},
+	{Name: "GOROVOD_MEASURE_LINKS", Agreed: true, Doc: "1: ranks on several hosts measure their connections when " +
+		"they meet, and choose between the algorithms for allreduces by what they find; 0: they choose as on a fast " +
+		"network",
+		setting: boolean(func(c *Config) *bool { return &c.MeasureLinks })},
 	{Name: "HOROVOD_DYNAMIC_PROCESS_SETS", Agreed: true, Doc: "1: the program may add and remove process sets after " +
 		"`hvd.init()`",
 		setting: boolean(func(c *Config) *bool { return &c.DynamicSets })},

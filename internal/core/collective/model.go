@@ -43,6 +43,32 @@ const (
 	ringing
 )
 
+func (w way) String() string { return [...]string{"doubling", "halving", "ring"}[w] }
+
+// Choice is an algorithm for allreduces between hosts.
+type Choice struct {
+	Algorithm string // doubling, halving or ring
+	Most      int    // the largest length for which it is chosen, among powers of two; 0: all that are longer
+}
+
+// Choices are what allreduces among hosts of one member each choose over a link, from the shortest tensors to the
+// longest.
+func Choices(hosts int, k Link) (all []Choice) {
+	t := DefaultTuning.Over(k)
+	l := Lane{message: t.Message, rate: t.Rate, piece: t.Piece}
+	const longest = 1 << 30
+	for n := 4; n <= longest; n *= 2 {
+		w, _ := l.across(hosts, n, 1, 1)
+		if last := len(all) - 1; last >= 0 && all[last].Algorithm == w.String() {
+			all[last].Most = n
+		} else {
+			all = append(all, Choice{w.String(), n})
+		}
+	}
+	all[len(all)-1].Most = 0
+	return all
+}
+
 // across returns the cheapest way and its cost, for size members and n bytes on the wire. links members use a link at
 // the same time; in the ring ringLinks do.
 func (l *Lane) across(size, n, links, ringLinks int) (best way, cost int) {

@@ -16,7 +16,6 @@ func tuned(t Tuning) *Lane {
 // Without measured links the choice is that of the constants, with them that of the job's own network.
 func TestWayBetweenHosts(t *testing.T) {
 	const gigabit = 125e6
-	names := map[way]string{doubling: "doubling", halving: "halving", ringing: "ring"}
 	for _, c := range []struct {
 		hosts, bytes int
 		link         Link
@@ -52,10 +51,27 @@ func TestWayBetweenHosts(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d hosts, %d bytes, %v", c.hosts, c.bytes, c.link), func(t *testing.T) {
 			l := tuned(DefaultTuning.Over(c.link))
-			if got, cost := l.across(c.hosts, c.bytes, 1, 1); names[got] != c.want || cost <= 0 {
-				t.Errorf("%s, at a cost of %d bytes, want %s", names[got], cost, c.want)
+			if got, cost := l.across(c.hosts, c.bytes, 1, 1); got.String() != c.want || cost <= 0 {
+				t.Errorf("%v, at a cost of %d bytes, want %s", got, cost, c.want)
 			}
 		})
+	}
+}
+
+func TestChoices(t *testing.T) {
+	for _, c := range []struct {
+		hosts int
+		link  Link
+		want  string
+	}{
+		{2, Link{}, "[{doubling 262144} {ring 0}]"},
+		{8, Link{}, "[{doubling 32768} {halving 2097152} {ring 0}]"},
+		{8, Link{2e6, 125e6}, "[{doubling 262144} {halving 2097152} {ring 0}]"},
+		{4, Link{50e3, 125e6}, "[{doubling 16384} {halving 131072} {ring 0}]"},
+	} {
+		if got := fmt.Sprint(Choices(c.hosts, c.link)); got != c.want {
+			t.Errorf("%d hosts, %v: %s, want %s", c.hosts, c.link, got, c.want)
+		}
 	}
 }
 
@@ -63,11 +79,11 @@ func TestWayBetweenHosts(t *testing.T) {
 func TestRingCostIsThatOfItsPieces(t *testing.T) {
 	for _, size := range []int{2, 3, 4, 8, 16} {
 		for _, latency := range []time.Duration{20e3, 200e3, 2e6, 20e6} {
-			for _, rate := range []int{1e7, 125e6, 125e7} {
+			for _, rate := range []int{1 << 23, 1 << 27, 1 << 30} {
 				for n := 16 << 10; n <= 256<<20; n *= 4 {
 					l := tuned(DefaultTuning.Over(Link{latency, rate}))
 					got := float64(l.ringCost(size, n, 1)) / float64(l.rate)
-					want := simulateRing(size, n, l.piece, float64(l.message)/float64(l.rate), float64(rate))
+					want := simulateRing(size, n, l.piece, float64(l.message)/float64(l.rate), float64(l.rate))
 					if got < 0.9*want || got > 1.1*want {
 						t.Errorf("%d members, %d bytes, %v, %d B/s: %.3g s, simulated %.3g s", size, n, latency, rate,
 							got, want)
@@ -101,8 +117,11 @@ func TestTuningOverALink(t *testing.T) {
 		t.Errorf("an unknown link makes %+v", got)
 	}
 	want := before
-	want.Message, want.Rate = 125000, 125e6
-	if got := before.Over(Link{time.Millisecond, 125e6}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
+	want.Message, want.Rate = 1<<17, 1<<27
+	for _, link := range []Link{{time.Millisecond, 125e6}, {950 * time.Microsecond, 110e6},
+		{1100 * time.Microsecond, 150e6}} {
+		if got := before.Over(link); got != want {
+			t.Errorf("%v: %+v, want %+v", link, got, want)
+		}
 	}
 }

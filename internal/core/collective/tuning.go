@@ -1,6 +1,9 @@
 package collective
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // Tuning holds the parameters of a lane's algorithms that may change while it runs. Over Shared the bits of a result do
 // not depend on them.
@@ -52,15 +55,20 @@ const (
 	leastMessage, mostMessage = 2 << 10, 8 << 20
 )
 
-// Over is the tuning for members between which the links are as k says: t itself if they are unknown.
+// Over is the tuning for members between which the links are as k says: t itself if they are unknown. It knows the
+// links by powers of two alone. So most jobs on the same network choose the same algorithms, and get the same bits.
 func (t Tuning) Over(k Link) Tuning {
 	if k.Rate <= 0 {
 		return t
 	}
-	t.Rate = min(max(k.Rate, leastRate), mostRate)
-	t.Message = min(max(inBytes(k.Latency, t.Rate), leastMessage), mostMessage)
+	rate := min(max(k.Rate, leastRate), mostRate)
+	t.Message = min(max(powerOfTwo(inBytes(k.Latency, rate)), leastMessage), mostMessage)
+	t.Rate = powerOfTwo(rate)
 	return t
 }
+
+// powerOfTwo is the nearest power of two in proportion.
+func powerOfTwo(n int) int { return 1 << bits.Len(uint(n*7/10)) }
 
 // inBytes is what a link carries in a time of up to seconds.
 func inBytes(d time.Duration, rate int) int {

@@ -61,6 +61,11 @@ type Options struct {
 	OthersSubmit func() bool
 	// Collective has the options of the algorithms.
 	Collective collective.Options
+	// MeasureLinks makes the ranks measure the connections between their hosts first, and tune the algorithms for them.
+	// It is the same on all ranks.
+	MeasureLinks bool
+	// StartTimeout bounds how long New waits for the other ranks to measure; 0: without a limit.
+	StartTimeout time.Duration
 	// Carrier, if set, makes the carrier of a lane of several members. All members call it for the same lane. It may
 	// block until all have called it, or fail.
 	Carrier func(o Opening) (collective.Carrier, error)
@@ -112,6 +117,7 @@ type Engine struct {
 	opts   Options
 	job    driving.Job
 	world  *lane
+	links  links // set by New
 
 	flight   *flight.Recorder        // guarded by mu
 	mu       sync.Mutex              // guards sets, inUse, and each lane's pending table and worker
@@ -165,7 +171,8 @@ type Counters struct {
 }
 
 // New makes the engine of one rank and opens the lane of the whole world. The
-// engine owns net from now on. It blocks until the lane is ready.
+// engine owns net from now on. It blocks until the lane is ready, and, with
+// MeasureLinks, until all ranks have measured.
 func New(net transport.Network, o Options) (*Engine, error) {
 	if o.Describe == nil {
 		o.Describe = func(rank int) string { return fmt.Sprintf("rank %d", rank) }
@@ -190,6 +197,7 @@ func New(net transport.Network, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.world = l
+	e.measureLinks(l)
 	if n, ok := net.(transport.Attended); ok {
 		n.Attend(e.Wake)
 	}

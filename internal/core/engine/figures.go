@@ -181,6 +181,7 @@ func (e *Engine) Figures() *feed.Figures {
 		}
 	}
 	f.Early = feed.Early{Operations: uint64(e.counters.Ahead.Load()), Bytes: uint64(e.world.settings.early)}
+	f.Hosts = e.links.figures()
 	f.Fusion.Threshold = uint64(max(0, e.world.settings.fusionThreshold))
 	for way := range e.figures.traffic {
 		for class, t := range e.figures.traffic[way] {

@@ -110,6 +110,7 @@ func newLane(e *Engine, id int, incarnation uint32, members []int) (*lane, error
 	l.early = l.newEarly()
 	l.settings.early = l.early.bytes(e.opts.EarlyBytes)
 	l.boundEarly()
+	l.tuneOver(e.links.among(members))
 	l.rank = l.member(e.opts.Rank)
 	l.worker = negotiate.NewWorker(l.rank)
 	l.onStale, l.onRequest = l.stale, l.answer

@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/gorovod/gorovod/internal/base/config"
 	"github.com/gorovod/gorovod/internal/core/engine"
@@ -23,6 +24,7 @@ func (w *World) startEngine(o Options) error {
 		GroupsApart: c.DisableGroupFusion, NaNCheck: c.NaNCheck,
 		JoinAllOps: c.JoinAllOps, CycleTime: c.CycleTime, Timeline: w.Timeline,
 		Spin: p.LocalSize <= cores, SpareCores: 2*p.LocalSize <= cores, OneHost: p.LocalSize == p.Size,
+		MeasureLinks: c.MeasureLinks && w.severalHosts(), StartTimeout: c.Timeout,
 		Describe: w.Describe, Records: c.FlightRecords, MainThread: o.MainThread,
 		OthersSubmit: o.OthersSubmit, Collective: algorithms(c), Log: o.Log}
 	w.openDevices(&opts, &o)
@@ -48,4 +50,10 @@ func (w *World) startEngine(o Options) error {
 		w.session.OnTell(w.figures)
 	}
 	return nil
+}
+
+// severalHosts reports whether the ranks are on several hosts. It is the same on all ranks, unlike what each was told
+// of its place.
+func (w *World) severalHosts() bool {
+	return slices.ContainsFunc(w.members.Names(), func(name string) bool { return name != w.members[0].Host })
 }

@@ -72,7 +72,8 @@ func (l *launcher) config(rank, size int, transport string) *config.Config {
 	}
 	return &config.Config{Told: config.Told{Rank: rank, Size: size, LocalRank: rank, LocalSize: size, CrossSize: 1,
 		Hostname: host, Rendezvous: []string{l.addr}, Key: key}, TLS: tls,
-		FusionThreshold: 1 << 20, CacheCapacity: 16, EarlyBytes: 4096, Timeout: 10 * time.Second, Transport: transport}
+		FusionThreshold: 1 << 20, CacheCapacity: 16, EarlyBytes: 4096, MeasureLinks: true,
+		Timeout: 10 * time.Second, Transport: transport}
 }
 
 func each(n int, f func(rank int)) {

@@ -115,7 +115,8 @@ func (f *Figures) numbers() []*uint64 {
 	return []*uint64{&f.Waited, &f.Marks, &f.Requests, &f.NaNs, &f.Fusion.Batches, &f.Fusion.Tensors, &f.Fusion.Bytes,
 		&f.Fusion.Threshold, &f.Pending, &f.Oldest, &f.Resident, &f.CPU, &f.Main.Running,
 		&f.Main.Starved, &f.Main.Looks, &f.Main.Asleep, &f.Main.Reading, &f.Main.Locked, &f.Link.Busy,
-		&f.Link.Bytes, &f.Samples, &f.NIC.Rate, &f.Early.Operations, &f.Early.Bytes}
+		&f.Link.Bytes, &f.Samples, &f.NIC.Rate, &f.Early.Operations, &f.Early.Bytes,
+		&f.Hosts.Latency, &f.Hosts.Rate, &f.Hosts.Took}
 }
 
 func (h *Histogram) append(p []byte) []byte {

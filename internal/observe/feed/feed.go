@@ -33,6 +33,7 @@ type Figures struct {
 
 	Fusion Fusion
 	Early  Early
+	Hosts  Hosts
 
 	// Gauges.
 	Pending  uint64 // operations that have been submitted and have not ended
@@ -207,6 +208,14 @@ func (f *Figures) InSet(set int) (member, known bool) {
 type Early struct {
 	Operations uint64 // whose result came with the agreement
 	Bytes      uint64 // how many bytes of a rank's tensors may travel so at a time now; 0: none
+}
+
+// Hosts says what the connections between the job's hosts are like: what was measured when the ranks met. All fields
+// are 0 if nothing was.
+type Hosts struct {
+	Latency uint64 // from a host to another one, the longest, in nanoseconds
+	Rate    uint64 // bytes a second from a host to another one, the lowest; 0: unknown
+	Took    uint64 // for how many nanoseconds this rank measured
 }
 
 // Fusion says how well tensors that can be fused are fused.

@@ -18,7 +18,7 @@ import (
 func example() *Figures {
 	f := &Figures{Waited: 5e9, Marks: 1e6, Requests: 12, NaNs: 1, Pending: 3, Oldest: 7e9, Resident: 3 << 30,
 		Fusion: Fusion{Batches: 1000, Tensors: 150000, Bytes: 1 << 40, Threshold: 128 << 20},
-		Early:  Early{Operations: 1e5, Bytes: 4096}}
+		Early:  Early{Operations: 1e5, Bytes: 4096}, Hosts: Hosts{Latency: 50e3, Rate: 125e6, Took: 15e6}}
 	f.CPU, f.Samples = 9e9, 1e7
 	f.Main = Thread{Running: 8e9, Starved: 3e8, Looks: 40, Asleep: 3, Reading: 2, Locked: 1}
 	f.Stack = []Frame{{"src/train.py", "<module>", 80}, {"models/resnet.py", "ResNet.forward", 1 << 20}}

@@ -70,7 +70,12 @@ var (
 	early      = desc("early_operations_total", "Operations whose result came with the agreement on them.")
 	earlyBytes = desc("early_bytes",
 		"How many bytes of a rank's small tensors may travel before the agreement on them.")
-	fill = desc("fusion_fill_ratio",
+	linkLatency = desc("link_latency_seconds",
+		"Time from a host to another one, the longest that the ranks measured when they met.")
+	linkRate = desc("link_bytes_per_second",
+		"What passes from a host to another one, the lowest that the ranks measured when they met.")
+	linksTook = desc("links_measured_seconds", "How long the ranks measured.")
+	fill      = desc("fusion_fill_ratio",
 		"Bytes of these collectives over what they could have held, since the start.")
 
 	tableRows  = desc("table_rows", "Rows of a sparse table, on all ranks.", "table", "process_set")
@@ -150,6 +155,13 @@ func (j *Job) Collect(out chan<- prometheus.Metric) {
 	gauge(threshold, float64(s.fusion.Threshold))
 	count(early, float64(s.early.Operations))
 	gauge(earlyBytes, float64(s.early.Bytes))
+	if s.hosts.Took > 0 {
+		gauge(linkLatency, feed.Seconds(s.hosts.Latency))
+		gauge(linksTook, feed.Seconds(s.hosts.Took))
+	}
+	if s.hosts.Rate > 0 {
+		gauge(linkRate, float64(s.hosts.Rate))
+	}
 	if room := float64(s.fusion.Batches) * float64(s.fusion.Threshold); room > 0 {
 		gauge(fill, float64(s.fusion.Bytes)/room)
 	}

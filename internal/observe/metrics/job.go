@@ -45,6 +45,7 @@ type sums struct {
 	requests    uint64
 	fusion      feed.Fusion
 	early       feed.Early
+	hosts       feed.Hosts
 	byRank      map[int]*rankSums
 	tables      map[tableKey]*feed.Table
 }
@@ -194,6 +195,7 @@ func (s *sums) add(rank int, before, f *feed.Figures) {
 	s.fusion.Threshold = f.Fusion.Threshold
 	s.early.Operations += more(before.Early.Operations, f.Early.Operations)
 	s.early.Bytes = f.Early.Bytes
+	s.hosts = f.Hosts
 	r := s.of(rank)
 	r.waited += more(before.Waited, f.Waited)
 	r.nans += more(before.NaNs, f.NaNs)

@@ -22,6 +22,7 @@ func figures(n uint64, waited time.Duration) *feed.Figures {
 		Tensors:  []feed.Tensors{{Op: operation.Allreduce, DType: tensor.Float32, Count: n}},
 		Works:    []feed.Work{{Op: operation.Allreduce, Bytes: 4 * n}},
 		Early:    feed.Early{Operations: n, Bytes: 4096},
+		Hosts:    feed.Hosts{Latency: 50e3, Rate: 125e6, Took: 15e6},
 		Fusion:   feed.Fusion{Batches: n, Tensors: n, Bytes: 4 * n, Threshold: 8}}
 	for range n {
 		f.Works[0].Times.Observe(1500)
@@ -86,6 +87,7 @@ func TestSumsOfAllRanks(t *testing.T) {
 		`wait_seconds_total{rank="0"} 0`, `wait_seconds_total{rank="2"} 2`, "cache_hits_total 30", "pending_operations 3",
 		"oldest_pending_seconds 1", `resident_memory_bytes{rank="1"} 1.048576e+06`, "fusion_fill_ratio 0.5",
 		"early_operations_total 30", "early_bytes 4096",
+		"link_latency_seconds 5e-05", "link_bytes_per_second 1.25e+08", "links_measured_seconds 0.015",
 		`elastic_resets_total{cause="failure"} 0`, `step_seconds_bucket{le="1.048576"} 30`, "step_seconds_sum 30", "steps_total 10",
 		"samples_total 960")
 }

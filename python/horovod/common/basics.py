@@ -334,7 +334,7 @@ class HorovodBasics(RegisteredSets):
 
         Returns:
             A dictionary: ``collectives``, ``tensors``, ``wire``, ``tables``, ``negotiation``, ``steps``, ``samples``,
-            ``wait_seconds``, ``waited_for``, ``cache``, ``fusion``, ``early``, ``nans``, ``pending``,
+            ``wait_seconds``, ``waited_for``, ``cache``, ``fusion``, ``early``, ``hosts``, ``nans``, ``pending``,
             ``oldest_pending_seconds``, ``bucket_bounds``, ``rank`` and ``size``. With ``short`` a text.
 
         Raises:

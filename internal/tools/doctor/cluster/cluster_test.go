@@ -176,6 +176,20 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// What a job chooses follows from the slowest pair. If one could not be measured, nothing is said of it.
+func TestReportOfChoices(t *testing.T) {
+	const far, near = 2 * time.Millisecond, 20 * time.Microsecond
+	pairs := []Pair{{From: 0, To: 1, Path: Path{Bandwidth: 125e6, Latency: near}},
+		{From: 1, To: 2, Path: Path{Bandwidth: 125e7, Latency: far}}}
+	const want = "recursive doubling up to 256 KiB, recursive halving up to 2048 KiB, the ring above"
+	if got := choices(8, pairs); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := choices(8, append(pairs, Pair{From: 0, To: 2, Err: errors.New("no way")})); got != "" {
+		t.Error(got)
+	}
+}
+
 func TestReport(t *testing.T) {
 	hosts := []Host{healthy("a"), healthy("b")}
 	hosts[1].Clock = 20 * time.Millisecond
@@ -208,6 +222,8 @@ BANDWIDTH in Gbit/s, one connection
      a      b
   a  -  10.00
   b  -      -
+
+ALLREDUCE between these hosts: recursive doubling up to 128 KiB, the ring above
 
 All is well.
 `

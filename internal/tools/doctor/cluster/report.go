@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gorovod/gorovod/internal/base/printable"
+	"github.com/gorovod/gorovod/internal/core/collective"
 )
 
 // mostInMatrix is how many hosts a table of pairs has at most.
@@ -30,6 +31,10 @@ func Report(w io.Writer, hosts []Host, pairs []Pair, v Variables, columns int) (
 			io.WriteString(w, matrices)
 		} else {
 			slowest(w, hosts, pairs)
+		}
+		if line := choices(len(hosts), pairs); line != "" {
+			fmt.Fprintln(w)
+			entry(w, "ALLREDUCE between these hosts: ", line, columns)
 		}
 	}
 	findings := append(v.check(), Check(hosts, pairs)...)
@@ -193,6 +198,37 @@ func slowest(w io.Writer, hosts []Host, pairs []Pair) {
 			p.Path.Latency.Round(100*time.Nanosecond))
 	}
 	t.Flush()
+}
+
+// choices are the algorithms that a job over the hosts chooses if it measures what was measured here. It is empty if
+// some pair could not be measured.
+func choices(hosts int, pairs []Pair) string {
+	var link collective.Link
+	for i, p := range pairs {
+		if p.Err != nil {
+			return ""
+		}
+		link.Latency = max(link.Latency, p.Path.Latency)
+		if r := int(p.Path.Bandwidth); i == 0 || r < link.Rate {
+			link.Rate = r
+		}
+	}
+	var parts []string
+	for _, c := range collective.Choices(hosts, link) {
+		name := c.Algorithm
+		if name == "ring" {
+			name = "the ring"
+		} else {
+			name = "recursive " + name
+		}
+		if c.Most > 0 {
+			name += fmt.Sprintf(" up to %d KiB", max(1, c.Most>>10))
+		} else if len(parts) > 0 {
+			name += " above"
+		}
+		parts = append(parts, name)
+	}
+	return strings.Join(parts, ", ")
 }
 
 func cores(f Facts) string {
