@@ -11,6 +11,7 @@ func openThread() (*thread, error) {
 }
 func (*thread) close()      {}
 func (*thread) does() doing { return other }
+func (*thread) ran() uint64 { return 0 }
 
 type interpreter struct{}
 

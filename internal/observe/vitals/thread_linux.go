@@ -12,8 +12,9 @@ import (
 
 // thread is the main thread, as /proc shows it.
 type thread struct {
-	file *os.File
-	text [256]byte
+	file  *os.File // syscall
+	stats *os.File // schedstat; nil if the kernel has none
+	text  [256]byte
 }
 
 func openThread() (*thread, error) {
@@ -26,10 +27,24 @@ func openThread() (*thread, error) {
 		f.Close()
 		return nil, err
 	}
+	t.stats, _ = os.Open(schedstat)
 	return t, nil
 }
 
-func (t *thread) close() { t.file.Close() }
+func (t *thread) close() {
+	t.file.Close()
+	t.stats.Close()
+}
+
+// ran is how long the thread has had a core, in nanoseconds; 0 if the kernel does not tell.
+func (t *thread) ran() uint64 {
+	n, err := t.stats.ReadAt(t.text[:], 0)
+	if err != nil && err != io.EOF {
+		return 0
+	}
+	running, _ := times(t.text[:n])
+	return running
+}
 
 // does says what the thread does now.
 func (t *thread) does() doing {
@@ -77,8 +92,19 @@ const sysFutexWaitv = 449
 
 // scheduled is how long the main thread has had a core, and has waited for one, in nanoseconds.
 func scheduled() (running, starved uint64) {
-	text, err := os.ReadFile("/proc/self/schedstat")
-	if fields := bytes.Fields(text); err == nil && len(fields) > 1 {
+	text, err := os.ReadFile(schedstat)
+	if err != nil {
+		return 0, 0
+	}
+	return times(text)
+}
+
+// schedstat is about the main thread.
+const schedstat = "/proc/self/schedstat"
+
+// times reads the first two numbers of schedstat.
+func times(text []byte) (running, starved uint64) {
+	if fields := bytes.Fields(text); len(fields) > 1 {
 		running, _ = strconv.ParseUint(string(fields[0]), 10, 62)
 		starved, _ = strconv.ParseUint(string(fields[1]), 10, 62)
 	}

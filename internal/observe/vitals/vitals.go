@@ -11,7 +11,8 @@ import (
 )
 
 // Thread is what the main thread has done since the first Ask. Durations are in nanoseconds; 0 if unknown. The other
-// fields count looks at the thread: Looks counts all, and each other field a part of them.
+// fields count looks at the thread, one for each pause that has passed: Looks counts all, and each other field a part of
+// them.
 type Thread struct {
 	Running uint64 // it had a core
 	Starved uint64 // it could have run, but had no core
@@ -23,8 +24,12 @@ type Thread struct {
 }
 
 const (
-	// pause is the time between two looks. A look takes some microseconds, so this costs 0.05 % of a core.
+	// pause is the time between two looks at a thread that works. A look takes some microseconds, and waking this
+	// process for it up to 200.
 	pause = 25 * time.Millisecond
+	// longestPause is the time between two looks at a thread that has not had a core for long. A look then says what the
+	// thread has done all the time, so nothing is missed.
+	longestPause = 800 * time.Millisecond
 	// patience is how long the looks go on after the last Ask. The launcher asks every second or two.
 	patience = 5 * time.Second
 )
@@ -78,31 +83,62 @@ func (w *Watch) look() {
 		return
 	}
 	defer thread.close()
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
+	w.mu.Lock()
+	counts := w.counts // which only this goroutine changes
+	w.mu.Unlock()
+	p := pace{pause: pause}
+	timer := time.NewTimer(p.pause)
+	defer timer.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-timer.C:
 		case <-w.stop:
 			return
 		}
-		does := thread.does()
+		p.look(&counts, thread.ran(), thread.does)
 		w.mu.Lock()
-		w.counts.Looks++
-		switch does {
-		case asleep:
-			w.counts.Asleep++
-		case reading:
-			w.counts.Reading++
-		case locked:
-			w.counts.Locked++
-		}
+		w.counts = counts
 		if time.Since(w.asked) > patience {
 			w.looking = false
 			w.mu.Unlock()
 			return
 		}
 		w.mu.Unlock()
+		timer.Reset(p.pause)
+	}
+}
+
+// pace is how often a thread is looked at. While the thread has no core, it stays where it was, and the pauses grow.
+type pace struct {
+	pause time.Duration // before the next look
+	ran   uint64        // how long the thread had had a core at the last look, 0 if unknown
+	did   doing         // what it did then
+}
+
+// look counts what the thread has done since the last look. ran is how long it has had a core so far, 0 if unknown;
+// does says what it does now.
+func (p *pace) look(counts *Thread, ran uint64, does func() doing) {
+	looks := uint64(p.pause / pause)
+	if ran > 0 && ran == p.ran {
+		counts.add(p.did, looks)
+		p.pause = min(2*p.pause, longestPause)
+		return
+	}
+	before := looks / 2 // the thread went on at some time in between
+	counts.add(p.did, before)
+	p.ran, p.did, p.pause = ran, does(), pause
+	counts.add(p.did, looks-before)
+}
+
+func (t *Thread) add(did doing, looks uint64) {
+	t.Looks += looks
+	switch did {
+	case asleep:
+		t.Asleep += looks
+	case reading:
+		t.Reading += looks
+	case locked:
+		t.Locked += looks
 	}
 }
 
