@@ -53,7 +53,7 @@ var floors = []wing{
 	{"core", "the engine: it agrees on operations, and carries them out",
 		[]string{"observe", "base"},
 		[]string{"transport/hosts", "transport/inproc transport/tcp", "engine transport/shm transport/treeboard",
-			"autotune collective tablefile transport/board transport/p2p",
+			"autotune collective tablefile transport/board transport/p2p", "codec",
 			"driving driving/record negotiate reduce table transport transport/tcp/link trial", "slots"}},
 	{"observe", "what ranks note of their work, and what shows it to people and programs",
 		[]string{"elastic", "base"},

@@ -2,69 +2,74 @@ package tensor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Wire is the form in which the elements of a reduction travel between hosts. Inside a host they keep their form. C
-// callers and the wire see the numbers.
-//
-//	fp16, bf16  each number as a 16-bit float; of float32 and float64
-//	int8        blocks of 32 numbers of 8 bits with a common scale; of float32. The rounding errors are kept under the
-//	            tensor's name, and added to the tensor's next contribution (Keeps). A short tensor travels as it is
+// callers and the wire see the numbers. Package codec has what turns elements into each form, and back.
 type Wire uint8
 
-// The forms.
+// The forms. Those that keep the rounding errors of a tensor (Keeps) do so under its name, and add them to its next
+// contribution; a short tensor travels as it is then.
 const (
 	WireAsIs     Wire = 0
-	WireFloat16  Wire = 1
+	WireFloat16  Wire = 1 // each number as a 16-bit float
 	WireBFloat16 Wire = 2
-	WireInt8     Wire = 3
+	WireInt8     Wire = 3 // blocks of numbers of 8 bits with a common scale
 
 	NumWires = 4
 )
 
-var wires = [NumWires]struct {
-	name string
-	dt   DType
-}{{"none", 0}, {"fp16", Float16}, {"bf16", BFloat16}, {"int8", Int8}}
+// form describes a Wire.
+type form struct {
+	name  string
+	types []DType // of which it compresses sums and averages
+	keeps bool
+}
+
+var forms = [NumWires]form{
+	WireAsIs:     {name: "none"},
+	WireFloat16:  {name: "fp16", types: []DType{Float32, Float64}},
+	WireBFloat16: {name: "bf16", types: []DType{Float32, Float64}},
+	WireInt8:     {name: "int8", types: []DType{Float32}, keeps: true},
+}
 
 // Valid reports whether w is one of the constants above.
 func (w Wire) Valid() bool { return w < NumWires }
 
-// String is the form's name: "none", "fp16", "bf16" or "int8".
+// String is the form's name, such as "none" or "fp16".
 func (w Wire) String() string {
 	if !w.Valid() {
 		return "wire(" + strconv.Itoa(int(w)) + ")"
 	}
-	return wires[w].name
+	return forms[w].name
 }
 
 // ParseWire parses what String returns.
 func ParseWire(s string) (Wire, error) {
+	var names []string
 	for w := range Wire(NumWires) {
-		if s == wires[w].name {
+		if s == forms[w].name {
 			return w, nil
 		}
+		names = append(names, forms[w].name)
 	}
-	return WireAsIs, fmt.Errorf("none, fp16, bf16 or int8 is needed")
+	last := len(names) - 1
+	return WireAsIs, fmt.Errorf("%s or %s is needed", strings.Join(names[:last], ", "), names[last])
 }
 
-// For returns w if w is a form for elements of type dt and op tolerates the rounding: for sums and averages of float32,
-// and of float64 except with int8. Otherwise it returns WireAsIs.
+// Types are the types of elements that have this form in sums and averages.
+func (w Wire) Types() []DType { return forms[w].types }
+
+// For returns w if sums and averages of the type have this form, and op is one of these. Otherwise it returns WireAsIs.
 func (w Wire) For(dt DType, op ReduceOp) Wire {
-	if (dt == Float32 || dt == Float64 && w != WireInt8) && (op == Sum || op == Average) {
+	if (op == Sum || op == Average) && slices.Contains(forms[w].types, dt) {
 		return w
 	}
 	return WireAsIs
 }
 
-// Keeps reports whether the form keeps state of a tensor from one allreduce to the next.
-func (w Wire) Keeps() bool { return w == WireInt8 }
-
-// DType returns the type that elements of type dt have on the wire. WireInt8 has scales in addition.
-func (w Wire) DType(dt DType) DType {
-	if w == WireAsIs {
-		return dt
-	}
-	return wires[w].dt
-}
+// Keeps reports whether the form keeps state of a tensor from one allreduce to the next: its rounding errors.
+func (w Wire) Keeps() bool { return forms[w].keeps }

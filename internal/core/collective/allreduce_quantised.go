@@ -5,15 +5,14 @@ import (
 	"github.com/gorovod/gorovod/internal/core/reduce"
 )
 
-// allreduceQuantised is the allreduce of float32 that travels as quantised blocks (tensor.WireInt8, reduce.Quantise),
-// with error feedback. The tensor is cut into slices, and each member owns a part of each slice. Every two members
+// allreduceQuantised is the allreduce by a codec that keeps errors (tensor.Wire.Keeps), with error feedback. The tensor is cut into slices, and each member owns a part of each slice. Every two members
 // exchange two messages for each slice:
 //
 //	operand  what a member contributes to the other one's part: its input and what reduction.kept has for it
 //	sum      the part that a member owns, when it has added all operands
 //
-// The owner adds in float32: its own operand unquantised, then the others' in the order of the members. All members get
-// the same bits, because the owner, too, uses the values of the quantised sum.
+// The owner adds in the tensor's type: its own operand as it is, then the others' in the order of the members. All members get
+// the same bits, because the owner, too, uses the values of the encoded sum.
 //
 // Nothing is lost: reduction.kept holds the error of each operand on its sender, and the error of each sum on its
 // owner. The next allreduce of the tensor adds them. So over any number of allreduces, each of which may have other
@@ -21,14 +20,15 @@ import (
 //
 //	the results / scale + what the members keep = what they have contributed
 //
-// apart from the rounding of sums in float32. Rounding errors do not pile up from hop to hop, as they would in a ring.
+// apart from the rounding of sums in the tensor's type. Rounding errors do not pile up from hop to hop, as they would in a ring.
 //
 // Steps: 2 a slice, overlapped between two slices. Bytes: each member sends and receives 2n(size-1)/size, n being the
-// quantised bytes, the least possible. Memory: four quantised slices. Chosen for WireInt8 if the tensor has
-// leastQuantised bytes.
+// encoded bytes, the least possible. Memory: four encoded slices. Chosen if the tensor has leastQuantised bytes.
 type allreduceQuantised struct {
 	lane   *Lane
 	todo   reduction
+	size   int             // of an element
+	block  int             // elements that are encoded together
 	width  int             // elements of all slices but the last; whole blocks
 	slices int             // at least one
 	added  int             // the number of slices of which this member has summed its part
@@ -49,7 +49,7 @@ const (
 	// leastQuantised is the least number of bytes that a tensor must have to be quantised. A shorter one costs more for
 	// its messages than for its bytes.
 	leastQuantised = 16 << 10
-	// quantisedPart is the size of a member's part of a slice, in bytes of float32; less if there are many members.
+	// quantisedPart is the size of a member's part of a slice, in bytes of elements; less if there are many members.
 	quantisedPart      = 512 << 10
 	scratchOfQuantised = 16 << 20
 )
@@ -59,12 +59,14 @@ func (a *allreduceQuantised) start(l *Lane, todo reduction) Op {
 		a.peers = make([]quantisedPeer, l.size)
 	}
 	clear(a.peers)
-	n := len(todo.in) / 4
-	part := ceilDiv(min(l.piece*(quantisedPart/pieceBytes), scratchOfQuantised/l.size)/4, reduce.BlockElements)
-	*a = allreduceQuantised{lane: l, todo: todo, width: max(1, part) * l.size * reduce.BlockElements, peers: a.peers}
+	size, block := todo.dt.Size(), todo.codec().Block()
+	n := len(todo.in) / size
+	part := ceilDiv(min(l.piece*(quantisedPart/pieceBytes), scratchOfQuantised/l.size)/size, block)
+	*a = allreduceQuantised{lane: l, todo: todo, size: size, block: block, width: max(1, part) * l.size * block,
+		peers: a.peers}
 	a.slices = ceilDiv(n, a.width)
 	a.width = min(a.width, n) // of the only slice
-	a.most = reduce.Quantised(ceilDiv(ceilDiv(a.width, reduce.BlockElements), l.size) * reduce.BlockElements)
+	a.most = a.encoded(ceilDiv(ceilDiv(a.width, block), l.size) * block)
 	each := l.size * a.most
 	memory := l.temporary(4 * each)
 	for i := range a.wires {
@@ -113,16 +115,16 @@ func (a *allreduceQuantised) operand(slice int) int { return max(0, 2*slice-1) }
 // part is the range of elements of slice k that member m owns: whole blocks.
 func (a *allreduceQuantised) part(k, m int) (lo, hi int) {
 	first := k * a.width
-	end := min(first+a.width, len(a.todo.in)/4)
-	blocks := ceilDiv(end-first, reduce.BlockElements)
-	at := func(m int) int { return min(first+blocks*m/a.lane.size*reduce.BlockElements, end) }
+	end := min(first+a.width, len(a.todo.in)/a.size)
+	blocks := ceilDiv(end-first, a.block)
+	at := func(m int) int { return min(first+blocks*m/a.lane.size*a.block, end) }
 	return at(m), at(m + 1)
 }
 
 // wire is the memory from which member m's part of slice k is sent: an operand, or this member's own sum.
 func (a *allreduceQuantised) wire(k, m int) []byte {
 	lo, hi := a.part(k, m)
-	return a.wires[k%2][m*a.most:][:reduce.Quantised(hi-lo)]
+	return a.wires[k%2][m*a.most:][:a.encoded(hi-lo)]
 }
 
 // landing is the memory for message number s from member m.
@@ -133,7 +135,7 @@ func (a *allreduceQuantised) landing(m, s int) []byte {
 		owner = m
 	}
 	lo, hi := a.part(k, owner)
-	return a.landed[k%2][m*a.most:][:reduce.Quantised(hi-lo)]
+	return a.landed[k%2][m*a.most:][:a.encoded(hi-lo)]
 }
 
 // exchange completes delivered messages, and posts further ones, the next members first. It reports whether all
@@ -180,7 +182,7 @@ func (a *allreduceQuantised) send(m, s int) {
 	}
 	lo, hi := a.part(k, m)
 	wire := a.wire(k, m)
-	reduce.Quantise(wire, a.todo.in[4*lo:4*hi], a.kept(lo, hi))
+	a.todo.codec().Encode(a.todo.dt, wire, a.of(a.todo.in, lo, hi), a.of(a.todo.kept, lo, hi))
 	a.lane.send(m, wire)
 }
 
@@ -189,16 +191,19 @@ func (a *allreduceQuantised) send(m, s int) {
 func (a *allreduceQuantised) take(m, s int) {
 	if k, sum := a.message(s); sum {
 		lo, hi := a.part(k, m)
-		reduce.Dequantise(a.todo.out[4*lo:4*hi], a.landing(m, s), float32(a.todo.scale))
+		a.todo.codec().Decode(a.todo.dt, a.of(a.todo.out, lo, hi), a.landing(m, s), a.todo.scale)
 	}
 }
 
-// kept is the range of reduction.kept for the elements from lo to hi; nil if nothing is kept.
-func (a *allreduceQuantised) kept(lo, hi int) []byte {
-	if a.todo.kept == nil {
+// encoded is the number of bytes on the wire for n elements.
+func (a *allreduceQuantised) encoded(n int) int { return a.todo.codec().Bytes(a.todo.dt, n) }
+
+// of is the elements from lo to hi of one of the reduction's arrays; nil if there is no such array.
+func (a *allreduceQuantised) of(array []byte, lo, hi int) []byte {
+	if array == nil {
 		return nil
 	}
-	return a.todo.kept[4*lo : 4*hi]
+	return array[a.size*lo : a.size*hi]
 }
 
 // complete reports that all operands of the next slice have come, and that the memory for its sum is free: that memory
@@ -218,23 +223,23 @@ func (a *allreduceQuantised) complete() bool {
 
 // add makes the sum of this member's part of the next slice.
 func (a *allreduceQuantised) add() {
-	l, k := a.lane, a.added
+	l, k, todo := a.lane, a.added, &a.todo
 	lo, hi := a.part(k, l.rank)
-	in, out, kept, wire := a.todo.in[4*lo:4*hi], a.todo.out[4*lo:4*hi], a.kept(lo, hi), a.wire(k, l.rank)
+	in, out, kept, wire := a.of(todo.in, lo, hi), a.of(todo.out, lo, hi), a.of(todo.kept, lo, hi), a.wire(k, l.rank)
 	if kept != nil {
 		srcs := append(l.srcs[:0], in, kept)
-		reduce.Reduce(tensor.Float32, tensor.Sum, out, srcs, 1)
+		reduce.Reduce(todo.dt, tensor.Sum, out, srcs, 1)
 		clear(kept)
 	} else {
 		copyTo(out, in)
 	}
 	for m := range l.size {
 		if m != l.rank {
-			reduce.AddQuantised(out, a.landing(m, a.operand(k)))
+			todo.codec().Add(todo.dt, out, out, a.landing(m, a.operand(k)), 1)
 		}
 	}
-	reduce.Quantise(wire, out, kept)
-	reduce.Dequantise(out, wire, float32(a.todo.scale))
+	todo.codec().Encode(todo.dt, wire, out, kept)
+	todo.codec().Decode(todo.dt, out, wire, todo.scale)
 	a.added++
 	l.moved++
 }

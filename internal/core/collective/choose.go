@@ -50,10 +50,10 @@ func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, i
 	case n == 0:
 		return l.done()
 	}
-	r := reduction{dt: dt, op: op, in: in, out: out, scale: scale, wire: w.For(dt, op), kept: kept}
-	if r.wire == tensor.WireInt8 && n < leastQuantised {
-		r.wire = tensor.WireAsIs
+	if w = w.For(dt, op); w.Keeps() && n < leastQuantised {
+		w = tensor.WireAsIs
 	}
+	r := reduction{dt: dt, op: op, in: in, out: out, scale: scale, wire: w, kept: kept}
 	if l.takesParts() {
 		return l.startParts(l.whole(r))
 	}
@@ -68,7 +68,7 @@ func (l *Lane) AllreduceAs(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, i
 	case sharded:
 		return l.allreduceHierarchical.start(l, r)
 	}
-	if r.wire == tensor.WireInt8 {
+	if r.wire.Keeps() {
 		return l.allreduceQuantised.start(l, r)
 	}
 	if l.options.Deterministic {

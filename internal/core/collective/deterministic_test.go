@@ -35,6 +35,9 @@ func naiveByHost(w tensor.Wire, dt tensor.DType, op tensor.ReduceOp, ins [][]byt
 	return out
 }
 
+// narrow are the types of elements on the wire.
+var narrow = map[tensor.Wire]tensor.DType{tensor.WireFloat16: tensor.Float16, tensor.WireBFloat16: tensor.BFloat16}
+
 // naiveRound rounds elements to values that the wire can hold, in float32.
 func naiveRound(w tensor.Wire, dt tensor.DType, p []byte) {
 	if w == tensor.WireAsIs {
@@ -42,8 +45,8 @@ func naiveRound(w tensor.Wire, dt tensor.DType, p []byte) {
 	}
 	for ; len(p) > 0; p = p[dt.Size():] {
 		var wire [2]byte
-		store(wire[:], 2, encode32(w.DType(dt), float32(decode64(dt, p))))
-		encode64(dt, p, decode64(w.DType(dt), wire[:]))
+		store(wire[:], 2, encode32(narrow[w], float32(decode64(dt, p))))
+		encode64(dt, p, decode64(narrow[w], wire[:]))
 	}
 }
 
