@@ -57,6 +57,8 @@ const (
 	// by its name and process set, and adds them to the next Allreduce of that name, so that they do not add up over
 	// the steps of a training. It is ErrInvalidArgument with GOROVOD_DETERMINISTIC=1 and HOROVOD_CACHE_CAPACITY=0.
 	Int8 = tensor.WireInt8
+	// FP8 is as Int8, but its numbers are floats of 8 bits: the small ones of a block lose less, the large ones more.
+	FP8 = tensor.WireFloat8
 )
 
 // WithCompression asks for c, the same on all processes.

@@ -57,9 +57,11 @@ enum {
 
 /* The form in which an allreduce travels between hosts: unchanged, as 16 bits a number, or as 8 bits a number with a
  * common scale of 32. Partial sums keep the tensor's own type. Only sums and averages of float32 and float64 heed it;
- * of float32 for INT8. With INT8 each rank keeps the errors of a tensor by its name, and adds them to the next allreduce
- * of that name; less than 16 KiB travel unchanged. */
-enum { GOROVOD_WIRE_NONE = 0, GOROVOD_WIRE_FP16 = 1, GOROVOD_WIRE_BF16 = 2, GOROVOD_WIRE_INT8 = 3 };
+ * of float32 for INT8 and FP8. With these each rank keeps the errors of a tensor by its name, and adds them to the next
+ * allreduce of that name; less than 16 KiB travel unchanged. */
+enum {
+  GOROVOD_WIRE_NONE = 0, GOROVOD_WIRE_FP16 = 1, GOROVOD_WIRE_BF16 = 2, GOROVOD_WIRE_INT8 = 3, GOROVOD_WIRE_FP8 = 4
+};
 
 /* Errors of the process-set functions, as in Horovod. */
 enum {
@@ -468,7 +470,7 @@ const char *gorovod_version(void);
  * the number that gorovod_op takes for it. Later versions may add fields.
  *   element_types  bytes: the size of one element
  *   reduce_ops
- *   wires
+ *   wires          types: the element_types whose sums and averages have that form; keeps: whether ranks keep errors
  *   operations     reduce_ops: the numbers that it takes, each with the element_types that it can combine; output:
  *                  "nothing", "like input", "on root only", "of all" ranks' rows, "sent" rows, or this rank's
  *                  "own rows"; rooted: whether root_rank means something

@@ -63,7 +63,7 @@ def test_small_arrays(job, jnp, dtype, shape, only_short):
     assert np.asarray(x, "float32").max() == (job.rank() + 1 if dtype != "bool" else 1)
 
 
-@pytest.mark.parametrize("compression", ["fp16", "bf16", "int8"])
+@pytest.mark.parametrize("compression", ["fp16", "bf16", "int8", "fp8"])
 def test_compressed_arrays(job, jnp, compression, only_short):
     x = jnp.arange(4.0)
     for _ in range(2):

@@ -39,7 +39,7 @@ MEMBERS = {
     **docstrings.of(MODULES),
     **{
         f"horovod.torch.Compression.{name}": getattr(horovod.torch.Compression, name)
-        for name in ("none", "fp16", "bf16", "int8")
+        for name in ("none", "fp16", "bf16", "int8", "fp8")
     },
     "horovod.torch.compression.Compressor": horovod.torch.compression.Compressor,
 }

@@ -60,7 +60,7 @@ def test_small_tensors(job, dtype, shape, only_short):
     assert set(np.asarray(x, "float64").flatten()) == {job.rank() + 1}
 
 
-@pytest.mark.parametrize("compression", ["fp16", "bf16", "int8"])
+@pytest.mark.parametrize("compression", ["fp16", "bf16", "int8", "fp8"])
 def test_compressed_tensors(job, compression, only_short):
     x = tf.range(4.0)
     for _ in range(2):

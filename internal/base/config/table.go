@@ -43,8 +43,8 @@ var implemented = []Knob{
 	{Name: "GOROVOD_JOIN_ALL_OPS", Agreed: true, Doc: "1: a joined rank takes part in allgather, broadcast, alltoall " +
 		"and reducescatter with an empty part; 0: these operations fail then, as in Horovod",
 		setting: boolean(func(c *Config) *bool { return &c.JoinAllOps })},
-	{Name: "GOROVOD_COMPRESSION", Agreed: true, Doc: "`fp16`, `bf16` or `int8`: float sums and averages travel " +
-		"between hosts in 16 or 8 bits a number; `none`: only where `hvd.Compression` asks for it",
+	{Name: "GOROVOD_COMPRESSION", Agreed: true, Doc: "`fp16`, `bf16`, `int8` or `fp8`: float sums and averages " +
+		"travel between hosts in 16 or 8 bits a number; `none`: only where `hvd.Compression` asks for it",
 		setting: setting{
 			parse: func(c *Config, v string) (err error) {
 				c.Compression, err = tensor.ParseWire(v)

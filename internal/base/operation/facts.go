@@ -12,7 +12,7 @@ import (
 type facts struct {
 	ElementTypes []elementType `json:"element_types"`
 	ReduceOps    []numbered    `json:"reduce_ops"`
-	Wires        []numbered    `json:"wires"`
+	Wires        []wire        `json:"wires"`
 	Operations   []submitted   `json:"operations"`
 }
 
@@ -26,6 +26,12 @@ type elementType struct {
 	Bytes int `json:"bytes"`
 	// Reduced says that such elements can be combined in host memory. Others can only be moved there.
 	Reduced bool `json:"reduced"`
+}
+
+type wire struct {
+	numbered
+	Types []int `json:"types"`
+	Keeps bool  `json:"keeps"`
 }
 
 // submitted is a kind that users can submit.
@@ -57,7 +63,11 @@ func Facts() string {
 		f.ReduceOps = append(f.ReduceOps, numbered{op.String(), int(op)})
 	}
 	for w := range tensor.Wire(tensor.NumWires) {
-		f.Wires = append(f.Wires, numbered{w.String(), int(w)})
+		types := []int{}
+		for _, dt := range w.Types() {
+			types = append(types, int(dt))
+		}
+		f.Wires = append(f.Wires, wire{numbered{w.String(), int(w)}, types, w.Keeps()})
 	}
 	for _, k := range All() {
 		if d := k.Describe(); (d.Role == Collective || d.Role == Meeting) && k != Adasum {

@@ -17,9 +17,10 @@ const (
 	WireAsIs     Wire = 0
 	WireFloat16  Wire = 1 // each number as a 16-bit float
 	WireBFloat16 Wire = 2
-	WireInt8     Wire = 3 // blocks of numbers of 8 bits with a common scale
+	WireInt8     Wire = 3 // blocks of integers of 8 bits with a common scale
+	WireFloat8   Wire = 4 // blocks of floats of 8 bits with a common scale
 
-	NumWires = 4
+	NumWires = 5
 )
 
 // form describes a Wire.
@@ -34,6 +35,7 @@ var forms = [NumWires]form{
 	WireFloat16:  {name: "fp16", types: []DType{Float32, Float64}},
 	WireBFloat16: {name: "bf16", types: []DType{Float32, Float64}},
 	WireInt8:     {name: "int8", types: []DType{Float32}, keeps: true},
+	WireFloat8:   {name: "fp8", types: []DType{Float32}, keeps: true},
 }
 
 // Valid reports whether w is one of the constants above.

@@ -1,7 +1,7 @@
 // Package codec turns the elements of a reduction into the forms in which they travel between hosts, and back.
 //
-// A form has a row in tensor's table (its name, the types that it takes, whether it keeps errors) and a Codec here, in a
-// file of its own, which registers itself. Algorithms know no form by name: they ask whether it keeps errors. Without
+// A form has a row in tensor's table (its name, the types that it takes, whether it keeps errors) and a Codec here, in
+// a file of its own, which registers itself. Algorithms know no form by name: they ask whether it keeps errors. Without
 // that, elements are rounded at each hop, which must then change nothing the second time. With it, each contribution is
 // rounded once, and the sum once; collective.AllreduceAs chooses an algorithm that does so.
 package codec

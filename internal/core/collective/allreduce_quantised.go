@@ -5,14 +5,15 @@ import (
 	"github.com/gorovod/gorovod/internal/core/reduce"
 )
 
-// allreduceQuantised is the allreduce by a codec that keeps errors (tensor.Wire.Keeps), with error feedback. The tensor is cut into slices, and each member owns a part of each slice. Every two members
-// exchange two messages for each slice:
+// allreduceQuantised is the allreduce by a codec that keeps errors (tensor.Wire.Keeps), with error feedback. The tensor
+// is cut into slices, and each member owns a part of each slice. Every two members exchange two messages for each
+// slice:
 //
 //	operand  what a member contributes to the other one's part: its input and what reduction.kept has for it
 //	sum      the part that a member owns, when it has added all operands
 //
-// The owner adds in the tensor's type: its own operand as it is, then the others' in the order of the members. All members get
-// the same bits, because the owner, too, uses the values of the encoded sum.
+// The owner adds in the tensor's type: its own operand as it is, then the others' in the order of the members. All
+// members get the same bits, because the owner, too, uses the values of the encoded sum.
 //
 // Nothing is lost: reduction.kept holds the error of each operand on its sender, and the error of each sum on its
 // owner. The next allreduce of the tensor adds them. So over any number of allreduces, each of which may have other
@@ -20,7 +21,8 @@ import (
 //
 //	the results / scale + what the members keep = what they have contributed
 //
-// apart from the rounding of sums in the tensor's type. Rounding errors do not pile up from hop to hop, as they would in a ring.
+// apart from the rounding of sums in the tensor's type. Rounding errors do not pile up from hop to hop, as they would
+// in a ring.
 //
 // Steps: 2 a slice, overlapped between two slices. Bytes: each member sends and receives 2n(size-1)/size, n being the
 // encoded bytes, the least possible. Memory: four encoded slices. Chosen if the tensor has leastQuantised bytes.

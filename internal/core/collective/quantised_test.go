@@ -11,8 +11,9 @@ import (
 	"github.com/gorovod/gorovod/internal/core/transport/inproc"
 )
 
-// quantisedTensor is a tensor that the members of a group allreduce as int8, again and again.
+// quantisedTensor is a tensor that the members of a group allreduce in a form that keeps errors, again and again.
 type quantisedTensor struct {
+	wire  tensor.Wire
 	n     int
 	scale float64
 	kept  [][]byte    // by member; entries are nil for a tensor that keeps nothing
@@ -23,8 +24,8 @@ type quantisedTensor struct {
 	result []byte
 }
 
-func newQuantisedTensor(size, n int, scale float64, keeps bool) *quantisedTensor {
-	q := &quantisedTensor{n: n, scale: scale, kept: make([][]byte, size), given: make([]float64, n),
+func newQuantisedTensor(w tensor.Wire, size, n int, scale float64, keeps bool) *quantisedTensor {
+	q := &quantisedTensor{wire: w, n: n, scale: scale, kept: make([][]byte, size), given: make([]float64, n),
 		got: make([]float64, n)}
 	for m := range q.kept {
 		if keeps {
@@ -61,10 +62,10 @@ func (q *quantisedTensor) round(rng *rand.Rand, again, inPlace bool, start func(
 	var first []byte
 	seen := 0
 	return job{
-		name: fmt.Sprintf("%d float32 as int8, in place %v, %d members", q.n, inPlace, size),
+		name: fmt.Sprintf("%d float32 as %v, in place %v, %d members", q.n, q.wire, inPlace, size),
 		start: func(l *Lane) Op {
 			return start(l, reduction{dt: tensor.Float32, op: tensor.Sum, in: sources[l.rank],
-				out: outs[l.rank].data(), scale: q.scale, wire: tensor.WireInt8, kept: q.kept[l.rank]})
+				out: outs[l.rank].data(), scale: q.scale, wire: q.wire, kept: q.kept[l.rank]})
 		},
 		check: func(m int) error {
 			if seen++; seen == 1 {
@@ -99,6 +100,17 @@ func quantised(l *Lane, r reduction) Op {
 	return l.allreduceQuantised.start(l, r)
 }
 
+// keeping are the forms that keep errors.
+var keeping = []tensor.Wire{tensor.WireInt8, tensor.WireFloat8}
+
+func TestAllKeepingFormsAreTried(t *testing.T) {
+	for w := range tensor.Wire(tensor.NumWires) {
+		if w.Keeps() != slices.Contains(keeping, w) {
+			t.Errorf("%v keeps errors: %v", w, w.Keeps())
+		}
+	}
+}
+
 var quantisedLengths = []int{1, 31, 32, 33, 1000, leastQuantised/4 + 1, 20_000}
 
 // The members' kept errors plus their results equal their contributions. Nothing is lost, whichever member owns a part,
@@ -109,10 +121,12 @@ func TestQuantisedAllreducesLoseNothing(t *testing.T) {
 		var jobs []job
 		var tensors []*quantisedTensor
 		for _, n := range quantisedLengths {
-			q := newQuantisedTensor(size, n, []float64{1, 1 / float64(size)}[rng.IntN(2)], true)
-			tensors = append(tensors, q)
-			for range 4 {
-				jobs = append(jobs, q.round(rng, false, rng.IntN(2) == 0, quantised))
+			for _, w := range keeping {
+				q := newQuantisedTensor(w, size, n, []float64{1, 1 / float64(size)}[rng.IntN(2)], true)
+				tensors = append(tensors, q)
+				for range 4 {
+					jobs = append(jobs, q.round(rng, false, rng.IntN(2) == 0, quantised))
+				}
 			}
 		}
 		g.runScheduled(t, rng, jobs)
@@ -131,28 +145,32 @@ func TestQuantisedAllreducesLoseNothing(t *testing.T) {
 // Over many steps the sum of the results stays within the error of one step of the exact sum, if errors are kept.
 // Otherwise it drifts away.
 func TestErrorFeedbackConverges(t *testing.T) {
-	const n, steps = 5000, 64
-	worst := map[bool]float64{}
-	for _, keeps := range []bool{true, false} {
-		g, rng := newGroup(t, 3, inproc.Options{Depth: 2}), rand.New(rand.NewPCG(3, 4))
-		q := newQuantisedTensor(3, n, 1, keeps)
-		var jobs []job
-		for range steps {
-			jobs = append(jobs, q.round(rng, true, true, quantised)) // the same each time: so no error evens out
+	const n, rounds = 5000, 64
+	// A block's largest number is about 4, and in the sum about 7. So these are the longest steps between numbers of an
+	// operand and of the sum.
+	steps := map[tensor.Wire][2]float64{tensor.WireInt8: {1. / 16, 1. / 8}, tensor.WireFloat8: {1. / 4, 1. / 2}}
+	for _, w := range keeping {
+		worst := map[bool]float64{}
+		for _, keeps := range []bool{true, false} {
+			g, rng := newGroup(t, 3, inproc.Options{Depth: 2}), rand.New(rand.NewPCG(3, 4))
+			q := newQuantisedTensor(w, 3, n, 1, keeps)
+			var jobs []job
+			for range rounds {
+				jobs = append(jobs, q.round(rng, true, true, quantised)) // the same each time: so no error evens out
+			}
+			g.runScheduled(t, rng, jobs)
+			for i := range n {
+				worst[keeps] = max(worst[keeps], math.Abs(q.got[i]-q.given[i]))
+			}
 		}
-		g.runScheduled(t, rng, jobs)
-		for i := range n {
-			worst[keeps] = max(worst[keeps], math.Abs(q.got[i]-q.given[i]))
+		// Two operands and the sum are rounded.
+		once := 2*steps[w][0]/2 + steps[w][1]/2
+		t.Logf("%v: after %d rounds the sums are off by %.3f with feedback, and by %.3f without", w, rounds,
+			worst[true], worst[false])
+		if worst[true] > 2*once || worst[false] < 8*once {
+			t.Errorf("%v: errors of %v with feedback and %v without; those of one round are at most %v", w, worst[true],
+				worst[false], once)
 		}
-	}
-	// A block's largest number is about 4, and in the sum about 7: steps of at most 1/16 and 1/8, and half of each is
-	// lost by two operands and the sum.
-	const oneStep = 2*(1./32) + 1./16
-	t.Logf("after %d steps the sums are off by %.3f with feedback, and by %.3f without", steps, worst[true],
-		worst[false])
-	if worst[true] > 2*oneStep || worst[false] < 8*oneStep {
-		t.Errorf("errors of %v with feedback and %v without; those of one step are at most %v", worst[true],
-			worst[false], oneStep)
 	}
 }
 
@@ -161,7 +179,7 @@ func TestQuantisedAllreduceOfExtremes(t *testing.T) {
 	forEachComm(t, 2, func(t *testing.T, o inproc.Options, size int) {
 		g, rng := newGroup(t, size, o), random(t)
 		const n = leastQuantised
-		q := newQuantisedTensor(size, n, 1, true)
+		q := newQuantisedTensor(keeping[rng.IntN(len(keeping))], size, n, 1, true)
 		for _, bad := range []float64{math.Inf(1), math.NaN(), math.MaxFloat32} {
 			g.runScheduled(t, rng, []job{q.round(rng, false, true, quantised)})
 			m, i := rng.IntN(size), rng.IntN(n)

@@ -65,8 +65,8 @@ func TestCompressedTensorsFuseWithTheirLike(t *testing.T) {
 			if err := finish(t, e, en); err != nil {
 				t.Errorf("rank %d: %v", r, err)
 			}
-			// A tensor as small as this one does not travel as int8.
-			unchanged := ops[i].Wire == tensor.WireAsIs || ops[i].Wire == tensor.WireInt8
+			// A tensor as small as this one does not travel in a form that keeps errors.
+			unchanged := ops[i].Wire == tensor.WireAsIs || ops[i].Wire.Keeps()
 			if x := float(ops[i].Out, 0); (x == 2*fine) != unchanged {
 				t.Errorf("rank %d: the sum as %v is %v", r, ops[i].Wire, x)
 			}

@@ -11,8 +11,8 @@ import (
 )
 
 // Thread is what the main thread has done since the first Ask. Durations are in nanoseconds; 0 if unknown. The other
-// fields count looks at the thread, one for each pause that has passed: Looks counts all, and each other field a part of
-// them.
+// fields count looks at the thread, one for each pause that has passed: Looks counts all, and each other field a part
+// of them.
 type Thread struct {
 	Running uint64 // it had a core
 	Starved uint64 // it could have run, but had no core
@@ -27,8 +27,8 @@ const (
 	// pause is the time between two looks at a thread that works. A look takes some microseconds, and waking this
 	// process for it up to 200.
 	pause = 25 * time.Millisecond
-	// longestPause is the time between two looks at a thread that has not had a core for long. A look then says what the
-	// thread has done all the time, so nothing is missed.
+	// longestPause is the time between two looks at a thread that has not had a core for long. A look then says what
+	// the thread has done all the time, so nothing is missed.
 	longestPause = 800 * time.Millisecond
 	// patience is how long the looks go on after the last Ask. The launcher asks every second or two.
 	patience = 5 * time.Second

@@ -43,6 +43,32 @@ def reduce_ops() -> dict[str, int]:
     return {op["name"]: op["number"] for op in _all()["reduce_ops"]}
 
 
+class Wire(NamedTuple):
+    """A form in which sums and averages travel between hosts. The number is the one that ``gorovod_op`` takes."""
+
+    number: int
+    types: frozenset[str]  # the names of the element types that have this form
+    keeps: bool  # ranks keep the rounding errors of a tensor under its name
+
+
+@functools.lru_cache(maxsize=None)
+def wires() -> dict[str, Wire]:
+    """The forms, by names such as ``fp16``."""
+    names = {number: name for name, number in element_types().items()}
+    return {
+        wire["name"]: Wire(wire["number"], frozenset(names[number] for number in wire["types"]), wire["keeps"])
+        for wire in _all()["wires"]
+    }
+
+
+def kept_wire(name: str) -> Wire:
+    """The form of that name, which keeps errors. AttributeError if there is none: of ``hvd.Compression``."""
+    wire = wires().get(name)
+    if wire is None or not wire.keeps:
+        raise AttributeError(f"hvd.Compression has no {name!r}; there are {', '.join(wires())}")
+    return wire
+
+
 @functools.lru_cache(maxsize=None)
 def kinds() -> dict[str, Kind]:
     """The kinds of operations, by names such as ``allreduce``."""

@@ -55,7 +55,6 @@ ADASUM = 2
 WIRE_AS_IT_IS = 0
 WIRE_FP16 = 1
 WIRE_BF16 = 2
-WIRE_INT8 = 3
 
 # Operations.
 ALLREDUCE = 0

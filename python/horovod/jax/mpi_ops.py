@@ -26,12 +26,24 @@ from horovod.common._reduce_ops import handle_average_backwards_compatibility as
 from horovod.jax import _bits, _host, _now, _short, _traced, _tracing
 
 
-class Compression:
+class _Forms(type):
+    """The type of :class:`Compression`, whose attributes are also the engine's own forms, by their names."""
+
+    def __getattr__(cls, form: str) -> int:
+        return _facts.kept_wire(form).number
+
+    def __dir__(cls) -> list[str]:
+        return [*super().__dir__(), *(form for form, wire in _facts.wires().items() if wire.keeps)]
+
+
+class Compression(metaclass=_Forms):
     """The form in which sums and averages of float32 and float64 travel between hosts. Inside a host nothing is
     rounded.
 
-    ``int8`` sends 8 bits a number, of float32 only. Each rank keeps the rounding errors of a tensor by its name and
-    process set, and adds them to the next allreduce of that name, so that they do not accumulate.
+    ``int8`` and ``fp8`` send 8 bits a number, of float32 only. Each rank keeps the rounding errors of a tensor by its
+    name and process set, and adds them to the next allreduce of that name, so that they do not accumulate. Blocks of 32
+    numbers have a common scale. The numbers of ``int8`` are integers; those of ``fp8`` are floats, so that the small
+    ones of a block lose less.
 
     Example:
         >>> float(hvd.allreduce(jnp.float32(1), compression=hvd.Compression.fp16))
@@ -41,15 +53,15 @@ class Compression:
     none = _lib.WIRE_AS_IT_IS
     fp16 = _lib.WIRE_FP16
     bf16 = _lib.WIRE_BF16
-    int8 = _lib.WIRE_INT8
 
 
-_WIRES = frozenset((Compression.none, Compression.fp16, Compression.bf16, Compression.int8))
+def _is_form(compression: Any) -> bool:
+    return isinstance(compression, int) and 0 <= compression < len(_facts.wires())
 
 
 def check_compression(compression: Any) -> int:
     """``compression``, one of :class:`Compression`. TypeError for anything else."""
-    if not isinstance(compression, int) or compression not in _WIRES:
+    if not _is_form(compression):
         raise TypeError(f"compression must be one of hvd.Compression, not {compression!r}")
     return compression
 
@@ -113,7 +125,7 @@ def allreduce(
         >>> jax.jit(hvd.allreduce)({"weight": jnp.array([4.0])})
         {'weight': Array([4.], dtype=float32)}
     """
-    if average is None and type(compression) is int and compression in _WIRES:
+    if average is None and type(compression) is int and _is_form(compression):
         short = _short.allreduce(tensor, op, name, prescale_factor, postscale_factor, process_set, compression)
         if short is not None:
             return short

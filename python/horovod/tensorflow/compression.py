@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod.common import _lib
+from horovod.common import _facts, _lib
 from horovod.tensorflow.mpi_ops import Average, Sum
 
 
@@ -160,7 +160,7 @@ class BF16Compressor(Compressor):
         return tensor if ctx is None else tf.cast(tensor, ctx)
 
 
-class INT8Compressor(Compressor):
+class EngineCompressor(Compressor):
     """Leaves sums and averages of float32 to the engine, which sends 8 bits a number; other types travel as they are.
 
     Example:
@@ -169,8 +169,12 @@ class INT8Compressor(Compressor):
         (tf.int32, None)
     """
 
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
+    wire: int
+    form: str
+    dtypes: frozenset[tf.DType]
+
+    @classmethod
+    def compress(cls, tensor: Any) -> tuple[Any, Any]:
         """Refuse float32: only the engine compresses it, in an allreduce with Sum or Average.
 
         Args:
@@ -182,9 +186,9 @@ class INT8Compressor(Compressor):
         Raises:
             ValueError: the tensor is of float32.
         """
-        if tensor.dtype == tf.float32:
+        if tensor.dtype in cls.dtypes:
             raise ValueError(
-                "Compression.int8 is for allreduces of float32 with Sum or Average; use Compression.fp16 here"
+                f"Compression.{cls.form} is for allreduces of float32 with Sum or Average; use Compression.fp16 here"
             )
         return tensor, None
 
@@ -202,16 +206,51 @@ class INT8Compressor(Compressor):
         return tensor
 
 
-class Compression:
+def is_engines(compression: Any) -> bool:
+    """Whether ``compression`` is an :class:`EngineCompressor`."""
+    return isinstance(compression, type) and issubclass(compression, EngineCompressor)
+
+
+def _of_engine(form: str) -> type[EngineCompressor]:
+    """The class for one of the engine's forms, made when it is first asked for."""
+    wire = _facts.kept_wire(form)
+    name = f"{form.upper()}Compressor"
+    if name not in globals():
+        dtypes = frozenset(getattr(tf, dtype) for dtype in wire.types)
+        members = {"wire": wire.number, "form": form, "dtypes": dtypes, "__module__": __name__}
+        globals()[name] = type(name, (EngineCompressor,), members)
+    return globals()[name]
+
+
+def __getattr__(name: str) -> Any:
+    """``INT8Compressor`` and others, where a program unpickles them before it asks for them."""
+    form, compressor, rest = name.partition("Compressor")
+    if not compressor or rest or not form.isupper():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _of_engine(form.lower())
+
+
+class _Forms(type):
+    """The type of :class:`Compression`, whose attributes are also the engine's own forms, by their names."""
+
+    def __getattr__(cls, form: str) -> type[EngineCompressor]:
+        return _of_engine(form)
+
+    def __dir__(cls) -> list[str]:
+        return [*super().__dir__(), *(form for form, wire in _facts.wires().items() if wire.keeps)]
+
+
+class Compression(metaclass=_Forms):
     """The compressors to choose from. You can also use a class of your own.
 
     In an allreduce with Sum or Average, ``fp16`` and ``bf16`` leave float32 and float64 tensors to the engine: it
     rounds them where they travel between hosts, and nowhere else. Otherwise a tensor is compressed before the
     operation, and decompressed after it.
 
-    ``int8`` sends 8 bits a number. It is for sums and averages of float32 in tensors with a name: each rank keeps the
-    rounding errors of a tensor by its name and process set, and adds them to the next allreduce of that name. So they
-    do not accumulate over the steps of a training.
+    ``int8`` and ``fp8`` send 8 bits a number. They are for sums and averages of float32 in tensors with a name: each
+    rank keeps the rounding errors of a tensor by its name and process set, and adds them to the next allreduce of that
+    name. So they do not accumulate over the steps of a training. Blocks of 32 numbers have a common scale. The numbers
+    of ``int8`` are integers; those of ``fp8`` are floats, so that the small ones of a block lose less.
 
     Example:
         >>> import tensorflow as tf
@@ -222,7 +261,6 @@ class Compression:
     none = NoneCompressor
     fp16 = FP16Compressor
     bf16 = BF16Compressor
-    int8 = INT8Compressor
 
 
 _WIDE = (tf.float32, tf.float64)
@@ -234,8 +272,8 @@ def wire_of(compression: Any, tensor: tf.Tensor, op: int) -> int:
         wire = _lib.WIRE_FP16
     elif compression is BF16Compressor:
         wire = _lib.WIRE_BF16
-    elif compression is INT8Compressor and tensor.dtype == tf.float32:
-        wire = _lib.WIRE_INT8
+    elif is_engines(compression) and tensor.dtype in compression.dtypes:
+        wire = compression.wire
     else:
         return _lib.WIRE_AS_IT_IS
     return wire if op in (Sum, Average) and tensor.dtype in _WIDE else _lib.WIRE_AS_IT_IS

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from horovod.common._reduce_ops import Average
-from horovod.torch.compression import AS_IT_IS, Compression, Compressor, prepare
+from horovod.torch.compression import AS_IT_IS, Compression, Compressor, is_engines, prepare
 
 
 def _averaged(
@@ -70,8 +70,8 @@ def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -
 
     ``Compression.fp16`` and ``bf16`` have the same meaning as in ``horovod.torch.allreduce``: float32 and float64 are
     rounded where they travel between hosts, and nowhere else. A compressor of your own compresses the bucket before the
-    operation, and decompresses it after it. ``Compression.int8`` is refused: it keeps errors by the tensors' names, and
-    buckets have none.
+    operation, and decompresses it after it. ``Compression.int8`` and ``fp8`` are refused: they keep errors by the
+    tensors' names, and buckets have none.
 
     Args:
         state: how gradients are compressed; None: by ``Compression.fp16``, in the default group.
@@ -81,7 +81,7 @@ def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -
         A future of the bucket's average.
 
     Raises:
-        ValueError: the compression is ``Compression.int8``.
+        ValueError: the compression is ``Compression.int8`` or ``fp8``.
 
     Example:
         >>> dist.init_process_group("gorovod", init_method="horovod://")
@@ -92,9 +92,10 @@ def compressed_hook(state: Optional[CompressedState], bucket: dist.GradBucket) -
         >>> dist.destroy_process_group()
     """
     state = CompressedState() if state is None else state
-    if state.compression is Compression.int8:
+    if is_engines(state.compression):
+        form = state.compression.form  # type: ignore[attr-defined]
         raise ValueError(
-            "Compression.int8 keeps errors by the tensors' names, and buckets have none; use Compression.bf16, or "
+            f"Compression.{form} keeps errors by the tensors' names, and buckets have none; use Compression.bf16, or "
             "horovod.torch.DistributedOptimizer"
         )
     buffer = bucket.buffer()
