@@ -36,10 +36,14 @@ struct method {
   PyCFunction call;      /* the same, of C: takes the instance and the arguments. NULL for a function of Python */
   PyObject *arguments; /* for call: NULL, or an empty tuple */
   bool keywords;       /* call takes names of arguments, too: PyCFunctionWithKeywords */
+  PyObject *self;      /* of a function, for call */
 };
 
 /* Finds the method of the class of an instance, for the life of the process. False with an exception if there is none. */
 bool method_find(struct method *method, PyObject *instance, const char *name);
+
+/* Makes a method of a function without arguments, which is to be called with NULL for the instance. As method_find. */
+bool function_find(struct method *method, PyObject *function);
 
 /* Calls the method of an instance of exactly that class: a new reference, or NULL with an exception. */
 PyObject *method_call(const struct method *method, PyObject *instance);

@@ -195,7 +195,7 @@ static enum look enqueue_made(PyObject *const *args, uint32_t flags, struct requ
   if (!read_kind(args[M_KIND], &request->type)) return NOT_PLAIN;
   if (request->type != GOROVOD_ALLGATHER && request->type != GOROVOD_ALLTOALL) return NOT_PLAIN;
   int n = read_splits(args[M_SPLITS], splits);
-  if (n < 0 || !read_name(args[M_KIND], args[M_NAME], request)) return NOT_PLAIN;
+  if (n < 0 || !read_name(args[M_KIND], args[M_NAME], request) || in_mode()) return NOT_PLAIN;
   enum look look = read_set(args[M_SET], &request->process_set);
   if (look == PLAIN) look = tensor_look(request->tensor, &request->input);
   if (look != PLAIN) return look;
@@ -531,23 +531,23 @@ static PyObject *setup_engine(PyObject *module, PyObject *args) {
 }
 
 /* setup(wait_ms, class, free, grow, kinds, globals, handle_map, group, get, alltoall_get, taking, types, sample, storage,
- *       api, dtypes)
+ *       api, dtypes, modes)
  *
  * The objects are described above, and at tensor_setup. */
 static PyObject *setup(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *class, *objects[7], *kinds, *types, *sample, *api, *dtypes, *lock;
+  PyObject *class, *objects[7], *kinds, *types, *sample, *api, *dtypes, *modes, *lock;
   const char *storage;
   unsigned long long slice;
-  if (!PyArg_ParseTuple(args, "KOOOOOOOOOOOOsOO:setup", &slice, &class, &objects[0], &objects[1], &kinds, &objects[2],
+  if (!PyArg_ParseTuple(args, "KOOOOOOOOOOOOsOOO:setup", &slice, &class, &objects[0], &objects[1], &kinds, &objects[2],
                         &objects[3], &objects[4], &objects[5], &objects[6], &lock, &types, &sample, &storage, &api,
-                        &dtypes))
+                        &dtypes, &modes))
     return NULL;
   str_handles = PyUnicode_InternFromString("_handles");
   zero = PyLong_FromLong(0);
   one = PyLong_FromLong(1);
   if (str_handles == NULL || zero == NULL || one == NULL ||
-      tensor_setup(types, sample, storage, api, dtypes) != 0 || request_setup(kinds) != 0 ||
+      tensor_setup(types, sample, storage, api, dtypes, modes) != 0 || request_setup(kinds) != 0 ||
       !attribute_find(&flags_slot, class, "flags") || !attribute_find(&get_slot, class, "get") ||
       !attribute_find(&keeps_slot, class, "keeps") || !attribute_find(&waiting_slot, class, "waiting") ||
       !attribute_find(&group_waiting_slot, objects[4], "waiting") ||

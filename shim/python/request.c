@@ -92,7 +92,7 @@ enum look read_set(PyObject *process_set, int32_t *number) {
 enum look read_common(PyObject *kind, PyObject *process_set, PyObject *reduce_op, PyObject *prescale,
                       PyObject *postscale, struct request *request) {
   if (!as_reduce_op(reduce_op, &request->reduce_op) || !as_double(prescale, &request->prescale) ||
-      !as_double(postscale, &request->postscale) || !read_kind(kind, &request->type))
+      !as_double(postscale, &request->postscale) || !read_kind(kind, &request->type) || in_mode())
     return NOT_PLAIN;
   return read_set(process_set, &request->process_set);
 }

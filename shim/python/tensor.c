@@ -21,16 +21,19 @@ static PyTypeObject *plain_types[2];                    /* torch.Tensor and torc
 static int (*view_of)(void *object, struct dl_tensor *); /* NULL: ask by methods */
 static PyObject *dtype_numbers;
 /* Of torch.Tensor. */
-static struct method data_ptr, is_neg, is_contiguous_method, storage_method;
+static struct method data_ptr, is_neg, is_contiguous_method, numel, storage_method;
+static struct method modes; /* no method: see in_mode */
 static struct attribute dtype, shape, is_cpu;
 
-int tensor_setup(PyObject *types, PyObject *sample, const char *storage, PyObject *api, PyObject *dtypes) {
+int tensor_setup(PyObject *types, PyObject *sample, const char *storage, PyObject *api, PyObject *dtypes,
+                 PyObject *modes_of) {
   if (!PyArg_ParseTuple(types, "OO:types", &plain_types[0], &plain_types[1])) return -1;
   PyObject *class = (PyObject *)plain_types[0];
   if (!attribute_find(&dtype, class, "dtype") || !attribute_find(&shape, class, "shape") ||
       !attribute_find(&is_cpu, class, "is_cpu") || !method_find(&data_ptr, sample, "data_ptr") ||
       !method_find(&is_neg, sample, "is_neg") || !method_find(&is_contiguous_method, sample, "is_contiguous") ||
-      !method_find(&storage_method, sample, storage))
+      !method_find(&numel, sample, "numel") || !method_find(&storage_method, sample, storage) ||
+      (modes_of != Py_None && !function_find(&modes, modes_of)))
     return -1;
   view_of = NULL;
   if (api != Py_None) {
@@ -72,10 +75,27 @@ static void *address_of(PyObject *tensor) {
   return PyErr_Occurred() ? NULL : (void *)(uintptr_t)address;
 }
 
+bool in_mode(void) {
+  if (modes.function == NULL) return false;
+  PyObject *number = method_call(&modes, NULL); /* new */
+  bool none = number != NULL && PyLong_AsLongLong(number) == 0;
+  Py_DecRef(number);
+  if (PyErr_Occurred()) PyErr_Clear();
+  return !none;
+}
+
+/* Whether torch.jit.trace records what is done with the tensor: then its number of elements is a tensor, too. */
+static bool is_traced(PyObject *tensor) {
+  PyObject *number = method_call(&numel, tensor); /* new */
+  bool plain = number != NULL && number->ob_type == &PyLong_Type;
+  Py_DecRef(number);
+  return !plain;
+}
+
 /* As tensor_look, by DLPack. */
 static bool view_by_dlpack(PyObject *tensor, struct view *view) {
   struct dl_tensor t;
-  if (view_of(tensor, &t) != 0) return false;
+  if (is_traced(tensor) || view_of(tensor, &t) != 0) return false;
   int number = dl_dtype_of(&t);
   if (t.device_type != DL_CPU || number < 0 || t.ndim < 0 || t.ndim > MAX_NDIM || t.data == NULL || !is_contiguous(&t))
     return false;
@@ -108,12 +128,16 @@ static bool view_by_methods(PyObject *tensor, struct view *view) {
   if (lengths == NULL) return false;
   Py_ssize_t ndim = PyTuple_Size(lengths);
   bool one = true; /* element, which is contiguous */
+  bool traced = ndim == 0 && is_traced(tensor); /* otherwise the lengths are tensors */
   for (int i = 0; i < ndim && i < MAX_NDIM; i++) {
-    view->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(lengths, i));
+    PyObject *length = PyTuple_GetItem(lengths, i);
+    traced = length->ob_type != &PyLong_Type;
+    if (traced) break;
+    view->shape[i] = PyLong_AsLongLong(length);
     one = one && view->shape[i] == 1;
   }
   Py_DecRef(lengths);
-  if (ndim < 0 || ndim > MAX_NDIM || PyErr_Occurred()) return false;
+  if (traced || ndim < 0 || ndim > MAX_NDIM || PyErr_Occurred()) return false;
   if (!one && !ask(&is_contiguous_method, tensor, Py_True)) return false;
   view->ndim = (int)ndim;
   view->data = address_of(tensor);

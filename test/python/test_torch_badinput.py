@@ -586,10 +586,18 @@ def _make_fx(call, x):
     "call",
     [
         lambda x: hvd.allreduce(x, name="traced"),
+        lambda x: hvd.allreduce_(x, name="traced"),
+        lambda x: hvd.allreduce_(x.sum(), name="traced"),
+        lambda x: hvd.synchronize(hvd.allreduce_async_(x, name="traced")),
+        lambda x: hvd.broadcast_(x, 0, name="traced"),
+        lambda x: hvd.synchronize(hvd.broadcast_async_(x, 0, name="traced")),
+        lambda x: hvd.grouped_allreduce_([x], name="traced")[0],
+        lambda x: hvd.synchronize(hvd.grouped_allreduce_async_([x], name="traced"))[0],
         lambda x: hvd.grouped_allreduce([x], name="traced")[0],
         lambda x: hvd.allgather(x, name="traced"),
         lambda x: hvd.synchronize(hvd.allgather_async(x, name="traced")),
         lambda x: hvd.alltoall(x, name="traced"),
+        lambda x: hvd.synchronize(hvd.alltoall_async(x, name="traced"))[0],
         lambda x: hvd.broadcast(x, 0, name="traced"),
         lambda x: hvd.reduce(x, 0, name="traced"),
         lambda x: hvd.reducescatter(x, name="traced"),
@@ -599,3 +607,4 @@ def _make_fx(call, x):
 def test_recorded_programs_hold_no_collective(call, record):
     with pytest.raises(RuntimeError, match="records this call, but its program cannot hold a collective"):
         record(call, torch.ones(4 * hvd.size(), 2))
+    works("after")

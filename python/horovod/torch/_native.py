@@ -36,6 +36,7 @@ def find(
         pool.cell_class, pool.free, pool.grow, kinds, names, names["_handle_map"], group, get, alltoall_get, taking,
         (tensor, torch.nn.Parameter), template, "untyped_storage" if hasattr(tensor, "untyped_storage") else "_storage",
         getattr(tensor, "__dlpack_c_exchange_api__", None), dtypes,
+        getattr(torch._C, "_len_torch_dispatch_stack", None),
     )  # fmt: skip
     module.setup_made(tensor.new_empty, template)
     return module

@@ -194,7 +194,6 @@ def submit(
             return short
     made = output is None and into is None and get in (output_of, rows_and_splits)  # by the engine
     if native is not None and made and not (wire or adds_up):
-        _tracing.check()
         short = native.submit_made(kind, tensor, name, process_set, splits, wait)
         if short is not None:
             return short
@@ -509,7 +508,6 @@ def collect(
 ) -> Any:
     """:func:`submit` and :func:`synchronize` in one, for an allgather or an alltoall. Returns its result."""
     if native is not None and not is_compiling():
-        _tracing.check()
         result = native.run_made(kind, tensor, name, process_set, splits)
         if result is not None:
             return synchronize(result) if type(result) is int else result
