@@ -75,9 +75,10 @@ def _probe(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> None:
     """Raise ValueError if a parameter in two shares is stepped to other values than the whole."""
     with _generators_kept():
         generator = torch.Generator().manual_seed(1)
-        start = torch.randn(_ELEMENTS, generator=generator)
+        start = torch.randn(_ELEMENTS, generator=generator, device="cpu")
         # Gradients that differ much, so that a norm over a part is not that over the whole.
-        gradients = [torch.randn(_ELEMENTS, generator=generator) * torch.logspace(-2, 2, _ELEMENTS)] * _STEPS
+        factors = torch.logspace(-2, 2, _ELEMENTS, device="cpu")
+        gradients = [torch.randn(_ELEMENTS, generator=generator, device="cpu") * factors] * _STEPS
         whole = _stepped(optimizer, group, start.view(4, -1), gradients)
         parts = [slice(0, _CUT), slice(_CUT, _ELEMENTS)]
         shares = [_stepped(optimizer, group, start[part], [g[part] for g in gradients]) for part in parts]
