@@ -370,10 +370,14 @@ typedef struct gorovod_table {
   uint32_t evict_idle;  /* for how many pushes a row stays that nobody pulls or changes */
   uint32_t evict_keep;  /* rows with as many pulls stay all the same; 0: none */
   int64_t max_rows;     /* about how many rows all ranks keep together: the last used ones */
+  int64_t number;       /* what *table becomes, from gorovod_table_reserve; 0: a new number */
 } gorovod_table;
 /* Makes a table. All members of its process set call it with equal descriptions, and it blocks until they have. *table > 0
  * names it until the process set or the job ends. */
 int gorovod_table_create(const gorovod_table *description, int64_t *table);
+/* A number for a table that is made later, and again in each world of an elastic job. Each rank has its own. Until the table
+ * is made, calls with its number fail as for an unknown one. It may have the number of a table whose world has ended. */
+int64_t gorovod_table_reserve(void);
 /* How many rows this rank has; -1 for an unknown table. */
 int64_t gorovod_table_rows(int64_t table);
 /* The length of a table's rows; -1 for an unknown table. */

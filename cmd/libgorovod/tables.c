@@ -34,6 +34,8 @@ int gorovod_table_create(const gorovod_table *description, int64_t *table) {
   return goTableCreate(&known, table, reason);
 }
 
+int64_t gorovod_table_reserve(void) { return is_child() ? 0 : goTableReserve(); }
+
 int64_t gorovod_table_rows(int64_t table) {
   char *reason = fresh_reason();
   return is_child() ? -1 : goTableRows(table, reason);

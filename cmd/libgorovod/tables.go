@@ -25,14 +25,34 @@ type numbered[T any] struct {
 }
 
 func (n *numbered[T]) add(x T) int64 {
+	number := n.reserve()
+	n.set(number, x)
+	return number
+}
+
+// reserve returns a number for set.
+func (n *numbered[T]) reserve() int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last++
+	return n.last
+}
+
+// reserved reports whether a number has been given out.
+func (n *numbered[T]) reserved(number int64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return 0 < number && number <= n.last
+}
+
+// set gives x a reserved number, which may have had another thing.
+func (n *numbered[T]) set(number int64, x T) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.all == nil {
 		n.all = make(map[int64]T)
 	}
-	n.last++
-	n.all[n.last] = x
-	return n.last
+	n.all[number] = x
 }
 
 func (n *numbered[T]) get(number int64) (T, bool) {
@@ -76,8 +96,16 @@ var (
 	spare   = sync.Pool{New: func() any { return new(lookup) }}
 )
 
+//export goTableReserve
+func goTableReserve() C.int64_t { return C.int64_t(tables.reserve()) }
+
 //export goTableCreate
 func goTableCreate(c *C.gorovod_table, number *C.int64_t, reason *C.char) C.int {
+	reserved := int64(c.number)
+	if reserved != 0 && !tables.reserved(reserved) {
+		explain(reason, fmt.Sprintf("number %d of the description is not from gorovod_table_reserve", reserved))
+		return C.GOROVOD_INVALID_ARGUMENT
+	}
 	w := process.World()
 	if w == nil {
 		explain(reason, engine.ErrNotInitialized.Reason)
@@ -103,7 +131,11 @@ func goTableCreate(c *C.gorovod_table, number *C.int64_t, reason *C.char) C.int 
 		explain(reason, failure.Reason)
 		return C.int(failure.Code)
 	}
-	*number = C.int64_t(tables.add(t))
+	if reserved == 0 {
+		reserved = tables.reserve()
+	}
+	tables.set(reserved, t)
+	*number = C.int64_t(reserved)
 	return C.GOROVOD_OK
 }
 
@@ -127,7 +159,13 @@ func goTableDim(number C.int64_t, reason *C.char) C.int {
 	return C.int(t.Options().Dim)
 }
 
-func unknownTable(number C.int64_t) string { return fmt.Sprintf("table %d is unknown", int64(number)) }
+func unknownTable(table C.int64_t) string {
+	number := int64(table)
+	if tables.reserved(number) {
+		return fmt.Sprintf("table %d is not there yet: in an elastic job a state makes it, in hvd.elastic.run", number)
+	}
+	return fmt.Sprintf("table %d is unknown", number)
+}
 
 //export goLookup
 func goLookup(number C.int64_t, keys *C.int64_t, n C.int64_t, padding, index, distinct, result *C.int64_t,

@@ -349,8 +349,8 @@ static void shape_pull(TF_ShapeInferenceContext *c, TF_Status *status) {
 #define TABLE "table: int", "N: int >= 1", "padded: bool = False", "padding: int = 0"
 
 void register_tables(TF_Status *status) {
-  /* factor is for the gradient: what it multiplies the gradients by. */
-  define("HorovodTablePull", LIST(TABLE, "looks: bool = False", "factor: float = 1.0"),
+  /* average and process_set are for the gradient: it divides by the number of ranks of the set. */
+  define("HorovodTablePull", LIST(TABLE, "looks: bool = False", "average: bool = False", "process_set: int = 0"),
          LIST("anchor: float", "keys: N * int64", "limits: N * int64"), LIST("rows: N * float", "index: N * int64"),
          shape_pull, status);
   define("HorovodTablePush", LIST(TABLE), LIST("keys: N * int64", "gradients: N * float"), LIST(), shape_none, status);

@@ -23,7 +23,7 @@ def test_rows_survive_a_death_and_move_to_a_newcomer(tmp_path, where):
     assert sizes(job.stdout)[0] == [3, 2, 3], job.stdout
     assert done(job.stdout, 60) == [0, 2, 3], job.stdout
     assert "worker 0 from 21 as " in job.stdout and "worker 2 from 21 as " in job.stdout, job.stdout
-    assert "outside: in an elastic job sparse table 'users' belongs to a state: give its module to the" in job.stdout
+    assert "outside: in an elastic job sparse table 'users' belongs to a state: pass it to one" in job.stdout
     kept = {name: sorted(os.listdir(tmp_path / "tables" / name)) for name in os.listdir(tmp_path / "tables")}
     assert len(kept) == 2 and all(1 < len(saves) < 5 for saves in kept.values()), kept
     assert all(name.startswith(("users-", "films-of-a-year-")) for name in kept), kept

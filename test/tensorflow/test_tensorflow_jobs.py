@@ -72,6 +72,23 @@ def test_survivors_of_a_death_train_on(mode):
         assert f"worker {worker} done: 3 epochs" in output, output
 
 
+@pytest.mark.parametrize("mode", ["tables", "model"])
+def test_rows_of_tables_survive_a_death_and_move_to_a_newcomer(tmp_path, mode):
+    options = "3 --min-np 2 --max-np 3 -H localhost:4"
+    output = run(options, PROGRAMS / "elastic_tables.py", MODE=mode, GOROVOD_CHECKPOINT_DIR=str(tmp_path))
+    for worker in (0, 2, 3):
+        assert f"worker {worker} done: 16 of 16 steps" in output, output
+    for worker in (0, 2):
+        assert f"worker {worker} from 5 as " in output, output
+    assert "in an elastic job sparse table 'users' belongs to a state: pass it to one (tables=" in output
+    assert "in a function: " in output and "is not there yet: in an elastic job a state makes it" in output, output
+    if mode == "tables":
+        for what in ("'users'", "1000000000", "True"):
+            assert f"refused: tables has {what}, which is no layer with a sparse table" in output, output
+    kept = {"-".join(name.split("-")[:-1]) for name in os.listdir(tmp_path / "tables")}
+    assert kept == {"users", "words"}, kept
+
+
 @pytest.mark.parametrize("mode", ["eager", "function"])
 def test_values_of_slices_are_checked_for_nans(mode):
     """tf.IndexedSlices travel by allgathers, but the program adds up what it gets; other allgathers mix nothing."""

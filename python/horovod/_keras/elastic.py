@@ -10,6 +10,8 @@ from typing import Any, Callable, ContextManager
 from horovod._keras import _frameworks
 from horovod._keras.callbacks import Logs, optimizer_variables
 from horovod.common import _job, _training
+from horovod.common._committed_tables import StateWithTables
+from horovod.common._tables import Table
 from horovod.common.elastic import ObjectState
 
 
@@ -38,17 +40,20 @@ def run(keras: Any, func: Callable[..., Any]) -> Callable[..., Any]:
     return _training.run(func, lambda error: _frameworks.framework(keras).internal_error(error))
 
 
-class State(ObjectState):
+class State(StateWithTables, ObjectState):
     """The weights of a model, the variables of its optimizer, and plain values, each an attribute by its keyword.
+
+    A commit also saves the rows of each sparse table of the model.
 
     Args:
         model: a built model.
         optimizer: the model's by default; it is built for the model, too.
-        kwargs: the plain values.
+        kwargs: the plain values; and ``tables``: a list of further layers with sparse tables, or of tables' handles.
 
     Raises:
         ValueError: the model is not built.
-        TypeError: a plain value holds a layer with weights or an optimizer, as a callback with a model does.
+        TypeError: a plain value holds a layer with weights or an optimizer, as a callback with a model does; or
+            ``tables`` has something without a table.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -66,7 +71,7 @@ class State(ObjectState):
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
         if not model.built or not model.weights:
             raise ValueError("Model must be built first. Run `model.build(input_shape)`.")
-        self.model = model
+        self.model, self.tables = model, kwargs.pop("tables", ())
         self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
         _build(self.optimizer, model)
         self._save_variables()
@@ -81,6 +86,9 @@ class State(ObjectState):
 
     def _variables(self) -> list[Any]:
         return [*self.model.weights, *optimizer_variables(self.optimizer)]
+
+    def _sparse_tables(self) -> list[Table]:
+        return self._tables_of(self.model._flatten_layers())
 
     def _save_variables(self) -> None:
         variables = self._variables()

@@ -8,9 +8,9 @@ restore, detach     the state goes back to the last commit; the world has ended
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterable, NamedTuple, Optional, Sequence
 
-from horovod.common import _lib
+from horovod.common import _lib, _tables
 from horovod.common._tables import Table
 
 
@@ -67,7 +67,7 @@ class CommittedTables:
         """Make the tables in this world, with the rows of rank 0's state. All ranks call this. Blocks."""
         if not tables:
             return
-        own = [table.name for table in tables], self._present, [None if callable(t.lr) else t.lr for t in tables]
+        own = [table.name for table in tables], self._present, [t.fixed_rate for t in tables]
         names, self._present, rates = bcast_object(own)
         if names != own[0]:
             raise ValueError(f"the state of rank 0 has the sparse tables {names}, that of this rank {own[0]}")
@@ -77,10 +77,10 @@ class CommittedTables:
                     f"the rows of sparse table {table.name!r} are lost with the ranks' connections. Set "
                     "GOROVOD_CHECKPOINT_DIR to a directory that all hosts share, so that commits save them"
                 )
+            if rate is not None:
+                table.fixed_rate = rate
             if not table.attached:
                 table.attach()
-            if rate is not None:
-                table.lr = rate
             if self._present is not None:
                 table.restore(*self._present)
 
@@ -92,3 +92,34 @@ class CommittedTables:
 
 def _are_kept() -> bool:
     return bool(_lib.load().gorovod_checkpoint_due(-1, 0))
+
+
+class StateWithTables:
+    """The part of a state of TensorFlow and Keras that knows sparse tables."""
+
+    _given: Sequence[Any] = ()  # as the program has given them
+    _listed: Sequence[Table] = ()  # which keeps them alive
+
+    @property
+    def tables(self) -> Sequence[Any]:
+        """The layers with sparse tables, and the tables' handles, that a commit saves besides those of the model."""
+        return self._given
+
+    @tables.setter
+    def tables(self, tables: Sequence[Any]) -> None:
+        self._listed = [_table(one) for one in tables]
+        self._given = tables
+
+    def _tables_of(self, layers: Iterable[Any]) -> list[Table]:
+        """The tables of layers, and those that the program has given: each once, in this order."""
+        found = [layer._table for layer in layers if isinstance(getattr(layer, "_table", None), Table)]
+        return list({table.name: table for table in (*found, *self._listed)}.values())
+
+
+def _table(given: Any) -> Table:
+    table = getattr(given, "_table", None)
+    if isinstance(given, int) and not isinstance(given, bool):
+        table = _tables.of_number(given)
+    if not isinstance(table, Table):
+        raise TypeError(f"tables has {given!r}, which is no layer with a sparse table, and no handle of one")
+    return table

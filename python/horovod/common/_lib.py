@@ -175,6 +175,7 @@ _PROTOTYPES = {
     "gorovod_await_nccl_built": (ctypes.c_int, [ctypes.c_int64]),
     "gorovod_usable_nccl": (ctypes.c_int, [ctypes.c_int]),
     "gorovod_table_create": (ctypes.c_int, [ctypes.c_void_p, _int64_p]),
+    "gorovod_table_reserve": (ctypes.c_int64, []),
     "gorovod_table_rows": (ctypes.c_int64, [ctypes.c_int64]),
     "gorovod_lookup": (
         ctypes.c_int,

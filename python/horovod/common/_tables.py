@@ -53,6 +53,7 @@ class _Description(ctypes.Structure):
         ("evict_idle", ctypes.c_uint32),
         ("evict_keep", ctypes.c_uint32),
         ("max_rows", ctypes.c_int64),
+        ("number", ctypes.c_int64),
     ]
 
 
@@ -75,7 +76,8 @@ LIMITS = {"admit_after": 2**32 - 1, "evict_idle": 2**32 - 1, "evict_keep": 2**32
 class Table:
     """A table of a process set. All members make it with equal arguments. Blocks until they have.
 
-    With ``elastic`` a state makes it in each world of an elastic job: see :mod:`horovod.common._committed_tables`.
+    In an elastic job a state makes it, in each world anew: see :mod:`horovod.common._committed_tables`. ``number`` is
+    the library's, the same in all worlds.
 
     ``lr`` may be a function of the number of pushes so far. Changes of the attribute count from the next push on.
     Raises ValueError, TypeError, and HorovodInternalError if the ranks differ.
@@ -91,12 +93,9 @@ class Table:
         seed: int,
         init: str,
         process_set: int,
-        elastic: bool = False,
         **options: Optional[float],
     ) -> None:
         waits = _lib.load().gorovod_elastic() != _lib.NOT_ELASTIC
-        if waits and not elastic:
-            raise NotImplementedError("sparse tables are not possible in elastic jobs yet: rows would be lost")
         if waits and process_set != 0:
             raise NotImplementedError("in an elastic job a sparse table is one of all ranks: leave process_set out")
         if waits and not _lib.load().gorovod_checkpoint_due(-1, 0):
@@ -106,6 +105,7 @@ class Table:
             )
         described = _Description(size=ctypes.sizeof(_Description), process_set=process_set)
         self.name, self.dim, self.num_embeddings = name, _integer(dim, "dim"), num_embeddings
+        self.process_set = process_set
         self.optimizer, self.pushes = _text(optimizer, "optimizer"), 0
         described.name = (_arguments.name(name) or "").encode()
         described.dim = _lib.int32(self.dim, "dim")
@@ -121,32 +121,39 @@ class Table:
         assert not options, options
         self.lr: Rate = {"adam": 0.001}.get(optimizer, 0.01) if lr is None else lr
         described.rate = self.rate()
-        self._described, self.number = described, 0
+        self._described = described
+        self.number = described.number = int(_lib.load().gorovod_table_reserve())
+        _known[self.number] = self
+        self.attached = False  # whether the table is in a world that has not ended, as far as this object knows
         self.world = 0  # how often the table has been made
         self.kept = 0  # the pushes of the rows that are on a disk
         if not waits:
             self.attach()
 
-    @property
-    def attached(self) -> bool:
-        """Whether the table is in a world that has not ended, as far as this object knows."""
-        return self.number != 0
-
     def attach(self) -> None:
         """Make the table in this world, without rows. All members call it. Blocks until they have."""
+        if self.fixed_rate is not None:  # which a program may have set
+            self._described.rate = self.rate()
         meet(self.name, self._described.process_set)
-        number = ctypes.c_int64()
-        status = _lib.load().gorovod_table_create(ctypes.byref(self._described), number)
+        status = _lib.load().gorovod_table_create(ctypes.byref(self._described), ctypes.c_int64())
         if status != _lib.OK:
             raise _lib.error(status)
-        self.number = number.value
-        _known[self.number] = self
+        self.attached = True
         self.world, self.pushes, self.kept = self.world + 1, 0, 0
 
     def detach(self) -> None:
         """The world has ended. The table has its pushes, and no rows."""
         self.kept = self.pushed()
-        self.number = 0
+        self.attached = False
+
+    @property
+    def fixed_rate(self) -> Optional[float]:
+        """The learning rate if it is a number, which a state gives to new ranks; None for a function."""
+        return None if callable(self.lr) else self.lr
+
+    @fixed_rate.setter
+    def fixed_rate(self, rate: float) -> None:
+        self.lr = rate
 
     def rate(self) -> float:
         """The learning rate of the next push."""
@@ -161,11 +168,11 @@ class Table:
 
     def rows(self) -> int:
         """How many rows this rank has."""
-        return max(0, int(_lib.load().gorovod_table_rows(self.number))) if self.number else 0
+        return max(0, int(_lib.load().gorovod_table_rows(self.number))) if self.attached else 0
 
     def pushed(self) -> int:
         """How many pushes the table has had on this rank, those before its last load among them."""
-        return max(0, int(_lib.load().gorovod_table_pushes(self.number))) if self.number else self.kept
+        return max(0, int(_lib.load().gorovod_table_pushes(self.number))) if self.attached else self.kept
 
     def save(self, directory: Any) -> None:
         """Save the rows to a directory that all hosts share. All members call it between two pushes. Blocks.
@@ -192,28 +199,29 @@ class Table:
         self.pushes = self.kept
 
     def _use_files(self, call: Callable[..., int], *arguments: Any) -> None:
-        _uninterrupted(call, self._attached_number(), *arguments)
+        self.check_attached()
+        _uninterrupted(call, self.number, *arguments)
         self.kept = self.pushed()
 
-    def _attached_number(self) -> int:
-        if not self.number:
+    def check_attached(self) -> None:
+        """RuntimeError if no world has the table."""
+        if not self.attached:
             raise RuntimeError(
-                f"in an elastic job sparse table {self.name!r} belongs to a state: give its module to the TorchState, "
-                "and use it in the function that hvd.elastic.run calls"
+                f"in an elastic job sparse table {self.name!r} belongs to a state: pass it to one (tables=[...]), and "
+                "use it in the function that hvd.elastic.run calls"
             )
-        return self.number
 
     def copies(self, rows: int, make: Callable[[int], tuple[Any, int, int]]) -> Iterator[tuple[Any, int]]:
         """Copies of this rank's rows, in parts of at most ``rows`` rows, or one slot.
 
         ``make`` makes room for so many rows, and returns it with the addresses of the keys and the weights.
         """
-        number = self._attached_number()
+        self.check_attached()
         rows = min(rows, max(1, _MOST_COPIED // (4 * self.dim)))
         slot, least = ctypes.c_int32(), rows
         while slot.value < _SLOTS:
             room, keys, weights = make(least)
-            n = int(_lib.load().gorovod_table_copy(number, slot, least, keys, weights))
+            n = int(_lib.load().gorovod_table_copy(self.number, slot, least, keys, weights))
             if n == _UNKNOWN:
                 raise _lib.error(_lib.INVALID_ARGUMENT)
             least = max(rows, -n)
@@ -222,7 +230,8 @@ class Table:
 
     def lookup(self, keys: int, count: int, index: int, padding: Optional[int] = None) -> Lookup:
         """The lookup of ``count`` int64 keys at an address. Their places among the distinct ones go to ``index``."""
-        return Lookup(self, self._attached_number(), keys, count, index, padding)
+        self.check_attached()
+        return Lookup(self, keys, count, index, padding)
 
     def __deepcopy__(self, memo: Any) -> Table:
         return self  # the rows are the engine's; a copy of a model uses the same
@@ -234,10 +243,10 @@ class Table:
 class Lookup:
     """What this rank asks of a table for a batch. ``distinct`` is the number of distinct keys, without the padding."""
 
-    def __init__(self, table: Table, number: int, keys: int, count: int, index: int, padding: Optional[int]) -> None:
+    def __init__(self, table: Table, keys: int, count: int, index: int, padding: Optional[int]) -> None:
         distinct, lookup = ctypes.c_int64(), ctypes.c_int64()
         none = None if padding is None else ctypes.byref(ctypes.c_int64(padding))
-        status = _lib.load().gorovod_lookup(number, keys, count, none, index, distinct, lookup)
+        status = _lib.load().gorovod_lookup(table.number, keys, count, none, index, distinct, lookup)
         if status != _lib.OK:
             raise _lib.error(status)
         self.table, self.distinct, self._number = table, distinct.value, lookup.value
@@ -260,8 +269,14 @@ class Lookup:
         return Pending(self, status, handle.value, keeps)
 
 
-# The tables, by the library's numbers, while somebody has them.
+# The tables by their numbers, while somebody has them.
 _known: weakref.WeakValueDictionary[int, Table] = weakref.WeakValueDictionary()
+
+
+def of_number(number: int) -> Optional[Table]:
+    """The table of a number, if somebody has it."""
+    return _known.get(number)
+
 
 # How many tables without a name each process set has, since the job began.
 _unnamed: dict[int, int] = {}

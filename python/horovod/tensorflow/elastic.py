@@ -19,6 +19,8 @@ import tensorflow as tf
 
 from horovod._keras.elastic import State as _KerasState
 from horovod.common import _training
+from horovod.common._committed_tables import StateWithTables
+from horovod.common._tables import Table
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.tensorflow._errors import internal_error
 from horovod.tensorflow.functions import broadcast_object, broadcast_variables
@@ -56,14 +58,17 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 class TensorFlowKerasState(_KerasState):
     """The weights of a Keras model, the variables of its optimizer, and plain values, each an attribute by its keyword.
 
+    A commit also saves the rows of each sparse table of the model.
+
     Args:
         model: a built model of ``tf.keras``.
         optimizer: the model's by default; it is built for the model, too.
         backend: accepted as in Horovod.
-        kwargs: the plain values.
+        kwargs: the plain values; and ``tables``: a list of further layers with sparse tables, or of tables' handles.
 
     Raises:
         ValueError: the model is not built.
+        TypeError: ``tables`` has something without a table.
 
     Example:
         >>> model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
@@ -80,16 +85,17 @@ class TensorFlowKerasState(_KerasState):
         return tf.keras
 
 
-class TensorFlowState(ObjectState):
+class TensorFlowState(StateWithTables, ObjectState):
     """TensorFlow variables, and plain values, each an attribute by its keyword.
 
     Args:
         variables: all global variables by default.
         session: in a graph, the session to use; the default session by default.
-        kwargs: the plain values.
+        kwargs: the plain values; and ``tables``: a list of layers with sparse tables, or of tables' handles. A commit
+            also saves their rows.
 
     Raises:
-        TypeError: a plain value holds a variable.
+        TypeError: a plain value holds a variable, or ``tables`` has something without a table.
 
     Example:
         >>> w = tf.Variable(1.0)
@@ -101,6 +107,7 @@ class TensorFlowState(ObjectState):
     """
 
     def __init__(self, variables: Optional[Sequence[Any]] = None, session: Optional[Any] = None, **kwargs: Any) -> None:
+        self.tables = kwargs.pop("tables", ())
         self.variables = list(variables) if variables is not None else tf.compat.v1.global_variables()
         self.session: Any = session
         if session is None and not tf.executing_eagerly():
@@ -112,6 +119,9 @@ class TensorFlowState(ObjectState):
     def _broadcast_object(self, obj: Any) -> Any:
         with _training.converting(internal_error):
             return broadcast_object(obj, session=self.session)
+
+    def _sparse_tables(self) -> list[Table]:
+        return self._tables_of(())
 
     def _what_to_do(self, held: Any) -> str:
         return "Pass its variables: TensorFlowState([*variables, *optimizer.variables], ...)"

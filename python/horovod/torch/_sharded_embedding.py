@@ -207,7 +207,7 @@ class _Sharded(_Saved):
         scaling = Scaling(scaler, name, process_set)
         self.dim, self.num_embeddings, self.padding_idx = dim, num_embeddings, padding_idx
         self._table = _tables.Table(
-            name, dim, num_embeddings, optimizer, lr, seed, init, number, elastic=True, scale=scale, **options
+            name, dim, num_embeddings, optimizer, lr, seed, init, number, scale=scale, **options
         )
         self._training = _Training(self._table, op, process_set, scaling)
         self._ahead = None

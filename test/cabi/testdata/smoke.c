@@ -227,7 +227,14 @@ static void table_files(int rank, int size) {
   int64_t table, lookup, h, distinct, index[2], keys[] = {1 + rank, -5}, copied[16];
   float gradients[4] = {1, 2, 1, 2}, rows[4], again[4], all[32], *to = rows;
   const float *from = gradients;
+  described.number = INT64_MAX;
+  CHECK(gorovod_table_create(&described, &table) == GOROVOD_INVALID_ARGUMENT);
+  CHECK(strstr(gorovod_last_error(), "is not from gorovod_table_reserve") != NULL);
+  described.number = gorovod_table_reserve();
+  CHECK(described.number > 0 && gorovod_table_rows(described.number) == -1);
+  CHECK(strstr(gorovod_last_error(), "is not there yet") != NULL);
   CHECK(gorovod_table_create(&described, &table) == GOROVOD_OK && gorovod_table_pushes(table) == 0);
+  CHECK(table == described.number);
   CHECK(gorovod_lookup(table, keys, 2, NULL, index, &distinct, &lookup) == GOROVOD_OK && distinct == 2);
   CHECK(ended(gorovod_push(1, &lookup, &from, 0.5f, 0, &h), &h) == GOROVOD_OK);
   CHECK(ended(gorovod_pull(1, &lookup, &to, 0, &h), &h) == GOROVOD_OK && rows[0] < 0);

@@ -23,7 +23,8 @@ worker = int(os.environ.get("GOROVOD_ELASTIC_WORKER", "-1"))
 
 hvd.init()
 users = hvd.ShardedEmbedding(2, optimizer="sgd", lr=lambda n: 1.0, init="zeros", op=hvd.Average, name="users")
-films = hvd.ShardedEmbeddingBag(3, optimizer="adam", name="films/of a year")
+# A newcomer takes the others' rate.
+films = hvd.ShardedEmbeddingBag(3, optimizer="adam", lr=0.5 + (worker == 3), name="films/of a year")
 try:
     users(torch.tensor([1]))
 except RuntimeError as e:
@@ -38,6 +39,7 @@ def check(step):
     want[0], want[1 : 1 + step] = -step, -1
     assert torch.allclose(rows, want[:, None].expand_as(rows), atol=1e-4), (step, rows)
     assert users._table.pushes == step, (step, users._table.pushes)
+    assert films.lr == 0.5
 
 
 @hvd.elastic.run

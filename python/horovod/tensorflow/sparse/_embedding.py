@@ -53,8 +53,8 @@ class ShardedEmbedding(Saved, tf.keras.layers.Layer):
     Raises:
         ValueError, TypeError: arguments are bad.
         HorovodInternalError: another rank has other arguments: the text names them.
-        NotImplementedError: the job is elastic, Keras runs on another framework, or losses are scaled, as under the
-            policy "mixed_float16".
+        NotImplementedError: the job is elastic, and ``process_set`` is not that of all ranks; or Keras runs on another
+            framework; or losses are scaled, as under the policy "mixed_float16".
 
     Example:
         >>> layer = sparse.ShardedEmbedding(2, optimizer="sgd", lr=1.0, init="zeros")
@@ -103,7 +103,7 @@ class ShardedEmbedding(Saved, tf.keras.layers.Layer):
             optimizer=optimizer, lr=lr, seed=seed, init=init, process_set=number, scale=scale, **numbers,
         )  # fmt: skip
         self._padding_idx = padding_idx
-        self._factor = 1.0 / (process_set.size() or 1) if op == Average else 1.0
+        self._averages = op == Average
         self.supports_jit = False  # collectives cannot be compiled by XLA
 
     @property
@@ -141,7 +141,7 @@ class ShardedEmbedding(Saved, tf.keras.layers.Layer):
             )
         keys = [_keys(tensor) for tensor in tf.nest.flatten(inputs)]
         rows, index = _operations.pull(
-            self._table, keys, [[]] * len(keys), training is not True, trains, self._padding_idx, self._factor
+            self._table, keys, [[]] * len(keys), training is not True, trains, self._padding_idx, self._averages
         )
         found = [tf.cast(tf.gather(matrix, places), self.compute_dtype) for matrix, places in zip(rows, index)]
         return tf.nest.pack_sequence_as(inputs, found)

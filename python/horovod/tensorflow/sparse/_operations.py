@@ -37,7 +37,7 @@ def pull(
     looks: bool,
     trains: bool,
     padding: Optional[int] = None,
-    factor: float = 1.0,
+    average: bool = False,
 ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
     """The rows of the distinct keys of each column, in the order of their first appearance, and each key's place there.
 
@@ -47,9 +47,11 @@ def pull(
         limits: for each column the shape of a variable that is to take the rows, or an empty list. If the rows do not
             fit, the pull fails on all ranks.
         looks: make no rows: new ones read as they would be made.
-        trains: the gradients of the rows, times ``factor``, are pushed.
+        trains: the gradients of the rows are pushed.
         padding: a key whose row has zeros, after a column's other rows.
+        average: divide the gradients by the number of ranks when the push runs: in an elastic job it may change.
     """
+    check_attached(table)
     anchor = _anchor().read_value() if trains else tf.constant(0.0)
     with _in_order(table.number) as done:
         rows, index = _native.horovod_table_pull(
@@ -58,7 +60,8 @@ def pull(
             [tf.convert_to_tensor(limit, tf.int64) for limit in limits],
             table=table.number,
             looks=looks,
-            factor=factor,
+            average=average,
+            process_set=table.process_set,
             padded=padding is not None,
             padding=padding or 0,
         )
@@ -66,6 +69,12 @@ def pull(
     for matrix in rows:
         matrix.set_shape([None, table.dim])
     return rows, index
+
+
+def check_attached(table: _tables.Table) -> None:
+    """RuntimeError if no world has the table of an operation that runs now. In a graph, the operation itself fails."""
+    if tf.executing_eagerly():
+        table.check_attached()
 
 
 def push(number: int, keys: Sequence[tf.Tensor], gradients: Sequence[tf.Tensor], padding: Optional[int] = None) -> Any:
@@ -112,12 +121,14 @@ def dense(gradient: Any, rows: Any) -> tf.Tensor:
 
 @ops.RegisterGradient("HorovodTablePull")
 def _pull_gradient(op: Any, *grads: Any) -> list[Any]:
-    columns, factor = op.get_attr("N"), op.get_attr("factor")
-    gradients = []
+    columns, gradients = op.get_attr("N"), []
+    factor = None
+    if op.get_attr("average"):
+        factor = 1.0 / tf.cast(_native.horovod_size(process_set_id=op.get_attr("process_set")), tf.float32)
     for rows, gradient in zip(op.outputs[:columns], grads):
         gradient = tf.zeros_like(rows) if gradient is None else dense(gradient, tf.shape(rows)[0])
         gradient = tf.cast(gradient, tf.float32)
-        gradients.append(gradient if factor == 1.0 else gradient * factor)
+        gradients.append(gradient if factor is None else gradient * factor)
     keys, padding = op.inputs[1 : 1 + columns], op.get_attr("padding") if op.get_attr("padded") else None
     pushed = push(op.get_attr("table"), keys, gradients, padding)
     with tf.control_dependencies([] if pushed is None else [pushed]):

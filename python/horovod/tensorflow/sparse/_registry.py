@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
-from horovod.common import _tables, basics
+from horovod.common import _lib, _tables, basics
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.mpi_ops import _set_id
 from horovod.tensorflow.sparse._optimizers import Optimizer
@@ -18,10 +18,19 @@ class _Group(NamedTuple):
     options: dict[str, Any]
 
 
-# A handle is a number, so these keep the tables alive. The library ends its tables with the job.
-_tables_by_handle: dict[int, _tables.Table] = {}
+# A handle is a number, so this keeps the tables alive.
+_alive: list[_tables.Table] = []
 _groups: dict[str, _Group] = {}
-basics.before_init.extend([_tables_by_handle.clear, _groups.clear])
+
+
+def _forget() -> None:
+    """The library ends its tables with the job. In an elastic job they go on in the next world."""
+    if _lib.load().gorovod_elastic() == _lib.NOT_ELASTIC:
+        _alive.clear()
+        _groups.clear()
+
+
+basics.before_init.append(_forget)
 
 
 def create_sparse_table(
@@ -50,7 +59,7 @@ def create_sparse_table(
     Raises:
         ValueError, TypeError: arguments are bad, or the group has a table with others.
         HorovodInternalError: another rank has other arguments: the text names them.
-        NotImplementedError: ``use_cvm``, or the job is elastic.
+        NotImplementedError: ``use_cvm``; or the job is elastic, and ``process_set`` is not that of all ranks.
 
     Example:
         >>> handle = sparse.create_sparse_table(sparse.AdaGrad(0.1), "words", dimension=4)
@@ -70,7 +79,10 @@ def create_sparse_table(
                 f"{_comparable(group.options)}, not with {_comparable(options)}"
             )
         return group.table.number
-    table = make(name or _tables.unnamed(options["process_set"]), num_embeddings=None, seed=0, **options)
+    table = _TableOfOptimizer(
+        name or _tables.unnamed(options["process_set"]), num_embeddings=None, seed=0, optimizer_of=opt, **options
+    )
+    _alive.append(table)
     if embedding_group:
         _groups[embedding_group] = _Group(table, options)
     return table.number
@@ -80,10 +92,27 @@ def _comparable(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != "lr"}
 
 
+class _TableOfOptimizer(_tables.Table):
+    """A table whose learning rate is that of an :class:`Optimizer`."""
+
+    def __init__(self, name: str, optimizer_of: Optimizer, **options: Any) -> None:
+        self._opt = optimizer_of
+        super().__init__(name, **options)
+
+    @property
+    def fixed_rate(self) -> Optional[float]:
+        rate = self._opt.learning_rate
+        return None if callable(rate) else float(rate)
+
+    @fixed_rate.setter
+    def fixed_rate(self, rate: float) -> None:
+        self._opt.learning_rate = rate
+
+
 def make(name: str, **options: Any) -> _tables.Table:
     """A new table, which lives as long as the job. The options are those of :class:`_tables.Table`."""
     table = _tables.Table(name, **options)
-    _tables_by_handle[table.number] = table
+    _alive.append(table)
     return table
 
 
@@ -91,7 +120,7 @@ def table_of(handle: Any) -> _tables.Table:
     """The table of a handle. TypeError or ValueError if there is none."""
     if isinstance(handle, bool) or not isinstance(handle, numbers.Integral):
         raise TypeError(f"table_handle must be the result of create_sparse_table, not {handle!r}")
-    table = _tables_by_handle.get(int(handle))
+    table = _tables.of_number(int(handle))
     if table is None:
         raise ValueError(f"no table has the handle {handle}: make it after hvd.init(), with create_sparse_table")
     return table

@@ -97,6 +97,7 @@ def sparse_table_push(
         >>> sparse.gen_sparse_table_ops.sparse_table_push([keys], [gradient], [labels], handle)
     """
     table = table_of(table_handle)
+    _operations.check_attached(table)
     keys = _keys(values)
     for what, columns in (("grads", grads), ("feature_labels", feature_labels)):
         if len(columns) != len(keys):
