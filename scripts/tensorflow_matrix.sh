@@ -29,7 +29,7 @@ versions() {
 on_ranks() (
   cd "$work" && unset PYTHONPATH GOROVOD_LIBRARY
   HOROVODRUN=${HOROVODRUN:-$1/bin/horovodrun} "$1/bin/python" scripts/python_tests.py --ranks 2 --together \
-    test/tensorflow/test_{tensorflow_{ops,gradients,tables,training},keras_*}.py
+    test/tensorflow/test_{tensorflow_{ops,gradients,tables,table_saves,training},keras_*}.py
 )
 
 # Runs jobs whose ranks run operations in opposite orders with one thread, and jobs of which a rank is killed.
