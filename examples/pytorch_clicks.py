@@ -3,50 +3,21 @@
     horovodrun -np 4 python examples/pytorch_clicks.py
 
 Users and films are keys of any size, whose rows are divided among the ranks and trained where they are. The rest of
-the model is small, and every rank has all of it. The clicks are made up: each user and each film has hidden tastes, so
-there is something to find. The batch size is that of all ranks together, so the result does not depend on their number.
+the model is small, and every rank has all of it. The clicks are made up: see made_up_clicks.py. The batch size is that
+of all ranks together, so the result does not depend on their number.
 """
 
 import argparse
 import time
 
 import torch
+from made_up_clicks import NUMBERS, Clicks, auc
 from torch import nn
 from torch.nn import functional
 
 import horovod.torch as hvd
 
-USERS, FILMS, SEEN = 20_000, 5_000, 4  # SEEN: how many films a user has seen before
-TASTES, NUMBERS = 6, 3  # hidden ones of each user and film; numbers that are known of each click
 TEST_BATCHES = 25
-
-
-class Clicks:
-    """Made-up clicks: the same ones whatever the number of ranks. ``batch(i, size)`` is this rank's part of batch i."""
-
-    def __init__(self, seed):
-        made = torch.Generator().manual_seed(seed)
-        self.seed = seed
-        self.users = torch.randn(USERS, TASTES, generator=made)
-        self.films = torch.randn(FILMS, TASTES, generator=made) / TASTES**0.5
-        self.numbers = torch.randn(NUMBERS, generator=made) / 2
-        # A key is a hash, as of a name.
-        self.user_keys = torch.randint(-(1 << 62), 1 << 62, (USERS,), generator=made)
-        self.film_keys = torch.randint(-(1 << 62), 1 << 62, (FILMS,), generator=made)
-
-    def batch(self, number, size):
-        made = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
-
-        def some(n, *shape):  # a few come often
-            return (torch.rand(size, *shape, generator=made) ** 2 * n).long()
-
-        user, film, seen = some(USERS), some(FILMS), some(FILMS, SEEN)
-        numbers = torch.randn(size, NUMBERS, generator=made)
-        likes = (self.users[user] * self.films[film]).sum(1) + (self.films[seen].mean(1) * self.films[film]).sum(1)
-        logits = 1.5 * likes + numbers @ self.numbers - 1
-        clicked = (torch.rand(size, generator=made) < torch.sigmoid(logits)).float()
-        all_of_it = (self.user_keys[user], self.film_keys[film], self.film_keys[seen], numbers, clicked)
-        return [part[hvd.rank() :: hvd.size()] for part in all_of_it]
 
 
 class Model(nn.Module):
@@ -69,15 +40,6 @@ class Model(nn.Module):
         return self.top(torch.cat([known, products[:, pairs[0], pairs[1]]], 1))[:, 0]
 
 
-def auc(scores, clicked):
-    """The area under the ROC curve: how often a click has a higher score than what was not clicked."""
-    ranks = torch.empty(len(scores))
-    ranks[scores.argsort()] = torch.arange(1.0, len(scores) + 1)
-    yes = clicked > 0
-    n = int(yes.sum())
-    return float((ranks[yes].double().sum() - n * (n + 1) / 2) / (n * (len(scores) - n)))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=400)
@@ -90,6 +52,10 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     clicks, model = Clicks(0), Model(args.dim, 0.1, args.seed)
+
+    def batch(number):
+        return map(torch.from_numpy, clicks.batch(number, args.batch_size, hvd.rank(), hvd.size()))
+
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)  # the rows have optimizers of their own
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -97,7 +63,7 @@ def main():
     began = time.perf_counter()
     first = (1 + args.seed) * 1_000_000  # each seed sees other clicks
     for step in range(args.steps):
-        *inputs, clicked = clicks.batch(first + step, args.batch_size)
+        *inputs, clicked = batch(first + step)
         loss = functional.binary_cross_entropy_with_logits(model(*inputs), clicked)
         optimizer.zero_grad()
         loss.backward()
@@ -110,13 +76,13 @@ def main():
     scores, truth = [], []
     with torch.no_grad():
         for number in range(TEST_BATCHES):
-            *inputs, clicked = clicks.batch(number, args.batch_size)
+            *inputs, clicked = batch(number)
             scores.append(model(*inputs))
             truth.append(clicked)
     scores, truth = hvd.allgather(torch.cat(scores)), hvd.allgather(torch.cat(truth))
     rows = hvd.allreduce(torch.tensor(model.users.local_rows()), op=hvd.Sum, name="rows")
     if hvd.rank() == 0:
-        print(f"{int(rows)} users; {args.steps / took:.0f} steps/s; AUC {auc(scores, truth):.4f}")
+        print(f"{int(rows)} users; {args.steps / took:.0f} steps/s; AUC {auc(scores.numpy(), truth.numpy()):.4f}")
     hvd.shutdown()
 
 

@@ -55,15 +55,11 @@ def auc(ranks, *options):
 
 @pytest.mark.long
 def test_clicks_are_learned_alike_on_any_number_of_ranks():
+    """Two ranks differ from one by less than three seeds differ from one another."""
     short = ("--steps", 40, "--batch-size", 1024)
-    alone, together = auc(1, *short), auc(2, *short)
-    assert alone == pytest.approx(together, abs=3e-3) and alone > 0.55
-
-
-@pytest.mark.long
-def test_clicks_within_the_noise_of_three_seeds():
-    alone, together = ([auc(ranks, "--seed", seed) for seed in (1, 2, 3)] for ranks in (1, 2))
-    assert min(alone) > 0.65 and abs(sum(together) - sum(alone)) / 3 <= max(alone) - min(alone), (alone, together)
+    alone, together = ([auc(ranks, "--seed", seed, *short) for seed in (1, 2, 3)] for ranks in (1, 2))
+    assert together == pytest.approx(alone, abs=2e-3) and min(alone) > 0.62, (alone, together)
+    assert abs(sum(together) - sum(alone)) / 3 <= max(alone) - min(alone), (alone, together)
 
 
 def test_elastic_goes_on_after_an_interruption():

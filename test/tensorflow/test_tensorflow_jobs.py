@@ -182,6 +182,15 @@ def test_session_demo(tmp_path):
     assert (tmp_path / "model.ckpt-130.index").exists()
 
 
+@pytest.mark.long
+def test_clicks_are_learned_alike_on_two_ranks():
+    found = []
+    for ranks in (1, 2):
+        output = run(ranks, EXAMPLES / "tensorflow_clicks.py", "--steps", 40, "--batch-size", 1024)
+        found.append([float(x) for x in re.search(r"([0-9]+) users; .* AUC ([0-9.]+)", output).groups()])
+    assert found[0] == pytest.approx(found[1], abs=2e-3) and found[0][1] > 0.62, found
+
+
 def test_keras_digits_learn_the_same_on_two_ranks(tmp_path):
     curves = []
     for ranks in (None, 2):
