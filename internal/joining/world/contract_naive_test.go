@@ -156,7 +156,8 @@ func intAt(b []byte, dt tensor.DType, i int) int64 {
 	return int64(binary.NativeEndian.Uint64(b[8*i:]))
 }
 
-// naiveReduce is post × (1/size if Average) × Σ pre × x. Nobody may write to it: large ones are computed once.
+// naiveReduce is post × (1/size if Average) × Σ pre × x, of what draw has made. Nobody may write to it: large ones are
+// computed once.
 func naiveReduce(dt tensor.DType, op tensor.ReduceOp, ins [][]byte, pre, post float64) []byte {
 	if len(ins[0]) < large*dt.Size() {
 		return naivelyReduced(dt, op, ins, pre, post)
@@ -172,6 +173,7 @@ func naiveReduce(dt tensor.DType, op tensor.ReduceOp, ins [][]byte, pre, post fl
 	return b.([]byte)
 }
 
+// naivelyReduced computes what naiveReduce remembers, also of operands that draw has not made.
 func naivelyReduced(dt tensor.DType, op tensor.ReduceOp, ins [][]byte, pre, post float64) []byte {
 	if op == tensor.Average {
 		post /= float64(len(ins))

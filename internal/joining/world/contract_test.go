@@ -341,13 +341,13 @@ func reductionsOfOne(dt tensor.DType, one, n int) (trials []*trial) {
 func (t *trial) silenceAllBut(one int) {
 	for r, in := range t.ins {
 		if r != one {
-			clear(in)
+			t.ins[r] = make([]byte, len(in))
 		}
 	}
 	if t.refusal != "" {
 		return
 	}
-	naive := naiveReduce
+	naive := naivelyReduced
 	if t.op.ReduceOp == tensor.Adasum {
 		naive = func(dt tensor.DType, _ tensor.ReduceOp, ins [][]byte, pre, post float64) []byte {
 			return naiveAdasum(dt, ins, pre, post)
