@@ -1,9 +1,13 @@
 package world
 
 import (
-	"log/slog"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/gorovod/gorovod/internal/core/engine"
+	"github.com/gorovod/gorovod/internal/joining/rendezvous"
 	"github.com/gorovod/gorovod/internal/observe/feed"
 )
 
@@ -17,7 +21,7 @@ func TestLinksAreMeasuredBetweenHosts(t *testing.T) {
 				each(size, func(r int) {
 					c := l.config(r, size, transport)
 					c.MeasureLinks = !off || r > 0
-					w, err := join(t.Context(), c, 1, Options{Log: slog.New(slog.DiscardHandler)})
+					w, err := join(t.Context(), c, 1, quiet())
 					if err != nil {
 						t.Error(err)
 						return
@@ -28,6 +32,48 @@ func TestLinksAreMeasuredBetweenHosts(t *testing.T) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// A rank that dies while the others measure ends that, with the words of the launcher's news.
+func TestDeathWhileOthersMeasure(t *testing.T) {
+	for _, transport := range []string{"on abc", "on abb"} {
+		l := newLauncher(t, 3)
+		began := time.Now()
+		var others sync.WaitGroup
+		others.Add(2)
+		each(3, func(r int) {
+			c, o := l.config(r, 3, transport), quiet()
+			c.Timeout = limit
+			if r == 2 {
+				o.Devices = func(*World) engine.Devices { // the others have begun to measure, or do so soon
+					time.Sleep(50 * time.Millisecond)
+					l.Died(rendezvous.Death{Rank: r, Host: c.Told.Hostname, PID: 4321, Signal: 9})
+					others.Wait()
+					return nil
+				}
+			}
+			w, err := join(t.Context(), c, 1, o)
+			if r == 2 {
+				if err == nil {
+					t.Error("the dead rank has joined")
+				}
+				return
+			}
+			defer others.Done()
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+				return
+			}
+			defer w.Leave(time.Second)
+			want := "rank 2 on host " + transport[5:] + " (pid 4321) was killed by signal 9"
+			if _, err := add(w, "x", 1); err == nil || !strings.Contains(err.Reason, want) {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+		if d := time.Since(began); d > soon {
+			t.Errorf("it took %v", d)
 		}
 	}
 }
