@@ -68,6 +68,7 @@ var phases = []struct {
 }{
 	{"rendezvous", "rendezvous", 1, nil},
 	{"attach", "attach", 1, nil},
+	{"measure", "measuring the links between hosts", 2, []string{"hosts", "cut"}},
 	{"ahead", "between data ahead and its result", 20, []string{"tcp", "hosts", "cut"}},
 	{"negotiated", "between negotiate and execute", 40, nil},
 	{"pack", "mid-pack", 60, nil},

@@ -63,6 +63,7 @@ func Share(what string, words ...[]byte) {
 
 // targets are the words that matter at each point.
 var targets = map[string][]string{
+	"measure":    {"counters"},
 	"negotiated": {"board", "cards", "mailboxes"},
 	"ahead":      {"board", "cards", "mailboxes"},
 	"pack":       {"counters", "board"},

@@ -249,9 +249,14 @@ func (e *Engine) checkShared(now moment) {
 	}
 	if now.since(e.verified) >= inspectEvery {
 		e.verified = now
-		if err := n.Verify(); err != nil {
-			e.net.Abort(fmt.Errorf("%s: %w", e.opts.Describe(e.opts.Rank), err))
-		}
+		e.verify(n)
+	}
+}
+
+// verify aborts the network if the memory which its ranks share is damaged.
+func (e *Engine) verify(n transport.Verified) {
+	if err := n.Verify(); err != nil {
+		e.net.Abort(fmt.Errorf("%s: %w", e.opts.Describe(e.opts.Rank), err))
 	}
 }
 

@@ -64,7 +64,8 @@ type Options struct {
 	// MeasureLinks makes the ranks measure the connections between their hosts first, and tune the algorithms for them.
 	// It is the same on all ranks.
 	MeasureLinks bool
-	// StartTimeout bounds how long New waits for the other ranks to measure; 0: without a limit.
+	// StartTimeout is the job's. After two or three times as long, New waits no longer for others to measure; 0: it
+	// waits without a limit.
 	StartTimeout time.Duration
 	// Carrier, if set, makes the carrier of a lane of several members. All members call it for the same lane. It may
 	// block until all have called it, or fail.

@@ -3,10 +3,11 @@ package engine
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/gorovod/gorovod/internal/base/failpoint"
 	"github.com/gorovod/gorovod/internal/core/collective"
+	"github.com/gorovod/gorovod/internal/core/transport"
 	"github.com/gorovod/gorovod/internal/observe/feed"
 )
 
@@ -23,8 +24,8 @@ const linksNap = 100 * time.Millisecond
 
 // measureLinks measures the links between the hosts of the world's lane, together with all other ranks, and tunes the
 // lane's algorithms for them. It blocks until all ranks have taken part, or until the network is aborted, by this rank
-// after Options.StartTimeout: then the engine's first operation has the cause. New calls it before the lane has any
-// operation, so no two ranks ever begin an operation with different settings.
+// after twice Options.StartTimeout: then the engine's first operation has the cause. New calls it before the lane has
+// any operation, so no two ranks ever begin an operation with different settings.
 func (e *Engine) measureLinks(l *lane) {
 	run, own := l.run.(*collective.Lane)
 	if !own || !e.opts.MeasureLinks || run.Hosts() < 2 {
@@ -33,7 +34,7 @@ func (e *Engine) measureLinks(l *lane) {
 	begun := thisMoment()
 	found := make([]collective.Link, run.Hosts())
 	op, awaited := run.MeasureLinks(found)
-	if !e.driveAlone(op, func() error { return e.notMeasured(awaited()) }) {
+	if !e.driveAlone(op, func() (time.Duration, error) { return e.notMeasured(awaited()) }) {
 		return
 	}
 	took := thisMoment().since(begun)
@@ -45,23 +46,9 @@ func (e *Engine) measureLinks(l *lane) {
 		slowest.Rate, "took", took)
 }
 
-// notMeasured is the cause of an abort because the ranks have not measured in time.
-func (e *Engine) notMeasured(awaited []int) error {
-	waits := "waits for the other ranks of its host"
-	if len(awaited) > 0 {
-		names := make([]string, len(awaited))
-		for i, r := range awaited {
-			names[i] = e.opts.Describe(r)
-		}
-		waits = "has no answer from " + strings.Join(names, ", ")
-	}
-	return fmt.Errorf("the links between hosts were not measured within %v: %s %s (GOROVOD_MEASURE_LINKS=0 measures "+
-		"nothing)", e.opts.StartTimeout, e.opts.Describe(e.opts.Rank), waits)
-}
-
-// driveAlone drives an operation of a lane that has no other, and reports whether it ended well. After StartTimeout it
-// aborts the network with what late returns.
-func (e *Engine) driveAlone(op collective.Op, late func() error) bool {
+// driveAlone drives an operation of a lane that has no other, and reports whether it ended well. Once it has waited for
+// as long as late says, it aborts the network with late's cause.
+func (e *Engine) driveAlone(op collective.Op, late func() (after time.Duration, cause error)) bool {
 	begun := thisMoment()
 	asked := begun
 	for {
@@ -77,16 +64,38 @@ func (e *Engine) driveAlone(op collective.Op, late func() error) bool {
 			e.bell.Disarm()
 			return done && err == nil
 		}
+		failpoint.Here("measure")
 		e.bell.Sleep(ticket, linksNap)
 		now := thisMoment()
-		if most := e.opts.StartTimeout; most > 0 && now.since(begun) > most {
-			e.net.Abort(late())
+		if now.since(asked) < inspectEvery {
+			continue
 		}
-		if e.opts.Stalled != nil && now.since(asked) > 5*linksNap {
-			asked = now
+		asked = now
+		if n, ok := e.net.(transport.Verified); ok {
+			e.verify(n)
+		}
+		if e.opts.Stalled != nil {
 			e.opts.Stalled(now.since(begun))
 		}
+		if after, cause := late(); e.opts.StartTimeout > 0 && now.since(begun) > after {
+			e.net.Abort(cause)
+		}
 	}
+}
+
+// notMeasured is the cause of an abort because the ranks have not measured, of which this one waits for those that are
+// awaited, and the time after which it is due. That is later than a connection's time-out, which knows better why a
+// rank cannot be reached, and latest on ranks that ask nobody themselves.
+func (e *Engine) notMeasured(awaited []int) (after time.Duration, cause error) {
+	after, waits := 2*e.opts.StartTimeout, ""
+	for _, r := range awaited {
+		waits += ", " + e.opts.Describe(r)
+	}
+	if waits == "" {
+		after, waits = 3*e.opts.StartTimeout, ", the other ranks"
+	}
+	return after, fmt.Errorf("the links between hosts were not measured within %v: %s waits for%s "+
+		"(GOROVOD_MEASURE_LINKS=0 measures nothing)", after, e.opts.Describe(e.opts.Rank), waits[1:])
 }
 
 // hostsOf is the host of each member of a lane. Nil hosts: each member has its own.
