@@ -164,6 +164,10 @@ SEED     ?= 1
 test-gpu-fake: build ## PROGRAMS=10000 random programs from SEED=1 on the stand-in for CUDA's driver and NCCL, with each wait dropped in turn; make test-go has 400
 	$(GO) test -count=1 -timeout 60m -v -run 'TestRandomPrograms|TestWrongResult|TestDroppedWaits|TestDeath|TestExit|TestFaults' ./test/gpu -programs $(PROGRAMS) -seed $(SEED) -every
 
+.PHONY: test-tables
+test-tables: ## PROGRAMS=10000 random programs on sparse tables against one process, and a third as many that save and load; make test-go has 80
+	$(GO) test -count=1 -timeout 120m -v -run 'Test(Sparse|Saved)TablesAgainstOneProcess' ./internal/core/engine -sparse-programs $(PROGRAMS)
+
 .PHONY: test-long
 test-long: prepare build ## what make test leaves out: long trainings, trainings on further numbers of ranks, Keras and training with TensorFlow on 1 rank, operations with 2.15
 	$(python) scripts/python_tests.py --long

@@ -17,7 +17,7 @@ type eviction struct {
 	most  int               // rows of a slot; 0: any number
 	turns int               // how many slots an update looks after because of the rows' ages
 	due   []uint16          // the slots that this update has to look after
-	over  [slots.Count]bool // a slot is among due because it has too many
+	over  [slots.Count]bool // a slot is among due because it has had too many
 	rows  []aged            // of one slot
 }
 
@@ -57,11 +57,16 @@ func (e *eviction) demand(slot int) {
 
 // limit has an update look after a slot that has got a row or a candidate, if it has too many now.
 func (t *Table) limit(slot int) {
-	most := t.eviction.most
-	if most > 0 && (int(t.index.segments[slot].n) > most+most/8 ||
-		t.candidates != nil && len(t.candidates[slot]) > candidatesPerRow*most) {
+	if t.exceeds(slot) {
 		t.eviction.demand(slot)
 	}
+}
+
+// exceeds reports whether a slot has too many rows or candidates.
+func (t *Table) exceeds(slot int) bool {
+	most := t.eviction.most
+	return most > 0 && (int(t.index.segments[slot].n) > most+most/8 ||
+		t.candidates != nil && len(t.candidates[slot]) > candidatesPerRow*most)
 }
 
 // schedule adds the slots whose turn it is in an update.
@@ -71,13 +76,24 @@ func (e *eviction) schedule(step uint32) {
 	}
 }
 
+// hasTurn reports whether it is a slot's turn in an update.
+func (e *eviction) hasTurn(step uint32, slot int) bool {
+	return (slot-int(step)*e.turns%slots.Count+slots.Count)%slots.Count < e.turns
+}
+
 // evict looks after slots that are due, until it has seen about limit rows. It reports whether none is left.
+//
+// A slot that has had too many and no longer has, because a candidate has become a row, loses none. So a table that was
+// loaded from a save in between loses the same rows.
 func (t *Table) evict(limit int) (done bool) {
 	e := &t.eviction
 	for ; len(e.due) > 0 && limit > 0; e.due = e.due[:len(e.due)-1] {
 		slot := int(e.due[len(e.due)-1])
 		limit -= 1 + int(t.index.segments[slot].n)
 		e.over[slot] = false
+		if !t.exceeds(slot) && !e.hasTurn(t.steps, slot) {
+			continue
+		}
 		t.evictRows(slot)
 		if t.candidates != nil && len(t.candidates[slot]) > 0 {
 			limit -= len(t.candidates[slot])

@@ -47,7 +47,13 @@ func trained(t *testing.T, o Options, updates int) *Table {
 // moved makes a table of the records of another one.
 func moved(t *testing.T, from *Table) *Table {
 	t.Helper()
-	to := New(*from.Options())
+	return movedTo(t, from, *from.Options())
+}
+
+// movedTo makes a table with other options than the one whose records it takes.
+func movedTo(t *testing.T, from *Table, o Options) *Table {
+	t.Helper()
+	to := New(o)
 	t.Cleanup(to.Close)
 	if err := to.Pull([]int64{1, 2, 3}, make([]float32, 3*from.options.Dim), true); err != nil {
 		t.Fatal(err) // rows that go away
