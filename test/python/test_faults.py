@@ -175,6 +175,40 @@ def test_killed_amid_a_save(tmp_path):
     assert set(loaded) == {0, 1} and {pushes for _, pushes in loaded.values()} in ({"0"}, {"3"}), job.output()
 
 
+@pytest.mark.parametrize(
+    ("phase", "waited"),
+    [("backward", "REDUCESCATTER"), ("scatter", "REDUCESCATTER"), ("update", "ALLGATHER"), ("gather", "ALLGATHER")],
+)
+def test_killed_in_a_step_of_a_sharded_optimizer(phase, waited):
+    """Ranks that wait for shares are told who died, and in which phase they were."""
+    job = Job(3, "sharded.py", PHASE=phase)
+    code = job.finish()
+    for text in job.survivors({0, 2}):
+        assert "rank 1" in text and f"signal {signal.SIGKILL.value}" in text, text
+        assert f'{waited} "{waited.lower()}.' in text or "present_gradients" in text, text
+    assert code == 128 + signal.SIGKILL
+
+
+def test_too_little_memory_for_a_share():
+    job = Job(3, "sharded.py", PHASE="memory")
+    assert job.finish() != 0
+    for text in job.survivors({0, 2}):
+        assert "rank 1" in text and "shut down" in text, text
+    assert re.search(r"MemoryError: rank 1 of 3 has too little memory to step its share of \d+ elements", job.output())
+
+
+def test_ranks_that_disagree_about_sharded():
+    """Those that shard name the others at once, and these learn it from them."""
+    job = Job(3, "sharded.py", PHASE="disagree")
+    assert job.finish() != 0
+    texts = [text for _, text in job.events("DISAGREES").values()]
+    assert texts, job.output()
+    for text in texts:
+        assert "the ranks disagree about sharded=True" in text and "5 rows have passed it" in text, text
+        assert re.search(r"rank 1\D", text), text
+    assert "deadlock" not in job.output()
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_exception(victim):
     job = Job(2, "raises.py", VICTIM=str(victim), STEP="3")

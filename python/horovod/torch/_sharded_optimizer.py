@@ -28,6 +28,7 @@ from horovod.torch._parameter_share import flat_like
 from horovod.torch._result import Result
 from horovod.torch._sharded_state import ShardedState
 from horovod.torch._share_gradients import patch_scalers, scale, total_norm, unscale
+from horovod.torch._share_memory import enough_memory
 from horovod.torch._share_presence import SharePresence
 from horovod.torch._shares import gather_async, grouped_scatter_async, scatter_async
 from horovod.torch.compression import Compression, Compressor
@@ -323,7 +324,8 @@ class ShardedOptimizer(ShardedState):
         with torch.no_grad():
             for chunk in self._chunks_of_shares():
                 try:
-                    self._update_shares(chunk)
+                    with enough_memory(sum(self._share(p).elements for p in chunk)):
+                        self._update_shares(chunk)
                     for p in chunk:
                         gathered.append((p, self._gather(p)))
                 except Exception as e:
