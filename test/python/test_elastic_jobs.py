@@ -13,6 +13,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 HOROVODRUN = os.environ.get("HOROVODRUN", str(HERE.parent.parent / "build" / "horovodrun"))
 PROGRAM = str(HERE / "elastic" / "trains.py")
+SHARDED = str(HERE / "elastic" / "sharded.py")
 CHANGES_SETS = str(HERE / "elastic" / "changes_sets.py")
 LIMIT = 120  # seconds
 
@@ -58,6 +59,16 @@ def test_survivors_go_on_and_a_newcomer_joins(settings):
     assert sizes(job.stdout)[0] == [3, 2, 3], job.stdout
     assert sizes(job.stdout)[3] == [3], job.stdout
     assert done(job.stdout, 100) == [0, 2, 3], job.stdout
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+def test_a_sharded_optimizer_goes_on_with_the_last_commit(dies):
+    """Whichever rank is lost, with its share, and also if one joins amid the steps between two commits."""
+    options = ["-np", "3", "--min-np", "2", "--max-np", "3", "-H", "localhost:4"]
+    job = run(options, 48, "--die", dies, 18, "--whole", 3, program=SHARDED)
+    assert job.returncode == 0, job.stdout
+    assert sizes(job.stdout)[2] == [3, 2, 3], job.stdout
+    assert done(job.stdout, 48) == sorted({0, 1, 2, 3} - {dies}), job.stdout
 
 
 def test_process_sets_keep_their_ranks():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Optional
 
 import torch
@@ -82,6 +83,21 @@ class ParameterShare:
     def of(self, value: torch.Tensor) -> torch.Tensor:
         """The part of ``value``, of the parameter's shape, that belongs to this share; a view if possible."""
         return flat_like(value, self.p)[self.begin : self.end]
+
+    def of_sparse(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The elements of a sparse gradient of the parameter that belong to this share: sparse, of one dimension."""
+        if not self.p.is_contiguous():
+            raise ValueError(f"a sparse gradient of a parameter of shape {list(self.p.shape)} that is not contiguous")
+        # Entries stay in their order, and those of one element apart, because the step adds them up one by one.
+        dims = gradient.sparse_dim()
+        strides = torch.tensor(self.p.stride()[:dims], device=gradient.device)
+        first = (gradient._indices() * strides[:, None]).sum(0)
+        row = math.prod(self.p.shape[dims:])
+        places = (first[:, None] + torch.arange(row, device=gradient.device)).view(-1)
+        mine = (places >= self.begin) & (places < self.end)
+        places, values = places[mine] - self.begin, gradient._values().reshape(-1)[mine]
+        part = torch.sparse_coo_tensor(places[None], values, (self.elements,), device=values.device)
+        return part._coalesced_(gradient.is_coalesced())
 
     def prepare(self, apart: bool = False) -> torch.Tensor:
         """Bring ``inner`` up to date with the parameter, which the program may have changed, and return it.

@@ -12,6 +12,8 @@ Every parameter is divided among all ranks by elements, see :mod:`horovod.torch.
 
 from __future__ import annotations
 
+import functools
+import sys
 import weakref
 from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
@@ -20,7 +22,7 @@ import torch
 
 from horovod.common._reduce_ops import Average, Sum
 from horovod.common.process_sets import ProcessSet
-from horovod.torch._compiling import between_graphs, never_trace
+from horovod.torch._compiling import between_graphs, never_trace, untraced
 from horovod.torch._elementwise import check_elementwise, is_known
 from horovod.torch._gradient_optimizer import SCATTERED, Reduction, in_turn, under_way
 from horovod.torch._hooked_optimizer import Submitted
@@ -78,9 +80,6 @@ class ShardedOptimizer(ShardedState):
 
     def _reduce_by(self, op: int, gradient_predivide_factor: float, sparse_as_dense: bool) -> None:
         super()._reduce_by(op, gradient_predivide_factor, sparse_as_dense)
-        self._reduces = bool(self.process_set.included())  # also on one rank: its steps are those of many
-        if size() == 1:
-            self._prescale = self._postscale = 1.0  # as without sharded=True, where nothing is reduced then
         self._by_probe = not is_known(self._base())
         self._scattered: dict[torch.Tensor, torch.Tensor] = {}  # the reduced shares of gradients
         self._seen: dict[torch.Tensor, tuple[Any, int]] = {}  # reduced gradients, by weak references, and versions
@@ -118,7 +117,9 @@ class ShardedOptimizer(ShardedState):
             sparse_dims.append(gradient.sparse_dim() if gradient.is_sparse else 0)
         if not members:
             return
-        reduction = (self.op, self.process_set, self._prescale, self._postscale)
+        # On one rank nothing is reduced without sharded=True.
+        factors = (1.0, 1.0) if size() == 1 else (self._prescale, self._postscale)
+        reduction = (self.op, self.process_set, *factors)
         name = self._travel_name(p if p not in self._group_of else self._group_of[p][0])
         waits: list[Callable[[], torch.Tensor]]
         if p not in self._group_of:
@@ -138,25 +139,10 @@ class ShardedOptimizer(ShardedState):
         if p.grad is None and self._presence is not None and not self._presence.is_held(p):
             return  # no rank has a gradient any more: the step leaves the parameter alone
         if submitted.stays_sparse:
-            reduced = self._share_of_sparse(p, reduced)
+            reduced = self._share(p).of_sparse(reduced)
         elif submitted.sparse_dims:
             reduced = reduced.to_sparse()
         self._scattered[p] = reduced
-
-    def _share_of_sparse(self, p: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-        """The elements of a sparse gradient that belong to this rank's share, as a sparse tensor of one dimension."""
-        share = self._share(p)
-        if not p.is_contiguous():
-            raise ValueError(f"{self._parameter_names[p]}: a sparse gradient of a parameter that is not contiguous")
-        # Entries stay in their order, and those of one element apart, because the step adds them up one by one.
-        strides = torch.tensor(p.stride()[: gradient.sparse_dim()], device=gradient.device)
-        first = (gradient._indices() * strides[:, None]).sum(0)
-        row = _product(p.shape[gradient.sparse_dim() :])
-        places = (first[:, None] + torch.arange(row, device=gradient.device)).view(-1)
-        mine = (places >= share.begin) & (places < share.end)
-        places, values = places[mine] - share.begin, gradient._values().reshape(-1)[mine]
-        part = torch.sparse_coo_tensor(places[None], values, (share.elements,), device=values.device)
-        return part._coalesced_(gradient.is_coalesced())
 
     @between_graphs
     def synchronize(self) -> None:
@@ -203,6 +189,10 @@ class ShardedOptimizer(ShardedState):
         if self._synchronized:
             self._forget()
         super()._gradient_is_ready(p)
+
+    def _deal_anew(self) -> None:
+        super()._deal_anew()
+        self._agreed = False
 
     def _forget(self) -> None:
         """Drop the reduced gradients."""
@@ -305,8 +295,10 @@ class ShardedOptimizer(ShardedState):
         self.synchronize()
         self._check_untouched()
         self._loaded = None
-        self._update()
-        self._forget()
+        try:
+            self._update()
+        finally:
+            self._forget()
         self._stepped()
         return loss
 
@@ -315,6 +307,8 @@ class ShardedOptimizer(ShardedState):
         own = self._base().step
         if getattr(own, "hooked", False):
             own = own.__wrapped__
+        if "torch._dynamo" in sys.modules:  # the compiler would trace it, with shares as its parameters
+            own = _untraced(own)
         return own(self, closure) if closure is not None else own(self)
 
     def _update(self) -> None:
@@ -373,6 +367,9 @@ class ShardedOptimizer(ShardedState):
             share.take()
 
 
+_untraced = functools.lru_cache(maxsize=None)(untraced)
+
+
 def check_sharded(optimizer: torch.optim.Optimizer, compression: Any, op: int, elementwise: bool) -> None:
     """Raise ValueError unless ``optimizer`` can be sharded with these arguments of DistributedOptimizer."""
     if op not in (Average, Sum):
@@ -386,13 +383,6 @@ def check_sharded(optimizer: torch.optim.Optimizer, compression: Any, op: int, e
 
 def _of_group(results: Result, i: int) -> torch.Tensor:
     return results()[i]
-
-
-def _product(lengths: Iterable[int]) -> int:
-    product = 1
-    for length in lengths:
-        product *= length
-    return product
 
 
 never_trace(__name__)

@@ -30,12 +30,15 @@ class ShardedState(GradientOptimizer):
 
     def _reduce_by(self, op: int, gradient_predivide_factor: float, sparse_as_dense: bool) -> None:
         super()._reduce_by(op, gradient_predivide_factor, sparse_as_dense)
+        self._reduces = bool(self.process_set.included())  # also on one rank: its steps are those of many
         self._shares: dict[torch.Tensor, ParameterShare] = {}
         self._dealt = self._place()
         self._loaded: Optional[saves.Whole] = None  # a whole state, from its load to the first step
 
     def _place(self) -> tuple[int, int]:
         """This rank's number among those that have shares, and how many these are."""
+        if not self._reduces:
+            return 0, 1
         ranks = self.process_set.ranks if self.process_set.process_set_id else None
         return (rank(), size()) if ranks is None else (ranks.index(rank()), len(ranks))
 

@@ -11,6 +11,9 @@ import torch
 from horovod.common import _lib
 from horovod.common._tables import Table
 from horovod.common.elastic import ObjectState
+from horovod.common.exceptions import HostsUpdatedInterrupt
+from horovod.torch._sharded_optimizer import ShardedOptimizer
+from horovod.torch._submission import generation
 from horovod.torch._table_saves import _Saved
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
@@ -114,8 +117,6 @@ class OptimizerStateHandler(StateHandler):
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(optimizer)
-        if hasattr(optimizer, "sharded_state_dict"):
-            raise TypeError("a DistributedOptimizer with sharded=True cannot be in an elastic state: use it unsharded")
         self.save()
 
     def save(self) -> None:
@@ -136,6 +137,64 @@ class OptimizerStateHandler(StateHandler):
         """Broadcast rank 0's state, and save it. Blocks."""
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
+
+
+class ShardedOptimizerStateHandler(StateHandler):
+    """Handles a ``DistributedOptimizer`` with ``sharded=True``, whose state is in parts on all ranks.
+
+    A save gathers the whole state into the host memory of every rank. So whichever ranks are lost, the others go back
+    to the last commit, and deal out its state anew.
+
+    Args:
+        optimizer: the optimizer.
+
+    Example:
+        >>> from horovod.torch.elastic.state import ShardedOptimizerStateHandler
+        >>> optimizer = torch.optim.Adam(torch.nn.Linear(2, 1).parameters())
+        >>> ShardedOptimizerStateHandler(hvd.DistributedOptimizer(optimizer, sharded=True)).sync()
+    """
+
+    value: Any
+    _saved: Any = None  # nothing until the first sync, because the other ranks may have made their states earlier
+
+    def __init__(self, optimizer: Any) -> None:
+        super().__init__(optimizer)
+        self._saved_in = generation()
+
+    def save(self) -> None:
+        """Gather the whole state. All ranks call this. Blocks.
+
+        Raises:
+            HorovodInternalError: the job has failed. The state before stays.
+        """
+        _lib.settle()
+        self._saved, self._saved_in = _in_host_memory(self.value.state_dict()), generation()
+
+    def restore(self) -> None:
+        """Load this rank's share of the saved state."""
+        if self._saved is not None:
+            self.value.load_state_dict(self._saved)
+
+    def sync(self) -> None:
+        """Give each rank its share of rank 0's state, and save it. Blocks.
+
+        If the job has been joined anew since the last save, rank 0's state is what was saved then.
+        """
+        if self._saved_in != generation():
+            self.restore()
+        broadcast_optimizer_state(self.value, root_rank=0)
+        self.save()
+
+
+def _in_host_memory(state: Any) -> Any:
+    """A copy of a state, whose tensors are in host memory."""
+    if isinstance(state, torch.Tensor):
+        return state.detach().to("cpu", copy=True)
+    if isinstance(state, dict):
+        return {key: _in_host_memory(value) for key, value in state.items()}
+    if type(state) in (list, tuple):
+        return type(state)(map(_in_host_memory, state))
+    return copy.deepcopy(state)
 
 
 class SamplerStateHandler(StateHandler):
@@ -281,6 +340,8 @@ def _handler_of(value: Any) -> Optional[StateHandler]:
     if isinstance(value, torch.nn.Module) and hasattr(value, "metric_state") and hasattr(value, "persistent"):
         value.persistent(True)  # a metric of torchmetrics: without this its state_dict is empty
         return StatefulHandler(value)
+    if isinstance(value, ShardedOptimizer):
+        return ShardedOptimizerStateHandler(value)
     for kind, handler in _handler_registry:
         if isinstance(value, kind):
             return handler(value)
@@ -394,6 +455,23 @@ class TorchState(ObjectState):
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
+
+    def check_host_updates(self) -> None:
+        """Ask rank 0 whether hosts have changed. All ranks call this. Blocks until they have.
+
+        Raises:
+            HostsUpdatedInterrupt: on all ranks, if hosts have changed. The state of sharded optimizers is saved then,
+                because ranks that leave have parts of it.
+        """
+        try:
+            super().check_host_updates()
+        except HostsUpdatedInterrupt:
+            sharded = [h for h in self._handlers.values() if isinstance(h, ShardedOptimizerStateHandler)]
+            if not sharded:
+                raise
+            for handler in sharded:
+                handler.save()
+            raise HostsUpdatedInterrupt(skip_sync=False) from None
 
     def _saved(self) -> Any:
         return {name: handler._saved for name, handler in self._handlers.items()}, super()._saved()
