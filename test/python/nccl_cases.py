@@ -99,6 +99,21 @@ def factors(gpu):
 
 
 @case
+def sparse_tables(gpu):
+    """Rows travel through host memory, beside tensors of GPUs that NCCL carries."""
+    layer = hvd.ShardedEmbedding(2, optimizer="sgd", lr=1.0, init="zeros")
+    inputs = of_all((5,), torch.float32)
+    total = sum(inputs)
+    for step in range(3):
+        handle = hvd.allreduce_async(gpu.put(inputs[hvd.rank()]), op=hvd.Sum, name="dense")
+        layer(torch.tensor([7, hvd.rank()])).sum().backward()
+        same(gpu, hvd.synchronize(handle), total)
+        layer.eval()
+        assert layer(torch.tensor([7]))[0].tolist() == [-float((step + 1) * hvd.size())] * 2
+        layer.train()
+
+
+@case
 def moves(gpu):
     rank, n = hvd.rank(), hvd.size()
     mine = gpu.put(torch.full((rank + 1, 2), float(rank)))

@@ -189,6 +189,30 @@ def test_which_keys_have_rows():
     assert all_rows(layer, 8)[7] == -hvd.size() and layer.get_config()["admit_after"] == 2
 
 
+@pytest.mark.parametrize("compression", ["fp16", "int8"])
+def test_beside_compressed_gradients(compression):
+    """The gradients of other variables are compressed; those of rows are not."""
+    layer = sparse.ShardedEmbedding(1, optimizer="sgd", lr=1.0, init="zeros")
+    weight = tf.Variable(1.0)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(tf.constant([3, 4]), training=True)) * (1.0 + 2.0**-20) + 3 * weight
+        how = getattr(hvd.Compression, compression)
+        return hvd.DistributedGradientTape(tape, compression=how, op=hvd.Sum).gradient(loss, weight)
+
+    assert float(step()) == 3 * hvd.size()
+    assert all_rows(layer, 5)[3:, 0].tolist() == [-(1.0 + 2.0**-20) * hvd.size()] * 2
+
+
+def test_xla_is_refused_by_name():
+    layer = sparse.ShardedEmbedding(1)
+    compiled = tf.function(lambda: layer(tf.constant([3]), training=False), jit_compile=True)
+    with pytest.raises((tf.errors.OpError, ValueError), match="HorovodTablePull"):
+        compiled()
+
+
 def test_a_process_set(evens):
     if hvd.rank() % 2:
         return
