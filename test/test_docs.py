@@ -23,6 +23,7 @@ PROGRAMS = {
     "docs/start.md": 4,
     "docs/pytorch.md": 2,
     "docs/torch_distributed.md": 2,
+    "docs/sharded_optimizer.md": 2,
     "docs/sparse_tables.md": 2,
 }
 

@@ -1,6 +1,7 @@
 """Sharded optimizers: the parameters have the bits of an optimizer that is not sharded."""
 
 import copy
+import gc
 import pickle
 import random
 
@@ -887,3 +888,46 @@ def test_shares_of_another_number_of_ranks_are_refused():
     optimizer.load_state_dict(state)
     optimizer.zero_grad()
     train([(net, optimizer)], [1])
+
+
+# ---- memory
+
+
+def allocated(*roots):
+    """The bytes of the memory that these tensors, and whatever dicts have them, keep."""
+    storages, todo = {}, list(roots)
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            todo += value.values()
+        elif isinstance(value, torch.Tensor):
+            storage = value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+    return sum(storages.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_memory(dtype, capfd):
+    """What is allocated is within 5 % of the formula, and what metrics say is what is allocated."""
+    net = network((199, 201, 97), dtype)
+    n = sum(p.numel() for p in net.parameters())
+    optimizer = torch.optim.Adam(net.parameters())
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), sharded=True)
+    for step in range(2):
+        optimizer.zero_grad()
+        backward(net, step)
+        optimizer.step()
+    shares = [optimizer._share(p) for p in net.parameters()]
+    kept = [optimizer.state[p] for p in net.parameters()] + [s.master for s in shares] + [s.inner for s in shares]
+    total = allocated(*net.parameters(), *(p.grad for p in net.parameters()), *kept)
+    formula = 8 + 8 / hvd.size() if dtype == torch.float32 else 4 + 12 / hvd.size()
+    assert abs(total / (formula * n) - 1) < 0.05
+    (counts,) = [one for one in hvd.metrics()["sharded_optimizers"] if one["all_elements"] == n]
+    assert counts["optimizer"] == "Adam" and counts["ranks"] == hvd.size()
+    assert sum(counts[f"{what}_bytes"] for what in ("parameter", "gradient", "state", "master")) == total
+    assert counts["elements"] == sum(share_of(p.numel()) for p in net.parameters())
+    printed = capfd.readouterr().err.count("horovod: Adam is sharded over")
+    assert printed == (1 if hvd.rank() == 0 and hvd.size() > 1 else 0)
+    del optimizer, shares, kept
+    gc.collect()
+    assert all(one["all_elements"] != n for one in hvd.metrics()["sharded_optimizers"])

@@ -20,6 +20,8 @@ from horovod.common.util import is_iterable
 before_init: list[Callable[[], None]] = []
 before_shutdown: list[Callable[[], None]] = []
 after_shutdown: list[Callable[[], None]] = []
+# Further fields of metrics(), and what counts them.
+more_metrics: dict[str, Callable[[], Any]] = {}
 
 
 class HorovodBasics(RegisteredSets):
@@ -335,7 +337,8 @@ class HorovodBasics(RegisteredSets):
         Returns:
             A dictionary: ``collectives``, ``tensors``, ``wire``, ``tables``, ``negotiation``, ``steps``, ``samples``,
             ``wait_seconds``, ``waited_for``, ``cache``, ``fusion``, ``early``, ``hosts``, ``nans``, ``pending``,
-            ``oldest_pending_seconds``, ``bucket_bounds``, ``rank`` and ``size``. With ``short`` a text.
+            ``oldest_pending_seconds``, ``bucket_bounds``, ``rank`` and ``size``; and ``sharded_optimizers``, if there
+            are any. With ``short`` a text.
 
         Raises:
             ValueError: before :meth:`init`, after :meth:`shutdown`, and in a forked child.
@@ -353,6 +356,7 @@ class HorovodBasics(RegisteredSets):
             figures: dict[str, Any] = json.loads(ctypes.string_at(text))
         finally:
             self.MPI_LIB_CTYPES.gorovod_free(text)
+        figures.update((name, count()) for name, count in more_metrics.items())
         return _summary.sentence(figures) if short else figures
 
     def count_samples(self, samples: int) -> None:

@@ -30,7 +30,7 @@ from horovod.torch._parameter_share import flat_like
 from horovod.torch._result import Result
 from horovod.torch._sharded_state import ShardedState
 from horovod.torch._share_gradients import patch_scalers, scale, total_norm, unscale
-from horovod.torch._share_memory import enough_memory
+from horovod.torch._share_memory import enough_memory, note
 from horovod.torch._share_presence import SharePresence
 from horovod.torch._shares import gather_async, grouped_scatter_async, scatter_async
 from horovod.torch.compression import Compression, Compressor
@@ -299,6 +299,7 @@ class ShardedOptimizer(ShardedState):
             self._update()
         finally:
             self._forget()
+        note(self)
         self._stepped()
         return loss
 
