@@ -10,7 +10,7 @@ from typing import Iterator
 _KERAS = ("keras", "tf_keras")
 
 
-def _functions_of_keras() -> Iterator[str]:
+def functions_of_keras() -> Iterator[str]:
     """The names of Keras' functions on the stack."""
     frame = sys._getframe(1)
     while frame is not None:
@@ -25,7 +25,7 @@ def warn_of_copies() -> None:
     Keras makes a copy from the names of the class and the arguments, which must not mention Horovod: a model that is
     saved with Horovod can be loaded without it. So there is no warning while a model is saved to a file.
     """
-    names = set(_functions_of_keras())
+    names = set(functions_of_keras())
     copies = not names.isdisjoint(("__reduce__", "__deepcopy__"))
     saves = any("save" in name for name in names)
     if copies or ("serialize_keras_object" in names and not saves):

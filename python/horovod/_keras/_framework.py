@@ -39,6 +39,10 @@ class Framework:
         """The HorovodInternalError for an exception of the framework; None if it is not the error of a collective."""
         return None
 
+    def is_share(self, variable: Any) -> bool:
+        """Whether each rank has its own part of ``variable``, which belongs to a sharded optimizer."""
+        return False
+
     def check_consistency(self, model: Any, process_set: ProcessSet = global_process_set) -> None:
         """Compare the trained variables of ``model`` on all ranks of ``process_set``, bit for bit. All of them call
         this. Blocks.

@@ -20,7 +20,7 @@ from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelp
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 
 
-def _native(variable: Any) -> Any:
+def tf_variable(variable: Any) -> Any:
     """TensorFlow's variable of a variable of Keras 3; other variables as they are."""
     return variable if isinstance(variable, tf.Variable) else getattr(variable, "_value", variable)
 
@@ -31,7 +31,7 @@ class Gradients(_framework.Gradients):
     def __init__(self, name: str, options: Options) -> None:
         super().__init__(name, options)
         if isinstance(options.groups, list):
-            options = options._replace(groups=[[_native(v) for v in group] for group in options.groups])
+            options = options._replace(groups=[[tf_variable(v) for v in group] for group in options.groups])
         self._reducer = Reducer(name, options)
         # Adds gradients up over several passes; None if each pass is reduced at once.
         self.helper: Any = self._new_helper() if options.backward_passes_per_step > 1 else None
@@ -62,7 +62,7 @@ class Gradients(_framework.Gradients):
 
     def register_local_var(self, variable: Any) -> None:
         """Keep the gradient of ``variable`` from being reduced."""
-        super().register_local_var(_native(variable))
+        super().register_local_var(tf_variable(variable))
 
     def _register_weights(self) -> None:
         super()._register_weights()
@@ -83,7 +83,7 @@ class Gradients(_framework.Gradients):
     def reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Reduced gradients for :meth:`apply_reduced`. While gradients are being added up, the sums."""
         self._register_weights()
-        native = [_native(v) for v in variables]
+        native = [tf_variable(v) for v in variables]
         if self.helper is not None:
             return self.helper.compute_gradients(gradients, native)
         return self._reduced(gradients, native)
@@ -94,7 +94,7 @@ class Gradients(_framework.Gradients):
         """``apply`` the result of :meth:`reduce`, or gradients that were computed from it."""
         if self.helper is None:
             return apply(reduced)
-        pairs = list(zip(reduced, map(_native, variables)))
+        pairs = list(zip(reduced, map(tf_variable, variables)))
         return self.helper.apply_gradients(lambda: apply(reduced), optimizer, pairs)
 
     def reduced(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
@@ -105,7 +105,7 @@ class Gradients(_framework.Gradients):
                 "hvd.DistributedOptimizer(LossScaleOptimizer(optimizer), backward_passes_per_step=...)"
             )
         self._register_weights()
-        return self._reduced(gradients, [_native(v) for v in variables])
+        return self._reduced(gradients, [tf_variable(v) for v in variables])
 
     @staticmethod
     def of_loss(loss: Any, variables: Sequence[Any], grad_loss: Any, tape: Any) -> list[Any]:
@@ -170,11 +170,15 @@ class TensorFlow(Framework):
         model_supports_jit.knows_horovod = True  # type: ignore[attr-defined]
         _patches.replace("keras-no-xla", trainer, "model_supports_jit", model_supports_jit)
 
+    def is_share(self, variable: Any) -> bool:
+        """Whether each rank has its own part of ``variable``, which belongs to a sharded optimizer."""
+        return mpi_ops.is_share(variable)
+
     def broadcast_variables(
         self, variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
     ) -> None:
         """Overwrite variables of Keras with those of ``root_rank``, all at once."""
-        operation = functions.broadcast_variables([_native(v) for v in variables], root_rank, process_set)
+        operation = functions.broadcast_variables([tf_variable(v) for v in variables], root_rank, process_set)
         if operation is not None:
             self.evaluated(operation)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from horovod._keras import _frameworks
 from horovod._keras._framework import Framework
+from horovod._keras._sharded import is_sharded
 from horovod.common import _arguments, _job
 from horovod.common._reduce_ops import Min
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -41,13 +42,17 @@ class BroadcastGlobalVariables(_Callback):
 
     The model is broadcast before the first batch, if all ranks have built it by then. After the first batch it is
     broadcast together with the variables of the optimizer. Use it if training starts from random weights, or from a
-    checkpoint that one rank restores.
+    checkpoint that one rank restores. Each rank keeps its share of the state of a sharded optimizer; its model must be
+    built, and a checkpoint be restored by all ranks.
 
     Args:
         root_rank: the rank whose model all ranks get.
         device: accepted as in Horovod; the communication runs on the CPU.
         local_variables: variables of the model that stay each rank's own.
         process_set: the ranks that train together; on other ranks the callback does nothing.
+
+    Raises:
+        ValueError: when training begins, the optimizer is sharded, and the model is not built on all ranks.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -88,12 +93,18 @@ class BroadcastGlobalVariables(_Callback):
         built = np.int32(bool(self.model.built))
         if self._framework.allreduce(built, "broadcast_callback.built", op=Min, process_set=self.process_set) > 0:
             self._framework.broadcast_variables(self._weights(), self.root_rank, self.process_set)
+        elif is_sharded(self.model.optimizer):
+            raise ValueError(
+                "with a sharded optimizer, the model must be built before training begins: in the first step each rank "
+                "updates its share of the weights. Call model.build(input_shape) on all ranks"
+            )
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """After the first batch: broadcast the model and the optimizer, which are built by then."""
         if self.broadcast_done or not self.process_set.included():
             return
-        variables = self._weights() + optimizer_variables(self.model.optimizer)
+        state = [v for v in optimizer_variables(self.model.optimizer) if not self._framework.is_share(v)]
+        variables = self._weights() + state
         self._framework.broadcast_variables(variables, self.root_rank, self.process_set)
         self.broadcast_done = True
 

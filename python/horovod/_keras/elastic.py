@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, ContextManager
 
 from horovod._keras import _frameworks
+from horovod._keras._sharded import is_sharded
 from horovod._keras.callbacks import Logs, optimizer_variables
 from horovod.common import _job, _training
 from horovod.common._committed_tables import StateWithTables
@@ -52,6 +53,7 @@ class State(StateWithTables, ObjectState):
 
     Raises:
         ValueError: the model is not built.
+        NotImplementedError: the optimizer is sharded.
         TypeError: a plain value holds a layer with weights or an optimizer, as a callback with a model does; or
             ``tables`` has something without a table.
 
@@ -73,6 +75,11 @@ class State(StateWithTables, ObjectState):
             raise ValueError("Model must be built first. Run `model.build(input_shape)`.")
         self.model, self.tables = model, kwargs.pop("tables", ())
         self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
+        if is_sharded(self.optimizer):
+            raise NotImplementedError(
+                "elastic state does not work with a sharded optimizer: a lost rank's share of its state is lost. Leave "
+                "out sharded=True"
+            )
         _build(self.optimizer, model)
         self._save_variables()
         super().__init__(bcast_object=self._broadcast_object, get_rank=_job.rank, **kwargs)

@@ -28,7 +28,7 @@ else:
     _OfKeras = object
 
 
-class _Distributed(_OfKeras):
+class Distributed(_OfKeras):
     """The methods of all distributed optimizers."""
 
     __slots__ = ("_horovod_computed", "_horovod_gradients", "_horovod_takes_reduced")
@@ -105,7 +105,7 @@ class _Distributed(_OfKeras):
             object.__setattr__(self, "_horovod_takes_reduced", False)
 
 
-class _OfKeras3(_Distributed):
+class _OfKeras3(Distributed):
     """Reduces in the outermost of the methods that apply gradients, so each of them may be overridden in the class."""
 
     __slots__ = ()
@@ -158,7 +158,7 @@ class _OfKeras3(_Distributed):
         self._horovod_gradients.apply(self, grads, variables, apply_reduced)
 
 
-class _OfKeras2(_Distributed):
+class _OfKeras2(Distributed):
     """Horovod's class for Keras 2 reduces where gradients are computed. This one also reduces gradients from elsewhere.
 
     So the calls that follow do not reduce the gradients of :meth:`_compute_gradients` and :meth:`get_gradients` again.
@@ -240,24 +240,29 @@ class _OfKeras2(_Distributed):
 
 def is_distributed(optimizer: Any) -> bool:
     """Whether ``optimizer``, or the optimizer inside a LossScaleOptimizer, reduces gradients already."""
-    return isinstance(optimizer, _Distributed) or _holds_distributed(optimizer)
+    return isinstance(optimizer, Distributed) or _holds_distributed(optimizer)
 
 
 def _holds_distributed(optimizer: Any) -> bool:
-    return isinstance(getattr(optimizer, "inner_optimizer", None), _Distributed)
+    return isinstance(getattr(optimizer, "inner_optimizer", None), Distributed)
 
 
 def _is_of_keras_3(kind: type) -> bool:
     return hasattr(kind, "stateless_apply")
 
 
-def _distributed_class(kind: Any, gradients: Any) -> Any:
-    """The distributed form of ``kind``, a class of optimizers. Each instance gets a copy of ``gradients``."""
+def distributed_class(kind: Any, gradients: Any, mixin: Optional[type[Distributed]] = None) -> Any:
+    """The distributed form of ``kind``, a class of optimizers. Each instance gets a copy of ``gradients``.
+
+    ``mixin`` has the methods of its own; without it, those that reduce whole gradients.
+    """
+    if mixin is None:
+        mixin = _mixin(kind)
     names = {"__module__": kind.__module__, "__doc__": kind.__doc__}
     names.update({"_horovod_kind": kind, "_horovod_template": gradients})
     # Keras 2 reads these attributes to learn the exported name.
     names.update({k: v for k, v in vars(kind).items() if k.startswith("_keras_api_names")})
-    made = type(kind.__name__, (_OfKeras3 if _is_of_keras_3(kind) else _OfKeras2, kind), names)
+    made = type(kind.__name__, (mixin, kind), names)
     made.__qualname__ = kind.__qualname__
     _save_as(made, kind)
     if _is_of_keras_3(kind):
@@ -269,7 +274,7 @@ def _distributed_class(kind: Any, gradients: Any) -> Any:
 
 
 def _unpickled(kind: Any, gradients: Any) -> Any:
-    made = _distributed_class(kind, gradients)
+    made = distributed_class(kind, gradients)
     return made.__new__(made)
 
 
@@ -312,17 +317,20 @@ def _reduce_before_unscaling(keras: Any) -> None:
     @functools.wraps(plain_apply)
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
         inner = self.inner_optimizer
-        if not isinstance(inner, _Distributed):
+        if not isinstance(inner, Distributed):
             return plain_apply(self, grads, trainable_variables)
         if not self.built:  # here, because below this may be inside a branch
             self.build(list(trainable_variables))
         variables = self._trainable_variables if trainable_variables is None else list(trainable_variables)
+        if hasattr(inner, "_on_shares"):
+            inner._on_shares(list(grads), variables, functools.partial(plain_apply, self))
+            return
         apply_reduced(inner, grads, variables, lambda reduced: plain_apply(self, reduced, trainable_variables) and None)
 
     @functools.wraps(plain_stateless_apply)
     def stateless_apply(self: Any, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
         inner = self.inner_optimizer
-        if not isinstance(inner, _Distributed):
+        if not isinstance(inner, Distributed):
             return plain_stateless_apply(self, optimizer_variables, grads, trainable_variables)
         return apply_reduced(
             inner,
@@ -331,7 +339,40 @@ def _reduce_before_unscaling(keras: Any) -> None:
             lambda reduced: plain_stateless_apply(self, optimizer_variables, reduced, trainable_variables),
         )
 
-    for name, value in (("apply", apply), ("stateless_apply", stateless_apply), ("_knows_horovod", True)):
+    plain_check, plain_save, plain_load = kind.check_finite, kind.save_own_variables, kind.load_own_variables
+
+    @functools.wraps(plain_check)
+    def check_finite(self: Any, grads: Any) -> Any:
+        finite, inner = plain_check(self, grads), self.inner_optimizer
+        return inner._finite_everywhere(finite) if hasattr(inner, "_on_shares") else finite
+
+    @functools.wraps(plain_save)
+    def save_own_variables(self: Any, store: Any) -> None:
+        inner = self.inner_optimizer
+        if not hasattr(inner, "_on_shares"):
+            return plain_save(self, store)
+        for i, value in enumerate([v.numpy() for v in self._variables] + inner._whole_state()):
+            store[str(i)] = value
+
+    @functools.wraps(plain_load)
+    def load_own_variables(self: Any, store: Any) -> None:
+        inner = self.inner_optimizer
+        if not hasattr(inner, "_on_shares") or len(store.keys()) != len(self.variables):
+            return plain_load(self, store)
+        values = [store[str(i)][()] for i in range(len(store.keys()))]
+        for variable, value in zip(self._variables, values):
+            variable.assign(value)
+        inner._load_whole(values[len(self._variables) :])
+
+    changes = {
+        "apply": apply,
+        "stateless_apply": stateless_apply,
+        "check_finite": check_finite,
+        "save_own_variables": save_own_variables,
+        "load_own_variables": load_own_variables,
+        "_knows_horovod": True,
+    }
+    for name, value in changes.items():
         _patches.replace("keras-loss-scale", kind, name, value)
 
 
@@ -344,17 +385,28 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], options: Options
     _arguments.name(name)
     framework = _frameworks.framework(keras)
     options.check_for_keras(framework.check_compression)
+    kind = plain_kind(optimizer)
+    gradients = framework.Gradients(name or f"Distributed{kind.__name__}", options)
+    return distributed_class(kind, gradients)._sharing(optimizer)
+
+
+def plain_kind(optimizer: Any, mixin: Optional[type[Distributed]] = None) -> Any:
+    """The class of ``optimizer``, without that of a distributed optimizer.
+
+    ValueError if a distributed optimizer with the methods of ``mixin`` would do something else than ``optimizer``.
+    """
     kind: Any = getattr(type(optimizer), "_horovod_kind", type(optimizer))
     if not hasattr(kind, "get_config") or not hasattr(kind, "apply_gradients"):
         raise ValueError(f"DistributedOptimizer takes an optimizer of Keras, not {optimizer!r}")
-    _check_can_share(optimizer, kind)
-    gradients = framework.Gradients(name or f"Distributed{kind.__name__}", options)
-    return _distributed_class(kind, gradients)._sharing(optimizer)
+    _check_can_share(optimizer, kind, mixin or _mixin(kind))
+    return kind
 
 
-def _check_can_share(optimizer: Any, kind: type) -> None:
-    """Raise ValueError if the distributed optimizer would do something else than ``optimizer``."""
-    mixin = _OfKeras3 if _is_of_keras_3(kind) else _OfKeras2
+def _mixin(kind: type) -> type[Distributed]:
+    return _OfKeras3 if _is_of_keras_3(kind) else _OfKeras2
+
+
+def _check_can_share(optimizer: Any, kind: type, mixin: type[Distributed]) -> None:
     for name in vars(optimizer):
         if name in vars(mixin):
             raise ValueError(

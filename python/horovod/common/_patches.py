@@ -64,8 +64,10 @@ PATCHES = {
         "give the collectives of a `tf.function` the same order on all ranks",
     ),
     "keras-loss-scale": Patch(
-        "`apply` and `stateless_apply` of Keras 3's `LossScaleOptimizer`, for the first distributed optimizer",
-        "otherwise a rank whose float16 gradients overflow skips the reduction, and the others wait for it",
+        "`apply`, `stateless_apply`, `check_finite`, `save_own_variables` and `load_own_variables` of Keras 3's "
+        "`LossScaleOptimizer`, for the first distributed optimizer",
+        "otherwise a rank whose float16 gradients overflow skips the reduction, and the others wait for it; and a "
+        "sharded optimizer inside it would be saved as this rank's share",
         "put the scaling inside: `hvd.DistributedOptimizer(LossScaleOptimizer(optimizer))`",
     ),
     "keras-no-xla": Patch(

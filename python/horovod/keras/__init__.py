@@ -14,7 +14,7 @@ from horovod.keras import _require as _require
 import keras
 
 from horovod._keras import _frameworks
-from horovod._keras.optimizer import distribute
+from horovod._keras._sharded import distribute
 from horovod._keras.saving import load_model as _load_model
 from horovod.common import _job
 from horovod.common._groups import Groups, resolve_groups
@@ -66,6 +66,8 @@ def DistributedOptimizer(
     op: int = Average,
     num_groups: int = 0,
     groups: Groups = None,
+    sharded: bool = False,
+    elementwise: bool = False,
 ) -> Any:
     """Give ``optimizer`` a form that reduces gradients over the ranks before it applies them.
 
@@ -82,13 +84,20 @@ def DistributedOptimizer(
         op: ``Average`` or ``Sum``.
         num_groups: deprecated form of a number of ``groups``.
         groups: a number of groups, or lists of variables whose gradients are reduced together.
+        sharded: divide the optimizer's state among the ranks: each keeps and updates its share of every variable, and
+            the shares are gathered after each step. For element-wise optimizers, on TensorFlow, without compression or
+            groups. All ranks pass the same.
+        elementwise: with ``sharded``, the promise that an optimizer from elsewhere than Keras updates each element by
+            its own gradient and state alone. A small made-up variable is stepped to check it.
 
     Returns:
         The optimizer. Its ``register_local_var(variable)`` keeps the gradient of a variable from being reduced.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or arguments exclude each other; or ``optimizer`` has a method of
-            its own, such as ``apply_gradients``, that Horovod overrides.
+            its own, such as ``apply_gradients``, that Horovod overrides. Or ``sharded``, and the optimizer is not known
+            to be element-wise.
+        NotImplementedError: ``sharded``, and Keras does not run on TensorFlow.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -105,6 +114,8 @@ def DistributedOptimizer(
         gradient_predivide_factor,
         op,
         groups=resolve_groups(num_groups, groups),
+        sharded=sharded,
+        elementwise=elementwise,
     )
 
 
@@ -123,6 +134,8 @@ def PartialDistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     local_layers: Any = None,
     scale_local_gradients: bool = True,
+    sharded: bool = False,
+    elementwise: bool = False,
 ) -> Any:
     """A :func:`DistributedOptimizer` that leaves the weights of ``local_layers`` to each rank.
 
@@ -141,6 +154,8 @@ def PartialDistributedOptimizer(
         process_set: the ranks that train together.
         local_layers: a layer or a list of layers, which may be built later.
         scale_local_gradients: divide gradients that are not reduced by the number of ranks.
+        sharded, elementwise: as for :func:`DistributedOptimizer`; without ``local_layers`` and
+            ``backward_passes_per_step``.
 
     Returns:
         As :func:`DistributedOptimizer`.
@@ -176,8 +191,11 @@ def PartialDistributedOptimizer(
             process_set=process_set,
             scale_local_gradients=scale_local_gradients,
         ),
+        sharded,
+        elementwise,
     )
-    made.register_local_layers(layers)
+    if layers:
+        made.register_local_layers(layers)
     return made
 
 

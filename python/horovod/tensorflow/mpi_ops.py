@@ -293,9 +293,27 @@ def broadcast_(
     return assigned
 
 
+def mark_as_share(variable: tf.Variable) -> None:
+    """Mark a variable of which each rank has its own part, so that no rank's overwrites those of others."""
+    variable._horovod_share = True
+
+
+def is_share(variable: Any) -> bool:
+    """Whether ``variable``, or the one inside a variable of Keras 3, was marked by :func:`mark_as_share`."""
+    return getattr(getattr(variable, "_value", variable), "_horovod_share", False)
+
+
 def check_variables(variables: Sequence[Any]) -> None:
-    """TypeError if one of ``variables`` is no variable, for example a tensor, which cannot be assigned to."""
+    """TypeError if one of ``variables`` is no variable, for example a tensor, which cannot be assigned to.
+
+    ValueError if one is this rank's share of a sharded optimizer's state.
+    """
     for i, variable in enumerate(variables):
+        if is_share(variable):
+            raise ValueError(
+                f"number {i} of the variables (from 0), {variable.name}, is this rank's share of a sharded optimizer, "
+                "so it cannot be broadcast: broadcast the model's variables alone"
+            )
         if not hasattr(variable, "assign") and not getattr(getattr(variable, "dtype", None), "_is_ref_dtype", False):
             raise TypeError(f"number {i} of the variables (from 0) is not a tf.Variable: {variable!r}")
 

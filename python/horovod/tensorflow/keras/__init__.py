@@ -10,8 +10,8 @@ from typing import Any, Optional, Sequence
 
 import tensorflow as tf
 
+from horovod._keras._sharded import distribute
 from horovod._keras._tensorflow import TensorFlow
-from horovod._keras.optimizer import distribute
 from horovod._keras.saving import load_model as _load_model
 from horovod.common import _job
 from horovod.common._groups import Groups, resolve_groups
@@ -64,6 +64,8 @@ def DistributedOptimizer(
     groups: Groups = None,
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
+    sharded: bool = False,
+    elementwise: bool = False,
 ) -> Any:
     """Give ``optimizer`` a form that reduces gradients over the ranks before it applies them.
 
@@ -85,13 +87,20 @@ def DistributedOptimizer(
         groups: a number of groups, or lists of variables whose gradients are reduced together.
         process_set: the ranks that train together.
         scale_local_gradients: divide gradients that are not reduced by the number of ranks.
+        sharded: divide the optimizer's state among the ranks: each keeps and updates its share of every variable, and
+            the shares are gathered after each step. For element-wise optimizers, on TensorFlow, without compression,
+            groups or ``backward_passes_per_step``. All ranks pass the same.
+        elementwise: with ``sharded``, the promise that an optimizer from elsewhere than Keras updates each element by
+            its own gradient and state alone. A small made-up variable is stepped to check it.
 
     Returns:
         The optimizer. Its ``register_local_var(variable)`` keeps the gradient of a variable from being reduced.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or arguments exclude each other; or ``optimizer`` has a method of
-            its own, such as ``apply_gradients``, that Horovod overrides.
+            its own, such as ``apply_gradients``, that Horovod overrides. Or ``sharded``, and the optimizer is not known
+            to be element-wise.
+        NotImplementedError: ``sharded``, and Keras does not run on TensorFlow.
 
     Example:
         >>> model = keras.Sequential([keras.layers.Dense(1)])
@@ -116,6 +125,8 @@ def DistributedOptimizer(
             process_set=process_set,
             scale_local_gradients=scale_local_gradients,
         ),
+        sharded,
+        elementwise,
     )
 
 
