@@ -149,6 +149,16 @@ static void clear(struct cell *cell) {
   cell->op.stream = 0;
 }
 
+/* Submits the operation, and waits for its end for a while if the caller waits. The cell's handle is 0 if it was refused
+ * or needs none any more. */
+static int submit(struct cell *cell, const struct call *call) {
+  if (call->wait_ms >= 0 && call->kind != GOROVOD_ALLTOALL) return run_cell(cell, call->wait_ms);
+  cell->handle = 0;
+  int status = engine.enqueue(&cell->op, &cell->handle);
+  if (status == GOROVOD_OK && call->wait_ms >= 0) wait_a_little(cell, call->wait_ms);
+  return status;
+}
+
 /* Whether an alltoall, which has succeeded, has brought as many rows from each member as the output is to take; then
  * its handle is released. True for all other operations. */
 static bool rows_came(const struct cell *cell, const struct call *call) {
@@ -218,11 +228,10 @@ PyObject *run_in_group(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   if (!fill(slot.cell, &call, PyBytes_AsString(args[GROUP]))) {
     result = none();
   } else {
-    int status = engine.enqueue(&slot.cell->op, &slot.cell->handle);
+    int status = submit(slot.cell, &call);
     if (status == GOROVOD_OK && call.wait_ms < 0) {
       return hand_over(slot, &call, storage, other);
-    } else if (status == GOROVOD_OK) {
-      wait_a_little(slot.cell, call.wait_ms);
+    } else if (status == GOROVOD_OK || slot.cell->handle != 0) {
       bool ended = status_of(slot.cell) == GOROVOD_OK &&
                    (call.source == Py_None || tensor_is_at(call.source, call.input.data)) &&
                    (call.source == call.target || tensor_is_at(call.target, call.output.data)) &&

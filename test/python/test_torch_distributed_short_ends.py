@@ -181,6 +181,7 @@ def test_interrupts_at_any_point():
             work.wait()
 
     assert interrupts_at_any_point(some, 3e-4, wait) > 50
+    torch.set_grad_enabled(True)  # an interrupt may keep no_grad() from that
     x = torch.ones(3)
     dist.all_reduce(x)
     assert x.tolist() == [hvd.size()] * 3
