@@ -86,7 +86,7 @@ func (r *ring) Advance() (bool, error) {
 		switch {
 		case r.landing != nil && comm.Received(r.prev):
 			r.take()
-		case r.sending.step < r.steps && comm.Sent(r.next) && r.mayPass():
+		case r.sending.step < r.steps && r.mayPass() && comm.Sent(r.next):
 			r.send()
 		case r.sending.step == r.steps && r.arrived.step == r.steps && comm.Sent(r.next):
 			r.lane.end()
