@@ -89,6 +89,15 @@ def test_rows_of_tables_survive_a_death_and_move_to_a_newcomer(tmp_path, mode):
     assert kept == {"users", "words"}, kept
 
 
+@pytest.mark.long
+def test_rows_survive_a_death_in_fit(tmp_path):
+    options = "3 --min-np 2 -H localhost:3"
+    output = run(options, PROGRAMS / "elastic_tables_fit.py", GOROVOD_CHECKPOINT_DIR=str(tmp_path))
+    for worker in (0, 2):
+        assert f"worker {worker} from 1 in 2" in output, output
+        assert f"worker {worker} done: 3 epochs" in output, output
+
+
 @pytest.mark.parametrize("mode", ["eager", "function"])
 def test_values_of_slices_are_checked_for_nans(mode):
     """tf.IndexedSlices travel by allgathers, but the program adds up what it gets; other allgathers mix nothing."""
