@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from pathlib import Path
 
 import keras_models as models
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 from keras_models import FRONT_ENDS, dense, fit, loss
 
+from horovod._keras import _frameworks
 from horovod.common import _lib
 
 NAMES = "SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "Adamax", "Nadam", "Ftrl", "Lion"
@@ -214,8 +216,8 @@ def test_state_is_saved_whole_and_cut_when_loaded(tfkeras, tmp_path):
     more(model, hvd)
     plain = keras.models.load_model(path)
     assert type(plain.optimizer) is keras.optimizers.Adam
-    for sharded in (False, True):
-        again = keras.models.load_model(path)
+    for load, sharded in [(keras.models.load_model, False), (keras.models.load_model, True), (hvd.load_model, True)]:
+        again = load(path)
         again.compile(hvd.DistributedOptimizer(again.optimizer, sharded=sharded), loss(keras))
         more(again, hvd)
         assert_equal(again, model)
@@ -258,6 +260,52 @@ def test_loss_scaling(tfkeras):
         results.append((variable.numpy(), int(optimizer.iterations), float(optimizer.dynamic_scale)))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     assert results[0][1:] == results[1][1:] == (2, 2.0)
+
+
+def test_a_scaled_optimizer_is_saved_whole(tfkeras, tmp_path):
+    hvd, keras = tfkeras
+    if models.has_legacy(keras):
+        pytest.skip("Keras 2's LossScaleOptimizer is refused")
+    path = str(tmp_path / "model.keras")
+    model = dense(keras)
+    inner = hvd.DistributedOptimizer(keras.optimizers.Adam(0.01), sharded=True)
+    model.compile(keras.optimizers.LossScaleOptimizer(inner, initial_scale=4.0), loss(keras))
+    more(model, hvd)
+    with pytest.raises(ValueError, match="inside `with optimizer.gathered"):
+        model.save(path)
+    with inner.gathered():
+        model.save(path)
+    more(model, hvd)
+    again = keras.models.load_model(path)
+    again.optimizer.inner_optimizer = hvd.DistributedOptimizer(again.optimizer.inner_optimizer, sharded=True)
+    more(again, hvd)
+    assert_equal(again, model)
+
+
+def test_the_guide_s_example(tfkeras, tmp_path, monkeypatch):
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "keras.md").read_text(encoding="utf-8")
+    example = guide.split("## Sharded optimizers")[1].split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "docs/keras.md", "exec"), {})
+    assert (tmp_path / "model.keras").exists() == (tfkeras[0].rank() == 0)
+
+
+def test_what_would_do_nothing_is_refused(tfkeras, monkeypatch):
+    hvd, keras = tfkeras
+    for backend in ("torch", "jax"):
+        monkeypatch.setattr(_frameworks, "backend", lambda keras, backend=backend: backend)
+        with pytest.raises(NotImplementedError, match=f"sharded=True .* here it runs on {backend}"):
+            hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), sharded=True)
+    monkeypatch.undo()
+    if not hasattr(keras.callbacks, "SwapEMAWeights"):
+        return
+    swap = keras.callbacks.SwapEMAWeights()
+    model = dense(keras)
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, use_ema=True), sharded=True), loss(keras))
+    more(model, hvd)
+    swap.set_model(model)
+    with pytest.raises(ValueError, match="does not work with SwapEMAWeights"):
+        swap.on_test_begin()
 
 
 def test_what_cannot_be_sharded_is_refused(tfkeras, tmp_path):

@@ -11,6 +11,7 @@ these phases, each with a name of its own in timelines and errors:
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any, Callable, Iterator, Optional, Sequence
 
 from horovod._keras import _copies, _frameworks
@@ -145,6 +146,24 @@ class Sharded(Distributed):
         if save_type == "checkpoint":
             raise ValueError("a sharded optimizer cannot be in a tf.train.Checkpoint: save the model as .keras")
         return super()._trackable_children(save_type, **kwargs)
+
+    @property
+    def _model_variables_moving_average(self) -> Any:
+        """The averages of the inner variables, with ``use_ema``. Keras' SwapEMAWeights would leave the model alone."""
+        if sys._getframe(1).f_globals.get("__name__", "").endswith("swap_ema_weights"):
+            raise ValueError(
+                "a sharded optimizer does not work with SwapEMAWeights, because each rank has only its share of the "
+                "averages. At the end of `fit` the model has them"
+            )
+        try:
+            return vars(self)["_model_variables_moving_average"]
+        except KeyError:
+            raise AttributeError("_model_variables_moving_average") from None
+
+    @_model_variables_moving_average.setter
+    def _model_variables_moving_average(self, value: Any) -> None:
+        state: dict[str, Any] = vars(self)  # type: ignore[assignment]  # not that of a class
+        state["_model_variables_moving_average"] = value
 
     # ---- the step
 
