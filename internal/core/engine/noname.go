@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/gorovod/gorovod/internal/base/operation"
 )
@@ -13,11 +14,13 @@ import (
 // number gives en its name. admit has accepted en already. The caller holds engine.mu.
 func (l *lane) number(en *Entry) *Error {
 	prefix := en.request.Type.Describe().Noname()
-	name := fmt.Sprintf("%s.%d", prefix, l.unnamed[prefix]+1)
+	n := l.unnamed[prefix] + 1
+	var digits [20]byte
+	name := prefix + "." + string(strconv.AppendUint(digits[:0], n, 10))
 	if _, taken := l.table[name]; taken {
 		return duplicateName(name)
 	}
-	l.unnamed[prefix]++
+	l.unnamed[prefix] = n
 	en.request.Name = name
 	return nil
 }
