@@ -69,11 +69,17 @@ class Job:
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(60)
             command = [tree / "build" / "horovodrun", "-np", str(np), *options, sys.executable, __file__]
-            env = dict(os.environ, PYTHONPATH=str(tree / "python"), OMP_NUM_THREADS="1", GOROVOD_NAN_CHECK=check,
-                       GOROVOD_SUMMARY="0")
+            env = dict(
+                os.environ,
+                PYTHONPATH=str(tree / "python"),
+                OMP_NUM_THREADS="1",
+                GOROVOD_NAN_CHECK=check,
+                GOROVOD_SUMMARY="0",
+            )
             self.said = tempfile.TemporaryFile("w+")
             self.process = subprocess.Popen(
-                [*command, "--rank", str(server.getsockname()[1])], env=env, stderr=self.said)
+                [*command, "--rank", str(server.getsockname()[1])], env=env, stderr=self.said
+            )
             self.ranks = {}
             try:
                 for _ in range(np):
@@ -125,8 +131,11 @@ def main():
     o = parser.parse_args()
     if o.rank:
         return rank(o.rank)
-    jobs = {"off": Job(o.np, "0", options=o.options), "again": Job(o.np, "0", options=o.options),
-            "on": Job(o.np, "abort", options=o.options)}
+    jobs = {
+        "off": Job(o.np, "0", options=o.options),
+        "again": Job(o.np, "0", options=o.options),
+        "on": Job(o.np, "abort", options=o.options),
+    }
     pairs = [("off / off (A/A)", "again", "off"), ("on / off", "on", "off")]
     if o.before:
         jobs["before off"] = Job(o.np, "0", o.before, o.options)

@@ -72,7 +72,8 @@ class Job:
             env = dict(os.environ, PYTHONPATH=str(ROOT / "python"), OMP_NUM_THREADS="1")
             self.said = tempfile.TemporaryFile("w+")
             self.process = subprocess.Popen(
-                [*command, "--rank", str(server.getsockname()[1])], env=env, stderr=self.said)
+                [*command, "--rank", str(server.getsockname()[1])], env=env, stderr=self.said
+            )
             self.ranks = {}
             try:
                 for _ in range(np):
@@ -136,8 +137,10 @@ def main():
         reader.join()
         for job in jobs.values():
             job.end()
-    print(f"{options.np} ranks, {options.rounds} rounds of {steps} steps each; the metrics were read {reads[0]} times;"
-          f" a step takes {statistics.median(times['unwatched']) * 1e3:.3f} ms")
+    print(
+        f"{options.np} ranks, {options.rounds} rounds of {steps} steps each; the metrics were read {reads[0]} times;"
+        f" a step takes {statistics.median(times['unwatched']) * 1e3:.3f} ms"
+    )
     rows = {}
     for title, name in (("watched / unwatched", "watched"), ("unwatched / unwatched (A/A)", "again")):
         rows[title] = middle, low, high = paired.ratio(times[name], times["unwatched"])

@@ -21,7 +21,7 @@ from standin_gpu import StandInGpu
 import horovod.torch as hvd
 from horovod.common import _lib
 from horovod.common.elastic import ObjectState
-from horovod.torch import _device_memory, _staging, _submission
+from horovod.torch import _device_memory, _shares, _staging, _submission
 from horovod.torch._result import Result
 
 CASES = {}
@@ -135,6 +135,26 @@ def moves(gpu):
     same(gpu, scattered, (torch.arange(2.0 * n) * n + sum(range(n)))[2 * rank : 2 * rank + 2])
     del gathered, rows, received
     gc.collect()
+
+
+@case
+def shares(gpu):
+    """What a sharded optimizer does to a gradient and a parameter, in place, also with shares that differ in length."""
+    n = hvd.size()
+    for length in (7, 300):
+        every = of_all((length,), torch.float32)
+        total = torch.stack(every).sum(0)
+        gradient = gpu.put(every[hvd.rank()])
+        share = hvd.synchronize(_shares.scatter_async(gradient, "gradient", hvd.Sum))
+        begin, end = _shares.bounds(length)
+        same(gpu, share, total[begin:end])
+        gradients = [gpu.put(every[hvd.rank()]), gpu.put(every[hvd.rank()] * 2)]
+        both = hvd.synchronize(_shares.grouped_scatter_async(gradients, "both", hvd.Sum))
+        same(gpu, both[1], 2 * total[begin:end])
+        whole = gpu.put(torch.full((length,), float(hvd.rank())))
+        hvd.synchronize(_shares.gather_async(whole, "parameter"))
+        lengths = [length // n + (r < length % n) for r in range(n)]
+        same(gpu, whole, torch.cat([torch.full((k,), float(r)) for r, k in enumerate(lengths)]))
 
 
 @case

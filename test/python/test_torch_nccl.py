@@ -52,7 +52,7 @@ def ends_well(ranks, done):
 
 
 RANKS = {
-    "reductions": 2, "factors": 3, "moves": 3,
+    "reductions": 2, "factors": 3, "moves": 3, "shares": 3,
     "staged_in_the_engine": 2, "streams": 2, "memory": 2, "outputs": 2, "sets": 3, "joins": 2,
     "distributed": 3, "future": 2, "refusals": 2, "other_device": 2, "reduce_elsewhere": 2,
     "joins_all": 2, "empty": 2, "unawaited": 2, "completed": 2, "captures": 2, "sparse_tables": 2,

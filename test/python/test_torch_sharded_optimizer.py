@@ -191,6 +191,23 @@ def test_other_memory_format():
     assert net[0].weight.is_contiguous(memory_format=torch.channels_last)
 
 
+def test_memory_formats_that_change():
+    conv = torch.nn.Conv2d(2, 3, 2)
+    optimizer = hvd.DistributedOptimizer(torch.optim.Adam(conv.parameters()), conv.named_parameters(), sharded=True)
+    for memory_format in (torch.channels_last, torch.channels_last, torch.contiguous_format):
+        conv.to(memory_format=memory_format)
+        optimizer.zero_grad()
+        conv(torch.ones(1, 2, 4, 4)).sum().backward()
+        if memory_format is torch.channels_last:
+            optimizer.step()
+        else:
+            with pytest.raises(ValueError, match=r"shape \[3, 2, 2, 2\] has got another memory format"):
+                optimizer.step()
+    spread = torch.nn.Parameter(torch.ones(4, 4)[:, ::2])
+    with pytest.raises(ValueError, match=r"elements lie side by side; one of shape \[4, 2\] has the strides \[4, 2\]"):
+        hvd.DistributedOptimizer(torch.optim.Adam([spread]), sharded=True)
+
+
 def test_parameters_that_lack_gradients():
     """On some ranks, where the step counts zeros, or on all, where it leaves the parameter alone."""
     sides = pair(OPTIMIZERS["amsgrad"], network((3, 4, 4, 2)))

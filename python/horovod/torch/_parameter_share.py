@@ -48,12 +48,13 @@ class ParameterShare:
     ``inner`` is what the inner step updates: a view of the parameter, or the masters.
     """
 
-    __slots__ = ("_address", "_view", "begin", "end", "inner", "master", "p")
+    __slots__ = ("_address", "_strides", "_used", "_view", "begin", "end", "inner", "master", "p")
 
     def __init__(self, p: torch.Tensor, process_set: ProcessSet) -> None:
         self.p = p
         self.begin, self.end = bounds(p.numel(), process_set)
         self.master: Optional[torch.Tensor] = None
+        self._used, self._strides = False, p.stride()
         self._renew()
 
     def _renew(self) -> None:
@@ -62,7 +63,13 @@ class ParameterShare:
                 f"sharded=True needs parameters whose elements lie side by side; one of shape {list(self.p.shape)} has "
                 f"the strides {list(self.p.stride())}"
             )
-        self._address = self.p.data_ptr()
+        if self._used and self._strides != self.p.stride():
+            raise ValueError(
+                f"sharded=True: a parameter of shape {list(self.p.shape)} has got another memory format (the strides "
+                f"{list(self.p.stride())}, before {list(self._strides)}), so this rank's elements would be others. "
+                "Change it before the first step"
+            )
+        self._address, self._strides = self.p.data_ptr(), self.p.stride()
         self._view = self.inner = flat(self.p)[self.begin : self.end]
         if self.master is not None:
             self.inner = self.master
@@ -104,8 +111,9 @@ class ParameterShare:
 
         ``apart``: it must not be a view. PyTorch adds a sparse tensor of one dimension to a view in the wrong place.
         """
-        if self._address != self.p.data_ptr():
+        if self._address != self.p.data_ptr() or self._strides != self.p.stride():
             self._renew()
+        self._used = True
         if self.is_narrow:
             wide = self._view.float()
             if self.master is None:

@@ -75,6 +75,8 @@ class ShardedOptimizer(ShardedState):
                 getattr(self, patch)()
                 break
         if self._reduces:
+            for p in self._parameters():
+                self._share(p)  # raises the right error
             for p in [p for p in self.state if isinstance(p, torch.Tensor)]:
                 self.state[p] = self._cut(p, self.state[p])
 
