@@ -248,7 +248,8 @@ hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
 
     if hasattr(keras, "ops"):  # Keras 3
         scaling = "keras.src.optimizers.loss_scale_optimizer.LossScaleOptimizer"
-        patched += ["keras.src.trainers.trainer.model_supports_jit", f"{scaling}.apply", f"{scaling}.stateless_apply"]
+        methods = "apply", "stateless_apply", "check_finite", "save_own_variables", "load_own_variables"
+        patched += ["keras.src.trainers.trainer.model_supports_jit", *(f"{scaling}.{name}" for name in methods)]
         patched += ["keras.src.api_export.REGISTERED_OBJS_TO_NAMES"]
     else:
         patched += ["keras.src.saving.object_registration._GLOBAL_CUSTOM_NAMES"]
