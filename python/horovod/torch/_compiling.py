@@ -20,13 +20,16 @@ _never: Callable[[], bool] = bool  # bool() is False, and takes no frame of the 
 
 # Whether this call is being traced into a graph; PyTorch has it since 2.1.
 is_compiling: Callable[[], bool] = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
+# Whether torch.compile traces the bytecode of this call. A sixth of the time of is_compiling, which is true elsewhere,
+# too: in torch.export, whose tensors are never plain.
+traces_bytecode: Callable[[], bool] = getattr(getattr(torch, "compiler", None), "is_dynamo_compiling", is_compiling)
 
 
 def untraced(function: F) -> F:
     """``function`` in the form in which torch.compile must call it: untraced, with its callees, between two graphs.
 
     Python code with effects beyond its tensors must not be traced: the effects would happen once, or not at all. The
-    first call imports the compiler, so call this only if :func:`is_compiling`.
+    first call imports the compiler, so call this only if :func:`traces_bytecode`.
     """
     return function if is_compiling is _never else torch._disable_dynamo(function)
 
@@ -39,7 +42,7 @@ def between_graphs(function: F) -> F:
 
     @functools.wraps(function)
     def entry(*args: Any, **kwargs: Any) -> Any:
-        return outside(*args, **kwargs) if is_compiling() else function(*args, **kwargs)
+        return outside(*args, **kwargs) if traces_bytecode() else function(*args, **kwargs)
 
     return entry  # type: ignore[return-value]
 

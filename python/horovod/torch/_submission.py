@@ -30,7 +30,7 @@ import torch
 from horovod.common import _arguments, _cells, _facts, _lib, _operations, basics
 from horovod.common.process_sets import ProcessSet
 from horovod.torch import _native, _tracing
-from horovod.torch._compiling import between_graphs, is_compiling, never_trace, untraced
+from horovod.torch._compiling import between_graphs, never_trace, traces_bytecode, untraced
 from horovod.torch._device_memory import OnDevice
 from horovod.torch._operation import (
     Group,
@@ -181,7 +181,7 @@ def submit(
     ``into``: the output of an allgather, of as many elements as all ranks have; ``tensor`` may be a part of it. The
     other arguments are those of ``gorovod_op``.
     """
-    if is_compiling():
+    if traces_bytecode():
         return _submit_between_graphs(
             kind, tensor, output, name, process_set, wait, reduce_op, prescale, postscale, root_rank, get,
             splits, wire, adds_up, into,
@@ -425,7 +425,7 @@ def synchronize(handle: int) -> Any:
         >>> hvd.synchronize(hvd.allreduce_async(torch.tensor([1.0])))
         tensor([1.])
     """
-    if is_compiling():
+    if traces_bytecode():
         return _synchronize_between_graphs(handle)
     if native is not None:
         result = native.take(handle, False)
@@ -487,7 +487,7 @@ def complete(
     wire: int = _lib.WIRE_AS_IT_IS,
 ) -> torch.Tensor:
     """:func:`submit` and :func:`synchronize` in one: returns ``output`` at the end of the operation."""
-    if native is not None and not is_compiling():
+    if native is not None and not traces_bytecode():
         result = native.run(kind, tensor, output, name, process_set, reduce_op, prescale, postscale, root_rank, wire)
         if result is not None:
             return synchronize(result) if type(result) is int else result
@@ -507,7 +507,7 @@ def collect(
     splits: Sequence[int] = (),
 ) -> Any:
     """:func:`submit` and :func:`synchronize` in one, for an allgather or an alltoall. Returns its result."""
-    if native is not None and not is_compiling():
+    if native is not None and not traces_bytecode():
         result = native.run_made(kind, tensor, name, process_set, splits)
         if result is not None:
             return synchronize(result) if type(result) is int else result

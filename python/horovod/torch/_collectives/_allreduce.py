@@ -10,7 +10,7 @@ from horovod.common._reduce_ops import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _graph
 from horovod.torch._collectives._common import check_reduce_op, needs_grad, write_into
-from horovod.torch._compiling import is_compiling
+from horovod.torch._compiling import traces_bytecode
 from horovod.torch._graph import in_graph
 from horovod.torch._submission import complete, empty_like, native, process_set_id, submit, synchronize
 from horovod.torch.compression import Compression, Compressor, prepare, wire_of
@@ -76,7 +76,7 @@ def allreduce_async_(
         >>> hvd.synchronize(handle)
         tensor([3.])
     """
-    if native is not None and average is None and not is_compiling():
+    if native is not None and average is None and not traces_bytecode():
         handle = native.submit(
             "allreduce", tensor, tensor, name, process_set, op, prescale_factor, postscale_factor, 0, 0, False
         )  # fmt: skip
@@ -114,7 +114,7 @@ def allreduce_(
         >>> hvd.allreduce_(x, op=hvd.Sum) is x
         True
     """
-    if native is not None and average is None and not is_compiling():
+    if native is not None and average is None and not traces_bytecode():
         result = native.run(
             "allreduce", tensor, tensor, name, process_set, op, prescale_factor, postscale_factor, 0, 0
         )  # fmt: skip
