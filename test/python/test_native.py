@@ -320,6 +320,10 @@ def alltoall_async(tensor, **arguments):
     return lambda: hvd.synchronize(hvd.alltoall_async(tensor(), **{"name": "odd", **some(arguments, "splits")}))
 
 
+def broadcast_(tensor, **arguments):
+    return lambda: hvd.broadcast_(tensor(), **{"root_rank": 0, "name": "odd", **some(arguments, "root_rank")})
+
+
 def reducescatter(tensor, **arguments):
     return lambda: hvd.reducescatter(tensor(), **{"op": hvd.Sum, "name": "odd", **without_average(arguments)})
 
@@ -380,19 +384,27 @@ def test_odd_roots():
         same(lambda root=root: hvd.broadcast_(torch.ones(2), root, name="odd"))
 
 
+SPLITS = {"splits": [None, [], [1], [2], [1, 1], [2**40], [-1], (1,), "1", 1, [1] * 300]}
+COMPRESSORS = {"compression": [*COMPRESSIONS.values(), hvd.Compression.none, None, 3]}
+OF_CALLS = {
+    broadcast_: {"root_rank": ROOTS}, alltoall: SPLITS, alltoall_async: SPLITS, allreduce: COMPRESSORS,
+    grouped_allreduce: COMPRESSORS,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", [os.environ.get("NATIVE_SEED", str(int(time.time() // 1000)))])
 def test_any_arguments(seed):
     """A fuzzer: all ranks draw the same arguments. NATIVE_SEED repeats a run."""
     seed = int(hvd.broadcast_object(seed, 0))
     chance = random.Random(seed)
     for _ in range(400):
-        call = chance.choice(CALLS)
+        call = chance.choice([*CALLS, broadcast_])
         tensor = TENSORS[chance.choice(list(TENSORS))]
         arguments = {
             name: chance.choice(list(values))
             for name, values in {
                 "name": NAMES.values(), "op": OPS, "prescale_factor": FACTORS, "postscale_factor": FACTORS,
-                "process_set": SETS,
+                "process_set": SETS, **OF_CALLS.get(call, {}),
             }.items()
             if chance.random() < 0.3
         }  # fmt: skip
@@ -519,6 +531,10 @@ def test_interrupts_at_any_point():
         lambda: hvd.broadcast_(torch.ones(3), 0, name=f"interrupted {next(count)}"),
         lambda: hvd.allgather(torch.ones(2)),
         lambda: hvd.synchronize(hvd.alltoall_async(torch.ones(2), [2])),
+        lambda: hvd.alltoall(torch.ones(2)),
+        lambda: hvd.reducescatter(torch.ones(2), op=hvd.Sum),
+        lambda: hvd.allreduce(torch.ones(2), compression=hvd.Compression.fp16),
+        lambda: hvd.synchronize(hvd.grouped_allreduce_async([torch.ones(1), torch.ones(2)])),
     ]
 
     def some(chance):
