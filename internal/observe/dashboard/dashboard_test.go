@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -380,6 +381,36 @@ func TestReadersThatNeverRead(t *testing.T) {
 
 // TestHiddenCharactersAreWrittenOut checks that the page shows each character as package printable does, in all texts
 // that come from the job. It needs Node.
+// At the end of a job readers get the last event, and the end of the response, not a connection that breaks off.
+func TestResponsesEndWithTheJob(t *testing.T) {
+	for range 30 {
+		s, err := Open(door.Options{Address: "127.0.0.1:0"}, overview.New())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const readers = 8
+		var texts [readers]string
+		var failures [readers]error
+		var reading sync.WaitGroup
+		for i := range readers {
+			a := ask(t, http.MethodGet, s.URL()+"events", nil, nil)
+			reading.Go(func() {
+				defer a.Body.Close()
+				text, err := io.ReadAll(a.Body)
+				texts[i], failures[i] = string(text), err
+			})
+		}
+		s.Close()
+		reading.Wait()
+		for i, err := range failures {
+			if err != nil || !strings.Contains(texts[i], "event: end") {
+				t.Fatalf("reader %d: %v after %q", i, err, texts[i])
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
 func TestHiddenCharactersAreWrittenOut(t *testing.T) {
 	if n := strings.Count(scriptText, "JSON.parse("); n != 1 || strings.Contains(scriptText, ".json()") {
 		t.Errorf("the script parses JSON at %d places: parse alone may", n)

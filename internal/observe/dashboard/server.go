@@ -4,9 +4,11 @@
 package dashboard
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/gorovod/gorovod/internal/observe/door"
 	"github.com/gorovod/gorovod/internal/observe/overview"
@@ -20,6 +22,9 @@ const (
 	maxConns   = 64
 	maxStreams = 32
 )
+
+// responseTime is how long the end of a job waits for responses that handlers have finished: for their last bytes.
+const responseTime = 200 * time.Millisecond
 
 // Server shows a Job over HTTP.
 type Server struct {
@@ -65,6 +70,9 @@ func (s *Server) Close() {
 	s.stop.Do(func() {
 		close(s.over)
 		s.view.finish()
+		ctx, cancel := context.WithTimeout(context.Background(), responseTime)
+		defer cancel()
+		s.http.Shutdown(ctx)
 	})
 	s.http.Close()
 	s.running.Wait()
