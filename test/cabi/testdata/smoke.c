@@ -557,7 +557,7 @@ static void refused(int rank, int size) {
   REFUSED(op.reduce_op = 42, "reduce operation");
   REFUSED(op.reduce_op = GOROVOD_ADASUM; op.dtype = GOROVOD_INT32, "Adasum");
   REFUSED(op.type = 64, "operation 64 is unknown");
-  REFUSED(op.wire = 4, "wire 4 is unknown");
+  REFUSED(op.wire = 5, "wire 5 is unknown");
   REFUSED(op.type = GOROVOD_ALLTOALL; op.nsplits = 1, "NULL pointer");
   int32_t too_many[64] = {5};
   REFUSED(op.type = GOROVOD_ALLTOALL; op.splits = too_many; op.nsplits = size, "is greater than the first dimension 4");
