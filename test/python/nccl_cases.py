@@ -631,7 +631,7 @@ def nothing_kept(gpu):
     def forgetful(operation):
         submit(operation)
         _, output, on_device, *_ = operation.keeps
-        operation.keeps = (None, output, on_device._replace(source=output), None, 0)
+        operation.keeps = (output, output, on_device._replace(source=output), None, 0)
 
     _submission.Operation.submit = forgetful
 
