@@ -144,7 +144,7 @@ test-k8s: ## the manifests of gorovod k8s render against the schemas of clusters
 	cd test/k8s && $(GO) vet ./... && GO='$(GO)' ../../scripts/go_tests.py ./...
 
 .PHONY: test-python
-test-python: prepare build ## the Python tests on 1 to 4 ranks, fault tests, demos; some again without the extension
+test-python: prepare build ## the Python tests on 1 to 3 ranks, those of collectives on 4, fault tests, demos; some again without the extension
 	$(python) scripts/python_tests.py --together
 	GOROVOD_PURE_PYTHON=1 $(python) scripts/python_tests.py --ranks 2 --together --logs build/test-logs-pure test/python/test_{basics,torch_distributed,torch_memory,torch_ops,torch_optimizer}.py
 
@@ -169,8 +169,9 @@ test-tables: ## PROGRAMS=10000 random programs on sparse tables against one proc
 	$(GO) test -count=1 -timeout 120m -v -run 'Test(Sparse|Saved)TablesAgainstOneProcess' ./internal/core/engine -sparse-programs $(PROGRAMS)
 
 .PHONY: test-long
-test-long: prepare build ## what make test leaves out: long trainings, trainings on further numbers of ranks, Keras and training with TensorFlow on 1 rank, operations with 2.15
+test-long: prepare build ## what make test leaves out: long trainings, all of PyTorch's on 4 ranks, trainings on further numbers of ranks, Keras and training with TensorFlow on 1 rank, operations with 2.15
 	$(python) scripts/python_tests.py --long
+	$(python) scripts/python_tests.py --ranks 4 --together --logs build/test-logs-4
 	@scripts/prepare.sh tensorflow
 	python=$$(head -n 1 build/tensorflows); $$python scripts/python_tests.py --ranks 1 --together --logs $(tensorflow-logs)-1 test/tensorflow/test_{keras,tensorflow_gr,tensorflow_ta,tensorflow_tr}*.py; \
 	$$python scripts/python_tests.py --long --logs $(tensorflow-logs)-long test/tensorflow/test_tensorflow_jobs.py

@@ -1,4 +1,4 @@
-"""Runs the Python tests: each file on 1, 2, 3 and 4 ranks under horovodrun.
+"""Runs the Python tests: each file on 1, 2 and 3 ranks under horovodrun, and those of the collectives on 4.
 
     python scripts/python_tests.py [--ranks N,…] [--together | --alone] [--smoke | --long] [FILE…]
 
@@ -73,6 +73,21 @@ OF_TWO = {
     "test_torch_distributed_short_ends.py",
     "test_torch_gpu.py",
     "test_torch_staging.py",
+}
+# Tests of how collectives divide their work among ranks. Only they run on four, unless --ranks asks for four.
+OF_FOUR = {
+    "test_adasum.py",
+    "test_adasum_optimizer.py",
+    "test_join.py",
+    "test_large_outputs.py",
+    "test_process_sets.py",
+    "test_sharded_embedding.py",
+    "test_sync_batch_norm.py",
+    "test_torch_groups.py",
+    "test_torch_kept_compression.py",
+    "test_torch_ops.py",
+    "test_torch_reduce.py",
+    "test_torch_shares.py",
 }
 # Further runs, for the other transports: (ranks, environment). Names with a dash are options of the launcher.
 OVER_TCP = (3, {"GOROVOD_TRANSPORT": "tcp"})
@@ -307,6 +322,8 @@ def jobs_of(args, files, numbers):
     runs = []
     for ranks in numbers:
         here = [f for f in shared if ranks <= 2 or f.name not in OF_TWO]
+        if ranks == 4 and not args.ranks:
+            here = [f for f in here if f.name in OF_FOUR]
         runs += [(ranks, {}, here)] if args.together and here else [(ranks, {}, [f]) for f in here]
     for way in (OVER_TCP, ON_TWO_HOSTS):
         if way[0] in numbers:
@@ -319,7 +336,7 @@ def main():
     global LOGS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, help="default: all of test/ and test/python/")
-    parser.add_argument("--ranks", default="1,2,3,4", help="numbers of ranks, separated by commas (%(default)s)")
+    parser.add_argument("--ranks", help="numbers of ranks, separated by commas (1,2,3, and 4 for collectives)")
     parser.add_argument("--logs", type=Path, default=LOGS, help="folder for the ranks' output; emptied first")
     parser.add_argument("--together", action="store_true", help="one job for all files on a number of ranks")
     parser.add_argument("--alone", action="store_true", help="one pytest for all files; these start their jobs")
@@ -327,7 +344,7 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="only the tests that are marked so, on 2 ranks together")
     parser.add_argument("--long", action="store_true", help="only the tests that are marked so; they are left out else")
     args = parser.parse_args()
-    numbers = [int(n) for n in args.ranks.split(",")]
+    numbers = [int(n) for n in (args.ranks or "1,2,3,4").split(",")]
     files = [f.resolve() for f in args.files] or sorted(ROOT.glob("test/test_*.py")) + sorted(
         ROOT.glob("test/python/test_*.py")
     )
