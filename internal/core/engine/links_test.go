@@ -16,7 +16,8 @@ import (
 )
 
 // measured makes engines that measure the links between simulated hosts. Without an engine for some ranks, what the
-// network of these does is late's.
+// network of these does is late's. If one of them is killed before another rank has opened its lane, that rank has no
+// engine either.
 func measured(t *testing.T, hosts [][]int, late func(rank int, n transport.Network) bool) []*Engine {
 	t.Helper()
 	o := Options{FusionThreshold: 1 << 20, CacheCapacity: 64, MeasureLinks: true}
@@ -34,7 +35,8 @@ func measured(t *testing.T, hosts [][]int, late func(rank int, n transport.Netwo
 				return
 			}
 			var err error
-			if engines[r], err = New(n, o); err != nil {
+			engines[r], err = New(n, o)
+			if err != nil && (late == nil || !strings.Contains(err.Error(), "was killed")) {
 				t.Error(err)
 			}
 		})
