@@ -16,7 +16,7 @@ import (
 //	trips    with every peer: the lower member sends, the higher one answers. The shortest round trip counts
 //	stream   to the successor in the ring: pieces, for a few round trips, so that TCP's window opens. The receiver
 //	         notes when each comes, and its later half has the rate
-//	tell     an allreduce of what all hosts have found, in which all members take part
+//	share    an allreduce of what all hosts have found, in which all members take part
 //
 // Both ends of a connection know from the last trip how far apart they are. If that is more than mostTrip, they leave
 // out the stream, and the rate of the link stays unknown.
@@ -33,7 +33,7 @@ type measureLinks struct {
 	out, in   linkStream
 	arrivals  []time.Time // of the pieces that have come
 	found     []byte      // two numbers a host, to be added up
-	telling   Op
+	sharing   Op
 	connected bool // all peers have passed their stages
 }
 
@@ -139,8 +139,8 @@ func (m *measureLinks) begin() {
 	}
 	for i := range m.peers {
 		p := &m.peers[i]
-		p.expect(x)
-		p.say(x, 0)
+		p.receive(x)
+		p.send(x, 0)
 	}
 	m.out.member, m.in.member = (x.rank+1)%x.size, (x.rank+x.size-1)%x.size
 	m.out.piece, m.in.piece = make([]byte, streamBytes), make([]byte, streamBytes)
@@ -162,9 +162,9 @@ func linkPeers(rank, size int) (peers []int) {
 	return slices.Compact(peers)
 }
 
-func (p *linkPeer) expect(x *Lane) { x.recv(p.member, p.message[:linkMessage]) }
+func (p *linkPeer) receive(x *Lane) { x.recv(p.member, p.message[:linkMessage]) }
 
-func (p *linkPeer) say(x *Lane, v uint64) {
+func (p *linkPeer) send(x *Lane, v uint64) {
 	binary.LittleEndian.PutUint64(p.message[linkMessage:], v)
 	x.send(p.member, p.message[linkMessage:])
 }
@@ -186,13 +186,13 @@ func (m *measureLinks) Advance() (bool, error) {
 			m.cross.recv(m.in.member, m.in.piece)
 		}
 	}
-	if m.telling == nil {
+	if m.sharing == nil {
 		if m.cross != nil && !m.stream() {
 			return false, nil
 		}
-		m.tell()
+		m.share()
 	}
-	done, err := m.telling.Advance()
+	done, err := m.sharing.Advance()
 	if done && err == nil {
 		for i := range m.links {
 			number := func(k int) int64 { return int64(binary.NativeEndian.Uint64(m.found[16*i+8*k:])) }
@@ -211,12 +211,12 @@ func (p *linkPeer) step(x *Lane) bool {
 	now := time.Now()
 	switch p.stage {
 	case meeting:
-		if p.expect(x); x.rank > p.member {
+		if p.receive(x); x.rank > p.member {
 			p.stage = answering
 			return true
 		}
 		p.stage, p.begun, p.sent = asking, now, now
-		p.say(x, 0)
+		p.send(x, 0)
 	case asking:
 		if trip := max(1, now.Sub(p.sent)); p.best == 0 || trip < p.best {
 			p.best = trip
@@ -232,17 +232,17 @@ func (p *linkPeer) step(x *Lane) bool {
 			p.agreed = p.best
 			question = uint64(p.best)
 		}
-		p.expect(x)
+		p.receive(x)
 		p.sent = time.Now()
-		p.say(x, question)
+		p.send(x, question)
 	case answering:
 		p.agreed = time.Duration(binary.LittleEndian.Uint64(p.message[:]))
 		if p.agreed > 0 {
 			p.stage = parting
 		} else {
-			p.expect(x)
+			p.receive(x)
 		}
-		p.say(x, 0)
+		p.send(x, 0)
 	case parting:
 		p.best, p.stage = p.agreed, measured
 	}
@@ -289,8 +289,8 @@ func (m *measureLinks) rate() int {
 	return int(float64((n-1-from)*streamBytes) / took.Seconds())
 }
 
-// tell starts to tell all members what all hosts have found.
-func (m *measureLinks) tell() {
+// share starts the allreduce that gives all members what all hosts have found.
+func (m *measureLinks) share() {
 	if x := m.cross; x != nil {
 		latency := time.Duration(0)
 		for i := range m.peers {
@@ -301,7 +301,7 @@ func (m *measureLinks) tell() {
 		binary.NativeEndian.PutUint64(at[8:], uint64(m.rate()))
 		x.end()
 	}
-	m.telling = m.lane.Allreduce(tensor.Int64, tensor.Sum, m.found, m.found, 1)
+	m.sharing = m.lane.Allreduce(tensor.Int64, tensor.Sum, m.found, m.found, 1)
 }
 
 // Slowest is what holds operations among some of the hosts back: the longest latency, and the lowest rate.

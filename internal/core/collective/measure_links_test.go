@@ -133,8 +133,8 @@ func (f *farComm) Received(from int) bool {
 	return true
 }
 
-// What is measured is what the links are. Links that are too long for a stream have an unknown rate, and it takes only
-// a few trips to learn that.
+// The measured latencies and rates are those of the simulated links. The rate of a link that is too long for a stream
+// stays unknown, and a few trips show that it is too long.
 func TestMeasuredLinksAreThoseThatThereAre(t *testing.T) {
 	for _, link := range []Link{{2 * time.Millisecond, 20e6}, {200 * time.Microsecond, 40e6}, {15e6, 1e6}} {
 		g := newGroup(t, 4, inproc.Options{Hosts: [][]int{{0}, {1}, {2}, {3}}})

@@ -44,7 +44,7 @@ func TestWayBetweenHosts(t *testing.T) {
 		// 10 Gbit/s
 		{4, 64 << 10, Link{30e3, 10 * gigabit}, "doubling"},
 		{4, 4 << 20, Link{30e3, 10 * gigabit}, "ring"},
-		// What is out of range counts as the limit.
+		// A value out of range counts as the nearest limit.
 		{8, 1 << 20, Link{time.Hour, 1e15}, "doubling"},
 		{8, 1 << 20, Link{-1, 1}, "ring"},
 		{8, 1 << 20, Link{time.Hour, 0}, "halving"}, // unknown
@@ -110,7 +110,7 @@ func simulateRing(size, n, piece int, latency, rate float64) (end float64) {
 	return have[pieces-1]
 }
 
-// What is measured changes only what depends on it, and settings without a measurement stay as they are.
+// A measurement changes only the settings that depend on it. Without one they stay as they are.
 func TestTuningOverALink(t *testing.T) {
 	before := Tuning{Chunk: 1 << 20, Piece: 4096, Message: 5000, Flat: true}
 	if got := before.Over(Link{Latency: time.Millisecond}); got != before {

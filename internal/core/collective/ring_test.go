@@ -8,14 +8,14 @@ import (
 	"github.com/gorovod/gorovod/internal/core/transport/inproc"
 )
 
-// askedComm counts the questions of an operation.
-type askedComm struct {
+// questionCounter counts the calls of Sent and Received of an operation.
+type questionCounter struct {
 	transport.Comm
 	sent, received int
 }
 
-func (a *askedComm) Sent(to int) bool       { a.sent++; return a.Comm.Sent(to) }
-func (a *askedComm) Received(from int) bool { a.received++; return a.Comm.Received(from) }
+func (a *questionCounter) Sent(to int) bool       { a.sent++; return a.Comm.Sent(to) }
+func (a *questionCounter) Received(from int) bool { a.received++; return a.Comm.Received(from) }
 
 // A member that has nothing to pass on asks only for what is to come. Each question makes system calls for all that is
 // under way.
@@ -32,7 +32,7 @@ func TestRingThatWaitsAsksOnce(t *testing.T) {
 			wire: tensor.WireAsIs})
 		l.begin()
 	}
-	asked := &askedComm{Comm: g.lanes[0].comm}
+	asked := &questionCounter{Comm: g.lanes[0].comm}
 	g.lanes[0].wrap(asked)
 	ops[0].Advance() // it sends its own share
 	asked.sent, asked.received = 0, 0

@@ -176,7 +176,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// What a job chooses follows from the slowest pair. If one could not be measured, nothing is said of it.
+// The report predicts a job's algorithms from the slowest pair of hosts, and leaves them out if a pair was not
+// measured.
 func TestReportOfChoices(t *testing.T) {
 	const far, near = 2 * time.Millisecond, 20 * time.Microsecond
 	pairs := []Pair{{From: 0, To: 1, Path: Path{Bandwidth: 125e6, Latency: near}},
